@@ -1,0 +1,150 @@
+//! JSON in and out of [`Value`].
+
+use super::{MAX_NODES, Map, Value};
+use crate::error::{Error, Result};
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use std::fmt;
+
+/// Reads a JSON document. The depth is bounded by serde_json (128), the number of nodes by [`MAX_NODES`].
+///
+/// Errors name the line and column; `document` is the name put in front.
+pub fn parse(document: &str, bytes: &[u8]) -> Result<Value> {
+    let value: Value = serde_json::from_slice(bytes)
+        .map_err(|e| Error::new(format!("{document}: not valid JSON at line {} column {}", e.line(), e.column())))?;
+    Ok(value)
+}
+
+/// The value as JSON on one line. Bytes that are not UTF-8 become `ci-b64:` and their base64, as in cloud-init's instance-data.
+pub fn to_string(value: &Value) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+/// The value as JSON, indented by one space with sorted keys: the form of cloud-init's own files (`util.json_dumps`).
+pub fn to_string_sorted(value: &Value) -> String {
+    let mut out = Vec::new();
+    let format = serde_json::ser::PrettyFormatter::with_indent(b" ");
+    let mut serializer = serde_json::Serializer::with_formatter(&mut out, format);
+    match sorted(value).serialize(&mut serializer) {
+        Ok(()) => String::from_utf8(out).unwrap_or_default(),
+        Err(_) => String::new(),
+    }
+}
+
+fn sorted(value: &Value) -> Value {
+    match value {
+        Value::List(list) => Value::List(list.iter().map(sorted).collect()),
+        Value::Map(map) => {
+            let mut entries: Vec<(&str, &Value)> = map.iter().collect();
+            entries.sort_by_key(|(k, _)| *k);
+            Value::Map(entries.into_iter().map(|(k, v)| (k, sorted(v))).collect())
+        }
+        other => other.clone(),
+    }
+}
+
+/// A float as Python writes it: `1.0`, not `1`.
+pub fn float(f: f64) -> String {
+    if f.fract() == 0.0 && f.abs() < 1e16 { format!("{f:.1}") } else { f.to_string() }
+}
+
+impl Serialize for Value {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        match self {
+            Value::Null => serializer.serialize_unit(),
+            Value::Bool(b) => serializer.serialize_bool(*b),
+            Value::Int(i) => serializer.serialize_i64(*i),
+            Value::Float(f) => serializer.serialize_f64(*f),
+            Value::String(s) => serializer.serialize_str(s),
+            Value::Bytes(b) => serializer.serialize_str(&format!("ci-b64:{}", data_encoding::BASE64.encode(b))),
+            Value::List(l) => serializer.collect_seq(l),
+            Value::Map(m) => {
+                let mut map = serializer.serialize_map(Some(m.len()))?;
+                for (key, value) in m.iter() {
+                    map.serialize_entry(key, value)?;
+                }
+                map.end()
+            }
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Value {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        deserializer.deserialize_any(ValueVisitor)
+    }
+}
+
+struct ValueVisitor;
+
+impl<'de> Visitor<'de> for ValueVisitor {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+    fn visit_unit<E>(self) -> std::result::Result<Value, E> {
+        Ok(Value::Null)
+    }
+    fn visit_bool<E>(self, v: bool) -> std::result::Result<Value, E> {
+        Ok(Value::Bool(v))
+    }
+    fn visit_i64<E>(self, v: i64) -> std::result::Result<Value, E> {
+        Ok(Value::Int(v))
+    }
+    fn visit_u64<E>(self, v: u64) -> std::result::Result<Value, E> {
+        Ok(i64::try_from(v).map_or(Value::Float(v as f64), Value::Int))
+    }
+    fn visit_f64<E>(self, v: f64) -> std::result::Result<Value, E> {
+        Ok(Value::Float(v))
+    }
+    fn visit_str<E>(self, v: &str) -> std::result::Result<Value, E> {
+        Ok(Value::String(v.to_owned()))
+    }
+    fn visit_string<E>(self, v: String) -> std::result::Result<Value, E> {
+        Ok(Value::String(v))
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> std::result::Result<Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = seq.next_element()? {
+            if list.len() >= MAX_NODES {
+                return Err(serde::de::Error::custom("too many elements"));
+            }
+            list.push(item);
+        }
+        Ok(Value::List(list))
+    }
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> std::result::Result<Value, A::Error> {
+        let mut map = Map::new();
+        while let Some((key, value)) = entries.next_entry::<String, Value>()? {
+            if map.len() >= MAX_NODES {
+                return Err(serde::de::Error::custom("too many entries"));
+            }
+            map.insert(key, value);
+        }
+        Ok(Value::Map(map))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_and_writes_what_it_read() {
+        let text = r#"{"b":1,"a":[true,null,1.5,"é"],"n":{}}"#;
+        let value = parse("t", text.as_bytes()).unwrap();
+        assert_eq!(to_string(&value), text);
+        assert_eq!(
+            to_string_sorted(&value),
+            "{\n \"a\": [\n  true,\n  null,\n  1.5,\n  \"é\"\n ],\n \"b\": 1,\n \"n\": {}\n}"
+        );
+    }
+
+    #[test]
+    fn a_broken_document_is_named_with_the_place() {
+        let error = parse("meta_data.json", b"{\n\"a\": }").unwrap_err();
+        assert_eq!(error.to_string(), "meta_data.json: not valid JSON at line 2 column 6");
+        assert!(parse("deep", "[".repeat(100_000).as_bytes()).is_err());
+    }
+}

@@ -1,0 +1,277 @@
+//! Documents from outside as plain data: YAML 1.1 as PyYAML reads it, and JSON. One value type for both.
+
+pub mod json;
+mod scalar;
+pub mod yaml;
+mod yaml_write;
+
+pub use yaml_write::to_yaml;
+
+use crate::error::Error;
+
+/// How deep a document may nest.
+pub const MAX_DEPTH: usize = 100;
+/// How many nodes a document may have, aliases expanded.
+pub const MAX_NODES: usize = 1_000_000;
+
+/// A document or a part of one.
+///
+/// Timestamps stay the text they were. Integers beyond 64 bits become floats.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub enum Value {
+    #[default]
+    Null,
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    String(String),
+    /// `!!binary` whose bytes are not UTF-8; binary that is UTF-8 is a `String`.
+    Bytes(Vec<u8>),
+    List(Vec<Value>),
+    Map(Map),
+}
+
+/// A mapping that keeps the order of its document. Keys that are not strings are held as their text
+/// (`true`, `null`, `1`). Of duplicate keys the last wins and the first keeps its place, as in Python.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Map {
+    entries: Vec<(String, Value)>,
+    /// Positions by key, once there are enough entries for a search by eye to be slow.
+    index: std::collections::HashMap<String, usize>,
+}
+
+/// Up to this many entries are searched in order; beyond it an index is kept.
+const INDEX_FROM: usize = 16;
+
+impl Map {
+    /// An empty mapping.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn position(&self, key: &str) -> Option<usize> {
+        if self.entries.len() < INDEX_FROM {
+            self.entries.iter().position(|(k, _)| k == key)
+        } else {
+            self.index.get(key).copied()
+        }
+    }
+
+    fn reindex(&mut self) {
+        self.index.clear();
+        if self.entries.len() >= INDEX_FROM {
+            self.index = self.entries.iter().enumerate().map(|(i, (k, _))| (k.clone(), i)).collect();
+        }
+    }
+
+    /// The value at `key`.
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        self.position(key).and_then(|i| self.entries.get(i)).map(|(_, v)| v)
+    }
+
+    /// The value at `key`, to change.
+    pub fn get_mut(&mut self, key: &str) -> Option<&mut Value> {
+        let i = self.position(key)?;
+        self.entries.get_mut(i).map(|(_, v)| v)
+    }
+
+    /// Sets `key`, in its old place if it had one, and gives back what was there.
+    pub fn insert(&mut self, key: impl Into<String>, value: impl Into<Value>) -> Option<Value> {
+        let (key, value) = (key.into(), value.into());
+        if let Some(old) = self.get_mut(&key) {
+            return Some(std::mem::replace(old, value));
+        }
+        self.entries.push((key.clone(), value));
+        match self.entries.len() {
+            n if n == INDEX_FROM => self.reindex(),
+            n if n > INDEX_FROM => drop(self.index.insert(key, n - 1)),
+            _ => {}
+        }
+        None
+    }
+
+    /// Takes `key` out.
+    pub fn remove(&mut self, key: &str) -> Option<Value> {
+        let i = self.position(key)?;
+        let (_, value) = self.entries.remove(i);
+        self.reindex();
+        Some(value)
+    }
+
+    /// Whether `key` is there, whatever its value.
+    pub fn contains_key(&self, key: &str) -> bool {
+        self.position(key).is_some()
+    }
+
+    /// Entries in the document's order.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&str, &Value)> + ExactSizeIterator {
+        self.entries.iter().map(|(k, v)| (k.as_str(), v))
+    }
+
+    /// Keys in the document's order.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.entries.iter().map(|(k, _)| k.as_str())
+    }
+
+    /// How many entries there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The entries, owned, in the document's order.
+    pub fn into_entries(self) -> Vec<(String, Value)> {
+        self.entries
+    }
+}
+
+impl<K: Into<String>, V: Into<Value>> FromIterator<(K, V)> for Map {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
+        let mut map = Map::new();
+        for (key, value) in entries {
+            map.insert(key, value);
+        }
+        map
+    }
+}
+
+impl Value {
+    /// The value at `key`, if this is a mapping that has it.
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        self.as_map().and_then(|m| m.get(key))
+    }
+
+    /// The value at a path of keys.
+    pub fn at(&self, path: &[&str]) -> Option<&Value> {
+        path.iter().try_fold(self, |value, key| value.get(key))
+    }
+
+    /// The text, if this is a string.
+    pub fn as_str(&self) -> Option<&str> {
+        match self {
+            Value::String(s) => Some(s),
+            _ => None,
+        }
+    }
+
+    /// The integer, if this is one.
+    pub fn as_int(&self) -> Option<i64> {
+        match self {
+            Value::Int(i) => Some(*i),
+            _ => None,
+        }
+    }
+
+    /// The boolean, if this is one.
+    pub fn as_bool(&self) -> Option<bool> {
+        match self {
+            Value::Bool(b) => Some(*b),
+            _ => None,
+        }
+    }
+
+    /// The list, if this is one.
+    pub fn as_list(&self) -> Option<&[Value]> {
+        match self {
+            Value::List(l) => Some(l),
+            _ => None,
+        }
+    }
+
+    /// The mapping, if this is one.
+    pub fn as_map(&self) -> Option<&Map> {
+        match self {
+            Value::Map(m) => Some(m),
+            _ => None,
+        }
+    }
+
+    /// Whether this is null.
+    pub fn is_null(&self) -> bool {
+        matches!(self, Value::Null)
+    }
+
+    /// A scalar as the text that a file would hold: strings as they are, numbers in decimal, `true` and `false`.
+    /// None for null, lists, mappings and bytes.
+    pub fn text(&self) -> Option<String> {
+        match self {
+            Value::String(s) => Some(s.clone()),
+            Value::Int(i) => Some(i.to_string()),
+            Value::Float(f) => Some(json::float(*f)),
+            Value::Bool(b) => Some(b.to_string()),
+            _ => None,
+        }
+    }
+
+    /// The bytes of a string or of binary data.
+    pub fn bytes(&self) -> Option<&[u8]> {
+        match self {
+            Value::String(s) => Some(s.as_bytes()),
+            Value::Bytes(b) => Some(b),
+            _ => None,
+        }
+    }
+
+    /// Whether cloud-init takes this as true: true itself, and the words true, 1, on, yes in any case (`util.is_true`).
+    pub fn is_true(&self) -> bool {
+        self.text().is_some_and(|t| ["true", "1", "on", "yes"].contains(&t.trim().to_ascii_lowercase().as_str()))
+    }
+
+    /// Whether cloud-init takes this as false: false itself, and the words off, 0, no, false in any case (`util.is_false`).
+    pub fn is_false(&self) -> bool {
+        self.text().is_some_and(|t| ["off", "0", "no", "false"].contains(&t.trim().to_ascii_lowercase().as_str()))
+    }
+
+    /// What kind of value this is, for an error message.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Value::Null => "nothing",
+            Value::Bool(_) => "a boolean",
+            Value::Int(_) => "an integer",
+            Value::Float(_) => "a number",
+            Value::String(_) => "a string",
+            Value::Bytes(_) => "binary data",
+            Value::List(_) => "a list",
+            Value::Map(_) => "a mapping",
+        }
+    }
+}
+
+/// The error for a key of a document that holds the wrong kind of value. It names the key, never the value.
+pub fn wrong(key: &str, expected: &str, found: &Value) -> Error {
+    Error::new(format!("{key}: expected {expected}, found {}", found.kind()))
+}
+
+macro_rules! from {
+    ($($from:ty => $variant:ident),*) => {$(
+        impl From<$from> for Value {
+            fn from(value: $from) -> Self {
+                Value::$variant(value.into())
+            }
+        }
+    )*};
+}
+from!(bool => Bool, i64 => Int, i32 => Int, u32 => Int, &str => String, String => String, Map => Map, Vec<Value> => List);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_map_keeps_order_and_the_last_of_two_wins() {
+        let mut map = Map::new();
+        for i in 0..40 {
+            map.insert(format!("k{i}"), i);
+        }
+        map.insert("k3", "three");
+        assert_eq!(map.remove("k20"), Some(Value::Int(20)));
+        assert_eq!(map.get("k39"), Some(&Value::Int(39)));
+        assert_eq!(map.iter().nth(3), Some(("k3", &Value::from("three"))));
+        assert_eq!(map.len(), 39);
+        assert!(!map.contains_key("k20"));
+    }
+}

@@ -1,0 +1,111 @@
+//! YAML 1.1's plain scalars, by the patterns that PyYAML's resolver uses (YAML 1.1 type repository: bool, float, int, null).
+
+use super::Value;
+
+/// A plain scalar's value. What matches no type is a string; timestamps stay strings.
+pub fn resolve(text: &str) -> Value {
+    if matches!(text, "" | "~" | "null" | "Null" | "NULL") {
+        return Value::Null;
+    }
+    if let Some(b) = boolean(text) {
+        return Value::Bool(b);
+    }
+    integer(text).or_else(|| float(text).map(Value::Float)).unwrap_or_else(|| Value::String(text.to_owned()))
+}
+
+/// yes, no, true, false, on, off in lower, Title or UPPER case.
+pub fn boolean(text: &str) -> Option<bool> {
+    match text {
+        "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => Some(true),
+        "no" | "No" | "NO" | "false" | "False" | "FALSE" | "off" | "Off" | "OFF" => Some(false),
+        _ => None,
+    }
+}
+
+/// Binary, octal (a leading 0), hexadecimal, decimal and sexagesimal integers, with `_` between digits.
+pub fn integer(text: &str) -> Option<Value> {
+    let (negative, digits) = signed(text);
+    if !digits.starts_with(|c: char| c.is_ascii_digit()) {
+        return None;
+    }
+    let clean: String = digits.chars().filter(|c| *c != '_').collect();
+    let parse = |digits: &str, radix| (!digits.is_empty()).then(|| i128::from_str_radix(digits, radix).ok()).flatten();
+    let magnitude = if let Some(binary) = clean.strip_prefix("0b") {
+        parse(binary, 2)?
+    } else if let Some(hex) = clean.strip_prefix("0x") {
+        parse(hex, 16)?
+    } else if clean.contains(':') {
+        if digits.starts_with('0') {
+            return None;
+        }
+        sexagesimal(&clean)?
+    } else if clean.len() > 1 && clean.starts_with('0') {
+        parse(&clean, 8)?
+    } else {
+        parse(&clean, 10)?
+    };
+    let value = if negative { -magnitude } else { magnitude };
+    Some(i64::try_from(value).map_or(Value::Float(value as f64), Value::Int))
+}
+
+fn sexagesimal(text: &str) -> Option<i128> {
+    let mut parts = text.split(':');
+    let mut value: i128 = parts.next()?.parse().ok()?;
+    for part in parts {
+        if part.is_empty() || part.len() > 2 || !part.bytes().all(|b| b.is_ascii_digit()) {
+            return None;
+        }
+        let part: i128 = part.parse().ok().filter(|p| *p < 60)?;
+        value = value.checked_mul(60)?.checked_add(part)?;
+    }
+    Some(value)
+}
+
+/// Decimal floats with a point (an exponent needs its sign), sexagesimal floats, `.inf` and `.nan`.
+pub fn float(text: &str) -> Option<f64> {
+    let (negative, body) = signed(text);
+    let sign = if negative { -1.0 } else { 1.0 };
+    match body {
+        ".inf" | ".Inf" | ".INF" => return Some(sign * f64::INFINITY),
+        ".nan" | ".NaN" | ".NAN" if body.len() == text.len() => return Some(f64::NAN),
+        _ => {}
+    }
+    let clean: String = body.chars().filter(|c| *c != '_').collect();
+    let (whole, rest) = clean.split_once('.')?;
+    if let Some((high, low)) = whole.rsplit_once(':') {
+        let minutes = sexagesimal(&format!("{high}:{low}"))?;
+        let fraction: f64 =
+            if rest.is_empty() { 0.0 } else { digits(rest).then(|| format!("0.{rest}").parse().ok())?? };
+        return Some(sign * (minutes as f64 + fraction));
+    }
+    let (fraction, exponent) = match rest.find(['e', 'E']) {
+        Some(i) => (&rest[..i], Some(&rest[i + 1..])),
+        None => (rest, None),
+    };
+    let exponent_ok = exponent.is_none_or(|e| e.strip_prefix(['+', '-']).is_some_and(digits));
+    let digits_ok =
+        (digits(whole) || (whole.is_empty() && digits(fraction))) && (fraction.is_empty() || digits(fraction));
+    if !exponent_ok || !digits_ok || (whole.is_empty() && body.starts_with('_')) {
+        return None;
+    }
+    clean.trim_end_matches('.').parse::<f64>().ok().map(|f| sign * f)
+}
+
+/// Base64 with white space, as text where it is UTF-8.
+pub fn binary(text: &str) -> Option<Value> {
+    let clean: Vec<u8> = text.bytes().filter(|b| !b.is_ascii_whitespace()).collect();
+    let bytes = data_encoding::BASE64.decode(&clean).ok()?;
+    Some(String::from_utf8(bytes).map_or_else(|e| Value::Bytes(e.into_bytes()), Value::String))
+}
+
+fn signed(text: &str) -> (bool, &str) {
+    match text.as_bytes().first() {
+        Some(b'-') => (true, &text[1..]),
+        Some(b'+') => (false, &text[1..]),
+        _ => (false, text),
+    }
+}
+
+fn digits(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
+}

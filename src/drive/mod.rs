@@ -1,0 +1,1 @@
+//! A config drive's files: label probe, mount, and readers for a kernel without drivers.

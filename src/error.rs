@@ -1,0 +1,58 @@
+//! The one error type: what was being done, on what, and what to do about it.
+
+use std::fmt;
+
+/// A failure, told as one line for a person. Never holds a secret: not a password, a key or user-data.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Error(String);
+
+/// The result of everything that can fail.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// An error that says `message`.
+    pub fn new(message: impl Into<String>) -> Self {
+        Error(message.into())
+    }
+
+    /// The same error, with what was being done put in front: `what: cause`.
+    pub fn context(self, what: impl fmt::Display) -> Self {
+        Error(format!("{what}: {}", self.0))
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// Puts what was being done in front of any error, once for each boundary that it crosses.
+pub trait Context<T> {
+    /// `Err(cause)` becomes `Err("what(): cause")`.
+    fn context<D: fmt::Display>(self, what: impl FnOnce() -> D) -> Result<T>;
+}
+
+impl<T, E: fmt::Display> Context<T> for std::result::Result<T, E> {
+    fn context<D: fmt::Display>(self, what: impl FnOnce() -> D) -> Result<T> {
+        self.map_err(|e| Error(format!("{}: {e}", what())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn context_stands_before_its_cause() {
+        let io: std::io::Result<()> = Err(std::io::Error::from_raw_os_error(2));
+        let error = io.context(|| "failed to open /dev/sr0").unwrap_err();
+        assert_eq!(error.to_string(), "failed to open /dev/sr0: No such file or directory (os error 2)");
+        assert_eq!(
+            error.context("probe").to_string(),
+            "probe: failed to open /dev/sr0: No such file or directory (os error 2)"
+        );
+    }
+}

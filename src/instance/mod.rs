@@ -1,0 +1,1 @@
+//! The instance: identity, metadata, the cache on disk, semaphores, status.

@@ -1,0 +1,21 @@
+//! prepivot: cloud-init's job, done before the root pivot.
+//!
+//! Data goes one way: machine → source → instance → userdata → config → module → root.
+
+#![forbid(unsafe_code)]
+
+pub mod deadline;
+pub mod document;
+pub mod drive;
+pub mod error;
+pub mod instance;
+pub mod link;
+pub mod machine;
+pub mod module;
+pub mod network;
+pub mod root;
+pub mod source;
+pub mod stage;
+#[doc(hidden)]
+pub mod testing;
+pub mod userdata;

@@ -1,0 +1,1 @@
+//! Live network in the initramfs: netlink, DHCP, HTTP with one deadline.

@@ -1,0 +1,1 @@
+//! Facts about the machine, read only: kernel command line, DMI, NICs, distribution.

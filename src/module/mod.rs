@@ -1,0 +1,1 @@
+//! One file per cloud-config module, and the table of them.

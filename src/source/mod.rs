@@ -1,0 +1,1 @@
+//! One file per datasource, and the table of them.

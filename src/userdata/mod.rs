@@ -1,0 +1,1 @@
+//! Bytes to parts to merged cloud-config.
