@@ -1,0 +1,7 @@
+#!/bin/sh
+# dracut without systemd, pre-pivot: provisions the new root.
+
+if [ -x /usr/bin/prepivot ] && [ ! -e /proc/vmcore ]; then
+    /usr/bin/prepivot apply --root "$NEWROOT" --framework dracut \
+        || [ "$(getarg prepivot.fail=)" != emergency ] || emergency_shell -n prepivot "prepivot apply failed"
+fi

@@ -1,0 +1,36 @@
+#!/bin/bash
+# dracut's build side: puts prepivot into an image, as units where systemd runs it and as hooks where it does not.
+
+check() {
+    # Nothing that mounts the root device needs this.
+    [[ ${mount_needs-} ]] && return 1
+    require_binaries prepivot || return 1
+    return 0
+}
+
+depends() {
+    return 0
+}
+
+installkernel() {
+    local drivers
+    mapfile -t drivers < <(sed 's/#.*//' "${dracutsysrootdir-}/usr/share/prepivot/drivers" | tr -s ' ' '\n')
+    # Unfiltered: the machine that builds the image has no drive in it.
+    hostonly='' instmods "${drivers[@]}"
+}
+
+install() {
+    local unit
+    inst_simple /usr/bin/prepivot
+    if dracut_module_included systemd; then
+        for unit in prepivot-probe.service prepivot-apply.service prepivot-emergency.service; do
+            inst_simple "${systemdsystemunitdir:?}/$unit"
+        done
+        for unit in prepivot-probe.service prepivot-apply.service; do
+            ${SYSTEMCTL:-systemctl} -q --root "${initdir:?}" add-wants initrd.target "$unit"
+        done
+    else
+        inst_hook pre-mount 50 "${moddir:?}/probe.sh"
+        inst_hook pre-pivot 50 "$moddir/apply.sh"
+    fi
+}
