@@ -1,1 +1,404 @@
 //! The only door to the disk that is being provisioned.
+//!
+//! Every change is made in memory first, on top of what the disk has, and reads see it at once. [`Root::commit`] then
+//! writes what differs, atomically and with one sync; `prepivot plan` prints the same list instead. Paths resolve inside
+//! the root, symbolic links included: an absolute link of an image never reaches the system that prepivot runs in.
+
+mod change;
+mod command;
+mod disk;
+mod mounts;
+mod owner;
+mod relabel;
+mod replay;
+
+pub use change::Change;
+pub use command::{Command, Output, Stage};
+pub use mounts::Writable;
+pub use owner::Ids;
+
+use crate::error::{Context, Error, Result};
+use disk::Disk;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// The largest file that is read from the root, in bytes.
+pub const MAX_READ: u64 = 64 << 20;
+/// How many symbolic links one path may lead through, as in the kernel.
+const MAX_LINKS: usize = 40;
+/// How many entries the removal of one folder may touch.
+const MAX_REMOVE: usize = 100_000;
+
+/// Mode and numeric owner of a file or folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attr {
+    /// Permission bits, set-user-ID and the like included.
+    pub mode: u32,
+    pub uid: u32,
+    pub gid: u32,
+}
+
+impl Attr {
+    /// Owned by root, with `mode`.
+    pub const fn root(mode: u32) -> Self {
+        Attr { mode, uid: 0, gid: 0 }
+    }
+
+    /// Owned by `ids`, with `mode`.
+    pub const fn owned(mode: u32, ids: Ids) -> Self {
+        Attr { mode, uid: ids.uid, gid: ids.gid }
+    }
+}
+
+/// What kind of thing a path is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    File,
+    Dir,
+    Symlink,
+    /// A device, a socket or a FIFO: never read, never replaced in place.
+    Other,
+}
+
+/// What is known of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stat {
+    pub kind: Kind,
+    pub attr: Attr,
+    /// Bytes, for a file.
+    pub size: u64,
+}
+
+/// A change that is not on the disk yet. Keys of the map are resolved paths without a leading slash.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Node {
+    Absent,
+    Dir(Attr),
+    File(Vec<u8>, Attr),
+    /// A file or folder of the disk whose mode or owner changes.
+    Touched(Kind, Attr),
+    Symlink(String),
+}
+
+/// The root that is being provisioned: `/sysroot`, `/new_root`, `/root`, `/`, or a folder.
+pub struct Root {
+    disk: Disk,
+    nodes: BTreeMap<String, Node>,
+    plan: bool,
+    /// Mount points of the root's own fstab that are not mounted yet.
+    unmounted: Vec<String>,
+    kept: Vec<Change>,
+    done: Vec<Change>,
+    commands: Vec<Command>,
+}
+
+/// How a [`Root`] is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Use {
+    /// The new root, from the initramfs: `/run` is this system's own, and a file system that is not mounted yet is kept for later.
+    NewRoot,
+    /// A folder, or `/` of the running system: everything is below it.
+    Tree,
+    /// Like `Tree`, and nothing is ever written or run.
+    Plan,
+}
+
+impl Root {
+    /// Opens the root at `path`.
+    pub fn open(path: &Path, usage: Use) -> Result<Root> {
+        let disk = Disk::open(path, usage == Use::NewRoot)
+            .context(|| format!("failed to open the root {}", path.display()))?;
+        let mut root = Root {
+            disk,
+            nodes: BTreeMap::new(),
+            plan: usage == Use::Plan,
+            unmounted: Vec::new(),
+            kept: Vec::new(),
+            done: Vec::new(),
+            commands: Vec::new(),
+        };
+        if usage == Use::NewRoot {
+            root.unmounted = mounts::unmounted(&root);
+        }
+        Ok(root)
+    }
+
+    /// Whether nothing is written: `prepivot plan`.
+    pub fn is_plan(&self) -> bool {
+        self.plan
+    }
+
+    /// Whether this is `/` of the running system, where commands can run.
+    pub fn is_live(&self) -> bool {
+        self.disk.is_slash() && !self.plan
+    }
+
+    /// Where the root is, as it was opened.
+    pub fn path(&self) -> &Path {
+        self.disk.path()
+    }
+
+    /// What is at `path`, links followed. None where there is nothing.
+    pub fn stat(&self, path: &str) -> Option<Stat> {
+        self.lstat_resolved(&self.resolve(path, true).ok()?)
+    }
+
+    /// What is at `path` itself, a symbolic link included.
+    pub fn lstat(&self, path: &str) -> Option<Stat> {
+        self.lstat_resolved(&self.resolve(path, false).ok()?)
+    }
+
+    /// Whether there is something at `path`, links followed.
+    pub fn exists(&self, path: &str) -> bool {
+        self.stat(path).is_some()
+    }
+
+    /// Whether `path` is a folder, links followed.
+    pub fn is_dir(&self, path: &str) -> bool {
+        self.stat(path).is_some_and(|s| s.kind == Kind::Dir)
+    }
+
+    /// Whether `path` is a regular file, links followed.
+    pub fn is_file(&self, path: &str) -> bool {
+        self.stat(path).is_some_and(|s| s.kind == Kind::File)
+    }
+
+    /// A file's bytes. None where there is no file; an error where it cannot be read or passes [`MAX_READ`].
+    pub fn read(&self, path: &str) -> Result<Option<Vec<u8>>> {
+        let resolved = self.resolve(path, true)?;
+        match self.nodes.get(&resolved) {
+            Some(Node::File(content, _)) => return Ok(Some(content.clone())),
+            Some(Node::Touched(..)) => {}
+            Some(_) => return Ok(None),
+            None if self.hidden(&resolved) => return Ok(None),
+            None => {}
+        }
+        self.disk.read(&resolved).context(|| format!("failed to read {path}"))
+    }
+
+    /// A file's text; bytes that are not UTF-8 are replaced. Empty where there is no file or it cannot be read.
+    pub fn text(&self, path: &str) -> String {
+        match self.read(path) {
+            Ok(bytes) => bytes.map(|b| String::from_utf8_lossy(&b).into_owned()).unwrap_or_default(),
+            Err(e) => {
+                log::warn!("{e}");
+                String::new()
+            }
+        }
+    }
+
+    /// A symbolic link's target.
+    pub fn read_link(&self, path: &str) -> Option<String> {
+        let resolved = self.resolve(path, false).ok()?;
+        self.read_link_resolved(&resolved)
+    }
+
+    /// Names in a folder, sorted. Empty where there is none.
+    pub fn list(&self, path: &str) -> Vec<String> {
+        let Ok(resolved) = self.resolve(path, true) else { return Vec::new() };
+        let hidden = self.hidden(&resolved) || matches!(self.nodes.get(&resolved), Some(Node::Absent));
+        let mut names = if hidden { Default::default() } else { self.disk.list(&resolved) };
+        let prefix = if resolved.is_empty() { String::new() } else { format!("{resolved}/") };
+        for (path, node) in self.nodes.range(prefix.clone()..) {
+            let Some(name) = path.strip_prefix(&prefix) else { break };
+            if name.is_empty() || name.contains('/') {
+                continue;
+            }
+            match node {
+                Node::Absent => drop(names.remove(name)),
+                _ => drop(names.insert(name.to_owned())),
+            }
+        }
+        names.into_iter().collect()
+    }
+
+    /// Writes a file, through a symbolic link if `path` is one. Missing parents are made 0755, owned by root.
+    pub fn write(&mut self, path: &str, content: impl Into<Vec<u8>>, attr: Attr) -> Result<()> {
+        let resolved = self.resolve(path, true)?;
+        match self.lstat_resolved(&resolved).map(|s| s.kind) {
+            Some(Kind::Dir) => return Err(Error::new(format!("failed to write {path}: it is a folder"))),
+            Some(Kind::Other) => return Err(Error::new(format!("failed to write {path}: it is not a regular file"))),
+            _ => {}
+        }
+        self.make_parents(&resolved, path)?;
+        self.nodes.insert(resolved, Node::File(content.into(), attr));
+        Ok(())
+    }
+
+    /// Writes a file that keeps the mode and owner it has; `attr` is for a new one.
+    pub fn rewrite(&mut self, path: &str, content: impl Into<Vec<u8>>, attr: Attr) -> Result<()> {
+        let attr = self.stat(path).map_or(attr, |s| s.attr);
+        self.write(path, content, attr)
+    }
+
+    /// Adds to the end of a file, which keeps its mode and owner.
+    pub fn append(&mut self, path: &str, content: &[u8], attr: Attr) -> Result<()> {
+        let mut all = self.read(path)?.unwrap_or_default();
+        all.extend_from_slice(content);
+        self.rewrite(path, all, attr)
+    }
+
+    /// Makes a folder with `attr`; one that is there gets `attr`. Missing parents are made 0755, owned by root.
+    pub fn mkdir(&mut self, path: &str, attr: Attr) -> Result<()> {
+        let resolved = self.resolve(path, true)?;
+        match self.lstat_resolved(&resolved) {
+            Some(Stat { kind: Kind::Dir, attr: old, .. }) if old == attr => return Ok(()),
+            Some(Stat { kind: Kind::Dir, .. }) if !matches!(self.nodes.get(&resolved), Some(Node::Dir(_))) => {
+                self.nodes.insert(resolved, Node::Touched(Kind::Dir, attr));
+            }
+            Some(Stat { kind: Kind::Dir, .. }) | None => {
+                self.make_parents(&resolved, path)?;
+                self.nodes.insert(resolved, Node::Dir(attr));
+            }
+            Some(_) => {
+                return Err(Error::new(format!("failed to make the folder {path}: there is a file of that name")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes sure that a folder is there, and leaves one that is there as it is.
+    pub fn ensure_dir(&mut self, path: &str, attr: Attr) -> Result<()> {
+        if self.is_dir(path) { Ok(()) } else { self.mkdir(path, attr) }
+    }
+
+    /// Makes `path` a symbolic link to `target`, in the place of a file or link that is there.
+    pub fn symlink(&mut self, path: &str, target: &str) -> Result<()> {
+        let resolved = self.resolve(path, false)?;
+        if self.lstat_resolved(&resolved).is_some_and(|s| s.kind == Kind::Dir) {
+            return Err(Error::new(format!("failed to make the link {path}: it is a folder")));
+        }
+        self.make_parents(&resolved, path)?;
+        self.nodes.insert(resolved, Node::Symlink(target.to_owned()));
+        Ok(())
+    }
+
+    /// Removes a file, a link, or a folder with all that is in it. Nothing there is no error.
+    pub fn remove(&mut self, path: &str) -> Result<()> {
+        let resolved = self.resolve(path, false)?;
+        if self.lstat_resolved(&resolved).is_none() {
+            return Ok(());
+        }
+        let mut found = vec![resolved];
+        let mut next = 0;
+        while let Some(path) = found.get(next).cloned() {
+            next += 1;
+            if path.is_empty() || found.len() > MAX_REMOVE {
+                return Err(Error::new(format!("failed to remove /{path}: too much below it")));
+            }
+            if self.lstat_resolved(&path).is_some_and(|s| s.kind == Kind::Dir) {
+                found.extend(self.list(&path).into_iter().map(|name| format!("{path}/{name}")));
+            }
+        }
+        self.nodes.extend(found.into_iter().map(|path| (path, Node::Absent)));
+        Ok(())
+    }
+
+    /// Changes mode and owner of what is at `path`, links followed.
+    pub fn set_attr(&mut self, path: &str, attr: Attr) -> Result<()> {
+        let resolved = self.resolve(path, true)?;
+        let Some(stat) = self.lstat_resolved(&resolved) else {
+            return Err(Error::new(format!("failed to change the owner or mode of {path}: there is no such file")));
+        };
+        match self.nodes.get_mut(&resolved) {
+            Some(Node::File(_, old) | Node::Dir(old) | Node::Touched(_, old)) => *old = attr,
+            _ => drop(self.nodes.insert(resolved, Node::Touched(stat.kind, attr))),
+        }
+        Ok(())
+    }
+
+    /// The folder in which `path` lies is below a mount point that is not mounted yet.
+    pub fn is_kept_for_later(&self, path: &str) -> bool {
+        self.resolve(path, true).is_ok_and(|p| self.below_unmounted(&p))
+    }
+
+    fn below_unmounted(&self, resolved: &str) -> bool {
+        self.unmounted
+            .iter()
+            .any(|m| resolved.strip_prefix(m.as_str()).is_some_and(|r| r.is_empty() || r.starts_with('/')))
+    }
+
+    fn make_parents(&mut self, resolved: &str, path: &str) -> Result<()> {
+        let mut at = 0;
+        while let Some(slash) = resolved[at..].find('/').map(|i| i + at) {
+            let parent = &resolved[..slash];
+            match self.lstat_resolved(parent).map(|s| s.kind) {
+                Some(Kind::Dir) => {}
+                None => drop(self.nodes.insert(parent.to_owned(), Node::Dir(Attr::root(0o755)))),
+                Some(_) => return Err(Error::new(format!("failed to write {path}: /{parent} is not a folder"))),
+            }
+            at = slash + 1;
+        }
+        Ok(())
+    }
+
+    fn read_link_resolved(&self, resolved: &str) -> Option<String> {
+        match self.nodes.get(resolved) {
+            Some(Node::Symlink(target)) => Some(target.clone()),
+            Some(_) => None,
+            None if self.hidden(resolved) => None,
+            None => self.disk.read_link(resolved),
+        }
+    }
+
+    /// Whether a parent is removed, so that what the disk has there does not count.
+    fn hidden(&self, resolved: &str) -> bool {
+        let mut parents = resolved.match_indices('/').map(|(i, _)| &resolved[..i]);
+        !self.nodes.is_empty()
+            && parents.any(|p| matches!(self.nodes.get(p), Some(Node::Absent | Node::Symlink(_) | Node::File(..))))
+    }
+
+    fn lstat_resolved(&self, resolved: &str) -> Option<Stat> {
+        let stat = |kind, attr, size| Some(Stat { kind, attr, size });
+        match self.nodes.get(resolved) {
+            Some(Node::Absent) => None,
+            Some(Node::Dir(attr)) => stat(Kind::Dir, *attr, 0),
+            Some(Node::File(content, attr)) => stat(Kind::File, *attr, content.len() as u64),
+            Some(Node::Symlink(target)) => stat(Kind::Symlink, Attr::root(0o777), target.len() as u64),
+            Some(Node::Touched(kind, attr)) => stat(*kind, *attr, self.disk.stat(resolved).map_or(0, |s| s.size)),
+            None if self.hidden(resolved) => None,
+            None => self.disk.stat(resolved),
+        }
+    }
+
+    /// The path without links, dots and leading slash. The last component may be missing, or with `follow` false be a link.
+    fn resolve(&self, path: &str, follow: bool) -> Result<String> {
+        let fail = |why: &str| Error::new(format!("failed to resolve {path} in the root: {why}"));
+        if path.contains('\0') {
+            return Err(fail("it holds a NUL byte"));
+        }
+        let mut left: Vec<String> = path.split('/').rev().map(str::to_owned).collect();
+        let mut done = String::new();
+        let mut links = 0;
+        while let Some(name) = left.pop() {
+            match name.as_str() {
+                "" | "." => continue,
+                ".." => {
+                    done.truncate(done.rfind('/').unwrap_or(0));
+                    continue;
+                }
+                _ => {}
+            }
+            let parent = done.len();
+            if parent > 0 {
+                done.push('/');
+            }
+            done.push_str(&name);
+            if left.iter().all(String::is_empty) && !follow {
+                continue;
+            }
+            if let Some(target) = self.read_link_resolved(&done) {
+                links += 1;
+                if links > MAX_LINKS {
+                    return Err(fail("too many symbolic links"));
+                }
+                done.truncate(if target.starts_with('/') { 0 } else { parent });
+                left.extend(target.split('/').rev().map(str::to_owned));
+            }
+        }
+        Ok(done)
+    }
+}
+
+#[cfg(test)]
+mod tests;

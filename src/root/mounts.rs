@@ -1,0 +1,81 @@
+//! File systems of the new root: mount points that are not mounted yet, and a root that is mounted read-only.
+
+use super::Root;
+use crate::error::{Context, Result};
+use rustix::fs::{StatVfsMountFlags, statvfs};
+use rustix::mount::{MountFlags, mount_remount};
+use std::path::{Path, PathBuf};
+
+/// Mount points that come from elsewhere than the disk.
+const NOT_ON_DISK: [&str; 5] = ["proc", "sys", "dev", "run", "tmp"];
+
+/// Mount points of the root's fstab on which nothing is mounted, without a leading slash.
+pub(super) fn unmounted(root: &Root) -> Vec<String> {
+    let own = root.disk.device("");
+    let fstab = root.text("/etc/fstab");
+    let mut found = Vec::new();
+    for line in fstab.lines().filter(|l| !l.trim_start().starts_with('#')) {
+        let mut fields = line.split_whitespace();
+        let (Some(point), Some(_), options) = (fields.nth(1), fields.next(), fields.next().unwrap_or("")) else {
+            continue;
+        };
+        let point = unescape(point);
+        let Ok(point) = root.resolve(&point, true) else { continue };
+        let first = point.split('/').next().unwrap_or("");
+        let skipped = point.is_empty()
+            || first == "none"
+            || first == "swap"
+            || NOT_ON_DISK.contains(&first)
+            || options.split(',').any(|o| o == "noauto");
+        if !skipped && root.disk.device(&point).is_none_or(|d| Some(d) == own) {
+            found.push(point);
+        }
+    }
+    found
+}
+
+/// Undoes fstab's octal escapes (fstab(5)).
+fn unescape(field: &str) -> String {
+    field.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")
+}
+
+/// A root that was mounted read-only and is writable for the work; dropping it puts it back as it was.
+pub struct Writable {
+    path: PathBuf,
+    flags: MountFlags,
+}
+
+impl Writable {
+    /// Makes the file system mounted at `path` writable. None if it was already.
+    pub fn make(path: &Path) -> Result<Option<Writable>> {
+        let flags = statvfs(path).context(|| format!("failed to look at the root {}", path.display()))?.f_flag;
+        if !flags.contains(StatVfsMountFlags::RDONLY) {
+            return Ok(None);
+        }
+        let mut keep = MountFlags::empty();
+        for (set, flag) in [
+            (StatVfsMountFlags::NOSUID, MountFlags::NOSUID),
+            (StatVfsMountFlags::NODEV, MountFlags::NODEV),
+            (StatVfsMountFlags::NOEXEC, MountFlags::NOEXEC),
+            (StatVfsMountFlags::NOATIME, MountFlags::NOATIME),
+            (StatVfsMountFlags::NODIRATIME, MountFlags::NODIRATIME),
+            (StatVfsMountFlags::RELATIME, MountFlags::RELATIME),
+            (StatVfsMountFlags::SYNCHRONOUS, MountFlags::SYNCHRONOUS),
+        ] {
+            if flags.contains(set) {
+                keep |= flag;
+            }
+        }
+        mount_remount(path, keep, c"")
+            .context(|| format!("the root {} is read-only and cannot be made writable", path.display()))?;
+        Ok(Some(Writable { path: path.to_owned(), flags: keep | MountFlags::RDONLY }))
+    }
+}
+
+impl Drop for Writable {
+    fn drop(&mut self) {
+        if let Err(e) = mount_remount(&self.path, self.flags, c"") {
+            log::warn!("failed to make the root {} read-only again: {e}", self.path.display());
+        }
+    }
+}

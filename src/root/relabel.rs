@@ -1,0 +1,27 @@
+//! SELinux: what was written before the policy was loaded is relabelled by systemd-tmpfiles, early in the real root.
+
+use super::{Attr, Change, Root};
+use crate::error::Result;
+
+/// Read by systemd-tmpfiles-setup.service (tmpfiles.d(5), type z).
+const RELABEL: &str = "/run/tmpfiles.d/prepivot-relabel.conf";
+
+impl Root {
+    /// Lists everything that was written in [`RELABEL`], where the root has SELinux and it is not disabled.
+    pub fn relabel_later(&mut self) -> Result<()> {
+        let selinux = self.text("/etc/selinux/config");
+        let mode = selinux.lines().rev().find_map(|l| l.trim().strip_prefix("SELINUX=")).map(str::trim);
+        if mode.is_none_or(|m| m == "disabled") {
+            return Ok(());
+        }
+        let mut lines: Vec<String> = self
+            .done()
+            .iter()
+            .filter(|c| !matches!(c, Change::Remove { .. }) && !c.path().starts_with("/run/"))
+            .map(|c| format!("z \"{}\"\n", c.path().replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%")))
+            .collect();
+        lines.sort();
+        lines.dedup();
+        if lines.is_empty() { Ok(()) } else { self.write(RELABEL, lines.concat(), Attr::root(0o644)) }
+    }
+}
