@@ -3,7 +3,7 @@
 use super::{MAX_NODES, Map, Value};
 use crate::error::{Error, Result};
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde::ser::{Serialize, Serializer};
 use std::fmt;
 
 /// Reads a JSON document. The depth is bounded by serde_json (128), the number of nodes by [`MAX_NODES`].
@@ -58,13 +58,7 @@ impl Serialize for Value {
             Value::String(s) => serializer.serialize_str(s),
             Value::Bytes(b) => serializer.serialize_str(&format!("ci-b64:{}", data_encoding::BASE64.encode(b))),
             Value::List(l) => serializer.collect_seq(l),
-            Value::Map(m) => {
-                let mut map = serializer.serialize_map(Some(m.len()))?;
-                for (key, value) in m.iter() {
-                    map.serialize_entry(key, value)?;
-                }
-                map.end()
-            }
+            Value::Map(m) => m.serialize(serializer),
         }
     }
 }
@@ -72,6 +66,21 @@ impl Serialize for Value {
 impl<'de> Deserialize<'de> for Value {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
         deserializer.deserialize_any(ValueVisitor)
+    }
+}
+
+impl Serialize for Map {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.collect_map(self.iter())
+    }
+}
+
+impl<'de> Deserialize<'de> for Map {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        match Value::deserialize(deserializer)? {
+            Value::Map(map) => Ok(map),
+            other => Err(serde::de::Error::custom(format!("expected a mapping, found {}", other.kind()))),
+        }
     }
 }
 

@@ -1,10 +1,12 @@
 //! Documents from outside as plain data: YAML 1.1 as PyYAML reads it, and JSON. One value type for both.
 
+mod bytes;
 pub mod json;
 mod scalar;
 pub mod yaml;
 mod yaml_write;
 
+pub use bytes::Bytes;
 pub use yaml_write::to_yaml;
 
 use crate::error::Error;

@@ -1,1 +1,107 @@
 //! The instance: identity, metadata, the cache on disk, semaphores, status.
+
+use crate::document::{Bytes, Map, Value};
+
+use serde::{Deserialize, Serialize};
+
+/// Network configuration as a datasource gives it, not parsed yet.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "format", content = "data", rename_all = "kebab-case")]
+pub enum NetworkData {
+    /// OpenStack's network_data.json.
+    Openstack(Value),
+    /// cloud-init's network configuration, version 1 or 2, with or without the `network:` key around it.
+    Cloud(Value),
+    /// The text of /etc/network/interfaces.
+    Eni(String),
+}
+
+/// Which stage applies the instance (`dsmode`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DsMode {
+    /// Everything is there without a network.
+    Local,
+    #[default]
+    Net,
+    /// The data is applied and the search goes on for a source that claims the machine.
+    Pass,
+    Disabled,
+}
+
+/// One instance as its datasource describes it: plain data, the same whether it came from a drive, HTTP or the cache.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Instance {
+    /// The datasource's name: `ConfigDrive`, `NoCloud`, `OpenStack`, `Ec2`, `None`.
+    pub source: String,
+    /// The class name that cloud-init gives it in status.json, without the package: `DataSourceConfigDrive`.
+    pub class: String,
+    /// `openstack`, `nocloud`, `ec2`, … as in instance-data.
+    pub platform: String,
+    /// `openstack`, `aws`, `nocloud`, …
+    pub cloud_name: String,
+    /// Where it was read: `config-disk (/dev/sr0)`, `metadata (http://169.254.169.254)`.
+    pub subplatform: String,
+    pub instance_id: String,
+    /// The machine's UUID when this was read, to recognise the instance without reading it again.
+    pub machine_uuid: Option<String>,
+    /// meta_data.json, or the meta-data file, as a mapping; what the later keys hold is in it too.
+    pub metadata: Value,
+    /// The EC2 tree beside it, where there is one.
+    pub ec2_metadata: Value,
+    pub user_data: Option<Bytes>,
+    /// As the source gives it: a string, a list of parts, or a mapping with the key `cloud-init`.
+    pub vendor_data: Value,
+    pub vendor_data2: Value,
+    pub network: Option<NetworkData>,
+    pub dsmode: DsMode,
+    /// The name that the source gives the machine; may be fully qualified.
+    pub local_hostname: Option<String>,
+    pub availability_zone: Option<String>,
+    pub region: Option<String>,
+    pub launch_index: Option<i64>,
+    /// SSH public keys of the source, in its order, without repeats.
+    pub public_keys: Vec<String>,
+    /// Configuration of the source's own, below vendor-data (`get_config_obj`).
+    pub config: Value,
+    /// Files of the source to write once: path and content (a config drive's `files`).
+    pub files: Vec<(String, Bytes)>,
+    pub random_seed: Option<Bytes>,
+    /// Devices by the source's names (`ephemeral0`, `swap`, …).
+    pub device_names: Map,
+    /// Parts that could not be used, one line each. Never a secret.
+    pub problems: Vec<String>,
+}
+
+impl Instance {
+    /// The instance-id as a folder's name (slashes become `_`, as cloud-init does). Never empty, `.` or `..`.
+    pub fn folder(&self) -> String {
+        match self.instance_id.replace(['/', '\0'], "_") {
+            id if matches!(id.as_str(), "" | "." | "..") => "iid-unnamed".to_owned(),
+            id => id,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::json;
+
+    #[test]
+    fn the_cache_gives_back_what_went_in() {
+        let instance = Instance {
+            instance_id: "a/b".into(),
+            user_data: Some(Bytes(vec![0, 159, 146])),
+            metadata: json::parse("t", br#"{"uuid": "u", "meta": {"a": 1}}"#).unwrap(),
+            network: Some(NetworkData::Eni("auto lo\n".into())),
+            files: vec![("/etc/x".into(), Bytes(b"y".to_vec()))],
+            ..Instance::default()
+        };
+        let text = serde_json::to_string(&instance).unwrap();
+        assert_eq!(serde_json::from_str::<Instance>(&text).unwrap(), instance);
+        assert_eq!(instance.folder(), "a_b");
+        assert_eq!(Instance::default().folder(), "iid-unnamed");
+    }
+}

@@ -1,1 +1,76 @@
 //! Facts about the machine, read only: kernel command line, DMI, NICs, distribution.
+
+pub mod cmdline;
+pub mod distro;
+pub mod nic;
+
+pub use cmdline::Cmdline;
+pub use distro::{Distro, Family};
+pub use nic::Nic;
+
+use std::path::{Path, PathBuf};
+
+/// What was found out about this machine, once.
+#[derive(Debug, Clone, Default)]
+pub struct Machine {
+    /// The folder that holds `proc` and `sys`: `/`, or a tree that stands for a machine.
+    pub base: PathBuf,
+    pub cmdline: Cmdline,
+}
+
+/// The longest DMI value and kernel command line that is read, in bytes.
+const MAX_FACT: usize = 64 << 10;
+
+impl Machine {
+    /// Reads the facts below `base` (`/` for this machine).
+    pub fn read(base: &Path) -> Machine {
+        let cmdline = read_small(&base.join("proc/cmdline")).unwrap_or_default();
+        Machine { base: base.to_owned(), cmdline: Cmdline::new(&cmdline) }
+    }
+
+    /// A DMI value by the kernel's name for it (`product_uuid`, `chassis_asset_tag`, …), trimmed. None where the machine has
+    /// no such value or it is not ours to read.
+    pub fn dmi(&self, key: &str) -> Option<String> {
+        if key.contains(['/', '.']) {
+            return None;
+        }
+        let value = read_small(&self.base.join("sys/class/dmi/id").join(key))?;
+        Some(value.trim().to_owned())
+    }
+
+    /// The system's UUID in lower case.
+    pub fn uuid(&self) -> Option<String> {
+        self.dmi("product_uuid").map(|u| u.to_ascii_lowercase()).filter(|u| !u.is_empty())
+    }
+
+    /// Network interfaces, sorted by name.
+    pub fn nics(&self) -> Vec<Nic> {
+        nic::list(&self.base.join("sys/class/net"))
+    }
+}
+
+fn read_small(path: &Path) -> Option<String> {
+    use std::io::Read;
+    let mut bytes = Vec::new();
+    std::fs::File::open(path).ok()?.take(MAX_FACT as u64).read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::TempDir;
+
+    #[test]
+    fn facts_come_from_the_tree_that_is_named() {
+        let dir = TempDir::new("machine");
+        std::fs::create_dir_all(dir.0.join("sys/class/dmi/id")).unwrap();
+        std::fs::create_dir_all(dir.0.join("proc")).unwrap();
+        std::fs::write(dir.0.join("sys/class/dmi/id/product_uuid"), "ABCD-1\n").unwrap();
+        std::fs::write(dir.0.join("proc/cmdline"), "root=/dev/vda ds=nocloud quiet\n").unwrap();
+        let machine = Machine::read(&dir.0);
+        assert_eq!(machine.uuid().as_deref(), Some("abcd-1"));
+        assert_eq!(machine.dmi("../../../../proc/cmdline"), None);
+        assert_eq!(machine.cmdline.value("ds"), Some("nocloud"));
+    }
+}

@@ -1,1 +1,107 @@
 //! One file per cloud-config module, and the table of them.
+//!
+//! A module is ordinary code against [`Root`], its part of the merged cloud-config and the instance. What needs files only
+//! is done before the pivot (`provision`); what needs the running system is done by a later stage (`live`).
+
+use crate::document::{Map, Value};
+use crate::error::Result;
+use crate::instance::Instance;
+use crate::machine::Distro;
+use crate::root::{Root, Stage};
+
+/// How often a module runs (cloud-init's frequencies).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Frequency {
+    /// On every boot.
+    Always,
+    /// Once for each instance-id.
+    Instance,
+    /// Once for this disk.
+    Once,
+}
+
+impl Frequency {
+    /// The frequency that a document names: `always`, `once-per-instance`, `instance`, `once`, …
+    pub fn named(name: &str) -> Option<Frequency> {
+        match name {
+            "always" => Some(Frequency::Always),
+            "once-per-instance" | "instance" => Some(Frequency::Instance),
+            "once" => Some(Frequency::Once),
+            _ => None,
+        }
+    }
+}
+
+/// One half of a module.
+pub type Handler = fn(&mut Context) -> Result<()>;
+
+/// A line of the table.
+pub struct Module {
+    /// With underscores, as in cloud-init's semaphores: `write_files`.
+    pub name: &'static str,
+    /// The stage whose list has it by default, and in which `live` runs.
+    pub stage: Stage,
+    pub frequency: Frequency,
+    /// Runs only if one of these is in the cloud-config; empty: always (`activate_by_schema_keys`).
+    pub keys: &'static [&'static str],
+    /// Distributions that it is for; empty: all.
+    pub distros: &'static [&'static str],
+    /// Files only: before the pivot, or in the real root where no initramfs did it.
+    pub provision: Option<Handler>,
+    /// What needs the running system.
+    pub live: Option<Handler>,
+}
+
+/// What a module works with.
+pub struct Context<'a> {
+    pub root: &'a mut Root,
+    /// The whole merged cloud-config.
+    pub config: &'a Value,
+    pub instance: &'a Instance,
+    pub distro: &'a Distro,
+    /// Arguments of the module's entry in the list (`[name, frequency, args…]`).
+    pub args: &'a [String],
+    /// The stage that runs, for commands.
+    pub stage: Stage,
+}
+
+impl<'a> Context<'a> {
+    /// The value of a top-level key; null counts as not there.
+    pub fn get(&self, key: &str) -> Option<&'a Value> {
+        self.config.get(key).filter(|v| !v.is_null())
+    }
+
+    /// Whether a top-level key is true, or `default` where it is not there (`util.get_cfg_option_bool`).
+    pub fn flag(&self, key: &str, default: bool) -> bool {
+        self.get(key).map_or(default, Value::is_true)
+    }
+
+    /// A top-level key as text.
+    pub fn text(&self, key: &str) -> Option<String> {
+        self.get(key).and_then(Value::text)
+    }
+
+    /// A top-level key as a mapping; the wrong kind is warned about and counts as not there.
+    pub fn map(&self, key: &str) -> Option<&'a Map> {
+        let value = self.get(key)?;
+        if value.as_map().is_none() {
+            log::warn!("cloud-config: {}", crate::document::wrong(key, "a mapping", value));
+        }
+        value.as_map()
+    }
+
+    /// The folder of this instance's state.
+    pub fn instance_dir(&self) -> String {
+        format!("/var/lib/cloud/instances/{}", self.instance.folder())
+    }
+}
+
+/// Every module, in no order of importance: a stage's list says what runs when.
+pub static MODULES: &[Module] = &[];
+
+/// The module that a list or a command names: `-` for `_` and a leading `cc_` are allowed.
+pub fn find(name: &str) -> Option<&'static Module> {
+    let name = name.replace('-', "_");
+    let name = name.strip_prefix("cc_").unwrap_or(&name);
+    MODULES.iter().find(|m| m.name == name)
+}

@@ -1,0 +1,234 @@
+//! Distributions: what differs between them, in one table.
+
+use crate::document::{Map, Value, yaml};
+
+/// Distributions that keep their files in the same places.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    Debian,
+    Redhat,
+    Suse,
+    Alpine,
+    Arch,
+    Gentoo,
+    Photon,
+    Other,
+}
+
+/// A distribution. Names are cloud-init's (`system_info: distro`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Distro {
+    pub name: &'static str,
+    pub family: Family,
+    /// The user that `users: [default]` means, its comment field, groups and login shell.
+    pub user: &'static str,
+    pub gecos: &'static str,
+    pub groups: &'static [&'static str],
+    pub shell: &'static str,
+    /// Network renderers by preference; empty: cloud-init's built-in order.
+    pub renderers: &'static [&'static str],
+    /// The name of the SSH server's service.
+    pub ssh_service: &'static str,
+}
+
+/// What `sudo` holds for every distribution's default user.
+pub const DEFAULT_SUDO: &str = "ALL=(ALL) NOPASSWD:ALL";
+
+const RHEL_RENDERERS: &[&str] = &["eni", "netplan", "network-manager", "sysconfig", "networkd"];
+const ADM: &[&str] = &["adm", "systemd-journal"];
+const WHEEL_ADM: &[&str] = &["wheel", "adm", "systemd-journal"];
+const DEBIAN_GROUPS: &[&str] =
+    &["adm", "audio", "cdrom", "dialout", "dip", "floppy", "netdev", "plugdev", "sudo", "video"];
+const UBUNTU_GROUPS: &[&str] = &["adm", "cdrom", "dip", "lxd", "sudo"];
+const PI_GROUPS: &[&str] = &[
+    "adm", "dialout", "cdrom", "audio", "users", "sudo", "video", "games", "plugdev", "input", "gpio", "spi", "i2c",
+    "netdev", "render", "lpadmin",
+];
+
+type Row = (
+    &'static str,
+    Family,
+    &'static str,
+    &'static str,
+    &'static [&'static str],
+    &'static [&'static str],
+    &'static [&'static str],
+);
+
+/// Name, family, default user, its comment, its groups, renderers, and the IDs of os-release(5) that mean it beside its own name.
+/// From cloud-init's default configuration for each (config/cloud.cfg.tmpl).
+#[rustfmt::skip]
+const DISTROS: &[Row] = &[
+    ("almalinux", Family::Redhat, "almalinux", "almalinux Cloud User", ADM, RHEL_RENDERERS, &[]),
+    ("alpine", Family::Alpine, "alpine", "alpine Cloud User", &["adm", "wheel"], &["eni"], &[]),
+    ("amazon", Family::Redhat, "ec2-user", "EC2 Default User", WHEEL_ADM, &[], &["amzn"]),
+    ("aosc", Family::Other, "aosc", "aosc Cloud User", &["wheel"], &[], &[]),
+    ("arch", Family::Arch, "arch", "arch Cloud User", &["wheel", "users"], &[], &["archarm", "cachyos", "manjaro"]),
+    ("azurelinux", Family::Redhat, "azureuser", "Azure Linux", WHEEL_ADM, &["netplan", "networkd", "network-manager"], &[]),
+    ("centos", Family::Redhat, "cloud-user", "Cloud User", ADM, RHEL_RENDERERS, &[]),
+    ("cloudlinux", Family::Redhat, "cloud-user", "cloudlinux Cloud User", ADM, RHEL_RENDERERS, &[]),
+    ("debian", Family::Debian, "debian", "Debian", DEBIAN_GROUPS, &["netplan", "eni", "networkd"], &["devuan"]),
+    ("eurolinux", Family::Redhat, "cloud-user", "eurolinux Cloud User", ADM, RHEL_RENDERERS, &[]),
+    ("fedora", Family::Redhat, "fedora", "fedora Cloud User", WHEEL_ADM, &["netplan", "network-manager", "networkd", "sysconfig", "eni"], &[]),
+    ("gentoo", Family::Gentoo, "gentoo", "gentoo Cloud User", &["users", "wheel"], &[], &[]),
+    ("mariner", Family::Redhat, "mariner", "MarinerOS", &["wheel"], &["networkd"], &[]),
+    ("miraclelinux", Family::Redhat, "cloud-user", "miraclelinux Cloud User", ADM, RHEL_RENDERERS, &[]),
+    ("openeuler", Family::Redhat, "openeuler", "openeuler Cloud User", WHEEL_ADM, &[], &["openEuler"]),
+    ("openmandriva", Family::Redhat, "omv", "OpenMandriva admin", &["wheel", "users", "systemd-journal"], &["network-manager", "networkd"], &[]),
+    ("opensuse", Family::Suse, "opensuse", "opensuse Cloud User", &["cdrom", "users"], &[], &[]),
+    ("opensuse-leap", Family::Suse, "opensuse", "opensuse Cloud User", &["cdrom", "users"], &[], &[]),
+    ("opensuse-microos", Family::Suse, "opensuse", "opensuse Cloud User", &["cdrom", "users"], &[], &[]),
+    ("opensuse-tumbleweed", Family::Suse, "opensuse", "opensuse Cloud User", &["cdrom", "users"], &[], &[]),
+    ("photon", Family::Photon, "photon", "PhotonOS", &["wheel"], &["networkd"], &[]),
+    ("raspberry-pi-os", Family::Debian, "pi", "Raspberry Pi OS", PI_GROUPS, &["netplan", "network-manager"], &["raspbian"]),
+    ("rhel", Family::Redhat, "cloud-user", "Cloud User", ADM, RHEL_RENDERERS, &["redhat", "ol", "oracle"]),
+    ("rocky", Family::Redhat, "rocky", "rocky Cloud User", ADM, RHEL_RENDERERS, &[]),
+    ("sle-micro", Family::Suse, "sles", "sles Cloud User", &["cdrom", "users"], &[], &["sl-micro", "suse-microos"]),
+    ("sles", Family::Suse, "sles", "sles Cloud User", &["cdrom", "users"], &[], &["sled", "suse", "sle_hpc"]),
+    ("ubuntu", Family::Debian, "ubuntu", "Ubuntu", UBUNTU_GROUPS, &["netplan", "eni", "sysconfig"], &["linuxmint", "pop"]),
+    ("virtuozzo", Family::Redhat, "cloud-user", "virtuozzo Cloud User", ADM, RHEL_RENDERERS, &[]),
+    ("unknown", Family::Other, "cloud-user", "Cloud User", &[], &[], &[]),
+];
+
+fn of_row(row: &Row) -> Distro {
+    let (name, family, user, gecos, groups, renderers, _) = *row;
+    let shell = if family == Family::Alpine { "/bin/ash" } else { "/bin/bash" };
+    let ssh_service = if family == Family::Debian { "ssh" } else { "sshd" };
+    Distro { name, family, user, gecos, groups, shell, renderers, ssh_service }
+}
+
+impl Distro {
+    /// The distribution that cloud-init calls `name`; `unknown` where there is none of that name.
+    pub fn named(name: &str) -> Distro {
+        let last = DISTROS.len() - 1;
+        let row = DISTROS.iter().find(|r| r.0 == name || r.6.contains(&name));
+        of_row(row.unwrap_or(&DISTROS[last]))
+    }
+
+    /// The distribution of a root, from the text of its os-release(5): ID, else the first known of ID_LIKE.
+    pub fn of_os_release(text: &str) -> Distro {
+        let value = |key: &str| {
+            let line = text.lines().find_map(|l| l.trim().strip_prefix(key)?.strip_prefix('='));
+            line.map(|v| v.trim_matches(['"', '\''])).unwrap_or("")
+        };
+        let ids = std::iter::once(value("ID")).chain(value("ID_LIKE").split_whitespace());
+        ids.map(Distro::named).find(|d| d.name != "unknown").unwrap_or_else(|| Distro::named("unknown"))
+    }
+
+    /// Whether the fully qualified name is the machine's name, where the configuration does not say.
+    pub fn prefers_fqdn(&self) -> bool {
+        matches!(self.family, Family::Redhat | Family::Photon)
+    }
+
+    /// What cloud-init's own cloud.cfg for this distribution says, for an image that brings none.
+    pub fn default_config(&self) -> Value {
+        let mut user = Map::new();
+        user.insert("name", self.user);
+        user.insert("lock_passwd", true);
+        user.insert("gecos", self.gecos);
+        user.insert("groups", self.groups.iter().map(|g| Value::from(*g)).collect::<Vec<_>>());
+        user.insert("sudo", vec![Value::from(DEFAULT_SUDO)]);
+        user.insert("shell", self.shell);
+        if self.family == Family::Alpine {
+            user.insert("doas", vec![Value::from(format!("permit nopass {}", self.user))]);
+        }
+        if self.family == Family::Gentoo {
+            user.insert("no_user_group", true);
+            user.insert("primary_group", "users");
+        }
+        let mut info = Map::new();
+        info.insert("distro", self.name);
+        info.insert("default_user", user);
+        if !self.renderers.is_empty() {
+            let renderers: Vec<Value> = self.renderers.iter().map(|r| Value::from(*r)).collect();
+            info.insert("network", [("renderers", renderers)].into_iter().collect::<Map>());
+        }
+        info.insert("ssh_svcname", self.ssh_service);
+        let mut config = Map::new();
+        config.insert("users", vec![Value::from("default")]);
+        config.insert("disable_root", self.family != Family::Photon);
+        config.insert("preserve_hostname", false);
+        for (key, list) in MODULES {
+            config.insert(*key, list.split_whitespace().map(Value::from).collect::<Vec<_>>());
+        }
+        if self.name == "debian" {
+            config.insert("apt", [("preserve_sources_list", true)].into_iter().collect::<Map>());
+        }
+        config.insert("system_info", info);
+        Value::Map(config)
+    }
+}
+
+/// The module lists of an image without a cloud.cfg: what any distribution's default lists, in their order. A module that the
+/// distribution has no use for does nothing without its key.
+const MODULES: &[(&str, &str)] = &[
+    (
+        "cloud_init_modules",
+        "seed_random bootcmd write_files growpart resizefs disk_setup mounts set_hostname update_hostname \
+         update_etc_hosts resolv_conf ca_certs rsyslog users_groups ssh set_passwords",
+    ),
+    (
+        "cloud_config_modules",
+        "wireguard snap ubuntu_autoinstall ssh_import_id keyboard locale grub_dpkg apt_pipelining apt_configure \
+         apk_configure yum_add_repo zypper_add_repo rh_subscription spacewalk ubuntu_pro ntp timezone \
+         disable_ec2_metadata runcmd byobu",
+    ),
+    (
+        "cloud_final_modules",
+        "package_update_upgrade_install fan landscape lxd ubuntu_drivers write_files_deferred puppet chef ansible \
+         mcollective salt_minion reset_rmc scripts_vendor scripts_per_once scripts_per_boot scripts_per_instance \
+         scripts_user ssh_authkey_fingerprints keys_to_console install_hotplug phone_home final_message \
+         power_state_change",
+    ),
+];
+
+/// cloud-init's configuration below everything else (`CFG_BUILTIN`).
+pub fn builtin_config() -> Value {
+    yaml::parse(
+        "built-in configuration",
+        "vendor_data: {enabled: true, prefix: []}\nvendor_data2: {enabled: true, prefix: []}\n\
+         def_log_file: /var/log/cloud-init.log\n\
+         syslog_fix_perms: ['syslog:adm', 'root:adm', 'root:wheel', 'root:root']\n\
+         system_info: {paths: {cloud_dir: /var/lib/cloud, templates_dir: /etc/cloud/templates}}\n",
+    )
+    .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn by_os_release() {
+        let name = |text: &str| Distro::of_os_release(text).name;
+        assert_eq!(name("ID=debian\n"), "debian");
+        assert_eq!(name("NAME=x\nID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"\n"), "rocky");
+        assert_eq!(name("ID=neon\nID_LIKE=\"ubuntu debian\"\n"), "ubuntu");
+        assert_eq!(name("ID=amzn\n"), "amazon");
+        assert_eq!(name(""), "unknown");
+        assert_eq!(name("ID=opensuse-leap\nID_LIKE=\"suse opensuse\"\n"), "opensuse-leap");
+    }
+
+    #[test]
+    fn default_users_are_cloud_inits() {
+        let Some(tables) = crate::testing::vectors("tables.json") else { return };
+        for (name, cfg) in tables.get("default_cfg_per_variant").and_then(Value::as_map).unwrap().iter() {
+            if matches!(name, "freebsd" | "unknown" | "suse") {
+                continue;
+            }
+            let ours = Distro::named(name).default_config();
+            assert_eq!(
+                ours.at(&["system_info", "default_user"]).unwrap().as_map().unwrap().len(),
+                cfg.at(&["system_info", "default_user"]).unwrap().as_map().unwrap().len(),
+                "{name}"
+            );
+            for (key, value) in cfg.at(&["system_info", "default_user"]).unwrap().as_map().unwrap().iter() {
+                assert_eq!(ours.at(&["system_info", "default_user", key]), Some(value), "{name} {key}");
+            }
+            let renderers = ["system_info", "network", "renderers"];
+            assert_eq!(ours.at(&renderers), cfg.at(&renderers), "{name}");
+            assert_eq!(ours.get("disable_root"), cfg.get("disable_root"), "{name}");
+        }
+        assert!(builtin_config().get("vendor_data").is_some());
+    }
+}
