@@ -1,0 +1,180 @@
+//! Addresses, networks and netmasks as network configurations write them.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// An IP address that keeps the spelling of its document.
+#[derive(Debug, Clone)]
+pub struct Ip {
+    text: String,
+    addr: IpAddr,
+}
+
+impl Ip {
+    /// Reads an address without a prefix.
+    pub fn parse(text: &str) -> Option<Ip> {
+        let text = text.trim();
+        Some(Ip { text: text.to_owned(), addr: text.parse().ok()? })
+    }
+
+    /// The address itself.
+    pub fn addr(&self) -> IpAddr {
+        self.addr
+    }
+
+    /// Whether this is an IPv6 address.
+    pub fn is_v6(&self) -> bool {
+        self.addr.is_ipv6()
+    }
+
+    /// Whether this is an IPv6 link-local address (fe80::/10).
+    pub fn is_link_local(&self) -> bool {
+        matches!(self.addr, IpAddr::V6(a) if (a.segments()[0] & 0xffc0) == 0xfe80)
+    }
+}
+
+/// Addresses are equal whatever their spelling.
+impl PartialEq for Ip {
+    fn eq(&self, other: &Ip) -> bool {
+        self.addr == other.addr
+    }
+}
+
+impl fmt::Display for Ip {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl From<IpAddr> for Ip {
+    fn from(addr: IpAddr) -> Ip {
+        Ip { text: addr.to_string(), addr }
+    }
+}
+
+/// An address with its prefix length: an interface's address, or a route's destination. Shown as `10.0.0.1/24`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Net {
+    pub ip: Ip,
+    /// Prefix length, at most 32 or 128.
+    pub prefix: u8,
+}
+
+/// What a prefix length is when a document gives none, as in cloud-init: 24 for IPv4, 64 for IPv6.
+const DEFAULT_PREFIX: (u8, u8) = (24, 64);
+
+impl Net {
+    /// Reads `address`, `address/prefix` or `address/netmask`. `mask` (a prefix length or a netmask) counts where the address has none.
+    pub fn parse(text: &str, mask: Option<&str>) -> Option<Net> {
+        let (ip, own) = match text.trim().split_once('/') {
+            Some((ip, mask)) => (ip, Some(mask)),
+            None => (text, None),
+        };
+        let ip = Ip::parse(ip)?;
+        let prefix = match own.or(mask.filter(|m| !m.trim().is_empty())) {
+            Some(mask) => prefix_of(mask, ip.is_v6())?,
+            None if ip.is_v6() => DEFAULT_PREFIX.1,
+            None => DEFAULT_PREFIX.0,
+        };
+        Some(Net { ip, prefix })
+    }
+
+    /// The network of all addresses: a default route's destination.
+    pub fn default_of(v6: bool) -> Net {
+        let addr = if v6 { IpAddr::V6(Ipv6Addr::UNSPECIFIED) } else { IpAddr::V4(Ipv4Addr::UNSPECIFIED) };
+        Net { ip: addr.into(), prefix: 0 }
+    }
+
+    /// Whether this is an IPv6 network.
+    pub fn is_v6(&self) -> bool {
+        self.ip.is_v6()
+    }
+
+    /// Whether this is the destination of a default route.
+    pub fn is_default(&self) -> bool {
+        self.prefix == 0
+    }
+
+    /// The netmask, in the family's notation: `255.255.255.0`, `ffff:ffff:ffff:ffff::`.
+    pub fn netmask(&self) -> String {
+        match self.ip.addr() {
+            IpAddr::V4(_) => Ipv4Addr::from(bits32(self.prefix)).to_string(),
+            IpAddr::V6(_) => Ipv6Addr::from(bits128(self.prefix)).to_string(),
+        }
+    }
+
+    /// Whether `ip` lies in this network.
+    pub fn contains(&self, ip: &Ip) -> bool {
+        match (self.ip.addr(), ip.addr()) {
+            (IpAddr::V4(a), IpAddr::V4(b)) => (u32::from(a) ^ u32::from(b)) & bits32(self.prefix) == 0,
+            (IpAddr::V6(a), IpAddr::V6(b)) => (u128::from(a) ^ u128::from(b)) & bits128(self.prefix) == 0,
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for Net {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.ip, self.prefix)
+    }
+}
+
+fn bits32(prefix: u8) -> u32 {
+    u32::MAX.checked_shl(32 - u32::from(prefix.min(32))).unwrap_or(0)
+}
+
+fn bits128(prefix: u8) -> u128 {
+    u128::MAX.checked_shl(128 - u32::from(prefix.min(128))).unwrap_or(0)
+}
+
+/// A prefix length from `24`, `255.255.255.0` or `ffff:ffff::`. None where it is neither, or a mask with holes.
+pub fn prefix_of(mask: &str, v6: bool) -> Option<u8> {
+    let mask = mask.trim();
+    let most = if v6 { 128 } else { 32 };
+    if let Ok(prefix) = mask.parse::<u8>() {
+        return (prefix <= most).then_some(prefix);
+    }
+    let (ones, contiguous) = match mask.parse::<IpAddr>().ok()? {
+        IpAddr::V4(a) if !v6 => (u32::from(a).leading_ones(), u32::from(a).count_ones()),
+        IpAddr::V6(a) if v6 => (u128::from(a).leading_ones(), u128::from(a).count_ones()),
+        _ => return None,
+    };
+    (ones == contiguous).then(|| u8::try_from(ones).ok()).flatten()
+}
+
+/// Whether the text of a name server is an IPv6 address.
+pub fn is_v6(server: &str) -> bool {
+    server.contains(':') && server.matches(':').count() > 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_come_from_the_address_the_mask_or_the_family() {
+        let net = |t, m| Net::parse(t, m).map(|n| n.to_string());
+        assert_eq!(net("10.0.0.1/8", Some("24")).as_deref(), Some("10.0.0.1/8"));
+        assert_eq!(net("10.0.0.1", Some("255.255.254.0")).as_deref(), Some("10.0.0.1/23"));
+        assert_eq!(net("10.0.0.1", None).as_deref(), Some("10.0.0.1/24"));
+        assert_eq!(net("2001:DB8::1", Some("")).as_deref(), Some("2001:DB8::1/64"));
+        assert_eq!(net("2001:db8::1", Some("ffff:ffff::")).as_deref(), Some("2001:db8::1/32"));
+        assert_eq!(net("0.0.0.0", Some("0.0.0.0")).as_deref(), Some("0.0.0.0/0"));
+        for wrong in
+            [("10.0.0.1/33", None), ("10.0.0.1", Some("255.234.255.0")), ("x", None), ("10.0.0.1", Some("ffff::"))]
+        {
+            assert_eq!(Net::parse(wrong.0, wrong.1), None, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn masks_and_membership() {
+        let net = Net::parse("192.168.14.2/23", None).unwrap();
+        assert_eq!(net.netmask(), "255.255.254.0");
+        assert!(net.contains(&Ip::parse("192.168.15.254").unwrap()));
+        assert!(!net.contains(&Ip::parse("192.168.16.1").unwrap()));
+        assert_eq!(Net::parse("::/0", None).unwrap().netmask(), "::");
+        assert!(Net::default_of(true).contains(&Ip::parse("fe80::1").unwrap()));
+        assert_eq!(Net::parse("fe80::/10", None).unwrap().netmask(), "ffc0::");
+    }
+}

@@ -1,0 +1,360 @@
+//! Version 2: netplan's YAML (netplan.readthedocs.io, "YAML configuration"; cloud-init's "Networking config Version 2").
+
+use super::fields::{Fields, reject, valid_name};
+use crate::document::{Map, Value};
+use crate::network::address::{Ip, Net};
+use crate::network::model::{DhcpOverrides, Dns, Interface, Kind, Macs, Match, Method, Network, Route, Rule, Subnet};
+use crate::network::params;
+
+/// The most devices that one configuration may have.
+pub const MAX_INTERFACES: usize = 4096;
+
+/// A section's name and the kind of its devices.
+type Section = (&'static str, fn(&mut Fields) -> Option<Kind>);
+
+const SECTIONS: &[Section] = &[
+    ("ethernets", |_| Some(Kind::Ethernet)),
+    ("wifis", |f| Some(Kind::Wifi(keep(f, &["access-points", "regulatory-domain", "wakeonwlan", "hidden"])))),
+    ("dummy-devices", |_| Some(Kind::Dummy)),
+    ("bonds", |f| Some(Kind::Bond { interfaces: f.names("interfaces"), params: parameters(f, params::BOND) })),
+    ("bridges", |f| Some(Kind::Bridge { interfaces: f.names("interfaces"), params: parameters(f, params::BRIDGE) })),
+    ("vlans", vlan),
+    ("vrfs", vrf),
+    ("tunnels", |f| Some(Kind::Tunnel(keep(f, TUNNEL_KEYS)))),
+];
+
+/// A tunnel's own keys (netplan, "Properties for device type tunnels").
+const TUNNEL_KEYS: &[&str] = &[
+    "mode",
+    "local",
+    "remote",
+    "ttl",
+    "key",
+    "keys",
+    "port",
+    "mark",
+    "peers",
+    "id",
+    "link",
+    "type-of-service",
+    "mac-learning",
+    "ageing",
+    "aging",
+    "limit",
+    "arp-proxy",
+    "notifications",
+    "short-circuit",
+    "checksums",
+    "extensions",
+    "port-range",
+    "flow-label",
+    "do-not-fragment",
+];
+
+/// Reads the mapping below `network:`. Never fails: what is wrong in it is reported and left out.
+pub fn read(config: &Map, macs: &Macs) -> Network {
+    let mut network = Network { v2: Some(config.clone()), ..Network::default() };
+    let Some(mut top) = Fields::new("network", Value::Map(config.clone())) else { return network };
+    top.take("version");
+    top.take("renderer");
+    for (section, kind) in SECTIONS {
+        let Some(mut devices) = top.map(section) else { continue };
+        devices.take("renderer");
+        for (id, value) in devices.entries() {
+            let path = format!("{section}.{id}");
+            if !valid_name(&id) {
+                reject(section, "names of devices", "another text");
+            } else if network.interfaces.len() >= MAX_INTERFACES {
+                log::warn!("network configuration: more than {MAX_INTERFACES} devices; {path} is left out");
+            } else if let Some(fields) = Fields::new(path, value) {
+                network.interfaces.extend(interface(id, fields, *kind, macs));
+            }
+        }
+    }
+    top.finish();
+    refer_by_name(&mut network);
+    super::complete(&mut network);
+    network
+}
+
+fn interface(id: String, mut f: Fields, kind: fn(&mut Fields) -> Option<Kind>, macs: &Macs) -> Option<Interface> {
+    let kind = kind(&mut f)?;
+    let mut new = Interface { id, kind, ..Interface::default() };
+    f.take("renderer");
+    new.matching = f.map("match").map(matching).unwrap_or_default();
+    let set_name = f.name("set-name");
+    new.rename = set_name.is_some();
+    let known = new.matching.mac.as_deref().and_then(|m| macs.name(m)).map(str::to_owned);
+    new.name = set_name.or(known).unwrap_or_else(|| new.id.clone());
+    if new.kind == Kind::Ethernet && new.id == "lo" && new.matching == Match::default() {
+        new.kind = Kind::Loopback;
+    }
+    new.mac = f.text("macaddress");
+    new.mtu = f.number("mtu");
+    new.ipv6_mtu = f.number("ipv6-mtu");
+    new.accept_ra = f.boolean("accept-ra");
+    new.wake_on_lan = f.boolean("wakeonlan");
+    new.optional = f.boolean("optional");
+    new.link_local = link_local(&mut f);
+    new.dns = f.map("nameservers").map(nameservers).unwrap_or_default();
+    new.dhcp4_overrides = f.map("dhcp4-overrides").map(overrides).unwrap_or_default();
+    new.dhcp6_overrides = f.map("dhcp6-overrides").map(overrides).unwrap_or_default();
+    for (key, method) in [("dhcp4", Method::Dhcp4), ("dhcp6", Method::Dhcp6)] {
+        if f.boolean(key) == Some(true) {
+            new.subnets.push(Subnet { method, ..Subnet::default() });
+        }
+    }
+    new.subnets.extend(addresses(&mut f));
+    for route in f.list("routes") {
+        new.routes.extend(self::route(route));
+    }
+    for rule in f.list("routing-policy") {
+        new.rules.extend(self::rule(rule));
+    }
+    for key in ["gateway4", "gateway6"] {
+        let Some(gateway) = f.ip(key) else { continue };
+        let v6 = gateway.is_v6();
+        match new.subnets.iter_mut().find(|s| s.gateway.is_none() && s.method == Method::Static && s.is_v6() == v6) {
+            Some(subnet) => subnet.gateway = Some(gateway),
+            None => new.routes.push(Route::new(Net::default_of(v6), Some(gateway))),
+        }
+    }
+    new.more = f.rest();
+    Some(new)
+}
+
+fn matching(mut f: Fields) -> Match {
+    let found = Match { mac: f.text("macaddress"), name: f.text("name"), drivers: f.words("driver") };
+    f.finish();
+    found
+}
+
+fn nameservers(mut f: Fields) -> Dns {
+    let dns = Dns { servers: f.words("addresses"), search: f.words("search") };
+    f.finish();
+    dns
+}
+
+fn link_local(f: &mut Fields) -> Option<Vec<String>> {
+    match f.take("link-local")? {
+        // Both `[]` and `false` mean none.
+        Value::Bool(false) => Some(Vec::new()),
+        Value::List(list) => Some(list.iter().filter_map(Value::text).collect()),
+        other => {
+            reject(&f.path_of("link-local"), "a list of ipv4 and ipv6", other.kind());
+            None
+        }
+    }
+}
+
+/// Static subnets. An address is a text, or a mapping of one address to its options.
+fn addresses(f: &mut Fields) -> Vec<Subnet> {
+    let path = f.path_of("addresses");
+    let values = match f.take("addresses") {
+        None => return Vec::new(),
+        Some(Value::List(list)) => list,
+        Some(other) => vec![other],
+    };
+    let mut out = Vec::new();
+    for value in values {
+        let entries = match value {
+            Value::Map(map) => map.into_entries(),
+            scalar => vec![(scalar.text().unwrap_or_default(), Value::Null)],
+        };
+        for (text, options) in entries {
+            let Some(address) = Net::parse(&text, None) else {
+                reject(&path, "IP addresses with a prefix", "something else");
+                continue;
+            };
+            let mut subnet = Subnet { method: Method::Static, address: Some(address), ..Subnet::default() };
+            if let Some(mut options) = Fields::new(format!("{path}.{text}"), options) {
+                subnet.label = options.text("label");
+                subnet.lifetime = options.text("lifetime");
+                options.finish();
+            }
+            out.push(subnet);
+        }
+    }
+    out
+}
+
+fn route(mut f: Fields) -> Option<Route> {
+    let via = f.ip("via");
+    let to = match f.text("to")? {
+        to if to == "default" => Net::default_of(via.as_ref().is_some_and(Ip::is_v6)),
+        to => match Net::parse(&to, None) {
+            Some(net) => net,
+            None => {
+                reject(&f.path_of("to"), "an IP address with a prefix or \"default\"", "another text");
+                return None;
+            }
+        },
+    };
+    let mut route = Route::new(to, via);
+    route.from = f.ip("from");
+    route.metric = f.number("metric");
+    route.mtu = f.number("mtu");
+    route.table = f.number("table");
+    route.scope = f.text("scope");
+    route.kind = f.text("type");
+    route.on_link = f.boolean("on-link");
+    route.more = f.rest();
+    Some(route)
+}
+
+fn rule(mut f: Fields) -> Option<Rule> {
+    let rule = Rule {
+        from: f.net("from"),
+        to: f.net("to"),
+        table: f.number("table"),
+        priority: f.number("priority"),
+        mark: f.number("mark"),
+        tos: f.number("type-of-service"),
+    };
+    f.finish();
+    (rule != Rule::default()).then_some(rule)
+}
+
+fn overrides(mut f: Fields) -> DhcpOverrides {
+    let found = DhcpOverrides {
+        hostname: f.text("hostname"),
+        route_metric: f.number("route-metric"),
+        send_hostname: f.boolean("send-hostname"),
+        use_dns: f.boolean("use-dns"),
+        use_domains: f.text("use-domains"),
+        use_hostname: f.boolean("use-hostname"),
+        use_mtu: f.boolean("use-mtu"),
+        use_ntp: f.boolean("use-ntp"),
+        use_routes: f.boolean("use-routes"),
+    };
+    f.finish();
+    found
+}
+
+fn parameters(f: &mut Fields, table: &'static [params::Param]) -> Map {
+    f.map("parameters").map(|p| params::from_netplan(table, &p.rest())).unwrap_or_default()
+}
+
+fn vlan(f: &mut Fields) -> Option<Kind> {
+    match (f.number("id"), f.name("link")) {
+        (Some(id), Some(link)) if id <= super::MAX_VLAN => Some(Kind::Vlan { id, link }),
+        _ => {
+            reject(f.path(), "a vlan with id (0 to 4094) and link", "something else");
+            None
+        }
+    }
+}
+
+fn vrf(f: &mut Fields) -> Option<Kind> {
+    let Some(table) = f.number("table") else {
+        reject(f.path(), "a VRF with a table", "none");
+        return None;
+    };
+    Some(Kind::Vrf { table, interfaces: f.names("interfaces") })
+}
+
+fn keep(f: &mut Fields, keys: &[&str]) -> Map {
+    keys.iter().filter_map(|k| f.take(k).map(|v| (*k, v))).collect()
+}
+
+/// Devices refer to others by id; the model does it by name.
+fn refer_by_name(network: &mut Network) {
+    let names: Vec<(String, String)> =
+        network.interfaces.iter().filter(|i| i.id != i.name).map(|i| (i.id.clone(), i.name.clone())).collect();
+    let rename = |id: &mut String| {
+        if let Some((_, name)) = names.iter().find(|(i, _)| i == id) {
+            id.clone_from(name);
+        }
+    };
+    for interface in &mut network.interfaces {
+        match &mut interface.kind {
+            Kind::Bond { interfaces, params } | Kind::Bridge { interfaces, params } => {
+                interfaces.iter_mut().for_each(rename);
+                for key in ["pathcost", "portprio"] {
+                    if let Some(Value::Map(ports)) = params.get_mut(key) {
+                        let renamed = ports.iter().map(|(id, v)| {
+                            let mut id = id.to_owned();
+                            rename(&mut id);
+                            (id, v.clone())
+                        });
+                        *ports = renamed.collect();
+                    }
+                }
+                if let Some(Value::String(primary)) = params.get_mut("primary") {
+                    rename(primary);
+                }
+            }
+            Kind::Vrf { interfaces, .. } => interfaces.iter_mut().for_each(rename),
+            Kind::Vlan { link, .. } => rename(link),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::document::yaml;
+    use crate::network::model::*;
+    use crate::network::read;
+
+    fn network(text: &str) -> Network {
+        let macs = Macs::from_iter([("cf:d6:af:48:e8:80", "eth0")]);
+        read::config("t", &yaml::parse("t", text).unwrap(), &macs).unwrap()
+    }
+
+    #[test]
+    fn devices_get_their_names_and_are_referred_to_by_them() {
+        let n = network(
+            "network: {version: 2, ethernets: {a: {match: {macaddress: CF-D6-AF-48-E8-80}}, b: {match: {name: 'en*'}, set-name: lan0},\n \
+             c: {match: {driver: [e1000*, ixgbe]}}}, bonds: {bond0: {interfaces: [a, b], parameters: {primary: b}}}, vlans: {v: {id: 5, link: bond0}}}",
+        );
+        let names: Vec<&str> = n.interfaces.iter().map(|i| i.name.as_str()).collect();
+        assert_eq!(names, ["eth0", "lan0", "c", "bond0", "v"]);
+        assert_eq!(n.interface("bond0").unwrap().parts(), ["eth0", "lan0"]);
+        assert_eq!(n.master_of("lan0").unwrap().name, "bond0");
+        assert_eq!(n.vlans_on("bond0").count(), 1);
+        let Kind::Bond { params, .. } = &n.interface("bond0").unwrap().kind else { panic!() };
+        assert_eq!(params.get("primary").and_then(|v| v.as_str()), Some("lan0"));
+        assert!(n.interface("c").unwrap().is_pattern());
+        assert!(!n.interface("lan0").unwrap().is_pattern());
+        assert_eq!(n.v2.as_ref().unwrap().keys().count(), 4);
+    }
+
+    #[test]
+    fn addresses_gateways_and_routes() {
+        let n = network(
+            "version: 2\nethernets:\n  e:\n    dhcp4: yes\n    dhcp6: false\n    addresses: [10.0.0.2/8, {'2001:db8::2/64': {label: x, lifetime: 0}}, nonsense]\n\
+             \x20   gateway4: 10.0.0.1\n    gateway6: fe80::1\n    nameservers: {addresses: 8.8.8.8, search: [a, b]}\n\
+             \x20   routes: [{to: default, via: fe80::1, metric: 5}, {to: 1.2.3.4, via: 10.0.0.9, on-link: true, congestion-window: 3}, {via: 1.1.1.1}]\n\
+             \x20   routing-policy: [{from: 10.0.0.0/8, table: 7}]\n    dhcp4-overrides: {use-mtu: false, use-domains: route}\n    ipv6-privacy: true\n",
+        );
+        let e = &n.interfaces[0];
+        let addresses: Vec<String> = e.addresses().map(ToString::to_string).collect();
+        assert_eq!(addresses, ["10.0.0.2/8", "2001:db8::2/64"]);
+        assert_eq!(e.subnets[0].method, Method::Dhcp4);
+        assert_eq!(e.subnets[1].gateway.as_ref().unwrap().to_string(), "10.0.0.1");
+        assert_eq!(e.subnets[2].gateway.as_ref().unwrap().to_string(), "fe80::1");
+        assert_eq!((e.subnets[2].label.as_deref(), e.subnets[2].lifetime.as_deref()), (Some("x"), Some("0")));
+        assert_eq!(e.dns, Dns { servers: vec!["8.8.8.8".into()], search: vec!["a".into(), "b".into()] });
+        let routes: Vec<String> = e.all_routes().map(|r| r.to.to_string()).collect();
+        assert_eq!(routes, ["::/0", "1.2.3.4/24"]);
+        assert!(e.routes[1].more.contains_key("congestion-window"));
+        assert_eq!(e.rules[0].table, Some(7));
+        assert_eq!(e.dhcp4_overrides.use_mtu, Some(false));
+        assert_eq!(e.more.keys().collect::<Vec<_>>(), ["ipv6-privacy"]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_left_out_and_the_rest_is_read() {
+        let n = network(
+            "version: 2\nethernets: {'../x': {dhcp4: true}, \"a\\nb\": {}, ok: {mtu: big, dhcp4: maybe, addresses: 7}}\n\
+             bonds: [1]\nvlans: {v: {id: 9999, link: ok}, w: {id: 3, link: gone}}\nbridges: {br0: {interfaces: [br0, ok]}}\n",
+        );
+        let names: Vec<&str> = n.interfaces.iter().map(|i| i.name.as_str()).collect();
+        assert_eq!(names, ["ok", "br0", "w", "gone"]);
+        assert!(n.interface("gone").unwrap().implicit);
+        assert_eq!(n.interface("br0").unwrap().parts(), ["ok"]);
+        assert!(read::config("t", &yaml::parse("t", "version: 3").unwrap(), &Macs::default()).is_err());
+        assert!(read::config("t", &yaml::parse("t", "[]").unwrap(), &Macs::default()).is_err());
+    }
+}

@@ -1,0 +1,54 @@
+//! INI files with repeated sections and keys: systemd's and NetworkManager's.
+
+use std::fmt::Write;
+
+/// One section: its name and its lines.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Section {
+    name: &'static str,
+    lines: Vec<(String, String)>,
+}
+
+impl Section {
+    /// An empty section.
+    pub fn new(name: &'static str) -> Section {
+        Section { name, lines: Vec::new() }
+    }
+
+    /// Adds `key=value`.
+    pub fn add(&mut self, key: impl Into<String>, value: impl ToString) {
+        self.lines.push((key.into(), value.to_string()));
+    }
+
+    /// Adds `key=value` where there is a value.
+    pub fn maybe(&mut self, key: &str, value: Option<impl ToString>) {
+        if let Some(value) = value {
+            self.add(key, value);
+        }
+    }
+
+    /// Adds `key=yes` or `key=no` where there is a value.
+    pub fn yes_no(&mut self, key: &str, value: Option<bool>) {
+        self.maybe(key, value.map(|v| if v { "yes" } else { "no" }));
+    }
+
+    /// Whether it has no lines.
+    pub fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+}
+
+/// The sections that have lines, after a comment.
+pub fn write(header: &str, sections: &[Section]) -> String {
+    let mut out = String::from(header);
+    for section in sections.iter().filter(|s| !s.is_empty()) {
+        if !out.is_empty() {
+            out.push('\n');
+        }
+        let _ = writeln!(out, "[{}]", section.name);
+        for (key, value) in &section.lines {
+            let _ = writeln!(out, "{key}={value}");
+        }
+    }
+    out
+}

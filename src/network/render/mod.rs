@@ -1,0 +1,86 @@
+//! Renderers: the model as the files of one network stack each. Pure: files are written by the caller, through the root.
+
+pub mod ini;
+
+use super::model::Network;
+
+/// Whether a path exists in the root.
+pub type Exists<'a> = dyn Fn(&str) -> bool + 'a;
+
+/// A network stack that can be written for.
+#[derive(Debug)]
+pub struct Renderer {
+    /// cloud-init's name of it, as in `system_info: network: renderers`.
+    pub name: &'static str,
+    /// Whether the root has the stack.
+    pub available: fn(&Exists, &Target) -> bool,
+    pub render: fn(&Network, &Target) -> Vec<File>,
+    /// Patterns (`*` within a path's part) of files that this renderer writes: what an earlier instance's files may be called.
+    pub owned: &'static [&'static str],
+}
+
+/// A file to be written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct File {
+    /// Absolute path in the root.
+    pub path: String,
+    pub content: String,
+    /// Permission bits.
+    pub mode: u32,
+    /// User and group by name, where it is not root's.
+    pub owner: Option<&'static str>,
+}
+
+/// What is written for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// cloud-init's name of the distribution: `debian`, `rhel`, `opensuse-leap`, …
+    pub distro: String,
+    /// Whether the root has the `ip` program; ifupdown's hook lines use `route` where it has not.
+    pub ip_tool: bool,
+}
+
+/// All renderers.
+pub const RENDERERS: &[Renderer] = &[];
+
+/// The renderer called `name`.
+pub fn by_name(name: &str) -> Option<&'static Renderer> {
+    RENDERERS.iter().find(|r| r.name == name)
+}
+
+impl File {
+    /// A file that everyone may read.
+    pub fn public(path: impl Into<String>, content: String) -> File {
+        File { path: path.into(), content, mode: 0o644, owner: None }
+    }
+
+    /// A file for root alone.
+    pub fn private(path: impl Into<String>, content: String) -> File {
+        File { path: path.into(), content, mode: 0o600, owner: None }
+    }
+}
+
+impl Target {
+    /// Whether the distribution is one of SUSE's.
+    pub fn is_suse(&self) -> bool {
+        self.distro == "suse" || self.distro.starts_with("opensuse") || self.distro.starts_with("sle")
+    }
+}
+
+/// The comment at the head of what is written.
+pub const HEADER: &str = "\
+# Written by prepivot from the datasource's network configuration; it is written anew for a new instance.
+# To keep your own, switch that off: network: {config: disabled} in a file in /etc/cloud/cloud.cfg.d/.
+";
+
+/// Says that a stack can't express a key of an interface.
+pub fn cannot(renderer: &str, interface: &str, key: &str) {
+    log::warn!("network configuration: {renderer} cannot express {key} of {interface}; it is left out");
+}
+
+/// Whether one of the programs is in a folder for programs of the root.
+pub fn has_program(exists: &Exists, name: &str) -> bool {
+    ["/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/local/sbin", "/usr/local/bin"]
+        .iter()
+        .any(|folder| exists(&format!("{folder}/{name}")))
+}
