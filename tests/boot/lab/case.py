@@ -1,0 +1,146 @@
+"""A case: a folder that says what machine to boot, with which drives, and what must come out.
+
+case.toml:
+    about      one line: what a user gets
+    framework  the initramfs (lab/images.py, FRAMEWORKS)
+    root       "systemd" (the default) or "busybox"
+    remove     paths taken out of the root image (a pattern may be used)
+    cmdline    words added to the kernel command line
+    var        true: /var is a filesystem of its own, on a second disk
+    read_only  true: the root disk cannot be written at all
+    full       true: the root filesystem has no free block
+    [[boot]]   one for each time the machine is switched on, always with the same disks
+        drives   list of {documents, format, label, bus, partition, meta}; see DRIVE for what is left out
+        late     text on the console at which the drives are plugged in (without it they are there from the start)
+        uuid     the machine's UUID, given with nova's other marks; without it the machine has none of them
+        checks   the file of the folder that checks from inside; "" when the machine is not expected to come up
+        console  texts that must be on the console (a machine without checks is ended when they are)
+        absent   texts that must not be on the console
+root/ beside it is copied into the root image.
+"""
+
+import re
+import shutil
+import subprocess
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import drive, images, vm
+
+CASES = images.BOOT / "cases"
+DRIVE = {"documents": "server", "format": "iso", "label": "config-2", "bus": "cdrom", "partition": False, "meta": {}}
+KEYS = {"about", "framework", "root", "remove", "cmdline", "var", "read_only", "full", "boot"}
+BOOT_KEYS = {"drives", "late", "uuid", "checks", "console", "absent"}
+
+
+@dataclass
+class Lab:
+    """What every case uses: made before the first one."""
+    work: Path
+    trees: Path
+    roots: dict        # "systemd", "busybox" -> image
+    initramfs: dict    # framework -> image
+    key: Path          # the private SSH key; its public half stands for @SSH_KEY@ in documents
+
+
+def names():
+    return sorted(path.parent.name for path in CASES.glob("*/case.toml"))
+
+
+def load(name):
+    case = tomllib.loads((CASES / name / "case.toml").read_text())
+    unknown = set(case) - KEYS | {key for boot in case.get("boot", []) for key in set(boot) - BOOT_KEYS}
+    if unknown:
+        raise ValueError(f"{name}/case.toml: unknown keys: {' '.join(sorted(unknown))}")
+    case.setdefault("boot", [{}])
+    return case
+
+
+def run(name, lab):
+    """Boot the case's machine; the list of what was wrong (empty: it passed), and the seconds of each boot."""
+    case, folder = load(name), lab.work / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    root, disks = prepare_disks(case, CASES / name, folder, lab)
+    wrong, seconds = [], []
+    for number, boot in enumerate(case["boot"], 1):
+        prefix = f"boot {number}: " if len(case["boot"]) > 1 else ""
+        checks = boot.get("checks", "checks")
+        put_checks(root, CASES / name / checks if checks else None, folder, lab)
+        machine = vm.Machine(
+            kernel=images.kernel(lab.trees), initrd=lab.initramfs[case["framework"]], root=root, disks=disks,
+            cmdline=case.get("cmdline", ""), logs=folder / f"boot{number}", uuid=boot.get("uuid", ""),
+            drives=make_drives(boot, folder / f"drives{number}", lab), late=boot.get("late", ""),
+            read_only_root=case.get("read_only", False))
+        outcome = vm.boot(machine, until=boot.get("console", []) if not checks else ())
+        seconds.append(outcome.seconds)
+        wrong += [prefix + text for text in judge(boot, bool(checks), outcome)]
+    return wrong, seconds
+
+
+def prepare_disks(case, source, folder, lab):
+    kind = case.get("root", "systemd")
+    root = folder / "root.img"
+    images.run("cp", "--sparse=always", "--reflink=auto", lab.roots[kind], root)
+    removed = [f"/{path.relative_to(lab.trees / 'root')}" for pattern in case.get("remove", [])
+               for path in (lab.trees / "root").glob(pattern)]
+    images.edit_root(root, source / "root", removed)
+    data = folder / "data.img"
+    images.mkfs(data, "data", 8)
+    disks = [data]
+    if case.get("var"):
+        images.mkfs(folder / "var.img", "var", 128, lab.trees / "root/var")
+        disks.append(folder / "var.img")
+    if case.get("full"):
+        images.fill(root)
+    return root, disks
+
+
+def put_checks(root, checks, folder, lab):
+    """The checks of this boot, the key and the shared helpers, into /boot-test of the root image."""
+    if not checks:
+        return
+    tree = folder / "guest"
+    shutil.rmtree(tree, ignore_errors=True)
+    (tree / "boot-test").mkdir(parents=True)
+    shutil.copy(checks, tree / "boot-test/checks")
+    shutil.copy(images.BOOT / "guest/provisioned", tree / "boot-test/provisioned")
+    shutil.copy(lab.key, tree / "boot-test/id")
+    images.edit_root(root, tree, [])
+
+
+def make_drives(boot, folder, lab):
+    folder.mkdir()
+    public = lab.key.with_suffix(".pub").read_text().strip()
+    made = []
+    for number, given in enumerate(boot.get("drives", [])):
+        asked = DRIVE | given
+        if set(asked) != set(DRIVE):
+            raise ValueError(f"unknown keys of a drive: {set(asked) - set(DRIVE)}")
+        tree, image = folder / f"tree{number}", folder / f"{number}.img"
+        drive.write_tree(tree, images.BOOT / "drives" / asked["documents"], asked["meta"], {"SSH_KEY": public})
+        drive.make_image(tree, image, asked["format"], asked["label"], asked["partition"])
+        made.append((image, asked["bus"]))
+    return made
+
+
+def judge(boot, checked, outcome):
+    wrong = [f"the console does not say '{text}'" for text in boot.get("console", []) if text not in outcome.console]
+    wrong += [f"the console says '{text}'" for text in boot.get("absent", []) if text in outcome.console]
+    if checked:
+        results = re.findall(r"^CHECK (ok|FAIL) (.*)$", outcome.checks, re.M)
+        wrong += [text for verdict, text in results if verdict == "FAIL"]
+        if "CHECK end" not in outcome.checks:
+            last = [line for line in outcome.console.splitlines() if line.strip()][-3:]
+            wrong.append(f"the machine did not finish its checks ({outcome.ended}); the console ends: {' | '.join(last)}")
+        elif not results:
+            wrong.append("the machine checked nothing")
+    return wrong
+
+
+def make_key(path):
+    for old in (path, path.with_suffix(".pub")):
+        old.unlink(missing_ok=True)
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "boot test", "-f", path], check=True)
+    return path

@@ -1,0 +1,129 @@
+"""What the machines boot: root images and one initramfs per framework, made by the distribution's own tools."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+# The folder of the boot tests, the project's, what is kept between runs, and the program under test.
+BOOT = Path(__file__).resolve().parent.parent
+PROJECT = BOOT.parent.parent
+CACHE = Path(os.environ.get("PREPIVOT_CACHE", PROJECT / "target" / "boot-cache"))
+BINARY = PROJECT / "target" / "prepivot"
+ROOT_MIB = 600
+
+FRAMEWORKS = ["dracut-systemd", "dracut-systemd-nofs", "dracut", "initramfs-tools", "mkinitcpio",
+              "mkinitcpio-systemd", "plain"]
+
+
+class Skip(Exception):
+    """This machine lacks something that the test needs; the text says what."""
+
+
+def run(*argv, log=None):
+    """Run a command; when it fails, say its last lines."""
+    result = subprocess.run([str(a) for a in argv], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                            stderr=subprocess.STDOUT, text=True, errors="replace")
+    if log:
+        log.write_text(result.stdout)
+    if result.returncode:
+        tail = "\n    ".join(result.stdout.strip().splitlines()[-12:])
+        raise RuntimeError(f"'{' '.join(str(a) for a in argv)}' ended with {result.returncode}:\n    {tail}")
+
+
+def require_tools():
+    needed = {"qemu-system-x86_64": "qemu-system-x86", "debootstrap": "debootstrap", "mkfs.ext4": "e2fsprogs",
+              "debugfs": "e2fsprogs", "genisoimage": "genisoimage", "mkfs.vfat": "dosfstools", "mcopy": "mtools",
+              "ssh-keygen": "openssh-client", "unshare": "util-linux", "cpio": "cpio"}
+    missing = sorted({package for tool, package in needed.items() if not shutil.which(tool)})
+    if missing:
+        raise Skip(f"packages are missing: {' '.join(missing)}")
+    if os.geteuid():
+        raise Skip("root is needed to make a Debian root (debootstrap, chroot)")
+
+
+def trees():
+    """The folder with the Debian trees root/ and builder/, made once for each content of the recipe."""
+    recipe = hashlib.sha256((BOOT / "build-root").read_bytes()).hexdigest()[:12]
+    folder = CACHE / f"debian-{recipe}"
+    if not (folder / "done").exists():
+        print(f"making a Debian root in {folder} (once) …", flush=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        run(BOOT / "build-root", folder, log=folder / "log")
+        (folder / "done").write_text("")
+    return folder
+
+
+def kernel(trees_dir):
+    return next((trees_dir / "builder" / "boot").glob("vmlinuz-*"))
+
+
+def root_image(trees_dir, out):
+    """The systemd root with the test's unit in it, as an ext4 image."""
+    with tempfile.TemporaryDirectory(dir=out.parent) as scratch:
+        tree = Path(scratch) / "root"
+        run("cp", "-a", "--reflink=auto", trees_dir / "root", tree)
+        _install_guest(tree)
+        unit = tree / "etc/systemd/system"
+        shutil.copy(BOOT / "guest/check.service", unit)
+        (unit / "multi-user.target.wants/check.service").symlink_to("/etc/systemd/system/check.service")
+        mkfs(out, "root", ROOT_MIB, tree)
+
+
+def busybox_image(trees_dir, out):
+    """A root without systemd: busybox, its init, and the account files of any small distribution."""
+    with tempfile.TemporaryDirectory(dir=out.parent) as scratch:
+        tree = Path(scratch) / "root"
+        run(BOOT / "build-busybox-root", trees_dir / "builder/bin/busybox", tree)
+        _install_guest(tree)
+        mkfs(out, "root", 64, tree)
+
+
+def _install_guest(tree):
+    (tree / "boot-test").mkdir()
+    shutil.copy(BOOT / "guest/run", tree / "boot-test/run")
+
+
+def mkfs(out, label, mebibytes, tree=None):
+    """An ext4 image, with the contents of `tree` if one is given."""
+    out.unlink(missing_ok=True)
+    with open(out, "wb") as file:
+        file.truncate(mebibytes << 20)
+    run("mkfs.ext4", "-q", "-F", "-m", "0", "-L", label, *(["-d", tree] if tree else []), out)
+
+
+def builder(trees_dir, out):
+    """A tree as on the machine of someone who makes images: a Debian with kernel, frameworks and prepivot installed."""
+    run("cp", "-a", "--reflink=auto", trees_dir / "builder", out)
+    run(PROJECT / "initramfs/install", "--root", out)
+
+
+def initramfs(framework, builder_dir, out):
+    """Make the initramfs of `framework` in the builder tree."""
+    run("unshare", "--mount", BOOT / "build-initramfs", framework, builder_dir, out, log=out.with_suffix(".log"))
+
+
+def edit_root(image, add, remove):
+    """Copy the tree `add` into an ext4 image (owner root, modes kept), after removing the paths `remove`."""
+    commands = [f"rm {path}" for path in remove]
+    if add and add.is_dir():
+        for path in sorted(add.rglob("*")):
+            inside = "/" + str(path.relative_to(add))
+            if path.is_dir():
+                commands.append(f"mkdir {inside}")
+            else:
+                commands += [f"rm {inside}", f"write {path} {inside}"]
+    script = image.with_suffix(".debugfs")
+    script.write_text("\n".join(commands) + "\n")
+    run("debugfs", "-w", "-f", script, image, log=image.with_suffix(".debugfs.log"))
+
+
+def fill(image):
+    """Leave no free block in an ext4 image: as many as it says are free go into one file."""
+    stats = subprocess.run(["dumpe2fs", "-h", image], capture_output=True, text=True, check=True).stdout
+    free = int(next(line.split(":")[1] for line in stats.splitlines() if line.startswith("Free blocks:")))
+    script = image.with_suffix(".fill")
+    script.write_text(f"write /dev/null /fill\nfallocate /fill 0 {free - 1}\n")
+    run("debugfs", "-w", "-f", script, image)
