@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 # A whole boot takes 30 s of emulation on an idle core; a busy host gets several times that.
-TIME_LIMIT = 300
+TIME_LIMIT = 240
 MAC = "52:54:00:12:34:56"
 # What nova says about a machine through the firmware's tables.
 NOVA = {"manufacturer": "OpenStack Foundation", "product": "OpenStack Nova"}
@@ -25,7 +25,7 @@ class Machine:
     disks: list = field(default_factory=list)    # further disks
     uuid: str = ""                               # nova's machine UUID, or "" for a machine that is not nova's
     read_only_root: bool = False
-    icount: bool = False                         # the clock that counts instructions (TOOLCHAIN: repeatable times)
+    icount: bool = False                         # the clock that counts instructions
     memory: int = 512
 
 
@@ -41,7 +41,7 @@ def command(machine):
     argv = ["qemu-system-x86_64", "-accel", "tcg", "-machine", "pc", "-cpu", "max", "-m", str(machine.memory),
             "-nodefaults", "-display", "none", "-no-reboot",
             "-kernel", machine.kernel, "-initrd", machine.initrd,
-            "-append", f"console=ttyS0 root=LABEL=root ro {machine.cmdline}".strip(),
+            "-append", f"console=ttyS0 root=LABEL=root ro panic=-1 {machine.cmdline}".strip(),
             "-serial", f"file:{machine.logs / 'console.log'}", "-serial", f"file:{machine.logs / 'checks.log'}",
             "-device", "virtio-rng-pci",
             "-netdev", "user,id=net0,restrict=on", "-device", f"virtio-net-pci,netdev=net0,mac={MAC},romfile="]
