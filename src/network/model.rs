@@ -215,6 +215,20 @@ impl Network {
         self.interfaces.iter().filter(move |i| matches!(&i.kind, Kind::Vlan { link, .. } if link == name))
     }
 
+    /// The machine's routes that go over `interface`: the first one with an address in the gateway's network,
+    /// else the first one with static addresses, else the first one that anything configures.
+    pub fn routes_over<'a>(&'a self, interface: &'a Interface) -> impl Iterator<Item = &'a Route> {
+        self.routes.iter().filter(move |r| self.interface_for(r).is_some_and(|i| i.name == interface.name))
+    }
+
+    fn interface_for(&self, route: &Route) -> Option<&Interface> {
+        let reaches = |i: &&Interface| route.via.as_ref().is_some_and(|via| i.addresses().any(|a| a.contains(via)));
+        let first = |fits: &dyn Fn(&&Interface) -> bool| self.interfaces.iter().find(fits);
+        first(&reaches)
+            .or_else(|| first(&|i| i.kind != Kind::Loopback && i.addresses().next().is_some()))
+            .or_else(|| first(&|i| i.kind != Kind::Loopback && !i.subnets.is_empty()))
+    }
+
     /// The interface's own name servers, else the machine's.
     pub fn dns_of<'a>(&'a self, interface: &'a Interface) -> &'a Dns {
         if interface.dns.is_empty() { &self.dns } else { &interface.dns }
@@ -244,6 +258,11 @@ impl Interface {
             && self.matching.mac.is_none()
     }
 
+    /// Whether the device is, or gets, called `name`; else the name only stands for what the match finds.
+    pub fn is_named(&self) -> bool {
+        self.rename || self.matching == Match::default() || self.name != self.id
+    }
+
     /// Whether DHCPv4 is asked for.
     pub fn dhcp4(&self) -> bool {
         self.subnets.iter().any(|s| s.method == Method::Dhcp4)
@@ -257,6 +276,13 @@ impl Interface {
     /// Static addresses, in order.
     pub fn addresses(&self) -> impl Iterator<Item = &Net> {
         self.subnets.iter().filter_map(|s| s.address.as_ref())
+    }
+
+    /// Whether a subnet's gateway lies outside of all networks of the interface, so that it has to be taken as on the link.
+    pub fn is_on_link(&self, gateway: &Ip) -> bool {
+        self.addresses().any(|a| a.is_v6() == gateway.is_v6())
+            && !gateway.is_link_local()
+            && !self.addresses().any(|a| a.contains(gateway))
     }
 
     /// Routes of the interface and of its subnets; gateways are not among them.

@@ -286,6 +286,11 @@ fn refer_by_name(network: &mut Network) {
             }
             Kind::Vrf { interfaces, .. } => interfaces.iter_mut().for_each(rename),
             Kind::Vlan { link, .. } => rename(link),
+            Kind::Tunnel(keys) => {
+                if let Some(Value::String(link)) = keys.get_mut("link") {
+                    rename(link);
+                }
+            }
             _ => {}
         }
     }

@@ -1,8 +1,13 @@
 //! Renderers: the model as the files of one network stack each. Pure: files are written by the caller, through the root.
 
 pub mod ini;
+mod link;
+pub mod netplan;
+pub mod networkd;
+mod networkd_netdev;
 
 use super::model::Network;
+use crate::machine::{Distro, Family};
 
 /// Whether a path exists in the root.
 pub type Exists<'a> = dyn Fn(&str) -> bool + 'a;
@@ -34,14 +39,16 @@ pub struct File {
 /// What is written for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
-    /// cloud-init's name of the distribution: `debian`, `rhel`, `opensuse-leap`, …
-    pub distro: String,
+    pub distro: Distro,
     /// Whether the root has the `ip` program; ifupdown's hook lines use `route` where it has not.
     pub ip_tool: bool,
 }
 
 /// All renderers.
-pub const RENDERERS: &[Renderer] = &[];
+pub const RENDERERS: &[Renderer] = &[
+    Renderer { name: "netplan", available: netplan::available, render: netplan::render, owned: netplan::OWNED },
+    Renderer { name: "networkd", available: networkd::available, render: networkd::render, owned: networkd::OWNED },
+];
 
 /// The renderer called `name`.
 pub fn by_name(name: &str) -> Option<&'static Renderer> {
@@ -63,7 +70,7 @@ impl File {
 impl Target {
     /// Whether the distribution is one of SUSE's.
     pub fn is_suse(&self) -> bool {
-        self.distro == "suse" || self.distro.starts_with("opensuse") || self.distro.starts_with("sle")
+        self.distro.family == Family::Suse
     }
 }
 

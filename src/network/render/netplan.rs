@@ -1,0 +1,253 @@
+//! netplan: /etc/netplan/50-cloud-init.yaml. Version 2 goes through whole; other input is written as version 2.
+
+use super::{Exists, File, HEADER, Target, cannot, has_program};
+use crate::document::{Map, Value, to_yaml};
+use crate::network::model::{Control, Dns, Interface, Kind, Method, Network, Route, Subnet};
+use crate::network::params::{self, Param, Unit};
+
+const NAME: &str = "netplan";
+const PATH: &str = "/etc/netplan/50-cloud-init.yaml";
+
+/// Files that are written.
+pub const OWNED: &[&str] = &[PATH];
+
+/// Whether the root has netplan.
+pub fn available(exists: &Exists, _: &Target) -> bool {
+    has_program(exists, "netplan")
+}
+
+/// One file, for root alone: it may hold passwords.
+pub fn render(network: &Network, _: &Target) -> Vec<File> {
+    let inner = match &network.v2 {
+        Some(v2) => {
+            let mut v2 = v2.clone();
+            v2.insert("version", 2);
+            v2
+        }
+        None => to_v2(network),
+    };
+    let document = Value::Map(Map::from_iter([("network", inner)]));
+    vec![File::private(PATH, format!("{HEADER}{}", to_yaml(&document)))]
+}
+
+/// The model as the mapping below `network:`.
+pub fn to_v2(network: &Network) -> Map {
+    let mut out = Map::from_iter([("version", 2)]);
+    // Name servers of the machine go to interfaces with addresses and none of their own; without such, to those with DHCP.
+    let wants_dns = |i: &&Interface| i.addresses().next().is_some() && nameservers(i).is_empty();
+    let any_static = network.interfaces.iter().any(|i| wants_dns(&i));
+    for interface in &network.interfaces {
+        let mut dns = nameservers(interface);
+        if wants_dns(&interface) || (!any_static && dns.is_empty() && (interface.dhcp4() || interface.dhcp6())) {
+            dns = network.dns.clone();
+        }
+        let Some((section, own)) = kind(interface) else { continue };
+        let device = device(network, interface, own, &dns);
+        match out.get_mut(section) {
+            Some(Value::Map(devices)) => drop(devices.insert(interface.name.as_str(), device)),
+            _ => drop(out.insert(section, Map::from_iter([(interface.name.as_str(), device)]))),
+        }
+    }
+    out
+}
+
+/// Name servers of the interface and of its subnets.
+fn nameservers(interface: &Interface) -> Dns {
+    let mut dns = Dns::default();
+    for subnet in &interface.subnets {
+        dns.merge(&subnet.dns);
+    }
+    dns.merge(&interface.dns);
+    dns
+}
+
+/// The section, and the keys that its kind has.
+fn kind(interface: &Interface) -> Option<(&'static str, Map)> {
+    let texts = |list: &[String]| Value::List(list.iter().map(|s| s.as_str().into()).collect());
+    let made = |interfaces: &[String], params: &Map, table| {
+        let mut own = Map::new();
+        if !interfaces.is_empty() {
+            own.insert("interfaces", texts(interfaces));
+        }
+        let params = parameters(&interface.name, params, table);
+        if !params.is_empty() {
+            own.insert("parameters", params);
+        }
+        own
+    };
+    Some(match &interface.kind {
+        Kind::Loopback if interface.addresses().next().is_none() => return None,
+        Kind::Ethernet | Kind::Infiniband | Kind::Loopback => ("ethernets", Map::new()),
+        Kind::Dummy => ("dummy-devices", Map::new()),
+        Kind::Wifi(own) => ("wifis", own.clone()),
+        Kind::Tunnel(own) => ("tunnels", own.clone()),
+        Kind::Bond { interfaces, params } => ("bonds", made(interfaces, params, params::BOND)),
+        Kind::Bridge { interfaces, params } => ("bridges", made(interfaces, params, params::BRIDGE)),
+        Kind::Vlan { id, link } => {
+            ("vlans", Map::from_iter([("id", Value::from(i32::from(*id))), ("link", link.as_str().into())]))
+        }
+        Kind::Vrf { table, interfaces } => {
+            ("vrfs", Map::from_iter([("table", Value::from(*table)), ("interfaces", texts(interfaces))]))
+        }
+    })
+}
+
+fn parameters(interface: &str, params: &Map, table: &'static [Param]) -> Map {
+    let mut out = Map::new();
+    for (name, value) in params.iter() {
+        let Some((param, netplan)) = params::find(table, name).and_then(|p| Some((p, p.netplan.first()?))) else {
+            cannot(NAME, interface, name);
+            continue;
+        };
+        let value = match (param.unit, value.text()) {
+            (Unit::Bool, _) if value.is_true() => Value::Bool(true),
+            (Unit::Bool, _) => Value::Bool(false),
+            (_, Some(mode)) if param.name == "mode" => params::bond_mode(&mode).into(),
+            _ => value.clone(),
+        };
+        out.insert(*netplan, value);
+    }
+    out
+}
+
+fn device(network: &Network, interface: &Interface, own: Map, dns: &Dns) -> Map {
+    let mut out = own;
+    matching(interface, &mut out);
+    if let Some(mac) = &interface.mac {
+        out.insert("macaddress", mac.as_str());
+    }
+    let (mtu, ipv6_mtu) = mtus(interface);
+    for (key, value) in [("mtu", mtu), ("ipv6-mtu", ipv6_mtu)] {
+        if let Some(value) = value {
+            out.insert(key, value);
+        }
+    }
+    for (key, value) in [
+        ("accept-ra", interface.accept_ra),
+        ("wakeonlan", interface.wake_on_lan),
+        ("optional", interface.optional),
+        ("dhcp4", interface.dhcp4().then_some(true)),
+        // netplan has one word for all that IPv6 gives by itself; the router's flags decide which it is.
+        ("dhcp6", (interface.dhcp6() || interface.subnets.iter().any(|s| s.method == Method::Slaac)).then_some(true)),
+    ] {
+        if let Some(value) = value {
+            out.insert(key, value);
+        }
+    }
+    let mut addresses: Vec<Value> = Vec::new();
+    let mut routes = Vec::new();
+    for subnet in &interface.subnets {
+        subnet_into(interface, subnet, &mut addresses, &mut routes, &mut out);
+    }
+    routes.extend(interface.routes.iter().chain(network.routes_over(interface)).map(route));
+    if !addresses.is_empty() {
+        out.insert("addresses", addresses);
+    }
+    if !dns.is_empty() {
+        let list = |texts: &[String]| Value::List(texts.iter().map(|s| s.as_str().into()).collect());
+        let lists = [("addresses", &dns.servers), ("search", &dns.search)];
+        out.insert(
+            "nameservers",
+            lists.into_iter().filter(|(_, l)| !l.is_empty()).map(|(k, l)| (k, list(l))).collect::<Map>(),
+        );
+    }
+    if !routes.is_empty() {
+        out.insert("routes", routes);
+    }
+    for key in interface.keep_configuration.iter().map(|_| "keep_configuration").chain(interface.more.keys()) {
+        cannot(NAME, &interface.name, key);
+    }
+    out
+}
+
+/// netplan matches six-byte MAC addresses only; an InfiniBand device is found by its name.
+fn matching(interface: &Interface, out: &mut Map) {
+    let mut found = Map::new();
+    match &interface.matching.mac {
+        Some(_) if interface.kind == Kind::Infiniband => cannot(NAME, &interface.name, "mac_address"),
+        Some(mac) => drop(found.insert("macaddress", mac.as_str())),
+        None => {}
+    }
+    if let [driver] = interface.matching.drivers.as_slice() {
+        found.insert("driver", driver.as_str());
+    } else if !interface.matching.drivers.is_empty() {
+        found.insert("driver", Value::List(interface.matching.drivers.iter().map(|d| d.as_str().into()).collect()));
+    }
+    if let Some(name) = &interface.matching.name {
+        found.insert("name", name.as_str());
+    }
+    if !found.is_empty() {
+        out.insert("match", found);
+        if interface.rename {
+            out.insert("set-name", interface.name.as_str());
+        }
+    }
+}
+
+/// The device's MTU and IPv6's: subnets may say them too.
+fn mtus(interface: &Interface) -> (Option<u32>, Option<u32>) {
+    let of = |v6: bool| interface.subnets.iter().filter(|s| s.is_v6() == v6).find_map(|s| s.mtu);
+    let mtu = interface.mtu.or_else(|| of(false));
+    let ipv6 = interface.ipv6_mtu.or_else(|| of(true)).filter(|m| Some(*m) != mtu);
+    (mtu, ipv6)
+}
+
+fn subnet_into(
+    interface: &Interface,
+    subnet: &Subnet,
+    addresses: &mut Vec<Value>,
+    routes: &mut Vec<Value>,
+    out: &mut Map,
+) {
+    if let Some(address) = &subnet.address {
+        addresses.push(address.to_string().into());
+    }
+    if let Some(gateway) = &subnet.gateway {
+        let mut default = Map::from_iter([("to", Value::from("default")), ("via", gateway.to_string().into())]);
+        if interface.is_on_link(gateway) {
+            default.insert("on-link", true);
+        }
+        if let Some(metric) = subnet.metric {
+            default.insert("metric", metric);
+        }
+        routes.push(default.into());
+    } else if let Some(metric) = subnet.metric {
+        let family = if subnet.is_v6() { "dhcp6-overrides" } else { "dhcp4-overrides" };
+        if subnet.method == Method::Dhcp4 || subnet.method.is_dhcp6() {
+            out.insert(family, Map::from_iter([("route-metric", metric)]));
+        } else {
+            cannot(NAME, &interface.name, "metric");
+        }
+    }
+    routes.extend(subnet.routes.iter().map(route));
+    for (key, given) in [
+        ("pointopoint", subnet.pointopoint.is_some()),
+        ("scope", subnet.scope.is_some()),
+        ("control", subnet.control == Control::Manual),
+    ] {
+        if given {
+            cannot(NAME, &interface.name, key);
+        }
+    }
+}
+
+fn route(route: &Route) -> Value {
+    let mut out = Map::from_iter([("to", route.to.to_string())]);
+    let mut put = |key: &str, value: Option<Value>| {
+        if let Some(value) = value {
+            out.insert(key, value);
+        }
+    };
+    put("via", route.via.as_ref().map(|ip| ip.to_string().into()));
+    put("from", route.from.as_ref().map(|ip| ip.to_string().into()));
+    put("metric", route.metric.map(Value::from));
+    put("mtu", route.mtu.map(Value::from));
+    put("table", route.table.map(Value::from));
+    put("scope", route.scope.as_deref().map(Value::from));
+    put("type", route.kind.as_deref().map(Value::from));
+    put("on-link", route.on_link.map(Value::from));
+    for (key, value) in route.more.iter() {
+        put(key, Some(value.clone()));
+    }
+    out.into()
+}

@@ -1,0 +1,209 @@
+//! Devices that systemd-networkd makes: the sections of .netdev files.
+
+use super::cannot;
+use super::ini::Section;
+use super::networkd::NAME;
+use crate::document::{Map, Value};
+use crate::network::model::{Interface, Kind, Network};
+use crate::network::params::{self, Param, Unit};
+
+/// The sections, and whether they hold a secret. None for devices that exist by themselves.
+pub fn sections(interface: &Interface) -> Option<(Vec<Section>, bool)> {
+    let mut secret = false;
+    let (kind, own) = match &interface.kind {
+        Kind::Ethernet | Kind::Infiniband | Kind::Loopback => return None,
+        Kind::Wifi(keys) => {
+            keys.keys().for_each(|key| cannot(NAME, &interface.name, key));
+            return None;
+        }
+        Kind::Dummy => ("dummy", Vec::new()),
+        Kind::Bond { params, .. } => ("bond", vec![parameters(interface, "Bond", params, params::BOND)]),
+        Kind::Bridge { params, .. } => ("bridge", vec![parameters(interface, "Bridge", params, params::BRIDGE)]),
+        Kind::Vlan { id, .. } => ("vlan", vec![section("VLAN", &[("Id", id.to_string())])]),
+        Kind::Vrf { table, .. } => ("vrf", vec![section("VRF", &[("Table", table.to_string())])]),
+        Kind::Tunnel(keys) => {
+            let (kind, sections) = tunnel(interface, keys)?;
+            secret = kind == "wireguard";
+            (kind, sections)
+        }
+    };
+    let mut device = section("NetDev", &[("Name", interface.name.clone()), ("Kind", kind.into())]);
+    device.maybe("MTUBytes", interface.mtu);
+    device.maybe("MACAddress", interface.mac.as_ref());
+    Some(([vec![device], own].concat(), secret))
+}
+
+fn section(name: &'static str, lines: &[(&str, String)]) -> Section {
+    let mut section = Section::new(name);
+    lines.iter().for_each(|(key, value)| section.add(*key, value));
+    section
+}
+
+/// A value as one line, or as its words.
+fn line(value: &Value) -> Option<String> {
+    let text = match value {
+        Value::Bool(b) => if *b { "yes" } else { "no" }.to_owned(),
+        Value::List(list) => list.iter().filter_map(Value::text).collect::<Vec<_>>().join(" "),
+        other => other.text()?,
+    };
+    (!text.chars().any(char::is_control)).then_some(text)
+}
+
+fn parameters(interface: &Interface, name: &'static str, params: &Map, table: &'static [Param]) -> Section {
+    let mut section = Section::new(name);
+    for (key, value) in params.iter() {
+        // What belongs to a port is in the port's .network file.
+        if matches!(key, "primary" | "pathcost" | "portprio") {
+            continue;
+        }
+        let Some(param) = params::find(table, key).filter(|p| !p.networkd.is_empty()) else {
+            cannot(NAME, &interface.name, key);
+            continue;
+        };
+        let text = match param.unit {
+            Unit::Milliseconds | Unit::Seconds => params::milliseconds(value, param.unit).map(span),
+            Unit::Bool => Some(if value.is_true() { "yes" } else { "no" }.into()),
+            _ if key == "mode" => line(value).map(|m| params::bond_mode(&m).to_owned()),
+            _ => line(value),
+        };
+        match text {
+            Some(text) => section.add(param.networkd, text),
+            None => cannot(NAME, &interface.name, key),
+        }
+    }
+    section
+}
+
+/// A time span for systemd (systemd.time(7)).
+fn span(ms: u64) -> String {
+    if ms.is_multiple_of(1000) { (ms / 1000).to_string() } else { format!("{ms}ms") }
+}
+
+/// netplan's modes and networkd's kinds.
+const TUNNELS: &[(&str, &str)] = &[
+    ("gre", "gre"),
+    ("gretap", "gretap"),
+    ("ip6gre", "ip6gre"),
+    ("ip6gretap", "ip6gretap"),
+    ("ipip", "ipip"),
+    ("ipip6", "ip6tnl"),
+    ("ip6ip6", "ip6tnl"),
+    ("sit", "sit"),
+    ("isatap", "sit"),
+    ("vti", "vti"),
+    ("vti6", "vti6"),
+    ("vxlan", "vxlan"),
+    ("wireguard", "wireguard"),
+];
+
+const TUNNEL_KEYS: &[(&str, &str)] = &[
+    ("local", "Local"),
+    ("remote", "Remote"),
+    ("ttl", "TTL"),
+    ("key", "Key"),
+    ("input", "InputKey"),
+    ("output", "OutputKey"),
+    ("type-of-service", "TOS"),
+];
+
+const VXLAN_KEYS: &[(&str, &str)] = &[
+    ("id", "VNI"),
+    ("local", "Local"),
+    ("remote", "Remote"),
+    ("ttl", "TTL"),
+    ("type-of-service", "TOS"),
+    ("mac-learning", "MacLearning"),
+    ("ageing", "FDBAgeingSec"),
+    ("aging", "FDBAgeingSec"),
+    ("limit", "MaximumFDBEntries"),
+    ("arp-proxy", "ReduceARPProxy"),
+    ("port", "DestinationPort"),
+    ("flow-label", "FlowLabel"),
+    ("do-not-fragment", "IPDoNotFragment"),
+];
+
+const WIREGUARD_KEYS: &[(&str, &str)] = &[("key", "PrivateKey"), ("port", "ListenPort"), ("mark", "FirewallMark")];
+
+const PEER_KEYS: &[(&str, &str)] = &[
+    ("public", "PublicKey"),
+    ("shared", "PresharedKey"),
+    ("endpoint", "Endpoint"),
+    ("keepalive", "PersistentKeepalive"),
+    ("allowed-ips", "AllowedIPs"),
+];
+
+fn mode(keys: &Map) -> &str {
+    keys.get("mode").and_then(Value::as_str).unwrap_or_default()
+}
+
+fn tunnel(interface: &Interface, keys: &Map) -> Option<(&'static str, Vec<Section>)> {
+    let mode = mode(keys);
+    let Some((_, kind)) = TUNNELS.iter().find(|(netplan, _)| *netplan == mode) else {
+        cannot(NAME, &interface.name, "mode");
+        return None;
+    };
+    let (name, table) = match *kind {
+        "vxlan" => ("VXLAN", VXLAN_KEYS),
+        "wireguard" => ("WireGuard", WIREGUARD_KEYS),
+        _ => ("Tunnel", TUNNEL_KEYS),
+    };
+    let mut main = Section::new(name);
+    // `keys` and `key` are a text, or a mapping of what each is for.
+    let flat = flattened(keys, *kind == "wireguard");
+    for (key, value) in flat.iter().filter(|(k, _)| !matches!(*k, "mode" | "link" | "peers")) {
+        translate(interface, &mut main, table, key, value);
+    }
+    match mode {
+        "ipip6" | "ip6ip6" => main.add("Mode", mode),
+        "isatap" => main.add("ISATAP", "yes"),
+        _ => {}
+    }
+    if !keys.contains_key("link") && name != "WireGuard" {
+        main.add("Independent", "yes");
+    }
+    let mut sections = vec![main];
+    for peer in keys.get("peers").and_then(Value::as_list).unwrap_or_default().iter().filter_map(Value::as_map) {
+        let mut section = Section::new("WireGuardPeer");
+        for (key, value) in flattened(peer, false).iter() {
+            translate(interface, &mut section, PEER_KEYS, key, value);
+        }
+        sections.push(section);
+    }
+    Some((*kind, sections))
+}
+
+fn translate(interface: &Interface, section: &mut Section, table: &[(&str, &str)], key: &str, value: &Value) {
+    match (table.iter().find(|(netplan, _)| *netplan == key), line(value)) {
+        (Some((_, "PrivateKey")), Some(text)) if text.starts_with('/') => section.add("PrivateKeyFile", text),
+        (Some((_, "PresharedKey")), Some(text)) if text.starts_with('/') => section.add("PresharedKeyFile", text),
+        (Some((_, own)), Some(text)) => section.add(*own, text),
+        _ => cannot(NAME, &interface.name, key),
+    }
+}
+
+/// The keys with `key:` and `keys:` taken apart: `private` is the key of a WireGuard device.
+fn flattened(keys: &Map, wireguard: bool) -> Map {
+    let mut out = Map::new();
+    for (key, value) in keys.iter() {
+        match (key, value) {
+            ("key" | "keys", Value::Map(inner)) => {
+                for (inner, value) in inner.iter() {
+                    out.insert(if wireguard && inner == "private" { "key" } else { inner }, value.clone());
+                }
+            }
+            ("keys", value) => drop(out.insert("key", value.clone())),
+            (key, value) => drop(out.insert(key, value.clone())),
+        }
+    }
+    out
+}
+
+/// Tunnels over the device, with the key of its .network file that names them.
+pub fn tunnels_on<'a>(network: &'a Network, name: &'a str) -> impl Iterator<Item = (&'a Interface, &'static str)> {
+    network.interfaces.iter().filter_map(move |i| match &i.kind {
+        Kind::Tunnel(keys) if keys.get("link").and_then(Value::as_str) == Some(name) => {
+            Some((i, if mode(keys) == "vxlan" { "VXLAN" } else { "Tunnel" }))
+        }
+        _ => None,
+    })
+}

@@ -1,0 +1,81 @@
+//! Where prepivot means to differ from what cloud-init 26.2 did, each with its reason.
+
+use super::compare::Meaning;
+
+/// What differs in every file of a renderer, taken out of both sides.
+pub fn everywhere(kind: &str, want: &mut Meaning, have: &mut Meaning) {
+    // Names: a stack whose files cloud-init wrote without naming rules still gets its names (.link files).
+    if want.get("names").is_none_or(Vec::is_empty) {
+        want.remove("names");
+        have.remove("names");
+    }
+    // The MTU that DHCP gives is honoured; cloud-init's networkd files leave networkd's default, which ignores it.
+    if kind == "networkd" {
+        have.values_mut().for_each(|lines| lines.retain(|l| l != "[DHCPv4] UseMTU=yes"));
+    }
+}
+
+/// One way to differ on purpose.
+pub struct Exception {
+    pub renderer: &'static str,
+    /// What the input holds, as JSON.
+    pub input: &'static str,
+    /// What the differing line holds.
+    pub line: &'static str,
+    pub why: &'static str,
+}
+
+const fn exception(renderer: &'static str, input: &'static str, line: &'static str, why: &'static str) -> Exception {
+    Exception { renderer, input, line, why }
+}
+
+pub const REASONS: &[Exception] = &[
+    exception(
+        "netplan",
+        r#""interface":"interface0""#,
+        "+ /network/ethernets/interface0/nameservers/",
+        "a name server of one interface is documented; cloud-init drops it for netplan",
+    ),
+    exception(
+        "netplan",
+        r#""type":"route""#,
+        "/routes/1/",
+        "the route entry is documented; cloud-init drops it for netplan",
+    ),
+    exception(
+        "netplan",
+        r#""bond_interfaces":["eth0","eth1"]"#,
+        "/network/bonds/eth",
+        "cloud-init calls undeclared parts of a bond bonds, which netplan refuses",
+    ),
+    exception(
+        "netplan",
+        "",
+        "+ /network/ethernets/eth0 = {}",
+        "netplan refuses a bond or a vlan over a device that is not declared",
+    ),
+    exception(
+        "netplan",
+        r#""bond_interfaces":["eth0","eth1"]"#,
+        "+ /network/ethernets/eth1 = {}",
+        "netplan refuses a bond of devices that are not declared",
+    ),
+    exception(
+        "netplan",
+        r#""type":"infiniband""#,
+        "+ /network/ethernets/ib0/",
+        "InfiniBand is documented; cloud-init drops the device for netplan",
+    ),
+    exception("networkd", r#""mtu":300"#, "[Route]", "the MTU of a route is netplan's key; cloud-init drops it"),
+    exception(
+        "networkd",
+        "bond-lacp_rate",
+        "[Bond]",
+        "bond parameters are documented; cloud-init drops those that version 1 spells with an underscore",
+    ),
+];
+
+/// The exceptions that this case can have.
+pub fn reasons<'a>(renderer: &'a str, input: &'a str) -> impl Iterator<Item = &'static Exception> + use<'a> {
+    REASONS.iter().filter(move |r| r.renderer == renderer && input.contains(r.input))
+}

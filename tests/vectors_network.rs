@@ -1,0 +1,127 @@
+//! cloud-init's network configurations and what its renderers made of them, compared by meaning.
+
+#[path = "network/compare.rs"]
+mod compare;
+#[path = "network/exceptions.rs"]
+mod exceptions;
+
+use compare::{Meaning, meaning, ours};
+use prepivot::document::{Value, json, yaml};
+use prepivot::machine::Distro;
+use prepivot::network::{Macs, Target, read, render};
+use std::collections::BTreeMap;
+
+/// A device that the recorded machine had.
+const KNOWN: [(&str, &str); 1] = [("cf:d6:af:48:e8:80", "eth0")];
+
+fn input(case: &Value) -> Option<Value> {
+    match case.get("input")? {
+        Value::Null => None,
+        Value::String(text) => Some(yaml::parse("input", text).expect("the input is YAML")),
+        other => Some(other.clone()),
+    }
+}
+
+/// The renderer's name and a distribution that it writes for.
+fn target(case: &Value, renderer: &str) -> (&'static render::Renderer, Target) {
+    let suse =
+        renderer.ends_with("suse") || case.at(&["renderer_attrs", "flavor"]).and_then(Value::as_str) == Some("suse");
+    let (name, distro) = match renderer {
+        "eni" => ("eni", "alpine"),
+        "sysconfig" | "sysconfig-suse" if suse => ("sysconfig", "sles"),
+        "sysconfig" => ("sysconfig", "rhel"),
+        other => (other, "debian"),
+    };
+    let ip_tool = case.get("ip_tool_present").and_then(Value::as_bool) != Some(false);
+    let renderer = render::by_name(name).unwrap_or_else(|| panic!("no renderer {name}"));
+    (renderer, Target { distro: Distro::named(distro), ip_tool })
+}
+
+fn expected(case: &Value, renderer: &str) -> Meaning {
+    let files = case.get("expected").and_then(Value::as_map).expect("expected files");
+    let texts = files.iter().map(|(path, file)| {
+        let content = file.get("content").unwrap_or(file).as_str().unwrap_or_default();
+        // Some tests wrote somewhere else than a machine does.
+        let path = match (renderer, path) {
+            ("netplan", _) => "/etc/netplan/50-cloud-init.yaml",
+            ("eni", "/interfaces") => "/etc/network/interfaces",
+            _ => path,
+        };
+        (path.to_owned(), content.to_owned())
+    });
+    meaning(renderer, texts)
+}
+
+#[test]
+fn every_case_is_rendered_as_cloud_init_means_it() {
+    let Some(cases) = prepivot::testing::vectors("network.json") else { return };
+    let mut counts: BTreeMap<String, [usize; 4]> = BTreeMap::new();
+    let mut wrong = Vec::new();
+    let mut used = Vec::new();
+    for case in cases.as_list().expect("a list of cases") {
+        let text = |key| case.get(key).and_then(Value::as_str).expect("text");
+        let (name, kind) = (text("name"), text("renderer"));
+        if render::by_name(kind.trim_end_matches("-suse")).is_none() {
+            continue;
+        }
+        let count = counts.entry(kind.to_owned()).or_default();
+        let Some(input) = input(case) else {
+            count[3] += 1;
+            continue;
+        };
+        let network = read::config(name, &input, &Macs::from_iter(KNOWN)).expect("a network configuration");
+        let (renderer, target) = target(case, kind);
+        let files = (renderer.render)(&network, &target);
+        let (mut want, mut have) = (expected(case, kind), ours(kind, &files));
+        exceptions::everywhere(kind, &mut want, &mut have);
+        let (lines, json) = (difference(&want, &have), json::to_string(&input));
+        let mut open = lines.clone();
+        for reason in exceptions::reasons(kind, &json) {
+            let before = open.len();
+            open.retain(|line| !line.contains(reason.line));
+            if open.len() < before {
+                used.push(reason.why);
+            }
+        }
+        match (lines.is_empty(), open.is_empty()) {
+            (true, _) => count[0] += 1,
+            (false, true) => count[1] += 1,
+            (false, false) => {
+                count[2] += 1;
+                wrong.push(format!("{name} ({kind}):\n  {}", open.join("\n  ")));
+            }
+        }
+        check_modes(case, &files, &mut wrong);
+    }
+    for (kind, [same, excepted, different, unknown]) in &counts {
+        println!("{kind}: {same} agree, {excepted} exceptions, {different} differ, {unknown} without an input");
+    }
+    for reason in exceptions::REASONS.iter().filter(|r| !used.contains(&r.why)) {
+        println!("{}: an exception that no case here needs: {}", reason.renderer, reason.why);
+    }
+    assert!(wrong.is_empty(), "{} wrong\n{}", wrong.len(), wrong.join("\n"));
+}
+
+fn check_modes(case: &Value, files: &[prepivot::network::File], wrong: &mut Vec<String>) {
+    for (path, file) in case.get("expected").and_then(Value::as_map).into_iter().flat_map(|m| m.iter()) {
+        let Some(mode) = file.get("mode").and_then(Value::as_str) else { continue };
+        if let Some(ours) = files.iter().find(|f| f.path == path).filter(|f| format!("0o{:o}", f.mode) != mode) {
+            wrong.push(format!("{path}: mode {:o}, expected {mode}", ours.mode));
+        }
+    }
+}
+
+/// What differs, line by line: `-` is expected and not there, `+` is there and not expected.
+fn difference(want: &Meaning, have: &Meaning) -> Vec<String> {
+    let mut out = Vec::new();
+    let none = Vec::new();
+    for path in want.keys().chain(have.keys()).collect::<std::collections::BTreeSet<_>>() {
+        let (w, h) = (want.get(path).unwrap_or(&none), have.get(path).unwrap_or(&none));
+        let (mut missing, mut added) = (w.clone(), h.clone());
+        // A line that is there twice counts twice.
+        missing.retain(|l| added.iter().position(|a| a == l).map(|i| added.remove(i)).is_none());
+        out.extend(missing.iter().map(|l| format!("{path} - {l}")));
+        out.extend(added.iter().map(|l| format!("{path} + {l}")));
+    }
+    out
+}
