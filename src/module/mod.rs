@@ -63,6 +63,56 @@ pub struct Context<'a> {
     pub args: &'a [String],
     /// The stage that runs, for commands.
     pub stage: Stage,
+    pub outside: &'a dyn Outside,
+}
+
+/// What modules ask of the machine beside the root: a stage answers with the machine's own, a test with what it says.
+pub trait Outside {
+    /// The block device that `name` means: a path below `/dev`, or `LABEL=`, `UUID=`, `PARTLABEL=` or `PARTUUID=` and a value.
+    fn device(&self, name: &str) -> Option<Device>;
+
+    /// Memory of the machine, in bytes.
+    fn memory(&self) -> Option<u64>;
+
+    /// Sends an HTTP request, `tries` times at most, and gives the body of an answer that says success.
+    fn http(&self, request: &Request, tries: u32) -> Result<Vec<u8>>;
+}
+
+/// A block device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Device {
+    /// `/dev/vdb1`.
+    pub path: String,
+    /// The file system or other content that its superblock names: `ext4`, `swap`, `crypto_LUKS`. None where it has none that is known.
+    pub content: Option<String>,
+}
+
+/// An HTTP request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    pub method: &'static str,
+    pub url: String,
+    pub headers: Vec<(String, String)>,
+    pub body: Vec<u8>,
+    /// The largest body that is taken, in bytes.
+    pub limit: usize,
+}
+
+/// A machine without devices and without a network, as in a plan for another machine.
+pub struct Nothing;
+
+impl Outside for Nothing {
+    fn device(&self, _name: &str) -> Option<Device> {
+        None
+    }
+
+    fn memory(&self) -> Option<u64> {
+        None
+    }
+
+    fn http(&self, request: &Request, _tries: u32) -> Result<Vec<u8>> {
+        Err(crate::error::Error::new(format!("failed to {} {}: there is no network here", request.method, request.url)))
+    }
 }
 
 impl<'a> Context<'a> {
