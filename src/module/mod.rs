@@ -3,6 +3,8 @@
 //! A module is ordinary code against [`Root`], its part of the merged cloud-config and the instance. What needs files only
 //! is done before the pivot (`provision`); what needs the running system is done by a later stage (`live`).
 
+pub mod password;
+
 use crate::document::{Map, Value};
 use crate::error::Result;
 use crate::instance::Instance;

@@ -1,0 +1,281 @@
+//! cloud-init's modules against the conformance vectors' modules.json: each case sets up a root, runs the module's halves,
+//! and compares the files, modes, owners, removals, commands, warnings and errors.
+//!
+//! A module joins by being in `prepivot::module::MODULES`. What it does natively instead of running a command is said in
+//! `native` below.
+
+mod accounts;
+mod warnings;
+
+use prepivot::document::{Map, Value};
+use prepivot::instance::Instance;
+use prepivot::machine::Distro;
+use prepivot::module::{self, Context, Module, Nothing};
+use prepivot::root::{Change, Kind, Root, Use};
+use prepivot::testing::{TempDir, vectors};
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// Cases in which prepivot differs on purpose: the name without its distribution, and the reason.
+const EXCEPTIONS: &[(&str, &str)] = &[];
+
+/// Programs that prepivot does not run because it does their work itself, by module; the accounts' are replayed instead.
+fn native(module: &str, argv: &[String]) -> bool {
+    let _ = (module, argv);
+    false
+}
+
+/// A case of modules.json.
+pub struct Case<'a> {
+    pub name: &'a str,
+    pub module: &'a str,
+    pub distro: Distro,
+    pub config: Value,
+    pub setup: &'a Value,
+    pub expected: &'a Value,
+}
+
+impl<'a> Case<'a> {
+    fn new(case: &'a Value) -> Case<'a> {
+        let text = |key| case.get(key).and_then(Value::as_str).unwrap_or_default();
+        let distro = Distro::named(text("distro"));
+        let mut config = match plain(case.get("cfg").unwrap_or(&Value::Null)) {
+            Value::Map(map) => map,
+            _ => Map::new(),
+        };
+        if let (false, Some(info)) = (config.contains_key("system_info"), distro.default_config().get("system_info")) {
+            config.insert("system_info", info.clone());
+        }
+        let at = |key| case.get(key).unwrap_or(&Value::Null);
+        Case {
+            name: text("name"),
+            module: text("module"),
+            distro,
+            config: Value::Map(config),
+            setup: at("setup"),
+            expected: at("expected"),
+        }
+    }
+
+    /// The expected commands: arguments and standard input.
+    pub fn commands(&self) -> Vec<(Vec<String>, String)> {
+        let list = self.expected.get("commands").and_then(Value::as_list).unwrap_or_default();
+        list.iter()
+            .map(|c| {
+                let argv = c.get("argv").and_then(Value::as_list).unwrap_or_default();
+                let data = c.get("data").and_then(Value::as_str).unwrap_or_default();
+                (argv.iter().filter_map(Value::text).collect(), data.to_owned())
+            })
+            .collect()
+    }
+
+    fn is_about_accounts(&self) -> bool {
+        matches!(self.module, "cc_users_groups" | "cc_set_passwords" | "cc_ssh")
+    }
+
+    /// Makes the root that the case starts from.
+    fn set_up(&self, base: &Path) {
+        if self.is_about_accounts() {
+            accounts::set_up(self, base);
+        }
+        for (path, value) in self.setup.get("files").and_then(Value::as_map).into_iter().flat_map(Map::iter) {
+            let (content, mode) = match value.as_list() {
+                Some([content, mode]) => (content, mode.as_int().unwrap()),
+                _ => (value, 0o644),
+            };
+            let path = base.join(path.trim_start_matches('/'));
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, content.as_str().unwrap_or_default()).unwrap();
+            std::fs::set_permissions(&path, PermissionsExt::from_mode(u32::try_from(mode).unwrap())).unwrap();
+        }
+    }
+
+    fn run(&self, module: &Module) -> Vec<String> {
+        let dir = TempDir::new("vectors-modules");
+        self.set_up(&dir.0);
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let instance = Instance { instance_id: "i-test".into(), ..Instance::default() };
+        let mut errors = Vec::new();
+        warnings::take();
+        for half in [module.provision, module.live].into_iter().flatten() {
+            let mut context = Context {
+                root: &mut root,
+                config: &self.config,
+                instance: &instance,
+                distro: &self.distro,
+                args: &[],
+                stage: module.stage,
+                outside: &Nothing,
+            };
+            errors.extend(half(&mut context).err());
+        }
+        let mut wrong = Vec::new();
+        let warned = warnings::take();
+        let error_expected = self.expected.get("error").is_some_and(|e| !e.is_null());
+        if error_expected == errors.is_empty() {
+            wrong.push(format!("expected error {:?}, found {errors:?}", self.expected.get("error")));
+        }
+        let list = |key| self.expected.get(key).and_then(Value::as_list).unwrap_or_default();
+        let warnings = list("warnings").iter().filter_map(Value::as_str).filter(|w| !w.contains("deprecated")).count();
+        if !error_expected && errors.is_empty() && (warnings > 0) == warned.is_empty() {
+            wrong.push(format!("expected {:?}, logged {warned:?}", list("warnings")));
+        }
+        if error_expected {
+            return wrong;
+        }
+        self.compare_files(&root, &mut wrong);
+        for path in list("removed").iter().filter_map(Value::as_str) {
+            let before = self.setup.at(&["files", path]).and_then(Value::as_str);
+            if root.exists(path) && Some(root.text(path).as_str()) == before {
+                wrong.push(format!("{path} is not removed"));
+            }
+        }
+        if self.is_about_accounts() {
+            accounts::compare(self, &root, &mut wrong);
+        } else {
+            self.compare_owners(&root, &mut wrong);
+            let expected: Vec<_> =
+                self.commands().into_iter().map(|c| c.0).filter(|argv| !native(self.module, argv)).collect();
+            let found: Vec<_> = root.commands().iter().map(|c| c.argv.clone()).collect();
+            if expected != found {
+                wrong.push(format!("commands: expected {expected:?}, found {found:?}"));
+            }
+        }
+        wrong
+    }
+
+    fn compare_files(&self, root: &Root, wrong: &mut Vec<String>) {
+        let mut known = BTreeSet::new();
+        for (path, file) in self.expected.get("files").and_then(Value::as_map).into_iter().flat_map(Map::iter) {
+            let folder = path.ends_with('/');
+            let mut path = path.trim_end_matches('/').to_owned();
+            if self.is_about_accounts() {
+                path = accounts::real_path(self, &path);
+                if folder && accounts::is_home(root, &path) {
+                    continue;
+                }
+            }
+            known.insert(path.clone());
+            let Some(stat) = root.lstat(&path) else {
+                wrong.push(format!("{path} is missing"));
+                continue;
+            };
+            let mode = file.get("mode").and_then(Value::as_str).map(|m| format!("0o{:o}", stat.attr.mode) == m);
+            if mode == Some(false) {
+                wrong.push(format!("{path}: expected mode {:?}, found 0o{:o}", file.get("mode"), stat.attr.mode));
+            }
+            let Some(content) = file.get("content").and_then(Value::as_str) else { continue };
+            let found = match root.read_link(&path) {
+                Some(target) if content.starts_with("-> ") => format!("-> {target}"),
+                _ => normal(&path, &root.text(&path)),
+            };
+            if normal(&path, content) != found {
+                wrong.push(format!("{path}: expected {content:?}, found {found:?}"));
+            }
+        }
+        for change in root.changes() {
+            let ours = self.is_about_accounts() && accounts::is_own(root, change.path());
+            let parent = matches!(change, Change::Mkdir { .. });
+            if !known.contains(change.path()) && !ours && !parent && !change.path().starts_with("/run/prepivot/") {
+                wrong.push(format!("{} is changed", change.path()));
+            }
+        }
+    }
+
+    fn compare_owners(&self, root: &Root, wrong: &mut Vec<String>) {
+        let mut owners = BTreeMap::new();
+        for entry in self.expected.get("chown").and_then(Value::as_list).unwrap_or_default() {
+            if let Some([path, user, group]) = entry.as_list() {
+                owners.insert(path.text().unwrap_or_default(), (user, group));
+            }
+        }
+        for (path, (user, group)) in owners {
+            let Some(attr) = root.stat(&path).map(|s| s.attr) else {
+                wrong.push(format!("{path}, which has an owner, is missing"));
+                continue;
+            };
+            let user = user.text().map(|u| root.user_ids(&u).map(|ids| ids.uid));
+            let group = group.text().map(|g| root.group_id(&g));
+            if user.is_some_and(|u| u.is_some_and(|u| u != attr.uid))
+                || group.is_some_and(|g| g.is_some_and(|g| g != attr.gid))
+            {
+                wrong.push(format!("{path}: expected owner {user:?}:{group:?}, found {attr:?}"));
+            }
+        }
+    }
+}
+
+/// Content as it is compared: who wrote a header and when does not count, and keys in authorized_keys are a set.
+fn normal(path: &str, content: &str) -> String {
+    let line = |line: &str| {
+        for verb in ["Created", "Added"] {
+            for name in ["cloud-init", "prepivot"] {
+                if line.starts_with(&format!("# {verb} by {name}")) {
+                    return format!("# {verb}");
+                }
+            }
+        }
+        line.to_owned()
+    };
+    let mut lines: Vec<String> = content.split('\n').map(line).collect();
+    if path.ends_with("/authorized_keys") {
+        lines.sort();
+    }
+    lines.join("\n")
+}
+
+/// The vectors write what JSON lacks as mappings: `{"__date__": …}` and `{"__bytes_b64__": …}`.
+fn plain(value: &Value) -> Value {
+    match value {
+        Value::List(list) => Value::List(list.iter().map(plain).collect()),
+        Value::Map(map) => match map.iter().next() {
+            Some(("__date__", date)) => date.clone(),
+            Some(("__bytes_b64__", Value::String(text))) => {
+                Value::Bytes(data_encoding::BASE64.decode(text.as_bytes()).unwrap())
+            }
+            _ => Value::Map(map.iter().map(|(k, v)| (k, plain(v))).collect()),
+        },
+        other => other.clone(),
+    }
+}
+
+#[test]
+fn modules_leave_what_cloud_init_leaves() {
+    let Some(cases) = vectors("modules.json") else { return };
+    warnings::install();
+    let (mut same, mut excepted, mut absent) = (0, 0, BTreeMap::<&str, usize>::new());
+    let mut failures = Vec::new();
+    for value in cases.as_list().unwrap() {
+        let case = Case::new(value);
+        let Some(module) = module::find(case.module) else {
+            *absent.entry(case.module).or_default() += 1;
+            continue;
+        };
+        if case.setup.get("fail").is_some() {
+            excepted += 1;
+            println!("exception: {}: no program is run that could fail", case.name);
+            continue;
+        }
+        let short = case.name.rsplit_once('/').map_or(case.name, |(name, _)| name);
+        let reason = EXCEPTIONS.iter().find(|(name, _)| *name == short).map(|(_, reason)| *reason);
+        let wrong = case.run(module);
+        match (reason, wrong.is_empty()) {
+            (None, true) => same += 1,
+            (Some(reason), false) => {
+                excepted += 1;
+                println!("exception: {}: {reason}", case.name);
+            }
+            (Some(_), true) => failures.push(format!("{}: an exception that is none", case.name)),
+            (None, false) => failures.push(format!("{}:\n    {}", case.name, wrong.join("\n    "))),
+        }
+    }
+    println!("modules.json: {same} alike, {excepted} exceptions, {} different", failures.len());
+    println!("not here: {absent:?}");
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// So that a path's kind can be named in the accounts' half.
+pub fn is_dir(root: &Root, path: &str) -> bool {
+    root.lstat(path).is_some_and(|s| s.kind == Kind::Dir)
+}
