@@ -1,1 +1,26 @@
 //! Live network in the initramfs: netlink, DHCP, HTTP with one deadline.
+//!
+//! A [`Session`] raises the links that nobody uses, all at once, and opens a [`Way`] for each that becomes ready; every
+//! way is asked by an [`http::Client`] of its own, and the first that leads to an answer wins. What was changed is
+//! noted, and exactly that is taken back.
+
+mod arp;
+pub mod cmdline_net;
+pub mod dhcp;
+mod dns;
+pub mod http;
+mod journal;
+mod known;
+mod netlink;
+mod packet_socket;
+mod raise;
+pub mod rename;
+mod rng;
+mod session;
+mod setup;
+mod tcp;
+mod way;
+
+pub use session::{Session, Settings, restore_left};
+pub use tcp::Cancel;
+pub use way::{Reach, Way};

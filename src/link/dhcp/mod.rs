@@ -1,0 +1,202 @@
+//! A DHCP client for one link (RFC 2131; rapid commit by RFC 4039).
+
+mod frame;
+mod lease;
+pub mod packet;
+
+pub use lease::{Lease, LeaseRoute, class_prefix, domain_at, prefix_of};
+
+use super::packet_socket::{Ethertype, MAX_FRAME, PacketSocket};
+use super::rng::Rng;
+use crate::deadline::Deadline;
+use crate::error::{Error, Result};
+use packet::{Kind, Message, option};
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
+
+/// How long the first message waits for its answer. RFC 2131, 4.1, has 4 s, doubled each time up to 64 s; the early
+/// repeats cost a packet each and save seconds where the first message met a switch that was not forwarding yet.
+const FIRST_WAIT: Duration = Duration::from_millis(500);
+const LONGEST_WAIT: Duration = Duration::from_secs(64);
+/// How often a request is repeated before discovery starts anew.
+const MAX_REQUESTS: u32 = 4;
+/// What is asked for (option 55), in the order in which RFC 3442 wants its own.
+const PARAMETERS: [u8; 16] = [
+    option::CLASSLESS_ROUTES,
+    option::MS_CLASSLESS_ROUTES,
+    option::SUBNET_MASK,
+    option::ROUTER,
+    option::DNS,
+    option::HOST_NAME,
+    option::DOMAIN_NAME,
+    option::INTERFACE_MTU,
+    option::BROADCAST,
+    option::STATIC_ROUTES,
+    option::NTP,
+    option::LEASE_TIME,
+    option::SERVER_ID,
+    option::DOMAIN_SEARCH,
+    option::AZURE_ENDPOINT,
+    option::MESSAGE_TYPE,
+];
+
+/// What the client is on: one Ethernet link with carrier.
+pub struct Client<'a> {
+    name: &'a str,
+    mac: [u8; 6],
+    socket: PacketSocket,
+    rng: Rng,
+    started: Instant,
+    sent: u32,
+    naks: u32,
+}
+
+/// How one round of discovery ended.
+enum Answer {
+    /// Rapid commit: the lease at once.
+    Lease(Lease),
+    Offer {
+        xid: u32,
+        server: Ipv4Addr,
+        address: Ipv4Addr,
+    },
+}
+
+impl<'a> Client<'a> {
+    /// A client on the link `name`. Wants a tokio runtime around it.
+    pub fn open(name: &'a str, index: u32, mac: [u8; 6]) -> Result<Self> {
+        let socket = PacketSocket::open(index, Ethertype::Ipv4).map_err(|e| e.context(name))?;
+        Ok(Client { name, mac, socket, rng: Rng::new(&mac), started: Instant::now(), sent: 0, naks: 0 })
+    }
+
+    /// Asks until a server gives a lease. An error once the deadline has passed, with what was tried.
+    pub async fn acquire(&mut self, deadline: Deadline) -> Result<Lease> {
+        loop {
+            let lease = match self.discover(deadline).await? {
+                Answer::Lease(lease) => Some(lease),
+                Answer::Offer { xid, server, address } => self.request(xid, server, address, deadline).await?,
+            };
+            if let Some(lease) = lease {
+                return Ok(lease);
+            }
+            if self.naks > 0 {
+                // A server that refuses what it has just offered is not asked in a busy loop.
+                let wait = self.wait(self.naks);
+                self.receive(0, deadline.at_most(wait), |_| None::<()>).await;
+            }
+        }
+    }
+
+    async fn discover(&mut self, deadline: Deadline) -> Result<Answer> {
+        let xid = self.rng.next();
+        for attempt in 0.. {
+            self.send(self.message(Kind::Discover, xid).with(option::RAPID_COMMIT, &[]));
+            let name = self.name;
+            let wait = self.wait(attempt);
+            let answer = self.receive(xid, deadline.at_most(wait), |message| match message.kind {
+                Kind::Ack => {
+                    message.option(option::RAPID_COMMIT)?;
+                    Lease::from_ack(name, message).map(Answer::Lease)
+                }
+                Kind::Offer => {
+                    let server = message.option(option::SERVER_ID)?.first_chunk::<4>()?;
+                    let address = Lease::from_ack(name, message)?.address?;
+                    Some(Answer::Offer { xid, server: Ipv4Addr::from(*server), address })
+                }
+                _ => None,
+            });
+            if let Some(answer) = answer.await {
+                return Ok(answer);
+            }
+            if deadline.passed() {
+                break;
+            }
+        }
+        let naks = if self.naks > 0 { format!(", {} refusals", self.naks) } else { String::new() };
+        Err(Error::new(format!(
+            "{}: no DHCP lease in {} s ({} messages sent{naks}): is a server on this network?",
+            self.name,
+            self.started.elapsed().as_secs(),
+            self.sent
+        )))
+    }
+
+    /// The lease; None where the server refused or fell silent.
+    async fn request(
+        &mut self,
+        xid: u32,
+        server: Ipv4Addr,
+        address: Ipv4Addr,
+        deadline: Deadline,
+    ) -> Result<Option<Lease>> {
+        for attempt in 0..MAX_REQUESTS {
+            let message = self
+                .message(Kind::Request, xid)
+                .with(option::SERVER_ID, &server.octets())
+                .with(option::REQUESTED_ADDRESS, &address.octets());
+            self.send(message);
+            let name = self.name;
+            let wait = self.wait(attempt);
+            let answer = self.receive(xid, deadline.at_most(wait), |message| {
+                // A relay may rewrite who it is; the address says whose answer this is.
+                match message.kind {
+                    Kind::Ack => Lease::from_ack(name, message).map(Some),
+                    Kind::Nak => Some(None),
+                    _ => None,
+                }
+            });
+            match answer.await {
+                Some(Some(lease)) => return Ok(Some(lease)),
+                Some(None) => {
+                    self.naks += 1;
+                    return Ok(None);
+                }
+                None if deadline.passed() => return Ok(None),
+                None => {}
+            }
+        }
+        Ok(None)
+    }
+
+    /// The wait before attempt `n + 1`: doubled each time, give or take a quarter so that a rack that booted at once spreads.
+    fn wait(&mut self, n: u32) -> Duration {
+        let wait = FIRST_WAIT.saturating_mul(1 << n.min(16)).min(LONGEST_WAIT);
+        wait.mul_f64(self.rng.between(0.75, 1.25))
+    }
+
+    fn message(&self, kind: Kind, xid: u32) -> Message {
+        let secs = u16::try_from(self.started.elapsed().as_secs()).unwrap_or(u16::MAX);
+        let mut id = vec![1];
+        id.extend(self.mac);
+        Message::new(kind, xid, secs, self.mac)
+            .with(option::CLIENT_ID, &id)
+            .with(option::MAX_MESSAGE_SIZE, &1472u16.to_be_bytes())
+            .with(option::PARAMETER_LIST, &PARAMETERS)
+    }
+
+    /// A message that the link does not take now is one that got lost: it will be repeated.
+    fn send(&mut self, message: Message) {
+        self.sent += 1;
+        if let Err(e) = self.socket.send(&frame::broadcast(self.mac, &message.to_bytes())) {
+            log::debug!("{}: failed to send a DHCP message: {e}", self.name);
+        }
+    }
+
+    /// The first server message of this transaction that `wanted` takes; None after the deadline.
+    async fn receive<T>(&self, xid: u32, deadline: Deadline, wanted: impl Fn(&Message) -> Option<T>) -> Option<T> {
+        let listen = async {
+            let mut buffer = [0; MAX_FRAME];
+            loop {
+                // A link that goes down ends the read with an error; the next attempt finds out whether it is back.
+                let Ok(len) = self.socket.recv(&mut buffer).await else { return std::future::pending().await };
+                let message = buffer.get(..len).and_then(|f| frame::payload(self.mac, f)).and_then(Message::parse);
+                let Some(message) = message else { continue };
+                let ours = message.from_server && message.xid == xid && message.chaddr == self.mac;
+                if let (true, Some(answer)) = (ours, wanted(&message)) {
+                    return answer;
+                }
+            }
+        };
+        tokio::time::timeout(deadline.left(), listen).await.ok()
+    }
+}

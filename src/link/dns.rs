@@ -1,0 +1,248 @@
+//! Names to addresses (RFC 1035): A and AAAA from the name servers of one link's lease.
+//!
+//! The C library's resolver would read an /etc/resolv.conf that an initramfs does not have, and would ask by any link.
+
+use super::dhcp::domain_at;
+use super::rng::Rng;
+use super::tcp::{Cancel, bind_to_link};
+use super::way::Way;
+use rustix::event::PollFlags;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+use ureq::http::Uri;
+use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
+use ureq::unversioned::transport::{NextTimeout, time};
+
+const PORT: u16 = 53;
+/// How long the first question waits; doubled each round.
+const FIRST_WAIT: Duration = Duration::from_millis(500);
+const ROUNDS: u32 = 4;
+/// How many servers and answers are looked at.
+const MAX_SERVERS: usize = 3;
+const MAX_ANSWERS: usize = 16;
+const A: u16 = 1;
+const AAAA: u16 = 28;
+const IN: u16 = 1;
+
+/// Resolves for one way: literal addresses with their scope, names by the way's servers, else by the system.
+#[derive(Debug)]
+pub struct WayResolver {
+    pub way: Way,
+    pub cancel: Cancel,
+}
+
+impl Resolver for WayResolver {
+    fn resolve(
+        &self,
+        uri: &Uri,
+        config: &ureq::config::Config,
+        timeout: NextTimeout,
+    ) -> Result<ResolvedSocketAddrs, ureq::Error> {
+        let host = uri.host().unwrap_or_default();
+        let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("https") { 443 } else { 80 });
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        let mut found = self.empty();
+        if let Ok(ip) = bare.parse::<IpAddr>() {
+            found.push(self.scoped(ip, port));
+            return Ok(found);
+        }
+        if self.way.dns.is_empty() {
+            return DefaultResolver::default().resolve(uri, config, timeout);
+        }
+        let budget = match timeout.after {
+            time::Duration::Exact(left) => left,
+            time::Duration::NotHappening => Duration::from_secs(60),
+        };
+        for ip in self.look_up(bare, budget) {
+            found.push(self.scoped(ip, port));
+        }
+        if found.is_empty() { Err(ureq::Error::HostNotFound) } else { Ok(found) }
+    }
+}
+
+impl WayResolver {
+    fn scoped(&self, ip: IpAddr, port: u16) -> SocketAddr {
+        match ip {
+            IpAddr::V6(ip) if ip.is_unicast_link_local() => SocketAddrV6::new(ip, port, 0, self.way.index).into(),
+            ip => SocketAddr::new(ip, port),
+        }
+    }
+
+    fn look_up(&self, name: &str, budget: Duration) -> Vec<IpAddr> {
+        let end = Instant::now() + budget;
+        let full = name.strip_suffix('.');
+        let domains = self.way.search.iter().map(|d| format!("{name}.{d}"));
+        let names: Vec<String> = match full {
+            Some(full) => vec![full.into()],
+            None if name.contains('.') => std::iter::once(name.to_owned()).chain(domains).collect(),
+            None => domains.chain([name.to_owned()]).collect(),
+        };
+        for name in names {
+            let found = self.ask(&name, end);
+            if !found.is_empty() {
+                return found;
+            }
+        }
+        Vec::new()
+    }
+
+    /// The addresses of one name, IPv4 first; empty once every server was asked in every round.
+    fn ask(&self, name: &str, end: Instant) -> Vec<IpAddr> {
+        let mut rng = Rng::new(name.as_bytes());
+        for round in 0..ROUNDS {
+            for server in self.way.dns.iter().take(MAX_SERVERS) {
+                let wait = FIRST_WAIT.saturating_mul(1 << round).min(end.saturating_duration_since(Instant::now()));
+                match self.ask_one(*server, name, rng.next() as u16, wait) {
+                    Ok(Some(found)) => return found,
+                    Ok(None) => {}
+                    Err(e) => log::debug!("failed to ask name server {server}: {e}"),
+                }
+                if self.cancel.is_cancelled() || Instant::now() >= end {
+                    return Vec::new();
+                }
+            }
+        }
+        Vec::new()
+    }
+
+    /// None where the server did not answer in time.
+    fn ask_one(&self, server: IpAddr, name: &str, id: u16, wait: Duration) -> io::Result<Option<Vec<IpAddr>>> {
+        let end = Instant::now() + wait;
+        let family = if server.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let fd: OwnedFd = rustix::net::socket_with(family, SocketType::DGRAM, flags, None)?;
+        if let Some(link) = &self.way.link {
+            bind_to_link(&fd, link)?;
+        }
+        rustix::net::connect(&fd, &self.scoped(server, PORT))?;
+        let mut answers: [Option<Vec<IpAddr>>; 2] = [None, None];
+        let kinds = [(id, A), (id.wrapping_add(1), AAAA)];
+        for (id, kind) in kinds {
+            let Some(question) = question(id, name, kind) else { return Ok(Some(Vec::new())) };
+            rustix::net::send(&fd, &question, SendFlags::NOSIGNAL)?;
+        }
+        let mut buffer = [0u8; 1500];
+        while answers.iter().any(Option::is_none) {
+            let left = end.saturating_duration_since(Instant::now());
+            match self.cancel.wait_for(&fd, PollFlags::IN, Some(left)) {
+                Err(e) if e.kind() == io::ErrorKind::TimedOut => break,
+                other => other?,
+            }
+            let (len, _) = rustix::net::recv(&fd, &mut buffer[..], RecvFlags::DONTWAIT)?;
+            let message = buffer.get(..len).unwrap_or_default();
+            for ((id, kind), slot) in kinds.into_iter().zip(&mut answers) {
+                if let Some(found) = read_answer(message, id, kind) {
+                    *slot = Some(found);
+                }
+            }
+        }
+        if answers.iter().all(Option::is_none) {
+            return Ok(None);
+        }
+        Ok(Some(answers.into_iter().flatten().flatten().collect()))
+    }
+}
+
+/// None for a name that DNS cannot hold.
+fn question(id: u16, name: &str, kind: u16) -> Option<Vec<u8>> {
+    let mut out = Vec::with_capacity(name.len() + 18);
+    out.extend(id.to_be_bytes());
+    // Recursion desired; one question.
+    out.extend([1, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
+    for label in name.split('.') {
+        let len = u8::try_from(label.len()).ok().filter(|len| (1..=63).contains(len))?;
+        out.push(len);
+        out.extend(label.as_bytes());
+    }
+    out.push(0);
+    out.extend(kind.to_be_bytes());
+    out.extend(IN.to_be_bytes());
+    Some(out)
+}
+
+/// The addresses in an answer to question `id`; empty where the name has none. None for other messages and for a
+/// server's failure, which another server may not share.
+fn read_answer(message: &[u8], id: u16, kind: u16) -> Option<Vec<IpAddr>> {
+    let word = |at: usize| message.get(at..)?.first_chunk().map(|b| u16::from_be_bytes(*b));
+    let flags = word(2)?;
+    let code = flags & 0xf;
+    // An answer, with no error or "no such name".
+    if word(0)? != id || flags & 0x8000 == 0 || !(code == 0 || code == 3) {
+        return None;
+    }
+    let mut at = 12;
+    for _ in 0..word(4)?.min(1) {
+        at = domain_at(message, at)?.1 + 4;
+    }
+    let mut found = Vec::new();
+    for _ in 0..word(6)? {
+        let Some((_, next)) = domain_at(message, at) else { break };
+        let (Some(rtype), Some(class), Some(len)) = (word(next), word(next + 2), word(next + 8)) else { break };
+        let Some(data) = message.get(next + 10..next + 10 + usize::from(len)) else { break };
+        if class == IN && rtype == kind {
+            if let Ok(octets) = <[u8; 4]>::try_from(data) {
+                found.push(Ipv4Addr::from(octets).into());
+            } else if let Ok(octets) = <[u8; 16]>::try_from(data) {
+                found.push(Ipv6Addr::from(octets).into());
+            }
+        }
+        at = next + 10 + usize::from(len);
+        if found.len() == MAX_ANSWERS {
+            break;
+        }
+    }
+    Some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(id: u16, kind: u16, data: &[u8]) -> Vec<u8> {
+        let mut out = question(id, "seed.example.org", kind).unwrap();
+        out[2..4].copy_from_slice(&[0x81, 0x80]);
+        out[7] = 2;
+        // An alias first, then what was asked, by a pointer to the question.
+        out.extend([0xc0, 12, 0, 5, 0, 1, 0, 0, 0, 60, 0, 2, 0xc0, 17]);
+        out.extend([0xc0, 17, 0, kind as u8, 0, 1, 0, 0, 0, 60, 0, data.len() as u8]);
+        out.extend(data);
+        out
+    }
+
+    #[test]
+    fn answers_are_read_through_aliases() {
+        let four = answer(7, A, &[10, 0, 0, 9]);
+        assert_eq!(read_answer(&four, 7, A), Some(vec![IpAddr::from([10, 0, 0, 9])]));
+        assert_eq!(read_answer(&four, 7, AAAA), Some(vec![]));
+        assert_eq!(read_answer(&four, 8, A), None, "another question's");
+        let six = answer(7, AAAA, &Ipv6Addr::LOCALHOST.octets());
+        assert_eq!(read_answer(&six, 7, AAAA), Some(vec![IpAddr::from(Ipv6Addr::LOCALHOST)]));
+        let mut refused = four.clone();
+        refused[3] = 0x85;
+        assert_eq!(read_answer(&refused, 7, A), None);
+        let mut unknown = four.clone();
+        unknown[3] = 0x83;
+        unknown[7] = 0;
+        assert_eq!(read_answer(&unknown, 7, A), Some(vec![]));
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic() {
+        let good = answer(7, A, &[10, 0, 0, 9]);
+        for len in 0..good.len() {
+            let _ = read_answer(&good[..len], 7, A);
+        }
+        for at in 0..good.len() {
+            for value in [0, 1, 12, 0x3f, 0xc0, 0xff] {
+                let mut changed = good.clone();
+                changed[at] = value;
+                let _ = read_answer(&changed, 7, A);
+            }
+        }
+        assert_eq!(question(1, "a..b", A), None);
+        assert_eq!(question(1, &"x".repeat(64), A), None);
+    }
+}

@@ -1,0 +1,199 @@
+//! What was changed about the network, so that exactly that is taken back.
+
+use super::netlink::{Address, Netlink, Route};
+use crate::error::{Context, Result};
+use nanoserde::{DeJson, SerJson};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The largest record that is read back, in bytes.
+const MAX_RECORD: u64 = 1 << 20;
+
+/// One change. Addresses are text.
+#[derive(Debug, Clone, PartialEq, Eq, SerJson, DeJson)]
+pub enum Change {
+    /// The link was down.
+    Up {
+        index: u32,
+    },
+    /// The link had this MTU.
+    Mtu {
+        index: u32,
+        before: u32,
+    },
+    /// The link had this hardware address.
+    Mac {
+        index: u32,
+        before: Vec<u8>,
+    },
+    Address {
+        index: u32,
+        address: String,
+        prefix: u8,
+    },
+    /// An empty gateway is none.
+    Route {
+        index: u32,
+        destination: String,
+        prefix: u8,
+        gateway: String,
+        metric: u32,
+    },
+    /// The link was made.
+    Made {
+        index: u32,
+    },
+    /// The link became part of a bond or bridge.
+    Port {
+        index: u32,
+    },
+}
+
+#[derive(Debug, Default, SerJson, DeJson)]
+struct Record {
+    changes: Vec<Change>,
+}
+
+/// The changes, oldest first, kept in a file as well: whoever comes next can take back what a killed process left.
+#[derive(Debug, Default)]
+pub struct Journal {
+    path: Option<PathBuf>,
+    record: Record,
+}
+
+impl Journal {
+    /// An empty journal, kept at `path` once there is something in it.
+    pub fn new(path: Option<PathBuf>) -> Self {
+        Journal { path, record: Record::default() }
+    }
+
+    /// The journal that was left at `path`; None where there is none or where it cannot be read as one.
+    pub fn left(path: &Path) -> Option<Self> {
+        let size = std::fs::symlink_metadata(path).ok()?.len();
+        let text = if size <= MAX_RECORD { std::fs::read_to_string(path).ok()? } else { return None };
+        match Record::deserialize_json(&text) {
+            Ok(record) => Some(Journal { path: Some(path.into()), record }),
+            Err(_) => {
+                log::warn!("{}: not a record of network changes; nothing is taken back", path.display());
+                None
+            }
+        }
+    }
+
+    /// Whether nothing was changed.
+    pub fn is_empty(&self) -> bool {
+        self.record.changes.is_empty()
+    }
+
+    /// Notes a change, before it is made.
+    pub fn note(&mut self, change: Change) {
+        self.record.changes.push(change);
+        self.save();
+    }
+
+    /// Forgets the last noted change, which could not be made.
+    pub fn forget(&mut self, change: &Change) {
+        if let Some(at) = self.record.changes.iter().rposition(|c| c == change) {
+            self.record.changes.remove(at);
+            self.save();
+        }
+    }
+
+    fn save(&self) {
+        let Some(path) = &self.path else { return };
+        if let Err(e) = write(path, &self.record.serialize_json()) {
+            log::warn!("failed to note network changes in {}: {e}", path.display());
+        }
+    }
+
+    /// Takes everything back, newest first. What is gone already is no error; what fails does not keep the rest.
+    pub async fn undo(&mut self, netlink: &Netlink) -> Result<()> {
+        let mut first = Ok(());
+        for change in std::mem::take(&mut self.record.changes).into_iter().rev() {
+            let done = undo(&change, netlink).await;
+            if let Err(e) = done.or_else(gone).context(|| format!("failed to take back a network change ({change:?})"))
+            {
+                log::warn!("{e}");
+                first = first.and(Err(e));
+            }
+        }
+        self.keep();
+        first
+    }
+
+    /// Leaves everything as it is, for good.
+    pub fn keep(&mut self) {
+        self.record.changes.clear();
+        if let Some(path) = &self.path {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+async fn undo(change: &Change, netlink: &Netlink) -> io::Result<()> {
+    match change {
+        Change::Up { index } => netlink.set_up(*index, false).await,
+        Change::Mtu { index, before } => netlink.set_mtu(*index, *before).await,
+        Change::Mac { index, before } => match before.as_slice().try_into() {
+            Ok(mac) => netlink.set_mac(*index, mac).await,
+            Err(_) => Ok(()),
+        },
+        Change::Address { index, address, prefix } => {
+            let address = address.parse().map_err(io::Error::other)?;
+            netlink.address(Address { index: *index, address, prefix: *prefix, tentative: false }, false).await
+        }
+        Change::Route { index, destination, prefix, gateway, metric } => {
+            let gateway = if gateway.is_empty() { None } else { Some(gateway.parse().map_err(io::Error::other)?) };
+            let destination = destination.parse().map_err(io::Error::other)?;
+            let route = Route { index: *index, destination, prefix: *prefix, gateway, metric: *metric };
+            netlink.route(route, false).await
+        }
+        Change::Made { index } => netlink.remove(*index).await,
+        Change::Port { index } => netlink.set_controller(*index, 0).await,
+    }
+}
+
+/// ENOENT, ESRCH (routes), ENODEV and EADDRNOTAVAIL: what should go is not there.
+fn gone(error: io::Error) -> io::Result<()> {
+    use rustix::io::Errno;
+    let gone = [Errno::NOENT, Errno::SRCH, Errno::NODEV, Errno::ADDRNOTAVAIL];
+    if gone.iter().any(|e| error.raw_os_error() == Some(e.raw_os_error())) { Ok(()) } else { Err(error) }
+}
+
+/// A whole file or none, 0600, in a folder that is made if it is not there (0700).
+pub(super) fn write(path: &Path, text: &str) -> io::Result<()> {
+    use std::io::Write;
+    use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+    if let Some(folder) = path.parent() {
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    }
+    let fresh = path.with_extension("new");
+    let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
+    file.write_all(text.as_bytes())?;
+    std::fs::rename(&fresh, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::TempDir;
+
+    #[test]
+    fn what_is_noted_is_found_by_the_next() {
+        let folder = TempDir::new("journal");
+        let path = folder.0.join("net/changes.json");
+        let mut journal = Journal::new(Some(path.clone()));
+        let up = Change::Up { index: 2 };
+        let address = Change::Address { index: 2, address: "10.0.0.5".into(), prefix: 24 };
+        journal.note(up.clone());
+        journal.note(address.clone());
+        journal.note(Change::Mac { index: 2, before: vec![2, 0, 0, 0, 0, 1] });
+        journal.forget(&address);
+        let left = Journal::left(&path).unwrap();
+        assert_eq!(left.record.changes, [up, Change::Mac { index: 2, before: vec![2, 0, 0, 0, 0, 1] }]);
+        journal.keep();
+        assert!(Journal::left(&path).is_none());
+        std::fs::write(&path, "{nonsense").unwrap();
+        assert!(Journal::left(&path).is_none());
+    }
+}

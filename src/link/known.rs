@@ -1,0 +1,187 @@
+//! What is known about the machine's links, kept up to date by the kernel's events.
+
+use super::netlink::{Address, Event, Events, Link, Netlink, next};
+use crate::error::Result;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv6Addr};
+use std::path::Path;
+use std::rc::Rc;
+use tokio::sync::watch;
+
+/// The links and addresses of the moment. Copies share them.
+#[derive(Clone)]
+pub struct Known {
+    state: Rc<RefCell<State>>,
+    changed: watch::Receiver<()>,
+}
+
+#[derive(Default)]
+struct State {
+    links: BTreeMap<u32, Link>,
+    addresses: Vec<Address>,
+    routers6: BTreeSet<u32>,
+}
+
+impl Known {
+    /// Reads what there is and follows the events from now on. Wants a tokio LocalSet around it.
+    pub async fn follow(netlink: &Netlink, mut events: Events) -> Result<Self> {
+        let (sender, changed) = watch::channel(());
+        let known = Known { state: Rc::default(), changed };
+        known.read(netlink).await?;
+        let (follower, netlink) = (known.clone(), netlink.clone());
+        tokio::task::spawn_local(async move {
+            while let Some(event) = next(&mut events).await {
+                if event == Event::Lost {
+                    if let Err(e) = follower.read(&netlink).await {
+                        log::warn!("{e}");
+                    }
+                } else {
+                    follower.state.borrow_mut().apply(event);
+                }
+                let _ = sender.send(());
+            }
+        });
+        Ok(known)
+    }
+
+    async fn read(&self, netlink: &Netlink) -> Result<()> {
+        let (links, addresses) = (netlink.links().await?, netlink.addresses().await?);
+        let mut state = self.state.borrow_mut();
+        state.links = links.into_iter().map(|l| (l.index, l)).collect();
+        state.addresses = addresses;
+        Ok(())
+    }
+
+    /// All links, by index.
+    pub fn links(&self) -> Vec<Link> {
+        self.state.borrow().links.values().cloned().collect()
+    }
+
+    /// A link by its name.
+    pub fn named(&self, name: &str) -> Option<Link> {
+        self.state.borrow().links.values().find(|l| l.name == name).cloned()
+    }
+
+    /// Whether the link has carrier.
+    pub fn carrier(&self, index: u32) -> bool {
+        self.state.borrow().links.get(&index).is_some_and(|l| l.up && l.carrier)
+    }
+
+    /// Whether the link has an address of the kind that somebody gave it: none that the kernel makes by itself.
+    pub fn addressed(&self, index: u32) -> bool {
+        self.address(index, |ip| !link_local6(ip))
+    }
+
+    /// Whether the link has an IPv4 address beyond 169.254/16 and loopback.
+    pub fn usable4(&self, index: u32) -> bool {
+        self.address(index, |ip| matches!(ip, IpAddr::V4(ip) if !ip.is_link_local() && !ip.is_loopback()))
+    }
+
+    /// Whether the link's own IPv6 address is there and may be used.
+    pub fn link_local6(&self, index: u32) -> bool {
+        self.address(index, link_local6)
+    }
+
+    /// Whether a router has made itself the link's default route for IPv6.
+    pub fn router6(&self, index: u32) -> bool {
+        self.state.borrow().routers6.contains(&index)
+    }
+
+    fn address(&self, index: u32, wanted: impl Fn(IpAddr) -> bool) -> bool {
+        self.state.borrow().addresses.iter().any(|a| a.index == index && !a.tentative && wanted(a.address))
+    }
+
+    /// Waits until `condition` holds.
+    pub async fn until(&self, condition: impl Fn(&Known) -> bool) {
+        let mut changed = self.changed.clone();
+        while !condition(self) {
+            if changed.changed().await.is_err() {
+                // No more events: it will never hold, and the caller's deadline ends the wait.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+}
+
+fn link_local6(ip: IpAddr) -> bool {
+    matches!(ip, IpAddr::V6(ip) if Ipv6Addr::is_unicast_link_local(&ip))
+}
+
+impl State {
+    fn apply(&mut self, event: Event) {
+        match event {
+            Event::Lost => {}
+            Event::Link(link) => drop(self.links.insert(link.index, link)),
+            Event::LinkGone(index) => {
+                self.links.remove(&index);
+                self.routers6.remove(&index);
+                self.addresses.retain(|a| a.index != index);
+            }
+            Event::Address(address) => {
+                self.forget(address);
+                self.addresses.push(address);
+            }
+            Event::AddressGone(address) => self.forget(address),
+            Event::DefaultRoute6(index) => drop(self.routers6.insert(index)),
+        }
+    }
+
+    fn forget(&mut self, address: Address) {
+        self.addresses.retain(|a| a.index != address.index || a.address != address.address);
+    }
+}
+
+/// Why a link is not to be touched; None where it may be raised: Ethernet, down, without an address, part of nothing,
+/// and a device rather than something that the kernel made in software.
+///
+/// `software` lets made-up links through: those that the kernel command line asked for, and a test's.
+pub fn barred(link: &Link, addressed: bool, software: bool, sys: &Path) -> Option<&'static str> {
+    let class = sys.join("class/net").join(&link.name);
+    let rules = [
+        (!link.ethernet || link.mac.is_none(), "not Ethernet"),
+        (link.enslaved, "part of another link"),
+        (link.up, "up already"),
+        (addressed, "has an address already"),
+        (!software && (link.software || !class.join("device").exists()), "not a device"),
+        // A wireless link has no carrier before somebody logs in.
+        (class.join("wireless").exists() || class.join("phy80211").exists(), "wireless"),
+    ];
+    rules.into_iter().find(|(applies, _)| *applies).map(|(_, why)| why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::TempDir;
+
+    fn link() -> Link {
+        Link {
+            index: 2,
+            name: "eth0".into(),
+            mac: Some([2, 0, 0, 0, 0, 1]),
+            ethernet: true,
+            up: false,
+            carrier: false,
+            enslaved: false,
+            software: false,
+            mtu: 1500,
+        }
+    }
+
+    #[test]
+    fn only_idle_devices_are_touched() {
+        let sys = TempDir::new("sys");
+        std::fs::create_dir_all(sys.0.join("class/net/eth0/device")).unwrap();
+        assert_eq!(barred(&link(), false, false, &sys.0), None);
+        assert!(barred(&link(), true, false, &sys.0).is_some());
+        assert!(barred(&Link { up: true, ..link() }, false, false, &sys.0).is_some());
+        assert!(barred(&Link { ethernet: false, ..link() }, false, false, &sys.0).is_some());
+        assert!(barred(&Link { enslaved: true, ..link() }, false, true, &sys.0).is_some());
+        let veth = Link { name: "veth0".into(), software: true, ..link() };
+        assert!(barred(&veth, false, false, &sys.0).is_some());
+        assert_eq!(barred(&veth, false, true, &sys.0), None);
+        std::fs::create_dir_all(sys.0.join("class/net/eth0/phy80211")).unwrap();
+        assert_eq!(barred(&link(), false, false, &sys.0), Some("wireless"));
+    }
+}

@@ -1,0 +1,191 @@
+//! One link from down to ready: carrier, then IPv4 and IPv6 side by side.
+
+use super::arp;
+use super::cmdline_net::{Ip, Method, Plan};
+use super::dhcp::{Client, Lease, LeaseRoute};
+use super::netlink::{Address, Link, Route};
+use super::session::{Ground, Told};
+use super::way::{Reach, Way};
+use crate::deadline::Deadline;
+use crate::error::{Error, Result};
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+/// The metadata service's address on nearly every cloud.
+pub const METADATA: Ipv4Addr = Ipv4Addr::new(169, 254, 169, 254);
+/// How long a link may take to have carrier: negotiation takes seconds, spanning tree comes after it.
+const CARRIER_WAIT: Duration = Duration::from_secs(30);
+/// How long DHCP is alone before a link-local address is tried beside it.
+const FALLBACK_AFTER: Duration = Duration::from_secs(4);
+/// How long IPv6 may take for its own address, and then for a router: three solicitations, 4 s apart (RFC 4861).
+const V6_WAIT: Duration = Duration::from_secs(5);
+const ROUTER_WAIT: Duration = Duration::from_secs(13);
+/// Added routes come after all others, and each link's have their own place: two links may lead to the same network.
+const METRIC: u32 = 0x10000;
+
+/// Raises a link that is down and tells the session each way that it opens.
+pub async fn link(link: Link, plan: Plan, ground: Ground, deadline: Deadline) {
+    let ended = raise(&link, &plan, &ground, deadline).await.err().map(|e| named(&link, e));
+    ground.tell(Told::Ended(ended));
+}
+
+/// Watches a link that somebody else has set up, and tells the ways that it has or gets.
+pub async fn watch(link: Link, ground: Ground, deadline: Deadline) {
+    let deadline = deadline.at_most(CARRIER_WAIT);
+    let four = async {
+        if within(deadline, ground.known.until(|k| k.usable4(link.index))).await {
+            ground.tell(Told::Way(way(&link, Reach::V4).into()));
+        }
+    };
+    both(four, six(&link, &ground, deadline)).await;
+    ground.tell(Told::Ended(None));
+}
+
+async fn raise(link: &Link, plan: &Plan, ground: &Ground, deadline: Deadline) -> Result<()> {
+    let ip = plan.for_link(&link.name);
+    let mut link = link.clone();
+    if let Some(mac) = ip.and_then(|ip| ip.mac) {
+        ground.set_mac(link.index, mac).await;
+        link.mac = Some(mac);
+    }
+    if let Some(mtu) = ip.and_then(|ip| ip.mtu) {
+        ground.set_mtu(link.index, mtu).await;
+    }
+    ground.set_up(link.index).await?;
+    let patience = deadline.at_most(CARRIER_WAIT);
+    let asked = patience.left();
+    if !within(patience, ground.known.until(|k| k.carrier(link.index))).await {
+        return Err(Error::new(format!("no carrier in {} s: is a cable plugged in?", asked.as_secs_f32().round())));
+    }
+    let mut outcome = Ok(());
+    let four = async { outcome = v4(&link, plan, ip, ground, deadline).await };
+    both(four, six(&link, ground, deadline)).await;
+    outcome
+}
+
+async fn v4(link: &Link, plan: &Plan, ip: Option<&Ip>, ground: &Ground, deadline: Deadline) -> Result<()> {
+    if let Some(ip) = ip.filter(|ip| ip.address.is_some()) {
+        return fixed(link, plan, ip, ground).await;
+    }
+    if ip.is_some_and(|ip| matches!(ip.method, Method::Auto6 | Method::LinkLocal)) {
+        return Ok(());
+    }
+    let mac = link.mac.ok_or_else(|| Error::new("no hardware address"))?;
+    let mut client = Client::open(&link.name, link.index, mac)?;
+    let lease = match client.acquire(deadline.at_most(FALLBACK_AFTER)).await {
+        Ok(lease) => lease,
+        Err(e) if deadline.passed() => return Err(e),
+        Err(_) => {
+            match arp::claim(&link.name, link.index, mac, deadline).await {
+                Ok(address) => {
+                    log::debug!("{}: no DHCP yet; {address} for the metadata service", link.name);
+                    let address =
+                        Address { index: link.index, address: address.into(), prefix: arp::PREFIX, tentative: false };
+                    ground.add_address(address).await?;
+                    ground.tell(Told::Way(way(link, Reach::V4).into()));
+                }
+                Err(e) => log::debug!("{e}"),
+            }
+            client.acquire(deadline).await?
+        }
+    };
+    leased(link, lease, ground).await
+}
+
+/// The address and routes of a lease.
+async fn leased(link: &Link, lease: Lease, ground: &Ground) -> Result<()> {
+    let own = lease.address.ok_or_else(|| Error::new("a lease without an address"))?;
+    log::info!("{}: {own}/{} by DHCP", link.name, lease.prefix);
+    // Only a smaller MTU matters to what is fetched here, and IPv6 ends below 1280.
+    if let Some(mtu) = lease.mtu.map(u32::from).filter(|mtu| *mtu < link.mtu && *mtu >= 1280) {
+        ground.set_mtu(link.index, mtu).await;
+    }
+    let address = Address { index: link.index, address: own.into(), prefix: lease.prefix, tentative: false };
+    ground.add_address(address).await?;
+    let mut routes = lease.routes.clone();
+    if !lease.reaches(METADATA) {
+        // No route says where the service is; then it is on the link, as for a link without DHCP.
+        routes.push(LeaseRoute { destination: METADATA, prefix: 32, gateway: None });
+    }
+    // What is on the link comes before what is behind it.
+    routes.sort_by_key(|r| r.gateway.is_some());
+    for route in routes {
+        let (destination, gateway) = (route.destination.into(), route.gateway.map(IpAddr::from));
+        add_route(link, destination, route.prefix, gateway, ground).await;
+    }
+    let mut way = way(link, Reach::V4);
+    way.dns = lease.dns.iter().copied().map(IpAddr::from).collect();
+    way.search = if lease.search.is_empty() { Some(lease.domain.clone()) } else { None }
+        .into_iter()
+        .chain(lease.search.clone())
+        .filter(|d| !d.is_empty())
+        .collect();
+    way.lease = Some(lease);
+    ground.tell(Told::Way(way.into()));
+    Ok(())
+}
+
+/// The address and routes of the kernel command line.
+async fn fixed(link: &Link, plan: &Plan, ip: &Ip, ground: &Ground) -> Result<()> {
+    let Some((own, prefix)) = ip.address else { return Ok(()) };
+    ground.add_address(Address { index: link.index, address: own, prefix, tentative: false }).await?;
+    if let Some(gateway) = ip.gateway.filter(|g| g.is_ipv4() == own.is_ipv4()) {
+        let all: IpAddr =
+            if own.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { std::net::Ipv6Addr::UNSPECIFIED.into() };
+        add_route(link, all, 0, Some(gateway), ground).await;
+    } else if own.is_ipv4() {
+        add_route(link, METADATA.into(), 32, None, ground).await;
+    }
+    for route in plan.routes.iter().filter(|r| r.destination.is_ipv4() == own.is_ipv4()) {
+        add_route(link, route.destination, route.prefix, route.gateway, ground).await;
+    }
+    let mut way = way(link, if own.is_ipv4() { Reach::V4 } else { Reach::V6Routed });
+    way.dns = ip.dns.iter().chain(&plan.dns).copied().collect();
+    ground.tell(Told::Way(way.into()));
+    Ok(())
+}
+
+/// One route that the kernel refuses does not make the others useless.
+async fn add_route(link: &Link, destination: IpAddr, prefix: u8, gateway: Option<IpAddr>, ground: &Ground) {
+    let route = Route { index: link.index, destination, prefix, gateway, metric: METRIC + link.index };
+    if let Err(e) = ground.add_route(route).await {
+        log::warn!("{}: {e}", link.name);
+    }
+}
+
+/// The kernel makes the link's own address and listens for routers; both are told by events.
+async fn six(link: &Link, ground: &Ground, deadline: Deadline) {
+    if !within(deadline.at_most(V6_WAIT), ground.known.until(|k| k.link_local6(link.index))).await {
+        return;
+    }
+    ground.tell(Told::Way(way(link, Reach::V6Link).into()));
+    if within(deadline.at_most(ROUTER_WAIT), ground.known.until(|k| k.router6(link.index))).await {
+        ground.tell(Told::Way(way(link, Reach::V6Routed).into()));
+    }
+}
+
+fn way(link: &Link, reach: Reach) -> Way {
+    Way { link: Some(link.name.clone()), index: link.index, reach, ..Way::system() }
+}
+
+fn named(link: &Link, error: Error) -> Error {
+    // What DHCP says names the link already.
+    if error.to_string().starts_with(&format!("{}:", link.name)) { error } else { error.context(&link.name) }
+}
+
+async fn within(deadline: Deadline, wait: impl Future<Output = ()>) -> bool {
+    tokio::time::timeout(deadline.left(), wait).await.is_ok()
+}
+
+/// Both at the same time.
+async fn both(one: impl Future<Output = ()>, other: impl Future<Output = ()>) {
+    use std::task::Poll;
+    let (mut one, mut other) = (std::pin::pin!(one), std::pin::pin!(other));
+    let mut done = (false, false);
+    std::future::poll_fn(|cx| {
+        done.0 = done.0 || one.as_mut().poll(cx).is_ready();
+        done.1 = done.1 || other.as_mut().poll(cx).is_ready();
+        if done.0 && done.1 { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+}

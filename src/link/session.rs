@@ -1,0 +1,351 @@
+//! The network for the time of the search: raised, asked by every way at once, and given back.
+
+use super::cmdline_net::Plan;
+use super::http;
+use super::journal::{Change, Journal};
+use super::known::{Known, barred};
+use super::netlink::{Address, Netlink, Route};
+use super::tcp::Cancel;
+use super::way::Way;
+use super::{raise, setup};
+use crate::deadline::Deadline;
+use crate::error::{Context, Error, Result};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use tokio::runtime::Runtime;
+use tokio::sync::mpsc;
+use tokio::task::LocalSet;
+
+/// How many links are raised; a machine with more has a kernel command line that says which.
+const MAX_LINKS: usize = 64;
+
+/// How a session is opened.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Where the changes are noted, below /run.
+    pub record: Option<PathBuf>,
+    /// The mounted sysfs.
+    pub sys: PathBuf,
+    /// What the kernel command line says about the network.
+    pub plan: Plan,
+    /// Whether links of software are raised too: for namespaces, which have no devices.
+    pub software_links: bool,
+}
+
+/// What the tasks of a session share.
+#[derive(Clone)]
+pub struct Ground {
+    pub netlink: Netlink,
+    pub known: Known,
+    pub sys: PathBuf,
+    journal: Rc<RefCell<Journal>>,
+    allowed: Rc<RefCell<BTreeSet<u32>>>,
+    told: mpsc::UnboundedSender<Told>,
+}
+
+/// What a task or a thread of a session says.
+pub enum Told {
+    /// A way is ready.
+    Way(Box<Way>),
+    /// A task has come to its end; why, where that is worth telling.
+    Ended(Option<Error>),
+    /// One of the threads that ask has its answer.
+    Answered,
+}
+
+impl Ground {
+    /// Notes a change that is about to be made.
+    pub fn note(&self, change: Change) {
+        self.journal.borrow_mut().note(change);
+    }
+
+    /// Forgets a change that could not be made.
+    pub fn forget(&self, change: &Change) {
+        self.journal.borrow_mut().forget(change);
+    }
+
+    /// Lets a link of software be raised.
+    pub fn allow(&self, index: u32) {
+        self.allowed.borrow_mut().insert(index);
+    }
+
+    /// Tells the session.
+    pub fn tell(&self, told: Told) {
+        // The session that would not listen any more is gone, and its tasks with it.
+        let _ = self.told.send(told);
+    }
+
+    /// Sets a link up, to be set down in the end.
+    pub async fn set_up(&self, index: u32) -> Result<()> {
+        let change = Change::Up { index };
+        if self.known.links().iter().any(|l| l.index == index && l.up) {
+            return Ok(());
+        }
+        self.note(change.clone());
+        let done = self.netlink.set_up(index, true).await;
+        if done.is_err() {
+            self.forget(&change);
+        }
+        done.context(|| "failed to set the link up")
+    }
+
+    /// Adds an address, to be removed in the end.
+    pub async fn add_address(&self, address: Address) -> Result<()> {
+        let change =
+            Change::Address { index: address.index, address: address.address.to_string(), prefix: address.prefix };
+        self.note(change.clone());
+        let done = self.netlink.address(address, true).await;
+        if done.is_err() {
+            self.forget(&change);
+        }
+        done.context(|| format!("failed to add the address {}/{}", address.address, address.prefix))
+    }
+
+    /// Adds a route, to be removed in the end.
+    pub async fn add_route(&self, route: Route) -> Result<()> {
+        let change = Change::Route {
+            index: route.index,
+            destination: route.destination.to_string(),
+            prefix: route.prefix,
+            gateway: route.gateway.map(|g| g.to_string()).unwrap_or_default(),
+            metric: route.metric,
+        };
+        self.note(change.clone());
+        let done = self.netlink.route(route, true).await;
+        if done.is_err() {
+            self.forget(&change);
+        }
+        done.context(|| format!("failed to add the route {route}"))
+    }
+
+    /// Sets a link's MTU, to be set back in the end. A link that refuses keeps its own.
+    pub async fn set_mtu(&self, index: u32, mtu: u32) {
+        let Some(before) = self.known.links().iter().find(|l| l.index == index).map(|l| l.mtu) else { return };
+        let change = Change::Mtu { index, before };
+        self.note(change.clone());
+        if let Err(e) = self.netlink.set_mtu(index, mtu).await {
+            self.forget(&change);
+            log::warn!("failed to set the MTU of link {index} to {mtu}: {e}");
+        }
+    }
+
+    /// Sets a link's hardware address, to be set back in the end.
+    pub async fn set_mac(&self, index: u32, mac: [u8; 6]) {
+        let before = self.known.links().iter().find(|l| l.index == index).and_then(|l| l.mac);
+        let Some(before) = before else { return };
+        let change = Change::Mac { index, before: before.into() };
+        self.note(change.clone());
+        if let Err(e) = self.netlink.set_mac(index, mac).await {
+            self.forget(&change);
+            log::warn!("failed to set the hardware address of link {index}: {e}");
+        }
+    }
+}
+
+/// The raised network. Dropping it takes back what it changed, unless it was told to keep it.
+pub struct Session {
+    runtime: Runtime,
+    local: LocalSet,
+    netlink: Netlink,
+    journal: Rc<RefCell<Journal>>,
+    listener: mpsc::UnboundedReceiver<Told>,
+    ground: Ground,
+    /// Tasks that may still find a way.
+    pending: usize,
+    ways: Vec<Way>,
+    reasons: Vec<Error>,
+    deadline: Deadline,
+    requests: Arc<AtomicU32>,
+}
+
+impl Session {
+    /// Takes back what a killed session left, makes what the kernel command line asks for, and sets every link up that
+    /// may be touched. Everything ends at `deadline`.
+    ///
+    /// Errors: no netlink. A link that fails is told by [`Session::ask`].
+    pub fn open(settings: &Settings, deadline: Deadline) -> Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.context(|| "failed to start the network runtime")?;
+        let local = LocalSet::new();
+        let (told, listener) = mpsc::unbounded_channel();
+        let journal = Rc::new(RefCell::new(Journal::new(settings.record.clone())));
+        let ground = runtime.block_on(local.run_until(async {
+            let (netlink, events) = Netlink::open()?;
+            if let Some(mut left) = settings.record.as_deref().and_then(Journal::left) {
+                // What cannot be taken back was logged; the rest is no reason to stop.
+                let _ = left.undo(&netlink).await;
+            }
+            let known = Known::follow(&netlink, events).await?;
+            let (sys, journal) = (settings.sys.clone(), journal.clone());
+            let ground = Ground { netlink, known, sys, journal, allowed: Rc::default(), told };
+            setup::make(&settings.plan, &ground).await;
+            Ok::<_, Error>(ground)
+        }))?;
+        let mut session = Session {
+            runtime,
+            local,
+            netlink: ground.netlink.clone(),
+            journal,
+            listener,
+            ground,
+            pending: 0,
+            ways: Vec::new(),
+            reasons: Vec::new(),
+            deadline,
+            requests: Arc::default(),
+        };
+        session.start(settings);
+        Ok(session)
+    }
+
+    /// One task for each link: its own links are raised, others' are watched.
+    fn start(&mut self, settings: &Settings) {
+        let _local = self.local.enter();
+        let _runtime = self.runtime.enter();
+        let known = &self.ground.known;
+        let loopback = |l: &super::netlink::Link| l.name == "lo";
+        for link in known.links().into_iter().filter(|l| !loopback(l) && !l.enslaved).take(MAX_LINKS) {
+            let software = settings.software_links || self.ground.allowed.borrow().contains(&link.index);
+            let barred = barred(&link, known.addressed(link.index), software, &settings.sys);
+            let (ground, deadline) = (self.ground.clone(), self.deadline);
+            match barred {
+                None if settings.plan.allows(&link.name) => {
+                    log::debug!("{}: raised", link.name);
+                    let plan = settings.plan.clone();
+                    self.pending += 1;
+                    tokio::task::spawn_local(raise::link(link, plan, ground, deadline));
+                }
+                None => log::debug!("{}: left alone: the kernel command line does not name it", link.name),
+                Some(why) => {
+                    log::debug!("{}: left alone: {why}", link.name);
+                    if link.up && link.ethernet {
+                        self.pending += 1;
+                        tokio::task::spawn_local(raise::watch(link, ground, deadline));
+                    }
+                }
+            }
+        }
+        if self.pending == 0 {
+            self.reasons.push(Error::new("no network link is there that could be used: is its driver in the image?"));
+        }
+    }
+
+    /// How many requests were sent so far, repeats included.
+    pub fn requests(&self) -> u32 {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    /// Calls `probe` once for each way that `wanted` takes, each in a thread of its own as soon as the way is ready, and
+    /// gives the first result that is no error; the others are cancelled.
+    ///
+    /// An error once every way has failed or the deadline has passed, with the reason of each.
+    pub fn ask<T: Send>(
+        &mut self,
+        http: &http::Settings,
+        wanted: &dyn Fn(&Way) -> bool,
+        probe: &(dyn Fn(&http::Client) -> Result<T> + Sync),
+    ) -> Result<T> {
+        let cancel = Cancel::new().context(|| "failed to make an eventfd")?;
+        let answers: Mutex<Vec<Result<T>>> = Mutex::default();
+        let (deadline, requests) = (self.deadline, self.requests.clone());
+        let Session { runtime, local, listener, ground, pending, ways, reasons, .. } = self;
+        std::thread::scope(|scope| {
+            let start = |way: &Way| {
+                let client = http::Client::new(way, http, deadline, cancel.clone(), requests.clone());
+                let (answers, told, name) = (&answers, ground.told.clone(), way.name().to_owned());
+                let thread = std::thread::Builder::new().name(name.clone());
+                let spawned = thread.spawn_scoped(scope, move || {
+                    let answer = probe(&client).map_err(|e| e.context(&name));
+                    answers.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(answer);
+                    let _ = told.send(Told::Answered);
+                });
+                spawned.is_ok()
+            };
+            let outcome = runtime.block_on(local.run_until(async {
+                let (mut started, mut running, mut failed) = (0, 0usize, Vec::new());
+                loop {
+                    for way in ways.iter().skip(started).filter(|way| wanted(way)) {
+                        running += usize::from(start(way));
+                    }
+                    started = ways.len();
+                    let ready = std::mem::take(&mut *answers.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+                    for answer in ready {
+                        match answer {
+                            Ok(answer) => return Ok(answer),
+                            Err(e) => {
+                                log::debug!("{e}");
+                                running = running.saturating_sub(1);
+                                failed.push(e);
+                            }
+                        }
+                    }
+                    if running == 0 && *pending == 0 {
+                        return Err(because(reasons, &failed, "nobody answered"));
+                    }
+                    match tokio::time::timeout(deadline.left(), listener.recv()).await {
+                        Ok(Some(Told::Way(way))) => ways.push(*way),
+                        Ok(Some(Told::Ended(reason))) => {
+                            *pending = pending.saturating_sub(1);
+                            reasons.extend(reason);
+                        }
+                        Ok(Some(Told::Answered)) => {}
+                        Ok(None) | Err(_) => return Err(because(reasons, &failed, "no answer in time")),
+                    }
+                }
+            }));
+            cancel.cancel();
+            outcome
+        })
+    }
+
+    /// The leases that were got so far.
+    pub fn leases(&self) -> impl Iterator<Item = &super::dhcp::Lease> {
+        self.ways.iter().filter_map(|way| way.lease.as_ref())
+    }
+
+    /// Takes back every address, route and link state that was changed, and nothing else.
+    pub fn restore(mut self) -> Result<()> {
+        self.undo()
+    }
+
+    /// Leaves the network as it is, for a root that needs it (`prepivot.keepnet`).
+    pub fn keep(self) {
+        self.journal.borrow_mut().keep();
+    }
+
+    fn undo(&mut self) -> Result<()> {
+        // The tasks end first: none may add to what is being taken back.
+        self.local = LocalSet::new();
+        let (journal, netlink) = (self.journal.clone(), self.netlink.clone());
+        // Nobody else borrows the journal once the tasks are gone.
+        let mut journal = std::mem::take(&mut *journal.borrow_mut());
+        self.runtime.block_on(journal.undo(&netlink))
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if !self.journal.borrow().is_empty() {
+            let _ = self.undo();
+        }
+    }
+}
+
+/// Takes back what a session left behind that was killed or handed over, by the record it kept.
+pub fn restore_left(record: &Path) -> Result<()> {
+    let Some(mut left) = Journal::left(record) else { return Ok(()) };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.context(|| "failed to start the network runtime")?.block_on(async {
+        let (netlink, _events) = Netlink::open()?;
+        left.undo(&netlink).await
+    })
+}
+
+fn because(links: &[Error], ways: &[Error], otherwise: &str) -> Error {
+    let all: Vec<String> = links.iter().chain(ways).map(ToString::to_string).collect();
+    Error::new(if all.is_empty() { otherwise.into() } else { all.join("; ") })
+}

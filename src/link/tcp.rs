@@ -1,0 +1,191 @@
+//! TCP for the HTTP client: bound to one link, every wait ended by the deadline or by a cancellation.
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use ureq::unversioned::transport::{Buffers, ConnectionDetails, Connector, LazyBuffers, NextTimeout, Transport, time};
+
+/// Ends every wait of those that hold a copy, now and later.
+#[derive(Debug, Clone)]
+pub struct Cancel(Arc<OwnedFd>);
+
+impl Cancel {
+    /// One that nobody has cancelled.
+    pub fn new() -> io::Result<Self> {
+        Ok(Cancel(Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)))
+    }
+
+    /// Cancels.
+    pub fn cancel(&self) {
+        let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
+    }
+
+    /// Waits for `budget` to pass; false if cancelled before.
+    pub fn wait(&self, budget: Duration) -> bool {
+        let end = Instant::now() + budget;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            match poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&timespec(left))) {
+                Ok(0) => return true,
+                Err(rustix::io::Errno::INTR) => {}
+                Ok(_) | Err(_) => return false,
+            }
+        }
+    }
+
+    /// Whether it was cancelled.
+    pub fn is_cancelled(&self) -> bool {
+        !self.wait(Duration::ZERO)
+    }
+
+    /// Waits until `fd` is ready for `events`.
+    pub fn wait_for(&self, fd: &OwnedFd, events: PollFlags, budget: Option<Duration>) -> io::Result<()> {
+        let end = budget.map(|b| Instant::now() + b);
+        loop {
+            let left = end.map(|end| timespec(end.saturating_duration_since(Instant::now())));
+            let mut fds = [PollFd::new(fd, events), PollFd::new(&self.0, PollFlags::IN)];
+            match poll(&mut fds, left.as_ref()) {
+                Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
+                Ok(_) if !fds[1].revents().is_empty() => return Err(io::Error::other("no longer needed")),
+                Ok(_) => return Ok(()),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+    }
+}
+
+fn timespec(duration: Duration) -> Timespec {
+    Timespec { tv_sec: duration.as_secs() as i64, tv_nsec: duration.subsec_nanos().into() }
+}
+
+/// Binds a socket to a link, so that of several links with routes to the same place each can be tried.
+pub fn bind_to_link(fd: &OwnedFd, link: &str) -> io::Result<()> {
+    nix::sys::socket::setsockopt(fd, nix::sys::socket::sockopt::BindToDevice, &link.into()).map_err(io::Error::from)
+}
+
+/// Makes connections by one link, or by whatever the system's routes say.
+#[derive(Debug)]
+pub struct LinkConnector {
+    pub link: Option<String>,
+    pub cancel: Cancel,
+    /// How long one address may take to answer.
+    pub connect: Duration,
+}
+
+impl LinkConnector {
+    fn open(&self, address: SocketAddr, budget: Duration) -> io::Result<OwnedFd> {
+        let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let fd = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+        if let Some(link) = &self.link {
+            bind_to_link(&fd, link)?;
+        }
+        rustix::net::sockopt::set_tcp_nodelay(&fd, true)?;
+        match rustix::net::connect(&fd, &address) {
+            Ok(()) => return Ok(fd),
+            Err(rustix::io::Errno::INPROGRESS) => {}
+            Err(e) => return Err(e.into()),
+        }
+        self.cancel.wait_for(&fd, PollFlags::OUT, Some(budget))?;
+        rustix::net::sockopt::socket_error(&fd)??;
+        Ok(fd)
+    }
+}
+
+impl Connector<()> for LinkConnector {
+    type Out = LinkTransport;
+
+    fn connect(&self, details: &ConnectionDetails, _: Option<()>) -> Result<Option<LinkTransport>, ureq::Error> {
+        let mut last = ureq::Error::HostNotFound;
+        let whole = budget(details.timeout).map_or(self.connect, |b| b.min(self.connect));
+        // Several addresses share the time, so that a dead one leaves some for the next.
+        let each = whole / u32::try_from(details.addrs.len().max(1)).unwrap_or(1);
+        for address in details.addrs.iter() {
+            match self.open(*address, each) {
+                Ok(fd) => {
+                    let sizes = (details.config.input_buffer_size(), details.config.output_buffer_size());
+                    let buffers = LazyBuffers::new(sizes.0, sizes.1);
+                    return Ok(Some(LinkTransport { fd, buffers, cancel: self.cancel.clone() }));
+                }
+                Err(e) => last = e.into(),
+            }
+        }
+        Err(last)
+    }
+}
+
+/// A connection.
+pub struct LinkTransport {
+    fd: OwnedFd,
+    buffers: LazyBuffers,
+    cancel: Cancel,
+}
+
+fn budget(timeout: NextTimeout) -> Option<Duration> {
+    match timeout.after {
+        time::Duration::NotHappening => None,
+        time::Duration::Exact(left) => Some(left),
+    }
+}
+
+impl LinkTransport {
+    fn wait(&self, events: PollFlags, timeout: NextTimeout) -> Result<(), ureq::Error> {
+        self.cancel.wait_for(&self.fd, events, budget(timeout)).map_err(|e| match e.kind() {
+            io::ErrorKind::TimedOut => ureq::Error::Timeout(timeout.reason),
+            _ => e.into(),
+        })
+    }
+}
+
+impl Transport for LinkTransport {
+    fn buffers(&mut self) -> &mut dyn Buffers {
+        &mut self.buffers
+    }
+
+    fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), ureq::Error> {
+        let mut at = 0;
+        while at < amount {
+            let output = self.buffers.output().get(at..amount).unwrap_or_default();
+            match rustix::net::send(&self.fd, output, SendFlags::NOSIGNAL) {
+                Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
+                Ok(len) => at += len,
+                Err(rustix::io::Errno::AGAIN) => self.wait(PollFlags::OUT, timeout)?,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(e) => return Err(io::Error::from(e).into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
+        loop {
+            let input = self.buffers.input_append_buf();
+            match rustix::net::recv(&self.fd, input, RecvFlags::empty()) {
+                Ok((len, _)) => {
+                    self.buffers.input_appended(len);
+                    return Ok(len > 0);
+                }
+                Err(rustix::io::Errno::AGAIN) => self.wait(PollFlags::IN, timeout)?,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(e) => return Err(io::Error::from(e).into()),
+            }
+        }
+    }
+
+    /// A kept connection is good if the server said nothing since, a farewell included.
+    fn is_open(&mut self) -> bool {
+        let mut byte = [0u8; 1];
+        matches!(rustix::net::recv(&self.fd, &mut byte[..], RecvFlags::PEEK), Err(rustix::io::Errno::AGAIN))
+    }
+}
+
+impl std::fmt::Debug for LinkTransport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LinkTransport").field("fd", &self.fd).finish()
+    }
+}
