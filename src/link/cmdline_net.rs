@@ -300,12 +300,12 @@ fn route(value: &str) -> Result<StaticRoute, &'static str> {
 mod tests {
     use super::*;
 
-    fn plan(text: &str) -> Plan {
+    fn read(text: &str) -> Plan {
         Plan::parse(&Cmdline::new(text))
     }
 
     fn one(word: &str) -> Ip {
-        let plan = plan(word);
+        let plan = read(word);
         assert_eq!(plan.problems, Vec::<String>::new());
         plan.ip[0].clone()
     }
@@ -327,12 +327,12 @@ mod tests {
         assert_eq!(six.mtu, Some(1500));
         assert_eq!(one("ip=::::node:eth1:dhcp").device.as_deref(), Some("eth1"));
         assert_eq!(one("ip=10.0.0.5:::::eth1").address, Some(("10.0.0.5".parse().unwrap(), 8)));
-        assert_eq!(plan("ip=ibft").ip, []);
+        assert_eq!(read("ip=ibft").ip, []);
     }
 
     #[test]
     fn links_are_made_from_the_bottom_up() {
-        let plan = plan(
+        let plan = read(
             "bridge=br1:vlan0005,eth9 vlan=vlan0005:bond1 quiet bond=bond1:eth0,eth1:mode=802.3ad,miimon=100:9000",
         );
         let options = vec![("mode".into(), "802.3ad".into()), ("miimon".into(), "100".into())];
@@ -341,7 +341,7 @@ mod tests {
         let vlan = Made::Vlan { name: "vlan0005".into(), parent: "bond1".into(), id: 5 };
         let bridge = Made::Bridge { name: "br1".into(), ports: vec!["vlan0005".into(), "eth9".into()] };
         assert_eq!(plan.made, [bond, vlan, bridge]);
-        let plain = plan("bond vlan=eth0.7:eth0");
+        let plain = read("bond vlan=eth0.7:eth0");
         assert!(
             matches!(&plain.made[0], Made::Bond { name, ports, .. } if name == "bond0" && ports == &["eth0", "eth1"])
         );
@@ -350,7 +350,7 @@ mod tests {
 
     #[test]
     fn routes_servers_and_names() {
-        let plan = plan(
+        let plan = read(
             "rd.route=192.168.9.0/24:10.0.0.1:eth0 rd.route=[2001:db8:1::/48]:[2001:db8::1] nameserver=9.9.9.9 ifname=net0:52:54:00:00:00:01",
         );
         assert_eq!(plan.routes[0].prefix, 24);
@@ -361,10 +361,10 @@ mod tests {
 
     #[test]
     fn who_may_be_raised() {
-        assert!(plan("quiet").allows("eth0"));
-        assert!(plan("ip=dhcp").allows("eth0"));
-        assert!(!plan("ip=off").allows("eth0"));
-        let named = plan("ip=eth1:dhcp ip=eth2:off");
+        assert!(read("quiet").allows("eth0"));
+        assert!(read("ip=dhcp").allows("eth0"));
+        assert!(!read("ip=off").allows("eth0"));
+        let named = read("ip=eth1:dhcp ip=eth2:off");
         assert!(named.allows("eth1") && !named.allows("eth0") && !named.allows("eth2"));
     }
 
@@ -387,7 +387,7 @@ mod tests {
             "ip=[[[[:]:",
         ];
         for word in words {
-            let plan = plan(word);
+            let plan = read(word);
             assert_eq!((plan.problems.len(), plan.ip.len(), plan.made.len()), (1, 0, 0), "{word}");
         }
     }
