@@ -2,6 +2,7 @@
 
 use super::address::{Ip, Net};
 use crate::document::Map;
+use crate::machine::Nic;
 use std::collections::BTreeMap;
 
 /// A machine's network configuration.
@@ -355,24 +356,56 @@ impl Dns {
 
 /// The MAC addresses of this machine's devices and what the devices are called.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Macs(BTreeMap<String, String>);
+pub struct Macs {
+    names: BTreeMap<String, String>,
+    /// The whole hardware addresses of InfiniBand devices, by name.
+    infiniband: BTreeMap<String, String>,
+}
+
+/// The kernel's hardware types (if_arp.h).
+const ARPHRD_ETHER: u32 = 1;
+const ARPHRD_INFINIBAND: u32 = 32;
+/// addr_assign_type of a device that took over another one's address.
+const ADDRESS_STOLEN: u32 = 2;
 
 impl Macs {
-    /// The device with this MAC, in any spelling.
-    pub fn name(&self, mac: &str) -> Option<&str> {
-        self.0.get(&plain_mac(mac)).map(String::as_str)
+    /// From the machine's interfaces. Those whose address is another one's are not among them. An InfiniBand device is
+    /// also known by the six bytes that are made of its port's GUID.
+    pub fn of(nics: &[Nic]) -> Macs {
+        let mut macs = Macs::default();
+        for nic in nics.iter().filter(|n| n.address_source != ADDRESS_STOLEN && !n.has_master) {
+            let bytes: Vec<&str> = nic.mac.split(':').collect();
+            match (nic.kind, bytes.as_slice()) {
+                (ARPHRD_ETHER, [_, _, _, _, _, _]) if nic.mac != "00:00:00:00:00:00" => {
+                    macs.names.insert(plain_mac(&nic.mac), nic.name.clone());
+                }
+                (ARPHRD_INFINIBAND, [.., a, b, c, _, _, d, e, f]) => {
+                    macs.names.insert(plain_mac(&nic.mac), nic.name.clone());
+                    macs.names.insert([*a, *b, *c, *d, *e, *f].join(":").to_ascii_lowercase(), nic.name.clone());
+                    macs.infiniband.insert(nic.name.clone(), nic.mac.clone());
+                }
+                _ => {}
+            }
+        }
+        macs
     }
 
-    /// Whether nothing is known of the machine.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    /// The device with this MAC, in any spelling.
+    pub fn name(&self, mac: &str) -> Option<&str> {
+        self.names.get(&plain_mac(mac)).map(String::as_str)
+    }
+
+    /// The whole hardware address of an InfiniBand device.
+    pub fn infiniband(&self, name: &str) -> Option<&str> {
+        self.infiniband.get(name).map(String::as_str)
     }
 }
 
 impl<M: AsRef<str>, N: Into<String>> FromIterator<(M, N)> for Macs {
     /// From pairs of MAC and name.
     fn from_iter<I: IntoIterator<Item = (M, N)>>(pairs: I) -> Macs {
-        Macs(pairs.into_iter().map(|(mac, name)| (plain_mac(mac.as_ref()), name.into())).collect())
+        let names = pairs.into_iter().map(|(mac, name)| (plain_mac(mac.as_ref()), name.into())).collect();
+        Macs { names, ..Macs::default() }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Formats that are read: one file each.
 
 pub mod fields;
+pub mod openstack;
 pub mod v1;
 pub mod v2;
 

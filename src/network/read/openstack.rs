@@ -1,0 +1,289 @@
+//! OpenStack's network_data.json (nova's network metadata schema), read by way of version 1, as cloud-init does.
+
+use super::fields::valid_name;
+use super::v1;
+use crate::document::{Map, Value};
+use crate::error::{Error, Result};
+use crate::network::model::{Macs, Network, plain_mac};
+use std::collections::BTreeMap;
+
+const DOCUMENT: &str = "network_data.json";
+
+/// The most links, networks and services that are taken.
+const MAX_ENTRIES: usize = 4096;
+
+/// The longest name that Linux takes for a device, in bytes.
+const MAX_DEVICE_NAME: usize = 15;
+
+/// Keys of a network that are version 1's too.
+const SUBNET_KEYS: &[&str] =
+    &["netmask", "broadcast", "metric", "gateway", "pointopoint", "scope", "dns_nameservers", "dns_search"];
+
+/// Reads network_data.json for this machine. A link whose MAC address no device has yet, and that has no name, is found by
+/// its MAC address when it appears.
+pub fn read(value: &Value, macs: &Macs) -> Result<Network> {
+    let converted = Converter::run(value, macs)?;
+    let mut network = v1::read(&converted.config);
+    for (link, name) in &converted.unnamed {
+        let Some(i) = network.interfaces.iter().position(|i| i.name == *name) else { continue };
+        if let Some(found) = network.interfaces.get_mut(i).filter(|i| i.matching.mac.is_some()) {
+            found.rename = false;
+        } else {
+            log::warn!("{DOCUMENT}: link {link} has neither a name nor a MAC address; it is left out");
+            network.interfaces.remove(i);
+        }
+    }
+    Ok(network)
+}
+
+/// network_data.json as version 1. Fails where a link has no name and no device has its MAC address.
+pub fn to_v1(value: &Value, macs: &Macs) -> Result<Value> {
+    let converted = Converter::run(value, macs)?;
+    if let Some(link) = converted.unnamed.keys().next() {
+        return Err(Error::new(format!("{DOCUMENT}: link {link} has no name, and no device has its MAC address")));
+    }
+    Ok(Map::from_iter([("version", Value::Int(1)), ("config", converted.config.into())]).into())
+}
+
+#[derive(Default)]
+struct Converter {
+    config: Vec<Value>,
+    /// What each link's device is called, by the link's id.
+    names: BTreeMap<String, String>,
+    /// Links whose name is not known, with the name that stands for them.
+    unnamed: BTreeMap<String, String>,
+}
+
+impl Converter {
+    fn run(value: &Value, macs: &Macs) -> Result<Converter> {
+        if value.as_map().is_none() {
+            return Err(Error::new(format!("{DOCUMENT}: expected a mapping, found {}", value.kind())));
+        }
+        let links = entries(value, "links");
+        let networks = entries(value, "networks");
+        let mut converter = Converter::default();
+        // VLANs and bonds are named after links that may come later.
+        for link in &links {
+            converter.name(link, macs);
+        }
+        for link in &links {
+            converter.link(link, &networks, macs);
+        }
+        for service in entries(value, "services") {
+            let mut entry = service.clone();
+            entry.insert("type", "nameserver");
+            converter.config.push(entry.into());
+        }
+        Ok(converter)
+    }
+
+    /// Gives a link that is no VLAN its name.
+    fn name(&mut self, link: &Map, macs: &Macs) {
+        let (Some(id), kind) = (text(link, "id"), text(link, "type").unwrap_or_default()) else {
+            log::warn!("{DOCUMENT}: a link without an id; it is left out");
+            return;
+        };
+        let given = text(link, "name").filter(|n| valid_name(n));
+        let name = match (given, kind.as_str()) {
+            (_, "vlan") => return,
+            (Some(name), _) => name,
+            (None, "bond") => (0..).map(|n| format!("bond{n}")).find(|n| !self.is_taken(n)).unwrap_or_default(),
+            (None, _) => {
+                let known = mac(link).and_then(|m| macs.name(&m).map(str::to_owned));
+                known.unwrap_or_else(|| {
+                    // The id stands for the name: it only has to be one of a kind and fit for a file's name.
+                    let stand_in: String =
+                        id.chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_')).collect();
+                    self.unnamed.insert(id.clone(), stand_in.clone());
+                    stand_in
+                })
+            }
+        };
+        self.names.insert(id, name);
+    }
+
+    fn is_taken(&self, name: &str) -> bool {
+        self.names.values().any(|n| n == name)
+    }
+
+    fn name_of(&self, id: &str) -> String {
+        self.names.get(id).cloned().unwrap_or_else(|| id.to_owned())
+    }
+
+    fn link(&mut self, link: &Map, networks: &[&Map], macs: &Macs) {
+        let Some(id) = text(link, "id") else { return };
+        let mut entry = Map::new();
+        if let Some(mtu) = link.get("mtu") {
+            entry.insert("mtu", mtu.clone());
+        }
+        let mac = mac(link);
+        match text(link, "type").as_deref() {
+            Some("bond") => {
+                entry.insert("type", "bond");
+                entry.insert("name", self.name_of(&id));
+                if let Some(mac) = mac {
+                    entry.insert("mac_address", mac);
+                }
+                let parts = link.get("bond_links").and_then(Value::as_list).unwrap_or_default();
+                let parts = parts.iter().filter_map(Value::text).map(|p| self.name_of(&p).into());
+                entry.insert("bond_interfaces", Value::List(parts.collect()));
+                let params = link.iter().filter(|(k, _)| *k != "bond_links");
+                let params =
+                    params.filter_map(|(k, v)| Some((format!("bond-{}", k.strip_prefix("bond_")?), v.clone())));
+                entry.insert("params", params.collect::<Map>());
+            }
+            Some("vlan") => {
+                let (Some(below), Some(tag)) = (text(link, "vlan_link"), text(link, "vlan_id")) else {
+                    log::warn!("{DOCUMENT}: link {id}: expected vlan_link and vlan_id; it is left out");
+                    return;
+                };
+                let below_name = self.name_of(&below);
+                let mut name = format!("{below_name}.{tag}");
+                if self.unnamed.contains_key(&below) && name.len() > MAX_DEVICE_NAME {
+                    name = format!("vlan{tag}");
+                }
+                entry.insert("type", "vlan");
+                entry.insert("name", name.as_str());
+                entry.insert("vlan_link", below_name);
+                entry.insert("vlan_id", link.get("vlan_id").cloned().unwrap_or_default());
+                if let Some(mac) = text(link, "vlan_mac_address") {
+                    entry.insert("mac_address", mac);
+                }
+                self.names.insert(id.clone(), name);
+            }
+            _ => {
+                let name = self.name_of(&id);
+                let infiniband = macs.infiniband(&name);
+                entry.insert("type", if infiniband.is_some() { "infiniband" } else { "physical" });
+                let mac = infiniband.map(str::to_owned).or(mac);
+                entry.insert("mac_address", mac.map_or(Value::Null, Value::from));
+                entry.insert("name", name);
+            }
+        }
+        let mut subnets = Vec::new();
+        for network in networks.iter().filter(|n| text(n, "link").as_deref() == Some(&id)) {
+            if let Some((subnet, fixed_v6)) = subnet(network) {
+                subnets.push(subnet);
+                if fixed_v6 {
+                    entry.insert("accept-ra", false);
+                }
+            }
+        }
+        entry.insert("subnets", Value::List(subnets));
+        self.config.push(entry.into());
+    }
+}
+
+/// A network as a subnet, and whether it is a fixed IPv6 address, which router advertisements must not add to.
+fn subnet(network: &Map) -> Option<(Value, bool)> {
+    let kind = text(network, "type").unwrap_or_default();
+    let method = match kind.as_str() {
+        "ipv4_dhcp" => "dhcp4",
+        "ipv6_dhcp" => "dhcp6",
+        "ipv6_slaac" | "ipv6_dhcpv6-stateless" | "ipv6_dhcpv6-stateful" => &kind,
+        "ipv4" | "static" => "static",
+        "ipv6" | "static6" => "static6",
+        _ => {
+            log::warn!("{DOCUMENT}: a network's type: expected ipv4, ipv4_dhcp, ipv6 and the like; it is left out");
+            return None;
+        }
+    };
+    let mut out = Map::from_iter([("type", method)]);
+    for key in SUBNET_KEYS {
+        if let Some(value) = network.get(key) {
+            out.insert(*key, value.clone());
+        }
+    }
+    if matches!(method, "static" | "static6") {
+        out.insert("address", network.get("ip_address").cloned().unwrap_or_default());
+    }
+    for family in ["ipv4", "ipv6"] {
+        if kind == family {
+            out.insert(family, true);
+        }
+    }
+    let mut servers = services(network);
+    let mut routes = Vec::new();
+    for route in list(network, "routes") {
+        servers.extend(services(route));
+        let mut route = route.clone();
+        route.remove("services");
+        routes.push(Value::Map(route));
+    }
+    if !servers.is_empty() {
+        out.insert("dns_nameservers", servers);
+    }
+    if !routes.is_empty() {
+        out.insert("routes", routes);
+    }
+    Some((out.into(), method == "static6"))
+}
+
+/// Addresses of the name servers among `services`.
+fn services(map: &Map) -> Vec<Value> {
+    let dns = list(map, "services").filter(|s| text(s, "type").as_deref() == Some("dns"));
+    dns.filter_map(|s| s.get("address").filter(|a| !a.is_null()).cloned()).collect()
+}
+
+fn list<'a>(map: &'a Map, key: &str) -> impl Iterator<Item = &'a Map> {
+    map.get(key).and_then(Value::as_list).unwrap_or_default().iter().filter_map(Value::as_map).take(MAX_ENTRIES)
+}
+
+fn entries<'a>(value: &'a Value, key: &str) -> Vec<&'a Map> {
+    value.as_map().map(|m| list(m, key).collect()).unwrap_or_default()
+}
+
+fn text(map: &Map, key: &str) -> Option<String> {
+    map.get(key).and_then(Value::text).filter(|t| !t.is_empty())
+}
+
+fn mac(link: &Map) -> Option<String> {
+    text(link, "ethernet_mac_address").map(|m| plain_mac(&m))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::json;
+
+    fn parse(text: &str) -> Value {
+        json::parse("t", text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn a_link_that_is_not_there_yet_is_found_by_its_mac() {
+        let data = parse(
+            r#"{"links": [{"id": "tap/1-a", "type": "ovs", "ethernet_mac_address": "FA:16:3E:00:00:01"},
+                {"id": "v", "type": "vlan", "vlan_link": "tap/1-a", "vlan_id": 5}, {"id": "none", "type": "phy"}],
+                "networks": [{"link": "tap/1-a", "type": "ipv4_dhcp"}, {"link": "v", "type": "odd"}]}"#,
+        );
+        assert!(to_v1(&data, &Macs::default()).unwrap_err().to_string().contains("link none has no name"));
+        let network = read(&data, &Macs::default()).unwrap();
+        let names: Vec<&str> = network.interfaces.iter().map(|i| i.name.as_str()).collect();
+        assert_eq!(names, ["tap1-a", "tap1-a.5"]);
+        let tap = &network.interfaces[0];
+        assert_eq!(
+            (tap.matching.mac.as_deref(), tap.rename, tap.is_named()),
+            (Some("fa:16:3e:00:00:01"), false, false)
+        );
+        assert!(tap.dhcp4());
+        let network = read(&data, &Macs::from_iter([("fa-16-3e-00-00-01", "ens3")])).unwrap();
+        assert_eq!(network.interfaces[0].name, "ens3");
+        assert!(network.interfaces[0].rename);
+    }
+
+    #[test]
+    fn an_infiniband_device_is_known_by_its_short_address() {
+        let nic = crate::machine::Nic {
+            name: "ib0".into(),
+            mac: "a0:00:02:20:fe:80:00:00:00:00:00:00:ec:0d:9a:03:00:15:e2:c1".into(),
+            kind: 32,
+            ..Default::default()
+        };
+        let data = parse(r#"{"links": [{"id": "x", "type": "phy", "ethernet_mac_address": "ec:0d:9a:15:e2:c1"}]}"#);
+        let v1 = to_v1(&data, &Macs::of(std::slice::from_ref(&nic))).unwrap();
+        let link = &v1.get("config").and_then(Value::as_list).unwrap()[0];
+        assert_eq!(link.get("type").and_then(Value::as_str), Some("infiniband"));
+        assert_eq!(link.get("mac_address").and_then(Value::as_str), Some(nic.mac.as_str()));
+    }
+}
