@@ -1,6 +1,8 @@
 //! Formats that are read: one file each.
 
+pub mod eni;
 pub mod fields;
+pub mod klibc;
 pub mod openstack;
 pub mod v1;
 pub mod v2;

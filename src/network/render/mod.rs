@@ -7,6 +7,7 @@ pub mod networkd;
 mod networkd_netdev;
 
 use super::model::Network;
+use crate::error::{Error, Result};
 use crate::machine::{Distro, Family};
 
 /// Whether a path exists in the root.
@@ -50,6 +51,41 @@ pub const RENDERERS: &[Renderer] = &[
     Renderer { name: "networkd", available: networkd::available, render: networkd::render, owned: networkd::OWNED },
 ];
 
+/// The order that counts where a distribution has none of its own (cloud-init's DEFAULT_PRIORITY).
+const DEFAULT_ORDER: &[&str] = &["eni", "sysconfig", "netplan", "network-manager", "networkd"];
+
+/// The first renderer of an order whose stack the root has. The order is `configured` (`system_info: network: renderers`),
+/// else the distribution's.
+pub fn choose(exists: &Exists, target: &Target, configured: Option<&[String]>) -> Result<&'static Renderer> {
+    let own: Vec<&str> = match configured {
+        Some(names) => names.iter().map(String::as_str).collect(),
+        None if target.distro.renderers.is_empty() => DEFAULT_ORDER.to_vec(),
+        None => target.distro.renderers.to_vec(),
+    };
+    for name in &own {
+        match by_name(name) {
+            Some(renderer) if (renderer.available)(exists, target) => return Ok(renderer),
+            Some(_) => {}
+            None => log::warn!("network renderer {name}: not known; it is passed over"),
+        }
+    }
+    Err(Error::new(format!(
+        "no network stack to write for: the root has none of {}; install one of them, or set system_info: network: renderers",
+        own.join(", ")
+    )))
+}
+
+/// Whether `path` fits one of the patterns, in which `*` stands for any text without a slash.
+pub fn is_owned(patterns: &[&str], path: &str) -> bool {
+    patterns.iter().any(|pattern| match pattern.split_once('*') {
+        Some((head, tail)) => path
+            .strip_prefix(head)
+            .and_then(|rest| rest.strip_suffix(tail))
+            .is_some_and(|middle| !middle.is_empty() && !middle.contains('/')),
+        None => *pattern == path,
+    })
+}
+
 /// The renderer called `name`.
 pub fn by_name(name: &str) -> Option<&'static Renderer> {
     RENDERERS.iter().find(|r| r.name == name)
@@ -90,4 +126,33 @@ pub fn has_program(exists: &Exists, name: &str) -> bool {
     ["/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/local/sbin", "/usr/local/bin"]
         .iter()
         .any(|folder| exists(&format!("{folder}/{name}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_stack_of_the_order_that_the_root_has() {
+        let chosen = |distro: &str, paths: &[&str], configured: Option<&[String]>| {
+            let target = Target { distro: Distro::named(distro), ip_tool: true };
+            let paths: Vec<String> = paths.iter().map(|p| p.to_string()).collect();
+            choose(&|p: &str| paths.iter().any(|x| x == p), &target, configured).map(|r| r.name)
+        };
+        let networkd = ["/usr/bin/ip", "/usr/bin/systemctl", "/usr/lib/systemd/systemd-networkd"];
+        assert_eq!(chosen("debian", &networkd, None), Ok("networkd"));
+        assert_eq!(chosen("ubuntu", &[&networkd[..], &["/usr/sbin/netplan"]].concat(), None), Ok("netplan"));
+        let own = ["odd".to_owned(), "networkd".to_owned()];
+        assert_eq!(chosen("ubuntu", &[&networkd[..], &["/usr/sbin/netplan"]].concat(), Some(&own)), Ok("networkd"));
+        assert!(chosen("debian", &[], None).unwrap_err().to_string().contains("netplan, eni, networkd"));
+    }
+
+    #[test]
+    fn only_our_own_files_are_ours() {
+        let owned = networkd::OWNED;
+        assert!(is_owned(owned, "/etc/systemd/network/10-cloud-init-eth0.network"));
+        assert!(is_owned(owned, "/etc/systemd/network/10-cloud-init-eth0.5.link"));
+        assert!(!is_owned(owned, "/etc/systemd/network/20-mine.network"));
+        assert!(!is_owned(owned, "/etc/systemd/network/10-cloud-init-x/y.network"));
+    }
 }

@@ -1,0 +1,171 @@
+//! What klibc's ipconfig, iBFT and open-iscsi leave in the initramfs: /run/net-*.conf and /run/net6-*.conf, by way of version 1.
+
+use crate::document::{Map, Value};
+use crate::machine::Cmdline;
+use std::path::Path;
+
+/// The most files, and the most bytes of one, that are read.
+const MAX_FILES: usize = 256;
+const MAX_BYTES: u64 = 64 << 10;
+
+/// Where open-iscsi says which interface it uses, below /run.
+const ISCSI: &str = "initramfs/open-iscsi.interface";
+
+/// Version 1 from the files in `run` (`/run`). None where there are none, or nobody asked for them: no `ip=` or `ip6=` on the
+/// kernel command line, and no open-iscsi. `nics` gives the MAC address of a device.
+pub fn read(run: &Path, cmdline: &Cmdline, mac: impl Fn(&str) -> Option<String>) -> Option<Value> {
+    let asked = cmdline.words().any(|w| w.starts_with("ip=") || w.starts_with("ip6="));
+    if !asked && !run.join(ISCSI).exists() {
+        return None;
+    }
+    let mut names: Vec<String> = std::fs::read_dir(run)
+        .ok()?
+        .filter_map(|e| e.ok()?.file_name().into_string().ok())
+        .filter(|n| (n.starts_with("net-") || n.starts_with("net6-")) && n.ends_with(".conf"))
+        .take(MAX_FILES)
+        .collect();
+    names.sort();
+    let texts: Vec<(String, String)> =
+        names.into_iter().filter_map(|n| small(&run.join(&n)).map(|text| (n, text))).collect();
+    to_v1(&texts, mac)
+}
+
+fn small(path: &Path) -> Option<String> {
+    use std::io::Read;
+    let mut bytes = Vec::new();
+    std::fs::File::open(path).ok()?.take(MAX_BYTES).read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Version 1 from the files' names and texts. One device may have several files, one for each family.
+pub fn to_v1(files: &[(String, String)], mac: impl Fn(&str) -> Option<String>) -> Option<Value> {
+    let mut entries: Vec<(String, Map)> = Vec::new();
+    for (file, text) in files {
+        let data = variables(text);
+        let Some(name) = get(&data, "DEVICE").or_else(|| get(&data, "DEVICE6")) else {
+            log::warn!("{file}: expected DEVICE; the file is left out");
+            continue;
+        };
+        let new = subnets(&data);
+        match entries.iter_mut().find(|(n, _)| n == name) {
+            Some((_, entry)) => {
+                if let Some(Value::List(old)) = entry.get_mut("subnets") {
+                    old.extend(new.into_iter().filter(|s| !old.contains(s)).collect::<Vec<_>>());
+                }
+            }
+            None => {
+                let mut entry = Map::from_iter([("type", "physical"), ("name", name)]);
+                if let Some(mac) = mac(name) {
+                    entry.insert("mac_address", mac);
+                }
+                entry.insert("subnets", new);
+                entries.push((name.to_owned(), entry));
+            }
+        }
+    }
+    if entries.is_empty() {
+        return None;
+    }
+    let config = Value::List(entries.into_iter().map(|(_, e)| e.into()).collect());
+    Some(Map::from_iter([("version", Value::Int(1)), ("config", config)]).into())
+}
+
+type Variables = Vec<(String, String)>;
+
+/// `KEY=value` lines, with the shell's quotes taken off.
+fn variables(text: &str) -> Variables {
+    let pair = |line: &str| {
+        let (key, value) = line.trim().split_once('=')?;
+        Some((key.to_owned(), value.trim().trim_matches(['\'', '"']).to_owned()))
+    };
+    text.lines().filter(|l| !l.starts_with('#')).filter_map(pair).collect()
+}
+
+fn get<'a>(data: &'a Variables, key: &str) -> Option<&'a str> {
+    data.iter().rev().find(|(k, v)| k == key && !v.is_empty()).map(|(_, v)| v.as_str())
+}
+
+fn subnets(data: &Variables) -> Vec<Value> {
+    let default = get(data, "PROTO").or(get(data, "IPV6PROTO"));
+    let default = default.unwrap_or(if get(data, "filename").is_some() { "dhcp" } else { "none" });
+    let mut out = Vec::new();
+    for family in ["IPV4", "IPV6"] {
+        let value = |key: &str| get(data, &format!("{family}{key}"));
+        let Some(address) = value("ADDR") else { continue };
+        let kind = match (value("PROTO").unwrap_or(default), family) {
+            ("none" | "off" | "static", _) => "static",
+            ("dhcp6", _) | ("dhcp", "IPV6") => "dhcp6",
+            ("dhcp" | "both" | "on" | "any", _) => "dhcp4",
+            _ => {
+                log::warn!("klibc configuration: PROTO: expected dhcp, static, off or none; the address is left out");
+                continue;
+            }
+        };
+        // The device is up already: nobody is to bring it up again.
+        let mut subnet = Map::from_iter([("type", kind), ("control", "manual")]);
+        if kind == "static" {
+            subnet.insert("address", address);
+        }
+        for key in ["NETMASK", "BROADCAST", "GATEWAY"] {
+            if let Some(v) = value(key).filter(|v| said(v) || key == "NETMASK") {
+                subnet.insert(key.to_ascii_lowercase(), v);
+            }
+        }
+        let servers: Vec<Value> =
+            ["DNS0", "DNS1"].iter().filter_map(|k| value(k)).filter(|v| said(v)).map(Value::from).collect();
+        if !servers.is_empty() {
+            subnet.insert("dns_nameservers", servers);
+            if let Some(search) = get(data, "DOMAINSEARCH").or(get(data, "IPV6DOMAINSEARCH")) {
+                let words = search.split([',', ' ']).filter(|w| !w.is_empty()).map(Value::from);
+                subnet.insert("dns_search", Value::List(words.collect()));
+            }
+        }
+        out.push(subnet.into());
+    }
+    out
+}
+
+/// Whether an address is more than zeros.
+fn said(address: &str) -> bool {
+    !address.trim_matches([':', '.', '0']).is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::json;
+
+    const V4: &str = "DEVICE='eth0'\nPROTO='dhcp'\nIPV4ADDR='192.168.122.89'\nIPV4BROADCAST='192.168.122.255'\n\
+        IPV4NETMASK='255.255.255.0'\nIPV4GATEWAY='192.168.122.1'\nIPV4DNS0='192.168.122.1'\nIPV4DNS1='0.0.0.0'\n\
+        HOSTNAME='foohost'\nDOMAINSEARCH='foo.com, bar.com'\n";
+    const V6: &str = "DEVICE6=eno1\nIPV6PROTO=none\nIPV6ADDR=2001:db8::5\nIPV6NETMASK=64\nIPV6GATEWAY=2001:db8::1\n";
+
+    fn v1(files: &[(&str, &str)]) -> Option<String> {
+        let files: Vec<(String, String)> = files.iter().map(|(n, t)| (n.to_string(), t.to_string())).collect();
+        to_v1(&files, |n| (n == "eth0").then(|| "14:02:ec:42:48:00".into())).map(|v| json::to_string(&v))
+    }
+
+    #[test]
+    fn files_become_version_1() {
+        assert_eq!(
+            v1(&[("net-eth0.conf", V4)]).unwrap(),
+            r#"{"version":1,"config":[{"type":"physical","name":"eth0","mac_address":"14:02:ec:42:48:00","subnets":[{"type":"dhcp4","control":"manual","netmask":"255.255.255.0","broadcast":"192.168.122.255","gateway":"192.168.122.1","dns_nameservers":["192.168.122.1"],"dns_search":["foo.com","bar.com"]}]}]}"#
+        );
+        assert_eq!(
+            v1(&[("net6-eno1.conf", V6), ("net-none.conf", "PROTO=dhcp\n")]).unwrap(),
+            r#"{"version":1,"config":[{"type":"physical","name":"eno1","subnets":[{"type":"static","control":"manual","address":"2001:db8::5","netmask":"64","gateway":"2001:db8::1"}]}]}"#
+        );
+        assert_eq!(v1(&[]), None);
+    }
+
+    #[test]
+    fn only_where_the_kernel_command_line_asks() {
+        let run = crate::testing::TempDir::new("klibc");
+        std::fs::write(run.0.join("net-eth0.conf"), V4).unwrap();
+        assert_eq!(read(&run.0, &Cmdline::new("root=/dev/sda quiet"), |_| None), None);
+        assert!(read(&run.0, &Cmdline::new("ip=dhcp"), |_| None).is_some());
+        std::fs::create_dir(run.0.join("initramfs")).unwrap();
+        std::fs::write(run.0.join(ISCSI), "eth0").unwrap();
+        assert!(read(&run.0, &Cmdline::new("quiet"), |_| None).is_some());
+    }
+}
