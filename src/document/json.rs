@@ -43,9 +43,16 @@ fn sorted(value: &Value) -> Value {
     }
 }
 
-/// A float as Python writes it: `1.0`, not `1`.
+/// A float as Python writes it: `1.0`, not `1`; `1e+16` and `1e-05`, not all the zeros.
 pub fn float(f: f64) -> String {
-    if f.fract() == 0.0 && f.abs() < 1e16 { format!("{f:.1}") } else { f.to_string() }
+    let magnitude = f.abs();
+    if f != 0.0 && f.is_finite() && !(1e-4..1e16).contains(&magnitude) {
+        let text = format!("{f:e}");
+        let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+        let (sign, digits) = exponent.strip_prefix('-').map_or(('+', exponent), |d| ('-', d));
+        return format!("{mantissa}e{sign}{digits:0>2}");
+    }
+    if f.fract() == 0.0 { format!("{f:.1}") } else { f.to_string() }
 }
 
 impl Serialize for Value {
@@ -148,6 +155,15 @@ mod tests {
             to_string_sorted(&value),
             "{\n \"a\": [\n  true,\n  null,\n  1.5,\n  \"é\"\n ],\n \"b\": 1,\n \"n\": {}\n}"
         );
+    }
+
+    #[test]
+    fn floats_are_written_as_python_does() {
+        for (f, text) in
+            [(1.0, "1.0"), (0.5, "0.5"), (1.5e300, "1.5e+300"), (1e16, "1e+16"), (-1e-5, "-1e-05"), (0.0, "0.0")]
+        {
+            assert_eq!(float(f), text);
+        }
     }
 
     #[test]

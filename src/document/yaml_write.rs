@@ -83,7 +83,7 @@ fn exponent(text: &str) -> String {
     match text.split_once('e') {
         Some((m, e)) => {
             let point = if m.contains('.') { "" } else { ".0" };
-            let sign = if e.starts_with('-') { "" } else { "+" };
+            let sign = if e.starts_with(['-', '+']) { "" } else { "+" };
             format!("{m}{point}e{sign}{e}")
         }
         None => text.to_owned(),
@@ -164,7 +164,7 @@ mod tests {
     fn reads_back_what_it_wrote() {
         let text = "a: 'yes'\nb: ['0644', 420, 1.5, null, '', ' x', 'a: b', '# c', \"tab\\there\", \"bell\\a\", 2032-09-01]\n\
                     c: {d: {}, e: [], f: [[1, 2], {g: h, i: [j]}]}\nk: \"two\\nlines\\n\"\nl: \"two\\nlines\"\n\
-                    m: \"  indented\\nlines\"\nn: 1.0e+20\n'null': x\n'- y': \"trail \\n x\"\no: '12:30:45'\np: 'é ü'\nq: \"\\u2028\"\n";
+                    m: \"  indented\\nlines\"\nn: 1.0e+20\ns: -1.5e-300\n'null': x\n'- y': \"trail \\n x\"\no: '12:30:45'\np: 'é ü'\nq: \"\\u2028\"\n";
         let value = yaml::parse("t", text).unwrap();
         let written = to_yaml(&value);
         assert_eq!(yaml::parse("t", &written).unwrap(), value, "{written}");

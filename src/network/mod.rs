@@ -1,6 +1,7 @@
 //! Network configuration: one model, one file per format read, one per renderer written.
 
 pub mod address;
+pub mod convert;
 pub mod fallback;
 pub mod input;
 pub mod model;

@@ -2,7 +2,7 @@
 
 use super::{Exists, File, HEADER, Target, cannot, has_program};
 use crate::document::{Map, Value, to_yaml};
-use crate::network::model::{Control, Dns, Interface, Kind, Method, Network, Route, Subnet};
+use crate::network::model::{Control, DhcpOverrides, Dns, Interface, Kind, Method, Network, Route, Rule, Subnet};
 use crate::network::params::{self, Param, Unit};
 
 const NAME: &str = "netplan";
@@ -134,10 +134,27 @@ fn device(network: &Network, interface: &Interface, own: Map, dns: &Dns) -> Map 
             out.insert(key, value);
         }
     }
+    for (key, of_dhcp4) in [("dhcp4-overrides", true), ("dhcp6-overrides", false)] {
+        let given = if of_dhcp4 { &interface.dhcp4_overrides } else { &interface.dhcp6_overrides };
+        let metric = interface.subnets.iter().filter(|s| match of_dhcp4 {
+            true => s.method == Method::Dhcp4,
+            false => s.method.is_dhcp6(),
+        });
+        let overrides = overrides(given, metric.filter(|s| s.gateway.is_none()).find_map(|s| s.metric));
+        if !overrides.is_empty() {
+            out.insert(key, overrides);
+        }
+    }
+    if let Some(families) = &interface.link_local {
+        out.insert("link-local", Value::List(families.iter().map(|f| f.as_str().into()).collect()));
+    }
+    if !interface.rules.is_empty() {
+        out.insert("routing-policy", Value::List(interface.rules.iter().map(rule).collect()));
+    }
     let mut addresses: Vec<Value> = Vec::new();
     let mut routes = Vec::new();
     for subnet in &interface.subnets {
-        subnet_into(interface, subnet, &mut addresses, &mut routes, &mut out);
+        subnet_into(interface, subnet, &mut addresses, &mut routes);
     }
     routes.extend(interface.routes.iter().chain(network.routes_over(interface)).map(route));
     if !addresses.is_empty() {
@@ -192,16 +209,16 @@ fn mtus(interface: &Interface) -> (Option<u32>, Option<u32>) {
     (mtu, ipv6)
 }
 
-fn subnet_into(
-    interface: &Interface,
-    subnet: &Subnet,
-    addresses: &mut Vec<Value>,
-    routes: &mut Vec<Value>,
-    out: &mut Map,
-) {
+fn subnet_into(interface: &Interface, subnet: &Subnet, addresses: &mut Vec<Value>, routes: &mut Vec<Value>) {
     if let Some(address) = &subnet.address {
-        addresses.push(address.to_string().into());
+        let options = [("label", &subnet.label), ("lifetime", &subnet.lifetime)];
+        let options: Map = options.into_iter().filter_map(|(k, v)| Some((k, v.as_deref()?))).collect();
+        addresses.push(match options.is_empty() {
+            true => address.to_string().into(),
+            false => Map::from_iter([(address.to_string(), options)]).into(),
+        });
     }
+    let is_dhcp = subnet.method == Method::Dhcp4 || subnet.method.is_dhcp6();
     if let Some(gateway) = &subnet.gateway {
         let mut default = Map::from_iter([("to", Value::from("default")), ("via", gateway.to_string().into())]);
         if interface.is_on_link(gateway) {
@@ -211,13 +228,8 @@ fn subnet_into(
             default.insert("metric", metric);
         }
         routes.push(default.into());
-    } else if let Some(metric) = subnet.metric {
-        let family = if subnet.is_v6() { "dhcp6-overrides" } else { "dhcp4-overrides" };
-        if subnet.method == Method::Dhcp4 || subnet.method.is_dhcp6() {
-            out.insert(family, Map::from_iter([("route-metric", metric)]));
-        } else {
-            cannot(NAME, &interface.name, "metric");
-        }
+    } else if subnet.metric.is_some() && !is_dhcp {
+        cannot(NAME, &interface.name, "metric");
     }
     routes.extend(subnet.routes.iter().map(route));
     for (key, given) in [
@@ -250,4 +262,49 @@ fn route(route: &Route) -> Value {
         put(key, Some(value.clone()));
     }
     out.into()
+}
+
+fn rule(rule: &Rule) -> Value {
+    let mut out = Map::new();
+    for (key, net) in [("from", &rule.from), ("to", &rule.to)] {
+        if let Some(net) = net {
+            out.insert(key, net.to_string());
+        }
+    }
+    let numbers =
+        [("table", rule.table), ("priority", rule.priority), ("mark", rule.mark), ("type-of-service", rule.tos)];
+    for (key, number) in numbers {
+        if let Some(number) = number {
+            out.insert(key, number);
+        }
+    }
+    out.into()
+}
+
+/// The overrides; `metric` is a subnet's.
+fn overrides(given: &DhcpOverrides, metric: Option<u32>) -> Map {
+    let mut out = Map::new();
+    for (key, value) in [("hostname", &given.hostname), ("use-domains", &given.use_domains)] {
+        match value.as_deref() {
+            Some(text @ ("true" | "false")) => drop(out.insert(key, text == "true")),
+            Some(text) => drop(out.insert(key, text)),
+            None => {}
+        }
+    }
+    if let Some(metric) = given.route_metric.or(metric) {
+        out.insert("route-metric", metric);
+    }
+    for (key, value) in [
+        ("send-hostname", given.send_hostname),
+        ("use-dns", given.use_dns),
+        ("use-hostname", given.use_hostname),
+        ("use-mtu", given.use_mtu),
+        ("use-ntp", given.use_ntp),
+        ("use-routes", given.use_routes),
+    ] {
+        if let Some(value) = value {
+            out.insert(key, value);
+        }
+    }
+    out
 }
