@@ -100,6 +100,15 @@ impl Map {
         Some(value)
     }
 
+    /// Takes several keys out.
+    pub fn remove_all(&mut self, keys: &[String]) {
+        if !keys.is_empty() {
+            let keys: std::collections::HashSet<&str> = keys.iter().map(String::as_str).collect();
+            self.entries.retain(|(k, _)| !keys.contains(k.as_str()));
+            self.reindex();
+        }
+    }
+
     /// Whether `key` is there, whatever its value.
     pub fn contains_key(&self, key: &str) -> bool {
         self.position(key).is_some()

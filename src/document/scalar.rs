@@ -85,7 +85,10 @@ pub fn float(text: &str) -> Option<f64> {
     let exponent_ok = exponent.is_none_or(|e| e.strip_prefix(['+', '-']).is_some_and(digits));
     let digits_ok =
         (digits(whole) || (whole.is_empty() && digits(fraction))) && (fraction.is_empty() || digits(fraction));
-    if !exponent_ok || !digits_ok || (whole.is_empty() && body.starts_with('_')) {
+    // A sign wants a digit after it: `-.5` is a string.
+    let start_ok =
+        body.starts_with(|c: char| c.is_ascii_digit()) || (body.starts_with('.') && body.len() == text.len());
+    if !exponent_ok || !digits_ok || !start_ok {
         return None;
     }
     clean.trim_end_matches('.').parse::<f64>().ok().map(|f| sign * f)

@@ -1,1 +1,152 @@
-//! Bytes to parts to merged cloud-config.
+//! Bytes to parts to merged cloud-config: plain data and functions, nothing is read or changed here.
+
+mod cloud_config;
+mod cmdline;
+pub mod config;
+mod gzip;
+mod handle;
+pub mod jinja;
+mod jsonp;
+pub mod kind;
+mod md5;
+pub mod merge;
+mod mime;
+mod parts;
+mod percent;
+pub mod vendor;
+
+pub use cloud_config::{CloudConfig, text_of};
+pub use cmdline::from_cmdline;
+pub use parts::Part;
+
+use crate::document::{Map, Value};
+use crate::error::Result;
+
+/// How much one source's documents may come to, unpacked, in bytes.
+pub const MAX_UNPACKED: usize = 32 << 20;
+
+/// A URL that user-data asks for.
+#[derive(Debug)]
+pub struct Include<'a> {
+    pub url: &'a str,
+    /// Whether the answer of an earlier boot is good enough (`#include-once`); it is kept under [`cache_name`].
+    pub once: bool,
+}
+
+/// What fetching a URL gives.
+#[derive(Debug)]
+pub enum Fetched {
+    Content(Vec<u8>),
+    /// Not to be had now: there is no network yet.
+    Later,
+}
+
+/// The file below data/urlcache that holds the answer to an `#include-once`.
+pub fn cache_name(url: &str) -> String {
+    md5::hex(url.as_bytes())
+}
+
+/// What processing one source needs to know beside its bytes.
+pub struct Context<'a> {
+    /// What messages call the source: `user-data`.
+    pub source: &'a str,
+    /// Vendor scripts have a place of their own.
+    pub vendor: bool,
+    /// The MIME types that are left out (`disabled_handlers`).
+    pub disabled: &'a [String],
+    /// Which instance of a launch this is; parts for another are left out.
+    pub launch_index: Option<i64>,
+    /// The variables of jinja templates: the sensitive instance-data.
+    pub instance_data: &'a Value,
+    /// Gets an included URL.
+    pub fetch: &'a mut dyn FnMut(&Include<'_>) -> Result<Fetched>,
+}
+
+/// When a script runs, which says where it is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum When {
+    /// Once for the instance, in the final stage: scripts/ of the instance.
+    User,
+    /// The vendor's, likewise: scripts/vendor/ of the instance.
+    Vendor,
+    PerBoot,
+    PerInstance,
+    PerOnce,
+}
+
+/// A script to be kept, 0700. Its name is fit for a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Script {
+    pub name: String,
+    pub content: Vec<u8>,
+    pub when: When,
+}
+
+/// All that one source (user-data, vendor-data, vendor-data2) says.
+#[derive(Debug, Default)]
+pub struct UserData {
+    /// The parts after unfolding and after those for other instances are left out, in order.
+    pub parts: Vec<Part>,
+    /// The cloud-config parts, merged. None where there was no cloud-config part at all.
+    pub cloud_config: Option<Map>,
+    /// What goes into cloud-config.txt, 0600.
+    pub text: String,
+    /// The parts as MIME: what goes into user-data.txt.i, 0600.
+    pub processed: Vec<u8>,
+    pub scripts: Vec<Script>,
+    /// Boothooks by name, 0700, run on every boot with INSTANCE_ID set.
+    pub boothooks: Vec<(String, Vec<u8>)>,
+    /// What is recognised and not done, by name; told already.
+    pub unsupported: Vec<String>,
+    /// The URLs that have to wait for the network: with one here, the source is to be processed again then.
+    pub deferred: Vec<String>,
+    /// The answers to `#include-once`, to be kept under [`cache_name`], 0600: URL and content.
+    pub fetched_once: Vec<(String, Vec<u8>)>,
+    /// What failed so that cloud-init would have dropped the whole source; the rest is here all the same.
+    pub errors: Vec<String>,
+}
+
+/// Processes one source: its documents are unfolded into parts, and each part is put where it belongs. What is wrong with one
+/// part never stops the others.
+pub fn process(documents: &[&[u8]], context: Context<'_>) -> UserData {
+    let mut unfolder = parts::Unfolder::new(context.source, context.fetch);
+    documents.iter().for_each(|document| unfolder.document(document));
+    let parts::Unfolded { mut parts, deferred, fetched_once, errors } = unfolder.finish();
+    parts.retain(|part| part.is_for(context.launch_index));
+    let mut handler = handle::Handler::new(context.source, context.vendor, context.instance_data);
+    for part in parts.iter().filter(|p| !context.disabled.contains(&p.content_type)) {
+        handler.part(part);
+    }
+    let mut data = handler.finish();
+    data.processed = mime::write(&parts.iter().map(Part::to_entity).collect::<Vec<_>>());
+    UserData { parts, deferred, fetched_once, errors, ..data }
+}
+
+/// A part's name as a file's: `/` becomes `_`, and only letters, digits and `_-.()` stay.
+pub fn file_name(name: &str) -> String {
+    let clean: String =
+        name.replace('/', "_").chars().filter(|c| c.is_ascii_alphanumeric() || "_-.()".contains(*c)).collect();
+    match clean.as_str() {
+        "" | "." | ".." => format!("part{clean}").replace('.', "_"),
+        _ => clean,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_fit_a_path() {
+        for (name, file) in [
+            ("../../etc/evil.sh", ".._.._etc_evil.sh"),
+            ("my script;x.sh", "myscriptx.sh"),
+            ("..", "part__"),
+            ("", "part"),
+            ("\u{e9}", "part"),
+            ("a(1)-b_c.sh", "a(1)-b_c.sh"),
+        ] {
+            assert_eq!(file_name(name), file);
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! The cloud-config parts of one source, merged into one mapping, and the text of it that is kept.
+
+use super::merge::{REPLACE, Strategy};
+use super::{jsonp, kind, kind::Kind};
+use crate::document::{Map, Value, json, to_yaml, wrong, yaml};
+use crate::error::{Error, Result};
+
+/// The header fields that say how a part is merged; the first that is there counts.
+const MERGE_HEADERS: [&str; 2] = ["Merge-Type", "X-Merge-Type"];
+
+/// What has been merged so far.
+#[derive(Debug, Default)]
+pub struct CloudConfig {
+    /// None until a first part came, good or bad.
+    merged: Option<Map>,
+    names: Vec<String>,
+    ignored: Vec<String>,
+}
+
+impl CloudConfig {
+    /// Merges a part in: a cloud-config or a patch, by its kind. `header` finds a field of the part's header. A part that fails changes nothing.
+    ///
+    /// # Errors
+    /// A part that is not YAML (or, for a patch, JSON), whose root is no mapping, is empty, or cannot be merged.
+    pub fn add(
+        &mut self,
+        kind: Kind,
+        name: &str,
+        content: &[u8],
+        header: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<()> {
+        let base = self.merged.take().filter(|_| !self.names.is_empty()).unwrap_or_default();
+        let result = match kind {
+            Kind::CloudConfigJsonp => patched(&base, content),
+            _ => merged(&base, content, header),
+        };
+        let one_line = name.replace(['\n', '\r', '\t'], " ").trim().to_owned();
+        let (list, merged, outcome) = match result {
+            Ok(map) => (&mut self.names, map, Ok(())),
+            Err(e) => (&mut self.ignored, base, Err(e)),
+        };
+        list.push(one_line);
+        self.merged = Some(merged);
+        outcome
+    }
+
+    /// The mapping, None where no part came; and the text of cloud-config.txt.
+    pub fn finish(self) -> (Option<Map>, String) {
+        let text = self.merged.as_ref().map_or(String::new(), |map| text_of(map, &self.names, &self.ignored));
+        (self.merged, text)
+    }
+}
+
+fn merged(base: &Map, content: &[u8], header: &dyn Fn(&str) -> Option<String>) -> Result<Map> {
+    let text = std::str::from_utf8(content).map_err(|_| Error::new("not UTF-8"))?;
+    let mut new = match yaml::parse("cloud-config", text)? {
+        Value::Map(map) => map,
+        Value::Null => return Err(Error::new("empty cloud config")),
+        other => return Err(wrong("cloud-config", "a mapping", &other)),
+    };
+    let header = MERGE_HEADERS.iter().find_map(|name| header(name).filter(|v| !v.is_empty()));
+    let strategy = match Strategy::take(&mut new, header.as_deref())? {
+        Some(strategy) => strategy,
+        None => Strategy::parse(REPLACE)?,
+    };
+    match strategy.merge(Value::Map(base.clone()), Value::Map(new))? {
+        Value::Map(map) => Ok(map),
+        other => Err(wrong("the merged cloud-config", "a mapping", &other)),
+    }
+}
+
+fn patched(base: &Map, content: &[u8]) -> Result<Map> {
+    let mut patch = kind::trim_start(content);
+    if Kind::of_content(patch) == Some(Kind::CloudConfigJsonp) {
+        patch = patch.get(Kind::CloudConfigJsonp.header().len()..).unwrap_or_default();
+    }
+    let patch = json::parse("cloud-config-jsonp", patch)?;
+    match jsonp::apply(&Value::Map(base.clone()), &patch)? {
+        Value::Map(map) => Ok(map),
+        other => Err(wrong("the patched cloud-config", "a mapping", &other)),
+    }
+}
+
+/// A mapping as cloud-config.txt has it: the header, which parts it is from and which were ignored, and one YAML document.
+pub fn text_of(map: &Map, names: &[String], ignored: &[String]) -> String {
+    let mut text = String::from("#cloud-config\n\n");
+    if !names.is_empty() {
+        text += &format!("# from {} files\n", names.len());
+        names.iter().for_each(|name| text += &format!("# {name}\n"));
+        text.push('\n');
+    }
+    ignored.iter().for_each(|name| text += &format!("# Cloud-config part ignored SCHEMA_ERROR: {name}\n"));
+    let document = to_yaml(&Value::Map(map.clone()));
+    text += if map.is_empty() { "--- " } else { "---\n" };
+    text + &document + "...\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finished(parts: &[&str]) -> (String, Vec<bool>) {
+        let mut config = CloudConfig::default();
+        let outcomes = parts
+            .iter()
+            .enumerate()
+            .map(|(i, part)| {
+                let kind = Kind::of_content(part.as_bytes()).unwrap();
+                config.add(kind, &format!("p{i}"), part.as_bytes(), &|_| None).is_ok()
+            })
+            .collect();
+        (config.finish().1, outcomes)
+    }
+
+    #[test]
+    fn good_parts_and_bad_ones() {
+        let (text, outcomes) = finished(&[
+            "#cloud-config\na: 1\nl: [x]\n",
+            "#cloud-config\n- a\n",
+            "#cloud-config\nl: [y]\nmerge_how: list(append)+dict(recurse_list)\n",
+            "#cloud-config\nl: [y]\nmerge_how: nosuch()\n",
+            "#cloud-config-jsonp\n[{\"op\": \"add\", \"path\": \"/b\", \"value\": 2}]\n",
+            "#cloud-config-jsonp\n[{\"op\": \"remove\", \"path\": \"/zzz\"}]\n",
+            "#cloud-config\n",
+        ]);
+        assert_eq!(outcomes, [true, false, true, false, true, false, false]);
+        assert_eq!(
+            text,
+            "#cloud-config\n\n# from 3 files\n# p0\n# p2\n# p4\n\n# Cloud-config part ignored SCHEMA_ERROR: p1\n\
+             # Cloud-config part ignored SCHEMA_ERROR: p3\n# Cloud-config part ignored SCHEMA_ERROR: p5\n\
+             # Cloud-config part ignored SCHEMA_ERROR: p6\n---\na: 1\nl:\n- x\n- 'y'\nb: 2\n...\n"
+        );
+    }
+
+    #[test]
+    fn nothing_and_nothing_good() {
+        assert_eq!(finished(&[]).0, "");
+        assert_eq!(
+            finished(&["#cloud-config\na: ["]).0,
+            "#cloud-config\n\n# Cloud-config part ignored SCHEMA_ERROR: p0\n--- {}\n...\n"
+        );
+    }
+}

@@ -1,0 +1,60 @@
+//! Cloud-config on the kernel command line: `cc: YAML end_cc`, any number of times.
+
+use super::percent;
+use crate::document::{Map, Value, wrong, yaml};
+
+const BEGIN: &str = " cc:";
+const END: &str = "end_cc";
+/// What errors call it.
+pub const NAME: &str = "cc: on the kernel command line";
+
+/// The configuration that a kernel command line holds. Each piece ends at `end_cc` or with the line; percent escapes and `\n`
+/// are undone, and the pieces are read as one YAML document.
+pub fn from_cmdline(cmdline: &str) -> Map {
+    let cmdline = format!(" {cmdline}");
+    let mut pieces = Vec::new();
+    let mut rest = cmdline.as_str();
+    while let Some((_, begun)) = rest.split_once(BEGIN) {
+        let (piece, after) = begun.split_once(END).unwrap_or((begun, ""));
+        let decoded = percent::decode(piece.trim_start());
+        pieces.push(String::from_utf8_lossy(&decoded).replace("\\n", "\n"));
+        rest = after;
+    }
+    let parsed = yaml::parse(NAME, &pieces.join("\n")).and_then(|value| match value {
+        Value::Map(map) => Ok(map),
+        Value::Null => Ok(Map::new()),
+        other => Err(wrong(NAME, "a mapping", &other)),
+    });
+    parsed.unwrap_or_else(|e| {
+        log::warn!("ignored: {e}");
+        Map::new()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::json;
+
+    #[test]
+    fn pieces() {
+        for (cmdline, config) in [
+            ("root=/dev/sda ro", "{}"),
+            ("cc: ssh_import_id: [smoser, kirkland]\\n", r#"{"ssh_import_id":["smoser","kirkland"]}"#),
+            (
+                "ro cc: ssh_import_id: [smoser, bob]\\nruncmd: [ [ ls, -l ], echo hi ] end_cc quiet",
+                r#"{"ssh_import_id":["smoser","bob"],"runcmd":[["ls","-l"],"echo hi"]}"#,
+            ),
+            (
+                "cc:ssh_import_id: [smoser] end_cc cc:runcmd: [ [ ls, -l ] ] end_cc",
+                r#"{"ssh_import_id":["smoser"],"runcmd":[["ls","-l"]]}"#,
+            ),
+            ("cc:ssh_import_id: %5Bsmoser%5D end_cc", r#"{"ssh_import_id":["smoser"]}"#),
+            ("xcc: a: 1", "{}"),
+            ("cc: [a]", "{}"),
+            ("cc: a: [", "{}"),
+        ] {
+            assert_eq!(json::to_string(&Value::Map(from_cmdline(cmdline))), config, "{cmdline}");
+        }
+    }
+}

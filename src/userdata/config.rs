@@ -1,0 +1,327 @@
+//! The layers of configuration, and what the sources of one instance come to together.
+//!
+//! Low to high: built in, /etc/cloud/cloud.cfg, cloud.cfg.d, /run/cloud-init/cloud.cfg, the kernel command line, the
+//! datasource, vendor-data, vendor-data2, user-data.
+
+use super::vendor::{self, Settings};
+use super::{Context, Fetched, Include, UserData, jinja, merge, process};
+use crate::document::{Map, Value, wrong, yaml};
+use crate::error::{Error, Result};
+
+/// The image's main configuration file.
+pub const CLOUD_CFG: &str = "/etc/cloud/cloud.cfg";
+/// Where files stand that are laid over it, unless it says otherwise (`conf_d`).
+pub const CLOUD_CFG_D: &str = "/etc/cloud/cloud.cfg.d";
+/// What was found out about this boot.
+pub const RUN_CLOUD_CFG: &str = "/run/cloud-init/cloud.cfg";
+/// How a configuration file's name in a folder ends.
+const SUFFIX: &str = ".cfg";
+
+/// What holds where nothing else is said.
+const BUILT_IN: &str = "
+datasource_list: [NoCloud, ConfigDrive, LXD, OpenNebula, DigitalOcean, Azure, AltCloud, VMware, OVF, MAAS, GCE, OpenStack,
+  AliYun, Vultr, Ec2, CloudSigma, CloudStack, SmartOS, Bigstep, Scaleway, Hetzner, IBMCloud, Oracle, Exoscale, RbxCloud,
+  UpCloud, NWCS, Akamai, WSL, CloudCIX, None]
+def_log_file: /var/log/cloud-init.log
+log_cfgs: []
+syslog_fix_perms: ['syslog:adm', 'root:adm', 'root:wheel', 'root:root']
+system_info:
+  paths: {cloud_dir: /var/lib/cloud, docs_dir: /usr/share/doc/cloud-init/, templates_dir: /etc/cloud/templates/, run_dir: /run/cloud-init}
+  distro: ubuntu
+  network: {renderers: null}
+vendor_data: {enabled: true, prefix: []}
+vendor_data2: {enabled: true, prefix: []}
+";
+
+/// How the base layers' files are got at: by paths as the machine will see them.
+pub trait Files {
+    /// A file's content; None where there is none.
+    fn read(&mut self, path: &str) -> Result<Option<Vec<u8>>>;
+    /// A folder's files in any order, by name; None where there is no such folder.
+    fn names(&mut self, folder: &str) -> Result<Option<Vec<String>>>;
+}
+
+/// The base layers, merged: what holds before any datasource speaks. `instance_data` (of the last boot) is for configuration
+/// files that are jinja templates. A file that cannot be used is told and left out.
+pub fn base(files: &mut dyn Files, cmdline: &str, instance_data: Option<&Value>) -> Map {
+    let mut reader = Reader { files, instance_data };
+    let layers = [
+        ("the kernel command line".to_owned(), super::from_cmdline(cmdline)),
+        (RUN_CLOUD_CFG.to_owned(), reader.file(RUN_CLOUD_CFG)),
+        (CLOUD_CFG.to_owned(), reader.image()),
+        ("the built-in configuration".to_owned(), built_in()),
+    ];
+    merge::layers(layers)
+}
+
+fn built_in() -> Map {
+    match yaml::parse("the built-in configuration", BUILT_IN) {
+        Ok(Value::Map(map)) => map,
+        _ => Map::new(),
+    }
+}
+
+struct Reader<'a> {
+    files: &'a mut dyn Files,
+    instance_data: Option<&'a Value>,
+}
+
+impl Reader<'_> {
+    /// cloud.cfg with the files of its folder laid over it, the last name highest.
+    fn image(&mut self) -> Map {
+        let main = self.file(CLOUD_CFG);
+        let folder = match main.get("conf_d") {
+            None => CLOUD_CFG_D.to_owned(),
+            Some(Value::String(folder)) => folder.trim().trim_end_matches('/').to_owned(),
+            Some(Value::Null) => String::new(),
+            Some(other) => {
+                log::warn!("{CLOUD_CFG}: {}", wrong("conf_d", "a path", other));
+                String::new()
+            }
+        };
+        let names = if folder.is_empty() { Ok(None) } else { self.files.names(&folder) };
+        let mut names = names.unwrap_or_else(|e| {
+            log::warn!("{e}");
+            None
+        });
+        let mut layers = Vec::new();
+        if let Some(names) = &mut names {
+            names.retain(|name| name.ends_with(SUFFIX));
+            names.sort_unstable();
+            let paths = names.iter().rev().map(|name| format!("{folder}/{name}"));
+            let over: Vec<_> = paths.map(|path| (path.clone(), self.file(&path))).collect();
+            layers.push((folder, merge::layers(over)));
+        }
+        layers.push((CLOUD_CFG.to_owned(), main));
+        merge::layers(layers)
+    }
+
+    fn file(&mut self, path: &str) -> Map {
+        let content = self.files.read(path).map(Option::unwrap_or_default);
+        content.and_then(|content| parse(path, &content, self.instance_data)).unwrap_or_else(|e| {
+            log::warn!("configuration ignored: {e}");
+            Map::new()
+        })
+    }
+}
+
+/// A configuration file's mapping; an empty file is an empty one. A template is rendered first, where there is data for it.
+fn parse(path: &str, content: &[u8], instance_data: Option<&Value>) -> Result<Map> {
+    let text = std::str::from_utf8(content).map_err(|_| Error::new(format!("{path}: not UTF-8")))?;
+    let rendered = match (jinja::body(text), instance_data) {
+        (Some(template), Some(data)) => Some(jinja::render(template, data).map_err(|e| e.context(path))?),
+        _ => None,
+    };
+    if let Some(missing) = rendered.as_ref().map(|r| r.missing.join(", ")).filter(|m| !m.is_empty()) {
+        log::warn!("{path}: no such variables: {missing}");
+    }
+    match yaml::parse(path, rendered.as_ref().map_or(text, |r| &r.text))? {
+        Value::Map(map) => Ok(map),
+        Value::Null => Ok(Map::new()),
+        other => Err(wrong(path, "a mapping", &other)),
+    }
+}
+
+/// What an instance's sources say, and what is known for reading them.
+pub struct Sources<'a> {
+    pub user_data: &'a [u8],
+    /// The documents of vendor-data: see [`vendor::documents`].
+    pub vendor_data: &'a [Vec<u8>],
+    pub vendor_data2: &'a [Vec<u8>],
+    /// What the datasource itself sets.
+    pub datasource_config: &'a Map,
+    pub launch_index: Option<i64>,
+    pub instance_data: &'a Value,
+}
+
+/// The sources, processed, and the configuration that results.
+#[derive(Debug, Default)]
+pub struct Consumed {
+    /// None where the configuration does not let user-data count (`allow_userdata: false`).
+    pub user: Option<UserData>,
+    /// None where there is none, or it is disabled.
+    pub vendor: Option<UserData>,
+    pub vendor2: Option<UserData>,
+    /// What vendor scripts are run with.
+    pub vendor_prefix: Vec<String>,
+    /// All layers, merged.
+    pub config: Map,
+}
+
+/// Processes all sources over the base layers: user-data first, which can switch vendor-data off.
+pub fn consume(base: &Map, sources: &Sources<'_>, fetch: &mut dyn FnMut(&Include<'_>) -> Result<Fetched>) -> Consumed {
+    let mut consumed = Consumed::default();
+    let mut run = |source, vendor, documents: &[&[u8]], disabled: &[String]| {
+        let (launch_index, instance_data) = (sources.launch_index, sources.instance_data);
+        process(documents, Context { source, vendor, disabled, launch_index, instance_data, fetch: &mut *fetch })
+    };
+    if allows_user_data(base) {
+        consumed.user = Some(run("user-data", false, &[sources.user_data], &[]));
+    } else {
+        log::info!("user-data is left out: allow_userdata is false");
+    }
+    let without_vendor = merged(base, sources.datasource_config, [&consumed.user, &None, &None]);
+    let mut vendor_data = |source, key, documents: &[Vec<u8>]| {
+        let settings = Settings::read(&without_vendor, key);
+        if documents.is_empty() || !settings.enabled {
+            return (None, settings);
+        }
+        let documents: Vec<&[u8]> = documents.iter().map(Vec::as_slice).collect();
+        (Some(run(source, true, &documents, &settings.disabled_handlers)), settings)
+    };
+    let (vendor, settings) = vendor_data("vendor-data", "vendor_data", sources.vendor_data);
+    let (mut vendor2, _) = vendor_data("vendor-data2", "vendor_data2", sources.vendor_data2);
+    if let (Some(first), Some(second)) = (&vendor, &mut vendor2) {
+        vendor::keep_apart(&first.scripts, &mut second.scripts);
+    }
+    consumed.config = merged(base, sources.datasource_config, [&consumed.user, &vendor2, &vendor]);
+    Consumed { vendor, vendor2, vendor_prefix: settings.prefix, ..consumed }
+}
+
+/// `allow_userdata`, true unless it says otherwise.
+fn allows_user_data(base: &Map) -> bool {
+    base.get("allow_userdata").is_none_or(Value::is_true)
+}
+
+/// All layers, `sources` highest first above the datasource's own.
+fn merged(base: &Map, datasource: &Map, sources: [&Option<UserData>; 3]) -> Map {
+    let names = ["user-data", "vendor-data2", "vendor-data"];
+    let configs = sources.into_iter().map(|s| s.as_ref().and_then(|s| s.cloud_config.clone()).unwrap_or_default());
+    let layers = names.into_iter().zip(configs).map(|(name, config)| (name.to_owned(), config));
+    let below =
+        [("the datasource".to_owned(), datasource.clone()), ("the base configuration".to_owned(), base.clone())];
+    merge::layers(layers.chain(below))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::json;
+    use std::collections::BTreeMap;
+
+    struct Fake(BTreeMap<&'static str, &'static str>);
+
+    impl Files for Fake {
+        fn read(&mut self, path: &str) -> Result<Option<Vec<u8>>> {
+            match self.0.get(path) {
+                Some(&"unreadable") => Err(Error::new(format!("failed to read {path}"))),
+                other => Ok(other.map(|t| t.as_bytes().to_vec())),
+            }
+        }
+
+        fn names(&mut self, folder: &str) -> Result<Option<Vec<String>>> {
+            let inside = self.0.keys().filter_map(|p| p.strip_prefix(folder)?.strip_prefix('/'));
+            let names: Vec<String> = inside.map(str::to_owned).collect();
+            Ok((!names.is_empty()).then_some(names))
+        }
+    }
+
+    fn base_of(files: &[(&'static str, &'static str)], cmdline: &str) -> Map {
+        let data = yaml::parse("t", "v1: {cloud_name: test}").unwrap();
+        base(&mut Fake(files.iter().copied().collect()), cmdline, Some(&data))
+    }
+
+    fn get(map: &Map, key: &str) -> String {
+        map.get(key).map_or_else(|| "-".into(), json::to_string)
+    }
+
+    #[test]
+    fn layers_from_built_in_to_the_command_line() {
+        let config = base_of(
+            &[
+                (CLOUD_CFG, "a: 1\nb: 1\nc: 1\nd: 1\nm: {x: 1, y: 1}\nsystem_info: {distro: debian}\n"),
+                ("/etc/cloud/cloud.cfg.d/10_x.cfg", "b: 2\nc: 2\nd: 2\nm: {y: 2, z: 2}\n"),
+                ("/etc/cloud/cloud.cfg.d/90_y.cfg", "c: 3\nd: 3\n"),
+                ("/etc/cloud/cloud.cfg.d/95_broken.cfg", "c: ["),
+                ("/etc/cloud/cloud.cfg.d/96_unreadable.cfg", "unreadable"),
+                ("/etc/cloud/cloud.cfg.d/97_list.cfg", "- c"),
+                ("/etc/cloud/cloud.cfg.d/98.cfg", "## template: jinja\ncloud: {{ cloud_name }}\n"),
+                ("/etc/cloud/cloud.cfg.d/README", "c: 99\n"),
+                (RUN_CLOUD_CFG, "datasource_list: [NoCloud]\nd: 4\n"),
+            ],
+            "ro cc: d: 5 end_cc quiet",
+        );
+        for (key, value) in [
+            ("a", "1"),
+            ("b", "2"),
+            ("c", "3"),
+            ("d", "5"),
+            ("m", r#"{"y":2,"z":2,"x":1}"#),
+            ("datasource_list", r#"["NoCloud"]"#),
+            ("cloud", r#""test""#),
+            ("vendor_data", r#"{"enabled":true,"prefix":[]}"#),
+        ] {
+            assert_eq!(get(&config, key), value, "{key}");
+        }
+        let distro = config.get("system_info").and_then(|s| s.get("distro")).and_then(Value::as_str);
+        assert_eq!(distro, Some("debian"));
+        assert_eq!(get(&base_of(&[], ""), "log_cfgs"), "[]");
+    }
+
+    #[test]
+    fn the_folder_can_be_elsewhere_and_a_lower_file_says_how_it_is_merged() {
+        let config = base_of(
+            &[
+                (CLOUD_CFG, "conf_d: /my/conf/\nl: [low]\nmerge_how: list(append)+dict(recurse_list)\n"),
+                ("/my/conf/a.cfg", "l: [high]\n"),
+                ("/etc/cloud/cloud.cfg.d/a.cfg", "l: [no]\n"),
+            ],
+            "",
+        );
+        assert_eq!(get(&config, "l"), r#"["high","low"]"#);
+        let wrong = base_of(&[(CLOUD_CFG, "a: 1\nmerge_how: nosuch()\nconf_d: [x]\n")], "");
+        assert_eq!(get(&wrong, "a"), "1");
+    }
+
+    fn consumed(base: &str, user: &str, vendor: &str, vendor2: &str) -> Consumed {
+        let map = |text: &str| match yaml::parse("t", text) {
+            Ok(Value::Map(map)) => map,
+            _ => Map::new(),
+        };
+        let sources = Sources {
+            user_data: user.as_bytes(),
+            vendor_data: &[vendor.as_bytes().to_vec()],
+            vendor_data2: &[vendor2.as_bytes().to_vec()],
+            datasource_config: &map("{d: ds, v: ds}"),
+            launch_index: None,
+            instance_data: &Value::Null,
+        };
+        let base =
+            map(&format!("{{vendor_data: {{enabled: true}}, vendor_data2: {{enabled: true}}, b: base, {base}}}"));
+        consume(&base, &sources, &mut |_| Ok(Fetched::Later))
+    }
+
+    #[test]
+    fn user_over_vendor2_over_vendor_over_datasource() {
+        let vendor = "#cloud-config\nu: v\nw: v\nv: v\nm: {v: 1}\n";
+        let all = consumed("", "#cloud-config\nu: u\nm: {u: 1}\n", vendor, "#cloud-config\nu: v2\nw: v2\n");
+        for (key, value) in [
+            ("u", "\"u\""),
+            ("w", "\"v2\""),
+            ("v", "\"v\""),
+            ("d", "\"ds\""),
+            ("b", "\"base\""),
+            ("m", r#"{"u":1,"v":1}"#),
+        ] {
+            assert_eq!(get(&all.config, key), value, "{key}");
+        }
+        let off = consumed("", "#cloud-config\nvendor_data: {enabled: false}\n", vendor, "#cloud-config\nw: v2\n");
+        assert!(off.vendor.is_none() && off.vendor2.is_some());
+        let not_allowed =
+            consumed("allow_userdata: false", "#cloud-config\nvendor_data: {enabled: false}\n", vendor, "");
+        assert!(not_allowed.user.is_none() && not_allowed.vendor.is_some());
+    }
+
+    #[test]
+    fn vendor_scripts_keep_apart_and_handlers_can_be_disabled() {
+        let script = "#!/bin/sh\n";
+        let both = consumed("", script, script, script);
+        assert_eq!(both.vendor.unwrap().scripts[0].name, "part-001");
+        assert_eq!(both.vendor2.unwrap().scripts[0].name, "vendor_data2-part-001");
+        let user =
+            "#cloud-config\nvendor_data: {enabled: true, prefix: [nice, 5], disabled_handlers: [text/x-shellscript]}\n";
+        let disabled = consumed("", user, script, "");
+        assert!(disabled.vendor.unwrap().scripts.is_empty());
+        assert_eq!(disabled.vendor_prefix, ["nice", "5"]);
+    }
+}

@@ -1,0 +1,144 @@
+//! Each part put where it belongs: merged, kept as a script or boothook, rendered first, or reported.
+
+use super::cloud_config::CloudConfig;
+use super::kind::{self, Kind};
+use super::parts::Part;
+use super::{Script, UserData, When, file_name, jinja};
+use crate::document::Value;
+
+/// Takes a source's parts one by one.
+pub struct Handler<'a> {
+    source: &'a str,
+    vendor: bool,
+    instance_data: &'a Value,
+    config: CloudConfig,
+    out: UserData,
+}
+
+impl<'a> Handler<'a> {
+    pub fn new(source: &'a str, vendor: bool, instance_data: &'a Value) -> Self {
+        Handler { source, vendor, instance_data, config: CloudConfig::default(), out: UserData::default() }
+    }
+
+    /// All that the parts said; what concerns their unfolding is left empty.
+    pub fn finish(mut self) -> UserData {
+        (self.out.cloud_config, self.out.text) = self.config.finish();
+        self.out
+    }
+
+    /// Puts one part where it belongs. Warnings name the source and the part, never content.
+    pub fn part(&mut self, part: &Part) {
+        match Kind::of_type(&part.content_type) {
+            Some(Kind::Jinja) => self.template(part),
+            Some(kind) => self.content(kind, part, &part.content),
+            None if part.content.is_empty() => {}
+            None => self.unhandled(part),
+        }
+    }
+
+    fn unhandled(&mut self, part: &Part) {
+        let why = if part.content_type != kind::NOT_MULTIPART {
+            "of a type that is not supported"
+        } else if part.content.starts_with("\u{feff}".as_bytes()) {
+            "beginning with a byte order mark, which hides what they are"
+        } else {
+            "beginning with none of the known headers such as #cloud-config"
+        };
+        let (source, name, content_type) = (self.source, &part.filename, &part.content_type);
+        log::warn!("{source}: {name}: unhandled bytes ({content_type}), {why}");
+        self.out.unsupported.push(format!("{content_type} ({name})"));
+    }
+
+    fn content(&mut self, kind: Kind, part: &Part, content: &[u8]) {
+        match kind {
+            Kind::CloudConfig | Kind::CloudConfigJsonp => {
+                let header = |name: &str| part.header(name).map(str::to_owned);
+                if let Err(e) = self.config.add(kind, &part.filename, content, &header) {
+                    log::warn!("{}: {}: ignored: {e}", self.source, part.filename);
+                }
+            }
+            Kind::Script => self.script(part, content, if self.vendor { When::Vendor } else { When::User }),
+            Kind::ScriptPerBoot => self.script(part, content, When::PerBoot),
+            Kind::ScriptPerInstance => self.script(part, content, When::PerInstance),
+            Kind::ScriptPerOnce => self.script(part, content, When::PerOnce),
+            Kind::Boothook => self.boothook(part, content),
+            Kind::PartHandler => {
+                log::warn!("{}: {}: part-handlers (Python) are not supported", self.source, part.filename);
+                self.out.unsupported.push(format!("{} ({})", part.content_type, part.filename));
+            }
+            Kind::CloudConfigArchive | Kind::Include | Kind::IncludeOnce | Kind::Jinja => self.unhandled(part),
+        }
+    }
+
+    /// The latest of two scripts with one name and one place stays.
+    fn script(&mut self, part: &Part, content: &[u8], when: When) {
+        let script = Script { name: file_name(&part.filename), content: with_unix_lines(content), when };
+        match self.out.scripts.iter_mut().find(|s| s.name == script.name && s.when == when) {
+            Some(old) => *old = script,
+            None => self.out.scripts.push(script),
+        }
+    }
+
+    fn boothook(&mut self, part: &Part, content: &[u8]) {
+        let content = with_unix_lines(content);
+        let mut rest = kind::trim_start(&content);
+        if Kind::of_content(rest) == Some(Kind::Boothook) {
+            rest = rest.splitn(2, |b| *b == b'\n').nth(1).unwrap_or_default();
+        }
+        let hook = (file_name(&part.filename), kind::trim_start(rest).to_vec());
+        match self.out.boothooks.iter_mut().find(|(name, _)| *name == hook.0) {
+            Some(old) => *old = hook,
+            None => self.out.boothooks.push(hook),
+        }
+    }
+
+    /// A template is rendered, and what comes out is taken by its own header.
+    fn template(&mut self, part: &Part) {
+        let (source, name) = (self.source, &part.filename);
+        let text = std::str::from_utf8(kind::trim_start(&part.content)).ok();
+        let Some(template) = text.and_then(jinja::body) else {
+            return log::warn!("{source}: {name}: ignored: a template wants `## template: jinja` and UTF-8");
+        };
+        let rendered = match jinja::render(template, self.instance_data) {
+            Ok(rendered) => rendered,
+            Err(e) => return log::warn!("{source}: {name}: ignored: {e}"),
+        };
+        if !rendered.missing.is_empty() {
+            log::warn!("{source}: {name}: no such variables: {}", rendered.missing.join(", "));
+        }
+        let content = rendered.text.as_bytes();
+        match Kind::of_content(content) {
+            Some(kind @ (Kind::CloudConfig | Kind::CloudConfigJsonp | Kind::Script | Kind::Boothook)) => {
+                self.content(kind, part, content);
+            }
+            _ if content.is_empty() => {}
+            _ => {
+                log::warn!("{source}: {name}: ignored: a template can be a cloud-config, a script or a boothook");
+                self.out.unsupported.push(format!("{} ({name})", part.content_type));
+            }
+        }
+    }
+}
+
+/// Content whose first line ends in CRLF, with LF everywhere.
+fn with_unix_lines(content: &[u8]) -> Vec<u8> {
+    let first_end = content.iter().position(|b| *b == b'\n').unwrap_or(0);
+    if first_end == 0 || content.get(first_end - 1) != Some(&b'\r') {
+        return content.to_vec();
+    }
+    let followed = content.iter().copied().zip(content.iter().copied().skip(1).chain([0]));
+    followed.filter(|pair| *pair != (b'\r', b'\n')).map(|(byte, _)| byte).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines() {
+        assert_eq!(with_unix_lines(b"#!/bin/sh\r\na\r\r\nb\r\n"), b"#!/bin/sh\na\r\nb\n");
+        assert_eq!(with_unix_lines(b"#!/bin/sh\na\r\n"), b"#!/bin/sh\na\r\n");
+        assert_eq!(with_unix_lines(b"\n"), b"\n");
+        assert_eq!(with_unix_lines(b""), b"");
+    }
+}

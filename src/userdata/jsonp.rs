@@ -1,0 +1,226 @@
+//! JSON Patch (RFC 6902) with JSON Pointers (RFC 6901), for `#cloud-config-jsonp`.
+
+use crate::document::{MAX_DEPTH, MAX_NODES, Value};
+use crate::error::{Error, Result};
+
+/// How many operations a patch may have.
+const MAX_OPERATIONS: usize = 10_000;
+
+/// Applies every operation of a patch in order, or none.
+///
+/// # Errors
+/// The first operation that is malformed or does not fit the document, by its number from 1.
+pub fn apply(document: &Value, patch: &Value) -> Result<Value> {
+    let Value::List(operations) = patch else {
+        return Err(crate::document::wrong("the patch", "a list of operations", patch));
+    };
+    if operations.len() > MAX_OPERATIONS {
+        return Err(Error::new(format!("the patch has more than {MAX_OPERATIONS} operations")));
+    }
+    let mut result = document.clone();
+    let mut nodes = size(&result);
+    for (i, operation) in operations.iter().enumerate() {
+        step(&mut result, operation, &mut nodes).map_err(|e| e.context(format!("operation {}", i + 1)))?;
+    }
+    Ok(result)
+}
+
+fn step(document: &mut Value, operation: &Value, nodes: &mut usize) -> Result<()> {
+    let text = |key: &str| {
+        operation.get(key).and_then(Value::as_str).ok_or_else(|| Error::new(format!("{key}: expected a string")))
+    };
+    let value = || operation.get("value").cloned().ok_or_else(|| Error::new("value: missing"));
+    let path = text("path")?;
+    match text("op")? {
+        "add" => add(document, path, value()?, nodes),
+        "remove" => remove(document, path).map(drop),
+        "replace" => {
+            *find(document, path)? = grown(value()?, path, nodes)?;
+            Ok(())
+        }
+        "move" => {
+            let from = text("from")?;
+            if path.strip_prefix(from).is_some_and(|rest| rest.starts_with('/')) {
+                return Err(Error::new("from: a value cannot be moved into itself"));
+            }
+            let moved = remove(document, from)?;
+            add(document, path, moved, nodes)
+        }
+        "copy" => {
+            let copied = find(document, text("from")?)?.clone();
+            add(document, path, copied, nodes)
+        }
+        "test" if *find(document, path)? == value()? => Ok(()),
+        "test" => Err(Error::new("the test failed")),
+        _ => Err(Error::new("op: expected add, remove, replace, move, copy or test")),
+    }
+}
+
+/// The bounds on what operations may build up: a copy of the document into itself doubles it and nests it deeper.
+fn grown(value: Value, pointer: &str, nodes: &mut usize) -> Result<Value> {
+    *nodes = nodes.saturating_add(size(&value));
+    if *nodes > MAX_NODES {
+        return Err(Error::new(format!("the document grows to more than {MAX_NODES} nodes")));
+    }
+    if pointer.matches('/').count() + depth(&value) > MAX_DEPTH {
+        return Err(Error::new(format!("the document nests deeper than {MAX_DEPTH}")));
+    }
+    Ok(value)
+}
+
+fn size(value: &Value) -> usize {
+    1 + children(value).map(size).sum::<usize>()
+}
+
+fn depth(value: &Value) -> usize {
+    1 + children(value).map(depth).max().unwrap_or(0)
+}
+
+fn children(value: &Value) -> Box<dyn Iterator<Item = &Value> + '_> {
+    match value {
+        Value::List(list) => Box::new(list.iter()),
+        Value::Map(map) => Box::new(map.iter().map(|(_, v)| v)),
+        _ => Box::new(std::iter::empty()),
+    }
+}
+
+/// A pointer's parent and last token; None for the whole document.
+fn split(pointer: &str) -> Result<Option<(&str, String)>> {
+    match pointer.rsplit_once('/') {
+        Some((parent, last)) if pointer.starts_with('/') => Ok(Some((parent, unescape(last)))),
+        None if pointer.is_empty() => Ok(None),
+        _ => Err(Error::new("a path that does not begin with /")),
+    }
+}
+
+fn unescape(token: &str) -> String {
+    token.replace("~1", "/").replace("~0", "~")
+}
+
+/// An index into a list: digits without leading zeros.
+fn index(token: &str) -> Result<usize> {
+    let valid = token == "0" || (!token.starts_with('0') && token.bytes().all(|b| b.is_ascii_digit()));
+    token.parse().ok().filter(|_| valid).ok_or_else(|| Error::new("a path whose list index is not a number"))
+}
+
+fn missing() -> Error {
+    Error::new("a path that is not there")
+}
+
+fn find<'a>(document: &'a mut Value, pointer: &str) -> Result<&'a mut Value> {
+    if split(pointer)?.is_none() {
+        return Ok(document);
+    }
+    pointer.split('/').skip(1).try_fold(document, |value, token| match value {
+        Value::Map(map) => map.get_mut(&unescape(token)).ok_or_else(missing),
+        Value::List(list) => list.get_mut(index(token)?).ok_or_else(missing),
+        _ => Err(missing()),
+    })
+}
+
+fn add(document: &mut Value, pointer: &str, value: Value, nodes: &mut usize) -> Result<()> {
+    let value = grown(value, pointer, nodes)?;
+    let Some((parent, last)) = split(pointer)? else {
+        *document = value;
+        return Ok(());
+    };
+    match find(document, parent)? {
+        Value::Map(map) => {
+            map.insert(last, value);
+        }
+        Value::List(list) if last == "-" => list.push(value),
+        Value::List(list) => match index(&last)? {
+            i if i <= list.len() => list.insert(i, value),
+            _ => return Err(missing()),
+        },
+        _ => return Err(missing()),
+    }
+    Ok(())
+}
+
+fn remove(document: &mut Value, pointer: &str) -> Result<Value> {
+    let Some((parent, last)) = split(pointer)? else { return Ok(std::mem::take(document)) };
+    match find(document, parent)? {
+        Value::Map(map) => map.remove(&last).ok_or_else(missing),
+        Value::List(list) => match index(&last)? {
+            i if i < list.len() => Ok(list.remove(i)),
+            _ => Err(missing()),
+        },
+        _ => Err(missing()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::json;
+
+    fn patched(document: &str, patch: &str) -> String {
+        let value = |text: &str| json::parse("t", text.as_bytes()).unwrap();
+        apply(&value(document), &value(patch)).map_or_else(|e| e.to_string(), |v| json::to_string(&v))
+    }
+
+    /// The examples of RFC 6902, appendix A.
+    #[test]
+    fn the_standards_examples() {
+        for (document, patch, expected) in [
+            (r#"{"foo":"bar"}"#, r#"[{"op":"add","path":"/baz","value":"qux"}]"#, r#"{"foo":"bar","baz":"qux"}"#),
+            (
+                r#"{"foo":["bar","baz"]}"#,
+                r#"[{"op":"add","path":"/foo/1","value":"qux"}]"#,
+                r#"{"foo":["bar","qux","baz"]}"#,
+            ),
+            (r#"{"baz":"qux","foo":"bar"}"#, r#"[{"op":"remove","path":"/baz"}]"#, r#"{"foo":"bar"}"#),
+            (r#"{"foo":["bar","qux","baz"]}"#, r#"[{"op":"remove","path":"/foo/1"}]"#, r#"{"foo":["bar","baz"]}"#),
+            (r#"{"baz":"qux"}"#, r#"[{"op":"replace","path":"/baz","value":"boo"}]"#, r#"{"baz":"boo"}"#),
+            (
+                r#"{"foo":{"bar":"baz","waldo":"fred"},"qux":{"corge":"grault"}}"#,
+                r#"[{"op":"move","from":"/foo/waldo","path":"/qux/thud"}]"#,
+                r#"{"foo":{"bar":"baz"},"qux":{"corge":"grault","thud":"fred"}}"#,
+            ),
+            (
+                r#"{"foo":["a","b","c"]}"#,
+                r#"[{"op":"move","from":"/foo/0","path":"/foo/2"}]"#,
+                r#"{"foo":["b","c","a"]}"#,
+            ),
+            (r#"{"baz":["a",2]}"#, r#"[{"op":"test","path":"/baz/1","value":2}]"#, r#"{"baz":["a",2]}"#),
+            (r#"{"baz":"qux"}"#, r#"[{"op":"test","path":"/baz","value":"bar"}]"#, "operation 1: the test failed"),
+            (
+                r#"{"foo":"bar"}"#,
+                r#"[{"op":"add","path":"/baz/bat","value":"qux"}]"#,
+                "operation 1: a path that is not there",
+            ),
+            (r#"{"/":9,"~1":10}"#, r#"[{"op":"test","path":"/~01","value":10}]"#, r#"{"/":9,"~1":10}"#),
+            (r#"{"foo":["bar"]}"#, r#"[{"op":"add","path":"/foo/-","value":["abc"]}]"#, r#"{"foo":["bar",["abc"]]}"#),
+            (r#"{"a":1}"#, r#"[{"op":"copy","from":"","path":"/b"}]"#, r#"{"a":1,"b":{"a":1}}"#),
+            (r#"{"a":1}"#, r#"[{"op":"add","path":"","value":[]}]"#, "[]"),
+        ] {
+            assert_eq!(patched(document, patch), expected, "{patch}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        for patch in [
+            r#"{}"#,
+            r#"[1]"#,
+            r#"[{"op":"add","path":"/a"}]"#,
+            r#"[{"op":"nosuch","path":"/a"}]"#,
+            r#"[{"op":"add","path":"a","value":1}]"#,
+            r#"[{"op":"remove","path":"/zzz"}]"#,
+            r#"[{"op":"add","path":"/l/01","value":1}]"#,
+            r#"[{"op":"add","path":"/l/9","value":1}]"#,
+            r#"[{"op":"remove","path":"/l/99999999999999999999"}]"#,
+            r#"[{"op":"move","from":"/l","path":"/l/0"}]"#,
+        ] {
+            assert!(patched(r#"{"a":1,"l":[1]}"#, patch) != r#"{"a":1,"l":[1]}"#, "{patch}");
+        }
+        let copies = |path: fn(usize) -> String| {
+            let copies: Vec<String> =
+                (0..150).map(|i| format!(r#"{{"op":"copy","from":"","path":"/{}"}}"#, path(i))).collect();
+            patched(r#"{"a":1}"#, &format!("[{}]", copies.join(",")))
+        };
+        assert!(copies(|i| format!("x{i}")).contains("more than 1000000 nodes"));
+        assert!(copies(|_| "x".into()).contains("deeper than 100"));
+    }
+}

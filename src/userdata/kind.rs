@@ -1,0 +1,145 @@
+//! What a part can be: the first bytes that say so and the MIME type that names it. The one table.
+
+/// A kind of part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    CloudConfig,
+    CloudConfigArchive,
+    CloudConfigJsonp,
+    Include,
+    IncludeOnce,
+    Script,
+    ScriptPerBoot,
+    ScriptPerInstance,
+    ScriptPerOnce,
+    Boothook,
+    PartHandler,
+    Jinja,
+}
+
+/// What a document is called that has no type of its own.
+pub const NOT_MULTIPART: &str = "text/x-not-multipart";
+/// What a MIME part is that says no type.
+pub const PLAIN: &str = "text/plain";
+
+/// Header, MIME type, kind; longer headers before their own beginnings.
+const TABLE: &[(&str, &str, Kind)] = &[
+    ("text/x-shellscript-per-instance", "text/x-shellscript-per-instance", Kind::ScriptPerInstance),
+    ("text/x-shellscript-per-boot", "text/x-shellscript-per-boot", Kind::ScriptPerBoot),
+    ("text/x-shellscript-per-once", "text/x-shellscript-per-once", Kind::ScriptPerOnce),
+    ("#cloud-config-archive", "text/cloud-config-archive", Kind::CloudConfigArchive),
+    ("#cloud-config-jsonp", "text/cloud-config-jsonp", Kind::CloudConfigJsonp),
+    ("## template: jinja", "text/jinja2", Kind::Jinja),
+    ("#cloud-boothook", "text/cloud-boothook", Kind::Boothook),
+    ("#include-once", "text/x-include-once-url", Kind::IncludeOnce),
+    ("#cloud-config", "text/cloud-config", Kind::CloudConfig),
+    ("#part-handler", "text/part-handler", Kind::PartHandler),
+    ("#include", "text/x-include-url", Kind::Include),
+    ("#!", "text/x-shellscript", Kind::Script),
+];
+
+/// The MIME types of gzip. A part of such a type is unpacked before it is looked at.
+const GZIP_TYPES: &[&str] = &[
+    "application/gzip",
+    "application/gzip-compressed",
+    "application/gzipped",
+    "application/x-compress",
+    "application/x-compressed",
+    "application/x-gunzip",
+    "application/x-gzip",
+    "application/x-gzip-compressed",
+];
+
+impl Kind {
+    /// The kind that a MIME type names.
+    pub fn of_type(mime_type: &str) -> Option<Kind> {
+        TABLE.iter().find(|(_, name, _)| *name == mime_type).map(|(.., kind)| *kind)
+    }
+
+    /// The kind that content's first bytes name, in any case, white space before them skipped.
+    pub fn of_content(content: &[u8]) -> Option<Kind> {
+        let content = trim_start(content);
+        TABLE
+            .iter()
+            .find(|(header, ..)| {
+                content.get(..header.len()).is_some_and(|start| start.eq_ignore_ascii_case(header.as_bytes()))
+            })
+            .map(|(.., kind)| *kind)
+    }
+
+    /// The kind's MIME type.
+    pub fn mime_type(self) -> &'static str {
+        TABLE.iter().find(|(.., kind)| *kind == self).map_or(PLAIN, |(_, name, _)| name)
+    }
+
+    /// The kind's header: how content of this kind begins.
+    pub fn header(self) -> &'static str {
+        TABLE.iter().find(|(.., kind)| *kind == self).map_or("", |(header, ..)| header)
+    }
+}
+
+/// Whether a part's declared type is set aside for what its content says. Scripts are among them: programs that wrap
+/// every kind of user-data call it a script.
+pub fn is_sniffed(mime_type: &str) -> bool {
+    [PLAIN, NOT_MULTIPART, "text/x-shellscript"].contains(&mime_type)
+}
+
+/// Whether a type says gzip.
+pub fn is_gzip(mime_type: &str) -> bool {
+    GZIP_TYPES.contains(&mime_type)
+}
+
+/// Content without the white space before it: ASCII's, and Unicode's in UTF-8.
+pub fn trim_start(content: &[u8]) -> &[u8] {
+    let mut rest = content;
+    loop {
+        let width = (1..=4.min(rest.len()))
+            .find(|n| rest.get(..*n).is_some_and(|b| std::str::from_utf8(b).is_ok_and(|s| s.chars().all(is_space))));
+        match width.and_then(|n| rest.get(n..)) {
+            Some(after) => rest = after,
+            None => return rest,
+        }
+    }
+}
+
+/// White space as Python's `str.lstrip` takes it, which knows four separators more than Unicode's property.
+fn is_space(c: char) -> bool {
+    c.is_whitespace() || matches!(c, '\u{1c}'..='\u{1f}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_header_wins_and_a_prefix_is_enough() {
+        for (content, kind) in [
+            ("#cloud-config\n", Some(Kind::CloudConfig)),
+            ("  \n\t#Cloud-Config", Some(Kind::CloudConfig)),
+            ("\u{2003}\u{1f}#cloud-config", Some(Kind::CloudConfig)),
+            ("#cloud-configuration", Some(Kind::CloudConfig)),
+            ("#cloud-config-archive\n", Some(Kind::CloudConfigArchive)),
+            ("#cloud-config-jsonp\n", Some(Kind::CloudConfigJsonp)),
+            ("#include-once\n", Some(Kind::IncludeOnce)),
+            ("#include http://x", Some(Kind::Include)),
+            ("#!/bin/sh", Some(Kind::Script)),
+            ("## Template: Jinja\n", Some(Kind::Jinja)),
+            ("## template:jinja\n", None),
+            ("\u{feff}#cloud-config", None),
+            ("#upstart-job", None),
+            ("# comment\n#cloud-config", None),
+            ("", None),
+        ] {
+            assert_eq!(Kind::of_content(content.as_bytes()), kind, "{content:?}");
+        }
+    }
+
+    #[test]
+    fn every_kind_is_found_by_its_type_and_its_header() {
+        for (header, name, kind) in TABLE {
+            assert_eq!(Kind::of_type(name), Some(*kind));
+            assert_eq!(Kind::of_content(header.as_bytes()), Some(*kind));
+            assert_eq!((kind.mime_type(), kind.header()), (*name, *header));
+        }
+    }
+}

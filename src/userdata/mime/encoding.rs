@@ -1,0 +1,121 @@
+//! Transfer encodings (RFC 2045, 6) and the charsets that are not UTF-8.
+
+use crate::userdata::percent::hex;
+
+/// Undoes a transfer encoding. What is wrongly encoded is decoded as far as it makes sense, as mail programs do.
+pub fn decode(encoding: &str, body: &[u8]) -> Vec<u8> {
+    match encoding.trim().to_ascii_lowercase().as_str() {
+        "base64" => base64(body),
+        "quoted-printable" => quoted_printable(body),
+        "uuencode" | "x-uuencode" | "uue" | "x-uue" => uuencode(body),
+        _ => body.to_vec(),
+    }
+}
+
+/// Content as UTF-8 where its charset is one of the Latin ones that mail programs write. What is UTF-8 already stays.
+pub fn to_utf8(charset: &str, content: Vec<u8>) -> Vec<u8> {
+    let latin = matches!(
+        charset.trim().to_ascii_lowercase().as_str(),
+        "iso-8859-1" | "iso8859-1" | "latin1" | "latin-1" | "iso-8859-15" | "windows-1252" | "cp1252"
+    );
+    if !latin || std::str::from_utf8(&content).is_ok() {
+        return content;
+    }
+    content.iter().map(|b| char::from(*b)).collect::<String>().into_bytes()
+}
+
+/// Base64; bytes that are not of its alphabet are skipped, an incomplete end is dropped.
+fn base64(body: &[u8]) -> Vec<u8> {
+    let digit = |b: &u8| match b {
+        b'A'..=b'Z' => Some(b - b'A'),
+        b'a'..=b'z' => Some(b - b'a' + 26),
+        b'0'..=b'9' => Some(b - b'0' + 52),
+        b'+' => Some(62),
+        b'/' => Some(63),
+        _ => None,
+    };
+    let mut out = Vec::with_capacity(body.len() / 4 * 3);
+    let (mut bits, mut count) = (0u16, 0);
+    for six in body.iter().take_while(|b| **b != b'=').filter_map(digit) {
+        bits = bits << 6 | u16::from(six);
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            out.push((bits >> count) as u8);
+        }
+    }
+    out
+}
+
+fn quoted_printable(body: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(body.len());
+    let mut rest = body;
+    while let [byte, after @ ..] = rest {
+        rest = after;
+        if *byte != b'=' {
+            out.push(*byte);
+            continue;
+        }
+        let blanks = after.iter().take_while(|b| matches!(b, b' ' | b'\t')).count();
+        let line_end = after.get(blanks..).unwrap_or_default();
+        if let Some(next) = line_end.strip_prefix(b"\r\n").or_else(|| line_end.strip_prefix(b"\n")) {
+            rest = next;
+        } else if let [high, low, next @ ..] = after
+            && let (Some(high), Some(low)) = (hex(*high), hex(*low))
+        {
+            out.push(high << 4 | low);
+            rest = next;
+        } else {
+            out.push(b'=');
+        }
+    }
+    out
+}
+
+/// Lines between `begin` and `end`: a length, then four characters for each three bytes, each from the space on.
+fn uuencode(body: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let lines = body.split(|b| *b == b'\n').map(|l| l.strip_suffix(b"\r").unwrap_or(l));
+    let encoded = lines.skip_while(|l| !l.starts_with(b"begin ")).skip(1).take_while(|l| *l != b"end");
+    for line in encoded {
+        let [length, digits @ ..] = line else { continue };
+        let six = |d: &u8| u32::from(d.wrapping_sub(b' ') & 0x3f);
+        let mut bytes = Vec::new();
+        for four in digits.chunks(4) {
+            let bits = (0..4).fold(0, |bits, i| bits << 6 | four.get(i).map_or(0, six));
+            bytes.extend_from_slice(bits.to_be_bytes().get(1..).unwrap_or_default());
+        }
+        bytes.truncate(six(length) as usize);
+        out.extend(bytes);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn transfer_encodings() {
+        for (encoding, body, content) in [
+            ("Base64", "aGVs\r\nbG8=\r\n", "hello"),
+            ("base64", "aGVsbG8", "hello"),
+            ("base64", "aGV*sbG\n8", "hello"),
+            ("base64", "", ""),
+            ("quoted-printable", "caf=C3=A9=\n!=20=\r\n=  \nx=3d", "café! x="),
+            ("quoted-printable", "a=zz=\n=", "a=zz="),
+            ("x-uuencode", "begin 644 f\n%:&5L;&\\\n`\nend\nmore\n", "hello"),
+            ("8bit", "as it is=3D", "as it is=3D"),
+            (" 7BIT ", "x", "x"),
+        ] {
+            assert_eq!(String::from_utf8_lossy(&decode(encoding, body.as_bytes())), content, "{encoding} {body}");
+        }
+    }
+
+    #[test]
+    fn charsets() {
+        assert_eq!(to_utf8("ISO-8859-1", b"caf\xe9".to_vec()), "café".as_bytes());
+        assert_eq!(to_utf8("latin1", "café".into()), "café".as_bytes());
+        assert_eq!(to_utf8("utf-8", b"caf\xe9".to_vec()), b"caf\xe9");
+    }
+}

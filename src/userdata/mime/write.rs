@@ -1,0 +1,99 @@
+//! Parts as one MIME multipart: the processed form that cloud-init keeps beside the raw one (user-data.txt.i).
+
+use super::Entity;
+use data_encoding::BASE64;
+
+/// What a boundary begins with; zeros are added until no part has it.
+const BOUNDARY: &str = "===============prepivot==";
+/// The longest line of base64 (RFC 2045, 6.8).
+const LINE: usize = 76;
+
+/// The parts as a multipart/mixed that [`super::parse`] reads back the same. `Number-Attachments` says how many there are.
+pub fn write(parts: &[Entity]) -> Vec<u8> {
+    let mut boundary = BOUNDARY.to_owned();
+    while parts.iter().any(|p| p.content.windows(boundary.len()).any(|w| w == boundary.as_bytes())) {
+        boundary.push('0');
+    }
+    let mut out = format!(
+        "Content-Type: multipart/mixed; boundary=\"{boundary}\"\nMIME-Version: 1.0\nNumber-Attachments: {}\n\n",
+        parts.len()
+    )
+    .into_bytes();
+    for part in parts {
+        out.extend(format!("--{boundary}\n").bytes());
+        write_part(part, &mut out);
+    }
+    out.extend(format!("--{boundary}--\n").bytes());
+    out
+}
+
+fn write_part(part: &Entity, out: &mut Vec<u8>) {
+    let as_is = is_text(&part.content);
+    let charset = if part.content_type.starts_with("text/") && as_is { "; charset=\"utf-8\"" } else { "" };
+    let encoding = if as_is { "8bit" } else { "base64" };
+    let mut header = format!(
+        "Content-Type: {}{charset}\nMIME-Version: 1.0\nContent-Transfer-Encoding: {encoding}\n",
+        one_line(&part.content_type)
+    );
+    if let Some(name) = &part.filename {
+        header += &format!("Content-Disposition: attachment; {}\n", filename(name));
+    }
+    for (name, value) in &part.headers {
+        header += &format!("{}: {}\n", one_line(name), one_line(value));
+    }
+    out.extend(header.bytes());
+    out.push(b'\n');
+    if as_is {
+        out.extend_from_slice(&part.content);
+    } else {
+        for line in BASE64.encode(&part.content).as_bytes().chunks(LINE) {
+            out.extend_from_slice(line);
+            out.push(b'\n');
+        }
+    }
+    out.push(b'\n');
+}
+
+/// Whether content comes back the same when it stands in the multipart as it is.
+fn is_text(content: &[u8]) -> bool {
+    std::str::from_utf8(content).is_ok_and(|t| !t.contains(['\r', '\0']))
+}
+
+fn filename(name: &str) -> String {
+    if name.is_ascii() {
+        return format!("filename=\"{}\"", one_line(name).replace('\\', "\\\\").replace('"', "\\\""));
+    }
+    name.bytes().fold(String::from("filename*=utf-8''"), |out, b| match b {
+        b if b.is_ascii_alphanumeric() || b"-._".contains(&b) => out + &char::from(b).to_string(),
+        b => out + &format!("%{b:02X}"),
+    })
+}
+
+fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::userdata::mime::parse;
+
+    #[test]
+    fn reads_back_the_same() {
+        let part = |content_type: &str, filename: Option<&str>, content: &[u8]| Entity {
+            content_type: content_type.into(),
+            filename: filename.map(Into::into),
+            headers: vec![("Merge-Type".into(), "list(append)+dict()".into())],
+            content: content.to_vec(),
+        };
+        let parts = [
+            part("text/cloud-config", Some("part-001"), b"#cloud-config\na: caf\xc3\xa9\n"),
+            part("text/x-shellscript", Some("a \"b\" \\c"), b"#!/bin/sh\n--===============prepivot==\n"),
+            part("application/octet-stream", Some("caf\u{e9} x"), b"\xff\0\r\n"),
+            part("text/x-not-multipart", None, b"\r"),
+            part("text/plain", Some(";"), b""),
+        ];
+        assert_eq!(parse(&write(&parts)).unwrap(), parts);
+        assert!(parse(&write(&[])).unwrap().is_empty());
+    }
+}

@@ -1,0 +1,285 @@
+//! A document's parts: gzip, MIME, archives and includes unfolded until only things to act on are left.
+
+use super::kind::{self, Kind};
+use super::{Fetched, Include, MAX_UNPACKED, gzip, mime};
+use crate::document::{Value, yaml};
+use crate::error::{Error, Result};
+
+/// How deep includes may include.
+const MAX_INCLUDE_DEPTH: usize = 10;
+/// How many errors of one source are told.
+const MAX_ERRORS: usize = 20;
+/// How many URLs are fetched for one source.
+const MAX_FETCHES: usize = 100;
+
+/// One part: what it is, what it is called, and its content.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    /// A MIME type, the declared one or the one that content's first bytes say.
+    pub content_type: String,
+    /// The name that it asks for, else `part-NNN` by its position. Not yet fit for a path: see [`super::file_name`].
+    pub filename: String,
+    /// Which instance of a launch it is for, from its header or its `launch-index` key.
+    pub launch_index: Option<String>,
+    /// The header fields of a MIME part, or the further keys of an archive's entry.
+    pub headers: Vec<(String, String)>,
+    pub content: Vec<u8>,
+}
+
+impl Part {
+    /// A header field by its name in any case.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, v)| v.as_str())
+    }
+
+    /// The part as MIME holds it.
+    pub fn to_entity(&self) -> mime::Entity {
+        let mut headers = self.headers.clone();
+        if let Some(index) = self.launch_index.as_ref().filter(|_| self.header(LAUNCH_INDEX).is_none()) {
+            headers.push(("Launch-Index".into(), index.clone()));
+        }
+        mime::Entity {
+            content_type: self.content_type.clone(),
+            filename: Some(self.filename.clone()),
+            headers,
+            content: self.content.clone(),
+        }
+    }
+
+    /// Whether this part is for the instance with that index: it names no index, or this one.
+    pub fn is_for(&self, launch_index: Option<i64>) -> bool {
+        match (&self.launch_index, launch_index) {
+            (Some(own), Some(wanted)) => own.trim().parse() == Ok(wanted),
+            _ => true,
+        }
+    }
+}
+
+/// What unfolding a source's documents gives.
+#[derive(Debug, Default)]
+pub struct Unfolded {
+    pub parts: Vec<Part>,
+    /// The URLs that have to wait for the network.
+    pub deferred: Vec<String>,
+    /// The answers to `#include-once`, to be kept for the next boot: URL and content.
+    pub fetched_once: Vec<(String, Vec<u8>)>,
+    /// What could not be unfolded; told already.
+    pub errors: Vec<String>,
+}
+
+/// Unfolds documents; a source can have several (vendor-data as a list).
+pub struct Unfolder<'a> {
+    source: &'a str,
+    fetch: &'a mut dyn FnMut(&Include<'_>) -> Result<Fetched>,
+    fetches: usize,
+    /// How many bytes may still come out.
+    room: usize,
+    out: Unfolded,
+}
+
+impl<'a> Unfolder<'a> {
+    /// `source` is what messages call the documents: `user-data`.
+    pub fn new(source: &'a str, fetch: &'a mut dyn FnMut(&Include<'_>) -> Result<Fetched>) -> Self {
+        Unfolder { source, fetch, fetches: 0, room: MAX_UNPACKED, out: Unfolded::default() }
+    }
+
+    /// What has come out.
+    pub fn finish(self) -> Unfolded {
+        self.out
+    }
+
+    fn fail(&mut self, error: Error) {
+        let error = match self.out.errors.len() {
+            ..MAX_ERRORS => error.context(self.source),
+            MAX_ERRORS => Error::new(format!("{}: more errors follow and are not told", self.source)),
+            _ => return,
+        };
+        log::error!("{error}");
+        self.out.errors.push(error.to_string());
+    }
+
+    fn take_room(&mut self, bytes: usize) -> Result<()> {
+        self.room = self
+            .room
+            .checked_sub(bytes)
+            .ok_or_else(|| Error::new(format!("all parts together are larger than {MAX_UNPACKED} bytes")))?;
+        Ok(())
+    }
+
+    /// Unfolds a whole document. gzip that cannot be unpacked is left as it is, as any other unknown content.
+    pub fn document(&mut self, document: &[u8]) {
+        self.document_at(document, 0);
+    }
+
+    fn document_at(&mut self, document: &[u8], depth: usize) {
+        let unpacked = match gzip::is_gzip(document).then(|| gzip::unpack(document, self.room)) {
+            Some(Ok(unpacked)) => Some(unpacked),
+            Some(Err(e)) => {
+                log::warn!("{}: {e}; left as it is", self.source);
+                None
+            }
+            None => None,
+        };
+        let document = unpacked.as_deref().unwrap_or(document);
+        if let Err(e) = self.take_room(document.len()) {
+            return self.fail(e);
+        }
+        if !mime::is_mime(document) {
+            return self.part(
+                mime::Entity {
+                    content_type: kind::NOT_MULTIPART.into(),
+                    filename: None,
+                    headers: Vec::new(),
+                    content: document.to_vec(),
+                },
+                depth,
+            );
+        }
+        match mime::parse(document) {
+            Ok(parts) => parts.into_iter().for_each(|part| self.part(part, depth)),
+            Err(e) => self.fail(e),
+        }
+    }
+
+    fn part(&mut self, mut entity: mime::Entity, depth: usize) {
+        if kind::is_gzip(&entity.content_type) {
+            match gzip::unpack(&entity.content, self.room).and_then(|c| self.take_room(c.len()).map(|()| c)) {
+                Ok(content) => entity.content = content,
+                Err(e) => return self.fail(e.context(self.next_name(&entity))),
+            }
+            entity.content_type = kind::PLAIN.into();
+            entity.headers.retain(|(name, _)| name.eq_ignore_ascii_case(LAUNCH_INDEX));
+        }
+        if kind::is_sniffed(&entity.content_type)
+            && let Some(kind) = Kind::of_content(&entity.content)
+        {
+            entity.content_type = kind.mime_type().into();
+        }
+        match Kind::of_type(&entity.content_type) {
+            Some(Kind::Include | Kind::IncludeOnce) => self.include(&entity.content, depth),
+            Some(Kind::CloudConfigArchive) => {
+                if let Err(e) = self.archive(&entity.content) {
+                    self.fail(e.context(self.next_name(&entity)));
+                }
+            }
+            _ => self.attach(entity),
+        }
+    }
+
+    fn next_name(&self, entity: &mime::Entity) -> String {
+        entity.filename.clone().unwrap_or_else(|| format!("part-{:03}", self.out.parts.len() + 1))
+    }
+
+    fn attach(&mut self, entity: mime::Entity) {
+        if self.out.parts.len() >= mime::MAX_PARTS {
+            return self.fail(Error::new(format!("more than {} parts; the rest is left out", mime::MAX_PARTS)));
+        }
+        let filename = self.next_name(&entity);
+        let mime::Entity { content_type, headers, content, .. } = entity;
+        let mut part = Part { content_type, filename, launch_index: None, headers, content };
+        part.launch_index = part.header(LAUNCH_INDEX).map(str::to_owned).or_else(|| launch_index_in(&part));
+        self.out.parts.push(part);
+    }
+
+    /// URLs, one a line; blank lines and comments are skipped. The rest of an `#include` line may be one too.
+    fn include(&mut self, content: &[u8], depth: usize) {
+        if depth >= MAX_INCLUDE_DEPTH {
+            return self.fail(Error::new(format!("includes nested deeper than {MAX_INCLUDE_DEPTH}")));
+        }
+        let mut once = false;
+        for line in String::from_utf8_lossy(content).lines() {
+            let mut line = line;
+            for (kind, is_once) in [(Kind::IncludeOnce, true), (Kind::Include, false)] {
+                let header = kind.header();
+                if line.get(..header.len()).is_some_and(|start| start.eq_ignore_ascii_case(header)) {
+                    line = line.get(header.len()..).unwrap_or_default();
+                    once = is_once;
+                    break;
+                }
+            }
+            let url = line.trim();
+            if !url.is_empty() && !line.trim_start().starts_with('#') {
+                self.fetch(&Include { url, once }, depth);
+            }
+        }
+    }
+
+    fn fetch(&mut self, include: &Include<'_>, depth: usize) {
+        if self.fetches >= MAX_FETCHES {
+            return self.fail(Error::new(format!("more than {MAX_FETCHES} URLs to include; the rest is left out")));
+        }
+        self.fetches += 1;
+        match (self.fetch)(include) {
+            Ok(Fetched::Content(content)) => {
+                self.document_at(&content, depth + 1);
+                if include.once {
+                    self.out.fetched_once.push((include.url.to_owned(), content));
+                }
+            }
+            Ok(Fetched::Later) => self.out.deferred.push(include.url.to_owned()),
+            Err(e) => self.fail(e.context("failed to include a URL")),
+        }
+    }
+
+    /// A list of texts, or of mappings with `content`, `type`, `filename`, `launch-index` and further header fields. Its
+    /// entries are not unfolded further.
+    fn archive(&mut self, content: &[u8]) -> Result<()> {
+        let text = std::str::from_utf8(content).map_err(|_| Error::new("the archive is not UTF-8"))?;
+        let entries = match yaml::parse("the archive", text)? {
+            Value::List(entries) => entries,
+            Value::Null => Vec::new(),
+            other => return Err(crate::document::wrong("the archive", "a list", &other)),
+        };
+        for (i, entry) in entries.into_iter().enumerate() {
+            match archive_entry(entry) {
+                Ok(Some(entity)) => {
+                    self.take_room(entity.content.len())?;
+                    self.attach(entity);
+                }
+                Ok(None) => {}
+                Err(e) => self.fail(e.context(format!("archive entry {}", i + 1))),
+            }
+        }
+        Ok(())
+    }
+}
+
+const LAUNCH_INDEX: &str = "launch-index";
+
+/// The index that a cloud-config names for itself. Other kinds have only their header.
+fn launch_index_in(part: &Part) -> Option<String> {
+    let named = part.content_type == Kind::CloudConfig.mime_type()
+        && part.content.windows(LAUNCH_INDEX.len()).any(|w| w == LAUNCH_INDEX.as_bytes());
+    let text = named.then(|| std::str::from_utf8(&part.content).ok()).flatten()?;
+    let index = yaml::parse("launch-index", text).ok()?.get(LAUNCH_INDEX)?.text()?;
+    index.trim().parse::<i64>().ok().map(|i| i.to_string())
+}
+
+/// An entry as a part; None for what is neither text nor mapping, which cloud-init skips too.
+fn archive_entry(entry: Value) -> Result<Option<mime::Entity>> {
+    let map = match entry {
+        Value::String(text) => [("content", text)].into_iter().collect(),
+        Value::Map(map) => map,
+        _ => return Ok(None),
+    };
+    let content = match map.get("content") {
+        None => Vec::new(),
+        Some(value) => value.bytes().ok_or_else(|| crate::document::wrong("content", "text", value))?.to_vec(),
+    };
+    let declared = map.get("type").filter(|t| !t.is_null()).and_then(Value::text).filter(|t| !t.is_empty());
+    let content_type = declared.unwrap_or_else(|| {
+        let undeclared = match map.get("content") {
+            Some(Value::Bytes(_)) => "application/octet-stream",
+            _ => Kind::CloudConfig.mime_type(),
+        };
+        Kind::of_content(&content).map_or(undeclared, Kind::mime_type).into()
+    });
+    if content_type.split('/').count() != 2 {
+        return Err(Error::new("type: expected a MIME type such as text/cloud-config"));
+    }
+    let own = ["content", "filename", "type", "content-disposition", "content-type", "number-attachments"];
+    let headers = map.iter().filter(|(key, _)| !own.contains(&key.to_ascii_lowercase().as_str()));
+    let headers = headers.filter_map(|(key, value)| Some((key.to_owned(), value.text()?))).collect();
+    let filename = map.get("filename").and_then(Value::text).filter(|name| !name.is_empty());
+    Ok(Some(mime::Entity { content_type: content_type.to_ascii_lowercase(), filename, headers, content }))
+}

@@ -1,0 +1,127 @@
+//! Vendor-data: what its JSON holds, and whether and how it counts.
+
+use super::Script;
+use crate::document::{Map, Value, wrong};
+use crate::error::Result;
+use std::collections::HashSet;
+
+/// The documents in vendor_data.json: a string is one, a list is several, a mapping's `cloud-init` key is either. A mapping
+/// without that key is for someone else.
+///
+/// # Errors
+/// Anything else. Entries of a list that are not text are told and skipped.
+pub fn documents(data: &Value) -> Result<Vec<Vec<u8>>> {
+    let data = match data {
+        Value::Map(map) => map.get("cloud-init").unwrap_or(&Value::Null),
+        other => other,
+    };
+    match data {
+        Value::Null | Value::Bool(false) | Value::Int(0) => Ok(Vec::new()),
+        Value::String(text) if text.is_empty() => Ok(Vec::new()),
+        Value::String(text) => Ok(vec![text.clone().into_bytes()]),
+        Value::List(list) => Ok(list.iter().enumerate().filter_map(|(i, item)| entry(i, item)).collect()),
+        Value::Map(map) if map.is_empty() => Ok(Vec::new()),
+        other => Err(wrong("vendor-data", "a string, a list, or one of them under cloud-init", other)),
+    }
+}
+
+fn entry(index: usize, item: &Value) -> Option<Vec<u8>> {
+    let bytes = item.bytes().map(<[u8]>::to_vec);
+    if bytes.is_none() {
+        log::warn!("vendor-data: entry {} ignored: expected text, found {}", index + 1, item.kind());
+    }
+    bytes
+}
+
+/// How the configuration wants one kind of vendor-data: its `vendor_data` or `vendor_data2` key.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Settings {
+    pub enabled: bool,
+    /// The MIME types that are left out.
+    pub disabled_handlers: Vec<String>,
+    /// What vendor scripts are run with: a program and its arguments.
+    pub prefix: Vec<String>,
+}
+
+impl Settings {
+    /// Reads `key` of a configuration that has no vendor-data in it. What is wrong with it disables.
+    pub fn read(config: &Map, key: &str) -> Settings {
+        let settings = match config.get(key) {
+            Some(Value::Map(settings)) => settings,
+            None => return Settings::default(),
+            Some(other) => {
+                log::warn!("{}; it is disabled", wrong(key, "a mapping", other));
+                return Settings::default();
+            }
+        };
+        Settings {
+            enabled: settings.get("enabled").is_some_and(Value::is_true),
+            disabled_handlers: texts(settings.get("disabled_handlers")),
+            prefix: texts(settings.get("prefix")),
+        }
+    }
+}
+
+fn texts(value: Option<&Value>) -> Vec<String> {
+    match value {
+        Some(Value::List(list)) => list.iter().filter_map(Value::text).collect(),
+        Some(other) => other.text().filter(|t| !t.is_empty()).into_iter().collect(),
+        None => Vec::new(),
+    }
+}
+
+/// Both kinds of vendor-data keep their scripts in one folder. One of vendor-data2 whose name is taken gets a name of its own,
+/// so that both run.
+pub fn keep_apart(first: &[Script], second: &mut [Script]) {
+    let taken: HashSet<_> = first.iter().map(|s| (s.name.clone(), s.when as u8)).collect();
+    for script in second.iter_mut().filter(|s| taken.contains(&(s.name.clone(), s.when as u8))) {
+        script.name = format!("vendor_data2-{}", script.name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::json;
+
+    fn value(text: &str) -> Value {
+        json::parse("t", text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn documents_in_json() {
+        for (text, expected) in [
+            (r#""x""#, Some(vec!["x"])),
+            (r#"["a", 1, "b"]"#, Some(vec!["a", "b"])),
+            (r#"{"cloud-init": "x"}"#, Some(vec!["x"])),
+            (r#"{"cloud-init": ["x"], "other": 1}"#, Some(vec!["x"])),
+            (r#"{"other": 1}"#, Some(vec![])),
+            (r#"{"cloud-init": {"cloud-init": "x"}}"#, None),
+            ("null", Some(vec![])),
+            ("{}", Some(vec![])),
+            (r#""""#, Some(vec![])),
+            ("5", None),
+        ] {
+            let expected = expected.map(|e| e.into_iter().map(|t| t.as_bytes().to_vec()).collect::<Vec<_>>());
+            assert_eq!(documents(&value(text)).ok(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn settings() {
+        let read = |text: &str| match value(text) {
+            Value::Map(map) => Settings::read(&map, "vendor_data"),
+            _ => panic!("{text}"),
+        };
+        assert!(read(r#"{"vendor_data": {"enabled": true}}"#).enabled);
+        assert!(read(r#"{"vendor_data": {"enabled": "yes"}}"#).enabled);
+        assert!(!read(r#"{"vendor_data": {"enabled": "false"}}"#).enabled);
+        assert!(!read(r#"{"vendor_data": {}}"#).enabled);
+        assert!(!read(r#"{"vendor_data": true}"#).enabled);
+        assert!(!read("{}").enabled);
+        let settings =
+            read(r#"{"vendor_data": {"enabled": 1, "prefix": "strace", "disabled_handlers": ["text/x-shellscript"]}}"#);
+        assert_eq!(settings.prefix, ["strace"]);
+        assert_eq!(settings.disabled_handlers, ["text/x-shellscript"]);
+    }
+}

@@ -1,0 +1,62 @@
+//! Merging against what cloud-init's own mergers made of the same documents.
+
+use prepivot::document::{Value, yaml};
+use prepivot::testing::vectors;
+use prepivot::userdata::CloudConfig;
+use prepivot::userdata::kind::Kind;
+use prepivot::userdata::merge::Strategy;
+
+fn merged(case: &Value) -> Result<Value, String> {
+    let input = case.get("input").unwrap();
+    if case.get("kind").and_then(Value::as_str) == Some("merge") {
+        let how = input.get("how").and_then(Value::as_str).unwrap();
+        let value = |key| input.get(key).cloned().unwrap();
+        return Strategy::parse(how).and_then(|s| s.merge(value("base"), value("new"))).map_err(|e| e.to_string());
+    }
+    let (documents, headers) = match input {
+        Value::List(documents) => (documents.as_slice(), None),
+        _ => (input.get("docs").and_then(Value::as_list).unwrap(), input.get("headers").and_then(Value::as_list)),
+    };
+    let mut config = CloudConfig::default();
+    for (i, document) in documents.iter().enumerate() {
+        let header = |name: &str| headers?.get(i)?.get(name)?.text();
+        // A part that fails is told and left out; what counts is what the others come to.
+        let _ = config.add(Kind::CloudConfig, &format!("part-{i}"), document.as_str().unwrap().as_bytes(), &header);
+    }
+    let (merged, text) = config.finish();
+    let merged = merged.map_or(Value::Null, Value::Map);
+    assert_eq!(yaml::parse("cloud-config.txt", &text).unwrap(), merged, "what is written is what was merged");
+    Ok(merged)
+}
+
+/// Mappings are equal in any order.
+fn same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Map(a), Value::Map(b)) => {
+            a.len() == b.len() && a.iter().all(|(k, v)| b.get(k).is_some_and(|w| same(v, w)))
+        }
+        (Value::List(a), Value::List(b)) => a.len() == b.len() && a.iter().zip(b).all(|(v, w)| same(v, w)),
+        _ => a == b,
+    }
+}
+
+#[test]
+fn documents_merge_as_in_cloud_init() {
+    let Some(cases) = vectors("merge.json") else { return };
+    let cases = cases.as_list().unwrap();
+    let mut wrong = Vec::new();
+    for case in cases {
+        let expected = case.get("expected").unwrap();
+        let result = merged(case);
+        let alike = match &result {
+            Ok(value) => same(value, expected),
+            Err(_) => expected.get("error").is_some(),
+        };
+        if !alike {
+            let name = case.get("name").and_then(Value::as_str).unwrap();
+            wrong.push(format!("{name}: {result:?}"));
+        }
+    }
+    println!("merge.json: {} alike, {} wrong", cases.len() - wrong.len(), wrong.len());
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

@@ -1,0 +1,273 @@
+//! What prepivot makes of cloud-init's own user-data inputs, against what cloud-init made of them.
+
+use prepivot::document::{Map, Value, json, yaml};
+use prepivot::error::Error;
+use prepivot::testing::vectors;
+use prepivot::userdata::config::{Consumed, Sources, consume};
+use prepivot::userdata::{Fetched, Include, UserData, When, cache_name};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+
+/// Cases where prepivot differs, and the reason that a user would give.
+const EXCEPTIONS: &[(&str, &str)] = &[
+    ("script binary payload", "a script with bytes after its text (a self-extracting archive) is kept byte for byte"),
+    ("include 404", "a URL that fails is an error, and what the other URLs say still counts"),
+    ("mime gzip part broken", "a broken part is an error, and the other parts still count"),
+    ("mime charset latin1", "a part in the charset that it declares is read"),
+    ("part-handler v2", "part-handlers are Python: reported as not supported, never run"),
+    ("vendor part-handler", "part-handlers are Python: reported as not supported, never run"),
+];
+
+thread_local!(static WARNINGS: Cell<usize> = const { Cell::new(0) });
+
+struct Counter;
+
+impl log::Log for Counter {
+    fn enabled(&self, _: &log::Metadata) -> bool {
+        true
+    }
+    fn log(&self, record: &log::Record) {
+        if record.level() <= log::Level::Warn {
+            WARNINGS.set(WARNINGS.get() + 1);
+        }
+    }
+    fn flush(&self) {}
+}
+
+/// Text, or bytes as base64.
+fn bytes(value: &Value) -> Vec<u8> {
+    match value.get("b64") {
+        Some(Value::String(text)) => data_encoding::BASE64.decode(text.as_bytes()).unwrap(),
+        _ => value.as_str().unwrap_or_default().as_bytes().to_vec(),
+    }
+}
+
+fn instance_data() -> Value {
+    yaml::parse(
+        "instance-data",
+        "v1: {instance_id: i-test, cloud-name: testcloud, cloud_name: testcloud}\nds: {meta_data: {a-b: x, list: [1, 2]}}\n",
+    )
+    .unwrap()
+}
+
+fn run(case: &Value, urls: &Value, launch_index: Option<i64>) -> Consumed {
+    let expected = case.get("expected").unwrap();
+    let mut base = Map::new();
+    base.insert("vendor_data", yaml::parse("t", "{enabled: true}").unwrap());
+    let sources = expected.get("cloud_config").unwrap();
+    // The set-up of a case is not in the vectors; what came of it tells.
+    if expected.get("error").is_some_and(Value::is_null) && sources.get("user").is_none() {
+        base.insert("allow_userdata", false);
+    }
+    let vendor_data = if sources.as_map().unwrap().contains_key("vendor") { vendor_data(case) } else { Vec::new() };
+    let mut fetch = |include: &Include<'_>| match urls.get(include.url) {
+        Some(answer) if !answer.is_null() => Ok(Fetched::Content(bytes(answer))),
+        _ => Err(Error::new("404 Not Found")),
+    };
+    let sources = Sources {
+        user_data: &bytes(case.get("input").unwrap()),
+        vendor_data: &vendor_data,
+        vendor_data2: &[],
+        datasource_config: &Map::new(),
+        launch_index,
+        instance_data: &instance_data(),
+    };
+    consume(&base, &sources, &mut fetch)
+}
+
+/// Vendor-data that leaves what the case's vendor-data left.
+fn vendor_data(case: &Value) -> Vec<Vec<u8>> {
+    let files = case.at(&["expected", "files"]).and_then(Value::as_map).unwrap();
+    let kept = ["/vendor-cloud-config.txt", "/scripts/vendor/", "/handlers/"];
+    let from_vendor = files.iter().filter(|(path, _)| kept.iter().any(|k| path.contains(k)));
+    from_vendor.map(|(_, file)| bytes(file.get("content").unwrap())).filter(|c| !c.is_empty()).collect()
+}
+
+/// The files that a result leaves: paths below the instance's folder or cloud-init's.
+fn files(consumed: &Consumed) -> BTreeMap<String, (Vec<u8>, &'static str)> {
+    let mut files = BTreeMap::new();
+    let instance = "/cloud/instances/i-testing";
+    let sources = [(&consumed.user, "cloud-config.txt"), (&consumed.vendor, "vendor-cloud-config.txt")];
+    for (data, name) in sources.into_iter().filter_map(|(d, n)| d.as_ref().map(|d| (d, n))) {
+        files.insert(format!("{instance}/{name}"), (data.text.clone().into_bytes(), "0o600"));
+        for script in &data.scripts {
+            let folder = match script.when {
+                When::User => format!("{instance}/scripts"),
+                When::Vendor => format!("{instance}/scripts/vendor"),
+                When::PerBoot => "/cloud/scripts/per-boot".into(),
+                When::PerInstance => "/cloud/scripts/per-instance".into(),
+                When::PerOnce => "/cloud/scripts/per-once".into(),
+            };
+            files.insert(format!("{folder}/{}", script.name), (script.content.clone(), "0o700"));
+        }
+        for (name, content) in &data.boothooks {
+            files.insert(format!("{instance}/boothooks/{name}"), (content.clone(), "0o700"));
+        }
+        for (url, content) in &data.fetched_once {
+            files.insert(format!("{instance}/data/urlcache/{}", cache_name(url)), (content.clone(), "0o600"));
+        }
+    }
+    files
+}
+
+/// cloud-config.txt is equal when it names the same parts and holds the same document. Which parts were ignored may be told
+/// of more than cloud-init tells.
+fn same_file(path: &str, ours: &[u8], theirs: &[u8]) -> bool {
+    if !path.ends_with("cloud-config.txt") || theirs.is_empty() || ours.is_empty() {
+        return ours == theirs;
+    }
+    let names = |text: &str| -> Vec<String> {
+        text.lines().filter(|l| l.starts_with('#') && !l.contains("ignored")).map(str::to_owned).collect()
+    };
+    let (ours, theirs) = (String::from_utf8_lossy(ours), String::from_utf8_lossy(theirs));
+    let document = |text: &str| yaml::parse("t", text).unwrap();
+    names(&ours) == names(&theirs) && document(&ours) == document(&theirs) && ours.ends_with("...\n")
+}
+
+/// The vectors show Python's bytes as text.
+fn same_value(ours: &Value, theirs: &Value) -> bool {
+    match (ours, theirs) {
+        (Value::Map(a), Value::Map(b)) => {
+            a.len() == b.len() && a.iter().all(|(k, v)| b.get(k).is_some_and(|w| same_value(v, w)))
+        }
+        (Value::List(a), Value::List(b)) => a.len() == b.len() && a.iter().zip(b).all(|(v, w)| same_value(v, w)),
+        (Value::String(a), Value::String(b)) => a == b || format!("b'{a}'") == *b,
+        _ => ours == theirs,
+    }
+}
+
+fn differences(case: &Value, consumed: &Consumed, warnings: usize) -> Vec<String> {
+    let mut found = Vec::new();
+    let expected = case.get("expected").unwrap();
+    let data = consumed.user.as_ref().unwrap_or(empty());
+    let failed = [&consumed.user, &consumed.vendor].into_iter().flatten().any(|d| !d.errors.is_empty());
+    if failed != expected.get("error").is_some_and(|e| !e.is_null()) {
+        found.push(format!("error: {:?}", data.errors));
+    }
+    let configs = expected.get("cloud_config").and_then(Value::as_map).unwrap();
+    for (name, source) in [("user", &consumed.user), ("vendor", &consumed.vendor)] {
+        let ours = source.as_ref().map(|d| d.cloud_config.clone().map_or(Value::Null, Value::Map));
+        let same = match (&ours, configs.get(name)) {
+            (Some(ours), Some(theirs)) => same_value(ours, theirs),
+            (None | Some(Value::Null), None | Some(Value::Null)) => true,
+            _ => false,
+        };
+        if !same {
+            found.push(format!("{name} config: {ours:?}"));
+        }
+    }
+    // With user-data left out its parts are not looked at.
+    if let (Some(parts), true) = (expected.get("parts").and_then(Value::as_list), consumed.user.is_some()) {
+        let ours =
+            data.parts.iter().map(|p| (&*p.content_type, &*p.filename, p.launch_index.as_deref(), p.content.clone()));
+        let theirs = parts.iter().map(|p| {
+            let text = |key| p.get(key).and_then(Value::as_str);
+            let payload = bytes(p.get("payload").unwrap());
+            (text("content_type").unwrap(), text("filename").unwrap(), text("launch_index"), payload)
+        });
+        if !ours.clone().eq(theirs) {
+            found.push(format!("parts: {:?}", ours.collect::<Vec<_>>()));
+        }
+    }
+    let ours = files(consumed);
+    let theirs = expected.get("files").and_then(Value::as_map).unwrap();
+    for (path, file) in theirs.iter().filter(|(path, _)| *path != "/run/.instance-id") {
+        let mode = file.get("mode").and_then(Value::as_str).unwrap();
+        let content = bytes(file.get("content").unwrap());
+        match ours.get(path) {
+            Some((own, own_mode)) if same_file(path, own, &content) && *own_mode == mode => {}
+            other => found.push(format!("{path}: {:?}", other.map(|(c, m)| (String::from_utf8_lossy(c), m)))),
+        }
+    }
+    found.extend(ours.keys().filter(|path| !theirs.contains_key(path)).map(|path| format!("{path}: not expected")));
+    let hooks = expected.get("boothook_subp").and_then(Value::as_list).unwrap();
+    let hook = |h: &Value| h.get("args")?.as_list()?.first()?.as_str()?.rsplit('/').next().map(str::to_owned);
+    let mut theirs: Vec<String> = hooks.iter().filter_map(hook).collect();
+    theirs.dedup();
+    if !data.boothooks.iter().map(|(name, _)| name).eq(theirs.iter()) {
+        found.push("boothooks".into());
+    }
+    let warned = !expected.get("warnings").and_then(Value::as_list).unwrap().is_empty();
+    if warned != (warnings > 0) && !failed {
+        found.push(format!("{warnings} warnings"));
+    }
+    found
+}
+
+fn empty() -> &'static UserData {
+    static EMPTY: std::sync::OnceLock<UserData> = std::sync::OnceLock::new();
+    EMPTY.get_or_init(UserData::default)
+}
+
+#[test]
+fn user_data_comes_out_as_from_cloud_init() {
+    let (Some(cases), Some(urls)) = (vectors("userdata.json"), vectors("urls.json")) else { return };
+    log::set_logger(&Counter).unwrap();
+    log::set_max_level(log::LevelFilter::Info);
+    let (mut alike, mut excepted, mut wrong) = (0, 0, Vec::new());
+    for case in cases.as_list().unwrap() {
+        let name = case.get("name").and_then(Value::as_str).unwrap();
+        // The launch index that a case was given is not in the vectors: any that fits will do, where parts name one.
+        let indexed = json::to_string(case.get("input").unwrap()).to_lowercase().contains("launch-index");
+        let indexes = std::iter::once(None).chain((0..10).map(Some).filter(|_| indexed));
+        let best = indexes
+            .map(|index| {
+                WARNINGS.set(0);
+                let consumed = run(case, &urls, index);
+                differences(case, &consumed, WARNINGS.get())
+            })
+            .min_by_key(Vec::len)
+            .unwrap();
+        match (EXCEPTIONS.iter().find(|(n, _)| *n == name), best.is_empty()) {
+            (None, true) => alike += 1,
+            (None, false) => wrong.push(format!("{name}:\n  {}", best.join("\n  "))),
+            (Some(_), true) => wrong.push(format!("{name}: listed as an exception, and agrees")),
+            (Some(_), false) => excepted += 1,
+        }
+    }
+    println!("userdata.json: {alike} alike, {excepted} differ on purpose, {} wrong", wrong.len());
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_example_of_the_documentation_is_read() {
+    let Some(cases) = vectors("examples.json") else { return };
+    let (mut parsed, mut taken, mut wrong) = (0, 0, Vec::new());
+    for case in cases.as_list().unwrap() {
+        let name = case.get("name").and_then(Value::as_str).unwrap();
+        let text = case.get("text").and_then(Value::as_str).unwrap();
+        if let Some(expected) = case.get("parsed") {
+            parsed += 1;
+            match yaml::parse(name, text) {
+                Ok(value) if same_value(&value, expected) => {}
+                other => wrong.push(format!("{name}: {other:?}")),
+            }
+        }
+        let Some(header) = case.get("header_type").and_then(Value::as_str) else { continue };
+        taken += 1;
+        let mut later = |_: &Include<'_>| Ok(Fetched::Later);
+        let sources = Sources {
+            user_data: text.as_bytes(),
+            vendor_data: &[],
+            vendor_data2: &[],
+            datasource_config: &Map::new(),
+            launch_index: None,
+            instance_data: &instance_data(),
+        };
+        let data = consume(&Map::new(), &sources, &mut later).user.unwrap();
+        let fine = match header {
+            "text/cloud-config" | "text/jinja2" => data.cloud_config.is_some() && !data.text.contains("ignored"),
+            "text/cloud-boothook" => data.boothooks.len() == 1,
+            "text/x-shellscript" => data.scripts.len() == 1,
+            "text/x-include-url" => !data.deferred.is_empty(),
+            "text/cloud-config-archive" => data.cloud_config.is_some() && data.boothooks.len() == 1,
+            "text/part-handler" => data.unsupported.len() == 1,
+            _ => false,
+        };
+        if !fine || !data.errors.is_empty() {
+            wrong.push(format!("{name} ({header}): {data:?}"));
+        }
+    }
+    println!("examples.json: {parsed} parsed, {taken} taken as user-data, {} wrong", wrong.len());
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
