@@ -3,14 +3,14 @@
 case.toml:
     about      one line: what a user gets
     framework  the initramfs (lab/images.py, FRAMEWORKS)
-    root       "systemd" (the default) or "busybox"
+    root       "systemd" (the default), "installed" (the same with prepivot in it) or "busybox"
     remove     paths taken out of the root image (a pattern may be used)
     cmdline    words added to the kernel command line
     var        true: /var is a filesystem of its own, on a second disk
     read_only  true: the root disk cannot be written at all
     full       true: the root filesystem has no free block
     [[boot]]   one for each time the machine is switched on, always with the same disks
-        drives   list of {documents, format, label, bus, partition, meta}; see DRIVE for what is left out
+        drives   list of {documents, format, label, bus, partition, texts}; DRIVE has what is left out
         late     text on the console at which the drives are plugged in (without it they are there from the start)
         uuid     the machine's UUID, given with nova's other marks; without it the machine has none of them
         checks   the file of the folder that checks from inside; "" when the machine is not expected to come up
@@ -29,7 +29,8 @@ from pathlib import Path
 from . import drive, images, vm
 
 CASES = images.BOOT / "cases"
-DRIVE = {"documents": "server", "format": "iso", "label": "config-2", "bus": "cdrom", "partition": False, "meta": {}}
+DRIVE = {"documents": "server", "format": "iso", "label": "config-2", "bus": "cdrom", "partition": False,
+         "texts": {}}
 KEYS = {"about", "framework", "root", "remove", "cmdline", "var", "read_only", "full", "boot"}
 BOOT_KEYS = {"drives", "late", "uuid", "checks", "console", "absent"}
 
@@ -39,7 +40,7 @@ class Lab:
     """What every case uses: made before the first one."""
     work: Path
     trees: Path
-    roots: dict        # "systemd", "busybox" -> image
+    roots: dict        # kind of root -> image
     initramfs: dict    # framework -> image
     key: Path          # the private SSH key; its public half stands for @SSH_KEY@ in documents
 
@@ -119,7 +120,7 @@ def make_drives(boot, folder, lab):
         if set(asked) != set(DRIVE):
             raise ValueError(f"unknown keys of a drive: {set(asked) - set(DRIVE)}")
         tree, image = folder / f"tree{number}", folder / f"{number}.img"
-        drive.write_tree(tree, images.BOOT / "drives" / asked["documents"], asked["meta"], {"SSH_KEY": public})
+        drive.write_tree(tree, images.BOOT / "drives" / asked["documents"], asked["texts"], public)
         drive.make_image(tree, image, asked["format"], asked["label"], asked["partition"])
         made.append((image, asked["bus"]))
     return made

@@ -14,22 +14,19 @@ SINCE = {"meta_data.json": "2012-08-10", "user_data": "2012-08-10", "vendor_data
 EC2 = ["2009-04-04", "latest"]
 
 
-def write_tree(tree, documents, meta, secrets):
-    """Lay out `documents` (a folder) under `tree` as nova does.
+def write_tree(tree, documents, texts, key):
+    """Lay out `documents` (a folder) under `tree` as nova does, or flat for NoCloud (its folder nocloud/).
 
-    `meta` is merged into meta_data.json; `secrets` maps each @NAME@ in a document to its text.
+    `texts` replaces the text of documents by name; `key` stands for @SSH_KEY@ in them.
     """
     shutil.rmtree(tree, ignore_errors=True)
-
-    def text(path):
-        body = path.read_text()
-        for name, value in secrets.items():
-            body = body.replace(f"@{name}@", value)
-        return body
-
-    found = {name: text(documents / name) for name in SINCE if (documents / name).exists()}
-    if "meta_data.json" in found and meta:
-        found["meta_data.json"] = json.dumps(json.loads(found["meta_data.json"]) | meta)
+    text = lambda path: path.read_text().replace("@SSH_KEY@", key)
+    if (documents / "nocloud").is_dir():
+        tree.mkdir(parents=True)
+        for path in (documents / "nocloud").iterdir():
+            (tree / path.name).write_text(text(path))
+        return
+    found = {name: text(documents / name) for name in SINCE if (documents / name).exists()} | texts
     for version in OPENSTACK:
         folder = tree / "openstack" / version
         folder.mkdir(parents=True)
@@ -38,11 +35,6 @@ def write_tree(tree, documents, meta, secrets):
                 (folder / name).write_text(body)
     if (documents / "content").is_dir():
         shutil.copytree(documents / "content", tree / "openstack" / "content")
-    if (documents / "nocloud").is_dir():
-        shutil.rmtree(tree / "openstack")
-        for path in (documents / "nocloud").iterdir():
-            (tree / path.name).write_text(text(path))
-        return
     for version in EC2:
         folder = tree / "ec2" / version
         folder.mkdir(parents=True)
@@ -57,7 +49,9 @@ def make_image(tree, image, kind, label, partition):
     run = lambda *argv: subprocess.run([str(a) for a in argv], check=True, stdout=subprocess.DEVNULL,
                                        stderr=subprocess.PIPE)
     if kind == "iso":
-        run("genisoimage", "-quiet", "-o", image, "-ldots", "-allow-lowercase", "-allow-multidot", "-l",
+        # nova's own call; xorriso has the same options under a name of its own.
+        maker = next((name for name in ("genisoimage", "xorrisofs") if shutil.which(name)), "genisoimage")
+        run(maker, "-quiet", "-o", image, "-ldots", "-allow-lowercase", "-allow-multidot", "-l",
             "-publisher", "boot test", "-J", "-r", "-V", label, tree)
     elif kind == "vfat":
         # nova's size; a disk of 64 MiB gets a FAT16.

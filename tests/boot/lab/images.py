@@ -12,10 +12,10 @@ BOOT = Path(__file__).resolve().parent.parent
 PROJECT = BOOT.parent.parent
 CACHE = Path(os.environ.get("PREPIVOT_CACHE", PROJECT / "target" / "boot-cache"))
 BINARY = PROJECT / "target" / "prepivot"
-ROOT_MIB = 600
+ROOT_MIB = {"systemd": 600, "installed": 600, "busybox": 64}
 
 FRAMEWORKS = ["dracut-systemd", "dracut-systemd-nofs", "dracut", "initramfs-tools", "mkinitcpio",
-              "mkinitcpio-systemd", "plain"]
+              "mkinitcpio-systemd", "plain", "measured"]
 
 
 class Skip(Exception):
@@ -34,8 +34,9 @@ def run(*argv, log=None):
 
 
 def require_tools():
+    iso = "xorrisofs" if shutil.which("xorrisofs") else "genisoimage"
     needed = {"qemu-system-x86_64": "qemu-system-x86", "debootstrap": "debootstrap", "mkfs.ext4": "e2fsprogs",
-              "debugfs": "e2fsprogs", "genisoimage": "genisoimage", "mkfs.vfat": "dosfstools", "mcopy": "mtools",
+              "debugfs": "e2fsprogs", iso: "genisoimage", "mkfs.vfat": "dosfstools", "mcopy": "mtools",
               "ssh-keygen": "openssh-client", "unshare": "util-linux", "cpio": "cpio"}
     missing = sorted({package for tool, package in needed.items() if not shutil.which(tool)})
     if missing:
@@ -60,30 +61,25 @@ def kernel(trees_dir):
     return next((trees_dir / "builder" / "boot").glob("vmlinuz-*"))
 
 
-def root_image(trees_dir, out):
-    """The systemd root with the test's unit in it, as an ext4 image."""
+def root_image(kind, trees_dir, out, source=None):
+    """A root as an ext4 image, with the test's own unit in it.
+
+    "systemd": Debian (or the tree `source`); "installed": the same with prepivot installed; "busybox": no systemd, its own init.
+    """
     with tempfile.TemporaryDirectory(dir=out.parent) as scratch:
         tree = Path(scratch) / "root"
-        run("cp", "-a", "--reflink=auto", trees_dir / "root", tree)
-        _install_guest(tree)
-        unit = tree / "etc/systemd/system"
-        shutil.copy(BOOT / "guest/check.service", unit)
-        (unit / "multi-user.target.wants/check.service").symlink_to("/etc/systemd/system/check.service")
-        mkfs(out, "root", ROOT_MIB, tree)
-
-
-def busybox_image(trees_dir, out):
-    """A root without systemd: busybox, its init, and the account files of any small distribution."""
-    with tempfile.TemporaryDirectory(dir=out.parent) as scratch:
-        tree = Path(scratch) / "root"
-        run(BOOT / "build-busybox-root", trees_dir / "builder/bin/busybox", tree)
-        _install_guest(tree)
-        mkfs(out, "root", 64, tree)
-
-
-def _install_guest(tree):
-    (tree / "boot-test").mkdir()
-    shutil.copy(BOOT / "guest/run", tree / "boot-test/run")
+        if kind == "busybox":
+            run(BOOT / "build-busybox-root", trees_dir / "builder/bin/busybox", tree)
+        else:
+            run("cp", "-a", "--reflink=auto", source or trees_dir / "root", tree)
+            unit = tree / "etc/systemd/system"
+            shutil.copy(BOOT / "guest/check.service", unit)
+            (unit / "multi-user.target.wants/check.service").symlink_to("/etc/systemd/system/check.service")
+        if kind == "installed":
+            run(PROJECT / "initramfs/install", "--root", tree)
+        (tree / "boot-test").mkdir()
+        shutil.copy(BOOT / "guest/run", tree / "boot-test/run")
+        mkfs(out, "root", ROOT_MIB[kind], tree)
 
 
 def mkfs(out, label, mebibytes, tree=None):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 # A whole boot takes 30 s of emulation on an idle core; a busy host gets several times that.
-TIME_LIMIT = 240
+TIME_LIMIT = 420
 MAC = "52:54:00:12:34:56"
 # What nova says about a machine through the firmware's tables.
 NOVA = {"manufacturer": "OpenStack Foundation", "product": "OpenStack Nova"}
@@ -25,6 +25,7 @@ class Machine:
     disks: list = field(default_factory=list)    # further disks
     uuid: str = ""                               # nova's machine UUID, or "" for a machine that is not nova's
     read_only_root: bool = False
+    time_limit: int = TIME_LIMIT                 # seconds
     icount: bool = False                         # the clock that counts instructions
     memory: int = 512
 
@@ -83,8 +84,11 @@ def plug(machine):
             pass
 
 
-def boot(machine, until=()):
-    """Run the machine until it switches itself off, all texts of `until` are on its console, or time is over."""
+def boot(machine, until=(), watch=None):
+    """Run the machine until it switches itself off, all texts of `until` are on its console, or time is over.
+
+    `watch` is called with the console's text again and again.
+    """
     machine.logs.mkdir(parents=True, exist_ok=True)
     console, checks = machine.logs / "console.log", machine.logs / "checks.log"
     for log in (console, checks):
@@ -97,11 +101,13 @@ def boot(machine, until=()):
     with open(machine.logs / "qemu.log", "wb") as errors:
         process = subprocess.Popen(command(machine), stdin=subprocess.DEVNULL, stdout=errors, stderr=errors)
     try:
-        while time.monotonic() - begin < TIME_LIMIT:
+        while time.monotonic() - begin < machine.time_limit:
             if process.poll() is not None:
                 ended = "off"
                 break
-            text = read(console) if until or not plugged else ""
+            text = read(console) if until or watch or not plugged else ""
+            if watch:
+                watch(text)
             if not plugged and machine.late in text:
                 plug(machine)
                 plugged = True
