@@ -3,7 +3,37 @@
 //! A module is ordinary code against [`Root`], its part of the merged cloud-config and the instance. What needs files only
 //! is done before the pivot (`provision`); what needs the running system is done by a later stage (`live`).
 
+mod apk_configure;
+mod apt_pipelining;
+mod bootcmd;
+mod ca_certs;
+mod clock;
+mod disable_ec2_metadata;
+mod final_message;
+mod hostname;
+mod keyboard;
+mod locale;
+mod ntp;
+mod package_update_upgrade_install;
+mod packages;
 pub mod password;
+mod phone_home;
+mod power_state_change;
+mod resolv_conf;
+mod rsyslog;
+mod runcmd;
+mod scripts;
+mod seed_random;
+mod service;
+pub mod set_hostname;
+mod shell;
+mod template;
+mod timezone;
+mod update_etc_hosts;
+mod update_hostname;
+mod write_files;
+mod yum_add_repo;
+mod zypper_add_repo;
 
 use crate::document::{Map, Value};
 use crate::error::Result;
@@ -149,11 +179,41 @@ impl<'a> Context<'a> {
 }
 
 /// Every module, in no order of importance: a stage's list says what runs when.
-pub static MODULES: &[Module] = &[];
+pub static MODULES: &[&Module] = &[
+    &apk_configure::MODULE,
+    &apt_pipelining::MODULE,
+    &bootcmd::MODULE,
+    &ca_certs::MODULE,
+    &disable_ec2_metadata::MODULE,
+    &final_message::MODULE,
+    &keyboard::MODULE,
+    &locale::MODULE,
+    &ntp::MODULE,
+    &package_update_upgrade_install::MODULE,
+    &phone_home::MODULE,
+    &power_state_change::MODULE,
+    &resolv_conf::MODULE,
+    &rsyslog::MODULE,
+    &runcmd::MODULE,
+    &scripts::PER_BOOT,
+    &scripts::PER_INSTANCE,
+    &scripts::PER_ONCE,
+    &scripts::USER,
+    &scripts::VENDOR,
+    &seed_random::MODULE,
+    &set_hostname::MODULE,
+    &timezone::MODULE,
+    &update_etc_hosts::MODULE,
+    &update_hostname::MODULE,
+    &write_files::MODULE,
+    &write_files::DEFERRED,
+    &yum_add_repo::MODULE,
+    &zypper_add_repo::MODULE,
+];
 
 /// The module that a list or a command names: `-` for `_` and a leading `cc_` are allowed.
 pub fn find(name: &str) -> Option<&'static Module> {
     let name = name.replace('-', "_");
     let name = name.strip_prefix("cc_").unwrap_or(&name);
-    MODULES.iter().find(|m| m.name == name)
+    MODULES.iter().copied().find(|m| m.name == name)
 }

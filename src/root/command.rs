@@ -2,8 +2,11 @@
 
 use super::Root;
 use crate::error::{Context, Error, Result};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::io::Write;
-use std::process::Stdio;
+use std::process::{Child, Stdio};
+use std::time::Duration;
 
 /// The stage that a command belongs to, as `cloud-init modules --mode` names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,6 +38,8 @@ pub struct Command {
     /// Added to the environment.
     pub env: Vec<(String, String)>,
     pub when: Stage,
+    /// It is killed when it takes longer. None, or where its output is asked for: it may take as long as it likes.
+    pub limit: Option<Duration>,
 }
 
 /// How a command ended.
@@ -49,12 +54,19 @@ pub struct Output {
 impl Command {
     /// The command `argv` in the stage `when`.
     pub fn new<S: Into<String>>(when: Stage, argv: impl IntoIterator<Item = S>) -> Command {
-        Command { argv: argv.into_iter().map(Into::into).collect(), stdin: None, secret: false, env: Vec::new(), when }
+        let argv = argv.into_iter().map(Into::into).collect();
+        Command { argv, stdin: None, secret: false, env: Vec::new(), when, limit: None }
     }
 
     /// With a variable in its environment.
     pub fn env(mut self, name: &str, value: impl Into<String>) -> Command {
         self.env.push((name.to_owned(), value.into()));
+        self
+    }
+
+    /// With an end to its time.
+    pub fn limit(mut self, limit: Duration) -> Command {
+        self.limit = Some(limit);
         self
     }
 
@@ -109,12 +121,47 @@ impl Root {
             // A command that does not read its input to the end is no error of ours.
             std::thread::spawn(move || drop(pipe.write_all(&text)))
         });
+        if !capture && command.limit.is_some_and(|limit| outlives(&child, limit)) {
+            log::warn!("{program} is killed: it has taken longer than {:?}", command.limit.unwrap_or_default());
+            let _ = child.kill();
+        }
         let output = child.wait_with_output().context(|| format!("failed to wait for {program}"))?;
         if let Some(writer) = writer {
             let _ = writer.join();
         }
         let signal = std::os::unix::process::ExitStatusExt::signal(&output.status).map(|s| 128 + s);
         Ok(Output { status: output.status.code().or(signal).unwrap_or(-1), stdout: output.stdout })
+    }
+
+    /// Keeps a command for when the stage has ended and everything it leaves is on the disk; it runs only if `condition`,
+    /// where there is one, exits with 0. The stage calls [`Root::run_at_end`].
+    pub fn at_end(&mut self, condition: Option<Command>, command: Command) {
+        if !self.is_live() {
+            self.commands.extend(condition.clone());
+            self.commands.push(command.clone());
+        }
+        self.at_end.push((condition, command));
+    }
+
+    /// Runs what was kept for the end of the stage.
+    pub fn run_at_end(&mut self) -> Vec<Error> {
+        let mut errors = Vec::new();
+        if !self.is_live() {
+            return errors;
+        }
+        for (condition, command) in std::mem::take(&mut self.at_end) {
+            match condition.map(|c| self.output(c)) {
+                None | Some(Ok(Output { status: 0, .. })) => errors.extend(self.run(command).err()),
+                Some(Ok(Output { status: 1, .. })) => {}
+                Some(Ok(Output { status, .. })) => {
+                    let name = command.argv.first().map_or("", String::as_str);
+                    errors
+                        .push(Error::new(format!("{name} is not run: its condition ended with exit status {status}")));
+                }
+                Some(Err(e)) => errors.push(e),
+            }
+        }
+        errors
     }
 
     /// Every command so far, in order.
@@ -128,5 +175,47 @@ impl Root {
             .iter()
             .map(|folder| format!("{folder}/{program}"))
             .find(|path| self.stat(path).is_some_and(|s| s.kind == super::Kind::File && s.attr.mode & 0o111 != 0))
+    }
+}
+
+/// Whether the process is still there after `limit`. A process that cannot be watched counts as ended: its end is waited for.
+fn outlives(child: &Child, limit: Duration) -> bool {
+    let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else { return false };
+    let Ok(fd) = pidfd_open(pid, PidfdFlags::empty()) else { return false };
+    let mut fds = [PollFd::new(&fd, PollFlags::IN)];
+    let limit = Timespec::try_from(limit).ok();
+    matches!(poll(&mut fds, limit.as_ref()), Ok(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::root::Use;
+    use std::path::Path;
+    use std::time::Instant;
+
+    #[test]
+    fn a_command_past_its_limit_is_killed_and_an_ordinary_one_is_not() {
+        let mut root = Root::open(Path::new("/"), Use::Tree).unwrap();
+        let started = Instant::now();
+        let slow = Command::new(Stage::Config, ["sleep", "60"]).limit(Duration::from_millis(50));
+        assert_eq!(root.run(slow).unwrap_err().to_string(), "sleep ended with exit status 137");
+        assert!(started.elapsed() < Duration::from_secs(30));
+        root.run(Command::new(Stage::Config, ["true"]).limit(Duration::from_secs(60))).unwrap();
+    }
+
+    #[test]
+    fn what_is_kept_for_the_end_runs_there_if_its_condition_says_so() {
+        let dir = crate::testing::TempDir::new("at-end");
+        let mut root = Root::open(Path::new("/"), Use::Tree).unwrap();
+        let touch = |name: &str| Command::new(Stage::Final, ["touch".into(), format!("{}/{name}", dir.0.display())]);
+        root.at_end(None, touch("always"));
+        root.at_end(Some(Command::new(Stage::Final, ["true"])), touch("yes"));
+        root.at_end(Some(Command::new(Stage::Final, ["false"])), touch("no"));
+        root.at_end(Some(Command::new(Stage::Final, ["sh", "-c", "exit 7"])), touch("odd"));
+        assert!(!dir.0.join("always").exists());
+        let errors = root.run_at_end();
+        assert_eq!(errors.len(), 1, "{errors:?}");
+        assert_eq!(["always", "yes", "no", "odd"].map(|n| dir.0.join(n).exists()), [true, true, false, false]);
     }
 }

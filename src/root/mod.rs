@@ -90,6 +90,8 @@ pub struct Root {
     kept: Vec<Change>,
     done: Vec<Change>,
     commands: Vec<Command>,
+    /// Commands for the end of the stage, each with its condition.
+    at_end: Vec<(Option<Command>, Command)>,
 }
 
 /// How a [`Root`] is used.
@@ -116,6 +118,7 @@ impl Root {
             kept: Vec::new(),
             done: Vec::new(),
             commands: Vec::new(),
+            at_end: Vec::new(),
         };
         if usage == Use::NewRoot {
             root.unmounted = mounts::unmounted(&root);

@@ -3,7 +3,7 @@
 mod cloud_config;
 mod cmdline;
 pub mod config;
-mod gzip;
+pub mod gzip;
 mod handle;
 pub mod jinja;
 mod jsonp;

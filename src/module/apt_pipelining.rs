@@ -1,0 +1,32 @@
+//! `apt_pipelining`: how many requests APT sends without waiting for answers.
+
+use super::{Context, Frequency, Module};
+use crate::error::Result;
+use crate::root::{Attr, Stage};
+
+const FILE: &str = "/etc/apt/apt.conf.d/90cloud-init-pipelining";
+
+pub static MODULE: Module = Module {
+    name: "apt_pipelining",
+    stage: Stage::Config,
+    frequency: Frequency::Instance,
+    keys: &["apt_pipelining"],
+    distros: &["ubuntu", "debian", "raspberry-pi-os"],
+    provision: Some(provision),
+    live: None,
+};
+
+fn provision(cx: &mut Context) -> Result<()> {
+    let value = cx.text("apt_pipelining").unwrap_or_default().trim().to_ascii_lowercase();
+    let depth = match value.as_str() {
+        "false" => "0",
+        "0" | "1" | "2" | "3" | "4" | "5" => &value,
+        "none" | "unchanged" | "os" => return Ok(()),
+        _ => {
+            log::warn!("apt_pipelining: expected os, none, unchanged, false or a number from 0 to 5");
+            return Ok(());
+        }
+    };
+    let text = format!("// By apt_pipelining of the cloud-config\nAcquire::http::Pipeline-Depth \"{depth}\";\n");
+    cx.root.write(FILE, text, Attr::root(0o644))
+}

@@ -1,0 +1,26 @@
+//! `bootcmd`: commands early in every boot of the real root.
+
+use super::{Context, Frequency, Module, shell};
+use crate::error::Result;
+use crate::root::{Attr, Command, Stage};
+
+/// Read by the shell, so a file system without execution does no harm. Only root may: commands can hold secrets.
+const SCRIPT: &str = "/run/cloud-init/bootcmd.sh";
+
+pub static MODULE: Module = Module {
+    name: "bootcmd",
+    stage: Stage::Init,
+    frequency: Frequency::Always,
+    keys: &["bootcmd"],
+    distros: &[],
+    provision: None,
+    live: Some(live),
+};
+
+fn live(cx: &mut Context) -> Result<()> {
+    let Some(value) = cx.get("bootcmd") else { return Ok(()) };
+    let script = shell::script("bootcmd", value)?;
+    cx.root.write(SCRIPT, script, Attr::root(0o700))?;
+    let command = Command::new(cx.stage, ["/bin/sh", SCRIPT]);
+    cx.root.run(command.env("INSTANCE_ID", cx.instance.instance_id.as_str()))
+}

@@ -1,0 +1,166 @@
+//! `ca_certs`: certificates that the system trusts.
+
+use super::{Context, Frequency, Module};
+use crate::document::{Map, Value, wrong};
+use crate::error::Result;
+use crate::machine::Family;
+use crate::root::{Attr, Command, Root, Stage};
+
+pub static MODULE: Module = Module {
+    name: "ca_certs",
+    stage: Stage::Init,
+    frequency: Frequency::Instance,
+    keys: &["ca_certs", "ca-certs"],
+    distros: &[],
+    provision: Some(provision),
+    live: Some(live),
+};
+
+/// The start of the names of our own files.
+const PREFIX: &str = "cloud-init-ca-cert-";
+
+/// Where a distribution keeps its certificates.
+struct Places {
+    /// Where added ones go.
+    local: &'static str,
+    suffix: &'static str,
+    /// The list in which the distribution's own can be switched off.
+    list: Option<&'static str>,
+    /// Folders of its own certificates, to be emptied where they are not wanted.
+    own: &'static [&'static str],
+    update: &'static str,
+}
+
+fn places(cx: &Context) -> Places {
+    match (cx.distro.family, cx.distro.name) {
+        (_, "aosc") => Places {
+            local: "/etc/ssl/certs",
+            suffix: "pem",
+            list: Some("/etc/ca-certificates/conf.d/cloud-init.conf"),
+            own: &[],
+            update: "update-ca-bundle",
+        },
+        (Family::Redhat, _) => Places {
+            local: "/usr/share/pki/ca-trust-source/anchors",
+            suffix: "crt",
+            list: None,
+            own: &["/usr/share/pki/ca-trust-source", "/etc/pki/ca-trust"],
+            update: "update-ca-trust",
+        },
+        (Family::Suse, _) => Places {
+            local: "/usr/share/pki/trust/anchors",
+            suffix: "crt",
+            list: None,
+            own: &["/usr/share/pki/trust", "/etc/pki/trust"],
+            update: "update-ca-certificates",
+        },
+        (Family::Photon, _) => Places {
+            local: "/etc/ssl/certs",
+            suffix: "pem",
+            list: None,
+            own: &["/etc/pki/tls/certs", "/etc/ssl/certs"],
+            update: "rehash_ca_certificates.sh",
+        },
+        _ => Places {
+            local: "/usr/local/share/ca-certificates",
+            suffix: "crt",
+            list: Some("/etc/ca-certificates.conf"),
+            own: &[],
+            update: "update-ca-certificates",
+        },
+    }
+}
+
+fn section<'a>(cx: &Context<'a>) -> Result<Option<&'a Map>> {
+    if cx.get("ca_certs").is_some() && cx.get("ca-certs").is_some() {
+        log::warn!("both ca_certs and the old ca-certs are given: ca-certs is ignored");
+    }
+    match cx.get("ca_certs").or_else(|| cx.get("ca-certs")) {
+        None => Ok(None),
+        Some(value) => value.as_map().map(Some).ok_or_else(|| wrong("ca_certs", "a mapping", value)),
+    }
+}
+
+fn removes_defaults(section: &Map) -> bool {
+    section.get("remove_defaults").or_else(|| section.get("remove-defaults")).is_some_and(Value::is_true)
+}
+
+fn provision(cx: &mut Context) -> Result<()> {
+    let Some(section) = section(cx)? else { return Ok(()) };
+    let places = places(cx);
+    if removes_defaults(section) {
+        for folder in places.own {
+            remove_files(cx.root, folder)?;
+        }
+        if let Some(list) = places.list {
+            deselect(cx.root, list)?;
+        }
+    }
+    let trusted: Vec<&Value> = match section.get("trusted") {
+        None | Some(Value::Null) => return Ok(()),
+        Some(Value::List(list)) => list.iter().collect(),
+        Some(one @ Value::String(_)) => vec![one],
+        Some(other) => return Err(wrong("ca_certs.trusted", "a list of certificates", other)),
+    };
+    let mut names = Vec::new();
+    for (i, value) in trusted.iter().enumerate() {
+        let Some(certificate) = value.as_str() else {
+            log::warn!("{}", wrong(&format!("ca_certs.trusted: entry {}", i + 1), "a certificate in PEM", value));
+            continue;
+        };
+        let name = format!("{PREFIX}{}.{}", i + 1, places.suffix);
+        cx.root.write(&format!("{}/{name}", places.local), certificate, Attr::root(0o644))?;
+        names.push(name);
+    }
+    // Those of an instance that this disk was before.
+    for name in cx.root.list(places.local) {
+        if name.starts_with(PREFIX) && !names.contains(&name) {
+            cx.root.remove(&format!("{}/{name}", places.local))?;
+        }
+    }
+    Ok(())
+}
+
+fn live(cx: &mut Context) -> Result<()> {
+    let Some(section) = section(cx)? else { return Ok(()) };
+    if removes_defaults(section) && cx.distro.family == Family::Debian {
+        let command = Command::new(cx.stage, ["debconf-set-selections", "-"]);
+        cx.root.run(command.stdin("ca-certificates ca-certificates/trust_new_crts select no"))?;
+    }
+    cx.root.run(Command::new(cx.stage, [places(cx).update]))
+}
+
+/// Removes the files below a folder. The folders stay: the program that makes the bundle expects them.
+fn remove_files(root: &mut Root, folder: &str) -> Result<()> {
+    for name in root.list(folder) {
+        let path = format!("{folder}/{name}");
+        match root.lstat(&path).map(|s| s.kind) {
+            Some(crate::root::Kind::Dir) => remove_files(root, &path)?,
+            _ => root.remove(&path)?,
+        }
+    }
+    Ok(())
+}
+
+/// Puts the sign for "not selected" before every certificate of the list (update-ca-certificates(8)).
+fn deselect(root: &mut Root, list: &str) -> Result<()> {
+    let text = root.text(list);
+    if text.is_empty() {
+        return Ok(());
+    }
+    const HEADER: &str = "# Deselected by ca_certs: remove_defaults";
+    let mut out = String::new();
+    let mut marked = false;
+    for line in text.lines() {
+        marked |= line == HEADER;
+        let selected = !line.is_empty() && !line.starts_with(['#', '!']);
+        if selected && !marked {
+            out.push_str(&format!("{HEADER}\n"));
+            marked = true;
+        }
+        out.push_str(if selected { "!" } else { "" });
+        out.push_str(line);
+        out.push('\n');
+    }
+    root.rewrite(list, out, Attr::root(0o644))
+}

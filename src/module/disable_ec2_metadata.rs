@@ -1,0 +1,29 @@
+//! `disable_ec2_metadata`: no route to the metadata service, on every boot.
+
+use super::{Context, Frequency, Module};
+use crate::error::{Error, Result};
+use crate::root::{Command, Stage};
+
+pub static MODULE: Module = Module {
+    name: "disable_ec2_metadata",
+    stage: Stage::Config,
+    frequency: Frequency::Always,
+    keys: &["disable_ec2_metadata"],
+    distros: &[],
+    provision: None,
+    live: Some(live),
+};
+
+fn live(cx: &mut Context) -> Result<()> {
+    if !cx.flag("disable_ec2_metadata", false) {
+        return Ok(());
+    }
+    let argv: &[&str] = if !cx.root.is_live() || cx.root.which("ip").is_some() {
+        &["ip", "route", "add", "prohibit", "169.254.169.254"]
+    } else if cx.root.which("route").is_some() {
+        &["route", "add", "-host", "169.254.169.254", "reject"]
+    } else {
+        return Err(Error::new("disable_ec2_metadata: neither ip nor route is installed: the service stays reachable"));
+    };
+    cx.root.run(Command::new(cx.stage, argv.iter().copied()))
+}

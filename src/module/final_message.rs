@@ -1,0 +1,63 @@
+//! `final_message`: says that the boot is done, and leaves the mark of it.
+
+use super::{Context, Frequency, Module, clock, template};
+use crate::document::{Map, Value};
+use crate::error::Result;
+use crate::root::{Attr, Stage};
+
+const DEFAULT: &str = "## template: jinja\nprepivot {{version}} finished at {{timestamp}}. Datasource {{datasource}}. \
+                       Up {{uptime}} seconds";
+
+pub static MODULE: Module = Module {
+    name: "final_message",
+    stage: Stage::Final,
+    frequency: Frequency::Always,
+    keys: &[],
+    distros: &[],
+    provision: None,
+    live: Some(live),
+};
+
+fn live(cx: &mut Context) -> Result<()> {
+    let uptime = cx.root.text("/proc/uptime").split_whitespace().next().unwrap_or("0").to_owned();
+    let (time, version) = (clock::now(), env!("CARGO_PKG_VERSION"));
+    let given = cx.args.first().cloned().or_else(|| cx.text("final_message")).unwrap_or_default();
+    let text = if given.trim().is_empty() { DEFAULT } else { given.trim() };
+    let values =
+        values(&[("uptime", &uptime), ("timestamp", &time), ("version", version), ("datasource", &cx.instance.class)]);
+    let rendered = template::render("final_message", text, &values);
+    match &rendered {
+        Ok(message) => {
+            log::info!("{message}");
+            if cx.root.is_live() {
+                eprintln!("{message}");
+            }
+        }
+        Err(e) => log::warn!("{e}"),
+    }
+    let mark = format!("{}/boot-finished", cx.instance_dir());
+    cx.root.write(&mark, format!("{uptime} - {time} - v. {version}\n"), Attr::root(0o644))?;
+    let alone = cx.config.get("datasource_list").and_then(Value::as_list).is_some_and(|l| l == [Value::from("None")]);
+    if cx.instance.source == "None" && !alone {
+        log::warn!("no datasource was found: the fallback was used");
+    }
+    Ok(())
+}
+
+/// Each value by its name in small and in capital letters.
+fn values(pairs: &[(&str, &str)]) -> Value {
+    let both = pairs.iter().flat_map(|(k, v)| [((*k).to_owned(), *v), (k.to_ascii_uppercase(), *v)]);
+    Value::Map(both.collect::<Map>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ways_of_writing_the_names() {
+        let values = values(&[("uptime", "1.5"), ("version", "v")]);
+        assert_eq!(template::render("t", "up $UPTIME $version ${uptime}s", &values).unwrap(), "up 1.5 v 1.5s");
+        assert_eq!(template::render("t", "## template: jinja\n{{ UPTIME }} {{ version }}", &values).unwrap(), "1.5 v");
+    }
+}

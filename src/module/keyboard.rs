@@ -1,0 +1,89 @@
+//! `keyboard`: layout, model, variant and options.
+
+use super::service::{self, Action};
+use super::{Context, Frequency, Module};
+use crate::document::{Value, wrong};
+use crate::error::{Error, Result};
+use crate::machine::Family;
+use crate::root::{Attr, Command, Stage};
+
+const FILE: &str = "/etc/default/keyboard";
+const ALPINE_MAPS: &str = "/usr/share/bkeymaps";
+
+pub static MODULE: Module = Module {
+    name: "keyboard",
+    stage: Stage::Config,
+    frequency: Frequency::Instance,
+    keys: &["keyboard"],
+    distros: &[],
+    provision: Some(provision),
+    live: Some(live),
+};
+
+struct Keyboard {
+    layout: String,
+    model: String,
+    variant: String,
+    options: String,
+}
+
+fn keyboard(cx: &Context) -> Result<Option<Keyboard>> {
+    let Some(map) = cx.map("keyboard") else { return Ok(None) };
+    // The file is read by shells, so nothing that one could take for more than a name.
+    let name = |key: &str, default: &str| match map.get(key).filter(|v| !v.is_null()) {
+        None => Ok(default.to_owned()),
+        Some(value) => match value.as_str() {
+            Some(s) if s.chars().all(|c| c.is_ascii_alphanumeric() || "_:,().+- ".contains(c)) => Ok(s.to_owned()),
+            Some(_) => Err(Error::new(format!("keyboard.{key}: not the name of a keyboard's {key}"))),
+            None => Err(wrong(&format!("keyboard.{key}"), "a string", value)),
+        },
+    };
+    let model = if cx.distro.family == Family::Alpine { "" } else { "pc105" };
+    let keyboard = Keyboard {
+        layout: name("layout", "")?,
+        model: name("model", model)?,
+        variant: name("variant", "")?,
+        options: name("options", "")?,
+    };
+    if keyboard.layout.is_empty() {
+        return Err(wrong("keyboard.layout", "the name of a layout", map.get("layout").unwrap_or(&Value::Null)));
+    }
+    Ok(Some(keyboard))
+}
+
+fn provision(cx: &mut Context) -> Result<()> {
+    let Some(keyboard) = keyboard(cx)? else { return Ok(()) };
+    if cx.distro.family != Family::Debian {
+        return Ok(());
+    }
+    let Keyboard { layout, model, variant, options } = keyboard;
+    let text = format!(
+        "# See keyboard(5).\n\nXKBMODEL=\"{model}\"\nXKBLAYOUT=\"{layout}\"\nXKBVARIANT=\"{variant}\"\n\
+         XKBOPTIONS=\"{options}\"\n\nBACKSPACE=\"guess\"\n"
+    );
+    cx.root.write(FILE, text, Attr::root(0o644))
+}
+
+fn live(cx: &mut Context) -> Result<()> {
+    let Some(keyboard) = keyboard(cx)? else { return Ok(()) };
+    let Keyboard { layout, model, variant, options } = keyboard;
+    match cx.distro.family {
+        Family::Debian => service::manage(cx, Action::Restart, "console-setup"),
+        Family::Alpine => {
+            let map = format!("{ALPINE_MAPS}/{layout}/{variant}.bmap.gz");
+            if layout.contains('/') || variant.is_empty() || !cx.root.is_file(&map) {
+                return Err(Error::new(format!(
+                    "keyboard: there is no {map}: layout and variant must name a file there (is kbd-bkeymaps installed?)"
+                )));
+            }
+            if !model.is_empty() || !options.is_empty() {
+                log::warn!("keyboard: Alpine has no use for a model or options");
+            }
+            cx.root.run(Command::new(cx.stage, ["setup-keymap", &layout, &variant]))
+        }
+        _ if service::uses_systemd(cx.root, cx.distro) => {
+            cx.root.run(Command::new(cx.stage, ["localectl", "set-x11-keymap", &layout, &model, &variant, &options]))
+        }
+        _ => Ok(()),
+    }
+}

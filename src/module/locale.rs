@@ -1,0 +1,190 @@
+//! `locale`: the system's language, written where the distribution reads it, and generated where it must be.
+
+use super::packages;
+use super::shell::{set_variable, variable};
+use super::{Context, Frequency, Module};
+use crate::error::{Error, Result};
+use crate::machine::Family;
+use crate::root::{Attr, Command, Stage};
+
+const GEN: &str = "/etc/locale.gen";
+const SUPPORTED: &str = "/usr/share/i18n/SUPPORTED";
+const DEBIAN: &str = "/etc/default/locale";
+const SYSTEMD: &str = "/etc/locale.conf";
+const ALPINE: &str = "/etc/profile.d/50-cloud-init-locale.sh";
+/// What Debian's programs run with while the locale is made.
+const NEUTRAL: &str = "C.UTF-8";
+
+pub static MODULE: Module = Module {
+    name: "locale",
+    stage: Stage::Config,
+    frequency: Frequency::Instance,
+    keys: &[],
+    distros: &[],
+    provision: Some(provision),
+    live: Some(live),
+};
+
+/// What is to be done.
+struct Wanted {
+    locale: String,
+    /// The file that the distribution, or `locale_configfile`, has it in.
+    file: String,
+    /// The file does not say so yet.
+    changed: bool,
+    /// It is made by locale-gen.
+    generated: bool,
+}
+
+fn wanted(cx: &Context) -> Result<Option<Wanted>> {
+    let family = cx.distro.family;
+    let file = cx.text("locale_configfile").unwrap_or_else(|| default_file(family).into());
+    let now = variable(&cx.root.text(&file), "LANG").filter(|l| !l.is_empty()).map(str::to_owned);
+    let given = cx.args.first().cloned().or_else(|| cx.text("locale"));
+    if cx.get("locale").is_some_and(|l| l.is_false()) {
+        return Ok(None);
+    }
+    let locale = given.or_else(|| now.clone()).unwrap_or_else(|| default_locale(family).into());
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '@' | '-' | '+');
+    if locale.is_empty() || !locale.chars().all(allowed) {
+        return Err(Error::new("locale: expected the name of a locale, such as de_DE.UTF-8"));
+    }
+    let plain = ["c", "c.utf-8", "c.utf8", "posix"].contains(&locale.to_ascii_lowercase().as_str());
+    let changed = now.is_none_or(|n| !n.eq_ignore_ascii_case(&locale));
+    let generated = match family {
+        Family::Debian => changed && !plain,
+        Family::Arch | Family::Gentoo => !plain,
+        _ => false,
+    };
+    Ok(Some(Wanted { locale, file, changed, generated }))
+}
+
+fn default_file(family: Family) -> &'static str {
+    match family {
+        Family::Debian => DEBIAN,
+        Family::Alpine => ALPINE,
+        _ => SYSTEMD,
+    }
+}
+
+fn default_locale(family: Family) -> &'static str {
+    match family {
+        Family::Debian | Family::Alpine => "C.UTF-8",
+        _ => "en_US.UTF-8",
+    }
+}
+
+/// The files. Debian's own program sets the locale once it is made; until then it would name one that is not there.
+fn provision(cx: &mut Context) -> Result<()> {
+    let Some(wanted) = wanted(cx)? else { return Ok(()) };
+    if wanted.generated {
+        enable(cx, &wanted.locale)?;
+    }
+    match cx.distro.family {
+        Family::Debian => Ok(()),
+        Family::Alpine => {
+            let text = format!(
+                "# Written once for each new instance.\nexport CHARSET=UTF-8\nexport LANG={}\nexport LC_COLLATE=C\n",
+                wanted.locale
+            );
+            cx.root.write(&wanted.file, text, Attr::root(0o644))
+        }
+        _ if wanted.changed => {
+            let text = set_variable(&cx.root.text(&wanted.file), "LANG", &wanted.locale);
+            cx.root.write(&wanted.file, text, Attr::root(0o644))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn live(cx: &mut Context) -> Result<()> {
+    let Some(wanted) = wanted(cx)? else { return Ok(()) };
+    let neutral = |argv: Vec<String>| {
+        let command = Command::new(cx.stage, argv);
+        command.env("LANG", NEUTRAL).env("LANGUAGE", NEUTRAL).env("LC_ALL", NEUTRAL)
+    };
+    let keep = if cx.distro.family == Family::Debian { vec!["--keep-existing".to_owned()] } else { vec![] };
+    let generate = neutral([vec!["locale-gen".to_owned()], keep].concat());
+    let update = neutral(vec![
+        "update-locale".into(),
+        format!("--locale-file={}", wanted.file),
+        format!("LANG={}", wanted.locale),
+    ]);
+    if wanted.generated {
+        if cx.root.is_live() && cx.root.which("locale-gen").is_none() {
+            packages::install(cx, &["locales".to_owned()])?;
+        }
+        cx.root.run(generate)?;
+    }
+    match cx.distro.family {
+        Family::Debian if !wanted.changed => Ok(()),
+        Family::Debian if !cx.root.is_live() || cx.root.which("update-locale").is_some() => cx.root.run(update),
+        Family::Debian => {
+            let text = set_variable(&cx.root.text(&wanted.file), "LANG", &wanted.locale);
+            cx.root.write(&wanted.file, text, Attr::root(0o644))
+        }
+        Family::Gentoo => cx.root.run(Command::new(cx.stage, ["eselect", "locale", "set", &wanted.locale])),
+        _ => Ok(()),
+    }
+}
+
+/// Has the locale in /etc/locale.gen, without a comment sign before it. The others stay as they are.
+fn enable(cx: &mut Context, locale: &str) -> Result<()> {
+    let line = supported(&cx.root.text(SUPPORTED), locale);
+    let text = cx.root.text(GEN);
+    let mut found = false;
+    let mut lines: Vec<&str> = Vec::new();
+    for old in text.lines() {
+        let bare = old.trim().trim_start_matches(['#', ' ']).trim_end();
+        found |= bare == line;
+        lines.push(if bare == line { &line } else { old });
+    }
+    if !found {
+        lines.push(&line);
+    }
+    cx.root.rewrite(GEN, format!("{}\n", lines.join("\n").trim_end()), Attr::root(0o644))
+}
+
+/// The line of locale.gen(5) for a locale: as the system's list of supported ones has it, UTF-8 first where none is named.
+fn supported(list: &str, locale: &str) -> String {
+    let (rest, modifier) = locale.split_once('@').map_or((locale, None), |(r, m)| (r, Some(m)));
+    let (language, charset) = rest.split_once('.').map_or((rest, None), |(l, c)| (l, Some(c)));
+    let same = |a: &str, b: &str| a.replace('-', "").eq_ignore_ascii_case(&b.replace('-', ""));
+    let fits = |line: &&str| {
+        let Some((name, map)) = line.split_once(' ') else { return false };
+        let (name, its_modifier) = name.split_once('@').map_or((name, None), |(n, m)| (n, Some(m)));
+        let its_language = name.split('.').next().unwrap_or(name);
+        its_language == language && its_modifier == modifier && charset.is_none_or(|c| same(c, map))
+    };
+    let candidates: Vec<&str> = list.lines().map(str::trim).filter(fits).collect();
+    let utf8 = candidates.iter().find(|l| l.ends_with(" UTF-8"));
+    match utf8.or(candidates.first()) {
+        Some(line) => (*line).to_owned(),
+        None => {
+            let charset = charset.unwrap_or("UTF-8");
+            let modifier = modifier.map(|m| format!("@{m}")).unwrap_or_default();
+            format!("{language}.{charset}{modifier} {charset}")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_supported_list_decides_the_line() {
+        let list = "de_DE.UTF-8 UTF-8\nde_DE ISO-8859-1\nde_DE@euro ISO-8859-15\nfi_FI.UTF-8 UTF-8\nfi_FI ISO-8859-1\n";
+        for (locale, line) in [
+            ("de_DE.UTF-8", "de_DE.UTF-8 UTF-8"),
+            ("de_DE.utf8", "de_DE.UTF-8 UTF-8"),
+            ("de_DE", "de_DE.UTF-8 UTF-8"),
+            ("de_DE.ISO-8859-1", "de_DE ISO-8859-1"),
+            ("de_DE@euro", "de_DE@euro ISO-8859-15"),
+            ("xx_YY", "xx_YY.UTF-8 UTF-8"),
+        ] {
+            assert_eq!(supported(list, locale), line, "{locale}");
+        }
+        assert_eq!(supported("", "de_DE.UTF-8"), "de_DE.UTF-8 UTF-8");
+    }
+}

@@ -1,0 +1,161 @@
+//! `ntp`: the configuration of a time client; the client itself is installed and started in the running system.
+
+mod client;
+
+use self::client::Client;
+use super::service::{self, Action};
+use super::{Context, Frequency, Module, packages, template};
+use crate::document::{Map, Value, wrong};
+use crate::error::{Error, Result};
+use crate::machine::Family;
+use crate::root::{Attr, Root, Stage};
+
+pub static MODULE: Module = Module {
+    name: "ntp",
+    stage: Stage::Config,
+    frequency: Frequency::Instance,
+    keys: &["ntp"],
+    #[rustfmt::skip]
+    distros: &[
+        "almalinux", "alpine", "aosc", "azurelinux", "centos", "cloudlinux", "cos", "debian", "eurolinux", "fedora",
+        "mariner", "miraclelinux", "openeuler", "OpenCloudOS", "openmandriva", "opensuse", "opensuse-microos",
+        "opensuse-tumbleweed", "opensuse-leap", "photon", "raspberry-pi-os", "rhel", "rocky", "sle_hpc", "sle-micro",
+        "sles", "TencentOS", "ubuntu", "virtuozzo",
+    ],
+    provision: Some(provision),
+    live: Some(live),
+};
+
+/// What is to be written and started.
+struct Ntp {
+    client: Client,
+    servers: Vec<String>,
+    pools: Vec<String>,
+    peers: Vec<String>,
+    allow: Vec<String>,
+    /// The user's own template.
+    template: Option<String>,
+    /// The name of the image's template.
+    template_name: String,
+}
+
+fn ntp(cx: &Context) -> Result<Option<Ntp>> {
+    let empty = Map::new();
+    // `ntp:` alone asks for a client with the distribution's servers.
+    let section = match cx.config.get("ntp") {
+        None => return Ok(None),
+        Some(Value::Null) => &empty,
+        Some(value) => value.as_map().ok_or_else(|| wrong("ntp", "a mapping", value))?,
+    };
+    if section.get("enabled").is_some_and(Value::is_false) {
+        return Ok(None);
+    }
+    let named = section.get("ntp_client").and_then(Value::as_str).filter(|n| *n != "auto");
+    let of_image = cx.config.at(&["system_info", "ntp_client"]).and_then(Value::as_str).filter(|n| *n != "auto");
+    let mut client = match named.or(of_image) {
+        Some(name) => Client::named(name, cx.distro),
+        None => Some(Client::preferred(cx.distro, |program| is_installed(cx.root, program))),
+    };
+    let own = section.get("config").and_then(Value::as_map).unwrap_or(&empty);
+    if client.is_none() && own.is_empty() {
+        return Err(Error::new("ntp.ntp_client: expected chrony, ntp, ntpdate, openntpd, systemd-timesyncd or auto"));
+    }
+    let client = client.get_or_insert_with(Client::default);
+    for (key, field) in
+        [("check_exe", &mut client.program), ("confpath", &mut client.file), ("service_name", &mut client.service)]
+    {
+        match own.get(key) {
+            None | Some(Value::Null) => {}
+            Some(value) => {
+                *field = value.as_str().ok_or_else(|| wrong(&format!("ntp.config.{key}"), "a string", value))?.into();
+            }
+        }
+        if field.is_empty() {
+            return Err(Error::new(format!("ntp.config.{key}: it is needed for this client")));
+        }
+    }
+    if let Some(names) = own.get("packages") {
+        let names = names.as_list().ok_or_else(|| wrong("ntp.config.packages", "a list", names))?;
+        client.packages = names.iter().filter_map(Value::text).collect();
+    }
+    let text = |key: &str| own.get(key).and_then(Value::as_str).map(str::to_owned);
+    let template_name = text("template_name").unwrap_or_else(|| client.template.clone());
+    let list = |key: &str| hosts(key, section.get(key));
+    let (mut servers, mut pools) = (list("servers"), list("pools"));
+    // BusyBox's ntpd knows servers only.
+    if cx.distro.family == Family::Alpine && client.service == "ntpd" {
+        if servers.is_empty() {
+            servers = client::default_pools(cx.distro);
+        }
+    } else if servers.is_empty() && pools.is_empty() {
+        pools = client::default_pools(cx.distro);
+    }
+    Ok(Some(Ntp {
+        template_name: template_name.replace("{distro}", cx.distro.name),
+        template: text("template"),
+        client: client.clone(),
+        servers,
+        pools,
+        peers: list("peers"),
+        allow: list("allow"),
+    }))
+}
+
+/// Names and addresses of a list, each one word.
+fn hosts(key: &str, value: Option<&Value>) -> Vec<String> {
+    let list = value.and_then(Value::as_list).unwrap_or_default();
+    if value.is_some_and(|v| v.as_list().is_none() && !v.is_null()) {
+        log::warn!("ntp.{key}: expected a list: it is left out");
+    }
+    let word = |v: &Value| {
+        let word = v.text().filter(|t| !t.is_empty() && !t.contains(|c: char| c.is_whitespace() || c.is_control()));
+        if word.is_none() {
+            log::warn!("ntp.{key}: expected a list of names or addresses: an entry is left out");
+        }
+        word
+    };
+    list.iter().filter_map(word).collect()
+}
+
+fn is_installed(root: &Root, program: &str) -> bool {
+    if program.starts_with('/') { root.is_file(program) } else { root.which(program).is_some() }
+}
+
+fn provision(cx: &mut Context) -> Result<()> {
+    let Some(ntp) = ntp(cx)? else { return Ok(()) };
+    let list = |names: &[String]| Value::List(names.iter().map(|n| Value::from(n.as_str())).collect());
+    let values: Map = [
+        ("servers", list(&ntp.servers)),
+        ("pools", list(&ntp.pools)),
+        ("peers", list(&ntp.peers)),
+        ("allow", list(&ntp.allow)),
+    ]
+    .into_iter()
+    .collect();
+    let values = Value::Map(values);
+    let text = match &ntp.template {
+        Some(own) => template::render("ntp.config.template", own, &values)?,
+        None => match template::of_image(cx, &ntp.template_name, &values)? {
+            Some(text) => text,
+            None => ntp.client.text(cx.distro, &ntp.servers, &ntp.pools, &ntp.peers, &ntp.allow)?,
+        },
+    };
+    let file = &ntp.client.file;
+    let saved = format!("{file}.dist");
+    if let Some(old) = cx.root.read(file)?
+        && old != text.as_bytes()
+        && !cx.root.exists(&saved)
+    {
+        let attr = cx.root.stat(file).map_or(Attr::root(0o644), |s| s.attr);
+        cx.root.write(&saved, old, attr)?;
+    }
+    cx.root.write(file, text, Attr::root(0o644))
+}
+
+fn live(cx: &mut Context) -> Result<()> {
+    let Some(ntp) = ntp(cx)? else { return Ok(()) };
+    if !is_installed(cx.root, &ntp.client.program) && !ntp.client.packages.is_empty() {
+        packages::install(cx, &ntp.client.packages)?;
+    }
+    service::manage(cx, Action::Reload, &ntp.client.service)
+}

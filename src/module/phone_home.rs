@@ -1,0 +1,108 @@
+//! `phone_home`: tells a server that this instance is up.
+
+use super::hostname::Name;
+use super::{Context, Frequency, Module, Request, shell, template};
+use crate::document::{Map, Value};
+use crate::error::Result;
+use crate::root::Stage;
+
+const ALL: [&str; 6] = ["pub_key_rsa", "pub_key_ecdsa", "pub_key_ed25519", "instance_id", "hostname", "fqdn"];
+/// How often the server is asked where the configuration does not say, and at most.
+const TRIES: u32 = 10;
+const MAX_TRIES: u32 = 100;
+/// The largest answer that is taken, in bytes: nothing is done with it.
+const MAX_ANSWER: usize = 64 << 10;
+
+pub static MODULE: Module = Module {
+    name: "phone_home",
+    stage: Stage::Final,
+    frequency: Frequency::Instance,
+    keys: &["phone_home"],
+    distros: &[],
+    provision: None,
+    live: Some(live),
+};
+
+fn live(cx: &mut Context) -> Result<()> {
+    let Some(section) = cx.map("phone_home") else { return Ok(()) };
+    let Some(url) = section.get("url").and_then(Value::as_str) else {
+        log::warn!("phone_home.url: it is needed: nothing is sent");
+        return Ok(());
+    };
+    let id = cx.instance.instance_id.as_str();
+    let values: Map = [("INSTANCE_ID", id)].into_iter().collect();
+    let url = template::render("phone_home.url", url, &Value::Map(values))?;
+    let request = Request {
+        method: "POST",
+        url,
+        headers: vec![("Content-Type".into(), "application/x-www-form-urlencoded".into())],
+        body: body(cx, section).into_bytes(),
+        limit: MAX_ANSWER,
+    };
+    if !cx.root.is_live() {
+        log::info!("phone_home: a POST is sent to the URL when the system runs");
+        return Ok(());
+    }
+    cx.outside.http(&request, tries(section)).map(drop)
+}
+
+fn tries(section: &Map) -> u32 {
+    let Some(value) = section.get("tries").filter(|v| !v.is_null()) else { return TRIES };
+    match value.text().and_then(|t| t.trim().parse::<u32>().ok()).filter(|n| (1..=MAX_TRIES).contains(n)) {
+        Some(tries) => tries,
+        None => {
+            log::warn!("phone_home.tries: expected a number from 1 to {MAX_TRIES}: {TRIES} are made");
+            TRIES
+        }
+    }
+}
+
+/// What is posted, as a form (WHATWG URL Standard, application/x-www-form-urlencoded). What is not there is `N/A`.
+fn body(cx: &Context, section: &Map) -> String {
+    let names: Vec<String> = match section.get("post") {
+        Some(Value::List(list)) => list.iter().filter_map(shell::word).collect(),
+        Some(Value::String(one)) if one != "all" => vec![one.clone()],
+        _ => ALL.map(str::to_owned).to_vec(),
+    };
+    let own = Name::of(cx);
+    let mut pairs = Vec::new();
+    for name in names {
+        let value = match name.as_str() {
+            "instance_id" => Some(cx.instance.instance_id.clone()),
+            "hostname" => own.as_ref().map(|n| n.hostname.clone()),
+            "fqdn" => own.as_ref().map(|n| n.fqdn.clone()),
+            "pub_key_rsa" | "pub_key_ecdsa" | "pub_key_ed25519" => {
+                let kind = name.trim_start_matches("pub_key_");
+                Some(cx.root.text(&format!("/etc/ssh/ssh_host_{kind}_key.pub"))).filter(|key| !key.is_empty())
+            }
+            _ => {
+                log::warn!("phone_home.post: an entry is none of {}", ALL.join(", "));
+                None
+            }
+        };
+        pairs.push(format!("{}={}", encode(&name), encode(value.as_deref().unwrap_or("N/A"))));
+    }
+    pairs.join("&")
+}
+
+fn encode(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b' ' => out.push('+'),
+            b if b.is_ascii_alphanumeric() || b"*-._".contains(&b) => out.push(char::from(b)),
+            b => out.push_str(&format!("%{b:02X}")),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forms_are_encoded() {
+        assert_eq!(encode("ssh-rsa AA+b/c= ü\n"), "ssh-rsa+AA%2Bb%2Fc%3D+%C3%BC%0A");
+    }
+}

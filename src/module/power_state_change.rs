@@ -1,0 +1,63 @@
+//! `power_state`: powers off, halts or reboots once everything is done.
+
+use super::{Context, Frequency, Module, shell};
+use crate::document::{Value, wrong};
+use crate::error::{Error, Result};
+use crate::machine::Family;
+use crate::root::{Command, Stage};
+
+pub static MODULE: Module = Module {
+    name: "power_state_change",
+    stage: Stage::Final,
+    frequency: Frequency::Instance,
+    keys: &["power_state"],
+    distros: &[],
+    provision: None,
+    live: Some(live),
+};
+
+/// Keeps the command, and its condition, for the end of the stage: by then the status is written, so `timeout`, which says how
+/// long to wait for that, is only checked.
+fn live(cx: &mut Context) -> Result<()> {
+    let Some(section) = cx.map("power_state") else { return Ok(()) };
+    let at = |key: &str| section.get(key).filter(|v| !v.is_null());
+    let mode = at("mode").and_then(Value::as_str).unwrap_or_default();
+    let flag = match mode {
+        "poweroff" => "-P",
+        "reboot" => "-r",
+        "halt" => "-H",
+        _ => return Err(wrong("power_state.mode", "poweroff, reboot or halt", at("mode").unwrap_or(&Value::Null))),
+    };
+    if let Some(timeout) = at("timeout")
+        && !timeout.text().and_then(|t| t.trim().parse::<f64>().ok()).is_some_and(|t| t.is_finite() && t >= 0.0)
+    {
+        return Err(wrong("power_state.timeout", "a number of seconds", timeout));
+    }
+    let delay = match at("delay") {
+        None => None,
+        Some(Value::String(word)) if word == "now" => None,
+        Some(value) => {
+            let minutes = value.text().and_then(|t| t.trim().trim_start_matches('+').parse::<u32>().ok());
+            Some(minutes.ok_or_else(|| Error::new("power_state.delay: expected now or a number of minutes"))?)
+        }
+    };
+    let mut argv: Vec<String> = Vec::new();
+    if cx.distro.family == Family::Alpine {
+        let seconds = delay.map_or(0, |m| u64::from(m) * 60);
+        argv.extend([mode.to_owned(), "-d".into(), seconds.to_string()]);
+    } else {
+        let when = delay.map_or_else(|| "now".to_owned(), |minutes| format!("+{minutes}"));
+        argv.extend(["shutdown".into(), flag.into(), when]);
+        argv.extend(at("message").and_then(Value::text).filter(|m| !m.is_empty()));
+    }
+    let condition = match at("condition") {
+        None | Some(Value::Bool(true)) => None,
+        Some(Value::Bool(false)) => return Ok(()),
+        Some(Value::String(line)) => Some(vec!["/bin/sh".to_owned(), "-c".into(), line.clone()]),
+        Some(list @ Value::List(_)) => Some(shell::words("power_state.condition", list)?),
+        Some(other) => return Err(wrong("power_state.condition", "true, false, a command line or a list", other)),
+    };
+    let condition = condition.map(|argv| Command::new(cx.stage, argv));
+    cx.root.at_end(condition, Command::new(cx.stage, argv));
+    Ok(())
+}

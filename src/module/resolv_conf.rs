@@ -1,0 +1,127 @@
+//! `manage_resolv_conf`: /etc/resolv.conf, or resolved.conf where that is the distribution's way.
+
+use super::{Context, Frequency, Module, template};
+use crate::document::{Map, Value};
+use crate::error::Result;
+use crate::root::{Attr, Stage};
+
+const RESOLV: &str = "/etc/resolv.conf";
+const RESOLVED: &str = "/etc/systemd/resolved.conf";
+
+pub static MODULE: Module = Module {
+    name: "resolv_conf",
+    stage: Stage::Init,
+    frequency: Frequency::Instance,
+    keys: &["manage_resolv_conf"],
+    distros: &[],
+    provision: Some(provision),
+    live: None,
+};
+
+fn provision(cx: &mut Context) -> Result<()> {
+    if !cx.flag("manage_resolv_conf", false) {
+        return Ok(());
+    }
+    let Some(section) = cx.map("resolv_conf") else {
+        log::warn!("manage_resolv_conf is true, but there is no resolv_conf: nothing is written");
+        return Ok(());
+    };
+    let wanted = Resolver::of(section);
+    let resolved = matches!(cx.distro.name, "aosc" | "azurelinux" | "mariner" | "photon");
+    let (path, name) = if resolved { (RESOLVED, "systemd.resolved.conf") } else { (RESOLV, "resolv.conf") };
+    let text = match template::of_image(cx, name, &wanted.values(section))? {
+        Some(text) => text,
+        None if resolved => wanted.resolved_conf(),
+        None => wanted.resolv_conf(),
+    };
+    // A link into /run leads to a file that resolved or a DHCP client writes over.
+    if cx.root.read_link(path).is_some_and(|target| target.contains("run/")) {
+        cx.root.remove(path)?;
+    }
+    cx.root.write(path, text, Attr::root(0o644))
+}
+
+/// What goes into the file (resolv.conf(5)). Every value is one word.
+struct Resolver {
+    nameservers: Vec<String>,
+    search: Vec<String>,
+    domain: Option<String>,
+    sortlist: Vec<String>,
+    flags: Vec<String>,
+    options: Vec<(String, String)>,
+}
+
+fn single(key: &str, value: &Value) -> Option<String> {
+    let word = value.text().filter(|t| !t.is_empty() && !t.contains(|c: char| c.is_whitespace() || c.is_control()));
+    if word.is_none() {
+        log::warn!("resolv_conf.{key}: expected one word, found something else: it is left out");
+    }
+    word
+}
+
+impl Resolver {
+    fn of(section: &Map) -> Resolver {
+        let list = |key: &str| -> Vec<String> {
+            match section.get(key) {
+                None | Some(Value::Null) => Vec::new(),
+                Some(Value::List(list)) => list.iter().filter_map(|v| single(key, v)).collect(),
+                Some(value) => single(key, value).into_iter().collect(),
+            }
+        };
+        let (mut flags, mut options) = (Vec::new(), Vec::new());
+        for (key, value) in section.get("options").and_then(Value::as_map).map(Map::iter).into_iter().flatten() {
+            let Some(name) = single("options", &Value::from(key)) else { continue };
+            match value {
+                Value::Bool(true) => flags.push(name),
+                Value::Bool(false) => {}
+                value => options.extend(single(key, value).map(|v| (name, v))),
+            }
+        }
+        options.sort();
+        Resolver {
+            nameservers: list("nameservers"),
+            search: list("searchdomains"),
+            domain: section.get("domain").filter(|v| !v.is_null()).and_then(|v| single("domain", v)),
+            sortlist: list("sortlist"),
+            flags,
+            options,
+        }
+    }
+
+    /// For a template of the image.
+    fn values(&self, section: &Map) -> Value {
+        let mut values = section.clone();
+        let options: Map = self.options.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+        values.insert("options", options);
+        values.insert("flags", self.flags.iter().map(|f| Value::from(f.as_str())).collect::<Vec<_>>());
+        Value::Map(values)
+    }
+
+    fn resolv_conf(&self) -> String {
+        let mut text = String::from("# Written once for each instance, because manage_resolv_conf is true.\n");
+        for server in &self.nameservers {
+            text.push_str(&format!("nameserver {server}\n"));
+        }
+        let mut line = |key: &str, words: &[String]| {
+            if !words.is_empty() {
+                text.push_str(&format!("{key} {}\n", words.join(" ")));
+            }
+        };
+        line("search", &self.search);
+        line("domain", self.domain.as_slice());
+        line("sortlist", &self.sortlist);
+        let valued = self.options.iter().map(|(k, v)| format!("{k}:{v}"));
+        line("options", &self.flags.iter().cloned().chain(valued).collect::<Vec<_>>());
+        text
+    }
+
+    fn resolved_conf(&self) -> String {
+        let mut text = String::from("# See resolved.conf(5).\n[Resolve]\nLLMNR=false\n");
+        for (key, words) in [("DNS", &self.nameservers), ("Domains", &self.search)] {
+            if !words.is_empty() {
+                text.push_str(&format!("{key}={}\n", words.join(" ")));
+            }
+        }
+        text
+    }
+}

@@ -1,0 +1,102 @@
+//! Scripts of the image, of vendor-data and of user-data: `scripts_per_boot`, `scripts_per_instance`, `scripts_per_once`,
+//! `scripts_vendor`, `scripts_user`.
+
+use super::{Context, Frequency, Handler, Module, shell};
+use crate::document::Value;
+use crate::error::{Error, Result};
+use crate::root::{Command, Kind, Root, Stage};
+use rustix::fs::{StatVfsMountFlags, statvfs};
+
+const fn module(name: &'static str, frequency: Frequency, live: Handler) -> Module {
+    Module { name, stage: Stage::Final, frequency, keys: &[], distros: &[], provision: None, live: Some(live) }
+}
+
+pub static PER_BOOT: Module = module("scripts_per_boot", Frequency::Always, per_boot);
+pub static PER_INSTANCE: Module = module("scripts_per_instance", Frequency::Instance, per_instance);
+pub static PER_ONCE: Module = module("scripts_per_once", Frequency::Once, per_once);
+pub static USER: Module = module("scripts_user", Frequency::Instance, user);
+pub static VENDOR: Module = module("scripts_vendor", Frequency::Instance, vendor);
+
+fn per_boot(cx: &mut Context) -> Result<()> {
+    run_parts(cx, "/var/lib/cloud/scripts/per-boot", &[])
+}
+
+fn per_instance(cx: &mut Context) -> Result<()> {
+    run_parts(cx, "/var/lib/cloud/scripts/per-instance", &[])
+}
+
+fn per_once(cx: &mut Context) -> Result<()> {
+    run_parts(cx, "/var/lib/cloud/scripts/per-once", &[])
+}
+
+fn user(cx: &mut Context) -> Result<()> {
+    run_parts(cx, &format!("{}/scripts", cx.instance_dir()), &[])
+}
+
+/// With the user's `vendor_data: prefix` before each.
+fn vendor(cx: &mut Context) -> Result<()> {
+    let prefix = match cx.config.at(&["vendor_data", "prefix"]) {
+        None | Some(Value::Null) => Vec::new(),
+        Some(Value::String(program)) if program.is_empty() => Vec::new(),
+        Some(Value::String(program)) => vec![program.clone()],
+        Some(Value::List(list)) if list.is_empty() => Vec::new(),
+        Some(value) => shell::words("vendor_data.prefix", value)?,
+    };
+    run_parts(cx, &format!("{}/scripts/vendor", cx.instance_dir()), &prefix)
+}
+
+/// Runs every executable file of a folder, in the order of their names. A failure does not stop the others.
+///
+/// An error that names those that failed.
+fn run_parts(cx: &mut Context, folder: &str, prefix: &[String]) -> Result<()> {
+    let noexec = cx.root.is_live() && statvfs(folder).is_ok_and(|s| s.f_flag.contains(StatVfsMountFlags::NOEXEC));
+    let (mut run, mut failed) = (0, Vec::new());
+    for name in cx.root.list(folder) {
+        let path = format!("{folder}/{name}");
+        let Some(stat) = cx.root.stat(&path).filter(|s| s.kind == Kind::File) else { continue };
+        if stat.attr.mode & 0o111 == 0 {
+            log::warn!("{path} is not run: it is not executable");
+            continue;
+        }
+        let by = if noexec && prefix.is_empty() { interpreter(cx.root, &path) } else { Vec::new() };
+        let argv = prefix.iter().chain(&by).cloned().chain([path]);
+        run += 1;
+        if let Err(e) = cx.root.run(Command::new(cx.stage, argv)) {
+            log::error!("{e}");
+            failed.push(name);
+        }
+    }
+    if failed.is_empty() {
+        return Ok(());
+    }
+    Err(Error::new(format!("{} of {run} scripts in {folder} failed: {}", failed.len(), failed.join(", "))))
+}
+
+/// The program, and its argument, that a script's first line names: what the kernel would run, on a file system from which
+/// it runs nothing (execve(2)).
+fn interpreter(root: &Root, path: &str) -> Vec<String> {
+    let text = root.text(path);
+    let line = text.lines().next().and_then(|l| l.strip_prefix("#!")).unwrap_or("").trim();
+    let (program, argument) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    [program, argument.trim()].iter().filter(|w| !w.is_empty()).map(|w| (*w).to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::root::{Attr, Use};
+
+    #[test]
+    fn on_a_file_system_without_execution_the_interpreter_is_named() {
+        let dir = crate::testing::TempDir::new("scripts");
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        for (text, argv) in [
+            ("#!/bin/sh\nx", &["/bin/sh"][..]),
+            ("#! /usr/bin/env python3 -u \nx", &["/usr/bin/env", "python3 -u"]),
+            ("x", &[]),
+        ] {
+            root.write("/s", text, Attr::root(0o700)).unwrap();
+            assert_eq!(interpreter(&root, "/s"), argv);
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! `random_seed`: the kernel's random pool gets what the source and the user give.
+
+use super::write_files::gunzip;
+use super::{Context, Frequency, Module, shell};
+use crate::document::{Map, Value, wrong};
+use crate::error::{Context as _, Error, Result};
+use crate::root::{Attr, Command, Stage};
+
+const POOL: &str = "/dev/urandom";
+
+pub static MODULE: Module = Module {
+    name: "seed_random",
+    stage: Stage::Init,
+    frequency: Frequency::Instance,
+    keys: &[],
+    distros: &[],
+    provision: Some(provision),
+    live: Some(live),
+};
+
+fn section<'a>(cx: &Context<'a>) -> Option<&'a Map> {
+    cx.map("random_seed")
+}
+
+fn file(section: Option<&Map>) -> String {
+    section.and_then(|s| s.get("file")).and_then(Value::as_str).unwrap_or(POOL).to_owned()
+}
+
+fn provision(cx: &mut Context) -> Result<()> {
+    let section = section(cx);
+    let mut seed = match section.and_then(|s| s.get("data")).filter(|v| !v.is_null()) {
+        None => Vec::new(),
+        Some(data) => {
+            let data = data.bytes().ok_or_else(|| wrong("random_seed.data", "text or binary data", data))?;
+            let encoding = section.and_then(|s| s.get("encoding")).and_then(Value::as_str).unwrap_or("raw");
+            match encoding.to_ascii_lowercase().as_str() {
+                "raw" => data.to_vec(),
+                "base64" | "b64" => data_encoding::BASE64
+                    .decode(&data.iter().copied().filter(|b| !b.is_ascii_whitespace()).collect::<Vec<u8>>())
+                    .map_err(|_| Error::new("random_seed.data: not valid base64"))?,
+                "gzip" | "gz" => gunzip(data).context(|| "random_seed.data")?,
+                _ => return Err(Error::new("random_seed.encoding: expected raw, base64, b64, gzip or gz")),
+            }
+        }
+    };
+    seed.extend_from_slice(cx.instance.random_seed.as_ref().map_or(&[], |s| &s.0));
+    if seed.is_empty() {
+        return Ok(());
+    }
+    let path = file(section);
+    if path != POOL && path != "/dev/random" {
+        return cx.root.append(&path, &seed, Attr::root(0o600));
+    }
+    if cx.root.is_plan() {
+        return Ok(());
+    }
+    // The pool is the kernel's, which stays the same when the root changes.
+    std::fs::OpenOptions::new()
+        .write(true)
+        .open(&path)
+        .and_then(|mut pool| std::io::Write::write_all(&mut pool, &seed))
+        .context(|| format!("failed to add the seed to {path}"))
+}
+
+fn live(cx: &mut Context) -> Result<()> {
+    let section = section(cx);
+    let required = section.and_then(|s| s.get("command_required")).is_some_and(Value::is_true);
+    let command = section.and_then(|s| s.get("command")).filter(|c| !c.is_null());
+    let Some(command) = command.filter(|c| c.as_list().is_none_or(|l| !l.is_empty())) else {
+        let missing = || Error::new("random_seed: command_required is true, but there is no command");
+        return if required { Err(missing()) } else { Ok(()) };
+    };
+    let words = shell::words("random_seed.command", command)?;
+    let program = words.first().map_or("", String::as_str);
+    let there = if program.starts_with('/') { cx.root.is_file(program) } else { cx.root.which(program).is_some() };
+    if cx.root.is_live() && !there {
+        let missing =
+            || Error::new(format!("random_seed: there is no program {program}, and command_required is true"));
+        return if required { Err(missing()) } else { Ok(()) };
+    }
+    cx.root.run(Command::new(cx.stage, words).env("RANDOM_SEED_FILE", file(section)))
+}

@@ -1,0 +1,51 @@
+//! `hostname`, `fqdn`: the machine's name, once for each name that is asked for.
+
+use super::hostname::{self, Name};
+use super::{Context, Frequency, Module};
+use crate::document::{Map, Value, json};
+use crate::error::Result;
+use crate::root::{Attr, Stage};
+
+/// What was set last, to tell a new name from one that somebody changed since.
+const SET: &str = "/var/lib/cloud/data/set-hostname";
+
+pub static MODULE: Module = Module {
+    name: "set_hostname",
+    stage: Stage::Init,
+    frequency: Frequency::Instance,
+    keys: &[],
+    distros: &[],
+    provision: Some(provision),
+    live: Some(live),
+};
+
+/// Writes /etc/hostname. A stage may call it before its modules: the second call finds nothing to do.
+pub fn provision(cx: &mut Context) -> Result<()> {
+    if cx.flag("preserve_hostname", false) {
+        return Ok(());
+    }
+    let Some(name) = Name::of(cx) else { return Ok(()) };
+    let old = cx.root.read(SET)?.and_then(|bytes| json::parse(SET, &bytes).ok()).unwrap_or_default();
+    let was = |key: &str| old.get(key).and_then(Value::as_str);
+    if was("hostname") == Some(&name.hostname) && was("fqdn") == Some(&name.fqdn) {
+        return Ok(());
+    }
+    let chosen = name.chosen(cx).to_owned();
+    hostname::write_system(cx, &chosen)?;
+    let record: Map = [("fqdn", name.fqdn), ("hostname", name.hostname)].into_iter().collect();
+    let text = json::to_string_sorted(&Value::Map(record));
+    cx.root.write(SET, format!("{text}\n"), Attr::root(0o644))
+}
+
+/// The kernel's name, where nobody has changed the file since.
+fn live(cx: &mut Context) -> Result<()> {
+    if cx.flag("preserve_hostname", false) {
+        return Ok(());
+    }
+    let Some(name) = Name::of(cx) else { return Ok(()) };
+    let chosen = name.chosen(cx).to_owned();
+    match hostname::read(cx, hostname::HOSTNAME) {
+        Some(written) if written != chosen && cx.flag("create_hostname_file", true) => Ok(()),
+        _ => hostname::apply(cx, &chosen),
+    }
+}

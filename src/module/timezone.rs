@@ -1,0 +1,34 @@
+//! `timezone`: /etc/localtime, and /etc/timezone where the distribution has it.
+
+use super::{Context, Frequency, Module};
+use crate::error::{Error, Result};
+use crate::machine::Family;
+use crate::root::{Attr, Stage};
+
+const ZONES: &str = "/usr/share/zoneinfo";
+
+pub static MODULE: Module = Module {
+    name: "timezone",
+    stage: Stage::Config,
+    frequency: Frequency::Instance,
+    keys: &["timezone"],
+    distros: &[],
+    provision: Some(provision),
+    live: None,
+};
+
+fn provision(cx: &mut Context) -> Result<()> {
+    let zone = cx.args.first().cloned().or_else(|| cx.text("timezone")).unwrap_or_default();
+    if zone.is_empty() || zone == "false" {
+        return Ok(());
+    }
+    let path = format!("{ZONES}/{zone}");
+    let named = zone.split('/').all(|part| !matches!(part, "" | "." | "..")) && !zone.contains(char::is_control);
+    if !named || !cx.root.is_file(&path) {
+        return Err(Error::new(format!("timezone: there is no time zone {zone:?} in {ZONES} (is tzdata installed?)")));
+    }
+    if matches!(cx.distro.family, Family::Debian | Family::Alpine | Family::Arch | Family::Gentoo) {
+        cx.root.write("/etc/timezone", format!("{zone}\n"), Attr::root(0o644))?;
+    }
+    cx.root.symlink("/etc/localtime", &path)
+}

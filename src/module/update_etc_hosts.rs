@@ -1,0 +1,147 @@
+//! `manage_etc_hosts`: /etc/hosts out of a template, or with a line for this machine's name.
+
+use super::hostname::Name;
+use super::{Context, Frequency, Module, template};
+use crate::document::{Map, Value};
+use crate::error::Result;
+use crate::machine::Family;
+use crate::root::{Attr, Stage};
+
+const HOSTS: &str = "/etc/hosts";
+
+pub static MODULE: Module = Module {
+    name: "update_etc_hosts",
+    stage: Stage::Init,
+    frequency: Frequency::Always,
+    keys: &["manage_etc_hosts"],
+    distros: &[],
+    provision: Some(provision),
+    live: None,
+};
+
+fn provision(cx: &mut Context) -> Result<()> {
+    let Some(value) = cx.get("manage_etc_hosts") else { return Ok(()) };
+    let whole = value.is_true() || value.as_str() == Some("template");
+    if !whole && value.as_str() != Some("localhost") {
+        if !value.is_false() {
+            log::warn!("manage_etc_hosts: expected true, false or localhost: {HOSTS} is left as it is");
+        }
+        return Ok(());
+    }
+    let Some(name) = Name::of(cx) else {
+        log::warn!("manage_etc_hosts is set, but neither the configuration nor the source has a hostname");
+        return Ok(());
+    };
+    let text = if whole { from_template(cx, &name)? } else { with_line(&cx.root.text(HOSTS), own_address(cx), &name) };
+    match text {
+        Some(text) => cx.root.write(HOSTS, text, Attr::root(0o644)),
+        None => Ok(()),
+    }
+}
+
+/// The address under which the machine's own name is known.
+fn own_address(cx: &Context) -> &'static str {
+    match (cx.distro.family, cx.distro.name) {
+        (_, "mariner") => "127.0.0.1",
+        (Family::Debian | Family::Alpine | Family::Suse | Family::Photon, _) => "127.0.1.1",
+        _ => "127.0.0.1",
+    }
+}
+
+fn from_template(cx: &Context, name: &Name) -> Result<Option<String>> {
+    let family = match (cx.distro.family, cx.distro.name) {
+        (_, own @ ("azurelinux" | "mariner" | "openeuler" | "aosc")) => own,
+        (Family::Debian, _) => "debian",
+        (Family::Suse, _) => "suse",
+        (Family::Alpine, _) => "alpine",
+        (Family::Arch, _) => "arch",
+        (Family::Gentoo, _) => "gentoo",
+        (Family::Photon, _) => "photon",
+        (Family::Redhat | Family::Other, _) => "redhat",
+    };
+    let values: Map = [("hostname", &*name.hostname), ("fqdn", &*name.fqdn)].into_iter().collect();
+    match template::of_image(cx, &format!("hosts.{family}"), &Value::Map(values))? {
+        Some(text) => Ok(Some(text)),
+        None => Ok(Some(built_in(family, name))),
+    }
+}
+
+/// What cloud-init's template for the distribution maps, for an image that brings no template.
+fn built_in(family: &str, name: &Name) -> String {
+    let lines: &[&str] = match family {
+        "debian" | "arch" => &["127.0.1.1 @", "127.0.0.1 localhost", LOOPBACK6, NODES, ROUTERS],
+        "aosc" => &["127.0.0.1 @", "127.0.0.1 localhost", LOOPBACK6, NODES, ROUTERS],
+        "alpine" => &[DOMAIN4, LOCAL4, "127.0.1.1 @", LOCAL6, NODES, ROUTERS],
+        "suse" => &[
+            "127.0.1.1 @",
+            DOMAIN4,
+            LOCAL4,
+            "::1 @",
+            DOMAIN6,
+            LOCAL6,
+            "::1 localhost ipv6-localhost ipv6-loopback",
+            "fe00::0 ipv6-localnet",
+            "ff00::0 ipv6-mcastprefix",
+            "ff02::1 ipv6-allnodes",
+            "ff02::2 ipv6-allrouters",
+            "ff02::3 ipv6-allhosts",
+        ],
+        "photon" | "mariner" => &["127.0.0.1 @", DOMAIN4, LOCAL4, "::1 @", LOCAL6],
+        _ => &["127.0.0.1 @", DOMAIN4, LOCAL4, "::1 @", DOMAIN6, LOCAL6],
+    };
+    let own = format!("{} {}", name.fqdn, name.hostname);
+    let mut text = String::from(
+        "# Written on every boot, because manage_etc_hosts is true. To change it for good, set manage_etc_hosts to false\n\
+         # or give the image a template in /etc/cloud/templates.\n",
+    );
+    for line in lines {
+        text.push_str(&line.replace('@', &own));
+        text.push('\n');
+    }
+    text
+}
+
+const DOMAIN4: &str = "127.0.0.1 localhost.localdomain localhost";
+const LOCAL4: &str = "127.0.0.1 localhost4.localdomain4 localhost4";
+const DOMAIN6: &str = "::1 localhost.localdomain localhost";
+const LOCAL6: &str = "::1 localhost6.localdomain6 localhost6";
+const LOOPBACK6: &str = "::1 localhost ip6-localhost ip6-loopback";
+const NODES: &str = "ff02::1 ip6-allnodes";
+const ROUTERS: &str = "ff02::2 ip6-allrouters";
+
+/// The text with a line for the name, after the other lines of the same address. None where it has the line already.
+fn with_line(text: &str, address: &str, name: &Name) -> Option<String> {
+    let mut lines: Vec<String> = Vec::new();
+    let mut last = None;
+    for line in text.lines() {
+        let (data, _) = line.split_once('#').unwrap_or((line, ""));
+        let mut words = data.split_whitespace();
+        if words.next() == Some(address) {
+            let mut names = words;
+            if names.next() == Some(&name.fqdn) && names.any(|alias| alias == name.hostname) {
+                return None;
+            }
+            last = Some(lines.len());
+        }
+        lines.push(line.to_owned());
+    }
+    let at = last.map_or(lines.len(), |i| i + 1);
+    lines.insert(at, format!("{address}\t{}\t{}", name.fqdn, name.hostname));
+    lines.push(String::new());
+    Some(lines.join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_is_added_once_and_the_rest_stays() {
+        let name = Name { hostname: "a".into(), fqdn: "a.b".into() };
+        let text = "# mine\n127.0.0.1 localhost # here\n127.0.1.1 old\n\n10.0.0.1 db\n";
+        let once = with_line(text, "127.0.1.1", &name).unwrap();
+        assert_eq!(once, "# mine\n127.0.0.1 localhost # here\n127.0.1.1 old\n127.0.1.1\ta.b\ta\n\n10.0.0.1 db\n");
+        assert_eq!(with_line(&once, "127.0.1.1", &name), None);
+        assert_eq!(with_line("", "127.0.0.1", &name).unwrap(), "127.0.0.1\ta.b\ta\n");
+    }
+}

@@ -1,0 +1,55 @@
+//! `hostname` on every boot: follows the configuration until somebody changes the name by hand.
+
+use super::hostname::{self, HOSTNAME, Name};
+use super::{Context, Frequency, Module};
+use crate::error::Result;
+use crate::root::Stage;
+
+/// The name that was written last.
+const PREVIOUS: &str = "/var/lib/cloud/data/previous-hostname";
+
+pub static MODULE: Module = Module {
+    name: "update_hostname",
+    stage: Stage::Init,
+    frequency: Frequency::Always,
+    keys: &[],
+    distros: &[],
+    provision: Some(provision),
+    live: Some(live),
+};
+
+fn provision(cx: &mut Context) -> Result<()> {
+    if cx.flag("preserve_hostname", false) {
+        return Ok(());
+    }
+    let Some(name) = Name::of(cx) else { return Ok(()) };
+    let wanted = name.chosen(cx).to_owned();
+    let previous = hostname::read(cx, PREVIOUS);
+    let system = hostname::read(cx, HOSTNAME);
+    if let (Some(system), Some(previous)) = (&system, &previous)
+        && system != previous
+        && *system != wanted
+    {
+        log::info!("{HOSTNAME} was changed since it was written: it stays");
+        return Ok(());
+    }
+    if previous.as_ref() != Some(&wanted) {
+        hostname::write(cx, PREVIOUS, &wanted)?;
+    }
+    if system.is_none() || (system == previous && system.as_ref() != Some(&wanted)) {
+        hostname::write_system(cx, &wanted)?;
+    }
+    Ok(())
+}
+
+/// A name that `provision` wrote on this boot reaches the kernel with the boot itself, but where it was written into the
+/// running system.
+fn live(cx: &mut Context) -> Result<()> {
+    if cx.flag("preserve_hostname", false) {
+        return Ok(());
+    }
+    let Some(name) = Name::of(cx) else { return Ok(()) };
+    let wanted = name.chosen(cx).to_owned();
+    let written = |path: &str, cx: &Context| hostname::read(cx, path).as_ref() == Some(&wanted);
+    if written(PREVIOUS, cx) && written(HOSTNAME, cx) { hostname::apply(cx, &wanted) } else { Ok(()) }
+}

@@ -1,0 +1,138 @@
+//! The content of an entry: where it comes from, and how it is encoded.
+
+use crate::document::{Map, Value, wrong};
+use crate::error::{Context, Error, Result};
+use crate::root::MAX_READ;
+use crate::userdata::gzip;
+
+/// Where the content comes from.
+pub(super) enum Source {
+    Inline,
+    /// A file of the root.
+    File(String),
+    Http(String),
+    Unknown,
+}
+
+impl Source {
+    /// By `source.uri`.
+    pub(super) fn of(map: &Map) -> Source {
+        let uri =
+            map.get("source").and_then(|s| s.get("uri")).and_then(Value::as_str).map(str::trim).unwrap_or_default();
+        let scheme = uri.split_once("://").map(|(s, _)| s.to_ascii_lowercase());
+        match scheme.as_deref() {
+            _ if uri.is_empty() => Source::Inline,
+            _ if uri.starts_with('/') => Source::File(uri.to_owned()),
+            Some("file") => match uri.get("file://".len()..) {
+                Some(path) if path.starts_with('/') => Source::File(path.to_owned()),
+                _ => Source::Unknown,
+            },
+            Some("http" | "https") => Source::Http(uri.to_owned()),
+            _ => Source::Unknown,
+        }
+    }
+
+    /// Whether it takes a network.
+    pub(super) fn is_remote(&self) -> bool {
+        matches!(self, Source::Http(_))
+    }
+}
+
+/// The entry's own content, decoded. None where it has none.
+pub(super) fn inline(map: &Map, label: &str) -> Result<Option<Vec<u8>>> {
+    let bytes = match map.get("content") {
+        None | Some(Value::Null) => return Ok(None),
+        Some(value) => match value.bytes() {
+            Some(bytes) => bytes.to_vec(),
+            None => value.text().ok_or_else(|| wrong("content", "text or binary data", value))?.into_bytes(),
+        },
+    };
+    let encoding = map.get("encoding").and_then(Value::text).unwrap_or_default().trim().to_ascii_lowercase();
+    let decoded = match encoding.as_str() {
+        "gz" | "gzip" => gunzip(&bytes).context(|| "content")?,
+        "gz+base64" | "gzip+base64" | "gz+b64" | "gzip+b64" => gunzip(&base64(&bytes, label)?).context(|| "content")?,
+        "b64" | "base64" => base64(&bytes, label)?,
+        "" | "text/plain" => bytes,
+        _ => {
+            log::warn!("{label}: encoding: expected text/plain, b64, gz or gz+b64: it is taken as text");
+            bytes
+        }
+    };
+    Ok(Some(decoded))
+}
+
+/// Base64 in which other characters than those of its alphabet do not count, as in Python.
+fn base64(bytes: &[u8], label: &str) -> Result<Vec<u8>> {
+    let known = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/');
+    if bytes.iter().any(|b| !known(b) && *b != b'=' && !b.is_ascii_whitespace()) {
+        log::warn!("{label}: content: characters that are not base64 are left out");
+    }
+    let kept: Vec<u8> = bytes.iter().copied().filter(known).collect();
+    let padding = bytes.iter().rev().filter(|b| !b.is_ascii_whitespace()).take_while(|b| **b == b'=').count();
+    if padding < kept.len().next_multiple_of(4) - kept.len() {
+        return Err(Error::new("content: not valid base64: it is cut off"));
+    }
+    let mut decoder = data_encoding::Specification::new();
+    decoder.symbols.push_str("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/");
+    decoder.check_trailing_bits = false;
+    let decoder = decoder.encoding().context(|| "content")?;
+    decoder.decode(&kept).map_err(|_| Error::new("content: not valid base64"))
+}
+
+/// What gzip has packed, of at most [`MAX_READ`] bytes.
+pub fn gunzip(bytes: &[u8]) -> Result<Vec<u8>> {
+    gzip::unpack(bytes, usize::try_from(MAX_READ).unwrap_or(usize::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::yaml;
+
+    fn decoded(text: &str) -> Result<Option<Vec<u8>>> {
+        inline(yaml::parse("t", text).unwrap().as_map().unwrap(), "entry")
+    }
+
+    #[test]
+    fn every_encoding_in_any_case() {
+        let packed = "H4sIAAAAAAACA8tIzcnJ5wIAIDA6NgYAAAA=";
+        for (content, encodings) in [
+            ("aGVsbG8K", &["b64", "base64", " B64 "][..]),
+            (packed, &["gz+b64", "gzip+b64", "gz+base64", "GZIP+BASE64"]),
+            ("aGVs\n  bG8K\n", &["b64"]),
+            ("'hello\n\n'", &["", "text/plain", "rot13"]),
+        ] {
+            for encoding in encodings {
+                let text = format!("{{content: {:?}, encoding: {encoding:?}}}", content.trim_matches('\''));
+                assert_eq!(decoded(&text).unwrap().unwrap().trim_ascii_end(), b"hello", "{text}");
+            }
+        }
+        assert_eq!(decoded(&format!("{{content: !!binary {packed}, encoding: gz}}")).unwrap().unwrap(), b"hello\n");
+        assert_eq!(decoded("{}").unwrap(), None);
+        assert_eq!(decoded("{content: 5}").unwrap().unwrap(), b"5");
+    }
+
+    #[test]
+    fn what_cannot_be_decoded_is_an_error() {
+        for text in [
+            "{content: zzz, encoding: gzip}",
+            "{content: aGVsbG8, encoding: b64}",
+            "{content: [a]}",
+            "{content: aGVsbG8K, encoding: gz+b64}",
+        ] {
+            assert!(decoded(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_bomb_is_refused() {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+        let zeros = vec![0; 1 << 20];
+        for _ in 0..65 {
+            std::io::Write::write_all(&mut encoder, &zeros).unwrap();
+        }
+        let bomb = encoder.finish().unwrap();
+        assert!(bomb.len() < 100_000);
+        assert!(gunzip(&bomb).unwrap_err().to_string().contains("unpacks to more than"));
+    }
+}

@@ -1,0 +1,315 @@
+//! `write_files`: files with any content, before the pivot; those from the network and the deferred ones in the running system.
+
+mod content;
+
+pub use content::gunzip;
+
+use super::{Context, Frequency, Module, Request};
+use crate::document::{Map, Value, wrong};
+use crate::error::{Error, Result};
+use crate::root::{Attr, MAX_READ, Stage};
+use content::Source;
+
+pub static MODULE: Module = Module {
+    name: "write_files",
+    stage: Stage::Init,
+    frequency: Frequency::Instance,
+    keys: &["write_files"],
+    distros: &[],
+    provision: Some(provision),
+    live: Some(live),
+};
+
+pub static DEFERRED: Module = Module {
+    name: "write_files_deferred",
+    stage: Stage::Final,
+    frequency: Frequency::Instance,
+    keys: &["write_files"],
+    distros: &[],
+    provision: None,
+    live: Some(deferred),
+};
+
+/// How often a server is asked for the content of a file.
+const TRIES: u32 = 4;
+/// What a file has whose entry does not say.
+const DEFAULT_MODE: u32 = 0o644;
+
+/// An entry of the list.
+struct Entry<'a> {
+    /// For messages: `write_files: entry 3 (/etc/motd)`. A path is no secret.
+    label: String,
+    path: String,
+    map: &'a Map,
+    owner: Owner,
+}
+
+/// Parts of `owner`; None leaves that part as it is.
+struct Owner {
+    user: Option<String>,
+    group: Option<String>,
+}
+
+/// Everything but the deferred entries, those from a server, and those whose owner is yet to be made.
+fn provision(cx: &mut Context) -> Result<()> {
+    each(cx, false, |cx, entry| {
+        if Source::of(entry.map).is_remote() {
+            return Ok(());
+        }
+        write(cx, entry)
+    })
+}
+
+/// Entries from a server, and owners that this cloud-config has made since.
+fn live(cx: &mut Context) -> Result<()> {
+    each(cx, false, |cx, entry| {
+        if Source::of(entry.map).is_remote() {
+            return write(cx, entry);
+        }
+        if entry.owner.parts().any(|name| makes(cx.config, name)) { own(cx, entry) } else { Ok(()) }
+    })
+}
+
+fn deferred(cx: &mut Context) -> Result<()> {
+    each(cx, true, write)
+}
+
+/// Does `job` for every entry that is deferred or not. An entry that fails does not stop the others; the error names all.
+fn each(cx: &mut Context, deferred: bool, job: impl Fn(&mut Context, &Entry) -> Result<()>) -> Result<()> {
+    let Some(value) = cx.get("write_files") else { return Ok(()) };
+    let list = value.as_list().ok_or_else(|| wrong("write_files", "a list", value))?;
+    let mut failed = Vec::new();
+    for (i, value) in list.iter().enumerate() {
+        let label = format!("write_files: entry {}", i + 1);
+        let Some(map) = value.as_map() else {
+            failed.push(wrong(&label, "a mapping", value));
+            continue;
+        };
+        if map.get("defer").is_some_and(Value::is_true) != deferred {
+            continue;
+        }
+        let path = map.get("path").and_then(Value::text).unwrap_or_default();
+        if path.is_empty() {
+            log::warn!("{label}: it has no path: it is left out");
+            continue;
+        }
+        let path = absolute(&path);
+        let owner = Owner::of(map);
+        let entry = Entry { label: format!("{label} ({path})"), path, map, owner };
+        if let Err(e) = job(cx, &entry) {
+            failed.push(e.context(&entry.label));
+        }
+    }
+    let Some(last) = failed.pop() else { return Ok(()) };
+    for e in &failed {
+        log::error!("{e}");
+    }
+    Err(last)
+}
+
+/// The path from `/`, without dots; it need not be there.
+fn absolute(path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    format!("/{}", parts.join("/"))
+}
+
+fn write(cx: &mut Context, entry: &Entry) -> Result<()> {
+    let content = content(cx, entry)?;
+    let old = cx.root.stat(&entry.path).map(|s| s.attr);
+    let (attr, owner) = wanted(cx, entry, old);
+    // Folders that are made on the way belong to the file's owner.
+    let parents = entry.path.match_indices('/').map(|(i, _)| entry.path.get(..i).unwrap_or_default());
+    for parent in parents.filter(|p| !p.is_empty()) {
+        cx.root.ensure_dir(parent, Attr { mode: 0o755, ..attr })?;
+    }
+    if entry.map.get("append").is_some_and(Value::is_true) {
+        let mut all = cx.root.read(&entry.path)?.unwrap_or_default();
+        all.extend_from_slice(&content);
+        if all.len() as u64 > MAX_READ {
+            return Err(Error::new(format!("the file would be larger than {MAX_READ} bytes")));
+        }
+        cx.root.write(&entry.path, all, attr)?;
+    } else {
+        cx.root.write(&entry.path, content, attr)?;
+    }
+    owner
+}
+
+/// Mode and owner of a file that is there.
+fn own(cx: &mut Context, entry: &Entry) -> Result<()> {
+    let Some(old) = cx.root.stat(&entry.path) else { return Ok(()) };
+    let (attr, owner) = wanted(cx, entry, Some(old.attr));
+    // Folders that were made for the file were given to root until now; only empty ones but for it can be told from others.
+    let parent = entry.path.rsplit_once('/').map_or("", |(p, _)| p);
+    let alone = !parent.is_empty() && cx.root.list(parent).len() == 1;
+    let parent_attr = cx.root.stat(parent).map(|s| s.attr).filter(|a| alone && *a == Attr::root(0o755));
+    if let Some(folder) = parent_attr {
+        cx.root.set_attr(parent, Attr { mode: folder.mode, ..attr })?;
+    }
+    cx.root.set_attr(&entry.path, attr)?;
+    owner
+}
+
+/// What the file is to have. An owner that the root does not know is root for now: no error where this cloud-config makes it.
+fn wanted(cx: &Context, entry: &Entry, old: Option<Attr>) -> (Attr, Result<()>) {
+    let mut attr = Attr { mode: mode(entry), uid: old.map_or(0, |a| a.uid), gid: old.map_or(0, |a| a.gid) };
+    let mut missing = None;
+    if let Some(user) = &entry.owner.user {
+        attr.uid = cx.root.user_ids(user).map_or_else(
+            || {
+                missing = Some(user);
+                0
+            },
+            |ids| ids.uid,
+        );
+    }
+    if let Some(group) = &entry.owner.group {
+        attr.gid = cx.root.group_id(group).unwrap_or_else(|| {
+            missing = Some(group);
+            0
+        });
+    }
+    let result = match missing {
+        Some(name) if !makes(cx.config, name) => Err(Error::new(format!(
+            "the owner {name:?} is not known here: the file belongs to root. With defer: true it is written after packages are installed"
+        ))),
+        Some(_) => {
+            log::info!("{}: its owner is made later, and gets it then", entry.label);
+            Ok(())
+        }
+        None => Ok(()),
+    };
+    (attr, result)
+}
+
+impl Owner {
+    /// `user:group`, `user`, `:group`. Nothing is root's; `-1` and `None` leave that part.
+    fn of(map: &Map) -> Owner {
+        let text = map.get("owner").and_then(Value::text).unwrap_or_else(|| "root:root".into());
+        let (user, group) = text.split_once(':').unwrap_or((&text, ""));
+        let part = |p: &str| Some(p.trim().to_owned()).filter(|p| !matches!(p.as_str(), "" | "-1" | "None" | "none"));
+        Owner { user: part(user), group: part(group) }
+    }
+
+    fn parts(&self) -> impl Iterator<Item = &str> {
+        self.user.iter().chain(&self.group).map(String::as_str)
+    }
+}
+
+/// Whether the cloud-config makes a user or group of that name: in `users`, `user`, or `groups`.
+fn makes(config: &Value, name: &str) -> bool {
+    let is = |value: &Value| match value {
+        Value::String(s) => s.split(',').any(|n| n.trim() == name),
+        Value::Map(map) => {
+            map.get("name").and_then(Value::as_str) == Some(name)
+                || map.get("primary_group").and_then(Value::as_str) == Some(name)
+                || (map.get("name").is_none() && map.contains_key(name))
+        }
+        _ => false,
+    };
+    let default = config.at(&["system_info", "default_user", "name"]).and_then(Value::as_str) == Some(name);
+    let of_key = |key: &str| match config.get(key) {
+        Some(Value::List(list)) => list.iter().any(|v| is(v) || (default && v.as_str() == Some("default"))),
+        Some(value) => is(value),
+        None => false,
+    };
+    ["users", "user", "groups"].iter().any(|key| of_key(key))
+}
+
+/// `permissions`: text is octal; a number is taken as it is, as cloud-init does.
+fn mode(entry: &Entry) -> u32 {
+    let value = match entry.map.get("permissions") {
+        None | Some(Value::Null) => return DEFAULT_MODE,
+        Some(value) => value,
+    };
+    let mode = match value {
+        Value::Bool(b) => Some(i64::from(*b)),
+        Value::Int(i) => Some(*i),
+        Value::Float(f) if f.is_finite() => Some(*f as i64),
+        Value::String(s) => {
+            let digits = s.trim();
+            let digits = digits.strip_prefix("0o").or_else(|| digits.strip_prefix("0O")).unwrap_or(digits);
+            i64::from_str_radix(digits, 8).ok()
+        }
+        _ => None,
+    };
+    match mode.and_then(|m| u32::try_from(m).ok()) {
+        Some(mode) => mode & 0o7777,
+        None => {
+            log::warn!("{}: permissions: expected an octal number in quotes: it gets 0644", entry.label);
+            DEFAULT_MODE
+        }
+    }
+}
+
+fn content(cx: &mut Context, entry: &Entry) -> Result<Vec<u8>> {
+    let inline = || content::inline(entry.map, &entry.label);
+    let source = Source::of(entry.map);
+    let fetched = match &source {
+        Source::Inline => return Ok(inline()?.unwrap_or_default()),
+        Source::File(path) => match cx.root.read(path) {
+            Ok(Some(bytes)) => Ok(bytes),
+            Ok(None) => Err(Error::new(format!("source.uri: there is no file {path}"))),
+            Err(e) => Err(e),
+        },
+        Source::Http(url) => {
+            let headers = entry.map.get("source").and_then(|s| s.get("headers")).and_then(Value::as_map);
+            let pairs = headers.map(Map::iter).into_iter().flatten();
+            let request = Request {
+                method: "GET",
+                url: url.clone(),
+                headers: pairs.filter_map(|(k, v)| Some((k.to_owned(), v.text()?))).collect(),
+                body: Vec::new(),
+                limit: usize::try_from(MAX_READ).unwrap_or(usize::MAX),
+            };
+            cx.outside.http(&request, TRIES)
+        }
+        Source::Unknown => {
+            Err(Error::new("source.uri: expected an address that begins with http://, https:// or file://"))
+        }
+    };
+    match (fetched, inline()?) {
+        (Ok(bytes), _) => Ok(bytes),
+        (Err(e), Some(bytes)) => {
+            log::warn!("{}: {e}: its content is used instead", entry.label);
+            Ok(bytes)
+        }
+        (Err(e), None) => Err(e),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::yaml;
+
+    #[test]
+    fn paths_stay_inside() {
+        for (path, expected) in [("rel/x", "/rel/x"), ("/a/../../b", "/b"), ("//a/./b/", "/a/b"), ("..", "/")] {
+            assert_eq!(absolute(path), expected);
+        }
+    }
+
+    #[test]
+    fn what_the_cloud_config_makes() {
+        let config = yaml::parse(
+            "t",
+            "users: [default, bob, {name: alice, primary_group: staff}]\ngroups: [cloud, {web: [bob]}]\n\
+             system_info: {default_user: {name: debian}}\n",
+        )
+        .unwrap();
+        for name in ["bob", "alice", "staff", "cloud", "web", "debian"] {
+            assert!(makes(&config, name), "{name}");
+        }
+        for name in ["default", "nginx", "users"] {
+            assert!(name == "default" || !makes(&config, name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! `zypper`: repositories, and settings of zypp.conf.
+
+use super::shell::set_variable;
+use super::{Context, Frequency, Module, yum_add_repo};
+use crate::document::{Map, Value, wrong};
+use crate::error::Result;
+use crate::root::{Attr, Stage};
+
+const CONF: &str = "/etc/zypp/zypp.conf";
+const FOLDER: &str = "/etc/zypp/repos.d";
+
+pub static MODULE: Module = Module {
+    name: "zypper_add_repo",
+    stage: Stage::Config,
+    frequency: Frequency::Always,
+    keys: &["zypper"],
+    #[rustfmt::skip]
+    distros: &[
+        "opensuse", "opensuse-microos", "opensuse-tumbleweed", "opensuse-leap", "sle_hpc", "sle-micro", "sles",
+    ],
+    provision: Some(provision),
+    live: None,
+};
+
+fn provision(cx: &mut Context) -> Result<()> {
+    let Some(section) = cx.map("zypper") else { return Ok(()) };
+    let Some(repos) = section.get("repos").and_then(Value::as_list).filter(|l| !l.is_empty()) else { return Ok(()) };
+    let config = section.get("config").and_then(Value::as_map);
+    if let Some(config) = config {
+        settings(cx, config)?;
+    }
+    let folder = config.and_then(|c| c.get("reposdir")).and_then(Value::as_str).unwrap_or(FOLDER);
+    for (i, repo) in repos.iter().enumerate() {
+        let key = format!("zypper.repos: entry {}", i + 1);
+        let Some(map) = repo.as_map() else {
+            log::warn!("{}", wrong(&key, "a mapping", repo));
+            continue;
+        };
+        let (Some(id), Some(_)) = (map.get("id").and_then(Value::text), map.get("baseurl")) else {
+            log::warn!("{key}: id and baseurl are needed: it is left out");
+            continue;
+        };
+        let id = id.replace(' ', "_");
+        let path = format!("{}/{id}.repo", folder.trim_end_matches('/'));
+        if cx.root.exists(&path) {
+            log::info!("{key}: {path} is there already and stays");
+            continue;
+        }
+        let one = Value::from("1");
+        let name = |k: &str| k.trim().to_ascii_lowercase().replace('-', "_");
+        let mut entries: Vec<(String, &Value)> =
+            map.iter().filter(|(k, _)| *k != "id").map(|(k, v)| (name(k), v)).collect();
+        for field in ["enabled", "autorefresh"] {
+            if !entries.iter().any(|(k, _)| k == field) {
+                entries.push((field.into(), &one));
+            }
+        }
+        match yum_add_repo::section(&key, &id, &entries, "\n    ") {
+            Ok(text) => cx.root.write(&path, text, Attr::root(0o644))?,
+            Err(e) => log::warn!("{e}"),
+        }
+    }
+    Ok(())
+}
+
+/// Sets each in its place: the module runs on every boot, and nothing may add up.
+fn settings(cx: &mut Context, config: &Map) -> Result<()> {
+    let old = cx.root.text(CONF);
+    let mut text = old.clone();
+    for (key, value) in config.iter() {
+        if key == "configdir" {
+            log::warn!("zypper.config.configdir: the place of the configuration cannot be changed: it is left out");
+            continue;
+        }
+        let Some(value) = value.text().filter(|v| !v.is_empty()) else { continue };
+        if format!("{key}{value}").contains(|c: char| c.is_control()) {
+            log::warn!("zypper.config: a setting does not fit a line: it is left out");
+            continue;
+        }
+        text = set_variable(&text, key, &value);
+    }
+    if text == old { Ok(()) } else { cx.root.rewrite(CONF, text, Attr::root(0o644)) }
+}
