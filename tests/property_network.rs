@@ -3,7 +3,7 @@
 use prepivot::document::{Map, Value, yaml};
 use prepivot::machine::Distro;
 use prepivot::network::address::Net;
-use prepivot::network::model::{Interface, Kind, Method};
+use prepivot::network::model::{Interface, Kind, Method, plain_mac};
 use prepivot::network::{Macs, Network, Target, read, render};
 use std::collections::BTreeSet;
 
@@ -190,7 +190,7 @@ fn told(network: &Network, i: &Interface) -> Vec<String> {
             "name {} rename {} match {:?}",
             i.name,
             i.rename && i.kind != Kind::Infiniband,
-            i.matching.mac.as_ref().filter(|_| i.kind != Kind::Infiniband)
+            i.matching.mac.as_deref().map(plain_mac).filter(|_| i.kind != Kind::Infiniband)
         ),
         format!("dhcp4 {} dhcp6 {}", i.dhcp4(), i.dhcp6() || i.subnets.iter().any(|s| s.method == Method::Slaac)),
         format!(

@@ -4,6 +4,7 @@ pub mod address;
 pub mod convert;
 pub mod fallback;
 pub mod input;
+mod mac;
 pub mod model;
 pub mod params;
 pub mod read;

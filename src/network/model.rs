@@ -1,9 +1,8 @@
 //! The one model that every format is read to and every renderer reads.
 
 use super::address::{Ip, Net};
+pub use super::mac::{Macs, is_mac, plain_mac};
 use crate::document::Map;
-use crate::machine::Nic;
-use std::collections::BTreeMap;
 
 /// A machine's network configuration.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -352,64 +351,4 @@ impl Dns {
     pub fn servers_of(&self, v6: bool) -> impl Iterator<Item = &String> {
         self.servers.iter().filter(move |s| super::address::is_v6(s) == v6)
     }
-}
-
-/// The MAC addresses of this machine's devices and what the devices are called.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Macs {
-    names: BTreeMap<String, String>,
-    /// The whole hardware addresses of InfiniBand devices, by name.
-    infiniband: BTreeMap<String, String>,
-}
-
-/// The kernel's hardware types (if_arp.h).
-const ARPHRD_ETHER: u32 = 1;
-const ARPHRD_INFINIBAND: u32 = 32;
-/// addr_assign_type of a device that took over another one's address.
-const ADDRESS_STOLEN: u32 = 2;
-
-impl Macs {
-    /// From the machine's interfaces. Those whose address is another one's are not among them. An InfiniBand device is
-    /// also known by the six bytes that are made of its port's GUID.
-    pub fn of(nics: &[Nic]) -> Macs {
-        let mut macs = Macs::default();
-        for nic in nics.iter().filter(|n| n.address_source != ADDRESS_STOLEN && !n.has_master) {
-            let bytes: Vec<&str> = nic.mac.split(':').collect();
-            match (nic.kind, bytes.as_slice()) {
-                (ARPHRD_ETHER, [_, _, _, _, _, _]) if nic.mac != "00:00:00:00:00:00" => {
-                    macs.names.insert(plain_mac(&nic.mac), nic.name.clone());
-                }
-                (ARPHRD_INFINIBAND, [.., a, b, c, _, _, d, e, f]) => {
-                    macs.names.insert(plain_mac(&nic.mac), nic.name.clone());
-                    macs.names.insert([*a, *b, *c, *d, *e, *f].join(":").to_ascii_lowercase(), nic.name.clone());
-                    macs.infiniband.insert(nic.name.clone(), nic.mac.clone());
-                }
-                _ => {}
-            }
-        }
-        macs
-    }
-
-    /// The device with this MAC, in any spelling.
-    pub fn name(&self, mac: &str) -> Option<&str> {
-        self.names.get(&plain_mac(mac)).map(String::as_str)
-    }
-
-    /// The whole hardware address of an InfiniBand device.
-    pub fn infiniband(&self, name: &str) -> Option<&str> {
-        self.infiniband.get(name).map(String::as_str)
-    }
-}
-
-impl<M: AsRef<str>, N: Into<String>> FromIterator<(M, N)> for Macs {
-    /// From pairs of MAC and name.
-    fn from_iter<I: IntoIterator<Item = (M, N)>>(pairs: I) -> Macs {
-        let names = pairs.into_iter().map(|(mac, name)| (plain_mac(mac.as_ref()), name.into())).collect();
-        Macs { names, ..Macs::default() }
-    }
-}
-
-/// A MAC address in lower case with colons, for comparing.
-pub fn plain_mac(mac: &str) -> String {
-    mac.trim().to_ascii_lowercase().replace('-', ":")
 }

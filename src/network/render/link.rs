@@ -2,7 +2,7 @@
 
 use super::ini::{self, Section};
 use super::{File, HEADER};
-use crate::network::model::{Interface, Network};
+use crate::network::model::{Interface, Network, is_mac};
 
 /// Files that are written.
 pub const OWNED: &str = "/etc/systemd/network/10-cloud-init-*.link";
@@ -16,7 +16,10 @@ pub const NOT_ON_TOP: &str = "!vlan bond bridge";
 
 /// A file for each device that gets a name or Wake-on-LAN.
 pub fn files(network: &Network) -> Vec<File> {
-    let wanted = |i: &&Interface| i.is_physical() && (i.rename || i.wake_on_lan == Some(true));
+    // A MAC address that udev would refuse would leave a file that fits every device.
+    let wanted = |i: &&Interface| {
+        i.is_physical() && (i.rename || i.wake_on_lan == Some(true)) && i.matching.mac.as_deref().is_none_or(is_mac)
+    };
     network.interfaces.iter().filter(wanted).map(file).collect()
 }
 

@@ -8,6 +8,10 @@ use crate::network::params::{self, Param, Unit};
 const NAME: &str = "netplan";
 const PATH: &str = "/etc/netplan/50-cloud-init.yaml";
 
+/// Sections in the order in which they are written: what others are made of comes first. netplan reads a file with references to
+/// what comes later twice, and then (0.106) takes path costs for given twice.
+const SECTIONS: [&str; 8] = ["ethernets", "wifis", "dummy-devices", "bonds", "bridges", "vlans", "tunnels", "vrfs"];
+
 /// Files that are written.
 pub const OWNED: &[&str] = &[PATH];
 
@@ -32,7 +36,7 @@ pub fn render(network: &Network, _: &Target) -> Vec<File> {
 
 /// The model as the mapping below `network:`.
 pub fn to_v2(network: &Network) -> Map {
-    let mut out = Map::from_iter([("version", 2)]);
+    let mut sections: Vec<(&str, Map)> = SECTIONS.iter().map(|s| (*s, Map::new())).collect();
     // Name servers of the machine go to interfaces with addresses and none of their own; without such, to those with DHCP.
     let wants_dns = |i: &&Interface| i.addresses().next().is_some() && nameservers(i).is_empty();
     let any_static = network.interfaces.iter().any(|i| wants_dns(&i));
@@ -43,10 +47,13 @@ pub fn to_v2(network: &Network) -> Map {
         }
         let Some((section, own)) = kind(interface) else { continue };
         let device = device(network, interface, own, &dns);
-        match out.get_mut(section) {
-            Some(Value::Map(devices)) => drop(devices.insert(interface.name.as_str(), device)),
-            _ => drop(out.insert(section, Map::from_iter([(interface.name.as_str(), device)]))),
+        if let Some((_, devices)) = sections.iter_mut().find(|(name, _)| *name == section) {
+            devices.insert(interface.name.as_str(), device);
         }
+    }
+    let mut out = Map::from_iter([("version", 2)]);
+    for (section, devices) in sections.into_iter().filter(|(_, d)| !d.is_empty()) {
+        out.insert(section, devices);
     }
     out
 }
@@ -182,7 +189,7 @@ fn matching(interface: &Interface, out: &mut Map) {
     let mut found = Map::new();
     match &interface.matching.mac {
         Some(_) if interface.kind == Kind::Infiniband => cannot(NAME, &interface.name, "mac_address"),
-        Some(mac) => drop(found.insert("macaddress", mac.as_str())),
+        Some(mac) => drop(found.insert("macaddress", mac.replace('-', ":"))),
         None => {}
     }
     if let [driver] = interface.matching.drivers.as_slice() {

@@ -3,7 +3,7 @@
 use super::ini::{self, Section};
 use super::{Exists, File, HEADER, Target, cannot, has_program, link, networkd_netdev};
 use crate::document::Value;
-use crate::network::model::{DhcpOverrides, Dns, Interface, Kind, Method, Network, Route, Rule, Subnet};
+use crate::network::model::{DhcpOverrides, Dns, Interface, Kind, Method, Network, Route, Rule, Subnet, is_mac};
 
 /// cloud-init's name of the renderer.
 pub const NAME: &str = "networkd";
@@ -47,7 +47,7 @@ pub fn render(network: &Network, _: &Target) -> Vec<File> {
 
 fn sections(network: &Network, interface: &Interface) -> Vec<Section> {
     let mut link = Section::new("Link");
-    link.maybe("MTUBytes", interface.mtu.or_else(|| mtu_of(interface, false)));
+    link.maybe("MTUBytes", mtu(interface));
     link.maybe("MACAddress", interface.mac.as_ref());
     if interface.optional == Some(true) {
         link.add("RequiredForOnline", "no");
@@ -64,8 +64,9 @@ fn sections(network: &Network, interface: &Interface) -> Vec<Section> {
     main.maybe("KeepConfiguration", interface.keep_configuration.as_ref());
     if interface.dhcp4() {
         overrides(&interface.dhcp4_overrides, &mut dhcp4);
-        // networkd's default is to ignore the MTU that the server gives.
-        dhcp4.yes_no("UseMTU", interface.dhcp4_overrides.use_mtu.or(Some(true)));
+        // networkd's default is to ignore the MTU that the server gives. One that is configured counts before it.
+        let default = if mtu(interface).is_none() { Some(true) } else { None };
+        dhcp4.yes_no("UseMTU", interface.dhcp4_overrides.use_mtu.or(default));
         if interface.dhcp4_overrides.route_metric.is_none() {
             dhcp4.maybe("RouteMetric", metric(interface, |s| s.method == Method::Dhcp4));
         }
@@ -98,6 +99,10 @@ fn sections(network: &Network, interface: &Interface) -> Vec<Section> {
     out
 }
 
+fn mtu(interface: &Interface) -> Option<u32> {
+    interface.mtu.or_else(|| mtu_of(interface, false))
+}
+
 fn mtu_of(interface: &Interface, v6: bool) -> Option<u32> {
     interface.subnets.iter().filter(|s| s.is_v6() == v6).find_map(|s| s.mtu)
 }
@@ -115,19 +120,19 @@ fn dhcp(interface: &Interface) -> &'static str {
     }
 }
 
+/// A section with no valid line would match every device, so a MAC address that networkd would refuse does not count.
 fn matching(interface: &Interface) -> Section {
     let mut section = Section::new("Match");
-    section.maybe("MACAddress", interface.matching.mac.as_ref());
+    let mac = interface.matching.mac.as_ref().filter(|m| is_mac(m));
+    section.maybe("MACAddress", mac);
     if !interface.matching.drivers.is_empty() {
         section.add("Driver", interface.matching.drivers.join(" "));
     }
-    if interface.is_named() {
-        section.add("Name", &interface.name);
-    } else {
-        section.maybe("Name", interface.matching.name.as_ref());
-        if interface.matching.mac.is_some() && interface.matching.name.is_none() {
-            section.add("Type", link::NOT_ON_TOP);
-        }
+    match (&interface.matching.name, mac) {
+        (Some(pattern), _) if !interface.is_named() => section.add("Name", pattern),
+        (None, Some(_)) if !interface.is_named() => section.add("Type", link::NOT_ON_TOP),
+        _ if !interface.is_named() && !section.is_empty() => {}
+        _ => section.add("Name", &interface.name),
     }
     section
 }
@@ -289,5 +294,50 @@ fn more(interface: &Interface, mut sections: [&mut Section; 4]) {
             }
             _ => cannot(NAME, &interface.name, key),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::document::yaml;
+    use crate::machine::Distro;
+    use crate::network::{Macs, Target, read, render};
+
+    fn file(text: &str, name: &str) -> String {
+        let network = read::config("t", &yaml::parse("t", text).unwrap(), &Macs::default()).unwrap();
+        let target = Target { distro: Distro::named("debian"), ip_tool: true };
+        let files = (render::by_name("networkd").unwrap().render)(&network, &target);
+        let path = format!("/etc/systemd/network/10-cloud-init-{name}");
+        files.into_iter().find(|f| f.path == path).unwrap().content.replace(render::HEADER, "")
+    }
+
+    #[test]
+    fn dhcp_gives_the_mtu_unless_the_configuration_does() {
+        let of = |device: &str| file(&format!("version: 2\nethernets: {{e: {device}}}"), "e.network");
+        assert!(of("{dhcp4: true}").contains("[DHCPv4]\nUseMTU=yes\n"));
+        assert!(!of("{dhcp4: true, mtu: 1400}").contains("UseMTU"));
+        assert!(of("{dhcp4: true, dhcp4-overrides: {use-mtu: false}}").contains("UseMTU=no\n"));
+        assert!(!of("{dhcp6: true}").contains("UseMTU"));
+    }
+
+    #[test]
+    fn a_match_is_never_empty() {
+        let of = |found: &str| file(&format!("version: 2\nethernets: {{e: {{match: {found}}}}}"), "e.network");
+        assert!(
+            of("{macaddress: '52:54:00:00:00:01'}")
+                .starts_with("\n[Match]\nMACAddress=52:54:00:00:00:01\nType=!vlan bond bridge\n")
+        );
+        assert!(of("{name: 'en*', driver: e1000}").starts_with("\n[Match]\nDriver=e1000\nName=en*\n"));
+        assert!(of("{driver: e1000}").starts_with("\n[Match]\nDriver=e1000\n\n"));
+        assert!(of("{macaddress: nonsense}").starts_with("\n[Match]\nName=e\n\n"));
+        assert!(of("{}").starts_with("\n[Match]\nName=e\n\n"));
+    }
+
+    #[test]
+    fn slaac_alone_asks_no_dhcp_server_and_a_far_gateway_is_on_the_link() {
+        let text = "version: 1\nconfig: [{type: physical, name: e, subnets: [{type: ipv6_slaac}, {type: static, address: 10.0.0.2/24, gateway: 10.9.0.1}]}]";
+        let e = file(text, "e.network");
+        assert!(e.contains("DHCP=no\nIPv6AcceptRA=yes\n") && e.contains("[IPv6AcceptRA]\nDHCPv6Client=no\n"), "{e}");
+        assert!(e.contains("[Route]\nGateway=10.9.0.1\nGatewayOnLink=yes\n"), "{e}");
     }
 }

@@ -6,6 +6,7 @@ use super::networkd::NAME;
 use crate::document::{Map, Value};
 use crate::network::model::{Interface, Kind, Network};
 use crate::network::params::{self, Param, Unit};
+use std::net::IpAddr;
 
 /// The sections, and whether they hold a secret. None for devices that exist by themselves.
 pub fn sections(interface: &Interface) -> Option<(Vec<Section>, bool)> {
@@ -176,6 +177,9 @@ fn translate(interface: &Interface, section: &mut Section, table: &[(&str, &str)
     match (table.iter().find(|(netplan, _)| *netplan == key), line(value)) {
         (Some((_, "PrivateKey")), Some(text)) if text.starts_with('/') => section.add("PrivateKeyFile", text),
         (Some((_, "PresharedKey")), Some(text)) if text.starts_with('/') => section.add("PresharedKeyFile", text),
+        (Some((_, "Remote")), Some(text)) if text.parse().is_ok_and(|a: IpAddr| a.is_multicast()) => {
+            section.add("Group", text);
+        }
         (Some((_, own)), Some(text)) => section.add(*own, text),
         _ => cannot(NAME, &interface.name, key),
     }
@@ -206,4 +210,36 @@ pub fn tunnels_on<'a>(network: &'a Network, name: &'a str) -> impl Iterator<Item
         }
         _ => None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::document::yaml;
+    use crate::machine::Distro;
+    use crate::network::{Macs, Target, read, render};
+
+    #[test]
+    fn devices_are_made_with_all_that_was_asked_for() {
+        let text = "version: 2\nethernets: {a: {}}\nbonds:\n  b: {interfaces: [a], parameters: {mode: 4, mii-monitor-interval: 150, primary: a, odd: 1}}\n\
+                    bridges: {br: {interfaces: [b], parameters: {stp: no, forward-delay: 4, path-cost: {b: 75}}}}\nvrfs: {v: {table: 9, interfaces: [br]}}\n\
+                    tunnels:\n  wg: {mode: wireguard, key: s3cret, peers: [{keys: {public: p}, allowed-ips: [0.0.0.0/0, '::/0']}]}\n\
+                    \x20 vx: {mode: vxlan, id: 7, link: a, remote: 239.1.1.9}\n  x: {mode: odd}\n";
+        let network = read::config("t", &yaml::parse("t", text).unwrap(), &Macs::default()).unwrap();
+        let target = Target { distro: Distro::named("debian"), ip_tool: true };
+        let files = (render::by_name("networkd").unwrap().render)(&network, &target);
+        let file = |name: &str| files.iter().find(|f| f.path.ends_with(&format!("init-{name}"))).unwrap();
+        let body = |name: &str| file(name).content.strip_prefix(render::HEADER).unwrap().to_owned();
+        assert_eq!(body("b.netdev"), "\n[NetDev]\nName=b\nKind=bond\n\n[Bond]\nMode=802.3ad\nMIIMonitorSec=150ms\n");
+        assert_eq!(body("br.netdev"), "\n[NetDev]\nName=br\nKind=bridge\n\n[Bridge]\nSTP=no\nForwardDelaySec=4\n");
+        assert_eq!(body("vx.netdev"), "\n[NetDev]\nName=vx\nKind=vxlan\n\n[VXLAN]\nGroup=239.1.1.9\nVNI=7\n");
+        assert_eq!(
+            body("wg.netdev"),
+            "\n[NetDev]\nName=wg\nKind=wireguard\n\n[WireGuard]\nPrivateKey=s3cret\n\n[WireGuardPeer]\nPublicKey=p\nAllowedIPs=0.0.0.0/0 ::/0\n"
+        );
+        assert_eq!((file("wg.netdev").mode, file("b.netdev").mode), (0o600, 0o644));
+        assert!(body("a.network").contains("Bond=b\nPrimarySlave=yes\nVXLAN=vx\n"));
+        assert!(body("b.network").contains("Bridge=br\n") && body("b.network").contains("[Bridge]\nCost=75\n"));
+        assert!(body("br.network").contains("VRF=v\n"));
+        assert!(!files.iter().any(|f| f.path.ends_with("init-x.netdev")));
+    }
 }

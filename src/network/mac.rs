@@ -1,0 +1,102 @@
+//! MAC addresses, and which of this machine's devices has which.
+
+use crate::machine::Nic;
+use std::collections::BTreeMap;
+
+/// The MAC addresses of this machine's devices and what the devices are called.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Macs {
+    names: BTreeMap<String, String>,
+    /// The whole hardware addresses of InfiniBand devices, by name.
+    infiniband: BTreeMap<String, String>,
+}
+
+/// The kernel's hardware types (if_arp.h).
+const ARPHRD_ETHER: u32 = 1;
+const ARPHRD_INFINIBAND: u32 = 32;
+/// addr_assign_type of a device that took over another one's address.
+const ADDRESS_STOLEN: u32 = 2;
+
+impl Macs {
+    /// From the machine's interfaces. Those whose address is another one's are not among them. An InfiniBand device is
+    /// also known by the six bytes that are made of its port's GUID.
+    pub fn of(nics: &[Nic]) -> Macs {
+        let mut macs = Macs::default();
+        for nic in nics.iter().filter(|n| n.address_source != ADDRESS_STOLEN && !n.has_master) {
+            let bytes: Vec<&str> = nic.mac.split(':').collect();
+            match (nic.kind, bytes.as_slice()) {
+                (ARPHRD_ETHER, [_, _, _, _, _, _]) if nic.mac != "00:00:00:00:00:00" => {
+                    macs.names.insert(plain_mac(&nic.mac), nic.name.clone());
+                }
+                (ARPHRD_INFINIBAND, [.., a, b, c, _, _, d, e, f]) => {
+                    macs.names.insert(plain_mac(&nic.mac), nic.name.clone());
+                    macs.names.insert([*a, *b, *c, *d, *e, *f].join(":").to_ascii_lowercase(), nic.name.clone());
+                    macs.infiniband.insert(nic.name.clone(), nic.mac.clone());
+                }
+                _ => {}
+            }
+        }
+        macs
+    }
+
+    /// The device with this MAC, in any spelling.
+    pub fn name(&self, mac: &str) -> Option<&str> {
+        self.names.get(&plain_mac(mac)).map(String::as_str)
+    }
+
+    /// The whole hardware address of an InfiniBand device.
+    pub fn infiniband(&self, name: &str) -> Option<&str> {
+        self.infiniband.get(name).map(String::as_str)
+    }
+}
+
+impl<M: AsRef<str>, N: Into<String>> FromIterator<(M, N)> for Macs {
+    /// From pairs of MAC and name.
+    fn from_iter<I: IntoIterator<Item = (M, N)>>(pairs: I) -> Macs {
+        let names = pairs.into_iter().map(|(mac, name)| (plain_mac(mac.as_ref()), name.into())).collect();
+        Macs { names, ..Macs::default() }
+    }
+}
+
+/// Whether the text is a hardware address of Ethernet (6 bytes) or InfiniBand (20 bytes), with colons or hyphens.
+pub fn is_mac(mac: &str) -> bool {
+    let bytes: Vec<&str> = mac.split([':', '-']).collect();
+    matches!(bytes.len(), 6 | 20) && bytes.iter().all(|b| b.len() == 2 && b.bytes().all(|c| c.is_ascii_hexdigit()))
+}
+
+/// A MAC address in lower case with colons, for comparing.
+pub fn plain_mac(mac: &str) -> String {
+    mac.trim().to_ascii_lowercase().replace('-', ":")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_are_known_by_addresses_of_their_own() {
+        let nic = |name: &str, mac: &str, address_source, has_master| Nic {
+            name: name.into(),
+            mac: mac.into(),
+            kind: ARPHRD_ETHER,
+            address_source,
+            has_master,
+            ..Nic::default()
+        };
+        let macs = Macs::of(&[
+            nic("ens3", "52:54:00:00:00:01", 0, false),
+            nic("ens3.5", "52:54:00:00:00:01", ADDRESS_STOLEN, false),
+            nic("vf", "52:54:00:00:00:01", 0, true),
+            nic("none", "00:00:00:00:00:00", 0, false),
+        ]);
+        assert_eq!(macs.name("52-54-00-00-00-01"), Some("ens3"));
+        assert_eq!(macs.name("00:00:00:00:00:00"), None);
+    }
+
+    #[test]
+    fn hardware_addresses_have_6_or_20_bytes() {
+        assert!(is_mac("52:54:00:AB:cd:01") && is_mac("07-1c-c6-75-a4-be"));
+        assert!(is_mac("a0:00:02:20:fe:80:00:00:00:00:00:00:ec:0d:9a:03:00:15:e2:c1"));
+        assert!(!is_mac("xx:xx:xx:xx:xx:00") && !is_mac("52:54:00") && !is_mac(""));
+    }
+}
