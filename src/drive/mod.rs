@@ -1,1 +1,74 @@
 //! A config drive's files: label probe, mount, and readers for a kernel without drivers.
+//!
+//! [`Search`] finds drives by label, [`open`] reads one into memory as [`Files`]. The kernel reads where it can:
+//! the drive is mounted read-only, copied in one pass within bounds, unmounted. Where it has no driver, ISO 9660 and
+//! FAT are read here, and so is ext4, for image files. All ways give the same bytes under the same names.
+
+mod bytes;
+pub mod devices;
+mod ext;
+mod fat;
+mod fat_names;
+mod files;
+#[cfg(test)]
+mod images;
+mod iso9660;
+pub mod label;
+mod mount;
+mod rock_ridge;
+pub mod search;
+mod tree;
+pub mod wait;
+
+pub use files::Files;
+pub use mount::{folder, folder_at};
+pub use search::Search;
+
+use crate::deadline::Deadline;
+use crate::error::{Context, Error, Result};
+use bytes::ReadAt;
+use rustix::fs::{Mode, OFlags};
+use std::fs::File;
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+
+/// Reads all files of a drive: a block device, an image file of one, or a folder with the same files.
+///
+/// A block device is mounted by the kernel where it has a driver. An image file is read here, so that it needs no
+/// privileges: ISO 9660, FAT, ext2, ext3 and ext4.
+///
+/// # Errors
+/// If it can't be read by any way, with what each said.
+pub fn open(drive: &Path, deadline: Deadline) -> Result<Files> {
+    let what = || format!("failed to read {}", drive.display());
+    let kind = drive.metadata().context(what)?.file_type();
+    if kind.is_dir() {
+        return folder(drive, deadline);
+    }
+    if !kind.is_file() && !kind.is_block_device() {
+        return Err(Error::new("it is no block device, image file or folder")).context(what);
+    }
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let device = File::from(rustix::fs::open(drive, flags, Mode::empty()).context(what)?);
+    let (start, superblock) = label::read(&device).context(what)?;
+    let Some(superblock) = superblock else {
+        return Err(Error::new("there is no filesystem on it")).context(what);
+    };
+    if kind.is_file() {
+        return without_kernel(&device, &start, superblock.kind, deadline).context(what);
+    }
+    mount::read(drive, superblock.kind, deadline).or_else(|mount| {
+        let read = without_kernel(&device, &start, superblock.kind, deadline);
+        read.map_err(|reader| Error::new(format!("{mount}; without the kernel: {reader}")))
+    })
+}
+
+/// Reads all files of a filesystem of type `kind` on `device` without the kernel.
+fn without_kernel<R: ReadAt>(device: &R, start: &[u8], kind: &str, deadline: Deadline) -> Result<Files> {
+    match kind {
+        "iso9660" => tree::copy(&iso9660::Iso::open(device, start)?, deadline),
+        "vfat" => tree::copy(&fat::Fat::open(device, start)?, deadline),
+        "ext2" | "ext3" | "ext4" => tree::copy(&ext::Ext::open(device, start)?, deadline),
+        _ => Err(Error::new(format!("only the kernel can read {kind}: mount it, and give the folder"))),
+    }
+}

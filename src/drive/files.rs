@@ -1,0 +1,172 @@
+//! A drive's files in memory.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The most symlinks followed on one way to a file, as Linux does (path_resolution(7)).
+const MAX_LINKS: usize = 40;
+
+/// The files of a drive by path: relative, parts separated by `/`, as in `openstack/latest/meta_data.json`.
+///
+/// A path is looked up as written, and where nothing has exactly that name, in any ASCII case: plain ISO 9660 and
+/// short FAT names have none. Symlinks are followed inside the drive and never out of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Files {
+    files: BTreeMap<String, Vec<u8>>,
+    links: BTreeMap<String, String>,
+    notes: Vec<String>,
+}
+
+impl Files {
+    /// Adds a file. The first of two with the same path stays.
+    pub fn insert(&mut self, path: impl Into<String>, contents: Vec<u8>) {
+        self.files.entry(path.into()).or_insert(contents);
+    }
+
+    /// Adds a symlink.
+    pub(super) fn link(&mut self, path: String, target: String) {
+        self.links.entry(path).or_insert(target);
+    }
+
+    /// Adds a note on something that was left out.
+    pub(super) fn note(&mut self, note: String) {
+        self.notes.push(note);
+    }
+
+    /// What was left out and why, one line each: too large, unreadable, a special file.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// The contents of the file at `path`. None if there is no such file, or it is a directory.
+    pub fn get(&self, path: &str) -> Option<&[u8]> {
+        let path = self.resolve(path)?;
+        self.files.get(&path).map(Vec::as_slice)
+    }
+
+    /// The names in the directory at `path` (`""` is the drive itself), sorted. Empty if there is none.
+    pub fn list(&self, path: &str) -> Vec<&str> {
+        let Some(path) = self.resolve(path) else { return Vec::new() };
+        self.names(&path).collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
+    /// Whether there is a file or a directory at `path`.
+    pub fn contains(&self, path: &str) -> bool {
+        self.resolve(path).is_some()
+    }
+
+    /// Every file with its path, sorted; what only a symlink leads to is listed once, where it is.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.files.iter().map(|(path, contents)| (path.as_str(), contents.as_slice()))
+    }
+
+    /// The names right below a directory whose path is exact.
+    fn names<'a>(&'a self, directory: &str) -> impl Iterator<Item = &'a str> {
+        let prefix = if directory.is_empty() { String::new() } else { format!("{directory}/") };
+        let below = prefix.clone();
+        let all = |from: &String| (std::ops::Bound::Included(from.clone()), std::ops::Bound::Unbounded);
+        self.files
+            .range(all(&prefix))
+            .map(|(path, _)| path)
+            .take_while({
+                let prefix = prefix.clone();
+                move |path| path.starts_with(&prefix)
+            })
+            .chain(self.links.keys().filter(move |path| path.starts_with(&below)))
+            .filter_map(move |path| path.get(prefix.len()..)?.split('/').next())
+    }
+
+    /// The exact path of an existing file or directory: names in their own case, symlinks followed.
+    fn resolve(&self, path: &str) -> Option<String> {
+        let mut left: Vec<String> = path.split('/').rev().map(String::from).collect();
+        let mut exact: Vec<String> = Vec::new();
+        let mut followed = 0;
+        while let Some(part) = left.pop() {
+            match part.as_str() {
+                "" | "." => continue,
+                // Above the drive's own top there is nothing.
+                ".." => {
+                    exact.pop()?;
+                    continue;
+                }
+                _ => {}
+            }
+            let directory = exact.join("/");
+            exact.push(self.name(&directory, &part)?.to_string());
+            if let Some(target) = self.links.get(&exact.join("/")) {
+                followed += 1;
+                if followed > MAX_LINKS || target.starts_with('/') {
+                    return None;
+                }
+                exact.pop();
+                left.extend(target.split('/').rev().map(String::from));
+            }
+        }
+        Some(exact.join("/"))
+    }
+
+    /// The name in `directory` that `wanted` means.
+    fn name(&self, directory: &str, wanted: &str) -> Option<&str> {
+        let mut alike = None;
+        for name in self.names(directory) {
+            if name == wanted {
+                return Some(name);
+            }
+            // The least of several, so that the answer is the same every time.
+            if name.eq_ignore_ascii_case(wanted) && alike.is_none_or(|alike| name < alike) {
+                alike = Some(name);
+            }
+        }
+        alike
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Files {
+        let mut files = Files::default();
+        for path in ["openstack/2018-08-27/meta_data.json", "EC2/LATEST/USER-DAT", "openstack/content/0000", "a"] {
+            files.insert(path, path.into());
+        }
+        files.link("openstack/latest".into(), "2018-08-27".into());
+        files.link("openstack/up".into(), "../openstack/./latest/meta_data.json".into());
+        files.link("out".into(), "../../etc".into());
+        files.link("absolute".into(), "/etc/passwd".into());
+        files.link("loop".into(), "loop".into());
+        files
+    }
+
+    #[test]
+    fn paths_are_found_as_written_or_in_any_case() {
+        let files = sample();
+        assert_eq!(files.get("openstack/2018-08-27/meta_data.json").unwrap(), b"openstack/2018-08-27/meta_data.json");
+        assert_eq!(files.get("/ec2//latest/user-dat").unwrap(), b"EC2/LATEST/USER-DAT");
+        assert_eq!(files.get("openstack"), None);
+        assert_eq!(files.get("a/b"), None);
+        assert_eq!(files.get("openstack/content/00"), None);
+        let mut both = Files::default();
+        both.insert("B", b"upper".to_vec());
+        both.insert("b", b"lower".to_vec());
+        assert_eq!((both.get("b"), both.get("B")), (Some(&b"lower"[..]), Some(&b"upper"[..])));
+    }
+
+    #[test]
+    fn links_are_followed_inside_and_never_out() {
+        let files = sample();
+        assert_eq!(files.get("openstack/latest/meta_data.json").unwrap(), b"openstack/2018-08-27/meta_data.json");
+        assert_eq!(files.get("openstack/up").unwrap(), b"openstack/2018-08-27/meta_data.json");
+        for path in ["out", "out/passwd", "absolute", "loop", "../a", "openstack/../../a"] {
+            assert_eq!((files.get(path), files.contains(path)), (None, false), "{path}");
+        }
+    }
+
+    #[test]
+    fn lists_names_once_and_sorted() {
+        let files = sample();
+        assert_eq!(files.list("openstack"), ["2018-08-27", "content", "latest", "up"]);
+        assert_eq!(files.list("openstack/latest/"), ["meta_data.json"]);
+        assert_eq!(files.list(""), ["EC2", "a", "absolute", "loop", "openstack", "out"]);
+        assert!(files.list("nothing").is_empty() && files.list("a").is_empty());
+    }
+}

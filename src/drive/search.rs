@@ -1,0 +1,268 @@
+//! Looking for config drives: the likely devices first, then the others, then those that appear.
+
+use super::devices::{self, Device, Places};
+use super::label::{self, Superblock};
+use super::wait::{Event, Watch};
+use crate::deadline::Deadline;
+use crate::error::{Error, Result};
+use rustix::fs::{Mode, OFlags};
+use std::fmt;
+use std::fs::File;
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+/// How long the devices that are there may take to answer, all together; a broken disk takes a minute or more.
+const PROBE: Duration = Duration::from_secs(10);
+/// How long the others may take once a drive was found, to tell whether it is the only one.
+const GRACE: Duration = Duration::from_millis(500);
+/// How many devices are read at the same time: waiting for disks is what takes time.
+const READERS: usize = 16;
+const READER_STACK: usize = 128 * 1024;
+
+/// What was found on a device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Contents {
+    Filesystem(Superblock),
+    /// It was read, and holds nothing that is known.
+    Nothing,
+    /// A drive that is empty now.
+    NoMedium,
+    Failed(Error),
+}
+
+/// A device and what was found on it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Probed {
+    pub device: Device,
+    pub contents: Contents,
+}
+
+impl Probed {
+    /// The filesystem, if there is one.
+    pub fn superblock(&self) -> Option<&Superblock> {
+        match &self.contents {
+            Contents::Filesystem(superblock) => Some(superblock),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Probed {
+    /// As in `/dev/vda1 (ext4, label root)` or `/dev/sr0 (no medium)`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (", self.device.node.display())?;
+        match &self.contents {
+            Contents::Filesystem(Superblock { kind, label: Some(label), .. }) => write!(f, "{kind}, label {label}"),
+            Contents::Filesystem(Superblock { kind, second_label: Some(label), .. }) => {
+                write!(f, "{kind}, label {label}")
+            }
+            Contents::Filesystem(Superblock { kind, .. }) => write!(f, "{kind}, no label"),
+            Contents::Nothing => write!(f, "no filesystem"),
+            Contents::NoMedium => write!(f, "no medium"),
+            Contents::Failed(e) => write!(f, "{e}"),
+        }?;
+        write!(f, ")")
+    }
+}
+
+/// Reads what is on one device.
+pub fn probe(device: Device) -> Probed {
+    // Without O_NONBLOCK an empty CD-ROM drive first tries to close its tray.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+    let read = rustix::fs::open(&device.node, flags, Mode::empty())
+        .map_err(|e| Error::new(format!("failed to open it: {e}")))
+        .and_then(|file| label::probe(&File::from(file)));
+    let contents = match read {
+        Ok(Some(superblock)) => Contents::Filesystem(superblock),
+        Ok(None) => Contents::Nothing,
+        // Drives differ in what they say when they are empty (ENOMEDIUM, EIO, ENXIO), none of them sooner than here.
+        Err(_) if device.optical => Contents::NoMedium,
+        Err(e) => Contents::Failed(e),
+    };
+    Probed { device, contents }
+}
+
+/// Reads what is on each of `devices`, several at a time, and returns it in their order. What has not answered by
+/// the deadline is failed, and its reader left behind; so it is soon after `enough` says that a find will do.
+pub fn probe_all(devices: Vec<Device>, deadline: Deadline, enough: impl Fn(&Probed) -> bool) -> Vec<Probed> {
+    let mut results: Vec<Option<Probed>> = vec![None; devices.len()];
+    let queue = Arc::new(Mutex::new(devices.clone().into_iter().enumerate()));
+    let (sender, receiver) = mpsc::channel();
+    let reader = || {
+        let (sender, queue) = (sender.clone(), Arc::clone(&queue));
+        move || {
+            // The lock is not held while a device is read.
+            let next = || queue.lock().ok().and_then(|mut queue| queue.next());
+            while let Some((at, device)) = next() {
+                if sender.send((at, probe(device))).is_err() {
+                    break;
+                }
+            }
+        }
+    };
+    let spawn = |_: &usize| thread::Builder::new().stack_size(READER_STACK).spawn(reader()).is_ok();
+    if (0..READERS.min(devices.len())).take_while(spawn).count() == 0 {
+        // No thread to be had: slower, and without the deadline.
+        reader()();
+    }
+    drop(sender);
+    let mut deadline = deadline;
+    while let Ok((at, probed)) = receiver.recv_timeout(deadline.left()) {
+        if enough(&probed) {
+            deadline = deadline.at_most(GRACE);
+        }
+        if let Some(result) = results.get_mut(at) {
+            *result = Some(probed);
+        }
+    }
+    let late = |device| Probed { device, contents: Contents::Failed(Error::new("it did not answer in time")) };
+    results.into_iter().zip(devices).map(|(result, device)| result.unwrap_or_else(|| late(device))).collect()
+}
+
+/// A search for drives with one of some labels.
+///
+/// Each step gives the drives that are new, best first: `scan` what is there, the likely devices before the others,
+/// and `wait` what appears later. A caller stops as soon as one of them is good.
+pub struct Search {
+    places: Places,
+    labels: Vec<String>,
+    watch: Option<Watch>,
+    /// Devices that are there and were not read yet, the likely ones apart. None before the first step.
+    waiting: Option<(Vec<Device>, Vec<Device>)>,
+    seen: Vec<Probed>,
+    notes: Vec<String>,
+}
+
+impl Search {
+    /// A search for drives whose label is one of `labels`, in any case. Subscribes to the kernel's events first, so
+    /// that nothing is missed between looking and waiting.
+    pub fn new(labels: &[&str], places: Places) -> Self {
+        let (watch, notes) = match Watch::new() {
+            Ok(watch) => (Some(watch), Vec::new()),
+            Err(e) => (None, vec![e.to_string()]),
+        };
+        let labels = labels.iter().map(|label| label.to_string()).collect();
+        Search { places, labels, watch, waiting: None, seen: Vec::new(), notes }
+    }
+
+    /// What was read so far, by device.
+    pub fn seen(&self) -> &[Probed] {
+        &self.seen
+    }
+
+    /// What a person should know: two drives of the same label, devices that could not be read. One line each.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// Whole disks with a FAT or ISO 9660 filesystem of any other label: what cloud-init tries for a config drive
+    /// when none has the label. Best first.
+    pub fn unlabelled(&self) -> Vec<Device> {
+        let suits = |probed: &&Probed| {
+            !probed.device.partition
+                && probed.superblock().is_some_and(|s| matches!(s.kind, "vfat" | "iso9660") && !self.is_wanted(s))
+        };
+        best_first(self.seen.iter().filter(suits).map(|probed| probed.device.clone()).collect())
+    }
+
+    /// The next drives of those that are there; empty once all were looked at.
+    ///
+    /// # Errors
+    /// If sysfs can't be read.
+    pub fn scan(&mut self, deadline: Deadline) -> Result<Vec<Device>> {
+        let (likely, others) = match self.waiting.take() {
+            Some(waiting) => waiting,
+            None => devices::list(&self.places)?.into_iter().partition(|device| device.likely),
+        };
+        let (now, later) = if likely.is_empty() { (others, Vec::new()) } else { (likely, others) };
+        let more = !later.is_empty();
+        self.waiting = Some((Vec::new(), later));
+        let found = self.look(now, deadline.at_most(PROBE));
+        if found.is_empty() && more { self.scan(deadline) } else { Ok(found) }
+    }
+
+    /// Waits for drives that appear, or get a medium, until the deadline. Empty once it has passed.
+    ///
+    /// # Errors
+    /// If the kernel's events can't be read.
+    pub fn wait(&mut self, deadline: Deadline) -> Result<Vec<Device>> {
+        let Some(watch) = &mut self.watch else { return Ok(Vec::new()) };
+        for empty in self.seen.iter().filter(|probed| probed.contents == Contents::NoMedium) {
+            watch.poll_medium(&self.places, &empty.device.name);
+        }
+        while let Some(first) = self.next_event(deadline)? {
+            let mut events = vec![first];
+            while let Some(event) = self.next_event(Deadline::after(Duration::ZERO))? {
+                if !events.contains(&event) {
+                    events.push(event);
+                }
+            }
+            let changed = match events.contains(&Event::Lost) {
+                true => devices::list(&self.places)?,
+                false => events.iter().filter_map(|event| self.changed(event)).collect(),
+            };
+            let found = self.look(changed, deadline.at_most(PROBE));
+            if !found.is_empty() {
+                return Ok(found);
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    fn next_event(&mut self, deadline: Deadline) -> Result<Option<Event>> {
+        self.watch.as_mut().map_or(Ok(None), |watch| watch.next(deadline))
+    }
+
+    fn changed(&self, event: &Event) -> Option<Device> {
+        match event {
+            Event::Changed(name) => devices::device(&self.places, name),
+            Event::Lost => None,
+        }
+    }
+
+    fn is_wanted(&self, superblock: &Superblock) -> bool {
+        self.labels.iter().any(|label| superblock.is_labelled(label))
+    }
+
+    /// Reads `devices`, remembers what is on them, and returns the drives among them, best first.
+    fn look(&mut self, devices: Vec<Device>, deadline: Deadline) -> Vec<Device> {
+        let wanted = |probed: &Probed| probed.superblock().is_some_and(|superblock| self.is_wanted(superblock));
+        let probed = probe_all(devices, deadline, wanted);
+        let found = best_first(probed.iter().filter(|p| wanted(p)).map(|probed| probed.device.clone()).collect());
+        for probed in probed {
+            if let Contents::Failed(_) = probed.contents {
+                self.notes.push(format!("could not look for a drive on {probed}"));
+            }
+            self.seen.retain(|seen| seen.device.name != probed.device.name);
+            self.seen.push(probed);
+        }
+        self.seen.sort_by(|a, b| a.device.name.cmp(&b.device.name));
+        for label in &self.labels {
+            let is = |device: &&Device| {
+                let seen = self.seen.iter().find(|seen| seen.device.name == device.name);
+                seen.and_then(Probed::superblock).is_some_and(|superblock| superblock.is_labelled(label))
+            };
+            let mut same = found.iter().filter(is);
+            if let Some(first) = same.next() {
+                // A whole disk and its partition may both show the same filesystem.
+                for second in same.filter(|second| !second.shares_disk(first)) {
+                    let (first, second) = (first.node.display(), second.node.display());
+                    self.notes.push(format!("two drives have the label {label}: {first} goes before {second}"));
+                }
+            }
+        }
+        found
+    }
+}
+
+/// The order in which cloud-init takes drives: by name, last first, so vdb before vda.
+fn best_first(mut devices: Vec<Device>) -> Vec<Device> {
+    devices.sort_by(|a, b| b.node.cmp(&a.node));
+    devices
+}
+
+#[cfg(test)]
+#[path = "search_tests.rs"]
+mod tests;

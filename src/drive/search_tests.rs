@@ -1,0 +1,172 @@
+//! Searches in a fake sysfs, and the kernel's own loop devices where there are any.
+
+use super::*;
+use crate::drive::devices::tests::Fake;
+use crate::drive::images::{self, soon};
+use crate::drive::label::START;
+use std::fs;
+use std::time::Instant;
+
+/// The start of an ISO 9660 volume with this label.
+fn iso(label: &str) -> Vec<u8> {
+    let mut start = vec![0; START];
+    let sector = &mut start[32768..];
+    sector[..6].copy_from_slice(b"\x01CD001");
+    sector[40..72].fill(b' ');
+    sector[40..40 + label.len()].copy_from_slice(label.as_bytes());
+    sector[128..130].copy_from_slice(&2048u16.to_le_bytes());
+    sector[156..158].copy_from_slice(&[34, 0]);
+    sector[156 + 32] = 1;
+    start
+}
+
+const MIB: u64 = 1 << 20;
+const LARGE: u64 = 100 << 30;
+const PARTITION: &str = "DEVTYPE=partition\nPARTN=1\n";
+
+fn names(devices: &[Device]) -> Vec<&str> {
+    devices.iter().map(|device| device.name.as_str()).collect()
+}
+
+fn search(fake: &Fake) -> Search {
+    Search::new(&["config-2", "cidata"], fake.places.clone())
+}
+
+#[test]
+fn likely_devices_first_then_the_others_then_none() {
+    let fake = Fake::new("tiers");
+    fake.add("vda", LARGE, "", &iso("CIDATA"));
+    fake.add("sr0", LARGE, "", &iso("Config-2"));
+    fake.add("vdb", MIB, "", &[]);
+    let mut search = search(&fake);
+    assert_eq!(names(&search.scan(soon()).unwrap()), ["sr0"]);
+    assert_eq!(names(&search.seen().iter().map(|p| p.device.clone()).collect::<Vec<_>>()), ["sr0", "vdb"]);
+    assert_eq!(names(&search.scan(soon()).unwrap()), ["vda"]);
+    assert_eq!(search.scan(soon()).unwrap(), []);
+    assert_eq!(search.notes(), [] as [String; 0]);
+    let told: Vec<String> = search.seen().iter().map(|seen| seen.to_string()).collect();
+    let dev = fake.places.dev.display();
+    assert_eq!(told[0], format!("{dev}/sr0 (iso9660, label Config-2)"));
+    assert_eq!(told[2], format!("{dev}/vdb (no filesystem)"));
+}
+
+#[test]
+fn two_drives_are_taken_last_first_and_told() {
+    let fake = Fake::new("two");
+    for name in ["sr0", "vdb", "vdc"] {
+        fake.add(name, MIB, "", &iso("config-2"));
+    }
+    let mut search = search(&fake);
+    assert_eq!(names(&search.scan(soon()).unwrap()), ["vdc", "vdb", "sr0"]);
+    let dev = fake.places.dev.display();
+    assert_eq!(search.notes()[0], format!("two drives have the label config-2: {dev}/vdc goes before {dev}/vdb"));
+    assert_eq!(search.notes().len(), 2);
+}
+
+#[test]
+fn a_disk_and_its_partition_are_one_drive() {
+    let fake = Fake::new("hybrid");
+    fake.add("sda", MIB, "", &iso("cidata"));
+    fake.add("sda1", MIB, PARTITION, &iso("cidata"));
+    let mut search = search(&fake);
+    assert_eq!(names(&search.scan(soon()).unwrap()), ["sda1", "sda"]);
+    assert_eq!(search.notes(), [] as [String; 0]);
+}
+
+#[test]
+fn disks_of_another_label_are_kept_for_last() {
+    let fake = Fake::new("unlabelled");
+    fake.add("sda", MIB, "", &iso("CDROM"));
+    fake.add("sdb", LARGE, "", &iso(""));
+    fake.add("sdb1", MIB, PARTITION, &iso("OTHER"));
+    fake.add("sdc", MIB, "", &[0; START]);
+    let mut search = search(&fake);
+    assert_eq!(search.scan(soon()).unwrap(), []);
+    assert_eq!(names(&search.unlabelled()), ["sdb", "sda"]);
+}
+
+#[test]
+fn a_missing_node_is_told_and_an_empty_drive_is_not() {
+    let fake = Fake::new("missing");
+    fake.add("sda", MIB, "", &[]);
+    fake.add("sr0", LARGE, "", &[]);
+    fs::remove_file(fake.places.dev.join("sda")).unwrap();
+    fs::remove_file(fake.places.dev.join("sr0")).unwrap();
+    let mut search = search(&fake);
+    assert_eq!(search.scan(soon()).unwrap(), []);
+    assert_eq!(search.notes().len(), 1);
+    assert!(search.notes()[0].contains("sda (failed to open it: No such file"), "{:?}", search.notes());
+    assert_eq!(search.seen()[1].contents, Contents::NoMedium);
+}
+
+#[test]
+fn no_sysfs_is_an_error() {
+    let places = Places { sys: "/nonexistent".into(), dev: "/nonexistent".into() };
+    assert!(Search::new(&["cidata"], places).scan(soon()).is_err());
+}
+
+/// The bound is far above what it takes (30 ms or so when the machine is idle): the machine may be busy.
+#[test]
+fn a_thousand_other_devices_take_no_time() {
+    let fake = Fake::new("thousand");
+    let ext = {
+        let mut start = vec![0; START];
+        start[1024 + 56..1024 + 58].copy_from_slice(&[0x53, 0xef]);
+        start
+    };
+    for i in 0..1000 {
+        fake.add(&format!("sd{i}"), LARGE, "", &ext);
+    }
+    fake.add("sr0", MIB, "", &iso("config-2"));
+    let mut search = search(&fake);
+    let start = Instant::now();
+    assert_eq!(names(&search.scan(soon()).unwrap()), ["sr0"]);
+    let first = start.elapsed();
+    assert_eq!(search.seen().len(), 1, "no other device was read");
+    assert_eq!(search.scan(soon()).unwrap(), []);
+    let all = start.elapsed();
+    println!("1,001 devices: the drive after {first:?}, all of them read after {all:?}");
+    assert!(first < Duration::from_secs(2) && all < Duration::from_secs(8), "{first:?}, {all:?}");
+    assert_eq!(search.seen().len(), 1001);
+}
+
+#[test]
+fn a_device_that_hangs_is_left_behind() {
+    let fake = Fake::new("hang");
+    fake.add("vdb", MIB, "", &iso("config-2"));
+    let devices = devices::list(&fake.places).unwrap();
+    // Nothing answers by a deadline that has passed.
+    let late = probe_all(devices, Deadline::after(Duration::ZERO), |_| false);
+    if let Contents::Failed(e) = &late[0].contents {
+        assert_eq!(e.to_string(), "it did not answer in time");
+    }
+    assert_eq!(late.len(), 1);
+}
+
+#[test]
+fn waiting_ends_at_the_deadline() {
+    let fake = Fake::new("wait");
+    let mut search = search(&fake);
+    assert_eq!(search.scan(soon()).unwrap(), []);
+    let start = Instant::now();
+    assert_eq!(search.wait(Deadline::after(Duration::from_millis(50))).unwrap(), []);
+    assert!(start.elapsed() < Duration::from_secs(5));
+}
+
+/// A real device that gets its contents after the search began: the kernel's events, the real /sys and /dev.
+#[test]
+fn a_drive_that_appears_is_found() {
+    let Some((_dir, image)) = images::iso(&images::config_drive(), &["-V", "late-drive"]) else {
+        return;
+    };
+    let mut search = Search::new(&["LATE-drive"], Places::default());
+    match search.scan(soon()) {
+        Ok(found) => assert_eq!(found, []),
+        Err(e) => return println!("skipped: {e}"),
+    }
+    let Some(node) = images::attach(&image) else { return };
+    let found = search.wait(soon().at_most(Duration::from_secs(10)));
+    images::detach(&node);
+    let found = found.unwrap();
+    assert_eq!(found.iter().map(|d| d.node.to_str().unwrap()).collect::<Vec<_>>(), [node]);
+}

@@ -1,0 +1,210 @@
+//! Copying any tree of files into memory, in one pass and within bounds.
+
+use super::files::Files;
+use crate::deadline::Deadline;
+use crate::error::{Error, Result};
+
+/// The largest file that is read, and all of them together.
+pub const MAX_FILE: u64 = 32 * 1024 * 1024;
+pub const MAX_TOTAL: u64 = 64 * 1024 * 1024;
+/// How deep directories may lie; nova's own are three deep.
+pub const MAX_DEPTH: usize = 16;
+/// The most names in all directories together, and the most bytes that the directories themselves take.
+pub const MAX_ENTRIES: usize = 16 * 1024;
+pub const MAX_DIRECTORIES: u64 = 16 * 1024 * 1024;
+
+/// What a name in a directory stands for; `N` finds it again in its own filesystem.
+#[derive(Debug)]
+pub enum Kind<N> {
+    Directory(N),
+    /// With its size in bytes.
+    File {
+        node: N,
+        size: u64,
+    },
+    /// A symlink with its target.
+    Link(String),
+    /// Something that is left out, and what it is.
+    Other(String),
+}
+
+/// A name in a directory.
+#[derive(Debug)]
+pub struct Entry<N> {
+    pub name: String,
+    pub kind: Kind<N>,
+}
+
+/// A tree of files in some filesystem.
+pub trait Tree {
+    /// What finds a file or directory again.
+    type Node;
+
+    /// The top directory.
+    fn root(&self) -> Result<Self::Node>;
+
+    /// What is in a directory, without `.` and `..`. Takes what it reads from the budget before reading it.
+    fn entries(&self, directory: &Self::Node, budget: &mut Budget) -> Result<Vec<Entry<Self::Node>>>;
+
+    /// A file's contents; `size` is what its entry said, already checked against the bounds.
+    fn read(&self, file: &Self::Node, size: u64) -> Result<Vec<u8>>;
+}
+
+/// What may still be read.
+pub struct Budget {
+    bytes: u64,
+    entries: usize,
+    directories: u64,
+}
+
+impl Budget {
+    fn new() -> Self {
+        Budget { bytes: MAX_TOTAL, entries: MAX_ENTRIES, directories: MAX_DIRECTORIES }
+    }
+
+    /// Takes one name.
+    pub fn entry(&mut self) -> Result<()> {
+        let left = self.entries.checked_sub(1);
+        self.entries = left.ok_or_else(|| Error::new(format!("it has more than {MAX_ENTRIES} names")))?;
+        Ok(())
+    }
+
+    /// Takes a directory of `size` bytes.
+    pub fn directory(&mut self, size: u64) -> Result<()> {
+        let left = self.directories.checked_sub(size).filter(|_| self.directories > 0);
+        // Nothing more is read once it was too much.
+        self.directories = left.unwrap_or(0);
+        match left {
+            Some(_) => Ok(()),
+            None => Err(Error::new(format!("all directories take more than {MAX_DIRECTORIES} bytes"))),
+        }
+    }
+
+    /// How many bytes of directories may still be read, where a directory does not say its size beforehand.
+    pub fn directories_left(&self) -> u64 {
+        self.directories
+    }
+
+    /// Takes a file's contents, unless they are too much.
+    fn file(&mut self, size: u64) -> std::result::Result<(), String> {
+        if size > MAX_FILE {
+            return Err(format!("{size} bytes are more than the {MAX_FILE} that a file may have"));
+        }
+        self.bytes = self.bytes.checked_sub(size).ok_or(format!("all files are more than {MAX_TOTAL} bytes"))?;
+        Ok(())
+    }
+}
+
+/// Copies `tree` into memory, nearest the top first. What is too large, unreadable or no file is left out with a
+/// note. An error if not even the top directory can be read, or the deadline passes.
+pub fn copy<T: Tree>(tree: &T, deadline: Deadline) -> Result<Files> {
+    let mut files = Files::default();
+    let mut budget = Budget::new();
+    let root = tree.root().and_then(|root| tree.entries(&root, &mut budget));
+    let mut level = vec![(String::new(), root.map_err(|e| e.context("failed to read the top directory"))?)];
+    for depth in 1.. {
+        let mut below = Vec::new();
+        for (directory, mut entries) in level {
+            entries.sort_by(|a, b| a.name.cmp(&b.name));
+            for Entry { name, kind } in entries {
+                if deadline.passed() {
+                    return Err(Error::new("it is too slow: the deadline passed before all of it was read"));
+                }
+                // Such a name would mean another file than its own.
+                if name.is_empty() || name.contains(['/', '\0']) || matches!(name.as_str(), "." | "..") {
+                    files.note(format!("left out a file in /{directory}: its name is not valid"));
+                    continue;
+                }
+                let path = if directory.is_empty() { name } else { format!("{directory}/{name}") };
+                match kind {
+                    Kind::Link(target) => files.link(path, target),
+                    Kind::Other(what) => files.note(format!("left out /{path}: {what}")),
+                    Kind::Directory(_) if depth >= MAX_DEPTH => {
+                        files.note(format!("left out /{path}: deeper than {MAX_DEPTH} directories"));
+                    }
+                    Kind::Directory(node) => match tree.entries(&node, &mut budget) {
+                        Ok(entries) => below.push((path, entries)),
+                        Err(e) => files.note(format!("left out /{path}: {e}")),
+                    },
+                    Kind::File { node, size } => match budget.file(size) {
+                        Ok(()) => match tree.read(&node, size) {
+                            Ok(contents) => files.insert(path, contents),
+                            Err(e) => files.note(format!("left out /{path}: {e}")),
+                        },
+                        Err(e) => files.note(format!("left out /{path}: {e}")),
+                    },
+                }
+            }
+        }
+        if below.is_empty() {
+            break;
+        }
+        level = below;
+    }
+    Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    /// A directory that holds itself `loops` times, and a file of each size.
+    struct Endless {
+        loops: usize,
+        sizes: Vec<u64>,
+    }
+
+    impl Tree for Endless {
+        type Node = ();
+
+        fn root(&self) -> Result<()> {
+            Ok(())
+        }
+
+        fn entries(&self, _: &(), budget: &mut Budget) -> Result<Vec<Entry<()>>> {
+            budget.directory(64)?;
+            let mut entries = Vec::new();
+            for i in 0..self.loops {
+                budget.entry()?;
+                entries.push(Entry { name: format!("d{i}"), kind: Kind::Directory(()) });
+            }
+            for (i, &size) in self.sizes.iter().enumerate() {
+                budget.entry()?;
+                entries.push(Entry { name: format!("f{i}"), kind: Kind::File { node: (), size } });
+            }
+            Ok(entries)
+        }
+
+        fn read(&self, _: &(), size: u64) -> Result<Vec<u8>> {
+            Ok(vec![0; size.min(10) as usize])
+        }
+    }
+
+    fn hour() -> Deadline {
+        Deadline::after(Duration::from_secs(3600))
+    }
+
+    #[test]
+    fn directories_that_hold_themselves_end_at_a_bound() {
+        let deep = copy(&Endless { loops: 1, sizes: vec![1] }, hour()).unwrap();
+        assert_eq!(deep.iter().count(), MAX_DEPTH);
+        assert!(deep.notes()[0].contains("deeper than 16"), "{:?}", deep.notes());
+        let wide = copy(&Endless { loops: 10, sizes: vec![] }, hour()).unwrap();
+        assert!(wide.notes()[0].contains("more than 16384 names"), "{}", wide.notes()[0]);
+    }
+
+    #[test]
+    fn what_is_too_large_is_left_out_and_the_rest_read() {
+        let sizes = vec![MAX_FILE + 1, MAX_FILE, MAX_FILE - 1, 2, 1];
+        let files = copy(&Endless { loops: 0, sizes }, hour()).unwrap();
+        assert_eq!(files.list(""), ["f1", "f2", "f4"]);
+        assert_eq!(files.notes().len(), 2);
+    }
+
+    #[test]
+    fn a_passed_deadline_is_an_error() {
+        let late = copy(&Endless { loops: 0, sizes: vec![1] }, Deadline::after(Duration::ZERO));
+        assert!(late.unwrap_err().to_string().contains("too slow"));
+    }
+}
