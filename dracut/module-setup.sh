@@ -14,7 +14,7 @@ depends() {
 
 installkernel() {
     local drivers
-    mapfile -t drivers < <(sed 's/#.*//' "${dracutsysrootdir-}/usr/share/prepivot/drivers" | tr -s ' ' '\n')
+    mapfile -t drivers < <(sed 's/#.*//' "${dracutsysrootdir-}/usr/share/prepivot/drivers" | xargs -n 1)
     # Unfiltered: the machine that builds the image has no drive in it.
     hostonly='' instmods "${drivers[@]}"
 }
@@ -30,7 +30,7 @@ install() {
             ${SYSTEMCTL:-systemctl} -q --root "${initdir:?}" add-wants initrd.target "$unit"
         done
     else
-        inst_hook pre-mount 50 "${moddir:?}/probe.sh"
-        inst_hook pre-pivot 50 "$moddir/apply.sh"
+        inst_hook pre-mount 50 "${moddir:?}/prepivot-probe.sh"
+        inst_hook pre-pivot 50 "$moddir/prepivot-apply.sh"
     fi
 }
