@@ -1,0 +1,294 @@
+//! The hooks of the three frameworks. Their build side runs against functions that write down how they are called;
+//! their run side against a program that fails or not, which must only ever stop a boot that asked for that.
+
+use prepivot::testing::TempDir;
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::Command;
+
+fn project(path: &str) -> String {
+    format!("{}/{path}", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The module names of `initramfs/drivers`.
+fn drivers() -> Vec<String> {
+    let text = fs::read_to_string(project("initramfs/drivers")).unwrap();
+    text.lines().flat_map(|l| l.split('#').next().unwrap().split_whitespace()).map(str::to_string).collect()
+}
+
+/// Runs `text` with `shell`; what it printed. It must end well and say nothing on stderr.
+fn run(shell: &str, text: &str) -> Vec<String> {
+    let output =
+        Command::new(shell).args(["-c", text]).output().unwrap_or_else(|e| panic!("failed to run {shell}: {e}"));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{text}");
+    assert!(output.status.success(), "{output:?}\n{text}");
+    String::from_utf8(output.stdout).unwrap().lines().map(str::to_string).collect()
+}
+
+#[test]
+fn every_script_parses_in_the_shells_that_run_it() {
+    let posix = [
+        "initramfs/build",
+        "initramfs/install",
+        "initramfs/hook",
+        "initramfs/premount",
+        "initramfs/bottom",
+        "dracut/prepivot-probe.sh",
+        "dracut/prepivot-apply.sh",
+        "mkinitcpio/hooks/prepivot",
+    ];
+    let bash = ["dracut/module-setup.sh", "mkinitcpio/install/prepivot"];
+    let check = |program: &str, arguments: &[&str], path: &str| match Command::new(program)
+        .args(arguments)
+        .arg(project(path))
+        .output()
+    {
+        Ok(o) => assert!(o.status.success(), "{program} {path}: {}", String::from_utf8_lossy(&o.stdout)),
+        Err(e) => println!("skipped: {program} {path}: {e}"),
+    };
+    for path in posix {
+        check("sh", &["-n"], path);
+        check("dash", &["-n"], path);
+        check("busybox", &["sh", "-n"], path);
+    }
+    for path in bash {
+        check("bash", &["-n"], path);
+    }
+    for path in posix.iter().chain(&bash) {
+        check("shellcheck", &[], path);
+    }
+}
+
+#[test]
+fn the_drivers_are_plain_names_each_once() {
+    let names = drivers();
+    for name in &names {
+        assert!(name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-'), "{name}");
+    }
+    assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
+    for must in
+        ["isofs", "vfat", "nls_cp437", "nls_ascii", "nls_iso8859-1", "sr_mod", "virtio_blk", "virtio_net", "af_packet"]
+    {
+        assert!(names.iter().any(|n| n == must), "{must}");
+    }
+}
+
+/// dracut's module with its helpers replaced; `included` are the modules of the image.
+fn dracut(included: &str, calls: &str) -> Vec<String> {
+    let text = format!(
+        r#"
+        say() {{ printf '%s\n' "$*"; }}
+        require_binaries() {{ say require "$@"; }}
+        dracut_module_included() {{ [[ " {included} " == *" $1 "* ]]; }}
+        instmods() {{ printf 'instmods hostonly=%s %s\n' "$hostonly" "$*"; }}
+        for f in inst_simple inst_hook systemctl; do eval "$f() {{ say $f \"\$@\"; }}"; done
+        sed() {{ command sed "${{@/#\/usr\/share\/prepivot/{share}}}"; }}
+        hostonly=yes moddir=/m initdir=/i systemdsystemunitdir=/u dracutsysrootdir= SYSTEMCTL=systemctl
+        . {setup}
+        {calls}"#,
+        share = project("initramfs"),
+        setup = project("dracut/module-setup.sh"),
+    );
+    run("bash", &text)
+}
+
+#[test]
+fn dracut_asks_for_the_drivers_by_name_and_unfiltered() {
+    let lines = dracut("", "installkernel");
+    assert_eq!(lines, [format!("instmods hostonly= {}", drivers().join(" "))]);
+}
+
+#[test]
+fn dracut_installs_units_where_systemd_runs_the_image_and_hooks_where_not() {
+    assert_eq!(
+        dracut("base systemd systemd-initrd", "install"),
+        [
+            "inst_simple /usr/bin/prepivot",
+            "inst_simple /u/prepivot-probe.service",
+            "inst_simple /u/prepivot-apply.service",
+            "inst_simple /u/prepivot-emergency.service",
+            "systemctl -q --root /i add-wants initrd.target prepivot-probe.service",
+            "systemctl -q --root /i add-wants initrd.target prepivot-apply.service",
+        ]
+    );
+    assert_eq!(
+        dracut("base", "install"),
+        [
+            "inst_simple /usr/bin/prepivot",
+            "inst_hook pre-mount 50 /m/prepivot-probe.sh",
+            "inst_hook pre-pivot 50 /m/prepivot-apply.sh",
+        ]
+    );
+}
+
+#[test]
+fn dracut_takes_the_module_unless_it_looks_for_what_mounts_the_root() {
+    assert_eq!(dracut("", "check; echo $?"), ["require prepivot", "0"]);
+    assert_eq!(dracut("", "mount_needs=1; check; echo $?"), ["1"]);
+    assert_eq!(dracut("", "require_binaries() { return 1; }; check; echo $?"), ["1"]);
+    assert_eq!(dracut("", "depends; echo $?"), ["0"]);
+}
+
+/// mkinitcpio's build() with its helpers replaced; with `systemd`, as the systemd hook leaves the shell.
+fn mkinitcpio(systemd: bool) -> (Vec<String>, TempDir) {
+    let image = TempDir::new("mkinitcpio");
+    let units = image.0.join("usr/lib/systemd/system");
+    fs::create_dir_all(&units).unwrap();
+    let declare = if systemd {
+        format!(
+            r#"add_systemd_unit() {{ say unit "$1"; cp {}/"$1" {}/; }}"#,
+            project("initramfs/units"),
+            units.display()
+        )
+    } else {
+        String::new()
+    };
+    let text = format!(
+        r#"
+        say() {{ printf '%s\n' "$*"; }}
+        for f in module binary symlink; do eval "add_$f() {{ say $f \"\$@\"; }}"; done
+        add_runscript() {{ say runscript; }}
+        {declare}
+        sed() {{ command sed "${{@/#\/usr\/share\/prepivot/{share}}}"; }}
+        BUILDROOT={root}
+        . {install}
+        build"#,
+        share = project("initramfs"),
+        root = image.0.display(),
+        install = project("mkinitcpio/install/prepivot"),
+    );
+    (run("bash", &text), image)
+}
+
+#[test]
+fn mkinitcpio_builds_a_busybox_image_with_the_runtime_hook() {
+    let (lines, _image) = mkinitcpio(false);
+    let mut expected: Vec<String> = drivers().iter().map(|d| format!("module {d}?")).collect();
+    expected.extend(["binary /usr/bin/prepivot".to_string(), "runscript".to_string()]);
+    assert_eq!(lines, expected);
+}
+
+#[test]
+fn mkinitcpio_builds_a_systemd_image_with_units_that_name_it() {
+    let (lines, image) = mkinitcpio(true);
+    assert_eq!(
+        lines[drivers().len()..],
+        [
+            "binary /usr/bin/prepivot",
+            "unit prepivot-emergency.service",
+            "unit prepivot-probe.service",
+            "symlink /usr/lib/systemd/system/initrd.target.wants/prepivot-probe.service ../prepivot-probe.service",
+            "unit prepivot-apply.service",
+            "symlink /usr/lib/systemd/system/initrd.target.wants/prepivot-apply.service ../prepivot-apply.service",
+        ]
+    );
+    for (unit, run) in [("probe", "probe"), ("apply", "apply --root /sysroot")] {
+        let text = fs::read_to_string(image.0.join(format!("usr/lib/systemd/system/prepivot-{unit}.service"))).unwrap();
+        assert!(text.contains(&format!("ExecStart=/usr/bin/prepivot {run} --framework mkinitcpio\n")), "{text}");
+    }
+}
+
+#[test]
+fn initramfs_tools_builds_an_image_and_never_fails_it() {
+    let folder = TempDir::new("initramfs-tools");
+    let functions = folder.0.join("hook-functions");
+    fs::write(&functions, "copy_exec() { echo copy_exec \"$@\"; }\nmanual_add_modules() { echo modules \"$@\"; }\n")
+        .unwrap();
+    let hook = |program: &str| {
+        fs::read_to_string(project("initramfs/hook"))
+            .unwrap()
+            .replace("/usr/share/initramfs-tools/hook-functions", functions.to_str().unwrap())
+            .replace("/usr/share/prepivot", &project("initramfs"))
+            .replace("[ -x /usr/bin/prepivot ]", &format!("[ -x {program} ]"))
+    };
+    assert_eq!(
+        run("sh", &hook("/bin/sh")),
+        ["copy_exec /usr/bin/prepivot /usr/bin".to_string(), format!("modules {}", drivers().join(" "))]
+    );
+    assert!(run("sh", &format!("set -- prereqs\n{}", hook("/bin/sh"))).is_empty());
+
+    let output = Command::new("sh").args(["-c", &hook("/nowhere")]).output().unwrap();
+    assert!(output.status.success(), "an image without prepivot still boots");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("this image does not provision"));
+}
+
+/// A run-side script with its program, kernel command line and framework replaced; what was called, in order.
+fn boot(script: &str, prelude: &str, calls: &str, program_ends: u8, cmdline: &str) -> Vec<String> {
+    let folder = TempDir::new("boot");
+    let at = |name: &str| folder.0.join(name).to_str().unwrap().to_string();
+    fs::write(at("cmdline"), format!("{cmdline}\n")).unwrap();
+    fs::write(at("functions"), "panic() { echo \"emergency: $*\"; }\n").unwrap();
+    let text = fs::read_to_string(project(script))
+        .unwrap()
+        .replace("/usr/bin/prepivot", &at("prepivot"))
+        .replace("/proc/cmdline", &at("cmdline"))
+        .replace("/scripts/functions", &at("functions"));
+    // dracut's and mkinitcpio's own getarg, in small: the value of one key.
+    let getarg = format!(
+        "getarg() {{ for w in $(cat {}); do case $w in \"${{1%=}}\"=*) echo \"${{w#*=}}\" ;; esac; done; }}",
+        at("cmdline")
+    );
+    // Written by the shell that runs it: a file that this process has open, even for a moment, may be busy.
+    let program = format!(
+        "printf '#!/bin/sh\\necho \"prepivot $*\"\\nexit {program_ends}\\n' >{0}; chmod 755 {0}",
+        at("prepivot")
+    );
+    run("sh", &format!("{program}\n{getarg}\n{prelude}\n{text}\n{calls}"))
+}
+
+/// Script, what the framework has set up, what it calls then, and the program's command line.
+const STAGES: &[(&str, &str, &str, &str)] = &[
+    ("dracut/prepivot-probe.sh", DRACUT, "", "prepivot probe --framework dracut"),
+    ("dracut/prepivot-apply.sh", DRACUT, "", "prepivot apply --root /sysroot --framework dracut"),
+    ("mkinitcpio/hooks/prepivot", MKINITCPIO, "run_hook", "prepivot probe --framework mkinitcpio"),
+    ("mkinitcpio/hooks/prepivot", MKINITCPIO, "run_latehook", "prepivot apply --root /new_root --framework mkinitcpio"),
+    ("initramfs/premount", "", "", "prepivot probe --framework initramfs-tools"),
+    ("initramfs/bottom", "rootmnt=/root", "", "prepivot apply --root /root --framework initramfs-tools"),
+];
+const DRACUT: &str = "NEWROOT=/sysroot; emergency_shell() { echo \"emergency: $*\"; }";
+const MKINITCPIO: &str = "err() { :; }; launch_interactive_shell() { echo emergency:; }";
+
+#[test]
+fn a_boot_goes_on_whatever_the_program_does() {
+    for (script, prelude, calls, expected) in STAGES {
+        for status in [0, 1, 134] {
+            let cmdline = "root=/dev/vda quiet prepivot.fail=boot";
+            assert_eq!(boot(script, prelude, calls, status, cmdline), [*expected], "{script} {status}");
+        }
+    }
+}
+
+#[test]
+fn a_boot_that_asked_for_it_stops_where_its_framework_stops() {
+    let cmdline = "root=/dev/vda prepivot.fail=emergency quiet";
+    for (script, prelude, calls, expected) in STAGES {
+        assert_eq!(boot(script, prelude, calls, 0, cmdline), [*expected], "{script}");
+        let lines = boot(script, prelude, calls, 1, cmdline);
+        assert_eq!(lines[0], *expected, "{script}");
+        assert!(lines.len() == 2 && lines[1].starts_with("emergency:"), "{script}: {lines:?}");
+    }
+}
+
+#[test]
+fn a_boot_without_the_program_is_left_alone() {
+    for (script, prelude, calls, _) in STAGES {
+        let text = fs::read_to_string(project(script)).unwrap().replace("/usr/bin/prepivot", "/nowhere/prepivot");
+        assert!(run("sh", &format!("{prelude}\n{text}\n{calls}")).is_empty(), "{script}");
+    }
+}
+
+/// In a systemd image only a unit with the condition may leave the way to the pivot.
+#[test]
+fn a_failed_unit_reaches_the_emergency_target_only_where_the_kernel_command_line_says_so() {
+    let unit = |name: &str| fs::read_to_string(project(&format!("initramfs/units/prepivot-{name}.service"))).unwrap();
+    for name in ["probe", "apply"] {
+        let text = unit(name);
+        assert_eq!(
+            text.lines().filter(|l| l.starts_with("OnFailure")).collect::<Vec<_>>(),
+            ["OnFailure=prepivot-emergency.service"]
+        );
+        assert!(text.contains("\nConditionPathExists=/etc/initrd-release\n"), "it must do nothing in the real root");
+    }
+    assert!(unit("emergency").contains("\nConditionKernelCommandLine=prepivot.fail=emergency\n"));
+    assert!(unit("emergency").contains("\nConditionPathExists=/etc/initrd-release\n"));
+}

@@ -1,0 +1,264 @@
+//! `initramfs/install`: what it puts into a root tree, and that the units it puts there make a boot without a cycle.
+
+use prepivot::testing::TempDir;
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+use std::process::{Command, Output};
+
+const PROGRAM: &[u8] = b"a program\n";
+
+/// Everything that an install makes: a path and its mode, or a path and what it links to.
+const TREE: &[(&str, &str)] = &[
+    ("usr/bin/cloud-id", "-> prepivot"),
+    ("usr/bin/cloud-init", "-> prepivot"),
+    ("usr/bin/cloud-init-per", "-> prepivot"),
+    ("usr/bin/prepivot", "755"),
+    ("usr/lib/dracut/modules.d/55prepivot/module-setup.sh", "755"),
+    ("usr/lib/dracut/modules.d/55prepivot/prepivot-apply.sh", "755"),
+    ("usr/lib/dracut/modules.d/55prepivot/prepivot-probe.sh", "755"),
+    ("usr/lib/initcpio/hooks/prepivot", "644"),
+    ("usr/lib/initcpio/install/prepivot", "644"),
+    ("usr/lib/systemd/system/cloud-config.service", "644"),
+    ("usr/lib/systemd/system/cloud-config.target", "644"),
+    ("usr/lib/systemd/system/cloud-final.service", "644"),
+    ("usr/lib/systemd/system/cloud-init-local.service", "644"),
+    ("usr/lib/systemd/system/cloud-init-network.service", "644"),
+    ("usr/lib/systemd/system/cloud-init.service", "-> cloud-init-network.service"),
+    ("usr/lib/systemd/system/cloud-init.target", "644"),
+    ("usr/lib/systemd/system/multi-user.target.wants/cloud-init.target", "-> ../cloud-init.target"),
+    ("usr/lib/systemd/system/prepivot-apply.service", "644"),
+    ("usr/lib/systemd/system/prepivot-emergency.service", "644"),
+    ("usr/lib/systemd/system/prepivot-probe.service", "644"),
+    ("usr/share/initramfs-tools/hooks/prepivot", "755"),
+    ("usr/share/initramfs-tools/scripts/local-bottom/prepivot", "755"),
+    ("usr/share/initramfs-tools/scripts/local-premount/prepivot", "755"),
+    ("usr/share/initramfs-tools/scripts/nfs-bottom/prepivot", "755"),
+    ("usr/share/initramfs-tools/scripts/nfs-premount/prepivot", "755"),
+    ("usr/share/prepivot/drivers", "644"),
+];
+
+/// A root tree below a temporary folder, and a program to install.
+struct Tree {
+    folder: TempDir,
+}
+
+impl Tree {
+    fn new() -> Self {
+        let folder = TempDir::new("install");
+        fs::write(folder.0.join("program"), PROGRAM).unwrap();
+        fs::create_dir(folder.0.join("root")).unwrap();
+        Tree { folder }
+    }
+
+    fn path(&self, inside: &str) -> std::path::PathBuf {
+        self.folder.0.join("root").join(inside)
+    }
+
+    fn install(&self, more: &[&str]) -> Output {
+        Command::new("initramfs/install")
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .arg("--root")
+            .arg(self.folder.0.join("root"))
+            .arg("--binary")
+            .arg(self.folder.0.join("program"))
+            .args(more)
+            .output()
+            .expect("failed to run initramfs/install")
+    }
+
+    /// The install's lines; it must succeed and say nothing on stderr.
+    fn installed(&self, more: &[&str]) -> Vec<String> {
+        let output = self.install(more);
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap().lines().map(str::to_string).collect()
+    }
+
+    fn files(&self) -> BTreeMap<String, String> {
+        let mut found = BTreeMap::new();
+        walk(&self.path(""), "", &mut found);
+        found
+    }
+}
+
+fn walk(folder: &Path, name: &str, found: &mut BTreeMap<String, String>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let entry = entry.unwrap();
+        let name = format!("{name}{}", entry.file_name().to_string_lossy());
+        let meta = entry.metadata().unwrap();
+        if meta.is_dir() {
+            walk(&entry.path(), &format!("{name}/"), found);
+        } else if meta.is_symlink() {
+            found.insert(name, format!("-> {}", fs::read_link(entry.path()).unwrap().display()));
+        } else {
+            found.insert(name, format!("{:o}", meta.mode() & 0o7777));
+        }
+    }
+}
+
+#[test]
+fn everything_is_at_its_standard_place_with_its_mode() {
+    let tree = Tree::new();
+    let lines = tree.installed(&[]);
+    let expected: BTreeMap<String, String> = TREE.iter().map(|(p, m)| (p.to_string(), m.to_string())).collect();
+    assert_eq!(tree.files(), expected);
+    assert_eq!(lines.len(), TREE.len(), "one line for each: {lines:#?}");
+    assert_eq!(fs::read(tree.path("usr/bin/prepivot")).unwrap(), PROGRAM);
+}
+
+#[test]
+fn modes_do_not_depend_on_the_umask() {
+    let tree = Tree::new();
+    let run = format!(
+        "umask 077; exec initramfs/install --root {} --binary {}",
+        tree.path("").display(),
+        tree.folder.0.join("program").display()
+    );
+    let status = Command::new("sh").current_dir(env!("CARGO_MANIFEST_DIR")).args(["-c", &run]).output().unwrap().status;
+    assert!(status.success());
+    assert_eq!(tree.files().get("usr/share/prepivot/drivers").map(String::as_str), Some("644"));
+    assert_eq!(fs::metadata(tree.path("usr/share/prepivot")).unwrap().mode() & 0o777, 0o755);
+}
+
+#[test]
+fn a_second_install_changes_nothing() {
+    let tree = Tree::new();
+    tree.installed(&[]);
+    let inode = |name: &str| fs::symlink_metadata(tree.path(name)).unwrap().ino();
+    let before: Vec<u64> = TREE.iter().map(|(p, _)| inode(p)).collect();
+    for line in tree.installed(&[]) {
+        assert!(line.starts_with("unchanged "), "{line}");
+    }
+    let after: Vec<u64> = TREE.iter().map(|(p, _)| inode(p)).collect();
+    assert_eq!(before, after);
+}
+
+#[test]
+fn what_differs_is_put_right_and_named() {
+    let tree = Tree::new();
+    tree.installed(&[]);
+    let unit = tree.path("usr/lib/systemd/system/prepivot-probe.service");
+    fs::write(&unit, "[Unit]\n").unwrap();
+    fs::set_permissions(tree.path("usr/bin/prepivot"), PermissionsExt::from_mode(0o600)).unwrap();
+    fs::remove_file(tree.path("usr/bin/cloud-id")).unwrap();
+    symlink("elsewhere", tree.path("usr/bin/cloud-id")).unwrap();
+
+    let changed: Vec<String> = tree.installed(&[]).into_iter().filter(|l| !l.starts_with("unchanged ")).collect();
+    assert_eq!(
+        changed,
+        [
+            "installed /usr/bin/prepivot",
+            "linked    /usr/bin/cloud-id -> prepivot",
+            "installed /usr/lib/systemd/system/prepivot-probe.service",
+        ]
+    );
+    assert_ne!(fs::read(unit).unwrap(), b"[Unit]\n");
+    assert_eq!(tree.files().get("usr/bin/prepivot").map(String::as_str), Some("755"));
+}
+
+#[test]
+fn a_cloud_init_in_the_tree_keeps_its_files_and_that_is_said() {
+    let tree = Tree::new();
+    let command = tree.path("usr/bin/cloud-init");
+    let unit = tree.path("usr/lib/systemd/system/cloud-init-local.service");
+    for (path, text) in [(&command, "#!/usr/bin/python3\n"), (&unit, "ExecStart=/usr/bin/cloud-init init --local\n")] {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    let lines = tree.installed(&[]);
+    let kept: Vec<&String> = lines.iter().filter(|l| l.starts_with("kept ")).collect();
+    assert_eq!(kept.len(), 2, "{lines:#?}");
+    assert!(kept[0].contains("/usr/bin/cloud-init ") && kept[1].contains("/usr/lib/systemd/system/cloud-"));
+    assert_eq!(fs::read_to_string(&command).unwrap(), "#!/usr/bin/python3\n");
+    assert_eq!(fs::read_to_string(&unit).unwrap(), "ExecStart=/usr/bin/cloud-init init --local\n");
+
+    let files = tree.files();
+    assert!(!files.contains_key("usr/lib/systemd/system/cloud-final.service"), "half of the units: {files:#?}");
+    assert_eq!(files.get("usr/bin/cloud-id").map(String::as_str), Some("-> prepivot"));
+    assert!(files.contains_key("usr/lib/systemd/system/prepivot-apply.service"));
+}
+
+#[test]
+fn list_names_everything_and_changes_nothing() {
+    let tree = Tree::new();
+    let lines = tree.installed(&["--list"]);
+    assert!(tree.files().is_empty());
+    for (path, what) in TREE {
+        let line = match what.strip_prefix("-> ") {
+            Some(target) => format!("link      /{path} -> {target}"),
+            None => format!("0{what}      /{path}"),
+        };
+        assert!(lines.contains(&line), "{line} is not in {lines:#?}");
+    }
+    assert_eq!(lines.len(), TREE.len());
+}
+
+#[test]
+fn a_missing_program_and_a_wrong_option_say_what_to_do() {
+    let tree = Tree::new();
+    fs::remove_file(tree.folder.0.join("program")).unwrap();
+    for (more, say) in [(&[][..], "run initramfs/build first"), (&["--wrong"], "unknown option --wrong")] {
+        let output = tree.install(more);
+        assert!(!output.status.success());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains(say), "{said}");
+    }
+    assert!(tree.files().is_empty());
+}
+
+/// The program writes the same units to /run for an image without them, with its own path in this one's place.
+#[test]
+fn each_stage_unit_runs_the_installed_program_and_honours_the_switches() {
+    let stages = [
+        ("cloud-init-local", "init --local"),
+        ("cloud-init-network", "init"),
+        ("cloud-config", "modules --mode=config"),
+        ("cloud-final", "modules --mode=final"),
+    ];
+    for (name, verb) in stages {
+        let path = format!("{}/initramfs/units/{name}.service", env!("CARGO_MANIFEST_DIR"));
+        let text = fs::read_to_string(&path).unwrap();
+        for line in [
+            &format!("ExecStart=/usr/bin/prepivot {verb}"),
+            "ConditionPathExists=!/etc/cloud/cloud-init.disabled",
+            "ConditionKernelCommandLine=!cloud-init=disabled",
+            "ConditionEnvironment=!KERNEL_CMDLINE=cloud-init=disabled",
+            "RemainAfterExit=yes",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line} is not in {path}");
+        }
+        assert_eq!(text.matches("/usr/bin/prepivot").count(), 1, "{path}");
+    }
+}
+
+#[test]
+fn systemd_finds_no_cycle_and_nothing_unknown_in_the_units() {
+    if Command::new("systemd-analyze").arg("--version").output().is_err() {
+        println!("skipped: no systemd-analyze");
+        return;
+    }
+    let tree = Tree::new();
+    tree.installed(&[]);
+    let units = tree.path("usr/lib/systemd/system");
+    for (stages, text) in [(true, ""), (false, "After=multi-user.target\nBefore=sysinit.target\n")] {
+        let dropin = units.join("cloud-init-network.service.d");
+        fs::create_dir_all(&dropin).unwrap();
+        fs::write(dropin.join("order.conf"), format!("[Unit]\n{text}")).unwrap();
+        let output = Command::new("systemd-analyze")
+            .args(["verify", "--man=no", "multi-user.target", "prepivot-probe.service", "prepivot-apply.service"])
+            .env("SYSTEMD_UNIT_PATH", format!("{}:", units.display()))
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        // The program is in the tree and not on this machine; units of this machine's own are its own matter.
+        let ours: Vec<&str> = said
+            .lines()
+            .filter(|l| (l.contains("cloud-") || l.contains("prepivot")) && !l.contains("is not executable"))
+            .collect();
+        // The second round puts a cycle there, so that the first is known to look for one.
+        assert_eq!(ours.is_empty(), stages, "{said}");
+    }
+}
