@@ -4,12 +4,14 @@
 
 #![forbid(unsafe_code)]
 
+pub mod cli;
 pub mod deadline;
 pub mod document;
 pub mod drive;
 pub mod error;
 pub mod instance;
 pub mod link;
+pub mod logging;
 pub mod machine;
 pub mod module;
 pub mod network;

@@ -1,1 +1,5 @@
-fn main() {}
+//! argv and argv[0] to a command.
+
+fn main() -> std::process::ExitCode {
+    prepivot::cli::main(std::env::args_os())
+}

@@ -34,8 +34,9 @@ pub enum Value {
 }
 
 /// A mapping that keeps the order of its document. Keys that are not strings are held as their text
-/// (`true`, `null`, `1`). Of duplicate keys the last wins and the first keeps its place, as in Python.
-#[derive(Debug, Clone, PartialEq, Default)]
+/// (`true`, `null`, `1`). Of duplicate keys the last wins and the first keeps its place, as in Python. Two are equal whatever
+/// their order.
+#[derive(Debug, Clone, Default)]
 pub struct Map {
     entries: Vec<(String, Value)>,
     /// Positions by key, once there are enough entries for a search by eye to be slow.
@@ -44,6 +45,12 @@ pub struct Map {
 
 /// Up to this many entries are searched in order; beyond it an index is kept.
 const INDEX_FROM: usize = 16;
+
+impl PartialEq for Map {
+    fn eq(&self, other: &Map) -> bool {
+        self.len() == other.len() && self.iter().all(|(key, value)| other.get(key) == Some(value))
+    }
+}
 
 impl Map {
     /// An empty mapping.

@@ -1,5 +1,8 @@
 //! The instance: identity, metadata, the cache on disk, semaphores, status.
 
+pub mod state;
+pub mod status;
+
 use crate::document::{Bytes, Map, Value};
 
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,6 @@
 //! Distributions: what differs between them, in one table.
 
-use crate::document::{Map, Value, yaml};
+use crate::document::{Map, Value};
 
 /// Distributions that keep their files in the same places.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -151,9 +151,6 @@ impl Distro {
         for (key, list) in MODULES {
             config.insert(*key, list.split_whitespace().map(Value::from).collect::<Vec<_>>());
         }
-        if self.name == "debian" {
-            config.insert("apt", [("preserve_sources_list", true)].into_iter().collect::<Map>());
-        }
         config.insert("system_info", info);
         Value::Map(config)
     }
@@ -181,18 +178,6 @@ const MODULES: &[(&str, &str)] = &[
          power_state_change",
     ),
 ];
-
-/// cloud-init's configuration below everything else (`CFG_BUILTIN`).
-pub fn builtin_config() -> Value {
-    yaml::parse(
-        "built-in configuration",
-        "vendor_data: {enabled: true, prefix: []}\nvendor_data2: {enabled: true, prefix: []}\n\
-         def_log_file: /var/log/cloud-init.log\n\
-         syslog_fix_perms: ['syslog:adm', 'root:adm', 'root:wheel', 'root:root']\n\
-         system_info: {paths: {cloud_dir: /var/lib/cloud, templates_dir: /etc/cloud/templates}}\n",
-    )
-    .unwrap_or_default()
-}
 
 #[cfg(test)]
 mod tests {
@@ -229,6 +214,5 @@ mod tests {
             assert_eq!(ours.at(&renderers), cfg.at(&renderers), "{name}");
             assert_eq!(ours.get("disable_root"), cfg.get("disable_root"), "{name}");
         }
-        assert!(builtin_config().get("vendor_data").is_some());
     }
 }

@@ -1,1 +1,272 @@
 //! One file per datasource, and the table of them.
+
+mod config_drive;
+mod no_cloud;
+mod openstack_files;
+
+use crate::deadline::Deadline;
+use crate::document::Value;
+use crate::drive::search::Probed;
+use crate::drive::{self, Files};
+use crate::error::Result;
+use crate::instance::Instance;
+use crate::machine::Machine;
+use crate::root::Root;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long reading `--seed` may take.
+const SEED_TIME: Duration = Duration::from_secs(60);
+/// How many SSH keys one instance may bring.
+const MAX_KEYS: usize = 1_000;
+
+/// A line of the table.
+pub struct Source {
+    /// cloud-init's name: `ConfigDrive`.
+    pub name: &'static str,
+    /// What reads it.
+    pub read: fn(&mut Search) -> Result<Option<Found>>,
+}
+
+/// Sources that need no network, in cloud-init's order (`CFG_BUILTIN`, datasource_list).
+pub static LOCAL: &[Source] =
+    &[Source { name: "NoCloud", read: no_cloud::read }, Source { name: "ConfigDrive", read: config_drive::read }];
+
+/// Labels of the drives that the table's sources read.
+pub const LABELS: [&str; 2] = [config_drive::LABEL, no_cloud::LABEL];
+
+/// An instance, and where it was found: a device, a folder or an address.
+#[derive(Debug)]
+pub struct Found {
+    pub instance: Instance,
+    pub place: String,
+}
+
+/// What a source may look at. Drives are read once and kept.
+pub struct Search<'a> {
+    pub machine: &'a Machine,
+    pub root: &'a Root,
+    /// The image's own configuration.
+    pub config: &'a Value,
+    pub deadline: Deadline,
+    drives: Vec<Probed>,
+    open: BTreeMap<PathBuf, Option<Files>>,
+    problems: Vec<String>,
+}
+
+impl<'a> Search<'a> {
+    /// A search without drives.
+    pub fn new(machine: &'a Machine, root: &'a Root, config: &'a Value, deadline: Deadline) -> Self {
+        Search { machine, root, config, deadline, drives: Vec::new(), open: BTreeMap::new(), problems: Vec::new() }
+    }
+
+    /// The drives that were found so far. One that appeared since the last time is read, the others are not read again.
+    pub fn set_drives(&mut self, drives: &[Probed]) {
+        let old = std::mem::replace(&mut self.drives, drives.to_vec());
+        self.drives.sort_by(|a, b| b.device.node.cmp(&a.device.node));
+        self.open.retain(|path, _| old.iter().any(|d| d.device.node == *path && drives.contains(d)));
+    }
+
+    /// The image's settings for a source: `datasource: {Name: …}`.
+    pub fn settings(&self, name: &str) -> Option<&'a Value> {
+        self.config.at(&["datasource", name])
+    }
+
+    /// The files of a folder of the root; None where there is none.
+    pub fn seed_folder(&self, path: &str) -> Option<Files> {
+        let mut files = Files::default();
+        collect(self.root, path, "", &mut files, 0);
+        let any = files.iter().next().is_some();
+        any.then_some(files)
+    }
+
+    /// Paths of the drives that have `label`, in any case, in the order in which they are tried: by name, last first.
+    pub fn drives_labelled(&mut self, label: &str) -> Vec<String> {
+        let has_label = |d: &&Probed| d.superblock().is_some_and(|s| s.is_labelled(label));
+        let found: Vec<&Probed> = self.drives.iter().filter(has_label).collect();
+        let paths: Vec<String> = found.iter().map(|d| d.device.node.display().to_string()).collect();
+        if let [first, others @ ..] = found.as_slice()
+            && others.iter().any(|o| !o.device.shares_disk(&first.device))
+        {
+            self.problem(format!(
+                "several drives are labelled {label}: {}; the first that is good is used",
+                paths.join(", ")
+            ));
+        }
+        paths
+    }
+
+    /// The files of a drive. None, and a problem, where it cannot be read.
+    pub fn open_drive(&mut self, path: &str) -> Option<Files> {
+        let path = PathBuf::from(path);
+        if let Some(files) = self.open.get(&path) {
+            return files.clone();
+        }
+        let files = match drive::open(&path, self.deadline) {
+            Ok(files) => Some(files),
+            Err(e) => {
+                self.problem(e.to_string());
+                None
+            }
+        };
+        self.open.insert(path, files.clone());
+        files
+    }
+
+    /// Something that the user should know, once.
+    pub fn problem(&mut self, text: String) {
+        if !self.problems.contains(&text) {
+            log::warn!("{text}");
+            self.problems.push(text);
+        }
+    }
+
+    /// What was told so far.
+    pub fn problems(&self) -> &[String] {
+        &self.problems
+    }
+}
+
+/// How deep and how large a seed folder of the image may be.
+const MAX_SEED_DEPTH: usize = 8;
+const MAX_SEED_FILES: usize = 10_000;
+
+fn collect(root: &Root, folder: &str, prefix: &str, files: &mut Files, depth: usize) {
+    for name in root.list(folder) {
+        let (path, inner) = (format!("{folder}/{name}"), format!("{prefix}{name}"));
+        if root.is_dir(&path) {
+            if depth < MAX_SEED_DEPTH {
+                collect(root, &path, &format!("{inner}/"), files, depth + 1);
+            }
+        } else if files.iter().count() < MAX_SEED_FILES
+            && let Ok(Some(bytes)) = root.read(&path)
+        {
+            files.insert(inner, bytes);
+        }
+    }
+}
+
+/// The sources that are asked: `ds=` on the kernel command line names one, else the image's datasource_list, else all. In lower case.
+pub fn wanted(machine: &Machine, config: &Value) -> Option<Vec<String>> {
+    let forced = ["ds", "ci.ds", "ci.datasource"].iter().find_map(|key| machine.cmdline.value(key));
+    if let Some(name) = forced.and_then(|v| v.split(';').next()).filter(|n| !n.is_empty()) {
+        let name = name.to_ascii_lowercase();
+        return Some(vec![if name == "nocloud-net" { "nocloud".into() } else { name }]);
+    }
+    let list = config.get("datasource_list")?.as_list()?;
+    Some(list.iter().filter_map(Value::text).map(|n| n.to_ascii_lowercase()).collect())
+}
+
+/// Whether the DMI is that of a machine that nova made (ds-identify, OpenStack).
+pub fn is_openstack_machine(machine: &Machine) -> bool {
+    const PRODUCTS: [&str; 2] = ["OpenStack Nova", "OpenStack Compute"];
+    const TAGS: [&str; 6] = [
+        "OpenTelekomCloud",
+        "SAP CCloud VM",
+        "HUAWEICLOUD",
+        "Samsung Cloud Platform",
+        "OpenStack Nova",
+        "OpenStack Compute",
+    ];
+    machine.dmi("product_name").is_some_and(|p| PRODUCTS.contains(&p.as_str()))
+        || machine.dmi("chassis_asset_tag").is_some_and(|t| TAGS.contains(&t.as_str()))
+}
+
+/// Asks the local sources in the order of `wanted`. Errors of one are told and the next is asked.
+pub fn find_local(search: &mut Search, wanted: Option<&[String]>) -> Option<Found> {
+    let by_name = |name: &String| LOCAL.iter().find(|s| s.name.eq_ignore_ascii_case(name));
+    let sources: Vec<&Source> = match wanted {
+        Some(names) => names.iter().filter_map(by_name).collect(),
+        None => LOCAL.iter().collect(),
+    };
+    for source in sources {
+        match (source.read)(search) {
+            Ok(Some(found)) => return Some(found),
+            Ok(None) => {}
+            Err(e) => search.problem(e.to_string()),
+        }
+    }
+    None
+}
+
+/// Reads `--seed`: a drive, an image of one, or a folder, of any layout that a local source reads.
+pub fn read_seed(machine: &Machine, root: &Root, config: &Value, seed: &Path) -> Result<Found> {
+    let deadline = Deadline::after(SEED_TIME);
+    let files = drive::open(seed, deadline)?;
+    let place = seed.display().to_string();
+    if openstack_files::is_openstack(&files)
+        && let Some(mut instance) = openstack_files::read(&files)
+    {
+        let search = Search::new(machine, root, config, deadline);
+        config_drive::finish(&search, &mut instance, "config-disk", &place);
+        return Ok(Found { instance, place });
+    }
+    no_cloud::of_files(&files, &place).ok_or_else(|| {
+        crate::error::Error::new(format!(
+            "{place} is no config drive: expected openstack/latest/meta_data.json, or meta-data and user-data"
+        ))
+    })
+}
+
+/// SSH public keys in any of the shapes that metadata gives them: one text, a list, or a mapping of names to keys.
+/// In order, without repeats, blank lines and comments.
+pub(crate) fn public_keys(value: Option<&Value>) -> Vec<String> {
+    let mut keys: Vec<String> = Vec::new();
+    let mut add = |text: &str| {
+        for line in text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#')) {
+            if keys.len() < MAX_KEYS && !keys.iter().any(|k| k == line) {
+                keys.push(line.to_owned());
+            }
+        }
+    };
+    match value {
+        Some(Value::String(text)) => add(text),
+        Some(Value::List(list)) => list.iter().filter_map(Value::as_str).for_each(add),
+        Some(Value::Map(map)) => {
+            for (_, value) in map.iter() {
+                match value {
+                    Value::String(text) => add(text),
+                    Value::List(list) => list.iter().filter_map(Value::as_str).for_each(&mut add),
+                    // The EC2 tree: {"openssh-key": "ssh-rsa …"}.
+                    Value::Map(map) => map.iter().filter_map(|(_, v)| v.as_str()).for_each(&mut add),
+                    _ => {}
+                }
+            }
+        }
+        _ => {}
+    }
+    keys
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::json;
+
+    #[test]
+    fn keys_of_every_shape() {
+        for text in [
+            r#""ssh-rsa A\nssh-rsa B\n""#,
+            r#"["ssh-rsa A", "ssh-rsa B", "ssh-rsa A"]"#,
+            r#"{"k": "ssh-rsa A", "l": ["ssh-rsa B"]}"#,
+            r#"{"0": {"openssh-key": "ssh-rsa A"}, "1": {"openssh-key": "ssh-rsa B"}}"#,
+        ] {
+            assert_eq!(
+                public_keys(Some(&json::parse("t", text.as_bytes()).unwrap())),
+                ["ssh-rsa A", "ssh-rsa B"],
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_command_line_beats_the_images_list() {
+        let config = json::parse("t", br#"{"datasource_list": ["OpenStack", "None"]}"#).unwrap();
+        let mut machine = Machine::default();
+        assert_eq!(wanted(&machine, &config).unwrap(), ["openstack", "none"]);
+        machine.cmdline = crate::machine::Cmdline::new("ds=nocloud-net;s=http://h/");
+        assert_eq!(wanted(&machine, &config).unwrap(), ["nocloud"]);
+        assert_eq!(wanted(&Machine::default(), &Value::Null), None);
+    }
+}

@@ -42,13 +42,15 @@ pub trait Files {
 }
 
 /// The base layers, merged: what holds before any datasource speaks. `instance_data` (of the last boot) is for configuration
-/// files that are jinja templates. A file that cannot be used is told and left out.
-pub fn base(files: &mut dyn Files, cmdline: &str, instance_data: Option<&Value>) -> Map {
+/// files that are jinja templates; `defaults` are the distribution's, for what the image does not say. A file that cannot be
+/// used is told and left out.
+pub fn base(files: &mut dyn Files, cmdline: &str, instance_data: Option<&Value>, defaults: Map) -> Map {
     let mut reader = Reader { files, instance_data };
     let layers = [
         ("the kernel command line".to_owned(), super::from_cmdline(cmdline)),
         (RUN_CLOUD_CFG.to_owned(), reader.file(RUN_CLOUD_CFG)),
         (CLOUD_CFG.to_owned(), reader.image()),
+        ("the distribution's defaults".to_owned(), defaults),
         ("the built-in configuration".to_owned(), built_in()),
     ];
     merge::layers(layers)
@@ -218,7 +220,7 @@ mod tests {
 
     fn base_of(files: &[(&'static str, &'static str)], cmdline: &str) -> Map {
         let data = yaml::parse("t", "v1: {cloud_name: test}").unwrap();
-        base(&mut Fake(files.iter().copied().collect()), cmdline, Some(&data))
+        base(&mut Fake(files.iter().copied().collect()), cmdline, Some(&data), Map::new())
     }
 
     fn get(map: &Map, key: &str) -> String {

@@ -1,0 +1,151 @@
+//! The instance on disk, laid out as cloud-init's (/var/lib/cloud), and the marks that say what was done.
+
+use super::Instance;
+use crate::document::{Value, json};
+use crate::error::{Error, Result};
+use crate::logging;
+use crate::module::Frequency;
+use crate::root::{Attr, Root};
+use std::time::SystemTime;
+
+/// cloud-init's state.
+pub const CLOUD_DIR: &str = "/var/lib/cloud";
+/// cloud-init's state of this boot.
+pub const RUN_DIR: &str = "/run/cloud-init";
+/// The cached datasource, below the instance's folder.
+const CACHE: &str = "datasource.json";
+/// What stands for an instance-id where there was none before.
+const NO_PREVIOUS: &str = "NO_PREVIOUS_INSTANCE_ID";
+
+/// The folder of an instance.
+pub fn folder(instance: &Instance) -> String {
+    format!("{CLOUD_DIR}/instances/{}", instance.folder())
+}
+
+/// The instance of the last boot, as it was cached. None where there is none, or its cache cannot be read.
+pub fn cached(root: &Root) -> Option<Instance> {
+    let path = format!("{CLOUD_DIR}/instance/{CACHE}");
+    let bytes = root.read(&path).ok()??;
+    match serde_json::from_slice(&bytes) {
+        Ok(instance) => Some(instance),
+        Err(e) => {
+            log::warn!("the cached datasource {path} is not used: line {} column {}", e.line(), e.column());
+            None
+        }
+    }
+}
+
+/// The instance-id of the last boot.
+pub fn last_id(root: &Root) -> Option<String> {
+    let id = root.text(&format!("{CLOUD_DIR}/data/instance-id")).trim().to_owned();
+    (!id.is_empty()).then_some(id)
+}
+
+/// Makes `instance` the current one: the folders, the links, the ids and the cache.
+pub fn store(root: &mut Root, instance: &Instance) -> Result<()> {
+    let folder = folder(instance);
+    for dir in [
+        "data",
+        "handlers",
+        "instances",
+        "scripts/per-boot",
+        "scripts/per-instance",
+        "scripts/per-once",
+        "scripts/vendor",
+        "seed",
+        "sem",
+    ] {
+        root.ensure_dir(&format!("{CLOUD_DIR}/{dir}"), Attr::root(0o755))?;
+    }
+    for dir in ["", "/handlers", "/scripts", "/sem"] {
+        root.ensure_dir(&format!("{folder}{dir}"), Attr::root(0o755))?;
+    }
+    root.symlink(&format!("{CLOUD_DIR}/instance"), &folder)?;
+    let last = last_id(root);
+    if last.as_deref() != Some(&instance.instance_id) {
+        let previous = last.as_deref().unwrap_or(NO_PREVIOUS);
+        root.write(&format!("{CLOUD_DIR}/data/previous-instance-id"), format!("{previous}\n"), Attr::root(0o644))?;
+        root.write(&format!("{CLOUD_DIR}/data/instance-id"), format!("{}\n", instance.instance_id), Attr::root(0o644))?;
+    }
+    let class = format!("{}: {}\n", instance.class, description(instance));
+    let of_instance = format!("{folder}/datasource");
+    if root.text(&of_instance) != class {
+        root.write(&format!("{CLOUD_DIR}/data/previous-datasource"), class.clone(), Attr::root(0o644))?;
+        root.write(&of_instance, class, Attr::root(0o644))?;
+    }
+    let cache = serde_json::to_string(instance).map_err(|e| Error::new(format!("failed to write the cache: {e}")))?;
+    root.write(&format!("{folder}/{CACHE}"), cache, Attr::root(0o600))?;
+    let mut raw = |name: &str, bytes: Vec<u8>| root.write(&format!("{folder}/{name}"), bytes, Attr::root(0o600));
+    raw("user-data.txt", instance.user_data.as_ref().map(|b| b.0.clone()).unwrap_or_default())?;
+    raw("vendor-data.txt", raw_vendor_data(&instance.vendor_data))?;
+    raw("vendor-data2.txt", raw_vendor_data(&instance.vendor_data2))?;
+    root.write(&format!("{RUN_DIR}/.instance-id"), format!("{}\n", instance.instance_id), Attr::root(0o644))
+}
+
+fn raw_vendor_data(value: &Value) -> Vec<u8> {
+    match value {
+        Value::Null => Vec::new(),
+        Value::String(text) => text.clone().into_bytes(),
+        Value::Bytes(bytes) => bytes.clone(),
+        other => json::to_string(other).into_bytes(),
+    }
+}
+
+/// The datasource as status.json names it: `DataSourceConfigDrive [net,source=config-disk (/dev/sr0)]`.
+pub fn description(instance: &Instance) -> String {
+    let mode = format!("{:?}", instance.dsmode).to_ascii_lowercase();
+    format!("{} [{mode},source={}]", instance.class, instance.subplatform)
+}
+
+/// The mark that `name` was done. None for what runs always.
+fn mark_path(instance: &Instance, name: &str, frequency: Frequency) -> Option<String> {
+    match frequency {
+        Frequency::Always => None,
+        Frequency::Instance => Some(format!("{}/sem/{name}", folder(instance))),
+        Frequency::Once => Some(format!("{CLOUD_DIR}/sem/{name}.once")),
+    }
+}
+
+/// Whether `name` (`config_write_files`, `consume_data`) was done already, at its frequency.
+pub fn is_done(root: &Root, instance: &Instance, name: &str, frequency: Frequency) -> bool {
+    mark_path(instance, name, frequency).is_some_and(|path| root.exists(&path))
+}
+
+/// Marks `name` as done. As cloud-init does, before it runs: what fails is not tried again.
+pub fn mark_done(root: &mut Root, instance: &Instance, name: &str, frequency: Frequency) -> Result<()> {
+    let Some(path) = mark_path(instance, name, frequency) else { return Ok(()) };
+    let content = format!("{}: {}\n", std::process::id(), logging::timestamp(SystemTime::now(), ","));
+    root.write(&path, content, Attr::root(0o644))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::root::Use;
+    use crate::testing::TempDir;
+
+    #[test]
+    fn an_instance_is_found_again_and_a_new_one_remembers_the_old() {
+        let dir = TempDir::new("state");
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut instance =
+            Instance { instance_id: "i-1".into(), class: "DataSourceNoCloud".into(), ..Instance::default() };
+        assert!(cached(&root).is_none());
+        store(&mut root, &instance).unwrap();
+        mark_done(&mut root, &instance, "config_x", Frequency::Instance).unwrap();
+        mark_done(&mut root, &instance, "config_y", Frequency::Once).unwrap();
+        assert_eq!(root.commit(), []);
+        assert_eq!(cached(&root).unwrap(), instance);
+        assert!(is_done(&root, &instance, "config_x", Frequency::Instance));
+        let cache = root.stat("/var/lib/cloud/instances/i-1/datasource.json").unwrap();
+        assert_eq!(cache.attr.mode, 0o600);
+
+        instance.instance_id = "i-2".into();
+        store(&mut root, &instance).unwrap();
+        assert_eq!(root.text("/var/lib/cloud/data/previous-instance-id"), "i-1\n");
+        assert_eq!(root.text("/run/cloud-init/.instance-id"), "i-2\n");
+        assert!(!is_done(&root, &instance, "config_x", Frequency::Instance));
+        assert!(is_done(&root, &instance, "config_y", Frequency::Once));
+        assert!(!is_done(&root, &instance, "config_z", Frequency::Always));
+    }
+}

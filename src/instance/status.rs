@@ -1,0 +1,159 @@
+//! status.json and result.json, as cloud-init's stages write them.
+
+use crate::document::{Map, Value, json};
+use crate::error::Result;
+use crate::instance::state::{CLOUD_DIR, RUN_DIR};
+use crate::logging::Message;
+use crate::root::{Attr, Root};
+use log::Level;
+
+/// The stages in status.json, in order.
+pub const STAGES: [&str; 4] = ["init-local", "init", "modules-config", "modules-final"];
+
+/// Seconds since the kernel started, with the time that it slept.
+pub fn uptime() -> f64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
+}
+
+/// status.json of this boot.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Status(Map);
+
+impl Status {
+    /// An empty one, at the first stage of a boot.
+    pub fn new() -> Status {
+        let mut v1 = Map::new();
+        v1.insert("datasource", Value::Null);
+        for stage in STAGES {
+            let mut map = Map::new();
+            map.insert("errors", Vec::<Value>::new());
+            map.insert("finished", Value::Null);
+            map.insert("recoverable_errors", Map::new());
+            map.insert("start", Value::Null);
+            v1.insert(stage, map);
+        }
+        v1.insert("stage", Value::Null);
+        Status(v1)
+    }
+
+    /// What the earlier stages of this boot left; an empty one where there is none.
+    pub fn load(root: &Root) -> Status {
+        let read = || {
+            let bytes = root.read(&format!("{CLOUD_DIR}/data/status.json")).ok()??;
+            let Value::Map(mut document) = json::parse("status.json", &bytes).ok()? else { return None };
+            let Some(Value::Map(v1)) = document.remove("v1") else { return None };
+            STAGES.iter().all(|s| matches!(v1.get(s), Some(Value::Map(_)))).then_some(Status(v1))
+        };
+        read().unwrap_or_else(Status::new)
+    }
+
+    fn stage(&mut self, name: &str, change: impl FnOnce(&mut Map)) {
+        if let Some(Value::Map(map)) = self.0.get_mut(name) {
+            change(map);
+        }
+    }
+
+    /// The stage begins, `start` seconds after the kernel.
+    pub fn begin(&mut self, stage: &str, start: f64) {
+        self.0.insert("stage", stage);
+        self.stage(stage, |s| {
+            s.insert("start", Value::Float(start));
+            s.insert("finished", Value::Null);
+        });
+    }
+
+    /// Which datasource it is.
+    pub fn set_datasource(&mut self, description: &str) {
+        self.0.insert("datasource", description);
+    }
+
+    /// The stage has ended: `errors` failed it, warnings and worse among `messages` are recoverable.
+    pub fn end(&mut self, stage: &str, errors: &[String], messages: &[Message]) {
+        self.0.insert("stage", Value::Null);
+        self.stage(stage, |s| {
+            s.insert("finished", Value::Float(uptime()));
+            s.insert("errors", errors.iter().map(|e| Value::from(e.as_str())).collect::<Vec<_>>());
+            let mut recoverable = Map::new();
+            for (level, name) in [(Level::Warn, "WARNING"), (Level::Error, "ERROR")] {
+                let texts: Vec<Value> =
+                    messages.iter().filter(|m| m.level == level).map(|m| Value::from(m.text.as_str())).collect();
+                if !texts.is_empty() {
+                    recoverable.insert(name, texts);
+                }
+            }
+            s.insert("recoverable_errors", recoverable);
+        });
+    }
+
+    /// Errors of all stages.
+    pub fn errors(&self) -> Vec<Value> {
+        let of = |stage: &&str| self.0.get(stage)?.get("errors")?.as_list().map(<[Value]>::to_vec);
+        STAGES.iter().filter_map(of).flatten().collect()
+    }
+
+    /// Writes status.json, and the link to it in /run.
+    pub fn save(&self, root: &mut Root) -> Result<()> {
+        let mut document = Map::new();
+        document.insert("v1", self.0.clone());
+        write(root, "status.json", &Value::Map(document))
+    }
+
+    /// Writes result.json: the boot is done.
+    pub fn save_result(&self, root: &mut Root) -> Result<()> {
+        let mut v1 = Map::new();
+        v1.insert("datasource", self.0.get("datasource").cloned().unwrap_or_default());
+        v1.insert("errors", self.errors());
+        let mut document = Map::new();
+        document.insert("v1", v1);
+        write(root, "result.json", &Value::Map(document))
+    }
+
+    /// Removes what the last boot left, before the first stage of this one.
+    pub fn forget(root: &mut Root) -> Result<()> {
+        for name in ["status.json", "result.json"] {
+            root.remove(&format!("{CLOUD_DIR}/data/{name}"))?;
+            root.remove(&format!("{RUN_DIR}/{name}"))?;
+        }
+        Ok(())
+    }
+}
+
+impl Default for Status {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn write(root: &mut Root, name: &str, document: &Value) -> Result<()> {
+    let text = format!("{}\n", json::to_string_sorted(document));
+    root.write(&format!("{CLOUD_DIR}/data/{name}"), text, Attr::root(0o644))?;
+    root.symlink(&format!("{RUN_DIR}/{name}"), &format!("../../var/lib/cloud/data/{name}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::root::Use;
+    use crate::testing::TempDir;
+
+    #[test]
+    fn stages_add_up() {
+        let dir = TempDir::new("status");
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut status = Status::new();
+        status.begin("init-local", 1.5);
+        status.end("init-local", &["bad".into()], &[]);
+        status.save(&mut root).unwrap();
+        let mut later = Status::load(&root);
+        assert_eq!(later, status);
+        later.begin("init", uptime());
+        later.save_result(&mut root).unwrap();
+        assert_eq!(
+            root.text("/run/cloud-init/result.json"),
+            "{\n \"v1\": {\n  \"datasource\": null,\n  \"errors\": [\n   \"bad\"\n  ]\n }\n}\n"
+        );
+        root.write("/var/lib/cloud/data/status.json", "{", Attr::root(0o644)).unwrap();
+        assert_eq!(Status::load(&root), Status::new());
+    }
+}

@@ -1,0 +1,299 @@
+//! OpenStack's metadata as a tree of files: the same paths on a config drive and in the metadata service.
+//!
+//! Follows nova's user documentation, "Metadata" (metadata API and config drives), and cloud-init's ConfigDrive reader.
+
+use super::public_keys;
+use crate::document::{Bytes, Map, Value, json, wrong};
+use crate::drive::Files;
+use crate::instance::{DsMode, Instance, NetworkData};
+
+/// Versions of the documents that are understood, newest first. `latest` is asked last: it may be of any shape.
+pub const VERSIONS: [&str; 8] =
+    ["2018-08-27", "2017-02-22", "2016-10-06", "2016-06-30", "2015-10-15", "2013-10-17", "2013-04-04", "2012-08-10"];
+const LATEST: &str = "latest";
+/// Versions of the EC2 tree beside it, newest first.
+const EC2_VERSIONS: [&str; 2] = ["latest", "2009-04-04"];
+/// How many `files` one instance may bring.
+const MAX_FILES: usize = 1_000;
+
+/// Whether the tree has OpenStack's layout, version 2 or 1.
+pub fn is_openstack(files: &Files) -> bool {
+    versions(files).next().is_some() || is_version_1(files)
+}
+
+fn versions(files: &Files) -> impl Iterator<Item = &'static str> {
+    VERSIONS.into_iter().chain([LATEST]).filter(|v| files.contains(&format!("openstack/{v}")))
+}
+
+fn is_version_1(files: &Files) -> bool {
+    ["meta.js", "etc/network/interfaces", "root/.ssh/authorized_keys"].iter().any(|p| files.contains(p))
+}
+
+/// Reads the tree. What is broken is told in `problems` and the rest is used. None where the layout is not OpenStack's.
+pub fn read(files: &Files) -> Option<Instance> {
+    if versions(files).next().is_some() {
+        Some(read_version_2(files))
+    } else {
+        is_version_1(files).then(|| read_version_1(files))
+    }
+}
+
+/// A document of the newest version that has it whole. Broken ones are told and the next older one is asked.
+fn document(files: &Files, name: &str, problems: &mut Vec<String>) -> Option<Value> {
+    for version in versions(files) {
+        let path = format!("openstack/{version}/{name}");
+        let Some(bytes) = files.get(&path) else { continue };
+        if bytes.iter().all(u8::is_ascii_whitespace) {
+            continue;
+        }
+        match json::parse(&path, bytes) {
+            Ok(value) => return Some(value),
+            Err(e) => problems.push(e.to_string()),
+        }
+    }
+    None
+}
+
+fn read_version_2(files: &Files) -> Instance {
+    let mut instance = Instance { platform: "openstack".into(), cloud_name: "openstack".into(), ..Instance::default() };
+    let mut problems = Vec::new();
+    let metadata = match document(files, "meta_data.json", &mut problems) {
+        Some(Value::Map(map)) => map,
+        Some(other) => {
+            problems.push(wrong("meta_data.json", "a mapping", &other).to_string());
+            Map::new()
+        }
+        None => {
+            problems.push("meta_data.json: there is none, or none that can be read".into());
+            Map::new()
+        }
+    };
+    problems.extend(from_metadata(files, &metadata, &mut instance));
+    instance.user_data = versions(files)
+        .find_map(|v| files.get(&format!("openstack/{v}/user_data")))
+        .filter(|b| !b.is_empty())
+        .map(|b| Bytes(b.to_vec()));
+    instance.vendor_data = document(files, "vendor_data.json", &mut problems).unwrap_or_default();
+    instance.vendor_data2 = document(files, "vendor_data2.json", &mut problems).unwrap_or_default();
+    instance.network = match document(files, "network_data.json", &mut problems) {
+        Some(network @ Value::Map(_)) => Some(NetworkData::Openstack(network)),
+        Some(Value::Null) | None => legacy_network(files, &metadata),
+        Some(other) => {
+            problems.push(wrong("network_data.json", "a mapping", &other).to_string());
+            None
+        }
+    };
+    instance.ec2_metadata = ec2(files, &mut problems);
+    if let Some(Value::Map(mapping)) = instance.ec2_metadata.get("block-device-mapping") {
+        instance.device_names = mapping.clone();
+    }
+    let mut metadata = metadata;
+    copy_key(&mut metadata, "uuid", "instance-id");
+    copy_key(&mut metadata, "hostname", "local-hostname");
+    copy_key(&mut metadata, "availability_zone", "availability-zone");
+    copy_key(&mut metadata, "public_keys", "public-keys");
+    instance.metadata = Value::Map(metadata);
+    instance.problems = problems;
+    instance
+}
+
+/// cloud-init's second names for the same values, which templates and queries use.
+fn copy_key(map: &mut Map, from: &str, to: &str) {
+    if let Some(value) = map.get(from).cloned()
+        && !map.contains_key(to)
+    {
+        map.insert(to, value);
+    }
+}
+
+fn from_metadata(files: &Files, metadata: &Map, instance: &mut Instance) -> Vec<String> {
+    let mut problems = Vec::new();
+    let text = |key: &str| metadata.get(key).and_then(Value::text).filter(|t| !t.is_empty());
+    instance.instance_id = text("uuid").or_else(|| text("instance-id")).unwrap_or_default();
+    instance.local_hostname = text("hostname").or_else(|| text("local-hostname")).or_else(|| text("name"));
+    instance.availability_zone = text("availability_zone");
+    instance.launch_index = metadata.get("launch_index").and_then(Value::as_int);
+    instance.public_keys = public_keys(metadata.get("public_keys").or_else(|| metadata.get("public-keys")));
+    for key in metadata.get("keys").and_then(Value::as_list).unwrap_or_default() {
+        if key.get("type").and_then(Value::as_str) == Some("ssh") {
+            add_keys(&mut instance.public_keys, public_keys(key.get("data")));
+        }
+    }
+    if let Some(seed) = metadata.get("random_seed") {
+        let decoded = seed.as_str().and_then(|s| data_encoding::BASE64.decode(s.trim().as_bytes()).ok());
+        match decoded {
+            Some(bytes) => instance.random_seed = Some(Bytes(bytes)),
+            None => problems.push("meta_data.json: random_seed: expected base64".into()),
+        }
+    }
+    let meta = metadata.get("meta");
+    let mode = metadata.get("dsmode").or_else(|| meta?.get("dsmode")).and_then(Value::as_str);
+    instance.dsmode = mode.and_then(ds_mode).unwrap_or_default();
+    read_files(files, metadata, instance, &mut problems);
+    problems
+}
+
+fn add_keys(keys: &mut Vec<String>, more: Vec<String>) {
+    for key in more {
+        if !keys.contains(&key) {
+            keys.push(key);
+        }
+    }
+}
+
+/// `dsmode` as a document names it.
+pub fn ds_mode(name: &str) -> Option<DsMode> {
+    match name {
+        "local" => Some(DsMode::Local),
+        "net" => Some(DsMode::Net),
+        "pass" => Some(DsMode::Pass),
+        "disabled" => Some(DsMode::Disabled),
+        _ => None,
+    }
+}
+
+/// `files: [{path, content_path}]`: the content is at `openstack/` and the content_path.
+fn read_files(files: &Files, metadata: &Map, instance: &mut Instance, problems: &mut Vec<String>) {
+    let Some(list) = metadata.get("files").filter(|v| !v.is_null()) else { return };
+    let Some(list) = list.as_list() else {
+        problems.push(wrong("meta_data.json: files", "a list", list).to_string());
+        return;
+    };
+    for (i, file) in list.iter().enumerate().take(MAX_FILES) {
+        let (path, content) =
+            (file.get("path").and_then(Value::as_str), file.get("content_path").and_then(Value::as_str));
+        let (Some(path), Some(content)) = (path, content) else {
+            problems.push(format!("meta_data.json: files[{i}]: expected path and content_path"));
+            continue;
+        };
+        match content_of(files, content) {
+            Some(bytes) => instance.files.push((path.to_owned(), Bytes(bytes.to_vec()))),
+            None => problems
+                .push(format!("meta_data.json: files[{i}]: there is no openstack/{}", content.trim_start_matches('/'))),
+        }
+    }
+}
+
+fn content_of<'f>(files: &'f Files, content_path: &str) -> Option<&'f [u8]> {
+    files.get(&format!("openstack/{}", content_path.trim_start_matches('/')))
+}
+
+/// `network_config: {content_path}`: the text of /etc/network/interfaces, before there was network_data.json.
+fn legacy_network(files: &Files, metadata: &Map) -> Option<NetworkData> {
+    let path = metadata.get("network_config")?.get("content_path")?.as_str()?;
+    let text = String::from_utf8_lossy(content_of(files, path)?).into_owned();
+    (!text.trim().is_empty()).then_some(NetworkData::Eni(text))
+}
+
+fn ec2(files: &Files, problems: &mut Vec<String>) -> Value {
+    for version in EC2_VERSIONS {
+        let path = format!("ec2/{version}/meta-data.json");
+        match files.get(&path).map(|bytes| json::parse(&path, bytes)) {
+            Some(Ok(value @ Value::Map(_))) => return value,
+            Some(Ok(other)) => problems.push(wrong(&path, "a mapping", &other).to_string()),
+            Some(Err(e)) => problems.push(e.to_string()),
+            None => {}
+        }
+    }
+    Value::Null
+}
+
+/// The first layout (before Folsom): injected files, and meta.js with what has no file.
+fn read_version_1(files: &Files) -> Instance {
+    let mut instance = Instance {
+        platform: "openstack".into(),
+        cloud_name: "openstack".into(),
+        dsmode: DsMode::Pass,
+        ..Instance::default()
+    };
+    let metadata = match files.get("meta.js").map(|bytes| json::parse("meta.js", bytes)) {
+        Some(Ok(Value::Map(map))) => map,
+        Some(Ok(other)) => {
+            instance.problems.push(wrong("meta.js", "a mapping", &other).to_string());
+            Map::new()
+        }
+        Some(Err(e)) => {
+            instance.problems.push(e.to_string());
+            Map::new()
+        }
+        None => Map::new(),
+    };
+    let text = |key: &str| metadata.get(key).and_then(Value::text).filter(|t| !t.is_empty());
+    instance.instance_id = text("instance-id").unwrap_or_default();
+    instance.local_hostname = text("local-hostname");
+    instance.user_data = text("user-data").map(|t| Bytes(t.into_bytes()));
+    if let Some(mode) = text("dsmode").as_deref().and_then(ds_mode) {
+        instance.dsmode = mode;
+    }
+    if let Some(keys) = files.get("root/.ssh/authorized_keys") {
+        let text = String::from_utf8_lossy(keys);
+        add_keys(
+            &mut instance.public_keys,
+            text.lines().map(|l| l.trim().to_owned()).filter(|l| !l.is_empty() && !l.starts_with('#')).collect(),
+        );
+    }
+    add_keys(&mut instance.public_keys, public_keys(metadata.get("public-keys")));
+    if let Some(eni) = files.get("etc/network/interfaces") {
+        instance.network = Some(NetworkData::Eni(String::from_utf8_lossy(eni).into_owned()));
+    }
+    instance.metadata = Value::Map(metadata);
+    instance
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(list: &[(&str, &str)]) -> Files {
+        let mut files = Files::default();
+        for (path, content) in list {
+            files.insert(*path, content.as_bytes().to_vec());
+        }
+        files
+    }
+
+    #[test]
+    fn the_newest_whole_document_counts_and_the_broken_one_is_told() {
+        let read = read(&files(&[
+            ("openstack/latest/meta_data.json", r#"{"uuid": "l"}"#),
+            ("openstack/2017-02-22/meta_data.json", r#"{"uuid": "u", "hostname": "h.example", "name": "h", "public_keys": {"k": "ssh-rsa A"},
+               "keys": [{"name": "k", "type": "ssh", "data": "ssh-rsa A"}, {"type": "x509", "data": "c"}], "launch_index": 0,
+               "random_seed": "aGk=", "meta": {"dsmode": "local"}, "availability_zone": "nova",
+               "files": [{"path": "/etc/f", "content_path": "/content/0000"}, {"path": "/etc/g", "content_path": "/content/0001"}]}"#),
+            ("openstack/2018-08-27/meta_data.json", "{broken"),
+            ("openstack/2018-08-27/user_data", "#!/bin/sh\n"),
+            ("openstack/2018-08-27/vendor_data.json", r##"{"cloud-init": "#cloud-config\n"}"##),
+            ("openstack/content/0000", "F"),
+            ("ec2/latest/meta-data.json", r#"{"block-device-mapping": {"ami": "sda"}}"#),
+        ]))
+        .unwrap();
+        assert_eq!(read.instance_id, "u");
+        assert_eq!(read.local_hostname.as_deref(), Some("h.example"));
+        assert_eq!(read.public_keys, ["ssh-rsa A"]);
+        assert_eq!(read.random_seed, Some(Bytes(b"hi".to_vec())));
+        assert_eq!(read.dsmode, DsMode::Local);
+        assert_eq!(read.files, [("/etc/f".to_owned(), Bytes(b"F".to_vec()))]);
+        assert_eq!(read.user_data, Some(Bytes(b"#!/bin/sh\n".to_vec())));
+        assert_eq!(read.metadata.get("local-hostname"), Some(&Value::from("h.example")));
+        assert_eq!(read.device_names.get("ami"), Some(&Value::from("sda")));
+        assert_eq!(read.problems.len(), 2, "{:?}", read.problems);
+        assert!(read.problems[0].starts_with("openstack/2018-08-27/meta_data.json: not valid JSON at line 1"));
+        assert!(read.problems[1].contains("files[1]"));
+    }
+
+    #[test]
+    fn user_data_alone_and_version_1() {
+        let alone = read(&files(&[("openstack/latest/user_data", "#cloud-config\n")])).unwrap();
+        assert!(alone.user_data.is_some() && alone.instance_id.is_empty());
+        let one = read(&files(&[
+            ("meta.js", r#"{"instance-id": "i", "user-data": "x", "dsmode": "net", "public-keys": "ssh-rsa B"}"#),
+            ("root/.ssh/authorized_keys", "# c\nssh-rsa A\n"),
+            ("etc/network/interfaces", "auto lo\n"),
+        ]))
+        .unwrap();
+        assert_eq!((one.instance_id.as_str(), one.dsmode), ("i", DsMode::Net));
+        assert_eq!(one.public_keys, ["ssh-rsa A", "ssh-rsa B"]);
+        assert_eq!(one.network, Some(NetworkData::Eni("auto lo\n".into())));
+        assert!(read(&files(&[("meta-data", "x")])).is_none());
+    }
+}

@@ -1,0 +1,114 @@
+//! Finds this boot's instance: the cached one where the machine's UUID tells that it is the same, else a drive or another
+//! local source, and a drive that is due and not there yet is waited for.
+
+use crate::deadline::Deadline;
+use crate::document::Value;
+use crate::drive::Search as Drives;
+use crate::drive::devices::Places;
+use crate::instance::{DsMode, Instance, state};
+use crate::machine::Machine;
+use crate::root::Root;
+use crate::source::{self, Found, Search};
+use std::time::Duration;
+
+/// How long a drive is waited for where nothing says that there is one, and nothing else can be tried.
+const UNCERTAIN: Duration = Duration::from_secs(10);
+
+/// What was found.
+pub enum Outcome {
+    /// The instance of the last boot, not read again.
+    Same(Box<Instance>),
+    /// Read now.
+    Read(Box<Found>),
+    /// Nothing, and why.
+    Nothing(String),
+}
+
+/// Finds the instance, within the deadline.
+pub fn find(root: &Root, machine: &Machine, config: &Value, deadline: Deadline) -> Outcome {
+    let cached = state::cached(root);
+    if let Some(instance) = cached.as_ref().filter(|c| is_this_machine(c, machine, config)) {
+        return Outcome::Same(Box::new(instance.clone()));
+    }
+    let wanted = source::wanted(machine, config);
+    let mut search = Search::new(machine, root, config, deadline);
+    let mut drives = Drives::new(&source::LABELS, Places::default());
+    let mut passed = None;
+    loop {
+        match drives.scan(deadline) {
+            Ok(found) => {
+                search.set_drives(drives.seen());
+                if let Some(found) = source::find_local(&mut search, wanted.as_deref()) {
+                    if found.instance.dsmode != DsMode::Pass {
+                        return Outcome::Read(Box::new(found));
+                    }
+                    passed = Some(found);
+                }
+                if found.is_empty() {
+                    break;
+                }
+            }
+            Err(e) => {
+                log::warn!("{e}");
+                break;
+            }
+        }
+    }
+    if let Some(found) = passed {
+        return Outcome::Read(Box::new(found));
+    }
+    let due = drive_is_due(machine, wanted.as_deref());
+    let waits = due || cached.is_none();
+    let limit = if due { deadline } else { deadline.at_most(UNCERTAIN) };
+    while waits && !limit.passed() {
+        match drives.wait(limit) {
+            Ok(found) if found.is_empty() => break,
+            Ok(_) => {
+                search.set_drives(drives.seen());
+                if let Some(found) = source::find_local(&mut search, wanted.as_deref()) {
+                    return Outcome::Read(Box::new(found));
+                }
+            }
+            Err(e) => {
+                log::warn!("{e}");
+                break;
+            }
+        }
+    }
+    for note in drives.notes() {
+        log::info!("{note}");
+    }
+    if let Some(instance) = cached {
+        log::info!("no datasource answers: the instance {} of the last boot stays", instance.instance_id);
+        return Outcome::Same(Box::new(instance));
+    }
+    Outcome::Nothing(reason(&search, due))
+}
+
+fn reason(search: &Search, due: bool) -> String {
+    match search.problems() {
+        [] if due => {
+            "no datasource: a config drive is due and none appeared; attach one labelled config-2 or cidata".into()
+        }
+        [] => "no datasource: there is no drive labelled config-2 or cidata".into(),
+        problems => format!("no datasource: {}", problems.join("; ")),
+    }
+}
+
+/// Whether the cached instance is this machine's without looking further: its id is the machine's UUID, or the image keeps
+/// its instance for good (`manual_cache_clean`).
+fn is_this_machine(cached: &Instance, machine: &Machine, config: &Value) -> bool {
+    config.get("manual_cache_clean").is_some_and(Value::is_true)
+        || machine.uuid().is_some_and(|uuid| uuid.eq_ignore_ascii_case(&cached.instance_id))
+}
+
+/// Whether the machine says that it has a drive: the kernel command line or the image names only sources that read one, or
+/// the DMI is that of a cloud that gives one.
+fn drive_is_due(machine: &Machine, wanted: Option<&[String]>) -> bool {
+    let reads_drive = |name: &str| source::LOCAL.iter().any(|s| s.name.eq_ignore_ascii_case(name));
+    let named: Vec<&str> = wanted.unwrap_or_default().iter().map(String::as_str).filter(|n| *n != "none").collect();
+    let only_drives = !named.is_empty() && named.iter().all(|n| reads_drive(n));
+    only_drives
+        || machine.dmi("product_serial").is_some_and(|s| s.contains("ds=nocloud"))
+        || (source::is_openstack_machine(machine) && (named.is_empty() || named.contains(&"configdrive")))
+}

@@ -1,0 +1,98 @@
+//! From the initramfs to the real root: units for the later stages where the image has none, and a binary for them to run.
+
+use crate::error::{Context, Result};
+use crate::root::{Attr, Root};
+use rustix::fs::{StatVfsMountFlags, statvfs};
+use rustix::mount::{MountFlags, mount};
+use std::path::Path;
+
+/// The real root's own copy.
+const INSTALLED: &str = "/usr/bin/prepivot";
+/// Where this program is put for a root that has none.
+const CARRIED: &str = "/run/prepivot/bin";
+/// systemd's units of this boot only; they come before those of the image in /usr/lib (systemd.unit(5), search path).
+const UNITS: &str = "/run/systemd/system";
+
+/// The later stages' units, under cloud-init's names.
+const FILES: [(&str, &str); 6] = [
+    ("cloud-init-local.service", include_str!("../../initramfs/units/cloud-init-local.service")),
+    ("cloud-init-network.service", include_str!("../../initramfs/units/cloud-init-network.service")),
+    ("cloud-config.service", include_str!("../../initramfs/units/cloud-config.service")),
+    ("cloud-final.service", include_str!("../../initramfs/units/cloud-final.service")),
+    ("cloud-config.target", include_str!("../../initramfs/units/cloud-config.target")),
+    ("cloud-init.target", include_str!("../../initramfs/units/cloud-init.target")),
+];
+/// What pulls what in.
+const WANTS: [(&str, &str); 5] = [
+    ("multi-user.target", "cloud-init.target"),
+    ("cloud-init.target", "cloud-init-local.service"),
+    ("cloud-init.target", "cloud-init-network.service"),
+    ("cloud-init.target", "cloud-config.service"),
+    ("cloud-init.target", "cloud-final.service"),
+];
+/// Units and generators of a real cloud-init that would do the work a second time.
+const MASKED: [&str; 4] = [
+    "/run/systemd/system/cloud-init-main.service",
+    "/run/systemd/system/cloud-init-hotplugd.socket",
+    "/run/systemd/system/cloud-init-hotplugd.service",
+    "/run/systemd/system-generators/cloud-init-generator",
+];
+
+/// Makes sure that the later stages run in the real root: with the image's own prepivot where it is installed, else with
+/// this program and units of this boot. A real cloud-init in the image is kept from running.
+pub fn hand_over(root: &mut Root) -> Result<()> {
+    let foreign = has_cloud_init(root);
+    if foreign {
+        log::info!("the image has a cloud-init of its own: it is kept from running in this boot");
+        for path in MASKED {
+            root.symlink(path, "/dev/null")?;
+        }
+    }
+    let installed = root.exists(INSTALLED);
+    let has_units = ["/usr/lib/systemd/system", "/lib/systemd/system", "/etc/systemd/system"]
+        .iter()
+        .any(|folder| root.text(&format!("{folder}/cloud-final.service")).contains(INSTALLED));
+    if installed && has_units && !foreign {
+        return Ok(());
+    }
+    let program = if installed { INSTALLED.to_owned() } else { carry()? };
+    if !has_systemd(root) {
+        return Ok(());
+    }
+    for (name, text) in FILES {
+        root.write(&format!("{UNITS}/{name}"), text.replace(INSTALLED, &program), Attr::root(0o644))?;
+    }
+    root.symlink(&format!("{UNITS}/cloud-init.service"), "cloud-init-network.service")?;
+    for (target, unit) in WANTS {
+        root.symlink(&format!("{UNITS}/{target}.wants/{unit}"), &format!("../{unit}"))?;
+    }
+    Ok(())
+}
+
+fn has_systemd(root: &Root) -> bool {
+    ["/usr/lib/systemd/systemd", "/lib/systemd/systemd"].iter().any(|path| root.exists(path))
+}
+
+/// Whether /usr/bin/cloud-init is somebody else's.
+fn has_cloud_init(root: &Root) -> bool {
+    root.lstat("/usr/bin/cloud-init").is_some()
+        && !root.read_link("/usr/bin/cloud-init").is_some_and(|target| target.ends_with("prepivot"))
+}
+
+/// Puts this program below /run, where the real root finds it. /run is noexec in some initramfs: then on a file system of its own.
+fn carry() -> Result<String> {
+    std::fs::create_dir_all(CARRIED).context(|| format!("failed to make {CARRIED}"))?;
+    let flags = statvfs(CARRIED).context(|| format!("failed to look at {CARRIED}"))?.f_flag;
+    if flags.contains(StatVfsMountFlags::NOEXEC) {
+        mount("tmpfs", CARRIED, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, c"mode=0755,size=16m")
+            .context(|| format!("failed to mount a tmpfs on {CARRIED}"))?;
+    }
+    let program = format!("{CARRIED}/prepivot");
+    std::fs::copy("/proc/self/exe", &program).context(|| format!("failed to copy this program to {program}"))?;
+    for name in ["cloud-init", "cloud-id", "cloud-init-per"] {
+        let link = Path::new(CARRIED).join(name);
+        let _ = std::fs::remove_file(&link);
+        std::os::unix::fs::symlink("prepivot", &link).context(|| format!("failed to make {}", link.display()))?;
+    }
+    Ok(program)
+}

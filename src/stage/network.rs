@@ -1,0 +1,108 @@
+//! The network configuration, written for the stack that the new root has.
+
+use super::image::Image;
+use crate::document::Value;
+use crate::error::{Context, Result};
+use crate::instance::{Instance, NetworkData};
+use crate::machine::{Machine, Nic};
+use crate::network::input::{self, Choice, Input, Origin};
+use crate::network::render::{self, RENDERERS};
+use crate::network::{File, Macs, Network, Target, fallback, read};
+use crate::root::{Attr, Root};
+
+/// cloud-init's mark of a system that was upgraded in place: its network is its own.
+const UPGRADED: &str = "/var/lib/cloud/data/upgraded-network";
+
+/// Writes the network configuration that counts, of those that the kernel command line, the initramfs, the image and the
+/// instance give, for the first stack of the image's preference that the root has. What an earlier instance's files of any
+/// stack said is removed, unless nothing can be written. Gives what was chosen, for network-config.json.
+pub fn apply(root: &mut Root, machine: &Machine, image: &Image, instance: &Instance) -> Result<Option<Value>> {
+    if root.exists(UPGRADED) {
+        return Ok(None);
+    }
+    let nics = machine.nics();
+    let (origin, chosen) =
+        match input::choose(&input::DEFAULT_ORDER, |origin| given(origin, machine, image, instance, &nics)) {
+            Choice::Use(origin, chosen) => (origin, chosen),
+            Choice::Disabled(origin) => {
+                log::info!("the network is not configured: {origin} says so");
+                return Ok(None);
+            }
+            Choice::Nothing => match default(image, &nics) {
+                Some(config) => (Origin::Fallback, Input::Config(config)),
+                None => return Ok(None),
+            },
+        };
+    let macs: Macs = nics.iter().filter(|n| n.physical).map(|n| (n.mac.as_str(), n.name.as_str())).collect();
+    let document = format!("network configuration ({origin})");
+    let network = chosen.read(&document, &macs).context(|| format!("the {document} is not used"))?;
+    write(root, image, &network)?;
+    Ok(Some(as_json(&chosen)))
+}
+
+/// What one origin gives. What cannot be read is told.
+fn given(origin: Origin, machine: &Machine, image: &Image, instance: &Instance, nics: &[Nic]) -> Option<Input> {
+    match origin {
+        Origin::Cmdline => {
+            let read = input::from_cmdline(machine.cmdline.value("network-config")?);
+            read.inspect_err(|e| log::warn!("{e}")).ok()
+        }
+        Origin::Initramfs => {
+            let mac = |name: &str| nics.iter().find(|n| n.name == name).map(|n| n.mac.clone());
+            read::klibc::read(&machine.base.join("run"), &machine.cmdline, mac).map(Input::Config)
+        }
+        Origin::SystemCfg => image.config.get("network").cloned().map(Input::Config),
+        Origin::Datasource => instance.network.as_ref().map(|data| match data {
+            NetworkData::Cloud(value) => Input::Config(value.clone()),
+            NetworkData::Openstack(value) => Input::NetworkData(value.clone()),
+            NetworkData::Eni(text) => Input::Interfaces(text.clone()),
+        }),
+        Origin::Fallback => None,
+    }
+}
+
+/// DHCP on the machine's best device, where the image does not refuse it (`system_info: disable_fallback_netcfg`).
+fn default(image: &Image, nics: &[Nic]) -> Option<Value> {
+    let refused = image.config.at(&["system_info", "disable_fallback_netcfg"]).is_some_and(Value::is_true)
+        || image.config.get("disable_fallback_netcfg").is_some_and(Value::is_true);
+    if refused { None } else { fallback::nic(nics).map(fallback::config) }
+}
+
+fn as_json(input: &Input) -> Value {
+    match input {
+        Input::Config(value) | Input::NetworkData(value) => value.clone(),
+        Input::Interfaces(text) => Value::from(text.as_str()),
+    }
+}
+
+fn write(root: &mut Root, image: &Image, network: &Network) -> Result<()> {
+    let target = Target { distro: image.distro, ip_tool: root.which("ip").is_some() };
+    let configured = image.config.at(&["system_info", "network", "renderers"]).and_then(Value::as_list);
+    let configured: Option<Vec<String>> = configured.map(|l| l.iter().filter_map(Value::text).collect());
+    let renderer = render::choose(&|path| root.exists(path), &target, configured.as_deref())?;
+    let files = (renderer.render)(network, &target);
+    remove_old(root, &files)?;
+    for File { path, content, mode, owner } in files {
+        let ids = owner.and_then(|name| root.user_ids(name));
+        let attr = ids.map_or(Attr::root(mode), |ids| Attr::owned(mode, ids));
+        root.write(&path, content, attr)?;
+    }
+    log::info!("network: written for {}", renderer.name);
+    Ok(())
+}
+
+/// Removes the files that any renderer may have written for an earlier instance, but for those that are written now.
+fn remove_old(root: &mut Root, files: &[File]) -> Result<()> {
+    for renderer in RENDERERS {
+        for pattern in renderer.owned {
+            let Some((folder, _)) = pattern.rsplit_once('/') else { continue };
+            for name in root.list(folder) {
+                let path = format!("{folder}/{name}");
+                if render::is_owned(&[pattern], &path) && !files.iter().any(|f| f.path == path) && root.is_file(&path) {
+                    root.remove(&path)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,79 @@
+//! What modules ask of the machine beside the root.
+
+use crate::deadline::Deadline;
+use crate::drive::devices::{self, Places};
+use crate::drive::search::{Probed, probe_all};
+use crate::error::{Error, Result};
+use crate::module::{Device, Outside, Request};
+use std::cell::OnceCell;
+use std::time::Duration;
+
+/// How long all devices may take to say what is on them.
+const PROBE: Duration = Duration::from_secs(10);
+
+/// This machine. Its devices are looked at once, when a module first asks.
+#[derive(Default)]
+pub struct ThisMachine {
+    devices: OnceCell<Vec<Probed>>,
+}
+
+impl ThisMachine {
+    /// This machine, with devices that were looked at already.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn devices(&self) -> &[Probed] {
+        self.devices.get_or_init(|| match devices::list(&Places::default()) {
+            Ok(list) => probe_all(list, Deadline::after(PROBE), |_| false),
+            Err(e) => {
+                log::warn!("{e}");
+                Vec::new()
+            }
+        })
+    }
+
+    fn find(&self, name: &str) -> Option<&Probed> {
+        let of = |key: &str| name.strip_prefix(key).map(|v| v.trim_matches('"'));
+        let text = |wanted: &str, found: Option<&String>| found.is_some_and(|f| f.eq_ignore_ascii_case(wanted));
+        let matches = |p: &&Probed| {
+            if let Some(label) = of("LABEL=") {
+                return p.superblock().is_some_and(|s| s.label.as_deref() == Some(label));
+            }
+            if let Some(uuid) = of("UUID=") {
+                return p.superblock().is_some_and(|s| text(uuid, s.uuid.as_ref()));
+            }
+            if let Some(label) = of("PARTLABEL=") {
+                return p.device.partition_label.as_deref() == Some(label);
+            }
+            if let Some(uuid) = of("PARTUUID=") {
+                return text(uuid, p.device.partition_uuid.as_ref());
+            }
+            p.device.node.as_os_str() == name
+        };
+        self.devices().iter().find(matches)
+    }
+}
+
+impl Outside for ThisMachine {
+    fn device(&self, name: &str) -> Option<Device> {
+        if let Some(found) = self.find(name) {
+            let path = found.device.node.display().to_string();
+            return Some(Device { path, content: found.superblock().map(|s| s.kind.to_owned()) });
+        }
+        // A name of udev's or the device mapper's: a link to a node.
+        let node = std::fs::canonicalize(name).ok().filter(|p| p.starts_with("/dev") && name.starts_with("/dev/"))?;
+        let found = self.find(node.to_str()?)?;
+        Some(Device { path: name.to_owned(), content: found.superblock().map(|s| s.kind.to_owned()) })
+    }
+
+    fn memory(&self) -> Option<u64> {
+        let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+        let line = text.lines().find_map(|l| l.strip_prefix("MemTotal:"))?;
+        line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kb| kb * 1024)
+    }
+
+    fn http(&self, request: &Request, _tries: u32) -> Result<Vec<u8>> {
+        Err(Error::new(format!("failed to {} {}", request.method, request.url)))
+    }
+}

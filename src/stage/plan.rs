@@ -1,0 +1,105 @@
+//! `prepivot plan`: the same work with nothing changed, printed.
+
+use super::apply;
+use super::config;
+use super::image::Image;
+use super::modules::{Half, Run};
+use crate::document::{Map, Value, json};
+use crate::error::Result;
+use crate::machine::Machine;
+use crate::module::Nothing;
+use crate::root::{Change, Command, Root, Stage, Use};
+use crate::source;
+use std::path::Path;
+
+/// What would change, and what went wrong while it was planned.
+pub struct Plan {
+    pub root: Root,
+    pub changes: Vec<Change>,
+    pub errors: Vec<String>,
+}
+
+/// Plans the provisioning of the tree at `path` with a seed, all stages of it.
+pub fn plan(path: &Path, seed: &Path) -> Result<Plan> {
+    let machine = Machine::read(path);
+    let mut root = Root::open(path, Use::Plan)?;
+    let image = Image::read(&root, &machine);
+    let found = source::read_seed(&machine, &root, &image.config, seed)?;
+    let mut errors = apply::seeded(&mut root, &machine, &image, &found, &Nothing);
+    let (merged, _) = config::consume(&image, &found.instance, &Value::Null, &mut config::no_network);
+    for stage in [Stage::Init, Stage::Config, Stage::Final] {
+        let (config, instance) = (&merged.config, &found.instance);
+        let mut run = Run { root: &mut root, config, instance, distro: &image.distro, outside: &Nothing };
+        errors.extend(run.stage(stage, Half::Live));
+    }
+    let changes = root.changes();
+    Ok(Plan { root, changes, errors })
+}
+
+/// What stands for a secret.
+const MASK: &str = "********";
+
+impl Plan {
+    /// One JSON object a line: the changes in the order of their paths, then the commands in theirs.
+    pub fn to_json_lines(&self) -> String {
+        let changes = self.changes.iter().map(|c| c.to_value(&self.root));
+        let commands = self.root.commands().iter().map(command);
+        changes.chain(commands).map(|v| json::to_string(&v) + "\n").collect()
+    }
+
+    /// For people: a line for each change, a diff where a file exists that everyone may read, then the commands.
+    pub fn to_text(&self) -> String {
+        let mut out = String::new();
+        for change in &self.changes {
+            out += &line(change, &self.root);
+            if let Change::Write { path, content, attr } = change {
+                let old = self.on_disk(path);
+                let public = attr.mode & 0o004 != 0;
+                match (old, std::str::from_utf8(content)) {
+                    (Some(old), Ok(new)) if public => out += &super::diff::lines(&old, new, "      "),
+                    _ => {}
+                }
+            }
+        }
+        for command in self.root.commands() {
+            out += &format!("  run     {} ({})\n", command.argv.join(" "), command.when.name());
+        }
+        if out.is_empty() { "nothing changes\n".into() } else { out }
+    }
+
+    fn on_disk(&self, path: &str) -> Option<String> {
+        let disk = Root::open(self.root.path(), Use::Plan).ok()?;
+        String::from_utf8(disk.read(path).ok()??).ok()
+    }
+}
+
+fn line(change: &Change, root: &Root) -> String {
+    let owner = |uid, gid| format!("{}:{}", root.user_name(uid), root.group_name(gid));
+    match change {
+        Change::Write { path, content, attr } => {
+            format!("  write   {path} ({:04o} {}, {} bytes)\n", attr.mode, owner(attr.uid, attr.gid), content.len())
+        }
+        Change::Mkdir { path, attr } => format!("  mkdir   {path} ({:04o} {})\n", attr.mode, owner(attr.uid, attr.gid)),
+        Change::Symlink { path, target } => format!("  symlink {path} -> {target}\n"),
+        Change::Remove { path } => format!("  remove  {path}\n"),
+        Change::Chown { path, attr } => format!("  chown   {path} ({})\n", owner(attr.uid, attr.gid)),
+        Change::Chmod { path, attr } => format!("  chmod   {path} ({:04o})\n", attr.mode),
+    }
+}
+
+/// A command as a plan prints it; a secret on its standard input is masked.
+fn command(command: &Command) -> Value {
+    let mut map = Map::new();
+    map.insert("change", "run");
+    map.insert("argv", command.argv.iter().map(|a| Value::from(a.as_str())).collect::<Vec<_>>());
+    if let Some(stdin) = &command.stdin {
+        let text = if command.secret { MASK.into() } else { String::from_utf8_lossy(stdin).into_owned() };
+        map.insert("stdin", text);
+    }
+    if !command.env.is_empty() {
+        let env: Map = command.env.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+        map.insert("env", env);
+    }
+    map.insert("when", command.when.name());
+    Value::Map(map)
+}

@@ -1,0 +1,77 @@
+//! Provisions a root with one instance: state, network files, user-data's parts, and the file half of every module.
+
+use super::image::Image;
+use super::modules::{Half, Run};
+use super::{config, network};
+use crate::document::{Value, json};
+use crate::error::Result;
+use crate::instance::{Instance, state};
+use crate::machine::Machine;
+use crate::module::{Frequency, Outside};
+use crate::root::{Attr, Root, Stage};
+
+/// The mark that the source's own files were written.
+const FILES_DONE: &str = "prepivot_files";
+
+/// Does the file half of everything. `new`: the root has not seen this instance yet. Gives what failed, one line each.
+pub fn provision(
+    root: &mut Root,
+    machine: &Machine,
+    image: &Image,
+    instance: &Instance,
+    new: bool,
+    outside: &dyn Outside,
+) -> Vec<String> {
+    let mut errors = Vec::new();
+    let mut keep = |result: Result<()>| errors.extend(result.err().map(|e| e.to_string()));
+    keep(state::store(root, instance));
+    if new {
+        keep(network::apply(root, machine, image, instance).and_then(|chosen| network_json(root, instance, chosen)));
+    }
+    keep(source_files(root, instance));
+    let (merged, consumed) = config::consume(image, instance, &Value::Null, &mut config::no_network);
+    keep(config::write_parts(root, instance, &consumed));
+    if merged.needs_network {
+        log::info!("user-data refers to something remote: the modules run when the network is up");
+        return errors;
+    }
+    errors.extend(modules(root, image, instance, &merged.config, outside));
+    errors
+}
+
+/// What was chosen, where cloud-init keeps it.
+fn network_json(root: &mut Root, instance: &Instance, chosen: Option<Value>) -> Result<()> {
+    let path = format!("{}/network-config.json", state::folder(instance));
+    let text = json::to_string_sorted(&chosen.unwrap_or_default());
+    root.write(&path, text, Attr::root(0o600))?;
+    root.symlink(&format!("{}/network-config.json", state::RUN_DIR), &path)
+}
+
+/// The file half of every stage's modules.
+pub fn modules(
+    root: &mut Root,
+    image: &Image,
+    instance: &Instance,
+    config: &Value,
+    outside: &dyn Outside,
+) -> Vec<String> {
+    let mut run = Run { root, config, instance, distro: &image.distro, outside };
+    [Stage::Init, Stage::Config, Stage::Final].into_iter().flat_map(|stage| run.stage(stage, Half::Provision)).collect()
+}
+
+/// Files that the source itself brings (a config drive's `files`): once for each instance, 0660 as cloud-init does.
+fn source_files(root: &mut Root, instance: &Instance) -> Result<()> {
+    if instance.files.is_empty() || state::is_done(root, instance, FILES_DONE, Frequency::Instance) {
+        return Ok(());
+    }
+    for (path, content) in &instance.files {
+        if !path.starts_with('/') {
+            log::warn!("the datasource's files: {path}: expected an absolute path");
+            continue;
+        }
+        if let Err(e) = root.write(path, content.0.clone(), Attr::root(0o660)) {
+            log::warn!("the datasource's files: {e}");
+        }
+    }
+    state::mark_done(root, instance, FILES_DONE, Frequency::Instance)
+}
