@@ -3,15 +3,20 @@
 //! A module is ordinary code against [`Root`], its part of the merged cloud-config and the instance. What needs files only
 //! is done before the pivot (`provision`); what needs the running system is done by a later stage (`live`).
 
+pub mod accounts;
 mod apk_configure;
 mod apt_pipelining;
+mod authorized_keys;
 mod bootcmd;
 mod ca_certs;
 mod clock;
+mod console;
 mod disable_ec2_metadata;
 mod final_message;
+mod host_keys;
 mod hostname;
 mod keyboard;
+mod keys_to_console;
 mod locale;
 mod ntp;
 mod package_update_upgrade_install;
@@ -26,17 +31,24 @@ mod scripts;
 mod seed_random;
 mod service;
 pub mod set_hostname;
+mod set_passwords;
 mod shell;
+mod ssh;
+mod ssh_authkey_fingerprints;
+mod sshd_config;
+mod sudoers;
 mod template;
 mod timezone;
 mod update_etc_hosts;
 mod update_hostname;
+mod users;
+mod users_groups;
 mod write_files;
 mod yum_add_repo;
 mod zypper_add_repo;
 
 use crate::document::{Map, Value};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::instance::Instance;
 use crate::machine::Distro;
 use crate::root::{Root, Stage};
@@ -187,6 +199,7 @@ pub static MODULES: &[&Module] = &[
     &disable_ec2_metadata::MODULE,
     &final_message::MODULE,
     &keyboard::MODULE,
+    &keys_to_console::MODULE,
     &locale::MODULE,
     &ntp::MODULE,
     &package_update_upgrade_install::MODULE,
@@ -202,14 +215,29 @@ pub static MODULES: &[&Module] = &[
     &scripts::VENDOR,
     &seed_random::MODULE,
     &set_hostname::MODULE,
+    &set_passwords::MODULE,
+    &ssh::MODULE,
+    &ssh_authkey_fingerprints::MODULE,
     &timezone::MODULE,
     &update_etc_hosts::MODULE,
     &update_hostname::MODULE,
+    &users_groups::MODULE,
     &write_files::MODULE,
     &write_files::DEFERRED,
     &yum_add_repo::MODULE,
     &zypper_add_repo::MODULE,
 ];
+
+/// One error of everything that went wrong in a module.
+fn all_or_error(problems: Vec<String>) -> Result<()> {
+    if problems.is_empty() { Ok(()) } else { Err(Error::new(problems.join("; "))) }
+}
+
+/// The name of the SSH server's service: the configuration's, else the distribution's.
+fn ssh_service(context: &Context) -> String {
+    let named = context.config.at(&["system_info", "ssh_svcname"]).and_then(Value::as_str);
+    named.unwrap_or(context.distro.ssh_service).to_owned()
+}
 
 /// The module that a list or a command names: `-` for `_` and a leading `cc_` are allowed.
 pub fn find(name: &str) -> Option<&'static Module> {

@@ -108,6 +108,13 @@ impl Disk {
         Ok(Some(content))
     }
 
+    /// Opens a lock file for writing; one that is not there is made, for root only.
+    pub(super) fn open_lock(&self, path: &str) -> Io<OwnedFd> {
+        let (parent, name) = self.open_parent(path)?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY;
+        fs::openat(&parent, name, flags, Mode::from_raw_mode(0o600))
+    }
+
     pub(super) fn read_link(&self, path: &str) -> Option<String> {
         let (parent, name) = self.open_parent(path).ok()?;
         fs::readlinkat(&parent, name, Vec::new()).ok()?.into_string().ok()

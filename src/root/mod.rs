@@ -7,6 +7,7 @@
 mod change;
 mod command;
 mod disk;
+mod lock;
 mod mounts;
 mod owner;
 mod relabel;
@@ -14,6 +15,7 @@ mod replay;
 
 pub use change::Change;
 pub use command::{Command, Output, Stage};
+pub use lock::Lock;
 pub use mounts::Writable;
 pub use owner::Ids;
 

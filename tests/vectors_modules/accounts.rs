@@ -54,6 +54,10 @@ fn users_before(case: &Case) -> Vec<String> {
             }
         }
     }
+    if case.module == "cc_ssh" {
+        let files = case.expected.get("files").and_then(Value::as_map).into_iter().flat_map(|m| m.keys());
+        users.extend(files.filter_map(|f| Some(f.strip_prefix("/home/")?.split('/').next()?.to_owned())));
+    }
     let mut seen = BTreeSet::new();
     users.retain(|u| seen.insert(u.clone()));
     users
@@ -114,7 +118,8 @@ fn replay(case: &Case) -> Expected {
 
 impl Expected {
     fn add(&mut self, name: &str, options: &[&str]) {
-        let mut user = User::default();
+        let empty = || Some(String::new());
+        let mut user = User { gecos: empty(), inactive: empty(), expires: empty(), ..User::default() };
         let mut rest = options.iter();
         let mut own_group = true;
         while let Some(option) = rest.next() {
@@ -148,6 +153,7 @@ impl Expected {
         if let Some(home) = &user.home {
             self.renamed_homes.insert(format!("/home/{name}"), home.clone());
         }
+        user.home.get_or_insert(format!("/home/{name}"));
         self.users.insert(name.to_owned(), user);
     }
 }
@@ -186,6 +192,16 @@ pub fn is_own(root: &Root, path: &str) -> bool {
 /// Compares the account files with what the commands would leave, and the owners of files in homes.
 pub fn compare(case: &Case, root: &Root, wrong: &mut Vec<String>) {
     let state = replay(case);
+    for (argv, _) in case.commands() {
+        let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
+        // RSA keys are left to the final stage.
+        if let ["ssh-keygen", "-t", kind @ ("ecdsa" | "ed25519"), ..] = argv.as_slice() {
+            let path = format!("/etc/ssh/ssh_host_{kind}_key");
+            if !root.text(&path).starts_with("-----BEGIN OPENSSH PRIVATE KEY-----") || !root.is_file(&(path + ".pub")) {
+                wrong.push(format!("there is no {kind} host key"));
+            }
+        }
+    }
     let here: BTreeSet<_> = lines(root, "/etc/passwd").into_iter().map(|l| l[0].clone()).collect();
     let expected: BTreeSet<_> = state.users.keys().cloned().collect();
     if here != expected {
@@ -233,7 +249,7 @@ fn compare_user(root: &Root, name: &str, user: &User, wrong: &mut Vec<String>) {
         return;
     };
     differ("inactive", &user.inactive, &shadow[6]);
-    let days = user.expires.as_deref().map(|d| (days(d)).to_string());
+    let days = user.expires.as_deref().map(|d| if d.is_empty() { String::new() } else { days(d).to_string() });
     differ("expiry", &days, &shadow[7]);
     if user.expired != (shadow[2] == "0") {
         wrong.push(format!("{name}: expected expired {}, found last change {:?}", user.expired, shadow[2]));

@@ -1,0 +1,152 @@
+//! The SSH server's own keys.
+
+use super::{Context, service};
+use crate::error::{Context as _, Error, Result};
+use crate::root::{Attr, Command, Root};
+use ssh_key::rand_core::{OsRng, RngCore};
+use ssh_key::{Algorithm, EcdsaCurve, LineEnding, PrivateKey};
+
+/// Where the keys are.
+pub const FOLDER: &str = "/etc/ssh";
+/// Key types, in the order in which cloud-init makes them.
+pub const TYPES: [&str; 3] = ["rsa", "ecdsa", "ed25519"];
+/// How long an RSA key is, in bits: ssh-keygen's own default.
+const RSA_BITS: &str = "3072";
+/// OpenSSH's program whose group may read the private keys where distributions once did that.
+const KEYSIGN: &str = "/usr/libexec/openssh/ssh-keysign";
+
+/// The private key's file.
+pub fn path(kind: &str) -> String {
+    format!("{FOLDER}/ssh_host_{kind}_key")
+}
+
+/// Removes every host key, certificates too: on a copied image they are another machine's.
+pub fn remove_all(root: &mut Root) -> Result<()> {
+    for name in root.list(FOLDER) {
+        if name.strip_prefix("ssh_host_").is_some_and(|rest| rest.contains("key")) {
+            root.remove(&format!("{FOLDER}/{name}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes the keys of `kinds` that are missing and are made at once: ecdsa (P-256) and ed25519. RSA is left to [`finish`].
+pub fn make(context: &mut Context, kinds: &[String]) -> Result<()> {
+    let comment = comment(context.root);
+    for kind in kinds {
+        let algorithm = match kind.as_str() {
+            "ed25519" => Algorithm::Ed25519,
+            "ecdsa" => Algorithm::Ecdsa { curve: EcdsaCurve::NistP256 },
+            "rsa" => continue,
+            other => {
+                log::info!("ssh_genkeytypes: no host key of the type {other:?} is made");
+                continue;
+            }
+        };
+        let file = path(kind);
+        if context.root.exists(&file) {
+            continue;
+        }
+        let (private, public) = generate(algorithm, &comment)?;
+        context.root.ensure_dir(FOLDER, Attr::root(0o755))?;
+        let attr = private_attr(context);
+        context.root.write(&file, private.as_bytes(), attr)?;
+        context.root.write(&format!("{file}.pub"), format!("{public}\n"), Attr::root(0o644))?;
+    }
+    Ok(())
+}
+
+/// Makes the RSA key with ssh-keygen, if it is wanted and not there, and tells a server that runs. For the final stage,
+/// which nothing waits for.
+pub fn finish(context: &mut Context) -> Result<()> {
+    let file = path("rsa");
+    let wanted = super::ssh::generated_types(context).is_some_and(|kinds| kinds.iter().any(|k| k == "rsa"));
+    if !wanted || context.root.exists(&file) || context.root.which("ssh-keygen").is_none() {
+        return Ok(());
+    }
+    let comment = comment(context.root);
+    let argv = ["ssh-keygen", "-q", "-t", "rsa", "-b", RSA_BITS, "-N", "", "-C", &comment, "-f", &file];
+    context.root.run(Command::new(context.stage, argv))?;
+    let attr = private_attr(context);
+    if context.root.exists(&file) {
+        context.root.set_attr(&file, attr)?;
+    }
+    let server = super::ssh_service(context);
+    service::manage(context, service::Action::TryReload, &server)
+}
+
+/// The public key of a private one in OpenSSH's format, as a line of text. None where it is encrypted or of another format.
+pub fn public_of(private: &str) -> Option<String> {
+    let key = PrivateKey::from_openssh(private.trim()).ok()?;
+    let public = ssh_key::PublicKey::new(key.public_key().key_data().clone(), "root@localhost");
+    public.to_openssh().ok()
+}
+
+fn generate(algorithm: Algorithm, comment: &str) -> Result<(String, String)> {
+    let what = || "failed to make an SSH host key";
+    // The generator cannot report that there is no randomness: ask first.
+    OsRng.try_fill_bytes(&mut [0; 8]).context(what)?;
+    let mut key = PrivateKey::random(&mut OsRng, algorithm).context(what)?;
+    key.set_comment(comment);
+    let private = key.to_openssh(LineEnding::LF).context(what)?.to_string();
+    Ok((private, key.public_key().to_openssh().context(what)?))
+}
+
+/// `root@` and the machine's name, as ssh-keygen would say.
+fn comment(root: &Root) -> String {
+    let text = root.text("/etc/hostname");
+    let name = text.lines().map(str::trim).find(|l| !l.is_empty() && !l.starts_with('#')).unwrap_or("localhost");
+    let good = name.bytes().all(|b| b.is_ascii_graphic()) && name.len() <= 255;
+    format!("root@{}", if good { name } else { "localhost" })
+}
+
+/// 0600; on distributions whose ssh-keysign reads the keys as the group ssh_keys (Fedora to 37, RHEL to 9) 0640 for it.
+fn private_attr(context: &Context) -> Attr {
+    if context.distro.family == crate::machine::Family::Redhat
+        && let Some(gid) = context.root.group_id("ssh_keys")
+    {
+        let group_reads = context.root.stat(KEYSIGN).is_some_and(|s| s.attr.gid == gid && s.attr.mode & 0o2000 != 0);
+        return Attr { mode: if group_reads { 0o640 } else { 0o600 }, uid: 0, gid };
+    }
+    Attr::root(0o600)
+}
+
+/// The public host keys that are there: file name and line, sorted by name.
+pub fn public_keys(root: &Root) -> Vec<(String, String)> {
+    let names = root.list(FOLDER).into_iter();
+    names
+        .filter(|n| n.starts_with("ssh_host_") && n.ends_with("key.pub"))
+        .filter_map(|n| {
+            let text = root.text(&format!("{FOLDER}/{n}"));
+            Some((n, text.lines().next()?.trim().to_owned()))
+        })
+        .collect()
+}
+
+/// Writes a key that the configuration gives. PEM without its last line's end is no PEM for OpenSSH.
+pub fn write_given(root: &mut Root, path: &str, text: &str, mode: u32) -> Result<()> {
+    let end = if text.starts_with("-----BEGIN") && !text.ends_with('\n') { "\n" } else { "" };
+    if text.contains('\0') {
+        return Err(Error::new(format!("ssh_keys: the key for {path} holds a NUL byte")));
+    }
+    root.write(path, format!("{text}{end}"), Attr::root(mode))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_openssh_keys() {
+        for (algorithm, kind) in [
+            (Algorithm::Ed25519, "ssh-ed25519"),
+            (Algorithm::Ecdsa { curve: EcdsaCurve::NistP256 }, "ecdsa-sha2-nistp256"),
+        ] {
+            let (private, public) = generate(algorithm, "root@h").unwrap();
+            assert!(private.starts_with("-----BEGIN OPENSSH PRIVATE KEY-----\n") && private.ends_with("-----\n"));
+            assert!(public.starts_with(kind) && public.ends_with(" root@h"), "{public}");
+            assert_eq!(public_of(&private).unwrap(), public.replace("root@h", "root@localhost"));
+        }
+        assert_eq!(public_of("-----BEGIN RSA PRIVATE KEY-----\nx\n"), None);
+    }
+}

@@ -1,0 +1,160 @@
+//! set_passwords: passwords of users that are there, and whether sshd takes passwords at all.
+
+use super::accounts::Accounts;
+use super::users::Users;
+use super::{Context, Frequency, Module, console, password, service, sshd_config};
+use crate::document::{Value, wrong};
+use crate::error::{Error, Result};
+use crate::root::{Attr, Stage};
+
+pub static MODULE: Module = Module {
+    name: "set_passwords",
+    stage: Stage::Init,
+    frequency: Frequency::Instance,
+    keys: &[],
+    distros: &[],
+    provision: Some(provision),
+    live: Some(live),
+};
+
+/// Where random passwords wait for the console of the real root.
+const RANDOM: &str = "/run/prepivot/random-passwords";
+
+/// A password to set.
+enum Password {
+    Plain(String),
+    Hash(String),
+    Random,
+}
+
+/// Sets the passwords and edits sshd's configuration.
+fn provision(context: &mut Context) -> Result<()> {
+    let mut problems = Vec::new();
+    let wanted = wanted(context, &mut problems);
+    let expire = context.config.at(&["chpasswd", "expire"]).filter(|v| !v.is_null()).is_none_or(Value::is_true);
+    if !wanted.is_empty() {
+        let mut accounts = Accounts::open(context.root)?;
+        let mut shown = String::new();
+        for (user, password) in wanted {
+            let result = set(&mut accounts, &user, password, &mut shown);
+            let result = result.and_then(|()| if expire { accounts.expire(&user) } else { Ok(()) });
+            problems.extend(result.err().map(|e| e.to_string()));
+        }
+        accounts.save(context.root)?;
+        if !shown.is_empty() {
+            context.root.write(RANDOM, shown, Attr::root(0o600))?;
+        }
+    }
+    problems.extend(password_logins(context).err().map(|e| e.to_string()));
+    super::all_or_error(problems)
+}
+
+/// Shows random passwords on the console, the only place where they ever are in the clear.
+fn live(context: &mut Context) -> Result<()> {
+    let Some(shown) = context.root.read(RANDOM)? else { return Ok(()) };
+    let text = format!("Set the following 'random' passwords\n\n{}\n", String::from_utf8_lossy(&shown));
+    let printed = console::print(context, &text);
+    context.root.remove(RANDOM)?;
+    if printed { Ok(()) } else { Err(Error::new("failed to show random passwords: there is no console")) }
+}
+
+fn set(accounts: &mut Accounts, user: &str, password: Password, shown: &mut String) -> Result<()> {
+    let (method, rounds) = accounts.defs.encryption();
+    let fail = |e: Error| e.context(format_args!("failed to set the password of {user}"));
+    if accounts.user(user).is_none() {
+        return Err(fail(Error::new("there is no such user")));
+    }
+    let field = match password {
+        Password::Hash(hash) => hash,
+        Password::Plain(plain) => password::hash(&plain, method, rounds).map_err(fail)?,
+        Password::Random => {
+            let plain = password::random().map_err(fail)?;
+            let hash = password::hash(&plain, method, rounds).map_err(fail)?;
+            *shown += &format!("{user}:{plain}\n");
+            hash
+        }
+    };
+    accounts.set_password(user, &field)
+}
+
+/// Who gets which password, in cloud-init's order: plain ones and random ones, then hashes. Secrets stay out of problems.
+fn wanted(context: &Context, problems: &mut Vec<String>) -> Vec<(String, Password)> {
+    let mut wanted = Vec::new();
+    if let Some(chpasswd) = context.map("chpasswd") {
+        if let Some(users) = chpasswd.get("users").filter(|v| !v.is_null()) {
+            match users.as_list() {
+                Some(users) => users.iter().for_each(|user| match of_user(user) {
+                    Ok(found) => wanted.push(found),
+                    Err(e) => problems.push(format!("chpasswd.users: {e}")),
+                }),
+                None => problems.push(wrong("chpasswd.users", "a list", users).to_string()),
+            }
+        }
+        let list = chpasswd.get("list").filter(|v| !v.is_null() && context.args.is_empty());
+        let lines: Vec<String> = match list {
+            Some(Value::List(list)) => list.iter().filter_map(Value::text).collect(),
+            Some(value) => value.text().unwrap_or_default().lines().map(str::to_owned).collect(),
+            None => Vec::new(),
+        };
+        for (number, line) in lines.iter().enumerate().filter(|(_, l)| !l.trim().is_empty()) {
+            match line.split_once(':') {
+                Some((user, word)) => wanted.push((user.trim().to_owned(), of_word(word))),
+                None => problems.push(format!("chpasswd.list: line {}: expected user:password", number + 1)),
+            }
+        }
+    }
+    let single = context.args.first().cloned().or_else(|| context.text("password")).filter(|p| !p.is_empty());
+    if let (true, Some(word)) = (wanted.is_empty(), single) {
+        match Users::of(context).default {
+            Some(user) => wanted.push((user, of_word(&word))),
+            None => log::warn!("password: there is no default user whose password it could be"),
+        }
+    }
+    wanted.sort_by_key(|(_, password)| matches!(password, Password::Hash(_)));
+    wanted
+}
+
+fn of_user(user: &Value) -> Result<(String, Password)> {
+    let name = user.get("name").and_then(Value::text).ok_or_else(|| Error::new("an entry has no name"))?;
+    let word = user.get("password").and_then(Value::text);
+    let kind = user.get("type").filter(|t| !t.is_null()).map_or(Some("hash".into()), Value::text);
+    let password = match (kind.as_deref(), word) {
+        (Some("RANDOM"), _) => Password::Random,
+        (Some("hash" | "text"), None) => return Err(Error::new(format!("{name} has no password"))),
+        (Some("hash"), Some(hash)) => Password::Hash(hash),
+        (Some("text"), Some(plain)) => Password::Plain(plain),
+        _ => return Err(Error::new(format!("type of {name}: expected hash, text or RANDOM"))),
+    };
+    Ok((name, password))
+}
+
+fn of_word(word: &str) -> Password {
+    match word {
+        "R" | "RANDOM" => Password::Random,
+        word if password::is_hash(word) => Password::Hash(word.to_owned()),
+        word => Password::Plain(word.to_owned()),
+    }
+}
+
+/// `ssh_pwauth`: true, false, or unchanged.
+fn password_logins(context: &mut Context) -> Result<()> {
+    let Some(value) = context.get("ssh_pwauth") else { return Ok(()) };
+    let word = if value.is_true() {
+        "yes"
+    } else if value.is_false() {
+        "no"
+    } else {
+        if !value.text().is_some_and(|t| t.eq_ignore_ascii_case("unchanged")) {
+            log::warn!("ssh_pwauth: expected true, false or unchanged; sshd's configuration is left as it is");
+        }
+        return Ok(());
+    };
+    // Before the pivot no server runs yet.
+    if sshd_config::set(context.root, "PasswordAuthentication", word)? && context.root.is_live() {
+        let server = super::ssh_service(context);
+        if let Err(e) = service::manage(context, service::Action::TryReload, &server) {
+            log::warn!("ssh_pwauth may not hold yet: {e}");
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,97 @@
+//! ssh_authkey_fingerprints: which keys may log in as whom, on the console.
+
+use super::accounts::Accounts;
+use super::authorized_keys::{self, Key};
+use super::users::Users;
+use super::{Context, Frequency, Module, console, host_keys};
+use crate::document::Value;
+use crate::error::Result;
+use crate::root::Stage;
+use ssh_key::sha2::{Digest, Sha256, Sha512};
+
+pub static MODULE: Module = Module {
+    name: "ssh_authkey_fingerprints",
+    stage: Stage::Final,
+    frequency: Frequency::Instance,
+    keys: &[],
+    distros: &[],
+    provision: None,
+    live: Some(live),
+};
+
+/// Prints a table for each user. The RSA host key, which is slow to make, is made now, when nothing waits any more.
+fn live(context: &mut Context) -> Result<()> {
+    let finished = host_keys::finish(context);
+    if !context.flag("no_ssh_fingerprints", false) {
+        let method = context.text("authkey_hash").unwrap_or_else(|| "sha256".to_owned());
+        let accounts = Accounts::open(context.root)?;
+        for (name, config) in Users::of(context).users {
+            let has_home = !["no_create_home", "system"].iter().any(|k| config.get(k).is_some_and(Value::is_true));
+            let Some(user) = accounts.user(&name).filter(|_| has_home) else { continue };
+            let (path, keys) = authorized_keys::list(context.root, &user);
+            console::print(context, &report(&name, &path, &keys, &method));
+        }
+    }
+    finished
+}
+
+fn report(user: &str, path: &str, keys: &[Key], method: &str) -> String {
+    if keys.is_empty() {
+        return format!("ci-info: no authorized SSH keys fingerprints found for user {user}.\n");
+    }
+    let mut rows =
+        vec![["Keytype".to_owned(), format!("Fingerprint ({method})"), "Options".to_owned(), "Comment".to_owned()]];
+    rows.extend(
+        keys.iter().map(|key| {
+            [key.kind.clone(), fingerprint(&key.base64, method), or_dash(&key.options), or_dash(&key.comment)]
+        }),
+    );
+    let widths: Vec<usize> =
+        (0..4).map(|c| rows.iter().filter_map(|r| r.get(c)).map(|t| t.chars().count()).max().unwrap_or(0)).collect();
+    let line: String = widths.iter().map(|w| format!("+{}", "-".repeat(w + 2))).collect::<String>() + "+";
+    let title = format!("Authorized keys from {path} for user {user}");
+    let width = line.len();
+    let mut lines = vec![format!("{title:+^width$}"), line.clone()];
+    for (i, row) in rows.iter().enumerate() {
+        lines.push(row.iter().zip(&widths).map(|(t, w)| format!("|{t:^w$}", w = w + 2)).collect::<String>() + "|");
+        if i == 0 {
+            lines.push(line.clone());
+        }
+    }
+    lines.push(line);
+    lines.iter().map(|l| format!("ci-info: {l}\n")).collect()
+}
+
+fn or_dash(text: &str) -> String {
+    if text.is_empty() { "-".into() } else { text.into() }
+}
+
+/// The key's hash in hexadecimal, by bytes; `?` where it is no base64 or the method is not known.
+fn fingerprint(base64: &str, method: &str) -> String {
+    let Ok(bytes) = data_encoding::BASE64.decode(base64.as_bytes()) else { return "?".into() };
+    let hash = match method {
+        "sha256" => Sha256::digest(&bytes).to_vec(),
+        "sha512" => Sha512::digest(&bytes).to_vec(),
+        _ => return "?".into(),
+    };
+    let bytes: Vec<String> = hash.iter().map(|b| format!("{b:02x}")).collect();
+    bytes.join(":")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_of_keys() {
+        let key = Key::parse("ssh-ed25519 AAAA me").unwrap();
+        let text = report("u", "/k", &[key], "sha256");
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 6);
+        assert!(lines.iter().all(|l| l.len() == lines[0].len() && l.starts_with("ci-info: ")));
+        assert!(lines[0].contains("+Authorized keys from /k for user u+"));
+        // sha256sum of three NUL bytes.
+        assert!(lines[4].contains("| 70:9e:80:c8:84:87:a2:41:1e:1e:e4:df:b9:f2:2a:86:"), "{}", lines[4]);
+        assert_eq!(fingerprint("!", "sha256"), "?");
+    }
+}

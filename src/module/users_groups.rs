@@ -1,0 +1,319 @@
+//! users_groups: users, groups, and what each user may do.
+//!
+//! The account database is edited before the pivot; nothing is run. Two keys need the running system and wait for it:
+//! `selinux_user` and `snapuser`.
+
+use super::accounts::{Accounts, NewUser, User, check_name, days_of};
+use super::authorized_keys::{self, DISABLE_USER_OPTS};
+use super::users::{Users, names_of};
+use super::{Context, Frequency, Module, password, sudoers};
+use crate::document::{Map, Value, wrong};
+use crate::error::{Error, Result};
+use crate::machine::Family;
+use crate::root::{Command, Stage};
+
+pub static MODULE: Module = Module {
+    name: "users_groups",
+    stage: Stage::Init,
+    frequency: Frequency::Instance,
+    keys: &[],
+    distros: &[],
+    provision: Some(provision),
+    live: Some(live),
+};
+
+/// What a user without a home cannot have.
+const NEED_HOME: [&str; 3] = ["ssh_authorized_keys", "ssh_import_id", "ssh_redirect_user"];
+
+/// Makes groups and users. One that cannot be made is reported and the others are.
+fn provision(context: &mut Context) -> Result<()> {
+    let users = Users::of(context);
+    let mut problems = users.problems.clone();
+    let mut accounts = Accounts::open(context.root)?;
+    for (group, members) in &users.groups {
+        add_group(&mut accounts, group, members, &mut problems);
+    }
+    for (name, config) in &users.users {
+        if config.contains_key("snapuser") {
+            continue;
+        }
+        let mut one =
+            One { context, accounts: &mut accounts, name, config, problems: Vec::new(), password_failed: false };
+        if let Err(e) = one.make(&users) {
+            one.problems.push(e.to_string());
+        }
+        problems.extend(one.problems.into_iter().map(|p| format!("user {name}: {p}")));
+    }
+    accounts.save(context.root)?;
+    super::all_or_error(problems)
+}
+
+/// What the running system has to do: SELinux users and snap users.
+fn live(context: &mut Context) -> Result<()> {
+    let mut problems = Vec::new();
+    let stage = context.stage;
+    for (name, config) in Users::of(context).users {
+        let result = if let Some(email) = config.get("snapuser") {
+            let Some(email) = email.text() else {
+                problems.push(format!("user {name}: {}", wrong("snapuser", "an e-mail address", email)));
+                continue;
+            };
+            let known = config.get("known").is_some_and(Value::is_true).then_some("--known");
+            let argv = ["snap", "create-user", "--sudoer", "--json"].into_iter().chain(known);
+            context.root.run(Command::new(stage, argv.chain(["--", &email])))
+        } else if let Some(login) = config.get("selinux_user").and_then(Value::text)
+            && context.distro.family != Family::Alpine
+            && context.root.which("semanage").is_some()
+            && check_name("user", &name).is_ok()
+        {
+            let argv = |action| Command::new(stage, ["semanage", "login", action, "-s", &login, "--", &name]);
+            context.root.run(argv("-a")).or_else(|_| context.root.run(argv("-m")))
+        } else {
+            Ok(())
+        };
+        problems.extend(result.err().map(|e| format!("user {name}: {e}")));
+    }
+    super::all_or_error(problems)
+}
+
+fn add_group(accounts: &mut Accounts, group: &str, members: &[String], problems: &mut Vec<String>) {
+    if accounts.group_id(group).is_some() {
+        log::warn!("the group {group} is there already");
+    } else if let Err(e) = accounts.add_group(group, false) {
+        problems.push(e.to_string());
+        return;
+    }
+    for member in members {
+        if accounts.user(member).is_none() {
+            log::warn!("{member} does not become a member of the group {group}: there is no such user");
+        } else if let Err(e) = accounts.add_member(group, member) {
+            problems.push(e.to_string());
+        }
+    }
+}
+
+/// The work on one user.
+struct One<'a, 'c, 'r> {
+    context: &'a mut Context<'r>,
+    accounts: &'c mut Accounts,
+    name: &'a str,
+    config: &'a Map,
+    problems: Vec<String>,
+    /// A password that was asked for could not be set: the account is not opened then.
+    password_failed: bool,
+}
+
+impl One<'_, '_, '_> {
+    fn make(&mut self, users: &Users) -> Result<()> {
+        check_name("user", self.name)?;
+        let is_set = |key: &&&str| self.config.get(key).is_some_and(is_truthy);
+        let no_home: Vec<&str> = ["no_create_home", "system"].iter().filter(is_set).copied().collect();
+        let need_home: Vec<&str> = NEED_HOME.iter().filter(is_set).copied().collect();
+        if !no_home.is_empty() && !need_home.is_empty() {
+            let keys = (need_home.join(", "), no_home.join(", "));
+            return Err(Error::new(format!("not made: {} cannot stand with {}", keys.0, keys.1)));
+        }
+        let redirect = self.redirect()?;
+        let existing = self.accounts.user(self.name);
+        let user = match &existing {
+            Some(user) => {
+                log::info!("the user {} is there already", self.name);
+                user.clone()
+            }
+            None => self.add()?,
+        };
+        self.passwords(existing.is_some())?;
+        for key in ["doas", "sudo"] {
+            let Some(rules) = self.config.get(key).filter(|v| is_truthy(v)) else { continue };
+            let add = if key == "doas" { sudoers::add_doas } else { sudoers::add_sudo };
+            let result = add(self.context.root, self.name, rules);
+            self.keep(result);
+        }
+        self.keys(&user, redirect, users);
+        Ok(())
+    }
+
+    /// A key that holds a password. The wrong kind of value is a failure to set it.
+    fn password(&mut self, key: &str) -> Option<String> {
+        self.password_failed |= self.config.get(key).is_some_and(|v| !v.is_null() && v.text().is_none());
+        self.text(key)
+    }
+
+    fn keep_password(&mut self, result: Result<()>) {
+        self.password_failed |= result.is_err();
+        self.keep(result);
+    }
+
+    fn keep(&mut self, result: Result<()>) {
+        self.problems.extend(result.err().map(|e| e.to_string()));
+    }
+
+    /// A scalar as text. The wrong kind is a problem and counts as not there; so does what is empty.
+    fn text(&mut self, key: &str) -> Option<String> {
+        let value = self.config.get(key).filter(|v| !v.is_null())?;
+        let text = value.text();
+        if text.is_none() {
+            self.problems.push(wrong(key, "a string", value).to_string());
+        }
+        text.filter(|t| !t.is_empty())
+    }
+
+    fn flag(&self, key: &str) -> bool {
+        self.config.get(key).is_some_and(is_truthy)
+    }
+
+    fn redirect(&self) -> Result<bool> {
+        let Some(value) = self.config.get("ssh_redirect_user").filter(|v| is_truthy(v)) else { return Ok(false) };
+        if self.config.contains_key("ssh_authorized_keys") || self.config.contains_key("ssh_import_id") {
+            let what = "not made: ssh_redirect_user cannot stand with ssh_authorized_keys or ssh_import_id";
+            return Err(Error::new(what));
+        }
+        if value.as_bool() != Some(true) && value.as_str() != Some("default") {
+            return Err(Error::new("not made: ssh_redirect_user: expected true, false or default"));
+        }
+        Ok(true)
+    }
+
+    /// Adds the user with its groups.
+    fn add(&mut self) -> Result<User> {
+        if self.config.contains_key("selinux_user") && self.context.distro.family == Family::Alpine {
+            log::warn!("selinux_user of {} is ignored: Alpine has no SELinux users", self.name);
+        }
+        let mut groups = match self.config.get("groups") {
+            Some(value) => names_of(value).unwrap_or_else(|| {
+                self.problems.push(wrong("groups", "a list or a string of names", value).to_string());
+                Vec::new()
+            }),
+            None => Vec::new(),
+        };
+        let primary = self.text("primary_group");
+        if self.config.get("create_groups").is_none_or(is_truthy) {
+            for group in groups.iter().chain(&primary) {
+                if self.accounts.group_id(group).is_none() {
+                    let result = self.accounts.add_group(group, false);
+                    self.problems.extend(result.err().map(|e| e.to_string()));
+                }
+            }
+        }
+        groups.retain(|group| {
+            let here = self.accounts.group_id(group).is_some();
+            if !here {
+                log::warn!("{} does not become a member of the group {group}: there is no such group", self.name);
+            }
+            here
+        });
+        let uid = self.text("uid").map(|uid| uid.parse().map_err(|_| Error::new("uid: expected a number")));
+        let mut gecos = self.text("gecos");
+        if let Some(Err(e)) = gecos.as_ref().map(|g| super::accounts::check_field("gecos", g)) {
+            self.problems.push(e.to_string());
+            gecos = None;
+        }
+        let expires = self.days("expiredate", days_of);
+        let inactive = self.days("inactive", |text| text.trim().parse().ok());
+        let mut password = self.password("passwd");
+        if password.as_ref().is_some_and(|p| !password::is_field(p)) {
+            self.problems.push("passwd: not a hash of crypt(5); the password stays locked".into());
+            self.password_failed = true;
+            password = None;
+        }
+        let (home, shell) = (self.text("homedir"), self.text("shell"));
+        let (system, uid) = (self.flag("system"), uid.transpose()?);
+        let new = NewUser {
+            name: self.name,
+            uid,
+            gecos: gecos.as_deref(),
+            home: home.as_deref(),
+            shell: shell.as_deref(),
+            primary_group: primary.as_deref(),
+            groups: &groups,
+            user_group: !self.flag("no_user_group"),
+            system,
+            password: password.as_deref(),
+            inactive,
+            expires,
+            make_home: !system && !self.flag("no_create_home"),
+        };
+        self.accounts.add_user(self.context.root, &new)
+    }
+
+    fn days(&mut self, key: &str, parse: impl Fn(&str) -> Option<i64>) -> Option<i64> {
+        let text = self.text(key)?;
+        let days = parse(&text);
+        if days.is_none() {
+            self.problems.push(format!("{key}: expected a date (YYYY-MM-DD) or a number of days"));
+        }
+        days
+    }
+
+    /// Sets passwords, then locks (the default) or unlocks the account.
+    fn passwords(&mut self, existing: bool) -> Result<()> {
+        let given = |key: &str| self.config.get(key).is_some_and(|v| !v.is_null());
+        let specified = given("plain_text_passwd") || given("hashed_passwd") || (!existing && given("passwd"));
+        if existing && !specified && given("passwd") {
+            log::warn!("passwd of {} is ignored, for the user is there already: use hashed_passwd", self.name);
+        }
+        if let Some(plain) = self.password("plain_text_passwd") {
+            let (method, rounds) = self.accounts.defs.encryption();
+            let result = password::hash(&plain, method, rounds).and_then(|h| self.accounts.set_password(self.name, &h));
+            self.keep_password(result);
+        }
+        if let Some(hash) = self.password("hashed_passwd") {
+            let result = self.accounts.set_password(self.name, &hash);
+            self.keep_password(result);
+        }
+        if self.config.get("lock_passwd").is_none_or(is_truthy) {
+            self.accounts.lock(self.name)
+        } else if self.password_failed {
+            Ok(())
+        } else if specified || (existing && !self.accounts.has_no_password(self.name)) {
+            self.accounts.unlock(self.name)
+        } else {
+            log::warn!("the password of {} stays locked: lock_passwd is false, but there is no password", self.name);
+            Ok(())
+        }
+    }
+
+    fn keys(&mut self, user: &User, redirect: bool, users: &Users) {
+        if let Some(value) = self.config.get("ssh_authorized_keys").filter(|v| !v.is_null()) {
+            let keys = key_lines(value).unwrap_or_else(|| {
+                log::warn!("user {}: {}", self.name, wrong("ssh_authorized_keys", "a list or a string", value));
+                Vec::new()
+            });
+            let result = authorized_keys::add(self.context.root, user, &keys, None);
+            self.keep(result);
+        }
+        let keys = &self.context.instance.public_keys;
+        match &users.default {
+            _ if !redirect => {}
+            None => log::warn!("ssh_redirect_user of {} is ignored: there is no default user", self.name),
+            Some(_) if keys.is_empty() => {
+                log::warn!("ssh_redirect_user of {} is ignored: the datasource has no public keys", self.name);
+            }
+            Some(default) => {
+                let options = DISABLE_USER_OPTS.replace("$USER", default).replace("$DISABLE_USER", self.name);
+                let result = authorized_keys::add(self.context.root, user, keys, Some(&options));
+                self.keep(result);
+            }
+        }
+    }
+}
+
+/// Keys in a list, in the values of a mapping, or in a string.
+pub fn key_lines(value: &Value) -> Option<Vec<String>> {
+    match value {
+        Value::List(list) => list.iter().map(Value::text).collect(),
+        Value::Map(map) => map.iter().map(|(_, v)| v.text()).collect(),
+        value => Some(vec![value.text()?]),
+    }
+}
+
+/// What counts as true where any value is taken: not null, not empty, not zero, and no word for false.
+fn is_truthy(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::List(list) => !list.is_empty(),
+        Value::Map(map) => !map.is_empty(),
+        Value::Bytes(bytes) => !bytes.is_empty(),
+        value => !value.is_false() && value.text().is_some_and(|t| !t.is_empty()),
+    }
+}

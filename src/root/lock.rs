@@ -1,0 +1,39 @@
+//! Locks that programs of the running system hold too.
+
+use super::Root;
+use crate::error::{Context, Error, Result};
+use rustix::fs::FlockOperation;
+use std::time::Duration;
+
+/// A lock that is held until this is dropped.
+#[derive(Debug)]
+pub struct Lock {
+    _file: std::sync::Arc<std::os::fd::OwnedFd>,
+}
+
+impl Root {
+    /// Takes the advisory write lock of the file `path`, made if it is not there, as lckpwdf(3) does. Only where other
+    /// programs run, in `/` of the running system: None anywhere else.
+    ///
+    /// An error if somebody else still holds it after `wait`.
+    pub fn lock(&self, path: &str, wait: Duration) -> Result<Option<Lock>> {
+        if !self.is_live() {
+            return Ok(None);
+        }
+        let resolved = self.resolve(path, true)?;
+        let file = self.disk.open_lock(&resolved).context(|| format!("failed to open {path}"))?;
+        let file = std::sync::Arc::new(file);
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let held = file.clone();
+        // The lock belongs to the process, so that a thread may wait for it while this one keeps to the time.
+        std::thread::spawn(move || {
+            let result = rustix::fs::fcntl_lock(&*held, FlockOperation::LockExclusive);
+            let _ = sender.send(result);
+        });
+        match receiver.recv_timeout(wait) {
+            Ok(result) => result.context(|| format!("failed to lock {path}"))?,
+            Err(_) => return Err(Error::new(format!("failed to lock {path}: another program holds it"))),
+        }
+        Ok(Some(Lock { _file: file }))
+    }
+}
