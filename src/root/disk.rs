@@ -64,7 +64,7 @@ impl Disk {
         fs::openat(&at, name, flags, Mode::empty())
     }
 
-    fn open_parent<'p>(&self, path: &'p str) -> Io<(OwnedFd, &'p str)> {
+    pub(super) fn open_parent<'p>(&self, path: &'p str) -> Io<(OwnedFd, &'p str)> {
         let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
         Ok((self.open_at(parent, OFlags::PATH | OFlags::DIRECTORY)?, name))
     }
@@ -203,7 +203,7 @@ impl Disk {
 }
 
 /// Owner first: a change of owner clears set-user-ID. As an ordinary user (a test, a plan for a tree) the owner stays.
-fn own(file: impl AsFd, attr: Attr) -> std::io::Result<()> {
+pub(super) fn own(file: impl AsFd, attr: Attr) -> std::io::Result<()> {
     match fs::fchown(&file, Some(Uid::from_raw(attr.uid)), Some(Gid::from_raw(attr.gid))) {
         Err(Errno::PERM) if !rustix::process::geteuid().is_root() => {}
         result => result?,

@@ -12,6 +12,7 @@ mod mounts;
 mod owner;
 mod relabel;
 mod replay;
+mod swap;
 
 pub use change::Change;
 pub use command::{Command, Output, Stage};
