@@ -18,6 +18,7 @@ mod hostname;
 mod keyboard;
 mod keys_to_console;
 mod locale;
+mod mounts;
 mod ntp;
 mod package_update_upgrade_install;
 mod packages;
@@ -201,6 +202,7 @@ pub static MODULES: &[&Module] = &[
     &keyboard::MODULE,
     &keys_to_console::MODULE,
     &locale::MODULE,
+    &mounts::MODULE,
     &ntp::MODULE,
     &package_update_upgrade_install::MODULE,
     &phone_home::MODULE,

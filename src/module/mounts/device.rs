@@ -1,0 +1,167 @@
+//! What the first field of a mount means: a device that is there, one that is not, or something that is no device.
+
+use crate::document::{Map, Value};
+use crate::module::{Context, Device};
+
+/// Options with which the first field is a path, and file systems that need no device (filesystems(5), mount(8)).
+const PATH_OPTIONS: [&str; 3] = ["bind", "rbind", "loop"];
+const DEVICE_TYPES: [&str; 22] = [
+    "auto", "ext2", "ext3", "ext4", "xfs", "btrfs", "vfat", "msdos", "exfat", "ntfs", "ntfs3", "iso9660", "udf",
+    "f2fs", "jfs", "reiserfs", "bcachefs", "erofs", "squashfs", "hfsplus", "minix", "swap",
+];
+/// What a superblock can name that is no file system of its own.
+const CONTAINERS: [&str; 5] = ["crypto_LUKS", "LVM2_member", "linux_raid_member", "bcache", "zfs_member"];
+const TAGS: [&str; 5] = ["LABEL=", "UUID=", "PARTLABEL=", "PARTUUID=", "ID="];
+
+/// The meaning of a first field.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum What {
+    /// A device with what is wanted on it, and how fstab names it.
+    Device(String),
+    /// A server, a folder, or a file system without a device.
+    Other(String),
+    /// Why the entry cannot be mounted.
+    Missing(String),
+}
+
+/// Finds out what `spec` means to an entry of that type and with those options.
+pub(super) fn resolve(cx: &Context, spec: &str, kind: &str, options: &str) -> What {
+    let kind = kind.split(',').next().unwrap_or(kind);
+    let virtual_type = !DEVICE_TYPES.contains(&kind);
+    if options.split(',').any(|o| PATH_OPTIONS.contains(&o)) || is_remote(spec) {
+        return What::Other(spec.to_owned());
+    }
+    if TAGS.iter().any(|tag| spec.starts_with(tag)) {
+        return match cx.outside.device(spec) {
+            Some(device) => holds(&device, kind).map_or_else(What::Missing, |()| What::Device(spec.to_owned())),
+            None => What::Missing("there is no such device".into()),
+        };
+    }
+    match candidates(cx, spec) {
+        Some((paths, partition)) => find(cx, &paths, partition.as_deref(), kind),
+        None if spec.starts_with('/') || virtual_type => What::Other(spec.to_owned()),
+        None => What::Missing("there is no such device".into()),
+    }
+}
+
+/// `host:/path`, `[address]:/path`, `//host/share`.
+fn is_remote(spec: &str) -> bool {
+    spec.starts_with("//") || (!spec.starts_with('/') && spec.contains(':'))
+}
+
+/// Paths that the name may stand for, the first that is there wins, and the number of a partition. None if it is no device's name.
+fn candidates(cx: &Context, spec: &str) -> Option<(Vec<String>, Option<String>)> {
+    if spec.starts_with("/dev/") && !is_meta(spec) {
+        return Some((vec![alias(cx, spec).unwrap_or_else(|| spec.to_owned())], None));
+    }
+    let spec = if spec == "ephemeral" { "ephemeral0" } else { spec };
+    let (name, partition) = match spec.rsplit_once('.') {
+        Some((name, n)) if !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()) => (name, Some(n.to_owned())),
+        _ => (spec, None),
+    };
+    // Partition 0 is the whole device.
+    let partition = partition.filter(|n| n != "0");
+    if let Some(path) = alias(cx, name) {
+        return Some((vec![path], partition));
+    }
+    if is_meta(name) {
+        let short = name.strip_prefix("/dev/").unwrap_or(name);
+        return Some((mapped(&cx.instance.device_names, short), partition));
+    }
+    is_short(name).then(|| (vec![format!("/dev/{name}")], partition))
+}
+
+/// A name of the cloud-config's own (`device_aliases`).
+fn alias(cx: &Context, name: &str) -> Option<String> {
+    cx.get("device_aliases")?.get(name)?.as_str().map(str::to_owned)
+}
+
+/// A name by which a source means a device.
+fn is_meta(name: &str) -> bool {
+    let name = name.strip_prefix("/dev/").unwrap_or(name);
+    matches!(name, "ami" | "root" | "swap") || name.starts_with("ephemeral") || name.starts_with("ebs")
+}
+
+/// `sdb`, `vda1`, `xvdf`, `hda`, `sr0`, `nvme0n1p1`, `mmcblk0p1`.
+fn is_short(name: &str) -> bool {
+    let disk = name.strip_prefix('x').unwrap_or(name);
+    let letters = ["sd", "hd", "vd"].iter().find_map(|p| disk.strip_prefix(p));
+    let digits = |s: &str| s.bytes().all(|b| b.is_ascii_digit());
+    if let Some(rest) = letters {
+        let number = rest.trim_start_matches(|c: char| c.is_ascii_lowercase());
+        return number.len() < rest.len() && digits(number);
+    }
+    let numbered = ["sr", "nvme", "mmcblk"].iter().find_map(|p| name.strip_prefix(p));
+    numbered.is_some_and(|rest| {
+        rest.starts_with(|c: char| c.is_ascii_digit())
+            && rest.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'n' | b'p'))
+    })
+}
+
+/// What the source says that a name is. It may call a disk `sdb` that this kernel calls `vdb` or `xvdb`.
+fn mapped(names: &Map, name: &str) -> Vec<String> {
+    let value = names.get(name).or_else(|| names.get("ephemeral").filter(|_| name == "ephemeral0"));
+    let Some(value) = value.and_then(Value::as_str) else { return Vec::new() };
+    let short = value.strip_prefix("/dev/").unwrap_or(value);
+    let mut paths = vec![format!("/dev/{short}")];
+    if let Some(rest) =
+        short.strip_prefix("sd").or_else(|| short.strip_prefix("xvd")).or_else(|| short.strip_prefix("vd"))
+    {
+        for prefix in ["vd", "xvd", "sd"] {
+            let path = format!("/dev/{prefix}{rest}");
+            if !paths.contains(&path) {
+                paths.push(path);
+            }
+        }
+    }
+    paths
+}
+
+/// The device, or its partition: the one that is named, else the first where the device itself holds nothing.
+fn find(cx: &Context, paths: &[String], partition: Option<&str>, kind: &str) -> What {
+    let device = |path: &str| cx.outside.device(path).map(|device| (path.to_owned(), device));
+    let nth = |path: &str, n: &str| ["", "p", "-part"].iter().find_map(|s| device(&format!("{path}{s}{n}")));
+    let Some((path, whole)) = paths.iter().find_map(|path| device(path)) else {
+        return What::Missing("there is no such device".into());
+    };
+    let chosen = match partition {
+        Some(n) => nth(&path, n),
+        None if whole.content.is_some() => Some((path, whole)),
+        None => Some(nth(&path, "1").unwrap_or((path, whole))),
+    };
+    match chosen {
+        Some((path, device)) => holds(&device, kind).map_or_else(What::Missing, |()| What::Device(path)),
+        None => What::Missing("it has no such partition".into()),
+    }
+}
+
+fn holds(device: &Device, kind: &str) -> Result<(), String> {
+    match device.content.as_deref() {
+        None => Err("it holds no file system".into()),
+        Some(content) if CONTAINERS.contains(&content) && kind != "zfs" => Err(format!("it holds {content}")),
+        Some(content) if (content == "swap") != (kind == "swap") => Err(format!("it holds {content}, not {kind}")),
+        Some(_) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_devices() {
+        for name in ["sda", "sdaa12", "vdb1", "xvdh", "hdc", "sr0", "nvme0n1p1", "mmcblk0p2"] {
+            assert!(is_short(name), "{name}");
+        }
+        for name in ["sd", "sda1x", "srv", "nvme", "data", "x", "nfs:/a", "vd1", ""] {
+            assert!(!is_short(name), "{name}");
+        }
+        for spec in ["host:/export", "10.0.0.1:6996", "[fe80::1]:/x", "//host/share"] {
+            assert!(is_remote(spec), "{spec}");
+        }
+        assert!(!is_remote("/dev/disk/by-path/pci-0000:00:1f.2"));
+        let names: Map = [("ephemeral0", "sdb")].into_iter().collect();
+        assert_eq!(mapped(&names, "ephemeral0"), ["/dev/sdb", "/dev/vdb", "/dev/xvdb"]);
+        assert!(mapped(&names, "ephemeral1").is_empty());
+    }
+}

@@ -1,0 +1,251 @@
+//! `mounts`, `swap`: lines of /etc/fstab that never stop a boot, and a swap file.
+//!
+//! fstab is written before the pivot, so the real root's own first reading of it has the lines. The running system looks again
+//! for devices that were not there or held nothing then, and makes the swap file.
+
+mod device;
+mod fstab;
+mod swap;
+
+use super::service::uses_systemd;
+use super::{Context, Frequency, Module};
+use crate::document::{Value, wrong};
+use crate::error::Result;
+use crate::root::{Attr, Command, Stage};
+use device::What;
+use std::time::Duration;
+
+const FSTAB: &str = "/etc/fstab";
+/// How long `mount -a` may take: a server that does not answer must not keep the boot.
+const MOUNT_LIMIT: Duration = Duration::from_secs(60);
+/// How long systemd looks for a device of ours. Nothing waits for it: the mount may fail.
+const DEVICE_TIMEOUT: &str = "x-systemd.device-timeout=30s";
+
+pub static MODULE: Module = Module {
+    name: "mounts",
+    stage: Stage::Init,
+    frequency: Frequency::Instance,
+    keys: &[],
+    distros: &[],
+    provision: Some(provision),
+    live: Some(live),
+};
+
+/// An entry as it goes into fstab.
+#[derive(Debug, Clone)]
+struct Entry {
+    /// Device, mount point, type, options, dump, pass.
+    fields: [String; 6],
+    /// Why it is left out.
+    missing: Option<String>,
+}
+
+impl Entry {
+    fn line(&self) -> String {
+        self.fields.iter().map(|f| fstab::escape(f)).collect::<Vec<_>>().join("\t")
+    }
+
+    fn point(&self) -> &str {
+        &self.fields[1]
+    }
+
+    fn has(&self, option: &str) -> bool {
+        self.fields[3].split(',').any(|o| o == option)
+    }
+}
+
+fn provision(cx: &mut Context) -> Result<()> {
+    let entries = entries(cx)?;
+    for entry in &entries {
+        if let Some(why) = &entry.missing {
+            let note = format!("mounts: {} is left out of {FSTAB}: {why}", entry.fields[0]);
+            // In an initramfs a device can be late; the running system looks again.
+            if cx.root.is_plan() { log::warn!("{note}") } else { log::info!("{note}") }
+        }
+    }
+    write(cx, &entries, None).map(drop)
+}
+
+fn live(cx: &mut Context) -> Result<()> {
+    let entries = entries(cx)?;
+    for entry in &entries {
+        if let Some(why) = &entry.missing {
+            log::warn!("mounts: {} is left out of {FSTAB}: {why}", entry.fields[0]);
+        }
+    }
+    let swap = swap::make(cx).unwrap_or_else(|e| {
+        log::warn!("failed to set up swap: {e}");
+        None
+    });
+    let changed = write(cx, &entries, swap.as_deref())?;
+    let systemd = uses_systemd(cx.root, cx.distro);
+    let swaps = swap.is_some() || entries.iter().any(|e| e.missing.is_none() && e.fields[2] == "swap");
+    if swaps && (changed || !systemd) {
+        cx.root.run(Command::new(cx.stage, ["swapon", "-a"]))?;
+    }
+    if !changed && entries.iter().all(|e| is_cared_for(cx, e, systemd)) {
+        return Ok(());
+    }
+    let mounted = cx.root.run(Command::new(cx.stage, ["mount", "-a"]).limit(MOUNT_LIMIT));
+    if systemd {
+        cx.root.run(Command::new(cx.stage, ["systemctl", "daemon-reload"]))?;
+    }
+    mounted
+}
+
+/// Whether nothing is to be done for an entry: it is mounted, or systemd has read it and mounts it in its time.
+fn is_cared_for(cx: &Context, entry: &Entry, systemd: bool) -> bool {
+    if entry.missing.is_some() || !entry.point().starts_with('/') || entry.has("noauto") {
+        return true;
+    }
+    let point = fstab::escape(entry.point().trim_end_matches('/'));
+    let mounted = cx.root.text("/proc/self/mounts").lines().any(|l| l.split(' ').nth(1) == Some(&point));
+    let unit = format!("/run/systemd/generator/{}", fstab::unit(entry.point()));
+    mounted || (systemd && cx.root.exists(&unit))
+}
+
+/// Puts the entries into fstab, in the place of earlier ones of ours, makes the mount points, and says whether fstab changed.
+/// Without an entry and a swap file nothing changes.
+fn write(cx: &mut Context, entries: &[Entry], swap: Option<&str>) -> Result<bool> {
+    let old = cx.root.text(FSTAB);
+    let mut lines: Vec<String> = Vec::new();
+    for line in old.lines().filter(|l| (entries.is_empty() && swap.is_none()) || !fstab::is_ours(l)) {
+        lines.push(line.to_owned());
+    }
+    let theirs = lines.clone();
+    for entry in entries.iter().filter(|e| e.missing.is_none()) {
+        let same = |line: &&String| {
+            fstab::fields(line)
+                .is_some_and(|[_, point, ..]| entry.point().starts_with('/') && point == fstab::escape(entry.point()))
+        };
+        if let Some(line) = theirs.iter().find(same) {
+            let device = fstab::fields(line).map_or("", |[spec, ..]| spec);
+            log::warn!("mounts: {FSTAB} has {device} at {} already: the entry is left out", entry.point());
+            continue;
+        }
+        if entry.point().starts_with('/')
+            && let Err(e) = cx.root.ensure_dir(entry.point(), Attr::root(0o755))
+        {
+            log::warn!("mounts: {e}");
+        }
+        lines.push(entry.line());
+    }
+    if let Some(path) = swap {
+        let path = fstab::escape(path);
+        if !lines.iter().any(|l| fstab::fields(l).is_some_and(|[spec, ..]| spec == path)) {
+            lines.push(format!("{path}\tnone\tswap\tsw,nofail\t0\t0"));
+        }
+    }
+    let text = lines.iter().map(|l| format!("{l}\n")).collect::<String>();
+    if text == old || lines.join("\n") == old {
+        return Ok(false);
+    }
+    cx.root.write(FSTAB, text, Attr::root(0o644))?;
+    Ok(true)
+}
+
+/// The entries of the configuration, and those that the source's own devices imply, in order. What is wrong is reported.
+fn entries(cx: &Context) -> Result<Vec<Entry>> {
+    let systemd = uses_systemd(cx.root, cx.distro);
+    let options =
+        if systemd { "defaults,nofail,x-systemd.after=cloud-init-network.service,_netdev" } else { "defaults,nofail" };
+    let defaults = defaults(cx, options)?;
+    let list = match cx.get("mounts") {
+        None => &[][..],
+        Some(value) => value.as_list().ok_or_else(|| wrong("mounts", "a list", value))?,
+    };
+    let mut entries: Vec<Entry> = Vec::new();
+    for (i, value) in list.iter().enumerate() {
+        let label = format!("mounts: entry {}", i + 1);
+        let Some(fields) = value.as_list() else {
+            log::warn!("{}: it is left out", wrong(&label, "a list", value));
+            continue;
+        };
+        let text = |i: usize| fields.get(i).and_then(Value::text).filter(|t| !t.is_empty());
+        let field = |i: usize| text(i).or_else(|| defaults.get(i).cloned().flatten());
+        let Some(spec) = field(0) else {
+            log::warn!("{label}: it names no device: it is left out");
+            continue;
+        };
+        // Without a mount point it takes back the entries before it.
+        let Some(point) = field(1) else {
+            let found =
+                entry(cx, [spec, String::new(), "auto".into(), String::new(), String::new(), String::new()], systemd);
+            entries.retain(|e| e.fields[0] != found.fields[0]);
+            continue;
+        };
+        let or = |i: usize, default: &str| field(i).unwrap_or_else(|| default.to_owned());
+        let number = |i: usize, default: &str| {
+            let value = or(i, default);
+            let fits = !value.is_empty() && value.len() < 4 && value.bytes().all(|b| b.is_ascii_digit());
+            if fits { value } else { "0".to_owned() }
+        };
+        let fields = [spec, point, or(2, "auto"), or(3, options), number(4, "0"), number(5, "2")];
+        if !fields[1].starts_with('/') && fields[2] != "swap" && fields[1] != "none" {
+            log::warn!("{label}: the mount point is not an absolute path: it is left out");
+            continue;
+        }
+        if fields.iter().any(|f| f.contains('\0')) {
+            log::warn!("{label}: it holds a NUL byte: it is left out");
+            continue;
+        }
+        entries.push(entry(cx, fields, systemd));
+    }
+    for (name, point, kind, options, pass) in
+        [("ephemeral0", "/mnt", "auto", options, "2"), ("swap", "none", "swap", "sw", "0")]
+    {
+        let fields = [name, point, kind, options, "0", pass].map(str::to_owned);
+        let implied = entry(cx, fields, systemd);
+        let taken = |e: &Entry| e.fields[0] == implied.fields[0] || (point != "none" && e.point() == point);
+        if implied.missing.is_none() && !entries.iter().any(taken) {
+            entries.push(implied);
+        }
+    }
+    Ok(entries)
+}
+
+/// `mount_default_fields`, where an entry gives nothing. YAML's `None` is a word; here it means nothing, as in the documentation.
+fn defaults(cx: &Context, options: &str) -> Result<Vec<Option<String>>> {
+    let Some(value) = cx.get("mount_default_fields") else {
+        let words = ["auto", options, "0", "2"].map(|w| Some(w.to_owned()));
+        return Ok([None, None].into_iter().chain(words).collect());
+    };
+    let list = value.as_list().ok_or_else(|| wrong("mount_default_fields", "a list", value))?;
+    Ok(list.iter().map(|v| v.text().filter(|t| !t.is_empty() && t != "None")).collect())
+}
+
+/// The entry with its device found, and with the options that let a boot go on without it.
+fn entry(cx: &Context, mut fields: [String; 6], systemd: bool) -> Entry {
+    let has =
+        |options: &str, wanted: &str| options.split(',').any(|o| o == wanted || o.starts_with(&format!("{wanted}=")));
+    let what = device::resolve(cx, &fields[0], &fields[2], &fields[3]);
+    let noauto = has(&fields[3], "noauto");
+    let (missing, is_device) = match what {
+        What::Device(name) => {
+            fields[0] = name;
+            (None, true)
+        }
+        What::Other(name) => {
+            fields[0] = name;
+            (None, false)
+        }
+        // What is mounted by hand may be put in later.
+        What::Missing(_) if noauto => (None, true),
+        What::Missing(why) => (Some(why), true),
+    };
+    let options = &mut fields[3];
+    if options.is_empty() {
+        options.push_str("defaults");
+    }
+    if !has(options, "nofail") && !noauto {
+        options.push_str(",nofail");
+    }
+    if systemd && is_device && !noauto && !has(options, "x-systemd.device-timeout") {
+        options.push_str(&format!(",{DEVICE_TIMEOUT}"));
+    }
+    options.push_str(&format!(",{}", fstab::MARK));
+    Entry { fields, missing }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,113 @@
+//! `swap`: a swap file, its size and where it is.
+
+use super::fstab;
+use crate::document::{Map, Value, wrong};
+use crate::error::{Error, Result};
+use crate::module::Context;
+use rustix::fs::statvfs;
+
+const GIB: u64 = 1 << 30;
+/// The largest swap file that can be asked for.
+const MAX_SIZE: u64 = 1 << 44;
+
+/// Makes the swap file that the configuration asks for. Gives its path: it is to be in fstab. None where none is asked for.
+pub(super) fn make(cx: &mut Context) -> Result<Option<String>> {
+    let Some(section) = cx.map("swap") else { return Ok(None) };
+    let path = section.get("filename").filter(|v| !v.is_null()).map_or(Some("/swap.img"), Value::as_str);
+    let path = path.filter(|p| p.starts_with('/') && !p.ends_with('/') && !p.contains(|c: char| c.is_control()));
+    let path = path.ok_or_else(|| Error::new("swap.filename: expected the absolute path of a file"))?.to_owned();
+    let Some(size) = size(cx, section, &path)? else { return Ok(None) };
+    if cx.root.exists(&path) && in_use(cx, &path) {
+        return Ok(Some(path));
+    }
+    match size >> 20 {
+        0 => {
+            log::info!("swap: no swap file is made: its size would be 0");
+            Ok(None)
+        }
+        mebibytes => cx.root.make_swap(cx.stage, &path, mebibytes).map(|()| Some(path)),
+    }
+}
+
+/// Whether the kernel swaps to the file. Where it cannot tell, it is left alone.
+fn in_use(cx: &Context, path: &str) -> bool {
+    let swaps = cx.root.text("/proc/swaps");
+    let escaped = fstab::escape(path);
+    cx.root.is_live() && (swaps.is_empty() || swaps.lines().any(|l| l.split_whitespace().next() == Some(&escaped)))
+}
+
+/// Bytes. None where the configuration asks for none.
+fn size(cx: &Context, section: &Map, path: &str) -> Result<Option<u64>> {
+    let limit = match section.get("maxsize").filter(|v| !v.is_null()) {
+        None => None,
+        Some(value) => Some(bytes("swap.maxsize", value)?),
+    };
+    match section.get("size") {
+        None | Some(Value::Null) | Some(Value::Bool(false)) => Ok(None),
+        Some(Value::String(word)) if word.eq_ignore_ascii_case("auto") => {
+            let Some(memory) = cx.outside.memory() else {
+                log::info!("swap: no swap file is made: the size of the memory is not known");
+                return Ok(None);
+            };
+            let folder = path.rsplit_once('/').map_or("/", |(folder, _)| if folder.is_empty() { "/" } else { folder });
+            let free = statvfs(folder).ok().filter(|_| cx.root.is_live());
+            let free = free.map(|s| s.f_frsize.saturating_mul(s.f_bfree));
+            Ok(Some(suggested(memory, limit, free)))
+        }
+        // `maxsize` bounds what is suggested; a size that is asked for is made.
+        Some(value) => bytes("swap.size", value).map(|size| Some(size).filter(|s| *s > 0)),
+    }
+}
+
+/// cloud-init's size for `auto`: the memory up to 4 GiB, 4 GiB up to 16, then by the root of the memory; at most `limit`
+/// and nine tenths of what is free, or without a limit a quarter of it.
+fn suggested(memory: u64, limit: Option<u64>, free: Option<u64>) -> u64 {
+    let wanted = match memory {
+        m if m < 4 * GIB => m,
+        m if m < 16 * GIB => 4 * GIB,
+        m => (((m as f64) / GIB as f64).sqrt().round() as u64) * GIB,
+    };
+    let most = match (limit, free) {
+        (Some(limit), Some(free)) => limit.min(free / 10 * 9),
+        (Some(limit), None) => limit,
+        (None, Some(free)) => (free / 4).min(memory.saturating_mul(2)),
+        (None, None) => memory.saturating_mul(2),
+    };
+    wanted.min(most)
+}
+
+/// A number of bytes, or with a unit: `512M`, `1.5GB`, `2GiB`; all are powers of 1024.
+fn bytes(key: &str, value: &Value) -> Result<u64> {
+    let fail = || Error::new(format!("{key}: expected auto or a size such as 512M or 2G"));
+    let text = value.text().ok_or_else(|| wrong(key, "a size", value))?;
+    let text = text.trim();
+    let text = text.strip_suffix("iB").or_else(|| text.strip_suffix('B')).unwrap_or(text);
+    let units = [('K', 10), ('M', 20), ('G', 30), ('T', 40)];
+    let unit = units.iter().find_map(|(letter, shift)| Some((text.strip_suffix(*letter)?, *shift)));
+    let (number, shift) = unit.unwrap_or((text, 0));
+    let plain = !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    let number: f64 = number.parse().ok().filter(|_| plain).ok_or_else(fail)?;
+    let size = number * (1u64 << shift) as f64;
+    if size <= MAX_SIZE as f64 { Ok(size as u64) } else { Err(Error::new(format!("{key}: more than 16 TiB"))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        for (text, size) in
+            [("512M", 512 << 20), ("1.5G", 3 << 29), ("2GiB", 2 << 30), ("10485760B", 10_485_760), ("7", 7)]
+        {
+            assert_eq!(bytes("s", &Value::from(text)).unwrap(), size, "{text}");
+        }
+        for text in ["1Q", "", "K", "..5T", "-1G", "nanG", "infM", "1e9", "99999T"] {
+            assert!(bytes("s", &Value::from(text)).is_err(), "{text}");
+        }
+        assert_eq!(suggested(2 * GIB, Some(10 * GIB), None), 2 * GIB);
+        assert_eq!(suggested(8 * GIB, None, Some(8 * GIB)), 2 * GIB);
+        assert_eq!(suggested(64 * GIB, None, None), 8 * GIB);
+        assert_eq!(suggested(8 * GIB, Some(8 * GIB), Some(GIB)), GIB / 10 * 9);
+    }
+}

@@ -1,0 +1,258 @@
+use super::*;
+use crate::document::{Map, yaml};
+use crate::instance::Instance;
+use crate::machine::Distro;
+use crate::module::{Device, Outside, Request};
+use crate::root::{Root, Use};
+use crate::testing::TempDir;
+
+/// Devices by path or tag, with what is on them.
+struct Devices(Vec<(&'static str, Option<&'static str>)>);
+
+impl Outside for Devices {
+    fn device(&self, name: &str) -> Option<Device> {
+        let (path, content) = self.0.iter().find(|(path, _)| *path == name)?;
+        Some(Device { path: (*path).to_owned(), content: content.map(str::to_owned) })
+    }
+    fn memory(&self) -> Option<u64> {
+        Some(2 << 30)
+    }
+    fn http(&self, _: &Request, _: u32) -> Result<Vec<u8>> {
+        unreachable!()
+    }
+}
+
+const ROOT_LINE: &str = "LABEL=root / ext4 defaults 0 1\n";
+
+struct Machine {
+    dir: TempDir,
+    devices: Devices,
+    instance: Instance,
+}
+
+impl Machine {
+    fn new(fstab: &str) -> Machine {
+        let dir = TempDir::new("mounts");
+        std::fs::create_dir_all(dir.0.join("etc")).unwrap();
+        std::fs::write(dir.0.join("etc/fstab"), fstab).unwrap();
+        let devices = Devices(vec![
+            ("/dev/vdb", None),
+            ("/dev/vdb1", Some("ext4")),
+            ("/dev/vdc", Some("xfs")),
+            ("/dev/vdd", None),
+            ("/dev/vde", Some("crypto_LUKS")),
+            ("/dev/vdf", Some("swap")),
+            ("LABEL=data", Some("ext4")),
+        ]);
+        Machine { dir, devices, instance: Instance::default() }
+    }
+
+    /// The lines of fstab after the first, and the commands.
+    fn run(&self, config: &str, handler: fn(&mut Context) -> Result<()>) -> (Vec<String>, Vec<String>) {
+        let config = yaml::parse("cloud-config", config).unwrap();
+        let mut root = Root::open(&self.dir.0, Use::Tree).unwrap();
+        let mut cx = Context {
+            root: &mut root,
+            config: &config,
+            instance: &self.instance,
+            distro: &Distro::named("debian"),
+            args: &[],
+            stage: Stage::Init,
+            outside: &self.devices,
+        };
+        handler(&mut cx).unwrap();
+        let commands = root.commands().iter().map(|c| c.argv.join(" ")).collect();
+        assert_eq!(root.commit(), []);
+        let text = std::fs::read_to_string(self.dir.0.join("etc/fstab")).unwrap();
+        verify(&self.dir);
+        (text.lines().skip(1).map(str::to_owned).collect(), commands)
+    }
+
+    fn lines(&self, config: &str) -> Vec<String> {
+        self.run(config, provision).0
+    }
+}
+
+/// util-linux reads what was written and finds no line that it cannot parse.
+fn verify(dir: &TempDir) {
+    let out =
+        std::process::Command::new("findmnt").arg("--verify").arg("--tab-file").arg(dir.0.join("etc/fstab")).output();
+    match out {
+        Ok(out) => {
+            let said = format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+            assert!(!said.contains("parse error") || said.contains("0 parse errors"), "{said}");
+        }
+        Err(e) => println!("skipped: findmnt: {e}"),
+    }
+}
+
+const TAIL: &str = "nofail,x-systemd.device-timeout=30s,comment=cloudconfig";
+const DEFAULTS: &str = "defaults,nofail,x-systemd.after=cloud-init-network.service,_netdev,x-systemd.device-timeout=30s,comment=cloudconfig";
+
+#[test]
+fn devices_are_found_by_every_name_and_none_stops_a_boot() {
+    let machine = Machine::new(ROOT_LINE);
+    for (entry, line) in [
+        ("[/dev/vdb1, /data]", format!("/dev/vdb1\t/data\tauto\t{DEFAULTS}\t0\t2")),
+        ("[vdb, /data]", format!("/dev/vdb1\t/data\tauto\t{DEFAULTS}\t0\t2")),
+        ("[vdc, /data, xfs, noatime]", format!("/dev/vdc\t/data\txfs\tnoatime,{TAIL}\t0\t2")),
+        ("[LABEL=data, /data, ext4, 'ro,nofail', 0, 0]", {
+            "LABEL=data\t/data\text4\tro,nofail,x-systemd.device-timeout=30s,comment=cloudconfig\t0\t0".into()
+        }),
+        ("[vdc, /d, auto, 'x-systemd.device-timeout=5']", {
+            "/dev/vdc\t/d\tauto\tx-systemd.device-timeout=5,nofail,comment=cloudconfig\t0\t2".into()
+        }),
+        ("[vdf, none, swap, sw]", format!("/dev/vdf\tnone\tswap\tsw,{TAIL}\t0\t2")),
+        ("[/dev/sr0, /cd, auto, 'noauto,user']", {
+            "/dev/sr0\t/cd\tauto\tnoauto,user,comment=cloudconfig\t0\t2".into()
+        }),
+        ("['srv:/x', /n, nfs, ro]", "srv:/x\t/n\tnfs\tro,nofail,comment=cloudconfig\t0\t2".into()),
+        ("[//srv/x, /n, cifs, ro]", "//srv/x\t/n\tcifs\tro,nofail,comment=cloudconfig\t0\t2".into()),
+        ("[tmpfs, /t, tmpfs, 'size=1G']", "tmpfs\t/t\ttmpfs\tsize=1G,nofail,comment=cloudconfig\t0\t2".into()),
+        ("[/a, /b, none, bind]", "/a\t/b\tnone\tbind,nofail,comment=cloudconfig\t0\t2".into()),
+    ] {
+        assert_eq!(machine.lines(&format!("mounts: [{entry}]")), [line], "{entry}");
+    }
+}
+
+#[test]
+fn what_is_not_there_or_holds_nothing_is_left_out() {
+    let machine = Machine::new(ROOT_LINE);
+    for entry in [
+        "[/dev/vdz, /data]",
+        "[vdz1, /data]",
+        "[LABEL=nothing, /data]",
+        "[UUID=0000-0000, /data]",
+        "[ephemeral0, /data]",
+        "[/dev/vdd, /data]",
+        "[/dev/vde, /data]",
+        "[/dev/vdf, /data]",
+        "[/dev/vdc, none, swap]",
+        "[word, /data]",
+        "[vdc, relative]",
+        "[vdb.2, /data]",
+    ] {
+        assert_eq!(machine.lines(&format!("mounts: [{entry}]")), [""; 0], "{entry}");
+    }
+}
+
+#[test]
+fn a_device_that_comes_late_is_mounted_by_the_running_system() {
+    let mut machine = Machine::new(ROOT_LINE);
+    let config = "mounts: [[vdz, /late]]";
+    assert_eq!(machine.lines(config), [""; 0]);
+    machine.devices.0.push(("/dev/vdz", Some("ext4")));
+    let (lines, commands) = machine.run(config, live);
+    assert_eq!((lines.len(), commands), (1, vec!["mount -a".to_owned(), "systemctl daemon-reload".into()]));
+
+    // What the real root's systemd has read from fstab is its own to mount.
+    std::fs::create_dir_all(machine.dir.0.join("run/systemd/generator")).unwrap();
+    std::fs::write(machine.dir.0.join("run/systemd/generator/late.mount"), "").unwrap();
+    assert_eq!(machine.run(config, live).1, [""; 0]);
+}
+
+#[test]
+fn earlier_lines_of_ours_are_replaced_and_others_stay() {
+    let others = "# a comment, comment=cloudconfig\n\n/dev/x\t/x  ext4 defaults\n";
+    let machine = Machine::new(&format!("{ROOT_LINE}{others}/dev/old /old auto defaults,comment=cloudconfig 0 2\n"));
+    let kept = machine.lines("{}");
+    assert_eq!(kept.len(), 4, "nothing is asked for: nothing changes: {kept:?}");
+    let lines = machine.lines("mounts: [[vdc, /data]]");
+    assert_eq!(format!("{}\n", lines[..3].join("\n")), others);
+    assert_eq!(lines.len(), 4);
+    assert!(lines[3].starts_with("/dev/vdc\t/data\t"));
+    assert_eq!(machine.lines("mounts: [[vdc, /data]]"), lines, "a second time changes nothing");
+    assert_eq!(machine.lines("mounts: [[vdc, /x]]").len(), 3, "the image's own line for a mount point wins");
+}
+
+#[test]
+fn the_sources_names_and_the_users_aliases() {
+    let mut machine = Machine::new(ROOT_LINE);
+    machine.instance.device_names =
+        [("ephemeral0", "sdb"), ("swap", "sdf"), ("ami", "sda1")].into_iter().collect::<Map>();
+    let lines = machine.lines("{}");
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert!(lines[0].starts_with("/dev/vdb1\t/mnt\tauto\t"), "{lines:?}");
+    assert!(lines[1].starts_with("/dev/vdf\tnone\tswap\tsw,nofail"), "{lines:?}");
+    let lines = machine.lines("{mounts: [[ephemeral0.1, /e], [mine, /m]], device_aliases: {mine: /dev/vdc}}");
+    assert!(lines[0].starts_with("/dev/vdb1\t/e\t") && lines[1].starts_with("/dev/vdc\t/m\t"), "{lines:?}");
+    assert_eq!(machine.lines("mounts: [[ephemeral0, null]]").len(), 2, "only what is before it is taken back");
+}
+
+#[test]
+fn no_value_makes_a_second_line_or_a_field_too_many() {
+    let machine = Machine::new(ROOT_LINE);
+    let hostile = [
+        "a b",
+        "a\\nb",
+        "a\\tb",
+        "\\n/dev/evil / ext4 defaults 0 0\\n",
+        "#x",
+        "\\\\",
+        "\\r",
+        "\\u2028",
+        "\\0",
+        "",
+        ",,,",
+        "nofail\\n",
+        "..",
+        "/../..",
+        "'",
+        "\\\"",
+        "%s",
+        "LABEL=",
+        "=",
+        ":",
+        "//",
+        "ü",
+    ];
+    let fields = ["/dev/vdc", "/data", "auto", "defaults", "0", "2"];
+    for value in hostile {
+        for at in 0..6 {
+            let words: Vec<String> =
+                (0..6).map(|i| format!("\"{}\"", if i == at { value } else { fields[i] })).collect();
+            for config in [
+                format!("mounts: [[{}]]", words.join(", ")),
+                format!("{{mount_default_fields: [null, null, {}], mounts: [[vdc, /d]]}}", words[2..].join(", ")),
+            ] {
+                let lines = machine.lines(&config);
+                assert!(lines.len() <= 1, "{config}: {lines:?}");
+                for line in lines {
+                    assert_eq!(line.split('\t').count(), 6, "{config}: {line:?}");
+                    assert_eq!(line.split([' ', '\t']).filter(|f| !f.is_empty()).count(), 6, "{config}: {line:?}");
+                    assert!(line.contains("nofail"), "{config}: {line:?}");
+                }
+            }
+        }
+    }
+    for config in ["{mounts: 5}", "{mounts: [5, null, {a: b}, [], [[]], [null], [vdc]]}", "{swap: [], mounts: []}"] {
+        let parsed = yaml::parse("t", config).unwrap();
+        let mut root = Root::open(&machine.dir.0, Use::Tree).unwrap();
+        let mut cx = Context {
+            root: &mut root,
+            config: &parsed,
+            instance: &machine.instance,
+            distro: &Distro::named("debian"),
+            args: &[],
+            stage: Stage::Init,
+            outside: &machine.devices,
+        };
+        let _ = provision(&mut cx);
+        let _ = live(&mut cx);
+    }
+}
+
+#[test]
+fn a_swap_file_is_made_by_the_running_system_and_listed_once() {
+    let machine = Machine::new(ROOT_LINE);
+    let config = "swap: {filename: /swap.img, size: auto, maxsize: 10G}";
+    assert_eq!(machine.lines(config), [""; 0], "no line before there is a file");
+    let (lines, commands) = machine.run(config, live);
+    assert_eq!(lines, ["/swap.img\tnone\tswap\tsw,nofail\t0\t0"]);
+    assert_eq!(
+        commands,
+        ["fallocate -l 2048M /swap.img", "mkswap /swap.img", "swapon -a", "mount -a", "systemctl daemon-reload"]
+    );
+    assert_eq!(machine.run(config, live).0.len(), 1);
+    assert_eq!(machine.run("swap: {size: 1Q}", live).1, [""; 0]);
+}
