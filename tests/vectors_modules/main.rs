@@ -1,10 +1,10 @@
 //! cloud-init's modules against the conformance vectors' modules.json: each case sets up a root, runs the module's halves,
 //! and compares the files, modes, owners, removals, commands, warnings and errors.
 //!
-//! A module joins by being in `prepivot::module::MODULES`. What it does natively instead of running a command is said in
-//! `native` below.
+//! A module joins by being in `prepivot::module::MODULES`.
 
 mod accounts;
+mod files;
 mod warnings;
 
 use prepivot::document::{Map, Value};
@@ -20,6 +20,10 @@ use std::path::Path;
 /// Cases in which prepivot differs on purpose: the name without its distribution, and the reason.
 const EXCEPTIONS: &[(&str, &str)] = &[
     (
+        "cc_write_files/bad base64",
+        "content that is not base64 is reported; cloud-init writes what it makes of it silently",
+    ),
+    (
         "cc_users_groups/create_groups false",
         "a group that is not there is left out and reported; useradd would refuse the user, which the recording does not show",
     ),
@@ -27,12 +31,6 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("cc_users_groups/groups dict", "a group without members is made; cloud-init stops with a TypeError"),
     ("cc_users_groups/inactive int", "a number of days is one with or without quotes"),
 ];
-
-/// Programs that prepivot does not run because it does their work itself, by module; the accounts' are replayed instead.
-fn native(module: &str, argv: &[String]) -> bool {
-    let _ = (module, argv);
-    false
-}
 
 /// A case of modules.json.
 pub struct Case<'a> {
@@ -90,6 +88,8 @@ impl<'a> Case<'a> {
     fn set_up(&self, base: &Path) {
         if self.is_about_accounts() {
             accounts::set_up(self, base);
+        } else {
+            files::set_up(self, base);
         }
         for (path, value) in self.setup.get("files").and_then(Value::as_map).into_iter().flat_map(Map::iter) {
             let (content, mode) = match value.as_list() {
@@ -107,8 +107,12 @@ impl<'a> Case<'a> {
         let dir = TempDir::new("vectors-modules");
         self.set_up(&dir.0);
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
-        let instance = Instance { instance_id: "i-test".into(), ..Instance::default() };
+        let instance = match self.is_about_accounts() {
+            true => Instance { instance_id: "i-test".into(), ..Instance::default() },
+            false => files::instance(),
+        };
         let mut errors = Vec::new();
+        let recorded = files::Recorded(self);
         warnings::take();
         for half in [module.provision, module.live].into_iter().flatten() {
             let mut context = Context {
@@ -118,13 +122,14 @@ impl<'a> Case<'a> {
                 distro: &self.distro,
                 args: &[],
                 stage: module.stage,
-                outside: &Nothing,
+                outside: if self.is_about_accounts() { &Nothing } else { &recorded },
             };
             errors.extend(half(&mut context).err());
         }
         let mut wrong = Vec::new();
         let warned = warnings::take();
-        let error_expected = self.expected.get("error").is_some_and(|e| !e.is_null());
+        let recorders = files::error_is_the_recorders(self);
+        let error_expected = self.expected.get("error").is_some_and(|e| !e.is_null()) && !recorders;
         if error_expected == errors.is_empty() {
             wrong.push(format!("expected error {:?}, found {errors:?}", self.expected.get("error")));
         }
@@ -147,10 +152,12 @@ impl<'a> Case<'a> {
             accounts::compare(self, &root, &mut wrong);
         } else {
             self.compare_owners(&root, &mut wrong);
-            let expected: Vec<_> =
-                self.commands().into_iter().map(|c| c.0).filter(|argv| !native(self.module, argv)).collect();
-            let found: Vec<_> = root.commands().iter().map(|c| c.argv.clone()).collect();
-            if expected != found {
+            let expected = self.commands().into_iter().map(|c| c.0).filter(|argv| !files::is_native(argv));
+            let expected: Vec<_> = expected.map(|argv| files::normal_command(&argv)).collect();
+            let found: Vec<_> = root.commands().iter().map(|c| files::normal_command(&c.argv)).collect();
+            let before = self.setup.at(&["files", "/etc/fstab"]).and_then(Value::as_str).unwrap_or_default();
+            files::check_fstab(&root.text("/etc/fstab"), before, &mut wrong);
+            if expected != found && !recorders {
                 wrong.push(format!("commands: expected {expected:?}, found {found:?}"));
             }
         }
@@ -159,7 +166,10 @@ impl<'a> Case<'a> {
 
     fn compare_files(&self, root: &Root, wrong: &mut Vec<String>) {
         let mut known = BTreeSet::new();
-        for (path, file) in self.expected.get("files").and_then(Value::as_map).into_iter().flat_map(Map::iter) {
+        for (path, file) in files::expected_files(self).iter() {
+            if files::is_beside(path) {
+                continue;
+            }
             let folder = path.ends_with('/');
             let mut path = path.trim_end_matches('/').to_owned();
             if self.is_about_accounts() {
@@ -188,7 +198,7 @@ impl<'a> Case<'a> {
         }
         for change in root.changes() {
             let ours = self.is_about_accounts() && accounts::is_own(root, change.path());
-            let parent = matches!(change, Change::Mkdir { .. });
+            let parent = matches!(change, Change::Mkdir { .. }) || files::is_beside(change.path());
             if !known.contains(change.path()) && !ours && !parent && !change.path().starts_with("/run/prepivot/") {
                 wrong.push(format!("{} is changed", change.path()));
             }
@@ -220,6 +230,9 @@ impl<'a> Case<'a> {
 
 /// Content as it is compared: who wrote a header and when does not count, and keys in authorized_keys are a set.
 fn normal(path: &str, content: &str) -> String {
+    if let Some(text) = files::normal_file(path, content) {
+        return text;
+    }
     let line = |line: &str| {
         for verb in ["Created", "Added"] {
             for name in ["cloud-init", "prepivot"] {
@@ -270,7 +283,11 @@ fn modules_leave_what_cloud_init_leaves() {
             continue;
         }
         let short = case.name.rsplit_once('/').map_or(case.name, |(name, _)| name);
-        let reason = EXCEPTIONS.iter().find(|(name, _)| *name == short).map(|(_, reason)| *reason);
+        let reason = EXCEPTIONS
+            .iter()
+            .find(|(name, _)| *name == short)
+            .map(|(_, reason)| *reason)
+            .or_else(|| files::reason(&case));
         let wrong = case.run(module);
         match (reason, wrong.is_empty()) {
             (None, true) => same += 1,

@@ -1,0 +1,153 @@
+//! What the modules that write files and run commands need beside the common part: the machine of the recorded cases, and how
+//! two files say the same.
+
+use super::Case;
+use prepivot::document::{Map, Value};
+use prepivot::error::{Error, Result};
+use prepivot::instance::Instance;
+use prepivot::module::{Device, Outside, Request};
+use std::path::Path;
+
+/// The instance of the recorded cases.
+pub fn instance() -> Instance {
+    Instance {
+        instance_id: "iid-datasource-none".into(),
+        local_hostname: Some("md-host".into()),
+        ..Instance::default()
+    }
+}
+
+/// The machine of the recorded cases: `setup.devs`, 2 GiB of memory, and no network.
+pub struct Recorded<'a>(pub &'a Case<'a>);
+
+impl Outside for Recorded<'_> {
+    fn device(&self, name: &str) -> Option<Device> {
+        let devices = devices(self.0);
+        let partitioned = ["1", "p1", "-part1"].iter().any(|n| devices.contains(&format!("{name}{n}")));
+        let content = (!partitioned).then(|| "ext4".to_owned());
+        devices.contains(&name.to_owned()).then(|| Device { path: name.to_owned(), content })
+    }
+
+    fn memory(&self) -> Option<u64> {
+        Some(2 << 30)
+    }
+
+    fn http(&self, _: &Request, _: u32) -> Result<Vec<u8>> {
+        Err(Error::new("there is no network"))
+    }
+}
+
+fn devices(case: &Case) -> Vec<String> {
+    case.setup.get("devs").and_then(Value::as_list).unwrap_or_default().iter().filter_map(Value::text).collect()
+}
+
+/// What a recorded case takes for granted of its machine: users, and the time zone that it can set.
+pub fn set_up(case: &Case, base: &Path) {
+    let write = |path: &str, text: &str| {
+        let path = base.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    write(
+        "etc/passwd",
+        "root:x:0:0::/root:/bin/sh\nbob:x:1000:1000::/home/bob:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n",
+    );
+    write("etc/group", "root:x:0:\nbob:x:1000:\nnogroup:x:65534:\n");
+    let localtime = case.expected.at(&["files", "/etc/localtime", "content"]).and_then(Value::as_str);
+    if let Some(zone) = localtime.and_then(|c| c.strip_prefix("-> /")) {
+        write(zone, "TZif");
+    }
+}
+
+/// Why a case differs on purpose, where that follows from what it is about. Its name alone cannot tell.
+pub fn reason(case: &Case) -> Option<&'static str> {
+    let fstab = case.expected.at(&["files", "/etc/fstab", "content"]).and_then(Value::as_str).unwrap_or_default();
+    let here = devices(case);
+    let absent = |line: &str| {
+        let spec = line.split_whitespace().next().unwrap_or_default();
+        let device = spec.starts_with("/dev/") || spec.contains('=') || !spec.contains(['/', ':']);
+        let kind = line.split_whitespace().nth(2).unwrap_or_default();
+        device
+            && matches!(kind, "auto" | "swap" | "ext4" | "xfs" | "btrfs" | "vfat")
+            && !here.contains(&spec.to_owned())
+    };
+    let added = fstab.lines().filter(|l| l.contains("comment=cloudconfig"));
+    let missing = case.module == "cc_mounts" && added.into_iter().any(absent);
+    missing.then_some("a device that is not there is left out of fstab, as the documentation says")
+}
+
+/// Whether the recording machine lacked what the case needs, so that its error says nothing.
+pub fn error_is_the_recorders(case: &Case) -> bool {
+    case.expected.get("error").and_then(Value::as_str).is_some_and(|e| e.starts_with("PackageInstallerError"))
+}
+
+/// Files that the case expects: what `hostnamectl set-hostname` would have written too.
+pub fn expected_files(case: &Case) -> Map {
+    let mut files = case.expected.get("files").and_then(Value::as_map).cloned().unwrap_or_default();
+    for (argv, _) in case.commands() {
+        if let [program, verb, name] = argv.as_slice()
+            && program == "hostnamectl"
+            && verb == "set-hostname"
+        {
+            let file: Map = [("content", format!("{name}\n")), ("mode", "0o644".into())].into_iter().collect();
+            files.insert("/etc/hostname", file);
+        }
+    }
+    files
+}
+
+/// Paths that say nothing: where a script waits for its shell, and what the recording could not hold.
+pub fn is_beside(path: &str) -> bool {
+    path.starts_with("/run/cloud-init") || path.starts_with("/dev")
+}
+
+/// Whether a command is not run because its work is done natively.
+pub fn is_native(argv: &[String]) -> bool {
+    argv.first().is_some_and(|program| program == "hostnamectl")
+}
+
+/// A command as it is compared: nobody waits for systemd, and the names of scripts differ.
+pub fn normal_command(argv: &[String]) -> Vec<String> {
+    let script = |word: &String| word.starts_with("/run/cloud-init/") && word.ends_with(".sh");
+    let words = argv.iter().filter(|w| *w != "--no-block");
+    words.map(|w| if script(w) { "SCRIPT".to_owned() } else { w.clone() }).collect()
+}
+
+/// A file whose words count, without comments, empty lines and the width of gaps. None for every other file.
+pub fn normal_file(path: &str, content: &str) -> Option<String> {
+    if path == "/etc/fstab" {
+        return Some(content.lines().map(fstab_line).collect::<Vec<_>>().join("\n"));
+    }
+    let by_words =
+        ["/etc/hosts", "/etc/resolv.conf", "/etc/default/keyboard", "/etc/locale.conf", "/etc/ntp", "/etc/chrony"];
+    let by_folder = ["/etc/systemd/", "/etc/apt/", "/etc/yum.repos.d/", "/etc/zypp/", "/etc/apk/", "/etc/rsyslog.d/"];
+    if !by_words.iter().chain(&by_folder).any(|p| path.starts_with(p))
+        && path != "/etc/profile.d/50-cloud-init-locale.sh"
+    {
+        return None;
+    }
+    let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    let lines = content.lines().filter(|l| !l.trim_start().starts_with('#') && !l.starts_with("//"));
+    Some(lines.map(words).filter(|l| !l.is_empty()).collect::<Vec<_>>().join("\n"))
+}
+
+/// A line without the options that only prepivot adds, so that no line stops a boot.
+fn fstab_line(line: &str) -> String {
+    let mut fields: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+    let ours = line.contains("comment=cloudconfig") || line.contains("\tswap\t");
+    if let Some(options) = fields.get_mut(3).filter(|_| ours) {
+        let added = |o: &&str| *o == "nofail" || o.starts_with("x-systemd.device-timeout=");
+        *options = options.split(',').filter(|o| !added(o)).collect::<Vec<_>>().join(",");
+    }
+    fields.join(" ")
+}
+
+/// Every line that prepivot added can fail.
+pub fn check_fstab(text: &str, before: &str, wrong: &mut Vec<String>) {
+    for line in text.lines().filter(|l| !before.lines().any(|b| b == *l)) {
+        let options = line.split('\t').nth(3).unwrap_or_default();
+        if !options.split(',').any(|o| o == "nofail" || o == "noauto") {
+            wrong.push(format!("/etc/fstab: a line that can stop the boot: {line}"));
+        }
+    }
+}
