@@ -60,12 +60,14 @@ pub struct Request<'a> {
     pub body: &'a [u8],
     /// The largest body that is taken, in bytes.
     pub limit: usize,
+    /// How often it is sent at most; the deadline ends it before.
+    pub tries: u32,
 }
 
 impl<'a> Request<'a> {
-    /// A GET of a document of at most [`MAX_BODY`].
+    /// A GET of a document of at most [`MAX_BODY`], repeated until the deadline.
     pub fn get(url: &'a str) -> Self {
-        Request { method: "GET", url, headers: &[], body: &[], limit: MAX_BODY }
+        Request { method: "GET", url, headers: &[], body: &[], limit: MAX_BODY, tries: u32::MAX }
     }
 }
 
@@ -123,11 +125,16 @@ impl Client {
     ///
     /// An error names the URL (never its query or credentials) and the last thing that went wrong.
     pub fn get(&self, url: &str) -> Result<Option<Vec<u8>>> {
-        let reply = self.send(&Request::get(url))?;
+        self.document(&Request::get(url))
+    }
+
+    /// What a request gives; None where there is none (404, and 410 for what was there once).
+    pub fn document(&self, request: &Request) -> Result<Option<Vec<u8>>> {
+        let reply = self.send(request)?;
         match reply.status {
             200..=299 => Ok(Some(reply.body)),
-            404 => Ok(None),
-            status => Err(refused("GET", url, status)),
+            404 | 410 => Ok(None),
+            status => Err(refused(request.method, request.url, status)),
         }
     }
 
@@ -148,7 +155,7 @@ impl Client {
             };
             tries += 1;
             let wait = self.backoff(tries, after);
-            let give_up = garbage >= MAX_GARBAGE || wait >= self.deadline.left();
+            let give_up = garbage >= MAX_GARBAGE || tries >= request.tries || wait >= self.deadline.left();
             if give_up || !self.cancel.wait(wait) {
                 let asked = if tries == 1 { "1 try".into() } else { format!("{tries} tries") };
                 return Err(Error::new(format!("{}: {reason} ({asked})", said(request.method, request.url))));

@@ -45,7 +45,8 @@ impl Known {
         Ok(known)
     }
 
-    async fn read(&self, netlink: &Netlink) -> Result<()> {
+    /// Reads everything anew.
+    pub async fn read(&self, netlink: &Netlink) -> Result<()> {
         let (links, addresses) = (netlink.links().await?, netlink.addresses().await?);
         let mut state = self.state.borrow_mut();
         state.links = links.into_iter().map(|l| (l.index, l)).collect();

@@ -25,8 +25,11 @@ const METRIC: u32 = 0x10000;
 
 /// Raises a link that is down and tells the session each way that it opens.
 pub async fn link(link: Link, plan: Plan, ground: Ground, deadline: Deadline) {
-    let ended = raise(&link, &plan, &ground, deadline).await.err().map(|e| named(&link, e));
-    ground.tell(Told::Ended(ended));
+    if let Err(e) = raise(&link, &plan, &ground, deadline).await {
+        let [four, others @ ..] = Reach::ALL;
+        ground.tell(Told::Ended(link.index, four, Some(named(&link, e))));
+        others.into_iter().for_each(|reach| ground.tell(Told::Ended(link.index, reach, None)));
+    }
 }
 
 /// Watches a link that somebody else has set up, and tells the ways that it has or gets.
@@ -36,9 +39,9 @@ pub async fn watch(link: Link, ground: Ground, deadline: Deadline) {
         if within(deadline, ground.known.until(|k| k.usable4(link.index))).await {
             ground.tell(Told::Way(way(&link, Reach::V4).into()));
         }
+        ground.tell(Told::Ended(link.index, Reach::V4, None));
     };
     both(four, six(&link, &ground, deadline)).await;
-    ground.tell(Told::Ended(None));
 }
 
 async fn raise(link: &Link, plan: &Plan, ground: &Ground, deadline: Deadline) -> Result<()> {
@@ -57,10 +60,12 @@ async fn raise(link: &Link, plan: &Plan, ground: &Ground, deadline: Deadline) ->
     if !within(patience, ground.known.until(|k| k.carrier(link.index))).await {
         return Err(Error::new(format!("no carrier in {} s: is a cable plugged in?", asked.as_secs_f32().round())));
     }
-    let mut outcome = Ok(());
-    let four = async { outcome = v4(&link, plan, ip, ground, deadline).await };
+    let four = async {
+        let failed = v4(&link, plan, ip, ground, deadline).await.err();
+        ground.tell(Told::Ended(link.index, Reach::V4, failed.map(|e| named(&link, e))));
+    };
     both(four, six(&link, ground, deadline)).await;
-    outcome
+    Ok(())
 }
 
 async fn v4(link: &Link, plan: &Plan, ip: Option<&Ip>, ground: &Ground, deadline: Deadline) -> Result<()> {
@@ -155,17 +160,19 @@ async fn add_route(link: &Link, destination: IpAddr, prefix: u8, gateway: Option
 
 /// The kernel makes the link's own address and listens for routers; both are told by events.
 async fn six(link: &Link, ground: &Ground, deadline: Deadline) {
-    if !within(deadline.at_most(V6_WAIT), ground.known.until(|k| k.link_local6(link.index))).await {
-        return;
+    let own = within(deadline.at_most(V6_WAIT), ground.known.until(|k| k.link_local6(link.index))).await;
+    if own {
+        ground.tell(Told::Way(way(link, Reach::V6Link).into()));
     }
-    ground.tell(Told::Way(way(link, Reach::V6Link).into()));
-    if within(deadline.at_most(ROUTER_WAIT), ground.known.until(|k| k.router6(link.index))).await {
+    ground.tell(Told::Ended(link.index, Reach::V6Link, None));
+    if own && within(deadline.at_most(ROUTER_WAIT), ground.known.until(|k| k.router6(link.index))).await {
         ground.tell(Told::Way(way(link, Reach::V6Routed).into()));
     }
+    ground.tell(Told::Ended(link.index, Reach::V6Routed, None));
 }
 
 fn way(link: &Link, reach: Reach) -> Way {
-    Way { link: Some(link.name.clone()), index: link.index, reach, ..Way::system() }
+    Way::of(&link.name, link.index, reach)
 }
 
 fn named(link: &Link, error: Error) -> Error {

@@ -6,7 +6,7 @@ use super::journal::{Change, Journal};
 use super::known::{Known, barred};
 use super::netlink::{Address, Netlink, Route};
 use super::tcp::Cancel;
-use super::way::Way;
+use super::way::{Reach, Way};
 use super::{raise, setup};
 use crate::deadline::Deadline;
 use crate::error::{Context, Error, Result};
@@ -16,12 +16,17 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 
 /// How many links are raised; a machine with more has a kernel command line that says which.
 const MAX_LINKS: usize = 64;
+/// What is left for the reasons once the waiting is over.
+const GRACE: Duration = Duration::from_millis(200);
+/// How many addresses are asked by each way.
+const MAX_URLS: usize = 8;
 
 /// How a session is opened.
 #[derive(Debug, Clone)]
@@ -34,6 +39,9 @@ pub struct Settings {
     pub plan: Plan,
     /// Whether links of software are raised too: for namespaces, which have no devices.
     pub software_links: bool,
+    /// Whether links are raised at all. Not in the real root, whose network is somebody else's: there the system's own
+    /// routes are asked, and the metadata service's IPv6 address on every device that is up.
+    pub raise: bool,
 }
 
 /// What the tasks of a session share.
@@ -51,8 +59,8 @@ pub struct Ground {
 pub enum Told {
     /// A way is ready.
     Way(Box<Way>),
-    /// A task has come to its end; why, where that is worth telling.
-    Ended(Option<Error>),
+    /// A link will not open that way any more; why, where that is worth telling.
+    Ended(u32, Reach, Option<Error>),
     /// One of the threads that ask has its answer.
     Answered,
 }
@@ -154,11 +162,13 @@ pub struct Session {
     journal: Rc<RefCell<Journal>>,
     listener: mpsc::UnboundedReceiver<Told>,
     ground: Ground,
-    /// Tasks that may still find a way.
-    pending: usize,
+    /// Ways that may still become ready.
+    pending: Vec<Way>,
     ways: Vec<Way>,
     reasons: Vec<Error>,
+    /// When the tasks and clients give up, and when the session does: a moment later, so that it hears their reasons.
     deadline: Deadline,
+    patience: Deadline,
     requests: Arc<AtomicU32>,
 }
 
@@ -183,6 +193,8 @@ impl Session {
             let (sys, journal) = (settings.sys.clone(), journal.clone());
             let ground = Ground { netlink, known, sys, journal, allowed: Rc::default(), told };
             setup::make(&settings.plan, &ground).await;
+            // What was made is younger than the last event that was heard.
+            ground.known.read(&ground.netlink).await?;
             Ok::<_, Error>(ground)
         }))?;
         let mut session = Session {
@@ -192,10 +204,11 @@ impl Session {
             journal,
             listener,
             ground,
-            pending: 0,
+            pending: Vec::new(),
             ways: Vec::new(),
             reasons: Vec::new(),
-            deadline,
+            deadline: deadline.at_most(deadline.left().saturating_sub(GRACE)),
+            patience: deadline,
             requests: Arc::default(),
         };
         session.start(settings);
@@ -204,6 +217,9 @@ impl Session {
 
     /// One task for each link: its own links are raised, others' are watched.
     fn start(&mut self, settings: &Settings) {
+        if !settings.raise {
+            return self.use_what_is_there();
+        }
         let _local = self.local.enter();
         let _runtime = self.runtime.enter();
         let known = &self.ground.known;
@@ -216,21 +232,30 @@ impl Session {
                 None if settings.plan.allows(&link.name) => {
                     log::debug!("{}: raised", link.name);
                     let plan = settings.plan.clone();
-                    self.pending += 1;
+                    self.pending.extend(Reach::ALL.map(|reach| Way::of(&link.name, link.index, reach)));
                     tokio::task::spawn_local(raise::link(link, plan, ground, deadline));
                 }
                 None => log::debug!("{}: left alone: the kernel command line does not name it", link.name),
                 Some(why) => {
                     log::debug!("{}: left alone: {why}", link.name);
                     if link.up && link.ethernet {
-                        self.pending += 1;
+                        self.pending.extend(Reach::ALL.map(|reach| Way::of(&link.name, link.index, reach)));
                         tokio::task::spawn_local(raise::watch(link, ground, deadline));
                     }
                 }
             }
         }
-        if self.pending == 0 {
+        if self.pending.is_empty() {
             self.reasons.push(Error::new("no network link is there that could be used: is its driver in the image?"));
+        }
+    }
+
+    fn use_what_is_there(&mut self) {
+        self.ways.push(Way::system());
+        let known = &self.ground.known;
+        let devices = known.links().into_iter().filter(|l| l.ethernet && l.up && !l.software && !l.enslaved);
+        for link in devices.filter(|l| known.link_local6(l.index)).take(MAX_LINKS) {
+            self.ways.push(Way::of(&link.name, link.index, Reach::V6Link));
         }
     }
 
@@ -239,27 +264,27 @@ impl Session {
         self.requests.load(Ordering::Relaxed)
     }
 
-    /// Calls `probe` once for each way that `wanted` takes, each in a thread of its own as soon as the way is ready, and
-    /// gives the first result that is no error; the others are cancelled.
+    /// Asks by every way for each address that `urls` has for it: `probe`, with a client and the address, in a thread of
+    /// its own as soon as the way is ready. Gives the first result that is no error; the others are cancelled.
     ///
-    /// An error once every way has failed or the deadline has passed, with the reason of each.
+    /// An error once everyone has failed or the deadline has passed, with the reason of each.
     pub fn ask<T: Send>(
         &mut self,
         http: &http::Settings,
-        wanted: &dyn Fn(&Way) -> bool,
-        probe: &(dyn Fn(&http::Client) -> Result<T> + Sync),
+        urls: &dyn Fn(&Way) -> Vec<String>,
+        probe: &(dyn Fn(&http::Client, &str) -> Result<T> + Sync),
     ) -> Result<T> {
         let cancel = Cancel::new().context(|| "failed to make an eventfd")?;
         let answers: Mutex<Vec<Result<T>>> = Mutex::default();
-        let (deadline, requests) = (self.deadline, self.requests.clone());
+        let (deadline, patience, requests) = (self.deadline, self.patience, self.requests.clone());
         let Session { runtime, local, listener, ground, pending, ways, reasons, .. } = self;
         std::thread::scope(|scope| {
-            let start = |way: &Way| {
+            let start = |way: &Way, url: String| {
                 let client = http::Client::new(way, http, deadline, cancel.clone(), requests.clone());
                 let (answers, told, name) = (&answers, ground.told.clone(), way.name().to_owned());
                 let thread = std::thread::Builder::new().name(name.clone());
                 let spawned = thread.spawn_scoped(scope, move || {
-                    let answer = probe(&client).map_err(|e| e.context(&name));
+                    let answer = probe(&client, &url).map_err(|e| e.context(&name));
                     answers.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(answer);
                     let _ = told.send(Told::Answered);
                 });
@@ -268,8 +293,8 @@ impl Session {
             let outcome = runtime.block_on(local.run_until(async {
                 let (mut started, mut running, mut failed) = (0, 0usize, Vec::new());
                 loop {
-                    for way in ways.iter().skip(started).filter(|way| wanted(way)) {
-                        running += usize::from(start(way));
+                    for way in ways.iter().skip(started) {
+                        running += urls(way).into_iter().take(MAX_URLS).filter(|url| start(way, url.clone())).count();
                     }
                     started = ways.len();
                     let ready = std::mem::take(&mut *answers.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
@@ -283,13 +308,14 @@ impl Session {
                             }
                         }
                     }
-                    if running == 0 && *pending == 0 {
+                    // A way that would not be asked is not waited for.
+                    if running == 0 && pending.iter().all(|way| urls(way).is_empty()) {
                         return Err(because(reasons, &failed, "nobody answered"));
                     }
-                    match tokio::time::timeout(deadline.left(), listener.recv()).await {
+                    match tokio::time::timeout(patience.left(), listener.recv()).await {
                         Ok(Some(Told::Way(way))) => ways.push(*way),
-                        Ok(Some(Told::Ended(reason))) => {
-                            *pending = pending.saturating_sub(1);
+                        Ok(Some(Told::Ended(index, reach, reason))) => {
+                            pending.retain(|way| way.index != index || way.reach != reach);
                             reasons.extend(reason);
                         }
                         Ok(Some(Told::Answered)) => {}

@@ -7,7 +7,7 @@ use super::netlink::Netlink;
 use super::rename;
 use super::session::Ground;
 use crate::error::{Context, Error, Result};
-use rtnetlink::{LinkBond, LinkBridge, LinkVlan};
+use rtnetlink::{LinkBond, LinkBridge, LinkMessageBuilder, LinkVlan};
 
 /// Makes all of `plan`'s links; what fails is logged and does not keep the rest.
 pub async fn make(plan: &Plan, ground: &Ground) {
@@ -27,7 +27,10 @@ pub async fn make(plan: &Plan, ground: &Ground) {
 async fn make_one(made: &Made, ground: &Ground) -> Result<()> {
     let (name, message) = match made {
         Made::Bond { name, .. } => (name, LinkBond::new(name).build()),
-        Made::Bridge { name, .. } => (name, LinkBridge::new(name).build()),
+        Made::Bridge { name, .. } => {
+            // Its own `new` would set it up at once.
+            (name, LinkMessageBuilder::<LinkBridge>::new(name).build())
+        }
         Made::Vlan { name, parent, id } => {
             let parent = found(&ground.known, &ground.netlink, parent).await?;
             (name, LinkVlan::new(name, parent, *id).build())

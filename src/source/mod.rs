@@ -2,7 +2,8 @@
 
 mod config_drive;
 mod no_cloud;
-mod openstack_files;
+pub mod openstack;
+pub mod openstack_files;
 
 use crate::deadline::Deadline;
 use crate::document::Value;

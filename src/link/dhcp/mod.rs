@@ -71,7 +71,8 @@ impl<'a> Client<'a> {
 
     /// Asks until a server gives a lease. An error once the deadline has passed, with what was tried.
     pub async fn acquire(&mut self, deadline: Deadline) -> Result<Lease> {
-        loop {
+        // Offers that come at once must not carry a server that always refuses past the deadline.
+        while !deadline.passed() {
             let lease = match self.discover(deadline).await? {
                 Answer::Lease(lease) => Some(lease),
                 Answer::Offer { xid, server, address } => self.request(xid, server, address, deadline).await?,
@@ -85,6 +86,17 @@ impl<'a> Client<'a> {
                 self.receive(0, deadline.at_most(wait), |_| None::<()>).await;
             }
         }
+        Err(self.failed())
+    }
+
+    fn failed(&self) -> Error {
+        let naks = if self.naks > 0 { format!(", {} refusals", self.naks) } else { String::new() };
+        Error::new(format!(
+            "{}: no DHCP lease in {} s ({} messages sent{naks}): is a server on this network?",
+            self.name,
+            self.started.elapsed().as_secs_f32().round(),
+            self.sent
+        ))
     }
 
     async fn discover(&mut self, deadline: Deadline) -> Result<Answer> {
@@ -112,13 +124,7 @@ impl<'a> Client<'a> {
                 break;
             }
         }
-        let naks = if self.naks > 0 { format!(", {} refusals", self.naks) } else { String::new() };
-        Err(Error::new(format!(
-            "{}: no DHCP lease in {} s ({} messages sent{naks}): is a server on this network?",
-            self.name,
-            self.started.elapsed().as_secs(),
-            self.sent
-        )))
+        Err(self.failed())
     }
 
     /// The lease; None where the server refused or fell silent.

@@ -1,0 +1,174 @@
+//! OpenStack's metadata service: the documents of a config drive, at the same paths, over HTTP.
+//!
+//! Follows nova's user documentation, "Metadata service". What is fetched is given as files, and the config drive's reader
+//! reads them.
+
+use crate::document::{Map, Value, json};
+use crate::error::{Context, Error, Result};
+use crate::link::http::{Client, Request};
+use crate::link::{Reach, Way};
+
+/// Versions that are understood, newest first.
+const VERSIONS: [&str; 8] =
+    ["2018-08-27", "2017-02-22", "2016-10-06", "2016-06-30", "2015-10-15", "2013-10-17", "2013-04-04", "2012-08-10"];
+/// The documents beside meta_data.json and the version that first has them.
+const DOCUMENTS: [(&str, &str, u32); 4] = [
+    ("user_data", "2012-08-10", u32::MAX),
+    ("network_data.json", "2015-10-15", u32::MAX),
+    ("vendor_data.json", "2013-10-17", VENDOR_TRIES),
+    ("vendor_data2.json", "2016-10-06", VENDOR_TRIES),
+];
+/// Vendor-data is the provider's and may come from yet another service: it does not hold the boot up for long.
+const VENDOR_TRIES: u32 = 5;
+/// How many block devices are asked for by name.
+const MAX_DEVICES: usize = 32;
+
+/// What was fetched: paths as on a config drive (`openstack/2018-08-27/meta_data.json`), and what could not be.
+#[derive(Debug, Default)]
+pub struct Fetched {
+    /// The service's address, without a path.
+    pub base: String,
+    pub files: Vec<(String, Vec<u8>)>,
+    pub problems: Vec<String>,
+}
+
+/// Where the service is asked by `way`: the configured addresses (`metadata_urls`), else the well-known two.
+pub fn urls(way: &Way, configured: &[String]) -> Vec<String> {
+    if configured.is_empty() {
+        return match (way.reach, &way.link) {
+            (Reach::V4, _) => vec!["http://169.254.169.254".into()],
+            (Reach::V6Link, Some(link)) => vec![format!("http://[fe80::a9fe:a9fe%25{link}]")],
+            _ => Vec::new(),
+        };
+    }
+    configured.iter().filter(|url| way.leads_to(url)).map(|url| url.trim_end_matches('/').to_owned()).collect()
+}
+
+/// Fetches everything from the service at `base`, with as few requests as there are documents: one first, which tells
+/// whether this is OpenStack's service, then the others side by side.
+///
+/// `disks`: whether the machine has more than one disk, so that their names in the EC2 tree matter.
+///
+/// Errors: no answer, or one that is not OpenStack's. Documents beside meta_data.json that fail are told in `problems`.
+pub fn fetch(client: &Client, base: &str, disks: bool) -> Result<Fetched> {
+    let (version, metadata) = metadata(client, base)?;
+    let path = |name: &str| format!("openstack/{version}/{name}");
+    let url = |name: &str| format!("{base}/openstack/{version}/{name}");
+    let known = VERSIONS.contains(&version.as_str());
+    let wanted = DOCUMENTS.iter().filter(|(_, since, _)| !known || version.as_str() >= *since);
+    let mut fetched = Fetched { base: base.into(), ..Fetched::default() };
+    fetched.files.push((path("meta_data.json"), metadata));
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = wanted
+            .map(|(name, _, tries)| {
+                let url = url(name);
+                let get = move || client.document(&Request { tries: *tries, ..Request::get(&url) });
+                (*name, std::thread::Builder::new().spawn_scoped(scope, get))
+            })
+            .collect();
+        if disks {
+            match block_devices(client, base) {
+                Ok(Some(json)) => fetched.files.push(("ec2/latest/meta-data.json".into(), json)),
+                Ok(None) => {}
+                Err(e) => fetched.problems.push(e.to_string()),
+            }
+        }
+        for (name, thread) in threads {
+            let answer = thread.context(|| "failed to start a thread").and_then(|thread| match thread.join() {
+                Ok(answer) => answer,
+                Err(_) => Err(Error::new(format!("failed to read {name}"))),
+            });
+            match answer {
+                // An empty body is what some services give for a document that is not there.
+                Ok(Some(body)) if !body.is_empty() => fetched.files.push((path(name), body)),
+                Ok(_) => {}
+                Err(e) => fetched.problems.push(format!("{e}; the boot goes on without it")),
+            }
+        }
+    });
+    Ok(fetched)
+}
+
+/// meta_data.json of the newest version that is there. The version list is only asked for where the newest is not.
+fn metadata(client: &Client, base: &str) -> Result<(String, Vec<u8>)> {
+    let mut versions = vec![VERSIONS[0].to_owned()];
+    let mut listed = false;
+    while let Some(version) = versions.pop() {
+        let url = format!("{base}/openstack/{version}/meta_data.json");
+        if let Some(body) = client.get(&url)?.filter(|b| !b.iter().all(u8::is_ascii_whitespace)) {
+            is_openstack(&url, &body)?;
+            return Ok((version, body));
+        }
+        if !std::mem::replace(&mut listed, true) {
+            let list = client.get(&format!("{base}/openstack"))?.unwrap_or_default();
+            versions = candidates(&String::from_utf8_lossy(&list), &version);
+        }
+    }
+    Err(Error::new(format!("{base} answers, and has no OpenStack metadata")))
+}
+
+/// What to ask for after a look at the list, the best last: the known versions in it by age, and `latest` before them.
+fn candidates(list: &str, tried: &str) -> Vec<String> {
+    let listed: Vec<&str> = list.lines().map(|l| l.trim().trim_end_matches('/')).collect();
+    let known = VERSIONS.iter().rev().filter(|v| **v != tried && listed.contains(*v)).map(|v| (*v).to_owned());
+    std::iter::once("latest".to_owned()).chain(known).collect()
+}
+
+/// Any server may say 200: OpenStack's has a JSON mapping with the instance's UUID.
+fn is_openstack(url: &str, body: &[u8]) -> Result<()> {
+    let document = json::parse(url, body)?;
+    match document.get("uuid").and_then(Value::text) {
+        Some(uuid) if !uuid.is_empty() => Ok(()),
+        _ => Err(Error::new(format!("{url}: expected OpenStack's mapping with a uuid: another service answers there"))),
+    }
+}
+
+/// The names of block devices, which only the EC2 tree has, in the form of a config drive's ec2 document.
+fn block_devices(client: &Client, base: &str) -> Result<Option<Vec<u8>>> {
+    let folder = format!("{base}/latest/meta-data/block-device-mapping");
+    let get = |url: &str| client.document(&Request { tries: VENDOR_TRIES, limit: 64 << 10, ..Request::get(url) });
+    let Some(list) = get(&format!("{folder}/"))? else { return Ok(None) };
+    let mut devices = Map::new();
+    for name in String::from_utf8_lossy(&list).lines().map(str::trim).filter(|n| is_name(n)).take(MAX_DEVICES) {
+        if let Some(device) = get(&format!("{folder}/{name}"))? {
+            devices.insert(name, String::from_utf8_lossy(&device).trim().to_owned());
+        }
+    }
+    let document = Value::Map([("block-device-mapping", devices)].into_iter().collect());
+    Ok(Some(json::to_string(&document).into_bytes()))
+}
+
+fn is_name(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_listed_version_is_asked_first() {
+        let list = "2012-08-10\n2015-10-15/\r\n2018-08-27\n2025-04-04\nlatest\n";
+        assert_eq!(candidates(list, VERSIONS[0]), ["latest", "2012-08-10", "2015-10-15"]);
+        assert_eq!(candidates("<html>", VERSIONS[0]), ["latest"]);
+    }
+
+    #[test]
+    fn not_any_answer_is_openstacks() {
+        assert!(is_openstack("u", br#"{"uuid": "x", "hostname": "h"}"#).is_ok());
+        for body in [&b"<html>"[..], b"{}", b"[]", br#"{"uuid": ""}"#, br#"{"uuid": null}"#] {
+            assert!(is_openstack("u", body).is_err());
+        }
+    }
+
+    #[test]
+    fn configured_addresses_replace_the_well_known() {
+        let (four, six) = (Way::of("eth0", 2, Reach::V4), Way::of("eth0", 2, Reach::V6Link));
+        assert_eq!(urls(&four, &[]), ["http://169.254.169.254"]);
+        assert_eq!(urls(&six, &[]), ["http://[fe80::a9fe:a9fe%25eth0]"]);
+        assert_eq!(urls(&Way::of("eth0", 2, Reach::V6Routed), &[]), Vec::<String>::new());
+        let configured = ["http://10.0.0.1:8775/".to_owned()];
+        assert_eq!(urls(&four, &configured), ["http://10.0.0.1:8775"]);
+        assert_eq!(urls(&six, &configured), Vec::<String>::new());
+    }
+}

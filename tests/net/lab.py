@@ -1,0 +1,130 @@
+"""The ground of tests/net: two or three namespaces joined by veth pairs, the server in one, prepivot in another."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def run(*command, check=True, **more):
+    return subprocess.run(command, check=check, capture_output=True, text=True, **more)
+
+
+def why_not():
+    """Why namespaces can't be made here; None where they can."""
+    if os.geteuid() != 0:
+        return "needs root for network namespaces"
+    name = f"prepivot-try-{os.getpid()}"
+    try:
+        run("ip", "netns", "add", name)
+        run("ip", "-n", name, "link", "add", "try0", "type", "veth", "peer", "name", "try1")
+        return None
+    except (OSError, subprocess.CalledProcessError) as error:
+        detail = getattr(error, "stderr", "") or str(error)
+        return f"no network namespaces here: {detail.strip()}"
+    finally:
+        run("ip", "netns", "del", name, check=False)
+
+
+class Lab:
+    """`with Lab(links=2) as lab`: client namespace with links c0, c1 … (down), server namespace with s0, s1 … (up).
+
+    nowhere: links that lead to a third namespace, `lab.nowhere`, which has no service.
+    delay: how long each frame takes, in seconds."""
+
+    def __init__(self, links=1, nowhere=(), delay=0):
+        pid = os.getpid()
+        self.client, self.server, self.nowhere, self.wire = (f"prepivot-{w}-{pid}" for w in "csnw")
+        self.links, self.lost, self.delay = links, nowhere, delay
+        self.processes = []
+        self.folder = tempfile.TemporaryDirectory(prefix="prepivot-net-")
+        self.log = os.path.join(self.folder.name, "log")
+
+    def __enter__(self):
+        for name in (self.client, self.server, self.nowhere, self.wire):
+            run("ip", "netns", "add", name)
+            run("ip", "-n", name, "link", "set", "lo", "up")
+        ends = []
+        for n in range(self.links):
+            far = self.nowhere if n in self.lost else self.server
+            pair = (self.client, f"c{n}", far, f"s{n}")
+            if self.delay:
+                pair = (self.client, f"c{n}", self.wire, f"a{n}")
+                self.join(self.wire, f"b{n}", far, f"s{n}")
+                ends += [f"a{n}", f"b{n}"]
+            self.join(*pair, "address", self.mac(n))
+            for where, end in ((far, f"s{n}"), (self.wire, f"a{n}"), (self.wire, f"b{n}")):
+                run("ip", "-n", where, "link", "set", end, "up", check=where != self.wire)
+        if ends:
+            self.start(self.wire, "wire.py", str(self.delay), *ends)
+        return self
+
+    def join(self, here, end, there, other, *words):
+        run("ip", "-n", here, "link", "add", end, *words, "type", "veth", "peer", "name", other, "netns", there)
+
+    def __exit__(self, *_):
+        for process in self.processes:
+            process.stdin.close()
+            try:
+                process.wait(5)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        for name in (self.client, self.server, self.nowhere, self.wire):
+            run("ip", "netns", "del", name, check=False)
+        self.folder.cleanup()
+
+    @staticmethod
+    def mac(n):
+        return f"02:00:00:00:01:{n:02x}"
+
+    def ip(self, where, *words):
+        return run("ip", "-n", where, *words)
+
+    def start(self, where, script, *words):
+        """Runs one of this folder's scripts in a namespace until the lab is taken down."""
+        process = subprocess.Popen(["ip", "netns", "exec", where, sys.executable, os.path.join(HERE, script), *words],
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.processes.append(process)
+        if process.stdout.readline().strip() != "ready":
+            raise RuntimeError(f"{script} did not start")
+
+    def serve(self, where=None, **config):
+        """Starts the server with a script (see server.py); its log is read by `said`."""
+        log = self.log if where is None else f"{self.log}-{where}"
+        self.start(where or self.server, "server.py", json.dumps(config), log)
+
+    def said(self, kind):
+        """The lines of the server's log that have the key `kind`."""
+        if not os.path.exists(self.log):
+            return []
+        with open(self.log) as file:
+            lines = [json.loads(line) for line in file]
+        return [line for line in lines if kind in line]
+
+    def state(self):
+        """Everything that prepivot may change in the client's namespace, in a form that compares."""
+        links = json.loads(run("ip", "-n", self.client, "-j", "-d", "link").stdout)
+        kept = ("ifname", "mtu", "address", "operstate", "master", "linkmode")
+        found = {"links": [{k: link.get(k) for k in kept} | {"up": "UP" in link["flags"]} for link in links]}
+        found["addresses"] = [
+            (entry["ifname"], info.get("local"), info.get("prefixlen"))
+            for entry in json.loads(run("ip", "-n", self.client, "-j", "addr").stdout)
+            for info in entry["addr_info"]
+        ]
+        for family in ("-4", "-6"):
+            routes = json.loads(run("ip", "-n", self.client, "-j", family, "route", "show", "table", "all").stdout or "[]")
+            found["routes" + family] = sorted(
+                (r.get("dst"), r.get("dev"), r.get("gateway"), r.get("metric"), r.get("table")) .__repr__() for r in routes)
+        found["rules"] = run("ip", "-n", self.client, "rule").stdout
+        return found
+
+    def ask(self, program, *words, limit=60):
+        """Runs prepivot in the client's namespace; gives its line of JSON and what it logged."""
+        done = run("ip", "netns", "exec", self.client, program, *words, check=False, timeout=limit)
+        lines = done.stdout.strip().splitlines()
+        answer = json.loads(lines[-1]) if lines else {"ok": False, "error": None}
+        return dict(answer, log=done.stderr, status=done.returncode)

@@ -1,0 +1,278 @@
+"""What stands on the other side of a test's links: a DHCP server on each and a metadata service, scripted, with faults.
+
+    server.py CONFIG LOG
+
+CONFIG is JSON: {"dhcp": {link: {…}}, "dns": {name: address}, "http": {…}, "listen": [[family, address, port], …]}. Each
+DHCP message, DNS question and HTTP request becomes a line of JSON in LOG. Prints "ready" once everything listens.
+"""
+
+import base64
+import json
+import socket
+import struct
+import sys
+import threading
+import time
+
+LOCK = threading.Lock()
+
+
+class Log:
+    def __init__(self, path):
+        self.file = open(path, "w", buffering=1)
+
+    def say(self, **what):
+        with LOCK:
+            self.file.write(json.dumps(dict(what, time=time.monotonic())) + "\n")
+
+
+def checksum(data):
+    data += b"\0" * (len(data) % 2)
+    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    while total > 0xFFFF:
+        total = (total & 0xFFFF) + (total >> 16)
+    return ~total & 0xFFFF
+
+
+class Dhcp(threading.Thread):
+    """A DHCP server on one link. Script (all optional): address, prefix, server, options {code: hex}, and faults:
+    silent, drop (how many messages are ignored), nak (how many requests are refused; -1: all), rapid, delay (seconds),
+    garbage (answers that no DHCP message is), wrong_xid, long (options split in two)."""
+
+    def __init__(self, link, script, log):
+        super().__init__(daemon=True)
+        self.link, self.script, self.log = link, script, log
+        self.drop, self.nak = script.get("drop", 0), script.get("nak", 0)
+        self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0800))
+        self.socket.bind((link, 0x0800))
+
+    def run(self):
+        while True:
+            try:
+                frame = self.socket.recv(2048)
+            except OSError:
+                # The link is down for now.
+                time.sleep(0.05)
+                continue
+            ip = frame[14:]
+            if len(ip) < 28 or ip[9] != 17:
+                continue
+            udp = ip[(ip[0] & 15) * 4:]
+            if struct.unpack("!HH", udp[:4]) != (68, 67):
+                continue
+            self.answer(frame[6:12], udp[8:])
+
+    def answer(self, mac, message):
+        options, at = {}, 240
+        while at < len(message) and message[at] != 255:
+            if message[at] == 0:
+                at += 1
+                continue
+            code, length = message[at], message[at + 1]
+            options[code] = message[at + 2:at + 2 + length]
+            at += 2 + length
+        kind = options[53][0]
+        self.log.say(dhcp=self.link, kind=kind, secs=struct.unpack("!H", message[8:10])[0],
+                     xid=message[4:8].hex(), parameters=list(options.get(55, b"")))
+        if self.script.get("silent"):
+            return
+        if self.drop > 0:
+            self.drop -= 1
+            return
+        if kind == 1:
+            rapid = self.script.get("rapid") and 80 in options
+            self.reply(mac, message, 5 if rapid else 2, rapid)
+        elif kind == 3:
+            if self.nak:
+                self.nak -= 1
+                self.reply(mac, message, 6, False)
+            else:
+                self.reply(mac, message, 5, False)
+
+    def reply(self, mac, message, kind, rapid):
+        script = self.script
+        xid = b"\xde\xad\xbe\xef" if script.get("wrong_xid") else message[4:8]
+        address = b"\0" * 4 if kind == 6 else socket.inet_aton(script["address"])
+        server = socket.inet_aton(script.get("server", "10.0.0.1"))
+        mask = (0xFFFFFFFF << (32 - script.get("prefix", 24))) & 0xFFFFFFFF
+        options = [(53, bytes([kind])), (54, server)]
+        if kind != 6:
+            options += [(51, struct.pack("!I", 3600)), (1, struct.pack("!I", mask))]
+            options += [(int(code), bytes.fromhex(value)) for code, value in script.get("options", {}).items()]
+        if rapid:
+            options.append((80, b""))
+        body = struct.pack("!BBBB4sHH4s4s4s4s16s192x", 2, 1, 6, 0, xid, 0, 0x8000, b"\0" * 4, address, server,
+                           b"\0" * 4, mac + b"\0" * 10)
+        body += bytes([99, 130, 83, 99])
+        for code, value in options:
+            parts = [value[:len(value) // 2], value[len(value) // 2:]] if script.get("long") and len(value) > 8 else [value]
+            for part in parts:
+                body += bytes([code, len(part)]) + part
+        body += b"\xff"
+        if script.get("garbage"):
+            body = bytes((b * 7 + 13) & 255 for b in body)
+        # The checksum is left partial, as offload leaves it.
+        udp = struct.pack("!HHHH", 67, 68, 8 + len(body), 0xABCD) + body
+        ip = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + len(udp), 0, 0, 64, 17, 0, server, b"\xff" * 4)
+        ip = ip[:10] + struct.pack("!H", checksum(ip)) + ip[12:]
+        mine = self.socket.getsockname()[4]
+        frame = b"\xff" * 6 + mine + b"\x08\x00" + ip + udp
+        delay = script.get("delay", 0)
+        threading.Timer(delay, self.socket.send, [frame]).start() if delay else self.socket.send(frame)
+
+
+class Dns(threading.Thread):
+    """Answers A questions from a table; everything else has no such name."""
+
+    def __init__(self, table, log):
+        super().__init__(daemon=True)
+        self.table, self.log = table, log
+        self.socket = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+        self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        self.socket.bind(("::", 53))
+
+    def run(self):
+        while True:
+            message, peer = self.socket.recvfrom(1500)
+            labels, at = [], 12
+            while message[at]:
+                labels.append(message[at + 1:at + 1 + message[at]].decode())
+                at += 1 + message[at]
+            kind = struct.unpack("!H", message[at + 1:at + 3])[0]
+            name = ".".join(labels)
+            self.log.say(dns=name, kind=kind)
+            address = self.table.get(name)
+            known = address is not None
+            answer = b""
+            if known and kind == 1:
+                answer = b"\xc0\x0c" + struct.pack("!HHIH", 1, 1, 60, 4) + socket.inet_aton(address)
+            flags = 0x8180 if known else 0x8183
+            head = message[:2] + struct.pack("!HHHHH", flags, 1, 1 if answer else 0, 0, 0)
+            self.socket.sendto(head + message[12:at + 5] + answer, peer)
+
+
+class Http:
+    """Script: docs {path: text or {"base64": …} or {"status": n}}, token (IMDSv2 is required), and faults:
+    {"fault": name, "path": substring or absent for all, "times": how often, -1 for ever}."""
+
+    def __init__(self, script, log):
+        self.script, self.log = script, log
+        self.faults = [dict(f) for f in script.get("faults", [])]
+        self.token = None
+
+    def serve(self, listener):
+        while True:
+            connection, peer = listener.accept()
+            threading.Thread(target=self.connection, args=(connection, peer), daemon=True).start()
+
+    def connection(self, connection, peer):
+        try:
+            stream = connection.makefile("rb")
+            self.log.say(connected=peer[0])
+            while self.request(connection, stream, peer):
+                pass
+        except OSError:
+            pass
+        finally:
+            connection.close()
+
+    def fault(self, path):
+        with LOCK:
+            for fault in self.faults:
+                if fault.get("path", "") in path and fault.get("times", -1) != 0:
+                    fault["times"] = fault.get("times", -1) - 1
+                    return fault
+        return None
+
+    def request(self, connection, stream, peer):
+        line = stream.readline(8192).decode("latin-1").split()
+        if len(line) < 3:
+            return False
+        method, path = line[:2]
+        headers = {}
+        while (header := stream.readline(8192).strip()):
+            key, _, value = header.decode("latin-1").partition(":")
+            headers[key.lower()] = value.strip()
+        body = stream.read(int(headers.get("content-length", 0)))
+        self.log.say(http=method, path=path, peer=peer[0], headers=headers)
+        fault = self.fault(path)
+        if fault and not self.broken(connection, fault):
+            return False
+        status, answer, extra = (fault["status"], b"", fault.get("headers", {})) if fault else \
+            self.document(method, path, headers)
+        head = f"HTTP/1.1 {status} Whatever\r\nContent-Length: {len(answer)}\r\n"
+        head += "".join(f"{k}: {v}\r\n" for k, v in extra.items())
+        connection.sendall(head.encode() + b"\r\n" + answer)
+        return True
+
+    def broken(self, connection, fault):
+        """Plays a fault; True if the connection is still good and an answer with the fault's status is due."""
+        name = fault["fault"]
+        if name == "status":
+            return True
+        if name == "silent":
+            time.sleep(3600)
+        elif name == "reset":
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        elif name == "half":
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{\"uuid\": ")
+        elif name == "drip":
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+            for _ in range(100000):
+                connection.sendall(b"x")
+                time.sleep(0.2)
+        elif name == "garbage":
+            connection.sendall(b"\x16\x03\x01\x02\x00nonsense\r\n\r\n" * 10)
+        elif name == "headers":
+            for _ in range(100000):
+                connection.sendall(b"HTTP/1.1 200 OK\r\n" + b"X-Long: " + b"y" * 4096 + b"\r\n")
+        elif name == "huge":
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 10737418240\r\n\r\n")
+            for _ in range(10240):
+                connection.sendall(b"#" * (1 << 20))
+        elif name == "endless":
+            connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+            chunk = b"100000\r\n" + b"#" * (1 << 20) + b"\r\n"
+            for _ in range(10240):
+                connection.sendall(chunk)
+        return False
+
+    def document(self, method, path, headers):
+        if self.script.get("token"):
+            if method == "PUT" and path == "/latest/api/token":
+                if not headers.get("x-aws-ec2-metadata-token-ttl-seconds"):
+                    return 400, b"", {}
+                self.token = f"token-{time.monotonic_ns()}"
+                return 200, self.token.encode(), {}
+            if self.token is None or headers.get("x-aws-ec2-metadata-token") != self.token:
+                return 401, b"", {}
+        document = self.script.get("docs", {}).get(path)
+        if document is None or method != "GET":
+            return 404, b"no such thing", {}
+        if isinstance(document, dict) and "base64" in document:
+            return 200, base64.b64decode(document["base64"]), {}
+        if isinstance(document, dict):
+            return document["status"], document.get("body", "").encode(), document.get("headers", {})
+        return 200, document.encode(), {"Content-Type": self.script.get("type", "text/plain")}
+
+
+def main():
+    config, log = json.loads(sys.argv[1]), Log(sys.argv[2])
+    for link, script in config.get("dhcp", {}).items():
+        Dhcp(link, script, log).start()
+    if config.get("dns"):
+        Dns(config["dns"], log).start()
+    if config.get("http") is not None:
+        http = Http(config["http"], log)
+        listener = socket.socket(socket.AF_INET6, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        listener.bind(("::", config["http"].get("port", 80)))
+        listener.listen(64)
+        threading.Thread(target=http.serve, args=(listener,), daemon=True).start()
+    print("ready", flush=True)
+    # Whoever started it ends it by closing its input.
+    sys.stdin.read()
+
+
+main()
