@@ -1,5 +1,6 @@
 //! The instance: identity, metadata, the cache on disk, semaphores, status.
 
+pub mod instance_data;
 pub mod state;
 pub mod status;
 

@@ -6,6 +6,7 @@ use super::image::Image;
 use super::modules::{Half, Run};
 use crate::document::{Map, Value, json};
 use crate::error::Result;
+use crate::instance::instance_data;
 use crate::machine::Machine;
 use crate::module::Nothing;
 use crate::root::{Change, Command, Root, Stage, Use};
@@ -26,7 +27,8 @@ pub fn plan(path: &Path, seed: &Path) -> Result<Plan> {
     let image = Image::read(&root, &machine);
     let found = source::read_seed(&machine, &root, &image.config, seed)?;
     let mut errors = apply::seeded(&mut root, &machine, &image, &found, &Nothing);
-    let (merged, _) = config::consume(&image, &found.instance, &Value::Null, &mut config::no_network);
+    let standard = instance_data::standard(&root, &machine, &image.distro, &found.instance);
+    let (merged, _) = config::consume(&image, &found.instance, &Value::Map(standard), &mut config::no_network);
     for stage in [Stage::Init, Stage::Config, Stage::Final] {
         let (config, instance) = (&merged.config, &found.instance);
         let mut run = Run { root: &mut root, config, instance, distro: &image.distro, outside: &Nothing };

@@ -5,7 +5,7 @@ use super::modules::{Half, Run};
 use super::{config, network};
 use crate::document::{Value, json};
 use crate::error::Result;
-use crate::instance::{Instance, state};
+use crate::instance::{Instance, instance_data, state};
 use crate::machine::Machine;
 use crate::module::{Frequency, Outside};
 use crate::root::{Attr, Root, Stage};
@@ -29,8 +29,10 @@ pub fn provision(
         keep(network::apply(root, machine, image, instance).and_then(|chosen| network_json(root, instance, chosen)));
     }
     keep(source_files(root, instance));
-    let (merged, consumed) = config::consume(image, instance, &Value::Null, &mut config::no_network);
+    let standard = instance_data::standard(root, machine, &image.distro, instance);
+    let (merged, consumed) = config::consume(image, instance, &Value::Map(standard.clone()), &mut config::no_network);
     keep(config::write_parts(root, instance, &consumed));
+    keep(instance_data::write(root, standard, instance, &image.config, &merged.config));
     if merged.needs_network {
         log::info!("user-data refers to something remote: the modules run when the network is up");
         return errors;

@@ -1,0 +1,234 @@
+//! instance-data.json: what templates, `query` and scripts of users read. The whole of it for root alone, and a copy without
+//! secrets for everyone.
+
+use super::{Instance, NetworkData, state};
+use crate::document::{Map, Value, json};
+use crate::error::Result;
+use crate::machine::{Distro, Machine};
+use crate::root::{Attr, Root};
+
+/// What stands in the public copy for a secret (cloud-init's words, which scripts compare with).
+pub const REDACTED: &str = "redacted for non-root user";
+/// Keys whose values are secret, wherever they stand.
+const SENSITIVE: [&str; 14] = [
+    "admin_pass",
+    "combined_cloud_config",
+    "merged_cfg",
+    "merged_system_cfg",
+    "random_seed",
+    "security-credentials",
+    "user-data",
+    "user_data",
+    "userdata",
+    "vendor-data",
+    "vendor_data",
+    "vendor_data2",
+    "vendordata",
+    "vendordata2",
+];
+const DOC: &str = "EXPERIMENTAL: The structure and format of content scoped under the 'ds' key may change in subsequent releases.";
+
+/// The data without user-data and configuration: the variables of templates.
+pub fn standard(root: &Root, machine: &Machine, distro: &Distro, instance: &Instance) -> Map {
+    let mut ds = Map::new();
+    ds.insert("_doc", DOC);
+    ds.insert("meta_data", instance.metadata.clone());
+    if !instance.ec2_metadata.is_null() {
+        ds.insert("ec2_metadata", instance.ec2_metadata.clone());
+    }
+    if let Some(NetworkData::Openstack(network)) = &instance.network {
+        ds.insert("network_json", network.clone());
+    }
+    let os = OsRelease::read(root);
+    let kernel = Kernel::read(machine);
+    let mut data = Map::new();
+    data.insert("base64_encoded_keys", Vec::<Value>::new());
+    data.insert("ds", ds);
+    data.insert("features", Map::new());
+    data.insert("sys_info", sys_info(&os, &kernel, distro));
+    data.insert("v1", v1(&os, &kernel, distro, instance));
+    data
+}
+
+struct OsRelease {
+    id: String,
+    version: String,
+    codename: String,
+}
+
+impl OsRelease {
+    fn read(root: &Root) -> OsRelease {
+        let text = root.text("/etc/os-release");
+        let value = |key: &str| {
+            let line = text.lines().find_map(|l| l.trim().strip_prefix(key)?.strip_prefix('='));
+            line.map(|v| v.trim_matches(['"', '\'']).to_owned()).unwrap_or_default()
+        };
+        OsRelease { id: value("ID"), version: value("VERSION_ID"), codename: value("VERSION_CODENAME") }
+    }
+}
+
+struct Kernel {
+    release: String,
+    version: String,
+    hostname: String,
+}
+
+impl Kernel {
+    fn read(machine: &Machine) -> Kernel {
+        let fact = |name: &str| {
+            let path = machine.base.join("proc/sys/kernel").join(name);
+            std::fs::read_to_string(path).map(|t| t.trim().to_owned()).unwrap_or_default()
+        };
+        Kernel { release: fact("osrelease"), version: fact("version"), hostname: fact("hostname") }
+    }
+}
+
+fn sys_info(os: &OsRelease, kernel: &Kernel, distro: &Distro) -> Map {
+    let list = |items: [&str; 3]| items.map(Value::from).to_vec();
+    let arch = std::env::consts::ARCH;
+    let mut info = Map::new();
+    info.insert("dist", list([&os.id, &os.version, &os.codename]));
+    info.insert("platform", format!("Linux-{}-{arch}", kernel.release));
+    info.insert("python", "");
+    info.insert("release", kernel.release.as_str());
+    info.insert("system", "Linux");
+    let uname = ["Linux", &kernel.hostname, &kernel.release, &kernel.version, arch, ""].map(Value::from);
+    info.insert("uname", uname.to_vec());
+    info.insert("variant", distro.name);
+    info
+}
+
+fn v1(os: &OsRelease, kernel: &Kernel, distro: &Distro, instance: &Instance) -> Map {
+    let optional = |text: &Option<String>| text.as_deref().map_or(Value::Null, Value::from);
+    let mut v1 = Map::new();
+    v1.insert("_beta_keys", vec![Value::from("subplatform")]);
+    let mut both = |dashed: &str, value: Value| {
+        v1.insert(dashed, value.clone());
+        v1.insert(dashed.replace('-', "_"), value);
+    };
+    both("availability-zone", optional(&instance.availability_zone));
+    both("cloud-name", instance.cloud_name.as_str().into());
+    both("instance-id", instance.instance_id.as_str().into());
+    let hostname = instance.local_hostname.as_deref().and_then(|h| h.split('.').next()).map(str::to_owned);
+    both("local-hostname", optional(&hostname));
+    v1.insert("cloud_id", cloud_id(instance));
+    v1.insert("distro", if os.id.is_empty() { distro.name } else { &os.id });
+    v1.insert("distro_release", os.codename.as_str());
+    v1.insert("distro_version", os.version.as_str());
+    v1.insert("kernel_release", kernel.release.as_str());
+    v1.insert("machine", std::env::consts::ARCH);
+    v1.insert("platform", instance.platform.as_str());
+    v1.insert("public_ssh_keys", instance.public_keys.iter().map(|k| Value::from(k.as_str())).collect::<Vec<_>>());
+    v1.insert("python_version", "");
+    v1.insert("region", optional(&instance.region));
+    v1.insert("subplatform", instance.subplatform.as_str());
+    v1.insert("system_platform", format!("Linux-{}-{}", kernel.release, std::env::consts::ARCH));
+    v1.insert("variant", distro.name);
+    v1
+}
+
+/// cloud-init's canonical name of the cloud: the cloud's, or the platform's where that is unknown; the partitions of two clouds
+/// have names of their own (`sources.canonical_cloud_id`).
+pub fn cloud_id(instance: &Instance) -> String {
+    let region = instance.region.as_deref().unwrap_or("");
+    match instance.cloud_name.as_str() {
+        "aws" if region.starts_with("cn-") => "aws-china".into(),
+        "aws" if region.starts_with("us-gov-") => "aws-gov".into(),
+        "azure" if region.starts_with("china") => "azure-china".into(),
+        "" | "unknown" => instance.platform.clone(),
+        name => name.to_owned(),
+    }
+}
+
+/// Writes instance-data.json (0644), its sensitive twin (0600), combined-cloud-config.json (0600) and the cloud-id files.
+pub fn write(root: &mut Root, standard: Map, instance: &Instance, base: &Value, merged: &Value) -> Result<()> {
+    let run = state::RUN_DIR;
+    let text = |bytes: Option<&[u8]>| Value::from(bytes.map(String::from_utf8_lossy).unwrap_or_default().into_owned());
+    let mut data = standard;
+    data.insert("merged_cfg", merged.clone());
+    data.insert("merged_system_cfg", base.clone());
+    data.insert("userdata", text(instance.user_data.as_ref().map(|b| b.0.as_slice())));
+    data.insert("vendordata", instance.vendor_data.clone());
+    data.insert("vendordata2", instance.vendor_data2.clone());
+    let mut paths = Vec::new();
+    let mut data = Value::Map(data);
+    let redacted = redact(&data, "", &mut paths);
+    paths.sort_unstable();
+    let paths = Value::List(paths.into_iter().map(Value::from).collect());
+    let mut public = redacted;
+    for document in [&mut data, &mut public] {
+        if let Value::Map(map) = document {
+            map.insert("sensitive_keys", paths.clone());
+        }
+    }
+    let mut put = |name: &str, document: &Value, mode| {
+        root.write(&format!("{run}/{name}"), json::to_string_sorted(document) + "\n", Attr::root(mode))
+    };
+    put("instance-data.json", &public, 0o644)?;
+    put("instance-data-sensitive.json", &data, 0o600)?;
+    put("combined-cloud-config.json", merged, 0o600)?;
+    let id = cloud_id(instance).replace('/', "_");
+    let file = format!("{run}/cloud-id-{id}");
+    root.write(&file, format!("{id}\n"), Attr::root(0o644))?;
+    root.symlink(&format!("{run}/cloud-id"), &file)
+}
+
+/// A copy in which secrets are replaced; their paths, parted by `/`, are added to `paths`.
+fn redact(value: &Value, path: &str, paths: &mut Vec<String>) -> Value {
+    match value {
+        Value::Map(map) => {
+            let copy = map.iter().map(|(key, value)| {
+                let here = if path.is_empty() { key.to_owned() } else { format!("{path}/{key}") };
+                if SENSITIVE.contains(&key) && !value.is_null() {
+                    paths.push(here);
+                    return (key, Value::from(REDACTED));
+                }
+                (key, redact(value, &here, paths))
+            });
+            Value::Map(copy.collect())
+        }
+        Value::List(list) => {
+            Value::List(list.iter().enumerate().map(|(i, v)| redact(v, &format!("{path}/{i}"), paths)).collect())
+        }
+        other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::Bytes;
+    use crate::root::Use;
+    use crate::testing::TempDir;
+
+    #[test]
+    fn secrets_are_only_in_the_file_for_root() {
+        let dir = TempDir::new("instance-data");
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        root.write("/etc/os-release", "ID=debian\nVERSION_ID=\"12\"\nVERSION_CODENAME=bookworm\n", Attr::root(0o644)).unwrap();
+        let instance = Instance {
+            instance_id: "i-1".into(),
+            cloud_name: "aws".into(),
+            region: Some("cn-north-1".into()),
+            local_hostname: Some("web.example".into()),
+            user_data: Some(Bytes(b"#cloud-config\npassword: geheim\n".to_vec())),
+            metadata: json::parse("t", br#"{"admin_pass": "geheim", "meta": {"role": "db"}}"#).unwrap(),
+            ..Instance::default()
+        };
+        let standard = standard(&root, &Machine::default(), &Distro::named("debian"), &instance);
+        let merged = json::parse("t", br#"{"password": "geheim"}"#).unwrap();
+        write(&mut root, standard, &instance, &Value::Null, &merged).unwrap();
+        let public = root.text("/run/cloud-init/instance-data.json");
+        assert!(!public.contains("geheim"), "{public}");
+        let public = json::parse("t", public.as_bytes()).unwrap();
+        assert_eq!(public.at(&["ds", "meta_data", "admin_pass"]), Some(&Value::from(REDACTED)));
+        assert_eq!(public.at(&["v1", "local_hostname"]), Some(&Value::from("web")));
+        assert_eq!(public.at(&["v1", "distro_release"]), Some(&Value::from("bookworm")));
+        let keys = json::to_string(public.get("sensitive_keys").unwrap());
+        assert_eq!(keys, r#"["ds/meta_data/admin_pass","merged_cfg","userdata"]"#);
+        assert!(root.text("/run/cloud-init/instance-data-sensitive.json").contains("geheim"));
+        assert_eq!(root.stat("/run/cloud-init/instance-data-sensitive.json").unwrap().attr.mode, 0o600);
+        assert_eq!(root.stat("/run/cloud-init/combined-cloud-config.json").unwrap().attr.mode, 0o600);
+        assert_eq!(root.text("/run/cloud-init/cloud-id"), "aws-china\n");
+    }
+}
