@@ -26,7 +26,8 @@ const SENSITIVE: [&str; 14] = [
     "vendordata",
     "vendordata2",
 ];
-const DOC: &str = "EXPERIMENTAL: The structure and format of content scoped under the 'ds' key may change in subsequent releases.";
+const DOC: &str =
+    "EXPERIMENTAL: The structure and format of content scoped under the 'ds' key may change in subsequent releases.";
 
 /// The data without user-data and configuration: the variables of templates.
 pub fn standard(root: &Root, machine: &Machine, distro: &Distro, instance: &Instance) -> Map {
@@ -205,7 +206,8 @@ mod tests {
     fn secrets_are_only_in_the_file_for_root() {
         let dir = TempDir::new("instance-data");
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
-        root.write("/etc/os-release", "ID=debian\nVERSION_ID=\"12\"\nVERSION_CODENAME=bookworm\n", Attr::root(0o644)).unwrap();
+        root.write("/etc/os-release", "ID=debian\nVERSION_ID=\"12\"\nVERSION_CODENAME=bookworm\n", Attr::root(0o644))
+            .unwrap();
         let instance = Instance {
             instance_id: "i-1".into(),
             cloud_name: "aws".into(),

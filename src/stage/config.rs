@@ -1,6 +1,7 @@
 //! The configuration in its layers, and the parts of user-data and vendor-data where they belong on the disk.
 
 use super::image::Image;
+use super::web::{self, Includes};
 use crate::document::{Map, Value, json};
 use crate::error::Result;
 use crate::instance::{Instance, state};
@@ -45,9 +46,20 @@ pub fn base(root: &Root, machine: &Machine, distro: &Distro) -> Value {
 /// Gets what user-data includes.
 pub type Fetch<'a> = &'a mut dyn FnMut(&Include<'_>) -> Result<Fetched>;
 
-/// Where nothing can be fetched yet.
-pub fn no_network(_: &Include<'_>) -> Result<Fetched> {
-    Ok(Fetched::Later)
+/// Gets what is in the root itself; the rest has to wait for the network.
+pub fn without_network(root: &Root, include: &Include<'_>) -> Result<Fetched> {
+    web::local(root, include.url).map_or(Ok(Fetched::Later), |content| content.map(Fetched::Content))
+}
+
+/// Gets what user-data includes: from the root, from what an earlier boot kept (`#include-once`), over the network.
+pub fn with_network(root: &Root, instance: &Instance, web: &Includes, include: &Include<'_>) -> Result<Fetched> {
+    let kept = format!("{}/data/urlcache/{}", state::folder(instance), cache_name(include.url));
+    if include.once
+        && let Some(content) = root.read(&kept)?
+    {
+        return Ok(Fetched::Content(content));
+    }
+    web::local(root, include.url).unwrap_or_else(|| web.get(include.url)).map(Fetched::Content)
 }
 
 /// Takes the instance's user-data and vendor-data apart, and merges the configuration. Nothing is written.

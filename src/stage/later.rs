@@ -6,13 +6,15 @@ use super::image::{Image, disabled};
 use super::modules::{Half, Run};
 use super::outside::ThisMachine;
 use super::provision;
-use crate::document::Value;
+use super::web::Includes;
+use crate::document::{Value, json};
 use crate::error::{Error, Result};
 use crate::instance::status::{self, Status};
-use crate::instance::{Instance, state};
+use crate::instance::{Instance, instance_data, state};
 use crate::logging;
 use crate::machine::Machine;
 use crate::root::{Attr, Root, Stage};
+use crate::userdata::Include;
 
 /// cloud-init's log.
 const LOG: &str = "/var/log/cloud-init.log";
@@ -71,17 +73,48 @@ pub fn stage(root: &mut Root, machine: &Machine, stage: Stage) -> Vec<String> {
 
 fn of_instance(root: &mut Root, machine: &Machine, instance: &Instance, stage: Stage) -> Vec<String> {
     let image = Image::read(root, machine);
-    let (merged, consumed) = config::consume(&image, instance, &Value::Null, &mut config::no_network);
     let outside = ThisMachine::new();
+    if stage != Stage::Init
+        && let Some(config) = combined(root)
+    {
+        let mut run = Run { root, config: &config, instance, distro: &image.distro, outside: &outside };
+        return run.stage(stage, Half::Live);
+    }
+    let standard = instance_data::standard(root, machine, &image.distro, instance);
+    let variables = Value::Map(standard.clone());
     let mut errors = Vec::new();
-    let written = config::write_parts(root, instance, &consumed);
-    errors.extend(written.err().map(|e| e.to_string()));
-    if stage == Stage::Init && merged.needs_network {
-        errors.extend(provision::modules(root, &image, instance, &merged.config, &outside));
+    let (mut merged, mut consumed) =
+        config::consume(&image, instance, &variables, &mut |include| config::without_network(root, include));
+    let remote = merged.needs_network;
+    if remote {
+        match Includes::new() {
+            Ok(web) => {
+                let mut fetch = |include: &Include<'_>| config::with_network(root, instance, &web, include);
+                (merged, consumed) = config::consume(&image, instance, &variables, &mut fetch);
+            }
+            Err(e) => errors.push(e.to_string()),
+        }
+    }
+    if stage == Stage::Init {
+        let written = config::write_parts(root, instance, &consumed);
+        errors.extend(written.err().map(|e| e.to_string()));
+        if remote {
+            let data = instance_data::write(root, standard, instance, &image.config, &merged.config);
+            errors.extend(data.err().map(|e| e.to_string()));
+            errors.extend(provision::modules(root, &image, instance, &merged.config, &outside));
+        }
+        errors.extend(provision::boothooks(root, instance));
     }
     let mut run = Run { root, config: &merged.config, instance, distro: &image.distro, outside: &outside };
     errors.extend(run.stage(stage, Half::Live));
     errors
+}
+
+/// The configuration as this boot's earlier stages merged it.
+fn combined(root: &Root) -> Option<Value> {
+    let path = format!("{}/combined-cloud-config.json", state::RUN_DIR);
+    let bytes = root.read(&path).ok()??;
+    json::parse(&path, &bytes).inspect_err(|e| log::warn!("{e}")).ok()
 }
 
 fn saved(status: &Status, root: &mut Root) -> Vec<String> {

@@ -14,6 +14,7 @@ pub mod outside;
 pub mod plan;
 pub mod probe;
 pub mod provision;
+pub mod web;
 
 use crate::deadline::Deadline;
 use crate::machine::Machine;

@@ -1,9 +1,10 @@
 //! What modules ask of the machine beside the root.
 
+use super::web;
 use crate::deadline::Deadline;
 use crate::drive::devices::{self, Places};
 use crate::drive::search::{Probed, probe_all};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::module::{Device, Outside, Request};
 use std::cell::OnceCell;
 use std::time::Duration;
@@ -73,7 +74,7 @@ impl Outside for ThisMachine {
         line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kb| kb * 1024)
     }
 
-    fn http(&self, request: &Request, _tries: u32) -> Result<Vec<u8>> {
-        Err(Error::new(format!("failed to {} {}", request.method, request.url)))
+    fn http(&self, request: &Request, tries: u32) -> Result<Vec<u8>> {
+        web::send(request, tries)
     }
 }

@@ -4,6 +4,7 @@ use super::apply;
 use super::config;
 use super::image::Image;
 use super::modules::{Half, Run};
+use super::provision;
 use crate::document::{Map, Value, json};
 use crate::error::Result;
 use crate::instance::instance_data;
@@ -28,7 +29,10 @@ pub fn plan(path: &Path, seed: &Path) -> Result<Plan> {
     let found = source::read_seed(&machine, &root, &image.config, seed)?;
     let mut errors = apply::seeded(&mut root, &machine, &image, &found, &Nothing);
     let standard = instance_data::standard(&root, &machine, &image.distro, &found.instance);
-    let (merged, _) = config::consume(&image, &found.instance, &Value::Map(standard), &mut config::no_network);
+    let (merged, _) = config::consume(&image, &found.instance, &Value::Map(standard), &mut |include| {
+        config::without_network(&root, include)
+    });
+    errors.extend(provision::boothooks(&mut root, &found.instance));
     for stage in [Stage::Init, Stage::Config, Stage::Final] {
         let (config, instance) = (&merged.config, &found.instance);
         let mut run = Run { root: &mut root, config, instance, distro: &image.distro, outside: &Nothing };

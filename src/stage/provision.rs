@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::instance::{Instance, instance_data, state};
 use crate::machine::Machine;
 use crate::module::{Frequency, Outside};
-use crate::root::{Attr, Root, Stage};
+use crate::root::{Attr, Command, Root, Stage};
 
 /// The mark that the source's own files were written.
 const FILES_DONE: &str = "prepivot_files";
@@ -30,8 +30,12 @@ pub fn provision(
     }
     keep(source_files(root, instance));
     let standard = instance_data::standard(root, machine, &image.distro, instance);
-    let (merged, consumed) = config::consume(image, instance, &Value::Map(standard.clone()), &mut config::no_network);
-    keep(config::write_parts(root, instance, &consumed));
+    let variables = Value::Map(standard.clone());
+    let (merged, consumed) =
+        config::consume(image, instance, &variables, &mut |include| config::without_network(root, include));
+    if !merged.needs_network {
+        keep(config::write_parts(root, instance, &consumed));
+    }
     keep(instance_data::write(root, standard, instance, &image.config, &merged.config));
     if merged.needs_network {
         log::info!("user-data refers to something remote: the modules run when the network is up");
@@ -76,4 +80,18 @@ fn source_files(root: &mut Root, instance: &Instance) -> Result<()> {
         }
     }
     state::mark_done(root, instance, FILES_DONE, Frequency::Instance)
+}
+
+/// Runs the boothooks of the instance: on every boot, before any module of the real root.
+pub fn boothooks(root: &mut Root, instance: &Instance) -> Vec<String> {
+    let folder = format!("{}/boothooks", state::folder(instance));
+    let mut errors = Vec::new();
+    for name in root.list(&folder) {
+        let command = Command::new(Stage::Init, [format!("{folder}/{name}")]);
+        if let Err(e) = root.run(command.env("INSTANCE_ID", instance.instance_id.as_str())) {
+            log::warn!("boothook {name}: {e}");
+            errors.push(format!("boothook {name}: {e}"));
+        }
+    }
+    errors
 }

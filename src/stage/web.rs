@@ -1,0 +1,80 @@
+//! What is asked of the network in the real root: included user-data, remote files, phone-home.
+
+use crate::deadline::Deadline;
+use crate::error::{Context, Error, Result};
+use crate::link::http::{Client, Redirects, Request, Settings, refused};
+use crate::link::{Cancel, Way};
+use crate::module;
+use crate::root::Root;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::time::Duration;
+
+/// Where distributions keep the certificates of the authorities that they trust, in one file. No symbolic links among them:
+/// they are read from a root that may not be `/`.
+const CA_FILES: [&str; 5] = [
+    "etc/ssl/certs/ca-certificates.crt",
+    "etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+    "var/lib/ca-certificates/ca-bundle.pem",
+    "etc/ssl/ca-bundle.pem",
+    "etc/ssl/cert.pem",
+];
+/// How long included user-data may take, the wait for a network with it.
+const INCLUDES: Duration = Duration::from_secs(120);
+/// What one try of a module's request adds to the time it has.
+const TRY: Duration = Duration::from_secs(10);
+/// The longest that a module's request may take.
+const LONGEST: Duration = Duration::from_secs(300);
+
+/// The certificate files of the root at `path`.
+pub fn ca_files(path: &Path) -> Vec<PathBuf> {
+    CA_FILES.iter().map(|file| path.join(file)).collect()
+}
+
+fn client(deadline: Deadline) -> Result<Client> {
+    let settings = Settings { redirects: Redirects::Any, ca_files: ca_files(Path::new("/")) };
+    let cancel = Cancel::new().context(|| "failed to set up HTTP")?;
+    Ok(Client::new(&Way::system(), &settings, deadline, cancel, Arc::new(AtomicU32::new(0))))
+}
+
+/// Sends a module's request: again after an answer that says "later" and after a lost connection, for as long as `tries` tries take.
+pub fn send(request: &module::Request, tries: u32) -> Result<Vec<u8>> {
+    let client = client(Deadline::after((TRY * tries.max(1)).min(LONGEST)))?;
+    let headers: Vec<(&str, &str)> = request.headers.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+    let reply = client.send(&Request {
+        method: request.method,
+        url: &request.url,
+        headers: &headers,
+        body: &request.body,
+        limit: request.limit,
+    })?;
+    match reply.status {
+        200..=299 => Ok(reply.body),
+        status => Err(refused(request.method, &request.url, status)),
+    }
+}
+
+/// Gets included documents, all within one deadline.
+pub struct Includes(Client);
+
+impl Includes {
+    /// A getter whose time begins now.
+    pub fn new() -> Result<Includes> {
+        Ok(Includes(client(Deadline::after(INCLUDES))?))
+    }
+
+    /// The document at an http or https URL.
+    pub fn get(&self, url: &str) -> Result<Vec<u8>> {
+        self.0.get(url)?.ok_or_else(|| refused("GET", url, 404))
+    }
+}
+
+/// A `file://` URL's content, from the root. None where the URL is of another kind.
+pub fn local(root: &Root, url: &str) -> Option<Result<Vec<u8>>> {
+    let path = url.strip_prefix("file://")?;
+    Some(
+        root.read(path)
+            .and_then(|c| c.ok_or_else(|| Error::new(format!("failed to read {path}: there is no such file")))),
+    )
+}
