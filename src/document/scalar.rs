@@ -85,9 +85,9 @@ pub fn float(text: &str) -> Option<f64> {
     let exponent_ok = exponent.is_none_or(|e| e.strip_prefix(['+', '-']).is_some_and(digits));
     let digits_ok =
         (digits(whole) || (whole.is_empty() && digits(fraction))) && (fraction.is_empty() || digits(fraction));
-    // A sign wants a digit after it: `-.5` is a string.
-    let start_ok =
-        body.starts_with(|c: char| c.is_ascii_digit()) || (body.starts_with('.') && body.len() == text.len());
+    // A point before all digits stands first, and a digit after it: `-.5` and `._5` are strings.
+    let start_ok = body.starts_with(|c: char| c.is_ascii_digit())
+        || (body.len() == text.len() && body.starts_with('.') && !body.starts_with("._"));
     if !exponent_ok || !digits_ok || !start_ok {
         return None;
     }

@@ -10,7 +10,7 @@ pub fn to_yaml(value: &Value) -> String {
         Value::Map(map) if !map.is_empty() => write_map(&mut out, map, 0),
         Value::List(list) if !list.is_empty() => write_list(&mut out, list, 0),
         scalar => {
-            out.push_str(&inline(scalar, 0));
+            out.push_str(&inline(scalar, 2));
             out.push('\n');
         }
     }
@@ -168,6 +168,7 @@ mod tests {
         let value = yaml::parse("t", text).unwrap();
         let written = to_yaml(&value);
         assert_eq!(yaml::parse("t", &written).unwrap(), value, "{written}");
+        assert_eq!(to_yaml(&Value::from("two\nlines\n")), "|\n  two\n  lines\n");
         assert!(written.contains("k: |\n  two\n  lines\n"), "{written}");
         assert!(written.contains("- - 1\n"), "{written}");
     }

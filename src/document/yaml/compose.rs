@@ -1,0 +1,357 @@
+//! Tokens composed into a [`Value`]: anchors, tags, merge keys, and the bounds on what documents may hold.
+
+use super::cursor::{Failure, Mark, Step};
+use super::token::{Token, Tokens};
+use crate::document::{MAX_DEPTH, MAX_NODES, Map, Value, scalar};
+use std::collections::HashMap;
+
+/// The handle `!!`, written out.
+const YAML_TAGS: &str = "tag:yaml.org,2002:";
+
+/// A mapping's entries as they stand.
+type Entries = Vec<(Key, Value)>;
+
+/// Reads a document's tokens from first to last.
+pub struct Composer<'a> {
+    tokens: Tokens<'a>,
+    /// Values and how many nodes they have, aliases expanded.
+    anchors: HashMap<String, (Value, usize)>,
+    /// Tag handles that the document declares.
+    handles: HashMap<String, String>,
+    nodes: usize,
+    depth: usize,
+}
+
+/// Where a node stands, which says what may be there.
+#[derive(Clone, Copy, PartialEq)]
+enum Place {
+    Flow,
+    Block,
+    /// A mapping's key or value: a list there needs no indentation.
+    InMapping,
+}
+
+enum Key {
+    Merge,
+    Text(String),
+}
+
+impl<'a> Composer<'a> {
+    pub fn new(text: &'a str) -> Self {
+        let tokens = Tokens::new(text);
+        Composer { tokens, anchors: HashMap::new(), handles: HashMap::new(), nodes: 0, depth: 0 }
+    }
+
+    /// The text's one document.
+    pub fn document(mut self) -> Step<Value> {
+        self.skip_document_ends()?;
+        self.directives()?;
+        if self.is(&Token::DocumentStart)? {
+            self.tokens.next()?;
+        }
+        let value = match self.tokens.peek()? {
+            Token::End | Token::DocumentEnd | Token::DocumentStart | Token::Directive(_) => Value::Null,
+            _ => self.node(Place::Block)?,
+        };
+        self.skip_document_ends()?;
+        match self.tokens.peek()? {
+            Token::End => Ok(value),
+            Token::DocumentStart | Token::Directive(_) => self.fail("expected a single document"),
+            _ => self.fail("expected the document's end"),
+        }
+    }
+
+    fn skip_document_ends(&mut self) -> Step<()> {
+        while self.is(&Token::DocumentEnd)? {
+            self.tokens.next()?;
+        }
+        Ok(())
+    }
+
+    fn directives(&mut self) -> Step<()> {
+        while let Token::Directive(words) = self.tokens.peek()?.clone() {
+            if let [name, handle, prefix] = words.as_slice()
+                && name == "%TAG"
+            {
+                self.handles.insert(handle.clone(), prefix.clone());
+            }
+            self.tokens.next()?;
+            if !matches!(self.tokens.peek()?, Token::Directive(_) | Token::DocumentStart) {
+                return self.fail("expected --- after directives");
+            }
+        }
+        Ok(())
+    }
+
+    fn is(&mut self, token: &Token) -> Step<bool> {
+        Ok(self.tokens.peek()? == token)
+    }
+
+    /// Takes the token if it is next.
+    fn accept(&mut self, token: &Token) -> Step<bool> {
+        let found = self.is(token)?;
+        if found {
+            self.tokens.next()?;
+        }
+        Ok(found)
+    }
+
+    fn fail<T>(&self, what: impl Into<String>) -> Step<T> {
+        Err(Failure { what: what.into(), mark: self.tokens.mark() })
+    }
+
+    /// The place of an error is where a node begins.
+    fn at<T>(mark: Mark, result: std::result::Result<T, String>) -> Step<T> {
+        result.map_err(|what| Failure { what, mark })
+    }
+
+    fn count(&mut self, nodes: usize) -> Step<()> {
+        self.nodes += nodes;
+        if self.nodes > MAX_NODES {
+            return self.fail(format!("more than {MAX_NODES} nodes, aliases expanded"));
+        }
+        Ok(())
+    }
+
+    /// A node and all in it.
+    fn node(&mut self, place: Place) -> Step<Value> {
+        let before = self.nodes;
+        let mark = self.tokens.mark();
+        let (mut anchor, mut tag) = (None, None);
+        while let token @ (Token::Alias(_) | Token::Anchor(_) | Token::Tag(..)) = self.tokens.peek()? {
+            let token = token.clone();
+            match token {
+                Token::Alias(name) if anchor.is_none() && tag.is_none() => {
+                    let Some((value, size)) = self.anchors.get(&name).cloned() else {
+                        return self.fail("an alias to a node that is not there or not complete");
+                    };
+                    self.count(size)?;
+                    self.tokens.next()?;
+                    return Ok(value);
+                }
+                Token::Anchor(name) if anchor.is_none() => anchor = Some(name),
+                Token::Tag(handle, suffix) if tag.is_none() => tag = Some(self.full_tag(&handle, &suffix)?),
+                _ => break,
+            }
+            self.tokens.next()?;
+        }
+        self.count(1)?;
+        if self.depth >= MAX_DEPTH {
+            return self.fail(format!("nested deeper than {MAX_DEPTH}"));
+        }
+        self.depth += 1;
+        let may_be_empty = anchor.is_some() || tag.is_some();
+        let value = self.content(place, may_be_empty, tag.flatten().as_deref(), mark)?;
+        self.depth -= 1;
+        if let Some(name) = anchor {
+            self.anchors.insert(name, (value.clone(), self.nodes - before));
+        }
+        Ok(value)
+    }
+
+    fn content(&mut self, place: Place, may_be_empty: bool, tag: Option<&str>, mark: Mark) -> Step<Value> {
+        match self.tokens.peek()? {
+            Token::Scalar(..) => match self.tokens.next()? {
+                Token::Scalar(text, plain) => Self::at(mark, resolve(text, plain, tag)),
+                _ => Ok(Value::Null),
+            },
+            Token::BlockEntry if place == Place::InMapping => self.list(tag, mark, Self::indentless_items),
+            Token::BlockSequence if place != Place::Flow => self.list(tag, mark, Self::block_items),
+            Token::FlowSequence => self.list(tag, mark, Self::flow_items),
+            Token::BlockMapping if place != Place::Flow => self.mapping(tag, mark, Self::block_entries),
+            Token::FlowMapping => self.mapping(tag, mark, Self::flow_entries),
+            _ if may_be_empty => Self::at(mark, resolve(String::new(), true, tag)),
+            _ => self.fail("expected a value"),
+        }
+    }
+
+    /// The node here, or null where a token stands that ends it.
+    fn node_unless(&mut self, place: Place, ends: &[Token]) -> Step<Value> {
+        if ends.contains(self.tokens.peek()?) {
+            self.count(1)?;
+            return Ok(Value::Null);
+        }
+        self.node(place)
+    }
+
+    fn list(&mut self, tag: Option<&str>, mark: Mark, items: fn(&mut Self) -> Step<Vec<Value>>) -> Step<Value> {
+        let pairs = match Self::at(mark, tag.map(tag_name).transpose())? {
+            None | Some("seq") => false,
+            Some("omap" | "pairs") => true,
+            Some(other) => return self.fail(format!("the tag !!{other} does not fit a list")),
+        };
+        let items = items(self)?;
+        Ok(if pairs { Value::Map(pairs_of(items)) } else { Value::List(items) })
+    }
+
+    fn block_items(&mut self) -> Step<Vec<Value>> {
+        self.tokens.next()?;
+        let mut items = Vec::new();
+        while self.accept(&Token::BlockEntry)? {
+            items.push(self.node_unless(Place::Block, &[Token::BlockEntry, Token::BlockEnd])?);
+        }
+        if !self.accept(&Token::BlockEnd)? {
+            return self.fail("expected a further entry of the list, or its end");
+        }
+        Ok(items)
+    }
+
+    fn indentless_items(&mut self) -> Step<Vec<Value>> {
+        let ends = [Token::BlockEntry, Token::Key, Token::Value, Token::BlockEnd];
+        let mut items = Vec::new();
+        while self.accept(&Token::BlockEntry)? {
+            items.push(self.node_unless(Place::Block, &ends)?);
+        }
+        Ok(items)
+    }
+
+    fn flow_items(&mut self) -> Step<Vec<Value>> {
+        let ends = [Token::FlowEntry, Token::FlowSequenceEnd];
+        self.tokens.next()?;
+        let mut items = Vec::new();
+        while !self.accept(&Token::FlowSequenceEnd)? {
+            if !items.is_empty() && !self.accept(&Token::FlowEntry)? {
+                return self.fail("expected , or ]");
+            }
+            if self.accept(&Token::Key)? {
+                let key = self.key(Place::Flow, &[Token::Value, Token::FlowEntry, Token::FlowSequenceEnd])?;
+                let value = self.value(Place::Flow, &ends)?;
+                self.count(1)?;
+                items.push(Self::at(self.tokens.mark(), flatten(vec![(key, value)]).map(Value::Map))?);
+            } else if !self.is(&Token::FlowSequenceEnd)? {
+                items.push(self.node(Place::Flow)?);
+            }
+        }
+        Ok(items)
+    }
+
+    fn mapping(&mut self, tag: Option<&str>, mark: Mark, entries: fn(&mut Self) -> Step<Entries>) -> Step<Value> {
+        let set = match Self::at(mark, tag.map(tag_name).transpose())? {
+            None | Some("map") => false,
+            Some("set") => true,
+            Some(other) => return self.fail(format!("the tag !!{other} does not fit a mapping")),
+        };
+        let entries = entries(self)?;
+        let map = Self::at(mark, flatten(entries))?;
+        Ok(Value::Map(if set { map.into_entries().into_iter().map(|(k, _)| (k, Value::Null)).collect() } else { map }))
+    }
+
+    fn block_entries(&mut self) -> Step<Entries> {
+        let ends = [Token::Key, Token::Value, Token::BlockEnd];
+        self.tokens.next()?;
+        let mut entries = Vec::new();
+        while self.accept(&Token::Key)? {
+            let key = self.key(Place::InMapping, &ends)?;
+            entries.push((key, self.value(Place::InMapping, &ends)?));
+        }
+        if !self.accept(&Token::BlockEnd)? {
+            return self.fail("expected a further key of the mapping, or its end");
+        }
+        Ok(entries)
+    }
+
+    fn flow_entries(&mut self) -> Step<Entries> {
+        let ends = [Token::FlowEntry, Token::FlowMappingEnd];
+        self.tokens.next()?;
+        let mut entries = Vec::new();
+        while !self.accept(&Token::FlowMappingEnd)? {
+            if !entries.is_empty() && !self.accept(&Token::FlowEntry)? {
+                return self.fail("expected , or }");
+            }
+            if self.accept(&Token::Key)? {
+                let key = self.key(Place::Flow, &[Token::Value, Token::FlowEntry, Token::FlowMappingEnd])?;
+                entries.push((key, self.value(Place::Flow, &ends)?));
+            } else if !self.is(&Token::FlowMappingEnd)? {
+                entries.push((self.key(Place::Flow, &[])?, Value::Null));
+            }
+        }
+        Ok(entries)
+    }
+
+    fn key(&mut self, place: Place, ends: &[Token]) -> Step<Key> {
+        if *self.tokens.peek()? == Token::Scalar("<<".into(), true) {
+            self.tokens.next()?;
+            return Ok(Key::Merge);
+        }
+        let mark = self.tokens.mark();
+        let value = self.node_unless(place, ends)?;
+        Self::at(mark, key_text(value).map(Key::Text))
+    }
+
+    fn value(&mut self, place: Place, ends: &[Token]) -> Step<Value> {
+        if self.accept(&Token::Value)? { self.node_unless(place, ends) } else { Ok(Value::Null) }
+    }
+
+    /// A tag written out; None for the lone `!`, which asks for what no tag gives.
+    fn full_tag(&self, handle: &str, suffix: &str) -> Step<Option<String>> {
+        let prefix = match (self.handles.get(handle), handle) {
+            (Some(prefix), _) => prefix,
+            (None, "!!") => YAML_TAGS,
+            (None, "" | "!") => handle,
+            (None, _) => return self.fail("a tag handle that is not declared"),
+        };
+        Ok(Some(format!("{prefix}{suffix}")).filter(|tag| tag != "!"))
+    }
+}
+
+fn key_text(value: Value) -> std::result::Result<String, String> {
+    match value {
+        Value::Null => Ok("null".into()),
+        Value::List(_) | Value::Map(_) | Value::Bytes(_) => {
+            Err("a list, mapping or binary data cannot be a key".into())
+        }
+        scalar => scalar.text().ok_or_else(|| "not a key".into()),
+    }
+}
+
+/// Merged mappings come first and explicit keys win; of several merged ones the earlier wins (YAML merge key, as PyYAML does).
+fn flatten(entries: Entries) -> std::result::Result<Map, String> {
+    let mut merged: Vec<Map> = Vec::new();
+    let mut own = Vec::new();
+    for (key, value) in entries {
+        match (key, value) {
+            (Key::Text(key), value) => own.push((key, value)),
+            (Key::Merge, Value::Map(map)) => merged.push(map),
+            (Key::Merge, Value::List(list)) => {
+                for item in list.into_iter().rev() {
+                    let Value::Map(map) = item else { return Err("<< expects mappings".into()) };
+                    merged.push(map);
+                }
+            }
+            (Key::Merge, _) => return Err("<< expects a mapping or a list of mappings".into()),
+        }
+    }
+    Ok(merged.into_iter().flat_map(Map::into_entries).chain(own).collect())
+}
+
+fn pairs_of(items: Vec<Value>) -> Map {
+    items
+        .into_iter()
+        .filter_map(|item| match item {
+            Value::Map(map) => Some(map.into_entries()),
+            _ => None,
+        })
+        .flatten()
+        .collect()
+}
+
+fn tag_name(tag: &str) -> std::result::Result<&str, String> {
+    tag.strip_prefix(YAML_TAGS).ok_or_else(|| "a tag that is not one of YAML's own".into())
+}
+
+fn resolve(text: String, plain: bool, tag: Option<&str>) -> std::result::Result<Value, String> {
+    let Some(tag) = tag else {
+        return Ok(if plain { scalar::resolve(&text) } else { Value::String(text) });
+    };
+    let name = tag_name(tag)?;
+    let value = match name {
+        "str" | "timestamp" => Some(Value::String(text)),
+        "null" => Some(Value::Null),
+        "bool" => scalar::boolean(&text).map(Value::Bool),
+        "int" => scalar::integer(&text),
+        "float" => scalar::float(&text).or_else(|| text.parse().ok()).map(Value::Float),
+        "binary" => scalar::binary(&text),
+        other => return Err(format!("the tag !!{other} does not fit a scalar")),
+    };
+    value.ok_or_else(|| format!("not a valid !!{name}"))
+}

@@ -1,0 +1,117 @@
+//! A place in YAML text: characters ahead, line breaks, and the runs between them.
+
+/// What went wrong, and where: line and column from 0.
+#[derive(Debug)]
+pub struct Failure {
+    pub what: String,
+    pub mark: Mark,
+}
+
+/// The result of a step of reading.
+pub type Step<T> = Result<T, Failure>;
+
+/// A place in the text: line and column from 0, in characters.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Mark {
+    pub line: usize,
+    pub column: usize,
+    /// In bytes.
+    pub offset: usize,
+}
+
+/// Reads forward through a text.
+pub struct Cursor<'a> {
+    text: &'a str,
+    pub mark: Mark,
+}
+
+impl<'a> Cursor<'a> {
+    pub fn new(text: &'a str) -> Self {
+        Cursor { text, mark: Mark::default() }
+    }
+
+    /// The text that is left.
+    pub fn rest(&self) -> &'a str {
+        self.text.get(self.mark.offset..).unwrap_or_default()
+    }
+
+    /// The next byte; None at the end. YAML's own signs are all ASCII.
+    pub fn peek(&self) -> Option<u8> {
+        self.peek_at(0)
+    }
+
+    /// The byte that many bytes ahead.
+    pub fn peek_at(&self, ahead: usize) -> Option<u8> {
+        self.text.as_bytes().get(self.mark.offset + ahead).copied()
+    }
+
+    /// Whether white space, a line break or the end is that many bytes ahead.
+    pub fn is_blank_at(&self, ahead: usize) -> bool {
+        let rest = self.text.get(self.mark.offset + ahead..).unwrap_or_default();
+        rest.is_empty() || rest.starts_with([' ', '\t']) || break_width(rest) > 0
+    }
+
+    pub fn is_break(&self) -> bool {
+        break_width(self.rest()) > 0
+    }
+
+    pub fn at_end(&self) -> bool {
+        self.mark.offset >= self.text.len()
+    }
+
+    /// Goes past text on one line, and gives it.
+    pub fn take(&mut self, bytes: usize) -> &'a str {
+        let taken = self.rest().get(..bytes).unwrap_or_default();
+        self.mark.offset += taken.len();
+        self.mark.column += if taken.is_ascii() { taken.len() } else { taken.chars().count() };
+        taken
+    }
+
+    /// Goes past characters of that kind, line breaks excepted, and gives them.
+    pub fn take_while(&mut self, kind: impl Fn(char) -> bool) -> &'a str {
+        let rest = self.rest();
+        let end = rest.find(|c| is_break(c) || !kind(c)).unwrap_or(rest.len());
+        self.take(end)
+    }
+
+    /// Goes past a line break, and gives what it stands for: `\n`, or a Unicode break as it is. Nothing where there is none.
+    pub fn take_break(&mut self) -> &'a str {
+        let rest = self.rest();
+        let width = break_width(rest);
+        if width == 0 {
+            return "";
+        }
+        self.mark.offset += width;
+        self.mark.line += 1;
+        self.mark.column = 0;
+        if width == 3 { rest.get(..3).unwrap_or_default() } else { "\n" }
+    }
+
+    /// Whether `---` or `...` stands here as a word of its own at the start of a line.
+    pub fn at_document_mark(&self, mark: &str) -> bool {
+        self.mark.column == 0 && self.rest().starts_with(mark) && self.is_blank_at(mark.len())
+    }
+
+    /// A failure at this place.
+    pub fn fail<T>(&self, what: impl Into<String>) -> Step<T> {
+        Err(Failure { what: what.into(), mark: self.mark })
+    }
+}
+
+/// The characters that end a line (YAML 1.1, 4.1.4).
+pub fn is_break(c: char) -> bool {
+    matches!(c, '\n' | '\r' | '\u{85}' | '\u{2028}' | '\u{2029}')
+}
+
+fn break_width(text: &str) -> usize {
+    match text.chars().next() {
+        Some('\r') if text.starts_with("\r\n") => 2,
+        Some(c) if is_break(c) => c.len_utf8(),
+        _ => 0,
+    }
+}
+
+/// Whether a character may stand in YAML text (YAML 1.1, 4.1.1).
+pub fn is_printable(c: char) -> bool {
+    matches!(c, '\t' | '\n' | '\r' | ' '..='~' | '\u{85}' | '\u{a0}'..='\u{fffd}' | '\u{10000}'..)
+}

@@ -1,0 +1,156 @@
+//! YAML 1.1 as PyYAML's SafeLoader reads it: plain scalars resolved by YAML 1.1's rules, `<<` merged, the last of duplicate keys
+//! taken.
+//!
+//! The reader is this project's own. Kept crates read YAML 1.2, and refuse documents that cloud-init takes: quoted text and
+//! flow collections whose further lines are indented less.
+
+mod compose;
+mod cursor;
+mod text;
+mod token;
+
+use super::Value;
+use crate::error::{Error, Result};
+use compose::Composer;
+use cursor::{Failure, Mark};
+
+/// The largest YAML text that is read, in bytes.
+pub const MAX_BYTES: usize = 16 << 20;
+
+/// Reads one YAML document; an empty text is null. Errors name `document`, the line and the column, never the content.
+pub fn parse(document: &str, text: &str) -> Result<Value> {
+    if text.len() > MAX_BYTES {
+        return Err(Error::new(format!("{document}: larger than {MAX_BYTES} bytes")));
+    }
+    if text.contains(|c| !cursor::is_printable(c)) {
+        return Err(Error::new(format!("{document}: not valid YAML: a control character")));
+    }
+    Composer::new(text).document().map_err(|Failure { what, mark }| {
+        let Mark { line, column, .. } = mark;
+        Error::new(format!("{document}: not valid YAML at line {} column {}: {what}", line + 1, column + 1))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::json;
+
+    fn yaml(text: &str) -> String {
+        parse("t", text).map_or_else(|e| e.to_string(), |v| json::to_string(&v))
+    }
+
+    #[test]
+    fn scalars_are_yaml_1_1() {
+        for (text, expected) in [
+            ("0644", "420"),
+            ("0o644", "\"0o644\""),
+            ("0x1F", "31"),
+            ("0b11", "3"),
+            ("1_000", "1000"),
+            ("1:30", "90"),
+            ("yes", "true"),
+            ("Off", "false"),
+            ("y", "\"y\""),
+            ("~", "null"),
+            ("", "null"),
+            ("1e3", "\"1e3\""),
+            ("1.0e+3", "1000.0"),
+            (".5", "0.5"),
+            ("1.", "1.0"),
+            ("08", "\"08\""),
+            ("2032-09-01", "\"2032-09-01\""),
+            ("'yes'", "\"yes\""),
+            ("!!str 12", "\"12\""),
+            ("!!binary aGk=", "\"hi\""),
+            ("!!int '3'", "3"),
+            ("+12", "12"),
+            ("-0x10", "-16"),
+            ("{on: 1, 5: x, null: y}", r#"{"true":1,"5":"x","null":"y"}"#),
+        ] {
+            assert_eq!(yaml(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn anchors_merges_and_duplicates() {
+        assert_eq!(yaml("a: &x {p: 1, q: 2}\nb:\n  <<: *x\n  q: 3\n"), r#"{"a":{"p":1,"q":2},"b":{"p":1,"q":3}}"#);
+        assert_eq!(yaml("<<: [{a: 1}, {a: 2, b: 3}]\n"), r#"{"a":1,"b":3}"#);
+        assert_eq!(yaml("a: 1\nb: 2\na: 3\n"), r#"{"a":3,"b":2}"#);
+        assert_eq!(yaml("- &a [1]\n- *a\n"), "[[1],[1]]");
+    }
+
+    #[test]
+    fn hostile_documents_are_refused() {
+        let mut bomb = String::from("a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n");
+        for i in 1..10 {
+            bomb += &format!("a{i}: &a{i} [{}]\n", vec![format!("*a{}", i - 1); 10].join(","));
+        }
+        assert!(yaml(&bomb).contains("nodes"), "{}", yaml(&bomb));
+        assert!(yaml(&"[".repeat(100_000)).contains("not valid YAML"));
+        assert!(yaml(&"- ".repeat(50_000)).contains("not valid YAML"));
+        assert!(yaml("!!python/object:os.system x").contains("not valid YAML"));
+        assert!(yaml("a: *nowhere").contains("not valid YAML"));
+        assert!(yaml("&a [*a]").contains("not complete"));
+        assert!(yaml("a: 1\n---\nb: 2\n").contains("single document"));
+        assert!(yaml("? [1]\n: 2\n").contains("key"));
+        assert!(yaml("a: \u{7}").contains("control character"));
+        assert!(yaml(&"? ".repeat(50_000)).contains("not valid YAML"));
+        assert!(yaml(&"{a: ".repeat(50_000)).contains("nested deeper"));
+        assert!(yaml(&"&a ".repeat(50_000)).contains("not valid YAML"));
+        for end in [
+            "'",
+            "\"",
+            "[",
+            "{a",
+            "- !",
+            "a: |",
+            "a: >-\n",
+            "&",
+            "*",
+            "!<x",
+            "\"\\",
+            "\"\\x4",
+            "%TAG",
+            "? ",
+            "a:\n - b\n c",
+        ] {
+            yaml(end);
+            yaml(&format!("x: {end}"));
+        }
+    }
+
+    /// What other readers refuse or read otherwise, and PyYAML does not.
+    #[test]
+    fn documents_as_pyyaml_reads_them() {
+        for (text, expected) in [
+            ("a:\n  b: \"x\ny\n\n  z\"\n", r#"{"a":{"b":"x y\nz"}}"#),
+            ("a:\n  b: 'x\n\ny'\n", r#"{"a":{"b":"x\ny"}}"#),
+            ("a: {\nb: 1,\nc: [\n2\n],\n}\n", r#"{"a":{"b":1,"c":[2]}}"#),
+            ("- - a\n  - b\n- c: d\n  e:\n  - f\n", r#"[["a","b"],{"c":"d","e":["f"]}]"#),
+            ("a: |\n  x\n   y\n\n  z", r#"{"a":"x\n y\n\nz"}"#),
+            ("a: >\n  x\n  y\n\n  z\n   w\n  v\n", r#"{"a":"x y\nz\n w\nv\n"}"#),
+            ("a: |+ # c\n  x\n\nb: |2-\n    y\n", r#"{"a":"x\n\n","b":"  y"}"#),
+            ("a: 'x'#c\nb: [c]#d\n", r#"{"a":"x","b":["c"]}"#),
+            ("a: b\n  c\n\n  d # e\n", r#"{"a":"b c\nd"}"#),
+            (
+                "{\"a\":1, b:2, 'c' : http://x:80/y, ? d : e, f}",
+                r#"{"a":1,"b:2":null,"c":"http://x:80/y","d":"e","f":null}"#,
+            ),
+            ("[a: 1, ? b, c d, 'e': ]", r#"[{"a":1},{"b":null},"c d",{"e":null}]"#),
+            ("? a\n: b\n? c\n", r#"{"a":"b","c":null}"#),
+            (
+                "%YAML 1.1\n%TAG !y! tag:yaml.org,2002:\n---\na: !y!str 1\nb: ! 2\nc: !<tag:yaml.org,2002:str> 3\n...\n",
+                r#"{"a":"1","b":2,"c":"3"}"#,
+            ),
+            ("\u{feff}a: \"\\x41\\u00e9\\U0001F600\\/\\e\\\n   b\"\r\n", "{\"a\":\"Aé😀/\\u001bb\"}"),
+            ("a: b\u{85}c: d\u{2028}", r#"{"a":"b","c":"d"}"#),
+            ("a: b\t# c\nd: 'e'\t\n", r#"{"a":"b","d":"e"}"#),
+            ("--- a\n...\n# end\n", r#""a""#),
+            ("-.4", r#""-.4""#),
+            ("._6", r#""._6""#),
+        ] {
+            assert_eq!(yaml(text), expected, "{text}");
+        }
+    }
+}

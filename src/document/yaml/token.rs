@@ -1,0 +1,379 @@
+//! YAML text as tokens (YAML 1.1, as PyYAML's scanner takes it): indentation and simple keys become tokens of their own.
+
+use super::cursor::{Cursor, Mark, Step};
+use crate::document::MAX_DEPTH;
+use std::collections::VecDeque;
+
+/// How far a key may be from its `:`, in bytes; it must stand on the same line too.
+const MAX_SIMPLE_KEY: usize = 1024;
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Token {
+    End,
+    /// A `%` line: its words.
+    Directive(Vec<String>),
+    DocumentStart,
+    DocumentEnd,
+    BlockSequence,
+    BlockMapping,
+    BlockEnd,
+    FlowSequence,
+    FlowSequenceEnd,
+    FlowMapping,
+    FlowMappingEnd,
+    BlockEntry,
+    FlowEntry,
+    Key,
+    Value,
+    Alias(String),
+    Anchor(String),
+    /// The handle (`!`, `!!`, `!name!`; empty for a verbatim tag) and what follows.
+    Tag(String, String),
+    /// Content, and whether it is plain.
+    Scalar(String, bool),
+}
+
+/// A place where a key may have begun; that it was one is known at the `:`.
+#[derive(Debug, Clone, Copy)]
+struct SimpleKey {
+    token: usize,
+    required: bool,
+    mark: Mark,
+}
+
+/// Makes tokens on demand.
+pub struct Tokens<'a> {
+    pub(super) cursor: Cursor<'a>,
+    queue: VecDeque<(Token, Mark)>,
+    taken: usize,
+    /// The column of the block that is open, None outside of all.
+    pub(super) indent: Option<usize>,
+    indents: Vec<Option<usize>>,
+    pub(super) key_allowed: bool,
+    /// By flow level.
+    keys: Vec<Option<SimpleKey>>,
+    ended: bool,
+}
+
+impl<'a> Tokens<'a> {
+    pub fn new(text: &'a str) -> Self {
+        let cursor = Cursor::new(text.strip_prefix('\u{feff}').unwrap_or(text));
+        Tokens {
+            cursor,
+            queue: VecDeque::new(),
+            taken: 0,
+            indent: None,
+            indents: Vec::new(),
+            key_allowed: true,
+            keys: vec![None],
+            ended: false,
+        }
+    }
+
+    /// The next token, which stays; [`Token::End`] at the end, for ever.
+    pub fn peek(&mut self) -> Step<&Token> {
+        while self.needs_more()? {
+            self.fetch()?;
+        }
+        Ok(self.queue.front().map_or(&Token::End, |(token, _)| token))
+    }
+
+    /// The next token, taken.
+    pub fn next(&mut self) -> Step<Token> {
+        self.peek()?;
+        self.taken += 1;
+        Ok(self.queue.pop_front().map_or(Token::End, |(token, _)| token))
+    }
+
+    /// Where the next token stands.
+    pub fn mark(&self) -> Mark {
+        self.queue.front().map_or(self.cursor.mark, |(_, mark)| *mark)
+    }
+
+    pub(super) fn in_flow(&self) -> bool {
+        self.keys.len() > 1
+    }
+
+    /// More text must be read where the next token may turn out to be a key.
+    fn needs_more(&mut self) -> Step<bool> {
+        if self.ended {
+            return Ok(false);
+        }
+        if self.queue.is_empty() {
+            return Ok(true);
+        }
+        self.drop_stale_keys()?;
+        Ok(self.keys.iter().flatten().any(|key| key.token == self.taken))
+    }
+
+    fn drop_stale_keys(&mut self) -> Step<()> {
+        let here = self.cursor.mark;
+        for key in &mut self.keys {
+            if let Some(k) = key.filter(|k| k.mark.line != here.line || here.offset - k.mark.offset > MAX_SIMPLE_KEY) {
+                if k.required {
+                    return self.cursor.fail("expected a ':' after a key");
+                }
+                *key = None;
+            }
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, token: Token) {
+        self.queue.push_back((token, self.cursor.mark));
+    }
+
+    fn fetch(&mut self) -> Step<()> {
+        self.skip_blanks()?;
+        self.drop_stale_keys()?;
+        let column = self.cursor.mark.column;
+        self.close_blocks(Some(column));
+        let blank_after = self.cursor.is_blank_at(1);
+        let flow = self.in_flow();
+        match self.cursor.peek() {
+            None => self.end(),
+            Some(b'%') if column == 0 => self.directive(),
+            Some(b'-') if self.cursor.at_document_mark("---") => self.document_mark(Token::DocumentStart),
+            Some(b'.') if self.cursor.at_document_mark("...") => self.document_mark(Token::DocumentEnd),
+            Some(b'[') => self.open_flow(Token::FlowSequence),
+            Some(b'{') => self.open_flow(Token::FlowMapping),
+            Some(b']') => self.close_flow(Token::FlowSequenceEnd),
+            Some(b'}') => self.close_flow(Token::FlowMappingEnd),
+            Some(b',') => {
+                self.key_allowed = true;
+                self.drop_key()?;
+                self.sign(Token::FlowEntry)
+            }
+            Some(b'-') if blank_after => self.block_sign(Token::BlockEntry, Token::BlockSequence),
+            Some(b'?') if flow || blank_after => self.block_sign(Token::Key, Token::BlockMapping),
+            Some(b':') if flow || blank_after => self.value(),
+            Some(b'*') => self.name(Token::Alias),
+            Some(b'&') => self.name(Token::Anchor),
+            Some(b'!') => {
+                self.node_begins(false)?;
+                let mark = self.cursor.mark;
+                let tag = self.tag()?;
+                self.queue.push_back((tag, mark));
+                Ok(())
+            }
+            Some(b'|') if !flow => self.scalar(true, |s| s.block_scalar(false)),
+            Some(b'>') if !flow => self.scalar(true, |s| s.block_scalar(true)),
+            Some(b'\'') => self.scalar(false, |s| s.quoted(false)),
+            Some(b'"') => self.scalar(false, |s| s.quoted(true)),
+            Some(b'-') => self.plain(),
+            Some(b'?' | b':') if !flow => self.plain(),
+            Some(b'?' | b':' | b'#' | b'|' | b'>' | b'%' | b'@' | b'`' | b'\t') => {
+                self.cursor.fail("a character that cannot begin a value")
+            }
+            Some(_) => self.plain(),
+        }
+    }
+
+    /// White space, comments and line breaks. A tab is white space where it does not stand for indentation.
+    fn skip_blanks(&mut self) -> Step<()> {
+        loop {
+            let tabs = self.in_flow() || !self.key_allowed;
+            self.cursor.take_while(|c| c == ' ' || (tabs && c == '\t'));
+            if self.cursor.peek() == Some(b'#') {
+                self.cursor.take_while(|_| true);
+            }
+            if self.cursor.take_break().is_empty() {
+                return Ok(());
+            }
+            self.key_allowed |= !self.in_flow();
+        }
+    }
+
+    /// A node that may be a key begins here; or, for a block scalar, cannot.
+    fn node_begins(&mut self, block: bool) -> Step<()> {
+        if block {
+            self.key_allowed = true;
+            return self.drop_key();
+        }
+        if self.key_allowed {
+            let mark = self.cursor.mark;
+            let required = !self.in_flow() && self.indent == Some(mark.column);
+            self.drop_key()?;
+            let token = self.taken + self.queue.len();
+            if let Some(key) = self.keys.last_mut() {
+                *key = Some(SimpleKey { token, required, mark });
+            }
+        }
+        self.key_allowed = false;
+        Ok(())
+    }
+
+    fn drop_key(&mut self) -> Step<()> {
+        match self.keys.last_mut().and_then(Option::take) {
+            Some(key) if key.required => self.cursor.fail("expected a ':' after a key"),
+            _ => Ok(()),
+        }
+    }
+
+    fn close_blocks(&mut self, column: Option<usize>) {
+        while !self.in_flow() && self.indent > column {
+            self.indent = self.indents.pop().flatten();
+            self.push(Token::BlockEnd);
+        }
+    }
+
+    /// Opens a block at a column, if that is deeper: whether it did.
+    fn open_block(&mut self, column: usize) -> Step<bool> {
+        if self.in_flow() || self.indent >= Some(column) {
+            return Ok(false);
+        }
+        if self.indents.len() > MAX_DEPTH {
+            return self.cursor.fail(format!("nested deeper than {MAX_DEPTH}"));
+        }
+        self.indents.push(self.indent);
+        self.indent = Some(column);
+        Ok(true)
+    }
+
+    fn end(&mut self) -> Step<()> {
+        self.close_blocks(None);
+        self.drop_key()?;
+        self.keys = vec![None];
+        self.ended = true;
+        self.push(Token::End);
+        Ok(())
+    }
+
+    fn between_documents(&mut self) -> Step<()> {
+        self.close_blocks(None);
+        self.drop_key()?;
+        self.key_allowed = false;
+        Ok(())
+    }
+
+    fn directive(&mut self) -> Step<()> {
+        self.between_documents()?;
+        let line = self.cursor.take_while(|_| true);
+        let words = line.split_whitespace().take_while(|w| !w.starts_with('#')).map(str::to_owned);
+        self.push(Token::Directive(words.collect()));
+        Ok(())
+    }
+
+    fn document_mark(&mut self, token: Token) -> Step<()> {
+        self.between_documents()?;
+        self.push(token);
+        self.cursor.take(3);
+        Ok(())
+    }
+
+    fn sign(&mut self, token: Token) -> Step<()> {
+        self.push(token);
+        self.cursor.take(1);
+        Ok(())
+    }
+
+    fn open_flow(&mut self, token: Token) -> Step<()> {
+        self.node_begins(false)?;
+        if self.keys.len() > MAX_DEPTH {
+            return self.cursor.fail(format!("nested deeper than {MAX_DEPTH}"));
+        }
+        self.keys.push(None);
+        self.key_allowed = true;
+        self.sign(token)
+    }
+
+    fn close_flow(&mut self, token: Token) -> Step<()> {
+        self.drop_key()?;
+        if self.in_flow() {
+            self.keys.pop();
+        }
+        self.key_allowed = false;
+        self.sign(token)
+    }
+
+    fn block_sign(&mut self, token: Token, block: Token) -> Step<()> {
+        if !self.in_flow() {
+            if !self.key_allowed {
+                return self.cursor.fail("a list or mapping cannot begin here");
+            }
+            if self.open_block(self.cursor.mark.column)? {
+                self.push(block);
+            }
+        }
+        self.key_allowed = token == Token::BlockEntry || !self.in_flow();
+        self.drop_key()?;
+        self.sign(token)
+    }
+
+    fn value(&mut self) -> Step<()> {
+        if let Some(key) = self.keys.last_mut().and_then(Option::take) {
+            let at = key.token - self.taken;
+            self.queue.insert(at, (Token::Key, key.mark));
+            if self.open_block(key.mark.column)? {
+                self.queue.insert(at, (Token::BlockMapping, key.mark));
+            }
+            self.key_allowed = false;
+        } else {
+            if !self.in_flow() {
+                if !self.key_allowed {
+                    return self.cursor.fail("a mapping's value cannot stand here");
+                }
+                if self.open_block(self.cursor.mark.column)? {
+                    self.push(Token::BlockMapping);
+                }
+            }
+            self.key_allowed = !self.in_flow();
+        }
+        self.sign(Token::Value)
+    }
+
+    /// An anchor's or alias's name.
+    fn name(&mut self, token: impl Fn(String) -> Token) -> Step<()> {
+        self.node_begins(false)?;
+        let mark = self.cursor.mark;
+        self.cursor.take(1);
+        let name = self.cursor.take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
+        let ends = self.cursor.is_blank_at(0) || self.cursor.peek().is_some_and(|b| b"?:,]}%@`".contains(&b));
+        if name.is_empty() || !ends {
+            return self.cursor.fail("an anchor's name is letters, digits, '-' and '_'");
+        }
+        self.queue.push_back((token(name.to_owned()), mark));
+        Ok(())
+    }
+
+    fn tag(&mut self) -> Step<Token> {
+        let uri = |c: char| c.is_ascii_alphanumeric() || "-;/?:@&=+$,_.~*'()[]%".contains(c);
+        self.cursor.take(1);
+        let tag = if self.cursor.peek() == Some(b'<') {
+            self.cursor.take(1);
+            let name = self.cursor.take_while(|c| uri(c) || c == '!').to_owned();
+            if self.cursor.take(1) != ">" {
+                return self.cursor.fail("a tag in <> wants its >");
+            }
+            Token::Tag(String::new(), name)
+        } else {
+            let first = self.cursor.take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_')).to_owned();
+            if self.cursor.peek() == Some(b'!') {
+                self.cursor.take(1);
+                Token::Tag(format!("!{first}!"), self.cursor.take_while(|c| uri(c) || c == '!').to_owned())
+            } else {
+                Token::Tag("!".into(), first + self.cursor.take_while(|c| uri(c) || c == '!'))
+            }
+        };
+        if !self.cursor.is_blank_at(0) {
+            return self.cursor.fail("white space expected after a tag");
+        }
+        Ok(tag)
+    }
+
+    fn scalar(&mut self, block: bool, scan: impl Fn(&mut Self) -> Step<String>) -> Step<()> {
+        self.node_begins(block)?;
+        let mark = self.cursor.mark;
+        let text = scan(self)?;
+        self.queue.push_back((Token::Scalar(text, false), mark));
+        Ok(())
+    }
+
+    fn plain(&mut self) -> Step<()> {
+        self.node_begins(false)?;
+        let mark = self.cursor.mark;
+        let text = self.plain_text();
+        self.queue.push_back((Token::Scalar(text, true), mark));
+        Ok(())
+    }
+}
