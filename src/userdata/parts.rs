@@ -159,7 +159,7 @@ impl<'a> Unfolder<'a> {
             Some(Kind::Include | Kind::IncludeOnce) => self.include(&entity.content, depth),
             Some(Kind::CloudConfigArchive) => {
                 if let Err(e) = self.archive(&entity.content) {
-                    self.fail(e.context(self.next_name(&entity)));
+                    log::warn!("{}: {}: ignored: {e}", self.source, self.next_name(&entity));
                 }
             }
             _ => self.attach(entity),
