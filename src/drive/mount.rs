@@ -17,10 +17,11 @@ use sys_mount::{Mount, MountFlags, Unmount, UnmountFlags};
 /// Where drives are mounted; only root can look into it.
 const MOUNTS: &str = "/run/prepivot";
 
-/// The ways to mount each type, the first that works: type and options. FAT and Joliet names are UTF-8 where the
-/// kernel can do that. A journal is replayed where the device can be written, else left alone.
+/// The ways to mount each type, the first that works: type and options. FAT and Joliet names must be UTF-8; a kernel
+/// that can't do that (it lacks a table of characters) leaves the drive to the readers. A journal is replayed where
+/// the device can be written, else left alone.
 const WAYS: &[(&str, &[(&str, &str)])] = &[
-    ("iso9660", &[("iso9660", "utf8"), ("iso9660", "")]),
+    ("iso9660", &[("iso9660", "utf8")]),
     ("vfat", &[("vfat", "utf8")]),
     ("ext2", &[("ext2", ""), ("ext4", "")]),
     ("ext3", &[("ext3", ""), ("ext4", ""), ("ext4", "noload")]),
@@ -59,7 +60,7 @@ fn mount(device: &Path, kind: &str) -> Result<Mounted> {
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     let folder = Path::new(MOUNTS).join(format!("drive-{}-{count}", std::process::id()));
     DirBuilder::new().mode(0o700).create(&folder).context(what)?;
-    let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::SILENT;
     let as_is = [(kind, "")];
     let ways = WAYS.iter().find(|(name, _)| *name == kind).map_or(&as_is[..], |(_, ways)| ways);
     let mut failure = None;

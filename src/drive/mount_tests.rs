@@ -34,6 +34,16 @@ fn the_kernel_and_the_readers_give_the_same() {
         let Some((_dir, image)) = images::iso(&input, options) else { return };
         both_ways(&image, "iso9660");
     }
+    let (_dir, folder, image) = images::source("links", &input);
+    fs::create_dir_all(folder.join("1/2/3/4/5/6/7/8/9/10")).unwrap();
+    fs::write(folder.join("1/2/3/4/5/6/7/8/9/10/moved"), "moved").unwrap();
+    let long = format!("{}UPPER", "./".repeat(150));
+    for (name, target) in [("openstack/newest", "2018-08-27"), ("out", "/etc/passwd"), ("names/long", &long)] {
+        symlink(target, folder.join(name)).unwrap();
+    }
+    if tool("genisoimage", &["-quiet", "-r", "-J", "-o", &image, folder.to_str().unwrap()]).is_some() {
+        both_ways(&image, "iso9660");
+    }
     input.remove("names/two..dots");
     for (megabytes, bits) in [(8, "12"), (64, "16"), (300, "32")] {
         let Some((_dir, image)) = images::fat(&input, megabytes, &["-F", bits]) else { return };

@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use rustix::fs::{Mode, OFlags};
 use std::fmt;
 use std::fs::File;
+use std::io::{Seek, SeekFrom};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -20,6 +21,8 @@ const GRACE: Duration = Duration::from_millis(500);
 /// How many devices are read at the same time: waiting for disks is what takes time.
 const READERS: usize = 16;
 const READER_STACK: usize = 128 * 1024;
+/// The size that the kernel's sr driver gives a drive without a medium. No medium has it: its blocks are of 2048.
+const EMPTY: u64 = 0x1f_ffff * 512;
 
 /// What was found on a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,7 +76,12 @@ pub fn probe(device: Device) -> Probed {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
     let read = rustix::fs::open(&device.node, flags, Mode::empty())
         .map_err(|e| Error::new(format!("failed to open it: {e}")))
-        .and_then(|file| label::probe(&File::from(file)));
+        .and_then(|file| {
+            let mut file = File::from(file);
+            // Reading would do, but the kernel would put an I/O error on the console.
+            let empty = device.optical && file.seek(SeekFrom::End(0)).ok() == Some(EMPTY);
+            if empty { Err(Error::new("no medium")) } else { label::probe(&file) }
+        });
     let contents = match read {
         Ok(Some(superblock)) => Contents::Filesystem(superblock),
         Ok(None) => Contents::Nothing,

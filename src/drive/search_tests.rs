@@ -100,6 +100,20 @@ fn a_missing_node_is_told_and_an_empty_drive_is_not() {
 }
 
 #[test]
+fn an_empty_optical_drive_is_not_read() {
+    let fake = Fake::new("empty");
+    fake.add("sr0", LARGE, "", &iso("config-2"));
+    let node = fs::File::options().write(true).open(fake.places.dev.join("sr0")).unwrap();
+    node.set_len(EMPTY).unwrap();
+    let mut search = search(&fake);
+    assert_eq!(search.scan(soon()).unwrap(), []);
+    assert_eq!((&search.seen()[0].contents, search.notes().len()), (&Contents::NoMedium, 0));
+    node.set_len(EMPTY - 512).unwrap();
+    let other_size = probe(devices::list(&fake.places).unwrap().remove(0));
+    assert!(other_size.superblock().is_some());
+}
+
+#[test]
 fn no_sysfs_is_an_error() {
     let places = Places { sys: "/nonexistent".into(), dev: "/nonexistent".into() };
     assert!(Search::new(&["cidata"], places).scan(soon()).is_err());
