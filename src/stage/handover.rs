@@ -22,14 +22,6 @@ const FILES: [(&str, &str); 6] = [
     ("cloud-config.target", include_str!("../../initramfs/units/cloud-config.target")),
     ("cloud-init.target", include_str!("../../initramfs/units/cloud-init.target")),
 ];
-/// What pulls what in.
-const WANTS: [(&str, &str); 5] = [
-    ("multi-user.target", "cloud-init.target"),
-    ("cloud-init.target", "cloud-init-local.service"),
-    ("cloud-init.target", "cloud-init-network.service"),
-    ("cloud-init.target", "cloud-config.service"),
-    ("cloud-init.target", "cloud-final.service"),
-];
 /// Units and generators of a real cloud-init that would do the work a second time.
 const MASKED: [&str; 4] = [
     "/run/systemd/system/cloud-init-main.service",
@@ -51,7 +43,7 @@ pub fn hand_over(root: &mut Root) -> Result<()> {
     let installed = root.exists(INSTALLED);
     let has_units = ["/usr/lib/systemd/system", "/lib/systemd/system", "/etc/systemd/system"]
         .iter()
-        .any(|folder| root.text(&format!("{folder}/cloud-final.service")).contains(INSTALLED));
+        .any(|folder| root.text(&format!("{folder}/cloud-init-local.service")).contains(INSTALLED));
     if installed && has_units && !foreign {
         return Ok(());
     }
@@ -63,10 +55,8 @@ pub fn hand_over(root: &mut Root) -> Result<()> {
         root.write(&format!("{UNITS}/{name}"), text.replace(INSTALLED, &program), Attr::root(0o644))?;
     }
     root.symlink(&format!("{UNITS}/cloud-init.service"), "cloud-init-network.service")?;
-    for (target, unit) in WANTS {
-        root.symlink(&format!("{UNITS}/{target}.wants/{unit}"), &format!("../{unit}"))?;
-    }
-    Ok(())
+    // cloud-init.target itself names the four stages.
+    root.symlink(&format!("{UNITS}/multi-user.target.wants/cloud-init.target"), "../cloud-init.target")
 }
 
 fn has_systemd(root: &Root) -> bool {

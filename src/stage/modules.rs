@@ -108,7 +108,11 @@ fn unknown(name: &str, config: &Value) {
     let plain = if plain == "ubuntu_advantage" { "ubuntu_pro" } else { plain };
     match OTHERS.iter().find(|(n, _)| *n == plain) {
         Some((_, keys)) => {
-            if let Some(key) = keys.iter().find(|k| config.get(k).is_some_and(|v| !v.is_null())) {
+            // Image configuration sets `apt: preserve_sources_list`, and nothing is what then is to be done.
+            let asks = |value: &Value| {
+                !value.is_null() && value.as_map().is_none_or(|m| m.keys().any(|k| k != "preserve_sources_list"))
+            };
+            if let Some(key) = keys.iter().find(|k| config.get(k).is_some_and(asks)) {
                 log::warn!("cloud-config: {key}: the module {plain} is not supported yet");
             }
         }

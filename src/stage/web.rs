@@ -48,6 +48,7 @@ pub fn send(request: &module::Request, tries: u32) -> Result<Vec<u8>> {
         headers: &headers,
         body: &request.body,
         limit: request.limit,
+        tries,
     })?;
     match reply.status {
         200..=299 => Ok(reply.body),

@@ -66,7 +66,7 @@ pub fn choose(exists: &Exists, target: &Target, configured: Option<&[String]>) -
         match by_name(name) {
             Some(renderer) if (renderer.available)(exists, target) => return Ok(renderer),
             Some(_) => {}
-            None => log::warn!("network renderer {name}: not known; it is passed over"),
+            None => log::info!("network renderer {name}: not known; it is passed over"),
         }
     }
     Err(Error::new(format!(
