@@ -149,4 +149,28 @@ mod tests {
         }
         assert_eq!(public_of("-----BEGIN RSA PRIVATE KEY-----\nx\n"), None);
     }
+
+    #[test]
+    fn ssh_keygen_reads_them() {
+        use std::os::unix::fs::PermissionsExt;
+        let program = std::path::Path::new("/usr/bin/ssh-keygen");
+        if !program.exists() {
+            println!("skipped: there is no ssh-keygen");
+            return;
+        }
+        let dir = crate::testing::TempDir::new("host-keys");
+        for algorithm in [Algorithm::Ed25519, Algorithm::Ecdsa { curve: EcdsaCurve::NistP256 }] {
+            let (private, public) = generate(algorithm, "root@h").unwrap();
+            let path = dir.0.join("key");
+            std::fs::write(&path, &private).unwrap();
+            std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+            let run = |option: &str| {
+                let out = std::process::Command::new(program).args([option, "-f"]).arg(&path).output().unwrap();
+                assert!(out.status.success(), "{out:?}");
+                String::from_utf8(out.stdout).unwrap().trim().to_owned()
+            };
+            assert_eq!(run("-y"), public);
+            assert_eq!(Some(run("-l")), super::super::keys_to_console::fingerprint(&public));
+        }
+    }
 }

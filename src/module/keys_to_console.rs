@@ -52,7 +52,7 @@ fn report(keys: &[(String, String)], hidden_fingerprints: &[String], hidden_keys
 }
 
 /// As `ssh-keygen -l` prints it: bits, fingerprint, comment and type.
-fn fingerprint(line: &str) -> Option<String> {
+pub(super) fn fingerprint(line: &str) -> Option<String> {
     let key = PublicKey::from_openssh(line).ok()?;
     let data = key.key_data();
     let (bits, kind) = if let Some(rsa) = data.rsa() {

@@ -230,9 +230,12 @@ pub static MODULES: &[&Module] = &[
     &zypper_add_repo::MODULE,
 ];
 
-/// One error of everything that went wrong in a module.
+/// One error, in one line, of everything that went wrong in a module.
 fn all_or_error(problems: Vec<String>) -> Result<()> {
-    if problems.is_empty() { Ok(()) } else { Err(Error::new(problems.join("; "))) }
+    if problems.is_empty() {
+        return Ok(());
+    }
+    Err(Error::new(problems.join("; ").replace(char::is_control, "\u{fffd}")))
 }
 
 /// The name of the SSH server's service: the configuration's, else the distribution's.

@@ -158,3 +158,82 @@ fn password_logins(context: &mut Context) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::yaml;
+    use crate::instance::Instance;
+    use crate::machine::Distro;
+    use crate::module::{Handler, Nothing};
+    use crate::root::{Root, Use};
+    use crate::testing::TempDir;
+
+    fn start() -> (TempDir, Root) {
+        let dir = TempDir::new("set-passwords");
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let names = ["a", "b", "c", "d"];
+        let lines = |line: fn(&str) -> String| names.iter().map(|n| line(n)).collect::<String>();
+        root.write("/etc/passwd", lines(|n| format!("{n}:x:1:1::/:/bin/sh\n")), Attr::root(0o644)).unwrap();
+        root.write("/etc/shadow", lines(|n| format!("{n}:!:1:0:99999:7:::\n")), Attr::root(0o640)).unwrap();
+        (dir, root)
+    }
+
+    fn run(root: &mut Root, half: Handler, config: &str) -> Result<()> {
+        half(&mut Context {
+            root,
+            config: &yaml::parse("t", config).unwrap(),
+            instance: &Instance::default(),
+            distro: &Distro::named("debian"),
+            args: &[],
+            stage: Stage::Init,
+            outside: &Nothing,
+        })
+    }
+
+    fn shadow(root: &Root, user: &str) -> Vec<String> {
+        let text = root.text("/etc/shadow");
+        text.lines().find(|l| l.starts_with(user)).unwrap().split(':').map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn every_form_of_a_password() {
+        let (_dir, mut root) = start();
+        let config = "chpasswd:\n  expire: false\n  list: ['a:pl:ain', 'b:$y$j9T$s$h']\n  users:\n  - {name: c, type: RANDOM}\n  \
+                      - {name: d, password: p, type: text}\n  - {name: d, password: $6$s$hash}\n";
+        run(&mut root, provision, config).unwrap();
+        assert!(password::verify("pl:ain", &shadow(&root, "a")[1]));
+        assert_eq!(shadow(&root, "b")[1], "$y$j9T$s$h");
+        assert_eq!(shadow(&root, "d")[1], "$6$s$hash", "a hash counts more");
+        assert_ne!(shadow(&root, "a")[2], "0");
+        assert_eq!(root.stat(RANDOM).unwrap().attr, Attr::root(0o600));
+        let shown = root.text(RANDOM);
+        let (user, plain) = shown.trim_end().split_once(':').unwrap();
+        assert!(user == "c" && plain.len() == 20 && password::verify(plain, &shadow(&root, "c")[1]));
+        run(&mut root, live, config).unwrap();
+        assert!(!root.exists(RANDOM));
+    }
+
+    #[test]
+    fn a_single_password_is_the_default_users_and_expires() {
+        let (_dir, mut root) = start();
+        let config = "{password: 1234, users: [default], system_info: {default_user: {name: a}}}";
+        run(&mut root, provision, config).unwrap();
+        assert!(password::verify("1234", &shadow(&root, "a")[1]));
+        assert_eq!(shadow(&root, "a")[2], "0");
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_without_the_secret() {
+        let (_dir, mut root) = start();
+        let config = "chpasswd:\n  list: \"a:SECRET\\nSECRET-no-colon\\nnobody:SECRET\\nb:\\n\"\n  users:\n  - {name: c}\n  \
+                      - {name: c, password: SECRET, type: odd}\n  - {password: SECRET}\n  - {name: c, password: 'SECRET x'}\n";
+        let error = run(&mut root, provision, config).unwrap_err().to_string();
+        assert!(!error.contains("SECRET"), "{error}");
+        assert_eq!(error.matches("; ").count() + 1, 7, "{error}");
+        assert!(password::verify("SECRET", &shadow(&root, "a")[1]));
+        for user in ["b", "c"] {
+            assert_eq!(shadow(&root, user)[1..3], ["!", "1"], "{user}");
+        }
+    }
+}

@@ -19,6 +19,9 @@ pub static MODULE: Module = Module {
     live: Some(live),
 };
 
+/// Says that keys for logins wait for homes that are mounted after the pivot.
+const LATER: &str = "/run/prepivot/later-logins";
+
 /// Host keys and authorized keys. One that fails does not keep the others from being written.
 fn provision(context: &mut Context) -> Result<()> {
     let mut problems = Vec::new();
@@ -37,8 +40,18 @@ fn provision(context: &mut Context) -> Result<()> {
     super::all_or_error(problems)
 }
 
-/// Public keys of given private keys that only ssh-keygen can read.
+/// Keys in homes that could not be seen before, and public keys of given private keys that only ssh-keygen can read.
 fn live(context: &mut Context) -> Result<()> {
+    let mut problems = Vec::new();
+    if context.root.exists(LATER) {
+        context.root.remove(LATER)?;
+        problems.extend(logins(context).err().map(|e| e.to_string()));
+    }
+    problems.extend(read_private_keys(context).err().map(|e| e.to_string()));
+    super::all_or_error(problems)
+}
+
+fn read_private_keys(context: &mut Context) -> Result<()> {
     let Some(keys) = context.get("ssh_keys").and_then(Value::as_map) else { return Ok(()) };
     let mut problems = Vec::new();
     for kind in host_keys::TYPES {
@@ -123,19 +136,122 @@ fn logins(context: &mut Context) -> Result<()> {
     if let Some(value) = context.get("ssh_authorized_keys") {
         keys.extend(key_lines(value).ok_or_else(|| wrong("ssh_authorized_keys", "a list of keys", value))?);
     }
-    let mut problems = Vec::new();
-    if let Some(name) = &users.default {
-        match accounts.user(name) {
-            Some(user) => problems.extend(authorized_keys::add(context.root, &user, &keys, None).err()),
-            None => log::warn!("no SSH keys for the default user {name}: there is no such user"),
-        }
-    }
     let options = context.flag("disable_root", true).then(|| {
         let options = context.text("disable_root_opts").unwrap_or_else(|| DISABLE_USER_OPTS.to_owned());
         options.replace("$USER", users.default_or_none()).replace("$DISABLE_USER", "root")
     });
-    if let Some(root) = accounts.user("root") {
-        problems.extend(authorized_keys::add(context.root, &root, &keys, options.as_deref()).err());
+    let mut problems = Vec::new();
+    for (name, options) in users.default.iter().map(|name| (name.as_str(), None)).chain([("root", options.as_deref())])
+    {
+        let Some(user) = accounts.user(name) else {
+            log::warn!("no SSH keys for {name:?}: there is no such user");
+            continue;
+        };
+        // A home that is mounted after the pivot may have keys already, which must not be written over.
+        let result = if context.root.is_kept_for_later(&user.home) {
+            context.root.write(LATER, "", Attr::root(0o600))
+        } else {
+            authorized_keys::add(context.root, &user, &keys, options)
+        };
+        problems.extend(result.err().map(|e| e.to_string()));
     }
-    super::all_or_error(problems.iter().map(ToString::to_string).collect())
+    super::all_or_error(problems)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::yaml;
+    use crate::instance::Instance;
+    use crate::machine::Distro;
+    use crate::module::{Handler, Nothing};
+    use crate::root::{Root, Use};
+    use crate::testing::TempDir;
+
+    const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILM+rvN+ot98qgEN796jTiQfZfG1KaT0PtFDJ/XFSqti me@host";
+
+    /// A copied image with somebody else's host keys.
+    fn image() -> (TempDir, Root) {
+        let dir = TempDir::new("ssh");
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        for (path, text) in [
+            ("/etc/passwd", "root:x:0:0::/root:/bin/sh\nfedora:x:1000:1000::/home/fedora:/bin/sh\n"),
+            ("/etc/group", "root:x:0:\nssh_keys:x:998:\nfedora:x:1000:\n"),
+            ("/etc/hostname", "web1\n"),
+            ("/etc/ssh/ssh_host_rsa_key", "old"),
+            ("/etc/ssh/ssh_host_ed25519_key", "old"),
+            ("/etc/ssh/ssh_host_ed25519_key-cert.pub", "old"),
+            ("/etc/ssh/sshd_config", ""),
+        ] {
+            root.write(path, text, Attr::root(0o644)).unwrap();
+        }
+        root.write("/usr/bin/ssh-keygen", "", Attr::root(0o755)).unwrap();
+        root.mkdir("/root", Attr::root(0o700)).unwrap();
+        (dir, root)
+    }
+
+    fn run(root: &mut Root, half: Handler, config: &str) -> Result<()> {
+        let config = yaml::parse("t", config).unwrap();
+        let mut instance = Instance::default();
+        instance.public_keys.push(KEY.to_owned());
+        let distro = Distro::named("fedora");
+        let (args, stage) = (&[][..], Stage::Init);
+        let defaults = distro.default_config();
+        let mut all = config.as_map().cloned().unwrap_or_default();
+        for key in ["users", "system_info"] {
+            all.insert(key, defaults.get(key).unwrap().clone());
+        }
+        half(&mut Context {
+            root,
+            config: &Value::Map(all),
+            instance: &instance,
+            distro: &distro,
+            args,
+            stage,
+            outside: &Nothing,
+        })
+    }
+
+    #[test]
+    fn a_copied_image_gets_keys_of_its_own() {
+        let (_dir, mut root) = image();
+        run(&mut root, provision, "{}").unwrap();
+        assert!(!root.exists("/etc/ssh/ssh_host_ed25519_key-cert.pub") && !root.exists("/etc/ssh/ssh_host_rsa_key"));
+        for kind in ["ed25519", "ecdsa"] {
+            let attr = root.stat(&host_keys::path(kind)).unwrap().attr;
+            assert_eq!(attr, Attr { mode: 0o600, uid: 0, gid: 998 });
+            assert!(root.text(&format!("{}.pub", host_keys::path(kind))).ends_with(" root@web1\n"));
+        }
+        let (key, user) = (root.text("/home/fedora/.ssh/authorized_keys"), root.text("/root/.ssh/authorized_keys"));
+        assert_eq!(key, format!("{KEY}\n"));
+        assert!(
+            user.starts_with("no-port-forwarding,") && user.contains("\\\"fedora\\\" rather") && user.contains(KEY)
+        );
+
+        // The next run of the same configuration makes nothing new, and RSA follows in the final stage.
+        let before = root.text("/etc/ssh/ssh_host_ed25519_key");
+        run(&mut root, provision, "ssh_deletekeys: false").unwrap();
+        assert_eq!(root.text("/etc/ssh/ssh_host_ed25519_key"), before);
+        assert!(root.commands().is_empty());
+        run(&mut root, host_keys::finish, "{}").unwrap();
+        assert_eq!(root.commands()[0].argv[..6], ["ssh-keygen", "-q", "-t", "rsa", "-b", "3072"]);
+    }
+
+    #[test]
+    fn keys_of_the_configuration_take_the_place_of_generated_ones() {
+        let (_dir, mut root) = image();
+        let given = "ssh_keys: {rsa_private: P, rsa_certificate: C, dsa_private: D, ed25519_public: E}\n\
+                     disable_root: false\nallow_public_ssh_keys: false\nssh_authorized_keys: [bad]\n";
+        run(&mut root, provision, given).unwrap();
+        assert_eq!(root.text("/etc/ssh/ssh_host_rsa_key"), "P");
+        assert_eq!(root.stat("/etc/ssh/ssh_host_rsa_key").unwrap().attr, Attr::root(0o600));
+        assert_eq!(root.text("/etc/ssh/sshd_config"), "HostCertificate /etc/ssh/ssh_host_rsa_key-cert.pub\n");
+        assert!(!root.exists("/etc/ssh/ssh_host_ecdsa_key") && !root.exists("/etc/ssh/ssh_host_dsa_key"));
+        assert_eq!(root.read("/root/.ssh/authorized_keys").unwrap().unwrap(), b"");
+        run(&mut root, live, given).unwrap();
+        assert_eq!(root.commands()[0].argv, ["ssh-keygen", "-y", "-f", "/etc/ssh/ssh_host_rsa_key"]);
+        run(&mut root, host_keys::finish, given).unwrap();
+        assert_eq!(root.commands().len(), 1);
+        assert!(run(&mut root, provision, "ssh_keys: [1]").is_err());
+    }
 }

@@ -30,12 +30,11 @@ pub struct NewUser<'a> {
     pub inactive: Option<i64>,
     /// The account's last day, in days since 1970; negative: never.
     pub expires: Option<i64>,
-    pub make_home: bool,
 }
 
 impl Accounts {
-    /// Adds a user with its group, its numbers for containers, its home and its mail file.
-    pub fn add_user(&mut self, root: &mut Root, new: &NewUser) -> Result<User> {
+    /// Adds a user with its group and its numbers for containers. `root` says which shells there are.
+    pub fn add_user(&mut self, root: &Root, new: &NewUser) -> Result<User> {
         let fail = |why: String| Error::new(format!("failed to add the user {}: {why}", new.name));
         check_name("user", new.name)?;
         if self.user(new.name).is_some() {
@@ -63,11 +62,12 @@ impl Accounts {
                 add_range(table, new.name, bounds);
             }
         }
-        let user = User { name: new.name.to_owned(), ids: Ids { uid, gid }, home };
-        if new.make_home {
-            home::make(root, &user, &self.defs, self.group_id("mail"))?;
-        }
-        Ok(user)
+        Ok(User { name: new.name.to_owned(), ids: Ids { uid, gid }, home })
+    }
+
+    /// Makes a new user's home and mail file (useradd -m). A home that is there stays as it is.
+    pub fn make_home(&self, root: &mut Root, user: &User) -> Result<()> {
+        home::make(root, user, &self.defs, self.group_id("mail"))
     }
 
     fn put_user(&mut self, new: &NewUser, ids: Ids, home: &str, shell: &str) {

@@ -60,9 +60,12 @@ fn add(accounts: &mut Accounts, root: &mut Root, line: &str) -> bool {
         password: value("-p"),
         inactive: value("-f").map(|f| f.parse().unwrap()),
         expires: value("-e").map(|e| days_of(e).unwrap()),
-        make_home: has("-m"),
     };
-    accounts.add_user(root, &new).is_ok()
+    let added = accounts.add_user(root, &new);
+    if let (Ok(user), true) = (&added, has("-m")) {
+        accounts.make_home(root, user).unwrap();
+    }
+    added.is_ok()
 }
 
 /// Paths below a folder with mode, owner and content.
@@ -184,7 +187,7 @@ fn a_root_without_shadow_has_its_passwords_in_passwd() {
     root.write("/etc/passwd", "root::0:0::/root:/bin/sh\n", Attr::root(0o644)).unwrap();
     let mut accounts = Accounts::open(&root).unwrap();
     let new = NewUser { name: "u", user_group: true, ..NewUser::default() };
-    accounts.add_user(&mut root, &new).unwrap();
+    accounts.add_user(&root, &new).unwrap();
     accounts.set_password("u", "$6$s$h").unwrap();
     accounts.save(&mut root).unwrap();
     assert_eq!(root.text("/etc/passwd"), "root::0:0::/root:/bin/sh\nu:$6$s$h:1000:1000::/home/u:/bin/sh\n");
@@ -215,8 +218,9 @@ fn homes_come_from_the_skeleton_with_their_owner() {
     root.mkdir("/home/there", Attr::root(0o755)).unwrap();
     let mut accounts = Accounts::open(&root).unwrap();
     for name in ["u", "there"] {
-        let new = NewUser { name, user_group: true, make_home: true, ..NewUser::default() };
-        accounts.add_user(&mut root, &new).unwrap();
+        let new = NewUser { name, user_group: true, ..NewUser::default() };
+        let user = accounts.add_user(&root, &new).unwrap();
+        accounts.make_home(&mut root, &user).unwrap();
     }
     let ids = Ids { uid: 1004, gid: 1004 };
     assert_eq!(root.stat("/home/u").unwrap().attr, Attr::owned(0o700, ids));
@@ -224,7 +228,7 @@ fn homes_come_from_the_skeleton_with_their_owner() {
     assert_eq!(root.stat("/var/spool/mail/u").unwrap().attr, Attr::owned(0o600, ids));
     assert_eq!(root.list("/home/there"), Vec::<String>::new());
     for home in ["relative", "/a/../../etc", "/a:b", "/a\nb"] {
-        let new = NewUser { name: "bad", home: Some(home), make_home: true, ..NewUser::default() };
-        assert!(accounts.add_user(&mut root, &new).is_err(), "{home}");
+        let new = NewUser { name: "bad", home: Some(home), ..NewUser::default() };
+        assert!(accounts.add_user(&root, &new).is_err(), "{home}");
     }
 }

@@ -3,14 +3,14 @@
 //! The account database is edited before the pivot; nothing is run. Two keys need the running system and wait for it:
 //! `selinux_user` and `snapuser`.
 
-use super::accounts::{Accounts, NewUser, User, check_name, days_of};
-use super::authorized_keys::{self, DISABLE_USER_OPTS};
-use super::users::{Users, names_of};
-use super::{Context, Frequency, Module, password, sudoers};
 use crate::document::{Map, Value, wrong};
 use crate::error::{Error, Result};
 use crate::machine::Family;
-use crate::root::{Command, Stage};
+use crate::module::accounts::{Accounts, NewUser, User, check_field, check_name, days_of};
+use crate::module::authorized_keys::{self, DISABLE_USER_OPTS};
+use crate::module::users::{Users, names_of};
+use crate::module::{Context, Frequency, Module, password, sudoers};
+use crate::root::{Attr, Command, Stage};
 
 pub static MODULE: Module = Module {
     name: "users_groups",
@@ -22,6 +22,9 @@ pub static MODULE: Module = Module {
     live: Some(live),
 };
 
+/// Names of users whose homes are on a file system that is mounted after the pivot: what is there already must not be
+/// written over, so that home and keys are made when it can be seen.
+const LATER: &str = "/run/prepivot/later-homes";
 /// What a user without a home cannot have.
 const NEED_HOME: [&str; 3] = ["ssh_authorized_keys", "ssh_import_id", "ssh_redirect_user"];
 
@@ -29,6 +32,7 @@ const NEED_HOME: [&str; 3] = ["ssh_authorized_keys", "ssh_import_id", "ssh_redir
 fn provision(context: &mut Context) -> Result<()> {
     let users = Users::of(context);
     let mut problems = users.problems.clone();
+    let mut later = String::new();
     let mut accounts = Accounts::open(context.root)?;
     for (group, members) in &users.groups {
         add_group(&mut accounts, group, members, &mut problems);
@@ -39,28 +43,51 @@ fn provision(context: &mut Context) -> Result<()> {
         }
         let mut one =
             One { context, accounts: &mut accounts, name, config, problems: Vec::new(), password_failed: false };
-        if let Err(e) = one.make(&users) {
-            one.problems.push(e.to_string());
+        match one.make(&users) {
+            Ok(done) if !done => later += &format!("{name}\n"),
+            Ok(_) => {}
+            Err(e) => one.problems.push(e.to_string()),
         }
         problems.extend(one.problems.into_iter().map(|p| format!("user {name}: {p}")));
     }
     accounts.save(context.root)?;
-    super::all_or_error(problems)
+    if !later.is_empty() {
+        context.root.write(LATER, later, Attr::root(0o600))?;
+    }
+    crate::module::all_or_error(problems)
 }
 
-/// What the running system has to do: SELinux users and snap users.
+/// What the running system has to do: homes that could not be seen before, SELinux users and snap users.
 fn live(context: &mut Context) -> Result<()> {
     let mut problems = Vec::new();
     let stage = context.stage;
-    for (name, config) in Users::of(context).users {
+    let users = Users::of(context);
+    let later = context.root.text(LATER);
+    if !later.is_empty() {
+        let mut accounts = Accounts::open(context.root)?;
+        for (name, config) in users.users.iter().filter(|(n, _)| later.lines().any(|l| l == n)) {
+            let Some(user) = accounts.user(name) else { continue };
+            let mut one =
+                One { context, accounts: &mut accounts, name, config, problems: Vec::new(), password_failed: false };
+            if one.wants_home() {
+                let result = one.accounts.make_home(one.context.root, &user);
+                one.keep(result);
+            }
+            let redirect = one.redirect().unwrap_or(false);
+            one.keys(&user, redirect, &users);
+            problems.extend(one.problems.into_iter().map(|p| format!("user {name}: {p}")));
+        }
+        context.root.remove(LATER)?;
+    }
+    for (name, config) in users.users {
         let result = if let Some(email) = config.get("snapuser") {
-            let Some(email) = email.text() else {
+            let Some(email) = email.text().filter(|e| !e.is_empty() && !e.starts_with('-')) else {
                 problems.push(format!("user {name}: {}", wrong("snapuser", "an e-mail address", email)));
                 continue;
             };
             let known = config.get("known").is_some_and(Value::is_true).then_some("--known");
             let argv = ["snap", "create-user", "--sudoer", "--json"].into_iter().chain(known);
-            context.root.run(Command::new(stage, argv.chain(["--", &email])))
+            context.root.run(Command::new(stage, argv.chain([email.as_str()])))
         } else if let Some(login) = config.get("selinux_user").and_then(Value::text)
             && context.distro.family != Family::Alpine
             && context.root.which("semanage").is_some()
@@ -73,19 +100,19 @@ fn live(context: &mut Context) -> Result<()> {
         };
         problems.extend(result.err().map(|e| format!("user {name}: {e}")));
     }
-    super::all_or_error(problems)
+    crate::module::all_or_error(problems)
 }
 
 fn add_group(accounts: &mut Accounts, group: &str, members: &[String], problems: &mut Vec<String>) {
     if accounts.group_id(group).is_some() {
-        log::warn!("the group {group} is there already");
+        log::warn!("the group {group:?} is there already");
     } else if let Err(e) = accounts.add_group(group, false) {
         problems.push(e.to_string());
         return;
     }
     for member in members {
         if accounts.user(member).is_none() {
-            log::warn!("{member} does not become a member of the group {group}: there is no such user");
+            log::warn!("{member:?} does not become a member of the group {group:?}: there is no such user");
         } else if let Err(e) = accounts.add_member(group, member) {
             problems.push(e.to_string());
         }
@@ -104,7 +131,8 @@ struct One<'a, 'c, 'r> {
 }
 
 impl One<'_, '_, '_> {
-    fn make(&mut self, users: &Users) -> Result<()> {
+    /// Makes the user. False where its home and keys have to wait.
+    fn make(&mut self, users: &Users) -> Result<bool> {
         check_name("user", self.name)?;
         let is_set = |key: &&&str| self.config.get(key).is_some_and(is_truthy);
         let no_home: Vec<&str> = ["no_create_home", "system"].iter().filter(is_set).copied().collect();
@@ -129,8 +157,18 @@ impl One<'_, '_, '_> {
             let result = add(self.context.root, self.name, rules);
             self.keep(result);
         }
+        if self.context.root.is_kept_for_later(&user.home) {
+            return Ok(false);
+        }
+        if existing.is_none() && self.wants_home() {
+            self.accounts.make_home(self.context.root, &user)?;
+        }
         self.keys(&user, redirect, users);
-        Ok(())
+        Ok(true)
+    }
+
+    fn wants_home(&self) -> bool {
+        !self.flag("system") && !self.flag("no_create_home")
     }
 
     /// A key that holds a password. The wrong kind of value is a failure to set it.
@@ -198,13 +236,13 @@ impl One<'_, '_, '_> {
         groups.retain(|group| {
             let here = self.accounts.group_id(group).is_some();
             if !here {
-                log::warn!("{} does not become a member of the group {group}: there is no such group", self.name);
+                log::warn!("{} does not become a member of the group {group:?}: there is no such group", self.name);
             }
             here
         });
         let uid = self.text("uid").map(|uid| uid.parse().map_err(|_| Error::new("uid: expected a number")));
         let mut gecos = self.text("gecos");
-        if let Some(Err(e)) = gecos.as_ref().map(|g| super::accounts::check_field("gecos", g)) {
+        if let Some(Err(e)) = gecos.as_ref().map(|g| check_field("gecos", g)) {
             self.problems.push(e.to_string());
             gecos = None;
         }
@@ -231,7 +269,6 @@ impl One<'_, '_, '_> {
             password: password.as_deref(),
             inactive,
             expires,
-            make_home: !system && !self.flag("no_create_home"),
         };
         self.accounts.add_user(self.context.root, &new)
     }
@@ -317,3 +354,6 @@ fn is_truthy(value: &Value) -> bool {
         value => !value.is_false() && value.text().is_some_and(|t| !t.is_empty()),
     }
 }
+
+#[cfg(test)]
+mod tests;
