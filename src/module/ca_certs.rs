@@ -11,7 +11,12 @@ pub static MODULE: Module = Module {
     stage: Stage::Init,
     frequency: Frequency::Instance,
     keys: &["ca_certs", "ca-certs"],
-    distros: &[],
+    #[rustfmt::skip]
+    distros: &[
+        "almalinux", "amazon", "centos", "cloudlinux", "fedora", "opensuse-microos", "opensuse-tumbleweed",
+        "opensuse-leap", "rocky", "sle_hpc", "sle-micro", "sles", "aosc", "alpine", "debian", "raspberry-pi-os",
+        "rhel", "opensuse", "ubuntu", "photon",
+    ],
     provision: Some(provision),
     live: Some(live),
 };

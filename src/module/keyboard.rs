@@ -15,7 +15,13 @@ pub static MODULE: Module = Module {
     stage: Stage::Config,
     frequency: Frequency::Instance,
     keys: &["keyboard"],
-    distros: &[],
+    #[rustfmt::skip]
+    distros: &[
+        "alpine", "arch", "debian", "ubuntu", "raspberry-pi-os", "almalinux", "amazon", "azurelinux", "centos",
+        "cloudlinux", "eurolinux", "fedora", "mariner", "miraclelinux", "openmandriva", "photon", "rhel",
+        "rocky", "virtuozzo", "opensuse", "opensuse-leap", "opensuse-microos", "opensuse-tumbleweed", "sle_hpc",
+        "sle-micro", "sles", "suse",
+    ],
     provision: Some(provision),
     live: Some(live),
 };

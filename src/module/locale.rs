@@ -44,7 +44,9 @@ fn wanted(cx: &Context) -> Result<Option<Wanted>> {
     if cx.get("locale").is_some_and(|l| l.is_false()) {
         return Ok(None);
     }
-    let locale = given.or_else(|| now.clone()).unwrap_or_else(|| default_locale(family).into());
+    let Some(locale) = given.or_else(|| now.clone()).or_else(|| default_locale(family).map(str::to_owned)) else {
+        return Ok(None);
+    };
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '@' | '-' | '+');
     if locale.is_empty() || !locale.chars().all(allowed) {
         return Err(Error::new("locale: expected the name of a locale, such as de_DE.UTF-8"));
@@ -67,10 +69,12 @@ fn default_file(family: Family) -> &'static str {
     }
 }
 
-fn default_locale(family: Family) -> &'static str {
+/// What a system gets that has none and is asked for none, on the distributions that have such a default.
+fn default_locale(family: Family) -> Option<&'static str> {
     match family {
-        Family::Debian | Family::Alpine => "C.UTF-8",
-        _ => "en_US.UTF-8",
+        Family::Debian | Family::Alpine => Some("C.UTF-8"),
+        Family::Redhat => Some("en_US.UTF-8"),
+        _ => None,
     }
 }
 

@@ -39,8 +39,8 @@ struct Manager {
 static MANAGERS: &[Manager] = &[
     Manager { name: "apt", program: "apt-get", families: &[Family::Debian], refresh: &["update"], upgrade: &["dist-upgrade"], install: &["install"], version: "=" },
     Manager { name: "dnf", program: "dnf", families: &[Family::Redhat], refresh: &["-y", "makecache"], upgrade: &["-y", "upgrade"], install: &["-y", "install"], version: "-" },
-    Manager { name: "yum", program: "yum", families: &[Family::Redhat], refresh: &["-t", "-y", "makecache"], upgrade: &["-t", "-y", "upgrade"], install: &["-t", "-y", "install"], version: "-" },
     Manager { name: "tdnf", program: "tdnf", families: &[Family::Photon, Family::Redhat], refresh: &["-y", "makecache"], upgrade: &["-y", "upgrade"], install: &["-y", "install"], version: "-" },
+    Manager { name: "yum", program: "yum", families: &[Family::Redhat], refresh: &["-t", "-y", "makecache"], upgrade: &["-t", "-y", "upgrade"], install: &["-t", "-y", "install"], version: "-" },
     Manager { name: "zypper", program: "zypper", families: &[Family::Suse], refresh: &["--non-interactive", "refresh"], upgrade: &["--non-interactive", "update"], install: &["--non-interactive", "install", "--auto-agree-with-licenses"], version: "-" },
     Manager { name: "apk", program: "apk", families: &[Family::Alpine], refresh: &["--quiet", "update"], upgrade: &["--quiet", "upgrade", "--update-cache", "--available"], install: &["--quiet", "add"], version: "=" },
     Manager { name: "pacman", program: "pacman", families: &[Family::Arch], refresh: &["-Sy", "--quiet", "--noconfirm"], upgrade: &["-Sy", "--quiet", "--noconfirm", "-u"], install: &["-Sy", "--quiet", "--noconfirm"], version: "=" },
@@ -51,8 +51,8 @@ fn manager(root: &Root, distro: &Distro) -> Result<&'static Manager> {
     let of_family = |m: &&Manager| m.families.contains(&distro.family);
     let installed = |m: &&Manager| root.which(m.program).is_some();
     let found = MANAGERS.iter().find(|m| of_family(m) && installed(m)).or_else(|| MANAGERS.iter().find(installed));
-    // A root without any program is a plan for one that will have it.
-    let found = found.or_else(|| MANAGERS.iter().find(of_family).filter(|_| !root.is_live()));
+    // A root without any program is a plan for one that will have it: the family's last, which every version of it has.
+    let found = found.or_else(|| MANAGERS.iter().rfind(of_family).filter(|_| !root.is_live()));
     found.ok_or_else(|| {
         Error::new("no package manager is installed that is known: apt, dnf, yum, tdnf, zypper, apk, pacman")
     })

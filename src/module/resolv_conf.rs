@@ -13,7 +13,10 @@ pub static MODULE: Module = Module {
     stage: Stage::Init,
     frequency: Frequency::Instance,
     keys: &["manage_resolv_conf"],
-    distros: &[],
+    #[rustfmt::skip]
+    distros: &[
+        "alpine", "azurelinux", "fedora", "mariner", "opensuse", "opensuse-leap", "opensuse-microos", "opensuse-tumbleweed", "photon", "rhel", "sle_hpc", "sle-micro", "sles", "openeuler",
+    ],
     provision: Some(provision),
     live: None,
 };

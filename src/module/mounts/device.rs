@@ -9,6 +9,8 @@ const DEVICE_TYPES: [&str; 22] = [
     "auto", "ext2", "ext3", "ext4", "xfs", "btrfs", "vfat", "msdos", "exfat", "ntfs", "ntfs3", "iso9660", "udf",
     "f2fs", "jfs", "reiserfs", "bcachefs", "erofs", "squashfs", "hfsplus", "minix", "swap",
 ];
+/// Those of them that only the kernel tells from an empty device.
+const UNSEEN_TYPES: [&str; 5] = ["bcachefs", "hfsplus", "jfs", "minix", "reiserfs"];
 /// What a superblock can name that is no file system of its own.
 const CONTAINERS: [&str; 5] = ["crypto_LUKS", "LVM2_member", "linux_raid_member", "bcache", "zfs_member"];
 const TAGS: [&str; 5] = ["LABEL=", "UUID=", "PARTLABEL=", "PARTUUID=", "ID="];
@@ -137,6 +139,7 @@ fn find(cx: &Context, paths: &[String], partition: Option<&str>, kind: &str) -> 
 
 fn holds(device: &Device, kind: &str) -> Result<(), String> {
     match device.content.as_deref() {
+        None if UNSEEN_TYPES.contains(&kind) => Ok(()),
         None => Err("it holds no file system".into()),
         Some(content) if CONTAINERS.contains(&content) && kind != "zfs" => Err(format!("it holds {content}")),
         Some(content) if (content == "swap") != (kind == "swap") => Err(format!("it holds {content}, not {kind}")),

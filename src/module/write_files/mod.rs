@@ -121,7 +121,7 @@ fn absolute(path: &str) -> String {
 }
 
 fn write(cx: &mut Context, entry: &Entry) -> Result<()> {
-    let content = content(cx, entry)?;
+    let Some(content) = content(cx, entry)? else { return Ok(()) };
     let old = cx.root.stat(&entry.path).map(|s| s.attr);
     let (attr, owner) = wanted(cx, entry, old);
     // Folders that are made on the way belong to the file's owner.
@@ -249,11 +249,12 @@ fn mode(entry: &Entry) -> u32 {
     }
 }
 
-fn content(cx: &mut Context, entry: &Entry) -> Result<Vec<u8>> {
+/// The content, from its source or the entry itself. None, and a warning, where the source has none and the entry neither.
+fn content(cx: &mut Context, entry: &Entry) -> Result<Option<Vec<u8>>> {
     let inline = || content::inline(entry.map, &entry.label);
     let source = Source::of(entry.map);
     let fetched = match &source {
-        Source::Inline => return Ok(inline()?.unwrap_or_default()),
+        Source::Inline => return Ok(Some(inline()?.unwrap_or_default())),
         Source::File(path) => match cx.root.read(path) {
             Ok(Some(bytes)) => Ok(bytes),
             Ok(None) => Err(Error::new(format!("source.uri: there is no file {path}"))),
@@ -276,12 +277,15 @@ fn content(cx: &mut Context, entry: &Entry) -> Result<Vec<u8>> {
         }
     };
     match (fetched, inline()?) {
-        (Ok(bytes), _) => Ok(bytes),
+        (Ok(bytes), _) => Ok(Some(bytes)),
         (Err(e), Some(bytes)) => {
             log::warn!("{}: {e}: its content is used instead", entry.label);
-            Ok(bytes)
+            Ok(Some(bytes))
         }
-        (Err(e), None) => Err(e),
+        (Err(e), None) => {
+            log::warn!("{}: {e}: it is left out", entry.label);
+            Ok(None)
+        }
     }
 }
 
