@@ -252,38 +252,4 @@ pub fn find(name: &str) -> Option<&'static Module> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_table_says_what_cloud_inits_says() {
-        let names: Vec<&str> = MODULES.iter().map(|m| m.name).collect();
-        assert!(names.iter().all(|n| names.iter().filter(|m| m == &n).count() == 1), "{names:?}");
-        let Some(tables) = crate::testing::vectors("tables.json") else { return };
-        let not_linux = ["freebsd", "openbsd", "netbsd", "dragonfly"];
-        let mut compared = 0;
-        for theirs in tables.get("modules").and_then(Value::as_list).unwrap() {
-            let text = |key: &str| theirs.get(key).and_then(Value::as_str).unwrap();
-            let list = |key: &str| -> Vec<&str> {
-                let list = theirs.get(key).and_then(Value::as_list).unwrap_or_default();
-                let mut list: Vec<&str> =
-                    list.iter().filter_map(Value::as_str).filter(|d| !not_linux.contains(d) && *d != "all").collect();
-                list.sort_unstable();
-                list
-            };
-            let sorted = |list: &[&'static str]| {
-                let mut list = list.to_vec();
-                list.sort_unstable();
-                list
-            };
-            let Some(ours) = find(text("module")) else { continue };
-            assert_eq!(Some(ours.frequency), Frequency::named(text("frequency")), "{}", ours.name);
-            assert_eq!(sorted(ours.keys), list("activate_by"), "{}: keys", ours.name);
-            assert_eq!(sorted(ours.distros), list("distros"), "{}: distros", ours.name);
-            let stages = theirs.get("stage_variants").and_then(Value::as_map).unwrap();
-            assert!(stages.is_empty() || stages.contains_key(ours.stage.name()), "{}: stage", ours.name);
-            compared += 1;
-        }
-        assert!(compared > 0);
-    }
-}
+mod tests;

@@ -24,10 +24,22 @@ pub static MODULE: Module = Module {
 };
 
 fn live(cx: &mut Context) -> Result<()> {
-    let Some(section) = cx.map("phone_home") else { return Ok(()) };
+    match request(cx)? {
+        Some((request, tries)) if cx.root.is_live() => cx.outside.http(&request, tries).map(drop),
+        Some(_) => {
+            log::info!("phone_home: a POST is sent when the system runs");
+            Ok(())
+        }
+        None => Ok(()),
+    }
+}
+
+/// What is sent, and how often it is tried. None where the configuration asks for nothing.
+pub(super) fn request(cx: &Context) -> Result<Option<(Request, u32)>> {
+    let Some(section) = cx.map("phone_home") else { return Ok(None) };
     let Some(url) = section.get("url").and_then(Value::as_str) else {
         log::warn!("phone_home.url: it is needed: nothing is sent");
-        return Ok(());
+        return Ok(None);
     };
     let id = cx.instance.instance_id.as_str();
     let values: Map = [("INSTANCE_ID", id)].into_iter().collect();
@@ -39,11 +51,7 @@ fn live(cx: &mut Context) -> Result<()> {
         body: body(cx, section).into_bytes(),
         limit: MAX_ANSWER,
     };
-    if !cx.root.is_live() {
-        log::info!("phone_home: a POST is sent to the URL when the system runs");
-        return Ok(());
-    }
-    cx.outside.http(&request, tries(section)).map(drop)
+    Ok(Some((request, tries(section))))
 }
 
 fn tries(section: &Map) -> u32 {

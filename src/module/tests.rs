@@ -1,0 +1,312 @@
+//! What users see of modules that have no test of their own.
+
+use super::*;
+
+#[test]
+fn the_table_says_what_cloud_inits_says() {
+    let names: Vec<&str> = MODULES.iter().map(|m| m.name).collect();
+    assert!(names.iter().all(|n| names.iter().filter(|m| m == &n).count() == 1), "{names:?}");
+    let Some(tables) = crate::testing::vectors("tables.json") else { return };
+    let not_linux = ["freebsd", "openbsd", "netbsd", "dragonfly"];
+    let mut compared = 0;
+    for theirs in tables.get("modules").and_then(Value::as_list).unwrap() {
+        let text = |key: &str| theirs.get(key).and_then(Value::as_str).unwrap();
+        let list = |key: &str| -> Vec<&str> {
+            let list = theirs.get(key).and_then(Value::as_list).unwrap_or_default();
+            let mut list: Vec<&str> =
+                list.iter().filter_map(Value::as_str).filter(|d| !not_linux.contains(d) && *d != "all").collect();
+            list.sort_unstable();
+            list
+        };
+        let sorted = |list: &[&'static str]| {
+            let mut list = list.to_vec();
+            list.sort_unstable();
+            list
+        };
+        let Some(ours) = find(text("module")) else { continue };
+        assert_eq!(Some(ours.frequency), Frequency::named(text("frequency")), "{}", ours.name);
+        assert_eq!(sorted(ours.keys), list("activate_by"), "{}: keys", ours.name);
+        assert_eq!(sorted(ours.distros), list("distros"), "{}: distros", ours.name);
+        let stages = theirs.get("stage_variants").and_then(Value::as_map).unwrap();
+        assert!(stages.is_empty() || stages.contains_key(ours.stage.name()), "{}: stage", ours.name);
+        compared += 1;
+    }
+    assert!(compared > 0);
+}
+
+/// A root in a folder, an instance, and a machine whose servers answer with what they were asked.
+struct Fixture {
+    dir: crate::testing::TempDir,
+    instance: Instance,
+    distro: Distro,
+}
+
+struct Echo(std::cell::RefCell<Vec<String>>);
+
+impl Outside for Echo {
+    fn device(&self, _: &str) -> Option<Device> {
+        None
+    }
+    fn memory(&self) -> Option<u64> {
+        None
+    }
+    fn http(&self, request: &Request, tries: u32) -> Result<Vec<u8>> {
+        let body = String::from_utf8_lossy(&request.body).into_owned();
+        self.0.borrow_mut().push(format!("{} {} {tries} {:?} {body}", request.method, request.url, request.headers));
+        if request.url.contains("missing") {
+            Err(crate::error::Error::new("404"))
+        } else {
+            Ok(b"from the server".to_vec())
+        }
+    }
+}
+
+/// What a run left.
+struct Left {
+    errors: Vec<String>,
+    commands: Vec<String>,
+    requests: Vec<String>,
+}
+
+impl Fixture {
+    fn new(distro: &str) -> Fixture {
+        let dir = crate::testing::TempDir::new("module");
+        let instance = Instance { instance_id: "i-1".into(), ..Instance::default() };
+        Fixture { dir, instance, distro: Distro::named(distro) }
+    }
+
+    fn put(&self, path: &str, text: &str, mode: u32) {
+        let path = self.dir.0.join(path.trim_start_matches('/'));
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+    }
+
+    fn text(&self, path: &str) -> String {
+        std::fs::read_to_string(self.dir.0.join(path.trim_start_matches('/'))).unwrap_or_default()
+    }
+
+    fn run(&self, config: &str, handlers: &[Option<Handler>]) -> Left {
+        let config = crate::document::yaml::parse("cloud-config", config).unwrap();
+        let mut root = Root::open(&self.dir.0, crate::root::Use::Tree).unwrap();
+        let echo = Echo(Default::default());
+        let mut errors = Vec::new();
+        for handler in handlers.iter().flatten() {
+            let mut cx = Context {
+                root: &mut root,
+                config: &config,
+                instance: &self.instance,
+                distro: &self.distro,
+                args: &[],
+                stage: Stage::Final,
+                outside: &echo,
+            };
+            errors.extend(handler(&mut cx).err().map(|e| e.to_string()));
+        }
+        let commands = root.commands().iter().map(|c| c.argv.join(" ")).collect();
+        assert_eq!(root.commit(), []);
+        Left { errors, commands, requests: echo.0.into_inner() }
+    }
+
+    fn both(&self, config: &str, module: &Module) -> Left {
+        self.run(config, &[module.provision, module.live])
+    }
+}
+
+#[test]
+fn one_bad_entry_does_not_keep_the_others_from_being_written() {
+    let fixture = Fixture::new("debian");
+    let config = "write_files:\n- {path: /a, content: '1'}\n- {path: /b, content: x, encoding: gzip}\n- 5\n- {content: z}\n\
+                  - {path: /c, content: '3', owner: nobody-knows}\n- {path: /d, content: '4', defer: true}\n";
+    let left = fixture.run(config, &[write_files::MODULE.provision]);
+    assert_eq!(left.errors.len(), 1);
+    assert!(
+        left.errors[0].starts_with("write_files: entry 5 (/c): the owner \"nobody-knows\" is not known"),
+        "{left:?}",
+        left = left.errors
+    );
+    assert_eq!(["/a", "/b", "/c", "/d"].map(|p| fixture.text(p)), ["1", "", "3", ""]);
+    fixture.run(config, &[write_files::DEFERRED.live]);
+    assert_eq!(fixture.text("/d"), "4");
+}
+
+#[test]
+fn a_file_of_a_user_that_is_made_later_is_given_to_it_then() {
+    let fixture = Fixture::new("debian");
+    let config =
+        "{users: [bob], write_files: [{path: /srv/app/x, content: '1', owner: 'bob:bob', permissions: '0640'}]}";
+    let left = fixture.run(config, &[write_files::MODULE.provision]);
+    assert_eq!((left.errors, fixture.text("/srv/app/x").as_str()), (vec![], "1"));
+    fixture.put("/etc/passwd", "bob:x:1234:1235::/home/bob:/bin/sh\n", 0o644);
+    fixture.put("/etc/group", "bob:x:1235:\n", 0o644);
+    let config = crate::document::yaml::parse("t", config).unwrap();
+    let mut root = Root::open(&fixture.dir.0, crate::root::Use::Plan).unwrap();
+    let mut cx = Context {
+        root: &mut root,
+        config: &config,
+        instance: &fixture.instance,
+        distro: &fixture.distro,
+        args: &[],
+        stage: Stage::Init,
+        outside: &Nothing,
+    };
+    write_files::MODULE.live.unwrap()(&mut cx).unwrap();
+    let attr = root.stat("/srv/app/x").unwrap().attr;
+    assert_eq!((attr.mode, attr.uid, attr.gid), (0o640, 1234, 1235));
+}
+
+#[test]
+fn files_from_a_server_wait_for_the_network() {
+    let fixture = Fixture::new("debian");
+    let config = "write_files:\n- {path: /a, source: {uri: 'https://x/y', headers: {Authorization: t}}}\n\
+                  - {path: /b, source: {uri: 'http://missing/'}, content: fallback}\n- {path: /c, source: {uri: 'http://missing/'}}\n";
+    let left = fixture.run(config, &[write_files::MODULE.provision]);
+    assert_eq!((left.requests.len(), fixture.text("/a").len()), (0, 0));
+    let left = fixture.run(config, &[write_files::MODULE.live]);
+    assert_eq!(left.requests[0], r#"GET https://x/y 4 [("Authorization", "t")] "#);
+    assert_eq!(["/a", "/b", "/c"].map(|p| fixture.text(p)), ["from the server", "fallback", ""]);
+}
+
+#[test]
+fn the_hostname_follows_the_configuration_until_somebody_changes_it() {
+    let fixture = Fixture::new("debian");
+    let run = |name: &str| {
+        let module = &update_hostname::MODULE;
+        fixture.run(&format!("hostname: {name}"), &[module.provision]);
+        fixture.text("/etc/hostname")
+    };
+    assert_eq!(run("one"), "one\n");
+    assert_eq!(run("two"), "two\n");
+    fixture.put("/etc/hostname", "# mine\nmine\n", 0o644);
+    assert_eq!(run("three"), "# mine\nmine\n");
+}
+
+#[test]
+fn set_hostname_prefers_what_the_distribution_does_and_runs_once_for_a_name() {
+    let long = "a".repeat(60);
+    for (distro, config, expected) in [
+        ("rocky", "{fqdn: a.b.c}".to_owned(), "a.b.c\n"),
+        ("debian", "{fqdn: a.b.c}".into(), "a\n"),
+        ("rocky", "{fqdn: a.b.c, prefer_fqdn_over_hostname: false}".into(), "a\n"),
+        ("rocky", format!("{{hostname: h, fqdn: h.{long}.{long}}}"), "h\n"),
+        ("debian", "{hostname: \"x\\n127.0.0.1 evil\"}".into(), "x-127\n"),
+        ("debian", "{preserve_hostname: true, hostname: h}".into(), ""),
+    ] {
+        let fixture = Fixture::new(distro);
+        fixture.run(&config, &[set_hostname::MODULE.provision]);
+        assert_eq!(fixture.text("/etc/hostname"), expected, "{config}");
+        fixture.put("/etc/hostname", "changed\n", 0o644);
+        fixture.run(&config, &[set_hostname::MODULE.provision]);
+        assert_eq!(fixture.text("/etc/hostname"), "changed\n");
+    }
+}
+
+#[test]
+fn packages_are_installed_as_each_distribution_does() {
+    let config = "{package_update: true, packages: [git, [vim, '1.0'], {snap: [hello]}, {pear: [x]}]}";
+    for (distro, expected) in [
+        (
+            "debian",
+            "apt-get --option=Dpkg::Options::=--force-confold --option=Dpkg::options::=--force-unsafe-io --assume-yes --quiet install git vim=1.0",
+        ),
+        ("rocky", "yum -t -y install git vim-1.0"),
+        ("photon", "tdnf -y install git vim-1.0"),
+        ("opensuse", "zypper --non-interactive install --auto-agree-with-licenses git vim-1.0"),
+        ("alpine", "apk --quiet add git vim=1.0"),
+        ("arch", "pacman -Sy --quiet --noconfirm git vim=1.0"),
+    ] {
+        let left = Fixture::new(distro).both(config, &package_update_upgrade_install::MODULE);
+        assert!(left.commands.iter().any(|c| c == expected), "{:?}", left.commands);
+        assert_eq!(left.commands.last().unwrap(), "snap install hello");
+        assert_eq!(
+            left.errors,
+            ["failed to install packages: packages: entry 4: pear is not this system's package manager"]
+        );
+    }
+    let fixture = Fixture::new("rocky");
+    fixture.put("/usr/bin/dnf", "", 0o755);
+    assert_eq!(fixture.both("packages: git", &package_update_upgrade_install::MODULE).commands, ["dnf -y install git"]);
+    fixture.put("/run/reboot-needed", "", 0o644);
+    let left =
+        fixture.both("{packages: [git], package_reboot_if_required: true}", &package_update_upgrade_install::MODULE);
+    assert_eq!(left.commands.last().unwrap(), "/sbin/reboot");
+}
+
+#[test]
+fn scripts_run_in_order_and_a_failure_does_not_stop_the_others() {
+    let fixture = Fixture::new("debian");
+    let folder = "/var/lib/cloud/instances/i-1/scripts";
+    for (name, mode) in [("b", 0o700), ("a", 0o755), ("c.txt", 0o644), ("vendor/v", 0o700)] {
+        fixture.put(&format!("{folder}/{name}"), "#!/bin/sh\n", mode);
+    }
+    assert_eq!(fixture.both("{}", &scripts::USER).commands, [format!("{folder}/a"), format!("{folder}/b")]);
+    let vendor = fixture.both("vendor_data: {prefix: [ltrace, -f]}", &scripts::VENDOR);
+    assert_eq!(vendor.commands, [format!("ltrace -f {folder}/vendor/v")]);
+    assert!(fixture.both("{}", &scripts::PER_BOOT).commands.is_empty());
+}
+
+#[test]
+fn the_machine_is_switched_off_as_asked_or_not_at_all() {
+    for (distro, config, expected) in [
+        ("debian", "{mode: reboot}", "shutdown -r now"),
+        ("debian", "{mode: poweroff, delay: '+5', message: bye now}", "shutdown -P +5 bye now"),
+        ("debian", "{mode: halt, delay: 30, condition: test -e /x}", "/bin/sh -c test -e /x, shutdown -H +30"),
+        ("alpine", "{mode: poweroff, delay: 2}", "poweroff -d 120"),
+        ("debian", "{mode: reboot, condition: false}", ""),
+        ("debian", "{mode: explode}", "power_state.mode: expected poweroff, reboot or halt, found a string"),
+        ("debian", "{mode: reboot, delay: soon}", "power_state.delay: expected now or a number of minutes"),
+        ("debian", "{mode: reboot, timeout: x}", "power_state.timeout: expected a number of seconds, found a string"),
+    ] {
+        let left = Fixture::new(distro).both(&format!("power_state: {config}"), &power_state_change::MODULE);
+        assert_eq!([left.commands, left.errors].concat().join(", "), expected);
+    }
+}
+
+#[test]
+fn a_plan_sends_nothing_home() {
+    let left = Fixture::new("debian").both("phone_home: {url: 'http://x/$INSTANCE_ID/'}", &phone_home::MODULE);
+    assert_eq!((left.requests, left.errors), (vec![], vec![]));
+}
+
+#[test]
+fn home_hears_what_it_asked_for() {
+    let fixture = Fixture::new("debian");
+    fixture.put("/etc/ssh/ssh_host_ed25519_key.pub", "ssh-ed25519 A+b root@x\n", 0o644);
+    let config = "{hostname: h, phone_home: {url: 'http://x/$INSTANCE_ID/', tries: '7',\
+                  post: [pub_key_ed25519, pub_key_rsa, instance_id, hostname]}}";
+    let config = crate::document::yaml::parse("t", config).unwrap();
+    let mut root = Root::open(&fixture.dir.0, crate::root::Use::Plan).unwrap();
+    let cx = Context {
+        root: &mut root,
+        config: &config,
+        instance: &fixture.instance,
+        distro: &fixture.distro,
+        args: &[],
+        stage: Stage::Final,
+        outside: &Nothing,
+    };
+    let (request, tries) = phone_home::request(&cx).unwrap().unwrap();
+    assert_eq!((request.method, request.url.as_str(), tries), ("POST", "http://x/i-1/", 7));
+    let form = "pub_key_ed25519=ssh-ed25519+A%2Bb+root%40x%0A&pub_key_rsa=N%2FA&instance_id=i-1&hostname=h";
+    assert_eq!(String::from_utf8(request.body).unwrap(), form);
+}
+
+#[test]
+fn certificates_of_the_last_instance_go() {
+    let fixture = Fixture::new("rocky");
+    let folder = "/usr/share/pki/ca-trust-source/anchors";
+    for name in ["cloud-init-ca-cert-1.crt", "cloud-init-ca-cert-2.crt", "own.crt"] {
+        fixture.put(&format!("{folder}/{name}"), "old", 0o644);
+    }
+    fixture.both("ca_certs: {trusted: [new]}", &ca_certs::MODULE);
+    assert_eq!(["1", "2"].map(|n| fixture.text(&format!("{folder}/cloud-init-ca-cert-{n}.crt"))), ["new", ""]);
+    assert_eq!(fixture.text(&format!("{folder}/own.crt")), "old");
+}
+
+#[test]
+fn the_end_of_the_boot_leaves_its_mark() {
+    let fixture = Fixture::new("debian");
+    assert_eq!(fixture.both("final_message: hi", &final_message::MODULE).errors, [""; 0]);
+    let mark = fixture.text("/var/lib/cloud/instances/i-1/boot-finished");
+    assert!(mark.contains(" +0000 - v. ") && mark.ends_with('\n'), "{mark}");
+}
