@@ -25,9 +25,10 @@ pub fn meaning(renderer: &str, files: impl Iterator<Item = (String, String)>) ->
         } else {
             let mut lines = match renderer {
                 "netplan" => netplan(&content),
-                "networkd" | "network-manager" => ini(&content),
+                "networkd" => ini(&content),
+                "network-manager" => keyfile(&content),
                 "eni" => interfaces(&content),
-                _ if path.contains("NetworkManager/") => ini(&content),
+                _ if path.contains("NetworkManager/") => keyfile(&content),
                 _ => shell(&content),
             };
             lines.sort();
@@ -129,6 +130,23 @@ fn ini(content: &str) -> Vec<String> {
     sections.into_iter().map(written).collect()
 }
 
+/// GLib's key files: each line with its section, name servers and domains one by one. A section without a line says nothing:
+/// its settings are there by the profile's type.
+fn keyfile(content: &str) -> Vec<String> {
+    let mut out = BTreeSet::new();
+    let mut section = "";
+    for line in content.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#')) {
+        match line.split_once('=') {
+            None => section = line,
+            Some((key @ ("dns" | "dns-search"), values)) => {
+                out.extend(values.split(';').filter(|v| !v.is_empty()).map(|v| format!("{section} {key}={v}")));
+            }
+            Some(_) => drop(out.insert(format!("{section} {line}"))),
+        }
+    }
+    out.into_iter().collect()
+}
+
 /// Shell variables, and lines of any other kind (routes, resolv.conf) with single blanks.
 fn shell(content: &str) -> Vec<String> {
     let lines = content.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#'));
@@ -166,6 +184,8 @@ fn meaning_is_compared_not_spelling() {
     let of = |renderer, text: &str| meaning(renderer, [("f".to_owned(), text.to_owned())].into_iter());
     assert_eq!(of("networkd", "[A]\nDNS=1 2\nx=y\n\n[B]\n"), of("networkd", "# c\n[B]\n[A]\nx=y\nDNS=2\nDNS=1\n"));
     assert_ne!(of("networkd", "[A]\nx=1\n[A]\ny=2\n"), of("networkd", "[A]\nx=1\ny=2\n"));
+    assert_eq!(of("network-manager", "[a]\n[b]\ndns=1;2;1;\nx=y\n"), of("network-manager", "[b]\nx=y\ndns=2;1;\n"));
+    assert_ne!(of("network-manager", "[a]\nx=y\n[b]\n"), of("network-manager", "[a]\n[b]\nx=y\n"));
     assert_eq!(of("sysconfig", "A=\"b c\"\nD=e"), of("sysconfig", "D='e'\n# x\nA='b c'\n"));
     assert_ne!(of("sysconfig", "A=b"), of("sysconfig", "A=c"));
     assert_eq!(

@@ -73,6 +73,80 @@ pub const REASONS: &[Exception] = &[
         "[Bond]",
         "bond parameters are documented; cloud-init drops those that version 1 spells with an underscore",
     ),
+    exception(
+        "network-manager",
+        r#""match":{"name":"#,
+        "cloud-init-zz-all-e",
+        "a pattern is for all devices that fit; cloud-init's profile is for one that is called like its key",
+    ),
+    exception(
+        "network-manager",
+        r#""xx:xx:xx:xx:xx:0"#,
+        "[ethernet] mac-address=XX:XX",
+        "NetworkManager drops what is no MAC address, and the profile would be for every device",
+    ),
+    exception(
+        "network-manager",
+        r#""xx:xx:xx:xx:xx:0"#,
+        "+ [connection] interface-name=e",
+        "as above: the device is found by its name instead",
+    ),
+    exception(
+        "network-manager",
+        r#""control":"manual""#,
+        "+ [connection] autoconnect=false",
+        "control is documented; cloud-init drops it for NetworkManager",
+    ),
+    exception(
+        "network-manager",
+        r#"bridge"#,
+        "+ [bridge] ",
+        "bridge parameters are documented; cloud-init drops all but two for NetworkManager",
+    ),
+    exception("network-manager", r#"bridge"#, "+ [bridge-port] ", "as above, those of ports"),
+    exception(
+        "network-manager",
+        r#"bond_miimon"#,
+        "+ [bond] miimon=",
+        "bond parameters are documented; cloud-init drops those that version 1 spells with an underscore",
+    ),
+    exception(
+        "network-manager",
+        r#""type":"route""#,
+        "+ [ipv4] route1=",
+        "the route entry is documented; cloud-init drops it for NetworkManager",
+    ),
+    exception(
+        "network-manager",
+        r#"vlan"#,
+        "+ [ethernet] mtu=",
+        "the MTU of a VLAN is documented; cloud-init drops it for NetworkManager",
+    ),
+    exception(
+        "network-manager",
+        r#""mac_address""#,
+        "+ [ethernet] cloned-mac-address=",
+        "the MAC address of bonds and VLANs is documented; cloud-init drops it for NetworkManager",
+    ),
+    exception(
+        "network-manager",
+        r#""metric":10000"#,
+        "[ipv4] route",
+        "a route's metric is its own; cloud-init gives it to the lease's routes instead",
+    ),
+    exception(
+        "network-manager",
+        r#""to":"::/0""#,
+        "+ [ipv6] method=auto",
+        "NetworkManager refuses a profile that has routes or name servers and no method",
+    ),
+    exception(
+        "network-manager",
+        r#""address":"0.0.0.0""#,
+        "[ipv4] ",
+        "an IPv4 address is configured as one; NetworkManager drops it from the section of IPv6",
+    ),
+    exception("network-manager", r#""address":"0.0.0.0""#, "- [ipv6] address1=0.0.0.0/24", "as above"),
 ];
 
 /// The exceptions that this case can have.

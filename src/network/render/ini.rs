@@ -1,18 +1,19 @@
 //! INI files with repeated sections and keys: systemd's and NetworkManager's.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 
 /// One section: its name and its lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Section {
-    name: &'static str,
+    name: Cow<'static, str>,
     lines: Vec<(String, String)>,
 }
 
 impl Section {
     /// An empty section.
-    pub fn new(name: &'static str) -> Section {
-        Section { name, lines: Vec::new() }
+    pub fn new(name: impl Into<Cow<'static, str>>) -> Section {
+        Section { name: name.into(), lines: Vec::new() }
     }
 
     /// Adds `key=value`.
@@ -30,6 +31,16 @@ impl Section {
     /// Adds `key=yes` or `key=no` where there is a value.
     pub fn yes_no(&mut self, key: &str, value: Option<bool>) {
         self.maybe(key, value.map(|v| if v { "yes" } else { "no" }));
+    }
+
+    /// What stands between the brackets.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Adds another section's lines.
+    pub fn append(&mut self, other: Section) {
+        self.lines.extend(other.lines);
     }
 
     /// Whether it has no lines.

@@ -3,6 +3,10 @@
 pub mod ini;
 mod link;
 pub mod netplan;
+pub mod network_manager;
+mod network_manager_device;
+mod network_manager_ip;
+mod network_manager_tunnel;
 pub mod networkd;
 mod networkd_netdev;
 
@@ -48,6 +52,12 @@ pub struct Target {
 /// All renderers.
 pub const RENDERERS: &[Renderer] = &[
     Renderer { name: "netplan", available: netplan::available, render: netplan::render, owned: netplan::OWNED },
+    Renderer {
+        name: "network-manager",
+        available: network_manager::available,
+        render: network_manager::render,
+        owned: network_manager::OWNED,
+    },
     Renderer { name: "networkd", available: networkd::available, render: networkd::render, owned: networkd::OWNED },
 ];
 

@@ -1,0 +1,141 @@
+//! NetworkManager's sections for tunnels: `[ip-tunnel]`, `[vxlan]`, `[wireguard]` (nm-settings(5)), from netplan's keys.
+
+use super::cannot;
+use super::ini::Section;
+use super::network_manager::{NAME, escape, list};
+use crate::document::{Map, Value};
+use crate::network::model::Interface;
+use std::net::IpAddr;
+
+/// netplan's modes and NetworkManager's numbers (NMIPTunnelMode).
+const MODES: &[(&str, u8)] = &[
+    ("ipip", 1),
+    ("gre", 2),
+    ("sit", 3),
+    ("isatap", 4),
+    ("vti", 5),
+    ("ip6ip6", 6),
+    ("ipip6", 7),
+    ("ip6gre", 8),
+    ("vti6", 9),
+    ("gretap", 10),
+    ("ip6gretap", 11),
+];
+
+type Keys = &'static [(&'static str, &'static str)];
+
+const IP_TUNNEL: Keys = &[("local", "local"), ("remote", "remote"), ("ttl", "ttl"), ("type-of-service", "tos")];
+
+const VXLAN: Keys = &[
+    ("id", "id"),
+    ("local", "local"),
+    ("remote", "remote"),
+    ("ttl", "ttl"),
+    ("type-of-service", "tos"),
+    ("mac-learning", "learning"),
+    ("ageing", "ageing"),
+    ("aging", "ageing"),
+    ("limit", "limit"),
+    ("arp-proxy", "proxy"),
+    ("port", "destination-port"),
+];
+
+const WIREGUARD: Keys = &[("key", "private-key"), ("port", "listen-port"), ("mark", "fwmark")];
+
+const PEER: Keys = &[("endpoint", "endpoint"), ("keepalive", "persistent-keepalive")];
+
+/// The sections for the tunnel's mode. None where NetworkManager has no such tunnel.
+pub fn sections(interface: &Interface, keys: &Map) -> Option<Vec<Section>> {
+    let mode = keys.get("mode").and_then(Value::as_str)?;
+    match mode {
+        "wireguard" => Some(wireguard(interface, keys)),
+        "vxlan" => Some(vec![plain(interface, "vxlan", keys, VXLAN)]),
+        _ => {
+            let (_, number) = MODES.iter().find(|(name, _)| *name == mode)?;
+            let mut section = Section::new("ip-tunnel");
+            section.add("mode", number);
+            section.append(plain(interface, "ip-tunnel", keys, IP_TUNNEL));
+            Some(vec![section])
+        }
+    }
+}
+
+/// A value for a keyfile. None for what is more than one line or no scalar.
+fn line(value: &Value) -> Option<String> {
+    value.text().filter(|t| !t.chars().any(char::is_control)).map(|t| escape(&t))
+}
+
+fn plain(interface: &Interface, name: &'static str, keys: &Map, table: Keys) -> Section {
+    let mut section = Section::new(name);
+    for (key, value) in keys.iter() {
+        let address = || value.as_str().is_some_and(|t| t.parse::<IpAddr>().is_ok());
+        match (table.iter().find(|(netplan, _)| *netplan == key), key) {
+            (_, "mode") => {}
+            (_, "link") => section.maybe("parent", line(value)),
+            (None, "key") if name == "ip-tunnel" => {
+                section.maybe("input-key", line(value));
+                section.maybe("output-key", line(value));
+            }
+            (None, "keys") if name == "ip-tunnel" => {
+                section.maybe("input-key", value.get("input").and_then(line));
+                section.maybe("output-key", value.get("output").and_then(line));
+            }
+            (Some((_, own)), "local" | "remote") if address() => section.maybe(own, line(value)),
+            (Some((_, own)), _) if key != "local" && key != "remote" => match line(value) {
+                Some(text) => section.add(*own, text),
+                None => cannot(NAME, &interface.name, key),
+            },
+            _ => cannot(NAME, &interface.name, key),
+        }
+    }
+    section
+}
+
+fn wireguard(interface: &Interface, keys: &Map) -> Vec<Section> {
+    let mut device = Section::new("wireguard");
+    let mut peers = Vec::new();
+    for (key, value) in keys.iter() {
+        // netplan has the private key also in `keys`.
+        let private = value.get("private");
+        match (WIREGUARD.iter().find(|(netplan, _)| *netplan == key), private, key) {
+            (_, _, "mode" | "peers") => {}
+            (Some((_, own)), ..) if line(value).is_some() => device.maybe(own, line(value)),
+            (_, Some(private), "key" | "keys") => device.maybe("private-key", line(private)),
+            _ => cannot(NAME, &interface.name, key),
+        }
+    }
+    for value in keys.get("peers").and_then(Value::as_list).unwrap_or_default() {
+        match peer(interface, value) {
+            Some(section) => peers.push(section),
+            None => cannot(NAME, &interface.name, "peers"),
+        }
+    }
+    [vec![device], peers].concat()
+}
+
+fn peer(interface: &Interface, value: &Value) -> Option<Section> {
+    let public = value.at(&["keys", "public"]).and_then(Value::as_str)?;
+    // The name of the section: what would end it does not occur in base64.
+    if !public.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '/' | '=')) {
+        return None;
+    }
+    let mut section = Section::new(format!("wireguard-peer.{public}"));
+    for (key, value) in value.as_map()?.iter() {
+        match (PEER.iter().find(|(netplan, _)| *netplan == key), key) {
+            (Some((_, own)), _) => section.maybe(own, line(value)),
+            (None, "keys") => {
+                if let Some(shared) = value.get("shared").and_then(line) {
+                    section.add("preshared-key", shared);
+                    // NetworkManager keeps it itself and asks nobody.
+                    section.add("preshared-key-flags", 0);
+                }
+            }
+            (None, "allowed-ips") => {
+                let nets: Vec<String> = value.as_list().unwrap_or_default().iter().filter_map(Value::text).collect();
+                section.add("allowed-ips", list(nets.iter().map(String::as_str)));
+            }
+            _ => cannot(NAME, &interface.name, &format!("peers.{key}")),
+        }
+    }
+    Some(section)
+}
