@@ -36,6 +36,7 @@ mod set_passwords;
 mod shell;
 mod ssh;
 mod ssh_authkey_fingerprints;
+mod ssh_import_id;
 mod sshd_config;
 mod sudoers;
 mod template;
@@ -220,6 +221,7 @@ pub static MODULES: &[&Module] = &[
     &set_passwords::MODULE,
     &ssh::MODULE,
     &ssh_authkey_fingerprints::MODULE,
+    &ssh_import_id::MODULE,
     &timezone::MODULE,
     &update_etc_hosts::MODULE,
     &update_hostname::MODULE,

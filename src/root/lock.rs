@@ -37,3 +37,35 @@ impl Root {
         Ok(Some(Lock { _file: file }))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::root::Use;
+    use crate::testing::TempDir;
+    use std::io::{BufRead, BufReader, Write};
+    use std::path::Path;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_lock_that_another_program_holds_is_waited_for_and_reported() {
+        let dir = TempDir::new("lock");
+        let path = dir.0.join("lock").display().to_string();
+        let script = format!(
+            "import fcntl\nf = open({path:?}, 'w')\nfcntl.lockf(f, fcntl.LOCK_EX)\nprint('held', flush=True)\ninput()\n"
+        );
+        let other = Command::new("python3").args(["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let Ok(mut other) = other else {
+            println!("skipped: there is no python3 to hold a lock");
+            return;
+        };
+        BufReader::new(other.stdout.take().unwrap()).read_line(&mut String::new()).unwrap();
+        let root = Root::open(Path::new("/"), Use::Tree).unwrap();
+        assert!(root.lock(&path, Duration::from_millis(50)).unwrap_err().to_string().contains("another program"));
+        other.stdin.take().unwrap().write_all(b"\n").unwrap();
+        assert!(root.lock(&path, Duration::from_secs(20)).unwrap().is_some());
+        other.wait().unwrap();
+        let folder = Root::open(&dir.0, Use::Tree).unwrap();
+        assert!(folder.lock("/lock", Duration::ZERO).unwrap().is_none(), "nobody else is at a folder's files");
+    }
+}

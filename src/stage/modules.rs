@@ -55,7 +55,6 @@ const OTHERS: &[(&str, &[&str])] = &[
     ("salt_minion", &["salt_minion"]),
     ("snap", &["snap"]),
     ("spacewalk", &["spacewalk"]),
-    ("ssh_import_id", &["ssh_import_id"]),
     ("ubuntu_autoinstall", &["autoinstall"]),
     ("ubuntu_drivers", &["drivers"]),
     ("ubuntu_pro", &["ubuntu_pro", "ubuntu_advantage"]),

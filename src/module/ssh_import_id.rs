@@ -1,0 +1,106 @@
+//! ssh_import_id: public keys that a user has at GitHub or Launchpad, fetched by the program ssh-import-id.
+
+use super::accounts::{Accounts, check_name};
+use super::users::{Users, names_of};
+use super::{Context, Frequency, Module};
+use crate::document::wrong;
+use crate::error::{Error, Result};
+use crate::root::{Command, Stage};
+
+const PROGRAM: &str = "ssh-import-id";
+
+pub static MODULE: Module = Module {
+    name: "ssh_import_id",
+    stage: Stage::Config,
+    frequency: Frequency::Instance,
+    keys: &[],
+    distros: &["alpine", "cos", "debian", "raspberry-pi-os", "ubuntu"],
+    provision: None,
+    live: Some(live),
+};
+
+fn live(context: &mut Context) -> Result<()> {
+    let mut problems = Vec::new();
+    let mut wanted = Vec::new();
+    if let Some((user, ids)) = context.args.split_first() {
+        wanted.push((user.clone(), ids.to_vec()));
+    } else {
+        let users = Users::of(context);
+        for (name, config) in &users.users {
+            let shared = context.get("ssh_import_id").filter(|_| users.default.as_ref() == Some(name));
+            let mut all = Vec::new();
+            for value in config.get("ssh_import_id").into_iter().chain(shared) {
+                match names_of(value) {
+                    Some(ids) => all.extend(ids),
+                    None => problems.push(format!("user {name}: {}", wrong("ssh_import_id", "a list of ids", value))),
+                }
+            }
+            wanted.push((name.clone(), all));
+        }
+    }
+    wanted.retain(|(_, ids)| !ids.is_empty());
+    if !wanted.is_empty() && context.root.which(PROGRAM).is_none() {
+        log::warn!("ssh_import_id: no keys are fetched, for the program {PROGRAM} is not installed");
+        wanted.clear();
+    }
+    for (user, ids) in wanted {
+        problems.extend(import(context, &user, &ids).err().map(|e| format!("user {user}: {e}")));
+    }
+    super::all_or_error(problems)
+}
+
+/// Runs the program as the user, a second time if it fails: a server that is busy answers the next moment.
+fn import(context: &mut Context, user: &str, ids: &[String]) -> Result<()> {
+    check_name("user", user)?;
+    if Accounts::open(context.root)?.user(user).is_none() {
+        return Err(Error::new("there is no such user"));
+    }
+    if let Some(id) = ids.iter().find(|id| id.starts_with('-') || id.chars().any(char::is_control)) {
+        return Err(Error::new(format!("ssh_import_id: {id:?} is no id")));
+    }
+    let become_user: &[&str] = if context.root.which("sudo").is_some() {
+        &["sudo", "--preserve-env=https_proxy", "-Hu"]
+    } else if context.root.which("doas").is_some() {
+        &["doas", "-u"]
+    } else {
+        return Err(Error::new("failed to become the user: there is neither sudo nor doas"));
+    };
+    let argv = become_user.iter().copied().chain([user, PROGRAM]).chain(ids.iter().map(String::as_str));
+    let command = Command::new(context.stage, argv);
+    context.root.run(command.clone()).or_else(|_| context.root.run(command))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::yaml;
+    use crate::instance::Instance;
+    use crate::machine::Distro;
+    use crate::module::Nothing;
+    use crate::root::{Attr, Root, Use};
+    use crate::testing::TempDir;
+
+    #[test]
+    fn each_user_fetches_its_own() {
+        let dir = TempDir::new("ssh-import-id");
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        root.write("/etc/passwd", "main:x:1:1::/:/bin/sh\nu:x:2:2::/:/bin/sh\n", Attr::root(0o644)).unwrap();
+        root.write("/usr/bin/ssh-import-id", "", Attr::root(0o755)).unwrap();
+        root.write("/usr/bin/sudo", "", Attr::root(0o755)).unwrap();
+        let config = "ssh_import_id: [gh:a]\nsystem_info: {default_user: {name: main}}\n\
+                      users: [default, {name: u, ssh_import_id: 'b, lp:c'}, {name: v, ssh_import_id: d}, {name: main, ssh_import_id: e}]\n";
+        let error = live(&mut Context {
+            root: &mut root,
+            config: &yaml::parse("t", config).unwrap(),
+            instance: &Instance::default(),
+            distro: &Distro::named("debian"),
+            args: &[],
+            stage: Stage::Config,
+            outside: &Nothing,
+        });
+        assert_eq!(error.unwrap_err().to_string(), "user v: there is no such user");
+        let found: Vec<String> = root.commands().iter().map(|c| c.argv.join(" ")).collect();
+        let sudo = "sudo --preserve-env=https_proxy -Hu";
+        assert_eq!(found, [format!("{sudo} u ssh-import-id b lp:c"), format!("{sudo} main ssh-import-id e gh:a")]);
+    }
+}
