@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod cancel;
 pub mod cli;
 pub mod deadline;
 pub mod document;

@@ -3,6 +3,7 @@
 use super::devices::{self, Device, Places};
 use super::label::{self, Superblock};
 use super::wait::{Event, Watch};
+use crate::cancel::Cancel;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use rustix::fs::{Mode, OFlags};
@@ -191,18 +192,18 @@ impl Search {
         if found.is_empty() && more { self.scan(deadline) } else { Ok(found) }
     }
 
-    /// Waits for drives that appear, or get a medium, until the deadline. Empty once it has passed.
+    /// Waits for drives that appear, or get a medium, until the deadline or until `cancel` is cancelled. Empty then.
     ///
     /// # Errors
     /// If the kernel's events can't be read.
-    pub fn wait(&mut self, deadline: Deadline) -> Result<Vec<Device>> {
+    pub fn wait(&mut self, deadline: Deadline, cancel: Option<&Cancel>) -> Result<Vec<Device>> {
         let Some(watch) = &mut self.watch else { return Ok(Vec::new()) };
         for empty in self.seen.iter().filter(|probed| probed.contents == Contents::NoMedium) {
             watch.poll_medium(&self.places, &empty.device.name);
         }
-        while let Some(first) = self.next_event(deadline)? {
+        while let Some(first) = self.next_event(deadline, cancel)? {
             let mut events = vec![first];
-            while let Some(event) = self.next_event(Deadline::after(Duration::ZERO))? {
+            while let Some(event) = self.next_event(Deadline::after(Duration::ZERO), None)? {
                 if !events.contains(&event) {
                     events.push(event);
                 }
@@ -219,8 +220,8 @@ impl Search {
         Ok(Vec::new())
     }
 
-    fn next_event(&mut self, deadline: Deadline) -> Result<Option<Event>> {
-        self.watch.as_mut().map_or(Ok(None), |watch| watch.next(deadline))
+    fn next_event(&mut self, deadline: Deadline, cancel: Option<&Cancel>) -> Result<Option<Event>> {
+        self.watch.as_mut().map_or(Ok(None), |watch| watch.next(deadline, cancel))
     }
 
     fn changed(&self, event: &Event) -> Option<Device> {

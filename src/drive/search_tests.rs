@@ -163,7 +163,7 @@ fn waiting_ends_at_the_deadline() {
     let mut search = search(&fake);
     assert_eq!(search.scan(soon()).unwrap(), []);
     let start = Instant::now();
-    assert_eq!(search.wait(Deadline::after(Duration::from_millis(50))).unwrap(), []);
+    assert_eq!(search.wait(Deadline::after(Duration::from_millis(50)), None).unwrap(), []);
     assert!(start.elapsed() < Duration::from_secs(5));
 }
 
@@ -179,7 +179,7 @@ fn a_drive_that_appears_is_found() {
         Err(e) => return println!("skipped: {e}"),
     }
     let Some(node) = images::attach(&image) else { return };
-    let found = search.wait(soon().at_most(Duration::from_secs(10)));
+    let found = search.wait(soon().at_most(Duration::from_secs(10)), None);
     images::detach(&node);
     let found = found.unwrap();
     assert_eq!(found.iter().map(|d| d.node.to_str().unwrap()).collect::<Vec<_>>(), [node]);

@@ -3,6 +3,7 @@
 //! The kernel sends them whether or not udev runs, and it has made the device's node in /dev by then (devtmpfs).
 
 use super::devices::{Places, attribute};
+use crate::cancel::Cancel;
 use crate::deadline::Deadline;
 use crate::error::{Context, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -53,12 +54,12 @@ impl Watch {
         Ok(Watch { socket, polled: Vec::new() })
     }
 
-    /// The next event of a block device; None once the deadline has passed. With a deadline that has passed
-    /// already, what has happened so far.
+    /// The next event of a block device; None once the deadline has passed or `cancel` was cancelled. With a deadline that
+    /// has passed already, what has happened so far.
     ///
     /// # Errors
     /// If the socket fails, which it does not in normal use.
-    pub fn next(&mut self, deadline: Deadline) -> Result<Option<Event>> {
+    pub fn next(&mut self, deadline: Deadline, cancel: Option<&Cancel>) -> Result<Option<Event>> {
         let mut buffer = [0; MAX_EVENT];
         loop {
             match recvfrom(&self.socket, &mut buffer, RecvFlags::DONTWAIT) {
@@ -72,7 +73,7 @@ impl Watch {
                     }
                 }
                 Err(Errno::AGAIN) => {
-                    if !self.readable(deadline)? {
+                    if !self.readable(deadline, cancel)? {
                         return Ok(None);
                     }
                 }
@@ -83,17 +84,19 @@ impl Watch {
         }
     }
 
-    /// Waits until something can be read. False once the deadline has passed.
-    fn readable(&self, deadline: Deadline) -> Result<bool> {
+    /// Waits until something can be read. False once the deadline has passed, or where nobody waits any more.
+    fn readable(&self, deadline: Deadline, cancel: Option<&Cancel>) -> Result<bool> {
         loop {
             let left = deadline.left();
             if left.is_zero() {
                 return Ok(false);
             }
             let timeout = Timespec::try_from(left).ok();
-            match poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], timeout.as_ref()) {
+            let mut events = vec![PollFd::new(&self.socket, PollFlags::IN)];
+            events.extend(cancel.map(|cancel| PollFd::new(cancel, PollFlags::IN)));
+            match poll(&mut events, timeout.as_ref()) {
                 Ok(0) | Err(Errno::INTR) => {}
-                Ok(_) => return Ok(true),
+                Ok(_) => return Ok(events.first().is_some_and(|socket| !socket.revents().is_empty())),
                 Err(e) => return Err(e).context(|| "failed to wait for the kernel's device events"),
             }
         }
@@ -162,7 +165,7 @@ mod tests {
             Err(e) => return println!("skipped: {e}"),
         };
         let start = Instant::now();
-        let none = watch.next(Deadline::after(Duration::from_millis(100)));
+        let none = watch.next(Deadline::after(Duration::from_millis(100)), None);
         let waited = start.elapsed();
         if none == Ok(None) {
             assert!((Duration::from_millis(99)..Duration::from_secs(5)).contains(&waited), "{waited:?}");
@@ -177,7 +180,7 @@ mod tests {
         let deadline = Deadline::after(Duration::from_secs(5));
         let wanted = Event::Changed(name);
         loop {
-            match watch.next(deadline).unwrap() {
+            match watch.next(deadline, None).unwrap() {
                 Some(event) if event == wanted => break,
                 Some(_) => {}
                 None => panic!("the kernel's event did not arrive"),

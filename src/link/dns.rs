@@ -4,8 +4,9 @@
 
 use super::dhcp::domain_at;
 use super::rng::Rng;
-use super::tcp::{Cancel, bind_to_link};
+use super::tcp::bind_to_link;
 use super::way::Way;
+use crate::cancel::Cancel;
 use rustix::event::PollFlags;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use std::io;

@@ -5,8 +5,9 @@
 
 use super::dns::WayResolver;
 use super::rng::Rng;
-use super::tcp::{Cancel, LinkConnector};
+use super::tcp::LinkConnector;
 use super::way::Way;
+use crate::cancel::Cancel;
 use crate::deadline::Deadline;
 use crate::error::{Context, Error, Result};
 use std::path::PathBuf;

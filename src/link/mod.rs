@@ -21,6 +21,5 @@ mod setup;
 mod tcp;
 mod way;
 
-pub use session::{Session, Settings, restore_left};
-pub use tcp::Cancel;
+pub use session::{Session, Settings, Stopper, restore_left};
 pub use way::{Reach, Way};

@@ -5,9 +5,9 @@ use super::http;
 use super::journal::{Change, Journal};
 use super::known::{Known, barred};
 use super::netlink::{Address, Netlink, Route};
-use super::tcp::Cancel;
 use super::way::{Reach, Way};
 use super::{raise, setup};
+use crate::cancel::Cancel;
 use crate::deadline::Deadline;
 use crate::error::{Context, Error, Result};
 use std::cell::RefCell;
@@ -63,6 +63,20 @@ pub enum Told {
     Ended(u32, Reach, Option<Error>),
     /// One of the threads that ask has its answer.
     Answered,
+    /// Whoever asks is served otherwise.
+    Stop,
+}
+
+/// Ends a session's asking, from another thread.
+#[derive(Clone)]
+pub struct Stopper(mpsc::UnboundedSender<Told>);
+
+impl Stopper {
+    /// [`Session::ask`] gives an error at once.
+    pub fn stop(&self) {
+        // A session that is gone does not ask any more.
+        let _ = self.0.send(Told::Stop);
+    }
 }
 
 impl Ground {
@@ -264,6 +278,11 @@ impl Session {
         self.requests.load(Ordering::Relaxed)
     }
 
+    /// What ends the asking from another thread.
+    pub fn stopper(&self) -> Stopper {
+        Stopper(self.ground.told.clone())
+    }
+
     /// Asks by every way for each address that `urls` has for it: `probe`, with a client and the address, in a thread of
     /// its own as soon as the way is ready. Gives the first result that is no error; the others are cancelled.
     ///
@@ -319,6 +338,7 @@ impl Session {
                             reasons.extend(reason);
                         }
                         Ok(Some(Told::Answered)) => {}
+                        Ok(Some(Told::Stop)) => return Err(Error::new("nobody has to answer any more")),
                         Ok(None) | Err(_) => return Err(because(reasons, &failed, "no answer in time")),
                     }
                 }

@@ -4,9 +4,10 @@ mod config_drive;
 mod no_cloud;
 pub mod openstack;
 pub mod openstack_files;
+pub mod service;
 
 use crate::deadline::Deadline;
-use crate::document::Value;
+use crate::document::{Map, Value};
 use crate::drive::search::Probed;
 use crate::drive::{self, Files};
 use crate::error::Result;
@@ -148,15 +149,36 @@ fn collect(root: &Root, folder: &str, prefix: &str, files: &mut Files, depth: us
     }
 }
 
-/// The sources that are asked: `ds=` on the kernel command line names one, else the image's datasource_list, else all. In lower case.
+/// `ds=name;key=value;…` on the kernel command line, or one of its old spellings: the name in lower case, and the keys.
+pub fn parameters(machine: &Machine) -> Option<(String, Map)> {
+    let value = ["ds", "ci.ds", "ci.datasource"].iter().find_map(|key| machine.cmdline.value(key))?;
+    let mut parts = value.split(';');
+    let name = parts.next().filter(|n| !n.is_empty())?.to_ascii_lowercase();
+    let name = if name == "nocloud-net" { "nocloud".into() } else { name };
+    Some((name, parts.filter_map(|p| p.split_once('=')).collect()))
+}
+
+/// The sources that are asked: the one that the kernel command line names, else the image's datasource_list. In lower case.
 pub fn wanted(machine: &Machine, config: &Value) -> Option<Vec<String>> {
-    let forced = ["ds", "ci.ds", "ci.datasource"].iter().find_map(|key| machine.cmdline.value(key));
-    if let Some(name) = forced.and_then(|v| v.split(';').next()).filter(|n| !n.is_empty()) {
-        let name = name.to_ascii_lowercase();
-        return Some(vec![if name == "nocloud-net" { "nocloud".into() } else { name }]);
+    if let Some((name, _)) = parameters(machine) {
+        return Some(vec![name]);
     }
     let list = config.get("datasource_list")?.as_list()?;
     Some(list.iter().filter_map(Value::text).map(|n| n.to_ascii_lowercase()).collect())
+}
+
+/// The sources of `wanted` that need the network and that this machine can have: named on the kernel command line, the only
+/// one in the image's list, or known by the DMI.
+pub fn services(machine: &Machine, wanted: Option<&[String]>) -> Vec<String> {
+    let named: Vec<&String> = wanted.unwrap_or_default().iter().filter(|n| *n != "none").collect();
+    let only = named.len() == 1;
+    let can_be = |name: &str| match name {
+        "openstack" => only || is_openstack_machine(machine),
+        "nocloud" => true,
+        _ => only,
+    };
+    let all = service::SERVICES.iter().map(|s| s.name.to_ascii_lowercase());
+    all.filter(|name| (named.is_empty() || named.contains(&name)) && can_be(name)).collect()
 }
 
 /// Whether the DMI is that of a machine that nova made (ds-identify, OpenStack).

@@ -1,13 +1,17 @@
 //! Finds this boot's instance: the cached one where the machine's UUID tells that it is the same, else a drive or another
 //! local source, and a drive that is due and not there yet is waited for.
 
+use super::{RUN, web};
+use crate::cancel::Cancel;
 use crate::deadline::Deadline;
 use crate::document::Value;
 use crate::drive::Search as Drives;
 use crate::drive::devices::Places;
 use crate::instance::{DsMode, Instance, state};
+use crate::link;
 use crate::machine::Machine;
 use crate::root::Root;
+use crate::source::service::{self, Job};
 use crate::source::{self, Found, Search};
 use std::time::Duration;
 
@@ -57,11 +61,24 @@ pub fn find(root: &Root, machine: &Machine, config: &Value, deadline: Deadline) 
     if let Some(found) = passed {
         return Outcome::Read(Box::new(found));
     }
+    let services = source::services(machine, wanted.as_deref());
     let due = drive_is_due(machine, wanted.as_deref());
-    let waits = due || cached.is_none();
+    let jobs = service::jobs(&mut search, &services);
+    if !jobs.is_empty() {
+        match race(&mut search, jobs, &mut drives, machine, deadline) {
+            Some(Winner::Service(found)) => return Outcome::Read(found),
+            Some(Winner::Drive) => {
+                if let Some(found) = source::find_local(&mut search, wanted.as_deref()) {
+                    return Outcome::Read(Box::new(found));
+                }
+            }
+            None => {}
+        }
+    }
+    let waits = due || (cached.is_none() && services.is_empty());
     let limit = if due { deadline } else { deadline.at_most(UNCERTAIN) };
     while waits && !limit.passed() {
-        match drives.wait(limit) {
+        match drives.wait(limit, None) {
             Ok(found) if found.is_empty() => break,
             Ok(_) => {
                 search.set_drives(drives.seen());
@@ -83,6 +100,63 @@ pub fn find(root: &Root, machine: &Machine, config: &Value, deadline: Deadline) 
         return Outcome::Same(Box::new(instance));
     }
     Outcome::Nothing(reason(&search, due))
+}
+
+/// Who was first.
+enum Winner {
+    Service(Box<Found>),
+    /// A drive appeared; it is among those that the search knows.
+    Drive,
+}
+
+/// Asks the services, and takes a drive that appears meanwhile instead.
+fn race(
+    search: &mut Search,
+    jobs: Vec<Job>,
+    drives: &mut Drives,
+    machine: &Machine,
+    deadline: Deadline,
+) -> Option<Winner> {
+    let settings = link::Settings {
+        record: Some(format!("{RUN}/network.json").into()),
+        sys: machine.base.join("sys"),
+        plan: link::cmdline_net::Plan::parse(&machine.cmdline),
+        software_links: false,
+        raise: true,
+    };
+    let mut session = match link::Session::open(&settings, deadline) {
+        Ok(session) => session,
+        Err(e) => {
+            search.problem(format!("the network is not asked: {e}"));
+            return None;
+        }
+    };
+    let ca_files = web::ca_files(search.root.path());
+    let (stopper, cancel) = (session.stopper(), Cancel::new().ok()?);
+    let (found, appeared) = std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            let appeared = drives.wait(deadline, Some(&cancel)).is_ok_and(|found| !found.is_empty());
+            if appeared {
+                stopper.stop();
+            }
+            appeared
+        });
+        let found = service::ask(search, jobs, &mut session, &ca_files);
+        cancel.cancel();
+        (found, waiter.join().unwrap_or(false))
+    });
+    let requests = session.requests();
+    if machine.cmdline.has("prepivot.keepnet") {
+        session.keep();
+    } else if let Err(e) = session.restore() {
+        search.problem(e.to_string());
+    }
+    if let Some(found) = found {
+        log::info!("{requests} requests to {}", found.place);
+        return Some(Winner::Service(Box::new(found)));
+    }
+    search.set_drives(drives.seen());
+    appeared.then_some(Winner::Drive)
 }
 
 fn reason(search: &Search, due: bool) -> String {

@@ -1,9 +1,10 @@
 //! What is asked of the network in the real root: included user-data, remote files, phone-home.
 
+use crate::cancel::Cancel;
 use crate::deadline::Deadline;
 use crate::error::{Context, Error, Result};
+use crate::link::Way;
 use crate::link::http::{Client, Redirects, Request, Settings, refused};
-use crate::link::{Cancel, Way};
 use crate::module;
 use crate::root::Root;
 use std::path::{Path, PathBuf};
