@@ -68,6 +68,7 @@ pub fn stage(root: &mut Root, machine: &Machine, stage: Stage) -> Vec<String> {
     }
     errors.extend(saved(&status, root));
     errors.extend(append_log(root, &messages));
+    errors.extend(root.run_at_end().iter().map(Error::to_string));
     errors
 }
 
