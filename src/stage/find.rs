@@ -18,6 +18,9 @@ use std::time::Duration;
 /// How long a drive is waited for where nothing says that there is one, and nothing else can be tried.
 const UNCERTAIN: Duration = Duration::from_secs(10);
 
+/// How long a service may take where the instance of the last boot can stay.
+const KNOWN: Duration = Duration::from_secs(10);
+
 /// What was found.
 pub enum Outcome {
     /// The instance of the last boot, not read again.
@@ -63,9 +66,11 @@ pub fn find(root: &Root, machine: &Machine, config: &Value, deadline: Deadline) 
     }
     let services = source::services(machine, wanted.as_deref());
     let due = drive_is_due(machine, wanted.as_deref());
-    let jobs = service::jobs(&mut search, &services);
+    let served = cached.as_ref().is_some_and(|c| was_served_here(c, machine));
+    let jobs = if served { Vec::new() } else { service::jobs(&mut search, &services) };
     if !jobs.is_empty() {
-        match race(&mut search, jobs, &mut drives, machine, deadline) {
+        let limit = if cached.is_some() { deadline.at_most(KNOWN) } else { deadline };
+        match race(&mut search, jobs, &mut drives, machine, limit) {
             Some(Winner::Service(found)) => return Outcome::Read(found),
             Some(Winner::Drive) => {
                 if let Some(found) = source::find_local(&mut search, wanted.as_deref()) {
@@ -75,7 +80,7 @@ pub fn find(root: &Root, machine: &Machine, config: &Value, deadline: Deadline) 
             None => {}
         }
     }
-    let waits = due || (cached.is_none() && services.is_empty());
+    let waits = cached.is_none() && (due || services.is_empty());
     let limit = if due { deadline } else { deadline.at_most(UNCERTAIN) };
     while waits && !limit.passed() {
         match drives.wait(limit, None) {
@@ -174,6 +179,12 @@ fn reason(search: &Search, due: bool) -> String {
 fn is_this_machine(cached: &Instance, machine: &Machine, config: &Value) -> bool {
     config.get("manual_cache_clean").is_some_and(Value::is_true)
         || machine.uuid().is_some_and(|uuid| uuid.eq_ignore_ascii_case(&cached.instance_id))
+}
+
+/// Whether the cached instance came from a service and from this machine: then the service is not asked again from the
+/// initramfs.
+fn was_served_here(cached: &Instance, machine: &Machine) -> bool {
+    !cached.subplatform.contains("(/") && machine.uuid().is_some() && cached.machine_uuid == machine.uuid()
 }
 
 /// Whether the machine says that it has a drive: the kernel command line or the image names only sources that read one, or
