@@ -17,7 +17,10 @@ pub mod provision;
 pub mod web;
 
 use crate::deadline::Deadline;
+use crate::error::Result;
+use crate::logging::{self, Message};
 use crate::machine::Machine;
+use crate::root::{Attr, Root};
 use std::time::Duration;
 
 /// How long the stages in the initramfs may take, unless `prepivot.timeout=` on the kernel command line says otherwise.
@@ -42,4 +45,43 @@ pub fn deadline(machine: &Machine) -> Deadline {
 /// Whether a failure stops the boot: `prepivot.fail=emergency`.
 pub fn fails_loudly(machine: &Machine) -> bool {
     machine.cmdline.value("prepivot.fail") == Some("emergency")
+}
+
+/// What went wrong in a stage, one line each: it goes to status.json and makes the exit code.
+#[derive(Debug, Default)]
+pub struct Errors(Vec<String>);
+
+impl Errors {
+    /// Keeps an error, and gives what there is where there is none.
+    pub fn keep<T>(&mut self, result: Result<T>) -> Option<T> {
+        result.map_err(|e| self.0.push(e.to_string())).ok()
+    }
+
+    /// Keeps all of them.
+    pub fn all<E: ToString>(&mut self, errors: impl IntoIterator<Item = E>) {
+        self.0.extend(errors.into_iter().map(|e| e.to_string()));
+    }
+
+    /// The lines.
+    pub fn lines(&self) -> &[String] {
+        &self.0
+    }
+
+    /// The lines, and the warnings of the stage that are not among them.
+    pub fn with_warnings(mut self, messages: &[Message]) -> Vec<String> {
+        for message in messages.iter().filter(|m| m.level <= log::Level::Warn) {
+            if !self.0.contains(&message.text) {
+                self.0.push(message.text.clone());
+            }
+        }
+        self.0
+    }
+}
+
+/// cloud-init's log.
+const LOG: &str = "/var/log/cloud-init.log";
+
+/// Adds a stage's messages to the log, which only root and its group may read.
+fn append_log(root: &mut Root, messages: &[Message]) -> Result<()> {
+    root.append(LOG, logging::to_file_lines(messages).as_bytes(), Attr::root(0o640))
 }

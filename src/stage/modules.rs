@@ -179,6 +179,13 @@ impl Run<'_> {
         })
     }
 
+    /// Writes the hostname before any other module, for a boot whose modules wait for the network: the network's own
+    /// programs tell it to others.
+    pub fn hostname(&mut self) -> Option<String> {
+        let module = module::find("set_hostname")?;
+        self.call(module.provision?, module, Stage::Init, &[]).err()
+    }
+
     /// `cloud-init single`: both halves of one module, whether its keys are there or not.
     pub fn single(&mut self, module: &'static Module, frequency: Option<Frequency>, args: &[String]) -> Vec<String> {
         let frequency = frequency.unwrap_or(module.frequency);

@@ -2,7 +2,7 @@
 
 use super::image::Image;
 use super::modules::{Half, Run};
-use super::{config, network};
+use super::{Errors, config, network};
 use crate::document::{Value, json};
 use crate::error::Result;
 use crate::instance::{Instance, instance_data, state};
@@ -22,27 +22,30 @@ pub fn provision(
     new: bool,
     outside: &dyn Outside,
 ) -> Vec<String> {
-    let mut errors = Vec::new();
-    let mut keep = |result: Result<()>| errors.extend(result.err().map(|e| e.to_string()));
-    keep(state::store(root, instance));
+    let mut errors = Errors::default();
+    errors.keep(state::store(root, instance));
     if new {
-        keep(network::apply(root, machine, image, instance).and_then(|chosen| network_json(root, instance, chosen)));
+        errors.keep(
+            network::apply(root, machine, image, instance).and_then(|chosen| network_json(root, instance, chosen)),
+        );
     }
-    keep(source_files(root, instance));
+    errors.keep(source_files(root, instance));
     let standard = instance_data::standard(root, machine, &image.distro, instance);
     let variables = Value::Map(standard.clone());
     let (merged, consumed) =
         config::consume(image, instance, &variables, &mut |include| config::without_network(root, include));
     if !merged.needs_network {
-        keep(config::write_parts(root, instance, &consumed));
+        errors.keep(config::write_parts(root, instance, &consumed));
     }
-    keep(instance_data::write(root, standard, instance, &image.config, &merged.config));
+    errors.keep(instance_data::write(root, standard, instance, &image.config, &merged.config));
     if merged.needs_network {
         log::info!("user-data refers to something remote: the modules run when the network is up");
-        return errors;
+        let mut run = Run { root, config: &merged.config, instance, distro: &image.distro, outside };
+        errors.all(run.hostname());
+        return errors.lines().to_vec();
     }
-    errors.extend(modules(root, image, instance, &merged.config, outside));
-    errors
+    errors.all(modules(root, image, instance, &merged.config, outside));
+    errors.lines().to_vec()
 }
 
 /// What was chosen, where cloud-init keeps it.
