@@ -103,6 +103,14 @@ impl Net {
         }
     }
 
+    /// The network's last address, which is for all hosts in it. None for IPv6, which has no such address.
+    pub fn broadcast(&self) -> Option<Ip> {
+        match self.ip.addr() {
+            IpAddr::V4(a) => Some(IpAddr::V4(Ipv4Addr::from(u32::from(a) | !bits32(self.prefix))).into()),
+            IpAddr::V6(_) => None,
+        }
+    }
+
     /// Whether `ip` lies in this network.
     pub fn contains(&self, ip: &Ip) -> bool {
         match (self.ip.addr(), ip.addr()) {
@@ -171,6 +179,7 @@ mod tests {
     fn masks_and_membership() {
         let net = Net::parse("192.168.14.2/23", None).unwrap();
         assert_eq!(net.netmask(), "255.255.254.0");
+        assert_eq!(net.broadcast().unwrap().to_string(), "192.168.15.255");
         assert!(net.contains(&Ip::parse("192.168.15.254").unwrap()));
         assert!(!net.contains(&Ip::parse("192.168.16.1").unwrap()));
         assert_eq!(Net::parse("::/0", None).unwrap().netmask(), "::");

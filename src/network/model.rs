@@ -291,6 +291,21 @@ impl Interface {
     }
 }
 
+impl DhcpOverrides {
+    /// The keys that take something from the lease that is taken by default, or leave it: whether each is given, by netplan's name.
+    pub fn switches(&self) -> [(&'static str, bool); 7] {
+        [
+            ("send-hostname", self.send_hostname.is_some()),
+            ("use-dns", self.use_dns.is_some()),
+            ("use-domains", self.use_domains.is_some()),
+            ("use-hostname", self.use_hostname.is_some()),
+            ("use-mtu", self.use_mtu.is_some()),
+            ("use-ntp", self.use_ntp.is_some()),
+            ("use-routes", self.use_routes.is_some()),
+        ]
+    }
+}
+
 impl Method {
     /// Whether DHCPv6 is asked for.
     pub fn is_dhcp6(self) -> bool {
@@ -299,6 +314,12 @@ impl Method {
 }
 
 impl Subnet {
+    /// The broadcast address, where it is another than the network's last.
+    pub fn odd_broadcast(&self) -> Option<&Ip> {
+        let usual = self.address.as_ref().and_then(Net::broadcast);
+        self.broadcast.as_ref().filter(|b| usual.is_some_and(|u| u != **b))
+    }
+
     /// Whether it is for IPv6: by its method, else by its address.
     pub fn is_v6(&self) -> bool {
         match self.method {

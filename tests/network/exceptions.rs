@@ -147,6 +147,55 @@ pub const REASONS: &[Exception] = &[
         "an IPv4 address is configured as one; NetworkManager drops it from the section of IPv6",
     ),
     exception("network-manager", r#""address":"0.0.0.0""#, "- [ipv6] address1=0.0.0.0/24", "as above"),
+    exception(
+        "eni",
+        r#""2001:3db::2a""#,
+        "iface lo inet loopback",
+        "a name server of the machine is documented, whichever its family; cloud-init drops IPv6's",
+    ),
+    exception("eni", r#""FEDC::1"],"search":["bbbb"]"#, "iface lo inet loopback", "as above"),
+    exception(
+        "eni",
+        r#""interface":"interface0""#,
+        "iface interface0 inet static",
+        "a name server of one interface is documented; cloud-init drops it for interfaces(5)",
+    ),
+    exception(
+        "eni",
+        r#""dhcp6":true,"nameservers":"#,
+        "iface eth0 inet",
+        "name servers are documented, with DHCP too; cloud-init drops them there",
+    ),
+    exception(
+        "eni",
+        r#""mtu":300"#,
+        "iface eth0 inet",
+        "the MTU of a route is netplan's key, and a link-local gateway has no route without a device; cloud-init drops both",
+    ),
+    exception(
+        "eni",
+        r#""via":"fe80::dc00:ff:fe20:186"}]}},"version":2}"#,
+        "iface eth0 inet",
+        "ifupdown refuses a static stanza without an address, and the whole file with it",
+    ),
+    exception(
+        "eni",
+        r#""bridge_maxwait":0,"bridge_pathcost""#,
+        "iface br0 inet static",
+        "bridge_maxwait: 0 is said, and is not the default; cloud-init drops zeros",
+    ),
+    exception(
+        "eni",
+        r#""destination":"10.0.0.0/8""#,
+        "iface eth0.101 inet static",
+        "cloud-init writes the machine's routes after the last stanza, whose they become",
+    ),
+    exception(
+        "eni",
+        r#""type":"infiniband""#,
+        "iface ib0 inet static",
+        "the address is how the device is found; it is not to be set",
+    ),
 ];
 
 /// The exceptions that this case can have.

@@ -1,5 +1,8 @@
 //! Renderers: the model as the files of one network stack each. Pure: files are written by the caller, through the root.
 
+pub mod eni;
+mod eni_device;
+mod eni_route;
 pub mod ini;
 mod link;
 pub mod netplan;
@@ -51,6 +54,7 @@ pub struct Target {
 
 /// All renderers.
 pub const RENDERERS: &[Renderer] = &[
+    Renderer { name: "eni", available: eni::available, render: eni::render, owned: eni::OWNED },
     Renderer { name: "netplan", available: netplan::available, render: netplan::render, owned: netplan::OWNED },
     Renderer {
         name: "network-manager",

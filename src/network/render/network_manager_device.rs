@@ -126,7 +126,6 @@ fn bond(interface: &Interface, params: &Map) -> Section {
             Some(Unit::Bool) if value.is_true() => Some("1".to_owned()),
             Some(Unit::Bool) => Some("0".to_owned()),
             Some(Unit::List) => value.as_list().map(|l| l.iter().filter_map(Value::text).collect::<Vec<_>>().join(",")),
-            Some(_) if name == "mode" => value.text().map(|m| params::bond_mode(&m).to_owned()),
             Some(_) => value.text(),
             None => None,
         };
@@ -268,7 +267,7 @@ mod tests {
              \x20 vx: {mode: vxlan, id: 7, link: a, remote: 239.1.1.9}\n  g: {mode: gre, local: 1.1.1.1, remote: 2.2.2.2, key: 8}\n  x: {mode: odd}\n",
         );
         assert_eq!(of(&all, "a"), "\n[ethernet]\nmtu=1400\ncloned-mac-address=52:54:00:00:00:09\nwake-on-lan=64\n");
-        assert!(of(&all, "b").starts_with("\n[bond]\nmode=802.3ad\nmiimon=1000\narp_ip_target=1.1.1.1,2.2.2.2\nprimary=a\nall_slaves_active=1\n\n[bridge-port]\npath-cost=75\n"), "{}", of(&all, "b"));
+        assert!(of(&all, "b").starts_with("\n[bond]\nmode=4\nmiimon=1000\narp_ip_target=1.1.1.1,2.2.2.2\nprimary=a\nall_slaves_active=1\n\n[bridge-port]\npath-cost=75\n"), "{}", of(&all, "b"));
         // With a spanning tree NetworkManager takes no delay below 2, and would drop the profile.
         assert_eq!(of(&all, "br"), "\n[bridge]\nmax-age=10\n");
         assert_eq!(of(&all, "v"), "\n[vrf]\ntable=9\n");

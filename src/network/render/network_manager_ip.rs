@@ -125,7 +125,7 @@ pub fn section(network: &Network, interface: &Interface, v6: bool) -> Section {
 pub fn report(network: &Network, interface: &Interface) {
     let any = |given: &dyn Fn(&Subnet) -> bool| interface.subnets.iter().any(given);
     for (key, given) in [
-        ("broadcast", any(&|s| s.broadcast.is_some())),
+        ("broadcast", any(&|s| s.odd_broadcast().is_some())),
         ("pointopoint", any(&|s| s.pointopoint.is_some())),
         ("scope", any(&|s| s.scope.is_some())),
         ("label", any(&|s| s.label.is_some())),
