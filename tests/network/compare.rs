@@ -149,13 +149,21 @@ fn keyfile(content: &str) -> Vec<String> {
 
 /// Shell variables, and lines of any other kind (routes, resolv.conf) with single blanks.
 fn shell(content: &str) -> Vec<String> {
-    let lines = content.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#'));
-    lines
-        .map(|line| match line.split_once('=') {
-            Some((key, value)) if !key.contains(' ') => format!("{key}={}", value.trim_matches(['"', '\''])),
-            _ => line.split_whitespace().collect::<Vec<_>>().join(" "),
-        })
-        .collect()
+    let mut out = Vec::new();
+    for line in content.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with(['#', ';'])) {
+        match line.split_once('=') {
+            // Options of the bond in any order.
+            Some((key @ ("BONDING_OPTS" | "BONDING_MODULE_OPTS"), value)) => {
+                let options = value.trim_matches(['"', '\'']).split_whitespace();
+                out.extend(options.map(|option| format!("{key}: {option}")));
+            }
+            Some((key, value)) if !key.contains(' ') => {
+                out.push(format!("{key}={}", value.trim_matches(['"', '\''])));
+            }
+            _ => out.push(line.split_whitespace().collect::<Vec<_>>().join(" ")),
+        }
+    }
+    out
 }
 
 /// interfaces(5): stanzas with their options; what is after a blank line still belongs to the stanza before.

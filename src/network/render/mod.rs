@@ -12,6 +12,9 @@ mod network_manager_ip;
 mod network_manager_tunnel;
 pub mod networkd;
 mod networkd_netdev;
+pub mod sysconfig;
+mod sysconfig_rhel;
+mod sysconfig_suse;
 
 use super::model::Network;
 use crate::error::{Error, Result};
@@ -29,6 +32,7 @@ pub struct Renderer {
     pub available: fn(&Exists, &Target) -> bool,
     pub render: fn(&Network, &Target) -> Vec<File>,
     /// Patterns (`*` within a path's part) of files that this renderer writes: what an earlier instance's files may be called.
+    /// Files of others may have such names too: [`is_ours`].
     pub owned: &'static [&'static str],
 }
 
@@ -55,6 +59,7 @@ pub struct Target {
 /// All renderers.
 pub const RENDERERS: &[Renderer] = &[
     Renderer { name: "eni", available: eni::available, render: eni::render, owned: eni::OWNED },
+    Renderer { name: "sysconfig", available: sysconfig::available, render: sysconfig::render, owned: sysconfig::OWNED },
     Renderer { name: "netplan", available: netplan::available, render: netplan::render, owned: netplan::OWNED },
     Renderer {
         name: "network-manager",
@@ -98,6 +103,15 @@ pub fn is_owned(patterns: &[&str], path: &str) -> bool {
             .is_some_and(|middle| !middle.is_empty() && !middle.contains('/')),
         None => *pattern == path,
     })
+}
+
+/// Whether the file at `path`, whose text is `content`, was written by a renderer with these patterns: cloud-init is in
+/// its name, or its head says that it was written by prepivot or by cloud-init.
+pub fn is_ours(patterns: &[&str], path: &str, content: &str) -> bool {
+    const MARKS: [&str; 3] =
+        ["Written by prepivot ", "reated by cloud-init ", "generated from information provided by the datasource"];
+    let mut head = content.lines().take(3);
+    is_owned(patterns, path) && (path.contains("cloud-init") || head.any(|line| MARKS.iter().any(|m| line.contains(m))))
 }
 
 /// The renderer called `name`.
@@ -168,5 +182,9 @@ mod tests {
         assert!(is_owned(owned, "/etc/systemd/network/10-cloud-init-eth0.5.link"));
         assert!(!is_owned(owned, "/etc/systemd/network/20-mine.network"));
         assert!(!is_owned(owned, "/etc/systemd/network/10-cloud-init-x/y.network"));
+        let ifcfg = |content: &str| is_ours(sysconfig::OWNED, "/etc/sysconfig/network-scripts/ifcfg-eth0", content);
+        assert!(!ifcfg("DEVICE=eth0\n") && ifcfg(HEADER));
+        assert!(ifcfg("# Created by cloud-init automatically, do not edit.\n#\nDEVICE=eth0\n"));
+        assert!(is_ours(networkd::OWNED, "/etc/systemd/network/10-cloud-init-eth0.network", "[Match]\n"));
     }
 }

@@ -51,7 +51,7 @@ pub fn render(network: &Network, _: &Target) -> Vec<File> {
         let stem = if unique { &interface.id } else { &interface.name };
         for (n, own) in device::variants(network, interface).into_iter().enumerate() {
             let sections = profile(network, interface, n, own);
-            let path = format!("{CONNECTIONS}{}.nmconnection", numbered(stem, n, '#'));
+            let path = format!("{CONNECTIONS}{}.nmconnection", numbered(stem, n));
             files.push(File::private(path, ini::write(HEADER, &sections)));
         }
     }
@@ -59,9 +59,9 @@ pub fn render(network: &Network, _: &Target) -> Vec<File> {
     files
 }
 
-/// The name, with a number from the second on.
-fn numbered(name: &str, n: usize, mark: char) -> String {
-    if n == 0 { name.to_owned() } else { format!("{name}{mark}{}", n + 1) }
+/// The name, with a number from the second on. No name has a blank in it.
+fn numbered(name: &str, n: usize) -> String {
+    if n == 0 { name.to_owned() } else { format!("{name} {}", n + 1) }
 }
 
 /// The profile's UUID, which others refer to: version 5 (RFC 9562, section 5.5) of the device's name.
@@ -79,8 +79,8 @@ pub fn uuid(name: &str) -> String {
 
 fn profile(network: &Network, interface: &Interface, n: usize, own: Vec<Section>) -> Vec<Section> {
     let mut main = Section::new("connection");
-    main.add("id", format!("cloud-init {}", numbered(&interface.name, n, ' ')));
-    main.add("uuid", uuid(&numbered(&interface.name, n, '#')));
+    main.add("id", format!("cloud-init {}", numbered(&interface.name, n)));
+    main.add("uuid", uuid(&numbered(&interface.name, n)));
     main.add("autoconnect-priority", PRIORITY);
     main.add("type", device::kind(&interface.kind));
     let has_mac = interface.is_physical() && interface.matching.mac.as_deref().is_some_and(is_mac);

@@ -287,10 +287,10 @@ mod tests {
         let all = files(
             "version: 2\nwifis: {w: {dhcp4: true, access-points: {'a;b': {password: ' pass\\word'}, open: {band: 5GHz, channel: 36}, e: {auth: {key-management: eap}}}}}",
         );
-        assert_eq!(all.iter().map(|f| f.0.as_str()).collect::<Vec<_>>(), ["w", "w#2"]);
+        assert_eq!(all.iter().map(|f| f.0.as_str()).collect::<Vec<_>>(), ["w", "w 2"]);
         assert!(of(&all, "w").starts_with(
             "\n[wifi]\nssid=a\\;b\n\n[wifi-security]\nkey-mgmt=wpa-psk\npsk=\\spass\\\\word\n\n[ipv4]\nmethod=auto\n"
         ), "{}", of(&all, "w"));
-        assert!(of(&all, "w#2").starts_with("\n[wifi]\nssid=open\nband=a\nchannel=36\n\n[ipv4]"));
+        assert!(of(&all, "w 2").starts_with("\n[wifi]\nssid=open\nband=a\nchannel=36\n\n[ipv4]"));
     }
 }
