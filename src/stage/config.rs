@@ -114,7 +114,7 @@ pub fn write_parts(root: &mut Root, instance: &Instance, consumed: &Consumed) ->
             scripts(root, &folder, data)?;
         }
     }
-    state::mark_done(root, instance, CONSUMED, Frequency::Instance)
+    if first { state::mark_done(root, instance, CONSUMED, Frequency::Instance) } else { Ok(()) }
 }
 
 fn scripts(root: &mut Root, folder: &str, data: &UserData) -> Result<()> {

@@ -34,7 +34,7 @@ struct Entry {
 /// Names that cloud-init no longer has and accepts in silence.
 const REMOVED: [&str; 4] = ["emit_upstart", "migrator", "refresh_rmc_and_interface", "rightscale_userdata"];
 /// Modules of cloud-init that are not here yet: a list may name them, and only what asks for one of their keys is told.
-const OTHERS: &[(&str, &[&str])] = &[
+pub const OTHERS: &[(&str, &[&str])] = &[
     ("ansible", &["ansible"]),
     ("apt_configure", &["apt"]),
     ("byobu", &["byobu_by_default"]),
