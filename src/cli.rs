@@ -2,6 +2,8 @@
 //!
 //! The program answers to cloud-init's names too: `cloud-init` takes the same verbs.
 
+mod detect;
+
 use crate::logging;
 use crate::machine::Machine;
 use crate::root::{Root, Stage, Use};
@@ -43,6 +45,7 @@ enum Verb {
     Probe(Probe),
     Apply(Apply),
     Plan(PlanVerb),
+    Detect(detect::Detect),
     Init(Init),
     Modules(Modules),
 }
@@ -177,6 +180,10 @@ fn run(cli: Cli, name: &str) -> ExitCode {
                 }
                 Err(e) => report(&[e.to_string()]),
             }
+        }
+        Verb::Detect(verb) => {
+            logging::to_stderr(if cli.debug { level } else { LevelFilter::Warn });
+            detect::run(&verb)
         }
         Verb::Init(verb) => {
             logging::to_stderr(level);

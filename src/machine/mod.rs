@@ -38,6 +38,11 @@ impl Machine {
         Some(value.trim().to_owned())
     }
 
+    /// The start of a file below the base as text, `proc/1/environ` for one. None where there is none, or it is no regular file.
+    pub fn fact(&self, path: &str) -> Option<String> {
+        read_small(&self.base.join(path))
+    }
+
     /// The system's UUID in lower case.
     pub fn uuid(&self) -> Option<String> {
         self.dmi("product_uuid").map(|u| u.to_ascii_lowercase()).filter(|u| !u.is_empty())
@@ -51,8 +56,15 @@ impl Machine {
 
 fn read_small(path: &Path) -> Option<String> {
     use std::io::Read;
+    use std::os::unix::fs::OpenOptionsExt;
+    // A FIFO in a tree that stands for a machine must not be waited for.
+    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let file = std::fs::File::options().read(true).custom_flags(flags).open(path).ok()?;
+    if !file.metadata().ok()?.is_file() {
+        return None;
+    }
     let mut bytes = Vec::new();
-    std::fs::File::open(path).ok()?.take(MAX_FACT as u64).read_to_end(&mut bytes).ok()?;
+    file.take(MAX_FACT as u64).read_to_end(&mut bytes).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 

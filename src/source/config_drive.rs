@@ -8,7 +8,7 @@ use crate::source::openstack_files;
 /// The label, in any case (nova writes config-2).
 pub const LABEL: &str = "config-2";
 /// Folders of the root that stand for a drive.
-const SEEDS: [&str; 2] = ["/config-drive", "/var/lib/cloud/seed/config_drive"];
+pub(super) const SEEDS: [&str; 2] = ["/config-drive", "/var/lib/cloud/seed/config_drive"];
 /// The instance-id of a drive that has none, on a machine without a UUID.
 const DEFAULT_ID: &str = "iid-dsconfigdrive";
 

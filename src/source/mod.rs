@@ -1,6 +1,7 @@
 //! One file per datasource, and the table of them.
 
 mod config_drive;
+pub mod detect;
 mod no_cloud;
 pub mod openstack;
 pub mod openstack_files;
@@ -151,59 +152,17 @@ fn collect(root: &Root, folder: &str, prefix: &str, files: &mut Files, depth: us
 
 /// `ds=name;key=value;…` on the kernel command line, or one of its old spellings: the name in lower case, and the keys.
 pub fn parameters(machine: &Machine) -> Option<(String, Map)> {
-    let value = ["ds", "ci.ds", "ci.datasource"].iter().find_map(|key| machine.cmdline.value(key))?;
+    let (_, value) = detect::name_on(&machine.cmdline)?;
     let mut parts = value.split(';');
-    let name = parts.next().filter(|n| !n.is_empty())?.to_ascii_lowercase();
+    let name = parts.next()?.to_ascii_lowercase();
     let name = if name == "nocloud-net" { "nocloud".into() } else { name };
     Some((name, parts.filter_map(|p| p.split_once('=')).collect()))
 }
 
-/// The sources that are asked: the one that the kernel command line names, else the image's datasource_list. In lower case.
-pub fn wanted(machine: &Machine, config: &Value) -> Option<Vec<String>> {
-    if let Some((name, _)) = parameters(machine) {
-        return Some(vec![name]);
-    }
-    let list = config.get("datasource_list")?.as_list()?;
-    Some(list.iter().filter_map(Value::text).map(|n| n.to_ascii_lowercase()).collect())
-}
-
-/// The sources of `wanted` that need the network and that this machine can have: named on the kernel command line, the only
-/// one in the image's list, or known by the DMI.
-pub fn services(machine: &Machine, wanted: Option<&[String]>) -> Vec<String> {
-    let named: Vec<&String> = wanted.unwrap_or_default().iter().filter(|n| *n != "none").collect();
-    let only = named.len() == 1;
-    let can_be = |name: &str| match name {
-        "openstack" => only || is_openstack_machine(machine),
-        "nocloud" => true,
-        _ => only,
-    };
-    let all = service::SERVICES.iter().map(|s| s.name.to_ascii_lowercase());
-    all.filter(|name| (named.is_empty() || named.contains(&name)) && can_be(name)).collect()
-}
-
-/// Whether the DMI is that of a machine that nova made (ds-identify, OpenStack).
-pub fn is_openstack_machine(machine: &Machine) -> bool {
-    const PRODUCTS: [&str; 2] = ["OpenStack Nova", "OpenStack Compute"];
-    const TAGS: [&str; 6] = [
-        "OpenTelekomCloud",
-        "SAP CCloud VM",
-        "HUAWEICLOUD",
-        "Samsung Cloud Platform",
-        "OpenStack Nova",
-        "OpenStack Compute",
-    ];
-    machine.dmi("product_name").is_some_and(|p| PRODUCTS.contains(&p.as_str()))
-        || machine.dmi("chassis_asset_tag").is_some_and(|t| TAGS.contains(&t.as_str()))
-}
-
-/// Asks the local sources in the order of `wanted`. Errors of one are told and the next is asked.
-pub fn find_local(search: &mut Search, wanted: Option<&[String]>) -> Option<Found> {
-    let by_name = |name: &String| LOCAL.iter().find(|s| s.name.eq_ignore_ascii_case(name));
-    let sources: Vec<&Source> = match wanted {
-        Some(names) => names.iter().filter_map(by_name).collect(),
-        None => LOCAL.iter().collect(),
-    };
-    for source in sources {
+/// Asks the local sources among `names`, in that order. Errors of one are told and the next is asked.
+pub fn find_local(search: &mut Search, names: &[String]) -> Option<Found> {
+    let known = names.iter().filter_map(|name| detect::named(name));
+    for source in known.filter_map(|line| LOCAL.iter().find(|s| s.name == line.name)) {
         match (source.read)(search) {
             Ok(Some(found)) => return Some(found),
             Ok(None) => {}
@@ -281,15 +240,5 @@ mod tests {
                 "{text}"
             );
         }
-    }
-
-    #[test]
-    fn the_command_line_beats_the_images_list() {
-        let config = json::parse("t", br#"{"datasource_list": ["OpenStack", "None"]}"#).unwrap();
-        let mut machine = Machine::default();
-        assert_eq!(wanted(&machine, &config).unwrap(), ["openstack", "none"]);
-        machine.cmdline = crate::machine::Cmdline::new("ds=nocloud-net;s=http://h/");
-        assert_eq!(wanted(&machine, &config).unwrap(), ["nocloud"]);
-        assert_eq!(wanted(&Machine::default(), &Value::Null), None);
     }
 }

@@ -16,7 +16,7 @@ use crate::source::openstack_files::ds_mode;
 
 /// The label of a drive, in any case, where the configuration names no other (`fs_label`).
 pub const LABEL: &str = "cidata";
-const SEEDS: [&str; 4] = [
+pub(super) const SEEDS: [&str; 4] = [
     "/var/lib/cloud/seed/nocloud",
     "/var/lib/cloud/seed/nocloud-net",
     "/writable/system-data/var/lib/cloud/seed/nocloud",

@@ -34,8 +34,8 @@ pub struct Job {
     pub redirects: Redirects,
 }
 
-/// How the services called `names` (in lower case) are asked; those that this machine does not have are left out.
-pub fn jobs(search: &mut Search, names: &[String]) -> Vec<Job> {
+/// How the services called `names` are asked; those that this machine does not have are left out.
+pub fn jobs(search: &mut Search, names: &[&str]) -> Vec<Job> {
     let services = names.iter().filter_map(|n| SERVICES.iter().find(|s| s.name.eq_ignore_ascii_case(n)));
     services.filter_map(|s| (s.prepare)(search)).collect()
 }

@@ -39,7 +39,7 @@ pub fn local(root: &mut Root, machine: &Machine, start: f64, before_pivot: bool)
     let mut status = Status::new();
     status.begin("init-local", start);
     errors.keep(Status::forget(root));
-    let summary = match find::find(root, machine, &image.config, super::deadline(machine)) {
+    let summary = match find::find(root, machine, &image, super::deadline(machine)) {
         Outcome::Nothing(why) => {
             log::warn!("{why}");
             None

@@ -36,11 +36,11 @@ impl Files for InRoot<'_> {
 }
 
 /// The image's configuration: its files and the kernel command line, over the distribution's defaults.
-pub fn base(root: &Root, machine: &Machine, distro: &Distro) -> Value {
+pub fn base(root: &Root, machine: &Machine, distro: &Distro) -> config::Base {
     let data = root.read(INSTANCE_DATA).ok().flatten().and_then(|b| json::parse(INSTANCE_DATA, &b).ok());
     let defaults = distro.default_config();
     let defaults = defaults.as_map().cloned().unwrap_or_default();
-    Value::Map(config::base(&mut InRoot(root), machine.cmdline.text(), data.as_ref(), defaults))
+    config::base(&mut InRoot(root), machine.cmdline.text(), data.as_ref(), defaults)
 }
 
 /// Gets what user-data includes.

@@ -1,6 +1,7 @@
 //! Finds this boot's instance: the cached one where the machine's UUID tells that it is the same, else a drive or another
 //! local source, and a drive that is due and not there yet is waited for.
 
+use super::image::Image;
 use super::{RUN, web};
 use crate::cancel::Cancel;
 use crate::deadline::Deadline;
@@ -11,6 +12,7 @@ use crate::instance::{DsMode, Instance, state};
 use crate::link;
 use crate::machine::Machine;
 use crate::root::Root;
+use crate::source::detect::{self, Certainty, Facts, Platform, Service};
 use crate::source::service::{self, Job};
 use crate::source::{self, Found, Search};
 use std::time::Duration;
@@ -32,12 +34,15 @@ pub enum Outcome {
 }
 
 /// Finds the instance, within the deadline.
-pub fn find(root: &Root, machine: &Machine, config: &Value, deadline: Deadline) -> Outcome {
+pub fn find(root: &Root, machine: &Machine, image: &Image, deadline: Deadline) -> Outcome {
+    let config = &image.config;
     let cached = state::cached(root);
     if let Some(instance) = cached.as_ref().filter(|c| is_this_machine(c, machine, config)) {
         return Outcome::Same(Box::new(instance.clone()));
     }
-    let wanted = source::wanted(machine, config);
+    let facts = Facts::new(machine, root, &image.own, Platform::of(machine, root));
+    let report = detect::identify(&facts);
+    let names = report.names(&facts);
     let mut search = Search::new(machine, root, config, deadline);
     let mut drives = Drives::new(&source::LABELS, Places::default());
     let mut passed = None;
@@ -45,7 +50,7 @@ pub fn find(root: &Root, machine: &Machine, config: &Value, deadline: Deadline) 
         match drives.scan(deadline) {
             Ok(found) => {
                 search.set_drives(drives.seen());
-                if let Some(found) = source::find_local(&mut search, wanted.as_deref()) {
+                if let Some(found) = source::find_local(&mut search, &names) {
                     if found.instance.dsmode != DsMode::Pass {
                         return Outcome::Read(Box::new(found));
                     }
@@ -64,30 +69,32 @@ pub fn find(root: &Root, machine: &Machine, config: &Value, deadline: Deadline) 
     if let Some(found) = passed {
         return Outcome::Read(Box::new(found));
     }
-    let services = source::services(machine, wanted.as_deref());
-    let due = drive_is_due(machine, wanted.as_deref());
     let served = cached.as_ref().is_some_and(|c| was_served_here(c, machine));
-    let jobs = if served { Vec::new() } else { service::jobs(&mut search, &services) };
-    if !jobs.is_empty() {
-        let limit = if cached.is_some() { deadline.at_most(KNOWN) } else { deadline };
+    let (jobs, budget) = if served { (Vec::new(), None) } else { jobs(&mut search, report.services(&facts)) };
+    // A seed at an address stands for the drive.
+    let due = report.drive_is_due(&facts) && !jobs.iter().any(|job| job.name == "NoCloud");
+    let asks = !jobs.is_empty();
+    if asks {
+        let budgets = cached.as_ref().map(|_| KNOWN).into_iter().chain(budget);
+        let limit = budgets.fold(deadline, Deadline::at_most);
         match race(&mut search, jobs, &mut drives, machine, limit) {
             Some(Winner::Service(found)) => return Outcome::Read(found),
             Some(Winner::Drive) => {
-                if let Some(found) = source::find_local(&mut search, wanted.as_deref()) {
+                if let Some(found) = source::find_local(&mut search, &names) {
                     return Outcome::Read(Box::new(found));
                 }
             }
             None => {}
         }
     }
-    let waits = cached.is_none() && (due || services.is_empty());
+    let waits = cached.is_none() && (due || !asks);
     let limit = if due { deadline } else { deadline.at_most(UNCERTAIN) };
     while waits && !limit.passed() {
         match drives.wait(limit, None) {
             Ok(found) if found.is_empty() => break,
             Ok(_) => {
                 search.set_drives(drives.seen());
-                if let Some(found) = source::find_local(&mut search, wanted.as_deref()) {
+                if let Some(found) = source::find_local(&mut search, &names) {
                     return Outcome::Read(Box::new(found));
                 }
             }
@@ -104,7 +111,17 @@ pub fn find(root: &Root, machine: &Machine, config: &Value, deadline: Deadline) 
         log::info!("no datasource answers: the instance {} of the last boot stays", instance.instance_id);
         return Outcome::Same(Box::new(instance));
     }
-    Outcome::Nothing(reason(&search, due))
+    Outcome::Nothing(reason(&search, &report.unread(&facts), due))
+}
+
+/// How the services are asked, and for how long: those that only may be there for less, and not beside one that is certain.
+fn jobs(search: &mut Search, services: Vec<Service>) -> (Vec<Job>, Option<Duration>) {
+    let mut of = |certainty: Certainty| {
+        let names: Vec<&str> = services.iter().filter(|s| s.certainty == certainty).map(|s| s.name).collect();
+        service::jobs(search, &names)
+    };
+    let certain = of(Certainty::Certain);
+    if certain.is_empty() { (of(Certainty::Maybe), Some(detect::MAYBE_TIME)) } else { (certain, None) }
 }
 
 /// Who was first.
@@ -164,8 +181,11 @@ fn race(
     appeared.then_some(Winner::Drive)
 }
 
-fn reason(search: &Search, due: bool) -> String {
+fn reason(search: &Search, unread: &[String], due: bool) -> String {
     match search.problems() {
+        [] if !unread.is_empty() => {
+            format!("no datasource: this machine's is {}, which prepivot does not read", unread.join(" and "))
+        }
         [] if due => {
             "no datasource: a config drive is due and none appeared; attach one labelled config-2 or cidata".into()
         }
@@ -185,15 +205,4 @@ fn is_this_machine(cached: &Instance, machine: &Machine, config: &Value) -> bool
 /// initramfs.
 fn was_served_here(cached: &Instance, machine: &Machine) -> bool {
     !cached.subplatform.contains("(/") && machine.uuid().is_some() && cached.machine_uuid == machine.uuid()
-}
-
-/// Whether the machine says that it has a drive: the kernel command line or the image names only sources that read one, or
-/// the DMI is that of a cloud that gives one.
-fn drive_is_due(machine: &Machine, wanted: Option<&[String]>) -> bool {
-    let reads_drive = |name: &str| source::LOCAL.iter().any(|s| s.name.eq_ignore_ascii_case(name));
-    let named: Vec<&str> = wanted.unwrap_or_default().iter().map(String::as_str).filter(|n| *n != "none").collect();
-    let only_drives = !named.is_empty() && named.iter().all(|n| reads_drive(n));
-    only_drives
-        || machine.dmi("product_serial").is_some_and(|s| s.contains("ds=nocloud"))
-        || (source::is_openstack_machine(machine) && (named.is_empty() || named.contains(&"configdrive")))
 }

@@ -3,6 +3,7 @@
 use crate::document::Value;
 use crate::machine::{Distro, Machine};
 use crate::root::Root;
+use crate::source::detect;
 
 /// cloud-init's marker for an image that is not to be provisioned.
 const DISABLED: &str = "/etc/cloud/cloud-init.disabled";
@@ -12,6 +13,8 @@ pub struct Image {
     pub distro: Distro,
     /// Its configuration, below everything that the datasource says.
     pub config: Value,
+    /// What of it the image and the kernel command line say themselves, with nothing that holds by default.
+    pub own: Value,
 }
 
 impl Image {
@@ -22,17 +25,18 @@ impl Image {
             os_release = root.text("/usr/lib/os-release");
         }
         let mut distro = Distro::of_os_release(&os_release);
-        let config = super::config::base(root, machine, &distro);
+        let base = super::config::base(root, machine, &distro);
+        let (config, own) = (Value::Map(base.config), Value::Map(base.own));
         if distro.name == "unknown"
             && let Some(name) = config.at(&["system_info", "distro"]).and_then(Value::as_str)
         {
             distro = Distro::named(name);
         }
-        Image { distro, config }
+        Image { distro, config, own }
     }
 }
 
-/// Why nothing is to be done, if so: the marker file, or `cloud-init=disabled` on the kernel command line.
+/// Why nothing is to be done, if so: the marker file, `cloud-init=disabled` on the kernel command line, or ds-identify's policy.
 pub fn disabled(root: &Root, machine: &Machine) -> Option<String> {
     if machine.cmdline.has("cloud-init=enabled") {
         return None;
@@ -40,5 +44,6 @@ pub fn disabled(root: &Root, machine: &Machine) -> Option<String> {
     if machine.cmdline.has("cloud-init=disabled") {
         return Some("cloud-init=disabled is on the kernel command line".into());
     }
-    root.exists(DISABLED).then(|| format!("{DISABLED} is there"))
+    let marker = root.exists(DISABLED).then(|| format!("{DISABLED} is there"));
+    marker.or_else(|| detect::disabled_by_policy(root, &machine.cmdline))
 }

@@ -41,19 +41,31 @@ pub trait Files {
     fn names(&mut self, folder: &str) -> Result<Option<Vec<String>>>;
 }
 
-/// The base layers, merged: what holds before any datasource speaks. `instance_data` (of the last boot) is for configuration
+/// The base layers.
+#[derive(Debug, Default)]
+pub struct Base {
+    /// All of them, merged: what holds before any datasource speaks.
+    pub config: Map,
+    /// What the image's own files and the kernel command line say, with nothing that holds by default.
+    pub own: Map,
+}
+
+/// The base layers. `instance_data` (of the last boot) is for configuration
 /// files that are jinja templates; `defaults` are the distribution's, for what the image does not say. A file that cannot be
 /// used is told and left out.
-pub fn base(files: &mut dyn Files, cmdline: &str, instance_data: Option<&Value>, defaults: Map) -> Map {
+pub fn base(files: &mut dyn Files, cmdline: &str, instance_data: Option<&Value>, defaults: Map) -> Base {
     let mut reader = Reader { files, instance_data };
+    let cmdline = ("the kernel command line".to_owned(), super::from_cmdline(cmdline));
+    let image = (CLOUD_CFG.to_owned(), reader.image());
+    let own = merge::layers([cmdline.clone(), image.clone()]);
     let layers = [
-        ("the kernel command line".to_owned(), super::from_cmdline(cmdline)),
+        cmdline,
         (RUN_CLOUD_CFG.to_owned(), reader.file(RUN_CLOUD_CFG)),
-        (CLOUD_CFG.to_owned(), reader.image()),
+        image,
         ("the distribution's defaults".to_owned(), defaults),
         ("the built-in configuration".to_owned(), built_in()),
     ];
-    merge::layers(layers)
+    Base { config: merge::layers(layers), own }
 }
 
 fn built_in() -> Map {
@@ -220,7 +232,7 @@ mod tests {
 
     fn base_of(files: &[(&'static str, &'static str)], cmdline: &str) -> Map {
         let data = yaml::parse("t", "v1: {cloud_name: test}").unwrap();
-        base(&mut Fake(files.iter().copied().collect()), cmdline, Some(&data), Map::new())
+        base(&mut Fake(files.iter().copied().collect()), cmdline, Some(&data), Map::new()).config
     }
 
     fn get(map: &Map, key: &str) -> String {

@@ -1,0 +1,280 @@
+//! ds-identify's answers, case by case, and the same through the command.
+
+use prepivot::document::{Map, Value, json, yaml};
+use prepivot::machine::Machine;
+use prepivot::root::{Root, Use};
+use prepivot::source::detect::{Facts, Filesystem, Guestinfo, Kernel, Platform, Report, identify};
+use prepivot::stage::image::Image;
+use prepivot::testing::TempDir;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// Cases that do not agree on purpose: a part of the name, and the reason.
+const EXCEPTIONS: &[(&str, &str)] = &[];
+
+/// The parts of a case that are no files.
+#[derive(Default)]
+struct Mocks {
+    virt: String,
+    kernel: Kernel,
+    environment: BTreeMap<String, String>,
+    filesystems: Vec<Filesystem>,
+    guestinfo: Option<BTreeMap<String, String>>,
+}
+
+fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn write(root: &Path, path: &str, content: &str) {
+    let path = root.join(path.trim_start_matches('/'));
+    fs::create_dir_all(path.parent().expect("a parent")).expect("a folder");
+    fs::write(path, content).expect("a file");
+}
+
+/// Every DMI value that a tool is said to answer with.
+fn dmi(root: &Path, value: &str) {
+    for field in ["sys_vendor", "product_name", "product_serial", "product_uuid", "chassis_asset_tag", "board_name"] {
+        write(root, &format!("sys/class/dmi/id/{field}"), &format!("{value}\n"));
+    }
+}
+
+/// `blkid -o export`.
+fn filesystems(out: &str) -> Vec<Filesystem> {
+    let mut all: Vec<Filesystem> = Vec::new();
+    for (key, value) in out.lines().filter_map(|l| l.split_once('=')) {
+        if key == "DEVNAME" {
+            all.push(Filesystem { device: value.into(), ..Filesystem::default() });
+        }
+        let Some(last) = all.last_mut() else { continue };
+        match key {
+            "TYPE" => last.kind = value.into(),
+            "LABEL" | "LABEL_FATBOOT" => last.labels.push(value.into()),
+            "UUID" => last.uuid = Some(value.into()),
+            _ => {}
+        }
+    }
+    all
+}
+
+/// FreeBSD's `geom label status -as`: `iso9660/cidata N/A vtbd2`.
+fn geom(out: &str) -> Vec<Filesystem> {
+    let line = |l: &str| {
+        let mut words = l.split_whitespace();
+        let (kind, label) = words.next()?.split_once('/')?;
+        let device = format!("/dev/{}", words.last()?);
+        Some(Filesystem { device, kind: kind.into(), labels: vec![label.into()], uuid: None })
+    };
+    out.lines().filter_map(line).collect()
+}
+
+/// What a replaced function of the script answered, as the fact that it stands for. An error for one that is not known.
+fn mock(case: &Value, mock: &Value, root: &Path, mocks: &mut Mocks) -> Result<(), String> {
+    let (name, out, ret) = (text(mock, "name"), text(mock, "out"), text(mock, "RET"));
+    let succeeds = mock.get("ret").and_then(Value::as_int) == Some(0);
+    match name {
+        "detect_virt" => mocks.virt = ret.into(),
+        "detect_virt_env" => drop(mocks.environment.insert("SYSTEMD_VIRTUALIZATION".into(), ret.into())),
+        "uname" => {
+            let words: Vec<&str> = out.split_whitespace().collect();
+            let machine = words.last().map(|m| m.to_string()).unwrap_or_default();
+            mocks.kernel = Kernel { version: words[1..words.len() - 1].join(" "), machine };
+        }
+        "blkid" => mocks.filesystems = filesystems(out),
+        "geom" => mocks.filesystems = geom(out),
+        "is_ibm_provisioning" => {
+            let path = "root/provisioningConfiguration.cfg";
+            match succeeds {
+                true => write(root, path, "x\n"),
+                false => drop(fs::remove_file(root.join(path))),
+            }
+        }
+        "is_socket_file" if succeeds => {
+            fs::create_dir_all(root.join("dev/lxd")).expect("a folder");
+            std::os::unix::net::UnixListener::bind(root.join("dev/lxd/sock")).expect("a socket");
+        }
+        "dmi_decode" | "get_kenv_field" | "get_sysctl_field" if succeeds => dmi(root, ret),
+        "vmware_has_rpctool" | "vmware_has_vmtoolsd" if succeeds => _ = mocks.guestinfo.get_or_insert_default(),
+        "ovf_vmware_transport_guestinfo" | "vmware_guestinfo_ovfenv" | "vmware_guestinfo_ovfenv_err" if succeeds => {
+            let content = if out.is_empty() { "<?xml version=\"1.0\"?>" } else { out };
+            mocks.guestinfo.get_or_insert_default().insert("ovfEnv".into(), content.into());
+        }
+        "vmware_has_envvar_vmx_guestinfo" if succeeds => {
+            mocks.environment.insert("VMX_GUESTINFO".into(), "1".into());
+        }
+        "WSL_path" => {
+            let instance = ret.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+            mocks.environment.insert("WSL_DISTRO_NAME".into(), instance.into());
+        }
+        // The file itself is not among the case's: what the script says about it tells which it was.
+        "WSL_profile_dir" if succeeds => {
+            let lines = case.at(&["expect", "stderr_tail"]).and_then(Value::as_list).unwrap_or_default();
+            for line in lines.iter().filter_map(Value::as_str) {
+                if let Some((_, path)) = line.split_once(" at: @TMP@/") {
+                    write(root, &format!("mnt/c/Users/me/{path}"), "#cloud-config\n");
+                }
+            }
+        }
+        "WSL_run_cmd" => {}
+        _ if name.starts_with("vmware_guestinfo_") => {
+            // Without a tool it is never asked.
+            if succeeds && let Some(values) = &mut mocks.guestinfo {
+                values.insert(name["vmware_guestinfo_".len()..].into(), "x".into());
+            }
+        }
+        _ if name.starts_with("vmware_has_envvar_vmx_guestinfo_") => {
+            if succeeds {
+                let key = name["vmware_has_envvar_".len()..].to_ascii_uppercase();
+                mocks.environment.insert(key, "x".into());
+            }
+        }
+        _ if !succeeds => {}
+        _ => return Err(format!("the test does not know the mock {name}")),
+    }
+    Ok(())
+}
+
+/// Makes the case's tree, and asks.
+fn run(case: &Value, dir: &Path) -> Result<Report, String> {
+    let kernel = Kernel { version: "4.4.0-62-generic".into(), machine: "x86_64".into() };
+    let mut mocks = Mocks { virt: "none".into(), kernel, ..Mocks::default() };
+    for (path, content) in case.get("files").and_then(Value::as_map).expect("files").iter() {
+        let content = content.as_str().expect("text");
+        // The script's test stands for Debian's file, which names no list.
+        write(dir, path, content.replace("@DEFAULT_CLOUD_CONFIG@", "disable_root: true\n").as_str());
+    }
+    let environment = case.get("env").and_then(Value::as_map).expect("an environment");
+    for (key, value) in environment.iter() {
+        mocks.environment.insert(key.into(), value.as_str().expect("text").into());
+    }
+    // Whether there are tools comes before what they say.
+    let all = case.get("mocks").and_then(Value::as_list).expect("mocks");
+    let (tools, others): (Vec<&Value>, Vec<&Value>) =
+        all.iter().partition(|m| text(m, "name").starts_with("vmware_has_"));
+    for m in tools.into_iter().chain(others) {
+        mock(case, m, dir, &mut mocks)?;
+    }
+    if let Some((_, virt)) = mocks.environment.get("SYSTEMD_VIRTUALIZATION").and_then(|v| v.split_once(':')) {
+        mocks.virt = virt.into();
+    }
+    // Where a case replaces the built-in policy, ds-identify's own configuration says the same.
+    let pc = mocks.kernel.machine.ends_with("86") || mocks.kernel.machine == "x86_64";
+    let other = case.get("other").expect("others");
+    let policy = text(other, if pc { "policy_dmi" } else { "policy_no_dmi" });
+    let mut settings = fs::read_to_string(dir.join("etc/cloud/ds-identify.cfg")).unwrap_or_default();
+    if !policy.is_empty() && !settings.contains("policy:") {
+        settings = format!("policy: {policy}\n{settings}");
+    }
+    if let Some(strict_id) = other.get("ec2_strict_id").and_then(Value::text) {
+        settings += &format!("\nci.datasource.ec2.strict_id: {strict_id}\n");
+    }
+    write(dir, "etc/cloud/ds-identify.cfg", &settings);
+    let root = Root::open(dir, Use::Plan).map_err(|e| e.to_string())?;
+    let machine = Machine::read(dir);
+    let image = Image::read(&root, &machine);
+    let Mocks { virt, kernel, environment, filesystems, guestinfo } = mocks;
+    let guestinfo = guestinfo.map(|values| Guestinfo::new(move |key| values.get(key).cloned()));
+    let platform = Platform { virt, kernel, environment, filesystems, guestinfo };
+    Ok(identify(&Facts::new(&machine, &root, &image.own, platform)))
+}
+
+/// The exit code and the written configuration, as one comparable text.
+fn answer(exit_code: i64, run_config: &Value) -> String {
+    // A file with a comment alone counts as no configuration.
+    let config = if run_config.as_map().is_some_and(Map::is_empty) { &Value::Null } else { run_config };
+    format!("{exit_code} {}", json::to_string(config))
+}
+
+#[test]
+fn verdicts_are_ds_identifys() {
+    let Some(cases) = prepivot::testing::vectors("ds_identify.json") else { return };
+    let cases = cases.as_list().expect("a list of cases");
+    let (mut same, mut excepted, mut wrong) = (0, 0, Vec::new());
+    for case in cases {
+        let dir = TempDir::new("di");
+        let expected = case.get("expect").expect("an expectation");
+        let rc = expected.get("rc").and_then(Value::as_int).expect("an exit code");
+        let theirs = answer(rc, expected.get("run_cloud_cfg").unwrap_or(&Value::Null));
+        let ours = run(case, &dir.0).map_or_else(|e| e, |r| answer(r.outcome.exit_code().into(), &r.run_config));
+        let name = text(case, "name").rsplit("::").next().unwrap_or_default();
+        if ours == theirs {
+            same += 1;
+        } else if EXCEPTIONS.iter().any(|(part, _)| name.contains(part)) {
+            excepted += 1;
+        } else {
+            wrong.push(format!("{name}: expected {theirs}, got {ours}"));
+        }
+    }
+    println!("ds_identify.json: {same} agree, {excepted} are exceptions, of {}", cases.len());
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+fn detect(dir: &Path, arguments: &[&str]) -> (i32, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_prepivot"));
+    command.arg("detect").arg("--root").arg(dir).args(arguments).env_remove("SYSTEMD_VIRTUALIZATION");
+    let output = command.output().expect("the command runs");
+    (output.status.code().expect("an exit code"), String::from_utf8(output.stdout).expect("text"))
+}
+
+#[test]
+fn the_command_says_why() {
+    let dir = TempDir::new("detect");
+    write(&dir.0, "sys/class/dmi/id/product_name", "OpenStack Nova\n");
+    write(&dir.0, "etc/cloud/cloud.cfg.d/90.cfg", "datasource_list:\n  - NoCloud\n  - OpenStack\n  - Ec2\n");
+    let (code, out) = detect(&dir.0, &["--json"]);
+    let value = json::parse("detect", out.as_bytes()).expect("JSON");
+    assert_eq!((code, text(&value, "result"), text(&value, "virtualization")), (0, "found", "kvm"));
+    assert_eq!(value.get("datasource_list"), Some(&Value::List(vec!["OpenStack".into(), "None".into()])));
+    let verdicts = value.get("verdicts").and_then(Value::as_list).expect("verdicts");
+    assert_eq!(verdicts.len(), 30);
+    let nova = verdicts.iter().find(|v| text(v, "source") == "OpenStack").expect("OpenStack");
+    assert_eq!((text(nova, "verdict"), text(nova, "why")), ("found", "DMI product_name OpenStack Nova"));
+    assert_eq!(verdicts.iter().filter(|v| v.get("listed") == Some(&Value::Bool(true))).count(), 3);
+
+    let (code, out) = detect(&dir.0, &[]);
+    assert_eq!(code, 0);
+    assert!(out.contains("datasource_list: [OpenStack, None]\nfound: OpenStack: DMI product_name"), "{out}");
+
+    write(&dir.0, "proc/cmdline", "ro ci.di.policy=disabled\n");
+    assert_eq!(detect(&dir.0, &[]).0, 1);
+    write(&dir.0, "proc/cmdline", "ro cloud-init=disabled\n");
+    let (code, out) = detect(&dir.0, &[]);
+    assert_eq!(code, 2);
+    assert!(out.contains("disabled: cloud-init=disabled is on the kernel command line"), "{out}");
+    assert_eq!(detect(Path::new("/nonexistent"), &[]).0, 1);
+}
+
+#[test]
+fn a_tree_has_its_own_block_devices() {
+    let dir = TempDir::new("detect-drive");
+    // ext2's superblock: its magic number and its label.
+    let mut disk = vec![0; 128 << 10];
+    disk[1024 + 56..][..2].copy_from_slice(&[0x53, 0xef]);
+    disk[1024 + 120..][..8].copy_from_slice(b"config-2");
+    write(&dir.0, "sys/class/block/vdb/size", "256\n");
+    write(&dir.0, "sys/class/block/vdb/uevent", "MAJOR=252\nMINOR=16\nDEVNAME=vdb\nDEVTYPE=disk\n");
+    fs::create_dir_all(dir.0.join("dev")).expect("a folder");
+    fs::write(dir.0.join("dev/vdb"), disk).expect("a device");
+    let (code, out) = detect(&dir.0, &["--json"]);
+    let value = json::parse("detect", out.as_bytes()).expect("JSON");
+    assert_eq!((code, text(&value, "why")), (0, "ConfigDrive: /dev/vdb has the label config-2"));
+    let written = yaml::parse("t", "datasource_list: [ ConfigDrive, None ]").expect("YAML");
+    assert_eq!(value.get("run_cloud_cfg"), Some(&written));
+}
+
+#[test]
+fn a_hostile_tree_is_no_harm() {
+    let dir = TempDir::new("detect-hostile");
+    for path in ["sys/class/dmi/id/product_name", "proc/1/environ", "proc/cmdline", "etc/cloud/ds-identify.cfg"] {
+        write(&dir.0, path, &"\u{0}ds=\u{1}=,;:[\"'\n".repeat(20_000));
+    }
+    write(&dir.0, "etc/cloud/cloud.cfg", "datasource_list: [[a], {b: c}, '', null, 7]\ndatasource: [x]\n");
+    write(&dir.0, "etc/os-release", "ID=\nVERSION_ID\n");
+    let fifo = dir.0.join("sys/class/dmi/id/product_serial");
+    assert!(Command::new("mkfifo").arg(&fifo).status().expect("mkfifo runs").success());
+    let (code, out) = detect(&dir.0, &["--json"]);
+    assert!((0..=2).contains(&code), "{code} {out}");
+    json::parse("detect", out.as_bytes()).expect("JSON");
+}
