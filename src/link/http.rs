@@ -10,7 +10,7 @@ use super::way::Way;
 use crate::cancel::Cancel;
 use crate::deadline::Deadline;
 use crate::error::{Context, Error, Result};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -50,6 +50,21 @@ pub struct Settings {
     pub redirects: Redirects,
     /// Files of CA certificates in PEM; the first that exists is read, and only once https is asked for.
     pub ca_files: Vec<PathBuf>,
+}
+
+/// Where distributions keep the certificates of the authorities that they trust, in one file. No symbolic links among them:
+/// they are read from a root that may not be `/`.
+const CA_FILES: [&str; 5] = [
+    "etc/ssl/certs/ca-certificates.crt",
+    "etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+    "var/lib/ca-certificates/ca-bundle.pem",
+    "etc/ssl/ca-bundle.pem",
+    "etc/ssl/cert.pem",
+];
+
+/// The certificate files of the root at `path`.
+pub fn ca_files(path: &Path) -> Vec<PathBuf> {
+    CA_FILES.iter().map(|file| path.join(file)).collect()
 }
 
 /// A request.

@@ -284,12 +284,12 @@ impl Session {
     }
 
     /// Asks by every way for each address that `urls` has for it: `probe`, with a client and the address, in a thread of
-    /// its own as soon as the way is ready. Gives the first result that is no error; the others are cancelled.
+    /// its own as soon as the way is ready. `http` says how each address is asked. Gives the first result that is no error; the others are cancelled.
     ///
     /// An error once everyone has failed or the deadline has passed, with the reason of each.
     pub fn ask<T: Send>(
         &mut self,
-        http: &http::Settings,
+        http: &dyn Fn(&Way, &str) -> http::Settings,
         urls: &dyn Fn(&Way) -> Vec<String>,
         probe: &(dyn Fn(&http::Client, &str) -> Result<T> + Sync),
     ) -> Result<T> {
@@ -299,7 +299,7 @@ impl Session {
         let Session { runtime, local, listener, ground, pending, ways, reasons, .. } = self;
         std::thread::scope(|scope| {
             let start = |way: &Way, url: String| {
-                let client = http::Client::new(way, http, deadline, cancel.clone(), requests.clone());
+                let client = http::Client::new(way, &http(way, &url), deadline, cancel.clone(), requests.clone());
                 let (answers, told, name) = (&answers, ground.told.clone(), way.name().to_owned());
                 let thread = std::thread::Builder::new().name(name.clone());
                 let spawned = thread.spawn_scoped(scope, move || {

@@ -48,6 +48,12 @@ impl Machine {
         self.dmi("product_uuid").map(|u| u.to_ascii_lowercase()).filter(|u| !u.is_empty())
     }
 
+    /// Xen's UUID for the machine, in lower case (`/sys/hypervisor/uuid`). None elsewhere.
+    pub fn hypervisor_uuid(&self) -> Option<String> {
+        let uuid = read_small(&self.base.join("sys/hypervisor/uuid"))?.trim().to_ascii_lowercase();
+        Some(uuid).filter(|u| !u.is_empty())
+    }
+
     /// Network interfaces, sorted by name.
     pub fn nics(&self) -> Vec<Nic> {
         nic::list(&self.base.join("sys/class/net"))

@@ -2,7 +2,11 @@
 
 mod config_drive;
 pub mod detect;
+pub mod ec2;
+mod ec2_network;
+mod ec2_service;
 mod no_cloud;
+mod no_cloud_net;
 pub mod openstack;
 pub mod openstack_files;
 pub mod service;

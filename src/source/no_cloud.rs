@@ -3,15 +3,11 @@
 //! Follows cloud-init's documentation, "NoCloud": sources are merged, what is found first wins for meta-data and what is found
 //! last wins for user-data, vendor-data and network-config.
 
-use super::service::Job;
 use super::{Found, Search, public_keys};
 use crate::document::{Bytes, Map, Value, yaml};
 use crate::drive::Files;
 use crate::error::{Error, Result};
 use crate::instance::{Instance, NetworkData};
-use crate::link::Way;
-use crate::link::http::{Client, Redirects};
-use crate::machine::Machine;
 use crate::source::openstack_files::ds_mode;
 
 /// The label of a drive, in any case, where the configuration names no other (`fs_label`).
@@ -28,7 +24,7 @@ const DEFAULT_ID: &str = "nocloud";
 
 /// What was found so far.
 #[derive(Clone, Default)]
-struct Seed {
+pub(super) struct Seed {
     metadata: Map,
     user_data: Option<Vec<u8>>,
     vendor_data: Option<Vec<u8>>,
@@ -37,7 +33,7 @@ struct Seed {
     found: Vec<String>,
 }
 
-/// Reads everything local. A `seedfrom` that is a URL needs the network and is left to [`remote`].
+/// Reads everything local. A `seedfrom` that is a URL needs the network and is left to [`super::no_cloud_net`].
 pub fn read(search: &mut Search) -> Result<Option<Found>> {
     let mut seed = gather(search);
     if seed.found.is_empty() {
@@ -57,69 +53,11 @@ pub fn read(search: &mut Search) -> Result<Option<Found>> {
     Ok(Some(seed.finish("DataSourceNoCloud")))
 }
 
-/// A `seedfrom` that is a URL: meta-data and user-data (both have to be there), vendor-data and network-config are at the URL with
-/// their names behind it, or in the place of `%s`. `__dmi.KEY__` is replaced by the machine's DMI value.
-pub fn remote(search: &mut Search) -> Option<Job> {
+/// What is known locally, and the URL that has the rest. None where no `seedfrom` names one.
+pub(super) fn remote(search: &mut Search) -> Option<(Seed, String)> {
     let seed = gather(search);
     let from = seed.metadata.get("seedfrom").and_then(Value::text)?;
-    if local_folder(&from).is_some() {
-        return None;
-    }
-    let url = with_dmi(search.machine, &from);
-    if !url.starts_with("http://") && !url.starts_with("https://") {
-        search.problem("NoCloud: seedfrom: expected a URL of http or https, or an absolute path".into());
-        return None;
-    }
-    let (of_way, seed) = (url, seed);
-    let fetch = move |client: &Client, url: &str| {
-        let mut files = Files::default();
-        for (name, required) in
-            [("meta-data", true), ("user-data", true), ("vendor-data", false), ("network-config", false)]
-        {
-            match client.get(&document_url(url, name)) {
-                Ok(Some(content)) => files.insert(name, content),
-                Ok(None) if required => return Err(Error::new(format!("there is no {name} at the seed's URL"))),
-                Ok(None) => {}
-                Err(e) => return Err(e.context(name)),
-            }
-        }
-        let mut seed = seed.clone();
-        // What the URL says is newer than what named it, but for the identity that the kernel command line gives.
-        seed.take_files(&files, url);
-        Ok(seed.finish("DataSourceNoCloudNet"))
-    };
-    let urls = move |way: &Way| if way.leads_to(&of_way) { vec![of_way.clone()] } else { Vec::new() };
-    Some(Job { name: "NoCloud", urls: Box::new(urls), fetch: Box::new(fetch), redirects: Redirects::Any })
-}
-
-/// Where a document of a seed is.
-fn document_url(url: &str, name: &str) -> String {
-    match url {
-        _ if url.contains("%s") => url.replace("%s", name),
-        _ if url.contains('?') || url.ends_with('/') => format!("{url}{name}"),
-        _ => format!("{url}/{name}"),
-    }
-}
-
-/// Replaces `__dmi.KEY__`; a key that the machine has no value for becomes nothing.
-fn with_dmi(machine: &Machine, url: &str) -> String {
-    const MARK: &str = "__dmi.";
-    let mut out = String::new();
-    let mut rest = url;
-    while let Some((before, after)) = rest.split_once(MARK) {
-        out.push_str(before);
-        match after.split_once("__") {
-            Some((key, tail)) => {
-                out.push_str(&machine.dmi(&key.replace('-', "_")).unwrap_or_default());
-                rest = tail;
-            }
-            None => {
-                out.push_str(MARK);
-                rest = after;
-            }
-        }
-    }
-    out + rest
+    local_folder(&from).is_none().then_some((seed, from))
 }
 
 /// What the machine's own marks, the image and the drives say, without `seedfrom`'s content.
@@ -216,7 +154,7 @@ impl Seed {
         }
     }
 
-    fn take_files(&mut self, files: &Files, place: &str) {
+    pub(super) fn take_files(&mut self, files: &Files, place: &str) {
         let text = |name: &str| files.get(name).map(String::from_utf8_lossy);
         let parse = |name: &str, problems: &mut Vec<String>| {
             let document = format!("{name} of {place}");
@@ -276,7 +214,7 @@ impl Seed {
         self.found.push("ds_config".into());
     }
 
-    fn finish(self, class: &str) -> Found {
+    pub(super) fn finish(self, class: &str) -> Found {
         let text = |key: &str| self.metadata.get(key).and_then(Value::text).filter(|t| !t.is_empty());
         let eni = text("network-interfaces").map(NetworkData::Eni);
         let place = self.found.last().cloned().unwrap_or_default();
@@ -321,18 +259,6 @@ mod tests {
         assert!(from_line("ds=NoCloud").is_some());
         assert!(from_line("ds=nocloudy").is_none());
         assert!(from_line("ads=nocloud").is_none());
-    }
-
-    #[test]
-    fn where_a_seeds_documents_are() {
-        assert_eq!(document_url("http://h/a", "meta-data"), "http://h/a/meta-data");
-        assert_eq!(document_url("http://h/a/", "meta-data"), "http://h/a/meta-data");
-        assert_eq!(document_url("http://h/?f=", "meta-data"), "http://h/?f=meta-data");
-        assert_eq!(document_url("http://h/%s?x", "user-data"), "http://h/user-data?x");
-        assert_eq!(
-            with_dmi(&Machine::default(), "http://h/__dmi.chassis-serial-number__/__dmi.x"),
-            "http://h//__dmi.x"
-        );
     }
 
     #[test]

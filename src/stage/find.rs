@@ -1,8 +1,8 @@
 //! Finds this boot's instance: the cached one where the machine's UUID tells that it is the same, else a drive or another
 //! local source, and a drive that is due and not there yet is waited for.
 
+use super::RUN;
 use super::image::Image;
-use super::{RUN, web};
 use crate::cancel::Cancel;
 use crate::deadline::Deadline;
 use crate::document::Value;
@@ -153,7 +153,7 @@ fn race(
             return None;
         }
     };
-    let ca_files = web::ca_files(search.root.path());
+    let ca_files = link::http::ca_files(search.root.path());
     let (stopper, cancel) = (session.stopper(), Cancel::new().ok()?);
     let (found, appeared) = std::thread::scope(|scope| {
         let waiter = scope.spawn(|| {

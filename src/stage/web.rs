@@ -4,34 +4,20 @@ use crate::cancel::Cancel;
 use crate::deadline::Deadline;
 use crate::error::{Context, Error, Result};
 use crate::link::Way;
-use crate::link::http::{Client, Redirects, Request, Settings, refused};
+use crate::link::http::{Client, Redirects, Request, Settings, ca_files, refused};
 use crate::module;
 use crate::root::Root;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
-/// Where distributions keep the certificates of the authorities that they trust, in one file. No symbolic links among them:
-/// they are read from a root that may not be `/`.
-const CA_FILES: [&str; 5] = [
-    "etc/ssl/certs/ca-certificates.crt",
-    "etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
-    "var/lib/ca-certificates/ca-bundle.pem",
-    "etc/ssl/ca-bundle.pem",
-    "etc/ssl/cert.pem",
-];
 /// How long included user-data may take, the wait for a network with it.
 const INCLUDES: Duration = Duration::from_secs(120);
 /// What one try of a module's request adds to the time it has.
 const TRY: Duration = Duration::from_secs(10);
 /// The longest that a module's request may take.
 const LONGEST: Duration = Duration::from_secs(300);
-
-/// The certificate files of the root at `path`.
-pub fn ca_files(path: &Path) -> Vec<PathBuf> {
-    CA_FILES.iter().map(|file| path.join(file)).collect()
-}
 
 fn client(deadline: Deadline) -> Result<Client> {
     let settings = Settings { redirects: Redirects::Any, ca_files: ca_files(Path::new("/")) };

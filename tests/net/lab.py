@@ -122,9 +122,21 @@ class Lab:
         found["rules"] = run("ip", "-n", self.client, "rule").stdout
         return found
 
+    def machine(self, cmdline="", **files):
+        """A folder that stands for the machine: its kernel command line, DMI values, and other files by path."""
+        folder = os.path.join(self.folder.name, "machine")
+        files = {"sys/class/dmi/id/" + k if "/" not in k else k: v for k, v in files.items()}
+        for path, text in dict(files, **{"proc/cmdline": cmdline}).items():
+            path = os.path.join(folder, path)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "w") as file:
+                file.write(text + "\n")
+        return folder
+
     def ask(self, program, *words, limit=60):
         """Runs prepivot in the client's namespace; gives its line of JSON and what it logged."""
         done = run("ip", "netns", "exec", self.client, program, *words, check=False, timeout=limit)
         lines = done.stdout.strip().splitlines()
         answer = json.loads(lines[-1]) if lines else {"ok": False, "error": None}
-        return dict(answer, log=done.stderr, status=done.returncode)
+        by = [line.split()[-1] for line in done.stderr.splitlines() if " answers by " in line]
+        return dict(answer, by=by[-1] if by else None, log=done.stderr, status=done.returncode)

@@ -2,7 +2,8 @@
 
     server.py CONFIG LOG
 
-CONFIG is JSON: {"dhcp": {link: {…}}, "dns": {name: address}, "http": {…}, "listen": [[family, address, port], …]}. Each
+CONFIG is JSON: {"dhcp": {link: {…}}, "ra": {link: prefix},
+"dns": {name: address}, "http": {…}, "listen": [[family, address, port], …]}. Each
 DHCP message, DNS question and HTTP request becomes a line of JSON in LOG. Prints "ready" once everything listens.
 """
 
@@ -151,6 +152,31 @@ class Dns(threading.Thread):
             self.socket.sendto(head + message[12:at + 5] + answer, peer)
 
 
+class Router(threading.Thread):
+    """Answers each router solicitation on a link with an advertisement of itself and of a /64 (RFC 4861)."""
+
+    def __init__(self, link, prefix, log):
+        super().__init__(daemon=True)
+        self.link, self.prefix, self.log = link, prefix, log
+        self.socket = socket.socket(socket.AF_INET6, socket.SOCK_RAW, socket.IPPROTO_ICMPV6)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, link.encode())
+        self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_HOPS, 255)
+        index = socket.if_nametoindex(link)
+        group = socket.inet_pton(socket.AF_INET6, "ff02::2") + struct.pack("@I", index)
+        self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, group)
+        self.index = index
+
+    def run(self):
+        while True:
+            message, _ = self.socket.recvfrom(1500)
+            if message[:1] != b"\x85":
+                continue
+            self.log.say(solicited=self.link)
+            advert = struct.pack("!BBHBBHII", 134, 0, 0, 64, 0, 1800, 0, 0)
+            advert += struct.pack("!BBBBIII", 3, 4, 64, 0xC0, 3600, 3600, 0) + socket.inet_pton(socket.AF_INET6, self.prefix)
+            self.socket.sendto(advert, ("ff02::1", 0, 0, self.index))
+
+
 class Http:
     """Script: docs {path: text or {"base64": …} or {"status": n}}, token (IMDSv2 is required), and faults:
     {"fault": name, "path": substring or absent for all, "times": how often, -1 for ever}."""
@@ -159,6 +185,7 @@ class Http:
         self.script, self.log = script, log
         self.faults = [dict(f) for f in script.get("faults", [])]
         self.token = None
+        self.wrap = lambda connection: connection
 
     def serve(self, listener):
         while True:
@@ -167,6 +194,7 @@ class Http:
 
     def connection(self, connection, peer):
         try:
+            connection = self.wrap(connection)
             stream = connection.makefile("rb")
             self.log.say(connected=peer[0])
             while self.request(connection, stream, peer):
@@ -260,6 +288,8 @@ def main():
     config, log = json.loads(sys.argv[1]), Log(sys.argv[2])
     for link, script in config.get("dhcp", {}).items():
         Dhcp(link, script, log).start()
+    for link, prefix in config.get("ra", {}).items():
+        Router(link, prefix, log).start()
     if config.get("dns"):
         Dns(config["dns"], log).start()
     if config.get("http") is not None:
@@ -269,6 +299,11 @@ def main():
         listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         listener.bind(("::", config["http"].get("port", 80)))
         listener.listen(64)
+        if config["http"].get("tls"):
+            import ssl
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(config["http"]["tls"] + "/server.pem", config["http"]["tls"] + "/server.key")
+            http.wrap = lambda connection: context.wrap_socket(connection, server_side=True)
         threading.Thread(target=http.serve, args=(listener,), daemon=True).start()
     print("ready", flush=True)
     # Whoever started it ends it by closing its input.

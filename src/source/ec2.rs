@@ -1,0 +1,170 @@
+//! Ec2: the instance that the EC2 metadata service describes, and the clouds that copy the service.
+//!
+//! Follows the EC2 user guide, "Instance metadata and user data", and cloud-init's documentation, "Amazon EC2".
+
+use super::ec2_network;
+pub use super::ec2_service::{Crawled, crawl};
+use super::public_keys;
+use crate::document::{Bytes, Value};
+use crate::instance::Instance;
+use crate::link::{Reach, Way};
+use crate::machine::{Machine, Nic};
+
+/// Whose service it is (cloud-init's cloud names).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cloud {
+    Aws,
+    Brightbox,
+    E24Cloud,
+    Outscale,
+    Tilaa,
+    ZStack,
+    Unknown,
+}
+
+impl Cloud {
+    /// Who the machine says made it.
+    pub fn of(machine: &Machine) -> Self {
+        let dmi = |key: &str| machine.dmi(key).unwrap_or_default();
+        let lower = |key: &str| dmi(key).to_ascii_lowercase();
+        let uuid = match machine.hypervisor_uuid() {
+            Some(uuid) => uuid,
+            None => lower("product_uuid"),
+        };
+        // The first three groups may be stored with their bytes turned round: ????2?ec.
+        let turned = uuid.get(4..5) == Some("2") && uuid.get(6..8) == Some("ec");
+        let vendor = dmi("sys_vendor");
+        match () {
+            () if uuid.starts_with("ec2") || turned => Cloud::Aws,
+            () if lower("product_serial").ends_with(".brightbox.com") => Cloud::Brightbox,
+            () if lower("chassis_asset_tag").ends_with(".zstack.io") => Cloud::ZStack,
+            () if vendor == "e24cloud" => Cloud::E24Cloud,
+            () if vendor == "3DS Outscale" && dmi("product_name") == "3DS Outscale VM" => Cloud::Outscale,
+            () if vendor == "Tilaa" => Cloud::Tilaa,
+            () => Cloud::Unknown,
+        }
+    }
+
+    /// cloud-init's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Cloud::Aws => "aws",
+            Cloud::Brightbox => "brightbox",
+            Cloud::E24Cloud => "e24cloud",
+            Cloud::Outscale => "outscale",
+            Cloud::Tilaa => "tilaa",
+            Cloud::ZStack => "zstack",
+            Cloud::Unknown => "unknown",
+        }
+    }
+}
+
+/// Where the service is asked by `way`: the configured addresses (`metadata_urls`), else the well-known two.
+pub fn urls(way: &Way, configured: &[String]) -> Vec<String> {
+    if configured.is_empty() {
+        return match way.reach {
+            Reach::V4 => vec!["http://169.254.169.254".into()],
+            Reach::V6Routed => vec!["http://[fd00:ec2::254]".into()],
+            Reach::V6Link => Vec::new(),
+        };
+    }
+    configured.iter().filter(|url| way.leads_to(url)).map(|url| url.trim_end_matches('/').to_owned()).collect()
+}
+
+/// The instance that the service describes. `full_network`: every interface as the metadata has it
+/// (`apply_full_imds_network_config`), else only the one that was asked by.
+pub fn instance(
+    crawled: Crawled,
+    cloud: Cloud,
+    base: &str,
+    nics: &[Nic],
+    link: Option<&str>,
+    full_network: bool,
+) -> Instance {
+    let Crawled { metadata, user_data, identity, problems } = crawled;
+    let text = |path: &[&str]| Value::Map(metadata.clone()).at(path).and_then(Value::text).filter(|t| !t.is_empty());
+    let zone = text(&["placement", "availability-zone"]);
+    let region = identity.get("region").and_then(Value::text).or_else(|| text(&["placement", "region"]));
+    // A zone is its region and a letter.
+    let of_zone = || zone.as_ref().map(|z| z.trim_end_matches(|c: char| c.is_ascii_lowercase()).to_owned());
+    let document = Value::Map([("document", identity.clone())].into_iter().collect());
+    let dynamic = Value::Map([("instance-identity", document)].into_iter().collect());
+    Instance {
+        source: "Ec2".into(),
+        class: if cloud == Cloud::Aws || cloud == Cloud::Outscale { "DataSourceEc2Local" } else { "DataSourceEc2" }
+            .into(),
+        platform: "ec2".into(),
+        cloud_name: cloud.name().into(),
+        subplatform: format!("metadata ({base})"),
+        instance_id: text(&["instance-id"]).unwrap_or_default(),
+        local_hostname: text(&["local-hostname"]).or_else(|| text(&["hostname"])),
+        region: region.or_else(of_zone),
+        availability_zone: zone,
+        launch_index: text(&["ami-launch-index"]).and_then(|i| i.parse().ok()),
+        public_keys: public_keys(metadata.get("public-keys")),
+        user_data: user_data.map(|b| Bytes(decoded(b))),
+        device_names: metadata.get("block-device-mapping").and_then(Value::as_map).cloned().unwrap_or_default(),
+        network: ec2_network::config(&metadata, nics, link, full_network),
+        ec2_metadata: if identity.is_null() {
+            Value::Null
+        } else {
+            Value::Map([("dynamic", dynamic)].into_iter().collect())
+        },
+        metadata: Value::Map(metadata),
+        problems,
+        ..Instance::default()
+    }
+}
+
+/// User-data that is nothing but base64 was encoded once too often.
+fn decoded(bytes: Vec<u8>) -> Vec<u8> {
+    let trimmed = bytes.trim_ascii_end();
+    match data_encoding::BASE64.decode(trimmed) {
+        Ok(inner) if !inner.is_empty() => inner,
+        _ => bytes,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::json;
+    use crate::testing::TempDir;
+
+    #[test]
+    fn what_was_encoded_once_too_often() {
+        assert_eq!(decoded(b"I2Nsb3VkLWNvbmZpZwo=".to_vec()), b"#cloud-config\n");
+        assert_eq!(decoded(b"#cloud-config\n".to_vec()), b"#cloud-config\n");
+    }
+
+    #[test]
+    fn who_made_the_machine() {
+        let cloud = |facts: &[(&str, &str)]| {
+            let dir = TempDir::new("ec2");
+            let dmi = dir.0.join("sys/class/dmi/id");
+            std::fs::create_dir_all(&dmi).unwrap();
+            for (key, value) in facts {
+                std::fs::write(dmi.join(key), value).unwrap();
+            }
+            Cloud::of(&Machine::read(&dir.0))
+        };
+        assert_eq!(cloud(&[("product_uuid", "EC2E1916-9099-7CAF-FD21-012345ABCDEF")]), Cloud::Aws);
+        assert_eq!(cloud(&[("product_uuid", "45E12AEC-DCD1-B213-94ED-012345ABCDEF")]), Cloud::Aws);
+        assert_eq!(cloud(&[("product_serial", "srv-1.gb1.brightbox.com")]), Cloud::Brightbox);
+        assert_eq!(cloud(&[("sys_vendor", "Tilaa")]), Cloud::Tilaa);
+        assert_eq!(cloud(&[("sys_vendor", "3DS Outscale"), ("product_name", "3DS Outscale VM")]), Cloud::Outscale);
+        assert_eq!(cloud(&[("sys_vendor", "QEMU")]), Cloud::Unknown);
+    }
+
+    #[test]
+    fn an_instance() {
+        let tree = br#"{"instance-id": "i-1", "local-hostname": "ip-10-0-0-5", "placement": {"availability-zone": "eu-west-1b"},
+            "public-keys": {"k": ["ssh-rsa A k"]}, "block-device-mapping": {"ami": "xvda"}, "ami-launch-index": "2"}"#;
+        let Value::Map(metadata) = json::parse("t", tree).unwrap() else { panic!() };
+        let crawled = Crawled { metadata, ..Crawled::default() };
+        let got = instance(crawled, Cloud::Aws, "http://169.254.169.254", &[], None, true);
+        assert_eq!((got.instance_id.as_str(), got.region.as_deref()), ("i-1", Some("eu-west-1")));
+        assert_eq!((got.public_keys.len(), got.launch_index), (1, Some(2)));
+        assert_eq!(got.device_names.get("ami"), Some(&Value::from("xvda")));
+    }
+}

@@ -1,0 +1,181 @@
+//! Network configuration from the EC2 tree, as cloud-init's Ec2 source derives it: version 2, one entry for each interface.
+
+use crate::document::{Map, Value};
+use crate::instance::NetworkData;
+use crate::machine::Nic;
+use std::net::{IpAddr, Ipv4Addr};
+
+/// The first routing table of a further interface; each has the next.
+const FIRST_TABLE: i32 = 100;
+
+/// One interface of this machine that the metadata knows.
+struct Known<'a> {
+    nic: &'a Nic,
+    data: &'a Map,
+}
+
+/// The configuration. None where the tree has no interface of this machine: then the fallback is right.
+///
+/// `full`: all interfaces with their further addresses; else DHCP on the one named `link`, or the first.
+pub fn config(metadata: &Map, nics: &[Nic], link: Option<&str>, full: bool) -> Option<NetworkData> {
+    let macs = metadata.get("network")?.at(&["interfaces", "macs"])?.as_map()?;
+    let mut known: Vec<Known> = Vec::new();
+    for (mac, data) in macs.iter() {
+        let mac = mac.to_ascii_lowercase();
+        let mut with = nics.iter().filter(|n| n.mac == mac && !n.has_master);
+        let nic = with.clone().find(|n| n.physical).or_else(|| with.next());
+        if let (Some(nic), Some(data)) = (nic, data.as_map()) {
+            known.push(Known { nic, data });
+        }
+    }
+    known.sort_by_key(|k| (number(k.data, "network-card"), number(k.data, "device-number"), k.nic.name.clone()));
+    if !full {
+        let asked = known.iter().position(|k| Some(k.nic.name.as_str()) == link).unwrap_or(0);
+        known = known.into_iter().skip(asked).take(1).collect();
+    }
+    let several = known.len() > 1;
+    let ethernets: Map =
+        known.iter().enumerate().map(|(n, k)| (k.nic.name.clone(), interface(k, n as i32, several, full))).collect();
+    if ethernets.is_empty() {
+        return None;
+    }
+    let mut config = Map::new();
+    config.insert("version", 2);
+    config.insert("ethernets", ethernets);
+    Some(NetworkData::Cloud(Value::Map(config)))
+}
+
+/// A number of the metadata; what is not there comes last.
+fn number(data: &Map, key: &str) -> u32 {
+    data.get(key).and_then(Value::text).and_then(|t| t.parse().ok()).unwrap_or(u32::MAX)
+}
+
+fn interface(known: &Known, order: i32, several: bool, full: bool) -> Value {
+    let mut out = Map::new();
+    let six = !texts(known.data, "ipv6s").is_empty();
+    out.insert("dhcp4", true);
+    out.insert("dhcp6", six);
+    out.insert("match", Value::Map([("macaddress", known.nic.mac.as_str())].into_iter().collect()));
+    out.insert("set-name", known.nic.name.as_str());
+    if several {
+        let metric: Map = [("route-metric", (order + 1) * 100)].into_iter().collect();
+        out.insert("dhcp4-overrides", metric.clone());
+        if six {
+            out.insert("dhcp6-overrides", metric);
+        }
+    }
+    let further = if full { further_addresses(known.data) } else { Vec::new() };
+    if !further.is_empty() {
+        out.insert("addresses", further.into_iter().map(Value::from).collect::<Vec<_>>());
+    }
+    if several && order > 0 {
+        policy(known.data, FIRST_TABLE + order, &mut out);
+    }
+    Value::Map(out)
+}
+
+/// The interface's addresses after the first, which DHCP gives.
+fn further_addresses(data: &Map) -> Vec<String> {
+    let of = |ips: &str, networks: &[&str], whole: &str| -> Vec<String> {
+        let network = networks.iter().find_map(|key| texts(data, key).into_iter().next());
+        let length = network.and_then(|n| n.split_once('/').map(|(_, l)| l.to_owned())).unwrap_or_else(|| whole.into());
+        let plain = |ip: &String| ip.parse::<IpAddr>().is_ok();
+        texts(data, ips).into_iter().filter(plain).skip(1).map(|ip| format!("{ip}/{length}")).collect()
+    };
+    let mut all = of("local-ipv4s", &["subnet-ipv4-cidr-block"], "32");
+    all.extend(of("ipv6s", &["subnet-ipv6-cidr-blocks", "subnet-ipv6-cidr-block"], "128"));
+    all.sort();
+    all
+}
+
+/// What comes from a further interface's addresses goes out by it again, by a table of its own.
+fn policy(data: &Map, table: i32, out: &mut Map) {
+    let (mut routes, mut rules) = (Vec::new(), Vec::new());
+    let mut add = |to: String, via: Option<String>| {
+        let mut route = Map::new();
+        route.insert("to", to);
+        if let Some(via) = via {
+            route.insert("via", via);
+        }
+        route.insert("table", table);
+        routes.push(Value::Map(route));
+    };
+    if let Some(network) = texts(data, "subnet-ipv4-cidr-block").into_iter().next() {
+        // The subnet's router is the first address after the network's own (VPC user guide, "Subnet sizing").
+        let base = network.split('/').next().and_then(|a| a.parse::<Ipv4Addr>().ok());
+        if let Some(router) = base.and_then(|b| u32::from(b).checked_add(1)) {
+            add("0.0.0.0/0".into(), Some(Ipv4Addr::from(router).to_string()));
+        }
+        add(network, None);
+    }
+    for network in texts(data, "subnet-ipv6-cidr-blocks") {
+        add(network, None);
+    }
+    for ip in ["local-ipv4s", "ipv6s"].into_iter().flat_map(|key| texts(data, key)) {
+        let rule: Map = [("from", Value::from(ip)), ("table", Value::from(table))].into_iter().collect();
+        rules.push(Value::Map(rule));
+    }
+    out.insert("routes", routes);
+    out.insert("routing-policy", rules);
+}
+
+/// One value or a list of them.
+fn texts(data: &Map, key: &str) -> Vec<String> {
+    match data.get(key) {
+        Some(Value::List(list)) => list.iter().filter_map(Value::text).filter(|t| !t.is_empty()).collect(),
+        Some(value) => value.text().filter(|t| !t.is_empty()).into_iter().collect(),
+        None => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::json;
+
+    fn nic(name: &str, mac: &str) -> Nic {
+        Nic { name: name.into(), mac: mac.into(), physical: true, ..Nic::default() }
+    }
+
+    fn of(tree: &str, full: bool) -> Option<Value> {
+        let Value::Map(metadata) = json::parse("t", tree.as_bytes()).unwrap() else { panic!() };
+        let nics = [nic("ens6", "06:00:00:00:00:02"), nic("ens5", "06:00:00:00:00:01")];
+        config(&metadata, &nics, Some("ens5"), full).map(|n| match n {
+            NetworkData::Cloud(value) => value,
+            other => panic!("{other:?}"),
+        })
+    }
+
+    const ONE: &str = r#""06:00:00:00:00:01": {"device-number": "0", "local-ipv4s": ["10.0.0.5", "10.0.0.6"],
+        "subnet-ipv4-cidr-block": "10.0.0.0/20", "ipv6s": "2001:db8::5"}"#;
+    const TWO: &str = r#""06:00:00:00:00:02": {"device-number": "1", "local-ipv4s": "10.1.0.5", "subnet-ipv4-cidr-block": "10.1.0.0/20"}"#;
+
+    #[test]
+    fn one_interface_has_no_metric() {
+        let got = of(&format!(r#"{{"network": {{"interfaces": {{"macs": {{{ONE}}}}}}}}}"#), true).unwrap();
+        let expected = r#"{"version": 2, "ethernets": {"ens5": {"dhcp4": true, "dhcp6": true,
+            "match": {"macaddress": "06:00:00:00:00:01"}, "set-name": "ens5", "addresses": ["10.0.0.6/20"]}}}"#;
+        assert_eq!(got, json::parse("e", expected.as_bytes()).unwrap());
+    }
+
+    #[test]
+    fn a_further_interface_has_its_own_table() {
+        let tree = format!(r#"{{"network": {{"interfaces": {{"macs": {{{TWO}, {ONE}}}}}}}}}"#);
+        let got = of(&tree, true).unwrap();
+        assert_eq!(got.at(&["ethernets", "ens5", "dhcp4-overrides", "route-metric"]), Some(&Value::Int(100)));
+        assert_eq!(got.at(&["ethernets", "ens5", "routes"]), None);
+        let second = got.at(&["ethernets", "ens6"]).unwrap();
+        let routes = r#"[{"to": "0.0.0.0/0", "via": "10.1.0.1", "table": 101}, {"to": "10.1.0.0/20", "table": 101}]"#;
+        assert_eq!(second.get("routes"), Some(&json::parse("e", routes.as_bytes()).unwrap()));
+        let rules = r#"[{"from": "10.1.0.5", "table": 101}]"#;
+        assert_eq!(second.get("routing-policy"), Some(&json::parse("e", rules.as_bytes()).unwrap()));
+        let small = of(&tree, false).unwrap();
+        assert_eq!(small.get("ethernets").and_then(Value::as_map).map(Map::len), Some(1));
+    }
+
+    #[test]
+    fn a_tree_without_this_machine_gives_nothing() {
+        assert_eq!(of("{}", true), None);
+        assert_eq!(of(r#"{"network": {"interfaces": {"macs": {"06:00:00:00:00:09": {}}}}}"#, true), None);
+    }
+}
