@@ -6,6 +6,7 @@
 
 pub mod cancel;
 pub mod cli;
+pub mod clock;
 pub mod deadline;
 pub mod document;
 pub mod drive;

@@ -1,12 +1,13 @@
 //! Where messages go: the kernel's log in the initramfs, standard error in the real root; and all of them in memory, for
 //! status.json and /var/log/cloud-init.log.
 
+use crate::clock;
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use std::cell::RefCell;
 use std::fs::File;
 use std::io::Write;
 use std::sync::OnceLock;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 /// How many messages one stage keeps.
 const MAX_MESSAGES: usize = 10_000;
@@ -125,34 +126,9 @@ pub fn to_file_lines(messages: &[Message]) -> String {
         .iter()
         .map(|m| {
             let level = if m.level == Level::Warn { "WARNING" } else { m.level.as_str() };
-            format!("{} - prepivot[{level}]: {}\n", timestamp(m.time, ","), m.text)
+            format!("{} - prepivot[{level}]: {}\n", clock::timestamp(m.time, ","), m.text)
         })
         .collect()
-}
-
-/// A time in UTC: `2026-11-20 10:00:00` and the milliseconds after `separator`; without them where that is empty.
-pub fn timestamp(time: SystemTime, separator: &str) -> String {
-    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
-    let (days, seconds) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
-    let (year, month, day) = civil(days);
-    let mut out =
-        format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60);
-    if !separator.is_empty() {
-        out += &format!("{separator}{:03}", since.subsec_millis());
-    }
-    out
-}
-
-/// The Gregorian date of a day counted from 1970-01-01, by cycles of 400 years (146,097 days) that begin in March.
-fn civil(days: u64) -> (u64, u64, u64) {
-    let shifted = days + 719_468;
-    let (cycle, day) = (shifted / 146_097, shifted % 146_097);
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let of_year = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let date = of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (cycle * 400 + year + u64::from(month <= 2), month, date)
 }
 
 #[cfg(test)]
@@ -169,14 +145,5 @@ mod tests {
         assert_eq!(messages[0].text, "two lines");
         assert!(to_file_lines(&messages).ends_with(" - prepivot[WARNING]: two lines\n"));
         assert!(take().is_empty());
-    }
-
-    #[test]
-    fn dates() {
-        let at = |s: u64| timestamp(SystemTime::UNIX_EPOCH + Duration::from_millis(s * 1000 + 7), ",");
-        assert_eq!(at(0), "1970-01-01 00:00:00,007");
-        assert_eq!(at(951_782_400), "2000-02-29 00:00:00,007");
-        assert_eq!(at(1_795_170_896), "2026-11-20 10:34:56,007");
-        assert_eq!(timestamp(SystemTime::UNIX_EPOCH, ""), "1970-01-01 00:00:00");
     }
 }

@@ -1,11 +1,13 @@
 //! `prepivot detect`: which datasources a machine can have, and why.
 
+use super::{Program, print};
 use crate::deadline::Deadline;
 use crate::machine::Machine;
 use crate::root::{Root, Use};
 use crate::source::detect::{Facts, Platform, identify};
 use crate::stage::image::Image;
-use argh::FromArgs;
+use argh::{ArgsInfo, FromArgs};
+use log::LevelFilter;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -13,10 +15,17 @@ use std::time::Duration;
 /// How long reading the block devices may take.
 const DRIVES: Duration = Duration::from_secs(15);
 
-/// say which datasources a machine can have, and why; exits with 0 if one is found, 1 if none is, 2 if it is disabled
-#[derive(FromArgs)]
-#[argh(subcommand, name = "detect")]
-pub(super) struct Detect {
+/// say which datasources a machine can have, and why
+#[derive(FromArgs, ArgsInfo)]
+#[argh(
+    subcommand,
+    name = "detect",
+    help_triggers("-h", "--help"),
+    error_code(0, "one is found"),
+    error_code(1, "none is found"),
+    error_code(2, "provisioning is disabled")
+)]
+pub struct Detect {
     /// the machine: a folder with its etc, var, proc, sys and dev
     #[argh(option, default = "PathBuf::from(\"/\")")]
     root: PathBuf,
@@ -25,17 +34,20 @@ pub(super) struct Detect {
     json: bool,
 }
 
-pub(super) fn run(verb: &Detect) -> ExitCode {
-    let live = verb.root == Path::new("/");
-    let root = match Root::open(&verb.root, if live { Use::Tree } else { Use::Plan }) {
-        Ok(root) => root,
-        Err(e) => return super::report(&[e.to_string()]),
-    };
-    let machine = Machine::read(&verb.root);
-    let image = Image::read(&root, &machine);
-    let platform = Platform::of(&machine, &root).with_filesystems(&machine, Deadline::after(DRIVES));
-    let facts = Facts::new(&machine, &root, &image.own, platform);
-    let report = identify(&facts);
-    print!("{}", if verb.json { report.to_json(&facts) } else { report.to_text() });
-    ExitCode::from(report.outcome.exit_code())
+impl Detect {
+    pub fn run(self, program: &Program) -> ExitCode {
+        program.log(LevelFilter::Warn);
+        let live = self.root == Path::new("/");
+        let root = match Root::open(&self.root, if live { Use::Tree } else { Use::Plan }) {
+            Ok(root) => root,
+            Err(e) => return program.fail(e),
+        };
+        let machine = Machine::read(&self.root);
+        let image = Image::read(&root, &machine);
+        let platform = Platform::of(&machine, &root).with_filesystems(&machine, Deadline::after(DRIVES));
+        let facts = Facts::new(&machine, &root, &image.own, platform);
+        let report = identify(&facts);
+        print(&if self.json { report.to_json(&facts) } else { report.to_text() });
+        ExitCode::from(report.outcome.exit_code())
+    }
 }

@@ -22,16 +22,22 @@ pub fn to_string(value: &Value) -> String {
 
 /// The value as JSON, indented by one space with sorted keys: the form of cloud-init's own files (`util.json_dumps`).
 pub fn to_string_sorted(value: &Value) -> String {
+    to_string_indented(&sorted(value), " ")
+}
+
+/// The value as JSON, with `indent` before what stands one level deeper.
+pub fn to_string_indented(value: &Value, indent: &str) -> String {
     let mut out = Vec::new();
-    let format = serde_json::ser::PrettyFormatter::with_indent(b" ");
+    let format = serde_json::ser::PrettyFormatter::with_indent(indent.as_bytes());
     let mut serializer = serde_json::Serializer::with_formatter(&mut out, format);
-    match sorted(value).serialize(&mut serializer) {
+    match value.serialize(&mut serializer) {
         Ok(()) => String::from_utf8(out).unwrap_or_default(),
         Err(_) => String::new(),
     }
 }
 
-fn sorted(value: &Value) -> Value {
+/// The same with the keys of every mapping in order.
+pub fn sorted(value: &Value) -> Value {
     match value {
         Value::List(list) => Value::List(list.iter().map(sorted).collect()),
         Value::Map(map) => {

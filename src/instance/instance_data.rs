@@ -128,15 +128,20 @@ fn v1(os: &OsRelease, kernel: &Kernel, distro: &Distro, instance: &Instance) -> 
     v1
 }
 
-/// cloud-init's canonical name of the cloud: the cloud's, or the platform's where that is unknown; the partitions of two clouds
-/// have names of their own (`sources.canonical_cloud_id`).
+/// The canonical name of an instance's cloud.
 pub fn cloud_id(instance: &Instance) -> String {
     let region = instance.region.as_deref().unwrap_or("");
-    match instance.cloud_name.as_str() {
+    canonical_cloud_id(&instance.cloud_name, region, &instance.platform)
+}
+
+/// cloud-init's canonical name of the cloud: the cloud's, or the platform's where that is unknown; the partitions of two clouds
+/// have names of their own (`sources.canonical_cloud_id`).
+pub fn canonical_cloud_id(cloud_name: &str, region: &str, platform: &str) -> String {
+    match cloud_name {
         "aws" if region.starts_with("cn-") => "aws-china".into(),
         "aws" if region.starts_with("us-gov-") => "aws-gov".into(),
         "azure" if region.starts_with("china") => "azure-china".into(),
-        "" | "unknown" => instance.platform.clone(),
+        "" | "unknown" => platform.to_owned(),
         name => name.to_owned(),
     }
 }

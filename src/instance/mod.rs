@@ -1,6 +1,8 @@
 //! The instance: identity, metadata, the cache on disk, semaphores, status.
 
+pub mod boot;
 pub mod instance_data;
+pub mod report;
 pub mod state;
 pub mod status;
 

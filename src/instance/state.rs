@@ -1,9 +1,9 @@
 //! The instance on disk, laid out as cloud-init's (/var/lib/cloud), and the marks that say what was done.
 
 use super::Instance;
+use crate::clock;
 use crate::document::{Value, json};
 use crate::error::{Error, Result};
-use crate::logging;
 use crate::module::Frequency;
 use crate::root::{Attr, Root};
 use std::time::SystemTime;
@@ -114,7 +114,7 @@ pub fn is_done(root: &Root, instance: &Instance, name: &str, frequency: Frequenc
 /// Marks `name` as done. As cloud-init does, before it runs: what fails is not tried again.
 pub fn mark_done(root: &mut Root, instance: &Instance, name: &str, frequency: Frequency) -> Result<()> {
     let Some(path) = mark_path(instance, name, frequency) else { return Ok(()) };
-    let content = format!("{}: {}\n", std::process::id(), logging::timestamp(SystemTime::now(), ","));
+    let content = format!("{}: {}\n", std::process::id(), clock::timestamp(SystemTime::now(), ","));
     root.write(&path, content, Attr::root(0o644))
 }
 

@@ -1,6 +1,7 @@
 //! `final_message`: says that the boot is done, and leaves the mark of it.
 
-use super::{Context, Frequency, Module, clock, template};
+use super::{Context, Frequency, Module, template};
+use crate::clock;
 use crate::document::{Map, Value};
 use crate::error::Result;
 use crate::root::{Attr, Stage};

@@ -9,7 +9,6 @@ mod apt_pipelining;
 mod authorized_keys;
 mod bootcmd;
 mod ca_certs;
-mod clock;
 mod console;
 mod disable_ec2_metadata;
 mod final_message;
@@ -18,7 +17,7 @@ mod hostname;
 mod keyboard;
 mod keys_to_console;
 mod locale;
-mod mounts;
+pub mod mounts;
 mod ntp;
 mod package_update_upgrade_install;
 mod packages;
@@ -48,6 +47,8 @@ mod users_groups;
 mod write_files;
 mod yum_add_repo;
 mod zypper_add_repo;
+
+pub use service::uses_systemd;
 
 use crate::document::{Map, Value};
 use crate::error::{Error, Result};

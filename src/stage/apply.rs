@@ -1,11 +1,13 @@
 //! In the initramfs: provisions the mounted root. Also by hand, for a tree and a seed.
 
+use super::Asked;
 use super::find::{self, Outcome};
 use super::image::{Image, disabled};
 use super::outside::ThisMachine;
 use super::{Errors, append_log, handover, provision};
 use crate::document::{Map, Value, json};
 use crate::error::Result;
+use crate::instance::boot::APPLIED;
 use crate::instance::status::{self, Status};
 use crate::instance::{Instance, state};
 use crate::logging;
@@ -15,26 +17,23 @@ use crate::root::{Attr, Root, Use, Writable};
 use crate::source::{self, Found};
 use std::path::Path;
 
-/// What this stage did, for the next one.
-const APPLIED: &str = "/run/prepivot/applied.json";
-
 /// Provisions the new root at `path` with what this machine's datasource says. Gives the problems, one line each; the boot
 /// goes on whatever they are.
 pub fn new_root(path: &Path, machine: &Machine) -> Vec<String> {
     let start = status::uptime();
     match Root::open(path, Use::NewRoot) {
-        Ok(mut root) => local(&mut root, machine, start, true),
+        Ok(mut root) => local(&mut root, machine, start, &Asked::default(), true),
         Err(e) => vec![format!("{e}; nothing is provisioned")],
     }
 }
 
 /// The local stage: in the initramfs (`before_pivot`), or at the start of a real root that no initramfs provisioned.
-pub fn local(root: &mut Root, machine: &Machine, start: f64, before_pivot: bool) -> Vec<String> {
+pub fn local(root: &mut Root, machine: &Machine, start: f64, asked: &Asked, before_pivot: bool) -> Vec<String> {
     if let Some(why) = disabled(root, machine) {
         log::info!("nothing is provisioned: {why}");
         return Vec::new();
     }
-    let image = Image::read(root, machine);
+    let image = Image::read(root, machine).as_asked(asked);
     let mut errors = Errors::default();
     let mut status = Status::new();
     status.begin("init-local", start);
@@ -84,7 +83,8 @@ pub fn local(root: &mut Root, machine: &Machine, start: f64, before_pivot: bool)
         errors.all(root.commit());
     }
     drop(writable);
-    errors.with_warnings(&messages)
+    // The console shows warnings too; in the real root they are for the log and `status`, and the exit code counts errors.
+    if before_pivot { errors.with_warnings(&messages) } else { errors.lines().to_vec() }
 }
 
 /// Says to the next stage that this one was done.

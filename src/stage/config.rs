@@ -85,7 +85,7 @@ pub fn consume(image: &Image, instance: &Instance, instance_data: &Value, fetch:
     let consumed = config::consume(base, &sources, fetch);
     let all = [&consumed.user, &consumed.vendor, &consumed.vendor2];
     let needs_network = all.into_iter().flatten().any(|data| !data.deferred.is_empty());
-    (Merged { config: Value::Map(consumed.config.clone()), needs_network }, consumed)
+    (Merged { config: Value::Map(image.over(consumed.config.clone())), needs_network }, consumed)
 }
 
 /// Writes the parts: the merged documents on every boot, the scripts once for each instance.

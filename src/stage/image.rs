@@ -1,12 +1,11 @@
 //! What the image itself says: its distribution, its configuration, and whether it wants to be provisioned at all.
 
-use crate::document::Value;
+use super::Asked;
+use crate::document::{Map, Value};
+use crate::instance::boot;
 use crate::machine::{Distro, Machine};
 use crate::root::Root;
-use crate::source::detect;
-
-/// cloud-init's marker for an image that is not to be provisioned.
-const DISABLED: &str = "/etc/cloud/cloud-init.disabled";
+use crate::userdata::merge;
 
 /// An image: the root as its maker left it.
 pub struct Image {
@@ -15,6 +14,8 @@ pub struct Image {
     pub config: Value,
     /// What of it the image and the kernel command line say themselves, with nothing that holds by default.
     pub own: Value,
+    /// Configuration above everything, by its files' names; the first counts most.
+    above: Vec<(String, Map)>,
 }
 
 impl Image {
@@ -32,18 +33,25 @@ impl Image {
         {
             distro = Distro::named(name);
         }
-        Image { distro, config, own }
+        Image { distro, config, own, above: Vec::new() }
+    }
+
+    /// The same with what the command line asks for.
+    pub fn as_asked(mut self, asked: &Asked) -> Image {
+        self.above.clone_from(&asked.files);
+        self
+    }
+
+    /// A merged configuration with what counts above it.
+    pub fn over(&self, config: Map) -> Map {
+        if self.above.is_empty() {
+            return config;
+        }
+        merge::layers(self.above.iter().cloned().chain([("the configuration".to_owned(), config)]))
     }
 }
 
 /// Why nothing is to be done, if so: the marker file, `cloud-init=disabled` on the kernel command line, or ds-identify's policy.
 pub fn disabled(root: &Root, machine: &Machine) -> Option<String> {
-    if machine.cmdline.has("cloud-init=enabled") {
-        return None;
-    }
-    if machine.cmdline.has("cloud-init=disabled") {
-        return Some("cloud-init=disabled is on the kernel command line".into());
-    }
-    let marker = root.exists(DISABLED).then(|| format!("{DISABLED} is there"));
-    marker.or_else(|| detect::disabled_by_policy(root, &machine.cmdline))
+    boot::asked(root, machine).filter(|b| b.status.is_disabled()).map(|b| b.reason)
 }

@@ -1,5 +1,6 @@
 //! The stages of the real root: `init --local`, `init`, `modules --mode config`, `modules --mode final`.
 
+use super::Asked;
 use super::image::{Image, disabled};
 use super::modules::{Half, Run};
 use super::outside::ThisMachine;
@@ -15,10 +16,10 @@ use crate::userdata::Include;
 
 /// `init --local`: makes the changes that waited for a file system to be mounted, and does the initramfs's work where no
 /// initramfs of this boot did it. Gives the errors.
-pub fn local(root: &mut Root, machine: &Machine) -> Vec<String> {
+pub fn local(root: &mut Root, machine: &Machine, asked: &Asked) -> Vec<String> {
     let start = status::uptime();
     if !apply::was_done(root) {
-        return apply::local(root, machine, start, false);
+        return apply::local(root, machine, start, asked, false);
     }
     let mut errors = Errors::default();
     let failed = errors.keep(root.replay());
@@ -32,7 +33,7 @@ pub fn local(root: &mut Root, machine: &Machine) -> Vec<String> {
 }
 
 /// One of the three stages that need the running system. Gives the errors.
-pub fn stage(root: &mut Root, machine: &Machine, stage: Stage) -> Vec<String> {
+pub fn stage(root: &mut Root, machine: &Machine, stage: Stage, asked: &Asked) -> Vec<String> {
     let start = status::uptime();
     if let Some(why) = disabled(root, machine) {
         log::info!("nothing is done: {why}");
@@ -48,8 +49,8 @@ pub fn stage(root: &mut Root, machine: &Machine, stage: Stage) -> Vec<String> {
     status.begin(name, start);
     errors.keep(status.save(root));
     errors.all(root.commit());
-    match state::cached(root) {
-        Some(instance) => errors.all(of_instance(root, machine, &instance, stage)),
+    match asked.instance(root) {
+        Some(instance) => errors.all(of_instance(root, machine, &instance, stage, asked)),
         None => log::info!("there is no instance: nothing to do in the stage {name}"),
     }
     errors.all(root.commit());
@@ -65,11 +66,11 @@ pub fn stage(root: &mut Root, machine: &Machine, stage: Stage) -> Vec<String> {
     errors.lines().to_vec()
 }
 
-fn of_instance(root: &mut Root, machine: &Machine, instance: &Instance, stage: Stage) -> Vec<String> {
-    let image = Image::read(root, machine);
+fn of_instance(root: &mut Root, machine: &Machine, instance: &Instance, stage: Stage, asked: &Asked) -> Vec<String> {
+    let image = Image::read(root, machine).as_asked(asked);
     let outside = ThisMachine::new();
     let mut errors = Errors::default();
-    let earlier = if stage == Stage::Init { None } else { combined(root) };
+    let earlier = if stage == Stage::Init { None } else { combined(root, &image) };
     let config = earlier.unwrap_or_else(|| merge(root, machine, &image, instance, stage, &mut errors));
     if stage == Stage::Init {
         errors.all(provision::boothooks(root, instance));
@@ -108,9 +109,21 @@ fn merge(
     merged.config
 }
 
+/// The configuration of this boot; merged anew, without what is remote, where no earlier stage did it.
+pub fn configuration(root: &Root, machine: &Machine, image: &Image, instance: &Instance) -> Value {
+    combined(root, image).unwrap_or_else(|| {
+        let standard = Value::Map(instance_data::standard(root, machine, &image.distro, instance));
+        let mut fetch = |include: &Include<'_>| config::without_network(root, include);
+        config::consume(image, instance, &standard, &mut fetch).0.config
+    })
+}
+
 /// The configuration as this boot's earlier stages merged it.
-fn combined(root: &Root) -> Option<Value> {
+fn combined(root: &Root, image: &Image) -> Option<Value> {
     let path = format!("{}/combined-cloud-config.json", state::RUN_DIR);
     let bytes = root.read(&path).ok()??;
-    json::parse(&path, &bytes).inspect_err(|e| log::warn!("{e}")).ok()
+    match json::parse(&path, &bytes).inspect_err(|e| log::warn!("{e}")).ok()? {
+        Value::Map(config) => Some(Value::Map(image.over(config))),
+        other => Some(other),
+    }
 }

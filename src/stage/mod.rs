@@ -14,10 +14,13 @@ pub mod outside;
 pub mod plan;
 pub mod probe;
 pub mod provision;
+pub mod single;
 pub mod web;
 
 use crate::deadline::Deadline;
+use crate::document::Map;
 use crate::error::Result;
+use crate::instance::{Instance, state};
 use crate::logging::{self, Message};
 use crate::machine::Machine;
 use crate::root::{Attr, Root};
@@ -29,6 +32,34 @@ pub const BUDGET: Duration = Duration::from_secs(120);
 const MAX_BUDGET: Duration = Duration::from_secs(3600);
 /// What the initramfs leaves for the real root, below /run; it moves along when the root is pivoted.
 pub const RUN: &str = "/run/prepivot";
+
+/// What the command line asks of a stage.
+#[derive(Debug, Default)]
+pub struct Asked {
+    /// Configuration above all other, by the files' names; the first counts most.
+    pub files: Vec<(String, Map)>,
+    /// Modules run although there is no instance.
+    pub force: bool,
+}
+
+impl Asked {
+    /// The instance of this boot; where there is none and it is asked for, one that says nothing.
+    fn instance(&self, root: &Root) -> Option<Instance> {
+        state::cached(root).or_else(|| self.force.then(nobody))
+    }
+}
+
+/// cloud-init's datasource for a machine that has none.
+fn nobody() -> Instance {
+    Instance {
+        source: "None".into(),
+        class: "DataSourceNone".into(),
+        platform: "none".into(),
+        cloud_name: "none".into(),
+        instance_id: "iid-datasource-none".into(),
+        ..Instance::default()
+    }
+}
 
 /// The stage's deadline: `prepivot.timeout=SECONDS`, else [`BUDGET`].
 pub fn deadline(machine: &Machine) -> Deadline {

@@ -7,7 +7,7 @@ use crate::instance::{Instance, NetworkData};
 use crate::machine::{Machine, Nic};
 use crate::network::input::{self, Choice, Input, Origin};
 use crate::network::render::{self, RENDERERS};
-use crate::network::{File, Macs, Network, Target, fallback, read};
+use crate::network::{File, Macs, Network, Renderer, Target, fallback, read};
 use crate::root::{Attr, Root};
 
 /// cloud-init's mark of a system that was upgraded in place: its network is its own.
@@ -93,16 +93,21 @@ fn write(root: &mut Root, image: &Image, network: &Network) -> Result<()> {
 
 /// Removes the files that any renderer may have written for an earlier instance, but for those that are written now.
 fn remove_old(root: &mut Root, files: &[File]) -> Result<()> {
-    for renderer in RENDERERS {
-        for pattern in renderer.owned {
-            let Some((folder, _)) = pattern.rsplit_once('/') else { continue };
-            for name in root.list(folder) {
-                let path = format!("{folder}/{name}");
-                if render::is_owned(&[pattern], &path) && !files.iter().any(|f| f.path == path) && root.is_file(&path) {
-                    root.remove(&path)?;
-                }
-            }
+    for path in RENDERERS.iter().flat_map(|r| owned_files(root, r)).collect::<Vec<_>>() {
+        if !files.iter().any(|f| f.path == path) {
+            root.remove(&path)?;
         }
     }
     Ok(())
+}
+
+/// The files in the root that a renderer may have written.
+pub fn owned_files(root: &Root, renderer: &Renderer) -> Vec<String> {
+    let mut found = Vec::new();
+    for pattern in renderer.owned {
+        let Some((folder, _)) = pattern.rsplit_once('/') else { continue };
+        let paths = root.list(folder).into_iter().map(|name| format!("{folder}/{name}"));
+        found.extend(paths.filter(|path| render::is_owned(&[pattern], path) && root.is_file(path)));
+    }
+    found
 }

@@ -78,6 +78,11 @@ impl Kind {
     }
 }
 
+/// The MIME types of all kinds.
+pub fn types() -> impl Iterator<Item = &'static str> {
+    TABLE.iter().map(|(_, name, _)| *name)
+}
+
 /// Whether a part's declared type is set aside for what its content says. Scripts are among them: programs that wrap
 /// every kind of user-data call it a script.
 pub fn is_sniffed(mime_type: &str) -> bool {

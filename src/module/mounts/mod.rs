@@ -54,6 +54,11 @@ impl Entry {
     }
 }
 
+/// fstab's text without the lines that were written for a cloud-config.
+pub fn without_ours(text: &str) -> String {
+    text.split_inclusive('\n').filter(|line| !fstab::is_ours(line.trim_end())).collect()
+}
+
 fn provision(cx: &mut Context) -> Result<()> {
     let entries = entries(cx)?;
     for entry in &entries {

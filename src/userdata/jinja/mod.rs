@@ -5,6 +5,8 @@ mod filters;
 mod guard;
 mod variables;
 
+pub use variables::{alias, is_version};
+
 use crate::document::Value;
 use crate::error::{Error, Result};
 use minijinja::syntax::SyntaxConfig;

@@ -70,11 +70,12 @@ fn plain(data: &Data, encoded: bool, depth: usize) -> Value {
 }
 
 /// `v1`, `v2`: what stands there stands at the top as well.
-fn is_version(key: &str) -> bool {
+pub fn is_version(key: &str) -> bool {
     key.strip_prefix('v').is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
 }
 
-fn alias(key: &str) -> String {
+/// A key's second name, its own where it needs none: each run of operators is one `_`.
+pub fn alias(key: &str) -> String {
     key.split(OPERATORS).enumerate().filter(|(i, part)| *i == 0 || !part.is_empty() || key.ends_with(OPERATORS)).fold(
         String::new(),
         |mut alias, (i, part)| {

@@ -1,0 +1,123 @@
+//! The spellings of options that argparse takes and argh does not.
+
+use argh::{CommandInfoWithArgs, FlagInfo, FlagInfoKind};
+
+/// Words as argh takes them: `--option=value`, `-ovalue`, `-o=value` and switches written together (`-ls`) are taken apart, by
+/// what the command and its subcommands have. An option's value and what stands after `--` stay as they are; so does what is not
+/// known, for argh to tell.
+pub fn expand(command: &CommandInfoWithArgs, words: impl IntoIterator<Item = String>) -> Vec<String> {
+    let mut command = command.clone();
+    let mut words = words.into_iter();
+    let mut out = Vec::new();
+    while let Some(word) = words.next() {
+        if word == "--" {
+            out.push(word);
+            break;
+        }
+        if let Some(sub) = command.commands.iter().find(|c| c.name == word) {
+            command = sub.command.clone();
+            out.push(word);
+            continue;
+        }
+        if takes_next(command.flags, word, &mut out) {
+            out.extend(words.next());
+        }
+    }
+    out.extend(words);
+    out
+}
+
+/// Takes one word apart. True where an option at its end wants the next word.
+fn takes_next(flags: &[FlagInfo], word: String, out: &mut Vec<String>) -> bool {
+    let is_option = |f: &FlagInfo| matches!(f.kind, FlagInfoKind::Option { .. });
+    if word.starts_with("--") {
+        let (name, value) = word.split_once('=').map_or((word.as_str(), None), |(n, v)| (n, Some(v)));
+        match (flags.iter().find(|f| f.long == name).is_some_and(is_option), value) {
+            (true, Some(value)) => out.extend([name.to_owned(), value.to_owned()]),
+            (option, _) => {
+                out.push(word);
+                return option;
+            }
+        }
+        return false;
+    }
+    let Some(letters) = word.strip_prefix('-').filter(|l| !l.is_empty()) else {
+        out.push(word);
+        return false;
+    };
+    let mut apart = Vec::new();
+    for (at, letter) in letters.char_indices() {
+        let Some(flag) = flags.iter().find(|f| f.short == Some(letter)) else {
+            out.push(word);
+            return false;
+        };
+        apart.push(format!("-{letter}"));
+        if is_option(flag) {
+            let value = letters.get(at + letter.len_utf8()..).unwrap_or_default();
+            out.append(&mut apart);
+            out.extend(Some(value.strip_prefix('=').unwrap_or(value).to_owned()).filter(|_| !value.is_empty()));
+            return value.is_empty();
+        }
+    }
+    out.append(&mut apart);
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use argh::{ArgsInfo, FromArgs};
+
+    /// top
+    #[derive(FromArgs, ArgsInfo)]
+    struct Top {
+        /// a switch
+        #[argh(switch, short = 'd')]
+        #[allow(dead_code)]
+        debug: bool,
+        #[argh(subcommand)]
+        #[allow(dead_code)]
+        sub: Sub,
+    }
+    #[derive(FromArgs, ArgsInfo)]
+    #[argh(subcommand)]
+    enum Sub {
+        Clean(#[allow(dead_code)] Clean),
+    }
+    /// sub
+    #[derive(FromArgs, ArgsInfo)]
+    #[argh(subcommand, name = "clean")]
+    #[allow(dead_code)]
+    struct Clean {
+        /// logs
+        #[argh(switch, short = 'l')]
+        logs: bool,
+        /// seed
+        #[argh(switch, short = 's')]
+        seed: bool,
+        /// file
+        #[argh(option, short = 'f')]
+        file: Option<String>,
+        /// rest
+        #[argh(positional)]
+        rest: Vec<String>,
+    }
+
+    #[test]
+    fn spellings() {
+        for (line, expected) in [
+            ("-d clean -ls", "-d clean -l -s"),
+            ("clean -lsfx=y", "clean -l -s -f x=y"),
+            ("clean -f=x -fy", "clean -f x -f y"),
+            ("clean -lf -ls -s", "clean -l -f -ls -s"),
+            ("clean --file=--a=b --file --logs=x --logs", "clean --file --a=b --file --logs=x --logs"),
+            ("clean --logs=x --odd=y -lo", "clean --logs=x --odd=y -lo"),
+            ("clean - -- -ls --file=x", "clean - -- -ls --file=x"),
+            ("-ls clean", "-ls clean"),
+            ("clean clean -h --help", "clean clean -h --help"),
+        ] {
+            let words = line.split(' ').map(str::to_owned);
+            assert_eq!(expand(&Top::get_args_info(), words).join(" "), expected, "{line}");
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! `clean`: makes a system forget that it was provisioned, so that the next boot does it again. For makers of images.
+
+use super::Program;
+use crate::document::Value;
+use crate::error::Error;
+use crate::instance::boot::APPLIED;
+use crate::instance::state::CLOUD_DIR;
+use crate::machine::{Family, Machine};
+use crate::module;
+use crate::network::render::RENDERERS;
+use crate::root::{Attr, Command, Kind, Root, Stage, Use};
+use crate::stage::image::Image;
+use crate::stage::network;
+use argh::{ArgsInfo, FromArgs};
+use log::LevelFilter;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// make the system forget that it was provisioned, so that the next boot does it again
+#[derive(FromArgs, ArgsInfo)]
+#[argh(
+    subcommand,
+    name = "clean",
+    help_triggers("-h", "--help"),
+    note = "Removes /var/lib/cloud but for its seed folder, then runs the programs in /etc/cloud/clean.d. Users, host keys and \
+            what was written elsewhere stay.",
+    error_code(1, "something could not be removed, or a program in /etc/cloud/clean.d failed")
+)]
+pub struct Clean {
+    /// remove the logs too
+    #[argh(switch, short = 'l')]
+    logs: bool,
+    /// remove /var/lib/cloud/seed too
+    #[argh(switch, short = 's')]
+    seed: bool,
+    /// let the next boot make a new machine-id
+    #[argh(switch)]
+    machine_id: bool,
+    /// reboot afterwards
+    #[argh(switch, short = 'r')]
+    reboot: bool,
+    /// remove configuration that was written: all, ssh_config, network, datasource or fstab; more of them may follow
+    #[argh(option, short = 'c')]
+    configs: Vec<Config>,
+    /// the root to clean, a mounted image for example; default: this system
+    #[argh(option, default = "String::from(\"/\")")]
+    root: String,
+    /// more for --configs
+    #[argh(positional)]
+    more: Vec<Config>,
+}
+
+/// A kind of configuration.
+#[derive(Clone, Copy, PartialEq)]
+enum Config {
+    All,
+    Sshd,
+    Network,
+    Datasource,
+    Fstab,
+}
+
+impl argh::FromArgValue for Config {
+    fn from_arg_value(name: &str) -> Result<Config, String> {
+        match name {
+            "all" => Ok(Config::All),
+            "ssh_config" => Ok(Config::Sshd),
+            "network" => Ok(Config::Network),
+            "datasource" => Ok(Config::Datasource),
+            "fstab" => Ok(Config::Fstab),
+            _ => Err("expected all, ssh_config, network, datasource or fstab".into()),
+        }
+    }
+}
+
+const CLEAN_D: &str = "/etc/cloud/clean.d";
+const MACHINE_ID: &str = "/etc/machine-id";
+const FSTAB: &str = "/etc/fstab";
+const SSH_CONFIG: &str = "/etc/ssh/sshd_config.d/50-cloud-init.conf";
+/// Logs that are there whatever the configuration says.
+const LOGS: [&str; 2] = ["/var/log/cloud-init.log", "/var/log/cloud-init-output.log"];
+/// Network files of cloud-init's beside those that our renderers write.
+const NETWORK: [&str; 2] = [
+    "/etc/NetworkManager/conf.d/99-cloud-init.conf",
+    "/etc/NetworkManager/conf.d/30-cloud-init-ip6-addr-gen-mode.conf",
+];
+
+impl Clean {
+    pub fn run(self, program: &Program) -> ExitCode {
+        program.log(LevelFilter::Warn);
+        if self.configs.is_empty() && !self.more.is_empty() {
+            return program.usage("unexpected words; name what to remove with --configs");
+        }
+        let mut root = match Root::open(Path::new(&self.root), Use::Tree) {
+            Ok(root) => root,
+            Err(e) => return program.fail(e),
+        };
+        if self.reboot && !root.is_live() {
+            return program.usage("--reboot is for this system; leave --root out");
+        }
+        let image = Image::read(&root, &Machine::read(Path::new(&self.root)));
+        let mut errors = self.clean(&mut root, &image, program);
+        if errors.is_empty() && self.reboot {
+            let argv: &[&str] =
+                if image.distro.family == Family::Alpine { &["reboot"] } else { &["shutdown", "-r", "now"] };
+            errors.extend(root.run(Command::new(Stage::Final, argv.iter().copied())).err());
+        }
+        for e in &errors {
+            program.say(e);
+        }
+        if errors.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(super::FAILED) }
+    }
+
+    fn removes(&self, kind: Config) -> bool {
+        self.configs.iter().chain(&self.more).any(|c| *c == kind || *c == Config::All)
+    }
+
+    /// Does it, and gives what failed.
+    fn clean(&self, root: &mut Root, image: &Image, program: &Program) -> Vec<Error> {
+        let mut gone: Vec<String> = Vec::new();
+        if self.logs {
+            gone.extend(logs(root, &image.config));
+        }
+        if self.removes(Config::Network) {
+            gone.extend(RENDERERS.iter().flat_map(|r| network::owned_files(root, r)));
+            gone.extend(NETWORK.map(str::to_owned));
+        }
+        if self.removes(Config::Sshd) {
+            gone.push(SSH_CONFIG.to_owned());
+        }
+        let provisioned = root.is_dir(CLOUD_DIR);
+        let kept = |name: &String| name != "seed" || self.seed;
+        gone.extend(root.list(CLOUD_DIR).into_iter().filter(kept).map(|name| format!("{CLOUD_DIR}/{name}")));
+        // Else a stage that is run by hand would think that this boot's initramfs had done the work.
+        gone.push(APPLIED.to_owned());
+        let mut errors: Vec<Error> = gone.iter().filter_map(|path| root.remove(path).err()).collect();
+        if self.removes(Config::Fstab) && root.is_file(FSTAB) {
+            let rest = module::mounts::without_ours(&root.text(FSTAB));
+            errors.extend(root.rewrite(FSTAB, rest, Attr::root(0o644)).err());
+        }
+        errors.extend(root.commit());
+        if !provisioned {
+            program.say("nothing to clean: there is no /var/lib/cloud");
+        } else if errors.is_empty() {
+            errors.extend(clean_d(root, program));
+        }
+        if self.machine_id {
+            errors.extend(forget_machine_id(root, image).err());
+            errors.extend(root.commit());
+        }
+        errors
+    }
+}
+
+/// Runs the programs of [`CLEAN_D`], all of them.
+fn clean_d(root: &mut Root, program: &Program) -> Vec<Error> {
+    let path = |name: String| format!("{CLEAN_D}/{name}");
+    let programs: Vec<String> = root.list(CLEAN_D).into_iter().map(path).collect();
+    let is_program = |path: &String| root.stat(path).is_some_and(|s| s.kind == Kind::File && s.attr.mode & 0o111 != 0);
+    let programs: Vec<String> = programs.into_iter().filter(is_program).collect();
+    if !programs.is_empty() && !root.is_live() {
+        program.say(format_args!("not run in another root: {}", programs.join(", ")));
+        return Vec::new();
+    }
+    programs.into_iter().filter_map(|path| root.run(Command::new(Stage::Final, [path])).err()).collect()
+}
+
+/// systemd makes a new machine-id where the file says so (machine-id(5)); others where there is none.
+fn forget_machine_id(root: &mut Root, image: &Image) -> crate::error::Result<()> {
+    if module::uses_systemd(root, &image.distro) {
+        root.write(MACHINE_ID, "uninitialized\n", Attr::root(0o444))
+    } else {
+        root.remove(MACHINE_ID)
+    }
+}
+
+/// The logs that the configuration names (`def_log_file`, `output`) and cloud-init's own, with those that were rotated away.
+fn logs(root: &Root, config: &Value) -> Vec<String> {
+    let mut logs: Vec<String> = LOGS.map(str::to_owned).to_vec();
+    logs.extend(config.get("def_log_file").and_then(Value::as_str).map(str::to_owned));
+    config.get("output").into_iter().for_each(|output| targets(output, &mut logs));
+    logs.retain(|path| path.starts_with('/'));
+    let mut found = Vec::new();
+    for log in &logs {
+        let Some((folder, name)) = log.rsplit_once('/') else { continue };
+        let names = root.list(folder).into_iter().filter(|n| n.strip_prefix(name).is_some_and(is_rotated));
+        found.extend(names.map(|n| format!("{folder}/{n}")).filter(|path| root.is_file(path)));
+    }
+    found.sort();
+    found.dedup();
+    found
+}
+
+/// What follows a log's name when it was rotated away: `.1`, `-20261120.gz`. Nothing, for the log itself.
+fn is_rotated(rest: &str) -> bool {
+    rest.is_empty() || rest.strip_prefix(['.', '-']).is_some_and(|r| r.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+/// The files to which `output` sends: `> FILE`, `>> FILE`, `| tee -a FILE`.
+fn targets(output: &Value, logs: &mut Vec<String>) {
+    match output {
+        Value::Map(map) => map.iter().for_each(|(_, value)| targets(value, logs)),
+        Value::List(list) => list.iter().for_each(|value| targets(value, logs)),
+        Value::String(text) => {
+            let words: Vec<&str> = text.split_whitespace().collect();
+            match words.as_slice() {
+                [">" | ">>", file] | ["|", "tee", "-a", file] => logs.push((*file).to_owned()),
+                [word] => logs.extend(word.strip_prefix('>').map(|w| w.trim_start_matches('>').to_owned())),
+                _ => {}
+            }
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,106 @@
+//! `devel net-convert`: one network configuration as the files of another network stack.
+
+use crate::cli::{Program, files};
+use crate::document::{to_yaml, yaml};
+use crate::error::{Context, Error, Result};
+use crate::machine::Distro;
+use crate::network::convert::{self, KINDS};
+use crate::network::render::RENDERERS;
+use crate::network::{File, Macs};
+use crate::root::{Attr, Root, Use};
+use argh::{ArgsInfo, FromArgs};
+use log::LevelFilter;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// write a network configuration for a network stack, below a folder
+#[derive(FromArgs, ArgsInfo)]
+#[argh(
+    subcommand,
+    name = "net-convert",
+    help_triggers("-h", "--help"),
+    example = "net-convert -p network-config -k yaml -d out -D debian -O networkd",
+    error_code(1, "the configuration cannot be read, or the files not be written")
+)]
+pub struct NetConvert {
+    /// the network configuration
+    #[argh(option, short = 'p', arg_name = "path")]
+    network_data: String,
+    /// what it is: eni, yaml or network_data.json
+    #[argh(option, short = 'k', from_str_fn(kind))]
+    kind: String,
+    /// the folder to write below; it is made where there is none
+    #[argh(option, short = 'd', arg_name = "path")]
+    directory: String,
+    /// the distribution to write for
+    #[argh(option, short = 'D', from_str_fn(distro))]
+    distro: Distro,
+    /// an interface's name and MAC address; may be given again
+    #[argh(option, short = 'm', arg_name = "name,mac", from_str_fn(mac))]
+    mac: Vec<(String, String)>,
+    /// show the input and what is made of it on standard error
+    #[argh(switch)]
+    debug: bool,
+    /// the network stack: eni, netplan, networkd, sysconfig or network-manager
+    #[argh(option, short = 'O', from_str_fn(output))]
+    output_kind: String,
+}
+
+fn kind(name: &str) -> std::result::Result<String, String> {
+    if KINDS.contains(&name) { Ok(name.into()) } else { Err(format!("expected one of {}", KINDS.join(", "))) }
+}
+
+fn output(name: &str) -> std::result::Result<String, String> {
+    let names: Vec<&str> = RENDERERS.iter().map(|r| r.name).collect();
+    if names.contains(&name) { Ok(name.into()) } else { Err(format!("expected one of {}", names.join(", "))) }
+}
+
+fn distro(name: &str) -> std::result::Result<Distro, String> {
+    match Distro::named(name) {
+        known if known.name != "unknown" => Ok(known),
+        _ => Err("not a distribution that is known".into()),
+    }
+}
+
+fn mac(text: &str) -> std::result::Result<(String, String), String> {
+    let (name, mac) = text.split_once(',').ok_or("expected a name, a comma and a MAC address")?;
+    Ok((name.to_owned(), mac.to_owned()))
+}
+
+impl NetConvert {
+    pub fn run(self, program: &Program) -> ExitCode {
+        program.log(if self.debug { LevelFilter::Debug } else { LevelFilter::Warn });
+        match self.convert(program) {
+            Ok(()) => {
+                program.say(format_args!("read input format '{}' from '{}'", self.kind, self.network_data));
+                program.say(format_args!("wrote output format '{}' to '{}'", self.output_kind, self.directory));
+                ExitCode::SUCCESS
+            }
+            Err(e) => program.fail(e),
+        }
+    }
+
+    fn convert(&self, program: &Program) -> Result<()> {
+        let macs: Macs = self.mac.iter().map(|(name, mac)| (mac.as_str(), name.as_str())).collect();
+        let text = files::text(&self.network_data)?;
+        if self.debug {
+            if self.kind == "yaml" {
+                let input = to_yaml(&yaml::parse(&self.network_data, &text)?);
+                program.say(format_args!("the input:\n{input}"));
+            }
+            program.say(format_args!("what it means:\n{:#?}", convert::parse(&self.kind, &text, &macs)?));
+        }
+        let files = convert::convert(&self.kind, &text, &self.output_kind, self.distro.name, &macs)
+            .map_err(|e| e.context(&self.network_data))?;
+        self.write(files)
+    }
+
+    fn write(&self, files: Vec<File>) -> Result<()> {
+        std::fs::create_dir_all(&self.directory).context(|| format!("failed to make {}", self.directory))?;
+        let mut root = Root::open(Path::new(&self.directory), Use::Tree)?;
+        for File { path, content, mode, .. } in files {
+            root.write(&path, content, Attr::root(mode))?;
+        }
+        root.commit().into_iter().next().map_or(Ok(()), |e: Error| Err(e))
+    }
+}

@@ -1,0 +1,57 @@
+//! `devel render`: user-data that is a template, as an instance will see it.
+
+use crate::cli::{Program, files, print};
+use crate::document::Value;
+use crate::error::{Error, Result};
+use crate::root::{Root, Use};
+use crate::userdata::jinja;
+use argh::{ArgsInfo, FromArgs};
+use log::LevelFilter;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// render user-data that is a jinja template
+#[derive(FromArgs, ArgsInfo)]
+#[argh(
+    subcommand,
+    name = "render",
+    help_triggers("-h", "--help"),
+    error_code(1, "a file is missing, it is no template, or the template fails")
+)]
+pub struct Render {
+    /// the instance-data file; default: /run/cloud-init/instance-data.json, with secrets for root
+    #[argh(option, short = 'i')]
+    instance_data: Option<String>,
+    /// show what is done on standard error
+    #[argh(switch, short = 'd')]
+    debug: bool,
+    /// the user-data file; its first line is `## template: jinja`
+    #[argh(positional)]
+    user_data: String,
+}
+
+impl Render {
+    pub fn run(self, program: &Program) -> ExitCode {
+        program.log(if self.debug { LevelFilter::Debug } else { LevelFilter::Warn });
+        match self.rendered() {
+            Ok(text) => {
+                print(&text);
+                ExitCode::SUCCESS
+            }
+            Err(e) => program.fail(e),
+        }
+    }
+
+    fn rendered(&self) -> Result<String> {
+        let root = Root::open(Path::new("/"), Use::Tree)?;
+        let data = files::instance_data(&root, self.instance_data.as_deref())?;
+        template(&self.user_data, &files::text(&self.user_data)?, &data)
+    }
+}
+
+/// Renders the template that `text`, the file `path`, is.
+fn template(path: &str, text: &str, data: &Value) -> Result<String> {
+    let body = jinja::body(text)
+        .ok_or_else(|| Error::new(format!("{path}: not a template: its first line is not `## template: jinja`")))?;
+    files::render(path, body, data)
+}

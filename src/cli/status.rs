@@ -1,0 +1,221 @@
+//! `status`: how far this boot's provisioning is, and how well it went.
+
+use super::units::{self, Outlook};
+use super::{Program, USAGE, print};
+use crate::clock;
+use crate::document::{Value, json, to_yaml};
+use crate::error::{Context, Result};
+use crate::instance::boot;
+use crate::instance::report::{Report, Running};
+use crate::instance::state::{CLOUD_DIR, RUN_DIR};
+use crate::instance::status::uptime;
+use crate::machine::{Distro, Machine};
+use crate::module::uses_systemd;
+use crate::root::{Root, Use};
+use argh::{ArgsInfo, FromArgs};
+use log::LevelFilter;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::OwnedFd;
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::SystemTime;
+
+/// show how far provisioning is, and how well it went
+#[derive(FromArgs, ArgsInfo)]
+#[argh(
+    subcommand,
+    name = "status",
+    help_triggers("-h", "--help"),
+    error_code(0, "it went well, is disabled, or has not started"),
+    error_code(1, "something failed"),
+    error_code(2, "there are warnings: recoverable errors")
+)]
+pub struct Status {
+    /// tabular (the default), json or yaml
+    #[argh(option, default = "Format::Tabular", from_str_fn(format))]
+    format: Format,
+    /// show errors, warnings, the datasource and the time of the last change
+    #[argh(switch, short = 'l')]
+    long: bool,
+    /// wait for the end of provisioning
+    #[argh(switch, short = 'w')]
+    wait: bool,
+    /// the root to read, a mounted image for example; default: this system
+    #[argh(option, default = "String::from(\"/\")")]
+    root: String,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Format {
+    Tabular,
+    Json,
+    Yaml,
+}
+
+fn format(name: &str) -> std::result::Result<Format, String> {
+    match name {
+        "tabular" => Ok(Format::Tabular),
+        "json" => Ok(Format::Json),
+        "yaml" => Ok(Format::Yaml),
+        _ => Err("expected tabular, json or yaml".into()),
+    }
+}
+
+/// How long an event is waited for before systemd is asked again, in seconds.
+const INTERVAL: i64 = 1;
+
+impl Status {
+    pub fn run(self, program: &Program) -> ExitCode {
+        program.log(LevelFilter::Warn);
+        match self.report(program) {
+            Ok(report) => {
+                print(&self.text(&report));
+                ExitCode::from(report.exit_code())
+            }
+            Err(code) => code,
+        }
+    }
+
+    fn report(&self, program: &Program) -> std::result::Result<Report, ExitCode> {
+        let mut source = Source::open(&self.root).map_err(|e| program.fail(e))?;
+        if self.wait && !source.live {
+            program.say("--wait is for this system; leave --root out");
+            return Err(ExitCode::from(USAGE));
+        }
+        let changes = self.wait.then(Changes::new);
+        let mut dots = false;
+        loop {
+            if let Some(changes) = &changes {
+                changes.watch();
+            }
+            let mut report = source.report().map_err(|e| program.fail(e))?;
+            let outlook = if report.running.is_open() { source.outlook() } else { Outlook::Going };
+            let started = report.running == Running::Running;
+            if started && (outlook == Outlook::Failed || (self.wait && outlook == Outlook::Never)) {
+                report.fail_by_unit();
+            }
+            let Some(changes) = changes.as_ref().filter(|_| report.running.is_open()) else {
+                if dots {
+                    print("\n");
+                }
+                return Ok(report);
+            };
+            if outlook != Outlook::Going {
+                program.say("not waited for: systemd has no job for any of the stages");
+                return Ok(report);
+            }
+            if self.format == Format::Tabular {
+                print(".");
+                dots = true;
+            }
+            changes.wait();
+        }
+    }
+
+    fn text(&self, report: &Report) -> String {
+        match self.format {
+            Format::Tabular => tabular(report, self.long),
+            Format::Json => json::to_string_indented(&json::sorted(&report.to_value()), "  ") + "\n",
+            Format::Yaml => format!("---\n{}...\n\n", to_yaml(&json::sorted(&report.to_value()))),
+        }
+    }
+}
+
+fn tabular(report: &Report, long: bool) -> String {
+    let mut out = format!("status: {}\n", report.status());
+    if !long {
+        return out;
+    }
+    out += &format!("extended_status: {}\n", report.extended_status());
+    out += &format!("boot_status_code: {}\n", report.boot.status.name());
+    if !report.last_update.is_empty() {
+        out += &format!("last_update: {}\n", report.last_update);
+    }
+    out += &format!("detail: {}\n", report.description);
+    let lines = |list: &[Value]| -> String {
+        list.iter().map(|v| format!("\n\t- {}", v.text().unwrap_or_default().replace('\n', " "))).collect()
+    };
+    out += &format!("errors:{}\n", if report.errors.is_empty() { " []".to_owned() } else { lines(&report.errors) });
+    out += "recoverable_errors:";
+    for (level, texts) in report.recoverable_errors.iter() {
+        out += &format!("\n{level}:{}", lines(texts.as_list().unwrap_or_default()));
+    }
+    out + if report.recoverable_errors.is_empty() { " {}\n" } else { "\n" }
+}
+
+/// Where a boot's status is read: this system, or a root.
+pub struct Source {
+    pub root: Root,
+    machine: Machine,
+    /// Whether it is this system.
+    live: bool,
+    systemd: bool,
+    /// Whether systemd's environment switches provisioning off, once it was asked.
+    environment: Option<bool>,
+}
+
+impl Source {
+    /// Opens the root at `path`. Nothing is ever written to it.
+    pub fn open(path: &str) -> Result<Source> {
+        let path = Path::new(path);
+        let root = Root::open(path, Use::Tree)?;
+        let live = root.is_live();
+        let booted = root.is_dir("/run/systemd/system");
+        let installed = || uses_systemd(&root, &Distro::of_os_release(&root.text("/etc/os-release")));
+        let systemd = booted || (!live && installed());
+        Ok(Source { machine: Machine::read(path), live, systemd, environment: None, root })
+    }
+
+    /// What status.json and result.json say now.
+    pub fn report(&mut self) -> Result<Report> {
+        let path = format!("{RUN_DIR}/status.json");
+        let status = self.root.read(&path)?.map(|bytes| json::parse(&path, &bytes)).transpose();
+        let status = status.context(|| "failed to read the status")?;
+        let finished = self.root.exists(&format!("{RUN_DIR}/result.json"));
+        if self.environment.is_none() && self.live && self.systemd && boot::asked(&self.root, &self.machine).is_none() {
+            self.environment = Some(by_environment() || units::environment_disables(&mut self.root));
+        }
+        let boot = boot::decide(&self.root, &self.machine, self.systemd, self.environment == Some(true));
+        let started = if self.live { clock::since_1970(SystemTime::now()).as_secs_f64() - uptime() } else { 0.0 };
+        Ok(Report::new(status.as_ref(), finished, boot, started))
+    }
+
+    fn outlook(&mut self) -> Outlook {
+        if self.live && self.systemd { units::outlook(&mut self.root) } else { Outlook::Going }
+    }
+}
+
+fn by_environment() -> bool {
+    std::env::var_os("KERNEL_CMDLINE").is_some_and(|v| v.to_string_lossy().contains(units::DISABLED))
+}
+
+/// Tells when one of the files that say how far it is changes.
+struct Changes(Option<OwnedFd>);
+
+impl Changes {
+    fn new() -> Changes {
+        Changes(inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok())
+    }
+
+    /// Watches the folders that are there by now; those that are watched already stay so.
+    fn watch(&self) {
+        let Changes(Some(fd)) = self else { return };
+        for folder in ["/run".to_owned(), RUN_DIR.to_owned(), format!("{CLOUD_DIR}/data")] {
+            let _ = inotify::add_watch(fd, folder, WatchFlags::CREATE | WatchFlags::MOVED_TO | WatchFlags::DELETE);
+        }
+    }
+
+    /// Waits for a change, [`INTERVAL`] at most.
+    fn wait(&self) {
+        let interval = Timespec { tv_sec: INTERVAL, tv_nsec: 0 };
+        match &self.0 {
+            Some(fd) => {
+                let _ = poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&interval));
+                let mut events = [0; 4096];
+                while rustix::io::read(fd, &mut events).is_ok_and(|n| n > 0) {}
+            }
+            None => drop(poll(&mut [], Some(&interval))),
+        }
+    }
+}

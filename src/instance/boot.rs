@@ -1,0 +1,132 @@
+//! Whether this boot is provisioned at all, and who says so.
+
+use super::state::RUN_DIR;
+use crate::machine::Machine;
+use crate::root::Root;
+use crate::source::detect::disabled_by_policy;
+
+/// cloud-init's marker for an image that is not to be provisioned.
+const DISABLED: &str = "/etc/cloud/cloud-init.disabled";
+/// What the initramfs did, for the stages after it.
+pub const APPLIED: &str = "/run/prepivot/applied.json";
+
+/// cloud-init's boot status codes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BootStatus {
+    DisabledByGenerator,
+    DisabledByKernelCmdline,
+    DisabledByMarkerFile,
+    DisabledByEnvironment,
+    EnabledByGenerator,
+    EnabledByKernelCmdline,
+    EnabledBySysvinit,
+    Unknown,
+}
+
+impl BootStatus {
+    /// The code as `status` prints it.
+    pub fn name(self) -> &'static str {
+        match self {
+            BootStatus::DisabledByGenerator => "disabled-by-generator",
+            BootStatus::DisabledByKernelCmdline => "disabled-by-kernel-command-line",
+            BootStatus::DisabledByMarkerFile => "disabled-by-marker-file",
+            BootStatus::DisabledByEnvironment => "disabled-by-environment-variable",
+            BootStatus::EnabledByGenerator => "enabled-by-generator",
+            BootStatus::EnabledByKernelCmdline => "enabled-by-kernel-command-line",
+            BootStatus::EnabledBySysvinit => "enabled-by-sysvinit",
+            BootStatus::Unknown => "unknown",
+        }
+    }
+
+    /// Whether nothing is provisioned.
+    pub fn is_disabled(self) -> bool {
+        matches!(
+            self,
+            BootStatus::DisabledByGenerator
+                | BootStatus::DisabledByKernelCmdline
+                | BootStatus::DisabledByMarkerFile
+                | BootStatus::DisabledByEnvironment
+        )
+    }
+}
+
+/// Whether the boot is provisioned, and the reason in one line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Boot {
+    pub status: BootStatus,
+    pub reason: String,
+}
+
+fn boot(status: BootStatus, reason: impl Into<String>) -> Boot {
+    Boot { status, reason: reason.into() }
+}
+
+/// What the machine's owner says: the kernel command line, the marker file and ds-identify's policy. None where none of them says
+/// anything.
+pub fn asked(root: &Root, machine: &Machine) -> Option<Boot> {
+    if machine.cmdline.has("cloud-init=enabled") {
+        return Some(boot(BootStatus::EnabledByKernelCmdline, "cloud-init=enabled is on the kernel command line"));
+    }
+    if root.exists(DISABLED) {
+        return Some(boot(BootStatus::DisabledByMarkerFile, format!("{DISABLED} is there")));
+    }
+    if machine.cmdline.has("cloud-init=disabled") {
+        return Some(boot(BootStatus::DisabledByKernelCmdline, "cloud-init=disabled is on the kernel command line"));
+    }
+    disabled_by_policy(root, &machine.cmdline).map(|why| boot(BootStatus::DisabledByGenerator, why))
+}
+
+/// What counts for this boot. `systemd`: whether it is booted with systemd; `environment`: whether systemd's environment has
+/// `KERNEL_CMDLINE=cloud-init=disabled`.
+pub fn decide(root: &Root, machine: &Machine, systemd: bool, environment: bool) -> Boot {
+    if let Some(boot) = asked(root, machine) {
+        return boot;
+    }
+    if !systemd {
+        return boot(BootStatus::EnabledBySysvinit, "enabled: the system is not booted with systemd");
+    }
+    if environment {
+        return boot(BootStatus::DisabledByEnvironment, "KERNEL_CMDLINE=cloud-init=disabled is in the environment");
+    }
+    if root.exists(&format!("{RUN_DIR}/disabled")) {
+        return boot(BootStatus::DisabledByGenerator, format!("{RUN_DIR}/disabled is there"));
+    }
+    if root.exists(&format!("{RUN_DIR}/enabled")) {
+        return boot(BootStatus::EnabledByGenerator, format!("{RUN_DIR}/enabled is there"));
+    }
+    if root.exists(APPLIED) {
+        return boot(BootStatus::EnabledByGenerator, "the local stage has run");
+    }
+    boot(BootStatus::Unknown, "no stage has run yet")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::Cmdline;
+    use crate::root::{Attr, Use};
+    use crate::testing::TempDir;
+
+    #[test]
+    fn the_command_line_comes_before_the_marker_before_what_ran() {
+        let dir = TempDir::new("boot");
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let machine = |line: &str| Machine { cmdline: Cmdline::new(line), ..Machine::default() };
+        let code = |root: &Root, line: &str, systemd, environment| {
+            decide(root, &machine(line), systemd, environment).status.name()
+        };
+        assert_eq!(code(&root, "quiet", true, false), "unknown");
+        assert_eq!(code(&root, "quiet", false, true), "enabled-by-sysvinit");
+        assert_eq!(code(&root, "quiet", true, true), "disabled-by-environment-variable");
+        assert_eq!(code(&root, "cloud-init=disabled", false, false), "disabled-by-kernel-command-line");
+        for (path, expected) in [
+            (APPLIED.to_owned(), "enabled-by-generator"),
+            (format!("{RUN_DIR}/disabled"), "disabled-by-generator"),
+            (DISABLED.to_owned(), "disabled-by-marker-file"),
+        ] {
+            root.write(&path, "", Attr::root(0o644)).unwrap();
+            assert_eq!(code(&root, "quiet", true, false), expected);
+        }
+        assert_eq!(code(&root, "cloud-init=enabled", true, true), "enabled-by-kernel-command-line");
+    }
+}

@@ -1,0 +1,76 @@
+//! `single`: one module by hand, in the running system.
+
+use super::image::Image;
+use super::modules::Run;
+use super::outside::ThisMachine;
+use super::{Asked, Errors, append_log, later};
+use crate::logging;
+use crate::machine::Machine;
+use crate::module::{Frequency, Module};
+use crate::root::Root;
+
+/// Runs both halves of `module` with the instance and the configuration of this boot, whatever stage it belongs to. Gives the
+/// errors.
+pub fn run(
+    root: &mut Root,
+    machine: &Machine,
+    asked: &Asked,
+    module: &'static Module,
+    frequency: Option<Frequency>,
+    arguments: &[String],
+) -> Vec<String> {
+    let Some(instance) = asked.instance(root) else {
+        return vec![
+            "there is no datasource: nothing was provisioned yet; --force runs the module all the same".into(),
+        ];
+    };
+    let image = Image::read(root, machine).as_asked(asked);
+    let config = later::configuration(root, machine, &image, &instance);
+    let outside = ThisMachine::new();
+    let mut run = Run { root, config: &config, instance: &instance, distro: &image.distro, outside: &outside };
+    let mut errors = Errors::default();
+    errors.all(run.single(module, frequency, arguments));
+    errors.all(root.commit());
+    errors.keep(append_log(root, &logging::take()));
+    errors.all(root.commit());
+    errors.all(root.run_at_end());
+    errors.lines().to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::{Map, Value, yaml};
+    use crate::module;
+    use crate::root::Use;
+    use crate::testing::TempDir;
+
+    fn file(name: &str, text: &str) -> (String, Map) {
+        match yaml::parse(name, text) {
+            Ok(Value::Map(map)) => (name.to_owned(), map),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_module_runs_with_the_files_that_are_named_and_without_a_datasource_only_if_forced() {
+        let dir = TempDir::new("single");
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let module = module::find("write-files").unwrap();
+        let above = file("above", "write_files: [{path: /etc/x, content: above}]");
+        let below = file("below", "write_files: [{path: /etc/x, content: below}]");
+        let mut asked = Asked { files: vec![above, below], force: false };
+        let mut single = |asked: &Asked, frequency| {
+            let errors = run(&mut root, &Machine::default(), asked, module, frequency, &[]);
+            (errors.len(), root.text("/etc/x"))
+        };
+        assert_eq!(single(&asked, None), (1, String::new()));
+        asked.force = true;
+        assert_eq!(single(&asked, None), (0, "above".to_owned()));
+        asked.files.remove(0);
+        assert_eq!(single(&asked, None), (0, "above".to_owned()), "it is done for this instance");
+        assert_eq!(single(&asked, Some(Frequency::Always)), (0, "below".to_owned()));
+        let mark = "/var/lib/cloud/instances/iid-datasource-none/sem/config_write_files";
+        assert!(Root::open(&dir.0, Use::Tree).unwrap().exists(mark));
+    }
+}
