@@ -174,8 +174,9 @@ impl Run<'_> {
             outside: self.outside,
         };
         handler(&mut context).map_err(|e| {
-            log::warn!("module {} failed: {e}", module.name);
-            format!("{}: {e}", module.name)
+            let text = format!("module {} failed: {e}", module.name);
+            log::warn!("{text}");
+            text
         })
     }
 

@@ -92,8 +92,9 @@ pub fn boothooks(root: &mut Root, instance: &Instance) -> Vec<String> {
     for name in root.list(&folder) {
         let command = Command::new(Stage::Init, [format!("{folder}/{name}")]);
         if let Err(e) = root.run(command.env("INSTANCE_ID", instance.instance_id.as_str())) {
-            log::warn!("boothook {name}: {e}");
-            errors.push(format!("boothook {name}: {e}"));
+            let text = format!("boothook {name} failed: {e}");
+            log::warn!("{text}");
+            errors.push(text);
         }
     }
     errors
