@@ -38,6 +38,7 @@ pub fn local(root: &mut Root, machine: &Machine, start: f64, asked: &Asked, befo
     let mut status = Status::new();
     status.begin("init-local", start);
     errors.keep(Status::forget(root));
+    let mut read = false;
     let summary = match find::find(root, machine, &image, super::deadline(machine)) {
         Outcome::Nothing(why) => {
             log::warn!("{why}");
@@ -50,6 +51,7 @@ pub fn local(root: &mut Root, machine: &Machine, start: f64, asked: &Asked, befo
         }
         Outcome::Read(found) => {
             let Found { mut instance, place } = *found;
+            read = true;
             instance.machine_uuid = machine.uuid();
             status.set_datasource(&state::description(&instance));
             tell_problems(&instance, &place);
@@ -73,7 +75,7 @@ pub fn local(root: &mut Root, machine: &Machine, start: f64, asked: &Asked, befo
     status.end("init-local", errors.lines(), &messages);
     errors.keep(status.save(root));
     errors.keep(append_log(root, &messages));
-    errors.keep(record(root, start, summary.is_some()));
+    errors.keep(record(root, start, summary.is_some(), read));
     if before_pivot {
         errors.keep(root.relabel_later());
     }
@@ -87,12 +89,13 @@ pub fn local(root: &mut Root, machine: &Machine, start: f64, asked: &Asked, befo
     if before_pivot { errors.with_warnings(&messages) } else { errors.lines().to_vec() }
 }
 
-/// Says to the next stage that this one was done.
-fn record(root: &mut Root, start: f64, provisioned: bool) -> Result<()> {
+/// Says to the next stage that this one was done, and whether the instance was `read` or taken from the cache.
+fn record(root: &mut Root, start: f64, provisioned: bool, read: bool) -> Result<()> {
     let mut applied = Map::new();
     applied.insert("start", Value::Float(start));
     applied.insert("finished", Value::Float(status::uptime()));
     applied.insert("provisioned", provisioned);
+    applied.insert("read", read);
     root.write(APPLIED, json::to_string(&Value::Map(applied)), Attr::root(0o600))
 }
 

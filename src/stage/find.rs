@@ -18,7 +18,7 @@ use crate::source::{self, Found, Search};
 use std::time::Duration;
 
 /// How long a drive is waited for where nothing says that there is one, and nothing else can be tried.
-const UNCERTAIN: Duration = Duration::from_secs(10);
+const UNCERTAIN: Duration = Duration::from_secs(3);
 
 /// How long a service may take where the instance of the last boot can stay.
 const KNOWN: Duration = Duration::from_secs(10);
@@ -115,7 +115,7 @@ pub fn find(root: &Root, machine: &Machine, image: &Image, deadline: Deadline) -
 }
 
 /// How the services are asked, and for how long: those that only may be there for less, and not beside one that is certain.
-fn jobs(search: &mut Search, services: Vec<Service>) -> (Vec<Job>, Option<Duration>) {
+pub fn jobs(search: &mut Search, services: Vec<Service>) -> (Vec<Job>, Option<Duration>) {
     let mut of = |certainty: Certainty| {
         let names: Vec<&str> = services.iter().filter(|s| s.certainty == certainty).map(|s| s.name).collect();
         service::jobs(search, &names)

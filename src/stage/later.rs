@@ -5,7 +5,7 @@ use super::image::{Image, disabled};
 use super::modules::{Half, Run};
 use super::outside::ThisMachine;
 use super::web::Includes;
-use super::{Errors, append_log, apply, config, provision};
+use super::{Errors, append_log, apply, config, provision, refresh};
 use crate::document::{Value, json};
 use crate::instance::status::{self, Status};
 use crate::instance::{Instance, instance_data, state};
@@ -70,7 +70,13 @@ fn of_instance(root: &mut Root, machine: &Machine, instance: &Instance, stage: S
     let image = Image::read(root, machine).as_asked(asked);
     let outside = ThisMachine::new();
     let mut errors = Errors::default();
-    let earlier = if stage == Stage::Init { None } else { combined(root, &image) };
+    let earlier = combined(root, &image);
+    let refreshed = match (&earlier, stage) {
+        (Some(config), Stage::Init) => refresh::refresh(root, machine, &image, instance, config),
+        _ => None,
+    };
+    let instance = refreshed.as_ref().unwrap_or(instance);
+    let earlier = if stage == Stage::Init { None } else { earlier };
     let config = earlier.unwrap_or_else(|| merge(root, machine, &image, instance, stage, &mut errors));
     if stage == Stage::Init {
         errors.all(provision::boothooks(root, instance));

@@ -14,6 +14,7 @@ pub mod outside;
 pub mod plan;
 pub mod probe;
 pub mod provision;
+pub mod refresh;
 pub mod single;
 pub mod web;
 

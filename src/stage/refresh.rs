@@ -1,0 +1,127 @@
+//! In the real root's network stage, on later boots: the service is asked again where the user allows that, as cloud-init does.
+
+use super::find;
+use super::image::Image;
+use super::network;
+use crate::deadline::Deadline;
+use crate::document::{Value, json};
+use crate::error::{Error, Result};
+use crate::instance::boot::APPLIED;
+use crate::instance::{Instance, state};
+use crate::link;
+use crate::machine::Machine;
+use crate::network::render::{self, RENDERERS};
+use crate::root::{Command, Root, Stage};
+use crate::source::detect::{self, Facts, Platform};
+use crate::source::{LOCAL, Search, service};
+use std::time::Duration;
+
+/// How long the service may take. The instance is known, and nobody waits for it.
+const BUDGET: Duration = Duration::from_secs(30);
+/// What makes a running network stack read its files again.
+const RELOAD: [(&str, &[&str]); 3] = [
+    ("netplan", &["netplan", "apply"]),
+    ("networkd", &["networkctl", "reload"]),
+    ("network-manager", &["nmcli", "connection", "reload"]),
+];
+
+/// Asks the service again, if this boot did not read the instance anew and the user allows it: `updates: {network: {when: [boot]}}`,
+/// or an image whose list has only services and whose instance came from a drive. What it says now replaces what was known, and
+/// the network files follow. None where nothing was asked or nothing answered; the instance then stays as it is.
+pub fn refresh(
+    root: &mut Root,
+    machine: &Machine,
+    image: &Image,
+    instance: &Instance,
+    config: &Value,
+) -> Option<Instance> {
+    if !is_later_boot(root) || !(allows_boot(config) || left_its_drive(image, instance)) {
+        return None;
+    }
+    match ask(root, machine, image) {
+        Ok(found) if found.instance_id != instance.instance_id => {
+            log::warn!(
+                "the service knows this machine as {} now: a new instance is for the next boot's initramfs",
+                found.instance_id
+            );
+            None
+        }
+        Ok(found) => {
+            let updated = store(root, machine, image, found);
+            updated.inspect_err(|e| log::warn!("the service's answer is not used: {e}")).ok()
+        }
+        Err(e) => {
+            log::warn!("the service was asked again and did not answer: {e}");
+            None
+        }
+    }
+}
+
+/// Whether the local stage of this boot took the instance from the cache.
+fn is_later_boot(root: &Root) -> bool {
+    let read = || json::parse(APPLIED, &root.read(APPLIED).ok()??).ok();
+    read().is_some_and(|applied| applied.get("read").and_then(Value::as_bool) == Some(false))
+}
+
+/// `updates: {network: {when: […]}}` has the event of a boot (cloud-init, "Events and updates").
+fn allows_boot(config: &Value) -> bool {
+    let when = config.at(&["updates", "network", "when"]).and_then(Value::as_list).unwrap_or_default();
+    when.iter().filter_map(Value::as_str).any(|event| matches!(event, "boot" | "boot-legacy"))
+}
+
+/// The image wants only services, and the instance came from a source that is none of them.
+fn left_its_drive(image: &Image, instance: &Instance) -> bool {
+    let list = image.own.get("datasource_list").and_then(Value::as_list).unwrap_or_default();
+    let named: Vec<&str> = list.iter().filter_map(Value::as_str).filter(|n| *n != "None").collect();
+    let is_local = |name: &str| LOCAL.iter().any(|s| s.name.eq_ignore_ascii_case(name));
+    !named.is_empty() && !named.iter().any(|n| is_local(n)) && is_local(&instance.source)
+}
+
+fn ask(root: &Root, machine: &Machine, image: &Image) -> Result<Instance> {
+    let facts = Facts::new(machine, root, &image.own, Platform::of(machine, root));
+    let report = detect::identify(&facts);
+    let deadline = Deadline::after(BUDGET);
+    let mut search = Search::new(machine, root, &image.config, deadline);
+    let (jobs, _) = find::jobs(&mut search, report.services(&facts));
+    if jobs.is_empty() {
+        return Err(Error::new("this machine has no service that could be asked"));
+    }
+    let settings = link::Settings {
+        record: None,
+        sys: machine.base.join("sys"),
+        plan: link::cmdline_net::Plan::parse(&machine.cmdline),
+        software_links: false,
+        raise: false,
+    };
+    let mut session = link::Session::open(&settings, deadline)?;
+    let ca_files = link::http::ca_files(root.path());
+    let found = service::ask(&mut search, jobs, &mut session, &ca_files);
+    found.map(|f| f.instance).ok_or_else(|| Error::new(search.problems().join("; ")))
+}
+
+fn store(root: &mut Root, machine: &Machine, image: &Image, mut instance: Instance) -> Result<Instance> {
+    instance.machine_uuid = machine.uuid();
+    state::store(root, &instance)?;
+    network::apply(root, machine, image, &instance)?;
+    let changed = |owned: &[&str]| root.changes().iter().any(|c| render::is_owned(owned, c.path()));
+    let stack = RENDERERS.iter().find(|r| changed(r.owned)).map(|r| r.name);
+    if let Some((name, argv)) = RELOAD.iter().find(|(name, _)| Some(*name) == stack) {
+        log::info!("the network changed: {name} reads it again");
+        root.run(Command::new(Stage::Init, argv.iter().copied()))?;
+    }
+    Ok(instance)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::yaml;
+
+    #[test]
+    fn only_what_the_user_allows() {
+        let config = |text: &str| yaml::parse("t", text).unwrap();
+        assert!(allows_boot(&config("updates: {network: {when: [boot-new-instance, boot]}}")));
+        assert!(!allows_boot(&config("updates: {network: {when: [boot-new-instance, hotplug]}}")));
+        assert!(!allows_boot(&config("updates: [boot]")));
+    }
+}
