@@ -134,20 +134,18 @@ fn device(network: &Network, interface: &Interface, own: Map, dns: &Dns) -> Map 
         ("wakeonlan", interface.wake_on_lan),
         ("optional", interface.optional),
         ("dhcp4", interface.dhcp4().then_some(true)),
-        // netplan has one word for all that IPv6 gives by itself; the router's flags decide which it is.
-        ("dhcp6", (interface.dhcp6() || interface.subnets.iter().any(|s| s.method == Method::Slaac)).then_some(true)),
+        ("dhcp6", is_automatic_v6(interface).then_some(true)),
     ] {
         if let Some(value) = value {
             out.insert(key, value);
         }
     }
-    for (key, of_dhcp4) in [("dhcp4-overrides", true), ("dhcp6-overrides", false)] {
-        let given = if of_dhcp4 { &interface.dhcp4_overrides } else { &interface.dhcp6_overrides };
-        let metric = interface.subnets.iter().filter(|s| match of_dhcp4 {
-            true => s.method == Method::Dhcp4,
-            false => s.method.is_dhcp6(),
-        });
-        let overrides = overrides(given, metric.filter(|s| s.gateway.is_none()).find_map(|s| s.metric));
+    let metrics = lease_metrics(interface);
+    for (key, given, metric) in [
+        ("dhcp4-overrides", &interface.dhcp4_overrides, metrics.0),
+        ("dhcp6-overrides", &interface.dhcp6_overrides, metrics.1),
+    ] {
+        let overrides = overrides(given, metric);
         if !overrides.is_empty() {
             out.insert(key, overrides);
         }
@@ -206,6 +204,27 @@ fn matching(interface: &Interface, out: &mut Map) {
             out.insert("set-name", interface.name.as_str());
         }
     }
+}
+
+/// The metrics of the leases' routes. netplan refuses two that differ, or one where there are two leases (networkd has one setting).
+fn lease_metrics(interface: &Interface) -> (Option<u32>, Option<u32>) {
+    let metric = |of: fn(Method) -> bool| {
+        interface.subnets.iter().filter(|s| of(s.method) && s.gateway.is_none()).find_map(|s| s.metric)
+    };
+    let (four, six) = (metric(|m| m == Method::Dhcp4), metric(Method::is_dhcp6));
+    let one = |a: Option<u32>, b: Option<u32>, asked: bool| a.or(b.filter(|_| asked));
+    match (four, six) {
+        (Some(a), Some(b)) if a != b => {
+            cannot(NAME, &interface.name, "metric");
+            (four, four)
+        }
+        _ => (one(four, six, interface.dhcp4()), one(six, four, is_automatic_v6(interface))),
+    }
+}
+
+/// netplan has one word for all that IPv6 gives by itself; the router's flags decide which it is.
+fn is_automatic_v6(interface: &Interface) -> bool {
+    interface.dhcp6() || interface.subnets.iter().any(|s| s.method == Method::Slaac)
 }
 
 /// The device's MTU and IPv6's: subnets may say them too.

@@ -141,20 +141,17 @@ fn bond(interface: &Interface, params: &Map) -> Section {
 const BRIDGE: &[(&str, &str, i64, i64)] = &[
     ("bridgeprio", "priority", 0, 65535),
     ("ageing", "ageing-time", 0, 1_000_000),
-    ("fd", "forward-delay", 0, 30),
+    ("fd", "forward-delay", 2, 30),
     ("hello", "hello-time", 1, 10),
     ("maxage", "max-age", 6, 40),
 ];
 
 fn bridge(interface: &Interface, params: &Map) -> Section {
     let mut section = Section::new("bridge");
-    let stp = params.get("stp").map(Value::is_true);
-    section.maybe("stp", stp);
+    section.maybe("stp", params.get("stp").map(Value::is_true));
     for (name, value) in params.iter() {
         if let Some((_, key, least, most)) = BRIDGE.iter().find(|b| b.0 == name) {
-            // A spanning tree wants time to find itself; without one the kernel takes any delay.
-            let least = if name == "fd" && stp != Some(false) { 2 } else { *least };
-            match number(value, Unit::Seconds).filter(|n| (least..=*most).contains(n)) {
+            match number(value, Unit::Seconds).filter(|n| (*least..=*most).contains(n)) {
                 Some(n) => section.add(*key, n),
                 None => cannot(NAME, &interface.name, name),
             }
@@ -268,7 +265,7 @@ mod tests {
         );
         assert_eq!(of(&all, "a"), "\n[ethernet]\nmtu=1400\ncloned-mac-address=52:54:00:00:00:09\nwake-on-lan=64\n");
         assert!(of(&all, "b").starts_with("\n[bond]\nmode=4\nmiimon=1000\narp_ip_target=1.1.1.1,2.2.2.2\nprimary=a\nall_slaves_active=1\n\n[bridge-port]\npath-cost=75\n"), "{}", of(&all, "b"));
-        // With a spanning tree NetworkManager takes no delay below 2, and would drop the profile.
+        // NetworkManager takes no delay below 2, and would drop the profile.
         assert_eq!(of(&all, "br"), "\n[bridge]\nmax-age=10\n");
         assert_eq!(of(&all, "v"), "\n[vrf]\ntable=9\n");
         assert!(of(&all, "l").starts_with("\n[vlan]\nid=5\nparent="));
