@@ -263,6 +263,16 @@ impl Interface {
         self.rename || self.matching == Match::default() || self.name != self.id
     }
 
+    /// Whether it is not to be brought up with the machine.
+    pub fn is_manual(&self) -> bool {
+        self.subnets.iter().any(|s| s.control == Control::Manual)
+    }
+
+    /// Whether `keep_configuration` is a plain yes.
+    pub fn keeps_all(&self) -> bool {
+        matches!(self.keep_configuration.as_deref(), Some("true" | "True" | "yes" | "on" | "1"))
+    }
+
     /// Whether DHCPv4 is asked for.
     pub fn dhcp4(&self) -> bool {
         self.subnets.iter().any(|s| s.method == Method::Dhcp4)

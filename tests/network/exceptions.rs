@@ -271,6 +271,12 @@ pub const REASONS: &[Exception] = &[
         "LLADDR",
         "SUSE's key is LLADDR for bridges too (ifcfg(5))",
     ),
+    exception(
+        "netplan",
+        r#""control":"manual""#,
+        "/activation-mode = \"manual\"",
+        "control is documented; cloud-init drops it for netplan",
+    ),
 ];
 
 /// The exceptions that this case can have.

@@ -59,7 +59,7 @@ pub const V1: &str = "network:
         - {type: static6, address: '2001:db8::2/64', gateway: 'fe80::1'}
     - {type: physical, name: lan3, subnets: [{type: dhcp4, metric: 700}, {type: ipv6_dhcpv6-stateful}]}
     - {type: physical, name: lan4, subnets: [{type: dhcp, control: manual}]}
-    - {type: physical, name: lan5, subnets: [{type: ipv6_dhcpv6-stateless}]}
+    - {type: physical, name: lan5, keep_configuration: true, subnets: [{type: ipv6_dhcpv6-stateless}]}
     - {type: physical, name: lan6, accept-ra: true, subnets: [{type: ipv6_slaac}]}
     - type: bond
       name: bond0

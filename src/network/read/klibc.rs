@@ -58,6 +58,8 @@ pub fn to_v1(files: &[(String, String)], mac: impl Fn(&str) -> Option<String>) -
                 if let Some(mac) = mac(name) {
                     entry.insert("mac_address", mac);
                 }
+                // The root file system may be behind it: who manages the device in the real root must not take anything away.
+                entry.insert("keep_configuration", true);
                 entry.insert("subnets", new);
                 entries.push((name.to_owned(), entry));
             }
@@ -149,11 +151,11 @@ mod tests {
     fn files_become_version_1() {
         assert_eq!(
             v1(&[("net-eth0.conf", V4)]).unwrap(),
-            r#"{"version":1,"config":[{"type":"physical","name":"eth0","mac_address":"14:02:ec:42:48:00","subnets":[{"type":"dhcp4","control":"manual","netmask":"255.255.255.0","broadcast":"192.168.122.255","gateway":"192.168.122.1","dns_nameservers":["192.168.122.1"],"dns_search":["foo.com","bar.com"]}]}]}"#
+            r#"{"version":1,"config":[{"type":"physical","name":"eth0","mac_address":"14:02:ec:42:48:00","keep_configuration":true,"subnets":[{"type":"dhcp4","control":"manual","netmask":"255.255.255.0","broadcast":"192.168.122.255","gateway":"192.168.122.1","dns_nameservers":["192.168.122.1"],"dns_search":["foo.com","bar.com"]}]}]}"#
         );
         assert_eq!(
             v1(&[("net6-eno1.conf", V6), ("net-none.conf", "PROTO=dhcp\n")]).unwrap(),
-            r#"{"version":1,"config":[{"type":"physical","name":"eno1","subnets":[{"type":"static","control":"manual","address":"2001:db8::5","netmask":"64","gateway":"2001:db8::1"}]}]}"#
+            r#"{"version":1,"config":[{"type":"physical","name":"eno1","keep_configuration":true,"subnets":[{"type":"static","control":"manual","address":"2001:db8::5","netmask":"64","gateway":"2001:db8::1"}]}]}"#
         );
         assert_eq!(v1(&[]), None);
     }

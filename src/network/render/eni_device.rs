@@ -124,12 +124,11 @@ fn line(value: &Value) -> Option<String> {
 
 /// What interfaces(5) has no word for.
 pub fn report(interface: &Interface) {
-    let is_kept = interface.subnets.iter().any(|s| s.control == crate::network::model::Control::Manual);
     let (four, six) = (&interface.dhcp4_overrides, &interface.dhcp6_overrides);
     for (key, given) in [
         ("optional", interface.optional == Some(true)),
         // Nobody touches an interface that is brought up by hand.
-        ("keep_configuration", interface.keep_configuration.is_some() && !is_kept),
+        ("keep_configuration", interface.keep_configuration.is_some() && !interface.is_manual()),
         ("link-local", interface.link_local.is_some()),
         ("ipv6-mtu", interface.ipv6_mtu.is_some()),
         ("routing-policy", !interface.rules.is_empty()),

@@ -2,7 +2,7 @@
 
 use super::{Exists, File, HEADER, Target, cannot, has_program};
 use crate::document::{Map, Value, to_yaml};
-use crate::network::model::{Control, DhcpOverrides, Dns, Interface, Kind, Method, Network, Route, Rule, Subnet};
+use crate::network::model::{DhcpOverrides, Dns, Interface, Kind, Method, Network, Route, Rule, Subnet};
 use crate::network::params::{self, Param, Unit};
 
 const NAME: &str = "netplan";
@@ -176,9 +176,13 @@ fn device(network: &Network, interface: &Interface, own: Map, dns: &Dns) -> Map 
     if !routes.is_empty() {
         out.insert("routes", routes);
     }
-    for key in interface.keep_configuration.iter().map(|_| "keep_configuration").chain(interface.more.keys()) {
-        cannot(NAME, &interface.name, key);
+    match &interface.keep_configuration {
+        Some(_) if interface.keeps_all() => drop(out.insert("critical", true)),
+        Some(_) => cannot(NAME, &interface.name, "keep_configuration"),
+        None if interface.is_manual() => drop(out.insert("activation-mode", "manual")),
+        None => {}
     }
+    interface.more.keys().for_each(|key| cannot(NAME, &interface.name, key));
     out
 }
 
@@ -258,11 +262,7 @@ fn subnet_into(interface: &Interface, subnet: &Subnet, addresses: &mut Vec<Value
         cannot(NAME, &interface.name, "metric");
     }
     routes.extend(subnet.routes.iter().map(route));
-    for (key, given) in [
-        ("pointopoint", subnet.pointopoint.is_some()),
-        ("scope", subnet.scope.is_some()),
-        ("control", subnet.control == Control::Manual),
-    ] {
+    for (key, given) in [("pointopoint", subnet.pointopoint.is_some()), ("scope", subnet.scope.is_some())] {
         if given {
             cannot(NAME, &interface.name, key);
         }

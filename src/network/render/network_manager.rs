@@ -4,7 +4,7 @@ use super::ini::{self, Section};
 use super::{Exists, File, HEADER, Target, cannot, has_program, link};
 use super::{network_manager_device as device, network_manager_ip as ip};
 use crate::document::Value;
-use crate::network::model::{Control, Interface, Kind, Network, is_mac};
+use crate::network::model::{Interface, Kind, Network, is_mac};
 
 /// cloud-init's name of the renderer.
 pub const NAME: &str = "network-manager";
@@ -100,7 +100,7 @@ fn profile(network: &Network, interface: &Interface, n: usize, own: Vec<Section>
         main.add("master", uuid(&master.name));
     }
     let by_hand = matches!(interface.more.get("activation-mode").and_then(Value::as_str), Some("manual" | "off"));
-    if by_hand || interface.subnets.iter().any(|s| s.control == Control::Manual) {
+    if by_hand || interface.is_manual() {
         main.add("autoconnect", "false");
     } else if interface.keep_configuration.is_some() {
         // A profile that is not brought up leaves the device as it is.

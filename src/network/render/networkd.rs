@@ -61,7 +61,17 @@ fn sections(network: &Network, interface: &Interface) -> Vec<Section> {
     structure(network, interface, &mut main, &mut port);
     ipv6(interface, &mut main, &mut advertisement);
     names(network, interface, &mut main);
-    main.maybe("KeepConfiguration", interface.keep_configuration.as_ref());
+    match interface.keep_configuration.as_deref() {
+        Some(_) if interface.keeps_all() => main.add("KeepConfiguration", "yes"),
+        kept => main.maybe("KeepConfiguration", kept),
+    }
+    // What is kept is up already, from the initramfs: it is managed, so that leases are renewed, and nothing is taken away.
+    if interface.is_manual()
+        && interface.keep_configuration.is_none()
+        && !interface.more.contains_key("activation-mode")
+    {
+        link.add("ActivationPolicy", "manual");
+    }
     if interface.dhcp4() {
         overrides(&interface.dhcp4_overrides, &mut dhcp4);
         // networkd's default is to ignore the MTU that the server gives. One that is configured counts before it.
@@ -89,9 +99,6 @@ fn sections(network: &Network, interface: &Interface) -> Vec<Section> {
             }
             section.maybe("Metric", subnet.metric);
             out.push(section);
-        }
-        if subnet.control != Default::default() {
-            cannot(NAME, &interface.name, "control");
         }
     }
     out.extend(interface.all_routes().chain(network.routes_over(interface)).map(|r| route(interface, r)));
@@ -318,6 +325,21 @@ mod tests {
         assert!(!of("{dhcp4: true, mtu: 1400}").contains("UseMTU"));
         assert!(of("{dhcp4: true, dhcp4-overrides: {use-mtu: false}}").contains("UseMTU=no\n"));
         assert!(!of("{dhcp6: true}").contains("UseMTU"));
+    }
+
+    #[test]
+    fn by_hand_and_kept() {
+        let of = |more: &str| {
+            let text = format!(
+                "version: 1\nconfig: [{{type: physical, name: e{more}, subnets: [{{type: dhcp, control: manual}}]}}]"
+            );
+            file(&text, "e.network")
+        };
+        assert!(of("").contains("[Link]\nActivationPolicy=manual\n"));
+        // A link that the root file system may need: wait-online waits for it, and it keeps what it has.
+        let kept = of(", keep_configuration: true");
+        assert!(kept.contains("KeepConfiguration=yes\n") && !kept.contains("ActivationPolicy"), "{kept}");
+        assert!(of(", keep_configuration: dhcp-on-stop").contains("KeepConfiguration=dhcp-on-stop\n"));
     }
 
     #[test]

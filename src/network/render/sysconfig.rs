@@ -3,7 +3,7 @@
 use super::{Exists, File, HEADER, Target, cannot, has_program, link, sysconfig_rhel as rhel, sysconfig_suse as suse};
 use crate::document::{Map, Value};
 use crate::machine::Family;
-use crate::network::model::{Control, Dns, Interface, Kind, Network};
+use crate::network::model::{Dns, Interface, Kind, Network};
 use crate::network::params::{self, Unit};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -153,8 +153,7 @@ fn name_servers(network: &Network) -> Vec<File> {
 
 /// Whether the interface is brought up with the machine.
 pub fn is_started(interface: &Interface) -> bool {
-    interface.subnets.iter().all(|s| s.control != Control::Manual)
-        && interface.more.get("activation-mode").and_then(Value::as_str).is_none()
+    !interface.is_manual() && interface.more.get("activation-mode").and_then(Value::as_str).is_none()
 }
 
 /// The MTU of the device, which a subnet may say too.
