@@ -47,20 +47,21 @@ impl Change {
         }
     }
 
-    /// The change as `prepivot plan --json` prints it; owners by name where the root knows them.
-    pub fn to_value(&self, root: &Root) -> Value {
-        let mut map = Map::new();
-        let (kind, attr) = match self {
-            Change::Write { attr, .. } => ("write", Some(attr)),
-            Change::Mkdir { attr, .. } => ("mkdir", Some(attr)),
+    /// The name of this kind of change, and the mode and owner that it sets.
+    fn kind(&self) -> (&'static str, Option<Attr>) {
+        match self {
+            Change::Write { attr, .. } => ("write", Some(*attr)),
+            Change::Mkdir { attr, .. } => ("mkdir", Some(*attr)),
             Change::Symlink { .. } => ("symlink", None),
             Change::Remove { .. } => ("remove", None),
-            Change::Chown { attr, .. } => ("chown", Some(attr)),
-            Change::Chmod { attr, .. } => ("chmod", Some(attr)),
-        };
-        map.insert("change", kind);
-        map.insert("path", self.path());
-        if let Some(attr) = attr {
+            Change::Chown { attr, .. } => ("chown", Some(*attr)),
+            Change::Chmod { attr, .. } => ("chmod", Some(*attr)),
+        }
+    }
+
+    /// The change as `prepivot plan --json` prints it; owners by name where the root knows them.
+    pub fn to_value(&self, root: &Root) -> Value {
+        self.describe(|map, kind, attr| {
             if kind != "chown" {
                 map.insert("mode", format!("{:04o}", attr.mode));
             }
@@ -68,32 +69,25 @@ impl Change {
                 map.insert("owner", root.user_name(attr.uid));
                 map.insert("group", root.group_name(attr.gid));
             }
-        }
-        match self {
-            Change::Write { content, .. } => put_content(&mut map, content),
-            Change::Symlink { target, .. } => drop(map.insert("target", target.as_str())),
-            _ => {}
-        }
-        Value::Map(map)
+        })
     }
 
     /// The change as it is kept for a later stage; owners by number.
     pub(super) fn to_record(&self) -> Value {
-        let mut map = Map::new();
-        let (kind, attr) = match self {
-            Change::Write { attr, .. } => ("write", Some(attr)),
-            Change::Mkdir { attr, .. } => ("mkdir", Some(attr)),
-            Change::Symlink { .. } => ("symlink", None),
-            Change::Remove { .. } => ("remove", None),
-            Change::Chown { attr, .. } => ("chown", Some(attr)),
-            Change::Chmod { attr, .. } => ("chmod", Some(attr)),
-        };
-        map.insert("change", kind);
-        map.insert("path", self.path());
-        if let Some(attr) = attr {
+        self.describe(|map, _, attr| {
             map.insert("mode", attr.mode);
             map.insert("uid", attr.uid);
             map.insert("gid", attr.gid);
+        })
+    }
+
+    fn describe(&self, put_attr: impl Fn(&mut Map, &str, Attr)) -> Value {
+        let (kind, attr) = self.kind();
+        let mut map = Map::new();
+        map.insert("change", kind);
+        map.insert("path", self.path());
+        if let Some(attr) = attr {
+            put_attr(&mut map, kind, attr);
         }
         match self {
             Change::Write { content, .. } => put_content(&mut map, content),
