@@ -182,7 +182,13 @@ fn device(network: &Network, interface: &Interface, own: Map, dns: &Dns) -> Map 
         None if interface.is_manual() => drop(out.insert("activation-mode", "manual")),
         None => {}
     }
-    interface.more.keys().for_each(|key| cannot(NAME, &interface.name, key));
+    for (key, value) in interface.more.iter() {
+        match key {
+            // Keys of netplan's own that are written above.
+            "activation-mode" | "critical" => drop(out.insert(key, value.clone())),
+            _ => cannot(NAME, &interface.name, key),
+        }
+    }
     out
 }
 
