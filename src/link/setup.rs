@@ -3,11 +3,10 @@
 use super::cmdline_net::{Made, Plan};
 use super::journal::Change;
 use super::known::Known;
-use super::netlink::Netlink;
+use super::netlink::{Kind, Netlink};
 use super::rename;
 use super::session::Ground;
 use crate::error::{Context, Error, Result};
-use rtnetlink::{LinkBond, LinkBridge, LinkMessageBuilder, LinkVlan};
 
 /// Makes all of `plan`'s links; what fails is logged and does not keep the rest.
 pub async fn make(plan: &Plan, ground: &Ground) {
@@ -25,20 +24,17 @@ pub async fn make(plan: &Plan, ground: &Ground) {
 }
 
 async fn make_one(made: &Made, ground: &Ground) -> Result<()> {
-    let (name, message) = match made {
-        Made::Bond { name, .. } => (name, LinkBond::new(name).build()),
-        Made::Bridge { name, .. } => {
-            // Its own `new` would set it up at once.
-            (name, LinkMessageBuilder::<LinkBridge>::new(name).build())
-        }
+    let (name, kind) = match made {
+        Made::Bond { name, .. } => (name, Kind::Bond),
+        Made::Bridge { name, .. } => (name, Kind::Bridge),
         Made::Vlan { name, parent, id } => {
             let parent = found(&ground.known, &ground.netlink, parent).await?;
-            (name, LinkVlan::new(name, parent, *id).build())
+            (name, Kind::Vlan { parent, id: *id })
         }
     };
     let there = ground.known.named(name).is_some();
     if !there {
-        ground.netlink.make(message).await.context(|| format!("failed to make the link {name}"))?;
+        ground.netlink.make(name, kind).await.context(|| format!("failed to make the link {name}"))?;
     }
     let index = found(&ground.known, &ground.netlink, name).await?;
     if !there {

@@ -1,0 +1,235 @@
+//! rtnetlink: links, addresses and routes read, changed and watched.
+
+mod message;
+mod read;
+mod write;
+
+use crate::error::{Context, Result};
+use futures_core::Stream;
+use message::Message;
+use nix::libc;
+use rtnetlink::MulticastGroup;
+use rtnetlink::packet_core::{
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
+};
+use rtnetlink::packet_route::address::AddressHeader;
+use rtnetlink::proto::{ConnectionHandle, new_connection};
+use rtnetlink::sys::{AsyncSocket, SocketAddr, protocols::NETLINK_ROUTE};
+use std::future::poll_fn;
+use std::io;
+use std::net::IpAddr;
+use std::pin::{Pin, pin};
+
+/// A link as the kernel describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Link {
+    pub index: u32,
+    pub name: String,
+    /// Of six octets; None for a link of another kind.
+    pub mac: Option<[u8; 6]>,
+    /// ARPHRD_ETHER and no loopback.
+    pub ethernet: bool,
+    /// Administratively up.
+    pub up: bool,
+    pub carrier: bool,
+    /// Part of a bond, bridge or team, or the hidden half of a fail-over pair.
+    pub enslaved: bool,
+    /// The kernel made it in software (veth, bridge, bond, vlan, …): IFLA_INFO_KIND is there.
+    pub software: bool,
+    pub mtu: u32,
+}
+
+/// An address of a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Address {
+    pub index: u32,
+    pub address: IpAddr,
+    pub prefix: u8,
+    /// IPv6: duplicate address detection has not ended, it cannot be used yet.
+    pub tentative: bool,
+}
+
+/// A route by one link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Route {
+    pub index: u32,
+    pub destination: IpAddr,
+    pub prefix: u8,
+    /// Of the destination's family. None: the destination is on the link itself.
+    pub gateway: Option<IpAddr>,
+    pub metric: u32,
+}
+
+/// What the kernel told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// More happened than the socket could hold: what is known has to be read anew.
+    Lost,
+    Link(Link),
+    LinkGone(u32),
+    Address(Address),
+    AddressGone(Address),
+    /// An IPv6 default route by this link, from a router advertisement.
+    DefaultRoute6(u32),
+}
+
+/// What happens, as it happens.
+pub type Events = Pin<Box<dyn Stream<Item = Event>>>;
+
+/// A link that is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Bond,
+    Bridge,
+    Vlan { parent: u32, id: u16 },
+}
+
+/// A connection to the kernel's network configuration. Wants a tokio runtime around it.
+#[derive(Clone)]
+pub struct Netlink(ConnectionHandle<Message>);
+
+impl Netlink {
+    /// Opens the connection; its events start now. The connection's own work is spawned on the current runtime.
+    pub fn open() -> Result<(Self, Events)> {
+        use MulticastGroup::{Ipv4Ifaddr, Ipv6Ifaddr, Ipv6Route, Link};
+        let what = || "failed to open rtnetlink: has the kernel a network?";
+        let groups = [Link, Ipv4Ifaddr, Ipv6Ifaddr, Ipv6Route].iter().fold(0, |all, g| all | 1 << (*g as u32 - 1));
+        let (mut connection, handle, messages) = new_connection(NETLINK_ROUTE).context(what)?;
+        connection.socket_mut().socket_mut().bind(&SocketAddr::new(0, groups)).context(what)?;
+        tokio::spawn(connection);
+        let events = Filter(Box::pin(messages));
+        Ok((Netlink(handle), Box::pin(events)))
+    }
+
+    /// All links.
+    pub async fn links(&self) -> Result<Vec<Link>> {
+        let answers = self.ask(write::link(libc::RTM_GETLINK, 0), NLM_F_DUMP).await;
+        let answers = answers.context(|| "failed to list network links")?;
+        Ok(answers.iter().filter(|m| m.kind == libc::RTM_NEWLINK).filter_map(read::link).collect())
+    }
+
+    /// All addresses of all links.
+    pub async fn addresses(&self) -> Result<Vec<Address>> {
+        let answers = self.ask(Message::new(libc::RTM_GETADDR, &AddressHeader::default()), NLM_F_DUMP).await;
+        let answers = answers.context(|| "failed to list network addresses")?;
+        Ok(answers.iter().filter(|m| m.kind == libc::RTM_NEWADDR).filter_map(read::address).collect())
+    }
+
+    /// Sets a link up or down.
+    pub async fn set_up(&self, index: u32, up: bool) -> io::Result<()> {
+        self.change(write::set_up(index, up)).await
+    }
+
+    /// Gives a link another name; most kernels want it to be down.
+    pub async fn rename(&self, index: u32, name: &str) -> io::Result<()> {
+        self.set(index, libc::IFLA_IFNAME, &write::text(name)).await
+    }
+
+    /// Sets a link's MTU.
+    pub async fn set_mtu(&self, index: u32, mtu: u32) -> io::Result<()> {
+        self.set(index, libc::IFLA_MTU, &mtu.to_ne_bytes()).await
+    }
+
+    /// Sets a link's hardware address.
+    pub async fn set_mac(&self, index: u32, mac: [u8; 6]) -> io::Result<()> {
+        self.set(index, libc::IFLA_ADDRESS, &mac).await
+    }
+
+    /// Makes a link part of a bond or bridge; index 0 takes it out.
+    pub async fn set_controller(&self, index: u32, controller: u32) -> io::Result<()> {
+        self.set(index, libc::IFLA_MASTER, &controller.to_ne_bytes()).await
+    }
+
+    async fn set(&self, index: u32, attribute: u16, value: &[u8]) -> io::Result<()> {
+        self.change(write::link(libc::RTM_SETLINK, index).with(attribute, value)).await
+    }
+
+    /// Makes a link (a bond, bridge or VLAN). It is down.
+    pub async fn make(&self, name: &str, kind: Kind) -> io::Result<()> {
+        self.add(write::make(name, kind)).await
+    }
+
+    /// Removes a link that was made.
+    pub async fn remove(&self, index: u32) -> io::Result<()> {
+        self.change(write::link(libc::RTM_DELLINK, index)).await
+    }
+
+    /// Adds an address, or takes it away.
+    pub async fn address(&self, address: Address, add: bool) -> io::Result<()> {
+        let message = write::address(address, add)?;
+        if add { self.add(message).await } else { self.change(message).await }
+    }
+
+    /// Adds a route, or takes it away. A gateway need not lie in the link's own network.
+    pub async fn route(&self, route: Route, add: bool) -> io::Result<()> {
+        let message = write::route(route, add)?;
+        if add { self.add(message).await } else { self.change(message).await }
+    }
+
+    /// Makes what must not be there yet.
+    async fn add(&self, message: Message) -> io::Result<()> {
+        self.ask(message, NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL).await.map(drop)
+    }
+
+    async fn change(&self, message: Message) -> io::Result<()> {
+        self.ask(message, NLM_F_ACK).await.map(drop)
+    }
+
+    /// One request and all its answers. The kernel answers at once; there is nothing to time.
+    async fn ask(&self, message: Message, flags: u16) -> io::Result<Vec<Message>> {
+        let mut request = NetlinkMessage::from(message);
+        request.header.flags = NLM_F_REQUEST | flags;
+        let answers = self
+            .0
+            .request(request, SocketAddr::new(0, 0))
+            .map_err(|_| io::Error::other("the rtnetlink connection is gone"))?;
+        let mut answers = pin!(answers);
+        let mut found = Vec::new();
+        while let Some(answer) = poll_fn(|cx| answers.as_mut().poll_next(cx)).await {
+            match answer.payload {
+                NetlinkPayload::Error(e) if e.code.is_some() => return Err(e.to_io()),
+                NetlinkPayload::InnerMessage(message) => found.push(message),
+                _ => {}
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// The next event; None once the connection is gone.
+pub async fn next(events: &mut Events) -> Option<Event> {
+    poll_fn(|cx| events.as_mut().poll_next(cx)).await
+}
+
+/// The kernel's messages, those that say something here.
+struct Filter<S>(Pin<Box<S>>);
+
+impl<S, A> Stream for Filter<S>
+where
+    S: Stream<Item = (NetlinkMessage<Message>, A)>,
+{
+    type Item = Event;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut std::task::Context<'_>) -> std::task::Poll<Option<Self::Item>> {
+        use std::task::Poll;
+        loop {
+            match self.0.as_mut().poll_next(cx) {
+                Poll::Ready(Some((message, _))) => {
+                    if let Some(event) = read::event(message) {
+                        return Poll::Ready(Some(event));
+                    }
+                }
+                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for Route {
+    /// For messages: `169.254.169.254/32 via 10.0.0.2`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.destination, self.prefix)?;
+        self.gateway.map_or(Ok(()), |gateway| write!(f, " via {gateway}"))
+    }
+}

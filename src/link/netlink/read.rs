@@ -1,0 +1,162 @@
+//! What the kernel's messages say.
+
+use super::message::{self, Message};
+use super::{Address, Event, Link};
+use nix::libc;
+use rtnetlink::packet_core::{NetlinkMessage, NetlinkPayload};
+use rtnetlink::packet_route::AddressFamily;
+use rtnetlink::packet_route::address::{AddressFlags, AddressHeader, AddressHeaderFlags};
+use rtnetlink::packet_route::link::{LinkFlags, LinkHeader, LinkLayerType};
+use rtnetlink::packet_route::route::RouteHeader;
+use std::net::IpAddr;
+
+/// What a message tells; None where it says nothing that matters here.
+pub fn event(message: NetlinkMessage<Message>) -> Option<Event> {
+    let message = match message.payload {
+        NetlinkPayload::InnerMessage(message) => message,
+        NetlinkPayload::Overrun(_) => return Some(Event::Lost),
+        _ => return None,
+    };
+    match message.kind {
+        libc::RTM_NEWLINK => link(&message).map(Event::Link),
+        libc::RTM_DELLINK => message.header(LinkHeader::parse).map(|header| Event::LinkGone(header.index)),
+        libc::RTM_NEWADDR => address(&message).map(Event::Address),
+        libc::RTM_DELADDR => address(&message).map(Event::AddressGone),
+        libc::RTM_NEWROUTE => default_route6(&message).map(Event::DefaultRoute6),
+        _ => None,
+    }
+}
+
+/// A link. None for messages about a bridge's ports, which describe a link a second time and in part.
+pub fn link(message: &Message) -> Option<Link> {
+    let header = message.header(LinkHeader::parse)?;
+    let flags = header.flags;
+    let mut link = Link {
+        index: header.index,
+        name: String::new(),
+        mac: None,
+        ethernet: header.link_layer_type == LinkLayerType::Ether && !flags.contains(LinkFlags::Loopback),
+        up: flags.contains(LinkFlags::Up),
+        carrier: flags.contains(LinkFlags::LowerUp),
+        enslaved: flags.contains(LinkFlags::Port),
+        software: false,
+        mtu: 0,
+    };
+    for (kind, value) in message.attributes(&header) {
+        match kind {
+            libc::IFLA_IFNAME => link.name = std::str::from_utf8(value).ok()?.trim_end_matches('\0').to_owned(),
+            libc::IFLA_ADDRESS => link.mac = value.try_into().ok(),
+            libc::IFLA_MASTER => link.enslaved |= number(value)? != 0,
+            libc::IFLA_MTU => link.mtu = number(value)?,
+            libc::IFLA_LINKINFO => {
+                link.software |= message::attributes(value).any(|(kind, _)| kind == libc::IFLA_INFO_KIND);
+            }
+            _ => {}
+        }
+    }
+    (!link.name.is_empty() && header.interface_family == AddressFamily::Unspec).then_some(link)
+}
+
+/// An address.
+pub fn address(message: &Message) -> Option<Address> {
+    let header = message.header(AddressHeader::parse)?;
+    let mut tentative = header.flags.contains(AddressHeaderFlags::Tentative);
+    let (mut peer, mut local) = (None, None);
+    for (kind, value) in message.attributes(&header) {
+        match kind {
+            libc::IFA_ADDRESS => peer = Some(ip(value)?),
+            libc::IFA_LOCAL => local = Some(ip(value)?),
+            libc::IFA_FLAGS => {
+                tentative |= AddressFlags::from_bits_retain(number(value)?).contains(AddressFlags::Tentative);
+            }
+            _ => {}
+        }
+    }
+    Some(Address { index: header.index, address: local.or(peer)?, prefix: header.prefix_len, tentative })
+}
+
+fn default_route6(message: &Message) -> Option<u32> {
+    let header = message.header(RouteHeader::parse)?;
+    if header.address_family != AddressFamily::Inet6 || header.destination_prefix_length != 0 {
+        return None;
+    }
+    message.attributes(&header).find_map(|(kind, value)| if kind == libc::RTA_OIF { number(value) } else { None })
+}
+
+fn ip(value: &[u8]) -> Option<IpAddr> {
+    let four = <[u8; 4]>::try_from(value).map(IpAddr::from);
+    four.or_else(|_| <[u8; 16]>::try_from(value).map(IpAddr::from)).ok()
+}
+
+fn number(value: &[u8]) -> Option<u32> {
+    value.try_into().ok().map(u32::from_ne_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::message::nested;
+    use super::*;
+
+    fn eth0() -> Message {
+        let header = LinkHeader {
+            index: 2,
+            link_layer_type: LinkLayerType::Ether,
+            flags: LinkFlags::Up | LinkFlags::LowerUp,
+            ..Default::default()
+        };
+        Message::new(libc::RTM_NEWLINK, &header)
+            .with(libc::IFLA_IFNAME, b"eth0\0")
+            .with(libc::IFLA_MTU, &1500u32.to_ne_bytes())
+            .with(libc::IFLA_ADDRESS, &[2, 0, 0, 0, 0, 1])
+    }
+
+    fn told(message: Message) -> Option<Event> {
+        event(NetlinkMessage::from(message))
+    }
+
+    #[test]
+    fn links() {
+        let mut expected = Link {
+            index: 2,
+            name: "eth0".into(),
+            mac: Some([2, 0, 0, 0, 0, 1]),
+            ethernet: true,
+            up: true,
+            carrier: true,
+            enslaved: false,
+            software: false,
+            mtu: 1500,
+        };
+        assert_eq!(told(eth0()), Some(Event::Link(expected.clone())));
+        let kind = nested(&[(libc::IFLA_INFO_KIND, b"veth\0")]);
+        expected.software = true;
+        expected.enslaved = true;
+        let port = eth0().with(libc::IFLA_LINKINFO, &kind).with(libc::IFLA_MASTER, &5u32.to_ne_bytes());
+        assert_eq!(told(port), Some(Event::Link(expected)));
+        assert_eq!(told(eth0().with(libc::IFLA_MTU, &[1])), None);
+        let bridge = LinkHeader { interface_family: AddressFamily::Bridge, index: 2, ..Default::default() };
+        assert_eq!(told(Message::new(libc::RTM_NEWLINK, &bridge).with(libc::IFLA_IFNAME, b"eth0\0")), None);
+        assert_eq!(told(Message::new(libc::RTM_DELLINK, &bridge)), Some(Event::LinkGone(2)));
+    }
+
+    #[test]
+    fn addresses_and_routes() {
+        let header = AddressHeader { family: AddressFamily::Inet6, prefix_len: 64, index: 2, ..Default::default() };
+        let six = std::net::Ipv6Addr::from_bits(1 << 125 | 3).octets();
+        let new = Message::new(libc::RTM_NEWADDR, &header).with(libc::IFA_ADDRESS, &six);
+        let mut address = Address { index: 2, address: six.into(), prefix: 64, tentative: false };
+        assert_eq!(told(new.clone()), Some(Event::Address(address)));
+        address.tentative = true;
+        let flags = AddressFlags::Tentative.bits().to_ne_bytes();
+        assert_eq!(told(new.clone().with(libc::IFA_FLAGS, &flags)), Some(Event::Address(address)));
+        address.address = [10, 0, 0, 1].into();
+        let peer = new.with(libc::IFA_LOCAL, &[10, 0, 0, 1]).with(libc::IFA_FLAGS, &flags);
+        assert_eq!(told(peer), Some(Event::Address(address)));
+
+        let header = RouteHeader { address_family: AddressFamily::Inet6, ..Default::default() };
+        let route = Message::new(libc::RTM_NEWROUTE, &header).with(libc::RTA_OIF, &2u32.to_ne_bytes());
+        assert_eq!(told(route), Some(Event::DefaultRoute6(2)));
+        let header = RouteHeader { destination_prefix_length: 64, ..header };
+        assert_eq!(told(Message::new(libc::RTM_NEWROUTE, &header).with(libc::RTA_OIF, &[2, 0, 0, 0])), None);
+    }
+}
