@@ -94,7 +94,8 @@ pub fn decide(root: &Root, machine: &Machine, systemd: bool, environment: bool) 
     if root.exists(&format!("{RUN_DIR}/enabled")) {
         return boot(BootStatus::EnabledByGenerator, format!("{RUN_DIR}/enabled is there"));
     }
-    if root.exists(APPLIED) {
+    // Nothing of ours has a generator: a stage that ran is the same sign, and everyone may read it.
+    if root.exists(&format!("{RUN_DIR}/status.json")) {
         return boot(BootStatus::EnabledByGenerator, "the local stage has run");
     }
     boot(BootStatus::Unknown, "no stage has run yet")
@@ -120,7 +121,7 @@ mod tests {
         assert_eq!(code(&root, "quiet", true, true), "disabled-by-environment-variable");
         assert_eq!(code(&root, "cloud-init=disabled", false, false), "disabled-by-kernel-command-line");
         for (path, expected) in [
-            (APPLIED.to_owned(), "enabled-by-generator"),
+            (format!("{RUN_DIR}/status.json"), "enabled-by-generator"),
             (format!("{RUN_DIR}/disabled"), "disabled-by-generator"),
             (DISABLED.to_owned(), "disabled-by-marker-file"),
         ] {

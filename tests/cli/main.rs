@@ -1,0 +1,157 @@
+//! The program as people and scripts call it: words in, text and an exit code out.
+
+mod clean;
+mod query;
+mod status;
+mod tools;
+
+use prepivot::testing::TempDir;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+use std::process::{Command, Output};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_prepivot");
+
+struct Answer {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+fn answer(output: Output) -> Answer {
+    Answer {
+        code: output.status.code().unwrap(),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+fn run(words: &[&str]) -> Answer {
+    answer(Command::new(PROGRAM).args(words).output().unwrap())
+}
+
+/// The words of one line, with ROOT for the tree.
+fn run_in(dir: &TempDir, line: &str) -> Answer {
+    let root = dir.0.to_str().unwrap();
+    let words: Vec<String> = line.split(' ').map(|w| w.replace("ROOT", root)).collect();
+    run(&words.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+/// The program by another name.
+fn called(dir: &TempDir, name: &str, words: &[&str]) -> Answer {
+    let link = dir.0.join(name);
+    let _ = symlink(PROGRAM, &link);
+    answer(Command::new(link).args(words).output().unwrap())
+}
+
+fn write(dir: &TempDir, path: &str, text: &str) {
+    let path = dir.0.join(path);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+fn is_root() -> bool {
+    fs::metadata("/proc/self").unwrap().uid() == 0
+}
+
+const STATUS: &str = r#"{"v1": {"datasource": "DataSourceConfigDrive [net,source=/dev/sr0]", "stage": null,
+    "init-local": {"start": 1.5, "finished": 2.5, "errors": [], "recoverable_errors": {}},
+    "init": {"start": 3, "finished": 4, "errors": ERRORS, "recoverable_errors": WARNINGS},
+    "modules-config": {"start": null, "finished": null, "errors": [], "recoverable_errors": {}},
+    "modules-final": {"start": null, "finished": null, "errors": [], "recoverable_errors": {}}}}"#;
+
+/// A tree whose boot is over, with these errors and warnings.
+fn booted(dir: &TempDir, errors: &str, warnings: &str) {
+    let text = STATUS.replace("ERRORS", errors).replace("WARNINGS", warnings);
+    write(dir, "var/lib/cloud/data/status.json", &text);
+    write(dir, "var/lib/cloud/data/result.json", r#"{"v1": {}}"#);
+    fs::create_dir_all(dir.0.join("run/cloud-init")).unwrap();
+    for name in ["status.json", "result.json"] {
+        let _ = symlink(format!("../../var/lib/cloud/data/{name}"), dir.0.join("run/cloud-init").join(name));
+    }
+}
+
+fn instance_data(dir: &TempDir) {
+    let data = |secret: &str| {
+        format!(
+            r#"{{"ds": {{"meta_data": {{"admin_pass": "{secret}", "a-b": [1, "x"]}}}}, "userdata": "{secret}",
+                "v1": {{"cloud-name": "openstack", "cloud_name": "openstack", "region": "r1", "platform": "openstack",
+                        "local_hostname": "web"}}}}"#
+        )
+    };
+    write(dir, "run/cloud-init/instance-data.json", &data("redacted for non-root user"));
+    write(dir, "run/cloud-init/instance-data-sensitive.json", &data("geheim"));
+    write(dir, "run/cloud-init/combined-cloud-config.json", r#"{"password": "geheim"}"#);
+    write(dir, "var/lib/cloud/instances/i-1/user-data.txt", "#cloud-config\npassword: geheim\n");
+    write(dir, "var/lib/cloud/instances/i-1/vendor-data.txt", "");
+    let _ = symlink("instances/i-1", dir.0.join("var/lib/cloud/instance"));
+}
+
+#[test]
+fn usage() {
+    for (words, code) in [
+        (&["--help"][..], 0),
+        (&["-h"], 0),
+        (&["--version"], 0),
+        (&["status", "-h"], 0),
+        (&["devel", "net-convert", "--help"], 0),
+        (&["clean", "--help"], 0),
+        (&[], 2),
+        (&["nonsense"], 2),
+        (&["status", "--nonsense"], 2),
+        (&["status", "--format", "xml"], 2),
+        (&["status", "--form", "json"], 2),
+        (&["status", "--long=1"], 2),
+        (&["modules", "-m", "late"], 2),
+        (&["single"], 2),
+        (&["single", "-n", "locale", "--frequency", "weekly"], 2),
+        (&["devel"], 2),
+        (&["clean", "-c", "everything"], 2),
+        (&["clean", "network"], 2),
+        (&["status", "--wait", "--root", "/tmp"], 2),
+    ] {
+        let answer = run(words);
+        assert_eq!(answer.code, code, "{words:?}: {}", answer.err);
+        assert_eq!(
+            answer.out.is_empty(),
+            code != 0,
+            "{words:?}: help is for standard output, mistakes for standard error"
+        );
+        assert_eq!(answer.err.is_empty(), code == 0, "{words:?}: {}", answer.err);
+    }
+    assert_eq!(run(&["features"]).out, "NETWORK_CONFIG_V1\nNETWORK_CONFIG_V2\n");
+    let dir = TempDir::new("cli-version");
+    let version = called(&dir, "cloud-init", &["--version"]);
+    let words: Vec<&str> = version.out.split_whitespace().collect();
+    assert_eq!(words[..2], [dir.0.join("cloud-init").to_str().unwrap(), "26.2"]);
+    assert!(words[2] == "(prepivot" && run(&["-v"]).out.starts_with("prepivot "));
+}
+
+#[test]
+fn a_command_once() {
+    let dir = TempDir::new("cli-per");
+    for words in [&[][..], &["once"], &["once", "x"], &["weekly", "x", "true"], &["once", "a/b", "true"]] {
+        let answer = called(&dir, "cloud-init-per", words);
+        assert!(answer.code == 1 && !answer.err.is_empty(), "{words:?}");
+    }
+    assert_eq!(called(&dir, "cloud-init-per", &["-h"]).code, 0);
+    assert_eq!(called(&dir, "cloud-init-run-module", &["once", "x", "other", "true"]).code, 1);
+    if !is_root() || Path::new("/run/systemd/system").is_dir() {
+        println!("skipped: running commands needs root in a container, whose /var/lib/cloud is nobody's");
+        return;
+    }
+    let name = format!("prepivot-test-{}", std::process::id());
+    let mark = format!("/var/lib/cloud/sem/bootper.{}.once", name.replace('-', "_"));
+    let run = |frequency: &str, command: &str| called(&dir, "cloud-init-per", &[frequency, &name, "sh", "-c", command]);
+    let first = run("once", "echo ran; exit 3");
+    assert_eq!((first.code, first.out.as_str()), (3, "ran\n"));
+    assert!(fs::read_to_string(&mark).unwrap().starts_with("3\t"));
+    let second = run("once", "echo ran");
+    assert_eq!((second.code, second.out.as_str()), (0, ""));
+    assert_eq!(run("always", "echo ran").out, "ran\n");
+    assert_eq!(run("always", "echo ran").out, "ran\n");
+    for mark in [&mark, &mark.replace(".once", ".always")] {
+        fs::remove_file(mark).unwrap();
+    }
+}

@@ -1,0 +1,114 @@
+//! `status`: what it prints, its exit codes, and waiting.
+
+use super::*;
+use prepivot::document::{Value, json};
+
+#[test]
+fn status_and_its_exit_codes() {
+    let dir = TempDir::new("cli-status");
+    let none = run_in(&dir, "status --root ROOT");
+    assert_eq!((none.code, none.out.as_str()), (0, "status: not started\n"));
+
+    booted(&dir, "[]", "{}");
+    assert_eq!(run_in(&dir, "status --root=ROOT").out, "status: done\n");
+    let long = run_in(&dir, "status --long --root ROOT");
+    assert_eq!(
+        long.out,
+        "status: done\nextended_status: done\nboot_status_code: enabled-by-generator\nlast_update: Thu, 01 Jan 1970 00:00:04 +0000\n\
+         detail: DataSourceConfigDrive [net,source=/dev/sr0]\nerrors: []\nrecoverable_errors: {}\n"
+    );
+
+    booted(&dir, "[]", r#"{"WARNING": ["one\nline", "two"]}"#);
+    let degraded = run_in(&dir, "status -l --root ROOT");
+    assert_eq!(degraded.code, 2);
+    assert!(degraded.out.starts_with("status: done\nextended_status: degraded done\n"), "{}", degraded.out);
+    assert!(
+        degraded.out.ends_with("errors: []\nrecoverable_errors:\nWARNING:\n\t- one line\n\t- two\n"),
+        "{}",
+        degraded.out
+    );
+
+    booted(&dir, r#"["bad", "worse"]"#, r#"{"WARNING": ["one"]}"#);
+    let failed = run_in(&dir, "status --root ROOT --format=json");
+    assert_eq!(failed.code, 1);
+    let document = json::parse("status", failed.out.as_bytes()).unwrap();
+    let text = |key: &str| document.get(key).and_then(Value::as_str).unwrap().to_owned();
+    assert_eq!(text("status"), "error");
+    assert_eq!(text("extended_status"), "error - done");
+    assert_eq!(text("datasource"), "configdrive");
+    assert_eq!(document.get("errors").unwrap(), &Value::List(vec!["bad".into(), "worse".into()]));
+    assert!(document.at(&["init", "recoverable_errors", "WARNING"]).is_some());
+    assert!(failed.out.starts_with("{\n  \"boot_status_code\": \"enabled-by-generator\",\n"), "{}", failed.out);
+    let yaml = run_in(&dir, "status --root ROOT --format yaml");
+    assert!(
+        yaml.out.starts_with("---\nboot_status_code: enabled-by-generator\n") && yaml.out.ends_with("...\n\n"),
+        "{}",
+        yaml.out
+    );
+    let from_yaml = prepivot::document::yaml::parse("t", yaml.out.split("\n...").next().unwrap()).unwrap();
+    assert_eq!(from_yaml, document);
+
+    fs::remove_file(dir.0.join("var/lib/cloud/data/result.json")).unwrap();
+    assert_eq!(run_in(&dir, "status --root ROOT").out, "status: error\n");
+    booted(&dir, "[]", "{}");
+    fs::remove_file(dir.0.join("var/lib/cloud/data/result.json")).unwrap();
+    assert_eq!(run_in(&dir, "status --root ROOT").out, "status: running\n");
+
+    write(&dir, "etc/cloud/cloud-init.disabled", "");
+    let disabled = run_in(&dir, "status --long --root ROOT");
+    assert_eq!(disabled.code, 0);
+    assert!(
+        disabled
+            .out
+            .starts_with("status: disabled\nextended_status: disabled\nboot_status_code: disabled-by-marker-file\n")
+    );
+
+    fs::write(dir.0.join("var/lib/cloud/data/status.json"), "{").unwrap();
+    let broken = run_in(&dir, "status --root ROOT");
+    assert_eq!((broken.code, broken.out.as_str()), (1, ""));
+    assert!(broken.err.contains("/run/cloud-init/status.json: not valid JSON at line 1"), "{}", broken.err);
+}
+
+/// Waits for a boot that is in its init stage, with a systemd that says `units`; after a moment `then` is run. With no `then`
+/// nothing has started. In a mount namespace: /run is its own.
+fn waited(dir: &TempDir, units: &str, then: Option<&str>) -> Option<Answer> {
+    let then = then.map_or("rm status.json;".to_owned(), |then| format!("(sleep 0.3; {then}) &"));
+    write(dir, "bin/systemctl", &format!("#!/bin/sh\ntest \"$1\" = show && cat <<E\n{units}\nE\n"));
+    fs::set_permissions(dir.0.join("bin/systemctl"), fs::Permissions::from_mode(0o755)).unwrap();
+    let script = format!(
+        "mount -t tmpfs tmpfs /run && mkdir -p /run/systemd/system /run/cloud-init && cd /run/cloud-init || exit 77
+         echo '{{\"v1\": {{\"stage\": \"init\", \"init\": {{\"start\": 1}}}}}}' > status.json
+         {then} PATH={}:$PATH timeout 20 {PROGRAM} status --wait",
+        dir.0.join("bin").display()
+    );
+    let output = Command::new("unshare").args(["--mount", "sh", "-c", &script]).output();
+    match output.map(answer) {
+        Ok(answer) if answer.code != 77 && !answer.err.starts_with("unshare") => Some(answer),
+        _ => {
+            println!("skipped: needs a mount namespace");
+            None
+        }
+    }
+}
+
+#[test]
+fn waiting_for_the_end() {
+    let dir = TempDir::new("cli-wait");
+    let block = |active: &str, job: &str| format!("{job}ActiveState={active}\nSubState=x\nUnitFileState=static\n");
+    let units = |blocks: [String; 4]| blocks.join("\n");
+    let (queued, exited) = (|| block("inactive", "Job=5\n"), || block("active", ""));
+    let going = units([queued(), queued(), exited(), exited()]);
+    let Some(done) = waited(&dir, &going, Some("echo {} > result.json")) else { return };
+    assert_eq!(done.code, 0, "{}", done.err);
+    assert!(done.out.starts_with('.') && done.out.ends_with(".\nstatus: done\n"), "{}", done.out);
+    let late = "echo '{\"v1\": {\"init\": {\"start\": 1, \"errors\": [\"bad\"]}}}' > new; mv new status.json; echo {} > result.json";
+    assert_eq!(waited(&dir, &going, Some(late)).unwrap().code, 1);
+    let off = || block("inactive", "");
+    for ended in [units([off(), exited(), block("failed", ""), exited()]), units([off(), off(), off(), off()])] {
+        let failed = waited(&dir, &ended, Some(":")).unwrap();
+        assert_eq!((failed.code, failed.out.as_str()), (1, "status: error\n"), "{}", failed.err);
+    }
+    let never = waited(&dir, &units([off(), off(), off(), off()]), None).unwrap();
+    assert_eq!((never.code, never.out.as_str()), (0, "status: not started\n"));
+    assert!(never.err.contains("not waited for"), "{}", never.err);
+}

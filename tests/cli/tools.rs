@@ -1,0 +1,88 @@
+//! `devel` and `schema`.
+
+use super::*;
+
+#[test]
+fn a_network_configuration_for_another_stack() {
+    let dir = TempDir::new("cli-net-convert");
+    write(&dir, "in.yaml", "network: {version: 2, ethernets: {ens3: {dhcp4: true}}}\n");
+    let line = "devel net-convert -p ROOT/in.yaml -k yaml -d ROOT/out/here -D debian -O networkd --debug";
+    let done = run_in(&dir, line);
+    assert_eq!((done.code, done.out.as_str()), (0, ""), "{}", done.err);
+    let file = dir.0.join("out/here/etc/systemd/network/10-cloud-init-ens3.network");
+    assert!(fs::read_to_string(file).unwrap().contains("DHCP=ipv4\n"));
+    let plan = run_in(&dir, &line.replace("-O networkd --debug", "-Onetplan -m ens3,52:54:00:00:00:01"));
+    assert_eq!(plan.code, 0, "{}", plan.err);
+    let meta = fs::metadata(dir.0.join("out/here/etc/netplan/50-cloud-init.yaml")).unwrap();
+    assert_eq!(meta.permissions().mode() & 0o777, 0o600);
+    for (from, to, code) in [
+        ("-k yaml", "-k toml", 2),
+        ("-D debian", "-D windows", 2),
+        ("-O networkd", "-O rc.conf", 2),
+        ("-d ROOT/out/here", "", 2),
+        ("in.yaml", "none.yaml", 1),
+        ("-k yaml", "-k network_data.json", 1),
+    ] {
+        let line = line.replace(from, to).replace("  ", " ");
+        assert_eq!(run_in(&dir, &line).code, code, "{line}");
+    }
+}
+
+#[test]
+fn tools_for_user_data() {
+    let dir = TempDir::new("cli-devel");
+    instance_data(&dir);
+    write(&dir, "t", "## template: jinja\n#cloud-config\nhostname: {{ v1.local_hostname }}\n");
+    write(&dir, "plain", "#cloud-config\n");
+    let data = "-i ROOT/run/cloud-init/instance-data.json";
+    let rendered = run_in(&dir, &format!("devel render {data} ROOT/t"));
+    assert_eq!((rendered.code, rendered.out.as_str()), (0, "#cloud-config\nhostname: web\n"), "{}", rendered.err);
+    assert_eq!(run_in(&dir, &format!("devel render {data} ROOT/plain")).code, 1);
+    assert_eq!(run_in(&dir, "devel render -i ROOT/none.json ROOT/t").code, 1);
+    assert_eq!(run_in(&dir, "devel render").code, 2);
+
+    write(&dir, "s.sh", "#!/bin/sh\n");
+    let line = "devel make-mime -a ROOT/plain:cloud-config -a ROOT/s.sh:x-shellscript";
+    let made = run_in(&dir, line);
+    assert_eq!(made.code, 0, "{}", made.err);
+    assert!(
+        made.out.starts_with("Content-Type: multipart/mixed; boundary=") && made.out.contains("text/x-shellscript")
+    );
+    let parts = prepivot::userdata::mime::parse(made.out.as_bytes()).unwrap();
+    let contents: Vec<&[u8]> = parts.iter().map(|p| p.content.as_slice()).collect();
+    assert_eq!(contents, [b"#cloud-config\n".as_slice(), b"#!/bin/sh\n"]);
+    assert_eq!(run_in(&dir, "devel make-mime -a ROOT/s.sh:odd").code, 1);
+    assert_eq!(run_in(&dir, "devel make-mime -f -a ROOT/s.sh:odd").code, 0);
+    assert_eq!(run_in(&dir, "devel make-mime -a ROOT/s.sh").code, 2);
+    assert!(run_in(&dir, "devel make-mime -l").out.contains("\ncloud-config\n"));
+}
+
+#[test]
+fn what_is_wrong_with_a_cloud_config() {
+    let dir = TempDir::new("cli-schema");
+    for (text, code, said) in [
+        ("#cloud-config\nruncmd: [ls]\n", 0, "Valid schema"),
+        ("", 0, "Nothing to validate"),
+        ("#!/bin/sh\n", 0, "not checked"),
+        (
+            "#cloud-config\nruncmd: ls\nrun_cmd: []\n",
+            1,
+            "runcmd: expected a list, found a string, run_cmd: there is no such key",
+        ),
+        ("#cloud-config\nruncmd: [\n", 1, "not valid YAML at line"),
+        ("#cloud-config\n- a\n", 1, "expected a mapping, found a list"),
+        ("# cloud-config\nruncmd: []\n", 1, "#cloud-config"),
+    ] {
+        write(&dir, "c", text);
+        let answer = run_in(&dir, "schema -c ROOT/c");
+        assert_eq!(answer.code, code, "{text:?}: {}", answer.err);
+        assert!((answer.out + &answer.err).contains(said), "{text:?}: {}", answer.err);
+    }
+    write(&dir, "n", "network: {version: 2, ethernets: {a: {dhcp4: true}}}\n");
+    assert_eq!(run_in(&dir, "schema -t network-config --config-file ROOT/n").code, 0);
+    write(&dir, "n", "network: {version: 9}\n");
+    assert_eq!(run_in(&dir, "schema -t network-config --config-file ROOT/n").code, 1);
+    assert_eq!(run_in(&dir, "schema -c ROOT/none").code, 1);
+    assert_eq!(run(&["schema"]).code, 1);
+    assert_eq!(run(&["schema", "-c", "x", "--system"]).code, 1);
+}
