@@ -101,13 +101,46 @@ fn remove_old(root: &mut Root, files: &[File]) -> Result<()> {
     Ok(())
 }
 
-/// The files in the root that a renderer may have written.
+/// The files in the root that a renderer has written, ours or cloud-init's.
 pub fn owned_files(root: &Root, renderer: &Renderer) -> Vec<String> {
     let mut found = Vec::new();
     for pattern in renderer.owned {
         let Some((folder, _)) = pattern.rsplit_once('/') else { continue };
         let paths = root.list(folder).into_iter().map(|name| format!("{folder}/{name}"));
-        found.extend(paths.filter(|path| render::is_owned(&[pattern], path) && root.is_file(path)));
+        let is_ours = |path: &String| root.is_file(path) && render::is_ours(&[pattern], path, &root.text(path));
+        found.extend(paths.filter(is_ours));
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::root::Use;
+    use crate::testing::TempDir;
+
+    #[test]
+    fn only_what_was_written_for_an_instance_is_removed() {
+        let dir = TempDir::new("network-owned");
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let header = render::HEADER;
+        for (path, content) in [
+            ("/etc/network/interfaces", "source /etc/network/interfaces.d/*\n"),
+            ("/etc/network/interfaces.d/50-cloud-init", "auto eth0\n"),
+            ("/etc/sysconfig/network-scripts/ifcfg-lo", "DEVICE=lo\n"),
+            ("/etc/sysconfig/network-scripts/ifcfg-eth0", "# Created by cloud-init automatically, do not edit.\n"),
+            ("/etc/sysconfig/network-scripts/ifcfg-eth1", header),
+            ("/etc/systemd/network/10-cloud-init-eth0.network", "[Match]\n"),
+            ("/etc/systemd/network/10-own.network", "[Match]\n"),
+        ] {
+            root.write(path, content, Attr::root(0o644)).unwrap();
+        }
+        let written = "/etc/sysconfig/network-scripts/ifcfg-eth1";
+        remove_old(&mut root, &[File::public(written, String::new())]).unwrap();
+        let left = |folder: &str| root.list(folder).join(" ");
+        assert_eq!(left("/etc/network"), "interfaces interfaces.d");
+        assert_eq!(left("/etc/network/interfaces.d"), "");
+        assert_eq!(left("/etc/sysconfig/network-scripts"), "ifcfg-eth1 ifcfg-lo");
+        assert_eq!(left("/etc/systemd/network"), "10-own.network");
+    }
 }
