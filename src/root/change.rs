@@ -5,7 +5,7 @@ use crate::document::{Map, Value};
 use crate::error::{Error, Result};
 
 /// One change. Paths are absolute below the root, without symbolic links.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Change {
     Write {
         path: String,

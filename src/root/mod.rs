@@ -33,7 +33,7 @@ const MAX_LINKS: usize = 40;
 const MAX_REMOVE: usize = 100_000;
 
 /// Mode and numeric owner of a file or folder.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Attr {
     /// Permission bits, set-user-ID and the like included.
     pub mode: u32,

@@ -7,17 +7,19 @@ use super::modules::{Half, Run};
 use super::provision;
 use crate::document::{Map, Value, json};
 use crate::error::Result;
-use crate::instance::instance_data;
+use crate::instance::{instance_data, state};
 use crate::machine::Machine;
 use crate::module::Nothing;
 use crate::root::{Change, Command, Root, Stage, Use};
 use crate::source;
+use std::collections::HashSet;
 use std::path::Path;
 
 /// What would change, and what went wrong while it was planned.
 pub struct Plan {
     pub root: Root,
-    pub changes: Vec<Change>,
+    /// Changes in the order of their paths: those that are made before the pivot, then those of each stage of the real root.
+    pub changes: Vec<(Option<Stage>, Change)>,
     pub errors: Vec<String>,
 }
 
@@ -32,13 +34,18 @@ pub fn plan(path: &Path, seed: &Path) -> Result<Plan> {
     let (merged, _) = config::consume(&image, &found.instance, &Value::Map(standard), &mut |include| {
         config::without_network(&root, include)
     });
+    let mut last = root.changes();
+    let mut changes: Vec<(Option<Stage>, Change)> = last.iter().map(|c| (None, c.clone())).collect();
     errors.extend(provision::boothooks(&mut root, &found.instance));
     for stage in [Stage::Init, Stage::Config, Stage::Final] {
         let (config, instance) = (&merged.config, &found.instance);
         let mut run = Run { root: &mut root, config, instance, distro: &image.distro, outside: &Nothing };
         errors.extend(run.stage(stage, Half::Live));
+        let now = root.changes();
+        let known: HashSet<&Change> = last.iter().collect();
+        changes.extend(now.iter().filter(|c| !known.contains(c)).map(|c| (Some(stage), c.clone())));
+        last = now;
     }
-    let changes = root.changes();
     Ok(Plan { root, changes, errors })
 }
 
@@ -46,18 +53,27 @@ pub fn plan(path: &Path, seed: &Path) -> Result<Plan> {
 const MASK: &str = "********";
 
 impl Plan {
-    /// One JSON object a line: the changes in the order of their paths, then the commands in theirs.
+    /// One JSON object a line: the changes in their order, then the commands in theirs. What `apply` leaves to a stage of the
+    /// real root has its name as `when`.
     pub fn to_json_lines(&self) -> String {
-        let changes = self.changes.iter().map(|c| c.to_value(&self.root));
+        let changes = self.changes.iter().map(|(when, change)| {
+            let mut value = change.to_value(&self.root);
+            if let (Some(stage), Value::Map(map)) = (when, &mut value) {
+                map.insert("when", stage.name());
+            }
+            value
+        });
         let commands = self.root.commands().iter().map(command);
         changes.chain(commands).map(|v| json::to_string(&v) + "\n").collect()
     }
 
-    /// For people: a line for each change, a diff where a file exists that everyone may read, then the commands.
+    /// For people: a line for each change, a diff where a file exists that everyone may read, then the commands. The state is
+    /// one line.
     pub fn to_text(&self) -> String {
         let mut out = String::new();
-        for change in &self.changes {
-            out += &line(change, &self.root);
+        let (state, changes): (Vec<_>, Vec<_>) = self.changes.iter().partition(|(_, change)| is_state(change.path()));
+        for (when, change) in changes {
+            out += &line(change, *when, &self.root);
             if let Change::Write { path, content, attr } = change {
                 let old = self.on_disk(path);
                 let public = attr.mode & 0o004 != 0;
@@ -66,6 +82,9 @@ impl Plan {
                     _ => {}
                 }
             }
+        }
+        if !state.is_empty() {
+            out += &format!("  state   {} and {} ({} changes)\n", state::CLOUD_DIR, state::RUN_DIR, state.len());
         }
         for command in self.root.commands() {
             out += &format!("  run     {} ({})\n", command.argv.join(" "), command.when.name());
@@ -79,17 +98,31 @@ impl Plan {
     }
 }
 
-fn line(change: &Change, root: &Root) -> String {
+/// Whether a path is where prepivot keeps what it did.
+fn is_state(path: &str) -> bool {
+    let below = |folder| path.strip_prefix(folder).is_some_and(|rest: &str| rest.is_empty() || rest.starts_with('/'));
+    below(state::CLOUD_DIR) || below(state::RUN_DIR)
+}
+
+fn line(change: &Change, when: Option<Stage>, root: &Root) -> String {
+    let when = when.map(|stage| format!(" ({})", stage.name())).unwrap_or_default();
     let owner = |uid, gid| format!("{}:{}", root.user_name(uid), root.group_name(gid));
     match change {
         Change::Write { path, content, attr } => {
-            format!("  write   {path} ({:04o} {}, {} bytes)\n", attr.mode, owner(attr.uid, attr.gid), content.len())
+            format!(
+                "  write   {path} ({:04o} {}, {} bytes){when}\n",
+                attr.mode,
+                owner(attr.uid, attr.gid),
+                content.len()
+            )
         }
-        Change::Mkdir { path, attr } => format!("  mkdir   {path} ({:04o} {})\n", attr.mode, owner(attr.uid, attr.gid)),
-        Change::Symlink { path, target } => format!("  symlink {path} -> {target}\n"),
-        Change::Remove { path } => format!("  remove  {path}\n"),
-        Change::Chown { path, attr } => format!("  chown   {path} ({})\n", owner(attr.uid, attr.gid)),
-        Change::Chmod { path, attr } => format!("  chmod   {path} ({:04o})\n", attr.mode),
+        Change::Mkdir { path, attr } => {
+            format!("  mkdir   {path} ({:04o} {}){when}\n", attr.mode, owner(attr.uid, attr.gid))
+        }
+        Change::Symlink { path, target } => format!("  symlink {path} -> {target}{when}\n"),
+        Change::Remove { path } => format!("  remove  {path}{when}\n"),
+        Change::Chown { path, attr } => format!("  chown   {path} ({}){when}\n", owner(attr.uid, attr.gid)),
+        Change::Chmod { path, attr } => format!("  chmod   {path} ({:04o}){when}\n", attr.mode),
     }
 }
 

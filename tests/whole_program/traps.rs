@@ -1,0 +1,240 @@
+//! What an image or a seed may have in the way: special files, links out of the root, sizes without end. The program ends
+//! in time, says what is wrong, does the rest, and nothing outside of the root changes.
+
+use crate::tree::Tree;
+use crate::{Output, may_chown};
+use prepivot::testing::TempDir;
+use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a run may take, on a slow machine and without optimisation.
+const LIMIT: Duration = Duration::from_secs(60);
+const USER_DATA: &str = "\
+#cloud-config
+users: [default, {name: bob, ssh_authorized_keys: [ssh-ed25519 AAAA], sudo: \"ALL=(ALL) ALL\"}]
+write_files: [{path: /etc/x/y, content: hi}]
+mounts: [[\"srv:/x\", /data]]
+timezone: Europe/Berlin
+manage_etc_hosts: localhost
+";
+
+/// A tree, a seed and a folder beside them, in which nothing may change.
+struct Lab {
+    tree: Tree,
+    seed: PathBuf,
+    outside: PathBuf,
+    _dir: TempDir,
+}
+
+impl Lab {
+    fn new(user_data: &[u8]) -> Lab {
+        let dir = TempDir::new("traps");
+        let tree = Tree::new(&dir.0, "debian", "networkd");
+        let (seed, outside) = (dir.0.join("seed"), dir.0.join("outside"));
+        fs::create_dir(&seed).unwrap();
+        fs::write(seed.join("meta-data"), "instance-id: i-1\nlocal-hostname: host1\n").unwrap();
+        fs::write(seed.join("user-data"), user_data).unwrap();
+        fs::create_dir_all(outside.join("folder")).unwrap();
+        fs::write(outside.join("file"), "SENTINEL\n").unwrap();
+        Lab { tree, seed, outside, _dir: dir }
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.tree.path().join(path)
+    }
+
+    /// The path in the tree, with nothing there.
+    fn clear(&self, path: &str) -> PathBuf {
+        let path = self.path(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        if path.is_symlink() || path.is_file() {
+            fs::remove_file(&path).unwrap();
+        } else if path.is_dir() {
+            fs::remove_dir_all(&path).unwrap();
+        }
+        path
+    }
+
+    fn text(&self, path: &str) -> String {
+        fs::read_to_string(self.path(path)).unwrap_or_default()
+    }
+
+    /// Runs a verb within the limit; None where it does not end.
+    fn run(&self, verb: &str) -> Option<Output> {
+        let out = self.outside.with_extension(verb);
+        let file = |kind: &str| fs::File::create(out.with_extension(kind)).unwrap();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_prepivot"))
+            .args([verb.as_ref(), "--root".as_ref(), self.tree.path().as_os_str()])
+            .args(["--seed".as_ref(), self.seed.as_os_str()])
+            .stdin(Stdio::null())
+            .stdout(file("out"))
+            .stderr(file("err"))
+            .spawn()
+            .unwrap();
+        let start = Instant::now();
+        loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                let text =
+                    |kind: &str| String::from_utf8_lossy(&fs::read(out.with_extension(kind)).unwrap()).into_owned();
+                return Some(Output { code: status.code().unwrap_or(-1), stdout: text("out"), stderr: text("err") });
+            }
+            if start.elapsed() > LIMIT {
+                child.kill().unwrap();
+                child.wait().unwrap();
+                return None;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Plans and applies. What goes wrong in general is in `wrong`.
+    fn go(&self, name: &str, wrong: &mut Vec<String>) -> Output {
+        let mut last = Output { code: -1, stdout: String::new(), stderr: String::new() };
+        for verb in ["plan", "apply"] {
+            let Some(output) = self.run(verb) else {
+                wrong.push(format!("{name}: {verb} does not end"));
+                continue;
+            };
+            if output.stderr.contains("panicked") || output.code < 0 || output.code == 101 {
+                wrong.push(format!("{name}: {verb} crashes: {}", output.stderr));
+            }
+            if output.stdout.contains("SENTINEL") {
+                wrong.push(format!("{name}: {verb} reads outside of the root"));
+            }
+            last = output;
+        }
+        let untouched = fs::read_to_string(self.outside.join("file")).is_ok_and(|t| t == "SENTINEL\n")
+            && fs::read_dir(self.outside.join("folder")).is_ok_and(|mut d| d.next().is_none())
+            && fs::read_dir(&self.outside).is_ok_and(|d| d.count() == 2);
+        if !untouched {
+            wrong.push(format!("{name}: something changes outside of the root"));
+        }
+        last
+    }
+}
+
+fn special(path: &Path, kind: FileType, device: u64) {
+    mknodat(CWD, path, kind, Mode::from_raw_mode(0o666), device).unwrap();
+}
+
+#[test]
+fn special_files_and_loops_in_the_way_stop_neither_the_program_nor_the_rest() {
+    if !may_chown() {
+        return;
+    }
+    let mut wrong = Vec::new();
+    let paths = [
+        "etc/hostname",
+        "etc/hosts",
+        "etc/fstab",
+        "etc/passwd",
+        "etc/shadow",
+        "etc/os-release",
+        "etc/login.defs",
+        "etc/localtime",
+        "etc/cloud/cloud.cfg",
+        "etc/cloud/cloud.cfg.d/50.cfg",
+        "etc/ssh/sshd_config",
+        "etc/ssh/ssh_host_ed25519_key",
+        "etc/sudoers.d",
+        "etc/systemd",
+        "sys/class/net/eth0/address",
+        "proc/cmdline",
+        "run/cloud-init/instance-data-sensitive.json",
+        "var/lib/cloud/data/instance-id",
+        "var/lib/cloud/instance",
+    ];
+    for path in paths {
+        for what in ["fifo", "zero", "folder", "loop"] {
+            let lab = Lab::new(USER_DATA.as_bytes());
+            let at = lab.clear(path);
+            match what {
+                "fifo" => special(&at, FileType::Fifo, 0),
+                "zero" => special(&at, FileType::CharacterDevice, makedev(1, 5)),
+                "folder" => fs::create_dir(&at).unwrap(),
+                _ => symlink(at.file_name().unwrap(), &at).unwrap(),
+            }
+            let name = format!("{what} at {path}");
+            let output = lab.go(&name, &mut wrong);
+            if path != "etc/hostname" && lab.text("etc/hostname") != "host1\n" {
+                wrong.push(format!("{name}: the hostname is not written: {}", output.stderr));
+            }
+            if !["etc/passwd", "etc/shadow"].contains(&path) && !lab.text("etc/passwd").contains("\nbob:") {
+                wrong.push(format!("{name}: no user is made: {}", output.stderr));
+            }
+            // Where something that had to be written cannot be, that is said.
+            if ["etc/hostname", "etc/fstab", "etc/passwd"].contains(&path)
+                && (output.code == 0 || output.stderr.is_empty())
+            {
+                wrong.push(format!("{name}: nothing is said"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn no_link_of_an_image_leads_out_of_it() {
+    if !may_chown() {
+        return;
+    }
+    let mut wrong = Vec::new();
+    let folders = [
+        "etc",
+        "var",
+        "home",
+        "root",
+        "run",
+        "etc/ssh",
+        "etc/sudoers.d",
+        "etc/systemd/network",
+        "var/lib/cloud",
+        "etc/skel",
+    ];
+    let files =
+        ["etc/hostname", "etc/passwd", "etc/shadow", "etc/fstab", "etc/hosts", "etc/skel/.profile", "etc/os-release"];
+    let all = folders.map(|p| (p, "folder")).into_iter().chain(files.map(|p| (p, "file")));
+    for (path, target) in all {
+        for way in ["absolute", "up", "proc"] {
+            let lab = Lab::new(USER_DATA.as_bytes());
+            let target = lab.outside.join(target);
+            let target = match way {
+                "absolute" => target,
+                "up" => Path::new("../../../../../../..").join(target.strip_prefix("/").unwrap()),
+                _ => Path::new("/proc/self/root").join(target.strip_prefix("/").unwrap()),
+            };
+            symlink(target, lab.clear(path)).unwrap();
+            lab.go(&format!("{path}, {way}"), &mut wrong);
+        }
+    }
+    let lab = Lab::new(
+        b"#cloud-config\nwrite_files:\n- {path: /../../../../outside/folder/x, content: x}\n\
+          - {path: /x, source: {uri: \"file:///../outside/file\"}}\ntimezone: ../../../../../outside/file\n",
+    );
+    lab.go("paths with dots", &mut wrong);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn without_var_and_home_and_with_state_behind_a_link_that_leads_nowhere_yet() {
+    if !may_chown() {
+        return;
+    }
+    let mut wrong = Vec::new();
+    let lab = Lab::new(USER_DATA.as_bytes());
+    lab.clear("var");
+    lab.clear("home");
+    let output = lab.go("no /var", &mut wrong);
+    assert_eq!((output.code, lab.text("etc/hostname").as_str()), (0, "host1\n"), "{}", output.stderr);
+    assert!(lab.path("var/lib/cloud/instances/i-1/sem/config_write_files").is_file());
+    let lab = Lab::new(USER_DATA.as_bytes());
+    symlink("/persist/cloud", lab.clear("var/lib/cloud")).unwrap();
+    let output = lab.go("a state that is elsewhere", &mut wrong);
+    assert_eq!((output.code, lab.text("etc/hostname").as_str()), (0, "host1\n"), "{}", output.stderr);
+    assert_eq!(lab.text("persist/cloud/data/instance-id"), "i-1\n");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
