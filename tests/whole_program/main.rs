@@ -6,7 +6,7 @@
 //! - `case`: lines of a key and a value: `about` (what is shown), `distro`, `stack` (what configures its network);
 //! - `seed`: a folder, as `--seed` takes it; `seed.2`, if there is one, is applied after it: a second boot;
 //! - `root`: files put over the distribution's tree, its `sys` and `proc` among them;
-//! - `expected` (`expected.2`): exit code, what is said, every change of the tree but the state's, and every command of the plan.
+//! - `expected` (`expected.2`): exit code, what is said (each line once), every change of the tree but the state's, and every command of the plan.
 //!
 //! `BLESS=1 cargo test --test whole_program` writes what is found as what is expected: read the difference before you keep it.
 
@@ -15,7 +15,7 @@ mod tree;
 
 use prepivot::document::{Value, json};
 use prepivot::testing::TempDir;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -85,7 +85,8 @@ fn run(root: &Tree, seed: &Path, wrong: &mut Vec<String>) -> String {
         }
     }
     let mut found = format!("exit {}\n", applied.code);
-    for line in applied.stderr.lines() {
+    let mut said = BTreeSet::new();
+    for line in applied.stderr.lines().filter(|line| said.insert(*line)) {
         found += &format!("say {}\n", line.replace(&*seed.to_string_lossy(), "SEED"));
     }
     for (path, old, new) in tree::differences(&before, &after).into_iter().filter(|(p, ..)| !is_state(p)) {
