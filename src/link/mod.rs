@@ -8,6 +8,7 @@ mod arp;
 pub mod cmdline_net;
 pub mod dhcp;
 mod dns;
+mod ground;
 pub mod http;
 mod journal;
 mod known;

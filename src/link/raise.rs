@@ -3,8 +3,8 @@
 use super::arp;
 use super::cmdline_net::{Ip, Method, Plan};
 use super::dhcp::{Client, Lease, LeaseRoute};
+use super::ground::{Ground, Told};
 use super::netlink::{Address, Link, Route};
-use super::session::{Ground, Told};
 use super::way::{Reach, Way};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
@@ -118,6 +118,7 @@ async fn leased(link: &Link, lease: Lease, ground: &Ground) -> Result<()> {
         let (destination, gateway) = (route.destination.into(), route.gateway.map(IpAddr::from));
         add_route(link, destination, route.prefix, gateway, ground).await;
     }
+    ground.keep_lease(&lease);
     let mut way = way(link, Reach::V4);
     way.dns = lease.dns.iter().copied().map(IpAddr::from).collect();
     way.search = if lease.search.is_empty() { Some(lease.domain.clone()) } else { None }

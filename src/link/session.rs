@@ -1,17 +1,17 @@
 //! The network for the time of the search: raised, asked by every way at once, and given back.
 
 use super::cmdline_net::Plan;
+use super::ground::{Ground, Told};
 use super::http;
-use super::journal::{Change, Journal};
+use super::journal::Journal;
 use super::known::{Known, barred};
-use super::netlink::{Address, Netlink, Route};
+use super::netlink::Netlink;
 use super::way::{Reach, Way};
 use super::{raise, setup};
 use crate::cancel::Cancel;
 use crate::deadline::Deadline;
 use crate::error::{Context, Error, Result};
 use std::cell::RefCell;
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -25,13 +25,16 @@ use tokio::task::LocalSet;
 const MAX_LINKS: usize = 64;
 /// What is left for the reasons once the waiting is over.
 const GRACE: Duration = Duration::from_millis(200);
+/// How long ways may stay silent once another has answered with a no, and no further way can come: neighbour discovery
+/// takes 3 s to find that nobody has an address.
+const SILENT_AFTER_NO: Duration = Duration::from_secs(5);
 /// How many addresses are asked by each way.
 const MAX_URLS: usize = 8;
 
 /// How a session is opened.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Where the changes are noted, below /run.
+    /// Where the changes are noted, below /run; leases are left beside it (`lease-LINK.json`).
     pub record: Option<PathBuf>,
     /// The mounted sysfs.
     pub sys: PathBuf,
@@ -44,29 +47,6 @@ pub struct Settings {
     pub raise: bool,
 }
 
-/// What the tasks of a session share.
-#[derive(Clone)]
-pub struct Ground {
-    pub netlink: Netlink,
-    pub known: Known,
-    pub sys: PathBuf,
-    journal: Rc<RefCell<Journal>>,
-    allowed: Rc<RefCell<BTreeSet<u32>>>,
-    told: mpsc::UnboundedSender<Told>,
-}
-
-/// What a task or a thread of a session says.
-pub enum Told {
-    /// A way is ready.
-    Way(Box<Way>),
-    /// A link will not open that way any more; why, where that is worth telling.
-    Ended(u32, Reach, Option<Error>),
-    /// One of the threads that ask has its answer.
-    Answered,
-    /// Whoever asks is served otherwise.
-    Stop,
-}
-
 /// Ends a session's asking, from another thread.
 #[derive(Clone)]
 pub struct Stopper(mpsc::UnboundedSender<Told>);
@@ -76,95 +56,6 @@ impl Stopper {
     pub fn stop(&self) {
         // A session that is gone does not ask any more.
         let _ = self.0.send(Told::Stop);
-    }
-}
-
-impl Ground {
-    /// Notes a change that is about to be made.
-    pub fn note(&self, change: Change) {
-        self.journal.borrow_mut().note(change);
-    }
-
-    /// Forgets a change that could not be made.
-    pub fn forget(&self, change: &Change) {
-        self.journal.borrow_mut().forget(change);
-    }
-
-    /// Lets a link of software be raised.
-    pub fn allow(&self, index: u32) {
-        self.allowed.borrow_mut().insert(index);
-    }
-
-    /// Tells the session.
-    pub fn tell(&self, told: Told) {
-        // The session that would not listen any more is gone, and its tasks with it.
-        let _ = self.told.send(told);
-    }
-
-    /// Sets a link up, to be set down in the end.
-    pub async fn set_up(&self, index: u32) -> Result<()> {
-        let change = Change::Up { index };
-        if self.known.links().iter().any(|l| l.index == index && l.up) {
-            return Ok(());
-        }
-        self.note(change.clone());
-        let done = self.netlink.set_up(index, true).await;
-        if done.is_err() {
-            self.forget(&change);
-        }
-        done.context(|| "failed to set the link up")
-    }
-
-    /// Adds an address, to be removed in the end.
-    pub async fn add_address(&self, address: Address) -> Result<()> {
-        let change =
-            Change::Address { index: address.index, address: address.address.to_string(), prefix: address.prefix };
-        self.note(change.clone());
-        let done = self.netlink.address(address, true).await;
-        if done.is_err() {
-            self.forget(&change);
-        }
-        done.context(|| format!("failed to add the address {}/{}", address.address, address.prefix))
-    }
-
-    /// Adds a route, to be removed in the end.
-    pub async fn add_route(&self, route: Route) -> Result<()> {
-        let change = Change::Route {
-            index: route.index,
-            destination: route.destination.to_string(),
-            prefix: route.prefix,
-            gateway: route.gateway.map(|g| g.to_string()).unwrap_or_default(),
-            metric: route.metric,
-        };
-        self.note(change.clone());
-        let done = self.netlink.route(route, true).await;
-        if done.is_err() {
-            self.forget(&change);
-        }
-        done.context(|| format!("failed to add the route {route}"))
-    }
-
-    /// Sets a link's MTU, to be set back in the end. A link that refuses keeps its own.
-    pub async fn set_mtu(&self, index: u32, mtu: u32) {
-        let Some(before) = self.known.links().iter().find(|l| l.index == index).map(|l| l.mtu) else { return };
-        let change = Change::Mtu { index, before };
-        self.note(change.clone());
-        if let Err(e) = self.netlink.set_mtu(index, mtu).await {
-            self.forget(&change);
-            log::warn!("failed to set the MTU of link {index} to {mtu}: {e}");
-        }
-    }
-
-    /// Sets a link's hardware address, to be set back in the end.
-    pub async fn set_mac(&self, index: u32, mac: [u8; 6]) {
-        let before = self.known.links().iter().find(|l| l.index == index).and_then(|l| l.mac);
-        let Some(before) = before else { return };
-        let change = Change::Mac { index, before: before.into() };
-        self.note(change.clone());
-        if let Err(e) = self.netlink.set_mac(index, mac).await {
-            self.forget(&change);
-            log::warn!("failed to set the hardware address of link {index}: {e}");
-        }
     }
 }
 
@@ -205,7 +96,8 @@ impl Session {
             }
             let known = Known::follow(&netlink, events).await?;
             let (sys, journal) = (settings.sys.clone(), journal.clone());
-            let ground = Ground { netlink, known, sys, journal, allowed: Rc::default(), told };
+            let leases = settings.record.as_deref().and_then(Path::parent).map(Path::to_owned);
+            let ground = Ground { netlink, known, sys, journal, allowed: Rc::default(), told, leases };
             setup::make(&settings.plan, &ground).await;
             // What was made is younger than the last event that was heard.
             ground.known.read(&ground.netlink).await?;
@@ -311,9 +203,11 @@ impl Session {
             };
             let outcome = runtime.block_on(local.run_until(async {
                 let (mut started, mut running, mut failed) = (0, 0usize, Vec::new());
+                let mut silent = patience;
                 loop {
                     for way in ways.iter().skip(started) {
                         running += urls(way).into_iter().take(MAX_URLS).filter(|url| start(way, url.clone())).count();
+                        silent = patience.at_most(SILENT_AFTER_NO);
                     }
                     started = ways.len();
                     let ready = std::mem::take(&mut *answers.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
@@ -324,14 +218,17 @@ impl Session {
                                 log::debug!("{e}");
                                 running = running.saturating_sub(1);
                                 failed.push(e);
+                                silent = patience.at_most(SILENT_AFTER_NO);
                             }
                         }
                     }
                     // A way that would not be asked is not waited for.
-                    if running == 0 && pending.iter().all(|way| urls(way).is_empty()) {
+                    let no_more_ways = pending.iter().all(|way| urls(way).is_empty());
+                    if running == 0 && no_more_ways {
                         return Err(because(reasons, &failed, "nobody answered"));
                     }
-                    match tokio::time::timeout(patience.left(), listener.recv()).await {
+                    let limit = if no_more_ways && !failed.is_empty() { silent } else { patience };
+                    match tokio::time::timeout(limit.left(), listener.recv()).await {
                         Ok(Some(Told::Way(way))) => ways.push(*way),
                         Ok(Some(Told::Ended(index, reach, reason))) => {
                             pending.retain(|way| way.index != index || way.reach != reach);

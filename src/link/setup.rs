@@ -1,11 +1,11 @@
 //! Makes what the kernel command line asks for: bonds, bridges, VLANs, names.
 
 use super::cmdline_net::{Made, Plan};
+use super::ground::Ground;
 use super::journal::Change;
 use super::known::Known;
 use super::netlink::{Kind, Netlink};
 use super::rename;
-use super::session::Ground;
 use crate::error::{Context, Error, Result};
 
 /// Makes all of `plan`'s links; what fails is logged and does not keep the rest.

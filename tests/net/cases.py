@@ -345,6 +345,10 @@ def a_killed_run_is_taken_back_by_the_next(t):
         answer = lab.ask(t.program, "OpenStack", "20", machine, record)
         good(answer)
         assert lab.state() == before, difference(before, lab.state())
+        with open(f"{lab.folder.name}/net/lease-c0.json") as file:
+            lease = json.load(file)
+        assert lease["address"] == "10.0.0.5" and lease["routes"][0]["gateway"] == "10.0.0.2", lease
+        assert os.listdir(f"{lab.folder.name}/net") == ["lease-c0.json"], "the record of changes is gone with them"
 
 
 def kept_when_asked(t):
@@ -514,7 +518,7 @@ def always_unavailable(t):
 
 
 def garbage_for_an_answer(t):
-    bad(service(t, [{"fault": "garbage"}], deadline=20)[0], "not an HTTP answer")
+    bad(service(t, [{"fault": "garbage"}], deadline=20, within=11)[0], "not an HTTP answer")
 
 
 def endless_headers(t):
@@ -523,7 +527,7 @@ def endless_headers(t):
 
 def a_redirect_elsewhere(t):
     fault = {"fault": "status", "status": 302, "headers": {"Location": "http://10.0.0.2/evil"}}
-    answer, paths, _ = service(t, [fault], deadline=20, within=20)
+    answer, paths, _ = service(t, [fault], deadline=20, within=11)
     bad(answer, "redirected to http://10.0.0.2")
     assert not [p for _, p in paths if p == "/evil"]
 
@@ -543,14 +547,14 @@ def ten_gigabytes_of_user_data(t):
 
 
 def everything_is_404(t):
-    answer, paths, _ = service(t, docs={}, deadline=20, within=20)
+    answer, paths, _ = service(t, docs={}, deadline=20, within=11)
     bad(answer, "no OpenStack metadata")
     assert len(paths) == 3, paths
 
 
 def another_service_says_200(t):
     for text in ("<html>Welcome</html>", '{"hello": "world"}', "", "[]"):
-        answer = service(t, docs={p: text for p in NOVA}, deadline=20, within=20)[0]
+        answer = service(t, docs={p: text for p in NOVA}, deadline=20, within=11)[0]
         bad(answer)
 
 

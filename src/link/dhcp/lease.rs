@@ -1,6 +1,7 @@
 //! What a DHCP server gave: address, routes, name servers and the rest of the options that somebody later asks for.
 
 use super::packet::{Message, option};
+use crate::document::{Map, Value, json};
 use std::net::Ipv4Addr;
 
 /// How many routes, servers or domains one lease may bring; a server that sends more is not believed further.
@@ -69,6 +70,34 @@ impl Lease {
             seconds: number(ack.option(option::LEASE_TIME)).map_or(u32::MAX, u32::from_be_bytes),
             azure_endpoint: one(option::AZURE_ENDPOINT),
         })
+    }
+
+    /// The lease as a JSON document, for those who come later.
+    pub fn to_json(&self) -> String {
+        let text = |ip: &Option<Ipv4Addr>| ip.map_or(Value::Null, |ip| Value::from(ip.to_string()));
+        let all = |ips: &[Ipv4Addr]| ips.iter().map(|ip| Value::from(ip.to_string())).collect::<Vec<_>>();
+        let route = |r: &LeaseRoute| -> Value {
+            let mut map = Map::new();
+            map.insert("destination", format!("{}/{}", r.destination, r.prefix));
+            map.insert("gateway", text(&r.gateway));
+            Value::Map(map)
+        };
+        let mut map = Map::new();
+        map.insert("link", self.link.as_str());
+        map.insert("address", text(&self.address));
+        map.insert("prefix", i32::from(self.prefix));
+        map.insert("broadcast", text(&self.broadcast));
+        map.insert("routes", self.routes.iter().map(route).collect::<Vec<_>>());
+        map.insert("dns", all(&self.dns));
+        map.insert("ntp", all(&self.ntp));
+        map.insert("domain", self.domain.as_str());
+        map.insert("search", self.search.iter().map(|d| Value::from(d.as_str())).collect::<Vec<_>>());
+        map.insert("host-name", self.host_name.as_str());
+        map.insert("mtu", self.mtu.map_or(Value::Null, |mtu| Value::Int(mtu.into())));
+        map.insert("server", text(&self.server));
+        map.insert("seconds", self.seconds);
+        map.insert("azure-endpoint", text(&self.azure_endpoint));
+        json::to_string(&Value::Map(map))
     }
 
     /// Whether a packet to `target` has a route in this lease: by its own network or by a route that it brought.
@@ -300,6 +329,9 @@ mod tests {
         assert_eq!(got.search, ["eng.apple.com", "marketing.apple.com"]);
         assert_eq!(got.azure_endpoint, Some(Ipv4Addr::new(168, 63, 129, 16)));
         assert_eq!(got.server, Some(Ipv4Addr::new(10, 0, 0, 1)));
+        let record = json::parse("lease", got.to_json().as_bytes()).unwrap();
+        assert_eq!(record.get("azure-endpoint"), Some(&Value::from("168.63.129.16")));
+        assert_eq!(record.get("ntp"), Some(&Value::List(vec!["10.0.0.9".into()])));
     }
 
     #[test]

@@ -1,0 +1,137 @@
+//! What the tasks of a session share: the links' state, the journal, and the changes that go through it.
+
+use super::dhcp::Lease;
+use super::journal::{self, Change, Journal};
+use super::known::Known;
+use super::netlink::{Address, Netlink, Route};
+use super::way::{Reach, Way};
+use crate::error::{Context, Error, Result};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::rc::Rc;
+use tokio::sync::mpsc;
+
+/// What the tasks of a session share.
+#[derive(Clone)]
+pub struct Ground {
+    pub netlink: Netlink,
+    pub known: Known,
+    pub sys: PathBuf,
+    pub journal: Rc<RefCell<Journal>>,
+    /// Links of software that may be raised: those that the kernel command line asked for.
+    pub allowed: Rc<RefCell<BTreeSet<u32>>>,
+    pub told: mpsc::UnboundedSender<Told>,
+    /// Where the leases are left for later.
+    pub leases: Option<PathBuf>,
+}
+
+/// What a task or a thread of a session says.
+pub enum Told {
+    /// A way is ready.
+    Way(Box<Way>),
+    /// A link will not open that way any more; why, where that is worth telling.
+    Ended(u32, Reach, Option<Error>),
+    /// One of the threads that ask has its answer.
+    Answered,
+    /// Whoever asks is served otherwise.
+    Stop,
+}
+
+impl Ground {
+    /// Notes a change that is about to be made.
+    pub fn note(&self, change: Change) {
+        self.journal.borrow_mut().note(change);
+    }
+
+    /// Forgets a change that could not be made.
+    pub fn forget(&self, change: &Change) {
+        self.journal.borrow_mut().forget(change);
+    }
+
+    /// Leaves a lease in /run: what the server said may be asked for later (a fabric's address, time servers).
+    pub fn keep_lease(&self, lease: &Lease) {
+        let Some(folder) = &self.leases else { return };
+        let path = folder.join(format!("lease-{}.json", lease.link));
+        if let Err(e) = journal::write(&path, &lease.to_json()) {
+            log::warn!("failed to leave the lease in {}: {e}", path.display());
+        }
+    }
+
+    /// Lets a link of software be raised.
+    pub fn allow(&self, index: u32) {
+        self.allowed.borrow_mut().insert(index);
+    }
+
+    /// Tells the session.
+    pub fn tell(&self, told: Told) {
+        // The session that would not listen any more is gone, and its tasks with it.
+        let _ = self.told.send(told);
+    }
+
+    /// Sets a link up, to be set down in the end.
+    pub async fn set_up(&self, index: u32) -> Result<()> {
+        let change = Change::Up { index };
+        if self.known.links().iter().any(|l| l.index == index && l.up) {
+            return Ok(());
+        }
+        self.note(change.clone());
+        let done = self.netlink.set_up(index, true).await;
+        if done.is_err() {
+            self.forget(&change);
+        }
+        done.context(|| "failed to set the link up")
+    }
+
+    /// Adds an address, to be removed in the end.
+    pub async fn add_address(&self, address: Address) -> Result<()> {
+        let change =
+            Change::Address { index: address.index, address: address.address.to_string(), prefix: address.prefix };
+        self.note(change.clone());
+        let done = self.netlink.address(address, true).await;
+        if done.is_err() {
+            self.forget(&change);
+        }
+        done.context(|| format!("failed to add the address {}/{}", address.address, address.prefix))
+    }
+
+    /// Adds a route, to be removed in the end.
+    pub async fn add_route(&self, route: Route) -> Result<()> {
+        let change = Change::Route {
+            index: route.index,
+            destination: route.destination.to_string(),
+            prefix: route.prefix,
+            gateway: route.gateway.map(|g| g.to_string()).unwrap_or_default(),
+            metric: route.metric,
+        };
+        self.note(change.clone());
+        let done = self.netlink.route(route, true).await;
+        if done.is_err() {
+            self.forget(&change);
+        }
+        done.context(|| format!("failed to add the route {route}"))
+    }
+
+    /// Sets a link's MTU, to be set back in the end. A link that refuses keeps its own.
+    pub async fn set_mtu(&self, index: u32, mtu: u32) {
+        let Some(before) = self.known.links().iter().find(|l| l.index == index).map(|l| l.mtu) else { return };
+        let change = Change::Mtu { index, before };
+        self.note(change.clone());
+        if let Err(e) = self.netlink.set_mtu(index, mtu).await {
+            self.forget(&change);
+            log::warn!("failed to set the MTU of link {index} to {mtu}: {e}");
+        }
+    }
+
+    /// Sets a link's hardware address, to be set back in the end.
+    pub async fn set_mac(&self, index: u32, mac: [u8; 6]) {
+        let before = self.known.links().iter().find(|l| l.index == index).and_then(|l| l.mac);
+        let Some(before) = before else { return };
+        let change = Change::Mac { index, before: before.into() };
+        self.note(change.clone());
+        if let Err(e) = self.netlink.set_mac(index, mac).await {
+            self.forget(&change);
+            log::warn!("failed to set the hardware address of link {index}: {e}");
+        }
+    }
+}
