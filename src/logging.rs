@@ -4,6 +4,7 @@
 use crate::clock;
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::Write;
 use std::sync::OnceLock;
@@ -24,6 +25,8 @@ pub struct Message {
 
 thread_local! {
     static MESSAGES: RefCell<Vec<Message>> = const { RefCell::new(Vec::new()) };
+    /// What standard error has had, so that nobody is told twice.
+    static TOLD: RefCell<HashSet<String>> = RefCell::new(HashSet::new());
 }
 
 /// Where lines are shown while they happen.
@@ -52,6 +55,9 @@ impl Log for Logger {
             Some(Shown::Kernel(kmsg)) if record.level() <= Level::Warn => to_kernel(kmsg, record.level(), &text),
             Some(Shown::Stderr(max)) if record.level() <= *max => {
                 let _ = writeln!(std::io::stderr(), "prepivot: {text}");
+                if record.level() <= Level::Warn {
+                    TOLD.with_borrow_mut(|told| told.insert(text.clone()));
+                }
             }
             _ => {}
         }
@@ -113,6 +119,11 @@ pub fn console(text: &str) {
             let _ = writeln!(std::io::stderr(), "prepivot: {text}");
         }
     }
+}
+
+/// Whether this thread's warnings and errors on standard error had this line already.
+pub fn was_told(text: &str) -> bool {
+    TOLD.with_borrow(|told| told.contains(&one_line(text)))
 }
 
 /// Takes the messages of this thread since the last call.

@@ -240,7 +240,7 @@ fn in_initramfs(machine: &Machine, problems: &[String]) -> ExitCode {
 
 /// Tells the errors. Their number is the exit code, as with cloud-init's stages.
 fn report(program: &Program, errors: &[String]) -> ExitCode {
-    for error in errors {
+    for error in errors.iter().filter(|e| !logging::was_told(e)) {
         program.say(error);
     }
     ExitCode::from(u8::try_from(errors.len()).unwrap_or(u8::MAX))
