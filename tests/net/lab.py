@@ -29,6 +29,14 @@ def why_not():
         run("ip", "netns", "del", name, check=False)
 
 
+def sweep():
+    """Takes down the namespaces of a run that was killed."""
+    for name in run("ip", "netns", "list", check=False).stdout.split():
+        pid = name.rsplit("-", 1)[-1]
+        if name.startswith("prepivot-") and pid.isdigit() and not os.path.exists(f"/proc/{pid}"):
+            run("ip", "netns", "del", name, check=False)
+
+
 class Lab:
     """`with Lab(links=2) as lab`: client namespace with links c0, c1 … (down), server namespace with s0, s1 … (up).
 
