@@ -5,7 +5,7 @@ use crate::document::{Map, Value, wrong};
 use crate::error::Result;
 use std::collections::HashSet;
 
-/// The documents in vendor_data.json: a string is one, a list is several, a mapping's `cloud-init` key is either. A mapping
+/// The documents in vendor_data.json: a string is one, or bytes such as gzip's (NoCloud's vendor-data), a list is several, a mapping's `cloud-init` key is either. A mapping
 /// without that key is for someone else.
 ///
 /// # Errors
@@ -19,6 +19,7 @@ pub fn documents(data: &Value) -> Result<Vec<Vec<u8>>> {
         Value::Null | Value::Bool(false) | Value::Int(0) => Ok(Vec::new()),
         Value::String(text) if text.is_empty() => Ok(Vec::new()),
         Value::String(text) => Ok(vec![text.clone().into_bytes()]),
+        Value::Bytes(bytes) => Ok(vec![bytes.clone()]),
         Value::List(list) => Ok(list.iter().enumerate().filter_map(|(i, item)| entry(i, item)).collect()),
         Value::Map(map) if map.is_empty() => Ok(Vec::new()),
         other => Err(wrong("vendor-data", "a string, a list, or one of them under cloud-init", other)),
@@ -105,6 +106,7 @@ mod tests {
             let expected = expected.map(|e| e.into_iter().map(|t| t.as_bytes().to_vec()).collect::<Vec<_>>());
             assert_eq!(documents(&value(text)).ok(), expected, "{text}");
         }
+        assert_eq!(documents(&Value::Bytes(vec![31, 139])).ok(), Some(vec![vec![31, 139]]));
     }
 
     #[test]
