@@ -111,7 +111,12 @@ impl<'a> Search<'a> {
             return files.clone();
         }
         let files = match drive::open(&path, self.deadline) {
-            Ok(files) => Some(files),
+            Ok(files) => {
+                for note in notes(&files) {
+                    self.problem(format!("{}: {note}", path.display()));
+                }
+                Some(files)
+            }
             Err(e) => {
                 self.problem(e.to_string());
                 None
@@ -135,6 +140,17 @@ impl<'a> Search<'a> {
     }
 }
 
+/// How many notes on one drive are told.
+const MAX_NOTES: usize = 10;
+
+/// What a drive's reader left out, for people: the first few.
+fn notes(files: &Files) -> Vec<String> {
+    let all = files.notes();
+    let more = all.len().saturating_sub(MAX_NOTES);
+    let last = (more > 0).then(|| format!("{more} more files are left out"));
+    all.iter().take(MAX_NOTES).cloned().chain(last).collect()
+}
+
 /// How deep and how large a seed folder of the image may be.
 const MAX_SEED_DEPTH: usize = 8;
 const MAX_SEED_FILES: usize = 10_000;
@@ -146,10 +162,12 @@ fn collect(root: &Root, folder: &str, prefix: &str, files: &mut Files, depth: us
             if depth < MAX_SEED_DEPTH {
                 collect(root, &path, &format!("{inner}/"), files, depth + 1);
             }
-        } else if files.iter().count() < MAX_SEED_FILES
-            && let Ok(Some(bytes)) = root.read(&path)
-        {
-            files.insert(inner, bytes);
+        } else if files.iter().count() < MAX_SEED_FILES {
+            match root.read(&path) {
+                Ok(Some(bytes)) => files.insert(inner, bytes),
+                Ok(None) => {}
+                Err(e) => log::warn!("{e}"),
+            }
         }
     }
 }
@@ -181,6 +199,7 @@ pub fn read_seed(machine: &Machine, root: &Root, config: &Value, seed: &Path) ->
     let deadline = Deadline::after(SEED_TIME);
     let files = drive::open(seed, deadline)?;
     let place = seed.display().to_string();
+    notes(&files).iter().for_each(|note| log::warn!("{place}: {note}"));
     if openstack_files::is_openstack(&files)
         && let Some(mut instance) = openstack_files::read(&files)
     {
