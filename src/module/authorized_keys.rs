@@ -5,6 +5,7 @@ use super::accounts::User;
 use super::sshd_config;
 use crate::error::{Error, Result};
 use crate::root::{Attr, Kind, Root};
+use std::collections::HashMap;
 
 /// What stands in front of keys that may not log in; `$USER` is who to log in as, `$DISABLE_USER` who is refused. The
 /// form is an interface: disable_root_opts is written the same way.
@@ -107,13 +108,15 @@ pub fn add(root: &mut Root, user: &User, keys: &[String], options: Option<&str>)
         return Err(Error::new("the options of SSH keys hold the end of a line or another control character"));
     }
     let mut new: Vec<Key> = Vec::new();
+    let mut known: HashMap<String, usize> = HashMap::new();
     for line in keys.iter().flat_map(|k| k.lines()).filter(|l| !l.trim().is_empty() && !l.trim().starts_with('#')) {
         match Key::parse(line) {
             Some(mut key) => {
                 if let Some(options) = options {
                     key.options = options.to_owned();
                 }
-                if !new.iter().any(|k| k.base64 == key.base64) {
+                if !known.contains_key(&key.base64) {
+                    known.insert(key.base64.clone(), new.len());
                     new.push(key);
                 }
             }
@@ -129,7 +132,7 @@ pub fn add(root: &mut Root, user: &User, keys: &[String], options: Option<&str>)
     let mut there = vec![false; new.len()];
     for line in &mut lines {
         let Some(key) = Key::parse(&String::from_utf8_lossy(line)) else { continue };
-        if let Some(at) = new.iter().position(|k| k.base64 == key.base64) {
+        if let Some(&at) = known.get(&key.base64) {
             there[at] = true;
             *line = new[at].to_string().into_bytes();
         }

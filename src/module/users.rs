@@ -3,6 +3,9 @@
 use super::Context;
 use crate::document::{Map, Value, wrong};
 
+/// How many users, and how many groups, one configuration may ask for.
+const MAX_USERS: usize = 4096;
+
 /// The users and groups that a configuration asks for.
 #[derive(Debug, Default, PartialEq)]
 pub struct Users {
@@ -80,6 +83,9 @@ impl Users {
     }
 
     fn add_group(&mut self, name: &str, members: Vec<String>) {
+        if self.groups.len() >= MAX_USERS {
+            return self.too_many("groups");
+        }
         match self.groups.iter_mut().find(|(n, _)| n == name) {
             Some((_, old)) => old.extend(members),
             None => self.groups.push((name.to_owned(), members)),
@@ -141,9 +147,19 @@ impl Users {
 
     /// Adds a user; of one that is there already the first values stay.
     fn add_user(&mut self, name: &str, user: Map) {
+        if self.users.len() >= MAX_USERS {
+            return self.too_many("users");
+        }
         match self.users.iter_mut().find(|(n, _)| n == name) {
             Some((_, old)) => fill(old, &user),
             None => self.users.push((name.to_owned(), user)),
+        }
+    }
+
+    fn too_many(&mut self, key: &str) {
+        let problem = format!("{key}: more than {MAX_USERS}; the rest is left out");
+        if !self.problems.contains(&problem) {
+            self.problems.push(problem);
         }
     }
 
@@ -246,6 +262,8 @@ mod tests {
         assert_eq!(names(&users("users: [default, 'a, b', {name: c}]")), ["a", "b", "c", "ubuntu"]);
         assert_eq!(names(&users("users: {default: true, bob: {sudo: x}, joe: false}")), ["bob", "ubuntu"]);
         assert_eq!(names(&users("users: []\nuser: admin")), ["admin"]);
+        let many = users(&format!("users: [{}]", (0..5000).map(|i| format!("u{i}, ")).collect::<String>()));
+        assert_eq!((many.users.len(), many.problems.len()), (MAX_USERS, 1));
         assert!(names(&users("users: null")).is_empty());
         let bad = users("users: [[x], 5, {name: [1]}, null]\nuser: [1]\ngroups: 7\n");
         assert_eq!(names(&bad), ["x", "5"]);

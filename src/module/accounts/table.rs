@@ -36,7 +36,9 @@ impl Table {
         if name.is_empty() {
             return None;
         }
-        self.lines.iter().position(|l| l.split(|b| *b == b':').next() == Some(name.as_bytes()))
+        self.lines
+            .iter()
+            .position(|l| l.strip_prefix(name.as_bytes()).is_some_and(|rest| matches!(rest, [] | [b':', ..])))
     }
 
     /// Field `n` of the entry at `at`, counted from 0; empty where the line has fewer.
@@ -47,7 +49,10 @@ impl Table {
 
     /// Field `n` of every line as a number, where it is one.
     pub fn numbers(&self, n: usize) -> impl Iterator<Item = u32> {
-        (0..self.lines.len()).filter_map(move |at| self.field(at, n).parse().ok())
+        self.lines.iter().filter_map(move |line| {
+            let field = line.split(|b| *b == b':').nth(n)?;
+            std::str::from_utf8(field).ok()?.parse().ok()
+        })
     }
 
     /// How many lines there are.
