@@ -10,7 +10,7 @@ use std::io::Write;
 use std::sync::OnceLock;
 use std::time::SystemTime;
 
-/// How many messages one stage keeps.
+/// How many messages one stage says and keeps. The same one is said once.
 const MAX_MESSAGES: usize = 10_000;
 /// The longest line that the kernel's log takes from a program, with its level and name (LOG_LINE_MAX).
 const MAX_KMSG: usize = 900;
@@ -24,6 +24,8 @@ pub struct Message {
 }
 
 thread_local! {
+    /// What was said since the last [`take`], to say nothing twice.
+    static SAID: RefCell<HashSet<(Level, String)>> = RefCell::new(HashSet::new());
     static MESSAGES: RefCell<Vec<Message>> = const { RefCell::new(Vec::new()) };
     /// What standard error has had, so that nobody is told twice.
     static TOLD: RefCell<HashSet<String>> = RefCell::new(HashSet::new());
@@ -51,6 +53,10 @@ impl Log for Logger {
             return;
         }
         let text = one_line(&record.args().to_string());
+        let new = SAID.with_borrow_mut(|said| said.len() < MAX_MESSAGES && said.insert((record.level(), text.clone())));
+        if !new {
+            return;
+        }
         match SHOWN.get() {
             Some(Shown::Kernel(kmsg)) if record.level() <= Level::Warn => to_kernel(kmsg, record.level(), &text),
             Some(Shown::Stderr(max)) if record.level() <= *max => {
@@ -61,11 +67,8 @@ impl Log for Logger {
             }
             _ => {}
         }
-        MESSAGES.with_borrow_mut(|messages| {
-            if messages.len() < MAX_MESSAGES {
-                messages.push(Message { level: record.level(), text, time: SystemTime::now() });
-            }
-        });
+        let message = Message { level: record.level(), text, time: SystemTime::now() };
+        MESSAGES.with_borrow_mut(|messages| messages.push(message));
     }
 
     fn flush(&self) {}
@@ -128,6 +131,7 @@ pub fn was_told(text: &str) -> bool {
 
 /// Takes the messages of this thread since the last call.
 pub fn take() -> Vec<Message> {
+    SAID.with_borrow_mut(HashSet::clear);
     MESSAGES.with_borrow_mut(std::mem::take)
 }
 

@@ -65,7 +65,7 @@ pub fn read(config: &Map, macs: &Macs) -> Network {
             if !valid_name(&id) {
                 reject(section, "names of devices", "another text");
             } else if network.interfaces.len() >= MAX_INTERFACES {
-                log::warn!("network configuration: more than {MAX_INTERFACES} devices; {path} is left out");
+                log::warn!("network configuration: more than {MAX_INTERFACES} devices; the rest is left out");
             } else if let Some(fields) = Fields::new(path, value) {
                 network.interfaces.extend(interface(id, fields, *kind, macs));
             }
