@@ -7,8 +7,11 @@ pub mod state;
 pub mod status;
 
 use crate::document::{Bytes, Map, Value};
-
+use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
+
+/// The longest folder name that is made of an instance-id, in bytes: a file name may have 255.
+const MAX_FOLDER: usize = 200;
 
 /// Network configuration as a datasource gives it, not parsed yet.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -81,10 +84,17 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// The instance-id as a folder's name (slashes become `_`, as cloud-init does). Never empty, `.` or `..`.
+    /// The instance-id as a folder's name (slashes become `_`, as cloud-init does; control characters too). Never empty, `.`
+    /// or `..`, and never longer than a name may be: the end of a longer one is its digest.
     pub fn folder(&self) -> String {
-        match self.instance_id.replace(['/', '\0'], "_") {
+        match self.instance_id.replace(|c: char| c == '/' || c.is_control(), "_") {
             id if matches!(id.as_str(), "" | "." | "..") => "iid-unnamed".to_owned(),
+            id if id.len() > MAX_FOLDER => {
+                let digest = ring::digest::digest(&ring::digest::SHA256, id.as_bytes());
+                let digest = HEXLOWER.encode(digest.as_ref());
+                let end = (0..=MAX_FOLDER - digest.len() - 1).rev().find(|i| id.is_char_boundary(*i)).unwrap_or(0);
+                format!("{}-{digest}", id.get(..end).unwrap_or_default())
+            }
             id => id,
         }
     }
@@ -109,5 +119,10 @@ mod tests {
         assert_eq!(serde_json::from_str::<Instance>(&text).unwrap(), instance);
         assert_eq!(instance.folder(), "a_b");
         assert_eq!(Instance::default().folder(), "iid-unnamed");
+        let folder = |id: &str| Instance { instance_id: id.into(), ..Instance::default() }.folder();
+        assert_eq!(folder("a\nb\0c"), "a_b_c");
+        let (one, other) = (folder(&"ü".repeat(200)), folder(&("ü".repeat(200) + "x")));
+        assert!(one.len() <= MAX_FOLDER && other.len() <= MAX_FOLDER && one != other, "{one} {other}");
+        assert_eq!(folder(&"x".repeat(MAX_FOLDER)), "x".repeat(MAX_FOLDER));
     }
 }

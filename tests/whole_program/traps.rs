@@ -238,3 +238,27 @@ fn without_var_and_home_and_with_state_behind_a_link_that_leads_nowhere_yet() {
     assert_eq!(lab.text("persist/cloud/data/instance-id"), "i-1\n");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+#[test]
+fn what_is_too_large_is_said_and_the_rest_is_done() {
+    if !may_chown() {
+        return;
+    }
+    let mut wrong = Vec::new();
+    let lab = Lab::new(&b"#cloud-config\n# pad\n".repeat(2_000_000));
+    let output = lab.go("large user-data", &mut wrong);
+    assert!(output.stderr.contains("left out /user-data: 40000000 bytes are more than"), "{}", output.stderr);
+    assert_eq!(lab.text("etc/hostname"), "host1\n");
+
+    let keys: String = (0..20_000).map(|i| format!("- ssh-ed25519 AAAA{i}\n")).collect();
+    let lab = Lab::new(format!("#cloud-config\nssh_authorized_keys:\n{keys}").as_bytes());
+    let output = lab.go("many keys", &mut wrong);
+    assert_eq!((output.code, lab.text("home/debian/.ssh/authorized_keys").lines().count()), (0, 20_000));
+
+    let lab = Lab::new(USER_DATA.as_bytes());
+    fs::write(lab.seed.join("meta-data"), format!("instance-id: {}\n", "x".repeat(5000))).unwrap();
+    let output = lab.go("a long instance-id", &mut wrong);
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    assert!(lab.text("etc/passwd").contains("\nbob:"));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
