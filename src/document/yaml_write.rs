@@ -1,5 +1,6 @@
 //! A [`Value`] as YAML: block style, two spaces, strings quoted only where another reader could take them for something else.
 
+use super::yaml::is_printable;
 use super::{Map, Value, json, scalar};
 
 /// The value as one YAML document without `---`, ending in a newline. What it writes, [`super::yaml::parse`] reads back the same;
@@ -90,12 +91,15 @@ fn exponent(text: &str) -> String {
     }
 }
 
+/// Whether every reader takes a character for itself, unescaped, in a line.
+fn is_plain(c: char) -> bool {
+    is_printable(c) && !c.is_control() && !matches!(c, '\u{feff}' | '\u{2028}' | '\u{2029}')
+}
+
 /// Several plain lines as a literal block.
 fn literal(text: &str, indent: usize) -> Option<String> {
     let body = text.strip_suffix('\n').unwrap_or(text);
-    let printable = |c: char| {
-        c == '\n' || c == '\t' || (!c.is_control() && !matches!(c, '\u{feff}' | '\u{85}' | '\u{2028}' | '\u{2029}'))
-    };
+    let printable = |c: char| c == '\n' || c == '\t' || is_plain(c);
     let fits = body.contains('\n')
         && text.chars().all(printable)
         && !body.starts_with([' ', '\t', '\n'])
@@ -131,20 +135,12 @@ fn string(text: &str) -> String {
     if safe {
         return text.to_owned();
     }
-    if text.chars().all(|c| !c.is_control() && !matches!(c, '\u{feff}' | '\u{2028}' | '\u{2029}')) {
+    if text.chars().all(is_plain) {
         return format!("'{}'", text.replace('\'', "''"));
     }
     // JSON's escapes are a subset of YAML's, but for code points that YAML wants escaped and JSON does not.
     let json = json::to_string(&Value::from(text));
-    json.chars()
-        .map(|c| {
-            if c.is_control() || matches!(c, '\u{feff}' | '\u{2028}' | '\u{2029}') {
-                format!("\\u{:04x}", c as u32)
-            } else {
-                c.to_string()
-            }
-        })
-        .collect()
+    json.chars().map(|c| if !is_plain(c) { format!("\\u{:04x}", c as u32) } else { c.to_string() }).collect()
 }
 
 /// Whether some YAML reader, 1.1 or 1.2, takes the plain text for something other than a string.

@@ -83,13 +83,17 @@ fn patched(base: &Map, content: &[u8]) -> Result<Map> {
 
 /// A mapping as cloud-config.txt has it: the header, which parts it is from and which were ignored, and one YAML document.
 pub fn text_of(map: &Map, names: &[String], ignored: &[String]) -> String {
+    // A name is what a MIME header says, and has to stay inside its comment.
+    let clean = |name: &String| -> String {
+        name.chars().map(|c| if c.is_ascii_graphic() || c == ' ' || c.is_alphanumeric() { c } else { '?' }).collect()
+    };
     let mut text = String::from("#cloud-config\n\n");
     if !names.is_empty() {
         text += &format!("# from {} files\n", names.len());
-        names.iter().for_each(|name| text += &format!("# {name}\n"));
+        names.iter().for_each(|name| text += &format!("# {}\n", clean(name)));
         text.push('\n');
     }
-    ignored.iter().for_each(|name| text += &format!("# Cloud-config part ignored SCHEMA_ERROR: {name}\n"));
+    ignored.iter().for_each(|name| text += &format!("# Cloud-config part ignored SCHEMA_ERROR: {}\n", clean(name)));
     let document = to_yaml(&Value::Map(map.clone()));
     text += if map.is_empty() { "--- " } else { "---\n" };
     text + &document + "...\n"
@@ -110,6 +114,12 @@ mod tests {
             })
             .collect();
         (config.finish().1, outcomes)
+    }
+
+    #[test]
+    fn a_name_stays_inside_its_comment() {
+        let text = text_of(&Map::new(), &["a\nb: 1\u{7}".to_owned()], &["c\r\nd: 2".to_owned()]);
+        assert!(text.contains("\n# a?b: 1?\n") && text.contains(": c??d: 2\n"), "{text}");
     }
 
     #[test]

@@ -14,6 +14,8 @@ use crate::error::{Error, Result};
 use compose::Composer;
 use cursor::{Failure, Mark};
 
+pub(super) use cursor::is_printable;
+
 /// The largest YAML text that is read, in bytes.
 pub const MAX_BYTES: usize = 16 << 20;
 
