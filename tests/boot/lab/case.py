@@ -69,6 +69,8 @@ def run(name, lab):
         prefix = f"boot {number}: " if len(case["boot"]) > 1 else ""
         checks = boot.get("checks", "checks")
         put_checks(root, CASES / name / checks if checks else None, folder, lab)
+        if case.get("full") and number == 1:
+            images.fill(root)
         machine = vm.Machine(
             kernel=images.kernel(lab.trees), initrd=lab.initramfs[case["framework"]], root=root, disks=disks,
             cmdline=case.get("cmdline", ""), logs=folder / f"boot{number}", uuid=boot.get("uuid", ""),
@@ -93,8 +95,6 @@ def prepare_disks(case, source, folder, lab):
     if case.get("var"):
         images.mkfs(folder / "var.img", "var", 128, lab.trees / "root/var")
         disks.append(folder / "var.img")
-    if case.get("full"):
-        images.fill(root)
     return root, disks
 
 

@@ -69,7 +69,7 @@ def root_image(kind, trees_dir, out, source=None):
     with tempfile.TemporaryDirectory(dir=out.parent) as scratch:
         tree = Path(scratch) / "root"
         if kind == "busybox":
-            run(BOOT / "build-busybox-root", trees_dir / "builder/bin/busybox", tree)
+            run(BOOT / "build-busybox-root", trees_dir / "builder", tree)
         else:
             run("cp", "-a", "--reflink=auto", source or trees_dir / "root", tree)
             unit = tree / "etc/systemd/system"
