@@ -40,7 +40,7 @@ impl Status {
     /// What the earlier stages of this boot left; an empty one where there is none.
     pub fn load(root: &Root) -> Status {
         let read = || {
-            let bytes = root.read(&format!("{CLOUD_DIR}/data/status.json")).ok()??;
+            let bytes = root.read(&format!("{RUN_DIR}/status.json")).ok()??;
             let Value::Map(mut document) = json::parse("status.json", &bytes).ok()? else { return None };
             let Some(Value::Map(v1)) = document.remove("v1") else { return None };
             STAGES.iter().all(|s| matches!(v1.get(s), Some(Value::Map(_)))).then_some(Status(v1))
@@ -94,19 +94,47 @@ impl Status {
 
     /// Writes status.json, and the link to it in /run.
     pub fn save(&self, root: &mut Root) -> Result<()> {
+        write(root, "status.json", &self.document())
+    }
+
+    /// Writes status.json, and when the boot is done result.json, in /run alone: nothing on the disk changes.
+    pub fn save_in_run(&self, root: &mut Root, done: bool) -> Result<()> {
+        write_in_run(root, "status.json", &self.document())?;
+        if done { write_in_run(root, "result.json", &self.result()) } else { Ok(()) }
+    }
+
+    /// After a commit: what could not be written to a full or read-only disk is told in /run, in the place of the link.
+    /// Whether there was something.
+    pub fn rescue(&self, root: &mut Root) -> Result<bool> {
+        let mut rescued = false;
+        for (name, document) in [("status.json", self.document()), ("result.json", self.result())] {
+            let path = format!("{RUN_DIR}/{name}");
+            if root.read_link(&path).is_some() && root.text(&path) != text(&document) {
+                write_in_run(root, name, &document)?;
+                rescued = true;
+            }
+        }
+        Ok(rescued)
+    }
+
+    fn document(&self) -> Value {
         let mut document = Map::new();
         document.insert("v1", self.0.clone());
-        write(root, "status.json", &Value::Map(document))
+        Value::Map(document)
     }
 
     /// Writes result.json: the boot is done.
     pub fn save_result(&self, root: &mut Root) -> Result<()> {
+        write(root, "result.json", &self.result())
+    }
+
+    fn result(&self) -> Value {
         let mut v1 = Map::new();
         v1.insert("datasource", self.0.get("datasource").cloned().unwrap_or_default());
         v1.insert("errors", self.errors());
         let mut document = Map::new();
         document.insert("v1", v1);
-        write(root, "result.json", &Value::Map(document))
+        Value::Map(document)
     }
 
     /// Removes what the last boot left, before the first stage of this one.
@@ -125,10 +153,19 @@ impl Default for Status {
     }
 }
 
+fn text(document: &Value) -> String {
+    format!("{}\n", json::to_string_sorted(document))
+}
+
 fn write(root: &mut Root, name: &str, document: &Value) -> Result<()> {
-    let text = format!("{}\n", json::to_string_sorted(document));
-    root.write(&format!("{CLOUD_DIR}/data/{name}"), text, Attr::root(0o644))?;
+    root.write(&format!("{CLOUD_DIR}/data/{name}"), text(document), Attr::root(0o644))?;
     root.symlink(&format!("{RUN_DIR}/{name}"), &format!("../../var/lib/cloud/data/{name}"))
+}
+
+fn write_in_run(root: &mut Root, name: &str, document: &Value) -> Result<()> {
+    let path = format!("{RUN_DIR}/{name}");
+    root.remove(&path)?;
+    root.write(&path, text(document), Attr::root(0o644))
 }
 
 #[cfg(test)]
@@ -155,5 +192,9 @@ mod tests {
         );
         root.write("/var/lib/cloud/data/status.json", "{", Attr::root(0o644)).unwrap();
         assert_eq!(Status::load(&root), Status::new());
+        assert!(later.rescue(&mut root).unwrap());
+        assert_eq!(Status::load(&root), later);
+        assert!(!later.rescue(&mut root).unwrap());
+        assert_eq!(root.text("/var/lib/cloud/data/status.json"), "{");
     }
 }

@@ -4,7 +4,7 @@ use super::Asked;
 use super::find::{self, Outcome};
 use super::image::{Image, disabled};
 use super::outside::ThisMachine;
-use super::{Errors, append_log, handover, provision};
+use super::{Errors, append_log, handover, provision, rescue};
 use crate::document::{Map, Value, json};
 use crate::error::Result;
 use crate::instance::boot::APPLIED;
@@ -73,8 +73,12 @@ pub fn local(root: &mut Root, machine: &Machine, start: f64, asked: &Asked, befo
     }
     let messages = logging::take();
     status.end("init-local", errors.lines(), &messages);
-    errors.keep(status.save(root));
-    errors.keep(append_log(root, &messages));
+    if summary.is_some() {
+        errors.keep(status.save(root));
+        errors.keep(append_log(root, &messages));
+    } else {
+        errors.keep(status.save_in_run(root, false));
+    }
     errors.keep(record(root, start, summary.is_some(), read));
     if before_pivot {
         errors.keep(root.relabel_later());
@@ -84,6 +88,7 @@ pub fn local(root: &mut Root, machine: &Machine, start: f64, asked: &Asked, befo
         errors.keep(root.keep_for_later());
         errors.all(root.commit());
     }
+    rescue(&status, root, &mut errors);
     drop(writable);
     // The console shows warnings too; in the real root they are for the log and `status`, and the exit code counts errors.
     if before_pivot { errors.with_warnings(&messages) } else { errors.lines().to_vec() }

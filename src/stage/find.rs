@@ -35,6 +35,15 @@ pub enum Outcome {
 
 /// Finds the instance, within the deadline.
 pub fn find(root: &Root, machine: &Machine, image: &Image, deadline: Deadline) -> Outcome {
+    let mut drives = Drives::new(&source::LABELS, Places::default());
+    let outcome = look(root, machine, image, &mut drives, deadline);
+    for note in drives.notes() {
+        log::warn!("{note}");
+    }
+    outcome
+}
+
+fn look(root: &Root, machine: &Machine, image: &Image, drives: &mut Drives, deadline: Deadline) -> Outcome {
     let config = &image.config;
     let cached = state::cached(root);
     if let Some(instance) = cached.as_ref().filter(|c| is_this_machine(c, machine, config)) {
@@ -44,7 +53,6 @@ pub fn find(root: &Root, machine: &Machine, image: &Image, deadline: Deadline) -
     let report = detect::identify(&facts);
     let names = report.names(&facts);
     let mut search = Search::new(machine, root, config, deadline);
-    let mut drives = Drives::new(&source::LABELS, Places::default());
     let mut passed = None;
     loop {
         match drives.scan(deadline) {
@@ -77,7 +85,7 @@ pub fn find(root: &Root, machine: &Machine, image: &Image, deadline: Deadline) -
     if asks {
         let budgets = cached.as_ref().map(|_| KNOWN).into_iter().chain(budget);
         let limit = budgets.fold(deadline, Deadline::at_most);
-        match race(&mut search, jobs, &mut drives, machine, limit) {
+        match race(&mut search, jobs, drives, machine, limit) {
             Some(Winner::Service(found)) => return Outcome::Read(found),
             Some(Winner::Drive) => {
                 if let Some(found) = source::find_local(&mut search, &names) {
@@ -103,9 +111,6 @@ pub fn find(root: &Root, machine: &Machine, image: &Image, deadline: Deadline) -
                 break;
             }
         }
-    }
-    for note in drives.notes() {
-        log::info!("{note}");
     }
     if let Some(instance) = cached {
         log::info!("no datasource answers: the instance {} of the last boot stays", instance.instance_id);

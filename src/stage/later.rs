@@ -5,7 +5,7 @@ use super::image::{Image, disabled};
 use super::modules::{Half, Run};
 use super::outside::ThisMachine;
 use super::web::Includes;
-use super::{Errors, append_log, apply, config, provision, refresh};
+use super::{Errors, append_log, apply, config, provision, refresh, rescue};
 use crate::document::{Value, json};
 use crate::instance::status::{self, Status};
 use crate::instance::{Instance, instance_data, state};
@@ -47,12 +47,17 @@ pub fn stage(root: &mut Root, machine: &Machine, stage: Stage, asked: &Asked) ->
     let mut status = Status::load(root);
     let mut errors = Errors::default();
     status.begin(name, start);
+    let Some(instance) = asked.instance(root) else {
+        log::info!("there is no instance: nothing to do in the stage {name}");
+        status.end(name, &[], &[]);
+        errors.keep(status.save_in_run(root, stage == Stage::Final));
+        errors.all(root.commit());
+        return errors.lines().to_vec();
+    };
     errors.keep(status.save(root));
     errors.all(root.commit());
-    match asked.instance(root) {
-        Some(instance) => errors.all(of_instance(root, machine, &instance, stage, asked)),
-        None => log::info!("there is no instance: nothing to do in the stage {name}"),
-    }
+    rescue(&status, root, &mut errors);
+    errors.all(of_instance(root, machine, &instance, stage, asked));
     errors.all(root.commit());
     let messages = logging::take();
     status.end(name, errors.lines(), &messages);
@@ -62,6 +67,7 @@ pub fn stage(root: &mut Root, machine: &Machine, stage: Stage, asked: &Asked) ->
     }
     errors.keep(append_log(root, &messages));
     errors.all(root.commit());
+    rescue(&status, root, &mut errors);
     errors.all(root.run_at_end());
     errors.lines().to_vec()
 }

@@ -21,6 +21,7 @@ pub mod web;
 use crate::deadline::Deadline;
 use crate::document::Map;
 use crate::error::Result;
+use crate::instance::status::Status;
 use crate::instance::{Instance, state};
 use crate::logging::{self, Message};
 use crate::machine::Machine;
@@ -112,6 +113,13 @@ impl Errors {
 
 /// cloud-init's log.
 const LOG: &str = "/var/log/cloud-init.log";
+
+/// Sees to it that status.json can be read, whatever the disk took of it.
+fn rescue(status: &Status, root: &mut Root, errors: &mut Errors) {
+    if errors.keep(status.rescue(root)) == Some(true) {
+        errors.all(root.commit());
+    }
+}
 
 /// Adds a stage's messages to the log, which only root and its group may read.
 fn append_log(root: &mut Root, messages: &[Message]) -> Result<()> {

@@ -103,6 +103,8 @@ def initramfs(framework, builder_dir, out):
 
 def edit_root(image, add, remove):
     """Copy the tree `add` into an ext4 image (owner root, modes kept), after removing the paths `remove`."""
+    # A machine that was switched off leaves a journal, and it would be replayed over what is written here.
+    subprocess.run(["e2fsck", "-fy", image], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     commands = [f"rm {path}" for path in remove]
     if add and add.is_dir():
         for path in sorted(add.rglob("*")):
