@@ -164,6 +164,12 @@ impl Root {
         self.stat(path).is_some_and(|s| s.kind == Kind::Dir)
     }
 
+    /// Whether `path` is a folder that was made here and is not on the disk yet.
+    pub fn is_new_dir(&self, path: &str) -> bool {
+        self.resolve(path, true)
+            .is_ok_and(|p| matches!(self.nodes.get(&p), Some(Node::Dir(_))) && self.disk.stat(&p).is_none())
+    }
+
     /// Whether `path` is a regular file, links followed.
     pub fn is_file(&self, path: &str) -> bool {
         self.stat(path).is_some_and(|s| s.kind == Kind::File)

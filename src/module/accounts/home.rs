@@ -8,11 +8,12 @@ use crate::root::{Attr, Kind, Root};
 const MAX_SKELETON: (usize, usize) = (10_000, 32);
 
 /// Makes the home of a new user, with what /etc/skel has, and its mail file where the system wants one. A home that is
-/// there stays as it is.
+/// there stays as it is; one that only the files of `write_files` made becomes the user's, and the files stay.
 pub(super) fn make(root: &mut Root, user: &User, defs: &Defs, mail: Option<u32>) -> Result<()> {
-    if !root.exists(&user.home) {
+    if !root.exists(&user.home) || root.is_new_dir(&user.home) {
         root.mkdir(&user.home, Attr::owned(defs.home_mode(), user.ids))?;
-        let own = ["/usr/etc/skel", defs.useradd("SKEL").unwrap_or("/etc/skel")];
+        // What is there already counts.
+        let own = [defs.useradd("SKEL").unwrap_or("/etc/skel"), "/usr/etc/skel"];
         for skeleton in own {
             copy(root, skeleton, user)?;
         }
@@ -41,6 +42,9 @@ fn copy(root: &mut Root, skeleton: &str, user: &User) -> Result<()> {
             let (from, to) = (format!("{skeleton}{folder}/{name}"), format!("{}{folder}/{name}", user.home));
             let Some(stat) = root.lstat(&from) else { continue };
             let attr = Attr::owned(stat.attr.mode, user.ids);
+            if stat.kind != Kind::Dir && root.lstat(&to).is_some() {
+                continue;
+            }
             match stat.kind {
                 Kind::Dir => {
                     root.mkdir(&to, attr)?;

@@ -9,7 +9,7 @@ use crate::machine::Family;
 use crate::module::accounts::{Accounts, NewUser, User, check_field, check_name, days_of};
 use crate::module::authorized_keys::{self, DISABLE_USER_OPTS};
 use crate::module::users::{Users, names_of};
-use crate::module::{Context, Frequency, Module, password, sudoers};
+use crate::module::{Context, Frequency, Module, password, sudoers, write_files};
 use crate::root::{Attr, Command, Stage};
 
 pub static MODULE: Module = Module {
@@ -51,6 +51,7 @@ fn provision(context: &mut Context) -> Result<()> {
         problems.extend(one.problems.into_iter().map(|p| format!("user {name}: {p}")));
     }
     accounts.save(context.root)?;
+    write_files::give(context);
     if !later.is_empty() {
         context.root.write(LATER, later, Attr::root(0o600))?;
     }

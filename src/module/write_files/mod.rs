@@ -7,6 +7,7 @@ pub use content::gunzip;
 use super::{Context, Frequency, Module, Request};
 use crate::document::{Map, Value, wrong};
 use crate::error::{Error, Result};
+use crate::instance::state;
 use crate::root::{Attr, MAX_READ, Stage};
 use content::Source;
 
@@ -60,7 +61,22 @@ fn provision(cx: &mut Context) -> Result<()> {
     })
 }
 
-/// Entries from a server, and owners that this cloud-config has made since.
+/// Gives the files of [`provision`] to the users and groups that this cloud-config made after them. What is wrong with an entry
+/// was said when it was written.
+pub fn give(cx: &mut Context) {
+    if !state::is_done(cx.root, cx.instance, "config_write_files", MODULE.frequency) {
+        return;
+    }
+    let given = each(cx, false, |cx, entry| {
+        let made_later = entry.owner.parts().any(|name| makes(cx.config, name));
+        if made_later && !Source::of(entry.map).is_remote() { own(cx, entry) } else { Ok(()) }
+    });
+    if let Err(e) = given {
+        log::debug!("{e}");
+    }
+}
+
+/// Entries from a server, and owners that this cloud-config has made since, where it was not [`give`] that saw them.
 fn live(cx: &mut Context) -> Result<()> {
     each(cx, false, |cx, entry| {
         if Source::of(entry.map).is_remote() {
@@ -146,7 +162,14 @@ fn write(cx: &mut Context, entry: &Entry) -> Result<()> {
 fn own(cx: &mut Context, entry: &Entry) -> Result<()> {
     let Some(old) = cx.root.stat(&entry.path) else { return Ok(()) };
     let (attr, owner) = wanted(cx, entry, Some(old.attr));
-    // Folders that were made for the file were given to root until now; only empty ones but for it can be told from others.
+    // Folders that were made for the file were given to root until now.
+    let above = entry.path.match_indices('/').map(|(i, _)| entry.path.get(..i).unwrap_or_default());
+    for folder in above.filter(|p| !p.is_empty()) {
+        if cx.root.is_new_dir(folder) && cx.root.stat(folder).is_some_and(|s| s.attr == Attr::root(0o755)) {
+            cx.root.set_attr(folder, Attr { mode: 0o755, ..attr })?;
+        }
+    }
+    // Once they are on the disk, only empty ones but for the file can be told from others.
     let parent = entry.path.rsplit_once('/').map_or("", |(p, _)| p);
     let alone = !parent.is_empty() && cx.root.list(parent).len() == 1;
     let parent_attr = cx.root.stat(parent).map(|s| s.attr).filter(|a| alone && *a == Attr::root(0o755));
