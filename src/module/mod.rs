@@ -118,6 +118,11 @@ pub trait Outside {
     /// The block device that `name` means: a path below `/dev`, or `LABEL=`, `UUID=`, `PARTLABEL=` or `PARTUUID=` and a value.
     fn device(&self, name: &str) -> Option<Device>;
 
+    /// Whether the devices of the machine can be looked at: not where a tree is provisioned for another machine.
+    fn knows_devices(&self) -> bool {
+        true
+    }
+
     /// Memory of the machine, in bytes.
     fn memory(&self) -> Option<u64>;
 

@@ -3,7 +3,7 @@
 use super::Asked;
 use super::find::{self, Outcome};
 use super::image::{Image, disabled};
-use super::outside::ThisMachine;
+use super::outside::{OfTree, ThisMachine};
 use super::{Errors, append_log, handover, provision, rescue};
 use crate::document::{Map, Value, json};
 use crate::error::Result;
@@ -12,7 +12,7 @@ use crate::instance::status::{self, Status};
 use crate::instance::{Instance, state};
 use crate::logging;
 use crate::machine::Machine;
-use crate::module::{Nothing, Outside};
+use crate::module::Outside;
 use crate::root::{Attr, Root, Use, Writable};
 use crate::source::{self, Found};
 use std::path::Path;
@@ -122,7 +122,7 @@ pub fn tree(path: &Path, seed: &Path) -> Result<Vec<String>> {
     let image = Image::read(&root, &machine);
     let found = source::read_seed(&machine, &root, &image.config, seed)?;
     let mut errors = Errors::default();
-    errors.all(seeded(&mut root, &machine, &image, &found, &Nothing));
+    errors.all(seeded(&mut root, &machine, &image, &found, &OfTree::new(path)));
     errors.all(root.commit());
     Ok(errors.lines().to_vec())
 }

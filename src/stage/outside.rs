@@ -5,8 +5,9 @@ use crate::deadline::Deadline;
 use crate::drive::devices::{self, Places};
 use crate::drive::search::{Probed, probe_all};
 use crate::error::Result;
-use crate::module::{Device, Outside, Request};
+use crate::module::{Device, Nothing, Outside, Request};
 use std::cell::OnceCell;
+use std::path::Path;
 use std::time::Duration;
 
 /// How long all devices may take to say what is on them.
@@ -76,5 +77,35 @@ impl Outside for ThisMachine {
 
     fn http(&self, request: &Request, tries: u32) -> Result<Vec<u8>> {
         web::send(request, tries)
+    }
+}
+
+/// The machine of a tree that is planned or provisioned by hand, without a network: this machine where the tree is its own
+/// root, else one of which nothing is known.
+pub struct OfTree(Option<ThisMachine>);
+
+impl OfTree {
+    /// The machine of the tree at `path`.
+    pub fn new(path: &Path) -> OfTree {
+        let own = path.canonicalize().is_ok_and(|p| p == Path::new("/"));
+        OfTree(own.then(ThisMachine::new))
+    }
+}
+
+impl Outside for OfTree {
+    fn device(&self, name: &str) -> Option<Device> {
+        self.0.as_ref()?.device(name)
+    }
+
+    fn knows_devices(&self) -> bool {
+        self.0.is_some()
+    }
+
+    fn memory(&self) -> Option<u64> {
+        self.0.as_ref()?.memory()
+    }
+
+    fn http(&self, request: &Request, tries: u32) -> Result<Vec<u8>> {
+        Nothing.http(request, tries)
     }
 }

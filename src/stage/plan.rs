@@ -4,12 +4,12 @@ use super::apply;
 use super::config;
 use super::image::Image;
 use super::modules::{Half, Run};
+use super::outside::OfTree;
 use super::provision;
 use crate::document::{Map, Value, json};
 use crate::error::Result;
 use crate::instance::{instance_data, state};
 use crate::machine::Machine;
-use crate::module::Nothing;
 use crate::root::{Change, Command, Root, Stage, Use};
 use crate::source;
 use std::collections::HashSet;
@@ -28,8 +28,9 @@ pub fn plan(path: &Path, seed: &Path) -> Result<Plan> {
     let machine = Machine::read(path);
     let mut root = Root::open(path, Use::Plan)?;
     let image = Image::read(&root, &machine);
+    let outside = OfTree::new(path);
     let found = source::read_seed(&machine, &root, &image.config, seed)?;
-    let mut errors = apply::seeded(&mut root, &machine, &image, &found, &Nothing);
+    let mut errors = apply::seeded(&mut root, &machine, &image, &found, &outside);
     let standard = instance_data::standard(&root, &machine, &image.distro, &found.instance);
     let (merged, _) = config::consume(&image, &found.instance, &Value::Map(standard), &mut |include| {
         config::without_network(&root, include)
@@ -39,7 +40,7 @@ pub fn plan(path: &Path, seed: &Path) -> Result<Plan> {
     errors.extend(provision::boothooks(&mut root, &found.instance));
     for stage in [Stage::Init, Stage::Config, Stage::Final] {
         let (config, instance) = (&merged.config, &found.instance);
-        let mut run = Run { root: &mut root, config, instance, distro: &image.distro, outside: &Nothing };
+        let mut run = Run { root: &mut root, config, instance, distro: &image.distro, outside: &outside };
         errors.extend(run.stage(stage, Half::Live));
         let now = root.changes();
         let known: HashSet<&Change> = last.iter().collect();

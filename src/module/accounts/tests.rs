@@ -216,8 +216,11 @@ fn homes_come_from_the_skeleton_with_their_owner() {
     root.append("/etc/default/useradd", b"CREATE_MAIL_SPOOL=yes\n", Attr::root(0o644)).unwrap();
     root.mkdir("/var/spool/mail", Attr::root(0o775)).unwrap();
     root.mkdir("/home/there", Attr::root(0o755)).unwrap();
+    assert!(root.commit().is_empty());
+    // A home that only a file of this run made is a new one.
+    root.write("/home/early/.profile", "mine", Attr::root(0o644)).unwrap();
     let mut accounts = Accounts::open(&root).unwrap();
-    for name in ["u", "there"] {
+    for name in ["u", "there", "early"] {
         let new = NewUser { name, user_group: true, ..NewUser::default() };
         let user = accounts.add_user(&root, &new).unwrap();
         accounts.make_home(&mut root, &user).unwrap();
@@ -227,6 +230,11 @@ fn homes_come_from_the_skeleton_with_their_owner() {
     assert_eq!(root.stat("/home/u/.config/x/run").unwrap().attr, Attr::owned(0o755, ids));
     assert_eq!(root.stat("/var/spool/mail/u").unwrap().attr, Attr::owned(0o600, ids));
     assert_eq!(root.list("/home/there"), Vec::<String>::new());
+    assert_eq!(root.list("/home/early"), root.list("/home/u"));
+    assert_eq!(
+        (root.stat("/home/early").unwrap().attr.mode, root.text("/home/early/.profile").as_str()),
+        (0o700, "mine")
+    );
     for home in ["relative", "/a/../../etc", "/a:b", "/a\nb"] {
         let new = NewUser { name: "bad", home: Some(home), ..NewUser::default() };
         assert!(accounts.add_user(&root, &new).is_err(), "{home}");

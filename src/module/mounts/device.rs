@@ -33,7 +33,11 @@ pub(super) fn resolve(cx: &Context, spec: &str, kind: &str, options: &str) -> Wh
     if options.split(',').any(|o| PATH_OPTIONS.contains(&o)) || is_remote(spec) {
         return What::Other(spec.to_owned());
     }
-    if TAGS.iter().any(|tag| spec.starts_with(tag)) {
+    let is_tag = TAGS.iter().any(|tag| spec.starts_with(tag));
+    if !cx.outside.knows_devices() && (is_tag || candidates(cx, spec).is_some()) {
+        return unseen(cx, spec);
+    }
+    if is_tag {
         return match cx.outside.device(spec) {
             Some(device) => holds(&device, kind).map_or_else(What::Missing, |()| What::Device(spec.to_owned())),
             None => What::Missing("there is no such device".into()),
@@ -43,6 +47,25 @@ pub(super) fn resolve(cx: &Context, spec: &str, kind: &str, options: &str) -> Wh
         Some((paths, partition)) => find(cx, &paths, partition.as_deref(), kind),
         None if spec.starts_with('/') || virtual_type => What::Other(spec.to_owned()),
         None => What::Missing("there is no such device".into()),
+    }
+}
+
+/// What a device means that cannot be looked at: what the tree shows below its /dev, where disks are in it, else the first
+/// that it may be.
+fn unseen(cx: &Context, spec: &str) -> What {
+    let Some((paths, partition)) = candidates(cx, spec) else { return What::Device(spec.to_owned()) };
+    let shown = cx.root.list("/dev").iter().any(|name| is_short(name));
+    let is_there = |path: &&String| !shown || cx.root.lstat(path).is_some();
+    let Some(path) = paths.iter().find(is_there) else {
+        return What::Missing("there is no such device".into());
+    };
+    let nth = |n: &str| ["", "p", "-part"].iter().map(|s| format!("{path}{s}{n}")).find(|p| is_there(&p));
+    let part = if path.ends_with(|c: char| c.is_ascii_digit()) { "p" } else { "" };
+    match partition {
+        None if shown => What::Device(nth("1").unwrap_or_else(|| path.clone())),
+        None => What::Device(path.clone()),
+        Some(n) if shown => nth(&n).map_or_else(|| What::Missing("it has no such partition".into()), What::Device),
+        Some(n) => What::Device(format!("{path}{part}{n}")),
     }
 }
 

@@ -256,3 +256,60 @@ fn a_swap_file_is_made_by_the_running_system_and_listed_once() {
     assert_eq!(machine.run(config, live).0.len(), 1);
     assert_eq!(machine.run("swap: {size: 1Q}", live).1, [""; 0]);
 }
+
+/// A machine whose devices cannot be looked at.
+struct Unseen;
+
+impl Outside for Unseen {
+    fn device(&self, _: &str) -> Option<Device> {
+        None
+    }
+    fn knows_devices(&self) -> bool {
+        false
+    }
+    fn memory(&self) -> Option<u64> {
+        None
+    }
+    fn http(&self, _: &Request, _: u32) -> Result<Vec<u8>> {
+        unreachable!()
+    }
+}
+
+#[test]
+fn devices_of_another_machine_are_taken_as_given_or_as_the_tree_shows_them() {
+    let dir = TempDir::new("mounts-unseen");
+    std::fs::create_dir_all(dir.0.join("dev")).unwrap();
+    std::fs::write(dir.0.join("dev/null"), "").unwrap();
+    let config = Value::default();
+    let resolve = |spec: &str| {
+        let mut root = Root::open(&dir.0, Use::Plan).unwrap();
+        let cx = Context {
+            root: &mut root,
+            config: &config,
+            instance: &Instance::default(),
+            distro: &Distro::named("debian"),
+            args: &[],
+            stage: Stage::Init,
+            outside: &Unseen,
+        };
+        device::resolve(&cx, spec, "auto", "defaults")
+    };
+    let device = |path: &str| What::Device(path.into());
+    for (spec, path) in [
+        ("/dev/vdb1", "/dev/vdb1"),
+        ("vdb", "/dev/vdb"),
+        ("vdb.2", "/dev/vdb2"),
+        ("nvme0n1.1", "/dev/nvme0n1p1"),
+        ("LABEL=data", "LABEL=data"),
+    ] {
+        assert_eq!(resolve(spec), device(path), "{spec}");
+    }
+    assert!(matches!(resolve("ephemeral0"), What::Missing(_)));
+    for name in ["vdb", "vdb1", "vdc"] {
+        std::fs::write(dir.0.join("dev").join(name), "").unwrap();
+    }
+    assert_eq!((resolve("vdb"), resolve("/dev/vdc")), (device("/dev/vdb1"), device("/dev/vdc")));
+    for spec in ["/dev/vdd", "vdb.2", "sda"] {
+        assert!(matches!(resolve(spec), What::Missing(_)), "{spec}");
+    }
+}
