@@ -197,8 +197,9 @@ fn no_link_of_an_image_leads_out_of_it() {
     let files =
         ["etc/hostname", "etc/passwd", "etc/shadow", "etc/fstab", "etc/hosts", "etc/skel/.profile", "etc/os-release"];
     let all = folders.map(|p| (p, "folder")).into_iter().chain(files.map(|p| (p, "file")));
-    for (path, target) in all {
-        for way in ["absolute", "up", "proc"] {
+    for (i, (path, target)) in all.enumerate() {
+        // One way would show it for each path; all three for some.
+        for way in ["absolute", "up", "proc"].into_iter().take(if i % 4 == 0 { 3 } else { 1 }) {
             let lab = Lab::new(USER_DATA.as_bytes());
             let target = lab.outside.join(target);
             let target = match way {
