@@ -3,8 +3,12 @@
 use super::{Context, service};
 use crate::error::{Context as _, Error, Result};
 use crate::root::{Attr, Command, Root};
-use ssh_key::rand_core::{OsRng, RngCore};
-use ssh_key::{Algorithm, EcdsaCurve, LineEnding, PrivateKey};
+use ring::rand::{SecureRandom, SystemRandom};
+use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair};
+use ssh_encoding::Decode;
+use ssh_key::private::{EcdsaKeypair, Ed25519Keypair, Ed25519PrivateKey, KeypairData};
+use ssh_key::public::Ed25519PublicKey;
+use ssh_key::{LineEnding, PrivateKey};
 
 /// Where the keys are.
 pub const FOLDER: &str = "/etc/ssh";
@@ -34,9 +38,9 @@ pub fn remove_all(root: &mut Root) -> Result<()> {
 pub fn make(context: &mut Context, kinds: &[String]) -> Result<()> {
     let comment = comment(context.root);
     for kind in kinds {
-        let algorithm = match kind.as_str() {
-            "ed25519" => Algorithm::Ed25519,
-            "ecdsa" => Algorithm::Ecdsa { curve: EcdsaCurve::NistP256 },
+        let generate = match kind.as_str() {
+            "ed25519" => ed25519,
+            "ecdsa" => ecdsa,
             "rsa" => continue,
             other => {
                 log::info!("ssh_genkeytypes: no host key of the type {other:?} is made");
@@ -47,7 +51,8 @@ pub fn make(context: &mut Context, kinds: &[String]) -> Result<()> {
         if context.root.exists(&file) {
             continue;
         }
-        let (private, public) = generate(algorithm, &comment)?;
+        let (private, public) =
+            generate().and_then(|key| texts(key, &comment)).context(|| "failed to make an SSH host key")?;
         context.root.ensure_dir(FOLDER, Attr::root(0o755))?;
         let attr = private_attr(context);
         context.root.write(&file, private.as_bytes(), attr)?;
@@ -82,14 +87,41 @@ pub fn public_of(private: &str) -> Option<String> {
     public.to_openssh().ok()
 }
 
-fn generate(algorithm: Algorithm, comment: &str) -> Result<(String, String)> {
-    let what = || "failed to make an SSH host key";
-    // The generator cannot report that there is no randomness: ask first.
-    OsRng.try_fill_bytes(&mut [0; 8]).context(what)?;
-    let mut key = PrivateKey::random(&mut OsRng, algorithm).context(what)?;
-    key.set_comment(comment);
-    let private = key.to_openssh(LineEnding::LF).context(what)?.to_string();
-    Ok((private, key.public_key().to_openssh().context(what)?))
+fn ed25519() -> Result<KeypairData> {
+    let mut seed = [0; Ed25519PrivateKey::BYTE_SIZE];
+    SystemRandom::new().fill(&mut seed).map_err(|_| no_randomness())?;
+    let pair = Ed25519KeyPair::from_seed_unchecked(&seed).map_err(|_| no_randomness())?;
+    let public = Ed25519PublicKey::try_from(pair.public_key().as_ref()).map_err(not_a_key)?;
+    Ok(KeypairData::Ed25519(Ed25519Keypair { public, private: Ed25519PrivateKey::from_bytes(&seed) }))
+}
+
+/// On the curve P-256. The crate gives a new key as PKCS #8 (RFC 5958) only, in which both halves have one place: the
+/// structure around them is always the same (RFC 5915).
+fn ecdsa() -> Result<KeypairData> {
+    const PRIVATE: std::ops::Range<usize> = 36..68;
+    const PUBLIC: std::ops::Range<usize> = 73..138;
+    let document = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new());
+    let document = document.map_err(|_| no_randomness())?;
+    let half = |range| document.as_ref().get(range).unwrap_or_default();
+    // As a key lies in the agent's messages and in its file (RFC 5656, section 3.1): strings with their lengths.
+    let strings = [b"nistp256", half(PUBLIC), half(PRIVATE)];
+    let bytes = strings.map(|s| [&(s.len() as u32).to_be_bytes(), s].concat()).concat();
+    EcdsaKeypair::decode(&mut bytes.as_slice()).map(KeypairData::Ecdsa).map_err(not_a_key)
+}
+
+fn no_randomness() -> Error {
+    Error::new("the kernel gave no random numbers")
+}
+
+fn not_a_key(cause: impl std::fmt::Display) -> Error {
+    Error::new(cause.to_string())
+}
+
+/// The private key's file and the public key's line.
+fn texts(key: KeypairData, comment: &str) -> Result<(String, String)> {
+    let key = PrivateKey::new(key, comment).map_err(not_a_key)?;
+    let private = key.to_openssh(LineEnding::LF).map_err(not_a_key)?.to_string();
+    Ok((private, key.public_key().to_openssh().map_err(not_a_key)?))
 }
 
 /// `root@` and the machine's name, as ssh-keygen would say.
@@ -138,11 +170,8 @@ mod tests {
 
     #[test]
     fn keys_are_openssh_keys() {
-        for (algorithm, kind) in [
-            (Algorithm::Ed25519, "ssh-ed25519"),
-            (Algorithm::Ecdsa { curve: EcdsaCurve::NistP256 }, "ecdsa-sha2-nistp256"),
-        ] {
-            let (private, public) = generate(algorithm, "root@h").unwrap();
+        for (key, kind) in [(ed25519(), "ssh-ed25519"), (ecdsa(), "ecdsa-sha2-nistp256")] {
+            let (private, public) = texts(key.unwrap(), "root@h").unwrap();
             assert!(private.starts_with("-----BEGIN OPENSSH PRIVATE KEY-----\n") && private.ends_with("-----\n"));
             assert!(public.starts_with(kind) && public.ends_with(" root@h"), "{public}");
             assert_eq!(public_of(&private).unwrap(), public.replace("root@h", "root@localhost"));
@@ -159,8 +188,8 @@ mod tests {
             return;
         }
         let dir = crate::testing::TempDir::new("host-keys");
-        for algorithm in [Algorithm::Ed25519, Algorithm::Ecdsa { curve: EcdsaCurve::NistP256 }] {
-            let (private, public) = generate(algorithm, "root@h").unwrap();
+        for key in [ed25519(), ecdsa()] {
+            let (private, public) = texts(key.unwrap(), "root@h").unwrap();
             let path = dir.0.join("key");
             std::fs::write(&path, &private).unwrap();
             std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();

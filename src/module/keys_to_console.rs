@@ -5,7 +5,8 @@ use super::{Context, Frequency, Module, console, host_keys};
 use crate::document::Value;
 use crate::error::Result;
 use crate::root::Stage;
-use ssh_key::{HashAlg, PublicKey};
+use ring::digest::{SHA256, digest};
+use ssh_key::PublicKey;
 
 pub static MODULE: Module = Module {
     name: "keys_to_console",
@@ -71,7 +72,8 @@ pub(super) fn fingerprint(line: &str) -> Option<String> {
         return None;
     };
     let comment = if key.comment().is_empty() { "no comment" } else { key.comment() };
-    Some(format!("{bits} {} {comment} ({kind})", key.fingerprint(HashAlg::Sha256)))
+    let hash = data_encoding::BASE64_NOPAD.encode(digest(&SHA256, &key.to_bytes().ok()?).as_ref());
+    Some(format!("{bits} SHA256:{hash} {comment} ({kind})"))
 }
 
 #[cfg(test)]

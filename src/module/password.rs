@@ -1,8 +1,8 @@
 //! Passwords: what counts as a hash, hashing, and random ones.
 
 use crate::error::{Error, Result};
+use ring::rand::{SecureRandom, SystemRandom};
 use sha_crypt::Params;
-use ssh_key::rand_core::{OsRng, RngCore};
 
 /// The longest password, in bytes (crypt(5): CRYPT_MAX_PASSPHRASE_SIZE without its NUL).
 const MAX_PASSWORD: usize = 511;
@@ -50,7 +50,7 @@ pub fn hash(plain: &str, method: Method, rounds: Option<u32>) -> Result<String> 
         return Err(Error::new("the password holds the end of a line or a NUL byte"));
     }
     let mut bytes = [0; 16];
-    OsRng.try_fill_bytes(&mut bytes).map_err(|e| Error::new(format!("no random bytes for a salt: {e}")))?;
+    random_bytes(&mut bytes)?;
     let salt: String = bytes.iter().map(|b| char::from(letter(u32::from(*b)))).collect();
     Ok(crypt(plain, method, &salt, rounds))
 }
@@ -119,13 +119,17 @@ fn letter(bits: u32) -> u8 {
     ALPHABET[(bits & 63) as usize]
 }
 
+fn random_bytes(bytes: &mut [u8]) -> Result<()> {
+    SystemRandom::new().fill(bytes).map_err(|_| Error::new("the kernel gave no random bytes for a password"))
+}
+
 /// A random password of 20 characters with a digit, a lower-case and an upper-case letter and a punctuation mark at least.
 pub fn random() -> Result<String> {
     loop {
         let mut password = String::new();
         while password.len() < RANDOM_LENGTH {
             let mut byte = [0];
-            OsRng.try_fill_bytes(&mut byte).map_err(|e| Error::new(format!("no random bytes for a password: {e}")))?;
+            random_bytes(&mut byte)?;
             // The seven bits that are no printable character are drawn again, so that every character is as likely.
             match byte[0] & 127 {
                 c if c.is_ascii_graphic() => password.push(char::from(c)),

@@ -7,7 +7,7 @@ use super::{Context, Frequency, Module, console, host_keys};
 use crate::document::Value;
 use crate::error::Result;
 use crate::root::Stage;
-use ssh_key::sha2::{Digest, Sha256, Sha512};
+use ring::digest::{SHA256, SHA512, digest};
 
 pub static MODULE: Module = Module {
     name: "ssh_authkey_fingerprints",
@@ -69,12 +69,13 @@ fn or_dash(text: &str) -> String {
 /// The key's hash in hexadecimal, by bytes; `?` where it is no base64 or the method is not known.
 fn fingerprint(base64: &str, method: &str) -> String {
     let Ok(bytes) = data_encoding::BASE64.decode(base64.as_bytes()) else { return "?".into() };
-    let hash = match method {
-        "sha256" => Sha256::digest(&bytes).to_vec(),
-        "sha512" => Sha512::digest(&bytes).to_vec(),
+    let algorithm = match method {
+        "sha256" => &SHA256,
+        "sha512" => &SHA512,
         _ => return "?".into(),
     };
-    let bytes: Vec<String> = hash.iter().map(|b| format!("{b:02x}")).collect();
+    let hash = digest(algorithm, &bytes);
+    let bytes: Vec<String> = hash.as_ref().iter().map(|b| format!("{b:02x}")).collect();
     bytes.join(":")
 }
 
