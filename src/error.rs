@@ -37,8 +37,14 @@ pub trait Context<T> {
 
 impl<T, E: fmt::Display> Context<T> for std::result::Result<T, E> {
     fn context<D: fmt::Display>(self, what: impl FnOnce() -> D) -> Result<T> {
-        self.map_err(|e| Error(format!("{}: {e}", what())))
+        self.map_err(|e| joined(&what(), &e))
     }
+}
+
+/// One function for all types: it is called from hundreds of places.
+#[cold]
+fn joined(what: &dyn fmt::Display, cause: &dyn fmt::Display) -> Error {
+    Error(format!("{what}: {cause}"))
 }
 
 #[cfg(test)]

@@ -213,7 +213,7 @@ impl Client {
 
     fn tls_agent(&self) -> Result<Agent> {
         let tls = TlsConfig::builder()
-            .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .unversioned_rustls_crypto_provider(Arc::new(super::tls::provider()))
             .root_certs(RootCerts::Specific(Arc::new(self.certificates()?)))
             .build();
         let connector = LinkConnector { link: self.way.link.clone(), cancel: self.cancel.clone(), connect: CONNECT };

@@ -20,6 +20,7 @@ mod rng;
 mod session;
 mod setup;
 mod tcp;
+mod tls;
 mod way;
 
 pub use session::{Session, Settings, Stopper, restore_left};
