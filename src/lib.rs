@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod base64;
 pub mod cancel;
 pub mod cli;
 pub mod clock;

@@ -37,7 +37,7 @@ impl log::Log for Counter {
 /// Text, or bytes as base64.
 fn bytes(value: &Value) -> Vec<u8> {
     match value.get("b64") {
-        Some(Value::String(text)) => data_encoding::BASE64.decode(text.as_bytes()).unwrap(),
+        Some(Value::String(text)) => prepivot::base64::decode(text.as_bytes()).unwrap(),
         _ => value.as_str().unwrap_or_default().as_bytes().to_vec(),
     }
 }

@@ -69,7 +69,7 @@ impl Serialize for Value {
             Value::Int(i) => serializer.serialize_i64(*i),
             Value::Float(f) => serializer.serialize_f64(*f),
             Value::String(s) => serializer.serialize_str(s),
-            Value::Bytes(b) => serializer.serialize_str(&format!("ci-b64:{}", data_encoding::BASE64.encode(b))),
+            Value::Bytes(b) => serializer.serialize_str(&format!("ci-b64:{}", crate::base64::encode(b))),
             Value::List(l) => serializer.collect_seq(l),
             Value::Map(m) => m.serialize(serializer),
         }

@@ -97,7 +97,7 @@ pub fn float(text: &str) -> Option<f64> {
 /// Base64 with white space, as text where it is UTF-8.
 pub fn binary(text: &str) -> Option<Value> {
     let clean: Vec<u8> = text.bytes().filter(|b| !b.is_ascii_whitespace()).collect();
-    let bytes = data_encoding::BASE64.decode(&clean).ok()?;
+    let bytes = crate::base64::decode(&clean)?;
     Some(String::from_utf8(bytes).map_or_else(|e| Value::Bytes(e.into_bytes()), Value::String))
 }
 

@@ -7,7 +7,6 @@ pub mod state;
 pub mod status;
 
 use crate::document::{Bytes, Map, Value};
-use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 
 /// The longest folder name that is made of an instance-id, in bytes: a file name may have 255.
@@ -91,7 +90,7 @@ impl Instance {
             id if matches!(id.as_str(), "" | "." | "..") => "iid-unnamed".to_owned(),
             id if id.len() > MAX_FOLDER => {
                 let digest = ring::digest::digest(&ring::digest::SHA256, id.as_bytes());
-                let digest = HEXLOWER.encode(digest.as_ref());
+                let digest: String = digest.as_ref().iter().map(|b| format!("{b:02x}")).collect();
                 let end = (0..=MAX_FOLDER - digest.len() - 1).rev().find(|i| id.is_char_boundary(*i)).unwrap_or(0);
                 format!("{}-{digest}", id.get(..end).unwrap_or_default())
             }

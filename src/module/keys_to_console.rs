@@ -2,6 +2,7 @@
 
 use super::users::names_of;
 use super::{Context, Frequency, Module, console, host_keys};
+use crate::base64;
 use crate::document::Value;
 use crate::error::Result;
 use crate::root::Stage;
@@ -72,8 +73,8 @@ pub(super) fn fingerprint(line: &str) -> Option<String> {
         return None;
     };
     let comment = if key.comment().is_empty() { "no comment" } else { key.comment() };
-    let hash = data_encoding::BASE64_NOPAD.encode(digest(&SHA256, &key.to_bytes().ok()?).as_ref());
-    Some(format!("{bits} SHA256:{hash} {comment} ({kind})"))
+    let hash = base64::encode(digest(&SHA256, &key.to_bytes().ok()?).as_ref());
+    Some(format!("{bits} SHA256:{} {comment} ({kind})", hash.trim_end_matches('=')))
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use super::write_files::gunzip;
 use super::{Context, Frequency, Module, shell};
+use crate::base64;
 use crate::document::{Map, Value, wrong};
 use crate::error::{Context as _, Error, Result};
 use crate::root::{Attr, Command, Stage};
@@ -35,9 +36,10 @@ fn provision(cx: &mut Context) -> Result<()> {
             let encoding = section.and_then(|s| s.get("encoding")).and_then(Value::as_str).unwrap_or("raw");
             match encoding.to_ascii_lowercase().as_str() {
                 "raw" => data.to_vec(),
-                "base64" | "b64" => data_encoding::BASE64
-                    .decode(&data.iter().copied().filter(|b| !b.is_ascii_whitespace()).collect::<Vec<u8>>())
-                    .map_err(|_| Error::new("random_seed.data: not valid base64"))?,
+                "base64" | "b64" => {
+                    base64::decode(&data.iter().copied().filter(|b| !b.is_ascii_whitespace()).collect::<Vec<u8>>())
+                        .ok_or_else(|| Error::new("random_seed.data: not valid base64"))?
+                }
                 "gzip" | "gz" => gunzip(data).context(|| "random_seed.data")?,
                 _ => return Err(Error::new("random_seed.encoding: expected raw, base64, b64, gzip or gz")),
             }

@@ -68,7 +68,7 @@ fn or_dash(text: &str) -> String {
 
 /// The key's hash in hexadecimal, by bytes; `?` where it is no base64 or the method is not known.
 fn fingerprint(base64: &str, method: &str) -> String {
-    let Ok(bytes) = data_encoding::BASE64.decode(base64.as_bytes()) else { return "?".into() };
+    let Some(bytes) = crate::base64::decode(base64.as_bytes()) else { return "?".into() };
     let algorithm = match method {
         "sha256" => &SHA256,
         "sha512" => &SHA512,

@@ -2,6 +2,7 @@
 
 use super::model::{Macs, Network};
 use super::read;
+use crate::base64;
 use crate::document::{Map, Value, yaml};
 use crate::error::{Context, Error, Result};
 use std::fmt;
@@ -106,10 +107,10 @@ pub fn from_cmdline(value: &str) -> Result<Input> {
     if value == "disabled" {
         return Ok(Input::Config(Map::from_iter([("config", "disabled")]).into()));
     }
-    let mut bytes = data_encoding::BASE64
-        .decode(value.as_bytes())
-        .or_else(|_| data_encoding::BASE64_NOPAD.decode(value.trim_end_matches('=').as_bytes()))
-        .map_err(|_| Error::new(format!("{KEY}: expected base64 of YAML, which may be gzipped, or disabled")))?;
+    let digits = value.trim_end_matches('=');
+    let padded = format!("{digits}{}", "=".repeat(digits.len().next_multiple_of(4) - digits.len()));
+    let mut bytes = base64::decode(padded.as_bytes())
+        .ok_or_else(|| Error::new(format!("{KEY}: expected base64 of YAML, which may be gzipped, or disabled")))?;
     if bytes.starts_with(&[0x1f, 0x8b]) {
         let mut unpacked = Vec::new();
         let read =
@@ -148,14 +149,14 @@ mod tests {
     #[test]
     fn the_kernel_command_line_holds_base64_gzip_or_disabled() {
         let text = "version: 1\nconfig: []\n";
-        assert_eq!(from_cmdline(&data_encoding::BASE64.encode(text.as_bytes())).unwrap(), config(text));
+        assert_eq!(from_cmdline(&base64::encode(text.as_bytes())).unwrap(), config(text));
         let mut gzip = flate2::read::GzEncoder::new(text.as_bytes(), flate2::Compression::default());
         let mut packed = Vec::new();
         gzip.read_to_end(&mut packed).unwrap();
-        assert_eq!(from_cmdline(&data_encoding::BASE64.encode(&packed)).unwrap(), config(text));
+        assert_eq!(from_cmdline(&base64::encode(&packed)).unwrap(), config(text));
         assert!(from_cmdline("disabled").unwrap().is_disabled());
         assert!(from_cmdline("%%%").is_err());
-        assert!(from_cmdline(&data_encoding::BASE64.encode(&packed[..packed.len() - 6])).is_err());
+        assert!(from_cmdline(&base64::encode(&packed[..packed.len() - 6])).is_err());
         assert!(config("network: {config: disabled}").is_disabled());
         assert!(!config("version: 2").is_disabled());
     }

@@ -1,6 +1,7 @@
 //! A change of the disk: what a commit makes, a plan prints and a replay repeats.
 
 use super::{Attr, Root};
+use crate::base64;
 use crate::document::{Map, Value};
 use crate::error::{Error, Result};
 
@@ -123,7 +124,7 @@ impl Change {
 fn put_content(map: &mut Map, content: &[u8]) {
     match std::str::from_utf8(content) {
         Ok(text) => map.insert("content", text),
-        Err(_) => map.insert("content_base64", data_encoding::BASE64.encode(content)),
+        Err(_) => map.insert("content_base64", base64::encode(content)),
     };
 }
 
@@ -131,6 +132,6 @@ fn content_of(record: &Value) -> Result<Vec<u8>> {
     if let Some(text) = record.get("content").and_then(Value::as_str) {
         return Ok(text.as_bytes().to_vec());
     }
-    let base64 = record.get("content_base64").and_then(Value::as_str).ok_or_else(|| Error::new("no content"))?;
-    data_encoding::BASE64.decode(base64.as_bytes()).map_err(|e| Error::new(format!("content_base64: {e}")))
+    let text = record.get("content_base64").and_then(Value::as_str).ok_or_else(|| Error::new("no content"))?;
+    base64::decode(text.as_bytes()).ok_or_else(|| Error::new("content_base64: not valid base64"))
 }

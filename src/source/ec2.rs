@@ -119,8 +119,8 @@ pub fn instance(
 /// User-data that is nothing but base64 was encoded once too often.
 fn decoded(bytes: Vec<u8>) -> Vec<u8> {
     let trimmed = bytes.trim_ascii_end();
-    match data_encoding::BASE64.decode(trimmed) {
-        Ok(inner) if !inner.is_empty() => inner,
+    match crate::base64::decode(trimmed) {
+        Some(inner) if !inner.is_empty() => inner,
         _ => bytes,
     }
 }

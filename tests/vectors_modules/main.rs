@@ -257,7 +257,7 @@ fn plain(value: &Value) -> Value {
         Value::Map(map) => match map.iter().next() {
             Some(("__date__", date)) => date.clone(),
             Some(("__bytes_b64__", Value::String(text))) => {
-                Value::Bytes(data_encoding::BASE64.decode(text.as_bytes()).unwrap())
+                Value::Bytes(prepivot::base64::decode(text.as_bytes()).unwrap())
             }
             _ => Value::Map(map.iter().map(|(k, v)| (k, plain(v))).collect()),
         },

@@ -55,8 +55,8 @@ fn plain(data: &Data, encoded: bool, depth: usize) -> Value {
         Data::Bool(b) => Value::from(*b),
         Data::Int(i) => Value::from(*i),
         Data::Float(f) => Value::from(*f),
-        Data::String(s) => match data_encoding::BASE64.decode(s.as_bytes()) {
-            Ok(bytes) if encoded => Value::from(String::from_utf8_lossy(&bytes)),
+        Data::String(s) => match crate::base64::decode(s.as_bytes()) {
+            Some(bytes) if encoded => Value::from(String::from_utf8_lossy(&bytes)),
             _ => Value::from(s.as_str()),
         },
         Data::Bytes(b) => Value::from(String::from_utf8_lossy(b)),

@@ -5,7 +5,7 @@ use crate::userdata::percent::hex;
 /// Undoes a transfer encoding. What is wrongly encoded is decoded as far as it makes sense, as mail programs do.
 pub fn decode(encoding: &str, body: &[u8]) -> Vec<u8> {
     match encoding.trim().to_ascii_lowercase().as_str() {
-        "base64" => base64(body),
+        "base64" => crate::base64::decode_loosely(body),
         "quoted-printable" => quoted_printable(body),
         "uuencode" | "x-uuencode" | "uue" | "x-uue" => uuencode(body),
         _ => body.to_vec(),
@@ -22,29 +22,6 @@ pub fn to_utf8(charset: &str, content: Vec<u8>) -> Vec<u8> {
         return content;
     }
     content.iter().map(|b| char::from(*b)).collect::<String>().into_bytes()
-}
-
-/// Base64; bytes that are not of its alphabet are skipped, an incomplete end is dropped.
-fn base64(body: &[u8]) -> Vec<u8> {
-    let digit = |b: &u8| match b {
-        b'A'..=b'Z' => Some(b - b'A'),
-        b'a'..=b'z' => Some(b - b'a' + 26),
-        b'0'..=b'9' => Some(b - b'0' + 52),
-        b'+' => Some(62),
-        b'/' => Some(63),
-        _ => None,
-    };
-    let mut out = Vec::with_capacity(body.len() / 4 * 3);
-    let (mut bits, mut count) = (0u16, 0);
-    for six in body.iter().take_while(|b| **b != b'=').filter_map(digit) {
-        bits = bits << 6 | u16::from(six);
-        count += 6;
-        if count >= 8 {
-            count -= 8;
-            out.push((bits >> count) as u8);
-        }
-    }
-    out
 }
 
 fn quoted_printable(body: &[u8]) -> Vec<u8> {

@@ -1,7 +1,7 @@
 //! Parts as one MIME multipart: the processed form that cloud-init keeps beside the raw one (user-data.txt.i).
 
 use super::Entity;
-use data_encoding::BASE64;
+use crate::base64;
 
 /// What a boundary begins with; zeros are added until no part has it.
 const BOUNDARY: &str = "===============prepivot==";
@@ -46,7 +46,7 @@ fn write_part(part: &Entity, out: &mut Vec<u8>) {
     if as_is {
         out.extend_from_slice(&part.content);
     } else {
-        for line in BASE64.encode(&part.content).as_bytes().chunks(LINE) {
+        for line in base64::encode(&part.content).as_bytes().chunks(LINE) {
             out.extend_from_slice(line);
             out.push(b'\n');
         }
