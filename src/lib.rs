@@ -19,6 +19,7 @@ pub mod machine;
 pub mod module;
 pub mod network;
 pub mod root;
+pub mod sort;
 pub mod source;
 pub mod stage;
 #[doc(hidden)]

@@ -141,10 +141,8 @@ fn answer(data: &Value, varname: Option<&str>, list_keys: bool) -> Result<String
 /// What stands below `v1` stands at the top as well, here and in every mapping.
 fn with_versions_at_the_top(data: &Value) -> Value {
     let Value::Map(map) = data else { return data.clone() };
-    let mut entries: Vec<(&str, &Value)> = map.iter().collect();
-    entries.sort_by_key(|(key, _)| *key);
     let mut out = Map::new();
-    for (key, value) in entries {
+    for (key, value) in map.sorted() {
         let value = with_versions_at_the_top(value);
         if let Value::Map(inner) = &value
             && is_version(key)

@@ -40,11 +40,7 @@ pub fn to_string_indented(value: &Value, indent: &str) -> String {
 pub fn sorted(value: &Value) -> Value {
     match value {
         Value::List(list) => Value::List(list.iter().map(sorted).collect()),
-        Value::Map(map) => {
-            let mut entries: Vec<(&str, &Value)> = map.iter().collect();
-            entries.sort_by_key(|(k, _)| *k);
-            Value::Map(entries.into_iter().map(|(k, v)| (k, sorted(v))).collect())
-        }
+        Value::Map(map) => Value::Map(map.sorted().into_iter().map(|(k, v)| (k, sorted(v))).collect()),
         other => other.clone(),
     }
 }

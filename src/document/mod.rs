@@ -126,6 +126,13 @@ impl Map {
         self.entries.iter().map(|(k, v)| (k.as_str(), v))
     }
 
+    /// Entries by key.
+    pub fn sorted(&self) -> Vec<(&str, &Value)> {
+        let mut entries: Vec<_> = self.iter().collect();
+        crate::sort::by_key(&mut entries, |(key, _)| *key);
+        entries
+    }
+
     /// Keys in the document's order.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.entries.iter().map(|(k, _)| k.as_str())

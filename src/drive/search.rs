@@ -6,6 +6,7 @@ use super::wait::{Event, Watch};
 use crate::cancel::Cancel;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
+use crate::sort;
 use rustix::fs::{Mode, OFlags};
 use std::fmt;
 use std::fs::File;
@@ -247,7 +248,7 @@ impl Search {
             self.seen.retain(|seen| seen.device.name != probed.device.name);
             self.seen.push(probed);
         }
-        self.seen.sort_by(|a, b| a.device.name.cmp(&b.device.name));
+        sort::by(&mut self.seen, |a, b| a.device.name.cmp(&b.device.name));
         for label in &self.labels {
             let is = |device: &&Device| {
                 let seen = self.seen.iter().find(|seen| seen.device.name == device.name);
@@ -268,7 +269,7 @@ impl Search {
 
 /// The order in which cloud-init takes drives: by name, last first, so vdb before vda.
 fn best_first(mut devices: Vec<Device>) -> Vec<Device> {
-    devices.sort_by(|a, b| b.node.cmp(&a.node));
+    sort::by(&mut devices, |a, b| b.node.cmp(&a.node));
     devices
 }
 

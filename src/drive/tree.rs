@@ -105,7 +105,7 @@ pub fn copy<T: Tree>(tree: &T, deadline: Deadline) -> Result<Files> {
     for depth in 1.. {
         let mut below = Vec::new();
         for (directory, mut entries) in level {
-            entries.sort_by(|a, b| a.name.cmp(&b.name));
+            crate::sort::by(&mut entries, |a, b| a.name.cmp(&b.name));
             for Entry { name, kind } in entries {
                 if deadline.passed() {
                     return Err(Error::new("it is too slow: the deadline passed before all of it was read"));

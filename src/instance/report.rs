@@ -177,10 +177,8 @@ fn date(event: f64, started: f64) -> String {
 
 /// Errors and recoverable errors of all stages, by the stages' names.
 fn messages(v1: &Map) -> (Vec<Value>, Map) {
-    let mut stages: Vec<_> = v1.iter().collect();
-    stages.sort_by_key(|(name, _)| *name);
     let (mut errors, mut recoverable) = (Vec::new(), Map::new());
-    for (_, stage) in stages {
+    for (_, stage) in v1.sorted() {
         errors.extend(stage.get("errors").and_then(Value::as_list).unwrap_or_default().iter().cloned());
         let levels = stage.get("recoverable_errors").and_then(Value::as_map);
         for (level, texts) in levels.into_iter().flat_map(Map::iter) {

@@ -87,7 +87,7 @@ impl Plan {
             }
         }
         // A VLAN may stand on a bond, and a bridge on either.
-        plan.made.sort_by_key(|m| match m {
+        crate::sort::by_key(&mut plan.made, |m| match m {
             Made::Bond { .. } => 0,
             Made::Vlan { .. } => 1,
             Made::Bridge { .. } => 2,

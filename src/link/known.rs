@@ -49,7 +49,8 @@ impl Known {
     pub async fn read(&self, netlink: &Netlink) -> Result<()> {
         let (links, addresses) = (netlink.links().await?, netlink.addresses().await?);
         let mut state = self.state.borrow_mut();
-        state.links = links.into_iter().map(|l| (l.index, l)).collect();
+        state.links.clear();
+        state.links.extend(links.into_iter().map(|l| (l.index, l)));
         state.addresses = addresses;
         Ok(())
     }

@@ -113,7 +113,7 @@ async fn leased(link: &Link, lease: Lease, ground: &Ground) -> Result<()> {
         routes.push(LeaseRoute { destination: METADATA, prefix: 32, gateway: None });
     }
     // What is on the link comes before what is behind it.
-    routes.sort_by_key(|r| r.gateway.is_some());
+    crate::sort::by_key(&mut routes, |r| r.gateway.is_some());
     for route in routes {
         let (destination, gateway) = (route.destination.into(), route.gateway.map(IpAddr::from));
         add_route(link, destination, route.prefix, gateway, ground).await;

@@ -57,7 +57,7 @@ pub fn list(folder: &Path) -> Vec<Nic> {
             })
         })
         .collect();
-    nics.sort_by(|a, b| a.name.cmp(&b.name));
+    crate::sort::by(&mut nics, |a, b| a.name.cmp(&b.name));
     nics
 }
 

@@ -110,7 +110,7 @@ fn wanted(context: &Context, problems: &mut Vec<String>) -> Vec<(String, Passwor
             None => log::warn!("password: there is no default user whose password it could be"),
         }
     }
-    wanted.sort_by_key(|(_, password)| matches!(password, Password::Hash(_)));
+    crate::sort::by_key(&mut wanted, |(_, password)| matches!(password, Password::Hash(_)));
     wanted
 }
 

@@ -20,14 +20,10 @@ enum Link {
 
 /// The device: the best connected one, eth0 before others, then by name as people sort them.
 pub fn nic(nics: &[Nic]) -> Option<&Nic> {
-    let mut found: Vec<(Link, &Nic)> = nics
-        .iter()
-        .filter(|n| is_candidate(n, nics))
-        .map(|n| (link(n), n))
-        .filter(|(link, _)| *link != Link::No)
-        .collect();
-    found.sort_by_cached_key(|(link, n)| (*link == Link::Possible, n.name != "eth0", natural(&n.name)));
-    found.first().map(|(_, n)| *n)
+    let found =
+        nics.iter().filter(|n| is_candidate(n, nics)).map(|n| (link(n), n)).filter(|(link, _)| *link != Link::No);
+    let best = found.min_by_key(|(link, n)| (*link == Link::Possible, n.name != "eth0", natural(&n.name)));
+    best.map(|(_, n)| n)
 }
 
 fn is_candidate(nic: &Nic, all: &[Nic]) -> bool {

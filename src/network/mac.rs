@@ -53,8 +53,11 @@ impl Macs {
 impl<M: AsRef<str>, N: Into<String>> FromIterator<(M, N)> for Macs {
     /// From pairs of MAC and name.
     fn from_iter<I: IntoIterator<Item = (M, N)>>(pairs: I) -> Macs {
-        let names = pairs.into_iter().map(|(mac, name)| (plain_mac(mac.as_ref()), name.into())).collect();
-        Macs { names, ..Macs::default() }
+        let mut macs = Macs::default();
+        for (mac, name) in pairs {
+            macs.names.insert(plain_mac(mac.as_ref()), name.into());
+        }
+        macs
     }
 }
 

@@ -28,7 +28,9 @@ pub fn config(metadata: &Map, nics: &[Nic], link: Option<&str>, full: bool) -> O
             known.push(Known { nic, data });
         }
     }
-    known.sort_by_key(|k| (number(k.data, "network-card"), number(k.data, "device-number"), k.nic.name.clone()));
+    crate::sort::by_key(&mut known, |k| {
+        (number(k.data, "network-card"), number(k.data, "device-number"), k.nic.name.clone())
+    });
     if !full {
         let asked = known.iter().position(|k| Some(k.nic.name.as_str()) == link).unwrap_or(0);
         known = known.into_iter().skip(asked).take(1).collect();

@@ -206,7 +206,7 @@ impl Service<'_> {
             }
         });
         let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
-        results.sort_by_key(|(at, _)| *at);
+        crate::sort::by_key(&mut results, |(at, _)| *at);
         let told = |(_, result): (usize, Result<Option<Vec<u8>>>)| {
             result.unwrap_or_else(|e| {
                 problems.push(e.to_string());

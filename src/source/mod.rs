@@ -71,7 +71,7 @@ impl<'a> Search<'a> {
     /// The drives that were found so far. One that appeared since the last time is read, the others are not read again.
     pub fn set_drives(&mut self, drives: &[Probed]) {
         let old = std::mem::replace(&mut self.drives, drives.to_vec());
-        self.drives.sort_by(|a, b| b.device.node.cmp(&a.device.node));
+        crate::sort::by(&mut self.drives, |a, b| b.device.node.cmp(&a.device.node));
         self.open.retain(|path, _| old.iter().any(|d| d.device.node == *path && drives.contains(d)));
     }
 

@@ -74,8 +74,8 @@ pub struct Platform {
 impl Platform {
     /// The platform of `machine`, without its filesystems.
     pub fn of(machine: &Machine, root: &Root) -> Platform {
-        let environment: BTreeMap<String, String> =
-            VARIABLES.iter().filter_map(|name| Some((name.to_string(), std::env::var(name).ok()?))).collect();
+        let mut environment = BTreeMap::new();
+        environment.extend(VARIABLES.iter().filter_map(|name| Some((name.to_string(), std::env::var(name).ok()?))));
         let told = environment.get("SYSTEMD_VIRTUALIZATION").and_then(|v| v.split(':').next_back());
         let virt = told.filter(|v| !v.is_empty()).map(str::to_owned).unwrap_or_else(|| virt::detect(machine));
         let guestinfo = if virt == virt::VMWARE { Guestinfo::of(root) } else { None };
@@ -190,5 +190,7 @@ impl<'a> Facts<'a> {
 
 fn environment_of_init(machine: &Machine) -> BTreeMap<String, String> {
     let text = machine.fact("proc/1/environ").unwrap_or_default();
-    text.split('\0').filter_map(|v| v.split_once('=')).map(|(k, v)| (k.to_owned(), v.to_owned())).collect()
+    let mut environment = BTreeMap::new();
+    environment.extend(text.split('\0').filter_map(|v| v.split_once('=')).map(|(k, v)| (k.to_owned(), v.to_owned())));
+    environment
 }

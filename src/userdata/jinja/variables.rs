@@ -26,9 +26,7 @@ pub fn top(data: &Data, globals: HashSet<String>) -> Value {
 fn entries(data: &Data, path: &str, encoded: &HashSet<&str>, depth: usize) -> BTreeMap<String, Value> {
     let mut entries = BTreeMap::new();
     let Some(map) = data.as_map().filter(|_| depth < MAX_DEPTH) else { return entries };
-    let mut sorted: Vec<_> = map.iter().collect();
-    sorted.sort_by_key(|(key, _)| *key);
-    for (key, data) in sorted {
+    for (key, data) in map.sorted() {
         let path = if path.is_empty() { key.to_owned() } else { format!("{path}/{key}") };
         let value = match data {
             Data::Map(_) => {
