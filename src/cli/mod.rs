@@ -119,10 +119,17 @@ fn is_root() -> bool {
     rustix::process::getuid().is_root()
 }
 
-/// Writes to standard output. Nobody reading it any more is no error of ours.
+/// Writes to standard output. Nobody reading it any more is no error of ours; an output that takes no more ends the program,
+/// so that nobody takes a part for the whole.
 fn print(text: &str) {
     let mut out = std::io::stdout();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
+            eprintln!("prepivot: failed to write to standard output: {e}");
+            std::process::exit(FAILED.into());
+        }
+        _ => {}
+    }
 }
 
 /// Runs the command line `args`, whose first is the program's name.

@@ -17,7 +17,7 @@ mod swap;
 pub use change::Change;
 pub use command::{Command, Output, Stage};
 pub use lock::Lock;
-pub use mounts::Writable;
+pub use mounts::{Writable, check_writable};
 pub use owner::Ids;
 
 use crate::error::{Context, Error, Result};

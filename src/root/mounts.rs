@@ -1,7 +1,7 @@
 //! File systems of the new root: mount points that are not mounted yet, and a root that is mounted read-only.
 
 use super::Root;
-use crate::error::{Context, Result};
+use crate::error::{Context, Error, Result};
 use rustix::fs::{StatVfsMountFlags, statvfs};
 use rustix::mount::{MountFlags, mount_remount};
 use std::path::{Path, PathBuf};
@@ -37,6 +37,18 @@ pub(super) fn unmounted(root: &Root) -> Vec<String> {
 /// Undoes fstab's octal escapes (fstab(5)).
 fn unescape(field: &str) -> String {
     field.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")
+}
+
+/// An error where the file system at `path` is mounted read-only.
+pub fn check_writable(path: &Path) -> Result<()> {
+    let flags = statvfs(path).context(|| format!("failed to look at the root {}", path.display()))?.f_flag;
+    if flags.contains(StatVfsMountFlags::RDONLY) {
+        let path = path.display();
+        return Err(Error::new(format!(
+            "the root {path} is read-only and nothing is changed: make it writable (mount -o remount,rw {path})"
+        )));
+    }
+    Ok(())
 }
 
 /// A root that was mounted read-only and is writable for the work; dropping it puts it back as it was.

@@ -13,7 +13,7 @@ use crate::instance::{Instance, state};
 use crate::logging;
 use crate::machine::Machine;
 use crate::module::Outside;
-use crate::root::{Attr, Root, Use, Writable};
+use crate::root::{Attr, Root, Use, Writable, check_writable};
 use crate::source::{self, Found};
 use std::path::Path;
 
@@ -123,6 +123,9 @@ pub fn tree(path: &Path, seed: &Path) -> Result<Vec<String>> {
     let found = source::read_seed(&machine, &root, &image.config, seed)?;
     let mut errors = Errors::default();
     errors.all(seeded(&mut root, &machine, &image, &found, &OfTree::new(path)));
+    if !root.changes().is_empty() {
+        check_writable(path)?;
+    }
     errors.all(root.commit());
     Ok(errors.lines().to_vec())
 }

@@ -86,3 +86,11 @@ fn what_is_wrong_with_a_cloud_config() {
     assert_eq!(run(&["schema"]).code, 1);
     assert_eq!(run(&["schema", "-c", "x", "--system"]).code, 1);
 }
+
+#[test]
+fn an_output_that_takes_no_more_is_a_failure() {
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let answer = answer(Command::new(PROGRAM).arg("features").stdout(full).output().unwrap());
+    assert_eq!(answer.code, 1);
+    assert!(answer.err.contains("failed to write to standard output"), "{}", answer.err);
+}

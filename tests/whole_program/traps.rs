@@ -262,3 +262,29 @@ fn what_is_too_large_is_said_and_the_rest_is_done() {
     assert!(lab.text("etc/passwd").contains("\nbob:"));
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+#[test]
+fn a_root_that_is_read_only_is_said_in_one_line() {
+    if !may_chown() {
+        return;
+    }
+    let lab = Lab::new(USER_DATA.as_bytes());
+    let point = lab.outside.with_extension("mount");
+    fs::create_dir(&point).unwrap();
+    let mount = |options: &str, from: &Path| {
+        let output = Command::new("mount").args(["-o", options]).arg(from).arg(&point).output();
+        output.is_ok_and(|o| o.status.success())
+    };
+    if !mount("bind", lab.tree.path()) {
+        println!("skipped: no file system can be mounted here");
+        return;
+    }
+    let read_only = mount("remount,bind,ro", lab.tree.path());
+    let output = crate::prepivot("apply", &point, &lab.seed, &[]);
+    Command::new("umount").arg(&point).status().unwrap();
+    assert!(read_only);
+    assert_eq!(output.code, 1);
+    let said: Vec<&str> = output.stderr.lines().filter(|l| l.contains("read-only")).collect();
+    assert!(matches!(said.as_slice(), [line] if line.contains("mount -o remount,rw")), "{}", output.stderr);
+    assert!(!output.stderr.contains("failed to"), "{}", output.stderr);
+}

@@ -13,9 +13,9 @@ const RULES: &str = "/etc/udev/rules.d/70-persistent-net.rules";
 /// Files that are written.
 pub const OWNED: &[&str] = &[INTERFACES, DEBIAN, RULES, link::OWNED];
 
-/// Whether the root has ifupdown, or busybox's, which has no ifquery.
+/// Whether the root has ifupdown. Busybox's ifup, which has no ifquery, does not read addresses with a prefix length.
 pub fn available(exists: &Exists, _: &Target) -> bool {
-    ["ifup", "ifdown"].iter().all(|p| has_program(exists, p)) && exists(INTERFACES)
+    ["ifquery", "ifup", "ifdown"].iter().all(|p| has_program(exists, p)) && exists(INTERFACES)
 }
 
 /// One file. Names are told by .link files; on Alpine, whose eudev does not read them, by rules.
