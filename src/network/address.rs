@@ -85,6 +85,15 @@ impl Net {
         Net { ip: addr.into(), prefix: 0 }
     }
 
+    /// The network that the address lies in: the same with the host's bits cleared.
+    pub fn network(&self) -> Net {
+        let addr = match self.ip.addr() {
+            IpAddr::V4(a) => IpAddr::V4(Ipv4Addr::from(u32::from(a) & bits32(self.prefix))),
+            IpAddr::V6(a) => IpAddr::V6(Ipv6Addr::from(u128::from(a) & bits128(self.prefix))),
+        };
+        Net { ip: addr.into(), prefix: self.prefix }
+    }
+
     /// Whether this is an IPv6 network.
     pub fn is_v6(&self) -> bool {
         self.ip.is_v6()
@@ -182,6 +191,8 @@ mod tests {
         assert_eq!(net.broadcast().unwrap().to_string(), "192.168.15.255");
         assert!(net.contains(&Ip::parse("192.168.15.254").unwrap()));
         assert!(!net.contains(&Ip::parse("192.168.16.1").unwrap()));
+        assert_eq!(net.network().to_string(), "192.168.14.0/23");
+        assert_eq!(Net::parse("fd00:1::5/64", None).unwrap().network().to_string(), "fd00:1::/64");
         assert_eq!(Net::parse("::/0", None).unwrap().netmask(), "::");
         assert!(Net::default_of(true).contains(&Ip::parse("fe80::1").unwrap()));
         assert_eq!(Net::parse("fe80::/10", None).unwrap().netmask(), "ffc0::");

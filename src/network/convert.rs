@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::machine::Distro;
 
 /// Input formats, by net-convert's names (`--kind`).
-pub const KINDS: &[&str] = &["eni", "yaml", "network_data.json"];
+pub const KINDS: &[&str] = &["eni", "yaml", "network_data.json", "azure-imds", "vmware-imc"];
 
 /// The files of the renderer `output` for `text`, which is of `kind`. `macs` are the machine's devices as `--mac` gives them.
 ///
@@ -31,6 +31,8 @@ pub fn parse(kind: &str, text: &str, macs: &Macs) -> Result<Network> {
             let v1: Value = read::openstack::to_v1(&json::parse(kind, text.as_bytes())?, macs)?;
             read::config(kind, &v1, macs)
         }
+        "azure-imds" => read::azure::read(&json::parse(kind, text.as_bytes())?, macs),
+        "vmware-imc" => read::imc::read(text, macs),
         _ => Err(Error::new(format!("{kind}: not an input kind; expected one of {}", KINDS.join(", ")))),
     }
 }
@@ -48,16 +50,32 @@ mod tests {
             ("eni", "auto ens3\niface ens3 inet dhcp\n"),
             ("yaml", "network: {version: 2, ethernets: {ens3: {dhcp4: true}}}"),
             ("network_data.json", data),
+            (
+                "azure-imds",
+                r#"{"network": {"interface": [{"macAddress": "525400000001", "ipv4": {"ipAddress": [{"privateIpAddress": "10.0.0.4"}]}}]}}"#,
+            ),
+            ("vmware-imc", "[NIC-CONFIG]\nNICS=NIC1\n[NIC1]\nMACADDR=52:54:00:00:00:01\nBOOTPROTO=dhcp\n"),
         ] {
-            let files = convert(kind, text, "networkd", "debian", &macs).unwrap();
-            let network = files.iter().find(|f| f.path == "/etc/systemd/network/10-cloud-init-ens3.network");
-            assert!(network.unwrap().content.contains("DHCP=ipv4\n"), "{kind}");
+            for (output, has) in [
+                ("eni", "inet dhcp\n"),
+                ("netplan", "dhcp4: true"),
+                ("networkd", "DHCP=ipv4\n"),
+                ("sysconfig", "BOOTPROTO="),
+                ("network-manager", "[ipv4]\nmethod=auto"),
+            ] {
+                let distro = if output == "sysconfig" { "rhel" } else { "debian" };
+                let files = convert(kind, text, output, distro, &macs).unwrap();
+                // Azure's interfaces have names of their own; elsewhere the machine's device has the address.
+                let name = if kind == "azure-imds" { "eth0" } else { "ens3" };
+                let named = files.iter().any(|f| f.path.contains(name) || f.content.contains(name));
+                assert!(named && files.iter().any(|f| f.content.contains(has)), "{kind}, {output}: {files:?}");
+            }
         }
         let error =
             |kind, text, output| convert(kind, text, output, "debian", &Macs::default()).unwrap_err().to_string();
         assert!(error("network_data.json", data, "netplan").contains("no device has its MAC address"));
         assert!(error("yaml", "x: [", "netplan").contains("not valid YAML"));
-        assert!(error("azure-imds", "", "netplan").contains("eni, yaml, network_data.json"));
+        assert!(error("odd", "", "netplan").contains("eni, yaml, network_data.json, azure-imds, vmware-imc"));
         assert!(error("yaml", "version: 2", "odd").contains("netplan"));
     }
 }

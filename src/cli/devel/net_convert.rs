@@ -26,7 +26,7 @@ pub struct NetConvert {
     /// the network configuration
     #[argh(option, short = 'p', arg_name = "path")]
     network_data: String,
-    /// what it is: eni, yaml or network_data.json
+    /// what it is: eni, yaml, network_data.json, azure-imds or vmware-imc
     #[argh(option, short = 'k', from_str_fn(kind))]
     kind: String,
     /// the folder to write below; it is made where there is none

@@ -1,7 +1,9 @@
 //! Formats that are read: one file each.
 
+pub mod azure;
 pub mod eni;
 pub mod fields;
+pub mod imc;
 pub mod klibc;
 pub mod openstack;
 pub mod v1;
@@ -13,6 +15,9 @@ use crate::error::{Error, Result};
 
 /// The highest VLAN id.
 pub const MAX_VLAN: u16 = 4094;
+
+/// The most links, networks and services that are taken.
+const MAX_ENTRIES: usize = 4096;
 
 /// Reads version 1 or 2, with or without `network:` above it. `macs` says which of this machine's devices has which MAC.
 ///
@@ -46,6 +51,12 @@ pub fn is_disabled(value: &Value) -> bool {
 fn unwrapped(map: &Map) -> &Map {
     let inner = map.get("network").and_then(Value::as_map).unwrap_or(map);
     inner.get("config").and_then(Value::as_map).unwrap_or(inner)
+}
+
+/// The mappings of a list in a document; none where there is no such list.
+fn entries<'a>(value: &'a Value, key: &str) -> Vec<&'a Map> {
+    let list = value.get(key).and_then(Value::as_list).unwrap_or_default();
+    list.iter().filter_map(Value::as_map).take(MAX_ENTRIES).collect()
 }
 
 fn is_v2(map: &Map) -> bool {

@@ -2,15 +2,13 @@
 
 use super::fields::valid_name;
 use super::v1;
+use super::{MAX_ENTRIES, entries};
 use crate::document::{Map, Value};
 use crate::error::{Error, Result};
 use crate::network::model::{Macs, Network, plain_mac};
 use std::collections::BTreeMap;
 
 const DOCUMENT: &str = "network_data.json";
-
-/// The most links, networks and services that are taken.
-const MAX_ENTRIES: usize = 4096;
 
 /// The longest name that Linux takes for a device, in bytes.
 const MAX_DEVICE_NAME: usize = 15;
@@ -227,10 +225,6 @@ fn services(map: &Map) -> Vec<Value> {
 
 fn list<'a>(map: &'a Map, key: &str) -> impl Iterator<Item = &'a Map> {
     map.get(key).and_then(Value::as_list).unwrap_or_default().iter().filter_map(Value::as_map).take(MAX_ENTRIES)
-}
-
-fn entries<'a>(value: &'a Value, key: &str) -> Vec<&'a Map> {
-    value.as_map().map(|m| list(m, key).collect()).unwrap_or_default()
 }
 
 fn text(map: &Map, key: &str) -> Option<String> {
