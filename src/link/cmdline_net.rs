@@ -2,6 +2,7 @@
 //! `nameserver=` as dracut.cmdline(7) has them, and klibc's longer `ip=`.
 
 use super::dhcp::{class_prefix, prefix_of};
+use super::rename::is_name;
 use crate::machine::Cmdline;
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -121,6 +122,11 @@ impl Plan {
         named.or_else(|| self.ip.iter().find(|ip| ip.device.is_none()))
     }
 
+    /// Whether an `ip=` names the link, so that it is meant whatever made it.
+    pub fn names_link(&self, name: &str) -> bool {
+        self.ip.iter().any(|ip| ip.device.as_deref() == Some(name))
+    }
+
     /// Whether the link may be raised: where `ip=` names links, only those, and none that is switched off.
     pub fn allows(&self, name: &str) -> bool {
         let names_some = self.ip.iter().any(|ip| ip.device.is_some());
@@ -232,9 +238,7 @@ fn prefix(text: &str, of: IpAddr) -> Option<u8> {
 }
 
 fn device(name: &str) -> Result<String, &'static str> {
-    let good = |c: char| c.is_ascii_graphic() && c != '/' && c != ':';
-    let ok = (1..=15).contains(&name.len()) && name.chars().all(good) && name != "." && name != "..";
-    if ok { Ok(name.into()) } else { Err("not a name that a link can have") }
+    if is_name(name) { Ok(name.into()) } else { Err("not a name that a link can have") }
 }
 
 fn devices(list: &str) -> Result<Vec<String>, &'static str> {

@@ -161,6 +161,7 @@ mod tests {
         Link {
             index: 2,
             name: "eth0".into(),
+            alternatives: Vec::new(),
             mac: Some([2, 0, 0, 0, 0, 1]),
             ethernet: true,
             up: false,

@@ -1,129 +1,204 @@
 //! Gives links their names by netlink, swaps and longer cycles included.
 //!
-//! Linux renames a link only while it is down (and, since 6.2, while it is up); a link that carries addresses is never
-//! taken down for it. Whatever fails, every link keeps a name that somebody gave it: no temporary one is left behind.
+//! Only links that nobody uses are renamed: down, without an address, part of nothing. Whatever fails, every link keeps a
+//! name that somebody gave it: no temporary one is left behind.
 
 use super::netlink::{Link, Netlink};
-use crate::error::{Error, Result};
+use crate::error::{Context, Error, Result};
 
+/// The longest name that a link can have, in bytes (IFNAMSIZ without its NUL).
+const MAX_NAME: usize = 15;
 /// The name, for the moment, of a link whose own is wanted by another; `N` counts up to a free one.
 const TEMPORARY: &str = "prepivot";
 
-/// Gives the link with each hardware address the name beside it. All or nothing: at the first failure the names so far
-/// are given back. Links of software that share their hardware address with a device (a bond, a VLAN) are not meant.
+/// Whether a link can have the name: the kernel's rules (dev_valid_name), and no `%`, which it takes for a place for a number.
+pub fn is_name(name: &str) -> bool {
+    let good = |c: char| !c.is_whitespace() && !c.is_control() && !matches!(c, '/' | ':' | '%');
+    (1..=MAX_NAME).contains(&name.len()) && name.chars().all(good) && name != "." && name != ".."
+}
+
+/// A link by its present name, and the name that it is to have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rename {
+    pub from: String,
+    pub to: String,
+}
+
+/// Gives links other names. Those that are in use keep theirs, and so do those whose new name such a link has: that is
+/// logged. The others are renamed all or none: at the first failure the names so far are given back.
 ///
-/// Errors: no such device, two devices with one address, a name twice or held by a link that keeps it, the kernel's refusal.
-pub fn rename(wanted: &[([u8; 6], String)]) -> Result<()> {
-    use crate::error::Context;
+/// Errors: no netlink, the kernel's refusal.
+pub fn rename(wanted: &[Rename]) -> Result<()> {
+    if wanted.iter().all(|w| w.from == w.to) {
+        return Ok(());
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.context(|| "failed to start the network runtime")?.block_on(async {
         let (netlink, _events) = Netlink::open()?;
-        by_mac(wanted, &netlink).await
+        let links = netlink.links().await?;
+        by_name(wanted, &links, &netlink).await
     })
 }
 
-/// [`rename`] by an open connection.
+/// [`rename`] by hardware address and an open connection. Links of software that share their address with a device (a bond,
+/// a VLAN) are not meant.
 pub async fn by_mac(wanted: &[([u8; 6], String)], netlink: &Netlink) -> Result<()> {
     if wanted.is_empty() {
         return Ok(());
     }
     let links = netlink.links().await?;
-    let steps = plan(wanted, &links)?;
-    let downs = take_down(&steps, &links, netlink).await?;
-    let mut done: Vec<&Step> = Vec::new();
-    let mut outcome = Ok(());
-    for step in &steps {
-        if let Err(e) = netlink.rename(step.index, &step.to).await {
-            outcome = Err(Error::new(format!("failed to rename the link {} to {}: {e}", step.from, step.to)));
-            break;
+    let mut renames = Vec::new();
+    for (mac, to) in wanted {
+        let mut with: Vec<&Link> = links.iter().filter(|l| l.mac == Some(*mac)).collect();
+        if with.len() > 1 {
+            with.retain(|l| !l.software);
         }
-        done.push(step);
-    }
-    if outcome.is_err() {
-        for step in done.into_iter().rev() {
-            if let Err(e) = netlink.rename(step.index, &step.from).await {
-                log::warn!("failed to give the link {} its name {} back: {e}", step.to, step.from);
+        match with.as_slice() {
+            [link] => renames.push(Rename { from: link.name.clone(), to: to.clone() }),
+            found => {
+                let text = mac.map(|o| format!("{o:02x}")).join(":");
+                let count = if found.is_empty() { "no network link has" } else { "several network links have" };
+                log::warn!("{count} the address {text} that is to be {to}");
             }
         }
     }
-    for index in downs {
-        if let Err(e) = netlink.set_up(index, true).await {
-            log::warn!("failed to set a renamed link up again: {e}");
+    by_name(&renames, &links, netlink).await
+}
+
+async fn by_name(wanted: &[Rename], links: &[Link], netlink: &Netlink) -> Result<()> {
+    let addresses = netlink.addresses().await?;
+    let addressed = |index| addresses.iter().any(|a| a.index == index);
+    let Plan { steps, kept } = plan(wanted, links, addressed);
+    for Kept { from, to, why } in kept {
+        log::info!("{from} is not renamed to {to}: {why}");
+    }
+    for (done, step) in steps.iter().enumerate() {
+        if let Err(e) = take(step, netlink).await {
+            for step in steps.iter().take(done).rev() {
+                give_back(step, netlink).await;
+            }
+            return Err(Error::new(format!("failed to rename the link {} to {}: {e}", step.from, step.to)));
         }
     }
-    outcome
+    for step in steps.iter().filter(|s| !is_temporary(&s.to)) {
+        log::info!("the link {} is {} now", step.first, step.to);
+    }
+    Ok(())
+}
+
+fn is_temporary(name: &str) -> bool {
+    name.strip_prefix(TEMPORARY).is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
+}
+
+async fn take(step: &Step, netlink: &Netlink) -> std::io::Result<()> {
+    if step.alternative {
+        netlink.alternative_name(step.index, &step.to, false).await?;
+    }
+    let renamed = netlink.rename(step.index, &step.to).await;
+    if renamed.is_err() && step.alternative {
+        // It was there before; without it the link still has its name.
+        let _ = netlink.alternative_name(step.index, &step.to, true).await;
+    }
+    renamed
+}
+
+async fn give_back(step: &Step, netlink: &Netlink) {
+    let mut given = netlink.rename(step.index, &step.from).await;
+    if given.is_err() && netlink.set_up(step.index, false).await.is_ok() {
+        // Somebody set it up in between, and most kernels rename only what is down.
+        given = netlink.rename(step.index, &step.from).await;
+        let _ = netlink.set_up(step.index, true).await;
+    }
+    if given.is_ok() && step.alternative {
+        given = netlink.alternative_name(step.index, &step.to, true).await;
+    }
+    if let Err(e) = given {
+        log::warn!("failed to give the link {} its name {} back: {e}", step.to, step.from);
+    }
 }
 
 #[derive(Debug, PartialEq, Eq)]
 struct Step {
     index: u32,
+    /// The link's name before all steps.
+    first: String,
     from: String,
     to: String,
+    /// `to` is one of the link's own alternative names (systemd-udevd gives some), which has to go first.
+    alternative: bool,
 }
 
-/// Takes down the links that are up without an address; gives those.
-async fn take_down(steps: &[Step], links: &[Link], netlink: &Netlink) -> Result<Vec<u32>> {
-    let addresses = netlink.addresses().await?;
-    let mut downs = Vec::new();
-    for link in links.iter().filter(|l| l.up && steps.iter().any(|s| s.index == l.index)) {
-        let own = |ip: std::net::IpAddr| matches!(ip, std::net::IpAddr::V6(ip) if ip.is_unicast_link_local());
-        // With addresses it stays up: a kernel that renames live links will do it, another says why not.
-        if addresses.iter().all(|a| a.index != link.index || own(a.address))
-            && netlink.set_up(link.index, false).await.is_ok()
-        {
-            downs.push(link.index);
-        }
-    }
-    Ok(downs)
+/// A link that keeps its name, and why.
+#[derive(Debug, PartialEq, Eq)]
+struct Kept {
+    from: String,
+    to: String,
+    why: String,
+}
+
+#[derive(Debug, Default)]
+struct Plan {
+    steps: Vec<Step>,
+    kept: Vec<Kept>,
 }
 
 /// The renames in an order in which every name is free when its turn comes.
-fn plan(wanted: &[([u8; 6], String)], links: &[Link]) -> Result<Vec<Step>> {
-    let mut moves = Vec::new();
-    for (mac, to) in wanted {
-        let mut with: Vec<&Link> = links.iter().filter(|l| l.mac == Some(*mac)).collect();
-        // A bond's ports and a VLAN share an address; the device is what the address was burnt into.
-        if with.len() > 1 {
-            with.retain(|l| !l.software);
-        }
-        let text = mac.map(|o| format!("{o:02x}")).join(":");
-        let link = match with.as_slice() {
-            [link] => *link,
-            [] => return Err(Error::new(format!("no network link has the address {text} that is to be {to}"))),
-            _ => return Err(Error::new(format!("several network links have the address {text} that is to be {to}"))),
+fn plan(wanted: &[Rename], links: &[Link], addressed: impl Fn(u32) -> bool) -> Plan {
+    let mut plan = Plan::default();
+    let mut moves: Vec<Step> = Vec::new();
+    for Rename { from, to } in wanted.iter().filter(|w| w.from != w.to) {
+        let mut keep = |why: &str| plan.kept.push(Kept { from: from.clone(), to: to.clone(), why: why.to_owned() });
+        let Some(link) = links.iter().find(|l| l.name == *from) else {
+            keep("there is no such link");
+            continue;
         };
-        if moves.iter().any(|m: &Step| m.to == *to || m.index == link.index) {
-            return Err(Error::new(format!("the link name {to} or the address {text} is asked for twice")));
+        match () {
+            () if !is_name(to) => keep("no link can have that name"),
+            () if moves.iter().any(|m| m.to == *to || m.index == link.index) => keep("it is asked for twice"),
+            () if link.enslaved => keep("it is part of another link"),
+            () if link.up => keep("it is up"),
+            () if addressed(link.index) => keep("it has an address"),
+            () => moves.push(Step {
+                index: link.index,
+                first: from.clone(),
+                from: from.clone(),
+                to: to.clone(),
+                alternative: link.alternatives.contains(to),
+            }),
         }
-        moves.push(Step { index: link.index, from: link.name.clone(), to: to.clone() });
     }
-    moves.retain(|m| m.from != m.to);
-    for step in &moves {
-        let holder = links.iter().find(|l| l.name == step.to && !moves.iter().any(|m| m.index == l.index));
-        if holder.is_some() {
-            return Err(Error::new(format!(
-                "the link {} is to be {}, which is another link's name",
-                step.from, step.to
-            )));
-        }
+    // A link that stays may hold a name that another waits for, which then stays as well.
+    while let Some(at) = moves.iter().position(|m| holder(m, &moves, links).is_some()) {
+        let step = moves.remove(at);
+        let why = format!("another link is called {}", step.to);
+        plan.kept.push(Kept { from: step.from, to: step.to, why });
     }
-    let mut steps = Vec::new();
     while !moves.is_empty() {
-        let free = moves.iter().position(|m| !moves.iter().any(|other| other.from == m.to));
-        if let Some(at) = free {
-            steps.push(moves.remove(at));
+        if let Some(at) = moves.iter().position(|m| !moves.iter().any(|other| other.from == m.to)) {
+            plan.steps.push(moves.remove(at));
             continue;
         }
         // Only cycles are left: one link steps aside.
-        let Some(first) = moves.first_mut() else { break };
-        let taken = |name: &str| links.iter().any(|l| l.name == name) || wanted.iter().any(|(_, to)| to == name);
-        let aside = (0..)
-            .map(|n| format!("{TEMPORARY}{n}"))
-            .find(|name| !taken(name) && !steps.iter().any(|s: &Step| s.to == *name));
-        let aside = aside.unwrap_or_default();
-        steps.push(Step { index: first.index, from: std::mem::replace(&mut first.from, aside.clone()), to: aside });
+        let Some(step) = moves.first_mut() else { break };
+        let taken = |name: &str| {
+            links.iter().any(|l| l.name == name || l.alternatives.iter().any(|a| a == name))
+                || wanted.iter().any(|w| w.to == name)
+                || plan.steps.iter().any(|s| s.to == name)
+        };
+        let aside = (0..).map(|n| format!("{TEMPORARY}{n}")).find(|name| !taken(name)).unwrap_or_default();
+        let from = std::mem::replace(&mut step.from, aside.clone());
+        let first = step.first.clone();
+        plan.steps.push(Step { index: step.index, first, from, to: aside, alternative: false });
     }
-    Ok(steps)
+    plan
+}
+
+/// The link that has a move's new name and keeps it.
+fn holder<'a>(step: &Step, moves: &[Step], links: &'a [Link]) -> Option<&'a Link> {
+    links.iter().filter(|l| l.index != step.index).find(|l| {
+        let moves_on = moves.iter().any(|m| m.index == l.index);
+        (l.name == step.to && !moves_on) || l.alternatives.contains(&step.to)
+    })
 }
 
 #[cfg(test)]
@@ -134,6 +209,7 @@ mod tests {
         let link = |(i, name): (usize, &&str)| Link {
             index: i as u32 + 1,
             name: (*name).into(),
+            alternatives: Vec::new(),
             mac: Some([2, 0, 0, 0, 0, i as u8 + 1]),
             ethernet: true,
             up: false,
@@ -145,40 +221,76 @@ mod tests {
         names.iter().enumerate().map(link).collect()
     }
 
-    /// Plays the steps; every name must be free at its turn.
-    fn play(names: &[&str], wanted: &[(u8, &str)]) -> Result<Vec<String>> {
-        let links = links(names);
-        let wanted: Vec<_> = wanted.iter().map(|(n, to)| ([2, 0, 0, 0, 0, *n], (*to).to_owned())).collect();
-        let mut now: Vec<String> = names.iter().map(|n| (*n).into()).collect();
-        for step in plan(&wanted, &links)? {
+    fn wishes(wanted: &[(&str, &str)]) -> Vec<Rename> {
+        wanted.iter().map(|(from, to)| Rename { from: (*from).into(), to: (*to).into() }).collect()
+    }
+
+    /// Plays the steps; every name must be free at its turn. Gives the names, and why links keep theirs.
+    fn play(links: &[Link], wanted: &[(&str, &str)]) -> (String, String) {
+        let mut now: Vec<String> = links.iter().map(|l| l.name.clone()).collect();
+        let plan = plan(&wishes(wanted), links, |index| index == 9);
+        for step in plan.steps {
             assert!(!now.contains(&step.to), "{} is taken", step.to);
-            assert_eq!(now[step.index as usize - 1], step.from);
-            now[step.index as usize - 1] = step.to;
+            let at = links.iter().position(|l| l.index == step.index).unwrap();
+            assert_eq!(now[at], step.from);
+            now[at] = step.to;
         }
-        assert!(!now.iter().any(|n| n.starts_with(TEMPORARY)));
-        Ok(now)
+        assert!(!now.iter().any(|n| is_temporary(n)), "{now:?}");
+        let kept: Vec<String> = plan.kept.iter().map(|k| format!("{}: {}", k.from, k.why)).collect();
+        (now.join(" "), kept.join("; "))
     }
 
     #[test]
     fn chains_swaps_and_cycles() {
-        assert_eq!(play(&["eth0", "eth1"], &[(1, "eth1"), (2, "eth0")]).unwrap(), ["eth1", "eth0"]);
-        assert_eq!(
-            play(&["a", "b", "c", "d", "e"], &[(1, "b"), (2, "c"), (3, "a"), (4, "e"), (5, "d")]).unwrap(),
-            ["b", "c", "a", "e", "d"]
-        );
-        assert_eq!(play(&["a", "b", "c"], &[(1, "b"), (2, "c"), (3, "x")]).unwrap(), ["b", "c", "x"]);
-        assert_eq!(play(&["a", "b"], &[(1, "a")]).unwrap(), ["a", "b"]);
+        let names = |present: &[&str], wanted: &[(&str, &str)]| {
+            let (names, kept) = play(&links(present), wanted);
+            assert_eq!(kept, "");
+            names
+        };
+        assert_eq!(names(&["eth0", "eth1"], &[("eth0", "eth1"), ("eth1", "eth0")]), "eth1 eth0");
+        let two_cycles = [("a", "b"), ("b", "c"), ("c", "a"), ("d", "e"), ("e", "d")];
+        assert_eq!(names(&["a", "b", "c", "d", "e"], &two_cycles), "b c a e d");
+        assert_eq!(names(&["a", "b", "c"], &[("a", "b"), ("b", "c"), ("c", "x")]), "b c x");
+        assert_eq!(names(&["a", "b"], &[("a", "a")]), "a b");
+        assert_eq!(names(&["prepivot0", "b"], &[("prepivot0", "b"), ("b", "lan")]), "b lan");
     }
 
     #[test]
-    fn what_cannot_be_done_is_said_before_anything_is() {
-        for (wanted, why) in [
-            (vec![(9, "x")], "no network link"),
-            (vec![(1, "b")], "another link's name"),
-            (vec![(1, "x"), (2, "x")], "twice"),
-        ] {
-            let error = play(&["a", "b"], &wanted).unwrap_err().to_string();
-            assert!(error.contains(why), "{error}");
+    fn links_in_use_keep_their_names_and_so_do_those_who_wait_for_them() {
+        let all = [("a", "b"), ("b", "c"), ("c", "a"), ("d", "x")];
+        let mut busy = links(&["a", "b", "c", "d"]);
+        busy[1].up = true;
+        let (names, kept) = play(&busy, &all);
+        assert_eq!(names, "a b c x");
+        assert_eq!(kept, "b: it is up; a: another link is called b; c: another link is called a");
+        let mut part = links(&["a", "b", "c"]);
+        part[0].enslaved = true;
+        part[1].index = 9;
+        let (names, kept) = play(&part, &[("a", "x"), ("b", "y"), ("c", "z"), ("gone", "w"), ("c", "v")]);
+        assert_eq!(names, "a b z");
+        assert_eq!(
+            kept,
+            "a: it is part of another link; b: it has an address; gone: there is no such link; c: it is asked for twice"
+        );
+    }
+
+    #[test]
+    fn names_that_the_kernel_takes() {
+        assert!(is_name("eth0") && is_name("a.5@x") && is_name(&"n".repeat(15)));
+        for wrong in ["", ".", "..", "a b", "a/b", "a:b", "eth%d", "a\n", &"n".repeat(16)] {
+            assert!(!is_name(wrong), "{wrong}");
+            let (names, kept) = play(&links(&["a", "b"]), &[("a", wrong), ("b", "c")]);
+            assert_eq!((names.as_str(), kept.as_str()), ("a c", "a: no link can have that name"));
         }
+    }
+
+    #[test]
+    fn alternative_names() {
+        let mut links = links(&["ens3", "ens4"]);
+        links[0].alternatives = vec!["enp0s3".into()];
+        let steps = plan(&wishes(&[("ens3", "enp0s3")]), &links, |_| false).steps;
+        assert!(steps[0].alternative);
+        let (names, kept) = play(&links, &[("ens4", "enp0s3")]);
+        assert_eq!((names.as_str(), kept.as_str()), ("ens3 ens4", "ens4: another link is called enp0s3"));
     }
 }

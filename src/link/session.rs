@@ -131,7 +131,8 @@ impl Session {
         let known = &self.ground.known;
         let loopback = |l: &super::netlink::Link| l.name == "lo";
         for link in known.links().into_iter().filter(|l| !loopback(l) && !l.enslaved).take(MAX_LINKS) {
-            let software = settings.software_links || self.ground.allowed.borrow().contains(&link.index);
+            let made = self.ground.allowed.borrow().contains(&link.index);
+            let software = settings.software_links || made || settings.plan.names_link(&link.name);
             let barred = barred(&link, known.addressed(link.index), software, &settings.sys);
             let (ground, deadline) = (self.ground.clone(), self.deadline);
             match barred {

@@ -6,6 +6,7 @@ pub mod fallback;
 pub mod input;
 mod mac;
 pub mod model;
+pub mod names;
 pub mod params;
 pub mod read;
 pub mod render;

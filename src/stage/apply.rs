@@ -4,7 +4,7 @@ use super::Asked;
 use super::find::{self, Outcome};
 use super::image::{Image, disabled};
 use super::outside::{OfTree, ThisMachine};
-use super::{Errors, append_log, handover, provision, rescue};
+use super::{Errors, append_log, handover, network, provision, rescue};
 use crate::document::{Map, Value, json};
 use crate::error::Result;
 use crate::instance::boot::APPLIED;
@@ -112,7 +112,9 @@ fn tell_problems(instance: &Instance, place: &str) {
 
 fn of_instance(root: &mut Root, machine: &Machine, image: &Image, instance: &Instance) -> Vec<String> {
     let new = state::last_id(root).as_deref() != Some(&instance.instance_id);
-    provision::provision(root, machine, image, instance, new, &ThisMachine::new())
+    let errors = provision::provision(root, machine, image, instance, new, &ThisMachine::new());
+    network::rename_links(root, machine);
+    errors
 }
 
 /// Provisions a tree with a seed, as the initramfs would: `prepivot apply --root DIR --seed …`. Nothing of the later stages runs.

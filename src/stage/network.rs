@@ -4,9 +4,11 @@ use super::image::Image;
 use crate::document::Value;
 use crate::error::{Context, Result};
 use crate::instance::{Instance, NetworkData};
+use crate::link::rename::rename;
 use crate::machine::{Machine, Nic};
 use crate::network::input::{self, Choice, Input, Origin};
-use crate::network::render::{self, RENDERERS};
+use crate::network::names::{self, Named};
+use crate::network::render::{self, RENDERERS, eni, link, netplan};
 use crate::network::{File, Macs, Network, Renderer, Target, fallback, read};
 use crate::root::{Attr, Root};
 
@@ -91,6 +93,25 @@ fn write(root: &mut Root, image: &Image, network: &Network) -> Result<()> {
     Ok(())
 }
 
+type ReadNames = fn(&str) -> Vec<Named>;
+
+/// Where the root's udev is told names, and what reads it.
+const NAMES: [(&str, ReadNames); 3] =
+    [(link::OWNED, names::of_link), (netplan::PATH, names::of_netplan), (eni::RULES, names::of_rules)];
+
+/// Gives this machine's links the names that the files in the root tell its udev: those of this boot's configuration, or on a
+/// later boot those of the instance's. udev would do it after the pivot, but not where links swap names, and not everywhere.
+pub fn rename_links(root: &Root, machine: &Machine) {
+    let named: Vec<Named> =
+        NAMES.iter().flat_map(|(at, read)| owned(root, at).into_iter().flat_map(|p| read(&root.text(&p)))).collect();
+    if named.is_empty() {
+        return;
+    }
+    if let Err(e) = rename(&names::renames(&named, &machine.nics())) {
+        log::warn!("{e}");
+    }
+}
+
 /// Removes the files that any renderer may have written for an earlier instance, but for those that are written now.
 fn remove_old(root: &mut Root, files: &[File]) -> Result<()> {
     for path in RENDERERS.iter().flat_map(|r| owned_files(root, r)).collect::<Vec<_>>() {
@@ -103,14 +124,14 @@ fn remove_old(root: &mut Root, files: &[File]) -> Result<()> {
 
 /// The files in the root that a renderer has written, ours or cloud-init's.
 pub fn owned_files(root: &Root, renderer: &Renderer) -> Vec<String> {
-    let mut found = Vec::new();
-    for pattern in renderer.owned {
-        let Some((folder, _)) = pattern.rsplit_once('/') else { continue };
-        let paths = root.list(folder).into_iter().map(|name| format!("{folder}/{name}"));
-        let is_ours = |path: &String| root.is_file(path) && render::is_ours(&[pattern], path, &root.text(path));
-        found.extend(paths.filter(is_ours));
-    }
-    found
+    renderer.owned.iter().flat_map(|pattern| owned(root, pattern)).collect()
+}
+
+/// Those whose paths fit one pattern.
+fn owned(root: &Root, pattern: &str) -> Vec<String> {
+    let Some((folder, _)) = pattern.rsplit_once('/') else { return Vec::new() };
+    let paths = root.list(folder).into_iter().map(|name| format!("{folder}/{name}"));
+    paths.filter(|path| root.is_file(path) && render::is_ours(&[pattern], path, &root.text(path))).collect()
 }
 
 #[cfg(test)]

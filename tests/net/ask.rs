@@ -2,7 +2,7 @@
 //! line of JSON. The namespace's links are veth, so links of software are raised.
 //!
 //!     net-ask NAME[,NAME]… DEADLINE machine=DIR [config=JSON] [record=PATH] [present] [die] [keep] [verbose]
-//!     net-ask rename MAC=NAME…
+//!     net-ask rename NAME=NAME…
 //!
 //! The folder `machine` stands for the machine (proc/cmdline, sys/class/dmi/id, …) and for its root.
 
@@ -10,7 +10,8 @@ use prepivot::deadline::Deadline;
 use prepivot::document::{Map, Value, json};
 use prepivot::error::{Error, Result};
 use prepivot::link::http::ca_files;
-use prepivot::link::{Session, Settings, cmdline_net::Plan, rename};
+use prepivot::link::rename::{self, Rename};
+use prepivot::link::{Session, Settings, cmdline_net::Plan};
 use prepivot::machine::Machine;
 use prepivot::root::{Root, Use};
 use prepivot::source::{Search, service};
@@ -41,7 +42,9 @@ fn main() {
     let started = Instant::now();
     let mut out = Map::new();
     let result = match args.split_first() {
-        Some((verb, rest)) if verb == "rename" => rename_all(rest),
+        Some((verb, rest)) if verb == "rename" => {
+            rename_all(&rest.iter().filter(|a| *a != "verbose").cloned().collect::<Vec<_>>())
+        }
         Some((sources, rest)) => find(sources, rest, &mut out),
         None => Err(Error::new("usage: net-ask SOURCES DEADLINE machine=DIR …")),
     };
@@ -94,13 +97,6 @@ fn find(sources: &str, args: &[String], out: &mut Map) -> Result<()> {
 }
 
 fn rename_all(args: &[String]) -> Result<()> {
-    let wanted: Option<Vec<([u8; 6], String)>> = args
-        .iter()
-        .map(|a| {
-            let (mac, name) = a.split_once('=')?;
-            let octets: Option<Vec<u8>> = mac.split(':').map(|o| u8::from_str_radix(o, 16).ok()).collect();
-            Some((octets?.try_into().ok()?, name.to_owned()))
-        })
-        .collect();
-    rename::rename(&wanted.ok_or_else(|| Error::new("expected MAC=NAME"))?)
+    let pairs = args.iter().filter_map(|a| a.split_once('='));
+    rename::rename(&pairs.map(|(from, to)| Rename { from: from.into(), to: to.into() }).collect::<Vec<_>>())
 }

@@ -25,6 +25,8 @@ use std::pin::{Pin, pin};
 pub struct Link {
     pub index: u32,
     pub name: String,
+    /// Its other names, by which programs may find it too.
+    pub alternatives: Vec<String>,
     /// Of six octets; None for a link of another kind.
     pub mac: Option<[u8; 6]>,
     /// ARPHRD_ETHER and no loopback.
@@ -123,6 +125,12 @@ impl Netlink {
     /// Gives a link another name; most kernels want it to be down.
     pub async fn rename(&self, index: u32, name: &str) -> io::Result<()> {
         self.set(index, libc::IFLA_IFNAME, &write::text(name)).await
+    }
+
+    /// Gives a link an alternative name, or takes it away.
+    pub async fn alternative_name(&self, index: u32, name: &str, add: bool) -> io::Result<()> {
+        let message = write::alternative_name(index, name, add);
+        if add { self.add(message).await } else { self.change(message).await }
     }
 
     /// Sets a link's MTU.

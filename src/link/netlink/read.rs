@@ -34,6 +34,7 @@ pub fn link(message: &Message) -> Option<Link> {
     let mut link = Link {
         index: header.index,
         name: String::new(),
+        alternatives: Vec::new(),
         mac: None,
         ethernet: header.link_layer_type == LinkLayerType::Ether && !flags.contains(LinkFlags::Loopback),
         up: flags.contains(LinkFlags::Up),
@@ -44,7 +45,11 @@ pub fn link(message: &Message) -> Option<Link> {
     };
     for (kind, value) in message.attributes(&header) {
         match kind {
-            libc::IFLA_IFNAME => link.name = std::str::from_utf8(value).ok()?.trim_end_matches('\0').to_owned(),
+            libc::IFLA_IFNAME => link.name = text(value)?,
+            libc::IFLA_PROP_LIST => {
+                let names = message::attributes(value).filter(|(kind, _)| *kind == libc::IFLA_ALT_IFNAME);
+                link.alternatives = names.filter_map(|(_, name)| text(name)).collect();
+            }
             libc::IFLA_ADDRESS => link.mac = value.try_into().ok(),
             libc::IFLA_MASTER => link.enslaved |= number(value)? != 0,
             libc::IFLA_MTU => link.mtu = number(value)?,
@@ -83,6 +88,10 @@ fn default_route6(message: &Message) -> Option<u32> {
     message.attributes(&header).find_map(|(kind, value)| if kind == libc::RTA_OIF { number(value) } else { None })
 }
 
+fn text(value: &[u8]) -> Option<String> {
+    Some(std::str::from_utf8(value).ok()?.trim_end_matches('\0').to_owned())
+}
+
 fn ip(value: &[u8]) -> Option<IpAddr> {
     let four = <[u8; 4]>::try_from(value).map(IpAddr::from);
     four.or_else(|_| <[u8; 16]>::try_from(value).map(IpAddr::from)).ok()
@@ -119,6 +128,7 @@ mod tests {
         let mut expected = Link {
             index: 2,
             name: "eth0".into(),
+            alternatives: Vec::new(),
             mac: Some([2, 0, 0, 0, 0, 1]),
             ethernet: true,
             up: true,
@@ -131,7 +141,12 @@ mod tests {
         let kind = nested(&[(libc::IFLA_INFO_KIND, b"veth\0")]);
         expected.software = true;
         expected.enslaved = true;
-        let port = eth0().with(libc::IFLA_LINKINFO, &kind).with(libc::IFLA_MASTER, &5u32.to_ne_bytes());
+        expected.alternatives = vec!["enp0s3".into(), "ens3".into()];
+        let names = nested(&[(libc::IFLA_ALT_IFNAME, b"enp0s3\0"), (libc::IFLA_ALT_IFNAME, b"ens3\0")]);
+        let port = eth0()
+            .with(libc::IFLA_PROP_LIST, &names)
+            .with(libc::IFLA_LINKINFO, &kind)
+            .with(libc::IFLA_MASTER, &5u32.to_ne_bytes());
         assert_eq!(told(port), Some(Event::Link(expected)));
         assert_eq!(told(eth0().with(libc::IFLA_MTU, &[1])), None);
         let bridge = LinkHeader { interface_family: AddressFamily::Bridge, index: 2, ..Default::default() };

@@ -12,6 +12,11 @@ use std::net::{IpAddr, Ipv4Addr};
 
 /// A VLAN's number among its own attributes (linux/if_link.h).
 const IFLA_VLAN_ID: u16 = 1;
+/// Changes of a link's lists of properties (linux/rtnetlink.h).
+const RTM_NEWLINKPROP: u16 = 108;
+const RTM_DELLINKPROP: u16 = 109;
+/// The mark of an attribute with attributes of its own (linux/netlink.h), which the kernel wants to see on younger ones.
+const NESTED: u16 = 0x8000;
 
 /// Sets a link up or down.
 pub fn set_up(index: u32, up: bool) -> Message {
@@ -23,6 +28,12 @@ pub fn set_up(index: u32, up: bool) -> Message {
 /// A message about the link `index`, or about one that is not there yet with 0.
 pub fn link(kind: u16, index: u32) -> Message {
     Message::new(kind, &LinkHeader { index, ..Default::default() })
+}
+
+/// Gives a link an alternative name, or takes it away.
+pub fn alternative_name(index: u32, name: &str, add: bool) -> Message {
+    let names = nested(&[(libc::IFLA_ALT_IFNAME, &text(name))]);
+    link(if add { RTM_NEWLINKPROP } else { RTM_DELLINKPROP }, index).with(libc::IFLA_PROP_LIST | NESTED, &names)
 }
 
 /// Makes a link.

@@ -9,7 +9,8 @@ use std::fmt::Write;
 pub const NAME: &str = "eni";
 const INTERFACES: &str = "/etc/network/interfaces";
 const DEBIAN: &str = "/etc/network/interfaces.d/50-cloud-init";
-const RULES: &str = "/etc/udev/rules.d/70-persistent-net.rules";
+/// Rules for a udev that does not read .link files.
+pub const RULES: &str = "/etc/udev/rules.d/70-persistent-net.rules";
 /// Files that are written.
 pub const OWNED: &[&str] = &[INTERFACES, DEBIAN, RULES, link::OWNED];
 

@@ -4,7 +4,7 @@ pub mod eni;
 mod eni_device;
 mod eni_route;
 pub mod ini;
-mod link;
+pub mod link;
 pub mod netplan;
 pub mod network_manager;
 mod network_manager_device;

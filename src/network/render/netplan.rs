@@ -6,7 +6,8 @@ use crate::network::model::{DhcpOverrides, Dns, Interface, Kind, Method, Network
 use crate::network::params::{self, Param, Unit};
 
 const NAME: &str = "netplan";
-const PATH: &str = "/etc/netplan/50-cloud-init.yaml";
+/// The file.
+pub const PATH: &str = "/etc/netplan/50-cloud-init.yaml";
 
 /// Sections in the order in which they are written: what others are made of comes first. netplan reads a file with references to
 /// what comes later twice, and then (0.106) takes path costs for given twice.
