@@ -6,12 +6,13 @@
 use super::dns::WayResolver;
 use super::rng::Rng;
 use super::tcp::LinkConnector;
+use super::url::{redirected, said, unscoped};
 use super::way::Way;
 use crate::cancel::Cancel;
 use crate::deadline::Deadline;
 use crate::error::{Context, Error, Result};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use ureq::Agent;
@@ -67,6 +68,18 @@ pub fn ca_files(path: &Path) -> Vec<PathBuf> {
     CA_FILES.iter().map(|file| path.join(file)).collect()
 }
 
+/// What an image's owner says about how long a service is asked. None: as everywhere. The deadline counts above all of it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// How long the service is looked for before it has answered once. Zero: one request, and those that it asks for by
+    /// `Retry-After`.
+    pub search: Option<Duration>,
+    /// How long one attempt may take.
+    pub attempt: Option<Duration>,
+    /// How often a document is asked for again once the service has answered.
+    pub retries: Option<u32>,
+}
+
 /// A request.
 #[derive(Debug, Clone)]
 pub struct Request<'a> {
@@ -102,9 +115,13 @@ pub struct Client {
     deadline: Deadline,
     settings: Settings,
     plain: Agent,
-    tls: OnceLock<Result<Agent>>,
-    rng: Mutex<Rng>,
+    tls: Arc<OnceLock<Result<Agent>>>,
+    rng: Arc<Mutex<Rng>>,
     requests: Arc<AtomicU32>,
+    limits: Limits,
+    /// When the search for the service ends, and whether it has: the service has answered.
+    search: Deadline,
+    answered: AtomicBool,
 }
 
 /// Why an attempt came to nothing.
@@ -122,9 +139,46 @@ impl Client {
         let connector = LinkConnector { link: way.link.clone(), cancel: cancel.clone(), connect: CONNECT };
         let resolver = WayResolver { way: way.clone(), cancel: cancel.clone() };
         let plain = Agent::with_parts(config().build(), connector, resolver);
-        let rng = Mutex::new(Rng::new(way.name().as_bytes()));
-        let settings = settings.clone();
-        Client { way: way.clone(), cancel, deadline, settings, plain, tls: OnceLock::new(), rng, requests }
+        Client {
+            way: way.clone(),
+            cancel,
+            deadline,
+            settings: settings.clone(),
+            plain,
+            tls: Arc::default(),
+            rng: Arc::new(Mutex::new(Rng::new(way.name().as_bytes()))),
+            requests,
+            limits: Limits::default(),
+            search: deadline,
+            answered: AtomicBool::new(false),
+        }
+    }
+
+    /// The same client for one service, whose search begins now.
+    pub fn limited(&self, limits: Limits) -> Client {
+        Client {
+            way: self.way.clone(),
+            cancel: self.cancel.clone(),
+            deadline: self.deadline,
+            settings: self.settings.clone(),
+            plain: self.plain.clone(),
+            tls: self.tls.clone(),
+            rng: self.rng.clone(),
+            requests: self.requests.clone(),
+            limits,
+            search: limits.search.filter(|s| !s.is_zero()).map_or(self.deadline, |s| self.deadline.at_most(s)),
+            answered: AtomicBool::new(false),
+        }
+    }
+
+    /// The tries and the time that a request has now.
+    fn bounds(&self, request: &Request) -> (u32, Deadline) {
+        match (self.answered.load(Ordering::Relaxed), self.limits) {
+            (false, Limits { search: Some(Duration::ZERO), .. }) => (1, self.search),
+            (false, _) => (request.tries, self.search),
+            (true, Limits { retries: Some(retries), .. }) => (retries.saturating_add(1), self.deadline),
+            (true, _) => (request.tries, self.deadline),
+        }
     }
 
     /// The way that this client asks by.
@@ -159,8 +213,12 @@ impl Client {
     pub fn send(&self, request: &Request) -> Result<Reply> {
         let (mut tries, mut garbage) = (0u32, 0);
         loop {
-            let (reason, after) = match self.follow(request) {
-                Ok(reply) if !TRANSIENT.contains(&reply.status) => return Ok(reply),
+            let (most, deadline) = self.bounds(request);
+            let (reason, after) = match self.follow(request, deadline) {
+                Ok(reply) if !TRANSIENT.contains(&reply.status) => {
+                    self.answered.store(true, Ordering::Relaxed);
+                    return Ok(reply);
+                }
                 Ok(reply) => (status_text(reply.status), retry_after(&reply.headers)),
                 Err(Failure::Silence(reason)) => (reason, None),
                 Err(Failure::Garbage(reason)) => {
@@ -171,7 +229,8 @@ impl Client {
             };
             tries += 1;
             let wait = self.backoff(tries, after);
-            let give_up = garbage >= MAX_GARBAGE || tries >= request.tries || wait >= self.deadline.left();
+            let invited = after.is_some() && !self.answered.load(Ordering::Relaxed) && request.tries > tries;
+            let give_up = garbage >= MAX_GARBAGE || (tries >= most && !invited) || wait >= deadline.left();
             if give_up || !self.cancel.wait(wait) {
                 let asked = if tries == 1 { "1 try".into() } else { format!("{tries} tries") };
                 return Err(Error::new(format!("{}: {reason} ({asked})", said(request.method, request.url))));
@@ -187,10 +246,10 @@ impl Client {
         after.map_or(wait, |after| after.saturating_add(wait.min(Duration::from_secs(1))))
     }
 
-    fn follow(&self, request: &Request) -> std::result::Result<Reply, Failure> {
+    fn follow(&self, request: &Request, deadline: Deadline) -> std::result::Result<Reply, Failure> {
         let mut url = request.url.to_owned();
         for _ in 0..=MAX_REDIRECTS {
-            let reply = self.attempt(request, &url)?;
+            let reply = self.attempt(request, &url, deadline)?;
             if !matches!(reply.status, 301 | 302 | 303 | 307 | 308) {
                 return Ok(reply);
             }
@@ -239,7 +298,7 @@ impl Client {
     }
 
     /// One exchange.
-    fn attempt(&self, request: &Request, url: &str) -> std::result::Result<Reply, Failure> {
+    fn attempt(&self, request: &Request, url: &str, deadline: Deadline) -> std::result::Result<Reply, Failure> {
         let uri: Uri = unscoped(url).parse().map_err(|_| Failure::Final(Error::new("not a valid URL")))?;
         let https = match uri.scheme_str() {
             Some("http") => false,
@@ -247,7 +306,7 @@ impl Client {
             _ => return Err(Failure::Final(Error::new("not an http or https URL"))),
         };
         let agent = self.agent(https).map_err(Failure::Final)?;
-        let budget = self.deadline.left().min(ATTEMPT);
+        let budget = deadline.left().min(self.limits.attempt.unwrap_or(ATTEMPT));
         if budget.is_zero() {
             return Err(Failure::Silence("the deadline has passed".into()));
         }
@@ -312,92 +371,7 @@ pub fn refused(method: &str, url: &str, status: u16) -> Error {
     Error::new(format!("{}: {}", said(method, url), status_text(status)))
 }
 
-/// A request for messages: no query, no credentials.
-fn said(method: &str, url: &str) -> String {
-    let plain = url.split(['?', '#']).next().unwrap_or_default();
-    let (scheme, rest) = plain.split_once("://").unwrap_or(("", plain));
-    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-    format!("{method} {scheme}://{host}{path}")
-}
-
-/// The URL without the zone of a link-local address (RFC 6874): the way says which link.
-fn unscoped(url: &str) -> String {
-    let zone = url.find("://[").and_then(|start| {
-        let end = start + url.get(start..)?.find(']')?;
-        Some((start + url.get(start..end)?.find('%')?, end))
-    });
-    match zone.and_then(|(from, to)| Some((url.get(..from)?, url.get(to..)?))) {
-        Some((before, after)) => format!("{before}{after}"),
-        None => url.into(),
-    }
-}
-
 /// Seconds, or nothing: a date would need a clock that an initramfs may not have.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     headers.get("retry-after")?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
-}
-
-/// Where `location` leads from `url`; an error where it must not be followed.
-fn redirected(url: &str, location: &str, allowed: Redirects) -> Result<String> {
-    let origin = |url: &str| -> Option<(String, String)> {
-        let (scheme, rest) = url.split_once("://")?;
-        let authority = rest.split(['/', '?', '#']).next()?;
-        Some((scheme.to_ascii_lowercase(), authority.to_ascii_lowercase()))
-    };
-    let here = origin(url).ok_or_else(|| Error::new("not a valid URL"))?;
-    let next = match location {
-        "" => return Err(Error::new("redirected to nowhere")),
-        l if l.contains("://") => l.to_owned(),
-        l if l.starts_with("//") => format!("{}:{l}", here.0),
-        l if l.starts_with('/') => format!("{}://{}{l}", here.0, here.1),
-        l => {
-            let folder = url.split(['?', '#']).next().unwrap_or_default();
-            let folder = folder.get(..=folder.rfind('/').unwrap_or(0)).unwrap_or_default();
-            format!("{folder}{l}")
-        }
-    };
-    let there = origin(&next).ok_or_else(|| Error::new("redirected to what is no URL"))?;
-    let allowed = match allowed {
-        Redirects::SameOrigin => here == there,
-        Redirects::Any => there.0 == "https" || (there.0 == "http" && here.0 == "http"),
-    };
-    if allowed {
-        Ok(next)
-    } else {
-        Err(Error::new(format!("redirected to {}://{}, which is not followed", there.0, there.1)))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn messages_hold_no_secret() {
-        assert_eq!(said("GET", "http://user:pw@h:80/a/b?token=x#y"), "GET http://h:80/a/b");
-        assert_eq!(said("PUT", "http://h"), "PUT http://h");
-    }
-
-    #[test]
-    fn the_zone_is_taken_out() {
-        assert_eq!(unscoped("http://[fe80::a9fe:a9fe%25eth0]/openstack"), "http://[fe80::a9fe:a9fe]/openstack");
-        assert_eq!(unscoped("http://[fe80::1%eth0]:8080/"), "http://[fe80::1]:8080/");
-        assert_eq!(unscoped("http://[::1]/a%20b]"), "http://[::1]/a%20b]");
-        assert_eq!(unscoped("http://h/%25"), "http://h/%25");
-    }
-
-    #[test]
-    fn redirects_stay_where_they_may() {
-        let to = |location, allowed| redirected("http://169.254.169.254/openstack", location, allowed);
-        assert_eq!(to("/openstack/", Redirects::SameOrigin).unwrap(), "http://169.254.169.254/openstack/");
-        assert_eq!(to("latest/x", Redirects::SameOrigin).unwrap(), "http://169.254.169.254/latest/x");
-        assert_eq!(to("http://169.254.169.254/b", Redirects::SameOrigin).unwrap(), "http://169.254.169.254/b");
-        for location in ["http://evil/", "http://169.254.169.254:81/", "https://169.254.169.254/", "//evil/x", ""] {
-            assert!(to(location, Redirects::SameOrigin).is_err(), "{location}");
-        }
-        assert_eq!(to("http://other/x", Redirects::Any).unwrap(), "http://other/x");
-        assert!(to("file:///etc/shadow", Redirects::Any).is_err());
-        assert!(redirected("https://h/", "http://h/", Redirects::Any).is_err());
-    }
 }

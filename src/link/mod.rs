@@ -21,6 +21,7 @@ mod session;
 mod setup;
 mod tcp;
 mod tls;
+mod url;
 mod way;
 
 pub use session::{Session, Settings, Stopper, restore_left};

@@ -16,7 +16,7 @@ use crate::document::{Map, Value};
 use crate::drive::search::Probed;
 use crate::drive::{self, Files};
 use crate::error::Result;
-use crate::instance::Instance;
+use crate::instance::{DsMode, Instance};
 use crate::machine::Machine;
 use crate::root::Root;
 use std::collections::BTreeMap;
@@ -134,6 +134,14 @@ impl<'a> Search<'a> {
         }
     }
 
+    /// Why a search came to nothing, which is told by whoever knows that no other source has anything.
+    pub fn reason(&mut self, text: String) {
+        if !self.problems.contains(&text) {
+            log::debug!("{text}");
+            self.problems.push(text);
+        }
+    }
+
     /// What was told so far.
     pub fn problems(&self) -> &[String] {
         &self.problems
@@ -186,6 +194,9 @@ pub fn find_local(search: &mut Search, names: &[String]) -> Option<Found> {
     let known = names.iter().filter_map(|name| detect::named(name));
     for source in known.filter_map(|line| LOCAL.iter().find(|s| s.name == line.name)) {
         match (source.read)(search) {
+            Ok(Some(found)) if found.instance.dsmode == DsMode::Disabled => {
+                log::info!("{}: {} says that it is not to be used (dsmode: disabled)", source.name, found.place);
+            }
             Ok(Some(found)) => return Some(found),
             Ok(None) => {}
             Err(e) => search.problem(e.to_string()),

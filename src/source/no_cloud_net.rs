@@ -3,7 +3,7 @@
 //! Follows cloud-init's documentation, "NoCloud", "Source 2: Kernel command line" and "Runtime configuration".
 
 use super::no_cloud::{self, Seed};
-use super::service::Job;
+use super::service::{self, Job};
 use super::{Found, Search};
 use crate::drive::Files;
 use crate::error::{Error, Result};
@@ -26,7 +26,8 @@ pub fn job(search: &mut Search) -> Option<Job> {
     }
     let fetch = move |client: &Client, url: &str| fetch(client, seed.clone(), url);
     let urls = move |way: &Way| if way.leads_to(&from) { vec![from.clone()] } else { Vec::new() };
-    Some(Job { name: "NoCloud", urls: Box::new(urls), fetch: Box::new(fetch), redirects: Redirects::Any })
+    let (urls, fetch, limits) = (Box::new(urls), Box::new(fetch), service::limits(search, "NoCloud"));
+    Some(Job { name: "NoCloud", urls, fetch, redirects: Redirects::Any, limits })
 }
 
 /// Fetches the seed at `from`: meta-data first, and once it has told that somebody is there, the others side by side.
@@ -90,7 +91,7 @@ fn substituted(from: &str, machine: &Machine) -> String {
 }
 
 /// dmidecode's keywords (dmidecode(8)) and the kernel's files for them.
-const DMIDECODE: [(&str, &str); 14] = [
+const DMIDECODE: [(&str, &str); 17] = [
     ("baseboard-asset-tag", "board_asset_tag"),
     ("baseboard-manufacturer", "board_vendor"),
     ("baseboard-product-name", "board_name"),
@@ -100,11 +101,14 @@ const DMIDECODE: [(&str, &str); 14] = [
     ("bios-vendor", "bios_vendor"),
     ("bios-version", "bios_version"),
     ("chassis-asset-tag", "chassis_asset_tag"),
+    ("chassis-manufacturer", "chassis_vendor"),
     ("chassis-serial-number", "chassis_serial"),
+    ("chassis-version", "chassis_version"),
     ("system-manufacturer", "sys_vendor"),
     ("system-product-name", "product_name"),
     ("system-serial-number", "product_serial"),
     ("system-uuid", "product_uuid"),
+    ("system-version", "product_version"),
 ];
 
 /// A value as part of a path: what may not stand there is percent-encoded (RFC 3986).

@@ -126,9 +126,7 @@ fn from_metadata(files: &Files, metadata: &Map, instance: &mut Instance) -> Vec<
             None => problems.push("meta_data.json: random_seed: expected base64".into()),
         }
     }
-    let meta = metadata.get("meta");
-    let mode = metadata.get("dsmode").or_else(|| meta?.get("dsmode")).and_then(Value::as_str);
-    instance.dsmode = mode.and_then(ds_mode).unwrap_or_default();
+    instance.dsmode = mode_in(metadata).unwrap_or_default();
     read_files(files, metadata, instance, &mut problems);
     problems
 }
@@ -139,6 +137,16 @@ fn add_keys(keys: &mut Vec<String>, more: Vec<String>) {
             keys.push(key);
         }
     }
+}
+
+/// The mode that the metadata itself asks for.
+pub fn own_mode(metadata: &Value) -> Option<DsMode> {
+    mode_in(metadata.as_map()?)
+}
+
+fn mode_in(metadata: &Map) -> Option<DsMode> {
+    let mode = metadata.get("dsmode").or_else(|| metadata.get("meta")?.get("dsmode")).and_then(Value::as_str);
+    mode.and_then(ds_mode)
 }
 
 /// `dsmode` as a document names it.
@@ -222,7 +230,7 @@ fn read_version_1(files: &Files) -> Instance {
     instance.instance_id = text("instance-id").unwrap_or_default();
     instance.local_hostname = text("local-hostname");
     instance.user_data = text("user-data").map(|t| Bytes(t.into_bytes()));
-    if let Some(mode) = text("dsmode").as_deref().and_then(ds_mode) {
+    if let Some(mode) = mode_in(&metadata) {
         instance.dsmode = mode;
     }
     if let Some(keys) = files.get("root/.ssh/authorized_keys") {

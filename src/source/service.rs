@@ -4,10 +4,12 @@ use super::{Found, Search, ec2, no_cloud_net, openstack, openstack_files};
 use crate::document::Value;
 use crate::drive::Files;
 use crate::error::{Error, Result};
-use crate::link::http::{Client, Redirects};
+use crate::instance::DsMode;
+use crate::link::http::{Client, Limits, Redirects};
 use crate::link::{Session, Way, http};
 use crate::machine::Machine;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// A line of the table.
 pub struct Service {
@@ -36,6 +38,8 @@ pub struct Job {
     pub urls: Urls,
     pub fetch: Fetch,
     pub redirects: Redirects,
+    /// `max_wait`, `timeout` and `retries` of the image's `datasource: {NAME: …}`.
+    pub limits: Limits,
 }
 
 /// How the services called `names` are asked; those that this machine does not have are left out.
@@ -62,7 +66,10 @@ pub fn ask(search: &mut Search, jobs: Vec<Job>, session: &mut Session, ca_files:
     let fetch = |client: &Client, url: &str| {
         let mut reasons = Vec::new();
         for job in of(client, url) {
-            match (job.fetch)(client, url) {
+            match (job.fetch)(&client.limited(job.limits), url) {
+                Ok(found) if found.instance.dsmode == DsMode::Disabled => {
+                    reasons.push(format!("{}: {} says dsmode: disabled", job.name, found.place));
+                }
                 Ok(found) => {
                     log::info!("{}: {} answers by {}", job.name, found.place, client.way().name());
                     return Ok(found);
@@ -82,7 +89,7 @@ pub fn ask(search: &mut Search, jobs: Vec<Job>, session: &mut Session, ca_files:
     match session.ask(&settings, &urls, &fetch) {
         Ok(found) => Some(found),
         Err(e) => {
-            search.problem(e.to_string());
+            search.reason(e.to_string());
             None
         }
     }
@@ -95,8 +102,30 @@ fn list_setting(search: &Search, source: &str, key: &str) -> Vec<String> {
     if let Some(line) = from_line {
         return line.split(',').map(|u| u.trim().to_owned()).filter(|u| !u.is_empty()).collect();
     }
-    let list = search.settings(source).and_then(|s| s.get(key)).and_then(Value::as_list).unwrap_or_default();
-    list.iter().filter_map(Value::text).collect()
+    match search.settings(source).and_then(|s| s.get(key)) {
+        Some(Value::List(list)) => list.iter().filter_map(Value::text).collect(),
+        Some(one) => one.text().into_iter().collect(),
+        None => Vec::new(),
+    }
+}
+
+/// How long a service is asked, as the image says (cloud-init's documentation of each datasource). What is no number is a
+/// problem and does not count.
+pub(super) fn limits(search: &mut Search, source: &str) -> Limits {
+    let mut number = |key: &str| {
+        let value = search.settings(source)?.get(key).filter(|v| !v.is_null())?;
+        let number = value.text().and_then(|t| t.trim().parse::<i64>().ok());
+        if number.is_none() {
+            search.problem(format!("datasource: {source}: {key}: expected a whole number; it does not count"));
+        }
+        number
+    };
+    let seconds = |n: i64| Duration::from_secs(u64::try_from(n).unwrap_or(0));
+    Limits {
+        search: number("max_wait").map(seconds),
+        attempt: number("timeout").map(seconds).filter(|t| !t.is_zero()),
+        retries: number("retries").map(|n| u32::try_from(n.max(0)).unwrap_or(u32::MAX)),
+    }
 }
 
 fn openstack_job(search: &mut Search) -> Option<Job> {
@@ -123,7 +152,8 @@ fn openstack_job(search: &mut Search) -> Option<Job> {
         Ok(Found { instance, place: fetched.base })
     };
     let urls = move |way: &Way| openstack::urls(way, &configured);
-    Some(Job { name: "OpenStack", urls: Box::new(urls), fetch: Box::new(fetch), redirects: Redirects::SameOrigin })
+    let (urls, fetch, limits) = (Box::new(urls), Box::new(fetch), limits(search, "OpenStack"));
+    Some(Job { name: "OpenStack", urls, fetch, redirects: Redirects::SameOrigin, limits })
 }
 
 /// Whether the image's settings for a source say no to `key`.
@@ -142,7 +172,8 @@ fn ec2_job(search: &mut Search) -> Option<Job> {
         Ok(Found { instance, place: base.into() })
     };
     let urls = move |way: &Way| ec2::urls(way, &configured);
-    Some(Job { name: "Ec2", urls: Box::new(urls), fetch: Box::new(fetch), redirects: Redirects::SameOrigin })
+    let (urls, fetch, limits) = (Box::new(urls), Box::new(fetch), limits(search, "Ec2"));
+    Some(Job { name: "Ec2", urls, fetch, redirects: Redirects::SameOrigin, limits })
 }
 
 /// How many disks the machine has: only where there are several do a source's names for them matter.
@@ -160,7 +191,28 @@ fn disks(machine: &Machine) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::deadline::Deadline;
+    use crate::document::yaml;
+    use crate::root::{Root, Use};
     use crate::testing::TempDir;
+
+    #[test]
+    fn how_long_a_service_is_asked() {
+        let dir = TempDir::new("limits");
+        let (machine, root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Plan).unwrap());
+        let text = "datasource: {OpenStack: {max_wait: -1, timeout: '7', retries: 2}, Ec2: {max_wait: soon, timeout: 0, retries: null}}";
+        let config = yaml::parse("t", text).unwrap();
+        let mut search = Search::new(&machine, &root, &config, Deadline::after(Duration::ZERO));
+        let seconds = |n| Some(Duration::from_secs(n));
+        assert_eq!(
+            limits(&mut search, "OpenStack"),
+            Limits { search: seconds(0), attempt: seconds(7), retries: Some(2) }
+        );
+        assert_eq!(limits(&mut search, "NoCloud"), Limits::default());
+        assert_eq!(search.problems().len(), 0);
+        assert_eq!(limits(&mut search, "Ec2"), Limits::default());
+        assert_eq!(search.problems(), ["datasource: Ec2: max_wait: expected a whole number; it does not count"]);
+    }
 
     #[test]
     fn only_disks_count() {

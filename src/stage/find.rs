@@ -1,8 +1,8 @@
 //! Finds this boot's instance: the cached one where the machine's UUID tells that it is the same, else a drive or another
 //! local source, and a drive that is due and not there yet is waited for.
 
-use super::RUN;
 use super::image::Image;
+use super::{RUN, probe};
 use crate::cancel::Cancel;
 use crate::deadline::Deadline;
 use crate::document::Value;
@@ -17,8 +17,10 @@ use crate::source::service::{self, Job};
 use crate::source::{self, Found, Search};
 use std::time::Duration;
 
-/// How long a drive is waited for where nothing says that there is one, and nothing else can be tried.
-const UNCERTAIN: Duration = Duration::from_secs(3);
+/// How long a drive is looked for where nothing says that there is one, and nothing else can be tried, the probe's time
+/// counted in: usb-storage looks at a stick a second after it was plugged in, and a bus on which the root's disk was found has
+/// shown its other drives.
+const UNCERTAIN: Duration = Duration::from_millis(1500);
 
 /// How long a service may take where the instance of the last boot can stay.
 const KNOWN: Duration = Duration::from_secs(10);
@@ -96,7 +98,7 @@ fn look(root: &Root, machine: &Machine, image: &Image, drives: &mut Drives, dead
         }
     }
     let waits = cached.is_none() && (due || !asks);
-    let limit = if due { deadline } else { deadline.at_most(UNCERTAIN) };
+    let limit = if due { deadline } else { deadline.at_most(UNCERTAIN.saturating_sub(probe::since())) };
     while waits && !limit.passed() {
         match drives.wait(limit, None) {
             Ok(found) if found.is_empty() => break,
@@ -113,7 +115,8 @@ fn look(root: &Root, machine: &Machine, image: &Image, drives: &mut Drives, dead
         }
     }
     if let Some(instance) = cached {
-        log::info!("no datasource answers: the instance {} of the last boot stays", instance.instance_id);
+        let reasons = search.problems().join("; ");
+        log::info!("no datasource answers: the instance {} of the last boot stays ({reasons})", instance.instance_id);
         return Outcome::Same(Box::new(instance));
     }
     Outcome::Nothing(reason(&search, &report.unread(&facts), due))
@@ -210,4 +213,31 @@ fn is_this_machine(cached: &Instance, machine: &Machine, config: &Value) -> bool
 /// initramfs.
 fn was_served_here(cached: &Instance, machine: &Machine) -> bool {
     !cached.subplatform.contains("(/") && machine.uuid().is_some() && cached.machine_uuid == machine.uuid()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::root::Use;
+    use crate::testing::TempDir;
+
+    #[test]
+    fn what_is_certain_has_the_stages_time_and_what_may_be_has_less() {
+        let dir = TempDir::new("jobs");
+        let (machine, root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Plan).unwrap());
+        let mut search = Search::new(&machine, &root, &Value::Null, Deadline::after(Duration::ZERO));
+        let service = |name, certainty| Service { name, certainty };
+        let mut of = |services: &[Service]| {
+            let (jobs, budget) = jobs(&mut search, services.to_vec());
+            (jobs.iter().map(|j| j.name).collect::<Vec<_>>().join(" "), budget.map(|b| b.as_secs()))
+        };
+        use Certainty::{Certain, Maybe};
+        assert_eq!(of(&[service("OpenStack", Certain)]), ("OpenStack".into(), None));
+        assert_eq!(of(&[service("OpenStack", Maybe), service("Ec2", Maybe)]), ("OpenStack Ec2".into(), Some(20)));
+        // Beside one that is certain, none that only may be there is asked.
+        assert_eq!(of(&[service("OpenStack", Maybe), service("Ec2", Certain)]), ("Ec2".into(), None));
+        assert_eq!(of(&[]).0, "");
+        // NoCloud has no address to be asked at here.
+        assert_eq!(of(&[service("NoCloud", Certain), service("OpenStack", Maybe)]), ("OpenStack".into(), Some(20)));
+    }
 }

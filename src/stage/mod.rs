@@ -125,3 +125,22 @@ fn rescue(status: &Status, root: &mut Root, errors: &mut Errors) {
 fn append_log(root: &mut Root, messages: &[Message]) -> Result<()> {
     root.append(LOG, logging::to_file_lines(messages).as_bytes(), Attr::root(0o640))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::Cmdline;
+
+    #[test]
+    fn the_stage_has_two_minutes_or_what_the_kernel_command_line_says() {
+        let seconds = |line: &str| {
+            let machine = Machine { cmdline: Cmdline::new(line), ..Machine::default() };
+            deadline(&machine).left().as_secs_f64().round()
+        };
+        assert_eq!(seconds("quiet"), 120.0);
+        assert_eq!(seconds("prepivot.timeout=7"), 7.0);
+        assert_eq!(seconds("prepivot.timeout=0"), 0.0);
+        assert_eq!(seconds("prepivot.timeout=99999"), MAX_BUDGET.as_secs_f64());
+        assert_eq!(seconds("prepivot.timeout=soon"), 120.0);
+    }
+}

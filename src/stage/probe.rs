@@ -11,6 +11,20 @@ use crate::machine::Machine;
 use crate::source;
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::time::Duration;
+
+/// How long ago the probe of this boot had looked at all devices; nothing where there was none.
+pub fn since() -> Duration {
+    let record = std::fs::read(record()).ok().and_then(|bytes| json::parse("probe", &bytes).ok());
+    match record.as_ref().and_then(|r| r.get("finished")) {
+        Some(Value::Float(finished)) => Duration::try_from_secs_f64(status::uptime() - finished).unwrap_or_default(),
+        _ => Duration::ZERO,
+    }
+}
+
+fn record() -> String {
+    format!("{RUN}/probe.json")
+}
 
 /// Looks once at every block device that is there, and leaves a record in /run/prepivot/probe.json (0600).
 pub fn run(machine: &Machine) -> Result<()> {
@@ -25,18 +39,18 @@ pub fn run(machine: &Machine) -> Result<()> {
         }
         found.extend(new.into_iter().map(|d| Value::from(d.node.display().to_string())));
     }
-    let mut record = Map::new();
-    record.insert("start", Value::Float(start));
-    record.insert("finished", Value::Float(status::uptime()));
-    record.insert("drives", found);
-    let text = json::to_string(&Value::Map(record));
+    let mut result = Map::new();
+    result.insert("start", Value::Float(start));
+    result.insert("finished", Value::Float(status::uptime()));
+    result.insert("drives", found);
+    let text = json::to_string(&Value::Map(result));
     match std::fs::DirBuilder::new().mode(0o700).create(RUN) {
         Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
             return Err(e).context(|| format!("failed to make {RUN}"));
         }
         _ => {}
     }
-    let path = format!("{RUN}/probe.json");
+    let path = record();
     let mut file = std::fs::File::options()
         .write(true)
         .create(true)
