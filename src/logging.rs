@@ -45,7 +45,9 @@ static SHOWN: OnceLock<Shown> = OnceLock::new();
 
 impl Log for Logger {
     fn enabled(&self, metadata: &Metadata) -> bool {
-        metadata.target().starts_with("prepivot") || metadata.level() <= Level::Warn
+        // What a library says is for its maker: rtnetlink's has warnings of events that nobody waits for any more, and a
+        // warning makes the boot a degraded one.
+        metadata.target().starts_with("prepivot")
     }
 
     fn log(&self, record: &Record) {
