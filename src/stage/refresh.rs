@@ -1,10 +1,12 @@
-//! In the real root's network stage, on later boots: the service is asked again where the user allows that, as cloud-init does.
+//! In the real root's network stage, on later boots: the datasource is asked again where the user allows that, as cloud-init does.
 
 use super::find;
 use super::image::Image;
 use super::network;
 use crate::deadline::Deadline;
 use crate::document::{Value, json};
+use crate::drive::Search as Drives;
+use crate::drive::devices::Places;
 use crate::error::{Error, Result};
 use crate::instance::boot::APPLIED;
 use crate::instance::{Instance, state};
@@ -13,7 +15,8 @@ use crate::machine::Machine;
 use crate::network::render::{self, RENDERERS};
 use crate::root::{Command, Root, Stage};
 use crate::source::detect::{self, Facts, Platform};
-use crate::source::{LOCAL, Search, service};
+use crate::source::service::{self, Job};
+use crate::source::{self, LOCAL, Search};
 use std::time::Duration;
 
 /// How long the service may take. The instance is known, and nobody waits for it.
@@ -25,7 +28,7 @@ const RELOAD: [(&str, &[&str]); 3] = [
     ("network-manager", &["nmcli", "connection", "reload"]),
 ];
 
-/// Asks the service again, if this boot did not read the instance anew and the user allows it: `updates: {network: {when: [boot]}}`,
+/// Asks the datasource again, if this boot did not read the instance anew and the user allows it: `updates: {network: {when: [boot]}}`,
 /// or an image whose list has only services and whose instance came from a drive. What it says now replaces what was known, and
 /// the network files follow. None where nothing was asked or nothing answered; the instance then stays as it is.
 pub fn refresh(
@@ -38,20 +41,27 @@ pub fn refresh(
     if !is_later_boot(root) || !(allows_boot(config) || left_its_drive(image, instance)) {
         return None;
     }
-    match ask(root, machine, image) {
+    let found = match again(root, machine, image, instance) {
+        Some(found) => found,
+        None => {
+            log::info!("nothing is there that could be asked again about the instance {}", instance.instance_id);
+            return None;
+        }
+    };
+    match found {
         Ok(found) if found.instance_id != instance.instance_id => {
             log::warn!(
-                "the service knows this machine as {} now: a new instance is for the next boot's initramfs",
+                "the datasource knows this machine as {} now: a new instance is for the next boot's initramfs",
                 found.instance_id
             );
             None
         }
         Ok(found) => {
             let updated = store(root, machine, image, found);
-            updated.inspect_err(|e| log::warn!("the service's answer is not used: {e}")).ok()
+            updated.inspect_err(|e| log::warn!("what the datasource says now is not used: {e}")).ok()
         }
         Err(e) => {
-            log::warn!("the service was asked again and did not answer: {e}");
+            log::warn!("the datasource was asked again and did not answer: {e}");
             None
         }
     }
@@ -73,19 +83,34 @@ fn allows_boot(config: &Value) -> bool {
 fn left_its_drive(image: &Image, instance: &Instance) -> bool {
     let list = image.own.get("datasource_list").and_then(Value::as_list).unwrap_or_default();
     let named: Vec<&str> = list.iter().filter_map(Value::as_str).filter(|n| *n != "None").collect();
-    let is_local = |name: &str| LOCAL.iter().any(|s| s.name.eq_ignore_ascii_case(name));
     !named.is_empty() && !named.iter().any(|n| is_local(n)) && is_local(&instance.source)
 }
 
-fn ask(root: &Root, machine: &Machine, image: &Image) -> Result<Instance> {
+/// Whether a source needs no network.
+fn is_local(name: &str) -> bool {
+    LOCAL.iter().any(|s| s.name.eq_ignore_ascii_case(name))
+}
+
+/// What the instance's own source says now: the drive or seed that it came from, if that is there, else a service. None where
+/// there is neither.
+fn again(root: &Root, machine: &Machine, image: &Image, instance: &Instance) -> Option<Result<Instance>> {
     let facts = Facts::new(machine, root, &image.own, Platform::of(machine, root));
     let report = detect::identify(&facts);
     let deadline = Deadline::after(BUDGET);
     let mut search = Search::new(machine, root, &image.config, deadline);
-    let (jobs, _) = find::jobs(&mut search, report.services(&facts));
-    if jobs.is_empty() {
-        return Err(Error::new("this machine has no service that could be asked"));
+    if is_local(&instance.source) && !left_its_drive(image, instance) {
+        let mut drives = Drives::new(&source::LABELS, Places::default());
+        while drives.scan(deadline).is_ok_and(|new| !new.is_empty()) {}
+        search.set_drives(drives.seen());
+        if let Some(found) = source::find_local(&mut search, std::slice::from_ref(&instance.source)) {
+            return Some(Ok(found.instance));
+        }
     }
+    let (jobs, _) = find::jobs(&mut search, report.services(&facts));
+    if jobs.is_empty() { None } else { Some(ask(root, machine, search, jobs)) }
+}
+
+fn ask(root: &Root, machine: &Machine, mut search: Search, jobs: Vec<Job>) -> Result<Instance> {
     let settings = link::Settings {
         record: None,
         sys: machine.base.join("sys"),
@@ -93,7 +118,7 @@ fn ask(root: &Root, machine: &Machine, image: &Image) -> Result<Instance> {
         software_links: false,
         raise: false,
     };
-    let mut session = link::Session::open(&settings, deadline)?;
+    let mut session = link::Session::open(&settings, search.deadline)?;
     let ca_files = link::http::ca_files(root.path());
     let found = service::ask(&mut search, jobs, &mut session, &ca_files);
     found.map(|f| f.instance).ok_or_else(|| Error::new(search.problems().join("; ")))
