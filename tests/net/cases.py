@@ -32,8 +32,9 @@ class Skip(Exception):
 class Run:
     """One case's tools."""
 
-    def __init__(self, program, verbose):
-        self.program, self.verbose = program, verbose
+    def __init__(self, program, prepivot, verbose):
+        #: The example that asks, and prepivot itself.
+        self.program, self.prepivot, self.verbose = program, prepivot, verbose
 
     def ask(self, lab, source, deadline, *words, within=None, limit=60, cmdline="", machine=None):
         """Asks; the answer must be there within so many seconds, and the namespace must be as it was before."""
@@ -175,6 +176,55 @@ def rapid_commit(t):
         assert [m["kind"] for m in lab.said("dhcp")] == [1]
 
 
+def every_option_is_asked_for_and_read(t):
+    """Each option of the list, from a server that has them all; what was learned is in /run for those who come later."""
+    ip = lambda *addresses: "".join(f"{int(o):02x}" for a in addresses for o in a.split("."))
+    options = {"3": ip("10.0.0.1"), "6": ip("9.9.9.9", "10.0.0.2"), "12": b"node-9".hex(), "15": b"example.org".hex(), "26": "0578",
+               "28": ip("10.0.0.255"), "33": ip("192.168.7.7", "10.0.0.9"), "42": ip("10.0.0.9"),
+               "119": b"\x03eng\x07example\x03org\x00\x03lab\xc0\x04".hex(), "245": ip("168.63.129.16"),
+               "121": route121((f"{METADATA}/32", "10.0.0.2"), ("192.168.9.0/24", "0.0.0.0"), ("0.0.0.0/0", "10.0.0.1")),
+               "249": route121(("1.2.3.0/24", "10.0.0.66"))}
+    with Lab() as lab:
+        stand(lab)
+        lab.serve(dhcp={"s0": neutron(options=options)}, http={"docs": NOVA})
+        good(t.ask(lab, "OpenStack", 20, f"record={lab.folder.name}/net/changes.json", within=3))
+        with open(f"{lab.folder.name}/net/lease-c0.json") as file:
+            lease = json.load(file)
+        routes = [(r["destination"], r["gateway"]) for r in lease.pop("routes")]
+        assert routes == [(f"{METADATA}/32", "10.0.0.2"), ("192.168.9.0/24", None), ("0.0.0.0/0", "10.0.0.1")], routes
+        assert lease == {"link": "c0", "address": "10.0.0.5", "prefix": 24, "broadcast": "10.0.0.255", "dns": ["9.9.9.9", "10.0.0.2"],
+                         "ntp": ["10.0.0.9"], "domain": "example.org", "search": ["eng.example.org", "lab.example.org"],
+                         "host-name": "node-9", "mtu": 1400, "server": "10.0.0.2", "seconds": 3600,
+                         "azure-endpoint": "168.63.129.16"}, lease
+        for message in lab.said("dhcp"):
+            missing = {1, 3, 6, 12, 15, 26, 28, 33, 42, 51, 54, 119, 121, 245, 249} - set(message["parameters"])
+            assert not missing, f"not asked for: {missing}"
+            # RFC 3442: a client that wants classless routes asks for them before the router.
+            assert message["parameters"].index(121) < message["parameters"].index(3), message["parameters"]
+
+
+def routes_without_option_121(t):
+    """Microsoft's 249 stands in for it; without either, 33 and the router of option 3 count."""
+    for options in ({"249": route121((f"{METADATA}/32", "10.0.0.2")), "3": "0a0000fe"},
+                    {"33": "a9fea9fe0a000002", "3": "0a0000fe"}, {"3": "0a000002"}):
+        with Lab() as lab:
+            stand(lab)
+            lab.serve(dhcp={"s0": neutron(options=options)}, http={"docs": NOVA})
+            good(t.ask(lab, "OpenStack", 20, within=3))
+
+
+def the_mtu_of_the_lease(t):
+    """It holds while the network is up (seen in a network that is kept); one below IPv6's least is not taken."""
+    for value, mtu in (("0578", 1400), ("0240", 1500), ("2328", 1500)):
+        with Lab() as lab:
+            stand(lab)
+            options = dict(neutron()["options"], **{"26": value})
+            lab.serve(dhcp={"s0": neutron(options=options)}, http={"docs": NOVA})
+            good(lab.ask(t.program, "OpenStack", "20", f"machine={lab.machine()}", "keep"))
+            found = [link["mtu"] for link in lab.state()["links"] if link["ifname"] == "c0"]
+            assert found == [mtu], (value, found)
+
+
 def split_options(t):
     with Lab() as lab:
         stand(lab)
@@ -225,7 +275,11 @@ def no_answer(t):
         bad(t.ask(lab, "OpenStack", 6), "c0: no DHCP lease")
         times = [m["time"] for m in lab.said("dhcp")]
         gaps = [b - a for a, b in zip(times, times[1:])]
-        assert 0.3 <= gaps[0] <= 0.8 and gaps[1] >= gaps[0], gaps
+        # Half a second, doubled each time, give or take a quarter; the last that fits before a link-local address is tried
+        # beside it begins anew.
+        for n, gap in enumerate(gaps[:3]):
+            assert 0.35 * 2 ** n <= gap <= 0.7 * 2 ** n, gaps
+        assert all(m["secs"] == round(m["time"] - times[0] - 0.2) or abs(m["secs"] - (m["time"] - times[0])) <= 1.1 for m in lab.said("dhcp"))
 
 
 def nonsense_for_dhcp(t):
@@ -269,6 +323,24 @@ def plug_in_once_it_waits(lab):
 def no_links_at_all(t):
     with Lab(links=0) as lab:
         bad(t.ask(lab, "OpenStack", 20, within=1), "no network link")
+
+
+def both_families_are_raced(t):
+    """Where one of them leads nowhere, the other answers, and soon; where both lead there, one answer is taken."""
+    for four, six in ((True, True), (False, True), (True, False)):
+        with Lab() as lab:
+            stand(lab)
+            if six:
+                lab.ip(lab.server, "addr", "add", "fe80::a9fe:a9fe/64", "dev", "s0", "nodad")
+            if not four:
+                # The packets are taken and nobody says so.
+                lab.ip(lab.server, "addr", "del", f"{METADATA}/32", "dev", "lo")
+                lab.ip(lab.server, "route", "add", "blackhole", f"{METADATA}/32")
+            lab.serve(dhcp={"s0": neutron()}, http={"docs": NOVA})
+            answer = good(t.ask(lab, "OpenStack", 20, within=5))
+            expected = {(True, False): f"http://{METADATA}", (False, True): "http://[fe80::a9fe:a9fe%25c0]"}.get((four, six))
+            assert expected in (None, answer["place"]), answer["place"]
+            assert len(lab.said("http")) <= 10, lab.said("http")
 
 
 # Several links
@@ -426,32 +498,70 @@ def switched_off(t):
 
 # Names
 
+def rename(t, lab, *wanted):
+    """Renames links (`c0=c1`); gives the names by link, as they were numbered, and what was logged."""
+    answer = lab.ask(t.program, "rename", *wanted, "verbose")
+    now = names(lab)
+    return answer, " ".join(now[lab.mac(n)] for n in range(lab.links))
+
+
 def names_are_swapped(t):
-    with Lab(links=3) as lab:
-        macs = [lab.mac(n) for n in range(3)]
-        answer = lab.ask(t.program, "rename", f"{macs[0]}=c1", f"{macs[1]}=c2", f"{macs[2]}=c0")
-        assert answer["ok"], answer["error"]
-        assert names(lab) == {macs[0]: "c1", macs[1]: "c2", macs[2]: "c0"}, names(lab)
-        lab.ip(lab.client, "link", "set", "c1", "up")
-        answer = lab.ask(t.program, "rename", f"{macs[0]}=net0", f"{macs[1]}=c1")
-        assert answer["ok"], answer["error"]
-        assert names(lab) == {macs[0]: "net0", macs[1]: "c1", macs[2]: "c0"}, names(lab)
-        assert any(link["ifname"] == "net0" and link["up"] for link in lab.state()["links"]), "it was up before"
+    with Lab(links=5) as lab:
+        answer, now = rename(t, lab, "c0=c1", "c1=c2", "c2=c0", "c3=c4", "c4=c3")
+        assert answer["ok"] and now == "c1 c2 c0 c4 c3", (answer, now)
+        answer, now = rename(t, lab, "c1=net0", "c2=c1")
+        assert answer["ok"] and now == "net0 c1 c0 c4 c3", (answer, now)
+        assert not any(link["up"] for link in lab.state()["links"] if link["ifname"] != "lo")
 
 
-def a_failed_swap_leaves_the_old_names(t):
+def links_in_use_keep_their_names(t):
+    """One is up, one has an address, one is part of a bridge; who waits for their names keeps the old one too."""
+    with Lab(links=6) as lab:
+        lab.ip(lab.client, "link", "set", "c0", "up")
+        lab.ip(lab.client, "addr", "add", "10.0.0.9/24", "dev", "c1")
+        lab.ip(lab.client, "link", "add", "br0", "type", "bridge")
+        lab.ip(lab.client, "link", "set", "c2", "master", "br0")
+        before = {n: lab.state()[n] for n in ("addresses", "routes-4", "routes-6")}
+        answer, now = rename(t, lab, "c0=lan0", "c1=lan1", "c2=lan2", "c3=c0", "c4=lan4", "c5=c4")
+        assert answer["ok"] and now == "c0 c1 c2 c3 lan4 c4", (answer, now)
+        for line in ("c0 is not renamed to lan0: it is up", "c1 is not renamed to lan1: it has an address",
+                     "c2 is not renamed to lan2: it is part of another link",
+                     "c3 is not renamed to c0: another link is called c0"):
+            assert line in answer["log"], f"{line!r} is not in {answer['log']}"
+        assert before == {n: lab.state()[n] for n in before}
+
+
+def a_failed_rename_leaves_the_old_names(t):
+    """The kernel refuses the last name, after the cycle was turned: every link has its old name again."""
     with Lab(links=3) as lab:
-        macs = [lab.mac(n) for n in range(3)]
-        before = names(lab)
-        # The last name is one that the kernel refuses, after a cycle has begun.
-        for wanted in ([f"{macs[0]}=c1", f"{macs[1]}=c0", f"{macs[2]}=bad/name"], [f"{macs[0]}=c1", f"{macs[1]}=c2"],
-                       [f"{macs[0]}=x", "02:00:00:00:09:09=y"], [f"{macs[0]}=c1", f"{macs[1]}=c0", f"{macs[2]}={'n' * 16}"]):
-            answer = lab.ask(t.program, "rename", *wanted)
-            assert not answer["ok"] and names(lab) == before, (answer["error"], names(lab))
+        lab.ip(lab.client, "link", "property", "add", "dev", "c1", "altname", "enp1s0")
+        for wanted in (["c0=c1", "c1=c0", "c2=default"], ["c0=c1", "c1=c2", "c2=all"], ["c1=enp1s0", "c0=c1", "c2=all"]):
+            answer, now = rename(t, lab, *wanted)
+            assert not answer["ok"] and now == "c0 c1 c2", (answer, now)
+            assert "failed to rename the link c2 to" in answer["error"], answer["error"]
+            assert alternatives(lab) == ["enp1s0"], alternatives(lab)
+        answer, now = rename(t, lab, "c0=bad/name", f"c1={'n' * 16}", "gone=x", "c2=eth%d")
+        assert answer["ok"] and now == "c0 c1 c2", (answer, now)
+
+
+def an_alternative_name_becomes_the_name(t):
+    """systemd-udevd gives links further names; the kernel refuses those as names as long as they are there."""
+    with Lab(links=2) as lab:
+        lab.ip(lab.client, "link", "property", "add", "dev", "c0", "altname", "enp1s0", "altname", "a-name-that-is-longer-than-any-link-has")
+        answer, now = rename(t, lab, "c1=enp1s0")
+        assert answer["ok"] and now == "c0 c1", (answer, now)
+        answer, now = rename(t, lab, "c0=enp1s0")
+        assert answer["ok"] and now == "enp1s0 c1", (answer, now)
+        assert alternatives(lab) == ["a-name-that-is-longer-than-any-link-has"], alternatives(lab)
+
+
+def alternatives(lab):
+    links = json.loads(run("ip", "-n", lab.client, "-j", "link").stdout)
+    return [name for link in links for name in link.get("altnames", [])]
 
 
 def names(lab):
-    return {link["address"]: link["ifname"] for link in lab.state()["links"] if link["ifname"] != "lo"}
+    return {link["address"]: link["ifname"] for link in lab.state()["links"] if link["ifname"] not in ("lo", "br0")}
 
 
 # The metadata service
@@ -504,6 +614,29 @@ def retry_after_is_honoured(t):
     answer, paths, requests = service(t, [fault], within=6)
     good(answer)
     assert requests[1]["time"] - requests[0]["time"] >= 1.99
+
+
+def repeats_are_spread(t):
+    """Machines that boot at once do not ask at once: the waits double, and each is drawn by lot."""
+    firsts = []
+    for _ in range(3):
+        _, _, requests = service(t, [{"fault": "status", "status": 503}], deadline=4)
+        times = [r["time"] for r in requests]
+        gaps = [b - a for a, b in zip(times, times[1:])]
+        for n, gap in enumerate(gaps[:3]):
+            assert 0.12 * 2 ** n <= gap <= 0.5 * 2 ** n, gaps
+        firsts.append(gaps[0])
+    assert max(firsts) - min(firsts) > 0.001, firsts
+
+
+def no_proxy_from_the_environment(t):
+    names = ("http_proxy", "HTTP_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
+    os.environ.update({name: "http://10.0.0.99:3128" for name in names})
+    try:
+        good(service(t, within=3)[0])
+    finally:
+        for name in names:
+            del os.environ[name]
 
 
 def retry_after_beyond_the_deadline(t):
@@ -580,6 +713,11 @@ def missing_and_empty_documents(t):
     assert answer["instance"]["problems"] == [], answer["instance"]["problems"]
 
 
+def any_content_type(t):
+    for kind in ("text/html; charset=utf-8", "application/json", "nonsense", ""):
+        good(service(t, type=kind, within=3)[0])
+
+
 def a_broken_vendor_data_service(t):
     answer, paths, _ = service(t, [{"fault": "status", "status": 500, "path": "vendor_data2"}], deadline=30, within=10)
     good(answer, WHOLE - {"vendor_data2"})
@@ -616,6 +754,75 @@ def one_connection_for_the_first_and_the_next(t):
         lab.serve(dhcp={"s0": neutron()}, http={"docs": NOVA})
         good(t.ask(lab, "OpenStack", 8, within=3))
         assert len(lab.said("connected")) <= 4, len(lab.said("connected"))
+
+
+# What the image says about the service
+
+def image(**settings):
+    return "config=" + json.dumps({"datasource": {"OpenStack": settings}})
+
+
+def with_image(t, settings, faults=(), deadline=20, **more):
+    """As `service`, with the image's `datasource: {OpenStack: …}`; only by IPv4, which the counts are of."""
+    with Lab() as lab:
+        stand(lab)
+        run("ip", "netns", "exec", lab.client, "sysctl", "-q", "net.ipv6.conf.c0.disable_ipv6=1")
+        lab.serve(dhcp={"s0": neutron()}, http={"docs": NOVA, "faults": list(faults)})
+        answer = t.ask(lab, "OpenStack", deadline, image(**settings), **more)
+        return answer, lab.said("http")
+
+
+def max_wait(t):
+    """How long the service is looked for; a number below zero is one request, and those that it asks for."""
+    down = {"fault": "status", "status": 503}
+    answer, requests = with_image(t, {"max_wait": 2}, [down], within=9)
+    bad(answer, "503")
+    assert requests[-1]["time"] - requests[0]["time"] <= 2.1 and len(requests) >= 2, len(requests)
+    for least in (-1, 0):
+        answer, requests = with_image(t, {"max_wait": least}, [down], within=9)
+        bad(answer, "503", "1 try")
+        assert len(requests) == 1, len(requests)
+    later = dict(down, headers={"Retry-After": "1"}, times=1)
+    answer, requests = with_image(t, {"max_wait": -1}, [later], within=6)
+    good(answer)
+    # It ends when the service is found: what comes after takes its time.
+    slow = dict(down, path="user_data", times=4)
+    good(with_image(t, {"max_wait": 1}, [slow], within=9)[0])
+    # And it is never longer than the stage has.
+    bad(with_image(t, {"max_wait": 300}, [down], deadline=4)[0], "503")
+
+
+def timeout(t):
+    """How long one attempt takes."""
+    answer, requests = with_image(t, {"timeout": 1}, [{"fault": "silent", "times": 2}], within=7)
+    good(answer)
+    assert 0.9 <= requests[1]["time"] - requests[0]["time"] <= 2, requests
+    answer, _ = with_image(t, {"timeout": "1"}, [{"fault": "drip", "times": 1}], within=5)
+    good(answer)
+
+
+def retries(t):
+    """How often a document is asked for again once the service was found."""
+    down = {"fault": "status", "status": 500, "path": "user_data"}
+    answer, requests = with_image(t, {"retries": 1}, [down], within=6)
+    good(answer, WHOLE - {"user_data"})
+    assert len([r for r in requests if r["path"].endswith("user_data")]) == 2, requests
+    answer, requests = with_image(t, {"retries": 0}, [down], within=4)
+    assert len([r for r in requests if r["path"].endswith("user_data")]) == 1, requests
+    # Looking for the service is not limited by it.
+    good(with_image(t, {"retries": 0}, [{"fault": "reset", "times": 2}], within=5)[0])
+
+
+def apply_network_config(t):
+    good(with_image(t, {"apply_network_config": False}, within=4)[0], WHOLE - {"network"})
+    good(with_image(t, {"apply_network_config": True}, within=4)[0])
+
+
+def a_setting_that_is_no_number(t):
+    answer, _ = with_image(t, {"max_wait": "soon", "timeout": [], "retries": None}, within=4)
+    good(answer)
+    for line in ("datasource: OpenStack: max_wait: expected a whole number", "datasource: OpenStack: timeout: expected"):
+        assert line in answer["log"], answer["log"]
 
 
 # Ec2
@@ -714,6 +921,23 @@ def ec2_without_user_data_and_identity(t):
 def ec2_any_answer_is_not_an_instance(t):
     docs = {f"/{v}/meta-data/instance-id": "<html>" for v in ("2021-03-23", "2009-04-04")}
     bad(ec2(t, docs, machine={}, within=LATE)[0], "another service")
+
+
+def ec2_settings_of_the_image(t):
+    """Addresses, times, and whether all of the network that the metadata describes is wanted."""
+    with Lab() as lab:
+        stand(lab)
+        run("ip", "netns", "exec", lab.client, "sysctl", "-q", "net.ipv6.conf.c0.disable_ipv6=1")
+        faults = [{"fault": "status", "status": 503, "times": 1, "path": "api/token"}]
+        lab.serve(dhcp={"s0": neutron()}, http={"docs": ec2_docs("2021-03-23"), "token": True, "port": 8773, "faults": faults})
+        ask = lambda **settings: t.ask(lab, "Ec2", 30, "config=" + json.dumps({"datasource": {"Ec2": settings}}), machine=AWS, within=9)
+        urls = ["http://10.0.0.2:8773/"]
+        bad(ask(metadata_urls=urls, max_wait=-1), "503")
+        whole = good(ask(metadata_urls=urls, max_wait=5, timeout=2), {"metadata", "user_data", "network"})
+        assert whole["place"] == "http://10.0.0.2:8773", whole["place"]
+        assert "addresses" in whole["instance"]["network"]["data"]["ethernets"]["c0"], whole["instance"]["network"]
+        small = ask(metadata_urls=urls[0], apply_full_imds_network_config=False)["instance"]["network"]["data"]
+        assert list(small["ethernets"]) == ["c0"] and "addresses" not in small["ethernets"]["c0"], small
 
 
 def ec2_by_ipv6(t):
@@ -835,7 +1059,11 @@ def round_trips(t):
     return f"{said}: {trips[0]:.1f} and {trips[1]:.1f} round trips"
 
 
-#: In the order of this file.
-ALL = [case for name, case in list(globals().items())
-       if callable(case) and getattr(case, "__code__", None) and case.__code__.co_varnames[:1] == ("t",)
-       and case.__code__.co_argcount == 1 and case.__module__ == __name__]
+def all_of(module):
+    """A module's cases: its functions of one argument `t`, in their order."""
+    return [case for case in list(module.values())
+            if callable(case) and getattr(case, "__code__", None) and case.__code__.co_varnames[:1] == ("t",)
+            and case.__code__.co_argcount == 1 and case.__module__ == module["__name__"]]
+
+
+ALL = all_of(globals())
