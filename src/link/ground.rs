@@ -63,6 +63,12 @@ impl Ground {
         self.allowed.borrow_mut().insert(index);
     }
 
+    /// Whether the link was made or set up here, so that being up does not make it somebody else's. The kernel sets a VLAN up
+    /// together with its parent.
+    pub fn is_ours(&self, index: u32) -> bool {
+        self.allowed.borrow().contains(&index) || self.journal.borrow().has(&Change::Up { index })
+    }
+
     /// Tells the session.
     pub fn tell(&self, told: Told) {
         // The session that would not listen any more is gone, and its tasks with it.

@@ -85,6 +85,11 @@ impl Journal {
         self.record.changes.is_empty()
     }
 
+    /// Whether this change was noted.
+    pub fn has(&self, change: &Change) -> bool {
+        self.record.changes.contains(change)
+    }
+
     /// Notes a change, before it is made.
     pub fn note(&mut self, change: Change) {
         self.record.changes.push(change);

@@ -133,7 +133,9 @@ impl Session {
         for link in known.links().into_iter().filter(|l| !loopback(l) && !l.enslaved).take(MAX_LINKS) {
             let made = self.ground.allowed.borrow().contains(&link.index);
             let software = settings.software_links || made || settings.plan.names_link(&link.name);
-            let barred = barred(&link, known.addressed(link.index), software, &settings.sys);
+            let others = link.up && !self.ground.is_ours(link.index);
+            let state = super::netlink::Link { up: others, ..link.clone() };
+            let barred = barred(&state, known.addressed(link.index), software, &settings.sys);
             let (ground, deadline) = (self.ground.clone(), self.deadline);
             match barred {
                 None if settings.plan.allows(&link.name) => {
@@ -145,7 +147,7 @@ impl Session {
                 None => log::debug!("{}: left alone: the kernel command line does not name it", link.name),
                 Some(why) => {
                     log::debug!("{}: left alone: {why}", link.name);
-                    if link.up && link.ethernet {
+                    if others && link.ethernet {
                         self.pending.extend(Reach::ALL.map(|reach| Way::of(&link.name, link.index, reach)));
                         tokio::task::spawn_local(raise::watch(link, ground, deadline));
                     }

@@ -22,6 +22,11 @@ const DOCUMENTS: [(&str, &str, u32); 4] = [
 const VENDOR_TRIES: u32 = 5;
 /// How many block devices are asked for by name.
 const MAX_DEVICES: usize = 32;
+/// How many files that the metadata names are fetched, and how large they may be, all together. nova allows 5 of 10 KiB, by default.
+const MAX_CONTENTS: usize = 100;
+const MAX_CONTENT: usize = 16 << 20;
+/// How often one of them is asked for.
+const CONTENT_TRIES: u32 = 5;
 
 /// What was fetched: paths as on a config drive (`openstack/2018-08-27/meta_data.json`), and what could not be.
 #[derive(Debug, Default)]
@@ -44,8 +49,8 @@ pub fn urls(way: &Way, configured: &[String]) -> Vec<String> {
     configured.iter().filter(|url| way.leads_to(url)).map(|url| url.trim_end_matches('/').to_owned()).collect()
 }
 
-/// Fetches everything from the service at `base`, with as few requests as there are documents: one first, which tells
-/// whether this is OpenStack's service, then the others side by side.
+/// Fetches everything from the service at `base`, with as few requests as there are documents and injected files: one first,
+/// which tells whether this is OpenStack's service, then the others side by side.
 ///
 /// `disks`: whether the machine has more than one disk, so that their names in the EC2 tree matter.
 ///
@@ -57,8 +62,11 @@ pub fn fetch(client: &Client, base: &str, disks: bool) -> Result<Fetched> {
     let known = VERSIONS.contains(&version.as_str());
     let wanted = DOCUMENTS.iter().filter(|(_, since, _)| !known || version.as_str() >= *since);
     let mut fetched = Fetched { base: base.into(), ..Fetched::default() };
+    let contents = contents(&metadata);
     fetched.files.push((path("meta_data.json"), metadata));
     std::thread::scope(|scope| {
+        let injected = || injected(client, base, &contents);
+        let injected = (!contents.is_empty()).then(|| std::thread::Builder::new().spawn_scoped(scope, injected));
         let threads: Vec<_> = wanted
             .map(|(name, _, tries)| {
                 let url = url(name);
@@ -85,8 +93,50 @@ pub fn fetch(client: &Client, base: &str, disks: bool) -> Result<Fetched> {
                 Err(e) => fetched.problems.push(format!("{e}; the boot goes on without it")),
             }
         }
+        match injected.map(|thread| thread.map(std::thread::ScopedJoinHandle::join)) {
+            Some(Ok(Ok((files, problems)))) => {
+                fetched.files.extend(files);
+                fetched.problems.extend(problems);
+            }
+            Some(_) => fetched.problems.push("failed to fetch the files that meta_data.json names".into()),
+            None => {}
+        }
     });
     Ok(fetched)
+}
+
+/// The files at `paths`, and why some could not be had. One that is not there is none: whoever wants it says so.
+fn injected(client: &Client, base: &str, paths: &[String]) -> (Vec<(String, Vec<u8>)>, Vec<String>) {
+    let (mut files, mut problems, mut left) = (Vec::new(), Vec::new(), MAX_CONTENT);
+    for path in paths {
+        let url = format!("{base}/{path}");
+        match client.document(&Request { tries: CONTENT_TRIES, limit: left, ..Request::get(&url) }) {
+            Ok(Some(body)) => {
+                left = left.saturating_sub(body.len());
+                files.push((path.clone(), body));
+            }
+            Ok(None) => {}
+            Err(e) => problems.push(e.to_string()),
+        }
+    }
+    (files, problems)
+}
+
+/// The paths of the files that the metadata names: what `files` injects, and the network configuration of before there was
+/// network_data.json. Those that could lead elsewhere are left out.
+fn contents(metadata: &[u8]) -> Vec<String> {
+    let Ok(metadata) = json::parse("meta_data.json", metadata) else { return Vec::new() };
+    let files = metadata.get("files").and_then(Value::as_list).unwrap_or_default();
+    let named = files.iter().chain(metadata.get("network_config")).filter_map(|f| f.get("content_path")?.as_str());
+    let mut paths: Vec<String> = Vec::new();
+    for path in named.map(|p| p.trim_start_matches('/')) {
+        let path = format!("openstack/{path}");
+        if path.split('/').all(|part| is_name(part) && part != "..") && !paths.contains(&path) {
+            paths.push(path);
+        }
+    }
+    paths.truncate(MAX_CONTENTS);
+    paths
 }
 
 /// meta_data.json of the newest version that is there. The version list is only asked for where the newest is not.
@@ -151,6 +201,16 @@ mod tests {
         let list = "2012-08-10\n2015-10-15/\r\n2018-08-27\n2025-04-04\nlatest\n";
         assert_eq!(candidates(list, VERSIONS[0]), ["latest", "2012-08-10", "2015-10-15"]);
         assert_eq!(candidates("<html>", VERSIONS[0]), ["latest"]);
+    }
+
+    #[test]
+    fn files_that_the_metadata_names() {
+        let of = |text: &str| contents(text.as_bytes()).join(" ");
+        let text = r#"{"files": [{"path": "/a", "content_path": "/content/0000"}, {"path": "/b", "content_path": "content/0001"},
+            {"path": "/c", "content_path": "/content/0000"}, {"path": "/d", "content_path": "/../latest/user-data"}, {"path": "/e"},
+            {"path": "/f", "content_path": "//evil/x?y"}, 7], "network_config": {"content_path": "/content/0002"}}"#;
+        assert_eq!(of(text), "openstack/content/0000 openstack/content/0001 openstack/content/0002");
+        assert_eq!(of(r#"{"files": {"a": 1}}"#) + &of("nonsense"), "");
     }
 
     #[test]

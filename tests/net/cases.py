@@ -713,6 +713,21 @@ def missing_and_empty_documents(t):
     assert answer["instance"]["problems"] == [], answer["instance"]["problems"]
 
 
+def injected_files(t):
+    """The files that the metadata names are fetched; one that is missing, and one that would lead elsewhere, is told."""
+    named = [{"path": f"/etc/injected-{n}", "content_path": path} for n, path in
+             enumerate(("/content/0000", "/content/0001", "/content/0002", "/../latest/user-data"))]
+    metadata = {"uuid": UUID, "hostname": "node-1", "files": named}
+    docs = dict(NOVA, **{f"{VERSION}/meta_data.json": json.dumps(metadata), "/openstack/content/0000": "first\n",
+                         "/openstack/content/0001": {"base64": "AP8="}, "/latest/user-data": "SECRET"})
+    answer, paths, _ = service(t, docs=docs, within=3)
+    instance = good(answer)["instance"]
+    assert [path for path, _ in instance["files"]] == ["/etc/injected-0", "/etc/injected-1"], instance["files"]
+    assert [p for _, p in paths if "content" in p] == [f"/openstack/content/000{n}" for n in range(3)], paths
+    assert len(paths) == 8 and not [p for _, p in paths if "user-data" in p], paths
+    assert len(instance["problems"]) == 2 and "files[2]" in instance["problems"][0], instance["problems"]
+
+
 def any_content_type(t):
     for kind in ("text/html; charset=utf-8", "application/json", "nonsense", ""):
         good(service(t, type=kind, within=3)[0])

@@ -81,6 +81,53 @@ def the_deadline_is_the_kernel_command_lines(t):
             assert len(box.console()) == 1 and "no datasource: " in box.console()[0], box.console()
 
 
+def what_cannot_be_answered_is_told_and_the_boot_goes_on(t):
+    """No carrier, no DHCP, nonsense, a redirect elsewhere, nobody there: each with its reason on the console."""
+    elsewhere = {"fault": "status", "status": 302, "headers": {"Location": "http://10.0.0.2/evil"}}
+    cases = [("carrier", {}, "no carrier"), ("dhcp", {}, "no DHCP lease"), ("service", {"faults": [{"fault": "garbage"}]}, "not an HTTP answer"),
+             ("service", {"faults": [elsewhere]}, "redirected to http://10.0.0.2"), ("service", None, "refused")]
+    for what, http, word in cases:
+        with Lab() as lab:
+            stand(lab)
+            if what == "carrier":
+                lab.ip(lab.server, "link", "set", "s0", "down")
+            if what == "dhcp":
+                lab.ip(lab.server, "addr", "del", f"{METADATA}/32", "dev", "lo")
+            more = {"http": dict({"docs": NOVA}, **http)} if http is not None else {}
+            lab.serve(dhcp={"s0": neutron(silent=what == "dhcp")}, **more)
+            box = Machine(lab, t.prepivot, cmdline="ip=c0:dhcp prepivot.timeout=5", config={"datasource_list": ["OpenStack"]})
+            before = lab.state()
+            code, said, seconds = box.apply()
+            assert code == 0 and seconds <= 7, (what, code, seconds, said)
+            assert len(box.console()) == 1 and "no datasource: " in box.console()[0] and word in box.console()[0], (what, box.console())
+            assert word in json.dumps(box.status()["init-local"]["recoverable_errors"]), box.status()
+            assert lab.state() == before, difference(before, lab.state())
+
+
+def too_much_user_data(t):
+    """10 GB of user-data: the rest is provisioned, in time, and the reason is told."""
+    with Lab() as lab:
+        stand(lab)
+        lab.serve(dhcp={"s0": neutron()}, http={"docs": NOVA, "faults": [{"fault": "endless", "path": "user_data"}]})
+        box = Machine(lab, t.prepivot, cmdline="ip=c0:dhcp")
+        code, said, seconds = box.apply()
+        assert code == 0 and seconds <= 6, (code, seconds, said)
+        assert box.read("var/lib/cloud/data/instance-id") == UUID + "\n"
+        assert "user_data: larger than 16777216 bytes" in box.console()[0], box.console()
+
+
+def files_that_the_service_injects(t):
+    named = [{"path": "/etc/injected.conf", "content_path": "/content/0000"}]
+    metadata = {"uuid": UUID, "hostname": "node-1", "files": named}
+    with Lab() as lab:
+        stand(lab)
+        docs = dict(NOVA, **{f"{VERSION}/meta_data.json": json.dumps(metadata), "/openstack/content/0000": "injected\n"})
+        lab.serve(dhcp={"s0": neutron()}, http={"docs": docs})
+        box = Machine(lab, t.prepivot, cmdline="ip=c0:dhcp")
+        settled(*box.apply())
+        assert box.read("etc/injected.conf") == "injected\n" and not box.console(), box.console()
+
+
 def a_machine_without_a_sign_asks_nobody(t):
     """A virtual machine without a mark and no list: no packet leaves, and nearly no time passes."""
     with Lab() as lab:
