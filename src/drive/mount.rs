@@ -18,14 +18,14 @@ use sys_mount::{Mount, MountFlags, Unmount, UnmountFlags};
 const MOUNTS: &str = "/run/prepivot";
 
 /// The ways to mount each type, the first that works: type and options. FAT and Joliet names must be UTF-8; a kernel
-/// that can't do that (it lacks a table of characters) leaves the drive to the readers. A journal is replayed where
-/// the device can be written, else left alone.
+/// that can't do that (it lacks a table of characters) leaves the drive to the readers. A journal is left alone: to replay
+/// it would write to the drive.
 const WAYS: &[(&str, &[(&str, &str)])] = &[
     ("iso9660", &[("iso9660", "utf8")]),
     ("vfat", &[("vfat", "utf8")]),
-    ("ext2", &[("ext2", ""), ("ext4", "")]),
-    ("ext3", &[("ext3", ""), ("ext4", ""), ("ext4", "noload")]),
-    ("ext4", &[("ext4", ""), ("ext4", "noload")]),
+    ("ext2", &[("ext2", ""), ("ext4", "noload")]),
+    ("ext3", &[("ext4", "noload"), ("ext3", "noload")]),
+    ("ext4", &[("ext4", "noload")]),
 ];
 
 /// A mounted drive; dropping it unmounts it and nothing else.

@@ -1,5 +1,6 @@
 //! The root's package manager.
 
+use super::service::wait_for_network;
 use super::{Context, shell};
 use crate::document::Value;
 use crate::error::{Error, Result};
@@ -58,15 +59,22 @@ fn manager(root: &Root, distro: &Distro) -> Result<&'static Manager> {
     })
 }
 
+/// This system's package manager, when the network is up.
+fn online(cx: &mut Context) -> Result<&'static Manager> {
+    let manager = manager(cx.root, cx.distro)?;
+    wait_for_network(cx);
+    Ok(manager)
+}
+
 /// Refreshes the lists of packages.
 pub fn refresh(cx: &mut Context) -> Result<()> {
-    let manager = manager(cx.root, cx.distro)?;
+    let manager = online(cx)?;
     run(cx, manager, manager.refresh, &[])
 }
 
 /// Installs what is newer.
 pub fn upgrade(cx: &mut Context) -> Result<()> {
-    let manager = manager(cx.root, cx.distro)?;
+    let manager = online(cx)?;
     let own = option(cx, "apt_get_upgrade_subcommand").and_then(Value::as_str).filter(|_| manager.name == "apt");
     match own {
         Some(own) => run(cx, manager, &[own], &[]),
@@ -76,7 +84,7 @@ pub fn upgrade(cx: &mut Context) -> Result<()> {
 
 /// Installs packages by name, after a refresh where the manager does not do that itself.
 pub fn install(cx: &mut Context, names: &[String]) -> Result<()> {
-    let manager = manager(cx.root, cx.distro)?;
+    let manager = online(cx)?;
     if matches!(manager.name, "apt" | "apk" | "emerge") {
         run(cx, manager, manager.refresh, &[])?;
     }
@@ -87,7 +95,7 @@ pub fn install(cx: &mut Context, names: &[String]) -> Result<()> {
 ///
 /// What cannot be installed does not keep the rest from it; the error names it.
 pub fn install_listed(cx: &mut Context, list: &[Value]) -> Result<()> {
-    let manager = manager(cx.root, cx.distro)?;
+    let manager = online(cx)?;
     let (mut names, mut snaps, mut failed) = (Vec::new(), Vec::new(), Vec::new());
     for (i, entry) in list.iter().enumerate() {
         let key = format!("packages: entry {}", i + 1);

@@ -1,7 +1,7 @@
 //! `phone_home`: tells a server that this instance is up.
 
 use super::hostname::Name;
-use super::{Context, Frequency, Module, Request, shell, template};
+use super::{Context, Frequency, Module, Request, service, shell, template};
 use crate::document::{Map, Value};
 use crate::error::Result;
 use crate::root::Stage;
@@ -25,7 +25,10 @@ pub static MODULE: Module = Module {
 
 fn live(cx: &mut Context) -> Result<()> {
     match request(cx)? {
-        Some((request, tries)) if cx.root.is_live() => cx.outside.http(&request, tries).map(drop),
+        Some((request, tries)) if cx.root.is_live() => {
+            service::wait_for_network(cx);
+            cx.outside.http(&request, tries).map(drop)
+        }
         Some(_) => {
             log::info!("phone_home: a POST is sent when the system runs");
             Ok(())

@@ -1,6 +1,7 @@
 //! Scripts of the image, of vendor-data and of user-data: `scripts_per_boot`, `scripts_per_instance`, `scripts_per_once`,
 //! `scripts_vendor`, `scripts_user`.
 
+use super::service::wait_for_network;
 use super::{Context, Frequency, Handler, Module, shell};
 use crate::document::Value;
 use crate::error::{Error, Result};
@@ -60,6 +61,9 @@ fn run_parts(cx: &mut Context, folder: &str, prefix: &[String]) -> Result<()> {
         }
         let by = if noexec && prefix.is_empty() { interpreter(cx.root, &path) } else { Vec::new() };
         let argv = prefix.iter().chain(&by).cloned().chain([path]);
+        if run == 0 {
+            wait_for_network(cx);
+        }
         run += 1;
         if let Err(e) = cx.root.run(Command::new(cx.stage, argv)) {
             log::error!("{e}");

@@ -3,7 +3,8 @@
 use super::Context;
 use crate::error::Result;
 use crate::machine::{Distro, Family};
-use crate::root::{Command, Root};
+use crate::root::{Command, Root, Stage};
+use std::time::Duration;
 
 /// What is asked of a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,4 +41,18 @@ pub fn manage(cx: &mut Context, action: Action, service: &str) -> Result<()> {
         vec!["service", service, "restart"]
     };
     cx.root.run(Command::new(cx.stage, argv))
+}
+
+/// The longest that a stage waits for the network to be up: what then needs it fails by itself, and says so.
+const NETWORK: Duration = Duration::from_secs(180);
+
+/// Waits until the network is up: network-online.target, which the stages' units want and are not ordered after, so that
+/// only what needs the network waits for it. Without systemd the stages are started when it is up.
+pub fn wait_for_network(cx: &mut Context) {
+    if cx.root.is_live() && cx.stage != Stage::Init && cx.root.is_dir("/run/systemd/system") {
+        let command = Command::new(cx.stage, ["systemctl", "start", "network-online.target"]).limit(NETWORK);
+        if let Err(e) = cx.root.run(command) {
+            log::warn!("the network may not be up: {e}");
+        }
+    }
 }

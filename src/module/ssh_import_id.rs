@@ -2,7 +2,7 @@
 
 use super::accounts::{Accounts, check_name};
 use super::users::{Users, names_of};
-use super::{Context, Frequency, Module};
+use super::{Context, Frequency, Module, service};
 use crate::document::wrong;
 use crate::error::{Error, Result};
 use crate::root::{Command, Stage};
@@ -42,6 +42,9 @@ fn live(context: &mut Context) -> Result<()> {
     if !wanted.is_empty() && context.root.which(PROGRAM).is_none() {
         log::warn!("ssh_import_id: no keys are fetched, for the program {PROGRAM} is not installed");
         wanted.clear();
+    }
+    if !wanted.is_empty() {
+        service::wait_for_network(context);
     }
     for (user, ids) in wanted {
         problems.extend(import(context, &user, &ids).err().map(|e| format!("user {user}: {e}")));

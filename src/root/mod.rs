@@ -19,6 +19,7 @@ pub use command::{Command, Output, Stage};
 pub use lock::Lock;
 pub use mounts::{Writable, check_writable};
 pub use owner::Ids;
+pub use replay::is_on_disk;
 
 use crate::error::{Context, Error, Result};
 use disk::Disk;
@@ -92,6 +93,8 @@ pub struct Root {
     unmounted: Vec<String>,
     kept: Vec<Change>,
     done: Vec<Change>,
+    /// Whether something was written that may not have reached the disk.
+    unsettled: bool,
     commands: Vec<Command>,
     /// Commands for the end of the stage, each with its condition.
     at_end: Vec<(Option<Command>, Command)>,
@@ -120,6 +123,7 @@ impl Root {
             unmounted: Vec::new(),
             kept: Vec::new(),
             done: Vec::new(),
+            unsettled: false,
             commands: Vec::new(),
             at_end: Vec::new(),
         };

@@ -6,8 +6,8 @@ use crate::error::{Context, Error, Result};
 
 /// Where changes below a mount point that is not mounted yet wait for the real root.
 pub const REPLAY: &str = "/run/prepivot/replay.json";
-/// State that says that the rest is done: written after everything else has reached the disk, and also below a
-/// mount point that is not mounted yet, where the next boot's initramfs will look for it.
+/// cloud-init's state: written also below a mount point that is not mounted yet, where the next boot's initramfs will
+/// look for it.
 const STATE: &str = "var/lib/cloud";
 
 impl Root {
@@ -63,37 +63,55 @@ impl Root {
         }
     }
 
-    /// Writes what differs, each file atomically, the state last, a sync after each of the two. Gives one error for each
-    /// change that failed; the others are made. In a plan nothing is written and the changes stay.
+    /// Writes what differs, each file atomically, and the marks that say what was done last, when all else has reached the
+    /// disk. Where nothing is marked there is nothing to wait for: the kernel writes in its own time. Gives one error for
+    /// each change that failed; the others are made. In a plan nothing is written and the changes stay.
     pub fn commit(&mut self) -> Vec<Error> {
         if self.plan {
             return Vec::new();
         }
-        let (state, rest): (Vec<_>, Vec<_>) = self.changes().into_iter().partition(|c| in_state(c.path()));
-        let mut errors = Vec::new();
-        for part in [rest, state] {
-            if part.is_empty() {
-                continue;
-            }
-            for change in part {
-                let later = self.below_unmounted(change.path().trim_start_matches('/'));
-                if later {
-                    self.kept.push(change.clone());
-                }
-                if (!later || is_shadowed(change.path()))
-                    && let Err(e) = self.disk.apply(&change)
-                {
-                    errors.push(Error::new(format!("failed to {} {}: {e}", verb(&change), change.path())));
-                    continue;
-                }
-                self.done.push(change);
-            }
-            if let Err(e) = self.disk.sync() {
-                errors.push(Error::new(format!("failed to sync the root: {e}")));
-            }
-        }
+        let errors = self.make(self.changes());
         self.nodes.clear();
         errors
+    }
+
+    /// Makes changes, the marks among them last.
+    fn make(&mut self, changes: Vec<Change>) -> Vec<Error> {
+        let (marks, rest): (Vec<_>, Vec<_>) = changes.into_iter().partition(|c| is_mark(c.path()));
+        self.unsettled |= rest.iter().any(|c| is_on_disk(c.path()));
+        let mut errors = Vec::new();
+        self.write_out(rest, &mut errors);
+        if !marks.is_empty() {
+            self.settle(&mut errors);
+            self.write_out(marks, &mut errors);
+        }
+        errors
+    }
+
+    fn write_out(&mut self, changes: Vec<Change>, errors: &mut Vec<Error>) {
+        for change in changes {
+            let later = self.below_unmounted(change.path().trim_start_matches('/'));
+            if later {
+                self.kept.push(change.clone());
+            }
+            if (!later || is_shadowed(change.path()))
+                && let Err(e) = self.disk.apply(&change)
+            {
+                errors.push(failed(&change, &e));
+                continue;
+            }
+            self.done.push(change);
+        }
+    }
+
+    /// What was written reaches the disk, if anything was.
+    fn settle(&mut self, errors: &mut Vec<Error>) {
+        if !std::mem::take(&mut self.unsettled) {
+            return;
+        }
+        if let Err(e) = self.disk.sync() {
+            errors.push(Error::new(format!("failed to sync the root: {e}")));
+        }
     }
 
     /// Leaves what was kept for later in [`REPLAY`], 0600.
@@ -109,18 +127,9 @@ impl Root {
     pub fn replay(&mut self) -> Result<Vec<Error>> {
         let Some(bytes) = self.read(REPLAY)? else { return Ok(Vec::new()) };
         let record = json::parse(REPLAY, &bytes)?;
-        let mut errors = Vec::new();
-        for entry in record.as_list().unwrap_or_default() {
-            let change = Change::from_record(entry).context(|| REPLAY)?;
-            if let Err(e) = self.disk.apply(&change) {
-                errors.push(Error::new(format!("failed to {} {}: {e}", verb(&change), change.path())));
-            } else {
-                self.done.push(change);
-            }
-        }
-        if let Err(e) = self.disk.sync() {
-            errors.push(Error::new(format!("failed to sync the root: {e}")));
-        }
+        let entries = record.as_list().unwrap_or_default().iter();
+        let changes = entries.map(Change::from_record).collect::<Result<Vec<_>>>().context(|| REPLAY)?;
+        let mut errors = self.make(changes);
         self.remove(REPLAY)?;
         errors.extend(self.commit());
         Ok(errors)
@@ -130,6 +139,23 @@ impl Root {
     pub fn done(&self) -> &[Change] {
         &self.done
     }
+}
+
+fn failed(change: &Change, error: &std::io::Error) -> Error {
+    Error::new(format!("failed to {} {}: {error}", verb(change), change.path()))
+}
+
+/// Whether a change outlives the boot.
+pub fn is_on_disk(path: &str) -> bool {
+    !path.starts_with("/run/")
+}
+
+/// Whether a path says that something is done and need not be done again: semaphores, and which instance this is.
+fn is_mark(path: &str) -> bool {
+    let below = path.trim_start_matches('/').strip_prefix(STATE).and_then(|p| p.strip_prefix('/'));
+    below.is_some_and(|p| {
+        matches!(p, "instance" | "data/instance-id") || p.contains("sem/") || p.ends_with("/datasource.json")
+    })
 }
 
 fn in_state(path: &str) -> bool {
@@ -162,5 +188,29 @@ fn verb(change: &Change) -> &'static str {
         Change::Remove { .. } => "remove",
         Change::Chown { .. } => "change the owner of",
         Change::Chmod { .. } => "change the mode of",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_are_what_later_boots_go_by() {
+        for mark in [
+            "instance",
+            "data/instance-id",
+            "sem/config_x.once",
+            "instances/i-1/sem/config_y",
+            "instances/i-1/datasource.json",
+        ] {
+            assert!(is_mark(&format!("/{STATE}/{mark}")), "{mark}");
+        }
+        for other in
+            ["data/status.json", "instances/i-1/scripts/runcmd", "instances/i-1/sem", "instances/i-1/datasource"]
+        {
+            assert!(!is_mark(&format!("/{STATE}/{other}")), "{other}");
+        }
+        assert!(!is_mark("/etc/sem/x"));
     }
 }

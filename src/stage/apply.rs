@@ -4,7 +4,7 @@ use super::Asked;
 use super::find::{self, Outcome};
 use super::image::{Image, disabled};
 use super::outside::{OfTree, ThisMachine};
-use super::{Errors, append_log, handover, network, provision, rescue};
+use super::{Errors, LOG_LATER, append_log, handover, network, provision, rescue};
 use crate::document::{Map, Value, json};
 use crate::error::Result;
 use crate::instance::boot::APPLIED;
@@ -13,7 +13,7 @@ use crate::instance::{Instance, state};
 use crate::logging;
 use crate::machine::Machine;
 use crate::module::Outside;
-use crate::root::{Attr, Root, Use, Writable, check_writable};
+use crate::root::{Attr, Root, Use, Writable, check_writable, is_on_disk};
 use crate::source::{self, Found};
 use std::path::Path;
 
@@ -37,7 +37,6 @@ pub fn local(root: &mut Root, machine: &Machine, start: f64, asked: &Asked, befo
     let mut errors = Errors::default();
     let mut status = Status::new();
     status.begin("init-local", start);
-    errors.keep(Status::forget(root));
     let mut read = false;
     let summary = match find::find(root, machine, &image, super::deadline(machine)) {
         Outcome::Nothing(why) => {
@@ -62,24 +61,32 @@ pub fn local(root: &mut Root, machine: &Machine, start: f64, asked: &Asked, befo
     if before_pivot && summary.is_some() {
         errors.keep(handover::hand_over(root));
     }
-    // A boot that changes nothing leaves a read-only root alone.
-    let writable = match root.changes().iter().any(|c| !c.path().starts_with("/run/")) {
-        true => errors.keep(Writable::make(root.path())).flatten(),
-        false => None,
-    };
+    // The same machine again: a boot that changes nothing leaves the disk alone until the real root's first stage.
+    let changes = root.changes().iter().any(|c| is_on_disk(c.path()));
+    let quiet = before_pivot && !changes;
+    let writable = if changes { errors.keep(Writable::make(root.path())).flatten() } else { None };
     errors.all(root.commit());
     if let Some(summary) = &summary {
         log::info!("{summary}: provisioned in {:.3} s", status::uptime() - start);
     }
     let messages = logging::take();
     status.end("init-local", errors.lines(), &messages);
-    if summary.is_some() {
-        errors.keep(status.save(root));
-        errors.keep(append_log(root, &messages));
-    } else {
-        errors.keep(status.save_in_run(root, false));
+    let provisioned = summary.is_some();
+    match summary {
+        None => {
+            errors.keep(status.save_in_run(root, false));
+        }
+        Some(_) if quiet => {
+            errors.keep(status.save_in_run(root, false));
+            errors.keep(root.write(LOG_LATER, logging::to_file_lines(&messages), Attr::root(0o600)));
+        }
+        Some(_) => {
+            errors.keep(Status::forget(root));
+            errors.keep(status.save(root));
+            errors.keep(append_log(root, &messages));
+        }
     }
-    errors.keep(record(root, start, summary.is_some(), read));
+    errors.keep(record(root, start, provisioned, read));
     if before_pivot {
         errors.keep(root.relabel_later());
     }

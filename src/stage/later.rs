@@ -5,13 +5,14 @@ use super::image::{Image, disabled};
 use super::modules::{Half, Run};
 use super::outside::ThisMachine;
 use super::web::Includes;
-use super::{Errors, append_log, apply, config, provision, refresh, rescue};
+use super::{Errors, LOG, LOG_LATER, append_log, apply, config, provision, refresh, rescue};
 use crate::document::{Value, json};
+use crate::error::Result;
 use crate::instance::status::{self, Status};
 use crate::instance::{Instance, instance_data, state};
 use crate::logging;
 use crate::machine::Machine;
-use crate::root::{Root, Stage};
+use crate::root::{Attr, Root, Stage};
 use crate::userdata::Include;
 
 /// `init --local`: makes the changes that waited for a file system to be mounted, and does the initramfs's work where no
@@ -27,9 +28,21 @@ pub fn local(root: &mut Root, machine: &Machine, asked: &Asked) -> Vec<String> {
     for error in errors.lines() {
         log::error!("{error}");
     }
+    errors.keep(log_of_initramfs(root));
     errors.keep(append_log(root, &logging::take()));
     errors.all(root.commit());
+    rescue(&Status::load(root), root, &mut errors);
     errors.lines().to_vec()
+}
+
+/// An initramfs that left the disk alone left its part of the log, and status.json, in /run.
+fn log_of_initramfs(root: &mut Root) -> Result<()> {
+    let Some(lines) = root.read(LOG_LATER)? else { return Ok(()) };
+    let status = Status::load(root);
+    Status::forget(root)?;
+    status.save(root)?;
+    root.append(LOG, &lines, Attr::root(0o640))?;
+    root.remove(LOG_LATER)
 }
 
 /// One of the three stages that need the running system. Gives the errors.
@@ -137,5 +150,35 @@ fn combined(root: &Root, image: &Image) -> Option<Value> {
     match json::parse(&path, &bytes).inspect_err(|e| log::warn!("{e}")).ok()? {
         Value::Map(config) => Some(Value::Map(image.over(config))),
         other => Some(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::root::Use;
+    use crate::testing::TempDir;
+
+    #[test]
+    fn what_the_initramfs_did_not_write_is_written_here() {
+        let dir = TempDir::new("later");
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut status = Status::new();
+        status.begin("init-local", 1.0);
+        status.save_in_run(&mut root, false).unwrap();
+        root.write(LOG, "before\n", Attr::root(0o640)).unwrap();
+        root.write("/var/lib/cloud/data/result.json", "of the last boot", Attr::root(0o644)).unwrap();
+        root.write(LOG_LATER, "as before\n", Attr::root(0o600)).unwrap();
+        root.commit();
+
+        for _ in 0..2 {
+            log_of_initramfs(&mut root).unwrap();
+            assert_eq!(root.commit(), []);
+            assert_eq!(root.text(LOG), "before\nas before\n");
+            assert_eq!(root.read_link("/run/cloud-init/status.json").unwrap(), "../../var/lib/cloud/data/status.json");
+            assert_eq!(Status::load(&root), status);
+            assert!(!root.exists("/var/lib/cloud/data/result.json"));
+            assert!(!root.exists(LOG_LATER));
+        }
     }
 }

@@ -121,9 +121,18 @@ fn rescue(status: &Status, root: &mut Root, errors: &mut Errors) {
     }
 }
 
+/// Lines for the log, from an initramfs that had nothing else to write to the disk.
+const LOG_LATER: &str = "/run/prepivot/log";
+/// How much of the log is kept when lines are added, in bytes.
+const MAX_LOG: u64 = 4 << 20;
+
 /// Adds a stage's messages to the log, which only root and its group may read.
 fn append_log(root: &mut Root, messages: &[Message]) -> Result<()> {
-    root.append(LOG, logging::to_file_lines(messages).as_bytes(), Attr::root(0o640))
+    let lines = logging::to_file_lines(messages);
+    if root.stat(LOG).is_some_and(|s| s.size > MAX_LOG) {
+        return root.rewrite(LOG, lines, Attr::root(0o640));
+    }
+    root.append(LOG, lines.as_bytes(), Attr::root(0o640))
 }
 
 #[cfg(test)]

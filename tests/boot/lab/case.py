@@ -11,6 +11,7 @@ case.toml:
     full       true: the root filesystem has no free block
     [[boot]]   one for each time the machine is switched on, always with the same disks
         drives   list of {documents, format, label, bus, partition, texts}; DRIVE has what is left out
+        unreadable   text: reading the drives' sectors that hold it fails
         late     text on the console at which the drives are plugged in (without it they are there from the start)
         uuid     the machine's UUID, given with nova's other marks; without it the machine has none of them
         checks   the file of the folder that checks from inside; "" when the machine is not expected to come up
@@ -32,7 +33,7 @@ CASES = images.BOOT / "cases"
 DRIVE = {"documents": "server", "format": "iso", "label": "config-2", "bus": "cdrom", "partition": False,
          "texts": {}}
 KEYS = {"about", "framework", "root", "remove", "cmdline", "var", "read_only", "full", "boot"}
-BOOT_KEYS = {"drives", "late", "uuid", "checks", "console", "absent"}
+BOOT_KEYS = {"drives", "unreadable", "late", "uuid", "checks", "console", "absent"}
 
 
 @dataclass
@@ -74,7 +75,7 @@ def run(name, lab):
         machine = vm.Machine(
             kernel=images.kernel(lab.trees), initrd=lab.initramfs[case["framework"]], root=root, disks=disks,
             cmdline=case.get("cmdline", ""), logs=folder / f"boot{number}", uuid=boot.get("uuid", ""),
-            drives=make_drives(boot, folder / f"drives{number}", lab), late=boot.get("late", ""),
+            drives=make_drives(boot, folder / f"drives{number}", lab), late=boot.get("late", ""), unreadable=boot.get("unreadable", ""),
             read_only_root=case.get("read_only", False))
         outcome = vm.boot(machine, until=boot.get("console", []) if not checks else ())
         seconds.append(outcome.seconds)
@@ -106,7 +107,8 @@ def put_checks(root, checks, folder, lab):
     shutil.rmtree(tree, ignore_errors=True)
     (tree / "boot-test").mkdir(parents=True)
     shutil.copy(checks, tree / "boot-test/checks")
-    shutil.copy(images.BOOT / "guest/provisioned", tree / "boot-test/provisioned")
+    for shared in ("provisioned", "both-ways"):
+        shutil.copy(images.BOOT / "guest" / shared, tree / "boot-test" / shared)
     shutil.copy(lab.key, tree / "boot-test/id")
     images.edit_root(root, tree, [])
 

@@ -21,12 +21,13 @@ class Machine:
     root: Path
     logs: Path                                   # folder for console.log and checks.log
     drives: list = field(default_factory=list)   # images of config drives: (path, "cdrom" or "disk")
+    unreadable: str = ""                         # text whose sector on the drives fails to be read
     late: str = ""                               # console text at which the drives are plugged in
     disks: list = field(default_factory=list)    # further disks
     uuid: str = ""                               # nova's machine UUID, or "" for a machine that is not nova's
     read_only_root: bool = False
     time_limit: int = TIME_LIMIT                 # seconds
-    icount: bool = False                         # the clock that counts instructions
+    icount: bool = True   # the clock that counts instructions
     memory: int = 512
 
 
@@ -56,12 +57,23 @@ def command(machine):
     for path in machine.disks:
         argv += ["-drive", f"if=virtio,format=raw,cache=unsafe,file={path}"]
     for number, (path, bus) in enumerate(machine.drives):
-        argv += ["-drive", f"if=none,id=config{number},format=raw,readonly=on,file={path}"]
+        file = f"file={failing(machine, path)}" if machine.unreadable else f"file={path}"
+        argv += ["-drive", f"if=none,id=config{number},format=raw,readonly=on,{file}"]
         if not machine.late:
             argv += ["-device", f"{'ide-cd' if bus == 'cdrom' else 'virtio-blk-pci'},drive=config{number}"]
     if machine.late:
         argv += ["-device", "virtio-scsi-pci,id=scsi", "-monitor", f"unix:{monitor(machine)},server=on,wait=off"]
     return [str(a) for a in argv]
+
+
+def failing(machine, image):
+    """The image, with an error at each read of the sectors that hold the text (QEMU's blkdebug)."""
+    rules, at, content = [], -1, image.read_bytes()
+    while (at := content.find(machine.unreadable.encode(), at + 1)) >= 0:
+        rules.append(f'[inject-error]\nevent = "read_aio"\nerrno = "5"\nsector = "{at // 512}"\n')
+    config = machine.logs / "blkdebug.conf"
+    config.write_text("\n".join(rules))
+    return f"blkdebug:{config}:{image}"
 
 
 def monitor(machine):
