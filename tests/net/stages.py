@@ -2,6 +2,7 @@
 it writes and what it leaves."""
 
 import json
+import os
 
 from cases import METADATA, NOVA, UUID, VERSION, Lab, all_of, difference, neutron, stand
 from machine import Machine
@@ -142,6 +143,22 @@ def a_machine_without_a_sign_asks_nobody(t):
         return f"{seconds:.1f} s"
 
 
+def a_source_that_the_owner_names(t):
+    """By ds= on the kernel command line, an unmarked machine asks at the address that is given, and only there."""
+    openstack = {f"/base{path}": text for path, text in NOVA.items()}
+    seed = {"/sn-42/meta-data": "instance-id: iid-7\n", "/sn-42/user-data": "#cloud-config\n{}\n"}
+    for line, docs, iid in (("ds=openstack;metadata_urls=http://10.0.0.2:8775/base", openstack, UUID),
+                            ("ds=nocloud;s=http://10.0.0.2:8775/__dmi.chassis-serial-number__/", seed, "iid-7")):
+        with Lab() as lab:
+            stand(lab)
+            lab.serve(dhcp={"s0": neutron()}, http={"docs": docs, "port": 8775})
+            dmi = {"sys_vendor": "QEMU", "chassis_serial": "sn-42"}
+            box = Machine(lab, t.prepivot, cmdline=f"ip=c0:dhcp {line} prepivot.timeout=20", dmi=dmi)
+            code, said, seconds = box.apply()
+            assert code == 0 and seconds < 4, (line, code, seconds, said)
+            assert box.read("var/lib/cloud/data/instance-id") == iid + "\n", said
+
+
 def bare_metal_that_may_have_a_service_waits_less(t):
     """No mark, and the image's own list has OpenStack: 20 s at most."""
     with Lab() as lab:
@@ -274,6 +291,22 @@ def without_permission_nobody_is_asked(t):
             settled(*box.init())
             assert not lab.said("connected") and not lab.said("dhcp"), (config, lab.said("connected"))
             assert "10.0.0.77" in box.read(NETPLAN) and not box.commands(), box.commands()
+
+
+def modules_that_always_run_ask_nobody(t):
+    """A module set to `always` does its work on each boot, with what is known of the instance."""
+    with Lab() as lab:
+        up(lab)
+        lab.serve(http={"docs": changed()})
+        user_data = "#cloud-config\nwrite_files: [{path: /etc/always, content: here}]\n"
+        box = first_boot_from_a_drive(lab, t, user_data=user_data, cloud_init_modules=[["write_files", "always"]])
+        for _ in range(2):
+            os.remove(os.path.join(box.root, "etc/always"))
+            settled(*box.init("--local"))
+            settled(*box.init())
+            assert box.read("etc/always") == "here"
+            box.reboot()
+        assert not lab.said("connected"), lab.said("connected")
 
 
 def refreshed(lab, box):
