@@ -25,8 +25,8 @@ use tokio::task::LocalSet;
 const MAX_LINKS: usize = 64;
 /// What is left for the reasons once the waiting is over.
 const GRACE: Duration = Duration::from_millis(200);
-/// How long ways may stay silent once another has answered with a no, and no further way can come: neighbour discovery
-/// takes 3 s to find that nobody has an address.
+/// How long ways may stay silent once another has answered with a no, and no further way can come but by a router:
+/// neighbour discovery takes 3 s to find that nobody has an address.
 const SILENT_AFTER_NO: Duration = Duration::from_secs(5);
 /// How many addresses are asked by each way.
 const MAX_URLS: usize = 8;
@@ -230,7 +230,9 @@ impl Session {
                     if running == 0 && no_more_ways {
                         return Err(because(reasons, &failed, "nobody answered"));
                     }
-                    let limit = if no_more_ways && !failed.is_empty() { silent } else { patience };
+                    // A router would have advertised itself by then.
+                    let only_routers = pending.iter().all(|w| w.reach == Reach::V6Routed || urls(w).is_empty());
+                    let limit = if only_routers && !failed.is_empty() { silent } else { patience };
                     match tokio::time::timeout(limit.left(), listener.recv()).await {
                         Ok(Some(Told::Way(way))) => ways.push(*way),
                         Ok(Some(Told::Ended(index, reach, reason))) => {

@@ -871,8 +871,8 @@ def ec2_docs(version, tree=TREE, **more):
 AWS = {"product_uuid": "ec2e1916-9099-7caf-fd21-012345abcdef", "sys/class/net/c0/address": MAC}
 
 
-#: A "no" for Ec2 comes late: IPv6 may still lead to its other address, until no router has advertised itself.
-LATE = 18
+#: A "no" for Ec2 comes late: IPv6 may still lead to its other address, if a router advertises itself.
+LATE = 11
 
 
 def ec2(t, docs, machine=AWS, within=4, deadline=30, **http):
