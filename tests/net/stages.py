@@ -3,8 +3,10 @@ it writes and what it leaves."""
 
 import json
 import os
+import time
 
 from cases import METADATA, NOVA, UUID, VERSION, Lab, all_of, difference, neutron, stand
+from lab import run
 from machine import Machine
 
 NETPLAN = "etc/netplan/50-cloud-init.yaml"
@@ -26,6 +28,12 @@ def drive(address="10.0.0.77", **more):
 def settled(code, said, *_):
     assert code == 0, said
     return said
+
+
+def settled_in(run):
+    """The seconds of a run that went well."""
+    settled(*run)
+    return run[2]
 
 
 # The initramfs
@@ -136,11 +144,17 @@ def a_machine_without_a_sign_asks_nobody(t):
         lab.serve(dhcp={"s0": neutron()}, http={"docs": NOVA})
         box = Machine(lab, t.prepivot, cmdline="ip=c0:dhcp", dmi={"sys_vendor": "QEMU", "product_name": "Standard PC"})
         before = lab.state()
-        code, said, seconds = box.apply()
-        assert code == 0 and seconds < 2.5, (code, seconds, said)
+        # A busy machine is slower: the quickest of three counts.
+        seconds = min(settled_in(box.apply()) for _ in range(3))
+        assert seconds < 2.5, seconds
         assert not lab.said("dhcp") and not lab.said("connected") and lab.state() == before
-        assert "there is no drive labelled config-2 or cidata" in box.console()[0], said
-        return f"{seconds:.1f} s"
+        assert "there is no drive labelled config-2 or cidata" in box.console()[0], box.console()
+        # The time since the probe looked at the devices counts: after it nothing is waited for.
+        settled(*box.run("probe", real=False))
+        time.sleep(1.6)
+        after = min(settled_in(box.apply()) for _ in range(3))
+        assert after < 1, after
+        return f"{seconds:.1f} s, after the probe {after:.1f} s"
 
 
 def a_source_that_the_owner_names(t):
@@ -252,6 +266,8 @@ def a_tree_by_hand_renames_nothing(t):
 def up(lab):
     """The real root's network is somebody else's: a link is up and leads to the service."""
     stand(lab)
+    # IPv6 brings addresses and routes of its own a while after a link was set up.
+    run("ip", "netns", "exec", lab.client, "sysctl", "-q", "net.ipv6.conf.c0.disable_ipv6=1")
     lab.ip(lab.client, "link", "set", "c0", "up")
     lab.ip(lab.client, "addr", "add", "10.0.0.5/24", "dev", "c0")
     lab.ip(lab.client, "route", "add", f"{METADATA}/32", "via", "10.0.0.2")
