@@ -79,6 +79,14 @@ impl Net {
         Some(Net { ip, prefix })
     }
 
+    /// Reads `address/prefix`, or an address that stands for itself alone.
+    pub fn parse_or_host(text: &str) -> Option<Net> {
+        match Ip::parse(text) {
+            Some(ip) => Some(Net { prefix: if ip.is_v6() { 128 } else { 32 }, ip }),
+            None => Net::parse(text, None),
+        }
+    }
+
     /// The network of all addresses: a default route's destination.
     pub fn default_of(v6: bool) -> Net {
         let addr = if v6 { IpAddr::V6(Ipv6Addr::UNSPECIFIED) } else { IpAddr::V4(Ipv4Addr::UNSPECIFIED) };
@@ -97,6 +105,11 @@ impl Net {
     /// Whether this is an IPv6 network.
     pub fn is_v6(&self) -> bool {
         self.ip.is_v6()
+    }
+
+    /// Whether this is one address alone.
+    pub fn is_host(&self) -> bool {
+        self.prefix == if self.is_v6() { 128 } else { 32 }
     }
 
     /// Whether this is the destination of a default route.

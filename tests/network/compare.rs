@@ -108,6 +108,16 @@ fn unique(value: &mut Value, inside: bool) {
 }
 
 /// Sections with their lines; a section that is there twice is two. networkd's name servers and domains one by one.
+/// systemd takes several words for yes and no.
+fn systemd_value(line: &str) -> String {
+    let word = |v: &str| match v {
+        "true" | "True" => "yes".to_owned(),
+        "false" | "False" => "no".to_owned(),
+        other => other.to_owned(),
+    };
+    line.split_once('=').map_or_else(|| line.to_owned(), |(k, v)| format!("{k}={}", word(v)))
+}
+
 fn ini(content: &str) -> Vec<String> {
     let mut sections: Vec<(String, Vec<String>)> = Vec::new();
     for line in content.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with(['#', ';'])) {
@@ -118,7 +128,7 @@ fn ini(content: &str) -> Vec<String> {
                 Some((key @ ("DNS" | "Domains"), values)) => {
                     lines.extend(values.split_whitespace().map(|v| format!("{key}={v}")));
                 }
-                _ => lines.push(line.to_owned()),
+                _ => lines.push(systemd_value(line)),
             }
         }
     }

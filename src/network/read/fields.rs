@@ -97,9 +97,9 @@ impl Fields {
         self.parse(key, "an IP address", |v| v.text().and_then(|t| Ip::parse(&t)))
     }
 
-    /// An address with a prefix.
+    /// An address with a prefix; one without is a host.
     pub fn net(&mut self, key: &str) -> Option<Net> {
-        self.parse(key, "an IP address with a prefix", |v| v.text().and_then(|t| Net::parse(&t, None)))
+        self.parse(key, "an IP address with a prefix", |v| v.text().and_then(|t| Net::parse_or_host(&t)))
     }
 
     /// Texts: a list, or one text with several words.

@@ -101,6 +101,15 @@ fn interface(kind: &str, mut f: Fields) -> Option<Interface> {
     for subnet in f.list("subnets") {
         new.subnets.extend(self::subnet(subnet));
     }
+    // What a static IPv4 subnet says counts before what the device says.
+    let is_static4 = |s: &&Subnet| s.method == Method::Static && !s.is_v6();
+    let own = new.subnets.iter().filter(is_static4).filter_map(|s| s.mtu).next_back();
+    if let (Some(own), Some(device)) = (own, new.mtu)
+        && own != device
+    {
+        log::warn!("network configuration: {}: the MTU {own} of its subnet counts, not {device}", new.name);
+        new.mtu = Some(own);
+    }
     new.more = f.rest();
     Some(new)
 }
@@ -244,5 +253,16 @@ mod tests {
         assert_eq!(n.interface("v").unwrap().dns.servers, ["9.9.9.9"]);
         assert_eq!(n.routes[0].to.to_string(), "192.168.0.0/16");
         assert_eq!(n.interface("lo").unwrap().kind, Kind::Loopback);
+    }
+
+    #[test]
+    fn a_subnet_s_mtu_counts_before_the_device_s() {
+        let of = |mtu: &str, subnet: &str| {
+            let text = format!("version: 1\nconfig: [{{type: physical, name: e{mtu}, subnets: [{subnet}]}}]");
+            network(&text).interfaces[0].mtu
+        };
+        assert_eq!(of(", mtu: 1400", "{type: static, address: 10.0.0.2/8, mtu: 1300}"), Some(1300));
+        assert_eq!(of(", mtu: 1400", "{type: static, address: '::2/64', mtu: 1300}"), Some(1400));
+        assert_eq!(of(", mtu: 1400", "{type: static, address: 10.0.0.2/8}"), Some(1400));
     }
 }

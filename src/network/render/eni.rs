@@ -2,7 +2,7 @@
 
 use super::{Exists, File, HEADER, Target, cannot, eni_device as device, eni_route as route, has_program, link};
 use crate::machine::Family;
-use crate::network::model::{Control, Dns, Interface, Kind, Method, Network, Subnet, is_mac, plain_mac};
+use crate::network::model::{Control, Dns, Interface, Kind, Method, Network, Subnet};
 use std::fmt::Write;
 
 /// cloud-init's name of the renderer.
@@ -37,7 +37,7 @@ pub fn render(network: &Network, target: &Target) -> Vec<File> {
     let path = if target.distro.family == Family::Debian { DEBIAN } else { INTERFACES };
     let mut files = vec![File::public(path, format!("{HEADER}{body}"))];
     if is_alpine {
-        files.extend(rules(network));
+        files.extend(link::rules(network, RULES, |i| i.rename));
     } else {
         files.extend(link::files(network));
     }
@@ -95,7 +95,11 @@ impl Stanza {
 fn loopback(network: &Network) -> Stanza {
     let mut lo = Stanza::new("lo", false, "loopback");
     lo.start = Some("auto");
-    lo.names(&network.dns);
+    let own = network.interfaces.iter().filter(|i| i.kind == Kind::Loopback).flat_map(|i| &i.subnets);
+    let mut dns = Dns::default();
+    own.filter(|s| s.method == Method::Loopback).for_each(|s| dns.merge(&s.dns));
+    dns.merge(&network.dns);
+    lo.names(&dns);
     lo
 }
 
@@ -172,12 +176,16 @@ fn subnet(interface: &Interface, subnet: &Subnet, target: &Target) -> Option<Sta
         "dhcp" if !v6 => stanza.maybe("hostname", interface.dhcp4_overrides.hostname.as_ref()),
         _ => {}
     }
-    let of_lease = interface.dhcp4_overrides.route_metric.filter(|_| subnet.method == Method::Dhcp4);
+    let of_lease = match subnet.method {
+        Method::Dhcp4 => interface.dhcp4_overrides.route_metric,
+        method if method.is_dhcp6() => interface.dhcp6_overrides.route_metric,
+        _ => None,
+    };
     stanza.maybe("metric", of_lease.or(subnet.metric));
     if v6 {
         stanza.maybe("accept-ra", interface.accept_ra.map(u8::from));
     }
-    stanza.maybe("mtu", subnet.mtu.filter(|_| interface.mtu.is_none()));
+    stanza.maybe("mtu", subnet.mtu.filter(|_| v6 || interface.mtu.is_none()));
     subnet.routes.iter().for_each(|r| route::add(&mut stanza, interface, r, target));
     Some(stanza)
 }
@@ -211,23 +219,6 @@ fn names(interface: &Interface, stanzas: &mut [Stanza]) {
     for (stanza, dns) in stanzas.iter_mut().zip(&places) {
         stanza.names(dns);
     }
-}
-
-/// Rules for udev by MAC address, for a udev that does not read .link files.
-fn rules(network: &Network) -> Option<File> {
-    let named = |i: &&Interface| i.is_physical() && i.rename && i.matching.mac.as_deref().is_some_and(is_mac);
-    let rule = |i: &Interface| {
-        let mac = i.matching.mac.as_deref().map(plain_mac).unwrap_or_default();
-        // Rules compare the driver with one pattern, of which `|` makes several.
-        let drivers = if i.matching.drivers.is_empty() { "?*".to_owned() } else { i.matching.drivers.join("|") };
-        let drivers = drivers.replace('"', "");
-        format!(
-            "SUBSYSTEM==\"net\", ACTION==\"add\", DRIVERS==\"{drivers}\", ATTR{{address}}==\"{mac}\", NAME=\"{}\"\n",
-            i.name
-        )
-    };
-    let rules: String = network.interfaces.iter().filter(named).map(rule).collect();
-    (!rules.is_empty()).then(|| File::public(RULES, format!("{HEADER}{rules}")))
 }
 
 #[cfg(test)]
@@ -275,6 +266,17 @@ mod tests {
         );
         // A circle is written all the same.
         assert!(body("version: 2\nvlans: {a: {id: 1, link: b}, b: {id: 2, link: a}}").contains("iface b inet manual"));
+    }
+
+    #[test]
+    fn what_belongs_to_a_subnet_is_in_its_stanza() {
+        let text = "version: 1\nconfig: [{type: physical, name: e, mtu: 1400, subnets: [{type: dhcp6, metric: 7}, {type: static, address: '::2/64', mtu: 1300}]},\
+            {type: loopback, name: lo, subnets: [{type: loopback, dns_nameservers: [127.0.0.9]}]}]";
+        assert_eq!(
+            body(text),
+            "\nauto lo\niface lo inet loopback\n    dns-nameservers 127.0.0.9\n\nauto e\niface e inet6 dhcp\n    metric 7\n    mtu 1400\n\n\
+             iface e inet6 static\n    address ::2/64\n    mtu 1300\n"
+        );
     }
 
     #[test]

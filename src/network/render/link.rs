@@ -1,8 +1,8 @@
-//! systemd.link files: names by MAC address and Wake-on-LAN, for every stack whose names come from udev.
+//! systemd.link files: names by MAC address and Wake-on-LAN, for every stack whose names come from udev; and udev's rules of names.
 
 use super::ini::{self, Section};
 use super::{File, HEADER};
-use crate::network::model::{Interface, Network, is_mac};
+use crate::network::model::{Interface, Kind, Network, is_mac, plain_mac};
 
 /// Files that are written.
 pub const OWNED: &str = "/etc/systemd/network/10-cloud-init-*.link";
@@ -49,6 +49,24 @@ fn file(interface: &Interface) -> File {
     }
     let path = format!("/etc/systemd/network/10-cloud-init-{}.link", interface.name);
     File::public(path, ini::write(HEADER, &[found, link]))
+}
+
+/// udev's rules of names by MAC address, for the devices of which `named` is true: where no .link file is read, or where others
+/// expect the rules.
+pub fn rules(network: &Network, path: &str, named: impl Fn(&Interface) -> bool) -> Option<File> {
+    let wanted = |i: &&Interface| i.kind == Kind::Ethernet && i.matching.mac.as_deref().is_some_and(is_mac) && named(i);
+    let rule = |i: &Interface| {
+        let mac = i.matching.mac.as_deref().map(plain_mac).unwrap_or_default();
+        // Rules compare the driver with one pattern, of which `|` makes several.
+        let drivers = if i.matching.drivers.is_empty() { "?*".to_owned() } else { i.matching.drivers.join("|") };
+        let drivers = drivers.replace('"', "");
+        format!(
+            "SUBSYSTEM==\"net\", ACTION==\"add\", DRIVERS==\"{drivers}\", ATTR{{address}}==\"{mac}\", NAME=\"{}\"\n",
+            i.name
+        )
+    };
+    let rules: String = network.interfaces.iter().filter(wanted).map(rule).collect();
+    (!rules.is_empty()).then(|| File::public(path, format!("{HEADER}{rules}")))
 }
 
 #[cfg(test)]

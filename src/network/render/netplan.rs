@@ -265,10 +265,12 @@ fn subnet_into(interface: &Interface, subnet: &Subnet, addresses: &mut Vec<Value
             default.insert("metric", metric);
         }
         routes.push(default.into());
-    } else if subnet.metric.is_some() && !is_dhcp {
+    } else if subnet.metric.is_some() && subnet.routes.is_empty() && !is_dhcp {
         cannot(NAME, &interface.name, "metric");
     }
-    routes.extend(subnet.routes.iter().map(route));
+    // A static subnet's metric is for its routes; a lease's is in the overrides.
+    let metric = subnet.metric.filter(|_| !is_dhcp);
+    routes.extend(subnet.routes.iter().map(|r| route(&Route { metric: r.metric.or(metric), ..r.clone() })));
     for (key, given) in [("pointopoint", subnet.pointopoint.is_some()), ("scope", subnet.scope.is_some())] {
         if given {
             cannot(NAME, &interface.name, key);

@@ -127,6 +127,8 @@ fn bond(interface: &Interface, params: &Map) -> Section {
             Some(Unit::Bool) => Some("0".to_owned()),
             Some(Unit::List) => value.as_list().map(|l| l.iter().filter_map(Value::text).collect::<Vec<_>>().join(",")),
             Some(_) => value.text(),
+            // The old word for the primary.
+            None if name == "active_slave" => value.text(),
             None => None,
         };
         match text.filter(|t| !t.is_empty() && !t.chars().any(char::is_control)) {

@@ -48,7 +48,7 @@ pub fn render(network: &Network, _: &Target) -> Vec<File> {
 fn sections(network: &Network, interface: &Interface) -> Vec<Section> {
     let mut link = Section::new("Link");
     link.maybe("MTUBytes", mtu(interface));
-    link.maybe("MACAddress", interface.mac.as_ref());
+    link.maybe("MACAddress", interface.mac.as_ref().map(|m| m.to_ascii_lowercase()));
     if interface.optional == Some(true) {
         link.add("RequiredForOnline", "no");
     }
@@ -59,7 +59,7 @@ fn sections(network: &Network, interface: &Interface) -> Vec<Section> {
     let mut port = Section::new("Bridge");
     main.add("DHCP", dhcp(interface));
     structure(network, interface, &mut main, &mut port);
-    ipv6(interface, &mut main, &mut advertisement);
+    ipv6(interface, &mut main);
     names(network, interface, &mut main);
     match interface.keep_configuration.as_deref() {
         Some(_) if interface.keeps_all() => main.add("KeepConfiguration", "yes"),
@@ -118,8 +118,10 @@ fn metric(interface: &Interface, of: impl Fn(&Subnet) -> bool) -> Option<u32> {
     interface.subnets.iter().filter(|s| of(s)).find_map(|s| s.metric)
 }
 
+/// What a router's advertisements say by themselves, networkd does by itself: SLAAC, and information from DHCPv6.
 fn dhcp(interface: &Interface) -> &'static str {
-    match (interface.dhcp4(), interface.dhcp6()) {
+    let is_asked = |s: &Subnet| matches!(s.method, Method::Dhcp6 | Method::Dhcp6Stateful);
+    match (interface.dhcp4(), interface.subnets.iter().any(is_asked)) {
         (true, true) => "yes",
         (true, false) => "ipv4",
         (false, true) => "ipv6",
@@ -171,13 +173,8 @@ fn structure(network: &Network, interface: &Interface, main: &mut Section, port:
     }
 }
 
-fn ipv6(interface: &Interface, main: &mut Section, advertisement: &mut Section) {
-    let only_slaac = interface.subnets.iter().any(|s| s.method == Method::Slaac) && !interface.dhcp6();
-    let accept_ra = interface.accept_ra.or(only_slaac.then_some(true));
-    main.yes_no("IPv6AcceptRA", accept_ra);
-    if only_slaac && accept_ra == Some(true) {
-        advertisement.add("DHCPv6Client", "no");
-    }
+fn ipv6(interface: &Interface, main: &mut Section) {
+    main.yes_no("IPv6AcceptRA", interface.accept_ra);
     main.maybe("IPv6MTUBytes", interface.ipv6_mtu.or_else(|| mtu_of(interface, true)));
     if let Some(families) = &interface.link_local {
         let has = |family| families.iter().any(|f| f == family);
@@ -263,8 +260,9 @@ const ROUTE_KEYS: &[(&str, &str)] = &[
 
 fn rule(rule: &Rule) -> Section {
     let mut section = Section::new("RoutingPolicyRule");
-    section.maybe("From", rule.from.as_ref());
-    section.maybe("To", rule.to.as_ref());
+    for (key, net) in [("From", &rule.from), ("To", &rule.to)] {
+        section.maybe(key, net.as_ref().map(|n| if n.is_host() { n.ip.to_string() } else { n.to_string() }));
+    }
     section.maybe("Table", rule.table);
     section.maybe("Priority", rule.priority);
     section.maybe("FirewallMark", rule.mark);
@@ -328,6 +326,24 @@ mod tests {
     }
 
     #[test]
+    fn what_routers_advertise_is_left_to_them() {
+        let of = |kind: &str| {
+            let text = format!("version: 1\nconfig: [{{type: physical, name: e, subnets: [{{type: {kind}}}]}}]");
+            file(&text, "e.network")
+        };
+        for kind in ["ipv6_slaac", "ipv6_dhcpv6-stateless"] {
+            assert!(of(kind).ends_with("[Network]\nDHCP=no\n"), "{}", of(kind));
+        }
+        assert!(of("ipv6_dhcpv6-stateful").contains("DHCP=ipv6\n"));
+    }
+
+    #[test]
+    fn rules_are_for_hosts_where_no_prefix_is_said() {
+        let text = "version: 2\nethernets: {e: {routing-policy: [{from: 10.7.0.9, to: '2001:db8::/32', table: 4}]}}";
+        assert!(file(text, "e.network").ends_with("[RoutingPolicyRule]\nFrom=10.7.0.9\nTo=2001:db8::/32\nTable=4\n"));
+    }
+
+    #[test]
     fn by_hand_and_kept() {
         let of = |more: &str| {
             let text = format!(
@@ -356,10 +372,9 @@ mod tests {
     }
 
     #[test]
-    fn slaac_alone_asks_no_dhcp_server_and_a_far_gateway_is_on_the_link() {
-        let text = "version: 1\nconfig: [{type: physical, name: e, subnets: [{type: ipv6_slaac}, {type: static, address: 10.0.0.2/24, gateway: 10.9.0.1}]}]";
+    fn a_far_gateway_is_on_the_link() {
+        let text = "version: 1\nconfig: [{type: physical, name: e, subnets: [{type: static, address: 10.0.0.2/24, gateway: 10.9.0.1}]}]";
         let e = file(text, "e.network");
-        assert!(e.contains("DHCP=no\nIPv6AcceptRA=yes\n") && e.contains("[IPv6AcceptRA]\nDHCPv6Client=no\n"), "{e}");
         assert!(e.contains("[Route]\nGateway=10.9.0.1\nGatewayOnLink=yes\n"), "{e}");
     }
 }

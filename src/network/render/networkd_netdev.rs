@@ -30,7 +30,7 @@ pub fn sections(interface: &Interface) -> Option<(Vec<Section>, bool)> {
     };
     let mut device = section("NetDev", &[("Name", interface.name.clone()), ("Kind", kind.into())]);
     device.maybe("MTUBytes", interface.mtu);
-    device.maybe("MACAddress", interface.mac.as_ref());
+    device.maybe("MACAddress", interface.mac.as_ref().map(|m| m.to_ascii_lowercase()));
     Some(([vec![device], own].concat(), secret))
 }
 
@@ -55,6 +55,10 @@ fn parameters(interface: &Interface, name: &'static str, params: &Map, table: &'
     for (key, value) in params.iter() {
         // What belongs to a port is in the port's .network file.
         if matches!(key, "primary" | "pathcost" | "portprio") {
+            continue;
+        }
+        // Off by itself.
+        if key == "stp" && !value.is_true() {
             continue;
         }
         let Some(param) = params::find(table, key).filter(|p| !p.networkd.is_empty()) else {
@@ -230,7 +234,7 @@ mod tests {
         let file = |name: &str| files.iter().find(|f| f.path.ends_with(&format!("init-{name}"))).unwrap();
         let body = |name: &str| file(name).content.strip_prefix(render::HEADER).unwrap().to_owned();
         assert_eq!(body("b.netdev"), "\n[NetDev]\nName=b\nKind=bond\n\n[Bond]\nMode=802.3ad\nMIIMonitorSec=150ms\n");
-        assert_eq!(body("br.netdev"), "\n[NetDev]\nName=br\nKind=bridge\n\n[Bridge]\nSTP=no\nForwardDelaySec=4\n");
+        assert_eq!(body("br.netdev"), "\n[NetDev]\nName=br\nKind=bridge\n\n[Bridge]\nForwardDelaySec=4\n");
         assert_eq!(body("vx.netdev"), "\n[NetDev]\nName=vx\nKind=vxlan\n\n[VXLAN]\nGroup=239.1.1.9\nVNI=7\n");
         assert_eq!(
             body("wg.netdev"),

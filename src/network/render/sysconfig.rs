@@ -3,7 +3,7 @@
 use super::{Exists, File, HEADER, Target, cannot, has_program, link, sysconfig_rhel as rhel, sysconfig_suse as suse};
 use crate::document::{Map, Value};
 use crate::machine::Family;
-use crate::network::model::{Dns, Interface, Kind, Network};
+use crate::network::model::{Dns, Interface, Kind, Method, Network, Subnet};
 use crate::network::params::{self, Unit};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -13,6 +13,8 @@ pub const NAME: &str = "sysconfig";
 const CONTROL: &str = "/etc/sysconfig/network";
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 const NM_CONF: &str = "/etc/NetworkManager/conf.d/99-cloud-init.conf";
+const RULES: &str = "/etc/udev/rules.d/70-persistent-net.rules";
+const SUSE_RULES: &str = "/etc/udev/rules.d/85-persistent-net-cloud-init.rules";
 /// Files that are written. Most have names that others' files have too: [`super::is_ours`].
 pub const OWNED: &[&str] = &[
     "/etc/sysconfig/network-scripts/ifcfg-*",
@@ -23,6 +25,8 @@ pub const OWNED: &[&str] = &[
     "/etc/sysconfig/network/ifcfg-*",
     "/etc/sysconfig/network/ifroute-*",
     NM_CONF,
+    RULES,
+    SUSE_RULES,
     link::OWNED,
 ];
 
@@ -40,7 +44,7 @@ pub fn available(exists: &Exists, target: &Target) -> bool {
     }
 }
 
-/// Files for each device, the machine's switches and name servers, .link files for names.
+/// Files for each device, the machine's switches and name servers, rules for names.
 pub fn render(network: &Network, target: &Target) -> Vec<File> {
     let mut files = Vec::new();
     let is_suse = target.is_suse();
@@ -50,14 +54,17 @@ pub fn render(network: &Network, target: &Target) -> Vec<File> {
     if !is_suse {
         let mut control = Variables::default();
         control.add("NETWORKING", "yes");
-        if network.interfaces.iter().any(|i| i.subnets.iter().any(|s| s.is_v6())) {
+        // What routers advertise needs no switch.
+        let is_own6 = |s: &Subnet| s.method == Method::Dhcp6 || s.address.as_ref().is_some_and(|a| a.is_v6());
+        if network.interfaces.iter().any(|i| i.subnets.iter().any(is_own6)) {
             control.add("NETWORKING_IPV6", "yes");
             control.add("IPV6_AUTOCONF", "no");
         }
         files.push(control.to_file(CONTROL));
     }
     files.extend(name_servers(network));
-    files.extend(link::files(network));
+    // The files name a device by its MAC address and its name, whichever of the two it has already.
+    files.extend(link::rules(network, if is_suse { SUSE_RULES } else { RULES }, |_| true));
     files
 }
 
@@ -183,7 +190,7 @@ pub fn bonding(interface: &Interface, params: &Map) -> Option<String> {
 
 /// What neither of the two can say.
 pub fn report(interface: &Interface, known: &[&str]) {
-    let any = |given: &dyn Fn(&crate::network::model::Subnet) -> bool| interface.subnets.iter().any(given);
+    let any = |given: &dyn Fn(&Subnet) -> bool| interface.subnets.iter().any(given);
     for (key, given) in [
         ("optional", interface.optional == Some(true)),
         // Nobody touches an interface that is brought up by hand.
@@ -239,7 +246,7 @@ mod tests {
             format!("BOOTPROTO=none\nDEVICE=e\n{more}IPV6INIT=yes\n{after}ONBOOT=yes\nTYPE=Ethernet\nUSERCTL=no\n")
         };
         assert_eq!(rhel("dhcp6"), body("DHCPV6C=yes\n", ""));
-        assert_eq!(rhel("ipv6_dhcpv6-stateful"), body("DHCPV6C=yes\n", "IPV6_AUTOCONF=no\n"));
+        assert_eq!(rhel("ipv6_dhcpv6-stateful"), body("DHCPV6C=yes\n", "IPV6_AUTOCONF=no\nIPV6_FAILURE_FATAL=yes\n"));
         assert_eq!(rhel("ipv6_dhcpv6-stateless"), body("DHCPV6C=yes\nDHCPV6C_OPTIONS=-S\n", "IPV6_AUTOCONF=yes\n"));
         assert_eq!(rhel("ipv6_slaac"), body("", "IPV6_AUTOCONF=yes\n"));
         let suse = |kind: &str| subnet(&format!("{{type: {kind}}}"), "sles");
@@ -266,7 +273,7 @@ mod tests {
         assert_eq!(file(text, "rhel", "rule-e"), "from 10.0.0.0/8 table 7 priority 3\n");
         assert_eq!(
             file(text, "sles", "ifcfg-e"),
-            "BOOTPROTO=static\nIPADDR=10.0.0.2\nIPADDR1=10.0.0.3\nIPADDR6=::2/64\nIPADDR6_0=::3/64\nIPADDR6_1=::4/64\nMTU=1400\nNETMASK=255.0.0.0\nNETMASK1=255.0.0.0\nSTARTMODE=auto\n"
+            "BOOTPROTO=static\nIPADDR=10.0.0.2\nIPADDR1=10.0.0.3\nIPADDR6=::2/64\nIPADDR6_1=::3/64\nIPADDR6_2=::4/64\nMTU=1400\nNETMASK=255.0.0.0\nNETMASK1=255.0.0.0\nSTARTMODE=auto\n"
         );
         assert_eq!(
             file(text, "sles", "ifroute-e"),
@@ -282,7 +289,19 @@ mod tests {
                 format!("version: 2\nethernets: {{a: {{addresses: [10.0.0.2/8]{gateway}}}, b: {{dhcp4: true}}}}");
             file(&text, "rhel", "ifcfg-b").contains("DHCLIENT_SET_DEFAULT_ROUTE=no\n")
         };
-        assert!(two(", gateway4: 10.0.0.1") && !two(""));
+        assert!(two(", routes: [{to: default, via: 10.0.0.1}]") && !two("") && !two(", gateway4: 10.0.0.1"));
+    }
+
+    #[test]
+    fn names_go_by_rules_and_a_gateway_is_said_once() {
+        let text = "version: 2\nethernets: {lan: {match: {macaddress: '52:54:00:00:00:0A'}, addresses: [10.0.0.2/8], gateway4: 10.0.0.1, routes: [{to: default, via: 10.0.0.1}]}}";
+        let rule = "SUBSYSTEM==\"net\", ACTION==\"add\", DRIVERS==\"?*\", ATTR{address}==\"52:54:00:00:00:0a\", NAME=\"lan\"\n";
+        assert_eq!(file(text, "rhel", "70-persistent-net.rules"), rule);
+        assert_eq!(file(text, "sles", "85-persistent-net-cloud-init.rules"), rule);
+        assert!(file(text, "rhel", "ifcfg-lan").contains("GATEWAY=10.0.0.1\n"));
+        assert_eq!(file(text, "rhel", "route-lan"), "");
+        let slaac = "version: 1\nconfig: [{type: physical, name: e, subnets: [{type: ipv6_slaac}]}]";
+        assert_eq!(file(slaac, "rhel", "network"), "NETWORKING=yes\n");
     }
 
     #[test]

@@ -9,6 +9,9 @@ use std::fmt::Write;
 
 const FOLDER: &str = "/etc/sysconfig/network-scripts";
 
+/// As many name servers as the resolver asks (resolv.conf(5), MAXNS).
+const MAX_SERVERS: usize = 3;
+
 /// What the files have words for beside the model's own fields.
 const KNOWN: &[&str] = &[
     "dhcp4-overrides.send-hostname",
@@ -35,7 +38,7 @@ pub fn files(network: &Network, interface: &Interface) -> Vec<File> {
     let dns = dns_of(interface);
     // Name servers are in resolv.conf in any case; here they are where addresses are.
     if interface.addresses().next().is_some() {
-        for (i, server) in dns.servers.iter().enumerate() {
+        for (i, server) in dns.servers.iter().take(MAX_SERVERS).enumerate() {
             v.add(format!("DNS{}", i + 1), server);
         }
         v.maybe("DOMAIN", (!dns.search.is_empty()).then(|| dns.search.join(" ")));
@@ -127,6 +130,9 @@ fn addresses(interface: &Interface, v: &mut Variables) {
     if interface.dhcp6() {
         v.add("DHCPV6C", "yes");
     }
+    if is(Method::Dhcp6Stateful) {
+        v.add("IPV6_FAILURE_FATAL", "yes");
+    }
     if is(Method::Dhcp6Stateless) {
         v.add("DHCPV6C_OPTIONS", "-S");
     }
@@ -168,13 +174,15 @@ fn routes(network: &Network, interface: &Interface, v: &mut Variables) -> Vec<Ro
     }
     all.extend(interface.all_routes().chain(network.routes_over(interface)).cloned());
     let mut rest = Vec::new();
-    let mut found = [false; 2];
+    let mut found = [const { None }; 2];
     for route in all {
         let place = usize::from(route.to.is_v6());
         let is_plain = route.table.is_none() && route.kind.as_deref().is_none_or(|k| k == "unicast");
         match found.get_mut(place) {
-            Some(found) if route.to.is_default() && is_plain && !*found => {
-                *found = true;
+            // The gateway may be said again as a route.
+            Some(Some(via)) if route.to.is_default() && is_plain && *via == route.via => {}
+            Some(found @ None) if route.to.is_default() && is_plain => {
+                *found = Some(route.via.clone());
                 let [gateway, metric] = match route.to.is_v6() {
                     true => ["IPV6_DEFAULTGW", "IPV6_ROUTE_METRIC"],
                     false => ["GATEWAY", "IPV4_ROUTE_METRIC"],
@@ -187,16 +195,14 @@ fn routes(network: &Network, interface: &Interface, v: &mut Variables) -> Vec<Ro
         }
     }
     // Where the configuration has a default route, a lease brings one to its own interface only.
-    if interface.dhcp4() && (found.contains(&true) || has_default(network)) {
-        v.yes_no("DHCLIENT_SET_DEFAULT_ROUTE", Some(found.contains(&true)));
+    if interface.dhcp4() && has_default(network) {
+        v.yes_no("DHCLIENT_SET_DEFAULT_ROUTE", Some(interface.all_routes().any(|r| r.to.is_default())));
     }
     rest
 }
 
 fn has_default(network: &Network) -> bool {
-    let has =
-        |i: &Interface| i.subnets.iter().any(|s| s.gateway.is_some()) || i.all_routes().any(|r| r.to.is_default());
-    network.routes.iter().any(|r| r.to.is_default()) || network.interfaces.iter().any(has)
+    network.routes.iter().chain(network.interfaces.iter().flat_map(|i| i.all_routes())).any(|r| r.to.is_default())
 }
 
 /// What of a route is said in iproute2's words.

@@ -117,7 +117,7 @@ fn addresses(interface: &Interface, v: &mut Variables) {
     for net in interface.addresses() {
         match (net.is_v6(), n4, n6) {
             (true, _, 0) => v.add("IPADDR6", net),
-            (true, ..) => v.add(format!("IPADDR6_{}", n6 - 1), net),
+            (true, ..) => v.add(format!("IPADDR6_{n6}"), net),
             (false, 0, _) => {
                 v.add("IPADDR", &net.ip);
                 v.add("NETMASK", net.netmask());
