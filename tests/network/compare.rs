@@ -57,7 +57,8 @@ fn rule_names(content: &str) -> Vec<String> {
     let rule = |line: &str| {
         let driver = quoted(line, "DRIVERS==")?;
         let driver = if driver == "?*" { "*".to_owned() } else { driver };
-        let mac = quoted(line, "ATTR{address}==")?.to_ascii_lowercase();
+        // Dashes as in the document, which cloud-init keeps, fit no device.
+        let mac = quoted(line, "ATTR{address}==")?.to_ascii_lowercase().replace('-', ":");
         Some(format!("{mac} {driver} {}", quoted(line, ", NAME=")?))
     };
     content.lines().filter_map(rule).collect()
