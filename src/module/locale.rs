@@ -73,7 +73,7 @@ fn default_file(family: Family) -> &'static str {
 fn default_locale(family: Family) -> Option<&'static str> {
     match family {
         Family::Debian | Family::Alpine => Some("C.UTF-8"),
-        Family::Redhat => Some("en_US.UTF-8"),
+        Family::Redhat | Family::Suse => Some("en_US.UTF-8"),
         _ => None,
     }
 }

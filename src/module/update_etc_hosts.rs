@@ -109,10 +109,10 @@ const LOOPBACK6: &str = "::1 localhost ip6-localhost ip6-loopback";
 const NODES: &str = "ff02::1 ip6-allnodes";
 const ROUTERS: &str = "ff02::2 ip6-allrouters";
 
-/// The text with a line for the name, after the other lines of the same address. None where it has the line already.
+/// The text with a line for the name at its end, and before it the other lines of the same address. None where it has the line
+/// already.
 fn with_line(text: &str, address: &str, name: &Name) -> Option<String> {
-    let mut lines: Vec<String> = Vec::new();
-    let mut last = None;
+    let (mut lines, mut same) = (Vec::new(), Vec::new());
     for line in text.lines() {
         let (data, _) = line.split_once('#').unwrap_or((line, ""));
         let mut words = data.split_whitespace();
@@ -121,13 +121,14 @@ fn with_line(text: &str, address: &str, name: &Name) -> Option<String> {
             if names.next() == Some(&name.fqdn) && names.any(|alias| alias == name.hostname) {
                 return None;
             }
-            last = Some(lines.len());
+            same.push(line);
+        } else {
+            lines.push(line);
         }
-        lines.push(line.to_owned());
     }
-    let at = last.map_or(lines.len(), |i| i + 1);
-    lines.insert(at, format!("{address}\t{}\t{}", name.fqdn, name.hostname));
-    lines.push(String::new());
+    let own = format!("{address}\t{}\t{}\n", name.fqdn, name.hostname);
+    lines.extend(same);
+    lines.push(&own);
     Some(lines.join("\n"))
 }
 
@@ -140,7 +141,7 @@ mod tests {
         let name = Name { hostname: "a".into(), fqdn: "a.b".into() };
         let text = "# mine\n127.0.0.1 localhost # here\n127.0.1.1 old\n\n10.0.0.1 db\n";
         let once = with_line(text, "127.0.1.1", &name).unwrap();
-        assert_eq!(once, "# mine\n127.0.0.1 localhost # here\n127.0.1.1 old\n127.0.1.1\ta.b\ta\n\n10.0.0.1 db\n");
+        assert_eq!(once, "# mine\n127.0.0.1 localhost # here\n\n10.0.0.1 db\n127.0.1.1 old\n127.0.1.1\ta.b\ta\n");
         assert_eq!(with_line(&once, "127.0.1.1", &name), None);
         assert_eq!(with_line("", "127.0.0.1", &name).unwrap(), "127.0.0.1\ta.b\ta\n");
     }

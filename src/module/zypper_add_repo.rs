@@ -40,8 +40,7 @@ fn provision(cx: &mut Context) -> Result<()> {
             log::warn!("{key}: id and baseurl are needed: it is left out");
             continue;
         };
-        let id = id.replace(' ', "_");
-        let path = format!("{}/{id}.repo", folder.trim_end_matches('/'));
+        let path = format!("{}/{}.repo", folder.trim_end_matches('/'), id.replace(' ', "_"));
         if cx.root.exists(&path) {
             log::info!("{key}: {path} is there already and stays");
             continue;

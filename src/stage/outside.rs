@@ -7,11 +7,14 @@ use crate::drive::search::{Probed, probe_all};
 use crate::error::Result;
 use crate::module::{Device, Nothing, Outside, Request};
 use std::cell::OnceCell;
+use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
 /// How long all devices may take to say what is on them.
 const PROBE: Duration = Duration::from_secs(10);
+/// The most of proc/meminfo that is read, in bytes.
+const MAX_MEMINFO: u64 = 64 << 10;
 
 /// This machine. Its devices are looked at once, when a module first asks.
 #[derive(Default)]
@@ -70,9 +73,7 @@ impl Outside for ThisMachine {
     }
 
     fn memory(&self) -> Option<u64> {
-        let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-        let line = text.lines().find_map(|l| l.strip_prefix("MemTotal:"))?;
-        line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kb| kb * 1024)
+        memory_of(Path::new("/"))
     }
 
     fn http(&self, request: &Request, tries: u32) -> Result<Vec<u8>> {
@@ -80,29 +81,41 @@ impl Outside for ThisMachine {
     }
 }
 
+/// What proc(5) below a root says of the machine's memory, in bytes.
+fn memory_of(root: &Path) -> Option<u64> {
+    let mut text = String::new();
+    std::fs::File::open(root.join("proc/meminfo")).ok()?.take(MAX_MEMINFO).read_to_string(&mut text).ok()?;
+    let line = text.lines().find_map(|l| l.strip_prefix("MemTotal:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
 /// The machine of a tree that is planned or provisioned by hand, without a network: this machine where the tree is its own
-/// root, else one of which nothing is known.
-pub struct OfTree(Option<ThisMachine>);
+/// root, else one of which nothing is known but its memory: what the tree says of it, or this machine's.
+pub struct OfTree {
+    own: Option<ThisMachine>,
+    memory: Option<u64>,
+}
 
 impl OfTree {
     /// The machine of the tree at `path`.
     pub fn new(path: &Path) -> OfTree {
         let own = path.canonicalize().is_ok_and(|p| p == Path::new("/"));
-        OfTree(own.then(ThisMachine::new))
+        let memory = memory_of(path).or_else(|| memory_of(Path::new("/")));
+        OfTree { own: own.then(ThisMachine::new), memory }
     }
 }
 
 impl Outside for OfTree {
     fn device(&self, name: &str) -> Option<Device> {
-        self.0.as_ref()?.device(name)
+        self.own.as_ref()?.device(name)
     }
 
     fn knows_devices(&self) -> bool {
-        self.0.is_some()
+        self.own.is_some()
     }
 
     fn memory(&self) -> Option<u64> {
-        self.0.as_ref()?.memory()
+        self.memory
     }
 
     fn http(&self, request: &Request, tries: u32) -> Result<Vec<u8>> {

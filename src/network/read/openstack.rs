@@ -17,6 +17,9 @@ const MAX_DEVICE_NAME: usize = 15;
 const SUBNET_KEYS: &[&str] =
     &["netmask", "broadcast", "metric", "gateway", "pointopoint", "scope", "dns_nameservers", "dns_search"];
 
+/// Keys of a route that are version 1's too.
+const ROUTE_KEYS: &[&str] = &["network", "destination", "netmask", "gateway", "metric"];
+
 /// Reads network_data.json for this machine. A link whose MAC address no device has yet, and that has no name, is found by
 /// its MAC address when it appears.
 pub fn read(value: &Value, macs: &Macs) -> Result<Network> {
@@ -160,10 +163,10 @@ impl Converter {
         }
         let mut subnets = Vec::new();
         for network in networks.iter().filter(|n| text(n, "link").as_deref() == Some(&id)) {
-            if let Some((subnet, fixed_v6)) = subnet(network) {
+            if let Some((subnet, accept_ra)) = subnet(network) {
                 subnets.push(subnet);
-                if fixed_v6 {
-                    entry.insert("accept-ra", false);
+                if let Some(accept) = accept_ra {
+                    entry.insert("accept-ra", accept);
                 }
             }
         }
@@ -172,8 +175,9 @@ impl Converter {
     }
 }
 
-/// A network as a subnet, and whether it is a fixed IPv6 address, which router advertisements must not add to.
-fn subnet(network: &Map) -> Option<(Value, bool)> {
+/// A network as a subnet, and whether router advertisements count: they must not add to a fixed IPv6 address, and say the way where
+/// the address is DHCPv6's.
+fn subnet(network: &Map) -> Option<(Value, Option<bool>)> {
     let kind = text(network, "type").unwrap_or_default();
     let method = match kind.as_str() {
         "ipv4_dhcp" => "dhcp4",
@@ -200,21 +204,27 @@ fn subnet(network: &Map) -> Option<(Value, bool)> {
             out.insert(family, true);
         }
     }
-    let mut servers = services(network);
+    let mut servers = Vec::new();
     let mut routes = Vec::new();
     for route in list(network, "routes") {
         servers.extend(services(route));
-        let mut route = route.clone();
-        route.remove("services");
-        routes.push(Value::Map(route));
+        let known = route.iter().filter(|(k, _)| ROUTE_KEYS.contains(k));
+        routes.push(Value::Map(known.map(|(k, v)| (k, v.clone())).collect()));
     }
+    let of_network = services(network).into_iter().filter(|s| !servers.contains(s)).collect::<Vec<_>>();
+    servers.extend(of_network);
     if !servers.is_empty() {
         out.insert("dns_nameservers", servers);
     }
     if !routes.is_empty() {
         out.insert("routes", routes);
     }
-    Some((out.into(), method == "static6"))
+    let accept_ra = match kind.as_str() {
+        "ipv6_dhcp" | "ipv6_dhcpv6-stateful" => Some(true),
+        "ipv6" | "static6" => Some(false),
+        _ => None,
+    };
+    Some((out.into(), accept_ra))
 }
 
 /// Addresses of the name servers among `services`.

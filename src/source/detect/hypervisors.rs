@@ -168,7 +168,9 @@ fn wsl_names(facts: &Facts) -> Vec<String> {
         let line = release.lines().find_map(|l| l.strip_prefix(key)?.strip_prefix('='));
         line.map(|v| v.trim_matches(['"', '\'']).to_lowercase()).unwrap_or_default()
     };
-    let (id, version) = (value("ID"), value("VERSION_ID"));
+    // Debian's unreleased systems have a name and no number yet.
+    let version = Some(value("VERSION_ID")).filter(|v| !v.is_empty()).unwrap_or_else(|| value("VERSION_CODENAME"));
+    let id = Some(value("ID")).filter(|i| !i.is_empty()).unwrap_or_else(|| "linux".into());
     let instance = facts.variable("WSL_DISTRO_NAME").map(str::to_lowercase);
     let names = [format!("{id}-{version}"), format!("{id}-all"), "default".into()];
     instance.into_iter().chain(names).map(|name| format!("{name}.user-data")).collect()
