@@ -83,7 +83,8 @@ impl<'a> Handler<'a> {
         let content = with_unix_lines(content);
         let mut rest = kind::trim_start(&content);
         if Kind::of_content(rest) == Some(Kind::Boothook) {
-            rest = rest.splitn(2, |b| *b == b'\n').nth(1).unwrap_or_default();
+            // The header alone goes: what is behind it on its line is the hook's already.
+            rest = rest.get("#cloud-boothook".len()..).unwrap_or_default();
         }
         let hook = (file_name(&part.filename), kind::trim_start(rest).to_vec());
         match self.out.boothooks.iter_mut().find(|(name, _)| *name == hook.0) {
