@@ -19,7 +19,7 @@ use crate::source::service::{self, Job};
 use crate::source::{self, LOCAL, Search};
 use std::time::Duration;
 
-/// How long the service may take. The instance is known, and nobody waits for it.
+/// How long the service may take, the wait for a link that leads there included. The instance is known; logins wait for the stage.
 const BUDGET: Duration = Duration::from_secs(30);
 /// What makes a running network stack read its files again.
 const RELOAD: [(&str, &[&str]); 3] = [

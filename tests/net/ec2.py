@@ -89,6 +89,19 @@ def ec2_of_another_hand(t):
     good(ec2(t, ec2_docs("2009-04-04"), machine=other, token=True)[0], {"metadata", "user_data"})
 
 
+def ec2_by_every_hand_and_version(t):
+    hands = {"brightbox": {"product_serial": "srv-abc.gb1.brightbox.com"}, "zstack": {"chassis_asset_tag": "a.zstack.io"},
+             "e24cloud": {"sys_vendor": "e24cloud"}, "tilaa": {"sys_vendor": "Tilaa"}, "unknown": {"sys_vendor": "QEMU"},
+             "outscale": {"sys_vendor": "3DS Outscale", "product_name": "3DS Outscale VM"}}
+    versions = ["2009-04-04", "2016-09-02", "2018-09-24", "2021-03-23", "2009-04-04", "2021-03-23"]
+    for (name, machine), version in zip(hands.items(), versions):
+        answer, requests = ec2(t, ec2_docs(version), machine=machine)
+        instance = good(answer, {"metadata", "user_data"})["instance"]
+        assert instance["cloud_name"] == name and instance["instance_id"] == TREE["instance-id"], instance
+        used = {r["path"].split("/")[1] for r in requests if r["path"].endswith("user-data")}
+        assert used == {version}, used
+
+
 def ec2_without_user_data_and_identity(t):
     docs = ec2_docs("2021-03-23", **{"/2021-03-23/user-data": None, "/2021-03-23/dynamic/instance-identity/document": None})
     answer = ec2(t, docs, token=True)[0]
