@@ -3,6 +3,7 @@ it writes and what it leaves."""
 
 import json
 import os
+import threading
 import time
 
 from cases import METADATA, NOVA, UUID, VERSION, Lab, all_of, difference, neutron, stand
@@ -359,6 +360,22 @@ def a_later_boot_whose_user_data_lets_it_ask(t):
         lab.serve(dhcp={"s0": neutron()}, http={"docs": changed()})
         box = first_boot_from_a_drive(lab, t, user_data="#cloud-config\nupdates: {network: {when: [boot-legacy]}}\n")
         return refreshed(lab, box)
+
+
+def a_later_boot_whose_network_comes_up_late(t):
+    """The network stage begins before there is a link: the service is asked once one leads there."""
+    with Lab() as lab:
+        lab.serve(http={"docs": changed()})
+        box = first_boot_from_a_drive(lab, t, updates={"network": {"when": ["boot"]}})
+        settled(*box.init("--local"))
+        later = threading.Timer(2, up, [lab])
+        later.start()
+        try:
+            code, said, seconds = box.init()
+        finally:
+            later.join()
+        assert code == 0 and 2 <= seconds < 12, (code, seconds, said)
+        assert "10.0.0.78" in box.read(NETPLAN) and box.commands() == ["netplan apply"], said
 
 
 def a_drive_first_and_only_services_in_the_list(t):
