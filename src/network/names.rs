@@ -129,7 +129,14 @@ mod tests {
 
     #[test]
     fn what_is_written_for_udev_is_what_the_links_get() {
-        for (distro, stack) in [("debian", "networkd"), ("alpine", "eni"), ("ubuntu", "netplan")] {
+        let stacks = [
+            ("debian", "networkd"),
+            ("alpine", "eni"),
+            ("ubuntu", "netplan"),
+            ("rhel", "sysconfig"),
+            ("sles", "sysconfig"),
+        ];
+        for (distro, stack) in stacks.into_iter().chain([("debian", "eni"), ("fedora", "network-manager")]) {
             let target = Target { distro: Distro::named(distro), ip_tool: true };
             let files = (render::by_name(stack).unwrap().render)(&network(), &target);
             let named: Vec<Named> = files

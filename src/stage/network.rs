@@ -8,7 +8,7 @@ use crate::link::rename::rename;
 use crate::machine::{Machine, Nic};
 use crate::network::input::{self, Choice, Input, Origin};
 use crate::network::names::{self, Named};
-use crate::network::render::{self, RENDERERS, eni, link, netplan};
+use crate::network::render::{self, RENDERERS, link, netplan};
 use crate::network::{File, Macs, Network, Renderer, Target, fallback, read};
 use crate::root::{Attr, Root};
 
@@ -96,8 +96,12 @@ fn write(root: &mut Root, image: &Image, network: &Network) -> Result<()> {
 type ReadNames = fn(&str) -> Vec<Named>;
 
 /// Where the root's udev is told names, and what reads it.
-const NAMES: [(&str, ReadNames); 3] =
-    [(link::OWNED, names::of_link), (netplan::PATH, names::of_netplan), (eni::RULES, names::of_rules)];
+const NAMES: [(&str, ReadNames); 4] = [
+    (link::OWNED, names::of_link),
+    (netplan::PATH, names::of_netplan),
+    (link::RULES, names::of_rules),
+    (link::SUSE_RULES, names::of_rules),
+];
 
 /// Gives this machine's links the names that the files in the root tell its udev: those of this boot's configuration, or on a
 /// later boot those of the instance's. udev would do it after the pivot, but not where links swap names, and not everywhere.

@@ -9,10 +9,8 @@ use std::fmt::Write;
 pub const NAME: &str = "eni";
 const INTERFACES: &str = "/etc/network/interfaces";
 const DEBIAN: &str = "/etc/network/interfaces.d/50-cloud-init";
-/// Rules for a udev that does not read .link files.
-pub const RULES: &str = "/etc/udev/rules.d/70-persistent-net.rules";
 /// Files that are written.
-pub const OWNED: &[&str] = &[INTERFACES, DEBIAN, RULES, link::OWNED];
+pub const OWNED: &[&str] = &[INTERFACES, DEBIAN, link::RULES, link::OWNED];
 
 /// Whether the root has ifupdown. Busybox's ifup, which has no ifquery, does not read addresses with a prefix length.
 pub fn available(exists: &Exists, _: &Target) -> bool {
@@ -37,7 +35,7 @@ pub fn render(network: &Network, target: &Target) -> Vec<File> {
     let path = if target.distro.family == Family::Debian { DEBIAN } else { INTERFACES };
     let mut files = vec![File::public(path, format!("{HEADER}{body}"))];
     if is_alpine {
-        files.extend(link::rules(network, RULES, |i| i.rename));
+        files.extend(link::rules(network, link::RULES, |i| i.rename));
     } else {
         files.extend(link::files(network));
     }
@@ -244,7 +242,7 @@ mod tests {
             "version: 2\nethernets: {e: {match: {macaddress: '52-54-00-00-00-0A', driver: [a, b]}, set-name: lan0}}";
         let paths = |distro| files(text, distro).into_iter().map(|f| f.path).collect::<Vec<_>>();
         assert_eq!(paths("debian"), [DEBIAN, "/etc/systemd/network/10-cloud-init-lan0.link"]);
-        assert_eq!(paths("alpine"), [INTERFACES, RULES]);
+        assert_eq!(paths("alpine"), [INTERFACES, link::RULES]);
         let rules = &files(text, "alpine")[1].content;
         assert!(rules.ends_with(
             "\nSUBSYSTEM==\"net\", ACTION==\"add\", DRIVERS==\"a|b\", ATTR{address}==\"52:54:00:00:00:0a\", NAME=\"lan0\"\n"

@@ -7,6 +7,10 @@ use crate::network::model::{Interface, Kind, Network, is_mac, plain_mac};
 /// Files that are written.
 pub const OWNED: &str = "/etc/systemd/network/10-cloud-init-*.link";
 
+/// udev's rules of names; SUSE's distributions have a place of their own.
+pub const RULES: &str = "/etc/udev/rules.d/70-persistent-net.rules";
+pub const SUSE_RULES: &str = "/etc/udev/rules.d/85-persistent-net-cloud-init.rules";
+
 /// What systemd's own 99-default.link says of names, which a file of ours takes the place of.
 const NAME_POLICY: &str = "keep kernel database onboard slot path";
 const ALTERNATIVE_NAMES_POLICY: &str = "database onboard slot path";

@@ -13,8 +13,6 @@ pub const NAME: &str = "sysconfig";
 const CONTROL: &str = "/etc/sysconfig/network";
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 const NM_CONF: &str = "/etc/NetworkManager/conf.d/99-cloud-init.conf";
-const RULES: &str = "/etc/udev/rules.d/70-persistent-net.rules";
-const SUSE_RULES: &str = "/etc/udev/rules.d/85-persistent-net-cloud-init.rules";
 /// Files that are written. Most have names that others' files have too: [`super::is_ours`].
 pub const OWNED: &[&str] = &[
     "/etc/sysconfig/network-scripts/ifcfg-*",
@@ -25,8 +23,8 @@ pub const OWNED: &[&str] = &[
     "/etc/sysconfig/network/ifcfg-*",
     "/etc/sysconfig/network/ifroute-*",
     NM_CONF,
-    RULES,
-    SUSE_RULES,
+    link::RULES,
+    link::SUSE_RULES,
     link::OWNED,
 ];
 
@@ -64,7 +62,7 @@ pub fn render(network: &Network, target: &Target) -> Vec<File> {
     }
     files.extend(name_servers(network));
     // The files name a device by its MAC address and its name, whichever of the two it has already.
-    files.extend(link::rules(network, if is_suse { SUSE_RULES } else { RULES }, |_| true));
+    files.extend(link::rules(network, if is_suse { link::SUSE_RULES } else { link::RULES }, |_| true));
     files
 }
 
