@@ -273,6 +273,19 @@ fn a_tree_has_its_own_block_devices() {
 }
 
 #[test]
+fn a_windows_user_s_file_is_for_a_release_without_a_number_too() {
+    let dir = TempDir::new("detect-wsl");
+    write(&dir.0, "etc/os-release", "ID=debian\nVERSION_CODENAME=\"forky\"\n");
+    write(&dir.0, "proc/mounts", "C: /mnt/c 9p rw,aname=drvfs;path=C:\\ 0 0\n");
+    write(&dir.0, "proc/sys/kernel/osrelease", "6.6.87-microsoft-standard-WSL2\n");
+    write(&dir.0, "mnt/c/Users/me/.cloud-init/debian-forky.user-data", "#cloud-config\n");
+    let (code, out) = detect(&dir.0, &["--json"]);
+    let value = json::parse("detect", out.as_bytes()).expect("JSON");
+    assert_eq!((code, text(&value, "virtualization")), (0, "wsl"), "{out}");
+    assert!(text(&value, "why").contains("debian-forky.user-data"), "{out}");
+}
+
+#[test]
 fn a_hostile_tree_is_no_harm() {
     let dir = TempDir::new("detect-hostile");
     for path in ["sys/class/dmi/id/product_name", "proc/1/environ", "proc/cmdline", "etc/cloud/ds-identify.cfg"] {

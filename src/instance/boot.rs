@@ -7,6 +7,8 @@ use crate::source::detect::disabled_by_policy;
 
 /// cloud-init's marker for an image that is not to be provisioned.
 const DISABLED: &str = "/etc/cloud/cloud-init.disabled";
+/// cloud-init's marker of a boot that is provisioned. Its generator writes it; here the first stage does.
+pub const ENABLED: &str = "/run/cloud-init/enabled";
 /// What the initramfs did, for the stages after it.
 pub const APPLIED: &str = "/run/prepivot/applied.json";
 
@@ -91,12 +93,8 @@ pub fn decide(root: &Root, machine: &Machine, systemd: bool, environment: bool) 
     if root.exists(&format!("{RUN_DIR}/disabled")) {
         return boot(BootStatus::DisabledByGenerator, format!("{RUN_DIR}/disabled is there"));
     }
-    if root.exists(&format!("{RUN_DIR}/enabled")) {
-        return boot(BootStatus::EnabledByGenerator, format!("{RUN_DIR}/enabled is there"));
-    }
-    // Nothing of ours has a generator: a stage that ran is the same sign, and everyone may read it.
-    if root.exists(&format!("{RUN_DIR}/status.json")) {
-        return boot(BootStatus::EnabledByGenerator, "the local stage has run");
+    if root.exists(ENABLED) {
+        return boot(BootStatus::EnabledByGenerator, format!("{ENABLED} is there"));
     }
     boot(BootStatus::Unknown, "no stage has run yet")
 }
@@ -121,7 +119,7 @@ mod tests {
         assert_eq!(code(&root, "quiet", true, true), "disabled-by-environment-variable");
         assert_eq!(code(&root, "cloud-init=disabled", false, false), "disabled-by-kernel-command-line");
         for (path, expected) in [
-            (format!("{RUN_DIR}/status.json"), "enabled-by-generator"),
+            (ENABLED.to_owned(), "enabled-by-generator"),
             (format!("{RUN_DIR}/disabled"), "disabled-by-generator"),
             (DISABLED.to_owned(), "disabled-by-marker-file"),
         ] {

@@ -2,6 +2,7 @@
 
 use crate::document::{Map, Value, json};
 use crate::error::Result;
+use crate::instance::boot::ENABLED;
 use crate::instance::state::{CLOUD_DIR, RUN_DIR};
 use crate::logging::Message;
 use crate::root::{Attr, Root};
@@ -94,11 +95,13 @@ impl Status {
 
     /// Writes status.json, and the link to it in /run.
     pub fn save(&self, root: &mut Root) -> Result<()> {
+        root.write(ENABLED, "", Attr::root(0o644))?;
         write(root, "status.json", &self.document())
     }
 
     /// Writes status.json, and when the boot is done result.json, in /run alone: nothing on the disk changes.
     pub fn save_in_run(&self, root: &mut Root, done: bool) -> Result<()> {
+        root.write(ENABLED, "", Attr::root(0o644))?;
         write_in_run(root, "status.json", &self.document())?;
         if done { write_in_run(root, "result.json", &self.result()) } else { Ok(()) }
     }

@@ -122,3 +122,20 @@ impl Outside for OfTree {
         Nothing.http(request, tries)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::TempDir;
+
+    #[test]
+    fn a_tree_may_say_how_much_memory_its_machine_has() {
+        let dir = TempDir::new("outside");
+        std::fs::create_dir_all(dir.0.join("proc")).unwrap();
+        std::fs::write(dir.0.join("proc/meminfo"), "MemFree: 1 kB\nMemTotal:        2048 kB\n").unwrap();
+        let tree = OfTree::new(&dir.0);
+        assert_eq!((tree.memory(), tree.knows_devices()), (Some(2 << 20), false));
+        std::fs::write(dir.0.join("proc/meminfo"), "MemTotal: 99999999999999999999 kB\n").unwrap();
+        assert_eq!(memory_of(&dir.0), None);
+    }
+}

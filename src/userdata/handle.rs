@@ -81,12 +81,7 @@ impl<'a> Handler<'a> {
 
     fn boothook(&mut self, part: &Part, content: &[u8]) {
         let content = with_unix_lines(content);
-        let mut rest = kind::trim_start(&content);
-        if Kind::of_content(rest) == Some(Kind::Boothook) {
-            // The header alone goes: what is behind it on its line is the hook's already.
-            rest = rest.get("#cloud-boothook".len()..).unwrap_or_default();
-        }
-        let hook = (file_name(&part.filename), kind::trim_start(rest).to_vec());
+        let hook = (file_name(&part.filename), script_of_boothook(&content).to_vec());
         match self.out.boothooks.iter_mut().find(|(name, _)| *name == hook.0) {
             Some(old) => *old = hook,
             None => self.out.boothooks.push(hook),
@@ -131,6 +126,15 @@ fn with_unix_lines(content: &[u8]) -> Vec<u8> {
     followed.filter(|pair| *pair != (b'\r', b'\n')).map(|(byte, _)| byte).collect()
 }
 
+/// What of a boothook is run: all but its header, behind which the script may begin on the same line.
+fn script_of_boothook(content: &[u8]) -> &[u8] {
+    let mut rest = kind::trim_start(content);
+    if Kind::of_content(rest) == Some(Kind::Boothook) {
+        rest = rest.get("#cloud-boothook".len()..).unwrap_or_default();
+    }
+    kind::trim_start(rest)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -141,5 +145,14 @@ mod tests {
         assert_eq!(with_unix_lines(b"#!/bin/sh\na\r\n"), b"#!/bin/sh\na\r\n");
         assert_eq!(with_unix_lines(b"\n"), b"\n");
         assert_eq!(with_unix_lines(b""), b"");
+    }
+
+    #[test]
+    fn a_boothook_begins_after_its_header() {
+        let of = |text: &str| String::from_utf8(script_of_boothook(text.as_bytes()).to_vec()).unwrap();
+        assert_eq!(of("\n#cloud-boothook\n\n#!/bin/sh\nx\n"), "#!/bin/sh\nx\n");
+        assert_eq!(of("#cloud-boothook #!/bin/sh\nx"), "#!/bin/sh\nx");
+        assert_eq!(of("#!/bin/sh\n"), "#!/bin/sh\n");
+        assert_eq!(of("#cloud-boothook"), "");
     }
 }

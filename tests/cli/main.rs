@@ -66,7 +66,7 @@ fn booted(dir: &TempDir, errors: &str, warnings: &str) {
     let text = STATUS.replace("ERRORS", errors).replace("WARNINGS", warnings);
     write(dir, "var/lib/cloud/data/status.json", &text);
     write(dir, "var/lib/cloud/data/result.json", r#"{"v1": {}}"#);
-    fs::create_dir_all(dir.0.join("run/cloud-init")).unwrap();
+    write(dir, "run/cloud-init/enabled", "");
     for name in ["status.json", "result.json"] {
         let _ = symlink(format!("../../var/lib/cloud/data/{name}"), dir.0.join("run/cloud-init").join(name));
     }

@@ -277,6 +277,22 @@ mod tests {
     }
 
     #[test]
+    fn name_servers_of_routes_come_first_and_only_what_a_route_may_say_is_taken() {
+        let data = parse(
+            r#"{"links": [{"id": "a", "name": "a", "type": "phy", "ethernet_mac_address": "52:54:00:00:00:01"}],
+                "networks": [{"link": "a", "type": "ipv6_dhcpv6-stateful", "services": [{"type": "dns", "address": "::5"}, {"type": "dns", "address": "::6"}],
+                    "routes": [{"network": "::", "netmask": "::", "gateway": "::1", "id": 3, "services": [{"type": "dns", "address": "::6"}]}]}]}"#,
+        );
+        let v1 = to_v1(&data, &Macs::default()).unwrap();
+        let link = &v1.get("config").and_then(Value::as_list).unwrap()[0];
+        assert_eq!(link.get("accept-ra"), Some(&Value::Bool(true)));
+        let subnet = &link.get("subnets").and_then(Value::as_list).unwrap()[0];
+        assert_eq!(json::to_string(subnet.get("dns_nameservers").unwrap()), r#"["::6","::5"]"#);
+        let route = &subnet.get("routes").and_then(Value::as_list).unwrap()[0];
+        assert_eq!(route.as_map().unwrap().keys().collect::<Vec<_>>(), ["network", "netmask", "gateway"]);
+    }
+
+    #[test]
     fn an_infiniband_device_is_known_by_its_short_address() {
         let nic = crate::machine::Nic {
             name: "ib0".into(),
