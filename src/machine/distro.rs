@@ -144,8 +144,23 @@ impl Distro {
             info.insert("network", [("renderers", renderers)].into_iter().collect::<Map>());
         }
         info.insert("ssh_svcname", self.ssh_service);
+        if matches!(self.name, "photon" | "raspberry-pi-os") {
+            info.insert("disable_fallback_netcfg", true);
+        }
         let mut config = Map::new();
-        config.insert("users", vec![Value::from("default")]);
+        if self.family == Family::Photon {
+            let root: Map = [("name", Value::from("root")), ("lock_passwd", Value::Bool(false))].into_iter().collect();
+            config.insert("users", vec![Value::Map(root)]);
+        } else {
+            config.insert("users", vec![Value::from("default")]);
+        }
+        if matches!(self.family, Family::Redhat | Family::Alpine) && self.name != "mariner" {
+            config.insert("ssh_pwauth", false);
+        }
+        if PLAIN_MOUNTS.contains(&self.name) {
+            let words = ["auto", "defaults,nofail", "0", "2"].map(Value::from);
+            config.insert("mount_default_fields", [vec![Value::Null; 2], words.to_vec()].concat());
+        }
         config.insert("disable_root", self.family != Family::Photon);
         config.insert("preserve_hostname", false);
         for (key, list) in MODULES {
@@ -155,6 +170,9 @@ impl Distro {
         Value::Map(config)
     }
 }
+
+/// Distributions whose mounts wait for nothing by default.
+const PLAIN_MOUNTS: &[&str] = &["alpine", "amazon", "azurelinux", "fedora", "openeuler", "openmandriva", "photon"];
 
 /// The module lists of an image without a cloud.cfg: what any distribution's default lists, in their order. A module that the
 /// distribution has no use for does nothing without its key.
@@ -183,6 +201,8 @@ const MODULES: &[(&str, &str)] = &[
 mod tests {
     use super::*;
 
+    use crate::document::json;
+
     #[test]
     fn by_os_release() {
         let name = |text: &str| Distro::of_os_release(text).name;
@@ -198,10 +218,10 @@ mod tests {
     fn default_users_are_cloud_inits() {
         let Some(tables) = crate::testing::vectors("tables.json") else { return };
         for (name, cfg) in tables.get("default_cfg_per_variant").and_then(Value::as_map).unwrap().iter() {
-            if matches!(name, "freebsd" | "unknown" | "suse") {
+            if matches!(name, "freebsd" | "unknown") {
                 continue;
             }
-            let ours = Distro::named(name).default_config();
+            let ours = Distro::named(if name == "suse" { "opensuse" } else { name }).default_config();
             assert_eq!(
                 ours.at(&["system_info", "default_user"]).unwrap().as_map().unwrap().len(),
                 cfg.at(&["system_info", "default_user"]).unwrap().as_map().unwrap().len(),
@@ -212,7 +232,12 @@ mod tests {
             }
             let renderers = ["system_info", "network", "renderers"];
             assert_eq!(ours.at(&renderers), cfg.at(&renderers), "{name}");
-            assert_eq!(ours.get("disable_root"), cfg.get("disable_root"), "{name}");
+            for key in ["disable_root", "users", "ssh_pwauth"] {
+                assert_eq!(ours.get(key), cfg.get(key), "{name} {key}");
+            }
+            // Where it is what the module does by itself it is not said.
+            let mounts = cfg.get("mount_default_fields").filter(|m| !json::to_string(m).contains("x-systemd"));
+            assert_eq!(ours.get("mount_default_fields"), mounts, "{name}");
         }
     }
 }
