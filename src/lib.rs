@@ -20,6 +20,7 @@ pub mod machine;
 pub mod module;
 pub mod network;
 pub mod root;
+pub mod schema;
 pub mod sort;
 pub mod source;
 pub mod stage;

@@ -1,14 +1,15 @@
 //! `schema`: tells what is wrong with user-data before a machine boots with it.
 
 use super::{Program, files, is_root, print};
-use crate::document::{Value, wrong, yaml};
+use crate::document::{Map, Value, wrong, yaml};
 use crate::error::{Error, Result};
 use crate::instance::state::CLOUD_DIR;
 use crate::machine::Machine;
 use crate::network::{Macs, convert};
 use crate::root::{Root, Use};
+use crate::schema::{self, Findings, Problem, one_line};
 use crate::userdata::kind::Kind;
-use crate::userdata::{jinja, keys};
+use crate::userdata::{IGNORED, jinja};
 use argh::{ArgsInfo, FromArgs};
 use log::LevelFilter;
 use std::path::Path;
@@ -20,9 +21,9 @@ use std::process::ExitCode;
     subcommand,
     name = "schema",
     help_triggers("-h", "--help"),
-    note = "Checked are: the header; templates, rendered with instance-data; the YAML; the keys at the top of a cloud-config and \
-            whether each holds a list, a mapping, a string and so on, as cloud-init's schema says. What is inside a key is not \
-            checked here: prepivot plan shows what the modules make of it. A network configuration is read as at a boot.",
+    note = "Checked are: the header; templates, rendered with instance-data; the YAML; every key of a cloud-config or a network \
+            configuration and what it takes, as cloud-init's schema says. Of network configurations version 2 may have what \
+            netplan takes beyond that. What is deprecated is told, and is no mistake.",
     error_code(0, "nothing is wrong"),
     error_code(1, "something is wrong, or cannot be read")
 )]
@@ -39,6 +40,9 @@ pub struct Schema {
     /// check what this system was given, as root
     #[argh(switch)]
     system: bool,
+    /// print the document with marks where something is wrong or deprecated
+    #[argh(switch)]
+    annotate: bool,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -65,72 +69,50 @@ const SYSTEM: [(&str, Type, &str, &str); 4] = [
 
 /// What a check comes to.
 enum Outcome {
-    Valid,
     /// Not checked, and why.
     Passed(String),
+    Checked {
+        /// The document, rendered where it was a template.
+        text: String,
+        found: Findings,
+    },
+}
+
+/// One document to check.
+struct Document {
+    /// What cloud-init calls it: user-data, vendor-data, …
+    name: &'static str,
+    kind: Type,
+    path: String,
+    bytes: Vec<u8>,
 }
 
 impl Schema {
     pub fn run(self, program: &Program) -> ExitCode {
         program.log(LevelFilter::Warn);
-        match (&self.config_file, self.system) {
-            (Some(path), false) => self.file(program, path),
-            (None, true) => self.system(program),
-            _ => program.fail("expected one of --config-file and --system"),
-        }
-    }
-
-    fn file(&self, program: &Program, path: &str) -> ExitCode {
-        let kind = self.schema_type.unwrap_or(Type::CloudConfig);
-        let name = if kind == Type::CloudConfig { "user-data" } else { "network-config" };
-        match files::read(path).and_then(|bytes| self.check(kind, path, bytes)) {
-            Ok(Outcome::Valid) => print(&format!("Valid schema {path}\n")),
-            Ok(Outcome::Passed(why)) => print(&format!("{why}\n")),
-            Err(e) => {
-                print(&format!("Invalid {name} {path}\n"));
-                program.say(format_args!("Error: {e}"));
-                return program.fail(format_args!("Error: Invalid schema: {name}"));
-            }
-        }
-        ExitCode::SUCCESS
-    }
-
-    fn system(&self, program: &Program) -> ExitCode {
-        if !is_root() {
-            return program.fail("what this system was given is for root alone to read; try it with sudo");
-        }
-        let root = match Root::open(Path::new("/"), Use::Tree) {
-            Ok(root) => root,
+        let documents = match (&self.config_file, self.system) {
+            (Some(path), false) => self.file(path),
+            (None, true) => system(),
+            _ => Err(Error::new("expected one of --config-file and --system")),
+        };
+        let documents = match documents {
+            Ok(documents) => documents,
             Err(e) => return program.fail(e),
         };
-        let mut found = Vec::new();
-        for (name, kind, made, raw) in SYSTEM {
-            let at = |file: &str| format!("{CLOUD_DIR}/instance/{file}");
-            // Nothing was made of what has no header that is known: then what came is the thing to look at.
-            let size = |file: &str| root.stat(&at(file)).map_or(0, |s| s.size);
-            let path = at(if size(made) == 0 && size(raw) > 0 { raw } else { made });
-            match root.read(&path) {
-                Ok(Some(bytes)) => found.push((name, kind, path, bytes)),
-                Ok(None) => {}
-                Err(e) => return program.fail(e),
-            }
+        let names: Vec<&str> = documents.iter().map(|d| d.name).collect();
+        if self.system {
+            print(&format!("Found cloud-config data types: {}\n", names.join(", ")));
         }
-        if found.is_empty() {
-            return program.fail(format_args!("there is nothing in {CLOUD_DIR}/instance: nothing was provisioned"));
-        }
-        let names: Vec<&str> = found.iter().map(|(name, ..)| *name).collect();
-        print(&format!("Found cloud-config data types: {}\n", names.join(", ")));
         let mut invalid = Vec::new();
-        for (n, (name, kind, path, bytes)) in found.into_iter().enumerate() {
-            print(&format!("\n{}. {name} at {path}:\n", n + 1));
-            match self.check(kind, &path, bytes) {
-                Ok(Outcome::Valid) => print(&format!("  Valid schema {name}\n")),
-                Ok(Outcome::Passed(why)) => print(&format!("  {why}\n")),
-                Err(e) => {
-                    print(&format!("  Invalid {name} {path}\n"));
-                    program.say(format_args!("Error: {e}"));
-                    invalid.push(name);
-                }
+        for (n, document) in documents.into_iter().enumerate() {
+            let mut indent = "";
+            if self.system {
+                print(&format!("\n{}. {} at {}:\n", n + 1, document.name, document.path));
+                indent = "  ";
+            }
+            let name = document.name;
+            if !self.one(program, document, indent) {
+                invalid.push(name);
             }
         }
         if invalid.is_empty() {
@@ -140,6 +122,45 @@ impl Schema {
         }
     }
 
+    fn file(&self, path: &str) -> Result<Vec<Document>> {
+        let kind = self.schema_type.unwrap_or(Type::CloudConfig);
+        let name = if kind == Type::CloudConfig { "user-data" } else { "network-config" };
+        Ok(vec![Document { name, kind, path: path.to_owned(), bytes: files::read(path)? }])
+    }
+
+    /// Checks one document and tells what there is to tell. Whether it is valid.
+    fn one(&self, program: &Program, document: Document, indent: &str) -> bool {
+        let Document { name, kind, path, bytes } = document;
+        let (text, found) = match self.check(kind, &path, bytes) {
+            Ok(Outcome::Checked { text, found }) => (text, found),
+            Ok(Outcome::Passed(why)) => {
+                print(&format!("{indent}{why}\n"));
+                return true;
+            }
+            Err(e) => {
+                print(&format!("{indent}Invalid {name} {path}\n"));
+                program.say(format_args!("{indent}Error: {e}"));
+                return false;
+            }
+        };
+        let valid = found.errors.is_empty();
+        if self.annotate {
+            print(&schema::annotated(&text, &found));
+        } else {
+            if !found.deprecations.is_empty() {
+                print(&format!("{indent}Cloud config schema deprecations: {}\n", one_line(&found.deprecations)));
+            }
+            if !valid {
+                print(&format!("{indent}Invalid {name} {path}\n"));
+                program.say(format_args!("{indent}Error: Cloud config schema errors: {}", one_line(&found.errors)));
+            }
+        }
+        if valid {
+            print(&format!("{indent}Valid schema {}\n", if self.system { name } else { &path }));
+        }
+        valid
+    }
+
     fn check(&self, kind: Type, path: &str, bytes: Vec<u8>) -> Result<Outcome> {
         let text = String::from_utf8(bytes).map_err(|_| Error::new(format!("{path}: not UTF-8")))?;
         let kind_name = if kind == Type::CloudConfig { "cloud-config" } else { "network-config" };
@@ -147,20 +168,19 @@ impl Schema {
             return Ok(Outcome::Passed(format!("Empty '{kind_name}' found at {path}. Nothing to validate.")));
         }
         match kind {
-            Type::CloudConfig => self.cloud_config(path, &text),
-            Type::NetworkConfig => network_config(path, &text),
+            Type::CloudConfig => self.cloud_config(path, text),
+            Type::NetworkConfig => network_config(path, text),
         }
     }
 
-    fn cloud_config(&self, path: &str, text: &str) -> Result<Outcome> {
-        let text = match jinja::body(text) {
-            Some(body) => {
-                let root = Root::open(Path::new("/"), Use::Tree)?;
-                let data = files::instance_data(&root, self.instance_data.as_deref())?;
-                &files::render(path, body, &data)?
-            }
-            None => text,
-        };
+    fn cloud_config(&self, path: &str, mut text: String) -> Result<Outcome> {
+        let mut first = 1;
+        if let Some(body) = jinja::body(&text) {
+            let root = Root::open(Path::new("/"), Use::Tree)?;
+            let data = files::instance_data(&root, self.instance_data.as_deref())?;
+            text = files::render(path, body, &data)?;
+            first = 2;
+        }
         match Kind::of_content(text.as_bytes()) {
             Some(Kind::CloudConfig) => {}
             Some(other) => {
@@ -172,37 +192,77 @@ impl Schema {
             }
             None => {
                 let what = "the first line says no type of user-data; for a cloud-config it is #cloud-config";
-                return Err(Error::new(format!("{path}: {what}")));
+                return Ok(mistake(text, first, 1, what));
             }
         }
-        match yaml::parse(path, text)? {
-            Value::Map(config) => one_error(path, &keys::check(&config)),
-            other => Err(wrong(path, "a mapping", &other)),
+        let config = match yaml::parse_or_place(path, &text) {
+            Ok(Value::Map(config)) => config,
+            Ok(other) => return Err(wrong(path, "a mapping", &other)),
+            Err((e, line, column)) => return Ok(mistake(text, line, column, &e.to_string())),
+        };
+        let mut found = schema::cloud_config(&config);
+        for (n, line) in text.lines().enumerate() {
+            if let Some(part) = line.strip_prefix(IGNORED) {
+                found.errors.push(at(n + 1, 1, &format!("this part was not valid and was left out: {part}")));
+            }
         }
+        Ok(Outcome::Checked { text, found })
     }
 }
 
-/// Reads a network configuration as a boot would, of any kind.
-fn network_config(path: &str, text: &str) -> Result<Outcome> {
-    let document = yaml::parse(path, text)?;
-    let kind = match &document {
-        Value::Map(map) if map.contains_key("links") => "network_data.json",
-        Value::Map(map) if !map.is_empty() => "yaml",
-        Value::Map(_) | Value::Null => {
+/// What this system was given.
+fn system() -> Result<Vec<Document>> {
+    if !is_root() {
+        return Err(Error::new("what this system was given is for root alone to read; try it with sudo"));
+    }
+    let root = Root::open(Path::new("/"), Use::Tree)?;
+    let mut documents = Vec::new();
+    for (name, kind, made, raw) in SYSTEM {
+        let at = |file: &str| format!("{CLOUD_DIR}/instance/{file}");
+        // Nothing was made of what has no header that is known: then what came is the thing to look at.
+        let size = |file: &str| root.stat(&at(file)).map_or(0, |s| s.size);
+        let path = at(if size(made) == 0 && size(raw) > 0 { raw } else { made });
+        if let Some(bytes) = root.read(&path)? {
+            documents.push(Document { name, kind, path, bytes });
+        }
+    }
+    match documents.is_empty() {
+        true => Err(Error::new(format!("there is nothing in {CLOUD_DIR}/instance: nothing was provisioned"))),
+        false => Ok(documents),
+    }
+}
+
+/// A problem of a place in the text, by cloud-init's name for it.
+fn at(line: usize, column: usize, what: &str) -> Problem {
+    Problem { path: format!("format-l{line}.c{column}"), what: what.to_owned() }
+}
+
+/// The one thing that there is to tell of a text that cannot be read.
+fn mistake(text: String, line: usize, column: usize, what: &str) -> Outcome {
+    let found = Findings { errors: vec![at(line, column, what)], deprecations: Vec::new() };
+    Outcome::Checked { text, found }
+}
+
+/// Checks a network configuration, and reads it as a boot would, of any kind.
+fn network_config(path: &str, text: String) -> Result<Outcome> {
+    let document = match yaml::parse_or_place(path, &text) {
+        Ok(document) => document,
+        Err((e, line, column)) => return Ok(mistake(text, line, column, &e.to_string())),
+    };
+    let is_empty = |value: &Value| value.is_null() || value.as_map().is_some_and(Map::is_empty);
+    let (kind, found) = match &document {
+        value if is_empty(value.get("network").unwrap_or(value)) => {
             return Ok(Outcome::Passed(format!("Empty 'network-config' found at {path}. Nothing to validate.")));
         }
+        Value::Map(map) if map.contains_key("links") => ("network_data.json", Findings::default()),
+        Value::Map(map) => ("yaml", schema::network_config(map)),
         Value::String(_) => return Ok(Outcome::Passed(format!("Text for ifupdown is not checked: {path}"))),
         other => return Err(wrong(path, "a mapping", other)),
     };
-    let nics = Machine::read(Path::new("/")).nics();
-    let macs: Macs = nics.iter().map(|n| (n.mac.as_str(), n.name.as_str())).collect();
-    convert::parse(kind, text, &macs).map_err(|e| e.context(path)).map(|_| Outcome::Valid)
-}
-
-fn one_error(path: &str, errors: &[Error]) -> Result<Outcome> {
-    if errors.is_empty() {
-        return Ok(Outcome::Valid);
+    if found.errors.is_empty() {
+        let nics = Machine::read(Path::new("/")).nics();
+        let macs: Macs = nics.iter().map(|n| (n.mac.as_str(), n.name.as_str())).collect();
+        convert::parse(kind, &text, &macs).map_err(|e| e.context(path))?;
     }
-    let texts: Vec<String> = errors.iter().map(Error::to_string).collect();
-    Err(Error::new(format!("{path}: {}", texts.join(", "))))
+    Ok(Outcome::Checked { text, found })
 }

@@ -2,11 +2,13 @@
 
 mod bytes;
 pub mod json;
+mod path;
 mod scalar;
 pub mod yaml;
 mod yaml_write;
 
 pub use bytes::Bytes;
+pub use path::Path;
 pub use yaml_write::to_yaml;
 
 use crate::error::Error;

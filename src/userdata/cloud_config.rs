@@ -8,6 +8,9 @@ use crate::error::{Error, Result};
 /// The header fields that say how a part is merged; the first that is there counts.
 const MERGE_HEADERS: [&str; 2] = ["Merge-Type", "X-Merge-Type"];
 
+/// How the text of a merged cloud-config says that a part was left out; the part's name follows.
+pub const IGNORED: &str = "# Cloud-config part ignored SCHEMA_ERROR: ";
+
 /// What has been merged so far.
 #[derive(Debug, Default)]
 pub struct CloudConfig {
@@ -93,7 +96,7 @@ pub fn text_of(map: &Map, names: &[String], ignored: &[String]) -> String {
         names.iter().for_each(|name| text += &format!("# {}\n", clean(name)));
         text.push('\n');
     }
-    ignored.iter().for_each(|name| text += &format!("# Cloud-config part ignored SCHEMA_ERROR: {}\n", clean(name)));
+    ignored.iter().for_each(|name| text += &format!("{IGNORED}{}\n", clean(name)));
     let document = to_yaml(&Value::Map(map.clone()));
     text += if map.is_empty() { "--- " } else { "---\n" };
     text + &document + "...\n"

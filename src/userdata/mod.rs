@@ -7,7 +7,6 @@ pub mod gzip;
 mod handle;
 pub mod jinja;
 mod jsonp;
-pub mod keys;
 pub mod kind;
 mod md5;
 pub mod merge;
@@ -16,7 +15,7 @@ mod parts;
 mod percent;
 pub mod vendor;
 
-pub use cloud_config::{CloudConfig, text_of};
+pub use cloud_config::{CloudConfig, IGNORED, text_of};
 pub use cmdline::from_cmdline;
 pub use parts::Part;
 

@@ -72,16 +72,48 @@ fn what_is_wrong_with_a_cloud_config() {
         ("#cloud-config\nruncmd: [\n", 1, "not valid YAML at line"),
         ("#cloud-config\n- a\n", 1, "expected a mapping, found a list"),
         ("# cloud-config\nruncmd: []\n", 1, "#cloud-config"),
+        (
+            "#cloud-config\nusers: [{name: a, sudoo: s3cret}]\n",
+            1,
+            "Error: Cloud config schema errors: users.0.sudoo: there is no such key\n",
+        ),
+        (
+            "#cloud-config\nca-certs: {remove_defaults: true}\n",
+            0,
+            "Cloud config schema deprecations: ca-certs: Deprecated in version 22.3. Use **ca_certs** instead.\nValid schema",
+        ),
+        ("#cloud-config\nhostname: a\nhostname: [\n", 1, "Cloud config schema errors: format-l4.c1: "),
+        ("#cloud-config\n# Cloud-config part ignored SCHEMA_ERROR: p1\n--- {}\n", 1, "errors: format-l2.c1: this part"),
     ] {
         write(&dir, "c", text);
         let answer = run_in(&dir, "schema -c ROOT/c");
         assert_eq!(answer.code, code, "{text:?}: {}", answer.err);
-        assert!((answer.out + &answer.err).contains(said), "{text:?}: {}", answer.err);
+        let all = answer.out + &answer.err;
+        assert!(all.contains(said) && !all.contains("s3cret"), "{text:?}: {all}");
+        assert_eq!(all.contains("Invalid user-data /"), code == 1, "{all}");
+        assert_eq!(all.contains("Error: Invalid schema: user-data\n"), code == 1, "{all}");
     }
+    write(&dir, "c", "#cloud-config\nhostname: 3\nca-certs: {trusted: [x]}\n");
+    let marked = run_in(&dir, "schema --annotate -c ROOT/c");
+    assert_eq!(marked.code, 1);
+    assert!(
+        marked.out.starts_with("#cloud-config\nhostname: 3\t\t# E1\nca-certs: {trusted: [x]}\t\t# D1\n\n# Errors: ---")
+    );
+    assert!(marked.err.ends_with(": Error: Invalid schema: user-data\n") && marked.err.lines().count() == 1);
     write(&dir, "n", "network: {version: 2, ethernets: {a: {dhcp4: true}}}\n");
     assert_eq!(run_in(&dir, "schema -t network-config --config-file ROOT/n").code, 0);
-    write(&dir, "n", "network: {version: 9}\n");
-    assert_eq!(run_in(&dir, "schema -t network-config --config-file ROOT/n").code, 1);
+    for (text, said) in [
+        ("network: {version: 9}\n", "network.version: expected 2\n"),
+        ("{version: 1, config: [{type: physical}]}\n", "config.0: the key name is missing\n"),
+        ("version: [\n", "format-l2.c1: "),
+    ] {
+        write(&dir, "n", text);
+        let answer = run_in(&dir, "schema -t network-config --config-file ROOT/n");
+        assert_eq!(answer.code, 1);
+        assert!(answer.err.contains(said) && answer.out.contains("Invalid network-config"), "{}", answer.err);
+    }
+    write(&dir, "n", "network: {}\n");
+    assert!(run_in(&dir, "schema -t network-config -c ROOT/n").out.contains("Nothing to validate"));
     assert_eq!(run_in(&dir, "schema -c ROOT/none").code, 1);
     assert_eq!(run(&["schema"]).code, 1);
     assert_eq!(run(&["schema", "-c", "x", "--system"]).code, 1);

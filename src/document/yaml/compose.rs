@@ -2,7 +2,7 @@
 
 use super::cursor::{Failure, Mark, Step};
 use super::token::{Token, Tokens};
-use crate::document::{MAX_DEPTH, MAX_NODES, Map, Value, scalar};
+use crate::document::{MAX_DEPTH, MAX_NODES, Map, Path, Value, scalar};
 use std::collections::HashMap;
 
 /// The handle `!!`, written out.
@@ -20,6 +20,14 @@ pub struct Composer<'a> {
     handles: HashMap<String, String>,
     nodes: usize,
     depth: usize,
+    places: Option<Places>,
+}
+
+/// Looks for the lines of some paths while the document is read.
+struct Places {
+    path: Path,
+    /// The paths, and the lines that were found, from 1.
+    lines: HashMap<String, usize>,
 }
 
 /// Where a node stands, which says what may be there.
@@ -39,11 +47,41 @@ enum Key {
 impl<'a> Composer<'a> {
     pub fn new(text: &'a str) -> Self {
         let tokens = Tokens::new(text);
-        Composer { tokens, anchors: HashMap::new(), handles: HashMap::new(), nodes: 0, depth: 0 }
+        Composer { tokens, anchors: HashMap::new(), handles: HashMap::new(), nodes: 0, depth: 0, places: None }
+    }
+
+    /// The lines, from 1, on which `paths` begin: at their keys, or as entries of lists. What comes from an alias has none.
+    pub fn lines(mut self, paths: impl Iterator<Item = String>) -> HashMap<String, usize> {
+        self.places = Some(Places { path: Path::default(), lines: paths.map(|path| (path, 0)).collect() });
+        let _ = self.read();
+        let mut lines = self.places.map_or_else(HashMap::new, |p| p.lines);
+        lines.retain(|_, line| *line > 0);
+        lines
+    }
+
+    /// One step down, to what comes next or, with a mark, to what stood there.
+    fn enter(&mut self, step: &dyn std::fmt::Display, mark: Option<Mark>) -> Step<()> {
+        let Some(places) = &mut self.places else { return Ok(()) };
+        places.path.enter(step);
+        if let Some(line) = places.lines.get_mut(places.path.as_str()) {
+            self.tokens.peek()?;
+            *line = mark.unwrap_or_else(|| self.tokens.mark()).line + 1;
+        }
+        Ok(())
+    }
+
+    fn leave(&mut self) {
+        if let Some(places) = &mut self.places {
+            places.path.leave();
+        }
     }
 
     /// The text's one document.
     pub fn document(mut self) -> Step<Value> {
+        self.read()
+    }
+
+    fn read(&mut self) -> Step<Value> {
         self.skip_document_ends()?;
         self.directives()?;
         if self.is(&Token::DocumentStart)? {
@@ -188,7 +226,9 @@ impl<'a> Composer<'a> {
         self.tokens.next()?;
         let mut items = Vec::new();
         while self.accept(&Token::BlockEntry)? {
+            self.enter(&items.len(), None)?;
             items.push(self.node_unless(Place::Block, &[Token::BlockEntry, Token::BlockEnd])?);
+            self.leave();
         }
         if !self.accept(&Token::BlockEnd)? {
             return self.fail("expected a further entry of the list, or its end");
@@ -200,7 +240,9 @@ impl<'a> Composer<'a> {
         let ends = [Token::BlockEntry, Token::Key, Token::Value, Token::BlockEnd];
         let mut items = Vec::new();
         while self.accept(&Token::BlockEntry)? {
+            self.enter(&items.len(), None)?;
             items.push(self.node_unless(Place::Block, &ends)?);
+            self.leave();
         }
         Ok(items)
     }
@@ -219,7 +261,9 @@ impl<'a> Composer<'a> {
                 self.count(1)?;
                 items.push(Self::at(self.tokens.mark(), flatten(vec![(key, value)]).map(Value::Map))?);
             } else if !self.is(&Token::FlowSequenceEnd)? {
+                self.enter(&items.len(), None)?;
                 items.push(self.node(Place::Flow)?);
+                self.leave();
             }
         }
         Ok(items)
@@ -241,8 +285,7 @@ impl<'a> Composer<'a> {
         self.tokens.next()?;
         let mut entries = Vec::new();
         while self.accept(&Token::Key)? {
-            let key = self.key(Place::InMapping, &ends)?;
-            entries.push((key, self.value(Place::InMapping, &ends)?));
+            entries.push(self.entry(Place::InMapping, &ends, &ends)?);
         }
         if !self.accept(&Token::BlockEnd)? {
             return self.fail("expected a further key of the mapping, or its end");
@@ -259,13 +302,23 @@ impl<'a> Composer<'a> {
                 return self.fail("expected , or }");
             }
             if self.accept(&Token::Key)? {
-                let key = self.key(Place::Flow, &[Token::Value, Token::FlowEntry, Token::FlowMappingEnd])?;
-                entries.push((key, self.value(Place::Flow, &ends)?));
+                let key_ends = [Token::Value, Token::FlowEntry, Token::FlowMappingEnd];
+                entries.push(self.entry(Place::Flow, &key_ends, &ends)?);
             } else if !self.is(&Token::FlowMappingEnd)? {
                 entries.push((self.key(Place::Flow, &[])?, Value::Null));
             }
         }
         Ok(entries)
+    }
+
+    fn entry(&mut self, place: Place, key_ends: &[Token], ends: &[Token]) -> Step<(Key, Value)> {
+        self.tokens.peek()?;
+        let mark = self.tokens.mark();
+        let key = self.key(place, key_ends)?;
+        self.enter(if let Key::Text(name) = &key { name } else { &"<<" }, Some(mark))?;
+        let value = self.value(place, ends)?;
+        self.leave();
+        Ok((key, value))
     }
 
     fn key(&mut self, place: Place, ends: &[Token]) -> Step<Key> {

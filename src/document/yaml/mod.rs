@@ -12,7 +12,8 @@ mod token;
 use super::Value;
 use crate::error::{Error, Result};
 use compose::Composer;
-use cursor::{Failure, Mark};
+use cursor::Failure;
+use std::collections::HashMap;
 
 pub(super) use cursor::is_printable;
 
@@ -21,16 +22,27 @@ pub const MAX_BYTES: usize = 16 << 20;
 
 /// Reads one YAML document; an empty text is null. Errors name `document`, the line and the column, never the content.
 pub fn parse(document: &str, text: &str) -> Result<Value> {
+    parse_or_place(document, text).map_err(|(error, ..)| error)
+}
+
+/// The same; with an error its line and column, from 1.
+pub fn parse_or_place(document: &str, text: &str) -> std::result::Result<Value, (Error, usize, usize)> {
     if text.len() > MAX_BYTES {
-        return Err(Error::new(format!("{document}: larger than {MAX_BYTES} bytes")));
+        return Err((Error::new(format!("{document}: larger than {MAX_BYTES} bytes")), 1, 1));
     }
     if text.contains(|c| !cursor::is_printable(c)) {
-        return Err(Error::new(format!("{document}: not valid YAML: a control character")));
+        return Err((Error::new(format!("{document}: not valid YAML: a control character")), 1, 1));
     }
     Composer::new(text).document().map_err(|Failure { what, mark }| {
-        let Mark { line, column, .. } = mark;
-        Error::new(format!("{document}: not valid YAML at line {} column {}: {what}", line + 1, column + 1))
+        let (line, column) = (mark.line + 1, mark.column + 1);
+        (Error::new(format!("{document}: not valid YAML at line {line} column {column}: {what}")), line, column)
     })
+}
+
+/// The lines of a document, from 1, on which what `paths` (as [`Path`](super::Path) has them) say begins: at its key, or as an
+/// entry of a list. Paths are missing that are not there or come from an alias.
+pub fn lines(text: &str, paths: impl Iterator<Item = String>) -> HashMap<String, usize> {
+    Composer::new(text).lines(paths)
 }
 
 #[cfg(test)]
@@ -80,6 +92,34 @@ mod tests {
         assert_eq!(yaml("<<: [{a: 1}, {a: 2, b: 3}]\n"), r#"{"a":1,"b":3}"#);
         assert_eq!(yaml("a: 1\nb: 2\na: 3\n"), r#"{"a":3,"b":2}"#);
         assert_eq!(yaml("- &a [1]\n- *a\n"), "[[1],[1]]");
+    }
+
+    #[test]
+    fn lines_of_paths() {
+        let text = "a: 1\nb:\n- x\n-\n  c: {d: [1,\n   2], e: 3}\nf: &f\n  - g\n  - {h: i}\nj: *f\n? k\n: [l: m]\n<<: {n: 1}\n";
+        let expected = [
+            ("a", 1),
+            ("b", 2),
+            ("b.0", 3),
+            ("b.1", 5),
+            ("b.1.c", 5),
+            ("b.1.c.d", 5),
+            ("b.1.c.d.1", 6),
+            ("b.1.c.e", 6),
+            ("f", 7),
+            ("f.0", 8),
+            ("f.1.h", 9),
+            ("j", 10),
+            ("k", 11),
+        ];
+        let missing = ["", "j.0", "n", "b.2", "f.0.0"];
+        let paths = expected.iter().map(|e| e.0).chain(missing).map(str::to_owned);
+        let found = lines(text, paths);
+        for (path, line) in expected {
+            assert_eq!(found.get(path), Some(&line), "{path}");
+        }
+        assert_eq!(found.len(), expected.len(), "{found:?}");
+        assert!(lines("a: [", ["a".to_owned()].into_iter()).len() == 1);
     }
 
     #[test]

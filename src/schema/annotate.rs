@@ -1,0 +1,90 @@
+//! A document with marks on the lines that something is to be told of, and what it is below.
+
+use super::{Findings, Problem};
+use crate::document::yaml;
+use std::collections::HashMap;
+
+/// `text` with `# E1,D1` at the end of lines, and the errors and deprecations as notes after it: cloud-init's form.
+pub fn annotated(text: &str, found: &Findings) -> String {
+    let lines = lines(text, found);
+    let mut labels: Vec<(usize, String)> = Vec::new();
+    let mut notes = String::new();
+    for (title, letter, problems) in [("Errors", 'E', &found.errors), ("Deprecations", 'D', &found.deprecations)] {
+        let mut by_line: Vec<(usize, &Problem)> = problems.iter().map(|p| (line_of(&p.path, &lines), p)).collect();
+        crate::sort::by(&mut by_line, |a, b| a.0.cmp(&b.0));
+        if !by_line.is_empty() {
+            notes += &format!("# {title}: -------------\n");
+        }
+        for (n, (line, problem)) in by_line.iter().enumerate() {
+            notes += &format!("# {letter}{}: {problem}\n", n + 1);
+            labels.push((*line, format!("{letter}{}", n + 1)));
+        }
+        if !by_line.is_empty() {
+            notes += "\n\n";
+        }
+    }
+    crate::sort::by(&mut labels, |a, b| a.0.cmp(&b.0));
+    let mut labels = labels.into_iter().peekable();
+    let mut out = String::new();
+    for (n, line) in text.split('\n').enumerate() {
+        out += line;
+        let mut before = "\t\t# ";
+        while let Some((_, label)) = labels.next_if(|(line, _)| *line <= n + 1) {
+            out += before;
+            out += &label;
+            before = ",";
+        }
+        out.push('\n');
+    }
+    out + &notes
+}
+
+/// The lines of what there is to tell of, and of what that is in.
+fn lines(text: &str, found: &Findings) -> HashMap<String, usize> {
+    let all = found.errors.iter().chain(&found.deprecations);
+    yaml::lines(text, all.flat_map(|p| upwards(&p.path)).map(str::to_owned))
+}
+
+/// The line of a path or of what it is in, from 1.
+fn line_of(path: &str, lines: &HashMap<String, usize>) -> usize {
+    let place = path.strip_prefix("format-l").and_then(|p| p.split('.').next()?.parse().ok());
+    place.or_else(|| upwards(path).find_map(|p| lines.get(p).copied())).unwrap_or(1)
+}
+
+/// A path and what it is in, and so on.
+fn upwards(path: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(Some(path), |path| path.rsplit_once('.').map(|(parent, _)| parent))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::Value;
+    use crate::schema::cloud_config;
+
+    #[test]
+    fn marks_and_notes() {
+        let text = "#cloud-config\nusers:\n- name: a\n  sudoo: x\n- {gecos: b, uid: '7'}\nhostname: 3\n";
+        let Ok(Value::Map(config)) = yaml::parse("t", text) else { panic!() };
+        let marked = annotated(text, &cloud_config(&config));
+        assert_eq!(
+            marked,
+            "#cloud-config\nusers:\n- name: a\n  sudoo: x\t\t# E1\n- {gecos: b, uid: '7'}\t\t# E2,D1\nhostname: 3\t\t# E3\n\n\
+             # Errors: -------------\n# E1: users.0.sudoo: there is no such key\n\
+             # E2: users.1: expected one of the keys name, snapuser\n\
+             # E3: hostname: expected a string, found an integer\n\n\n\
+             # Deprecations: -------------\n# D1: users.1.uid: Changed in version 22.3. Use an integer instead.\n\n\n"
+        );
+        assert_eq!(yaml::parse("t", &marked).unwrap(), Value::Map(config));
+    }
+
+    #[test]
+    fn what_has_no_line_of_its_own() {
+        let problem = |path: &str| Problem { path: path.into(), what: "w".into() };
+        let paths = ["", "b.0.c", "format-l2.c1", "format-l2", "format-lx.c9", "format-l99.c1"];
+        let found = Findings { errors: paths.map(problem).into(), deprecations: Vec::new() };
+        let marked = annotated("a: &a [{c: 1}]\nb: *a", &found);
+        assert!(marked.starts_with("a: &a [{c: 1}]\t\t# E1,E2\nb: *a\t\t# E3,E4,E5\n# Errors"), "{marked}");
+        assert!(marked.contains("# E6: format-l99.c1: w\n"));
+    }
+}

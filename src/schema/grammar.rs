@@ -1,0 +1,361 @@
+//! The notation of the tables, read into a tree. The tables are part of the program: what is wrong in one is found by a test.
+
+use std::iter::from_fn;
+
+/// A table.
+pub struct Grammar {
+    parts: Vec<(&'static str, Node)>,
+    /// The keys at the top of the document.
+    pub top: Fields,
+}
+
+/// What may stand in a place: one of these.
+pub type Node = Vec<Alternative>;
+
+/// One of several kinds of values.
+pub struct Alternative {
+    pub shape: Shape,
+    pub old: Option<Old>,
+}
+
+/// That something is deprecated.
+#[derive(Clone, Copy)]
+pub struct Old {
+    /// `~22.3` or `^22.3`.
+    pub version: &'static str,
+    /// A name to use instead, or a text in quotes.
+    pub advice: &'static str,
+}
+
+/// A kind of value.
+pub enum Shape {
+    Any,
+    Null,
+    Bool,
+    Int(Range),
+    /// An integer or a float.
+    Number(Range),
+    /// With the name of a check.
+    Text(&'static str),
+    Words(Vec<&'static str>),
+    List {
+        item: Node,
+        count: Range,
+        unique: bool,
+    },
+    Map(Fields),
+    Part(&'static str),
+}
+
+/// From and to; what is not given is not bounded.
+#[derive(Clone, Copy, Default)]
+pub struct Range {
+    pub min: Option<i64>,
+    pub max: Option<i64>,
+}
+
+/// What a mapping may hold.
+#[derive(Default)]
+pub struct Fields {
+    pub groups: Vec<Group>,
+    /// The check that every other key has to pass, and what it takes; none: there may be no other key.
+    pub rest: Option<(&'static str, Node)>,
+    pub rules: Vec<Vec<&'static str>>,
+    pub not_empty: bool,
+}
+
+/// Keys that take the same.
+pub struct Group {
+    /// Names, and whether they have to be there.
+    pub keys: Vec<(&'static str, bool)>,
+    pub takes: Takes,
+}
+
+/// What a key takes.
+pub enum Takes {
+    Node(Node),
+    /// The same as another key of the mapping, whose old name it is.
+    Same(Old),
+}
+
+impl Fields {
+    /// What a key takes, of those that are named.
+    pub fn named(&self, key: &str) -> Option<&Takes> {
+        self.groups.iter().find(|g| g.keys.iter().any(|(name, _)| *name == key)).map(|g| &g.takes)
+    }
+}
+
+impl Grammar {
+    /// Reads a table.
+    pub fn new(table: &'static str) -> Grammar {
+        let mut tokens = Tokens { rest: table };
+        let (mut parts, mut top) = (Vec::new(), Fields::default());
+        while !tokens.peek().is_empty() {
+            if tokens.peek().starts_with('$') {
+                let name = tokens.next();
+                tokens.accept("=");
+                parts.push((name, tokens.node()));
+            } else {
+                tokens.field(&mut top);
+            }
+        }
+        Grammar { parts, top }
+    }
+
+    /// A part by its name, with the `$`.
+    pub fn part(&self, name: &str) -> &[Alternative] {
+        self.parts.iter().find(|(n, _)| *n == name).map_or(&[], |(_, node)| node)
+    }
+}
+
+/// Reads a table from first to last. At its end every token is empty.
+struct Tokens {
+    rest: &'static str,
+}
+
+impl Tokens {
+    fn skip(&mut self) {
+        loop {
+            self.rest = self.rest.trim_start();
+            if !self.rest.starts_with('#') {
+                return;
+            }
+            self.rest = self.rest.split_once('\n').map_or("", |(_, rest)| rest);
+        }
+    }
+
+    /// The length of the token that is next: a word, a text in quotes, or a sign.
+    fn width(&self) -> usize {
+        let is_sign = |c: char| "{}[]()|:,!".contains(c);
+        match self.rest.strip_prefix('"') {
+            Some(text) => text.find('"').map_or(self.rest.len(), |end| end + 2),
+            None if self.rest.starts_with(is_sign) => 1,
+            None => self.rest.find(|c: char| is_sign(c) || c.is_whitespace()).unwrap_or(self.rest.len()),
+        }
+    }
+
+    fn peek(&mut self) -> &'static str {
+        self.skip();
+        self.rest.get(..self.width()).unwrap_or_default()
+    }
+
+    fn next(&mut self) -> &'static str {
+        let token = self.peek();
+        self.rest = self.rest.get(token.len()..).unwrap_or_default();
+        token
+    }
+
+    fn accept(&mut self, token: &str) -> bool {
+        let found = self.peek() == token;
+        if found {
+            self.next();
+        }
+        found
+    }
+
+    /// Whether one more comes before the sign that ends it.
+    fn goes_on(&mut self, end: &str) -> bool {
+        !self.accept(end) && !self.peek().is_empty()
+    }
+
+    /// Words up to `)`.
+    fn words(&mut self) -> Vec<&'static str> {
+        from_fn(|| self.goes_on(")").then(|| self.next())).collect()
+    }
+
+    fn node(&mut self) -> Node {
+        let mut node = vec![self.alternative()];
+        while self.accept("|") {
+            node.push(self.alternative());
+        }
+        node
+    }
+
+    fn alternative(&mut self) -> Alternative {
+        let mut shape = self.shape();
+        if let Shape::List { count, unique, .. } = &mut shape {
+            if self.accept("+") {
+                count.min = Some(1);
+            } else if self.peek().starts_with(|c: char| c.is_ascii_digit()) {
+                *count = range(self.next());
+            }
+            *unique = self.accept("unique");
+        } else if let Shape::Map(fields) = &mut shape {
+            fields.not_empty = self.accept("+");
+        }
+        Alternative { shape, old: self.old() }
+    }
+
+    fn old(&mut self) -> Option<Old> {
+        let is_old = self.peek().starts_with(['~', '^']);
+        is_old.then(|| Old { version: self.next(), advice: self.next() })
+    }
+
+    fn shape(&mut self) -> Shape {
+        match self.next() {
+            "null" => Shape::Null,
+            "bool" => Shape::Bool,
+            "int" => Shape::Int(self.bounds()),
+            "num" => Shape::Number(self.bounds()),
+            "list" => Shape::List { item: any(), count: Range::default(), unique: false },
+            "map" => Shape::Map(Fields { rest: Some(("", any())), ..Fields::default() }),
+            "(" => Shape::Words(self.words()),
+            "[" => {
+                let item = self.node();
+                self.accept("]");
+                Shape::List { item, count: Range::default(), unique: false }
+            }
+            "{" => {
+                let mut fields = Fields::default();
+                while self.goes_on("}") {
+                    self.field(&mut fields);
+                }
+                Shape::Map(fields)
+            }
+            part if part.starts_with('$') => Shape::Part(part),
+            "any" => Shape::Any,
+            "str" => Shape::Text(""),
+            // What is no kind fits nothing.
+            word => word.strip_prefix("str/").map_or(Shape::Words(Vec::new()), Shape::Text),
+        }
+    }
+
+    fn bounds(&mut self) -> Range {
+        if !self.accept("(") {
+            return Range::default();
+        }
+        let found = range(self.next());
+        self.accept(")");
+        found
+    }
+
+    /// A line of a mapping.
+    fn field(&mut self, fields: &mut Fields) {
+        let mut keys = Vec::new();
+        loop {
+            let key = self.next();
+            if key == "(" {
+                return fields.rules.push(self.words());
+            }
+            keys.push((key, self.accept("!")));
+            if !self.accept(",") {
+                break;
+            }
+        }
+        let Some(old) = self.old() else {
+            let node = if self.accept(":") { self.node() } else { any() };
+            match keys.first() {
+                Some(("...", _)) => fields.rest = Some(("", node)),
+                Some((key, _)) if key.starts_with('*') => {
+                    fields.rest = Some((key.strip_prefix("*/").unwrap_or("line"), node));
+                }
+                _ => fields.groups.push(Group { keys, takes: Takes::Node(node) }),
+            }
+            return;
+        };
+        fields.groups.push(Group { keys, takes: Takes::Same(old) });
+    }
+}
+
+fn any() -> Node {
+    vec![Alternative { shape: Shape::Any, old: None }]
+}
+
+/// `0..255`, `0..`
+fn range(text: &str) -> Range {
+    let (min, max) = text.split_once("..").unwrap_or_default();
+    Range { min: min.parse().ok(), max: max.parse().ok() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{CLOUD_CONFIG, NETWORK, text};
+    use super::*;
+
+    fn check_node(grammar: &Grammar, node: &[Alternative]) -> usize {
+        assert!(!node.is_empty());
+        let mut shapes = 0;
+        for Alternative { shape, old } in node {
+            shapes += 1;
+            assert!(old.is_none_or(|o| !o.advice.is_empty() && o.version.len() > 3));
+            match shape {
+                Shape::Words(words) => assert!(!words.is_empty()),
+                Shape::List { item, .. } => shapes += check_node(grammar, item),
+                Shape::Map(fields) => shapes += check_fields(grammar, fields),
+                Shape::Part(name) => assert!(!grammar.part(name).is_empty(), "{name}"),
+                Shape::Text(check) => assert!(check.is_empty() || text::check(check, "").0 != "a string", "{check}"),
+                _ => {}
+            }
+        }
+        shapes
+    }
+
+    fn check_fields(grammar: &Grammar, fields: &Fields) -> usize {
+        let mut shapes = 0;
+        let mut names = Vec::new();
+        for group in &fields.groups {
+            names.extend(group.keys.iter().map(|k| k.0));
+            match &group.takes {
+                Takes::Node(node) => shapes += check_node(grammar, node),
+                Takes::Same(old) => {
+                    assert!(matches!(fields.named(old.advice), Some(Takes::Node(_))), "{}", old.advice);
+                    assert!(old.version.starts_with('~'));
+                }
+            }
+        }
+        let all = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all, "twice: {names:?}");
+        assert!(names.iter().all(|n| n.chars().all(|c| c.is_ascii_alphanumeric() || "_-/".contains(c))), "{names:?}");
+        if let Some((check, node)) = &fields.rest {
+            assert!(check.is_empty() || text::check(check, "").0 != "a string", "{check}");
+            shapes += check_node(grammar, node);
+        }
+        for rule in &fields.rules {
+            match rule.as_slice() {
+                ["single"] => {}
+                ["also", part] => assert!(matches!(grammar.part(part), [Alternative { shape: Shape::Map(_), .. }])),
+                ["one" | "some", keys @ ..] => assert!(keys.len() > 1 && keys.iter().all(|k| names.contains(k))),
+                other => panic!("{other:?}"),
+            }
+        }
+        shapes
+    }
+
+    #[test]
+    fn every_word_of_the_tables_means_something() {
+        for (table, least) in [(CLOUD_CONFIG, 400), (NETWORK, 90)] {
+            let grammar = Grammar::new(table);
+            let mut shapes = check_fields(&grammar, &grammar.top);
+            for (name, node) in &grammar.parts {
+                assert!(table.matches(name).count() > 1 || ["$v1", "$v2"].contains(name), "{name}");
+                shapes += check_node(&grammar, node);
+            }
+            assert!(shapes > least, "{shapes}");
+        }
+    }
+
+    #[test]
+    fn a_broken_table_is_read_to_its_end() {
+        for table in [
+            "a",
+            "a:",
+            "a: {",
+            "a: [",
+            "a: (",
+            "a: (b",
+            "$x",
+            "$x =",
+            "a: \"",
+            "a ~1",
+            "a: int(",
+            ",",
+            "}",
+            "|",
+            "a: str ~2 \"x",
+        ] {
+            Grammar::new(table);
+        }
+    }
+}

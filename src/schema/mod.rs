@@ -1,0 +1,318 @@
+//! What a document may hold: cloud-config and network configuration checked against tables of their keys.
+//!
+//! The tables are the one place that says which keys there are and what each takes: `cloud_config.txt` by module (a comment
+//! above its keys names it), `network.txt`. They are a notation of cloud-init's JSON schemas (schema-cloud-config-v1.json,
+//! schema-network-config-v1.json and -v2.json):
+//!
+//! | | |
+//! |---|---|
+//! | `a, b!: …` | keys of one kind; `!`: has to be there |
+//! | `*: …`, `*/check: …` | every other key of one line, or that passes a check of [`text`] |
+//! | `...`, `...: …` | every other key |
+//! | `old ~24.2 new` | the old name of a key |
+//! | `… \| …` | one or the other |
+//! | `str` `str/check` `bool` `int` `int(0..255)` `num(0..)` `null` `list` `map` `any` | kinds |
+//! | `(a b)` | one of these words, numbers or booleans |
+//! | `[…]`, `{…}` | a list, a mapping with these keys and no others |
+//! | `[…]+`, `{…}+`, `[…]1..6`, `[…] unique` | how many entries; none twice |
+//! | `(one a b)`, `(some a b)`, `(single)`, `(also $c)` | one and only one of the keys; at least one; no key beside its old name; what that part says as well |
+//! | `… ~22.3 new`, `… ~22.3 "text"`, `… ^22.3 "text"` | deprecated, or changed, in that version: what to use, or what to do |
+//! | `$name = …`, `$name` | a part with a name |
+
+mod annotate;
+mod check;
+mod grammar;
+mod text;
+
+use crate::document::{Map, Value};
+pub use annotate::annotated;
+
+use check::Walk;
+use grammar::Grammar;
+use std::fmt;
+
+/// How many problems of one document are told.
+pub const MAX_PROBLEMS: usize = 100;
+
+const CLOUD_CONFIG: &str = include_str!("cloud_config.txt");
+const NETWORK: &str = include_str!("network.txt");
+
+/// One thing to tell about a document. Never holds a value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// Keys and positions with dots: `users.0.name`.
+    pub path: String,
+    pub what: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.path.as_str() {
+            "" => f.write_str(&self.what),
+            path => write!(f, "{path}: {}", self.what),
+        }
+    }
+}
+
+/// What there is to tell about a document, in its order; [`MAX_PROBLEMS`] of each at most.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Findings {
+    pub errors: Vec<Problem>,
+    /// What is valid and will not be for ever.
+    pub deprecations: Vec<Problem>,
+}
+
+/// Checks a cloud-config.
+pub fn cloud_config(config: &Map) -> Findings {
+    Walk::top(&Grammar::new(CLOUD_CONFIG), config)
+}
+
+/// Checks a network configuration of version 1 or 2, with or without `network:` above it. What does not say its version is
+/// taken for version 2, as cloud-init does.
+pub fn network_config(config: &Map) -> Findings {
+    let inner = config.get("network");
+    let version = inner.map_or_else(|| config.get("version"), |inner| inner.get("version"));
+    let table = match (version, inner) {
+        (Some(Value::Int(1)), None) => "(also $v1) ...\n",
+        (Some(Value::Int(1)), Some(_)) => "network: $v1\n",
+        (_, None) => "(also $v2) ...\n",
+        (_, Some(_)) => "network: $v2\n",
+    };
+    let mut grammar = Grammar::new(NETWORK);
+    grammar.top = Grammar::new(table).top;
+    Walk::top(&grammar, config)
+}
+
+/// Problems as one line.
+pub fn one_line(problems: &[Problem]) -> String {
+    let lines: Vec<String> = problems.iter().map(Problem::to_string).collect();
+    lines.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::yaml;
+    use crate::module::MODULES;
+    use crate::stage::modules::OTHERS;
+    use crate::testing::vectors;
+    use std::collections::BTreeSet;
+    use std::time::{Duration, Instant};
+
+    fn found(text: &str) -> Findings {
+        let config = yaml::parse("t", text).unwrap();
+        cloud_config(config.as_map().unwrap())
+    }
+
+    fn errors(text: &str) -> Vec<String> {
+        found(text).errors.iter().map(Problem::to_string).collect()
+    }
+
+    fn network_errors(text: &str) -> Vec<String> {
+        let config = yaml::parse("t", text).unwrap();
+        network_config(config.as_map().unwrap()).errors.iter().map(Problem::to_string).collect()
+    }
+
+    #[test]
+    fn the_key_and_what_was_expected_are_told() {
+        for (text, expected) in [
+            ("{runcmd: geheim}", &["runcmd: expected a list, found a string"][..]),
+            ("{run_cmd: []}", &["run_cmd: there is no such key"]),
+            ("{locale: 3}", &["locale: expected a boolean or a string, found an integer"]),
+            ("{hostname: }", &["hostname: expected a string, found nothing"]),
+            ("{users: [{gecos: x}]}", &["users.0: expected one of the keys name, snapuser"]),
+            ("{users: [{name: x, snapuser: y}]}", &["users.0: expected only one of the keys name, snapuser"]),
+            ("{users: [root, {name: [geheim]}]}", &["users.1.name: expected a string, found a list"]),
+            ("{users: [{name: a, sudoo: geheim}]}", &["users.0.sudoo: there is no such key"]),
+            ("{users: [3]}", &["users.0: expected a string or a list or a mapping, found an integer"]),
+            ("{users: [{name: a, expiredate: soon}]}", &["users.0.expiredate: expected a date such as 2031-12-31"]),
+            ("{users: [{name: a, groups: [1]}]}", &["users.0.groups.0: expected a string, found an integer"]),
+            (
+                "{write_files: [{content: x, append: 'yes'}]}",
+                &["write_files.0: the key path is missing", "write_files.0.append: expected a boolean, found a string"],
+            ),
+            ("{write_files: []}", &["write_files: expected entries (1 at least), found 0"]),
+            (
+                "{disk_setup: {/dev/vdb: {table_type: geheim}}}",
+                &["disk_setup./dev/vdb.table_type: expected one of mbr, gpt"],
+            ),
+            ("{growpart: {mode: on}}", &["growpart.mode: expected one of auto, growpart, gpart, off, found a boolean"]),
+            ("{mounts: [[a, b, c, d, e, f, g]]}", &["mounts.0: expected entries (from 1 to 6), found 7"]),
+            ("{mount_default_fields: [a]}", &["mount_default_fields: expected entries (6 of them), found 1"]),
+            ("{swap: {size: much}}", &["swap.size: expected an integer or a size such as 512M or auto"]),
+            ("{ntp: {pools: [a, b, a]}}", &["ntp.pools: expected no entry twice"]),
+            ("{apt: {}}", &["apt: expected a key at least"]),
+            ("{apt: {debconf_selections: {'': x}}}", &["apt.debconf_selections.: expected as a key a line of text"]),
+            ("{lxd: {bridge: {mode: none, mtu: -2}}}", &["lxd.bridge.mtu: expected an integer (-1 at least)"]),
+            ("{reporting: {x: {type: print, level: INFO}}}", &["reporting.x.level: there is no such key"]),
+            ("{reporting: {x: {type: mail}}}", &["reporting.x.type: expected one of log, print, webhook, hyperv"]),
+            (
+                "{reporting: {x: {type: 3}}}",
+                &["reporting.x.type: expected one of log, print, webhook, hyperv, found an integer"],
+            ),
+            ("{chpasswd: {users: [{name: x}]}}", &["chpasswd.users.0: the key type is missing"]),
+            ("{chpasswd: {users: [{name: x, type: hash}]}}", &["chpasswd.users.0: the key password is missing"]),
+            ("{chpasswd: {list: [geheim]}}", &["chpasswd.list.0: expected NAME:PASSWORD"]),
+            (
+                "{rh_subscription: {org: a, service-level: a, service_level: b}}",
+                &["rh_subscription: expected only one of the keys service_level, service-level"],
+            ),
+            ("{packages: [[a, b, c]]}", &["packages.0: expected entries (2 of them), found 3"]),
+            (
+                "{cloud_init_modules: [nosuch, [runcmd, always], ssh-import-id]}",
+                &["cloud_init_modules.0: expected a module's name or a list"],
+            ),
+            (
+                "{yum_repos: {a b: {name: x, 'a-b': 1}}}",
+                &[
+                    "yum_repos.a b: expected one of the keys baseurl, metalink, mirrorlist",
+                    "yum_repos.a b.a-b: expected as a key letters, digits and _",
+                ],
+            ),
+            (
+                "{power_state: {mode: reboot, delay: soon}}",
+                &["power_state.delay: expected an integer (0 at least) or now"],
+            ),
+        ] {
+            assert_eq!(errors(text), expected, "{text}");
+            assert!(!format!("{:?}", errors(text)).contains("geheim"));
+        }
+        for text in ["{}", "{users: default, user: {name: u}, ntp: null}", "{version: 1, migrate: [x]}"] {
+            assert_eq!(found(text), Findings::default(), "{text}");
+        }
+    }
+
+    #[test]
+    fn network_configurations() {
+        for (text, expected) in [
+            ("{version: 1, config: []}", &[][..]),
+            ("{network: {version: 1}}", &["network: the key config is missing"]),
+            ("{network: {version: 2}, x: 1}", &["x: there is no such key"]),
+            ("{network: {version: 2, config: []}}", &["network.config: there is no such key"]),
+            ("{network: []}", &["network: expected a mapping, found a list"]),
+            ("{ethernets: {}}", &["the key version is missing"]),
+            ("{version: 3}", &["version: expected 2"]),
+            ("{version: 1, config: [{type: physical}]}", &["config.0: the key name is missing"]),
+            (
+                "{version: 1, config: [{type: physical, name: averylongname_eth0}]}",
+                &["config.0.name: expected a device's name, 15 characters at most"],
+            ),
+            (
+                "{version: 1, config: [{name: a, type: typo}]}",
+                &["config.0.type: expected one of physical, bond, bridge, vlan, nameserver, route"],
+            ),
+            ("{version: 1, config: [{name: a}]}", &["config.0: the key type is missing"]),
+            (
+                "{version: 1, config: [{type: bond, name: b, params: {bond-num_grat_arp: 256}}]}",
+                &["config.0.params.bond-num_grat_arp: expected an integer (from 0 to 255)"],
+            ),
+            (
+                "{version: 1, config: [{type: physical, name: a, subnets: [{type: static, routes: [{gateway: x}]}]}]}",
+                &["config.0.subnets.0.routes.0: expected one of the keys network, destination"],
+            ),
+            (
+                "{version: 2, ethernets: {e: {dhcp4: maybe, match: {mac: x}}}}",
+                &[
+                    "ethernets.e.dhcp4: expected one of yes, no, true, false",
+                    "ethernets.e.match.mac: there is no such key",
+                ],
+            ),
+            (
+                "{version: 2, bonds: {renderer: networkd, b: {mtu: big, parameters: {mode: fast}}}}",
+                &[
+                    "bonds.b.mtu: expected an integer, found a string",
+                    "bonds.b.parameters.mode: expected one of balance-rr, active-backup, balance-xor, broadcast, 802.3ad, balance-tlb, balance-alb",
+                ],
+            ),
+            (
+                "{version: 2, tunnels: {t: {mode: gre, routes: [{via: 10.0.0.1}]}}}",
+                &["tunnels.t.routes.0: the key to is missing"],
+            ),
+            (
+                "{network: {version: 2, ethernets: {e: {dhcp4: yes, addresses: [10.0.0.1/8, {10.0.0.2/8: {label: x}}]}}}}",
+                &[],
+            ),
+        ] {
+            assert_eq!(network_errors(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_deprecated_is_told_and_is_no_error() {
+        let text = "{ca-certs: {remove-defaults: true}, users: [{name: a, uid: '7', lock-passwd: false}], apt_pipelining: none, \
+                    system_info: {}, ansible: {pull: {url: x, playbook_name: y}}}";
+        let found = found(text);
+        assert!(found.errors.is_empty(), "{found:?}");
+        let told: Vec<String> = found.deprecations.iter().map(Problem::to_string).collect();
+        assert_eq!(
+            told,
+            [
+                "ca-certs.remove-defaults: Deprecated in version 22.3. Use **remove_defaults** instead.",
+                "ca-certs: Deprecated in version 22.3. Use **ca_certs** instead.",
+                "users.0.uid: Changed in version 22.3. Use an integer instead.",
+                "users.0.lock-passwd: Deprecated in version 22.3. Use **lock_passwd** instead.",
+                "apt_pipelining: Deprecated in version 22.4. Use **os** instead.",
+                "system_info: Deprecated in version 24.2. It is for the image's own configuration.",
+                "ansible.pull.playbook_name: Deprecated in version 25.2. Use **playbook_names** instead.",
+                "ansible.pull: Deprecated in version 25.2. Use a list of mappings.",
+            ]
+        );
+        assert_eq!(errors("{ca-certs: {}}"), ["ca-certs: expected a key at least"]);
+    }
+
+    #[test]
+    fn documents_of_any_size_are_checked_in_bounded_time() {
+        let start = Instant::now();
+        let users = format!("users: [{}]", "{name: 1, lock-passwd: 2, x: 3},".repeat(10_000));
+        let many = found(&users);
+        assert_eq!(many.errors.len(), MAX_PROBLEMS + 1);
+        assert_eq!(many.errors.last().unwrap().to_string(), "there may be more than these 100 mistakes");
+        assert!(many.deprecations.len() <= MAX_PROBLEMS);
+        let old = format!("users: [{}]", "{name: a, lock-passwd: true},".repeat(1_000));
+        assert_eq!(found(&old).deprecations.len(), MAX_PROBLEMS);
+        let pools: Vec<String> = (0..20_000).map(|n| n.to_string() + "x").collect();
+        assert!(errors(&format!("ntp: {{pools: [{}]}}", pools.join(","))).is_empty());
+        let keys: Vec<String> = (0..20_000).map(|n| format!("k{n}: 1")).collect();
+        assert_eq!(errors(&format!("users: [{{{}}}]", keys.join(","))).len(), MAX_PROBLEMS + 1);
+        assert!(start.elapsed() < Duration::from_secs(30));
+    }
+
+    /// Names of modules, and the keys below them.
+    fn sections() -> Vec<(BTreeSet<&'static str>, BTreeSet<&'static str>)> {
+        let keys = |section: &'static str| Grammar::new(section).top.groups.into_iter().flat_map(|g| g.keys);
+        text::modules().map(|(names, lines)| (names.split(' ').collect(), keys(lines).map(|k| k.0).collect())).collect()
+    }
+
+    #[test]
+    fn the_table_has_every_module_and_its_keys() {
+        let sections = sections();
+        let named: BTreeSet<&str> = sections.iter().flat_map(|(names, _)| names).copied().collect();
+        let asked = MODULES.iter().map(|m| (m.name, m.keys)).chain(OTHERS.iter().map(|(name, keys)| (*name, *keys)));
+        let mut modules = BTreeSet::from(["ubuntu_advantage"]);
+        for (name, keys) in asked {
+            let section = sections.iter().find(|(names, _)| names.contains(name));
+            let section = section.unwrap_or_else(|| panic!("{name} is not in the table"));
+            let own = keys.iter().filter(|k| **k != "ubuntu-advantage").all(|k| section.1.contains(k));
+            assert!(own || name == "write_files_deferred", "{name}: {keys:?}");
+            modules.insert(name);
+        }
+        assert_eq!(named, modules);
+        let Some(tables) = vectors("tables.json") else { return };
+        for module in tables.get("modules").and_then(Value::as_list).unwrap() {
+            let name = module.get("module").and_then(Value::as_str).unwrap().trim_start_matches("cc_");
+            let (_, keys) = sections.iter().find(|(names, _)| names.contains(name)).unwrap();
+            for key in module.get("schema_keys").and_then(Value::as_list).unwrap() {
+                assert!(keys.contains(key.as_str().unwrap()), "{name}: {key:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_key_that_activates_a_module_is_known() {
+        let Some(table) = vectors("key_to_modules.json") else { return };
+        let grammar = Grammar::new(CLOUD_CONFIG);
+        for key in table.as_map().unwrap().keys() {
+            assert!(grammar.top.named(key).is_some(), "{key}");
+        }
+    }
+}
