@@ -15,10 +15,15 @@ const MAX_MESSAGES: usize = 10_000;
 /// The longest line that the kernel's log takes from a program, with its level and name (LOG_LINE_MAX).
 const MAX_KMSG: usize = 900;
 
+/// The target of messages about what is deprecated. They are for the log and status.json, not for a console: nothing is wrong.
+pub const DEPRECATED: &str = "prepivot::deprecated";
+
 /// One message.
 #[derive(Debug, Clone)]
 pub struct Message {
     pub level: Level,
+    /// What cloud-init calls the level: `WARNING`, `DEPRECATED`, …
+    pub name: &'static str,
     pub text: String,
     pub time: SystemTime,
 }
@@ -69,7 +74,12 @@ impl Log for Logger {
             }
             _ => {}
         }
-        let message = Message { level: record.level(), text, time: SystemTime::now() };
+        let name = match record.level() {
+            _ if record.target() == DEPRECATED => "DEPRECATED",
+            Level::Warn => "WARNING",
+            level => level.as_str(),
+        };
+        let message = Message { level: record.level(), name, text, time: SystemTime::now() };
         MESSAGES.with_borrow_mut(|messages| messages.push(message));
     }
 
@@ -139,13 +149,7 @@ pub fn take() -> Vec<Message> {
 
 /// Messages as lines of /var/log/cloud-init.log: `2026-11-20 10:00:00,123 - prepivot[LEVEL]: text`, in UTC.
 pub fn to_file_lines(messages: &[Message]) -> String {
-    messages
-        .iter()
-        .map(|m| {
-            let level = if m.level == Level::Warn { "WARNING" } else { m.level.as_str() };
-            format!("{} - prepivot[{level}]: {}\n", clock::timestamp(m.time, ","), m.text)
-        })
-        .collect()
+    messages.iter().map(|m| format!("{} - prepivot[{}]: {}\n", clock::timestamp(m.time, ","), m.name, m.text)).collect()
 }
 
 #[cfg(test)]
@@ -162,5 +166,7 @@ mod tests {
         assert_eq!(messages[0].text, "two lines");
         assert!(to_file_lines(&messages).ends_with(" - prepivot[WARNING]: two lines\n"));
         assert!(take().is_empty());
+        log::info!(target: DEPRECATED, "old");
+        assert!(to_file_lines(&take()).ends_with(" - prepivot[DEPRECATED]: old\n"));
     }
 }

@@ -6,7 +6,6 @@ use crate::instance::boot::ENABLED;
 use crate::instance::state::{CLOUD_DIR, RUN_DIR};
 use crate::logging::Message;
 use crate::root::{Attr, Root};
-use log::Level;
 
 /// The stages in status.json, in order.
 pub const STAGES: [&str; 4] = ["init-local", "init", "modules-config", "modules-final"];
@@ -69,16 +68,16 @@ impl Status {
         self.0.insert("datasource", description);
     }
 
-    /// The stage has ended: `errors` failed it, warnings and worse among `messages` are recoverable.
+    /// The stage has ended: `errors` failed it; warnings and worse among `messages`, and what is deprecated, are recoverable.
     pub fn end(&mut self, stage: &str, errors: &[String], messages: &[Message]) {
         self.0.insert("stage", Value::Null);
         self.stage(stage, |s| {
             s.insert("finished", Value::Float(uptime()));
             s.insert("errors", errors.iter().map(|e| Value::from(e.as_str())).collect::<Vec<_>>());
             let mut recoverable = Map::new();
-            for (level, name) in [(Level::Warn, "WARNING"), (Level::Error, "ERROR")] {
+            for name in ["WARNING", "DEPRECATED", "ERROR"] {
                 let texts: Vec<Value> =
-                    messages.iter().filter(|m| m.level == level).map(|m| Value::from(m.text.as_str())).collect();
+                    messages.iter().filter(|m| m.name == name).map(|m| Value::from(m.text.as_str())).collect();
                 if !texts.is_empty() {
                     recoverable.insert(name, texts);
                 }
@@ -174,8 +173,23 @@ fn write_in_run(root: &mut Root, name: &str, document: &Value) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::logging;
     use crate::root::Use;
     use crate::testing::TempDir;
+
+    #[test]
+    fn messages_are_told_by_their_level() {
+        logging::quiet();
+        logging::take();
+        log::warn!("wrong");
+        log::info!(target: logging::DEPRECATED, "old");
+        log::info!("well");
+        let mut status = Status::new();
+        status.end("init", &[], &logging::take());
+        let expected = r#"{"WARNING":["wrong"],"DEPRECATED":["old"]}"#;
+        let told = status.document();
+        assert_eq!(json::to_string(told.at(&["v1", "init", "recoverable_errors"]).unwrap()), expected);
+    }
 
     #[test]
     fn stages_add_up() {

@@ -5,14 +5,18 @@ use super::web::{self, Includes};
 use crate::document::{Map, Value, json};
 use crate::error::Result;
 use crate::instance::{Instance, state};
+use crate::logging::DEPRECATED;
 use crate::machine::{Distro, Machine};
 use crate::module::Frequency;
 use crate::root::{Attr, Root};
+use crate::schema::{self, Findings, one_line};
 use crate::userdata::config::{self, Consumed, Files, Sources};
 use crate::userdata::{Fetched, Include, Script, UserData, When, cache_name, vendor};
 
 /// cloud-init's semaphore for the parts of user-data.
 const CONSUMED: &str = "consume_data";
+/// How many mistakes of a cloud-config a boot tells.
+const MAX_TOLD: usize = 10;
 /// The last boot's instance-data, for configuration files that are templates.
 const INSTANCE_DATA: &str = "/run/cloud-init/instance-data-sensitive.json";
 
@@ -88,6 +92,23 @@ pub fn consume(image: &Image, instance: &Instance, instance_data: &Value, fetch:
     (Merged { config: Value::Map(image.over(consumed.config.clone())), needs_network }, consumed)
 }
 
+/// Says what is wrong with the merged cloud-config of user-data, and what is deprecated in it: once in each boot, as cloud-init
+/// does. The modules do with it what they can.
+pub fn check(consumed: &Consumed) {
+    let Some(config) = consumed.user.as_ref().and_then(|user| user.cloud_config.as_ref()) else { return };
+    let Findings { mut errors, deprecations } = schema::cloud_config(config);
+    if !errors.is_empty() {
+        errors.truncate(MAX_TOLD);
+        log::warn!(
+            "cloud-config failed schema validation! {}; `cloud-init schema --system` says more",
+            one_line(&errors)
+        );
+    }
+    if !deprecations.is_empty() {
+        log::info!(target: DEPRECATED, "Deprecated cloud-config provided: {}", one_line(&deprecations));
+    }
+}
+
 /// Writes the parts: the merged documents on every boot, the scripts once for each instance.
 pub fn write_parts(root: &mut Root, instance: &Instance, consumed: &Consumed) -> Result<()> {
     let folder = state::folder(instance);
@@ -129,4 +150,38 @@ fn scripts(root: &mut Root, folder: &str, data: &UserData) -> Result<()> {
         root.write(&format!("{place}/{name}"), content.clone(), Attr::root(0o700))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::yaml;
+    use crate::logging;
+
+    fn told(text: &str) -> Vec<(&'static str, String)> {
+        let Ok(Value::Map(config)) = yaml::parse("t", text) else { panic!("{text}") };
+        let user = UserData { cloud_config: Some(config), ..UserData::default() };
+        logging::quiet();
+        logging::take();
+        check(&Consumed { user: Some(user), ..Consumed::default() });
+        logging::take().into_iter().map(|m| (m.name, m.text)).collect()
+    }
+
+    #[test]
+    fn a_boot_tells_what_is_wrong_and_what_is_deprecated() {
+        assert!(told("{hostname: a, users: [{name: b}]}").is_empty());
+        let both = told("{hostname: 3, users: [{name: b, sudoo: s3cret, lock-passwd: true}]}");
+        let [(warning, wrong), (deprecated, old)] = both.as_slice() else { panic!("{both:?}") };
+        assert_eq!((*warning, *deprecated), ("WARNING", "DEPRECATED"));
+        assert!(
+            wrong.contains(
+                "failed schema validation! hostname: expected a string, found an integer, users.0.sudoo: there"
+            )
+        );
+        assert!(old.starts_with("Deprecated cloud-config provided: users.0.lock-passwd: Deprecated in version 22.3. "));
+        assert!(!wrong.contains("s3cret"));
+        let many = told(&format!("{{users: [{}]}}", "{name: 1},".repeat(50)));
+        assert_eq!(many.len(), 1);
+        assert_eq!(many[0].1.matches("users.").count(), MAX_TOLD);
+    }
 }

@@ -127,6 +127,7 @@ fn merge(
     if stage == Stage::Init {
         errors.keep(config::write_parts(root, instance, &consumed));
         if remote {
+            config::check(&consumed);
             errors.keep(instance_data::write(root, standard, instance, &image.config, &merged.config));
             errors.all(provision::modules(root, image, instance, &merged.config, &ThisMachine::new()));
         }

@@ -35,6 +35,7 @@ pub fn provision(
     let (merged, consumed) =
         config::consume(image, instance, &variables, &mut |include| config::without_network(root, include));
     if !merged.needs_network {
+        config::check(&consumed);
         errors.keep(config::write_parts(root, instance, &consumed));
     }
     errors.keep(instance_data::write(root, standard, instance, &image.config, &merged.config));
