@@ -49,7 +49,9 @@ const NETWORK: Duration = Duration::from_secs(180);
 /// Waits until the network is up: network-online.target, which the stages' units want and are not ordered after, so that
 /// only what needs the network waits for it. Without systemd the stages are started when it is up.
 pub fn wait_for_network(cx: &mut Context) {
-    if cx.root.is_live() && cx.stage != Stage::Init && cx.root.is_dir("/run/systemd/system") {
+    // The folder alone may be what an initramfs with systemd left.
+    let by_systemd = uses_systemd(cx.root, cx.distro) && cx.root.is_dir("/run/systemd/system");
+    if cx.root.is_live() && cx.stage != Stage::Init && by_systemd {
         let command = Command::new(cx.stage, ["systemctl", "start", "network-online.target"]).limit(NETWORK);
         if let Err(e) = cx.root.run(command) {
             log::warn!("the network may not be up: {e}");

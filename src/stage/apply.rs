@@ -34,18 +34,41 @@ pub fn local(root: &mut Root, machine: &Machine, start: f64, asked: &Asked, befo
         return Vec::new();
     }
     let image = Image::read(root, machine).as_asked(asked);
+    let outcome = find::find(root, machine, &image, super::deadline(machine));
+    use_outcome(root, machine, &image, outcome, start, before_pivot)
+}
+
+/// The local stage of the real root after an initramfs that found nothing: a drive may have appeared since. None where there
+/// is none.
+pub fn again(root: &mut Root, machine: &Machine, start: f64, asked: &Asked) -> Option<Vec<String>> {
+    if did(root, "provisioned") != Some(false) || disabled(root, machine).is_some() {
+        return None;
+    }
+    let image = Image::read(root, machine).as_asked(asked);
+    let found = find::find_again(root, machine, &image)?;
+    Some(use_outcome(root, machine, &image, Outcome::Read(Box::new(found)), start, false))
+}
+
+fn use_outcome(
+    root: &mut Root,
+    machine: &Machine,
+    image: &Image,
+    outcome: Outcome,
+    start: f64,
+    before_pivot: bool,
+) -> Vec<String> {
     let mut errors = Errors::default();
     let mut status = Status::new();
     status.begin("init-local", start);
     let mut read = false;
-    let summary = match find::find(root, machine, &image, super::deadline(machine)) {
+    let summary = match outcome {
         Outcome::Nothing(why) => {
             log::warn!("{why}");
             None
         }
         Outcome::Same(instance) => {
             status.set_datasource(&state::description(&instance));
-            errors.all(of_instance(root, machine, &image, &instance));
+            errors.all(of_instance(root, machine, image, &instance));
             Some(format!("instance {} as before", instance.instance_id))
         }
         Outcome::Read(found) => {
@@ -54,11 +77,12 @@ pub fn local(root: &mut Root, machine: &Machine, start: f64, asked: &Asked, befo
             instance.machine_uuid = machine.uuid();
             status.set_datasource(&state::description(&instance));
             tell_problems(&instance, &place);
-            errors.all(of_instance(root, machine, &image, &instance));
+            errors.all(of_instance(root, machine, image, &instance));
             Some(format!("instance {} from {place}", instance.instance_id))
         }
     };
-    if before_pivot && summary.is_some() {
+    // Where nothing was found too: what appears later is for the real root's first stage.
+    if before_pivot {
         errors.keep(handover::hand_over(root));
     }
     // The same machine again: a boot that changes nothing leaves the disk alone until the real root's first stage.
@@ -146,7 +170,8 @@ pub fn seeded(root: &mut Root, machine: &Machine, image: &Image, found: &Found, 
     provision::provision(root, machine, image, &found.instance, new, outside)
 }
 
-/// Whether the initramfs of this boot did the local stage.
-pub fn was_done(root: &Root) -> bool {
-    root.exists(APPLIED)
+/// Whether this boot's local stage did something: `provisioned` a root, `read` its datasource. None where it did not run.
+pub fn did(root: &Root, what: &str) -> Option<bool> {
+    let record = json::parse(APPLIED, &root.read(APPLIED).ok()??).ok()?;
+    Some(record.get(what).is_some_and(Value::is_true))
 }

@@ -22,6 +22,9 @@ use std::time::Duration;
 /// shown its other drives.
 const UNCERTAIN: Duration = Duration::from_millis(1500);
 
+/// How long the drives that are there in the real root may take.
+const AGAIN: Duration = Duration::from_secs(10);
+
 /// How long a service may take where the instance of the last boot can stay.
 const KNOWN: Duration = Duration::from_secs(10);
 
@@ -45,6 +48,41 @@ pub fn find(root: &Root, machine: &Machine, image: &Image, deadline: Deadline) -
     outcome
 }
 
+/// What is there now, without waiting and without asking a service: for the real root, where the initramfs found nothing.
+pub fn find_again(root: &Root, machine: &Machine, image: &Image) -> Option<Found> {
+    let mut drives = Drives::new(&source::LABELS, Places::default());
+    let facts = Facts::new(machine, root, &image.own, Platform::of(machine, root));
+    let names = detect::identify(&facts).names(&facts);
+    let mut search = Search::new(machine, root, &image.config, Deadline::after(AGAIN));
+    there(&mut search, &mut drives, &names)
+}
+
+/// The first good one of the drives and seeds that are there. One that leaves the machine to others (`dsmode: pass`) counts
+/// where there is no other.
+fn there(search: &mut Search, drives: &mut Drives, names: &[String]) -> Option<Found> {
+    let mut passed = None;
+    loop {
+        match drives.scan(search.deadline) {
+            Ok(found) => {
+                search.set_drives(drives.seen());
+                if let Some(found) = source::find_local(search, names) {
+                    if found.instance.dsmode != DsMode::Pass {
+                        return Some(found);
+                    }
+                    passed = Some(found);
+                }
+                if found.is_empty() {
+                    return passed;
+                }
+            }
+            Err(e) => {
+                log::warn!("{e}");
+                return passed;
+            }
+        }
+    }
+}
+
 fn look(root: &Root, machine: &Machine, image: &Image, drives: &mut Drives, deadline: Deadline) -> Outcome {
     let config = &image.config;
     let cached = state::cached(root);
@@ -55,28 +93,7 @@ fn look(root: &Root, machine: &Machine, image: &Image, drives: &mut Drives, dead
     let report = detect::identify(&facts);
     let names = report.names(&facts);
     let mut search = Search::new(machine, root, config, deadline);
-    let mut passed = None;
-    loop {
-        match drives.scan(deadline) {
-            Ok(found) => {
-                search.set_drives(drives.seen());
-                if let Some(found) = source::find_local(&mut search, &names) {
-                    if found.instance.dsmode != DsMode::Pass {
-                        return Outcome::Read(Box::new(found));
-                    }
-                    passed = Some(found);
-                }
-                if found.is_empty() {
-                    break;
-                }
-            }
-            Err(e) => {
-                log::warn!("{e}");
-                break;
-            }
-        }
-    }
-    if let Some(found) = passed {
+    if let Some(found) = there(&mut search, drives, &names) {
         return Outcome::Read(Box::new(found));
     }
     let served = cached.as_ref().is_some_and(|c| was_served_here(c, machine));

@@ -19,8 +19,11 @@ use crate::userdata::Include;
 /// initramfs of this boot did it. Gives the errors.
 pub fn local(root: &mut Root, machine: &Machine, asked: &Asked) -> Vec<String> {
     let start = status::uptime();
-    if !apply::was_done(root) {
+    if apply::did(root, "provisioned").is_none() {
         return apply::local(root, machine, start, asked, false);
+    }
+    if let Some(errors) = apply::again(root, machine, start, asked) {
+        return errors;
     }
     let mut errors = Errors::default();
     let failed = errors.keep(root.replay());

@@ -1,14 +1,13 @@
 //! In the real root's network stage, on later boots: the datasource is asked again where the user allows that, as cloud-init does.
 
-use super::find;
 use super::image::Image;
 use super::network;
+use super::{apply, find};
 use crate::deadline::Deadline;
-use crate::document::{Value, json};
+use crate::document::Value;
 use crate::drive::Search as Drives;
 use crate::drive::devices::Places;
 use crate::error::{Error, Result};
-use crate::instance::boot::APPLIED;
 use crate::instance::{Instance, state};
 use crate::link;
 use crate::machine::Machine;
@@ -69,8 +68,7 @@ pub fn refresh(
 
 /// Whether the local stage of this boot took the instance from the cache.
 fn is_later_boot(root: &Root) -> bool {
-    let read = || json::parse(APPLIED, &root.read(APPLIED).ok()??).ok();
-    read().is_some_and(|applied| applied.get("read").and_then(Value::as_bool) == Some(false))
+    apply::did(root, "read") == Some(false)
 }
 
 /// `updates: {network: {when: […]}}` has the event of a boot (cloud-init, "Events and updates").

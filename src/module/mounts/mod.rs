@@ -36,6 +36,8 @@ pub static MODULE: Module = Module {
 struct Entry {
     /// Device, mount point, type, options, dump, pass.
     fields: [String; 6],
+    /// Whether it is on a block device.
+    local: bool,
     /// Why it is left out.
     missing: Option<String>,
 }
@@ -89,6 +91,7 @@ fn live(cx: &mut Context) -> Result<()> {
         cx.root.run(Command::new(cx.stage, ["swapon", "-a"]))?;
     }
     if !changed && entries.iter().all(|e| is_cared_for(cx, e, systemd)) {
+        mount_local(cx, &entries);
         return Ok(());
     }
     let mounted = cx.root.run(Command::new(cx.stage, ["mount", "-a"]).limit(MOUNT_LIMIT));
@@ -100,13 +103,29 @@ fn live(cx: &mut Context) -> Result<()> {
 
 /// Whether nothing is to be done for an entry: it is mounted, or systemd has read it and mounts it in its time.
 fn is_cared_for(cx: &Context, entry: &Entry, systemd: bool) -> bool {
+    let unit = format!("/run/systemd/generator/{}", fstab::unit(entry.point()));
+    !is_wanted(cx, entry) || (systemd && cx.root.exists(&unit))
+}
+
+/// Whether an entry is to be mounted, and is not yet.
+fn is_wanted(cx: &Context, entry: &Entry) -> bool {
     if entry.missing.is_some() || !entry.point().starts_with('/') || entry.has("noauto") {
-        return true;
+        return false;
     }
     let point = fstab::escape(entry.point().trim_end_matches('/'));
-    let mounted = cx.root.text("/proc/self/mounts").lines().any(|l| l.split(' ').nth(1) == Some(&point));
-    let unit = format!("/run/systemd/generator/{}", fstab::unit(entry.point()));
-    mounted || (systemd && cx.root.exists(&unit))
+    !cx.root.text("/proc/self/mounts").lines().any(|l| l.split(' ').nth(1) == Some(&point))
+}
+
+/// Mounts what is on this machine's disks. systemd would do it when the network is up (`_netdev`), and the user's scripts of a
+/// first boot may be sooner.
+fn mount_local(cx: &mut Context, entries: &[Entry]) {
+    for entry in entries.iter().filter(|e| e.local) {
+        if is_wanted(cx, entry)
+            && let Err(e) = cx.root.run(Command::new(cx.stage, ["mount", entry.point()]).limit(MOUNT_LIMIT))
+        {
+            log::warn!("mounts: {} is not mounted: {e}", entry.point());
+        }
+    }
 }
 
 /// Puts the entries into fstab, in the place of earlier ones of ours, makes the mount points, and says whether fstab changed.
@@ -249,7 +268,7 @@ fn entry(cx: &Context, mut fields: [String; 6], systemd: bool) -> Entry {
         options.push_str(&format!(",{DEVICE_TIMEOUT}"));
     }
     options.push_str(&format!(",{}", fstab::MARK));
-    Entry { fields, missing }
+    Entry { fields, local: is_device, missing }
 }
 
 #[cfg(test)]

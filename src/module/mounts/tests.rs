@@ -145,9 +145,20 @@ fn a_device_that_comes_late_is_mounted_by_the_running_system() {
     let (lines, commands) = machine.run(config, live);
     assert_eq!((lines.len(), commands), (1, vec!["mount -a".to_owned(), "systemctl daemon-reload".into()]));
 
-    // What the real root's systemd has read from fstab is its own to mount.
-    std::fs::create_dir_all(machine.dir.0.join("run/systemd/generator")).unwrap();
-    std::fs::write(machine.dir.0.join("run/systemd/generator/late.mount"), "").unwrap();
+    // What the real root's systemd has read from fstab is its own to mount, but a disk is mounted before scripts run.
+    for (path, text) in [
+        ("run/systemd/generator/late.mount", ""),
+        ("run/systemd/generator/share.mount", ""),
+        ("proc/self/mounts", "/dev/vda1 / ext4 rw 0 0\n"),
+    ] {
+        let path = machine.dir.0.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    let config = "mounts: [[vdz, /late], [server:/share, /share, nfs]]";
+    machine.run(config, super::provision);
+    assert_eq!(machine.run(config, live).1, ["mount /late"]);
+    std::fs::write(machine.dir.0.join("proc/self/mounts"), "/dev/vdz /late ext4 rw 0 0\n").unwrap();
     assert_eq!(machine.run(config, live).1, [""; 0]);
 }
 
