@@ -75,7 +75,7 @@ impl argh::FromArgValue for Config {
 
 const CLEAN_D: &str = "/etc/cloud/clean.d";
 const MACHINE_ID: &str = "/etc/machine-id";
-const FSTAB: &str = "/etc/fstab";
+
 const SSH_CONFIG: &str = "/etc/ssh/sshd_config.d/50-cloud-init.conf";
 /// Logs that are there whatever the configuration says.
 const LOGS: [&str; 2] = ["/var/log/cloud-init.log", "/var/log/cloud-init-output.log"];
@@ -134,9 +134,9 @@ impl Clean {
         // Else a stage that is run by hand would think that this boot's initramfs had done the work.
         gone.push(APPLIED.to_owned());
         let mut errors: Vec<Error> = gone.iter().filter_map(|path| root.remove(path).err()).collect();
-        if self.removes(Config::Fstab) && root.is_file(FSTAB) {
-            let rest = module::mounts::without_ours(&root.text(FSTAB));
-            errors.extend(root.rewrite(FSTAB, rest, Attr::root(0o644)).err());
+        if self.removes(Config::Fstab) && root.is_file(module::mounts::FSTAB) {
+            let rest = module::mounts::without_ours(&root.text(module::mounts::FSTAB));
+            errors.extend(root.rewrite(module::mounts::FSTAB, rest, Attr::root(0o644)).err());
         }
         errors.extend(root.commit());
         if !provisioned {

@@ -7,6 +7,7 @@ use crate::document::{Value, json};
 use crate::error::Result;
 use crate::instance::{Instance, instance_data, state};
 use crate::machine::Machine;
+use crate::module::mounts::{FSTAB, without_ours};
 use crate::module::{Frequency, Outside};
 use crate::root::{Attr, Command, Root, Stage};
 
@@ -23,6 +24,9 @@ pub fn provision(
     outside: &dyn Outside,
 ) -> Vec<String> {
     let mut errors = Errors::default();
+    if new && state::last_id(root).is_some() {
+        errors.keep(forget_mounts(root));
+    }
     errors.keep(state::store(root, instance));
     if new {
         errors.keep(
@@ -47,6 +51,13 @@ pub fn provision(
     }
     errors.all(modules(root, image, instance, &merged.config, outside));
     errors.lines().to_vec()
+}
+
+/// Takes the lines of another instance's `mounts` out of fstab: its disks are not this machine's.
+fn forget_mounts(root: &mut Root) -> Result<()> {
+    let text = root.text(FSTAB);
+    let kept = without_ours(&text);
+    if kept == text { Ok(()) } else { root.rewrite(FSTAB, kept, Attr::root(0o644)) }
 }
 
 /// What was chosen, where cloud-init keeps it.

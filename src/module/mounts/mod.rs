@@ -15,7 +15,8 @@ use crate::root::{Attr, Command, Stage};
 use device::What;
 use std::time::Duration;
 
-const FSTAB: &str = "/etc/fstab";
+/// Where mounts are listed.
+pub const FSTAB: &str = "/etc/fstab";
 /// How long `mount -a` may take: a server that does not answer must not keep the boot.
 const MOUNT_LIMIT: Duration = Duration::from_secs(60);
 /// How long systemd looks for a device of ours. Nothing waits for it: the mount may fail.
