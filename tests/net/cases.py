@@ -6,7 +6,7 @@ import os
 import threading
 import time
 
-from lab import Lab, run
+from lab import Lab, route121, run
 
 UUID = "7f3e0c4a-5f3b-4a53-9e7d-6a3e0c1f2b3d"
 METADATA = "169.254.169.254"
@@ -68,17 +68,6 @@ def bad(answer, *words):
     for word in words:
         assert word in answer["error"], f"{word!r} is not in: {answer['error']}"
     return answer
-
-
-def route121(*routes):
-    """Option 121 as hex: (destination/length, gateway)."""
-    out = b""
-    for destination, gateway in routes:
-        network, length = destination.split("/")
-        significant = (int(length) + 7) // 8
-        octets = bytes(int(o) for o in network.split("."))[:significant]
-        out += bytes([int(length)]) + octets + bytes(int(o) for o in gateway.split("."))
-    return out.hex()
 
 
 def neutron(n=0, **more):

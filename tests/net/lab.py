@@ -37,16 +37,31 @@ def sweep():
             run("ip", "netns", "del", name, check=False)
 
 
+def route121(*routes):
+    """Option 121 as hex: (destination/length, gateway)."""
+    out = b""
+    for destination, gateway in routes:
+        network, length = destination.split("/")
+        significant = (int(length) + 7) // 8
+        octets = bytes(int(o) for o in network.split("."))[:significant]
+        out += bytes([int(length)]) + octets + bytes(int(o) for o in gateway.split("."))
+    return out.hex()
+
+
 class Lab:
     """`with Lab(links=2) as lab`: client namespace with links c0, c1 … (down), server namespace with s0, s1 … (up).
 
     nowhere: links that lead to a third namespace, `lab.nowhere`, which has no service.
-    delay: how long each frame takes, in seconds."""
+    delay: how long each frame takes, in seconds.
+    sockets: for a virtual machine in the client's place, (link, datagram socket) for each of its NICs.
+    vlan: the VLAN in which the machine has to be, on all links.
+    tag: tells the labs of one process apart."""
 
-    def __init__(self, links=1, nowhere=(), delay=0):
+    def __init__(self, links=1, nowhere=(), delay=0, sockets=(), vlan=0, tag=""):
         pid = os.getpid()
-        self.client, self.server, self.nowhere, self.wire = (f"prepivot-{w}-{pid}" for w in "csnw")
+        self.client, self.server, self.nowhere, self.wire = (f"prepivot-{w}{tag}-{pid}" for w in "csnw")
         self.links, self.lost, self.delay = links, nowhere, delay
+        self.sockets, self.vlan = sockets, vlan
         self.processes = []
         self.folder = tempfile.TemporaryDirectory(prefix="prepivot-net-")
         self.log = os.path.join(self.folder.name, "log")
@@ -58,16 +73,19 @@ class Lab:
         ends = []
         for n in range(self.links):
             far = self.nowhere if n in self.lost else self.server
-            pair = (self.client, f"c{n}", far, f"s{n}")
-            if self.delay:
-                pair = (self.client, f"c{n}", self.wire, f"a{n}")
+            near, end = far, f"s{n}"
+            if self.delay or self.sockets:
                 self.join(self.wire, f"b{n}", far, f"s{n}")
-                ends += [f"a{n}", f"b{n}"]
-            self.join(*pair, "address", self.mac(n))
+                near, end = self.wire, f"a{n}"
+            if not self.sockets:
+                self.join(self.client, f"c{n}", near, end, "address", self.mac(n))
+                ends += [f"a{n}", f"b{n}"] if self.delay else []
             for where, end in ((far, f"s{n}"), (self.wire, f"a{n}"), (self.wire, f"b{n}")):
                 run("ip", "-n", where, "link", "set", end, "up", check=where != self.wire)
+        for n, socket in self.sockets:
+            ends += [f"socket:{socket.fileno()}:{self.vlan}", f"b{n}"]
         if ends:
-            self.start(self.wire, "wire.py", str(self.delay), *ends)
+            self.start(self.wire, "wire.py", str(self.delay), *ends, fds=[s.fileno() for _, s in self.sockets])
         return self
 
     def join(self, here, end, there, other, *words):
@@ -92,18 +110,20 @@ class Lab:
     def ip(self, where, *words):
         return run("ip", "-n", where, *words)
 
-    def start(self, where, script, *words):
-        """Runs one of this folder's scripts in a namespace until the lab is taken down."""
+    def start(self, where, script, *words, given="", fds=()):
+        """Runs one of this folder's scripts in a namespace until the lab is taken down; `given` is put into its input."""
         process = subprocess.Popen(["ip", "netns", "exec", where, sys.executable, os.path.join(HERE, script), *words],
-                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, pass_fds=fds)
         self.processes.append(process)
+        process.stdin.write(given)
+        process.stdin.flush()
         if process.stdout.readline().strip() != "ready":
             raise RuntimeError(f"{script} did not start")
 
     def serve(self, where=None, **config):
         """Starts the server with a script (see server.py); its log is read by `said`."""
         log = self.log if where is None else f"{self.log}-{where}"
-        self.start(where or self.server, "server.py", json.dumps(config), log)
+        self.start(where or self.server, "server.py", log, given=json.dumps(config) + "\n")
 
     def said(self, kind):
         """The lines of the server's log that have the key `kind`."""

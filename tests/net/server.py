@@ -1,13 +1,16 @@
 """What stands on the other side of a test's links: a DHCP server on each and a metadata service, scripted, with faults.
 
-    server.py CONFIG LOG
+    server.py LOG
 
-CONFIG is JSON: {"dhcp": {link: {…}}, "ra": {link: prefix},
-"dns": {name: address}, "http": {…}, "listen": [[family, address, port], …]}. Each
-DHCP message, DNS question and HTTP request becomes a line of JSON in LOG. Prints "ready" once everything listens.
+The first line of its input is JSON: {"dhcp": {link: {…}}, "ra": {link: prefix}, "dns": {name: address}, "http": {…},
+"cable": [link, …]}. On the links of "cable" frames leave whole: no checksum is left to an offload, which a virtual
+machine's NIC does not have. Each DHCP message, DNS question and HTTP request becomes a line of JSON in LOG. Prints
+"ready" once everything listens.
 """
 
+import array
 import base64
+import fcntl
 import json
 import socket
 import struct
@@ -35,14 +38,22 @@ def checksum(data):
     return ~total & 0xFFFF
 
 
+def whole_frames(link):
+    """Switches the link's checksum offload off, and with it what depends on it: segmentation."""
+    siocethtool, ethtool_stxcsum = 0x8946, 0x17
+    value = array.array("I", [ethtool_stxcsum, 0])
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        fcntl.ioctl(any_socket, siocethtool, struct.pack("16sP16x", link.encode(), value.buffer_info()[0]))
+
+
 class Dhcp(threading.Thread):
     """A DHCP server on one link. Script (all optional): address, prefix, server, options {code: hex}, and faults:
     silent, drop (how many messages are ignored), nak (how many requests are refused; -1: all), rapid, delay (seconds),
     garbage (answers that no DHCP message is), wrong_xid, long (options split in two)."""
 
-    def __init__(self, link, script, log):
+    def __init__(self, link, script, log, cable=False):
         super().__init__(daemon=True)
-        self.link, self.script, self.log = link, script, log
+        self.link, self.script, self.log, self.cable = link, script, log, cable
         self.drop, self.nak = script.get("drop", 0), script.get("nak", 0)
         self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0800))
         self.socket.bind((link, 0x0800))
@@ -112,8 +123,11 @@ class Dhcp(threading.Thread):
         body += b"\xff"
         if script.get("garbage"):
             body = bytes((b * 7 + 13) & 255 for b in body)
-        # The checksum is left partial, as offload leaves it.
-        udp = struct.pack("!HHHH", 67, 68, 8 + len(body), 0xABCD) + body
+        # Within a machine the checksum is left partial, as offload leaves it.
+        udp = struct.pack("!HHHH", 67, 68, 8 + len(body), 0 if self.cable else 0xABCD) + body
+        if self.cable:
+            pseudo = server + b"\xff" * 4 + struct.pack("!HH", 17, len(udp))
+            udp = udp[:6] + struct.pack("!H", checksum(pseudo + udp) or 0xFFFF) + udp[8:]
         ip = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + len(udp), 0, 0, 64, 17, 0, server, b"\xff" * 4)
         ip = ip[:10] + struct.pack("!H", checksum(ip)) + ip[12:]
         mine = self.socket.getsockname()[4]
@@ -285,9 +299,12 @@ class Http:
 
 
 def main():
-    config, log = json.loads(sys.argv[1]), Log(sys.argv[2])
+    config, log = json.loads(sys.stdin.readline()), Log(sys.argv[1])
+    cable = config.get("cable", ())
+    for link in cable:
+        whole_frames(link)
     for link, script in config.get("dhcp", {}).items():
-        Dhcp(link, script, log).start()
+        Dhcp(link, script, log, link in cable).start()
     for link, prefix in config.get("ra", {}).items():
         Router(link, prefix, log).start()
     if config.get("dns"):
