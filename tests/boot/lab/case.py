@@ -13,6 +13,8 @@ case.toml:
         drives   list of {documents, format, label, bus, partition, texts}; DRIVE has what is left out
         unreadable   text: reading the drives' sectors that hold it fails
         late     text on the console at which the drives are plugged in (without it they are there from the start)
+        service  a metadata service and the NICs that lead to it (lab/service.py)
+        nics     how many NICs the machine has, where there is no service; 1 without it
         uuid     the machine's UUID, given with nova's other marks; without it the machine has none of them
         checks   the file of the folder that checks from inside; "" when the machine is not expected to come up
         console  texts that must be on the console (a machine without checks is ended when they are)
@@ -20,6 +22,7 @@ case.toml:
 root/ beside it is copied into the root image.
 """
 
+import contextlib
 import re
 import shutil
 import subprocess
@@ -27,13 +30,17 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import drive, images, vm
+from . import drive, images, service, vm
 
 CASES = images.BOOT / "cases"
 DRIVE = {"documents": "server", "format": "iso", "label": "config-2", "bus": "cdrom", "partition": False,
          "texts": {}}
 KEYS = {"about", "framework", "root", "remove", "cmdline", "var", "read_only", "full", "boot"}
-BOOT_KEYS = {"drives", "unreadable", "late", "uuid", "checks", "console", "absent"}
+BOOT_KEYS = {"drives", "unreadable", "late", "service", "nics", "uuid", "checks", "console", "absent"}
+# What the checks of several cases share.
+HELPERS = ["provisioned", "networked", "furnished", "both-ways", "tidy", "left"]
+# Looks before the checks do, at what the initramfs left.
+FIRST_UNIT = "left.service"
 
 
 @dataclass
@@ -69,17 +76,24 @@ def run(name, lab):
     for number, boot in enumerate(case["boot"], 1):
         prefix = f"boot {number}: " if len(case["boot"]) > 1 else ""
         checks = boot.get("checks", "checks")
-        put_checks(root, CASES / name / checks if checks else None, folder, lab)
+        put_checks(root, CASES / name / checks if checks else None, folder, lab, [FIRST_UNIT] if "service" in boot else [])
         if case.get("full") and number == 1:
             images.fill(root)
         machine = vm.Machine(
             kernel=images.kernel(lab.trees), initrd=lab.initramfs[case["framework"]], root=root, disks=disks,
             cmdline=case.get("cmdline", ""), logs=folder / f"boot{number}", uuid=boot.get("uuid", ""),
-            drives=make_drives(boot, folder / f"drives{number}", lab), late=boot.get("late", ""), unreadable=boot.get("unreadable", ""),
-            read_only_root=case.get("read_only", False))
-        outcome = vm.boot(machine, until=boot.get("console", []) if not checks else ())
+            drives=make_drives(boot, folder / f"drives{number}", lab), late=boot.get("late", ""),
+            unreadable=boot.get("unreadable", ""), read_only_root=case.get("read_only", False),
+            nics=[None] * boot.get("nics", 1))
+        with contextlib.ExitStack() as stack:
+            served = None
+            if "service" in boot:
+                served = stack.enter_context(service.Service(boot["service"], folder / f"drives{number}", public(lab)))
+                machine.nics = served.nics
+            outcome = vm.boot(machine, until=boot.get("console", []) if not checks else ())
+            found = judge(boot, bool(checks), outcome) + (served.wrong() if served else [])
         seconds.append(outcome.seconds)
-        wrong += [prefix + text for text in judge(boot, bool(checks), outcome)]
+        wrong += [prefix + text for text in found]
     return wrong, seconds
 
 
@@ -99,33 +113,46 @@ def prepare_disks(case, source, folder, lab):
     return root, disks
 
 
-def put_checks(root, checks, folder, lab):
-    """The checks of this boot, the key and the shared helpers, into /boot-test of the root image."""
+def why_not(name):
+    """Why the case cannot be run here, on a machine on which others can; None where it can."""
+    return service.net.why_not() if any("service" in boot for boot in load(name)["boot"]) else None
+
+
+def put_checks(root, checks, folder, lab, units):
+    """The checks of this boot, the key and the shared helpers, into /boot-test of the root image; and `units` of guest/."""
     if not checks:
         return
     tree = folder / "guest"
     shutil.rmtree(tree, ignore_errors=True)
     (tree / "boot-test").mkdir(parents=True)
     shutil.copy(checks, tree / "boot-test/checks")
-    for shared in ("provisioned", "both-ways"):
-        shutil.copy(images.BOOT / "guest" / shared, tree / "boot-test" / shared)
+    for helper in HELPERS:
+        shutil.copy(images.BOOT / "guest" / helper, tree / "boot-test")
     shutil.copy(lab.key, tree / "boot-test/id")
+    for unit in units:
+        wants = tree / "etc/systemd/system/sysinit.target.wants"
+        wants.mkdir(parents=True, exist_ok=True)
+        shutil.copy(images.BOOT / "guest" / unit, wants.parent)
+        (wants / unit).symlink_to(f"../{unit}")
     images.edit_root(root, tree, [])
 
 
 def make_drives(boot, folder, lab):
     folder.mkdir()
-    public = lab.key.with_suffix(".pub").read_text().strip()
     made = []
     for number, given in enumerate(boot.get("drives", [])):
         asked = DRIVE | given
         if set(asked) != set(DRIVE):
             raise ValueError(f"unknown keys of a drive: {set(asked) - set(DRIVE)}")
         tree, image = folder / f"tree{number}", folder / f"{number}.img"
-        drive.write_tree(tree, images.BOOT / "drives" / asked["documents"], asked["texts"], public)
+        drive.write_tree(tree, images.BOOT / "drives" / asked["documents"], asked["texts"], public(lab))
         drive.make_image(tree, image, asked["format"], asked["label"], asked["partition"])
         made.append((image, asked["bus"]))
     return made
+
+
+def public(lab):
+    return lab.key.with_suffix(".pub").read_text().strip()
 
 
 def judge(boot, checked, outcome):

@@ -15,7 +15,7 @@ BINARY = PROJECT / "target" / "prepivot"
 ROOT_MIB = {"systemd": 600, "installed": 600, "busybox": 64}
 
 FRAMEWORKS = ["dracut-systemd", "dracut-systemd-nofs", "dracut", "initramfs-tools", "mkinitcpio",
-              "mkinitcpio-systemd", "plain", "measured"]
+              "mkinitcpio-systemd", "no-cdrom", "plain", "measured"]
 
 
 class Skip(Exception):
@@ -109,7 +109,9 @@ def edit_root(image, add, remove):
     if add and add.is_dir():
         for path in sorted(add.rglob("*")):
             inside = "/" + str(path.relative_to(add))
-            if path.is_dir():
+            if path.is_symlink():
+                commands += [f"rm {inside}", f"symlink {inside} {os.readlink(path)}"]
+            elif path.is_dir():
                 commands.append(f"mkdir {inside}")
             else:
                 commands += [f"rm {inside}", f"write {path} {inside}"]
