@@ -62,23 +62,20 @@ pub fn find_again(root: &Root, machine: &Machine, image: &Image) -> Option<Found
 fn there(search: &mut Search, drives: &mut Drives, names: &[String]) -> Option<Found> {
     let mut passed = None;
     loop {
-        match drives.scan(search.deadline) {
-            Ok(found) => {
-                search.set_drives(drives.seen());
-                if let Some(found) = source::find_local(search, names) {
-                    if found.instance.dsmode != DsMode::Pass {
-                        return Some(found);
-                    }
-                    passed = Some(found);
-                }
-                if found.is_empty() {
-                    return passed;
-                }
+        // A seed in the root needs no drives: a kernel may have no block devices at all.
+        let drives_found = drives.scan(search.deadline).unwrap_or_else(|e| {
+            log::warn!("{e}");
+            Vec::new()
+        });
+        search.set_drives(drives.seen());
+        if let Some(found) = source::find_local(search, names) {
+            if found.instance.dsmode != DsMode::Pass {
+                return Some(found);
             }
-            Err(e) => {
-                log::warn!("{e}");
-                return passed;
-            }
+            passed = Some(found);
+        }
+        if drives_found.is_empty() {
+            return passed;
         }
     }
 }
@@ -256,5 +253,22 @@ mod tests {
         assert_eq!(of(&[]).0, "");
         // NoCloud has no address to be asked at here.
         assert_eq!(of(&[service("NoCloud", Certain), service("OpenStack", Maybe)]), ("OpenStack".into(), Some(20)));
+    }
+
+    #[test]
+    fn a_seed_is_found_where_the_kernel_shows_no_block_devices() {
+        let dir = TempDir::new("find-seed");
+        let seed = dir.0.join("var/lib/cloud/seed/nocloud");
+        std::fs::create_dir_all(&seed).unwrap();
+        std::fs::write(seed.join("meta-data"), "instance-id: from-seed\n").unwrap();
+        std::fs::write(seed.join("user-data"), "").unwrap();
+        let (machine, root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Plan).unwrap());
+        let places = Places { sys: dir.0.join("sys/class/block"), dev: dir.0.join("dev") };
+        let mut drives = Drives::new(&source::LABELS, places);
+        let image = Image::read(&root, &machine);
+        match look(&root, &machine, &image, &mut drives, Deadline::after(Duration::ZERO)) {
+            Outcome::Read(found) => assert_eq!(found.instance.instance_id, "from-seed"),
+            _ => panic!("the seed was not read"),
+        }
     }
 }
