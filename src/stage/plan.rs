@@ -74,12 +74,14 @@ impl Plan {
         let mut out = String::new();
         let (state, changes): (Vec<_>, Vec<_>) = self.changes.iter().partition(|(_, change)| is_state(change.path()));
         for (when, change) in changes {
-            out += &line(change, *when, &self.root);
+            out += &shown(&line(change, *when, &self.root));
             if let Change::Write { path, content, attr } = change {
                 let old = self.on_disk(path);
                 let public = attr.mode & 0o004 != 0;
                 match (old, std::str::from_utf8(content)) {
-                    (Some(old), Ok(new)) if public => out += &super::diff::lines(&old, new, "      "),
+                    (Some(old), Ok(new)) if public => {
+                        out.extend(super::diff::lines(&old, new, "      ").split_inclusive('\n').map(shown));
+                    }
                     _ => {}
                 }
             }
@@ -88,7 +90,7 @@ impl Plan {
             out += &format!("  state   {} and {} ({} changes)\n", state::CLOUD_DIR, state::RUN_DIR, state.len());
         }
         for command in self.root.commands() {
-            out += &format!("  run     {} ({})\n", command.argv.join(" "), command.when.name());
+            out += &shown(&format!("  run     {} ({})\n", command.argv.join(" "), command.when.name()));
         }
         if out.is_empty() { "nothing changes\n".into() } else { out }
     }
@@ -103,6 +105,16 @@ impl Plan {
 fn is_state(path: &str) -> bool {
     let below = |folder| path.strip_prefix(folder).is_some_and(|rest: &str| rest.is_empty() || rest.starts_with('/'));
     below(state::CLOUD_DIR) || below(state::RUN_DIR)
+}
+
+/// A line as a terminal may have it: names and texts of the seed hold any character, also those that move the cursor.
+fn shown(line: &str) -> String {
+    let mut out = String::with_capacity(line.len());
+    for c in line.strip_suffix('\n').unwrap_or(line).chars() {
+        if c.is_control() && c != '\t' { out.extend(c.escape_default()) } else { out.push(c) }
+    }
+    out.push('\n');
+    out
 }
 
 fn line(change: &Change, when: Option<Stage>, root: &Root) -> String {
@@ -142,4 +154,22 @@ fn command(command: &Command) -> Value {
     }
     map.insert("when", command.when.name());
     Value::Map(map)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::TempDir;
+
+    #[test]
+    fn nothing_in_a_seed_can_forge_a_line_or_move_the_cursor() {
+        let (tree, seed) = (TempDir::new("plan-tree"), TempDir::new("plan-seed"));
+        let user_data = "#cloud-config\nwrite_files:\n- {path: \"/a\\e[2J\\n  remove  /etc/x\", content: b}\n";
+        for (name, text) in [("meta-data", "instance-id: i\n"), ("user-data", user_data)] {
+            std::fs::write(seed.0.join(name), text).unwrap();
+        }
+        let text = plan(&tree.0, &seed.0).unwrap().to_text();
+        assert!(text.contains("\n  write   /a\\u{1b}[2J\\n  remove  /etc/x (0644 root:root, 1 bytes)\n"), "{text}");
+        assert_eq!(text.find(|c: char| c.is_control() && c != '\n'), None);
+    }
 }
