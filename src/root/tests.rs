@@ -121,3 +121,11 @@ fn a_failure_names_the_path_and_the_rest_goes_on() {
     assert!(errors.is_empty() || errors[0].to_string().contains("/etc/one"), "{errors:?}");
     assert_eq!(std::fs::read_to_string(dir.0.join("etc/two")).unwrap(), "2");
 }
+
+#[test]
+fn the_hand_over_between_the_stages_is_for_root_alone() {
+    let (_dir, mut root) = tree("root-run");
+    root.write(&format!("{RUN}/log"), "x", Attr::root(0o600)).unwrap();
+    assert_eq!(root.stat(RUN).unwrap().attr, Attr::root(0o700));
+    assert_eq!(root.stat("/run").unwrap().attr, Attr::root(0o755));
+}

@@ -25,6 +25,7 @@ use crate::instance::status::Status;
 use crate::instance::{Instance, state};
 use crate::logging::{self, Message};
 use crate::machine::Machine;
+pub use crate::root::RUN;
 use crate::root::{Attr, Root};
 use std::time::Duration;
 
@@ -32,8 +33,6 @@ use std::time::Duration;
 pub const BUDGET: Duration = Duration::from_secs(120);
 /// The longest that `prepivot.timeout=` may ask for.
 const MAX_BUDGET: Duration = Duration::from_secs(3600);
-/// What the initramfs leaves for the real root, below /run; it moves along when the root is pivoted.
-pub const RUN: &str = "/run/prepivot";
 
 /// What the command line asks of a stage.
 #[derive(Debug, Default)]

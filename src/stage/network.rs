@@ -37,7 +37,7 @@ pub fn apply(root: &mut Root, machine: &Machine, image: &Image, instance: &Insta
         };
     let macs: Macs = nics.iter().filter(|n| n.physical).map(|n| (n.mac.as_str(), n.name.as_str())).collect();
     let document = format!("network configuration ({origin})");
-    let network = chosen.read(&document, &macs).context(|| format!("the {document} is not used"))?;
+    let network = chosen.read(&document, &macs).context(|| "the network is not configured")?;
     write(root, image, &network)?;
     Ok(Some(as_json(&chosen)))
 }
