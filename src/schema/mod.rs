@@ -22,6 +22,7 @@
 mod annotate;
 mod check;
 mod grammar;
+mod tables;
 mod text;
 
 use crate::document::{Map, Value};
@@ -30,12 +31,10 @@ pub use annotate::annotated;
 use check::Walk;
 use grammar::Grammar;
 use std::fmt;
+use tables::{CLOUD_CONFIG, NETWORK};
 
 /// How many problems of one document are told.
 pub const MAX_PROBLEMS: usize = 100;
-
-const CLOUD_CONFIG: &str = include_str!("cloud_config.txt");
-const NETWORK: &str = include_str!("network.txt");
 
 /// One thing to tell about a document. Never holds a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,7 +63,7 @@ pub struct Findings {
 
 /// Checks a cloud-config.
 pub fn cloud_config(config: &Map) -> Findings {
-    Walk::top(&Grammar::new(CLOUD_CONFIG), config)
+    Walk::top(&Grammar::new(CLOUD_CONFIG.text()), config)
 }
 
 /// Checks a network configuration of version 1 or 2, with or without `network:` above it. What does not say its version is
@@ -78,7 +77,7 @@ pub fn network_config(config: &Map) -> Findings {
         (_, None) => "(also $v2) ...\n",
         (_, Some(_)) => "network: $v2\n",
     };
-    let mut grammar = Grammar::new(NETWORK);
+    let mut grammar = Grammar::new(NETWORK.text());
     grammar.top = Grammar::new(table).top;
     Walk::top(&grammar, config)
 }
@@ -310,7 +309,7 @@ mod tests {
     #[test]
     fn every_key_that_activates_a_module_is_known() {
         let Some(table) = vectors("key_to_modules.json") else { return };
-        let grammar = Grammar::new(CLOUD_CONFIG);
+        let grammar = Grammar::new(CLOUD_CONFIG.text());
         for key in table.as_map().unwrap().keys() {
             assert!(grammar.top.named(key).is_some(), "{key}");
         }

@@ -1,6 +1,6 @@
 //! The checks of texts and keys that the tables name.
 
-use super::CLOUD_CONFIG;
+use super::tables::CLOUD_CONFIG;
 use crate::module::accounts::days_of;
 
 /// The longest name of a network device, in characters (the kernel's IFNAMSIZ without its end).
@@ -73,7 +73,7 @@ fn is_module(text: &str) -> bool {
 
 /// The sections of the cloud-config's table: the names of modules with spaces between them, and the lines up to the next.
 pub fn modules() -> impl Iterator<Item = (&'static str, &'static str)> {
-    CLOUD_CONFIG.split("\n# ").skip(1).map(|section| section.split_once('\n').unwrap_or((section, "")))
+    CLOUD_CONFIG.text().split("\n# ").skip(1).map(|section| section.split_once('\n').unwrap_or((section, "")))
 }
 
 #[cfg(test)]
