@@ -24,6 +24,7 @@ pub mod schema;
 pub mod sort;
 pub mod source;
 pub mod stage;
+pub mod tar;
 #[doc(hidden)]
 pub mod testing;
 pub mod userdata;

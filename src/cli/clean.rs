@@ -175,7 +175,7 @@ fn forget_machine_id(root: &mut Root, image: &Image) -> crate::error::Result<()>
 }
 
 /// The logs that the configuration names (`def_log_file`, `output`) and cloud-init's own, with those that were rotated away.
-fn logs(root: &Root, config: &Value) -> Vec<String> {
+pub fn logs(root: &Root, config: &Value) -> Vec<String> {
     let mut logs: Vec<String> = LOGS.map(str::to_owned).to_vec();
     logs.extend(config.get("def_log_file").and_then(Value::as_str).map(str::to_owned));
     config.get("output").into_iter().for_each(|output| targets(output, &mut logs));

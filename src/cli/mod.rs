@@ -6,6 +6,7 @@
 mod args;
 mod clean;
 mod cloud_id;
+mod collect_logs;
 mod detect;
 mod devel;
 mod files;
@@ -69,6 +70,7 @@ enum Verb {
     Query(query::Query),
     CloudId(cloud_id::CloudId),
     Clean(clean::Clean),
+    CollectLogs(collect_logs::CollectLogs),
     Schema(schema::Schema),
     Features(Features),
     Devel(devel::Devel),
@@ -170,6 +172,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some(Verb::Query(verb)) => verb.run(&program),
         Some(Verb::CloudId(verb)) => verb.run(&program),
         Some(Verb::Clean(verb)) => verb.run(&program),
+        Some(Verb::CollectLogs(verb)) => verb.run(&program),
         Some(Verb::Schema(verb)) => verb.run(&program),
         Some(Verb::Devel(verb)) => verb.run(&program),
         Some(Verb::Features(Features {})) => {

@@ -126,3 +126,54 @@ fn an_output_that_takes_no_more_is_a_failure() {
     assert_eq!(answer.code, 1);
     assert!(answer.err.contains("failed to write to standard output"), "{}", answer.err);
 }
+
+#[test]
+fn logs_in_one_file() {
+    let dir = TempDir::new("cli-logs");
+    for (path, mode) in [
+        ("etc/cloud/cloud.cfg", 0o644),
+        ("etc/cloud/cloud.cfg.d/90.cfg", 0o600),
+        ("etc/cloud/templates/hosts.tmpl", 0o644),
+        ("var/lib/cloud/instances/i-1/user-data.txt", 0o600),
+        ("var/lib/cloud/instances/i-1/scripts/runcmd", 0o700),
+        ("var/lib/cloud/data/status.json", 0o644),
+        ("run/cloud-init/cloud-id", 0o644),
+        ("var/log/cloud-init.log", 0o640),
+        ("var/log/cloud-init.log.1", 0o640),
+    ] {
+        write(&dir, path, path);
+        fs::set_permissions(dir.0.join(path), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    symlink("instances/i-1", dir.0.join("var/lib/cloud/instance")).unwrap();
+    let names = |line: &str| {
+        let answer = run_in(&dir, line);
+        assert_eq!(answer.code, 0, "{}", answer.err);
+        assert!(answer.err.contains("Wrote /") && answer.out.is_empty(), "{}", answer.err);
+        let tar = Command::new("tar").arg("-tzf").arg(dir.0.join("l.tar.gz")).output().unwrap();
+        assert!(tar.status.success());
+        let text = String::from_utf8(tar.stdout).unwrap();
+        let below = |line: &str| {
+            assert!(line.starts_with("cloud-init-logs-20"), "{line}");
+            line.split_once('/').unwrap().1.to_owned()
+        };
+        text.lines().map(below).collect::<Vec<_>>()
+    };
+    let open = [
+        "version",
+        "var/log/cloud-init.log",
+        "var/log/cloud-init.log.1",
+        "etc/cloud/cloud.cfg",
+        "var/lib/cloud/data/status.json",
+        "run/cloud-init/cloud-id",
+    ];
+    assert_eq!(names("collect-logs --root ROOT -r -t ROOT/l.tar.gz"), open);
+    let mut all = names("collect-logs --root ROOT -vv -u --tarfile=ROOT/l.tar.gz");
+    all.retain(|name| !open.contains(&name.as_str()));
+    assert_eq!(all, ["etc/cloud/cloud.cfg.d/90.cfg", "var/lib/cloud/instance/user-data.txt"]);
+    assert_eq!(fs::metadata(dir.0.join("l.tar.gz")).unwrap().permissions().mode() & 0o777, 0o600);
+    let read =
+        Command::new("tar").arg("-xOzf").arg(dir.0.join("l.tar.gz")).arg("--wildcards").arg("*/user-data.txt").output();
+    assert_eq!(read.unwrap().stdout, b"var/lib/cloud/instances/i-1/user-data.txt");
+    assert_eq!(run_in(&dir, "collect-logs --root ROOT -t ROOT/none/l.tar.gz").code, 1);
+    assert_eq!(run_in(&dir, "collect-logs --root ROOT/none").code, 1);
+}
