@@ -179,7 +179,7 @@ impl Root {
 }
 
 /// Whether the process is still there after `limit`. A process that cannot be watched counts as ended: its end is waited for.
-fn outlives(child: &Child, limit: Duration) -> bool {
+pub fn outlives(child: &Child, limit: Duration) -> bool {
     let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else { return false };
     let Ok(fd) = pidfd_open(pid, PidfdFlags::empty()) else { return false };
     let mut fds = [PollFd::new(&fd, PollFlags::IN)];

@@ -15,7 +15,7 @@ mod replay;
 mod swap;
 
 pub use change::Change;
-pub use command::{Command, Output, Stage};
+pub use command::{Command, Output, Stage, outlives};
 pub use lock::Lock;
 pub use mounts::{Writable, check_writable};
 pub use owner::Ids;

@@ -3,6 +3,7 @@
 use super::Asked;
 use super::image::{Image, disabled};
 use super::modules::{Half, Run};
+use super::output::Redirected;
 use super::outside::ThisMachine;
 use super::web::Includes;
 use super::{Errors, LOG, LOG_LATER, append_log, apply, config, provision, refresh, rescue};
@@ -100,6 +101,7 @@ fn of_instance(root: &mut Root, machine: &Machine, instance: &Instance, stage: S
     let instance = refreshed.as_ref().unwrap_or(instance);
     let earlier = if stage == Stage::Init { None } else { earlier };
     let config = earlier.unwrap_or_else(|| merge(root, machine, &image, instance, stage, &mut errors));
+    let _redirected = root.is_live().then(|| Redirected::new(&config, stage));
     if stage == Stage::Init {
         errors.all(provision::boothooks(root, instance));
     }

@@ -10,6 +10,7 @@ pub mod image;
 pub mod later;
 pub mod modules;
 pub mod network;
+mod output;
 pub mod outside;
 pub mod plan;
 pub mod probe;

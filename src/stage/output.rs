@@ -1,0 +1,208 @@
+//! `output`: where the programs of a stage say what they say, as cloud-init's configuration documents it.
+
+use crate::document::Value;
+use crate::error::{Context, Error, Result};
+use crate::root::{Stage, outlives};
+use rustix::io::fcntl_dupfd_cloexec;
+use rustix::stdio::{dup2_stderr, dup2_stdout, stderr, stdout};
+use std::fs::{File, OpenOptions};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a program that was piped to may take to write the rest. One that is still read from has it to itself.
+const REST: Duration = Duration::from_secs(1);
+/// What a log may be read by: its owner and group.
+const MODE: u32 = 0o640;
+
+/// One way for standard output or standard error to go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Sink {
+    /// `> FILE`
+    Replace(String),
+    /// `>> FILE`, or `FILE` alone
+    Append(String),
+    /// `| COMMAND`, by the shell
+    Pipe(String),
+}
+
+impl Sink {
+    fn parse(text: &str) -> Option<Sink> {
+        let text = text.trim();
+        let (sink, rest): (fn(String) -> Sink, &str) = if let Some(rest) = text.strip_prefix(">>") {
+            (Sink::Append, rest)
+        } else if let Some(rest) = text.strip_prefix('>') {
+            (Sink::Replace, rest)
+        } else if let Some(rest) = text.strip_prefix('|') {
+            (Sink::Pipe, rest)
+        } else {
+            (Sink::Append, text)
+        };
+        let rest = rest.trim();
+        (!rest.is_empty()).then(|| sink(rest.to_owned()))
+    }
+
+    fn open(&self, children: &mut Vec<Child>) -> Result<OwnedFd> {
+        let file = |path: &str, append: bool| -> Result<OwnedFd> {
+            let mut options = OpenOptions::new();
+            options.create(true).mode(MODE).append(append).write(true).truncate(!append);
+            options.open(path).map(File::into).context(|| format!("failed to open {path}"))
+        };
+        match self {
+            Sink::Replace(path) => file(path, false),
+            Sink::Append(path) => file(path, true),
+            Sink::Pipe(command) => {
+                let script = format!("umask 037; {command}");
+                let mut child = Command::new("/bin/sh")
+                    .args(["-c", &script])
+                    .stdin(Stdio::piped())
+                    .spawn()
+                    .context(|| format!("failed to run {command}"))?;
+                let pipe = child.stdin.take().ok_or_else(|| Error::new(format!("{command} takes no input")))?;
+                children.push(child);
+                Ok(pipe.into())
+            }
+        }
+    }
+}
+
+/// What `output` says for a stage: its own entry, or else that of `all`. A text stands for both; a list has standard output
+/// and standard error, a mapping `output` and `error`. `&1` for standard error: where standard output goes.
+fn sinks(config: &Value, stage: Stage) -> (Option<Sink>, Option<Sink>) {
+    let Some(Value::Map(output)) = config.get("output") else { return (None, None) };
+    fn text(value: Option<&Value>) -> Option<&str> {
+        value.and_then(Value::as_str)
+    }
+    let (out, err) = match output.get(stage.name()).or_else(|| output.get("all")) {
+        Some(Value::List(list)) => (text(list.first()), text(list.get(1))),
+        Some(Value::Map(map)) => (text(map.get("output")), text(map.get("error"))),
+        both => (text(both), text(both)),
+    };
+    let err = if err.map(str::trim) == Some("&1") { out } else { err };
+    (out.and_then(Sink::parse), err.and_then(Sink::parse))
+}
+
+/// Standard output and standard error of this process and of what it runs, sent elsewhere until this is dropped.
+pub struct Redirected {
+    old: Option<(OwnedFd, OwnedFd)>,
+    children: Vec<Child>,
+}
+
+impl Redirected {
+    /// Sends them where the configuration says. What does not work is told, and stays as it is.
+    pub fn new(config: &Value, stage: Stage) -> Redirected {
+        let (out, err) = sinks(config, stage);
+        let mut this = Redirected { old: None, children: Vec::new() };
+        if (out.is_some() || err.is_some())
+            && let Err(e) = this.start(out, err)
+        {
+            log::warn!("output: {}: {e}", stage.name());
+        }
+        this
+    }
+
+    fn start(&mut self, out: Option<Sink>, err: Option<Sink>) -> Result<()> {
+        let keep = |e: rustix::io::Result<OwnedFd>| e.context(|| "failed to keep the standard output");
+        let old = (keep(fcntl_dupfd_cloexec(stdout(), 3))?, keep(fcntl_dupfd_cloexec(stderr(), 3))?);
+        // Both are opened before either is changed: a program that is piped to says what it says to the old ones.
+        let out_fd = out.as_ref().map(|sink| sink.open(&mut self.children)).transpose()?;
+        let err_fd = match (&out_fd, &err) {
+            (Some(same), Some(_)) if out == err => Some(same.try_clone().context(|| "failed to share a file")?),
+            (_, Some(sink)) => Some(sink.open(&mut self.children)?),
+            (_, None) => None,
+        };
+        self.old = Some(old);
+        let failed = || "failed to change the standard output";
+        out_fd.map_or(Ok(()), |fd| dup2_stdout(&fd)).context(failed)?;
+        err_fd.map_or(Ok(()), |fd| dup2_stderr(&fd)).context(failed)
+    }
+}
+
+impl Drop for Redirected {
+    fn drop(&mut self) {
+        if let Some((out, err)) = self.old.take()
+            && let Err(e) = dup2_stdout(&out).and(dup2_stderr(&err))
+        {
+            log::warn!("failed to have the standard output back: {e}");
+        }
+        // With the last writer gone they end; what the user's scripts left running may still write.
+        let end = Instant::now() + REST;
+        for child in &mut self.children {
+            if !outlives(child, end.saturating_duration_since(Instant::now())) {
+                let _ = child.try_wait();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::yaml;
+    use crate::testing::TempDir;
+
+    #[test]
+    fn the_forms_that_cloud_init_documents() {
+        let of = |text: &str, stage| sinks(&yaml::parse("t", text).unwrap(), stage);
+        let append = |path: &str| Some(Sink::Append(path.into()));
+        let both = Some(Sink::Pipe("tee -a /l".into()));
+        assert_eq!(of("output: {all: '| tee -a /l'}", Stage::Final), (both.clone(), both.clone()));
+        let text =
+            "output:\n  init: {output: '> /o', error: '>>/e'}\n  config: /c\n  final: ['>> /f', '&1']\n  all: '|x'";
+        assert_eq!(of(text, Stage::Init), (Some(Sink::Replace("/o".into())), append("/e")));
+        assert_eq!(of(text, Stage::Config), (append("/c"), append("/c")));
+        assert_eq!(of(text, Stage::Final), (append("/f"), append("/f")));
+        assert_eq!(of("output: {final: [/f]}", Stage::Final), (append("/f"), None));
+        for nothing in ["{}", "output: {init: /x}", "output: [1]", "output: {all: 5}", "output: {all: '>>'}"] {
+            assert_eq!(of(nothing, Stage::Final), (None, None), "{nothing}");
+        }
+    }
+
+    /// The half of the next test that has its own standard output.
+    #[test]
+    fn redirected_program() {
+        let Ok(output) = std::env::var("PREPIVOT_TEST_OUTPUT") else { return };
+        let say = |text: &str| {
+            let script = format!("echo {text}; echo {text}-error >&2");
+            assert!(Command::new("/bin/sh").args(["-c", &script]).status().unwrap().success());
+        };
+        let redirected = Redirected::new(&yaml::parse("t", &output).unwrap(), Stage::Config);
+        say("inside");
+        drop(redirected);
+        say("outside");
+    }
+
+    #[test]
+    fn programs_say_it_to_the_log_and_then_as_before() {
+        let dir = TempDir::new("output");
+        let log = dir.0.join("log");
+        let run = |output: String| {
+            let _ = std::fs::remove_file(&log);
+            let done = Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", "stage::output::tests::redirected_program", "--nocapture"])
+                .env("PREPIVOT_TEST_OUTPUT", output)
+                .output()
+                .unwrap();
+            assert!(done.status.success());
+            let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+            (text(done.stdout), text(done.stderr), std::fs::read_to_string(&log).unwrap_or_default())
+        };
+        let path = log.display();
+
+        let (out, _, logged) = run(format!("output: {{all: '| tee -a {path}'}}"));
+        assert_eq!(logged, "inside\ninside-error\n");
+        assert!(out.contains("inside\ninside-error\noutside\n"), "{out}");
+
+        let (out, err, logged) = run(format!("output: {{config: ['>> {path}']}}"));
+        assert_eq!(logged, "inside\n");
+        assert!(out.contains("outside\n") && !out.contains("inside\n"), "{out}");
+        assert!(err.contains("inside-error\noutside-error\n"), "{err}");
+        let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&log).unwrap().permissions());
+        assert_eq!(mode & 0o7777 & !MODE, 0);
+
+        // A log that cannot be written leaves all as it is.
+        let (out, _, _) = run(format!("output: {{all: '> {path}/no/such/folder'}}"));
+        assert!(out.contains("inside\noutside\n"), "{out}");
+    }
+}
