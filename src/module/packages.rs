@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::machine::{Distro, Family};
 use crate::root::{Command, Root};
 use rustix::fs::{FlockOperation, fcntl_lock};
+use std::collections::HashSet;
 use std::fs::File;
 use std::time::{Duration, Instant};
 
@@ -113,6 +114,10 @@ pub fn install_listed(cx: &mut Context, list: &[Value]) -> Result<()> {
             }
         }
     }
+    for list in [&mut names, &mut snaps] {
+        let mut seen = HashSet::new();
+        list.retain(|name: &String| seen.insert(name.clone()));
+    }
     if manager.name == "apt" && cx.root.is_live() && !names.is_empty() {
         run(cx, manager, manager.refresh, &[])?;
         let known = known_to_apt(cx)?;
@@ -149,7 +154,6 @@ pub fn install_listed(cx: &mut Context, list: &[Value]) -> Result<()> {
 
 fn keep(name: Result<String>, names: &mut Vec<String>, failed: &mut Vec<String>) {
     match name {
-        Ok(name) if names.contains(&name) => {}
         Ok(name) => names.push(name),
         Err(e) => failed.push(e.to_string()),
     }
@@ -174,7 +178,7 @@ fn bare(name: &str) -> String {
     name.split(['=', '/']).next().unwrap_or(name).trim_end_matches(['-', '^', '+']).to_owned()
 }
 
-fn known_to_apt(cx: &mut Context) -> Result<std::collections::HashSet<String>> {
+fn known_to_apt(cx: &mut Context) -> Result<HashSet<String>> {
     let output = cx.root.output(Command::new(cx.stage, ["apt-cache", "pkgnames"]))?;
     Ok(String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect())
 }
