@@ -12,6 +12,7 @@ pub mod deadline;
 pub mod document;
 pub mod drive;
 pub mod error;
+pub mod event;
 pub mod glob;
 pub mod instance;
 pub mod link;

@@ -3,6 +3,7 @@
 //! The program answers to cloud-init's names too: `cloud-init` takes the same verbs, `cloud-id` and `cloud-init-per` are verbs
 //! that are programs of their own.
 
+mod analyze;
 mod args;
 mod clean;
 mod cloud_id;
@@ -71,6 +72,7 @@ enum Verb {
     CloudId(cloud_id::CloudId),
     Clean(clean::Clean),
     CollectLogs(collect_logs::CollectLogs),
+    Analyze(analyze::Analyze),
     Schema(schema::Schema),
     Features(Features),
     Devel(devel::Devel),
@@ -173,6 +175,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some(Verb::CloudId(verb)) => verb.run(&program),
         Some(Verb::Clean(verb)) => verb.run(&program),
         Some(Verb::CollectLogs(verb)) => verb.run(&program),
+        Some(Verb::Analyze(verb)) => verb.run(&program),
         Some(Verb::Schema(verb)) => verb.run(&program),
         Some(Verb::Devel(verb)) => verb.run(&program),
         Some(Verb::Features(Features {})) => {

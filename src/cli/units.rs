@@ -31,6 +31,15 @@ pub fn outlook(root: &mut Root) -> Outlook {
     systemctl(root, &words).map_or(Outlook::Going, |text| judge(&text))
 }
 
+/// When something happened, in seconds since the kernel started: a property in microseconds of a unit's, or of systemd's own. None
+/// where it did not happen or systemd does not tell.
+pub fn moment(root: &mut Root, unit: Option<&str>, property: &str) -> Option<f64> {
+    let mut words = vec!["show", "--value", "--property", property];
+    words.extend(unit);
+    let microseconds: u64 = systemctl(root, &words)?.trim().parse().ok().filter(|m| *m > 0)?;
+    Some(microseconds as f64 / 1e6)
+}
+
 fn systemctl(root: &mut Root, words: &[&str]) -> Option<String> {
     let argv = std::iter::once("systemctl").chain(words.iter().copied());
     match root.output(Command::new(Stage::Init, argv)) {

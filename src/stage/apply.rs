@@ -7,6 +7,7 @@ use super::outside::{OfTree, ThisMachine};
 use super::{Errors, LOG_LATER, append_log, handover, network, provision, rescue};
 use crate::document::{Map, Value, json};
 use crate::error::Result;
+use crate::event::Event;
 use crate::instance::boot::APPLIED;
 use crate::instance::status::{self, Status};
 use crate::instance::{Instance, state};
@@ -16,6 +17,10 @@ use crate::module::Outside;
 use crate::root::{Attr, Root, Use, Writable, check_writable, is_on_disk};
 use crate::source::{self, Found};
 use std::path::Path;
+
+/// The stage in status.json, and what it does.
+const NAME: &str = "init-local";
+const WHAT: &str = "provisioning the root";
 
 /// Provisions the new root at `path` with what this machine's datasource says. Gives the problems, one line each; the boot
 /// goes on whatever they are.
@@ -34,8 +39,11 @@ pub fn local(root: &mut Root, machine: &Machine, start: f64, asked: &Asked, befo
         return Vec::new();
     }
     let image = Image::read(root, machine).as_asked(asked);
+    let stage = Event::start(NAME, WHAT);
+    let search = Event::start("search", "searching for the datasource");
     let outcome = find::find(root, machine, &image, super::deadline(machine));
-    use_outcome(root, machine, &image, outcome, start, before_pivot)
+    drop(search);
+    use_outcome(root, machine, &image, outcome, (start, stage), before_pivot)
 }
 
 /// The local stage of the real root after an initramfs that found nothing: a drive may have appeared since. None where there
@@ -46,7 +54,8 @@ pub fn again(root: &mut Root, machine: &Machine, start: f64, asked: &Asked) -> O
     }
     let image = Image::read(root, machine).as_asked(asked);
     let found = find::find_again(root, machine, &image)?;
-    Some(use_outcome(root, machine, &image, Outcome::Read(Box::new(found)), start, false))
+    let stage = Event::start(NAME, WHAT);
+    Some(use_outcome(root, machine, &image, Outcome::Read(Box::new(found)), (start, stage), false))
 }
 
 fn use_outcome(
@@ -54,12 +63,12 @@ fn use_outcome(
     machine: &Machine,
     image: &Image,
     outcome: Outcome,
-    start: f64,
+    (start, stage): (f64, Event),
     before_pivot: bool,
 ) -> Vec<String> {
     let mut errors = Errors::default();
     let mut status = Status::new();
-    status.begin("init-local", start);
+    status.begin(NAME, start);
     let mut read = false;
     let summary = match outcome {
         Outcome::Nothing(why) => {
@@ -89,12 +98,14 @@ fn use_outcome(
     let changes = root.changes().iter().any(|c| is_on_disk(c.path()));
     let quiet = before_pivot && !changes;
     let writable = if changes { errors.keep(Writable::make(root.path())).flatten() } else { None };
+    let write = Event::start("write", "writing what was provisioned");
     errors.all(root.commit());
+    drop((write, stage));
     if let Some(summary) = &summary {
         log::info!("{summary}: provisioned in {:.3} s", status::uptime() - start);
     }
     let messages = logging::take();
-    status.end("init-local", errors.lines(), &messages);
+    status.end(NAME, errors.lines(), &messages);
     let provisioned = summary.is_some();
     match summary {
         None => {

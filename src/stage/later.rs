@@ -9,6 +9,7 @@ use super::web::Includes;
 use super::{Errors, LOG, LOG_LATER, append_log, apply, config, provision, refresh, rescue};
 use crate::document::{Value, json};
 use crate::error::Result;
+use crate::event::Event;
 use crate::instance::status::{self, Status};
 use crate::instance::{Instance, instance_data, state};
 use crate::logging;
@@ -74,8 +75,15 @@ pub fn stage(root: &mut Root, machine: &Machine, stage: Stage, asked: &Asked) ->
     errors.keep(status.save(root));
     errors.all(root.commit());
     rescue(&status, root, &mut errors);
+    let (label, what) = match stage {
+        Stage::Init => ("init-network", "running what needs the network"),
+        Stage::Config => ("modules-config", "running modules for config"),
+        Stage::Final => ("modules-final", "running modules for final"),
+    };
+    let event = Event::start(label, what);
     errors.all(of_instance(root, machine, &instance, stage, asked));
     errors.all(root.commit());
+    drop(event);
     let messages = logging::take();
     status.end(name, errors.lines(), &messages);
     errors.keep(status.save(root));

@@ -1,6 +1,7 @@
 //! Runs the modules of a stage: which, in what order, how often.
 
 use crate::document::Value;
+use crate::event::Event;
 use crate::instance::{Instance, state};
 use crate::machine::Distro;
 use crate::module::{self, Context, Frequency, Handler, Module, Outside};
@@ -173,7 +174,9 @@ impl Run<'_> {
             stage,
             outside: self.outside,
         };
+        let mut event = Event::module(module.name);
         handler(&mut context).map_err(|e| {
+            event.fail();
             let text = format!("module {} failed: {e}", module.name);
             log::warn!("{text}");
             text

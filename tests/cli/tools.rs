@@ -177,3 +177,31 @@ fn logs_in_one_file() {
     assert_eq!(run_in(&dir, "collect-logs --root ROOT -t ROOT/none/l.tar.gz").code, 1);
     assert_eq!(run_in(&dir, "collect-logs --root ROOT/none").code, 1);
 }
+
+#[test]
+fn where_the_time_went() {
+    let dir = TempDir::new("cli-analyze");
+    write(
+        &dir,
+        "log",
+        "2026-11-20 10:00:00,123 - prepivot[DEBUG]: start: init-local: provisioning the root\n\
+         2026-11-20 10:00:01,000 - prepivot[DEBUG]: start: init-local/config-ntp: running config-ntp\n\
+         2026-11-20 10:00:03,250 - prepivot[DEBUG]: finish: init-local/config-ntp: SUCCESS: running config-ntp\n\
+         2026-11-20 10:00:03,300 - prepivot[INFO]: other\n\
+         2026-11-20 10:00:03,400 - prepivot[DEBUG]: finish: init-local: SUCCESS: provisioning the root\n",
+    );
+    let show = run_in(&dir, "analyze show -i ROOT/log");
+    assert_eq!(show.code, 0, "{}", show.err);
+    assert!(show.out.contains("Starting stage: init-local\n|`->running config-ntp @00.87700s +02.25000s\nFinished stage: (init-local) 03.27700 seconds\n"));
+    let blame = run_in(&dir, "analyze blame -i ROOT/log").out;
+    assert_eq!(blame, "-- Boot Record 01 --\n     02.25000s (init-local/config-ntp)\n\n1 boot records analyzed\n");
+    assert_eq!(run_in(&dir, "analyze dump -i ROOT/log -o ROOT/json").code, 0);
+    assert_eq!(run_in(&dir, "analyze blame -i ROOT/json").out, blame);
+    assert!(run_in(&dir, "analyze show --format=%n,%r -i ROOT/log").out.contains("\ninit-local/config-ntp,SUCCESS\n"));
+    write(&dir, "empty", "\n");
+    for line in ["analyze show -i ROOT/none", "analyze dump -i ROOT/empty", "analyze blame -i ROOT/log -o ROOT/none/x"]
+    {
+        assert_eq!(run_in(&dir, line).code, 1, "{line}");
+    }
+    assert_eq!(run(&["analyze"]).code, 2);
+}

@@ -1,0 +1,123 @@
+//! Events as the log has them.
+
+use crate::document::{Map, Value, json};
+use crate::event::{FINISH, START};
+use crate::module::accounts::days_of;
+
+/// The most events that are read.
+const MAX_EVENTS: usize = 100_000;
+
+/// The beginning or the end of something.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Event {
+    /// `init-local`, or a part of it: `init-local/search`.
+    pub name: String,
+    pub description: String,
+    /// Seconds since 1970.
+    pub time: f64,
+    /// How it ended. None: it began.
+    pub result: Option<String>,
+}
+
+impl Event {
+    /// The event as cloud-init's `dump` has it.
+    pub fn to_value(&self) -> Value {
+        let mut map = Map::new();
+        map.insert("name", self.name.as_str());
+        map.insert("description", self.description.as_str());
+        map.insert("timestamp", Value::Float(self.time));
+        map.insert("origin", "cloudinit");
+        map.insert("event_type", self.kind());
+        if let Some(result) = &self.result {
+            map.insert("result", result.as_str());
+        }
+        Value::Map(map)
+    }
+
+    /// `start` or `finish`.
+    pub fn kind(&self) -> &'static str {
+        if self.result.is_some() { "finish" } else { "start" }
+    }
+
+    fn of_value(value: &Value) -> Option<Event> {
+        let text = |key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
+        let time = match value.get("timestamp")? {
+            Value::Int(time) => *time as f64,
+            Value::Float(time) if time.is_finite() => *time,
+            _ => return None,
+        };
+        let result = (text("event_type")? == "finish").then(|| text("result").unwrap_or_default());
+        Some(Event { name: text("name")?, description: text("description").unwrap_or_default(), time, result })
+    }
+
+    /// An event's line: a time, ` - `, who says it, and what. The stages of cloud-init begin with a line of their own.
+    fn of_line(line: &str) -> Option<Event> {
+        let (time, said) = line.split_once(" - ")?;
+        let time = seconds(time)?;
+        if let Some((_, said)) = said.split_once("Cloud-init v.") {
+            let (stage, _) = said.split_once("running '")?.1.split_once('\'')?;
+            let name = if stage == "init" { "init-network".to_owned() } else { stage.replace(':', "-") };
+            return Some(Event { description: format!("running {name}"), name, time, result: None });
+        }
+        let (_, said) = said.split_once(": ")?;
+        let (is_start, said) = match said.strip_prefix(START) {
+            Some(said) => (true, said),
+            None => (false, said.strip_prefix(FINISH)?),
+        };
+        let (name, mut description) = said.split_once(": ")?;
+        let mut result = None;
+        if !is_start {
+            let (word, rest) = description.split_once(": ").unwrap_or((description, ""));
+            (result, description) = (Some(word.to_owned()), rest);
+        }
+        Some(Event { name: name.to_owned(), description: description.to_owned(), time, result })
+    }
+}
+
+/// The events of a log, or of JSON that `dump` wrote.
+pub fn read(bytes: &[u8]) -> Vec<Event> {
+    match json::parse("events", bytes) {
+        Ok(Value::List(list)) => list.iter().filter_map(Event::of_value).take(MAX_EVENTS).collect(),
+        _ => String::from_utf8_lossy(bytes).lines().filter_map(Event::of_line).take(MAX_EVENTS).collect(),
+    }
+}
+
+/// `2026-11-20 10:00:00,123`, which is UTC, in seconds since 1970.
+fn seconds(text: &str) -> Option<f64> {
+    let (date, time) = text.trim().split_once(' ')?;
+    let (time, thousandths) = time.split_once(',')?;
+    let mut parts = time.split(':').map(|part| part.parse::<u32>().ok());
+    let (hours, minutes, seconds) = (parts.next()??, parts.next()??, parts.next()??);
+    let of_day = f64::from(hours) * 3600.0 + f64::from(minutes) * 60.0 + f64::from(seconds);
+    Some(days_of(date)? as f64 * 86_400.0 + of_day + f64::from(thousandths.parse::<u32>().ok()?) / 1000.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_both_programs() {
+        let log = "2026-11-20 10:00:00,123 - prepivot[DEBUG]: start: init-local: provisioning the root\n\
+            2026-11-20 10:00:00,500 - prepivot[WARNING]: something: finish: else\n\
+            2026-11-20 10:00:01,000 - util.py[DEBUG]: Cloud-init v. 26.2 running 'modules:config' at Fri, 20 Nov 2026. Up 2.0 seconds.\n\
+            2026-11-20 10:00:01,250 - handlers.py[DEBUG]: finish: modules-config/config-x: FAIL: running config-x with frequency always\n\
+            2026-11-20 10:00:02,000 - util.py[DEBUG]: Cloud-init v. 26.2 finished at Fri\nstart: x: y\n - start: x: y\n\
+            2026-11-20 10:00:02 - a[DEBUG]: start: x: y\n99999-1-1 10:1:1,1 - a[DEBUG]: start: x: y\n";
+        let events = read(log.as_bytes());
+        let told: Vec<String> =
+            events.iter().map(|e| format!("{} {} {} {:?}", e.time, e.name, e.description, e.result)).collect();
+        assert_eq!(
+            told,
+            [
+                "1795168800.123 init-local provisioning the root None",
+                "1795168801 modules-config running modules-config None",
+                "1795168801.25 modules-config/config-x running config-x with frequency always Some(\"FAIL\")",
+            ]
+        );
+        let dumped = json::to_string(&Value::List(events.iter().map(Event::to_value).collect()));
+        assert_eq!(read(dumped.as_bytes()), events);
+        assert!(read(b"[{}, 1, {\"name\": \"x\", \"timestamp\": \"y\"}]").is_empty());
+        assert!(read(b"\xff\xfe\n").is_empty());
+    }
+}
