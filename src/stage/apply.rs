@@ -92,7 +92,7 @@ fn use_outcome(
     };
     // Where nothing was found too: what appears later is for the real root's first stage.
     if before_pivot {
-        errors.keep(handover::hand_over(root));
+        errors.keep(handover::hand_over(root, summary.is_some()));
     }
     // The same machine again: a boot that changes nothing leaves the disk alone until the real root's first stage.
     let changes = root.changes().iter().any(|c| is_on_disk(c.path()));

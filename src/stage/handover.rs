@@ -31,9 +31,13 @@ const MASKED: [&str; 4] = [
 ];
 
 /// Makes sure that the later stages run in the real root: with the image's own prepivot where it is installed, else with
-/// this program and units of this boot. A real cloud-init in the image is kept from running.
-pub fn hand_over(root: &mut Root) -> Result<()> {
+/// this program and units of this boot. A real cloud-init in the image is kept from running, unless nothing was `found` here:
+/// then the machine is its own to provision.
+pub fn hand_over(root: &mut Root, found: bool) -> Result<()> {
     let foreign = has_cloud_init(root);
+    if foreign && !found {
+        return Ok(());
+    }
     if foreign {
         log::info!("the image has a cloud-init of its own: it is kept from running in this boot");
         for path in MASKED {
@@ -85,4 +89,38 @@ fn carry() -> Result<String> {
         std::os::unix::fs::symlink("prepivot", &link).context(|| format!("failed to make {}", link.display()))?;
     }
     Ok(program)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::root::Use;
+    use crate::testing::TempDir;
+
+    #[test]
+    fn a_cloud_init_of_the_image_runs_only_where_nothing_is_found() {
+        let dir = TempDir::new("handover");
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        for path in [INSTALLED, "/usr/bin/cloud-init", "/usr/lib/systemd/systemd"] {
+            root.write(path, "", Attr::root(0o755)).unwrap();
+        }
+        hand_over(&mut root, false).unwrap();
+        assert_eq!(root.list("/run"), [""; 0]);
+        hand_over(&mut root, true).unwrap();
+        for path in MASKED {
+            assert_eq!(root.read_link(path).as_deref(), Some("/dev/null"), "{path}");
+        }
+        assert!(
+            root.text("/run/systemd/system/cloud-init-local.service")
+                .contains("ExecStart=/usr/bin/prepivot init --local")
+        );
+
+        // The name is a link to this program: nothing of it is somebody else's.
+        root.remove("/usr/bin/cloud-init").unwrap();
+        root.remove("/run").unwrap();
+        root.symlink("/usr/bin/cloud-init", "prepivot").unwrap();
+        hand_over(&mut root, false).unwrap();
+        assert!(root.exists("/run/systemd/system/cloud-final.service"));
+        assert!(root.lstat(MASKED[0]).is_none());
+    }
 }
