@@ -15,7 +15,7 @@ VERSION = "/openstack/2018-08-27"
 NOVA = {
     "/openstack": "2012-08-10\n2013-04-04\n2018-08-27\n2020-10-14\nlatest",
     f"{VERSION}/meta_data.json": json.dumps({"uuid": UUID, "hostname": "node-1.example.org", "name": "node-1"}),
-    f"{VERSION}/user_data": "#cloud-config\nruncmd: [true]\n",
+    f"{VERSION}/user_data": "#cloud-config\nruncmd: [\"true\"]\n",
     f"{VERSION}/vendor_data.json": '{"cloud-init": "#cloud-config\\n{}"}',
     f"{VERSION}/vendor_data2.json": '{"static": {}}',
     f"{VERSION}/network_data.json": '{"links": [], "networks": [], "services": []}',
