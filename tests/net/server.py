@@ -188,7 +188,11 @@ class Router(threading.Thread):
             self.log.say(solicited=self.link)
             advert = struct.pack("!BBHBBHII", 134, 0, 0, 64, 0, 1800, 0, 0)
             advert += struct.pack("!BBBBIII", 3, 4, 64, 0xC0, 3600, 3600, 0) + socket.inet_pton(socket.AF_INET6, self.prefix)
-            self.socket.sendto(advert, ("ff02::1", 0, 0, self.index))
+            try:
+                self.socket.sendto(advert, ("ff02::1", 0, 0, self.index))
+            except OSError as error:
+                # The link's own address is not settled yet. The host asks again.
+                self.log.say(unsent=str(error))
 
 
 class Http:
