@@ -4,10 +4,10 @@
 #[path = "network/real.rs"]
 mod real;
 
+use prepivot::base::testing::TempDir;
 use prepivot::document::{Value, yaml};
 use prepivot::machine::Distro;
 use prepivot::network::{File, Macs, Network, Target, read, render};
-use prepivot::testing::TempDir;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ fn networks() -> Vec<(String, Network)> {
         |name: &str, value: &Value| (name.to_owned(), read::config(name, value, &Macs::default()).expect("valid"));
     let mut all: Vec<_> =
         [("v1", real::V1), ("v2", real::V2)].map(|(name, t)| read(name, &yaml::parse(name, t).expect("valid"))).into();
-    let vectors = prepivot::testing::vectors("network.json");
+    let vectors = prepivot::base::testing::vectors("network.json");
     let mut seen: Vec<&Value> = Vec::new();
     for case in vectors.iter().flat_map(|v| v.as_list().unwrap_or_default()) {
         let (Some(input), Some(name)) = (case.get("input"), case.get("name").and_then(Value::as_str)) else { continue };

@@ -1,7 +1,7 @@
 //! The hooks of the three frameworks. Their build side runs against functions that write down how they are called;
 //! their run side against a program that fails or not, which must only ever stop a boot that asked for that.
 
-use prepivot::testing::TempDir;
+use prepivot::base::testing::TempDir;
 use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;

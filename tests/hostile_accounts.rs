@@ -1,12 +1,13 @@
 //! Configurations of users, passwords and SSH made of hostile values: no panic, no line in an account file, in sudoers or
 //! among authorized keys that was not asked for.
 
+use prepivot::base::testing::TempDir;
 use prepivot::document::{Map, Value};
 use prepivot::instance::Instance;
 use prepivot::machine::Distro;
-use prepivot::module::{Context, Nothing, find};
+use prepivot::module::find;
 use prepivot::root::{Attr, Root, Use};
-use prepivot::testing::TempDir;
+use prepivot::system::{Context, Nothing};
 use std::collections::BTreeSet;
 
 const ROUNDS: u64 = 500;

@@ -1,12 +1,13 @@
 //! Every module with values that nobody means well: no panic, nothing run that is not in the configuration, and no line of a
 //! file that one value could add.
 
+use prepivot::base::testing::TempDir;
 use prepivot::document::{Map, Value, yaml};
 use prepivot::instance::Instance;
 use prepivot::machine::Distro;
-use prepivot::module::{Context, Device, MODULES, Outside, Request};
+use prepivot::module::MODULES;
 use prepivot::root::{Root, Use};
-use prepivot::testing::TempDir;
+use prepivot::system::{Context, Device, Outside, Request};
 
 /// A configuration with every key of the modules.
 const CONFIG: &str = r#"
@@ -64,7 +65,7 @@ impl Outside for OneDisk {
     fn memory(&self) -> Option<u64> {
         Some(1 << 30)
     }
-    fn http(&self, _: &Request, _: u32) -> prepivot::error::Result<Vec<u8>> {
+    fn http(&self, _: &Request, _: u32) -> prepivot::base::error::Result<Vec<u8>> {
         Ok(b"x".to_vec())
     }
 }

@@ -1,7 +1,7 @@
 //! User-data that is broken, huge or malicious: whatever comes, an answer comes, in bounded time, and nothing panics.
 
+use prepivot::base::testing::vectors;
 use prepivot::document::{Map, Value, to_yaml, yaml};
-use prepivot::testing::vectors;
 use prepivot::userdata::{Context, Fetched, UserData, process};
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -171,7 +171,7 @@ fn one_broken_part_never_stops_the_others() {
         --b\nContent-Type: text/jinja2\n\n## template: jinja\n{{ \n--b\nContent-Type: text/part-handler\n\nx\n\
         --b\nContent-Type: text/x-include-url\n\nhttp://404\n--b\nContent-Type: text/foo\n\nx\n\
         --b\nContent-Type: text/cloud-config\n\ngood: 1\n--b\n\n#!/bin/sh\n--b--\n";
-    let mut fail = |_: &prepivot::userdata::Include<'_>| Err(prepivot::error::Error::new("404"));
+    let mut fail = |_: &prepivot::userdata::Include<'_>| Err(prepivot::base::error::Error::new("404"));
     let nothing = Value::Map(Map::new());
     let context = Context {
         source: "user-data",

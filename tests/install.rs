@@ -1,6 +1,6 @@
 //! `initramfs/install`: what it puts into a root tree, and that the units it puts there make a boot without a cycle.
 
-use prepivot::testing::TempDir;
+use prepivot::base::testing::TempDir;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};

@@ -1,11 +1,11 @@
 //! ds-identify's answers, case by case, and the same through the command.
 
+use prepivot::base::testing::TempDir;
+use prepivot::detect::{Facts, Filesystem, Guestinfo, Kernel, Platform, Report, identify};
 use prepivot::document::{Map, Value, json, yaml};
 use prepivot::machine::Machine;
 use prepivot::root::{Root, Use};
-use prepivot::source::detect::{Facts, Filesystem, Guestinfo, Kernel, Platform, Report, identify};
 use prepivot::stage::image::Image;
-use prepivot::testing::TempDir;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -197,7 +197,7 @@ fn answer(exit_code: i64, run_config: &Value) -> String {
 
 #[test]
 fn verdicts_are_ds_identifys() {
-    let Some(cases) = prepivot::testing::vectors("ds_identify.json") else { return };
+    let Some(cases) = prepivot::base::testing::vectors("ds_identify.json") else { return };
     let cases = cases.as_list().expect("a list of cases");
     let (mut same, mut excepted, mut wrong) = (0, 0, Vec::new());
     for case in cases {

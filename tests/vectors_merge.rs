@@ -1,7 +1,7 @@
 //! Merging against what cloud-init's own mergers made of the same documents.
 
+use prepivot::base::testing::vectors;
 use prepivot::document::{Value, yaml};
-use prepivot::testing::vectors;
 use prepivot::userdata::CloudConfig;
 use prepivot::userdata::kind::Kind;
 use prepivot::userdata::merge::Strategy;

@@ -54,7 +54,7 @@ fn expected(case: &Value, renderer: &str) -> Meaning {
 
 #[test]
 fn every_case_is_rendered_as_cloud_init_means_it() {
-    let Some(cases) = prepivot::testing::vectors("network.json") else { return };
+    let Some(cases) = prepivot::base::testing::vectors("network.json") else { return };
     let mut counts: BTreeMap<String, [usize; 4]> = BTreeMap::new();
     let mut wrong = Vec::new();
     let mut used: Vec<&exceptions::Exception> = Vec::new();

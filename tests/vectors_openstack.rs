@@ -5,7 +5,7 @@ use prepivot::network::{Macs, read::openstack};
 
 #[test]
 fn network_data_becomes_the_version_1_that_cloud_init_makes() {
-    let Some(cases) = prepivot::testing::vectors("openstack_network.json") else { return };
+    let Some(cases) = prepivot::base::testing::vectors("openstack_network.json") else { return };
     let mut same = 0;
     for case in cases.as_list().expect("a list of cases") {
         let name = case.get("name").and_then(Value::as_str).expect("a name");

@@ -1,8 +1,8 @@
 //! `schema` against what cloud-init's own made of the same documents.
 
+use prepivot::base::testing::vectors;
 use prepivot::document::{Map, Value, to_yaml, yaml};
 use prepivot::schema::{Findings, annotated, cloud_config, network_config};
-use prepivot::testing::vectors;
 
 /// Cases in which prepivot differs on purpose: what its name has, and the reason.
 const EXCEPTIONS: &[(&str, &str)] =

@@ -1,9 +1,9 @@
 //! `status` against what cloud-init's own made of the same status.json and result.json.
 
+use prepivot::base::testing::vectors;
 use prepivot::document::{Value, json};
 use prepivot::instance::boot::{Boot, BootStatus};
 use prepivot::instance::report::{Condition, Report, Running};
-use prepivot::testing::vectors;
 
 /// How the vectors write the words.
 fn boot_status(name: &str) -> BootStatus {

@@ -1,8 +1,8 @@
 //! What prepivot makes of cloud-init's own user-data inputs, against what cloud-init made of them.
 
+use prepivot::base::error::Error;
+use prepivot::base::testing::vectors;
 use prepivot::document::{Map, Value, json, yaml};
-use prepivot::error::Error;
-use prepivot::testing::vectors;
 use prepivot::userdata::config::{Consumed, Sources, consume};
 use prepivot::userdata::{Fetched, Include, UserData, When, cache_name};
 use std::cell::Cell;
@@ -37,7 +37,7 @@ impl log::Log for Counter {
 /// Text, or bytes as base64.
 fn bytes(value: &Value) -> Vec<u8> {
     match value.get("b64") {
-        Some(Value::String(text)) => prepivot::base64::decode(text.as_bytes()).unwrap(),
+        Some(Value::String(text)) => prepivot::base::base64::decode(text.as_bytes()).unwrap(),
         _ => value.as_str().unwrap_or_default().as_bytes().to_vec(),
     }
 }

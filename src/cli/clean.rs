@@ -1,16 +1,16 @@
 //! `clean`: makes a system forget that it was provisioned, so that the next boot does it again. For makers of images.
 
 use super::Program;
+use crate::base::error::Error;
 use crate::document::Value;
-use crate::error::Error;
 use crate::instance::boot::APPLIED;
 use crate::instance::state::CLOUD_DIR;
 use crate::machine::{Family, Machine};
-use crate::module;
 use crate::network::render::RENDERERS;
 use crate::root::{Attr, Command, Kind, Root, Stage, Use};
 use crate::stage::image::Image;
 use crate::stage::network;
+use crate::system;
 use argh::{ArgsInfo, FromArgs};
 use log::LevelFilter;
 use std::path::Path;
@@ -134,9 +134,9 @@ impl Clean {
         // Else a stage that is run by hand would think that this boot's initramfs had done the work.
         gone.push(APPLIED.to_owned());
         let mut errors: Vec<Error> = gone.iter().filter_map(|path| root.remove(path).err()).collect();
-        if self.removes(Config::Fstab) && root.is_file(module::mounts::FSTAB) {
-            let rest = module::mounts::without_ours(&root.text(module::mounts::FSTAB));
-            errors.extend(root.rewrite(module::mounts::FSTAB, rest, Attr::root(0o644)).err());
+        if self.removes(Config::Fstab) && root.is_file(system::fstab::FSTAB) {
+            let rest = system::fstab::without_ours(&root.text(system::fstab::FSTAB));
+            errors.extend(root.rewrite(system::fstab::FSTAB, rest, Attr::root(0o644)).err());
         }
         errors.extend(root.commit());
         if !provisioned {
@@ -166,8 +166,8 @@ fn clean_d(root: &mut Root, program: &Program) -> Vec<Error> {
 }
 
 /// systemd makes a new machine-id where the file says so (machine-id(5)); others where there is none.
-fn forget_machine_id(root: &mut Root, image: &Image) -> crate::error::Result<()> {
-    if module::uses_systemd(root, &image.distro) {
+fn forget_machine_id(root: &mut Root, image: &Image) -> crate::base::error::Result<()> {
+    if system::service::uses_systemd(root, &image.distro) {
         root.write(MACHINE_ID, "uninitialized\n", Attr::root(0o444))
     } else {
         root.remove(MACHINE_ID)

@@ -90,9 +90,9 @@ impl CloudId {
     }
 }
 
-fn public(source: &status::Source) -> crate::error::Result<Value> {
+fn public(source: &status::Source) -> crate::base::error::Result<Value> {
     let path = format!("{RUN_DIR}/instance-data.json");
-    let bytes = source.root.read(&path)?.ok_or_else(|| crate::error::Error::new(format!("{path} is missing")))?;
+    let bytes = source.root.read(&path)?.ok_or_else(|| crate::base::error::Error::new(format!("{path} is missing")))?;
     json::parse(&path, &bytes)
 }
 

@@ -1,13 +1,13 @@
 //! `collect-logs`: what a report of a mistake needs, in one file.
 
 use super::{Program, clean, is_root, version};
-use crate::clock;
-use crate::error::{Context, Result};
+use crate::base::clock;
+use crate::base::error::{Context, Result};
+use crate::base::tar::{Archive, stored_gzip};
 use crate::instance::state::{CLOUD_DIR, RUN_DIR};
 use crate::machine::Machine;
 use crate::root::{Command, Kind, Output, Root, Stage, Use};
 use crate::stage::image::Image;
-use crate::tar::{Archive, stored_gzip};
 use argh::{ArgsInfo, FromArgs};
 use log::LevelFilter;
 use std::fs::OpenOptions;

@@ -1,10 +1,10 @@
 //! `prepivot detect`: which datasources a machine can have, and why.
 
 use super::{Program, print};
-use crate::deadline::Deadline;
+use crate::base::deadline::Deadline;
+use crate::detect::{Facts, Platform, identify};
 use crate::machine::Machine;
 use crate::root::{Root, Use};
-use crate::source::detect::{Facts, Platform, identify};
 use crate::stage::image::Image;
 use argh::{ArgsInfo, FromArgs};
 use log::LevelFilter;

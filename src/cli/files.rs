@@ -1,8 +1,8 @@
 //! Files that the command line names, and instance-data.
 
 use super::is_root;
+use crate::base::error::{Context, Error, Result};
 use crate::document::{Value, json};
-use crate::error::{Context, Error, Result};
 use crate::instance::state::RUN_DIR;
 use crate::root::{MAX_READ, Root};
 use crate::userdata::jinja;

@@ -18,7 +18,7 @@ mod stages;
 mod status;
 mod units;
 
-use crate::logging;
+use crate::base::logging;
 use argh::{ArgsInfo, FromArgs};
 use log::LevelFilter;
 use std::ffi::OsString;

@@ -1,8 +1,8 @@
 //! `cloud-init-per`: runs a command once, once for each instance, or always. For scripts and for bootcmd.
 
 use super::{FAILED, Program, print};
-use crate::clock;
-use crate::error::{Error, Result};
+use crate::base::clock;
+use crate::base::error::{Error, Result};
 use crate::instance::state::CLOUD_DIR;
 use crate::root::{Attr, Root, Use};
 use std::ffi::OsString;

@@ -1,8 +1,8 @@
 //! `query`: instance-data, a value of it, or text made from it.
 
 use super::{Program, files, is_root, print};
+use crate::base::error::{Error, Result};
 use crate::document::{Map, Value, json};
-use crate::error::{Error, Result};
 use crate::instance::instance_data::REDACTED;
 use crate::instance::state::{CLOUD_DIR, RUN_DIR};
 use crate::root::{Root, Use};

@@ -1,8 +1,8 @@
 //! `schema`: tells what is wrong with user-data before a machine boots with it.
 
 use super::{Program, files, is_root, print};
+use crate::base::error::{Error, Result};
 use crate::document::{Map, Value, wrong, yaml};
-use crate::error::{Error, Result};
 use crate::instance::state::CLOUD_DIR;
 use crate::machine::Machine;
 use crate::network::{Macs, convert};

@@ -1,11 +1,12 @@
 //! The verbs that provision: in the initramfs, in the real root, by hand.
 
 use super::{FAILED, Program, files, print};
+use crate::base::error::Result;
+use crate::base::logging;
 use crate::document::{Value, wrong, yaml};
-use crate::error::Result;
-use crate::logging;
+use crate::instance::Frequency;
 use crate::machine::Machine;
-use crate::module::{self, Frequency};
+use crate::module;
 use crate::root::{self, Root, Use};
 use crate::stage::{self, Asked, apply, later, plan, probe, single};
 use argh::{ArgsInfo, FromArgs};

@@ -2,16 +2,16 @@
 
 use super::units::{self, Outlook};
 use super::{Program, USAGE, print};
-use crate::clock;
+use crate::base::clock;
+use crate::base::error::{Context, Result};
 use crate::document::{Value, json, to_yaml};
-use crate::error::{Context, Result};
 use crate::instance::boot;
 use crate::instance::report::{Report, Running};
 use crate::instance::state::{CLOUD_DIR, RUN_DIR};
 use crate::instance::status::uptime;
 use crate::machine::{Distro, Machine};
-use crate::module::uses_systemd;
 use crate::root::{Root, Use};
+use crate::system::service::uses_systemd;
 use argh::{ArgsInfo, FromArgs};
 use log::LevelFilter;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

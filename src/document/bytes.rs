@@ -1,6 +1,6 @@
 //! Bytes in a JSON document.
 
-use crate::base64;
+use crate::base::base64;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Bytes that JSON holds as text where they are UTF-8 and do not begin with the mark, else as `base64:` and their base64.

@@ -1,7 +1,7 @@
 //! JSON in and out of [`Value`].
 
 use super::{MAX_NODES, Map, Value};
-use crate::error::{Error, Result};
+use crate::base::error::{Error, Result};
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
 use std::fmt;
@@ -65,7 +65,7 @@ impl Serialize for Value {
             Value::Int(i) => serializer.serialize_i64(*i),
             Value::Float(f) => serializer.serialize_f64(*f),
             Value::String(s) => serializer.serialize_str(s),
-            Value::Bytes(b) => serializer.serialize_str(&format!("ci-b64:{}", crate::base64::encode(b))),
+            Value::Bytes(b) => serializer.serialize_str(&format!("ci-b64:{}", crate::base::base64::encode(b))),
             Value::List(l) => serializer.collect_seq(l),
             Value::Map(m) => m.serialize(serializer),
         }

@@ -11,7 +11,7 @@ pub use bytes::Bytes;
 pub use path::Path;
 pub use yaml_write::to_yaml;
 
-use crate::error::Error;
+use crate::base::error::Error;
 
 /// How deep a document may nest.
 pub const MAX_DEPTH: usize = 100;
@@ -131,7 +131,7 @@ impl Map {
     /// Entries by key.
     pub fn sorted(&self) -> Vec<(&str, &Value)> {
         let mut entries: Vec<_> = self.iter().collect();
-        crate::sort::by_key(&mut entries, |(key, _)| *key);
+        crate::base::sort::by_key(&mut entries, |(key, _)| *key);
         entries
     }
 

@@ -72,7 +72,7 @@ fn inline(value: &Value, indent: usize) -> String {
         Value::Float(f) if f.is_nan() => ".nan".into(),
         Value::Float(f) if f.is_infinite() => if *f > 0.0 { ".inf" } else { "-.inf" }.into(),
         Value::Float(f) => exponent(&json::float(*f)),
-        Value::Bytes(b) => format!("!!binary {}", crate::base64::encode(b)),
+        Value::Bytes(b) => format!("!!binary {}", crate::base::base64::encode(b)),
         Value::String(s) => literal(s, indent).unwrap_or_else(|| string(s)),
         Value::List(_) => "[]".into(),
         Value::Map(_) => "{}".into(),

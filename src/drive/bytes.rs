@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn memory_and_files_read_alike() {
-        let dir = crate::testing::TempDir::new("bytes");
+        let dir = crate::base::testing::TempDir::new("bytes");
         let path = dir.0.join("f");
         std::fs::write(&path, b"0123456789").unwrap();
         let (file, memory) = (File::open(&path).unwrap(), &b"0123456789"[..]);

@@ -1,6 +1,6 @@
 //! The machine's block devices and partitions, from sysfs alone.
 
-use crate::error::{Context, Result};
+use crate::base::error::{Context, Result};
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -129,7 +129,7 @@ pub(super) fn attribute(path: &Path) -> Option<String> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::testing::TempDir;
+    use crate::base::testing::TempDir;
 
     /// A fake sysfs and /dev for tests.
     pub struct Fake {

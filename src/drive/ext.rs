@@ -5,7 +5,7 @@
 
 use super::bytes::{ReadAt, array, le16, le32, u8_at};
 use super::tree::{Budget, Entry, Kind, MAX_FILE, Tree};
-use crate::error::{Context, Error, Result};
+use crate::base::error::{Context, Error, Result};
 
 /// Where the superblock is.
 pub const SUPERBLOCK: usize = 1024;

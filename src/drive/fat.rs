@@ -3,7 +3,7 @@
 use super::bytes::{ReadAt, array, le16, le32, u8_at};
 use super::fat_names::{LongName, short_name};
 use super::tree::{Budget, Entry, Kind, Tree};
-use crate::error::{Context, Error, Result};
+use crate::base::error::{Context, Error, Result};
 use std::cell::RefCell;
 
 /// The largest directory (the specification's own limit: 65,536 entries).

@@ -1,8 +1,8 @@
 //! Images of real filesystems for the tests, made by the tools that everyone makes them with.
 
 use super::files::Files;
-use crate::deadline::Deadline;
-use crate::testing::TempDir;
+use crate::base::deadline::Deadline;
+use crate::base::testing::TempDir;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};

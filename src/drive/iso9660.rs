@@ -6,7 +6,7 @@
 use super::bytes::{ReadAt, array, le16, le32, u8_at, utf16_be};
 use super::rock_ridge;
 use super::tree::{Budget, Entry, Kind, Tree};
-use crate::error::{Context, Error, Result};
+use crate::base::error::{Context, Error, Result};
 
 /// Where the volume descriptors start, and each one's size (ECMA-119, 6.2.1 and 8).
 pub const DESCRIPTORS: u64 = 32 * 1024;

@@ -7,7 +7,7 @@ use super::ext;
 use super::fat::{BootSector, Fat};
 use super::fat_names;
 use super::iso9660::{self, Descriptors};
-use crate::error::{Context, Result};
+use crate::base::error::{Context, Result};
 
 /// How much of the start of a device is read: up to btrfs's superblock, and so past ISO 9660's volume descriptors
 /// and past swap's signature at any page size.

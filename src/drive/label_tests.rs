@@ -167,6 +167,6 @@ fn survives_any_damage() {
     starts.extend(images::ext(&config_drive(), 2, &["-t", "ext4"]).map(|(_dir, image)| fs::read(image).unwrap()));
     for start in &mut starts {
         start.truncate(256 * 1024);
-        crate::testing::mutations(start, 3000, |bytes| drop(probe(&bytes).unwrap()));
+        crate::base::testing::mutations(start, 3000, |bytes| drop(probe(&bytes).unwrap()));
     }
 }

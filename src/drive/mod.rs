@@ -24,8 +24,8 @@ pub use files::Files;
 pub use mount::{folder, folder_at};
 pub use search::Search;
 
-use crate::deadline::Deadline;
-use crate::error::{Context, Error, Result};
+use crate::base::deadline::Deadline;
+use crate::base::error::{Context, Error, Result};
 use bytes::ReadAt;
 use rustix::fs::{Mode, OFlags};
 use std::fs::File;

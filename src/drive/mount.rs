@@ -2,8 +2,8 @@
 
 use super::files::Files;
 use super::tree::{self, Budget, Entry, Kind, Tree};
-use crate::deadline::Deadline;
-use crate::error::{Context, Error, Result};
+use crate::base::deadline::Deadline;
+use crate::base::error::{Context, Error, Result};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, openat, readlinkat, statat};
 use std::fs::{DirBuilder, File};

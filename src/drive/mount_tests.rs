@@ -82,7 +82,7 @@ fn what_is_no_drive_says_why() {
 
 #[test]
 fn the_mounts_folder_must_be_private() {
-    let dir = crate::testing::TempDir::new("private");
+    let dir = crate::base::testing::TempDir::new("private");
     let path = dir.0.join("mounts");
     private(&path).unwrap();
     private(&path).unwrap();

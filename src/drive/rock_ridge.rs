@@ -1,7 +1,7 @@
 //! Rock Ridge (RRIP 1.12) in the system use areas of ISO 9660 directory records (SUSP 1.12).
 
 use super::bytes::{array, le32, u8_at};
-use crate::error::{Error, Result};
+use crate::base::error::{Error, Result};
 
 /// The most continuation areas that one record may have, and the largest: both as Linux.
 const MAX_CONTINUATIONS: usize = 32;

@@ -3,10 +3,10 @@
 use super::devices::{self, Device, Places};
 use super::label::{self, Superblock};
 use super::wait::{Event, Watch};
-use crate::cancel::Cancel;
-use crate::deadline::Deadline;
-use crate::error::{Error, Result};
-use crate::sort;
+use crate::base::cancel::Cancel;
+use crate::base::deadline::Deadline;
+use crate::base::error::{Error, Result};
+use crate::base::sort;
 use rustix::fs::{Mode, OFlags};
 use std::fmt;
 use std::fs::File;

@@ -1,8 +1,8 @@
 //! Copying any tree of files into memory, in one pass and within bounds.
 
 use super::files::Files;
-use crate::deadline::Deadline;
-use crate::error::{Error, Result};
+use crate::base::deadline::Deadline;
+use crate::base::error::{Error, Result};
 
 /// The largest file that is read, and all of them together.
 pub const MAX_FILE: u64 = 32 * 1024 * 1024;
@@ -105,7 +105,7 @@ pub fn copy<T: Tree>(tree: &T, deadline: Deadline) -> Result<Files> {
     for depth in 1.. {
         let mut below = Vec::new();
         for (directory, mut entries) in level {
-            crate::sort::by(&mut entries, |a, b| a.name.cmp(&b.name));
+            crate::base::sort::by(&mut entries, |a, b| a.name.cmp(&b.name));
             for Entry { name, kind } in entries {
                 if deadline.passed() {
                     return Err(Error::new("it is too slow: the deadline passed before all of it was read"));

@@ -3,9 +3,9 @@
 //! The kernel sends them whether or not udev runs, and it has made the device's node in /dev by then (devtmpfs).
 
 use super::devices::{Places, attribute};
-use crate::cancel::Cancel;
-use crate::deadline::Deadline;
-use crate::error::{Context, Result};
+use crate::base::cancel::Cancel;
+use crate::base::deadline::Deadline;
+use crate::base::error::{Context, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -154,7 +154,7 @@ mod tests {
             assert_eq!(parse(broken), None, "{broken:?}");
         }
         let valid = message("add", "block").into_bytes();
-        crate::testing::mutations(&valid, 2000, |bytes| drop(parse(bytes)));
+        crate::base::testing::mutations(&valid, 2000, |bytes| drop(parse(bytes)));
     }
 
     /// The real kernel's events, asked for through sysfs: needs root and any block device.

@@ -1,9 +1,9 @@
 //! Whether this boot is provisioned at all, and who says so.
 
 use super::state::RUN_DIR;
+use crate::detect::disabled_by_policy;
 use crate::machine::Machine;
 use crate::root::Root;
-use crate::source::detect::disabled_by_policy;
 
 /// cloud-init's marker for an image that is not to be provisioned.
 const DISABLED: &str = "/etc/cloud/cloud-init.disabled";
@@ -102,9 +102,9 @@ pub fn decide(root: &Root, machine: &Machine, systemd: bool, environment: bool) 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::testing::TempDir;
     use crate::machine::Cmdline;
     use crate::root::{Attr, Use};
-    use crate::testing::TempDir;
 
     #[test]
     fn the_command_line_comes_before_the_marker_before_what_ran() {

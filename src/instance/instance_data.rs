@@ -2,8 +2,8 @@
 //! secrets for everyone.
 
 use super::{Instance, NetworkData, state};
+use crate::base::error::Result;
 use crate::document::{Map, Value, json};
-use crate::error::Result;
 use crate::machine::{Distro, Machine};
 use crate::root::{Attr, Root};
 
@@ -203,9 +203,9 @@ fn redact(value: &Value, path: &str, paths: &mut Vec<String>) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::testing::TempDir;
     use crate::document::Bytes;
     use crate::root::Use;
-    use crate::testing::TempDir;
 
     #[test]
     fn secrets_are_only_in_the_file_for_root() {

@@ -12,6 +12,29 @@ use serde::{Deserialize, Serialize};
 /// The longest folder name that is made of an instance-id, in bytes: a file name may have 255.
 const MAX_FOLDER: usize = 200;
 
+/// How often a module runs (cloud-init's frequencies).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Frequency {
+    /// On every boot.
+    Always,
+    /// Once for each instance-id.
+    Instance,
+    /// Once for this disk.
+    Once,
+}
+
+impl Frequency {
+    /// The frequency that a document names: `always`, `once-per-instance`, `instance`, `once`, …
+    pub fn named(name: &str) -> Option<Frequency> {
+        match name {
+            "always" => Some(Frequency::Always),
+            "once-per-instance" | "instance" => Some(Frequency::Instance),
+            "once" => Some(Frequency::Once),
+            _ => None,
+        }
+    }
+}
+
 /// Network configuration as a datasource gives it, not parsed yet.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "format", content = "data", rename_all = "kebab-case")]

@@ -1,7 +1,7 @@
 //! What `status` tells of a boot: status.json and result.json in people's words (cloud-init's `cmd/status`).
 
 use super::boot::Boot;
-use crate::clock;
+use crate::base::clock;
 use crate::document::{Map, Value};
 
 /// How far the boot is.

@@ -1,10 +1,10 @@
 //! The instance on disk, laid out as cloud-init's (/var/lib/cloud), and the marks that say what was done.
 
+use super::Frequency;
 use super::Instance;
-use crate::clock;
+use crate::base::clock;
+use crate::base::error::{Error, Result};
 use crate::document::{Value, json};
-use crate::error::{Error, Result};
-use crate::module::Frequency;
 use crate::root::{Attr, Root};
 use std::time::SystemTime;
 
@@ -121,8 +121,8 @@ pub fn mark_done(root: &mut Root, instance: &Instance, name: &str, frequency: Fr
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::testing::TempDir;
     use crate::root::Use;
-    use crate::testing::TempDir;
 
     #[test]
     fn an_instance_is_found_again_and_a_new_one_remembers_the_old() {

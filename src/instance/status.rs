@@ -1,10 +1,10 @@
 //! status.json and result.json, as cloud-init's stages write them.
 
+use crate::base::error::Result;
+use crate::base::logging::Message;
 use crate::document::{Map, Value, json};
-use crate::error::Result;
 use crate::instance::boot::ENABLED;
 use crate::instance::state::{CLOUD_DIR, RUN_DIR};
-use crate::logging::Message;
 use crate::root::{Attr, Root};
 
 /// The stages in status.json, in order.
@@ -173,9 +173,9 @@ fn write_in_run(root: &mut Root, name: &str, document: &Value) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::logging;
+    use crate::base::logging;
+    use crate::base::testing::TempDir;
     use crate::root::Use;
-    use crate::testing::TempDir;
 
     #[test]
     fn messages_are_told_by_their_level() {

@@ -2,8 +2,8 @@
 
 use super::packet_socket::{Ethertype, MAX_FRAME, PacketSocket};
 use super::rng::Rng;
-use crate::deadline::Deadline;
-use crate::error::{Error, Result};
+use crate::base::deadline::Deadline;
+use crate::base::error::{Error, Result};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 

@@ -88,7 +88,7 @@ impl Plan {
             }
         }
         // A VLAN may stand on a bond, and a bridge on either.
-        crate::sort::by_key(&mut plan.made, |m| match m {
+        crate::base::sort::by_key(&mut plan.made, |m| match m {
             Made::Bond { .. } => 0,
             Made::Vlan { .. } => 1,
             Made::Bridge { .. } => 2,

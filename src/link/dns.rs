@@ -6,7 +6,7 @@ use super::dhcp::domain_at;
 use super::rng::Rng;
 use super::tcp::bind_to_link;
 use super::way::Way;
-use crate::cancel::Cancel;
+use crate::base::cancel::Cancel;
 use rustix::event::PollFlags;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use std::io;

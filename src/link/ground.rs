@@ -5,7 +5,7 @@ use super::journal::{self, Change, Journal};
 use super::known::Known;
 use super::netlink::{Address, Netlink, Route};
 use super::way::{Reach, Way};
-use crate::error::{Context, Error, Result};
+use crate::base::error::{Context, Error, Result};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::path::PathBuf;

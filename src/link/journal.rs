@@ -1,7 +1,7 @@
 //! What was changed about the network, so that exactly that is taken back.
 
 use super::netlink::{Address, Netlink, Route};
-use crate::error::{Context, Result};
+use crate::base::error::{Context, Result};
 use nanoserde::{DeJson, SerJson};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -181,7 +181,7 @@ pub(super) fn write(path: &Path, text: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::TempDir;
+    use crate::base::testing::TempDir;
 
     #[test]
     fn what_is_noted_is_found_by_the_next() {

@@ -1,7 +1,7 @@
 //! What is known about the machine's links, kept up to date by the kernel's events.
 
 use super::netlink::{Address, Event, Events, Link, Netlink, next};
-use crate::error::Result;
+use crate::base::error::Result;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
@@ -155,7 +155,7 @@ pub fn barred(link: &Link, addressed: bool, software: bool, sys: &Path) -> Optio
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::TempDir;
+    use crate::base::testing::TempDir;
 
     fn link() -> Link {
         Link {

@@ -1,6 +1,6 @@
 //! A packet socket on one link, for what has to be said before there is an address: DHCP and ARP.
 
-use crate::error::{Context, Error, Result};
+use crate::base::error::{Context, Error, Result};
 use nix::sys::socket::{LinkAddr, bind};
 use rustix::net::{AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, eth};
 use std::io;

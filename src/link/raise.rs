@@ -6,8 +6,8 @@ use super::dhcp::{Client, Lease, LeaseRoute};
 use super::ground::{Ground, Told};
 use super::netlink::{Address, Link, Route};
 use super::way::{Reach, Way};
-use crate::deadline::Deadline;
-use crate::error::{Error, Result};
+use crate::base::deadline::Deadline;
+use crate::base::error::{Error, Result};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
@@ -113,7 +113,7 @@ async fn leased(link: &Link, lease: Lease, ground: &Ground) -> Result<()> {
         routes.push(LeaseRoute { destination: METADATA, prefix: 32, gateway: None });
     }
     // What is on the link comes before what is behind it.
-    crate::sort::by_key(&mut routes, |r| r.gateway.is_some());
+    crate::base::sort::by_key(&mut routes, |r| r.gateway.is_some());
     for route in routes {
         let (destination, gateway) = (route.destination.into(), route.gateway.map(IpAddr::from));
         add_route(link, destination, route.prefix, gateway, ground).await;

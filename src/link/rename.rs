@@ -4,7 +4,7 @@
 //! name that somebody gave it: no temporary one is left behind.
 
 use super::netlink::{Link, Netlink};
-use crate::error::{Context, Error, Result};
+use crate::base::error::{Context, Error, Result};
 
 /// The longest name that a link can have, in bytes (IFNAMSIZ without its NUL).
 const MAX_NAME: usize = 15;

@@ -6,7 +6,7 @@ use super::journal::Change;
 use super::known::Known;
 use super::netlink::{Kind, Netlink};
 use super::rename;
-use crate::error::{Context, Error, Result};
+use crate::base::error::{Context, Error, Result};
 
 /// Makes all of `plan`'s links; what fails is logged and does not keep the rest.
 pub async fn make(plan: &Plan, ground: &Ground) {

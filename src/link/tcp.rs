@@ -1,6 +1,6 @@
 //! TCP for the HTTP client: bound to one link, every wait ended by the deadline or by a cancellation.
 
-use crate::cancel::Cancel;
+use crate::base::cancel::Cancel;
 use rustix::event::PollFlags;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use std::io;

@@ -1,7 +1,7 @@
 //! URLs as text: for messages, for the connector, and where a redirect may lead.
 
 use super::http::Redirects;
-use crate::error::{Error, Result};
+use crate::base::error::{Error, Result};
 
 /// A request for messages: no query, no credentials.
 pub fn said(method: &str, url: &str) -> String {

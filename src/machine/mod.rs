@@ -77,7 +77,7 @@ fn read_small(path: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::TempDir;
+    use crate::base::testing::TempDir;
 
     #[test]
     fn facts_come_from_the_tree_that_is_named() {

@@ -57,14 +57,14 @@ pub fn list(folder: &Path) -> Vec<Nic> {
             })
         })
         .collect();
-    crate::sort::by(&mut nics, |a, b| a.name.cmp(&b.name));
+    crate::base::sort::by(&mut nics, |a, b| a.name.cmp(&b.name));
     nics
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::TempDir;
+    use crate::base::testing::TempDir;
 
     #[test]
     fn interfaces_with_their_facts() {

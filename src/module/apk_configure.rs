@@ -1,9 +1,11 @@
 //! `apk_repos`: /etc/apk/repositories.
 
-use super::{Context, Frequency, Module};
+use super::Module;
+use crate::base::error::{Error, Result};
 use crate::document::Value;
-use crate::error::{Error, Result};
+use crate::instance::Frequency;
 use crate::root::{Attr, Stage};
+use crate::system::Context;
 
 const FILE: &str = "/etc/apk/repositories";
 const MIRROR: &str = "https://dl-cdn.alpinelinux.org/alpine";

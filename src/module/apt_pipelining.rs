@@ -1,8 +1,10 @@
 //! `apt_pipelining`: how many requests APT sends without waiting for answers.
 
-use super::{Context, Frequency, Module};
-use crate::error::Result;
+use super::Module;
+use crate::base::error::Result;
+use crate::instance::Frequency;
 use crate::root::{Attr, Stage};
+use crate::system::Context;
 
 const FILE: &str = "/etc/apt/apt.conf.d/90cloud-init-pipelining";
 

@@ -1,8 +1,10 @@
 //! `bootcmd`: commands early in every boot of the real root.
 
-use super::{Context, Frequency, Module, shell};
-use crate::error::Result;
+use super::Module;
+use crate::base::error::Result;
+use crate::instance::Frequency;
 use crate::root::{Attr, Command, Stage};
+use crate::system::{Context, shell};
 
 /// Read by the shell, so a file system without execution does no harm. Only root may: commands can hold secrets.
 const SCRIPT: &str = "/run/cloud-init/bootcmd.sh";

@@ -1,10 +1,12 @@
 //! `ca_certs`: certificates that the system trusts.
 
-use super::{Context, Frequency, Module};
+use super::Module;
+use crate::base::error::Result;
 use crate::document::{Map, Value, wrong};
-use crate::error::Result;
+use crate::instance::Frequency;
 use crate::machine::Family;
 use crate::root::{Attr, Command, Root, Stage};
+use crate::system::Context;
 
 pub static MODULE: Module = Module {
     name: "ca_certs",

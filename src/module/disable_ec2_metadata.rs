@@ -1,8 +1,10 @@
 //! `disable_ec2_metadata`: no route to the metadata service, on every boot.
 
-use super::{Context, Frequency, Module};
-use crate::error::{Error, Result};
+use super::Module;
+use crate::base::error::{Error, Result};
+use crate::instance::Frequency;
 use crate::root::{Command, Stage};
+use crate::system::Context;
 
 pub static MODULE: Module = Module {
     name: "disable_ec2_metadata",

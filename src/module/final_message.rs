@@ -1,10 +1,12 @@
 //! `final_message`: says that the boot is done, and leaves the mark of it.
 
-use super::{Context, Frequency, Module, template};
-use crate::clock;
+use super::Module;
+use crate::base::clock;
+use crate::base::error::Result;
 use crate::document::{Map, Value};
-use crate::error::Result;
+use crate::instance::Frequency;
 use crate::root::{Attr, Stage};
+use crate::system::{Context, template};
 
 const DEFAULT: &str = "## template: jinja\nprepivot {{version}} finished at {{timestamp}}. Datasource {{datasource}}. \
                        Up {{uptime}} seconds";

@@ -1,11 +1,13 @@
 //! `keyboard`: layout, model, variant and options.
 
-use super::service::{self, Action};
-use super::{Context, Frequency, Module};
+use super::Module;
+use crate::base::error::{Error, Result};
 use crate::document::{Value, wrong};
-use crate::error::{Error, Result};
+use crate::instance::Frequency;
 use crate::machine::Family;
 use crate::root::{Attr, Command, Stage};
+use crate::system::Context;
+use crate::system::service::{self, Action};
 
 const FILE: &str = "/etc/default/keyboard";
 const ALPINE_MAPS: &str = "/usr/share/bkeymaps";

@@ -1,13 +1,12 @@
 //! keys_to_console: the host keys and their fingerprints, for whoever wants to check them at the first login.
 
-use super::users::names_of;
-use super::{Context, Frequency, Module, console, host_keys};
-use crate::base64;
+use super::Module;
+use crate::base::error::Result;
 use crate::document::Value;
-use crate::error::Result;
+use crate::instance::Frequency;
 use crate::root::Stage;
-use ring::digest::{SHA256, digest};
-use ssh_key::PublicKey;
+use crate::system::users::names_of;
+use crate::system::{Context, console, host_keys};
 
 pub static MODULE: Module = Module {
     name: "keys_to_console",
@@ -39,7 +38,7 @@ fn report(keys: &[(String, String)], hidden_fingerprints: &[String], hidden_keys
         keys.iter().map(|(_, line)| line.as_str()).filter(|l| !is_hidden(l)).collect::<Vec<_>>()
     };
     let mut text = String::new();
-    let fingerprints: Vec<String> = shown(hidden_fingerprints).into_iter().filter_map(fingerprint).collect();
+    let fingerprints: Vec<String> = shown(hidden_fingerprints).into_iter().filter_map(host_keys::fingerprint).collect();
     if !fingerprints.is_empty() {
         let lines = fingerprints.join("\n");
         text += &format!(
@@ -51,30 +50,6 @@ fn report(keys: &[(String, String)], hidden_fingerprints: &[String], hidden_keys
         text += &format!("-----BEGIN SSH HOST KEY KEYS-----\n{}\n-----END SSH HOST KEY KEYS-----\n", keys.join("\n"));
     }
     text
-}
-
-/// As `ssh-keygen -l` prints it: bits, fingerprint, comment and type.
-pub(super) fn fingerprint(line: &str) -> Option<String> {
-    let key = PublicKey::from_openssh(line).ok()?;
-    let data = key.key_data();
-    let (bits, kind) = if let Some(rsa) = data.rsa() {
-        let n = rsa.n.as_positive_bytes()?;
-        (n.len() * 8 - n.first()?.leading_zeros() as usize, "RSA")
-    } else if let Some(ecdsa) = data.ecdsa() {
-        let bits = match ecdsa.curve() {
-            ssh_key::EcdsaCurve::NistP256 => 256,
-            ssh_key::EcdsaCurve::NistP384 => 384,
-            ssh_key::EcdsaCurve::NistP521 => 521,
-        };
-        (bits, "ECDSA")
-    } else if data.ed25519().is_some() {
-        (256, "ED25519")
-    } else {
-        return None;
-    };
-    let comment = if key.comment().is_empty() { "no comment" } else { key.comment() };
-    let hash = base64::encode(digest(&SHA256, &key.to_bytes().ok()?).as_ref());
-    Some(format!("{bits} SHA256:{} {comment} ({kind})", hash.trim_end_matches('=')))
 }
 
 #[cfg(test)]

@@ -1,11 +1,13 @@
 //! `locale`: the system's language, written where the distribution reads it, and generated where it must be.
 
-use super::packages;
-use super::shell::{set_variable, variable};
-use super::{Context, Frequency, Module};
-use crate::error::{Error, Result};
+use super::Module;
+use crate::base::error::{Error, Result};
+use crate::instance::Frequency;
 use crate::machine::Family;
 use crate::root::{Attr, Command, Stage};
+use crate::system::Context;
+use crate::system::packages;
+use crate::system::shell::{set_variable, variable};
 
 const GEN: &str = "/etc/locale.gen";
 const SUPPORTED: &str = "/usr/share/i18n/SUPPORTED";

@@ -1,9 +1,11 @@
 //! `packages`, `package_update`, `package_upgrade`, `package_reboot_if_required`.
 
-use super::{Context, Frequency, Module, packages};
+use super::Module;
+use crate::base::error::{Error, Result};
 use crate::document::{Value, wrong};
-use crate::error::{Error, Result};
+use crate::instance::Frequency;
 use crate::root::{Command, Stage};
+use crate::system::{Context, packages};
 use std::time::Duration;
 
 /// Left by packages that want a new boot.

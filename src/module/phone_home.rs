@@ -1,10 +1,12 @@
 //! `phone_home`: tells a server that this instance is up.
 
-use super::hostname::Name;
-use super::{Context, Frequency, Module, Request, service, shell, template};
+use super::Module;
+use crate::base::error::Result;
 use crate::document::{Map, Value};
-use crate::error::Result;
+use crate::instance::Frequency;
 use crate::root::Stage;
+use crate::system::hostname::Name;
+use crate::system::{Context, Request, service, shell, template};
 
 const ALL: [&str; 6] = ["pub_key_rsa", "pub_key_ecdsa", "pub_key_ed25519", "instance_id", "hostname", "fqdn"];
 /// How often the server is asked where the configuration does not say, and at most.

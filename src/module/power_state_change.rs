@@ -1,10 +1,12 @@
 //! `power_state`: powers off, halts or reboots once everything is done.
 
-use super::{Context, Frequency, Module, shell};
+use super::Module;
+use crate::base::error::{Error, Result};
 use crate::document::{Value, wrong};
-use crate::error::{Error, Result};
+use crate::instance::Frequency;
 use crate::machine::Family;
 use crate::root::{Command, Stage};
+use crate::system::{Context, shell};
 
 pub static MODULE: Module = Module {
     name: "power_state_change",

@@ -1,9 +1,11 @@
 //! `manage_resolv_conf`: /etc/resolv.conf, or resolved.conf where that is the distribution's way.
 
-use super::{Context, Frequency, Module, template};
+use super::Module;
+use crate::base::error::Result;
 use crate::document::{Map, Value};
-use crate::error::Result;
+use crate::instance::Frequency;
 use crate::root::{Attr, Stage};
+use crate::system::{Context, template};
 
 const RESOLV: &str = "/etc/resolv.conf";
 const RESOLVED: &str = "/etc/systemd/resolved.conf";

@@ -1,10 +1,12 @@
 //! `rsyslog`: files of its configuration, and remote hosts.
 
-use super::service::{self, Action};
-use super::{Context, Frequency, Module, packages, shell};
+use super::Module;
+use crate::base::error::{Error, Result};
 use crate::document::{Map, Value, wrong};
-use crate::error::{Error, Result};
+use crate::instance::Frequency;
 use crate::root::{Attr, Command, Stage};
+use crate::system::service::{self, Action};
+use crate::system::{Context, packages, shell};
 
 pub static MODULE: Module = Module {
     name: "rsyslog",

@@ -1,8 +1,10 @@
 //! `runcmd`: writes the script that `scripts_user` runs at the end of the boot.
 
-use super::{Context, Frequency, Module, shell};
-use crate::error::Result;
+use super::Module;
+use crate::base::error::Result;
+use crate::instance::Frequency;
 use crate::root::{Attr, Stage};
+use crate::system::{Context, shell};
 
 pub static MODULE: Module = Module {
     name: "runcmd",

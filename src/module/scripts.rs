@@ -1,11 +1,13 @@
 //! Scripts of the image, of vendor-data and of user-data: `scripts_per_boot`, `scripts_per_instance`, `scripts_per_once`,
 //! `scripts_vendor`, `scripts_user`.
 
-use super::service::wait_for_network;
-use super::{Context, Frequency, Handler, Module, shell};
+use super::{Handler, Module};
+use crate::base::error::{Error, Result};
 use crate::document::Value;
-use crate::error::{Error, Result};
+use crate::instance::Frequency;
 use crate::root::{Command, Kind, Root, Stage};
+use crate::system::service::wait_for_network;
+use crate::system::{Context, shell};
 use rustix::fs::{StatVfsMountFlags, statvfs};
 
 const fn module(name: &'static str, frequency: Frequency, live: Handler) -> Module {
@@ -92,7 +94,7 @@ mod tests {
 
     #[test]
     fn on_a_file_system_without_execution_the_interpreter_is_named() {
-        let dir = crate::testing::TempDir::new("scripts");
+        let dir = crate::base::testing::TempDir::new("scripts");
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
         for (text, argv) in [
             ("#!/bin/sh\nx", &["/bin/sh"][..]),

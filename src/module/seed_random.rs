@@ -1,11 +1,13 @@
 //! `random_seed`: the kernel's random pool gets what the source and the user give.
 
+use super::Module;
 use super::write_files::gunzip;
-use super::{Context, Frequency, Module, shell};
-use crate::base64;
+use crate::base::base64;
+use crate::base::error::{Context as _, Error, Result};
 use crate::document::{Map, Value, wrong};
-use crate::error::{Context as _, Error, Result};
+use crate::instance::Frequency;
 use crate::root::{Attr, Command, Stage};
+use crate::system::{Context, shell};
 
 const POOL: &str = "/dev/urandom";
 

@@ -1,10 +1,12 @@
 //! `hostname`, `fqdn`: the machine's name, once for each name that is asked for.
 
-use super::hostname::{self, Name};
-use super::{Context, Frequency, Module};
+use super::Module;
+use crate::base::error::Result;
 use crate::document::{Map, Value, json};
-use crate::error::Result;
+use crate::instance::Frequency;
 use crate::root::{Attr, Stage};
+use crate::system::Context;
+use crate::system::hostname::{self, Name};
 
 /// What was set last, to tell a new name from one that somebody changed since.
 const SET: &str = "/var/lib/cloud/data/set-hostname";

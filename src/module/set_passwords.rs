@@ -1,11 +1,13 @@
 //! set_passwords: passwords of users that are there, and whether sshd takes passwords at all.
 
-use super::accounts::Accounts;
-use super::users::Users;
-use super::{Context, Frequency, Module, console, password, service, sshd_config};
+use super::Module;
+use crate::base::error::{Error, Result};
 use crate::document::{Value, wrong};
-use crate::error::{Error, Result};
+use crate::instance::Frequency;
 use crate::root::{Attr, Stage};
+use crate::system::accounts::Accounts;
+use crate::system::users::Users;
+use crate::system::{Context, console, password, service, sshd_config};
 
 pub static MODULE: Module = Module {
     name: "set_passwords",
@@ -46,7 +48,7 @@ fn provision(context: &mut Context) -> Result<()> {
         }
     }
     problems.extend(password_logins(context).err().map(|e| e.to_string()));
-    super::all_or_error(problems)
+    crate::system::all_or_error(problems)
 }
 
 /// Shows random passwords on the console, the only place where they ever are in the clear.
@@ -110,7 +112,7 @@ fn wanted(context: &Context, problems: &mut Vec<String>) -> Vec<(String, Passwor
             None => log::warn!("password: there is no default user whose password it could be"),
         }
     }
-    crate::sort::by_key(&mut wanted, |(_, password)| matches!(password, Password::Hash(_)));
+    crate::base::sort::by_key(&mut wanted, |(_, password)| matches!(password, Password::Hash(_)));
     wanted
 }
 
@@ -151,7 +153,7 @@ fn password_logins(context: &mut Context) -> Result<()> {
     };
     // Before the pivot no server runs yet.
     if sshd_config::set(context.root, "PasswordAuthentication", word)? && context.root.is_live() {
-        let server = super::ssh_service(context);
+        let server = crate::system::ssh_service(context);
         if let Err(e) = service::manage(context, service::Action::TryReload, &server) {
             log::warn!("ssh_pwauth may not hold yet: {e}");
         }
@@ -162,12 +164,13 @@ fn password_logins(context: &mut Context) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::testing::TempDir;
     use crate::document::yaml;
     use crate::instance::Instance;
     use crate::machine::Distro;
-    use crate::module::{Handler, Nothing};
+    use crate::module::Handler;
     use crate::root::{Root, Use};
-    use crate::testing::TempDir;
+    use crate::system::Nothing;
 
     fn start() -> (TempDir, Root) {
         let dir = TempDir::new("set-passwords");

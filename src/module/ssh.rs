@@ -1,13 +1,15 @@
 //! ssh: host keys, and the keys that may log in as the default user and as root.
 
-use super::accounts::Accounts;
-use super::authorized_keys::{self, DISABLE_USER_OPTS};
-use super::users::Users;
+use super::Module;
 use super::users_groups::key_lines;
-use super::{Context, Frequency, Module, host_keys, sshd_config};
+use crate::base::error::Result;
 use crate::document::{Map, Value, wrong};
-use crate::error::Result;
+use crate::instance::Frequency;
 use crate::root::{Attr, Command, Stage};
+use crate::system::accounts::Accounts;
+use crate::system::authorized_keys::{self, DISABLE_USER_OPTS};
+use crate::system::users::Users;
+use crate::system::{Context, host_keys, sshd_config};
 
 pub static MODULE: Module = Module {
     name: "ssh",
@@ -29,7 +31,7 @@ fn provision(context: &mut Context) -> Result<()> {
     if context.get("ssh_deletekeys").is_none_or(|v| !v.is_false()) {
         keep(host_keys::remove_all(context.root));
     }
-    match generated_types(context) {
+    match host_keys::generated_types(context) {
         Some(kinds) => keep(host_keys::make(context, &kinds)),
         None => keep(given_keys(context)),
     }
@@ -37,7 +39,7 @@ fn provision(context: &mut Context) -> Result<()> {
         log::info!("ssh_publish_hostkeys: no datasource here takes host keys");
     }
     keep(logins(context));
-    super::all_or_error(problems)
+    crate::system::all_or_error(problems)
 }
 
 /// Keys in homes that could not be seen before, and public keys of given private keys that only ssh-keygen can read.
@@ -48,7 +50,7 @@ fn live(context: &mut Context) -> Result<()> {
         problems.extend(logins(context).err().map(|e| e.to_string()));
     }
     problems.extend(read_private_keys(context).err().map(|e| e.to_string()));
-    super::all_or_error(problems)
+    crate::system::all_or_error(problems)
 }
 
 fn read_private_keys(context: &mut Context) -> Result<()> {
@@ -71,20 +73,7 @@ fn read_private_keys(context: &mut Context) -> Result<()> {
             Err(e) => problems.push(e.to_string()),
         }
     }
-    super::all_or_error(problems)
-}
-
-/// The types of host keys that are generated; None where the configuration brings host keys.
-pub fn generated_types(context: &Context) -> Option<Vec<String>> {
-    if context.config.get("ssh_keys").is_some() {
-        return None;
-    }
-    Some(match context.config.get("ssh_genkeytypes") {
-        None => host_keys::TYPES.map(str::to_owned).to_vec(),
-        Some(Value::Null) => Vec::new(),
-        Some(Value::List(list)) => list.iter().filter_map(Value::text).collect(),
-        Some(value) => value.text().into_iter().collect(),
-    })
+    crate::system::all_or_error(problems)
 }
 
 /// Writes the keys and certificates of `ssh_keys`.
@@ -155,18 +144,19 @@ fn logins(context: &mut Context) -> Result<()> {
         };
         problems.extend(result.err().map(|e| e.to_string()));
     }
-    super::all_or_error(problems)
+    crate::system::all_or_error(problems)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::testing::TempDir;
     use crate::document::yaml;
     use crate::instance::Instance;
     use crate::machine::Distro;
-    use crate::module::{Handler, Nothing};
+    use crate::module::Handler;
     use crate::root::{Root, Use};
-    use crate::testing::TempDir;
+    use crate::system::Nothing;
 
     const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILM+rvN+ot98qgEN796jTiQfZfG1KaT0PtFDJ/XFSqti me@host";
 

@@ -1,12 +1,14 @@
 //! ssh_authkey_fingerprints: which keys may log in as whom, on the console.
 
-use super::accounts::Accounts;
-use super::authorized_keys::{self, Key};
-use super::users::Users;
-use super::{Context, Frequency, Module, console, host_keys};
+use super::Module;
+use crate::base::error::Result;
 use crate::document::Value;
-use crate::error::Result;
+use crate::instance::Frequency;
 use crate::root::Stage;
+use crate::system::accounts::Accounts;
+use crate::system::authorized_keys::{self, Key};
+use crate::system::users::Users;
+use crate::system::{Context, console, host_keys};
 use ring::digest::{SHA256, SHA512, digest};
 
 pub static MODULE: Module = Module {
@@ -68,7 +70,7 @@ fn or_dash(text: &str) -> String {
 
 /// The key's hash in hexadecimal, by bytes; `?` where it is no base64 or the method is not known.
 fn fingerprint(base64: &str, method: &str) -> String {
-    let Some(bytes) = crate::base64::decode(base64.as_bytes()) else { return "?".into() };
+    let Some(bytes) = crate::base::base64::decode(base64.as_bytes()) else { return "?".into() };
     let algorithm = match method {
         "sha256" => &SHA256,
         "sha512" => &SHA512,

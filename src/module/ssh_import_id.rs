@@ -1,11 +1,13 @@
 //! ssh_import_id: public keys that a user has at GitHub or Launchpad, fetched by the program ssh-import-id.
 
-use super::accounts::{Accounts, check_name};
-use super::users::{Users, names_of};
-use super::{Context, Frequency, Module, service};
+use super::Module;
+use crate::base::error::{Error, Result};
 use crate::document::wrong;
-use crate::error::{Error, Result};
+use crate::instance::Frequency;
 use crate::root::{Command, Stage};
+use crate::system::accounts::{Accounts, check_name};
+use crate::system::users::{Users, names_of};
+use crate::system::{Context, service};
 
 const PROGRAM: &str = "ssh-import-id";
 
@@ -49,7 +51,7 @@ fn live(context: &mut Context) -> Result<()> {
     for (user, ids) in wanted {
         problems.extend(import(context, &user, &ids).err().map(|e| format!("user {user}: {e}")));
     }
-    super::all_or_error(problems)
+    crate::system::all_or_error(problems)
 }
 
 /// Runs the program as the user, a second time if it fails: a server that is busy answers the next moment.
@@ -76,12 +78,12 @@ fn import(context: &mut Context, user: &str, ids: &[String]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::testing::TempDir;
     use crate::document::yaml;
     use crate::instance::Instance;
     use crate::machine::Distro;
-    use crate::module::Nothing;
     use crate::root::{Attr, Root, Use};
-    use crate::testing::TempDir;
+    use crate::system::Nothing;
 
     #[test]
     fn each_user_fetches_its_own() {

@@ -1,12 +1,17 @@
 //! What users see of modules that have no test of their own.
 
 use super::*;
+use crate::document::Value;
+use crate::instance::Instance;
+use crate::machine::Distro;
+use crate::root::Root;
+use crate::system::{Device, Nothing, Outside, Request};
 
 #[test]
 fn the_table_says_what_cloud_inits_says() {
     let names: Vec<&str> = MODULES.iter().map(|m| m.name).collect();
     assert!(names.iter().all(|n| names.iter().filter(|m| m == &n).count() == 1), "{names:?}");
-    let Some(tables) = crate::testing::vectors("tables.json") else { return };
+    let Some(tables) = crate::base::testing::vectors("tables.json") else { return };
     let not_linux = ["freebsd", "openbsd", "netbsd", "dragonfly"];
     let mut compared = 0;
     for theirs in tables.get("modules").and_then(Value::as_list).unwrap() {
@@ -36,7 +41,7 @@ fn the_table_says_what_cloud_inits_says() {
 
 /// A root in a folder, an instance, and a machine whose servers answer with what they were asked.
 struct Fixture {
-    dir: crate::testing::TempDir,
+    dir: crate::base::testing::TempDir,
     instance: Instance,
     distro: Distro,
 }
@@ -54,7 +59,7 @@ impl Outside for Echo {
         let body = String::from_utf8_lossy(&request.body).into_owned();
         self.0.borrow_mut().push(format!("{} {} {tries} {:?} {body}", request.method, request.url, request.headers));
         if request.url.contains("missing") {
-            Err(crate::error::Error::new("404"))
+            Err(crate::base::error::Error::new("404"))
         } else {
             Ok(b"from the server".to_vec())
         }
@@ -70,7 +75,7 @@ struct Left {
 
 impl Fixture {
     fn new(distro: &str) -> Fixture {
-        let dir = crate::testing::TempDir::new("module");
+        let dir = crate::base::testing::TempDir::new("module");
         let instance = Instance { instance_id: "i-1".into(), ..Instance::default() };
         Fixture { dir, instance, distro: Distro::named(distro) }
     }

@@ -1,9 +1,11 @@
 //! `timezone`: /etc/localtime, and /etc/timezone where the distribution has it.
 
-use super::{Context, Frequency, Module};
-use crate::error::{Error, Result};
+use super::Module;
+use crate::base::error::{Error, Result};
+use crate::instance::Frequency;
 use crate::machine::Family;
 use crate::root::{Attr, Stage};
+use crate::system::Context;
 
 const ZONES: &str = "/usr/share/zoneinfo";
 

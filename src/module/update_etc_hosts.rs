@@ -1,11 +1,13 @@
 //! `manage_etc_hosts`: /etc/hosts out of a template, or with a line for this machine's name.
 
-use super::hostname::Name;
-use super::{Context, Frequency, Module, template};
+use super::Module;
+use crate::base::error::Result;
 use crate::document::{Map, Value};
-use crate::error::Result;
+use crate::instance::Frequency;
 use crate::machine::Family;
 use crate::root::{Attr, Stage};
+use crate::system::hostname::Name;
+use crate::system::{Context, template};
 
 const HOSTS: &str = "/etc/hosts";
 

@@ -1,9 +1,11 @@
 //! `hostname` on every boot: follows the configuration until somebody changes the name by hand.
 
-use super::hostname::{self, HOSTNAME, Name};
-use super::{Context, Frequency, Module};
-use crate::error::Result;
+use super::Module;
+use crate::base::error::Result;
+use crate::instance::Frequency;
 use crate::root::Stage;
+use crate::system::Context;
+use crate::system::hostname::{self, HOSTNAME, Name};
 
 /// The name that was written last.
 const PREVIOUS: &str = "/var/lib/cloud/data/previous-hostname";

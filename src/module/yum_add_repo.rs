@@ -1,9 +1,11 @@
 //! `yum_repos`: a file for each repository of dnf or yum.
 
-use super::{Context, Frequency, Module};
+use super::Module;
+use crate::base::error::{Error, Result};
 use crate::document::{Value, wrong};
-use crate::error::{Error, Result};
+use crate::instance::Frequency;
 use crate::root::{Attr, Stage};
+use crate::system::Context;
 
 const FOLDER: &str = "/etc/yum.repos.d";
 

@@ -1,10 +1,12 @@
 //! `zypper`: repositories, and settings of zypp.conf.
 
-use super::shell::set_variable;
-use super::{Context, Frequency, Module, yum_add_repo};
+use super::{Module, yum_add_repo};
+use crate::base::error::Result;
 use crate::document::{Map, Value, wrong};
-use crate::error::Result;
+use crate::instance::Frequency;
 use crate::root::{Attr, Stage};
+use crate::system::Context;
+use crate::system::shell::set_variable;
 
 const CONF: &str = "/etc/zypp/zypp.conf";
 const FOLDER: &str = "/etc/zypp/repos.d";

@@ -3,8 +3,8 @@
 use super::model::{Macs, Network};
 use super::read;
 use super::render::{self, File, Target};
+use crate::base::error::{Error, Result};
 use crate::document::{Value, json, yaml};
-use crate::error::{Error, Result};
 use crate::machine::Distro;
 
 /// Input formats, by net-convert's names (`--kind`).

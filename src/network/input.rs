@@ -2,9 +2,9 @@
 
 use super::model::{Macs, Network};
 use super::read;
-use crate::base64;
+use crate::base::base64;
+use crate::base::error::{Context, Error, Result};
 use crate::document::{Map, Value, yaml};
-use crate::error::{Context, Error, Result};
 use std::fmt;
 use std::io::Read;
 

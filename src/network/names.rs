@@ -2,8 +2,8 @@
 //! pivot agree.
 
 use super::model::{Macs, Match};
+use crate::base::glob;
 use crate::document::{Value, yaml};
-use crate::glob;
 use crate::link::rename::Rename;
 use crate::machine::Nic;
 

@@ -1,9 +1,9 @@
 //! A change of the disk: what a commit makes, a plan prints and a replay repeats.
 
 use super::{Attr, Root};
-use crate::base64;
+use crate::base::base64;
+use crate::base::error::{Error, Result};
 use crate::document::{Map, Value};
-use crate::error::{Error, Result};
 
 /// One change. Paths are absolute below the root, without symbolic links.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -1,7 +1,7 @@
 //! Commands of the root's own system, run through the same door so that a plan shows them.
 
 use super::Root;
-use crate::error::{Context, Error, Result};
+use crate::base::error::{Context, Error, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::io::Write;
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn what_is_kept_for_the_end_runs_there_if_its_condition_says_so() {
-        let dir = crate::testing::TempDir::new("at-end");
+        let dir = crate::base::testing::TempDir::new("at-end");
         let mut root = Root::open(Path::new("/"), Use::Tree).unwrap();
         let touch = |name: &str| Command::new(Stage::Final, ["touch".into(), format!("{}/{name}", dir.0.display())]);
         root.at_end(None, touch("always"));

@@ -1,7 +1,7 @@
 //! Locks that programs of the running system hold too.
 
 use super::Root;
-use crate::error::{Context, Error, Result};
+use crate::base::error::{Context, Error, Result};
 use rustix::fs::FlockOperation;
 use std::time::Duration;
 
@@ -41,8 +41,8 @@ impl Root {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::testing::TempDir;
     use crate::root::Use;
-    use crate::testing::TempDir;
     use std::io::{BufRead, BufReader, Write};
     use std::path::Path;
     use std::process::{Command, Stdio};

@@ -21,7 +21,7 @@ pub use mounts::{Writable, check_writable};
 pub use owner::Ids;
 pub use replay::is_on_disk;
 
-use crate::error::{Context, Error, Result};
+use crate::base::error::{Context, Error, Result};
 use disk::Disk;
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! File systems of the new root: mount points that are not mounted yet, and a root that is mounted read-only.
 
 use super::Root;
-use crate::error::{Context, Error, Result};
+use crate::base::error::{Context, Error, Result};
 use rustix::fs::{StatVfsMountFlags, statvfs};
 use rustix::mount::{MountFlags, mount_remount};
 use std::path::{Path, PathBuf};

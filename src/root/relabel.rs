@@ -1,7 +1,7 @@
 //! SELinux: what was written before the policy was loaded is relabelled by systemd-tmpfiles, early in the real root.
 
 use super::{Attr, Change, Root};
-use crate::error::Result;
+use crate::base::error::Result;
 
 /// Read by systemd-tmpfiles-setup.service (tmpfiles.d(5), type z).
 const RELABEL: &str = "/run/tmpfiles.d/prepivot-relabel.conf";

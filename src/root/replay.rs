@@ -1,8 +1,8 @@
 //! From memory to the disk: the differences, the commit, and what is kept for the first stage of the real root.
 
 use super::{Attr, Change, Kind, Node, Root};
+use crate::base::error::{Context, Error, Result};
 use crate::document::{Value, json};
-use crate::error::{Context, Error, Result};
 
 /// Where changes below a mount point that is not mounted yet wait for the real root.
 pub const REPLAY: &str = "/run/prepivot/replay.json";

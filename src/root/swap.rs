@@ -2,7 +2,7 @@
 
 use super::disk::{Disk, own};
 use super::{Attr, Command, Root, Stage};
-use crate::error::{Context, Error, Result};
+use crate::base::error::{Context, Error, Result};
 use rustix::fs::{self, AtFlags, FallocateFlags, IFlags, Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
@@ -110,7 +110,7 @@ fn uuid() -> [u8; 16] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::TempDir;
+    use crate::base::testing::TempDir;
     use std::os::unix::fs::MetadataExt;
 
     #[test]

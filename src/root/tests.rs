@@ -1,5 +1,5 @@
 use super::*;
-use crate::testing::TempDir;
+use crate::base::testing::TempDir;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
 fn tree(name: &str) -> (TempDir, Root) {

@@ -11,7 +11,7 @@ pub fn annotated(text: &str, found: &Findings) -> String {
     let mut notes = String::new();
     for (title, letter, problems) in [("Errors", 'E', &found.errors), ("Deprecations", 'D', &found.deprecations)] {
         let mut by_line: Vec<(usize, &Problem)> = problems.iter().map(|p| (line_of(&p.path, &lines), p)).collect();
-        crate::sort::by(&mut by_line, |a, b| a.0.cmp(&b.0));
+        crate::base::sort::by(&mut by_line, |a, b| a.0.cmp(&b.0));
         if !by_line.is_empty() {
             notes += &format!("# {title}: -------------\n");
         }
@@ -23,7 +23,7 @@ pub fn annotated(text: &str, found: &Findings) -> String {
             notes += "\n\n";
         }
     }
-    crate::sort::by(&mut labels, |a, b| a.0.cmp(&b.0));
+    crate::base::sort::by(&mut labels, |a, b| a.0.cmp(&b.0));
     let mut labels = labels.into_iter().peekable();
     let mut out = String::new();
     for (n, line) in text.split('\n').enumerate() {

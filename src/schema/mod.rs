@@ -91,10 +91,10 @@ pub fn one_line(problems: &[Problem]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::testing::vectors;
     use crate::document::yaml;
     use crate::module::MODULES;
     use crate::stage::modules::OTHERS;
-    use crate::testing::vectors;
     use std::collections::BTreeSet;
     use std::time::{Duration, Instant};
 

@@ -1,7 +1,7 @@
 //! The checks of texts and keys that the tables name.
 
 use super::tables::CLOUD_CONFIG;
-use crate::module::accounts::days_of;
+use crate::system::accounts::days_of;
 
 /// The longest name of a network device, in characters (the kernel's IFNAMSIZ without its end).
 const MAX_DEVICE: usize = 15;

@@ -1,15 +1,15 @@
 //! ConfigDrive: OpenStack's metadata on a block device labelled config-2, or in a seed folder of the image.
 
 use super::{Found, Search};
+use crate::base::error::Result;
 use crate::document::Value;
-use crate::error::Result;
 use crate::instance::Instance;
 use crate::source::openstack_files;
 
 /// The label, in any case (nova writes config-2).
 pub const LABEL: &str = "config-2";
 /// Folders of the root that stand for a drive.
-pub(super) const SEEDS: [&str; 2] = ["/config-drive", "/var/lib/cloud/seed/config_drive"];
+pub const SEEDS: [&str; 2] = ["/config-drive", "/var/lib/cloud/seed/config_drive"];
 /// The instance-id of a drive that has none, on a machine without a UUID.
 const DEFAULT_ID: &str = "iid-dsconfigdrive";
 
@@ -62,12 +62,12 @@ pub(super) fn finish(search: &Search, instance: &mut Instance, kind: &str, place
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::deadline::Deadline;
+    use crate::base::deadline::Deadline;
+    use crate::base::testing::TempDir;
     use crate::document::yaml;
     use crate::instance::DsMode;
     use crate::machine::Machine;
     use crate::root::{Attr, Root, Use};
-    use crate::testing::TempDir;
     use std::time::Duration;
 
     /// The mode of a drive with this metadata, on an image with this setting, and how many problems there are.

@@ -119,7 +119,7 @@ pub fn instance(
 /// User-data that is nothing but base64 was encoded once too often.
 fn decoded(bytes: Vec<u8>) -> Vec<u8> {
     let trimmed = bytes.trim_ascii_end();
-    match crate::base64::decode(trimmed) {
+    match crate::base::base64::decode(trimmed) {
         Some(inner) if !inner.is_empty() => inner,
         _ => bytes,
     }
@@ -128,8 +128,8 @@ fn decoded(bytes: Vec<u8>) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::testing::TempDir;
     use crate::document::json;
-    use crate::testing::TempDir;
 
     #[test]
     fn what_was_encoded_once_too_often() {

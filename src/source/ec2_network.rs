@@ -28,7 +28,7 @@ pub fn config(metadata: &Map, nics: &[Nic], link: Option<&str>, full: bool) -> O
             known.push(Known { nic, data });
         }
     }
-    crate::sort::by_key(&mut known, |k| {
+    crate::base::sort::by_key(&mut known, |k| {
         (number(k.data, "network-card"), number(k.data, "device-number"), k.nic.name.clone())
     });
     if !full {

@@ -2,8 +2,8 @@
 //!
 //! Follows the EC2 user guide, "Instance metadata and user data".
 
+use crate::base::error::{Error, Result};
 use crate::document::{Map, Value, json};
-use crate::error::{Error, Result};
 use crate::link::http::{Client, Reply, Request, refused};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -206,7 +206,7 @@ impl Service<'_> {
             }
         });
         let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
-        crate::sort::by_key(&mut results, |(at, _)| *at);
+        crate::base::sort::by_key(&mut results, |(at, _)| *at);
         let told = |(_, result): (usize, Result<Option<Vec<u8>>>)| {
             result.unwrap_or_else(|e| {
                 problems.push(e.to_string());

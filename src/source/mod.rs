@@ -1,21 +1,21 @@
 //! One file per datasource, and the table of them.
 
-mod config_drive;
-pub mod detect;
+pub mod config_drive;
 pub mod ec2;
 mod ec2_network;
 mod ec2_service;
-mod no_cloud;
+pub mod no_cloud;
 mod no_cloud_net;
 pub mod openstack;
 pub mod openstack_files;
 pub mod service;
 
-use crate::deadline::Deadline;
+use crate::base::deadline::Deadline;
+use crate::base::error::Result;
+use crate::detect;
 use crate::document::{Map, Value};
 use crate::drive::search::Probed;
 use crate::drive::{self, Files};
-use crate::error::Result;
 use crate::instance::{DsMode, Instance};
 use crate::machine::Machine;
 use crate::root::Root;
@@ -71,7 +71,7 @@ impl<'a> Search<'a> {
     /// The drives that were found so far. One that appeared since the last time is read, the others are not read again.
     pub fn set_drives(&mut self, drives: &[Probed]) {
         let old = std::mem::replace(&mut self.drives, drives.to_vec());
-        crate::sort::by(&mut self.drives, |a, b| b.device.node.cmp(&a.device.node));
+        crate::base::sort::by(&mut self.drives, |a, b| b.device.node.cmp(&a.device.node));
         self.open.retain(|path, _| old.iter().any(|d| d.device.node == *path && drives.contains(d)));
     }
 
@@ -219,7 +219,7 @@ pub fn read_seed(machine: &Machine, root: &Root, config: &Value, seed: &Path) ->
         return Ok(Found { instance, place });
     }
     no_cloud::of_files(&files, &place).ok_or_else(|| {
-        crate::error::Error::new(format!(
+        crate::base::error::Error::new(format!(
             "{place} is no config drive: expected openstack/latest/meta_data.json, or meta-data and user-data"
         ))
     })

@@ -4,15 +4,15 @@
 //! last wins for user-data, vendor-data and network-config.
 
 use super::{Found, Search, public_keys};
+use crate::base::error::{Error, Result};
 use crate::document::{Bytes, Map, Value, yaml};
 use crate::drive::Files;
-use crate::error::{Error, Result};
 use crate::instance::{Instance, NetworkData};
 use crate::source::openstack_files::ds_mode;
 
 /// The label of a drive, in any case, where the configuration names no other (`fs_label`).
 pub const LABEL: &str = "cidata";
-pub(super) const SEEDS: [&str; 4] = [
+pub const SEEDS: [&str; 4] = [
     "/var/lib/cloud/seed/nocloud",
     "/var/lib/cloud/seed/nocloud-net",
     "/writable/system-data/var/lib/cloud/seed/nocloud",

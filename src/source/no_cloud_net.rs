@@ -5,8 +5,8 @@
 use super::no_cloud::{self, Seed};
 use super::service::{self, Job};
 use super::{Found, Search};
+use crate::base::error::{Error, Result};
 use crate::drive::Files;
-use crate::error::{Error, Result};
 use crate::link::Way;
 use crate::link::http::{Client, Redirects, Request};
 use crate::machine::Machine;
@@ -127,7 +127,7 @@ fn plain(from: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::TempDir;
+    use crate::base::testing::TempDir;
 
     #[test]
     fn where_a_file_is() {

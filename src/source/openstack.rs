@@ -3,8 +3,8 @@
 //! Follows nova's user documentation, "Metadata service". What is fetched is given as files, and the config drive's reader
 //! reads them.
 
+use crate::base::error::{Context, Error, Result};
 use crate::document::{Map, Value, json};
-use crate::error::{Context, Error, Result};
 use crate::link::http::{Client, Request};
 use crate::link::{Reach, Way};
 

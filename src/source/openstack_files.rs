@@ -120,7 +120,7 @@ fn from_metadata(files: &Files, metadata: &Map, instance: &mut Instance) -> Vec<
         }
     }
     if let Some(seed) = metadata.get("random_seed") {
-        let decoded = seed.as_str().and_then(|s| crate::base64::decode(s.trim().as_bytes()));
+        let decoded = seed.as_str().and_then(|s| crate::base::base64::decode(s.trim().as_bytes()));
         match decoded {
             Some(bytes) => instance.random_seed = Some(Bytes(bytes)),
             None => problems.push("meta_data.json: random_seed: expected base64".into()),

@@ -1,9 +1,9 @@
 //! Sources that need the network, and the table of them.
 
 use super::{Found, Search, ec2, no_cloud_net, openstack, openstack_files};
+use crate::base::error::{Error, Result};
 use crate::document::Value;
 use crate::drive::Files;
-use crate::error::{Error, Result};
 use crate::instance::DsMode;
 use crate::link::http::{Client, Limits, Redirects};
 use crate::link::{Session, Way, http};
@@ -191,10 +191,10 @@ fn disks(machine: &Machine) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::deadline::Deadline;
+    use crate::base::deadline::Deadline;
+    use crate::base::testing::TempDir;
     use crate::document::yaml;
     use crate::root::{Root, Use};
-    use crate::testing::TempDir;
 
     #[test]
     fn how_long_a_service_is_asked() {

@@ -5,17 +5,17 @@ use super::find::{self, Outcome};
 use super::image::{Image, disabled};
 use super::outside::{OfTree, ThisMachine};
 use super::{Errors, LOG_LATER, append_log, handover, network, provision, rescue};
+use crate::base::error::Result;
+use crate::base::event::Event;
+use crate::base::logging;
 use crate::document::{Map, Value, json};
-use crate::error::Result;
-use crate::event::Event;
 use crate::instance::boot::APPLIED;
 use crate::instance::status::{self, Status};
 use crate::instance::{Instance, state};
-use crate::logging;
 use crate::machine::Machine;
-use crate::module::Outside;
 use crate::root::{Attr, Root, Use, Writable, check_writable, is_on_disk};
 use crate::source::{self, Found};
+use crate::system::Outside;
 use std::path::Path;
 
 /// The stage in status.json, and what it does.

@@ -2,12 +2,12 @@
 
 use super::image::Image;
 use super::web::{self, Includes};
+use crate::base::error::Result;
+use crate::base::logging::DEPRECATED;
 use crate::document::{Map, Value, json};
-use crate::error::Result;
+use crate::instance::Frequency;
 use crate::instance::{Instance, state};
-use crate::logging::DEPRECATED;
 use crate::machine::{Distro, Machine};
-use crate::module::Frequency;
 use crate::root::{Attr, Root};
 use crate::schema::{self, Findings, one_line};
 use crate::userdata::config::{self, Consumed, Files, Sources};
@@ -155,8 +155,8 @@ fn scripts(root: &mut Root, folder: &str, data: &UserData) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::logging;
     use crate::document::yaml;
-    use crate::logging;
 
     fn told(text: &str) -> Vec<(&'static str, String)> {
         let Ok(Value::Map(config)) = yaml::parse("t", text) else { panic!("{text}") };

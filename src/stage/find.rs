@@ -3,8 +3,9 @@
 
 use super::image::Image;
 use super::{RUN, probe};
-use crate::cancel::Cancel;
-use crate::deadline::Deadline;
+use crate::base::cancel::Cancel;
+use crate::base::deadline::Deadline;
+use crate::detect::{self, Certainty, Facts, Platform, Service};
 use crate::document::Value;
 use crate::drive::Search as Drives;
 use crate::drive::devices::Places;
@@ -12,7 +13,6 @@ use crate::instance::{DsMode, Instance, state};
 use crate::link;
 use crate::machine::Machine;
 use crate::root::Root;
-use crate::source::detect::{self, Certainty, Facts, Platform, Service};
 use crate::source::service::{self, Job};
 use crate::source::{self, Found, Search};
 use std::time::Duration;
@@ -232,8 +232,8 @@ fn was_served_here(cached: &Instance, machine: &Machine) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::testing::TempDir;
     use crate::root::Use;
-    use crate::testing::TempDir;
 
     #[test]
     fn what_is_certain_has_the_stages_time_and_what_may_be_has_less() {

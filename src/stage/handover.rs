@@ -1,6 +1,6 @@
 //! From the initramfs to the real root: units for the later stages where the image has none, and a binary for them to run.
 
-use crate::error::{Context, Result};
+use crate::base::error::{Context, Result};
 use crate::root::{Attr, Root};
 use rustix::fs::{StatVfsMountFlags, statvfs};
 use rustix::mount::{MountFlags, mount};
@@ -94,8 +94,8 @@ fn carry() -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::testing::TempDir;
     use crate::root::Use;
-    use crate::testing::TempDir;
 
     #[test]
     fn a_cloud_init_of_the_image_runs_only_where_nothing_is_found() {

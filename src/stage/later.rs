@@ -7,12 +7,12 @@ use super::output::Redirected;
 use super::outside::ThisMachine;
 use super::web::Includes;
 use super::{Errors, LOG, LOG_LATER, append_log, apply, config, provision, refresh, rescue};
+use crate::base::error::Result;
+use crate::base::event::Event;
+use crate::base::logging;
 use crate::document::{Value, json};
-use crate::error::Result;
-use crate::event::Event;
 use crate::instance::status::{self, Status};
 use crate::instance::{Instance, instance_data, state};
-use crate::logging;
 use crate::machine::Machine;
 use crate::root::{Attr, Root, Stage};
 use crate::userdata::Include;
@@ -170,8 +170,8 @@ fn combined(root: &Root, image: &Image) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::testing::TempDir;
     use crate::root::Use;
-    use crate::testing::TempDir;
 
     #[test]
     fn what_the_initramfs_did_not_write_is_written_here() {

@@ -19,12 +19,12 @@ pub mod refresh;
 pub mod single;
 pub mod web;
 
-use crate::deadline::Deadline;
+use crate::base::deadline::Deadline;
+use crate::base::error::Result;
+use crate::base::logging::{self, Message};
 use crate::document::Map;
-use crate::error::Result;
 use crate::instance::status::Status;
 use crate::instance::{Instance, state};
-use crate::logging::{self, Message};
 use crate::machine::Machine;
 pub use crate::root::RUN;
 use crate::root::{Attr, Root};

@@ -1,11 +1,13 @@
 //! Runs the modules of a stage: which, in what order, how often.
 
+use crate::base::event::Event;
 use crate::document::Value;
-use crate::event::Event;
+use crate::instance::Frequency;
 use crate::instance::{Instance, state};
 use crate::machine::Distro;
-use crate::module::{self, Context, Frequency, Handler, Module, Outside};
+use crate::module::{self, Handler, Module};
 use crate::root::{Root, Stage};
+use crate::system::{Context, Outside};
 
 /// What the modules of one run share.
 pub struct Run<'a> {

@@ -1,8 +1,8 @@
 //! The network configuration, written for the stack that the new root has.
 
 use super::image::Image;
+use crate::base::error::{Context, Result};
 use crate::document::Value;
-use crate::error::{Context, Result};
 use crate::instance::{Instance, NetworkData};
 use crate::link::rename::rename;
 use crate::machine::{Machine, Nic};
@@ -141,8 +141,8 @@ fn owned(root: &Root, pattern: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::testing::TempDir;
     use crate::root::Use;
-    use crate::testing::TempDir;
 
     #[test]
     fn only_what_was_written_for_an_instance_is_removed() {

@@ -1,7 +1,7 @@
 //! `output`: where the programs of a stage say what they say, as cloud-init's configuration documents it.
 
+use crate::base::error::{Context, Error, Result};
 use crate::document::Value;
-use crate::error::{Context, Error, Result};
 use crate::root::{Stage, outlives};
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::stdio::{dup2_stderr, dup2_stdout, stderr, stdout};
@@ -139,8 +139,8 @@ impl Drop for Redirected {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::testing::TempDir;
     use crate::document::yaml;
-    use crate::testing::TempDir;
 
     #[test]
     fn the_forms_that_cloud_init_documents() {

@@ -1,11 +1,11 @@
 //! What modules ask of the machine beside the root.
 
 use super::web;
-use crate::deadline::Deadline;
+use crate::base::deadline::Deadline;
+use crate::base::error::Result;
 use crate::drive::devices::{self, Places};
 use crate::drive::search::{Probed, probe_all};
-use crate::error::Result;
-use crate::module::{Device, Nothing, Outside, Request};
+use crate::system::{Device, Nothing, Outside, Request};
 use std::cell::OnceCell;
 use std::io::Read;
 use std::path::Path;
@@ -126,7 +126,7 @@ impl Outside for OfTree {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::TempDir;
+    use crate::base::testing::TempDir;
 
     #[test]
     fn a_tree_may_say_how_much_memory_its_machine_has() {

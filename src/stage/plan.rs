@@ -6,8 +6,8 @@ use super::image::Image;
 use super::modules::{Half, Run};
 use super::outside::OfTree;
 use super::provision;
+use crate::base::error::Result;
 use crate::document::{Map, Value, json};
-use crate::error::Result;
 use crate::instance::{instance_data, state};
 use crate::machine::Machine;
 use crate::root::{Change, Command, Root, Stage, Use};
@@ -159,7 +159,7 @@ fn command(command: &Command) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::TempDir;
+    use crate::base::testing::TempDir;
 
     #[test]
     fn nothing_in_a_seed_can_forge_a_line_or_move_the_cursor() {

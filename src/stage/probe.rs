@@ -2,10 +2,10 @@
 //! awake and their drivers settled when `apply` reads one. What it finds is left in /run.
 
 use super::RUN;
+use crate::base::error::{Context, Result};
 use crate::document::{Map, Value, json};
 use crate::drive::Search;
 use crate::drive::devices::Places;
-use crate::error::{Context, Result};
 use crate::instance::status;
 use crate::machine::Machine;
 use crate::source;

@@ -3,13 +3,14 @@
 use super::image::Image;
 use super::modules::{Half, Run};
 use super::{Errors, config, network};
+use crate::base::error::Result;
 use crate::document::{Value, json};
-use crate::error::Result;
+use crate::instance::Frequency;
 use crate::instance::{Instance, instance_data, state};
 use crate::machine::Machine;
-use crate::module::mounts::{FSTAB, without_ours};
-use crate::module::{Frequency, Outside};
 use crate::root::{Attr, Command, Root, Stage};
+use crate::system::Outside;
+use crate::system::fstab::{FSTAB, without_ours};
 
 /// The mark that the source's own files were written.
 const FILES_DONE: &str = "prepivot_files";

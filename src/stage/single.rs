@@ -4,9 +4,10 @@ use super::image::Image;
 use super::modules::Run;
 use super::outside::ThisMachine;
 use super::{Asked, Errors, append_log, later};
-use crate::logging;
+use crate::base::logging;
+use crate::instance::Frequency;
 use crate::machine::Machine;
-use crate::module::{Frequency, Module};
+use crate::module::Module;
 use crate::root::Root;
 
 /// Runs both halves of `module` with the instance and the configuration of this boot, whatever stage it belongs to. Gives the
@@ -40,10 +41,10 @@ pub fn run(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::testing::TempDir;
     use crate::document::{Map, Value, yaml};
     use crate::module;
     use crate::root::Use;
-    use crate::testing::TempDir;
 
     fn file(name: &str, text: &str) -> (String, Map) {
         match yaml::parse(name, text) {

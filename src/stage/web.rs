@@ -1,12 +1,12 @@
 //! What is asked of the network in the real root: included user-data, remote files, phone-home.
 
-use crate::cancel::Cancel;
-use crate::deadline::Deadline;
-use crate::error::{Context, Error, Result};
+use crate::base::cancel::Cancel;
+use crate::base::deadline::Deadline;
+use crate::base::error::{Context, Error, Result};
 use crate::link::Way;
 use crate::link::http::{Client, Redirects, Request, Settings, ca_files, refused};
-use crate::module;
 use crate::root::Root;
+use crate::system;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -26,7 +26,7 @@ fn client(deadline: Deadline) -> Result<Client> {
 }
 
 /// Sends a module's request: again after an answer that says "later" and after a lost connection, for as long as `tries` tries take.
-pub fn send(request: &module::Request, tries: u32) -> Result<Vec<u8>> {
+pub fn send(request: &system::Request, tries: u32) -> Result<Vec<u8>> {
     let client = client(Deadline::after((TRY * tries.max(1)).min(LONGEST)))?;
     let headers: Vec<(&str, &str)> = request.headers.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
     let reply = client.send(&Request {

@@ -2,8 +2,8 @@
 
 use super::merge::{REPLACE, Strategy};
 use super::{jsonp, kind, kind::Kind};
+use crate::base::error::{Error, Result};
 use crate::document::{Map, Value, json, to_yaml, wrong, yaml};
-use crate::error::{Error, Result};
 
 /// The header fields that say how a part is merged; the first that is there counts.
 const MERGE_HEADERS: [&str; 2] = ["Merge-Type", "X-Merge-Type"];

@@ -5,8 +5,8 @@
 
 use super::vendor::{self, Settings};
 use super::{Context, Fetched, Include, UserData, jinja, merge, process};
+use crate::base::error::{Error, Result};
 use crate::document::{Map, Value, wrong, yaml};
-use crate::error::{Error, Result};
 
 /// The image's main configuration file.
 pub const CLOUD_CFG: &str = "/etc/cloud/cloud.cfg";

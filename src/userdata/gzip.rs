@@ -1,6 +1,6 @@
 //! gzip with a bound on what comes out.
 
-use crate::error::{Error, Result};
+use crate::base::error::{Error, Result};
 use flate2::bufread::GzDecoder;
 use std::io::Read;
 

@@ -1,7 +1,7 @@
 //! JSON Patch (RFC 6902) with JSON Pointers (RFC 6901), for `#cloud-config-jsonp`.
 
+use crate::base::error::{Error, Result};
 use crate::document::{MAX_DEPTH, MAX_NODES, Value};
-use crate::error::{Error, Result};
 
 /// How many operations a patch may have.
 const MAX_OPERATIONS: usize = 10_000;

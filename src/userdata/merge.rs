@@ -1,7 +1,7 @@
 //! Merging of cloud-config documents: which strategy (`merge_how`), and the merge itself.
 
+use crate::base::error::{Error, Result};
 use crate::document::{MAX_DEPTH, Map, Value, wrong};
-use crate::error::{Error, Result};
 
 /// How documents of one source are merged that do not say: the later one's keys replace, whole.
 pub const REPLACE: &str = "dict(replace)+list()+str()";

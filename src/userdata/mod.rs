@@ -19,8 +19,8 @@ pub use cloud_config::{CloudConfig, IGNORED, text_of};
 pub use cmdline::from_cmdline;
 pub use parts::Part;
 
+use crate::base::error::Result;
 use crate::document::{Map, Value};
-use crate::error::Result;
 
 /// How much one source's documents may come to, unpacked, in bytes.
 pub const MAX_UNPACKED: usize = 32 << 20;

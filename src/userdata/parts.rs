@@ -2,8 +2,8 @@
 
 use super::kind::{self, Kind};
 use super::{Fetched, Include, MAX_UNPACKED, gzip, mime};
+use crate::base::error::{Error, Result};
 use crate::document::{Value, yaml};
-use crate::error::{Error, Result};
 
 /// How deep includes may include.
 const MAX_INCLUDE_DEPTH: usize = 10;

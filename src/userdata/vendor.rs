@@ -1,8 +1,8 @@
 //! Vendor-data: what its JSON holds, and whether and how it counts.
 
 use super::Script;
+use crate::base::error::Result;
 use crate::document::{Map, Value, wrong};
-use crate::error::Result;
 use std::collections::HashSet;
 
 /// The documents in vendor_data.json: a string is one, or bytes such as gzip's (NoCloud's vendor-data), a list is several, a mapping's `cloud-init` key is either. A mapping

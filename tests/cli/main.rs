@@ -5,7 +5,7 @@ mod query;
 mod status;
 mod tools;
 
-use prepivot::testing::TempDir;
+use prepivot::base::testing::TempDir;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;

@@ -6,9 +6,9 @@
 //!
 //! The folder `machine` stands for the machine (proc/cmdline, sys/class/dmi/id, …) and for its root.
 
-use prepivot::deadline::Deadline;
+use prepivot::base::deadline::Deadline;
+use prepivot::base::error::{Error, Result};
 use prepivot::document::{Map, Value, json};
-use prepivot::error::{Error, Result};
 use prepivot::link::http::ca_files;
 use prepivot::link::rename::{self, Rename};
 use prepivot::link::{Session, Settings, cmdline_net::Plan};

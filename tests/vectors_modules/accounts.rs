@@ -3,8 +3,8 @@
 
 use super::Case;
 use prepivot::document::Value;
-use prepivot::module::password;
 use prepivot::root::Root;
+use prepivot::system::password;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 

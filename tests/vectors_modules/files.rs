@@ -2,10 +2,10 @@
 //! two files say the same.
 
 use super::Case;
+use prepivot::base::error::{Error, Result};
 use prepivot::document::{Map, Value};
-use prepivot::error::{Error, Result};
 use prepivot::instance::Instance;
-use prepivot::module::{Device, Outside, Request};
+use prepivot::system::{Device, Outside, Request};
 use std::path::Path;
 
 /// The instance of the recorded cases.

@@ -7,12 +7,13 @@ mod accounts;
 mod files;
 mod warnings;
 
+use prepivot::base::testing::{TempDir, vectors};
 use prepivot::document::{Map, Value};
 use prepivot::instance::Instance;
 use prepivot::machine::Distro;
-use prepivot::module::{self, Context, Module, Nothing};
+use prepivot::module::{self, Module};
 use prepivot::root::{Change, Kind, Root, Use};
-use prepivot::testing::{TempDir, vectors};
+use prepivot::system::{Context, Nothing};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -257,7 +258,7 @@ fn plain(value: &Value) -> Value {
         Value::Map(map) => match map.iter().next() {
             Some(("__date__", date)) => date.clone(),
             Some(("__bytes_b64__", Value::String(text))) => {
-                Value::Bytes(prepivot::base64::decode(text.as_bytes()).unwrap())
+                Value::Bytes(prepivot::base::base64::decode(text.as_bytes()).unwrap())
             }
             _ => Value::Map(map.iter().map(|(k, v)| (k, plain(v))).collect()),
         },

@@ -13,8 +13,8 @@
 mod traps;
 mod tree;
 
+use prepivot::base::testing::TempDir;
 use prepivot::document::{Value, json};
-use prepivot::testing::TempDir;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;

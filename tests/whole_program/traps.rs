@@ -3,7 +3,7 @@
 
 use crate::tree::Tree;
 use crate::{Output, may_chown};
-use prepivot::testing::TempDir;
+use prepivot::base::testing::TempDir;
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 use std::fs;
 use std::os::unix::fs::symlink;

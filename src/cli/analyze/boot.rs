@@ -1,8 +1,8 @@
 //! `analyze boot`: when the kernel, the system and the first stage began.
 
 use super::events::Event;
+use crate::base::clock;
 use crate::cli::units;
-use crate::clock;
 use crate::instance::status;
 use crate::root::{Root, Use};
 use std::path::Path;

@@ -1,8 +1,8 @@
 //! Events as the log has them.
 
+use crate::base::event::{FINISH, START};
 use crate::document::{Map, Value, json};
-use crate::event::{FINISH, START};
-use crate::module::accounts::days_of;
+use crate::system::accounts::days_of;
 
 /// The most events that are read.
 const MAX_EVENTS: usize = 100_000;

@@ -5,8 +5,8 @@ mod events;
 mod records;
 
 use super::{Program, files, print};
+use crate::base::error::{Context, Error, Result};
 use crate::document::{Value, json};
-use crate::error::{Context, Error, Result};
 use argh::{ArgsInfo, FromArgs};
 use events::Event;
 use log::LevelFilter;

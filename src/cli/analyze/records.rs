@@ -14,7 +14,7 @@ pub fn show(events: &[Event], format: &str) -> String {
 pub fn blame(events: &[Event]) -> String {
     print(events, "     %ds (%n)", |mut lines| {
         lines.retain(|line| line.starts_with(' '));
-        crate::sort::by(&mut lines, |a, b| b.cmp(a));
+        crate::base::sort::by(&mut lines, |a, b| b.cmp(a));
         format!("{}\n\n", lines.join("\n"))
     })
 }

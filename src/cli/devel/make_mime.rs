@@ -1,7 +1,7 @@
 //! `devel make-mime`: several parts of user-data as one.
 
+use crate::base::error::Result;
 use crate::cli::{Program, files, print};
-use crate::error::Result;
 use crate::userdata::{kind, mime};
 use argh::{ArgsInfo, FromArgs};
 use std::process::ExitCode;

@@ -1,8 +1,8 @@
 //! `devel net-convert`: one network configuration as the files of another network stack.
 
+use crate::base::error::{Context, Error, Result};
 use crate::cli::{Program, files};
 use crate::document::{to_yaml, yaml};
-use crate::error::{Context, Error, Result};
 use crate::machine::Distro;
 use crate::network::convert::{self, KINDS};
 use crate::network::render::RENDERERS;

@@ -1,8 +1,8 @@
 //! `devel render`: user-data that is a template, as an instance will see it.
 
+use crate::base::error::{Error, Result};
 use crate::cli::{Program, files, print};
 use crate::document::Value;
-use crate::error::{Error, Result};
 use crate::root::{Root, Use};
 use crate::userdata::jinja;
 use argh::{ArgsInfo, FromArgs};

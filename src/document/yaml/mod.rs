@@ -10,7 +10,7 @@ mod text;
 mod token;
 
 use super::Value;
-use crate::error::{Error, Result};
+use crate::base::error::{Error, Result};
 use compose::Composer;
 use cursor::Failure;
 use std::collections::HashMap;

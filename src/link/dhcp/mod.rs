@@ -8,8 +8,8 @@ pub use lease::{Lease, LeaseRoute, class_prefix, domain_at, prefix_of};
 
 use super::packet_socket::{Ethertype, MAX_FRAME, PacketSocket};
 use super::rng::Rng;
-use crate::deadline::Deadline;
-use crate::error::{Error, Result};
+use crate::base::deadline::Deadline;
+use crate::base::error::{Error, Result};
 use packet::{Kind, Message, option};
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};

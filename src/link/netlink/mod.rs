@@ -4,7 +4,7 @@ mod message;
 mod read;
 mod write;
 
-use crate::error::{Context, Result};
+use crate::base::error::{Context, Result};
 use futures_core::Stream;
 use message::Message;
 use nix::libc;

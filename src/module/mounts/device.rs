@@ -1,7 +1,7 @@
 //! What the first field of a mount means: a device that is there, one that is not, or something that is no device.
 
 use crate::document::{Map, Value};
-use crate::module::{Context, Device};
+use crate::system::{Context, Device};
 
 /// Options with which the first field is a path, and file systems that need no device (filesystems(5), mount(8)).
 const PATH_OPTIONS: [&str; 3] = ["bind", "rbind", "loop"];

@@ -4,19 +4,19 @@
 //! for devices that were not there or held nothing then, and makes the swap file.
 
 mod device;
-mod fstab;
 mod swap;
 
-use super::service::uses_systemd;
-use super::{Context, Frequency, Module};
+use super::Module;
+use crate::base::error::Result;
 use crate::document::{Value, wrong};
-use crate::error::Result;
+use crate::instance::Frequency;
 use crate::root::{Attr, Command, Stage};
+use crate::system::Context;
+use crate::system::fstab::{self, FSTAB};
+use crate::system::service::uses_systemd;
 use device::What;
 use std::time::Duration;
 
-/// Where mounts are listed.
-pub const FSTAB: &str = "/etc/fstab";
 /// How long `mount -a` may take: a server that does not answer must not keep the boot.
 const MOUNT_LIMIT: Duration = Duration::from_secs(60);
 /// How long systemd looks for a device of ours. Nothing waits for it: the mount may fail.
@@ -55,11 +55,6 @@ impl Entry {
     fn has(&self, option: &str) -> bool {
         self.fields[3].split(',').any(|o| o == option)
     }
-}
-
-/// fstab's text without the lines that were written for a cloud-config.
-pub fn without_ours(text: &str) -> String {
-    text.split_inclusive('\n').filter(|line| !fstab::is_ours(line.trim_end())).collect()
 }
 
 fn provision(cx: &mut Context) -> Result<()> {

@@ -1,9 +1,9 @@
 //! `swap`: a swap file, its size and where it is.
 
-use super::fstab;
+use crate::base::error::{Error, Result};
 use crate::document::{Map, Value, wrong};
-use crate::error::{Error, Result};
-use crate::module::Context;
+use crate::system::Context;
+use crate::system::fstab;
 use rustix::fs::statvfs;
 
 const GIB: u64 = 1 << 30;

@@ -1,10 +1,10 @@
 use super::*;
+use crate::base::testing::TempDir;
 use crate::document::{Map, yaml};
 use crate::instance::Instance;
 use crate::machine::Distro;
-use crate::module::{Device, Outside, Request};
 use crate::root::{Root, Use};
-use crate::testing::TempDir;
+use crate::system::{Device, Outside, Request};
 
 /// Devices by path or tag, with what is on them.
 struct Devices(Vec<(&'static str, Option<&'static str>)>);

@@ -1,6 +1,6 @@
 //! Time clients: what each is called and where it is configured, in one table, and their configuration files.
 
-use crate::error::{Error, Result};
+use crate::base::error::{Error, Result};
 use crate::machine::{Distro, Family};
 
 /// A client, as a distribution packages it.

@@ -3,12 +3,14 @@
 mod client;
 
 use self::client::Client;
-use super::service::{self, Action};
-use super::{Context, Frequency, Module, packages, template};
+use super::Module;
+use crate::base::error::{Error, Result};
 use crate::document::{Map, Value, wrong};
-use crate::error::{Error, Result};
+use crate::instance::Frequency;
 use crate::machine::Family;
 use crate::root::{Attr, Root, Stage};
+use crate::system::service::{self, Action};
+use crate::system::{Context, packages, template};
 
 pub static MODULE: Module = Module {
     name: "ntp",

@@ -3,14 +3,17 @@
 //! The account database is edited before the pivot; nothing is run. Two keys need the running system and wait for it:
 //! `selinux_user` and `snapuser`.
 
+use crate::base::error::{Error, Result};
 use crate::document::{Map, Value, wrong};
-use crate::error::{Error, Result};
+use crate::instance::Frequency;
 use crate::machine::Family;
-use crate::module::accounts::{Accounts, NewUser, User, check_field, check_name, days_of};
-use crate::module::authorized_keys::{self, DISABLE_USER_OPTS};
-use crate::module::users::{Users, names_of};
-use crate::module::{Context, Frequency, Module, password, sudoers, write_files};
+use crate::module::{Module, write_files};
 use crate::root::{Attr, Command, Stage};
+use crate::system::Context;
+use crate::system::accounts::{Accounts, NewUser, User, check_field, check_name, days_of};
+use crate::system::authorized_keys::{self, DISABLE_USER_OPTS};
+use crate::system::users::{Users, names_of};
+use crate::system::{all_or_error, password, sudoers};
 
 pub static MODULE: Module = Module {
     name: "users_groups",
@@ -55,7 +58,7 @@ fn provision(context: &mut Context) -> Result<()> {
     if !later.is_empty() {
         context.root.write(LATER, later, Attr::root(0o600))?;
     }
-    crate::module::all_or_error(problems)
+    all_or_error(problems)
 }
 
 /// What the running system has to do: homes that could not be seen before, SELinux users and snap users.
@@ -101,7 +104,7 @@ fn live(context: &mut Context) -> Result<()> {
         };
         problems.extend(result.err().map(|e| format!("user {name}: {e}")));
     }
-    crate::module::all_or_error(problems)
+    all_or_error(problems)
 }
 
 fn add_group(accounts: &mut Accounts, group: &str, members: &[String], problems: &mut Vec<String>) {

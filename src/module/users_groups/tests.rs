@@ -1,10 +1,11 @@
 use super::*;
+use crate::base::testing::TempDir;
 use crate::document::yaml;
 use crate::instance::Instance;
 use crate::machine::Distro;
-use crate::module::{Handler, Nothing};
+use crate::module::Handler;
 use crate::root::{Root, Use};
-use crate::testing::TempDir;
+use crate::system::Nothing;
 
 fn open(usage: Use) -> (TempDir, Root) {
     let dir = TempDir::new("users-groups");

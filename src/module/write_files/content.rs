@@ -1,8 +1,8 @@
 //! The content of an entry: where it comes from, and how it is encoded.
 
-use crate::base64;
+use crate::base::base64;
+use crate::base::error::{Context, Error, Result};
 use crate::document::{Map, Value, wrong};
-use crate::error::{Context, Error, Result};
 use crate::root::MAX_READ;
 use crate::userdata::gzip;
 

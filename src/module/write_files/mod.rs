@@ -4,11 +4,13 @@ mod content;
 
 pub use content::gunzip;
 
-use super::{Context, Frequency, Module, Request};
+use super::Module;
+use crate::base::error::{Error, Result};
 use crate::document::{Map, Value, wrong};
-use crate::error::{Error, Result};
+use crate::instance::Frequency;
 use crate::instance::state;
 use crate::root::{Attr, MAX_READ, Stage};
+use crate::system::{Context, Request};
 use content::Source;
 
 pub static MODULE: Module = Module {

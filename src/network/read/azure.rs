@@ -1,8 +1,8 @@
 //! Azure's instance metadata (IMDS, "Instance Metadata Service": `network`), read by way of version 2, as cloud-init does.
 
 use super::entries;
+use crate::base::error::{Error, Result};
 use crate::document::{Map, Value, wrong};
-use crate::error::{Error, Result};
 use crate::network::model::{Macs, Network};
 
 /// The prefixes of further addresses whose subnet gives none.

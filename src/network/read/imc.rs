@@ -1,7 +1,7 @@
 //! VMware's guest customization file (cust.cfg: sections of `KEY = VALUE`), read by way of version 2, as cloud-init does.
 
+use crate::base::error::{Error, Result};
 use crate::document::{Map, Value};
-use crate::error::{Error, Result};
 use crate::network::address::{Net, prefix_of};
 use crate::network::model::{Macs, Network};
 use std::collections::BTreeMap;

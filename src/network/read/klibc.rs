@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn only_where_the_kernel_command_line_asks() {
-        let run = crate::testing::TempDir::new("klibc");
+        let run = crate::base::testing::TempDir::new("klibc");
         std::fs::write(run.0.join("net-eth0.conf"), V4).unwrap();
         assert_eq!(read(&run.0, &Cmdline::new("root=/dev/sda quiet"), |_| None), None);
         assert!(read(&run.0, &Cmdline::new("ip=dhcp"), |_| None).is_some());

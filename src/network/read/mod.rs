@@ -10,8 +10,8 @@ pub mod v1;
 pub mod v2;
 
 use super::model::{Interface, Kind, Macs, Network};
+use crate::base::error::{Error, Result};
 use crate::document::{Map, Value};
-use crate::error::{Error, Result};
 
 /// The highest VLAN id.
 pub const MAX_VLAN: u16 = 4094;

@@ -3,8 +3,8 @@
 use super::fields::valid_name;
 use super::v1;
 use super::{MAX_ENTRIES, entries};
+use crate::base::error::{Error, Result};
 use crate::document::{Map, Value};
-use crate::error::{Error, Result};
 use crate::network::model::{Macs, Network, plain_mac};
 use std::collections::BTreeMap;
 

@@ -17,7 +17,7 @@ mod sysconfig_rhel;
 mod sysconfig_suse;
 
 use super::model::Network;
-use crate::error::{Error, Result};
+use crate::base::error::{Error, Result};
 use crate::machine::{Distro, Family};
 
 /// Whether a path exists in the root.

@@ -1,6 +1,6 @@
 //! Bounds on a template before the engine sees it: its parser and compiler recurse as deep as an expression is long.
 
-use crate::error::{Error, Result};
+use crate::base::error::{Error, Result};
 
 /// How long one `{{ … }}` or `{% … %}` may be, in bytes.
 const MAX_TAG: usize = 4096;

@@ -7,8 +7,8 @@ mod variables;
 
 pub use variables::{alias, is_version};
 
+use crate::base::error::{Error, Result};
 use crate::document::Value;
-use crate::error::{Error, Result};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, UndefinedBehavior};
 use std::sync::mpsc;

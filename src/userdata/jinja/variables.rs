@@ -53,7 +53,7 @@ fn plain(data: &Data, encoded: bool, depth: usize) -> Value {
         Data::Bool(b) => Value::from(*b),
         Data::Int(i) => Value::from(*i),
         Data::Float(f) => Value::from(*f),
-        Data::String(s) => match crate::base64::decode(s.as_bytes()) {
+        Data::String(s) => match crate::base::base64::decode(s.as_bytes()) {
             Some(bytes) if encoded => Value::from(String::from_utf8_lossy(&bytes)),
             _ => Value::from(s.as_str()),
         },

@@ -5,7 +5,7 @@ use crate::userdata::percent::hex;
 /// Undoes a transfer encoding. What is wrongly encoded is decoded as far as it makes sense, as mail programs do.
 pub fn decode(encoding: &str, body: &[u8]) -> Vec<u8> {
     match encoding.trim().to_ascii_lowercase().as_str() {
-        "base64" => crate::base64::decode_loosely(body),
+        "base64" => crate::base::base64::decode_loosely(body),
         "quoted-printable" => quoted_printable(body),
         "uuencode" | "x-uuencode" | "uue" | "x-uue" => uuencode(body),
         _ => body.to_vec(),

@@ -8,7 +8,7 @@ mod write;
 
 pub use write::write;
 
-use crate::error::{Error, Result};
+use crate::base::error::{Error, Result};
 use header::Headers;
 
 /// How deep multiparts may nest.

@@ -1,7 +1,7 @@
 //! Parts as one MIME multipart: the processed form that cloud-init keeps beside the raw one (user-data.txt.i).
 
 use super::Entity;
-use crate::base64;
+use crate::base::base64;
 
 /// What a boundary begins with; zeros are added until no part has it.
 const BOUNDARY: &str = "===============prepivot==";

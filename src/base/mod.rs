@@ -1,0 +1,15 @@
+//! Small things with no better home.
+
+pub mod base64;
+pub mod cancel;
+pub mod clock;
+pub mod deadline;
+pub mod error;
+pub mod event;
+pub mod glob;
+pub mod logging;
+pub mod report;
+pub mod sort;
+pub mod tar;
+#[doc(hidden)]
+pub mod testing;

@@ -1,0 +1,164 @@
+//! What was found wrong, as a value.
+//!
+//! Parsers, sources, renderers and modules push what they find into a [`Report`] that their caller passes. Stages log it, and
+//! put it into status.json. Nothing else decides what a warning is: a log line alone changes no status.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::time::SystemTime;
+
+/// The most entries that one report keeps; the rest are counted.
+const MAX_ENTRIES: usize = 10_000;
+
+/// How serious an entry is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Severity {
+    /// Something asked for was not done. It makes the stage fail (cloud-init's `errors`).
+    Error,
+    /// Something was ignored or replaced by a default (cloud-init's `recoverable_errors`, `WARNING`).
+    Warning,
+    /// A key or value that a later version will not accept (`recoverable_errors`, `DEPRECATED`).
+    Deprecated,
+}
+
+impl Severity {
+    /// cloud-init's name for the level, as in status.json and its log.
+    pub fn name(self) -> &'static str {
+        match self {
+            Severity::Error => "ERROR",
+            Severity::Warning => "WARNING",
+            Severity::Deprecated => "DEPRECATED",
+        }
+    }
+}
+
+/// One line of a report.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    pub severity: Severity,
+    /// One line for a person: document, key, what was expected, what is done instead. Never a secret.
+    pub text: String,
+    pub time: SystemTime,
+}
+
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// Errors, warnings and deprecations, in the order in which they were found, each text once.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Report {
+    entries: Vec<Entry>,
+    /// What is in `entries`, so that finding a text again costs no walk through them.
+    seen: HashSet<(Severity, String)>,
+    /// How many were not kept because there were too many.
+    dropped: usize,
+}
+
+impl Report {
+    /// An empty report.
+    pub fn new() -> Report {
+        Report::default()
+    }
+
+    /// Adds something that was asked for and not done.
+    pub fn error(&mut self, text: impl fmt::Display) {
+        self.push(Severity::Error, &text);
+    }
+
+    /// Adds something that was ignored or replaced by a default.
+    pub fn warn(&mut self, text: impl fmt::Display) {
+        self.push(Severity::Warning, &text);
+    }
+
+    /// Adds a use of something deprecated.
+    pub fn deprecated(&mut self, text: impl fmt::Display) {
+        self.push(Severity::Deprecated, &text);
+    }
+
+    /// Keeps the error of a result, and gives its value where there is one.
+    pub fn keep<T, E: fmt::Display>(&mut self, result: Result<T, E>) -> Option<T> {
+        result.map_err(|e| self.error(e)).ok()
+    }
+
+    /// Adds the entries of another report.
+    pub fn absorb(&mut self, other: Report) {
+        self.dropped += other.dropped;
+        for entry in other.entries {
+            self.add(entry);
+        }
+    }
+
+    /// The entries, the oldest first.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// The texts of one severity, the oldest first.
+    pub fn texts(&self, severity: Severity) -> Vec<&str> {
+        self.entries.iter().filter(|e| e.severity == severity).map(|e| e.text.as_str()).collect()
+    }
+
+    /// Whether there is an entry of this severity.
+    pub fn has(&self, severity: Severity) -> bool {
+        self.entries.iter().any(|e| e.severity == severity)
+    }
+
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// How many entries were not kept because there were too many.
+    pub fn dropped(&self) -> usize {
+        self.dropped
+    }
+
+    fn push(&mut self, severity: Severity, text: &dyn fmt::Display) {
+        self.add(Entry { severity, text: one_line(&text.to_string()), time: SystemTime::now() });
+    }
+
+    fn add(&mut self, entry: Entry) {
+        if self.entries.len() == MAX_ENTRIES {
+            self.dropped += 1;
+        } else if self.seen.insert((entry.severity, entry.text.clone())) {
+            self.entries.push(entry);
+        }
+    }
+}
+
+/// The text on one line: documents decide parts of it, and a line break of theirs must not forge another line.
+fn one_line(text: &str) -> String {
+    text.replace(char::is_control, "\u{fffd}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_text_once_and_on_one_line() {
+        let mut report = Report::new();
+        report.warn("a\nb");
+        report.warn("a\nb");
+        report.error("a\nb");
+        assert_eq!(report.keep(Err::<(), _>("c")), None);
+        let mut other = Report::new();
+        other.deprecated("d");
+        other.warn("a\nb");
+        report.absorb(other);
+        assert_eq!(report.texts(Severity::Warning), ["a\u{fffd}b"]);
+        assert_eq!(report.texts(Severity::Error), ["a\u{fffd}b", "c"]);
+        assert_eq!(report.texts(Severity::Deprecated), ["d"]);
+        assert!(report.has(Severity::Deprecated) && !Report::new().has(Severity::Error));
+    }
+
+    #[test]
+    fn its_size_is_bounded() {
+        let mut report = Report::new();
+        (0..MAX_ENTRIES + 5).for_each(|i| report.warn(i));
+        assert_eq!((report.entries().len(), report.dropped()), (MAX_ENTRIES, 5));
+    }
+}

@@ -1,0 +1,269 @@
+//! What the image and the kernel command line ask for: ds-identify's policy, one source by name, or a list of them.
+//!
+//! Formats: cloud-init's documentation, "ds-identify" (`/etc/cloud/ds-identify.cfg`, `ci.di.policy=`), "Kernel command line".
+
+use crate::document::Value;
+use crate::machine::Cmdline;
+use crate::root::Root;
+use std::fmt;
+
+/// ds-identify's own configuration: lines of `key: value`.
+const DS_IDENTIFY_CFG: &str = "/etc/cloud/ds-identify.cfg";
+/// The marker of an image that is not to be provisioned.
+const MARKER: &str = "/etc/cloud/cloud-init.disabled";
+/// What disables it on the kernel command line, and in the variable that systemd passes on.
+const DISABLED: &str = "cloud-init=disabled";
+const ENABLED: &str = "cloud-init=enabled";
+const VARIABLE: &str = "KERNEL_CMDLINE";
+/// Keys of the kernel command line that name a source; the last one that is there counts.
+const NAME_KEYS: [&str; 3] = ["ds", "ci.ds", "ci.datasource"];
+const POLICY_KEY: &str = "ci.di.policy";
+const STRICT_ID_KEY: &str = "ci.datasource.ec2.strict_id";
+/// The most names of a list that are looked at.
+const MAX_NAMES: usize = 100;
+
+/// What ds-identify does at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    Disabled,
+    /// Nothing is looked for, and every source of the list is tried.
+    Enabled,
+    Search,
+    /// A search whose result is only told.
+    Report,
+}
+
+/// What becomes of the verdicts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Policy {
+    pub mode: Mode,
+    /// `found=first`: only the first source that is found counts.
+    pub first_only: bool,
+    /// `maybe=all`: where none is found, those that may be there count.
+    pub maybe: bool,
+    /// `notfound=enabled`: where nothing is found, cloud-init runs nevertheless.
+    pub enabled_without: bool,
+}
+
+impl Default for Policy {
+    /// `search,found=all,maybe=none,notfound=disabled`, on every machine since CVE-2024-6174.
+    fn default() -> Self {
+        Policy { mode: Mode::Search, first_only: false, maybe: false, enabled_without: false }
+    }
+}
+
+impl Policy {
+    /// Reads a policy; what it does not say is as by default, and so is what is not known, which is told.
+    pub fn parse(text: &str) -> Policy {
+        let mut policy = Policy::default();
+        for word in text.split(',').map(str::trim).filter(|w| !w.is_empty()) {
+            match word {
+                "disabled" => policy.mode = Mode::Disabled,
+                "enabled" => policy.mode = Mode::Enabled,
+                "search" => policy.mode = Mode::Search,
+                "report" => policy.mode = Mode::Report,
+                "found=all" | "found=first" => policy.first_only = word.ends_with("first"),
+                "maybe=all" | "maybe=none" => policy.maybe = word.ends_with("all"),
+                "notfound=enabled" | "notfound=disabled" => policy.enabled_without = word.ends_with("enabled"),
+                _ => log::info!("policy of ds-identify: {word} is not known and ignored"),
+            }
+        }
+        policy
+    }
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mode = match self.mode {
+            Mode::Disabled => "disabled",
+            Mode::Enabled => "enabled",
+            Mode::Search => "search",
+            Mode::Report => "report",
+        };
+        let found = if self.first_only { "first" } else { "all" };
+        let maybe = if self.maybe { "all" } else { "none" };
+        let without = if self.enabled_without { "enabled" } else { "disabled" };
+        write!(f, "{mode},found={found},maybe={maybe},notfound={without}")
+    }
+}
+
+/// What is asked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Asked {
+    pub policy: Policy,
+    /// Where the policy stands, if anywhere.
+    pub policy_from: Option<String>,
+    /// A source that is taken without a look, and where it is named.
+    pub forced: Option<(String, String)>,
+    /// The image's own datasource_list.
+    pub list: Option<Vec<String>>,
+    /// `strict_id` of Ec2, where it is set to something else than true: `false`, `warn`, `warn,5`.
+    pub loose_id: Option<String>,
+    /// Whether an earlier boot's instance is kept for good (`manual_cache_clean`).
+    pub manual_clean: bool,
+}
+
+impl Asked {
+    /// Reads what the image in `root`, its configuration `own` and the kernel command line ask for.
+    pub fn read(root: &Root, cmdline: &Cmdline, own: &Value) -> Asked {
+        let file = root.text(DS_IDENTIFY_CFG);
+        let from = |key: &str| file_value(&file, key).map(|v| (v, format!("{key}: in {DS_IDENTIFY_CFG}")));
+        let on_line = |key: &str| (key.to_owned(), format!("{key}= on the kernel command line"));
+        let policy =
+            cmdline.value(POLICY_KEY).map(|v| (v.to_owned(), on_line(POLICY_KEY).1)).or_else(|| from("policy"));
+        let forced = name_on(cmdline).map(|(key, value)| {
+            let name = value.split(';').next().unwrap_or_default();
+            (name.to_owned(), on_line(key).1)
+        });
+        let strict_id = cmdline
+            .value(STRICT_ID_KEY)
+            .map(str::to_owned)
+            .or_else(|| own.at(&["datasource", "Ec2", "strict_id"]).and_then(Value::text))
+            .or_else(|| file_value(&file, STRICT_ID_KEY));
+        Asked {
+            policy: policy.as_ref().map(|(text, _)| Policy::parse(text)).unwrap_or_default(),
+            policy_from: policy.map(|(_, place)| place),
+            forced: forced.or_else(|| from("datasource")),
+            list: own.get("datasource_list").and_then(names),
+            loose_id: strict_id.filter(|v| is_loose(v)),
+            manual_clean: root.is_file("/var/lib/cloud/instance/manual-clean"),
+        }
+    }
+
+    /// Where the policy stands, in words.
+    pub fn policy_place(&self) -> &str {
+        self.policy_from.as_deref().unwrap_or("the policy of ds-identify")
+    }
+
+    /// The list without `None`, where there is one.
+    pub fn chosen(&self) -> Option<Vec<&str>> {
+        Some(self.list.as_ref()?.iter().map(String::as_str).filter(|n| *n != NONE).collect())
+    }
+
+    /// The only source of the list, which is taken without a look.
+    pub fn single(&self) -> Option<&[String]> {
+        match self.list.as_deref()? {
+            list @ ([_] | [_, _]) if list.len() == 1 || list.last().is_some_and(|n| n == NONE) => Some(list),
+            _ => None,
+        }
+    }
+}
+
+/// cloud-init's source that stands at the end of a list and is always there.
+pub const NONE: &str = "None";
+
+/// The key and value that name a source on the kernel command line: `ds=nocloud;s=…`.
+pub fn name_on(cmdline: &Cmdline) -> Option<(&'static str, &str)> {
+    let pairs = cmdline.words().filter_map(|word| {
+        let (key, value) = word.split_once('=')?;
+        Some((*NAME_KEYS.iter().find(|k| **k == key)?, value))
+    });
+    pairs.filter(|(_, value)| !value.is_empty() && !value.starts_with(';')).last()
+}
+
+/// Why nothing is provisioned, if so: the marker file, systemd's environment, the kernel command line. `cloud-init=enabled`
+/// on the kernel command line beats all of them.
+pub fn disabled(root: &Root, cmdline: &Cmdline, environment: Option<&str>) -> Option<String> {
+    if cmdline.has(ENABLED) {
+        return None;
+    }
+    if root.is_file(MARKER) {
+        return Some(format!("{MARKER} is there"));
+    }
+    if environment == Some(DISABLED) {
+        return Some(format!("{VARIABLE}={DISABLED} is in the environment"));
+    }
+    cmdline.text().contains(DISABLED).then(|| format!("{DISABLED} is on the kernel command line"))
+}
+
+/// Why ds-identify's policy says that nothing is provisioned, if it does.
+pub fn disabled_by_policy(root: &Root, cmdline: &Cmdline) -> Option<String> {
+    let asked = Asked::read(root, cmdline, &Value::Null);
+    (asked.policy.mode == Mode::Disabled).then(|| format!("{} says disabled", asked.policy_place()))
+}
+
+/// The value of a key in ds-identify's own configuration, without quotes and comments; the last one counts.
+fn file_value(text: &str, key: &str) -> Option<String> {
+    let lines = text.lines().rev().filter_map(|line| line.split('#').next()?.split_once(':'));
+    let value = lines.filter(|(k, _)| k.trim() == key).map(|(_, v)| unquoted(v.trim())).next()?;
+    Some(value.to_owned()).filter(|v| !v.is_empty())
+}
+
+fn unquoted(text: &str) -> &str {
+    let inner = |quote| text.strip_prefix(quote).and_then(|t| t.strip_suffix(quote));
+    inner('"').or_else(|| inner('\'')).unwrap_or(text)
+}
+
+/// The names of a list, which may also be one text with commas.
+fn names(value: &Value) -> Option<Vec<String>> {
+    let names: Vec<String> = match value {
+        Value::List(list) => list.iter().filter_map(Value::text).take(MAX_NAMES).collect(),
+        Value::String(text) => text.split(',').take(MAX_NAMES).map(|n| unquoted(n.trim()).to_owned()).collect(),
+        _ => Vec::new(),
+    };
+    let names: Vec<String> = names.into_iter().filter(|n| !n.is_empty()).collect();
+    (!names.is_empty()).then_some(names)
+}
+
+/// `false`, `warn` and `warn,SECONDS`; anything else is as true.
+fn is_loose(strict_id: &str) -> bool {
+    let seconds = strict_id.strip_prefix("warn,");
+    matches!(strict_id, "false" | "warn") || seconds.is_some_and(|s| s.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::testing::TempDir;
+    use crate::document::yaml;
+    use crate::root::Use;
+
+    #[test]
+    fn policies() {
+        assert_eq!(Policy::parse("").to_string(), "search,found=all,maybe=none,notfound=disabled");
+        assert_eq!(Policy::parse("report,found=first,maybe=all,notfound=enabled").to_string(), {
+            "report,found=first,maybe=all,notfound=enabled"
+        });
+        assert_eq!(Policy::parse("enabled,found=some,x").to_string(), "enabled,found=all,maybe=none,notfound=disabled");
+    }
+
+    fn asked(file: &str, cmdline: &str, own: &str) -> Asked {
+        let dir = TempDir::new("asked");
+        std::fs::create_dir_all(dir.0.join("etc/cloud")).unwrap();
+        std::fs::write(dir.0.join("etc/cloud/ds-identify.cfg"), file).unwrap();
+        let root = Root::open(&dir.0, Use::Plan).unwrap();
+        Asked::read(&root, &Cmdline::new(cmdline), &yaml::parse("t", own).unwrap())
+    }
+
+    #[test]
+    fn the_command_line_beats_the_file_and_the_last_name_counts() {
+        let file = "# ours\ndatasource: 'Ec2'  # by name\npolicy: \"report\"\n";
+        let forced = |a: Asked| a.forced.map(|(name, _)| name);
+        assert_eq!(forced(asked(file, "", "")).as_deref(), Some("Ec2"));
+        assert_eq!(asked(file, "", "").policy.mode, Mode::Report);
+        assert_eq!(asked(file, "ci.di.policy=disabled", "").policy.mode, Mode::Disabled);
+        assert_eq!(forced(asked(file, "ds=nocloud;s=http://h/ ci.ds=OpenStack", "")).as_deref(), Some("OpenStack"));
+        assert_eq!(forced(asked("", "ds= xds=a", "")), None);
+    }
+
+    #[test]
+    fn lists() {
+        let list = |own: &str| asked("", "", own).list.unwrap_or_default().join(" ");
+        assert_eq!(list("datasource_list: [ NoCloud, None ]"), "NoCloud None");
+        assert_eq!(list("datasource_list:\n- NoCloud\n- ConfigDrive\n"), "NoCloud ConfigDrive");
+        assert_eq!(list("datasource_list: Ec2, None"), "Ec2 None");
+        assert_eq!(list("datasource_list: {a: b}"), "");
+        let single = |own: &str| asked("", "", own).single().is_some();
+        assert!(single("datasource_list: [Ec2]") && single("datasource_list: [Ec2, None]"));
+        assert!(!single("datasource_list: [None, Ec2]") && !single("datasource_list: [GCE, Ec2]") && !single(""));
+    }
+
+    #[test]
+    fn strict_id() {
+        let loose = |cmdline: &str, own: &str| asked("", cmdline, own).loose_id;
+        assert_eq!(loose("", "datasource: {Ec2: {strict_id: false}}").as_deref(), Some("false"));
+        assert_eq!(loose("ci.datasource.ec2.strict_id=warn,5", "").as_deref(), Some("warn,5"));
+        assert_eq!(loose("ci.datasource.ec2.strict_id=true", "datasource: {Ec2: {strict_id: false}}"), None);
+        assert_eq!(loose("", "datasource: {Ec2: {strict_id: nonsense}}"), None);
+    }
+}

@@ -1,0 +1,196 @@
+//! What the marks are looked for in: the machine's facts, the image's files, and what is on the block devices.
+
+use super::asked::Asked;
+use super::guestinfo::Guestinfo;
+use super::virt;
+use crate::base::deadline::Deadline;
+use crate::document::Value;
+use crate::drive::devices::{self, Places};
+use crate::drive::search::{Probed, probe_all};
+use crate::machine::{Cmdline, Machine};
+use crate::root::Root;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// The variables of this process's environment that count.
+const VARIABLES: [&str; 7] = [
+    "KERNEL_CMDLINE",
+    "SYSTEMD_VIRTUALIZATION",
+    "VMX_GUESTINFO",
+    "VMX_GUESTINFO_METADATA",
+    "VMX_GUESTINFO_USERDATA",
+    "VMX_GUESTINFO_VENDORDATA",
+    "WSL_DISTRO_NAME",
+];
+/// The most entries of a folder that are looked at.
+pub const MAX_ENTRIES: usize = 256;
+
+/// A filesystem, as blkid tells of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Filesystem {
+    /// The device node: `/dev/sr0`.
+    pub device: String,
+    /// `iso9660`, `vfat`, …
+    pub kind: String,
+    /// Its label, and FAT's second one.
+    pub labels: Vec<String>,
+    pub uuid: Option<String>,
+}
+
+impl Filesystem {
+    /// What was read from a device; None where it holds no filesystem.
+    pub fn of(probed: &Probed) -> Option<Filesystem> {
+        let superblock = probed.superblock()?;
+        Some(Filesystem {
+            device: format!("/dev/{}", probed.device.name),
+            kind: superblock.kind.to_owned(),
+            labels: [&superblock.label, &superblock.second_label].into_iter().flatten().cloned().collect(),
+            uuid: superblock.uuid.clone(),
+        })
+    }
+}
+
+/// The kernel, as uname tells of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Kernel {
+    /// `#1 SMP Debian 6.1.0`.
+    pub version: String,
+    /// `x86_64`, `aarch64`.
+    pub machine: String,
+}
+
+/// What does not stand in files of the tree as it is.
+pub struct Platform {
+    /// As systemd-detect-virt names it: `none`, `kvm`, `lxc`.
+    pub virt: String,
+    pub kernel: Kernel,
+    /// This process's environment, as far as it counts.
+    pub environment: BTreeMap<String, String>,
+    pub filesystems: Vec<Filesystem>,
+    /// VMware's tools, where they are there to be asked.
+    pub guestinfo: Option<Guestinfo>,
+}
+
+impl Platform {
+    /// The platform of `machine`, without its filesystems.
+    pub fn of(machine: &Machine, root: &Root) -> Platform {
+        let mut environment = BTreeMap::new();
+        environment.extend(VARIABLES.iter().filter_map(|name| Some((name.to_string(), std::env::var(name).ok()?))));
+        let told = environment.get("SYSTEMD_VIRTUALIZATION").and_then(|v| v.split(':').next_back());
+        let virt = told.filter(|v| !v.is_empty()).map(str::to_owned).unwrap_or_else(|| virt::detect(machine));
+        let guestinfo = if virt == virt::VMWARE { Guestinfo::of(root) } else { None };
+        Platform { virt, kernel: Kernel::of(machine), environment, filesystems: Vec::new(), guestinfo }
+    }
+
+    /// The same with the filesystems on the block devices of `machine`. Devices that can't be read are left out.
+    pub fn with_filesystems(self, machine: &Machine, deadline: Deadline) -> Platform {
+        let places = Places { sys: machine.base.join("sys/class/block"), dev: machine.base.join("dev") };
+        let devices = devices::list(&places).unwrap_or_else(|e| {
+            log::debug!("{e}");
+            Vec::new()
+        });
+        let filesystems = probe_all(devices, deadline, |_| false).iter().filter_map(Filesystem::of).collect();
+        Platform { filesystems, ..self }
+    }
+}
+
+impl Kernel {
+    /// This system's kernel; for a tree what its /proc says, else this program's own machine.
+    fn of(machine: &Machine) -> Kernel {
+        if machine.base == Path::new("/") {
+            let uname = rustix::system::uname();
+            let text = |s: &std::ffi::CStr| s.to_string_lossy().into_owned();
+            return Kernel { version: text(uname.version()), machine: text(uname.machine()) };
+        }
+        let fact = |name: &str| machine.fact(&format!("proc/sys/kernel/{name}")).map(|v| v.trim().to_owned());
+        Kernel {
+            version: fact("version").unwrap_or_default(),
+            machine: fact("arch").unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
+        }
+    }
+}
+
+/// Everything that the marks are looked for in.
+pub struct Facts<'a> {
+    pub machine: &'a Machine,
+    pub root: &'a Root,
+    /// The image's own configuration, with nothing that holds by default.
+    pub own: &'a Value,
+    pub platform: Platform,
+    pub asked: Asked,
+    /// The environment of PID 1: a container's.
+    init: BTreeMap<String, String>,
+    cmdline: Cmdline,
+}
+
+impl<'a> Facts<'a> {
+    /// Puts the facts together, and reads what is asked for.
+    pub fn new(machine: &'a Machine, root: &'a Root, own: &'a Value, platform: Platform) -> Facts<'a> {
+        let init = environment_of_init(machine);
+        let cmdline = if virt::is_container(&platform.virt) {
+            // A container's own arguments, not the host's kernel command line.
+            Cmdline::new(&machine.fact("proc/1/cmdline").unwrap_or_default().replace('\0', " "))
+        } else {
+            machine.cmdline.clone()
+        };
+        let asked = Asked::read(root, &cmdline, own);
+        Facts { machine, root, own, platform, asked, init, cmdline }
+    }
+
+    /// The kernel command line; in a container that of its PID 1.
+    pub fn cmdline(&self) -> &Cmdline {
+        &self.cmdline
+    }
+
+    /// Whether this is a container, where DMI and block devices are the host's.
+    pub fn is_container(&self) -> bool {
+        virt::is_container(&self.platform.virt)
+    }
+
+    /// A DMI value by the kernel's name for it. None in a container.
+    pub fn dmi(&self, field: &str) -> Option<String> {
+        if self.is_container() { None } else { self.machine.dmi(field) }
+    }
+
+    /// A variable of this process's environment, else of PID 1's; an empty one is none.
+    pub fn variable(&self, name: &str) -> Option<&str> {
+        let found = self.platform.environment.get(name).or_else(|| self.init.get(name));
+        found.map(String::as_str).filter(|v| !v.is_empty())
+    }
+
+    /// A variable of PID 1's environment.
+    pub fn variable_of_init(&self, name: &str) -> Option<&str> {
+        self.init.get(name).map(String::as_str)
+    }
+
+    /// The filesystems; none in a container.
+    pub fn filesystems(&self) -> &[Filesystem] {
+        if self.is_container() { &[] } else { &self.platform.filesystems }
+    }
+
+    /// A filesystem with this label, in any case.
+    pub fn labelled(&self, label: &str) -> Option<&Filesystem> {
+        self.filesystems().iter().find(|fs| fs.labels.iter().any(|l| l.eq_ignore_ascii_case(label)))
+    }
+
+    /// Whether a folder of the image has all of these files.
+    pub fn has_seed(&self, folder: &str, files: &[&str]) -> bool {
+        files.iter().all(|file| self.root.is_file(&format!("{folder}/{file}")))
+    }
+
+    /// Names in a folder of the machine, sorted.
+    pub fn entries(&self, folder: &str) -> Vec<String> {
+        let Ok(entries) = std::fs::read_dir(self.machine.base.join(folder)) else { return Vec::new() };
+        let mut names: Vec<String> =
+            entries.take(MAX_ENTRIES).filter_map(|e| e.ok()?.file_name().into_string().ok()).collect();
+        names.sort();
+        names
+    }
+}
+
+fn environment_of_init(machine: &Machine) -> BTreeMap<String, String> {
+    let text = machine.fact("proc/1/environ").unwrap_or_default();
+    let mut environment = BTreeMap::new();
+    environment.extend(text.split('\0').filter_map(|v| v.split_once('=')).map(|(k, v)| (k.to_owned(), v.to_owned())));
+    environment
+}

@@ -1,0 +1,68 @@
+//! Homes: made from the skeleton, owned by their user.
+
+use super::{Defs, User};
+use crate::base::error::Result;
+use crate::root::{Attr, Kind, Root};
+
+/// How many entries a skeleton may have, and how deep it may be.
+const MAX_SKELETON: (usize, usize) = (10_000, 32);
+
+/// Makes the home of a new user, with what /etc/skel has, and its mail file where the system wants one. A home that is
+/// there stays as it is; one that only the files of `write_files` made becomes the user's, and the files stay.
+pub(super) fn make(root: &mut Root, user: &User, defs: &Defs, mail: Option<u32>) -> Result<()> {
+    if !root.exists(&user.home) || root.is_new_dir(&user.home) {
+        root.mkdir(&user.home, Attr::owned(defs.home_mode(), user.ids))?;
+        // What is there already counts.
+        let own = [defs.useradd("SKEL").unwrap_or("/etc/skel"), "/usr/etc/skel"];
+        for skeleton in own {
+            copy(root, skeleton, user)?;
+        }
+    }
+    if defs.useradd("CREATE_MAIL_SPOOL").is_some_and(|v| v.eq_ignore_ascii_case("yes")) {
+        let folder = defs.login("MAIL_DIR").unwrap_or("/var/spool/mail").to_owned();
+        let path = format!("{folder}/{}", user.name);
+        if root.is_dir(&folder) && root.lstat(&path).is_none() {
+            let (mode, gid) = mail.map_or((0o600, user.ids.gid), |gid| (0o660, gid));
+            root.write(&path, "", Attr { mode, uid: user.ids.uid, gid })?;
+        }
+    }
+    Ok(())
+}
+
+fn copy(root: &mut Root, skeleton: &str, user: &User) -> Result<()> {
+    let mut left = vec![(String::new(), 0)];
+    let mut count = 0;
+    while let Some((folder, depth)) = left.pop() {
+        for name in root.list(&format!("{skeleton}{folder}")) {
+            count += 1;
+            if count > MAX_SKELETON.0 || depth > MAX_SKELETON.1 {
+                log::warn!("{skeleton} is too large: the home of {} has only a part of it", user.name);
+                return Ok(());
+            }
+            let (from, to) = (format!("{skeleton}{folder}/{name}"), format!("{}{folder}/{name}", user.home));
+            let Some(stat) = root.lstat(&from) else { continue };
+            let attr = Attr::owned(stat.attr.mode, user.ids);
+            if stat.kind != Kind::Dir && root.lstat(&to).is_some() {
+                continue;
+            }
+            match stat.kind {
+                Kind::Dir => {
+                    root.mkdir(&to, attr)?;
+                    left.push((format!("{folder}/{name}"), depth + 1));
+                }
+                Kind::File => {
+                    if let Some(content) = root.read(&from)? {
+                        root.write(&to, content, attr)?;
+                    }
+                }
+                Kind::Symlink => {
+                    if let Some(target) = root.read_link(&from) {
+                        root.symlink(&to, &target)?;
+                    }
+                }
+                Kind::Other => {}
+            }
+        }
+    }
+    Ok(())
+}

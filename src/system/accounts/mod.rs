@@ -1,0 +1,227 @@
+//! The root's account database, edited in place: passwd, shadow, group, gshadow, subuid and subgid, as useradd(8),
+//! groupadd(8), usermod(8), chpasswd(8) and passwd(1) leave them. No program is run, so that it works before the pivot.
+//!
+//! In `/` of the running system the lock of lckpwdf(3) is held from reading to writing; in an initramfs and in a folder
+//! nobody else can be at the files.
+
+mod add;
+mod defs;
+mod home;
+mod name;
+mod table;
+
+pub use add::{NewUser, days_of};
+pub use defs::Defs;
+pub use name::{check_field, check_name};
+
+use crate::base::error::{Error, Result};
+use crate::root::{Ids, Lock, Root};
+use std::time::Duration;
+use table::Table;
+
+/// The lock file of lckpwdf(3).
+const LOCK: &str = "/etc/.pwd.lock";
+/// How long lckpwdf(3) waits for it.
+const LOCK_WAIT: Duration = Duration::from_secs(15);
+/// Clocks before this day, 1 January 2020, are not set: a machine without a clock starts at 1970.
+const CLOCK_IS_SET: u64 = 18262;
+
+/// The account files of a root, in memory.
+#[derive(Debug)]
+pub struct Accounts {
+    passwd: Table,
+    shadow: Table,
+    group: Table,
+    gshadow: Table,
+    subuid: Table,
+    subgid: Table,
+    /// Accounts of the system's image below /usr (nss-altfiles), which are read only.
+    alt_passwd: Table,
+    alt_group: Table,
+    pub defs: Defs,
+    /// Days since 1970, where the clock is set.
+    today: Option<u64>,
+    lock: Option<Lock>,
+}
+
+/// A user of passwd(5).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct User {
+    pub name: String,
+    pub ids: Ids,
+    pub home: String,
+}
+
+impl Accounts {
+    /// Reads the account files of `root`.
+    pub fn open(root: &Root) -> Result<Accounts> {
+        let lock = root.lock(LOCK, LOCK_WAIT)?;
+        let alt = |path| {
+            let uses = root.text("/etc/nsswitch.conf").lines().any(|l| l.contains("altfiles"));
+            if uses { Table::read(root, path) } else { Ok(Table::default()) }
+        };
+        let seconds = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        Ok(Accounts {
+            passwd: Table::read(root, "/etc/passwd")?,
+            shadow: Table::read(root, "/etc/shadow")?,
+            group: Table::read(root, "/etc/group")?,
+            gshadow: Table::read(root, "/etc/gshadow")?,
+            subuid: Table::read(root, "/etc/subuid")?,
+            subgid: Table::read(root, "/etc/subgid")?,
+            alt_passwd: alt("/usr/lib/passwd")?,
+            alt_group: alt("/usr/lib/group")?,
+            defs: Defs::read(root),
+            today: seconds.ok().map(|s| s.as_secs() / 86400).filter(|d| *d >= CLOCK_IS_SET),
+            lock,
+        })
+    }
+
+    /// Writes what changed. In `/` of the running system it is on the disk before the lock is given back.
+    pub fn save(self, root: &mut Root) -> Result<()> {
+        let tables = [
+            (&self.passwd, 0o644),
+            (&self.group, 0o644),
+            (&self.shadow, 0o600),
+            (&self.gshadow, 0o600),
+            (&self.subuid, 0o644),
+            (&self.subgid, 0o644),
+        ];
+        for (table, mode) in tables {
+            table.write(root, mode)?;
+        }
+        if self.lock.is_some() {
+            for e in root.commit() {
+                log::error!("{e}");
+            }
+        }
+        Ok(())
+    }
+
+    /// The user `name`.
+    pub fn user(&self, name: &str) -> Option<User> {
+        let of = |table: &Table| {
+            let at = table.find(name)?;
+            let ids = Ids { uid: table.field(at, 2).parse().ok()?, gid: table.field(at, 3).parse().ok()? };
+            Some(User { name: name.to_owned(), ids, home: table.field(at, 5) })
+        };
+        of(&self.passwd).or_else(|| of(&self.alt_passwd))
+    }
+
+    /// The number of the group `name`.
+    pub fn group_id(&self, name: &str) -> Option<u32> {
+        [&self.group, &self.alt_group].iter().find_map(|t| t.field(t.find(name)?, 2).parse().ok())
+    }
+
+    /// Adds the group `name` (groupadd).
+    pub fn add_group(&mut self, name: &str, system: bool) -> Result<u32> {
+        check_name("group", name)?;
+        if self.group_id(name).is_some() {
+            return Err(Error::new(format!("failed to add the group {name}: there is one")));
+        }
+        let gid = self.free_gid(None, system)?;
+        self.put_group(name, gid);
+        Ok(gid)
+    }
+
+    /// Makes the user `user` a member of the group `group` (usermod -a -G).
+    pub fn add_member(&mut self, group: &str, user: &str) -> Result<()> {
+        if self.group.find(group).is_none()
+            && let Some(gid) = self.group_id(group)
+        {
+            // A group of the image below /usr gets members through an entry of its own in /etc.
+            self.put_group(group, gid);
+        }
+        let Some(at) = self.group.find(group) else {
+            return Err(Error::new(format!("failed to add {user} to the group {group}: there is no such group")));
+        };
+        join(&mut self.group, at, user);
+        if let Some(at) = self.gshadow.find(group) {
+            join(&mut self.gshadow, at, user);
+        }
+        Ok(())
+    }
+
+    /// Sets the password field of a user (chpasswd -e), whose password is then as old as today.
+    pub fn set_password(&mut self, name: &str, field: &str) -> Result<()> {
+        if !super::password::is_field(field) {
+            return Err(Error::new(format!("failed to set the password of {name}: not a hash of crypt(5)")));
+        }
+        let today = self.today.map(|d| d.to_string());
+        self.edit_password(name, |_| Some(field.to_owned()))?;
+        if let (Some(at), Some(today)) = (self.shadow.find(name), today) {
+            self.shadow.set(at, 2, &today);
+        }
+        Ok(())
+    }
+
+    /// Makes a password unusable with a `!` in front (passwd -l). One that is locked stays as it is.
+    pub fn lock(&mut self, name: &str) -> Result<()> {
+        self.edit_password(name, |field| (!field.starts_with('!')).then(|| format!("!{field}")))
+    }
+
+    /// Takes the `!` away again (passwd -u). What is left may be nothing: a login without a password.
+    pub fn unlock(&mut self, name: &str) -> Result<()> {
+        self.edit_password(name, |field| field.strip_prefix('!').map(str::to_owned))
+    }
+
+    /// Makes the user choose a new password at the next login (passwd --expire).
+    pub fn expire(&mut self, name: &str) -> Result<()> {
+        let Some(at) = self.shadow.find(name) else {
+            return Err(Error::new(format!(
+                "failed to expire the password of {name}: there is no such user in /etc/shadow"
+            )));
+        };
+        self.shadow.set(at, 2, "0");
+        Ok(())
+    }
+
+    /// Whether a user has no password at all, locked or not.
+    pub fn has_no_password(&self, name: &str) -> bool {
+        self.shadow.find(name).is_some_and(|at| matches!(self.shadow.field(at, 1).as_str(), "" | "!"))
+    }
+
+    /// Changes the password field where it is: shadow, else passwd. A user that has no line in shadow gets one.
+    fn edit_password(&mut self, name: &str, edit: impl Fn(&str) -> Option<String>) -> Result<()> {
+        if self.user(name).is_none() {
+            return Err(Error::new(format!("failed to change the password of {name}: there is no such user")));
+        }
+        let in_passwd = self.passwd.find(name).filter(|at| !self.shadow.exists() || self.passwd.field(*at, 1) != "x");
+        if let Some(at) = in_passwd
+            && self.shadow.find(name).is_none()
+        {
+            if let Some(field) = edit(&self.passwd.field(at, 1)) {
+                self.passwd.set(at, 1, &field);
+            }
+            return Ok(());
+        }
+        if self.shadow.find(name).is_none() {
+            self.shadow.add(&[name, "*", "", "", "", "", "", "", ""]);
+        }
+        if let Some(at) = self.shadow.find(name)
+            && let Some(field) = edit(&self.shadow.field(at, 1))
+        {
+            self.shadow.set(at, 1, &field);
+        }
+        Ok(())
+    }
+
+    fn put_group(&mut self, name: &str, gid: u32) {
+        self.group.add(&[name, "x", &gid.to_string(), ""]);
+        if self.gshadow.exists() && self.gshadow.find(name).is_none() {
+            self.gshadow.add(&[name, "!", "", ""]);
+        }
+    }
+}
+
+/// Adds a name to the list of members, the last field of group(5) and gshadow(5).
+fn join(table: &mut Table, at: usize, user: &str) {
+    let members = table.field(at, 3);
+    if members.split(',').any(|m| m == user) {
+        return;
+    }
+    let members = if members.is_empty() { user.to_owned() } else { format!("{members},{user}") };
+    table.set(at, 3, &members);
+}
+
+#[cfg(test)]
+mod tests;

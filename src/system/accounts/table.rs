@@ -1,0 +1,118 @@
+//! One account file: lines of fields parted by colons. Order, comments and lines that are no entry stay as they are.
+
+use crate::base::error::Result;
+use crate::root::{Attr, Root};
+
+/// A file such as /etc/passwd, in memory.
+#[derive(Debug, Default)]
+pub struct Table {
+    path: &'static str,
+    lines: Vec<Vec<u8>>,
+    exists: bool,
+    changed: bool,
+}
+
+impl Table {
+    /// Reads the file; one that is not there has no lines.
+    pub fn read(root: &Root, path: &'static str) -> Result<Table> {
+        let content = root.read(path)?;
+        let exists = content.is_some();
+        let content = content.unwrap_or_default();
+        let text = content.strip_suffix(b"\n").unwrap_or(&content);
+        let lines = match text {
+            [] => Vec::new(),
+            text => text.split(|b| *b == b'\n').map(<[u8]>::to_vec).collect(),
+        };
+        Ok(Table { path, lines, exists, changed: false })
+    }
+
+    /// Whether the file is there.
+    pub fn exists(&self) -> bool {
+        self.exists
+    }
+
+    /// The entry of the name `name`.
+    pub fn find(&self, name: &str) -> Option<usize> {
+        if name.is_empty() {
+            return None;
+        }
+        self.lines
+            .iter()
+            .position(|l| l.strip_prefix(name.as_bytes()).is_some_and(|rest| matches!(rest, [] | [b':', ..])))
+    }
+
+    /// Field `n` of the entry at `at`, counted from 0; empty where the line has fewer.
+    pub fn field(&self, at: usize, n: usize) -> String {
+        let line = self.lines.get(at).map(Vec::as_slice).unwrap_or_default();
+        String::from_utf8_lossy(line.split(|b| *b == b':').nth(n).unwrap_or_default()).into_owned()
+    }
+
+    /// Field `n` of every line as a number, where it is one.
+    pub fn numbers(&self, n: usize) -> impl Iterator<Item = u32> {
+        self.lines.iter().filter_map(move |line| {
+            let field = line.split(|b| *b == b':').nth(n)?;
+            std::str::from_utf8(field).ok()?.parse().ok()
+        })
+    }
+
+    /// How many lines there are.
+    pub fn len(&self) -> usize {
+        self.lines.len()
+    }
+
+    /// Sets field `n` of the entry at `at`; missing fields before it become empty.
+    pub fn set(&mut self, at: usize, n: usize, value: &str) {
+        let Some(line) = self.lines.get_mut(at) else { return };
+        let mut fields: Vec<&[u8]> = line.split(|b| *b == b':').collect();
+        while fields.len() <= n {
+            fields.push(b"");
+        }
+        fields[n] = value.as_bytes();
+        let new = fields.join(&b':');
+        self.changed |= new != *line;
+        *line = new;
+    }
+
+    /// Adds an entry after the others, before the lines that ask another service (`+`, `-`: nsswitch.conf(5), compat).
+    pub fn add(&mut self, fields: &[&str]) {
+        let is_compat = |l: &Vec<u8>| matches!(l.first(), Some(b'+' | b'-'));
+        let at = self.lines.iter().rposition(|l| !is_compat(l)).map_or(0, |last| last + 1);
+        self.lines.insert(at, fields.join(":").into_bytes());
+        self.changed = true;
+    }
+
+    /// Writes the file if it changed; it keeps its mode and owner. `mode` is for a new one.
+    pub fn write(&self, root: &mut Root, mode: u32) -> Result<()> {
+        if !self.changed {
+            return Ok(());
+        }
+        let mut content = self.lines.join(&b'\n');
+        content.push(b'\n');
+        root.rewrite(self.path, content, Attr::root(mode))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::testing::TempDir;
+    use crate::root::Use;
+
+    #[test]
+    fn only_what_is_set_changes() {
+        let dir = TempDir::new("table");
+        std::fs::create_dir_all(dir.0.join("etc")).unwrap();
+        std::fs::write(dir.0.join("etc/passwd"), b"# c\nroot:x:0:0::/root:/bin/sh\n\xff:x:7:7\n\n+\n-@a\n").unwrap();
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut table = Table::read(&root, "/etc/passwd").unwrap();
+        table.write(&mut root, 0o644).unwrap();
+        assert_eq!(root.changes(), []);
+        table.add(&["u", "x", "1"]);
+        table.set(table.find("root").unwrap(), 4, "é");
+        table.write(&mut root, 0o644).unwrap();
+        let expected = b"# c\nroot:x:0:0:\xc3\xa9:/root:/bin/sh\n\xff:x:7:7\n\nu:x:1\n+\n-@a\n";
+        assert_eq!(root.read("/etc/passwd").unwrap().unwrap(), expected);
+        assert_eq!(table.find(""), None);
+        assert_eq!(table.numbers(2).collect::<Vec<_>>(), [0, 7, 1]);
+    }
+}

@@ -1,0 +1,352 @@
+//! SSH keys that may log in as a user (sshd(8), AUTHORIZED_KEYS FILE FORMAT), in the file that sshd will read and with
+//! the owners and modes that its StrictModes asks for.
+
+use super::accounts::User;
+use super::sshd_config;
+use crate::base::error::{Error, Result};
+use crate::root::{Attr, Kind, Root};
+use std::collections::HashMap;
+
+/// What stands in front of keys that may not log in; `$USER` is who to log in as, `$DISABLE_USER` who is refused. The
+/// form is an interface: disable_root_opts is written the same way.
+pub const DISABLE_USER_OPTS: &str = "no-port-forwarding,no-agent-forwarding,no-X11-forwarding,\
+    command=\"echo 'Please login as the user \\\"$USER\\\" rather than the user \\\"$DISABLE_USER\\\".';echo;sleep 10;exit 142\"";
+
+/// The longest key line, in bytes (sshd's own limit for a line is 8 KiB; certificates are longer).
+const MAX_KEY: usize = 32 << 10;
+
+/// Key types of sshd, and the short names of old.
+const TYPES: &[&str] = &[
+    "rsa",
+    "ecdsa",
+    "ed25519",
+    "ssh-rsa",
+    "ssh-ed25519",
+    "ecdsa-sha2-nistp256",
+    "ecdsa-sha2-nistp384",
+    "ecdsa-sha2-nistp521",
+    "sk-ecdsa-sha2-nistp256@openssh.com",
+    "sk-ssh-ed25519@openssh.com",
+    "ssh-rsa-cert-v01@openssh.com",
+    "ssh-ed25519-cert-v01@openssh.com",
+    "ecdsa-sha2-nistp256-cert-v01@openssh.com",
+    "ecdsa-sha2-nistp384-cert-v01@openssh.com",
+    "ecdsa-sha2-nistp521-cert-v01@openssh.com",
+    "sk-ecdsa-sha2-nistp256-cert-v01@openssh.com",
+    "sk-ssh-ed25519-cert-v01@openssh.com",
+    "ssh-xmss@openssh.com",
+    "ssh-xmss-cert-v01@openssh.com",
+];
+
+/// One key line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Key {
+    pub options: String,
+    pub kind: String,
+    pub base64: String,
+    pub comment: String,
+}
+
+impl Key {
+    /// Reads one line; None for a comment, an empty line, or what is no key.
+    pub fn parse(line: &str) -> Option<Key> {
+        let line = line.trim();
+        if line.starts_with('#') || line.len() > MAX_KEY || line.chars().any(|c| c.is_control() && c != '\t') {
+            return None;
+        }
+        let bare = |text: &str, options: &str| {
+            let (kind, rest) = text.split_once([' ', '\t'])?;
+            let rest = rest.trim_start();
+            let (base64, comment) = rest.split_once([' ', '\t']).unwrap_or((rest, ""));
+            let good = TYPES.contains(&kind) && !base64.is_empty();
+            good.then(|| Key {
+                options: options.to_owned(),
+                kind: kind.to_owned(),
+                base64: base64.to_owned(),
+                comment: comment.trim().to_owned(),
+            })
+        };
+        bare(line, "").or_else(|| {
+            let end = end_of_options(line);
+            bare(line[end..].trim_start(), &line[..end])
+        })
+    }
+}
+
+impl std::fmt::Display for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let parts = [&self.options, &self.kind, &self.base64, &self.comment];
+        let mut first = true;
+        for part in parts.into_iter().filter(|p| !p.is_empty()) {
+            f.write_str(if first { "" } else { " " })?;
+            f.write_str(part)?;
+            first = false;
+        }
+        Ok(())
+    }
+}
+
+/// Options end at the first blank outside double quotes; `\"` is no quote.
+fn end_of_options(line: &str) -> usize {
+    let (mut quoted, mut escaped) = (false, false);
+    for (i, c) in line.char_indices() {
+        match c {
+            ' ' | '\t' if !quoted => return i,
+            '"' if !escaped => quoted = !quoted,
+            _ => {}
+        }
+        escaped = c == '\\' && !escaped;
+    }
+    line.len()
+}
+
+/// Lets `keys` log in as `user`; keys that are there already are not repeated. `options`, where given, stand in front of
+/// every one of them instead of its own. The file is made even for no keys, as cloud-init does.
+pub fn add(root: &mut Root, user: &User, keys: &[String], options: Option<&str>) -> Result<()> {
+    let options = options.filter(|o| !o.is_empty());
+    if options.is_some_and(|o| o.chars().any(char::is_control)) {
+        return Err(Error::new("the options of SSH keys hold the end of a line or another control character"));
+    }
+    let mut new: Vec<Key> = Vec::new();
+    let mut known: HashMap<String, usize> = HashMap::new();
+    for line in keys.iter().flat_map(|k| k.lines()).filter(|l| !l.trim().is_empty() && !l.trim().starts_with('#')) {
+        match Key::parse(line) {
+            Some(mut key) => {
+                if let Some(options) = options {
+                    key.options = options.to_owned();
+                }
+                if !known.contains_key(&key.base64) {
+                    known.insert(key.base64.clone(), new.len());
+                    new.push(key);
+                }
+            }
+            None => log::warn!("an SSH key for {} is left out: it is not in the form of authorized_keys", user.name),
+        }
+    }
+    let path = file(root, user)?;
+    let old = root.read(&path)?.unwrap_or_default();
+    let mut lines: Vec<Vec<u8>> = old.split(|b| *b == b'\n').map(<[u8]>::to_vec).collect();
+    if lines.last().is_some_and(Vec::is_empty) {
+        lines.pop();
+    }
+    let mut there = vec![false; new.len()];
+    for line in &mut lines {
+        let Some(key) = Key::parse(&String::from_utf8_lossy(line)) else { continue };
+        if let Some(&at) = known.get(&key.base64) {
+            there[at] = true;
+            *line = new[at].to_string().into_bytes();
+        }
+    }
+    let added = new.iter().zip(there).filter(|(_, there)| !there).map(|(key, _)| key.to_string().into_bytes());
+    lines.extend(added);
+    let mut content = lines.join(&b'\n');
+    if !content.is_empty() {
+        content.push(b'\n');
+    }
+    root.rewrite(&path, content, Attr::owned(0o600, user.ids))
+}
+
+/// The keys of a user and the file that holds them.
+pub fn list(root: &Root, user: &User) -> (String, Vec<Key>) {
+    let candidates = candidates(root, user).into_iter().find(|p| root.is_file(p));
+    let path = candidates.unwrap_or_else(|| default_file(user));
+    let keys = root.text(&path).lines().filter_map(Key::parse).collect();
+    (path, keys)
+}
+
+fn default_file(user: &User) -> String {
+    format!("{}/.ssh/authorized_keys", user.home.trim_end_matches('/'))
+}
+
+/// The files of AuthorizedKeysFile (sshd_config(5)) that are this user's own, in order.
+fn candidates(root: &Root, user: &User) -> Vec<String> {
+    let value = sshd_config::value(root, "AuthorizedKeysFile").unwrap_or_default();
+    let home = user.home.trim_end_matches('/');
+    let mut found = Vec::new();
+    for pattern in value.split_whitespace().filter(|p| *p != "none") {
+        let (mut path, mut letters) = (String::new(), pattern.chars());
+        while let Some(c) = letters.next() {
+            match (c, if c == '%' { letters.next() } else { None }) {
+                ('%', Some('h')) => path += home,
+                ('%', Some('u')) => path += &user.name,
+                ('%', Some('U')) => path += &user.ids.uid.to_string(),
+                ('%', Some(c)) => path.push(c),
+                (c, _) => path.push(c),
+            }
+        }
+        if !path.starts_with('/') {
+            path = format!("{home}/{path}");
+        }
+        let own = ["%h", "%u", "%U"].iter().any(|t| pattern.contains(t)) || path.starts_with(&format!("{home}/"));
+        if own && !path.split('/').any(|part| part == "..") {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// The file for a user's keys, with its folders made: the first of AuthorizedKeysFile that sshd would read, else the usual.
+fn file(root: &mut Root, user: &User) -> Result<String> {
+    let strict = sshd_config::value(root, "StrictModes").is_none_or(|v| !v.eq_ignore_ascii_case("no"));
+    for path in candidates(root, user) {
+        match check(root, user, &path, strict) {
+            Ok(()) => return make(root, user, path),
+            Err(e) => log::info!("keys of {} do not go to {path}: {e}", user.name),
+        }
+    }
+    let path = default_file(user);
+    // A link that the user made would lead a file of root's making anywhere.
+    let inside = [format!("{}/.ssh", user.home.trim_end_matches('/')), path.clone()];
+    if let Some(bad) = inside.iter().find(|p| root.lstat(p).is_some_and(|s| s.kind == Kind::Symlink)) {
+        return Err(Error::new(format!("failed to write the SSH keys of {}: {bad} is a symbolic link", user.name)));
+    }
+    if let Err(e) = check(root, user, &path, strict) {
+        log::warn!("sshd may not take the keys of {}: {e}", user.name);
+    }
+    make(root, user, path)
+}
+
+fn is_in_home(user: &User, path: &str) -> bool {
+    let home = user.home.trim_end_matches('/');
+    path.strip_prefix(home).is_some_and(|rest| rest.starts_with('/'))
+}
+
+/// Whether sshd would read `path` for the user (misc.c, safe_path): nobody else can write to it or to a folder above it.
+/// What is not there yet is made well.
+fn check(root: &Root, user: &User, path: &str, strict: bool) -> Result<()> {
+    let wrong = |at: &str, why: &str| Err(Error::new(format!("{at} {why}")));
+    let home = user.home.trim_end_matches('/');
+    let ends = path.match_indices('/').map(|(i, _)| i).filter(|i| *i > 0).chain([path.len()]);
+    for end in ends {
+        let at = &path[..end];
+        let is_file = end == path.len();
+        let Some(stat) = root.lstat(at) else { return Ok(()) };
+        match stat.kind {
+            // A link in a folder of root's is the system's own layout (/home → /var/home); in a home it is anybody's guess.
+            Kind::Symlink if is_file || is_in_home(user, at) => return wrong(at, "is a symbolic link"),
+            Kind::File if !is_file => return wrong(at, "is a file"),
+            Kind::Dir if is_file => return wrong(at, "is a folder"),
+            _ => {}
+        }
+        if home.starts_with(at) && at != home {
+            continue;
+        }
+        let Some(attr) = root.stat(at).map(|s| s.attr) else { return wrong(at, "leads nowhere") };
+        let access = if attr.uid == user.ids.uid {
+            0o700
+        } else if attr.gid == user.ids.gid {
+            0o070
+        } else {
+            0o007
+        };
+        let needed = if is_file { 0o444 } else { 0o111 };
+        if attr.mode & needed & access == 0 && user.ids.uid != 0 {
+            return wrong(at, "is not open to the user");
+        }
+        if strict && attr.uid != 0 && attr.uid != user.ids.uid {
+            return wrong(at, "belongs to somebody else");
+        }
+        if strict && attr.mode & 0o022 != 0 {
+            return wrong(at, "can be written by others");
+        }
+    }
+    Ok(())
+}
+
+/// Makes the folders above `path`: in the home the user's own and private, elsewhere root's and open.
+fn make(root: &mut Root, user: &User, path: String) -> Result<String> {
+    if !root.exists(&user.home) && is_in_home(user, &path) {
+        root.mkdir(&user.home, Attr::owned(0o700, user.ids))?;
+    }
+    let parents: Vec<usize> = path.match_indices('/').map(|(i, _)| i).filter(|i| *i > 0).collect();
+    for end in parents {
+        let at = &path[..end];
+        let attr = if is_in_home(user, at) { Attr::owned(0o700, user.ids) } else { Attr::root(0o755) };
+        root.ensure_dir(at, attr)?;
+    }
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::testing::TempDir;
+    use crate::root::{Ids, Use};
+
+    const A: &str = "ssh-ed25519 AAAAa me@host";
+    const B: &str = "from=\"10.0.0.0/8\",command=\"echo \\\"hi\\\"\" ssh-rsa AAAAb two words";
+
+    fn start(config: &str) -> (TempDir, Root, User) {
+        let dir = TempDir::new("authorized-keys");
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        root.write("/etc/ssh/sshd_config", config, Attr::root(0o644)).unwrap();
+        let user = User { name: "u".into(), ids: Ids { uid: 1000, gid: 1000 }, home: "/home/u".into() };
+        root.mkdir("/home/u", Attr::owned(0o755, user.ids)).unwrap();
+        (dir, root, user)
+    }
+
+    #[test]
+    fn keys_are_added_once_with_owner_and_mode() {
+        let (_dir, mut root, user) = start("");
+        let keys = vec![A.to_owned(), format!("{B}\n{A}\n# c\nnonsense\n")];
+        for _ in 0..2 {
+            add(&mut root, &user, &keys, None).unwrap();
+        }
+        assert_eq!(root.text("/home/u/.ssh/authorized_keys"), format!("{A}\n{B}\n"));
+        assert_eq!(root.stat("/home/u/.ssh").unwrap().attr, Attr::owned(0o700, user.ids));
+        assert_eq!(root.stat("/home/u/.ssh/authorized_keys").unwrap().attr, Attr::owned(0o600, user.ids));
+        assert_eq!(list(&root, &user).1.len(), 2);
+        add(&mut root, &user, &[B.to_owned()], Some("no-pty")).unwrap();
+        assert_eq!(root.text("/home/u/.ssh/authorized_keys"), format!("{A}\nno-pty ssh-rsa AAAAb two words\n"));
+    }
+
+    #[test]
+    fn what_is_there_stays() {
+        let (_dir, mut root, user) = start("");
+        let old = b"# mine\n\nssh-rsa AAAAold \xff\nodd line".to_vec();
+        root.write("/home/u/.ssh/authorized_keys", old.clone(), Attr::owned(0o640, user.ids)).unwrap();
+        add(&mut root, &user, &[A.to_owned()], None).unwrap();
+        let expected = [&old[..], b"\n", A.as_bytes(), b"\n"].concat();
+        assert_eq!(root.read("/home/u/.ssh/authorized_keys").unwrap().unwrap(), expected);
+        assert_eq!(root.stat("/home/u/.ssh/authorized_keys").unwrap().attr.mode, 0o640);
+    }
+
+    #[test]
+    fn the_servers_own_place_is_used_where_it_is_safe() {
+        let (_dir, mut root, user) = start("AuthorizedKeysFile /etc/keys/%u/k .ssh/x\n");
+        add(&mut root, &user, &[A.to_owned()], None).unwrap();
+        assert_eq!(root.text("/etc/keys/u/k"), format!("{A}\n"));
+        assert_eq!(root.stat("/etc/keys/u").unwrap().attr, Attr::root(0o755));
+        assert_eq!(list(&root, &user).0, "/etc/keys/u/k");
+
+        let (_dir, mut root, user) = start("AuthorizedKeysFile /etc/keys/%u/k .ssh/x\n");
+        root.mkdir("/etc/keys", Attr::root(0o777)).unwrap();
+        add(&mut root, &user, &[A.to_owned()], None).unwrap();
+        assert_eq!(root.text("/home/u/.ssh/x"), format!("{A}\n"));
+    }
+
+    #[test]
+    fn links_in_a_home_are_not_followed_and_the_systems_are() {
+        let (_dir, mut root, user) = start("");
+        root.symlink("/home/u/.ssh", "/etc").unwrap();
+        assert!(add(&mut root, &user, &[A.to_owned()], None).is_err());
+        assert!(!root.exists("/etc/authorized_keys"));
+
+        let dir = TempDir::new("authorized-keys-link");
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        root.mkdir("/var/home/u", Attr::owned(0o700, user.ids)).unwrap();
+        root.symlink("/home", "var/home").unwrap();
+        add(&mut root, &user, &[A.to_owned()], None).unwrap();
+        assert_eq!(root.text("/var/home/u/.ssh/authorized_keys"), format!("{A}\n"));
+    }
+
+    #[test]
+    fn a_line_cannot_be_smuggled_in() {
+        let (_dir, mut root, user) = start("");
+        assert!(add(&mut root, &user, &[A.to_owned()], Some("x\nssh-rsa AAAAevil")).is_err());
+        add(&mut root, &user, &["ssh-rsa AAAAc c\rssh-rsa AAAAevil".to_owned()], None).unwrap();
+        assert!(!root.text("/home/u/.ssh/authorized_keys").contains("evil"));
+        assert_eq!(Key::parse("\"unclosed ssh-rsa AAAA"), None);
+        assert_eq!(Key::parse("ssh-rsa"), None);
+    }
+}

@@ -1,0 +1,123 @@
+//! What a module works with.
+
+use crate::base::error::{Error, Result};
+use crate::document::{Map, Value};
+use crate::instance::Instance;
+use crate::machine::Distro;
+use crate::root::{Root, Stage};
+
+/// What a module works with.
+pub struct Context<'a> {
+    pub root: &'a mut Root,
+    /// The whole merged cloud-config.
+    pub config: &'a Value,
+    pub instance: &'a Instance,
+    pub distro: &'a Distro,
+    /// Arguments of the module's entry in the list (`[name, frequency, args…]`).
+    pub args: &'a [String],
+    /// The stage that runs, for commands.
+    pub stage: Stage,
+    pub outside: &'a dyn Outside,
+}
+
+/// What modules ask of the machine beside the root: a stage answers with the machine's own, a test with what it says.
+pub trait Outside {
+    /// The block device that `name` means: a path below `/dev`, or `LABEL=`, `UUID=`, `PARTLABEL=` or `PARTUUID=` and a value.
+    fn device(&self, name: &str) -> Option<Device>;
+
+    /// Whether the devices of the machine can be looked at: not where a tree is provisioned for another machine.
+    fn knows_devices(&self) -> bool {
+        true
+    }
+
+    /// Memory of the machine, in bytes.
+    fn memory(&self) -> Option<u64>;
+
+    /// Sends an HTTP request, `tries` times at most, and gives the body of an answer that says success.
+    fn http(&self, request: &Request, tries: u32) -> Result<Vec<u8>>;
+}
+
+/// A block device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Device {
+    /// `/dev/vdb1`.
+    pub path: String,
+    /// The file system or other content that its superblock names: `ext4`, `swap`, `crypto_LUKS`. None where it has none that is known.
+    pub content: Option<String>,
+}
+
+/// An HTTP request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    pub method: &'static str,
+    pub url: String,
+    pub headers: Vec<(String, String)>,
+    pub body: Vec<u8>,
+    /// The largest body that is taken, in bytes.
+    pub limit: usize,
+}
+
+/// A machine without devices and without a network, as in a plan for another machine.
+pub struct Nothing;
+
+impl Outside for Nothing {
+    fn device(&self, _name: &str) -> Option<Device> {
+        None
+    }
+
+    fn memory(&self) -> Option<u64> {
+        None
+    }
+
+    fn http(&self, request: &Request, _tries: u32) -> Result<Vec<u8>> {
+        Err(crate::base::error::Error::new(format!(
+            "failed to {} {}: there is no network here",
+            request.method, request.url
+        )))
+    }
+}
+
+impl<'a> Context<'a> {
+    /// The value of a top-level key; null counts as not there.
+    pub fn get(&self, key: &str) -> Option<&'a Value> {
+        self.config.get(key).filter(|v| !v.is_null())
+    }
+
+    /// Whether a top-level key is true, or `default` where it is not there (`util.get_cfg_option_bool`).
+    pub fn flag(&self, key: &str, default: bool) -> bool {
+        self.get(key).map_or(default, Value::is_true)
+    }
+
+    /// A top-level key as text.
+    pub fn text(&self, key: &str) -> Option<String> {
+        self.get(key).and_then(Value::text)
+    }
+
+    /// A top-level key as a mapping; the wrong kind is warned about and counts as not there.
+    pub fn map(&self, key: &str) -> Option<&'a Map> {
+        let value = self.get(key)?;
+        if value.as_map().is_none() {
+            log::warn!("cloud-config: {}", crate::document::wrong(key, "a mapping", value));
+        }
+        value.as_map()
+    }
+
+    /// The folder of this instance's state.
+    pub fn instance_dir(&self) -> String {
+        format!("/var/lib/cloud/instances/{}", self.instance.folder())
+    }
+}
+
+/// One error, in one line, of everything that went wrong in a module.
+pub fn all_or_error(problems: Vec<String>) -> Result<()> {
+    if problems.is_empty() {
+        return Ok(());
+    }
+    Err(Error::new(problems.join("; ").replace(char::is_control, "\u{fffd}")))
+}
+
+/// The name of the SSH server's service: the configuration's, else the distribution's.
+pub fn ssh_service(context: &Context) -> String {
+    let named = context.config.at(&["system_info", "ssh_svcname"]).and_then(Value::as_str);
+    named.unwrap_or(context.distro.ssh_service).to_owned()
+}

@@ -1,0 +1,245 @@
+//! The SSH server's own keys.
+
+use super::{Context, service};
+use crate::base::base64;
+use crate::base::error::{Context as _, Error, Result};
+use crate::document::Value;
+use crate::root::{Attr, Command, Root};
+use ring::digest::{SHA256, digest};
+use ring::rand::{SecureRandom, SystemRandom};
+use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair};
+use ssh_encoding::Decode;
+use ssh_key::private::{EcdsaKeypair, Ed25519Keypair, Ed25519PrivateKey, KeypairData};
+use ssh_key::public::Ed25519PublicKey;
+use ssh_key::{LineEnding, PrivateKey};
+
+/// Where the keys are.
+pub const FOLDER: &str = "/etc/ssh";
+/// Key types, in the order in which cloud-init makes them.
+pub const TYPES: [&str; 3] = ["rsa", "ecdsa", "ed25519"];
+/// How long an RSA key is, in bits: ssh-keygen's own default.
+const RSA_BITS: &str = "3072";
+/// OpenSSH's program whose group may read the private keys where distributions once did that.
+const KEYSIGN: &str = "/usr/libexec/openssh/ssh-keysign";
+
+/// The private key's file.
+pub fn path(kind: &str) -> String {
+    format!("{FOLDER}/ssh_host_{kind}_key")
+}
+
+/// Removes every host key, certificates too: on a copied image they are another machine's.
+pub fn remove_all(root: &mut Root) -> Result<()> {
+    for name in root.list(FOLDER) {
+        if name.strip_prefix("ssh_host_").is_some_and(|rest| rest.contains("key")) {
+            root.remove(&format!("{FOLDER}/{name}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// The types of host keys that are generated; None where the configuration brings host keys.
+pub fn generated_types(context: &Context) -> Option<Vec<String>> {
+    if context.config.get("ssh_keys").is_some() {
+        return None;
+    }
+    Some(match context.config.get("ssh_genkeytypes") {
+        None => TYPES.map(str::to_owned).to_vec(),
+        Some(Value::Null) => Vec::new(),
+        Some(Value::List(list)) => list.iter().filter_map(Value::text).collect(),
+        Some(value) => value.text().into_iter().collect(),
+    })
+}
+
+/// Makes the keys of `kinds` that are missing and are made at once: ecdsa (P-256) and ed25519. RSA is left to [`finish`].
+pub fn make(context: &mut Context, kinds: &[String]) -> Result<()> {
+    let comment = comment(context.root);
+    for kind in kinds {
+        let generate = match kind.as_str() {
+            "ed25519" => ed25519,
+            "ecdsa" => ecdsa,
+            "rsa" => continue,
+            other => {
+                log::info!("ssh_genkeytypes: no host key of the type {other:?} is made");
+                continue;
+            }
+        };
+        let file = path(kind);
+        if context.root.exists(&file) {
+            continue;
+        }
+        let (private, public) =
+            generate().and_then(|key| texts(key, &comment)).context(|| "failed to make an SSH host key")?;
+        context.root.ensure_dir(FOLDER, Attr::root(0o755))?;
+        let attr = private_attr(context);
+        context.root.write(&file, private.as_bytes(), attr)?;
+        context.root.write(&format!("{file}.pub"), format!("{public}\n"), Attr::root(0o644))?;
+    }
+    Ok(())
+}
+
+/// Makes the RSA key with ssh-keygen, if it is wanted and not there, and tells a server that runs. For the final stage,
+/// which nothing waits for.
+pub fn finish(context: &mut Context) -> Result<()> {
+    let file = path("rsa");
+    let wanted = generated_types(context).is_some_and(|kinds| kinds.iter().any(|k| k == "rsa"));
+    if !wanted || context.root.exists(&file) || context.root.which("ssh-keygen").is_none() {
+        return Ok(());
+    }
+    let comment = comment(context.root);
+    let argv = ["ssh-keygen", "-q", "-t", "rsa", "-b", RSA_BITS, "-N", "", "-C", &comment, "-f", &file];
+    context.root.run(Command::new(context.stage, argv))?;
+    let attr = private_attr(context);
+    if context.root.exists(&file) {
+        context.root.set_attr(&file, attr)?;
+    }
+    let server = super::ssh_service(context);
+    service::manage(context, service::Action::TryReload, &server)
+}
+
+/// The public key of a private one in OpenSSH's format, as a line of text. None where it is encrypted or of another format.
+pub fn public_of(private: &str) -> Option<String> {
+    let key = PrivateKey::from_openssh(private.trim()).ok()?;
+    let public = ssh_key::PublicKey::new(key.public_key().key_data().clone(), "root@localhost");
+    public.to_openssh().ok()
+}
+
+/// As `ssh-keygen -l` prints it: bits, fingerprint, comment and type.
+pub fn fingerprint(line: &str) -> Option<String> {
+    let key = ssh_key::PublicKey::from_openssh(line).ok()?;
+    let data = key.key_data();
+    let (bits, kind) = if let Some(rsa) = data.rsa() {
+        let n = rsa.n.as_positive_bytes()?;
+        (n.len() * 8 - n.first()?.leading_zeros() as usize, "RSA")
+    } else if let Some(ecdsa) = data.ecdsa() {
+        let bits = match ecdsa.curve() {
+            ssh_key::EcdsaCurve::NistP256 => 256,
+            ssh_key::EcdsaCurve::NistP384 => 384,
+            ssh_key::EcdsaCurve::NistP521 => 521,
+        };
+        (bits, "ECDSA")
+    } else if data.ed25519().is_some() {
+        (256, "ED25519")
+    } else {
+        return None;
+    };
+    let comment = if key.comment().is_empty() { "no comment" } else { key.comment() };
+    let hash = base64::encode(digest(&SHA256, &key.to_bytes().ok()?).as_ref());
+    Some(format!("{bits} SHA256:{} {comment} ({kind})", hash.trim_end_matches('=')))
+}
+
+fn ed25519() -> Result<KeypairData> {
+    let mut seed = [0; Ed25519PrivateKey::BYTE_SIZE];
+    SystemRandom::new().fill(&mut seed).map_err(|_| no_randomness())?;
+    let pair = Ed25519KeyPair::from_seed_unchecked(&seed).map_err(|_| no_randomness())?;
+    let public = Ed25519PublicKey::try_from(pair.public_key().as_ref()).map_err(not_a_key)?;
+    Ok(KeypairData::Ed25519(Ed25519Keypair { public, private: Ed25519PrivateKey::from_bytes(&seed) }))
+}
+
+/// On the curve P-256. The crate gives a new key as PKCS #8 (RFC 5958) only, in which both halves have one place: the
+/// structure around them is always the same (RFC 5915).
+fn ecdsa() -> Result<KeypairData> {
+    const PRIVATE: std::ops::Range<usize> = 36..68;
+    const PUBLIC: std::ops::Range<usize> = 73..138;
+    let document = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new());
+    let document = document.map_err(|_| no_randomness())?;
+    let half = |range| document.as_ref().get(range).unwrap_or_default();
+    // As a key lies in the agent's messages and in its file (RFC 5656, section 3.1): strings with their lengths.
+    let strings = [b"nistp256", half(PUBLIC), half(PRIVATE)];
+    let bytes = strings.map(|s| [&(s.len() as u32).to_be_bytes(), s].concat()).concat();
+    EcdsaKeypair::decode(&mut bytes.as_slice()).map(KeypairData::Ecdsa).map_err(not_a_key)
+}
+
+fn no_randomness() -> Error {
+    Error::new("the kernel gave no random numbers")
+}
+
+fn not_a_key(cause: impl std::fmt::Display) -> Error {
+    Error::new(cause.to_string())
+}
+
+/// The private key's file and the public key's line.
+fn texts(key: KeypairData, comment: &str) -> Result<(String, String)> {
+    let key = PrivateKey::new(key, comment).map_err(not_a_key)?;
+    let private = key.to_openssh(LineEnding::LF).map_err(not_a_key)?.to_string();
+    Ok((private, key.public_key().to_openssh().map_err(not_a_key)?))
+}
+
+/// `root@` and the machine's name, as ssh-keygen would say.
+fn comment(root: &Root) -> String {
+    let text = root.text("/etc/hostname");
+    let name = text.lines().map(str::trim).find(|l| !l.is_empty() && !l.starts_with('#')).unwrap_or("localhost");
+    let good = name.bytes().all(|b| b.is_ascii_graphic()) && name.len() <= 255;
+    format!("root@{}", if good { name } else { "localhost" })
+}
+
+/// 0600; on distributions whose ssh-keysign reads the keys as the group ssh_keys (Fedora to 37, RHEL to 9) 0640 for it.
+fn private_attr(context: &Context) -> Attr {
+    if context.distro.family == crate::machine::Family::Redhat
+        && let Some(gid) = context.root.group_id("ssh_keys")
+    {
+        let group_reads = context.root.stat(KEYSIGN).is_some_and(|s| s.attr.gid == gid && s.attr.mode & 0o2000 != 0);
+        return Attr { mode: if group_reads { 0o640 } else { 0o600 }, uid: 0, gid };
+    }
+    Attr::root(0o600)
+}
+
+/// The public host keys that are there: file name and line, sorted by name.
+pub fn public_keys(root: &Root) -> Vec<(String, String)> {
+    let names = root.list(FOLDER).into_iter();
+    names
+        .filter(|n| n.starts_with("ssh_host_") && n.ends_with("key.pub"))
+        .filter_map(|n| {
+            let text = root.text(&format!("{FOLDER}/{n}"));
+            Some((n, text.lines().next()?.trim().to_owned()))
+        })
+        .collect()
+}
+
+/// Writes a key that the configuration gives. PEM without its last line's end is no PEM for OpenSSH.
+pub fn write_given(root: &mut Root, path: &str, text: &str, mode: u32) -> Result<()> {
+    let end = if text.starts_with("-----BEGIN") && !text.ends_with('\n') { "\n" } else { "" };
+    if text.contains('\0') {
+        return Err(Error::new(format!("ssh_keys: the key for {path} holds a NUL byte")));
+    }
+    root.write(path, format!("{text}{end}"), Attr::root(mode))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_openssh_keys() {
+        for (key, kind) in [(ed25519(), "ssh-ed25519"), (ecdsa(), "ecdsa-sha2-nistp256")] {
+            let (private, public) = texts(key.unwrap(), "root@h").unwrap();
+            assert!(private.starts_with("-----BEGIN OPENSSH PRIVATE KEY-----\n") && private.ends_with("-----\n"));
+            assert!(public.starts_with(kind) && public.ends_with(" root@h"), "{public}");
+            assert_eq!(public_of(&private).unwrap(), public.replace("root@h", "root@localhost"));
+        }
+        assert_eq!(public_of("-----BEGIN RSA PRIVATE KEY-----\nx\n"), None);
+    }
+
+    #[test]
+    fn ssh_keygen_reads_them() {
+        use std::os::unix::fs::PermissionsExt;
+        let program = std::path::Path::new("/usr/bin/ssh-keygen");
+        if !program.exists() {
+            println!("skipped: there is no ssh-keygen");
+            return;
+        }
+        let dir = crate::base::testing::TempDir::new("host-keys");
+        for key in [ed25519(), ecdsa()] {
+            let (private, public) = texts(key.unwrap(), "root@h").unwrap();
+            let path = dir.0.join("key");
+            std::fs::write(&path, &private).unwrap();
+            std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+            let run = |option: &str| {
+                let out = std::process::Command::new(program).args([option, "-f"]).arg(&path).output().unwrap();
+                assert!(out.status.success(), "{out:?}");
+                String::from_utf8(out.stdout).unwrap().trim().to_owned()
+            };
+            assert_eq!(run("-y"), public);
+            assert_eq!(Some(run("-l")), fingerprint(&public));
+        }
+    }
+}

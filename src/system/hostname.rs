@@ -1,0 +1,133 @@
+//! The machine's name: what it is to be, and where it is written.
+
+use super::Context;
+use crate::base::error::Result;
+use crate::root::{Attr, Command};
+
+pub const HOSTNAME: &str = "/etc/hostname";
+/// The longest name that the kernel takes (HOST_NAME_MAX, hostname(7)).
+const MAX_NAME: usize = 64;
+/// The longest fully qualified name (RFC 1035, section 2.3.4).
+const MAX_FQDN: usize = 253;
+
+/// A name of a machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Name {
+    /// The short name.
+    pub hostname: String,
+    /// The fully qualified name; the short one where there is no other.
+    pub fqdn: String,
+}
+
+impl Name {
+    /// The name that the cloud-config gives, else the source's. None where neither has one (`util.get_hostname_fqdn`).
+    pub fn of(cx: &Context) -> Option<Name> {
+        let key = |key: &str| cx.text(key).and_then(|n| clean(&n, key));
+        let local = cx.instance.local_hostname.as_deref().and_then(local_name);
+        let first = |name: &str| name.split('.').next().unwrap_or(name).to_owned();
+        let hostname = key("hostname");
+        if let Some(fqdn) = key("fqdn") {
+            return Some(Name { hostname: hostname.unwrap_or_else(|| first(&fqdn)), fqdn });
+        }
+        match hostname {
+            Some(name) if name.contains('.') => Some(Name { hostname: first(&name), fqdn: name }),
+            Some(hostname) => Some(Name { fqdn: local.unwrap_or_else(|| hostname.clone()), hostname }),
+            None => local.map(|fqdn| Name { hostname: first(&fqdn), fqdn }),
+        }
+    }
+
+    /// The one of the two that becomes the machine's name: as `prefer_fqdn_over_hostname` says, else as the distribution does.
+    pub fn chosen(&self, cx: &Context) -> &str {
+        let prefers = cx.get("prefer_fqdn_over_hostname").map_or(cx.distro.prefers_fqdn(), |v| v.is_true());
+        if prefers && self.fqdn.len() > MAX_NAME {
+            log::warn!("the fully qualified hostname is longer than {MAX_NAME} bytes: the short one is used");
+        }
+        if prefers && self.fqdn.len() <= MAX_NAME { &self.fqdn } else { &self.hostname }
+    }
+}
+
+/// The source's name for the machine; an address becomes `ip-10-0-0-1`, as on EC2.
+fn local_name(name: &str) -> Option<String> {
+    match name.trim().parse::<std::net::Ipv4Addr>() {
+        Ok(address) => Some(format!("ip-{}", address.to_string().replace('.', "-"))),
+        Err(_) => clean(name, "local-hostname").filter(|n| n != "localhost"),
+    }
+}
+
+/// A name that every part of a system takes: letters, digits, `-`, `_` and `.`, without empty labels, and short enough.
+/// What is wrong in it is replaced and reported; None where nothing is left.
+fn clean(name: &str, key: &str) -> Option<String> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let replaced: String = name.trim().chars().map(|c| if allowed(c) { c } else { '-' }).take(MAX_FQDN).collect();
+    let labels: Vec<String> = replaced
+        .split('.')
+        .map(|label| label.trim_matches('-').chars().take(MAX_NAME).collect::<String>())
+        .filter(|label| !label.is_empty())
+        .collect();
+    let cleaned = labels.join(".");
+    if cleaned != name.trim().trim_end_matches('.') {
+        log::warn!("{key}: not a valid hostname: made into {cleaned:?}");
+    }
+    (!cleaned.is_empty()).then_some(cleaned)
+}
+
+/// The name in a file of hostname(5): the first line that is no comment.
+pub fn read(cx: &Context, path: &str) -> Option<String> {
+    let text = cx.root.text(path);
+    text.lines().map(str::trim).find(|l| !l.is_empty() && !l.starts_with('#')).map(str::to_owned)
+}
+
+/// Writes a name to a file of hostname(5); comments stay.
+pub fn write(cx: &mut Context, path: &str, name: &str) -> Result<()> {
+    let text = cx.root.text(path);
+    let comments = text.lines().filter(|l| l.trim_start().starts_with('#'));
+    let content: String = comments.chain([name]).map(|line| format!("{line}\n")).collect();
+    cx.root.write(path, content, Attr::root(0o644))
+}
+
+/// Writes /etc/hostname. With `create_hostname_file: false` only where there is one already.
+pub fn write_system(cx: &mut Context, name: &str) -> Result<()> {
+    if cx.flag("create_hostname_file", true) || cx.root.exists(HOSTNAME) {
+        return write(cx, HOSTNAME, name);
+    }
+    log::info!("create_hostname_file is false: {HOSTNAME} is not made");
+    Ok(())
+}
+
+/// Gives the running kernel the name. What a plan shows for it is the command `hostname`.
+pub fn apply(cx: &mut Context, name: &str) -> Result<()> {
+    if !cx.root.is_live() {
+        return cx.root.run(Command::new(cx.stage, ["hostname", name]));
+    }
+    if nix::unistd::gethostname().is_ok_and(|n| n == *name) {
+        return Ok(());
+    }
+    crate::base::error::Context::context(nix::unistd::sethostname(name), || {
+        format!("failed to set the hostname to {name}")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hostile_names_are_made_harmless() {
+        for (name, expected) in [
+            ("web1", Some("web1")),
+            ("web1.example.com.", Some("web1.example.com")),
+            (" a b\n127.0.0.1 evil ", Some("a-b-127.0.0.1-evil")),
+            ("../../etc/passwd", Some("etc-passwd")),
+            ("ü", None),
+            ("a..b", Some("a.b")),
+            ("", None),
+            ("-.-", None),
+            ("under_score", Some("under_score")),
+        ] {
+            assert_eq!(clean(name, "hostname").as_deref(), expected, "{name:?}");
+        }
+        assert_eq!(clean(&"a".repeat(500), "hostname").unwrap().len(), MAX_NAME);
+        assert_eq!(local_name("10.1.2.3").as_deref(), Some("ip-10-1-2-3"));
+        assert_eq!(local_name("localhost"), None);
+    }
+}

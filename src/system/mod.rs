@@ -1,0 +1,19 @@
+//! What modules share: the context that they work in, and the parts of the system that more than one of them changes.
+
+pub mod accounts;
+pub mod authorized_keys;
+pub mod console;
+mod context;
+pub mod fstab;
+pub mod host_keys;
+pub mod hostname;
+pub mod packages;
+pub mod password;
+pub mod service;
+pub mod shell;
+pub mod sshd_config;
+pub mod sudoers;
+pub mod template;
+pub mod users;
+
+pub use context::{Context, Device, Nothing, Outside, Request, all_or_error, ssh_service};

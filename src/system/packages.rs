@@ -1,0 +1,290 @@
+//! The root's package manager.
+
+use super::service::wait_for_network;
+use super::{Context, shell};
+use crate::base::error::{Error, Result};
+use crate::document::Value;
+use crate::machine::{Distro, Family};
+use crate::root::{Command, Root};
+use rustix::fs::{FlockOperation, fcntl_lock};
+use std::collections::HashSet;
+use std::fs::File;
+use std::time::{Duration, Instant};
+
+/// How long another program may hold the package manager's locks.
+const LOCK_WAIT: Duration = Duration::from_secs(30);
+/// Locks of dpkg and apt, in the order in which apt takes them.
+const APT_LOCKS: [&str; 4] =
+    ["/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock", "/var/cache/apt/archives/lock", "/var/lib/apt/lists/lock"];
+const APT_GET: [&str; 5] = [
+    "apt-get",
+    "--option=Dpkg::Options::=--force-confold",
+    "--option=Dpkg::options::=--force-unsafe-io",
+    "--assume-yes",
+    "--quiet",
+];
+
+/// A package manager: its program, and the arguments for each job.
+struct Manager {
+    name: &'static str,
+    program: &'static str,
+    families: &'static [Family],
+    refresh: &'static [&'static str],
+    upgrade: &'static [&'static str],
+    install: &'static [&'static str],
+    /// Between a package and its version.
+    version: &'static str,
+}
+
+/// By preference. The first for the root's family that is installed is used, else the first that is installed.
+#[rustfmt::skip]
+static MANAGERS: &[Manager] = &[
+    Manager { name: "apt", program: "apt-get", families: &[Family::Debian], refresh: &["update"], upgrade: &["dist-upgrade"], install: &["install"], version: "=" },
+    Manager { name: "dnf", program: "dnf", families: &[Family::Redhat], refresh: &["-y", "makecache"], upgrade: &["-y", "upgrade"], install: &["-y", "install"], version: "-" },
+    Manager { name: "tdnf", program: "tdnf", families: &[Family::Photon, Family::Redhat], refresh: &["-y", "makecache"], upgrade: &["-y", "upgrade"], install: &["-y", "install"], version: "-" },
+    Manager { name: "yum", program: "yum", families: &[Family::Redhat], refresh: &["-t", "-y", "makecache"], upgrade: &["-t", "-y", "upgrade"], install: &["-t", "-y", "install"], version: "-" },
+    Manager { name: "zypper", program: "zypper", families: &[Family::Suse], refresh: &["--non-interactive", "refresh"], upgrade: &["--non-interactive", "update"], install: &["--non-interactive", "install", "--auto-agree-with-licenses"], version: "-" },
+    Manager { name: "apk", program: "apk", families: &[Family::Alpine], refresh: &["--quiet", "update"], upgrade: &["--quiet", "upgrade", "--update-cache", "--available"], install: &["--quiet", "add"], version: "=" },
+    Manager { name: "pacman", program: "pacman", families: &[Family::Arch], refresh: &["-Sy", "--quiet", "--noconfirm"], upgrade: &["-Sy", "--quiet", "--noconfirm", "-u"], install: &["-Sy", "--quiet", "--noconfirm"], version: "=" },
+    Manager { name: "emerge", program: "emerge", families: &[Family::Gentoo], refresh: &["--quiet", "--sync"], upgrade: &["--quiet", "--update", "world"], install: &["--quiet"], version: "-" },
+];
+
+fn manager(root: &Root, distro: &Distro) -> Result<&'static Manager> {
+    let of_family = |m: &&Manager| m.families.contains(&distro.family);
+    let installed = |m: &&Manager| root.which(m.program).is_some();
+    let found = MANAGERS.iter().find(|m| of_family(m) && installed(m)).or_else(|| MANAGERS.iter().find(installed));
+    // A root without any program is a plan for one that will have it: the family's last, which every version of it has.
+    let found = found.or_else(|| MANAGERS.iter().rfind(of_family).filter(|_| !root.is_live()));
+    found.ok_or_else(|| {
+        Error::new("no package manager is installed that is known: apt, dnf, yum, tdnf, zypper, apk, pacman")
+    })
+}
+
+/// This system's package manager, when the network is up.
+fn online(cx: &mut Context) -> Result<&'static Manager> {
+    let manager = manager(cx.root, cx.distro)?;
+    wait_for_network(cx);
+    Ok(manager)
+}
+
+/// Refreshes the lists of packages.
+pub fn refresh(cx: &mut Context) -> Result<()> {
+    let manager = online(cx)?;
+    run(cx, manager, manager.refresh, &[])
+}
+
+/// Installs what is newer.
+pub fn upgrade(cx: &mut Context) -> Result<()> {
+    let manager = online(cx)?;
+    let own = option(cx, "apt_get_upgrade_subcommand").and_then(Value::as_str).filter(|_| manager.name == "apt");
+    match own {
+        Some(own) => run(cx, manager, &[own], &[]),
+        None => run(cx, manager, manager.upgrade, &[]),
+    }
+}
+
+/// Installs packages by name, after a refresh where the manager does not do that itself.
+pub fn install(cx: &mut Context, names: &[String]) -> Result<()> {
+    let manager = online(cx)?;
+    if matches!(manager.name, "apt" | "apk" | "emerge") {
+        run(cx, manager, manager.refresh, &[])?;
+    }
+    run(cx, manager, manager.install, names)
+}
+
+/// Installs what `packages` lists: names, `[name, version]`, and names below a manager's own (`apt`, `snap`).
+///
+/// What cannot be installed does not keep the rest from it; the error names it.
+pub fn install_listed(cx: &mut Context, list: &[Value]) -> Result<()> {
+    let manager = online(cx)?;
+    let (mut names, mut snaps, mut failed) = (Vec::new(), Vec::new(), Vec::new());
+    for (i, entry) in list.iter().enumerate() {
+        let key = format!("packages: entry {}", i + 1);
+        let Some(map) = entry.as_map() else {
+            keep(named(&key, entry, manager.version), &mut names, &mut failed);
+            continue;
+        };
+        for (own, entries) in map.iter() {
+            for entry in entries.as_list().unwrap_or_default() {
+                match own {
+                    "snap" => keep(named(&key, entry, "="), &mut snaps, &mut failed),
+                    own if own == manager.name => keep(named(&key, entry, manager.version), &mut names, &mut failed),
+                    _ => failed.push(format!("{key}: {own} is not this system's package manager")),
+                }
+            }
+        }
+    }
+    for list in [&mut names, &mut snaps] {
+        let mut seen = HashSet::new();
+        list.retain(|name: &String| seen.insert(name.clone()));
+    }
+    if manager.name == "apt" && cx.root.is_live() && !names.is_empty() {
+        run(cx, manager, manager.refresh, &[])?;
+        let known = known_to_apt(cx)?;
+        let (there, missing): (Vec<String>, Vec<String>) = names.into_iter().partition(|n| known.contains(&bare(n)));
+        names = there;
+        // What the archive does not have, a snap may be.
+        if cx.root.which("snap").is_some() {
+            snaps.extend(missing);
+        } else {
+            failed.extend(missing.into_iter().map(|n| format!("{n} is not in the archive")));
+        }
+        if !names.is_empty()
+            && let Err(e) = run(cx, manager, manager.install, &names)
+        {
+            failed.push(format!("{}: {e}", names.join(" ")));
+        }
+    } else if !names.is_empty()
+        && let Err(e) = install(cx, &names)
+    {
+        failed.push(format!("{}: {e}", names.join(" ")));
+    }
+    for snap in snaps {
+        let words = ["snap", "install"].into_iter().chain(snap.splitn(2, '='));
+        let command = Command::new(cx.stage, words);
+        if let Err(e) = cx.root.run(command) {
+            failed.push(format!("{snap}: {e}"));
+        }
+    }
+    if failed.is_empty() {
+        return Ok(());
+    }
+    Err(Error::new(format!("failed to install packages: {}", failed.join("; "))))
+}
+
+fn keep(name: Result<String>, names: &mut Vec<String>, failed: &mut Vec<String>) {
+    match name {
+        Ok(name) => names.push(name),
+        Err(e) => failed.push(e.to_string()),
+    }
+}
+
+/// A package with its version as the manager wants it. A name is never taken for an option.
+fn named(key: &str, entry: &Value, version: &str) -> Result<String> {
+    let name = match entry {
+        Value::List(pair) => match pair.as_slice() {
+            [name] | [name, Value::Null] => name.text(),
+            [name, of] => name.text().zip(shell::word(of)).map(|(name, of)| format!("{name}{version}{of}")),
+            _ => None,
+        },
+        other => other.text(),
+    };
+    let plain = |n: &String| !n.is_empty() && !n.starts_with('-') && !n.contains(|c: char| c.is_control());
+    name.filter(plain).ok_or_else(|| Error::new(format!("{key}: expected a package's name, or a name and a version")))
+}
+
+/// The name that apt's list has: without version, release, and the signs for a task or a removal (apt-get(8)).
+fn bare(name: &str) -> String {
+    name.split(['=', '/']).next().unwrap_or(name).trim_end_matches(['-', '^', '+']).to_owned()
+}
+
+fn known_to_apt(cx: &mut Context) -> Result<HashSet<String>> {
+    let output = cx.root.output(Command::new(cx.stage, ["apt-cache", "pkgnames"]))?;
+    Ok(String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect())
+}
+
+/// An option of the distribution's: below `system_info`.
+fn option<'a>(cx: &Context<'a>, key: &str) -> Option<&'a Value> {
+    cx.config.at(&["system_info", key]).filter(|v| !v.is_null())
+}
+
+fn run(cx: &mut Context, manager: &Manager, arguments: &[&str], names: &[String]) -> Result<()> {
+    let mut argv = if manager.name == "apt" { apt_get(cx)? } else { vec![manager.program.to_owned()] };
+    if manager.name == "zypper" && arguments != manager.refresh && is_transactional(cx.root) {
+        argv = ["transactional-update", "--non-interactive", "--drop-if-no-change"].map(str::to_owned).to_vec();
+        let words =
+            if arguments == manager.upgrade { &["up"][..] } else { &["pkg", "install", "--auto-agree-with-licenses"] };
+        argv.extend(words.iter().map(|w| (*w).to_owned()));
+    } else {
+        argv.extend(arguments.iter().map(|a| (*a).to_owned()));
+    }
+    argv.extend(names.iter().cloned());
+    let mut command = Command::new(cx.stage, argv);
+    if manager.name != "apt" {
+        return cx.root.run(command);
+    }
+    command = command.env("DEBIAN_FRONTEND", "noninteractive");
+    let until = Instant::now() + LOCK_WAIT;
+    loop {
+        await_locks(cx.root, until)?;
+        match cx.root.run(command.clone()) {
+            // Another program can take a lock between the look and the run.
+            Err(_) if cx.root.is_live() && !locks_are_free() && Instant::now() < until => {}
+            result => return result,
+        }
+    }
+}
+
+/// apt-get with its options, and before it what makes it faster, where that is installed (`apt_get_command`, `apt_get_wrapper`).
+fn apt_get(cx: &Context) -> Result<Vec<String>> {
+    let command = match option(cx, "apt_get_command") {
+        Some(value) => shell::words("system_info.apt_get_command", value)?,
+        None => APT_GET.map(str::to_owned).to_vec(),
+    };
+    let wrapper = option(cx, "apt_get_wrapper");
+    let words = match wrapper.and_then(|w| w.get("command")) {
+        Some(Value::String(program)) => vec![program.clone()],
+        Some(value) => shell::words("system_info.apt_get_wrapper.command", value)?,
+        None => vec!["eatmydata".to_owned()],
+    };
+    let enabled = wrapper.and_then(|w| w.get("enabled"));
+    let auto = wrapper.is_none() || enabled.and_then(Value::as_str).is_some_and(|e| e.eq_ignore_ascii_case("auto"));
+    let installed = words.first().is_some_and(|w| cx.root.which(w).is_some());
+    let wraps = enabled.is_some_and(Value::is_true) || (auto && installed);
+    Ok(words.into_iter().filter(|_| wraps).chain(command).collect())
+}
+
+/// A root of snapshots, in which only transactional-update may install.
+fn is_transactional(root: &Root) -> bool {
+    root.which("transactional-update").is_some()
+        && root.text("/proc/self/mounts").lines().any(|l| {
+            let mut fields = l.split(' ').skip(1);
+            (fields.next(), fields.next()) == (Some("/"), Some("btrfs"))
+        })
+}
+
+fn locks_are_free() -> bool {
+    APT_LOCKS.iter().all(|path| {
+        let Ok(file) = File::options().write(true).open(path) else { return true };
+        fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
+    })
+}
+
+/// Waits until nobody else holds a lock. A thread waits for each in the kernel; dropping the file gives the lock back.
+fn await_locks(root: &Root, until: Instant) -> Result<()> {
+    if !root.is_live() || locks_are_free() {
+        return Ok(());
+    }
+    log::info!("waiting for another program that uses the package manager");
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for path in APT_LOCKS {
+            if let Ok(file) = File::options().write(true).open(path) {
+                let _ = fcntl_lock(&file, FlockOperation::LockExclusive);
+            }
+        }
+        let _ = sender.send(());
+    });
+    receiver.recv_timeout(until.saturating_duration_since(Instant::now())).map_err(|_| {
+        Error::new(format!("another program has used the package manager for {} seconds", LOCK_WAIT.as_secs()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::yaml;
+
+    #[test]
+    fn names_with_versions_and_never_options() {
+        let name = |text: &str| named("p", &yaml::parse("t", text).unwrap(), "=");
+        assert_eq!(name("git").unwrap(), "git");
+        assert_eq!(name("[git, 1.0]").unwrap(), "git=1.0");
+        assert_eq!(name("[git]").unwrap(), "git");
+        for wrong in ["--allow-unauthenticated", "[a, b, c]", "''", "[]", "{a: b}", "\"a\\nb\""] {
+            assert!(name(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(bare("vim-/bookworm"), "vim");
+        assert_eq!(bare("libx=1.2"), "libx");
+    }
+}

@@ -1,0 +1,60 @@
+//! The root's service manager.
+
+use super::Context;
+use crate::base::error::Result;
+use crate::machine::{Distro, Family};
+use crate::root::{Command, Root, Stage};
+use std::time::Duration;
+
+/// What is asked of a service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    Restart,
+    /// Reload it, or restart it where it cannot; start it where it does not run.
+    Reload,
+    /// The same, only if it runs.
+    TryReload,
+}
+
+/// Whether the root's service manager is systemd. Where the root has no init at all, by the distribution.
+pub fn uses_systemd(root: &Root, distro: &Distro) -> bool {
+    if ["/usr/lib/systemd/systemd", "/lib/systemd/systemd"].iter().any(|p| root.exists(p)) {
+        return true;
+    }
+    !["/sbin/init", "/usr/sbin/init", "/sbin/openrc-run"].iter().any(|p| root.exists(p))
+        && distro.family != Family::Alpine
+}
+
+/// Asks the service manager for `action` on `service`. With systemd without waiting for it: a service may be ordered after
+/// the stage that asks, and would never start.
+pub fn manage(cx: &mut Context, action: Action, service: &str) -> Result<()> {
+    let argv: Vec<&str> = if uses_systemd(cx.root, cx.distro) {
+        let verb = match action {
+            Action::Restart => "restart",
+            Action::Reload => "reload-or-restart",
+            Action::TryReload => "try-reload-or-restart",
+        };
+        vec!["systemctl", "--no-block", verb, service]
+    } else if cx.distro.family == Family::Alpine || cx.root.exists("/sbin/openrc-run") {
+        vec!["rc-service", "--nocolor", service, "restart"]
+    } else {
+        vec!["service", service, "restart"]
+    };
+    cx.root.run(Command::new(cx.stage, argv))
+}
+
+/// The longest that a stage waits for the network to be up: what then needs it fails by itself, and says so.
+const NETWORK: Duration = Duration::from_secs(180);
+
+/// Waits until the network is up: network-online.target, which the stages' units want and are not ordered after, so that
+/// only what needs the network waits for it. Without systemd the stages are started when it is up.
+pub fn wait_for_network(cx: &mut Context) {
+    // The folder alone may be what an initramfs with systemd left.
+    let by_systemd = uses_systemd(cx.root, cx.distro) && cx.root.is_dir("/run/systemd/system");
+    if cx.root.is_live() && cx.stage != Stage::Init && by_systemd {
+        let command = Command::new(cx.stage, ["systemctl", "start", "network-online.target"]).limit(NETWORK);
+        if let Err(e) = cx.root.run(command) {
+            log::warn!("the network may not be up: {e}");
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Shell scripts out of lists of commands, and values for files that a shell reads.
+
+use crate::base::error::{Error, Result};
+use crate::document::{Value, wrong};
+
+/// A script of `runcmd` or `bootcmd`: a string is a line as it is, a list is one command whose words are quoted, null is nothing.
+///
+/// An error if `value` is no list, or an entry is neither a string nor a list. It names the entry by its number.
+pub fn script(key: &str, value: &Value) -> Result<String> {
+    let list = value.as_list().ok_or_else(|| wrong(key, "a list", value))?;
+    let mut script = String::from("#!/bin/sh\n");
+    for (number, entry) in list.iter().enumerate() {
+        match entry {
+            Value::Null => continue,
+            Value::String(line) => script.push_str(line),
+            Value::List(words) => {
+                let words: Option<Vec<String>> = words.iter().map(|w| word(w).map(|w| quoted(&w))).collect();
+                let words = words.ok_or_else(|| {
+                    Error::new(format!("{key}: entry {}: expected words, found a list or a mapping", number + 1))
+                })?;
+                script.push_str(&words.join(" "));
+            }
+            other => return Err(wrong(&format!("{key}: entry {}", number + 1), "a string or a list", other)),
+        }
+        script.push('\n');
+    }
+    Ok(script)
+}
+
+/// A scalar as Python's `str` writes it, which is what cloud-init puts into scripts and arguments: `True`, `None`, `1.0`.
+pub fn word(value: &Value) -> Option<String> {
+    match value {
+        Value::Bool(true) => Some("True".into()),
+        Value::Bool(false) => Some("False".into()),
+        Value::Null => Some("None".into()),
+        other => other.text(),
+    }
+}
+
+/// A command's words; an error if `value` is no list of scalars, or empty.
+pub fn words(key: &str, value: &Value) -> Result<Vec<String>> {
+    let list = value.as_list().filter(|l| !l.is_empty()).ok_or_else(|| wrong(key, "a list of words", value))?;
+    list.iter().map(|w| word(w).ok_or_else(|| wrong(key, "a list of words", w))).collect()
+}
+
+/// A word in single quotes.
+pub fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+/// Sets `key=value` in a file of such lines, in the place of the first line that sets it, else at the end. Other lines stay as they are.
+pub fn set_variable(text: &str, key: &str, value: &str) -> String {
+    let mut out = String::new();
+    let mut done = false;
+    for line in text.lines() {
+        let sets = line.trim_start().strip_prefix("export ").unwrap_or(line.trim_start()).split_once('=');
+        if sets.is_some_and(|(name, _)| name == key) {
+            if !done {
+                out.push_str(&format!("{key}={value}\n"));
+            }
+            done = true;
+        } else {
+            out.push_str(line);
+            out.push('\n');
+        }
+    }
+    if !done {
+        out.push_str(&format!("{key}={value}\n"));
+    }
+    out
+}
+
+/// The value that a file of `key=value` lines gives `key`, without quotes.
+pub fn variable<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+    let value = text.lines().rev().find_map(|l| l.trim().strip_prefix(key)?.strip_prefix('='))?;
+    Some(value.trim().trim_matches(['"', '\'']))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::yaml;
+
+    #[test]
+    fn lists_are_quoted_and_strings_are_not() {
+        let list = yaml::parse("t", "[echo $HOME, [echo, \"it's $x\", 1, true, null], null, 'true']").unwrap();
+        assert_eq!(
+            script("runcmd", &list).unwrap(),
+            "#!/bin/sh\necho $HOME\n'echo' 'it'\\''s $x' '1' 'True' 'None'\ntrue\n"
+        );
+        for (text, error) in [
+            ("ls", "runcmd: expected a list, found a string"),
+            ("[ls, 1]", "runcmd: entry 2: expected a string or a list, found an integer"),
+            ("[[ls, [a]]]", "runcmd: entry 1: expected words, found a list or a mapping"),
+        ] {
+            assert_eq!(script("runcmd", &yaml::parse("t", text).unwrap()).unwrap_err().to_string(), error);
+        }
+    }
+
+    #[test]
+    fn a_variable_is_set_in_its_place_and_the_rest_stays() {
+        let text = "# c\nLANG=\"C\"\nX=1\nLANG=D\n";
+        assert_eq!(set_variable(text, "LANG", "de_DE.UTF-8"), "# c\nLANG=de_DE.UTF-8\nX=1\n");
+        assert_eq!(set_variable("", "LANG", "C"), "LANG=C\n");
+        assert_eq!(variable(text, "LANG"), Some("D"));
+        assert_eq!(variable(text, "LAN"), None);
+    }
+}

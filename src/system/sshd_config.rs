@@ -1,0 +1,207 @@
+//! The SSH server's configuration (sshd_config(5)): values that hold for everybody, and changes to them.
+
+use crate::base::error::Result;
+use crate::base::glob;
+use crate::root::{Attr, Root};
+
+const CONFIG: &str = "/etc/ssh/sshd_config";
+/// The vendor's, where the administrator has none.
+const VENDOR_CONFIG: &str = "/usr/etc/ssh/sshd_config";
+const FOLDER: &str = "/etc/ssh/sshd_config.d";
+/// cloud-init's file in the folder, which other tools look for by this name.
+const OWN: &str = "/etc/ssh/sshd_config.d/50-cloud-init.conf";
+/// How many files one configuration may include, and how deep.
+const MAX_INCLUDES: (usize, usize) = (256, 16);
+
+/// The value of `keyword` for everybody: the first outside a Match block, included files read where they are included.
+pub fn value(root: &Root, keyword: &str) -> Option<String> {
+    let start = if root.is_file(CONFIG) { CONFIG } else { VENDOR_CONFIG };
+    let mut left = MAX_INCLUDES.0;
+    find(root, start, keyword, 0, &mut left)
+}
+
+fn find(root: &Root, path: &str, keyword: &str, depth: usize, left: &mut usize) -> Option<String> {
+    if depth > MAX_INCLUDES.1 || *left == 0 {
+        return None;
+    }
+    *left -= 1;
+    for line in root.text(path).lines() {
+        let Some((key, value)) = split(line) else { continue };
+        if key.eq_ignore_ascii_case("match") {
+            return None;
+        }
+        if key.eq_ignore_ascii_case(keyword) {
+            return Some(value.to_owned());
+        }
+        if key.eq_ignore_ascii_case("include") {
+            let found = value
+                .split_whitespace()
+                .flat_map(|pattern| expand(root, pattern))
+                .find_map(|file| find(root, &file, keyword, depth + 1, left));
+            if found.is_some() {
+                return found;
+            }
+        }
+    }
+    None
+}
+
+/// Sets `keyword` for everybody. Returns whether anything changed.
+pub fn set(root: &mut Root, keyword: &str, value: &str) -> Result<bool> {
+    let path = file_to_change(root)?;
+    let text = root.text(path);
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    let end = lines
+        .iter()
+        .position(|l| split(l).is_some_and(|(key, _)| key.eq_ignore_ascii_case("match")))
+        .unwrap_or(lines.len());
+    let (mut found, mut changed) = (false, false);
+    for line in lines.iter_mut().take(end) {
+        let Some((key, old)) = split(line) else { continue };
+        if key.eq_ignore_ascii_case(keyword) {
+            found = true;
+            if old != value {
+                *line = format!("{key} {value}");
+                changed = true;
+            }
+        }
+    }
+    if !found {
+        lines.insert(end, format!("{keyword} {value}"));
+        changed = true;
+    }
+    if changed {
+        root.rewrite(path, lines.join("\n") + "\n", Attr::root(mode_of_new(path)))?;
+    }
+    Ok(changed)
+}
+
+/// Adds `keyword value`, unless the very line is there: for keywords that may stand more than once.
+pub fn add(root: &mut Root, keyword: &str, value: &str) -> Result<()> {
+    let path = file_to_change(root)?;
+    let mut text = root.text(path);
+    if text.lines().any(|l| split(l).is_some_and(|(k, v)| k.eq_ignore_ascii_case(keyword) && v == value)) {
+        return Ok(());
+    }
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    // A line after a Match block would be a part of it.
+    let is_match = |l: &str| split(l).is_some_and(|(key, _)| key.eq_ignore_ascii_case("match"));
+    let at = text.split_inclusive('\n').take_while(|l| !is_match(l)).map(str::len).sum();
+    text.insert_str(at, &format!("{keyword} {value}\n"));
+    root.rewrite(path, text, Attr::root(mode_of_new(path)))
+}
+
+/// Where changes go: a file of our own in the folder that the configuration includes, else the configuration.
+fn file_to_change(root: &mut Root) -> Result<&'static str> {
+    let in_folder = if root.is_file(CONFIG) {
+        root.text(CONFIG).lines().any(|line| {
+            split(line).is_some_and(|(key, value)| {
+                key.eq_ignore_ascii_case("include")
+                    && value
+                        .split_whitespace()
+                        .any(|v| matches!(v, "/etc/ssh/sshd_config.d/*.conf" | "sshd_config.d/*.conf"))
+            })
+        })
+    } else {
+        root.is_dir(FOLDER) || root.is_file(VENDOR_CONFIG)
+    };
+    if !in_folder {
+        return Ok(CONFIG);
+    }
+    root.ensure_dir(FOLDER, Attr::root(0o755))?;
+    Ok(OWN)
+}
+
+fn mode_of_new(path: &str) -> u32 {
+    if path == OWN { 0o600 } else { 0o644 }
+}
+
+/// A line's keyword and arguments, parted by white space or one `=`; None for a comment, an empty line or a bare word.
+fn split(line: &str) -> Option<(&str, &str)> {
+    let line = line.trim();
+    if line.starts_with('#') {
+        return None;
+    }
+    let (key, rest) = line.split_at(line.find(|c: char| c.is_whitespace() || c == '=')?);
+    let rest = rest.trim_start();
+    let value = rest.strip_prefix('=').unwrap_or(rest).trim();
+    let value = value.strip_prefix('"').and_then(|v| v.strip_suffix('"')).filter(|v| !v.contains('"')).unwrap_or(value);
+    Some((key, value))
+}
+
+/// The files that an Include's pattern means: wildcards in the last component, in lexical order (glob(7)).
+fn expand(root: &Root, pattern: &str) -> Vec<String> {
+    let pattern = pattern.trim_matches('"');
+    let pattern = if pattern.starts_with('/') { pattern.to_owned() } else { format!("/etc/ssh/{pattern}") };
+    let Some((folder, name)) = pattern.rsplit_once('/') else { return Vec::new() };
+    if !name.contains(['*', '?']) {
+        return vec![pattern];
+    }
+    let hidden = |n: &str| n.starts_with('.') && !name.starts_with('.');
+    let names = root.list(folder).into_iter();
+    names.filter(|n| !hidden(n) && glob::matches(name, n)).map(|n| format!("{folder}/{n}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::testing::TempDir;
+    use crate::root::Use;
+
+    fn root(files: &[(&str, &str)]) -> (TempDir, Root) {
+        let dir = TempDir::new("sshd-config");
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        for (path, text) in files {
+            root.write(path, *text, Attr::root(0o644)).unwrap();
+        }
+        (dir, root)
+    }
+
+    #[test]
+    fn the_first_value_outside_a_match_block_counts() {
+        let (_dir, root) = root(&[
+            (
+                CONFIG,
+                "# X no\nInclude /etc/ssh/sshd_config.d/*.conf\nAuthorizedKeysFile \"late\"\nMatch User x\nStrictModes no\n",
+            ),
+            ("/etc/ssh/sshd_config.d/20-b.conf", "authorizedkeysfile=/etc/keys/%u .ssh/k\n"),
+            ("/etc/ssh/sshd_config.d/10-a.conf", "Match all\nAuthorizedKeysFile hidden\n"),
+            ("/etc/ssh/sshd_config.d/10-a.txt", "AuthorizedKeysFile not-included\nInclude /etc/ssh/sshd_config\n"),
+        ]);
+        assert_eq!(value(&root, "AuthorizedKeysFile").as_deref(), Some("/etc/keys/%u .ssh/k"));
+        assert_eq!(value(&root, "StrictModes"), None);
+    }
+
+    #[test]
+    fn a_loop_of_includes_ends() {
+        let (_dir, root) =
+            root(&[(CONFIG, "Include /etc/ssh/*\nInclude sshd_config\n"), ("/etc/ssh/x", "Include *\n")]);
+        assert_eq!(value(&root, "Port"), None);
+    }
+
+    #[test]
+    fn a_change_keeps_match_blocks_and_comments() {
+        let (_dir, mut root) =
+            root(&[(CONFIG, "# c\npasswordauthentication no\nMatch User a\n PasswordAuthentication no\n")]);
+        assert!(set(&mut root, "PasswordAuthentication", "yes").unwrap());
+        assert!(!set(&mut root, "PasswordAuthentication", "yes").unwrap());
+        assert!(set(&mut root, "Port", "23").unwrap());
+        add(&mut root, "HostCertificate", "/c").unwrap();
+        add(&mut root, "HostCertificate", "/c").unwrap();
+        assert_eq!(
+            root.text(CONFIG),
+            "# c\npasswordauthentication yes\nPort 23\nHostCertificate /c\nMatch User a\n PasswordAuthentication no\n"
+        );
+    }
+
+    #[test]
+    fn an_included_folder_gets_a_file_of_its_own() {
+        let (_dir, mut root) = root(&[(CONFIG, "Include /etc/ssh/sshd_config.d/*.conf\n")]);
+        assert!(set(&mut root, "PasswordAuthentication", "no").unwrap());
+        assert_eq!(root.text(OWN), "PasswordAuthentication no\n");
+        assert_eq!(root.stat(OWN).unwrap().attr, Attr::root(0o600));
+        assert_eq!(root.text(CONFIG), "Include /etc/ssh/sshd_config.d/*.conf\n");
+    }
+}

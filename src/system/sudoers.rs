@@ -1,0 +1,179 @@
+//! Rules of sudo and doas for users.
+
+use crate::base::error::{Error, Result};
+use crate::document::Value;
+use crate::root::{Attr, Root};
+
+const SUDOERS: &str = "/etc/sudoers";
+/// The vendor's sudoers, where the administrator has none.
+const VENDOR_SUDOERS: &str = "/usr/etc/sudoers";
+const SUDOERS_DIR: &str = "/etc/sudoers.d";
+/// cloud-init's file of rules, which other tools look for by this name.
+const RULES: &str = "/etc/sudoers.d/90-cloud-init-users";
+const DOAS: &str = "/etc/doas.conf";
+const MODE: u32 = 0o440;
+
+/// Gives `user` rules of sudoers(5), without the user's name in front: one or a list.
+pub fn add_sudo(root: &mut Root, user: &str, rules: &Value) -> Result<()> {
+    let rules = texts(rules).ok_or_else(|| crate::document::wrong("sudo", "a rule or a list of rules", rules))?;
+    if user == "ALL" {
+        return Err(Error::new("sudo: a rule for the user ALL would be one for every user"));
+    }
+    check(&rules, "sudo")?;
+    let mut text = format!("\n# User rules for {user}\n");
+    rules.iter().for_each(|rule| text += &format!("{user} {rule}\n"));
+    include_folder(root)?;
+    add(root, RULES, &text)
+}
+
+/// Gives `user` rules of doas.conf(5). Every rule must be about this user, or none is written.
+pub fn add_doas(root: &mut Root, user: &str, rules: &Value) -> Result<()> {
+    let rules = texts(rules).ok_or_else(|| crate::document::wrong("doas", "a rule or a list of rules", rules))?;
+    check(&rules, "doas")?;
+    if let Some(rule) = rules.iter().find(|rule| !is_doas_rule(user, rule)) {
+        log::error!("doas: {rule:?} is no rule for the user {user}: no doas rule of this user is written");
+        return Ok(());
+    }
+    let mut text = format!("\n# cloud-init User rules for {user}\n");
+    rules.iter().for_each(|rule| text += &format!("{rule}\n"));
+    add(root, DOAS, &text)
+}
+
+fn texts(value: &Value) -> Option<Vec<String>> {
+    match value {
+        Value::List(list) => list.iter().map(|v| v.as_str().map(str::to_owned)).collect(),
+        Value::String(rule) => Some(vec![rule.clone()]),
+        _ => None,
+    }
+}
+
+fn check(rules: &[String], key: &str) -> Result<()> {
+    if rules.iter().any(|rule| rule.chars().any(|c| c.is_control() && c != '\t')) {
+        return Err(Error::new(format!("{key}: a rule holds the end of a line or another control character")));
+    }
+    Ok(())
+}
+
+fn add(root: &mut Root, path: &str, text: &str) -> Result<()> {
+    let old = root.text(path);
+    if !root.exists(path) {
+        root.write(path, format!("# Created by prepivot\n{text}"), Attr::root(MODE))
+    } else if old.contains(text) {
+        Ok(())
+    } else {
+        let gap = if old.is_empty() || old.ends_with('\n') { "" } else { "\n" };
+        root.append(path, format!("{gap}{text}").as_bytes(), Attr::root(MODE))
+    }
+}
+
+/// Makes sure that sudoers reads the folder of rules and that the folder is there.
+fn include_folder(root: &mut Root) -> Result<()> {
+    let here = root.exists(SUDOERS);
+    let old = root.text(if here { SUDOERS } else { VENDOR_SUDOERS });
+    let included = old.lines().any(|line| {
+        let line = line.trim();
+        let folder = line.strip_prefix(['#', '@', '|']).and_then(|l| l.strip_prefix("includedir"));
+        folder.is_some_and(|f| {
+            f.starts_with([' ', '\t']) && f.trim().trim_matches('"').trim_end_matches('/') == SUDOERS_DIR
+        })
+    });
+    if !included {
+        let line = format!("\n# Added by prepivot\n#includedir {SUDOERS_DIR}\n");
+        if here {
+            let gap = if old.is_empty() || old.ends_with('\n') { "" } else { "\n" };
+            root.append(SUDOERS, format!("{gap}{line}").as_bytes(), Attr::root(MODE))?;
+        } else {
+            let head = "# See sudoers(5) for more information on \"#include\" directives:\n";
+            root.write(SUDOERS, format!("{old}{head}{line}"), Attr::root(MODE))?;
+        }
+    }
+    let attr = root.stat(SUDOERS_DIR).map_or(Attr::root(0), |s| s.attr);
+    root.mkdir(SUDOERS_DIR, Attr { mode: 0o750, ..attr })
+}
+
+/// Whether a line is a rule of doas.conf(5) for `user`: `permit|deny [options] user [as target] [cmd command [args …]]`.
+fn is_doas_rule(user: &str, rule: &str) -> bool {
+    let mut words = rule.split_whitespace().peekable();
+    if !matches!(words.next(), Some("permit" | "deny")) {
+        return false;
+    }
+    while let Some(word) = words.peek() {
+        match *word {
+            "nolog" | "nopass" | "persist" | "keepenv" => drop(words.next()),
+            "setenv" => {
+                words.next();
+                if words.next().is_none_or(|open| !open.starts_with('{')) || !words.by_ref().any(|w| w.ends_with('}')) {
+                    return false;
+                }
+            }
+            _ => break,
+        }
+    }
+    if words.next() != Some(user) {
+        return false;
+    }
+    let mut next = words.next();
+    if next == Some("as") {
+        if words.next().is_none() {
+            return false;
+        }
+        next = words.next();
+    }
+    match next {
+        None => true,
+        Some("cmd") => words.next().is_some() && words.next().is_none_or(|w| w == "args"),
+        Some(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::testing::TempDir;
+    use crate::root::Use;
+
+    #[test]
+    fn rules_are_added_once_and_other_lines_stay() {
+        let dir = TempDir::new("sudoers");
+        std::fs::create_dir_all(dir.0.join("etc")).unwrap();
+        std::fs::write(dir.0.join("etc/sudoers"), "root ALL=(ALL) ALL\n@includedir /etc/sudoers.d").unwrap();
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        for _ in 0..2 {
+            add_sudo(&mut root, "u", &"ALL=(ALL) ALL".into()).unwrap();
+            add_sudo(&mut root, "v", &Value::List(vec!["A".into(), "B".into()])).unwrap();
+        }
+        assert_eq!(
+            root.text(RULES),
+            "# Created by prepivot\n\n# User rules for u\nu ALL=(ALL) ALL\n\n# User rules for v\nv A\nv B\n"
+        );
+        assert_eq!(root.text(SUDOERS), "root ALL=(ALL) ALL\n@includedir /etc/sudoers.d");
+        assert!(add_sudo(&mut root, "u", &"ALL\nevil ALL=(ALL) ALL".into()).is_err());
+        assert!(add_sudo(&mut root, "ALL", &"ALL=(ALL) ALL".into()).is_err());
+        assert!(add_sudo(&mut root, "u", &true.into()).is_err());
+        assert!(!root.text(RULES).contains("evil"));
+    }
+
+    #[test]
+    fn doas_rules() {
+        for good in [
+            "permit nopass u",
+            "deny u",
+            "permit persist keepenv u as root",
+            "permit setenv { A=b C } u as root cmd /bin/ls args -l /root",
+            "permit u cmd reboot",
+        ] {
+            assert!(is_doas_rule("u", good), "{good}");
+        }
+        for bad in [
+            "permit nopass other",
+            "allow u",
+            "permit",
+            "permit u as",
+            "permit u cmd",
+            "permit setenv { A u",
+            "permit u x",
+        ] {
+            assert!(!is_doas_rule("u", bad), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! `users`, `user` and `groups` in all their forms, as one list: what users_groups, set_passwords and ssh all start from.
+
+use super::Context;
+use crate::document::{Map, Value, wrong};
+
+/// How many users, and how many groups, one configuration may ask for.
+const MAX_USERS: usize = 4096;
+
+/// The users and groups that a configuration asks for.
+#[derive(Debug, Default, PartialEq)]
+pub struct Users {
+    /// In the order in which they are made: the default user is the last. Keys have `_` for `-`.
+    pub users: Vec<(String, Map)>,
+    /// The name of the default user, if it is asked for.
+    pub default: Option<String>,
+    /// Names and members.
+    pub groups: Vec<(String, Vec<String>)>,
+    /// What is wrong with the configuration; the rest of it counts.
+    pub problems: Vec<String>,
+}
+
+impl Users {
+    /// Reads the configuration (cloud-init's documentation, module "Users and Groups").
+    pub fn of(context: &Context) -> Users {
+        let mut out = Users::default();
+        if let Some(groups) = context.get("groups") {
+            out.read_groups(groups);
+        }
+        let distro_user = context.config.at(&["system_info", "default_user"]).and_then(Value::as_map);
+        let mut default_user = Map::new();
+        match context.get("user") {
+            Some(Value::Map(user)) => default_user = underscored(user),
+            Some(value) => match value.text() {
+                Some(name) if !name.is_empty() => drop(default_user.insert("name", name)),
+                Some(_) => {}
+                None => out.problems.push(wrong("user", "a name or a mapping", value).to_string()),
+            },
+            None => {}
+        }
+        let overridden = !default_user.is_empty();
+        fill(&mut default_user, distro_user.unwrap_or(&Map::new()));
+        if let Some(users) = context.get("users") {
+            out.read_users(users);
+        }
+        if overridden && !out.users.iter().any(|(n, _)| n == "default") {
+            out.users.push(("default".into(), Map::new()));
+        }
+        out.resolve_default(default_user);
+        out
+    }
+
+    /// The default user's name, or a name that says that there is none.
+    pub fn default_or_none(&self) -> &str {
+        self.default.as_deref().unwrap_or("NONE")
+    }
+
+    fn read_groups(&mut self, groups: &Value) {
+        match groups {
+            Value::String(names) => words(names).for_each(|name| self.add_group(name, Vec::new())),
+            Value::Map(map) => {
+                for (name, members) in map.iter() {
+                    let members = self.names(&format!("groups.{name}"), members);
+                    self.add_group(name, members);
+                }
+            }
+            Value::List(list) => {
+                for entry in list {
+                    match entry {
+                        Value::Map(_) => self.read_groups(entry),
+                        entry => match entry.text() {
+                            Some(name) => self.add_group(name.trim(), Vec::new()),
+                            None => self.problems.push(wrong("groups", "names or mappings", entry).to_string()),
+                        },
+                    }
+                }
+            }
+            other => self.problems.push(wrong("groups", "a list, a mapping or a string", other).to_string()),
+        }
+        for (_, members) in &mut self.groups {
+            members.sort();
+            members.dedup();
+        }
+    }
+
+    fn add_group(&mut self, name: &str, members: Vec<String>) {
+        if self.groups.len() >= MAX_USERS {
+            return self.too_many("groups");
+        }
+        match self.groups.iter_mut().find(|(n, _)| n == name) {
+            Some((_, old)) => old.extend(members),
+            None => self.groups.push((name.to_owned(), members)),
+        }
+    }
+
+    fn names(&mut self, key: &str, value: &Value) -> Vec<String> {
+        names_of(value).unwrap_or_else(|| {
+            self.problems.push(wrong(key, "a list or a string of names", value).to_string());
+            Vec::new()
+        })
+    }
+
+    fn read_users(&mut self, users: &Value) {
+        match users {
+            Value::String(names) => {
+                // cloud-init sorts the words with the blanks that stand before them.
+                let mut names: Vec<&str> = names.split(',').filter(|n| !n.trim().is_empty()).collect();
+                names.sort_unstable();
+                names.iter().for_each(|name| self.add_user(name.trim(), Map::new()));
+            }
+            Value::List(list) => {
+                for entry in list {
+                    match entry {
+                        Value::Map(user) => {
+                            let mut user = underscored(user);
+                            match user.remove("name").map_or(Some("default".to_owned()), |n| n.text()) {
+                                Some(name) => self.add_user(&name, user),
+                                None => self.problems.push("users: an entry whose name is no text".into()),
+                            }
+                        }
+                        entry => match names_of(entry) {
+                            Some(names) => names.iter().for_each(|name| self.add_user(name, Map::new())),
+                            None => self.problems.push(wrong("users", "names or mappings", entry).to_string()),
+                        },
+                    }
+                }
+            }
+            Value::Map(map) => {
+                for (name, user) in map.iter() {
+                    match user {
+                        Value::Map(user) => {
+                            let mut user = underscored(user);
+                            user.remove("name");
+                            self.add_user(name, user);
+                        }
+                        user if user.is_true() => self.add_user(name, Map::new()),
+                        user if user.text().is_some() => {}
+                        user => {
+                            let key = format!("users.{name}");
+                            self.problems.push(wrong(&key, "a mapping, true or false", user).to_string());
+                        }
+                    }
+                }
+            }
+            other => log::warn!("cloud-config: {}", wrong("users", "a list, a mapping or a string", other)),
+        }
+    }
+
+    /// Adds a user; of one that is there already the first values stay.
+    fn add_user(&mut self, name: &str, user: Map) {
+        if self.users.len() >= MAX_USERS {
+            return self.too_many("users");
+        }
+        match self.users.iter_mut().find(|(n, _)| n == name) {
+            Some((_, old)) => fill(old, &user),
+            None => self.users.push((name.to_owned(), user)),
+        }
+    }
+
+    fn too_many(&mut self, key: &str) {
+        let problem = format!("{key}: more than {MAX_USERS}; the rest is left out");
+        if !self.problems.contains(&problem) {
+            self.problems.push(problem);
+        }
+    }
+
+    /// Puts the real default user in the place of `default`: what its own name says, then what `default` says, then the
+    /// distribution's. Groups of all of them count.
+    fn resolve_default(&mut self, mut default_user: Map) {
+        let Some(asked) = self.take("default") else { return };
+        let name = default_user.remove("name").and_then(|n| n.text()).filter(|n| !n.is_empty());
+        let Some(name) = name else {
+            log::warn!("cloud-config: users: no default user: there is no system_info.default_user with a name");
+            return;
+        };
+        let mut user = self.take(&name).unwrap_or_default();
+        let mut groups = Vec::new();
+        for source in [&user, &asked, &default_user] {
+            groups.extend(source.get("groups").and_then(names_of).unwrap_or_default());
+        }
+        groups.sort();
+        groups.dedup();
+        user.insert("groups", groups.into_iter().map(Value::from).collect::<Vec<_>>());
+        fill(&mut user, &asked);
+        fill(&mut user, &default_user);
+        self.users.push((name.clone(), user));
+        self.default = Some(name);
+    }
+
+    fn take(&mut self, name: &str) -> Option<Map> {
+        let at = self.users.iter().position(|(n, _)| n == name)?;
+        Some(self.users.remove(at).1)
+    }
+}
+
+/// Names in a list, in the keys of a mapping, or in a string with commas; null has none. None for anything else.
+pub fn names_of(value: &Value) -> Option<Vec<String>> {
+    match value {
+        Value::Null => Some(Vec::new()),
+        Value::List(list) => {
+            let names: Option<Vec<String>> = list.iter().map(Value::text).collect();
+            Some(names?.iter().flat_map(|n| words(n).map(str::to_owned).collect::<Vec<_>>()).collect())
+        }
+        Value::Map(map) => Some(map.keys().map(|k| k.trim().to_owned()).collect()),
+        value => Some(words(&value.text()?).map(str::to_owned).collect()),
+    }
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',').map(str::trim).filter(|w| !w.is_empty())
+}
+
+fn underscored(map: &Map) -> Map {
+    map.iter().map(|(k, v)| (k.replace('-', "_").trim().to_owned(), v.clone())).filter(|(k, _)| !k.is_empty()).collect()
+}
+
+/// Adds the keys that are not there yet; mappings in both are filled likewise.
+fn fill(map: &mut Map, from: &Map) {
+    for (key, value) in from.iter() {
+        match (map.get_mut(key), value) {
+            (None, value) => drop(map.insert(key, value.clone())),
+            (Some(Value::Map(old)), Value::Map(new)) => fill(old, new),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::testing::TempDir;
+    use crate::document::yaml;
+    use crate::instance::Instance;
+    use crate::machine::Distro;
+    use crate::root::{Root, Stage, Use};
+    use crate::system::Nothing;
+
+    fn users(text: &str) -> Users {
+        let dir = TempDir::new("users");
+        let mut config = Map::new();
+        if let Value::Map(map) = yaml::parse("t", text).unwrap() {
+            config = map;
+        }
+        config.insert("system_info", Distro::named("ubuntu").default_config().get("system_info").unwrap().clone());
+        Users::of(&Context {
+            root: &mut Root::open(&dir.0, Use::Plan).unwrap(),
+            config: &Value::Map(config),
+            instance: &Instance::default(),
+            distro: &Distro::named("ubuntu"),
+            args: &[],
+            stage: Stage::Init,
+            outside: &Nothing,
+        })
+    }
+
+    fn names(users: &Users) -> Vec<&str> {
+        users.users.iter().map(|(n, _)| n.as_str()).collect()
+    }
+
+    #[test]
+    fn all_forms_of_users() {
+        assert_eq!(names(&users("users: default,bob, joe")), ["joe", "bob", "ubuntu"]);
+        assert_eq!(names(&users("users: [default, 'a, b', {name: c}]")), ["a", "b", "c", "ubuntu"]);
+        assert_eq!(names(&users("users: {default: true, bob: {sudo: x}, joe: false}")), ["bob", "ubuntu"]);
+        assert_eq!(names(&users("users: []\nuser: admin")), ["admin"]);
+        let many = users(&format!("users: [{}]", (0..5000).map(|i| format!("u{i}, ")).collect::<String>()));
+        assert_eq!((many.users.len(), many.problems.len()), (MAX_USERS, 1));
+        assert!(names(&users("users: null")).is_empty());
+        let bad = users("users: [[x], 5, {name: [1]}, null]\nuser: [1]\ngroups: 7\n");
+        assert_eq!(names(&bad), ["x", "5"]);
+        assert_eq!(bad.problems.len(), 3, "{:?}", bad.problems);
+    }
+
+    #[test]
+    fn the_default_user_is_made_of_all_that_names_it() {
+        let found =
+            users("users: [{name: default, gecos: g, groups: [x]}, {name: ubuntu, shell: /bin/sh, groups: 'y, z'}]");
+        let (name, user) = &found.users[0];
+        assert_eq!((name.as_str(), found.default.as_deref()), ("ubuntu", Some("ubuntu")));
+        assert_eq!(user.get("gecos"), Some(&"g".into()));
+        assert_eq!(user.get("shell"), Some(&"/bin/sh".into()));
+        assert_eq!(
+            names_of(user.get("groups").unwrap()).unwrap(),
+            ["adm", "cdrom", "dip", "lxd", "sudo", "x", "y", "z"]
+        );
+    }
+
+    #[test]
+    fn all_forms_of_groups() {
+        let group = |n: &str, m: &[&str]| (n.to_owned(), m.iter().map(|m| (*m).to_owned()).collect::<Vec<_>>());
+        assert_eq!(users("groups: a, b").groups, [group("a", &[]), group("b", &[])]);
+        assert_eq!(
+            users("groups: {a: [y, x, x], b: 'z,w', c: null}").groups,
+            [group("a", &["x", "y"]), group("b", &["w", "z"]), group("c", &[])]
+        );
+        assert_eq!(users("groups: [a, {b: [x]}, {b: y}]").groups, [group("a", &[]), group("b", &["x", "y"])]);
+    }
+}
