@@ -1,12 +1,14 @@
 //! User-data that is broken, huge or malicious: whatever comes, an answer comes, in bounded time, and nothing panics.
 
+use prepivot::base::report::{Report, Severity};
 use prepivot::base::testing::vectors;
 use prepivot::document::{Map, Value, to_yaml, yaml};
 use prepivot::userdata::{Context, Fetched, UserData, process};
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-fn run(documents: &[&[u8]]) -> UserData {
+fn run(documents: &[&[u8]]) -> (UserData, Report) {
+    let mut report = Report::new();
     let data = yaml::parse("t", "v1: {instance_id: i-1}").unwrap();
     let mut again =
         |_: &prepivot::userdata::Include<'_>| Ok(Fetched::Content(b"#include http://x\nhttp://y\n".to_vec()));
@@ -17,8 +19,9 @@ fn run(documents: &[&[u8]]) -> UserData {
         launch_index: Some(1),
         instance_data: &data,
         fetch: &mut again,
+        report: &mut report,
     };
-    process(documents, context)
+    (process(documents, context), report)
 }
 
 fn gzip(data: &[u8]) -> Vec<u8> {
@@ -81,7 +84,7 @@ fn mutations_of_every_input() {
         let (one, two) = (random.below(texts.len()), random.below(texts.len()));
         let (one, two) = (mutated(&texts[one], &mut random), mutated(&texts[two], &mut random));
         let began = Instant::now();
-        let data = run(&[&one, &two]);
+        let (data, _) = run(&[&one, &two]);
         assert!(began.elapsed() < Duration::from_secs(20), "{:?}", String::from_utf8_lossy(&one));
         if let Some(config) = data.cloud_config {
             let config = Value::Map(config);
@@ -156,9 +159,9 @@ fn bombs_end_in_time_and_bounds() {
     ];
     for (name, document) in cases {
         let start = Instant::now();
-        let data = run(&[&document]);
+        let (data, report) = run(&[&document]);
         let took = start.elapsed();
-        println!("{name}: {took:?}, {} parts, {} errors", data.parts.len(), data.errors.len());
+        println!("{name}: {took:?}, {} parts, {} errors", data.parts.len(), report.entries().len());
         assert!(took < Duration::from_secs(30), "{name}: {took:?}");
         assert!(data.processed.len() < 100 << 20);
     }
@@ -173,6 +176,7 @@ fn one_broken_part_never_stops_the_others() {
         --b\nContent-Type: text/cloud-config\n\ngood: 1\n--b\n\n#!/bin/sh\n--b--\n";
     let mut fail = |_: &prepivot::userdata::Include<'_>| Err(prepivot::base::error::Error::new("404"));
     let nothing = Value::Map(Map::new());
+    let mut report = Report::new();
     let context = Context {
         source: "user-data",
         vendor: false,
@@ -180,10 +184,23 @@ fn one_broken_part_never_stops_the_others() {
         launch_index: None,
         instance_data: &nothing,
         fetch: &mut fail,
+        report: &mut report,
     };
     let data = process(&[document.as_bytes()], context);
     assert_eq!(data.cloud_config, Some([("good", 1)].into_iter().collect()));
     assert_eq!(data.scripts.len(), 1);
-    assert_eq!(data.errors.len(), 2, "{:?}", data.errors);
+    assert_eq!(
+        report.texts(Severity::Error),
+        ["user-data: part-001: not valid gzip, or cut short", "user-data: failed to include a URL: 404"]
+    );
+    assert_eq!(
+        report.texts(Severity::Warning),
+        [
+            "user-data: part-001: ignored: cloud-config: not valid YAML at line 1 column 5: expected a value",
+            "user-data: part-002: ignored: the template fails on line 2: syntax error",
+            "user-data: part-003: part-handlers (Python) are not supported",
+            "user-data: part-004: unhandled bytes (text/foo), of a type that is not supported",
+        ]
+    );
     assert_eq!(data.unsupported, ["text/part-handler (part-003)", "text/foo (part-004)"]);
 }

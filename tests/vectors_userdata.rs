@@ -1,11 +1,11 @@
 //! What prepivot makes of cloud-init's own user-data inputs, against what cloud-init made of them.
 
 use prepivot::base::error::Error;
+use prepivot::base::report::{Report, Severity};
 use prepivot::base::testing::vectors;
 use prepivot::document::{Map, Value, json, yaml};
 use prepivot::userdata::config::{Consumed, Sources, consume};
 use prepivot::userdata::{Fetched, Include, UserData, When, cache_name};
-use std::cell::Cell;
 use std::collections::BTreeMap;
 
 /// Cases where prepivot differs, and the reason that a user would give.
@@ -17,22 +17,6 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("part-handler v2", "part-handlers are Python: reported as not supported, never run"),
     ("vendor part-handler", "part-handlers are Python: reported as not supported, never run"),
 ];
-
-thread_local!(static WARNINGS: Cell<usize> = const { Cell::new(0) });
-
-struct Counter;
-
-impl log::Log for Counter {
-    fn enabled(&self, _: &log::Metadata) -> bool {
-        true
-    }
-    fn log(&self, record: &log::Record) {
-        if record.level() <= log::Level::Warn {
-            WARNINGS.set(WARNINGS.get() + 1);
-        }
-    }
-    fn flush(&self) {}
-}
 
 /// Text, or bytes as base64.
 fn bytes(value: &Value) -> Vec<u8> {
@@ -50,7 +34,7 @@ fn instance_data() -> Value {
     .unwrap()
 }
 
-fn run(case: &Value, urls: &Value, launch_index: Option<i64>) -> Consumed {
+fn run(case: &Value, urls: &Value, launch_index: Option<i64>) -> (Consumed, Report) {
     let expected = case.get("expected").unwrap();
     let mut base = Map::new();
     base.insert("vendor_data", yaml::parse("t", "{enabled: true}").unwrap());
@@ -72,7 +56,8 @@ fn run(case: &Value, urls: &Value, launch_index: Option<i64>) -> Consumed {
         launch_index,
         instance_data: &instance_data(),
     };
-    consume(&base, &sources, &mut fetch)
+    let mut report = Report::new();
+    (consume(&base, &sources, &mut fetch, &mut report), report)
 }
 
 /// Vendor-data that leaves what the case's vendor-data left.
@@ -136,13 +121,13 @@ fn same_value(ours: &Value, theirs: &Value) -> bool {
     }
 }
 
-fn differences(case: &Value, consumed: &Consumed, warnings: usize) -> Vec<String> {
+fn differences(case: &Value, consumed: &Consumed, report: &Report) -> Vec<String> {
     let mut found = Vec::new();
     let expected = case.get("expected").unwrap();
     let data = consumed.user.as_ref().unwrap_or(empty());
-    let failed = [&consumed.user, &consumed.vendor].into_iter().flatten().any(|d| !d.errors.is_empty());
+    let failed = report.has(Severity::Error);
     if failed != expected.get("error").is_some_and(|e| !e.is_null()) {
-        found.push(format!("error: {:?}", data.errors));
+        found.push(format!("error: {report:?}"));
     }
     let configs = expected.get("cloud_config").and_then(Value::as_map).unwrap();
     for (name, source) in [("user", &consumed.user), ("vendor", &consumed.vendor)] {
@@ -188,8 +173,8 @@ fn differences(case: &Value, consumed: &Consumed, warnings: usize) -> Vec<String
         found.push("boothooks".into());
     }
     let warned = !expected.get("warnings").and_then(Value::as_list).unwrap().is_empty();
-    if warned != (warnings > 0) && !failed {
-        found.push(format!("{warnings} warnings"));
+    if warned != report.has(Severity::Warning) && !failed {
+        found.push(format!("warnings: {report:?}"));
     }
     found
 }
@@ -202,8 +187,6 @@ fn empty() -> &'static UserData {
 #[test]
 fn user_data_comes_out_as_from_cloud_init() {
     let (Some(cases), Some(urls)) = (vectors("userdata.json"), vectors("urls.json")) else { return };
-    log::set_logger(&Counter).unwrap();
-    log::set_max_level(log::LevelFilter::Info);
     let (mut alike, mut excepted, mut wrong) = (0, 0, Vec::new());
     for case in cases.as_list().unwrap() {
         let name = case.get("name").and_then(Value::as_str).unwrap();
@@ -212,9 +195,8 @@ fn user_data_comes_out_as_from_cloud_init() {
         let indexes = std::iter::once(None).chain((0..10).map(Some).filter(|_| indexed));
         let best = indexes
             .map(|index| {
-                WARNINGS.set(0);
-                let consumed = run(case, &urls, index);
-                differences(case, &consumed, WARNINGS.get())
+                let (consumed, report) = run(case, &urls, index);
+                differences(case, &consumed, &report)
             })
             .min_by_key(Vec::len)
             .unwrap();
@@ -254,7 +236,8 @@ fn every_example_of_the_documentation_is_read() {
             launch_index: None,
             instance_data: &instance_data(),
         };
-        let data = consume(&Map::new(), &sources, &mut later).user.unwrap();
+        let mut report = Report::new();
+        let data = consume(&Map::new(), &sources, &mut later, &mut report).user.unwrap();
         let fine = match header {
             "text/cloud-config" | "text/jinja2" => data.cloud_config.is_some() && !data.text.contains("ignored"),
             "text/cloud-boothook" => data.boothooks.len() == 1,
@@ -264,8 +247,8 @@ fn every_example_of_the_documentation_is_read() {
             "text/part-handler" => data.unsupported.len() == 1,
             _ => false,
         };
-        if !fine || !data.errors.is_empty() {
-            wrong.push(format!("{name} ({header}): {data:?}"));
+        if !fine || report.has(Severity::Error) {
+            wrong.push(format!("{name} ({header}): {data:?} {report:?}"));
         }
     }
     println!("examples.json: {parsed} parsed, {taken} taken as user-data, {} wrong", wrong.len());

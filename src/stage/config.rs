@@ -4,6 +4,7 @@ use super::image::Image;
 use super::web::{self, Includes};
 use crate::base::error::Result;
 use crate::base::logging::DEPRECATED;
+use crate::base::report::{Report, Severity};
 use crate::document::{Map, Value, json};
 use crate::instance::Frequency;
 use crate::instance::{Instance, state};
@@ -15,8 +16,8 @@ use crate::userdata::{Fetched, Include, Script, UserData, When, cache_name, vend
 
 /// cloud-init's semaphore for the parts of user-data.
 const CONSUMED: &str = "consume_data";
-/// How many mistakes of a cloud-config a boot tells.
-const MAX_TOLD: usize = 10;
+/// How many mistakes of a cloud-config are reported.
+const MAX_REPORTED: usize = 10;
 /// The last boot's instance-data, for configuration files that are templates.
 const INSTANCE_DATA: &str = "/run/cloud-init/instance-data-sensitive.json";
 
@@ -44,7 +45,21 @@ pub fn base(root: &Root, machine: &Machine, distro: &Distro) -> config::Base {
     let data = root.read(INSTANCE_DATA).ok().flatten().and_then(|b| json::parse(INSTANCE_DATA, &b).ok());
     let defaults = distro.default_config();
     let defaults = defaults.as_map().cloned().unwrap_or_default();
-    config::base(&mut InRoot(root), machine.cmdline.text(), data.as_ref(), defaults)
+    let mut report = Report::new();
+    let base = config::base(&mut InRoot(root), machine.cmdline.text(), data.as_ref(), defaults, &mut report);
+    log_all(&report);
+    base
+}
+
+/// Puts a report into the log. Each text is logged once in a stage.
+pub(super) fn log_all(report: &Report) {
+    for entry in report.entries() {
+        match entry.severity {
+            Severity::Error => log::error!("{entry}"),
+            Severity::Warning => log::warn!("{entry}"),
+            Severity::Deprecated => log::info!(target: DEPRECATED, "{entry}"),
+        }
+    }
 }
 
 /// Gets what user-data includes.
@@ -69,9 +84,10 @@ pub fn with_network(root: &Root, instance: &Instance, web: &Includes, include: &
 /// Takes the instance's user-data and vendor-data apart, and merges the configuration. Nothing is written.
 pub fn consume(image: &Image, instance: &Instance, instance_data: &Value, fetch: Fetch) -> (Merged, Consumed) {
     let empty = Map::new();
-    let documents = |what: &str, data: &Value| {
-        vendor::documents(data).unwrap_or_else(|e| {
-            log::warn!("{what}: {e}");
+    let mut report = Report::new();
+    let mut documents = |what: &str, data: &Value| {
+        vendor::documents(data, &mut report).unwrap_or_else(|e| {
+            report.warn(format_args!("{what}: {e}"));
             Vec::new()
         })
     };
@@ -86,26 +102,33 @@ pub fn consume(image: &Image, instance: &Instance, instance_data: &Value, fetch:
         instance_data,
     };
     let base = image.config.as_map().unwrap_or(&empty);
-    let consumed = config::consume(base, &sources, fetch);
+    let consumed = config::consume(base, &sources, fetch, &mut report);
+    log_all(&report);
     let all = [&consumed.user, &consumed.vendor, &consumed.vendor2];
     let needs_network = all.into_iter().flatten().any(|data| !data.deferred.is_empty());
     (Merged { config: Value::Map(image.over(consumed.config.clone())), needs_network }, consumed)
 }
 
-/// Says what is wrong with the merged cloud-config of user-data, and what is deprecated in it: once in each boot, as cloud-init
-/// does. The modules do with it what they can.
+/// Reports what is wrong with the merged cloud-config of user-data, and what is deprecated in it: once in each boot, as cloud-init
+/// does. The modules use what they can of it.
 pub fn check(consumed: &Consumed) {
+    let mut report = Report::new();
+    check_schema(consumed, &mut report);
+    log_all(&report);
+}
+
+fn check_schema(consumed: &Consumed, report: &mut Report) {
     let Some(config) = consumed.user.as_ref().and_then(|user| user.cloud_config.as_ref()) else { return };
     let Findings { mut errors, deprecations } = schema::cloud_config(config);
     if !errors.is_empty() {
-        errors.truncate(MAX_TOLD);
-        log::warn!(
+        errors.truncate(MAX_REPORTED);
+        report.warn(format_args!(
             "cloud-config failed schema validation! {}; `cloud-init schema --system` says more",
             one_line(&errors)
-        );
+        ));
     }
     if !deprecations.is_empty() {
-        log::info!(target: DEPRECATED, "Deprecated cloud-config provided: {}", one_line(&deprecations));
+        report.deprecated(format_args!("Deprecated cloud-config provided: {}", one_line(&deprecations)));
     }
 }
 
@@ -120,9 +143,6 @@ pub fn write_parts(root: &mut Root, instance: &Instance, consumed: &Consumed) ->
     let first = !state::is_done(root, instance, CONSUMED, Frequency::Instance);
     for (name, prefix, data) in named {
         let Some(data) = data else { continue };
-        for error in &data.errors {
-            log::warn!("{name}: {error}");
-        }
         root.write(&format!("{folder}/{name}.txt.i"), data.processed.clone(), Attr::root(0o600))?;
         root.write(&format!("{folder}/{prefix}cloud-config.txt"), data.text.clone(), Attr::root(0o600))?;
         for (url, content) in &data.fetched_once {
@@ -155,24 +175,23 @@ fn scripts(root: &mut Root, folder: &str, data: &UserData) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::logging;
     use crate::document::yaml;
 
-    fn told(text: &str) -> Vec<(&'static str, String)> {
+    fn checked(text: &str) -> Report {
         let Ok(Value::Map(config)) = yaml::parse("t", text) else { panic!("{text}") };
         let user = UserData { cloud_config: Some(config), ..UserData::default() };
-        logging::quiet();
-        logging::take();
-        check(&Consumed { user: Some(user), ..Consumed::default() });
-        logging::take().into_iter().map(|m| (m.name, m.text)).collect()
+        let mut report = Report::new();
+        check_schema(&Consumed { user: Some(user), ..Consumed::default() }, &mut report);
+        report
     }
 
     #[test]
-    fn a_boot_tells_what_is_wrong_and_what_is_deprecated() {
-        assert!(told("{hostname: a, users: [{name: b}]}").is_empty());
-        let both = told("{hostname: 3, users: [{name: b, sudoo: s3cret, lock-passwd: true}]}");
-        let [(warning, wrong), (deprecated, old)] = both.as_slice() else { panic!("{both:?}") };
-        assert_eq!((*warning, *deprecated), ("WARNING", "DEPRECATED"));
+    fn what_is_wrong_and_what_is_deprecated_is_reported() {
+        assert!(checked("{hostname: a, users: [{name: b}]}").is_empty());
+        let both = checked("{hostname: 3, users: [{name: b, sudoo: s3cret, lock-passwd: true}]}");
+        let ([wrong], [old]) = (&*both.texts(Severity::Warning), &*both.texts(Severity::Deprecated)) else {
+            panic!("{both:?}")
+        };
         assert!(
             wrong.contains(
                 "failed schema validation! hostname: expected a string, found an integer, users.0.sudoo: there"
@@ -180,8 +199,8 @@ mod tests {
         );
         assert!(old.starts_with("Deprecated cloud-config provided: users.0.lock-passwd: Deprecated in version 22.3. "));
         assert!(!wrong.contains("s3cret"));
-        let many = told(&format!("{{users: [{}]}}", "{name: 1},".repeat(50)));
-        assert_eq!(many.len(), 1);
-        assert_eq!(many[0].1.matches("users.").count(), MAX_TOLD);
+        let many = checked(&format!("{{users: [{}]}}", "{name: 1},".repeat(50)));
+        assert_eq!(many.entries().len(), 1);
+        assert_eq!(many.entries()[0].text.matches("users.").count(), MAX_REPORTED);
     }
 }

@@ -1,6 +1,7 @@
 //! What the image itself says: its distribution, its configuration, and whether it wants to be provisioned at all.
 
 use super::Asked;
+use crate::base::report::Report;
 use crate::document::{Map, Value};
 use crate::instance::boot;
 use crate::machine::{Distro, Machine};
@@ -47,7 +48,11 @@ impl Image {
         if self.above.is_empty() {
             return config;
         }
-        merge::layers(self.above.iter().cloned().chain([("the configuration".to_owned(), config)]))
+        let mut report = Report::new();
+        let layers = self.above.iter().cloned().chain([("the configuration".to_owned(), config)]);
+        let merged = merge::layers(layers, &mut report);
+        super::config::log_all(&report);
+        merged
     }
 }
 

@@ -1,6 +1,7 @@
 //! Cloud-config on the kernel command line: `cc: YAML end_cc`, any number of times.
 
 use super::percent;
+use crate::base::report::Report;
 use crate::document::{Map, Value, wrong, yaml};
 
 const BEGIN: &str = " cc:";
@@ -9,8 +10,8 @@ const END: &str = "end_cc";
 pub const NAME: &str = "cc: on the kernel command line";
 
 /// The configuration that a kernel command line holds. Each piece ends at `end_cc` or with the line; percent escapes and `\n`
-/// are undone, and the pieces are read as one YAML document.
-pub fn from_cmdline(cmdline: &str) -> Map {
+/// are undone, and the pieces are read as one YAML document. What cannot be read is reported and ignored.
+pub fn from_cmdline(cmdline: &str, report: &mut Report) -> Map {
     let cmdline = format!(" {cmdline}");
     let mut pieces = Vec::new();
     let mut rest = cmdline.as_str();
@@ -26,7 +27,7 @@ pub fn from_cmdline(cmdline: &str) -> Map {
         other => Err(wrong(NAME, "a mapping", &other)),
     });
     parsed.unwrap_or_else(|e| {
-        log::warn!("ignored: {e}");
+        report.warn(format_args!("ignored: {e}"));
         Map::new()
     })
 }
@@ -54,7 +55,7 @@ mod tests {
             ("cc: [a]", "{}"),
             ("cc: a: [", "{}"),
         ] {
-            assert_eq!(json::to_string(&Value::Map(from_cmdline(cmdline))), config, "{cmdline}");
+            assert_eq!(json::to_string(&Value::Map(from_cmdline(cmdline, &mut Report::new()))), config, "{cmdline}");
         }
     }
 }

@@ -6,6 +6,7 @@
 use super::vendor::{self, Settings};
 use super::{Context, Fetched, Include, UserData, jinja, merge, process};
 use crate::base::error::{Error, Result};
+use crate::base::report::Report;
 use crate::document::{Map, Value, wrong, yaml};
 
 /// The image's main configuration file.
@@ -52,20 +53,26 @@ pub struct Base {
 
 /// The base layers. `instance_data` (of the last boot) is for configuration
 /// files that are jinja templates; `defaults` are the distribution's, for what the image does not say. A file that cannot be
-/// used is told and left out.
-pub fn base(files: &mut dyn Files, cmdline: &str, instance_data: Option<&Value>, defaults: Map) -> Base {
-    let mut reader = Reader { files, instance_data };
-    let cmdline = ("the kernel command line".to_owned(), super::from_cmdline(cmdline));
-    let image = (CLOUD_CFG.to_owned(), reader.image());
-    let own = merge::layers([cmdline.clone(), image.clone()]);
+/// used is reported and left out.
+pub fn base(
+    files: &mut dyn Files,
+    cmdline: &str,
+    instance_data: Option<&Value>,
+    defaults: Map,
+    report: &mut Report,
+) -> Base {
+    let cmdline = ("the kernel command line".to_owned(), super::from_cmdline(cmdline, report));
+    let mut reader = Reader { files, instance_data, report };
+    let (image, run) = ((CLOUD_CFG.to_owned(), reader.image()), reader.file(RUN_CLOUD_CFG));
+    let own = merge::layers([cmdline.clone(), image.clone()], report);
     let layers = [
         cmdline,
-        (RUN_CLOUD_CFG.to_owned(), reader.file(RUN_CLOUD_CFG)),
+        (RUN_CLOUD_CFG.to_owned(), run),
         image,
         ("the distribution's defaults".to_owned(), defaults),
         ("the built-in configuration".to_owned(), built_in()),
     ];
-    Base { config: merge::layers(layers), own }
+    Base { config: merge::layers(layers, report), own }
 }
 
 fn built_in() -> Map {
@@ -78,6 +85,7 @@ fn built_in() -> Map {
 struct Reader<'a> {
     files: &'a mut dyn Files,
     instance_data: Option<&'a Value>,
+    report: &'a mut Report,
 }
 
 impl Reader<'_> {
@@ -89,13 +97,13 @@ impl Reader<'_> {
             Some(Value::String(folder)) => folder.trim().trim_end_matches('/').to_owned(),
             Some(Value::Null) => String::new(),
             Some(other) => {
-                log::warn!("{CLOUD_CFG}: {}", wrong("conf_d", "a path", other));
+                self.report.warn(wrong("conf_d", "a path", other).context(CLOUD_CFG));
                 String::new()
             }
         };
         let names = if folder.is_empty() { Ok(None) } else { self.files.names(&folder) };
         let mut names = names.unwrap_or_else(|e| {
-            log::warn!("{e}");
+            self.report.warn(e);
             None
         });
         let mut layers = Vec::new();
@@ -104,30 +112,30 @@ impl Reader<'_> {
             names.sort_unstable();
             let paths = names.iter().rev().map(|name| format!("{folder}/{name}"));
             let over: Vec<_> = paths.map(|path| (path.clone(), self.file(&path))).collect();
-            layers.push((folder, merge::layers(over)));
+            layers.push((folder, merge::layers(over, self.report)));
         }
         layers.push((CLOUD_CFG.to_owned(), main));
-        merge::layers(layers)
+        merge::layers(layers, self.report)
     }
 
     fn file(&mut self, path: &str) -> Map {
         let content = self.files.read(path).map(Option::unwrap_or_default);
-        content.and_then(|content| parse(path, &content, self.instance_data)).unwrap_or_else(|e| {
-            log::warn!("configuration ignored: {e}");
+        content.and_then(|content| parse(path, &content, self.instance_data, self.report)).unwrap_or_else(|e| {
+            self.report.warn(format_args!("configuration ignored: {e}"));
             Map::new()
         })
     }
 }
 
 /// A configuration file's mapping; an empty file is an empty one. A template is rendered first, where there is data for it.
-fn parse(path: &str, content: &[u8], instance_data: Option<&Value>) -> Result<Map> {
+fn parse(path: &str, content: &[u8], instance_data: Option<&Value>, report: &mut Report) -> Result<Map> {
     let text = std::str::from_utf8(content).map_err(|_| Error::new(format!("{path}: not UTF-8")))?;
     let rendered = match (jinja::body(text), instance_data) {
         (Some(template), Some(data)) => Some(jinja::render(template, data).map_err(|e| e.context(path))?),
         _ => None,
     };
     if let Some(missing) = rendered.as_ref().map(|r| r.missing.join(", ")).filter(|m| !m.is_empty()) {
-        log::warn!("{path}: no such variables: {missing}");
+        report.warn(format_args!("{path}: no such variables: {missing}"));
     }
     match yaml::parse(path, rendered.as_ref().map_or(text, |r| &r.text))? {
         Value::Map(map) => Ok(map),
@@ -163,32 +171,38 @@ pub struct Consumed {
 }
 
 /// Processes all sources over the base layers: user-data first, which can switch vendor-data off.
-pub fn consume(base: &Map, sources: &Sources<'_>, fetch: &mut dyn FnMut(&Include<'_>) -> Result<Fetched>) -> Consumed {
+pub fn consume(
+    base: &Map,
+    sources: &Sources<'_>,
+    fetch: &mut dyn FnMut(&Include<'_>) -> Result<Fetched>,
+    report: &mut Report,
+) -> Consumed {
     let mut consumed = Consumed::default();
-    let mut run = |source, vendor, documents: &[&[u8]], disabled: &[String]| {
+    let mut run = |source, vendor, documents: &[&[u8]], disabled: &[String], report: &mut Report| {
         let (launch_index, instance_data) = (sources.launch_index, sources.instance_data);
-        process(documents, Context { source, vendor, disabled, launch_index, instance_data, fetch: &mut *fetch })
+        let context = Context { source, vendor, disabled, launch_index, instance_data, fetch: &mut *fetch, report };
+        process(documents, context)
     };
     if allows_user_data(base) {
-        consumed.user = Some(run("user-data", false, &[sources.user_data], &[]));
+        consumed.user = Some(run("user-data", false, &[sources.user_data], &[], report));
     } else {
         log::info!("user-data is left out: allow_userdata is false");
     }
-    let without_vendor = merged(base, sources.datasource_config, [&consumed.user, &None, &None]);
+    let without_vendor = merged(base, sources.datasource_config, [&consumed.user, &None, &None], report);
     let mut vendor_data = |source, key, documents: &[Vec<u8>]| {
-        let settings = Settings::read(&without_vendor, key);
+        let settings = Settings::read(&without_vendor, key, report);
         if documents.is_empty() || !settings.enabled {
             return (None, settings);
         }
         let documents: Vec<&[u8]> = documents.iter().map(Vec::as_slice).collect();
-        (Some(run(source, true, &documents, &settings.disabled_handlers)), settings)
+        (Some(run(source, true, &documents, &settings.disabled_handlers, report)), settings)
     };
     let (vendor, settings) = vendor_data("vendor-data", "vendor_data", sources.vendor_data);
     let (mut vendor2, _) = vendor_data("vendor-data2", "vendor_data2", sources.vendor_data2);
     if let (Some(first), Some(second)) = (&vendor, &mut vendor2) {
         vendor::keep_apart(&first.scripts, &mut second.scripts);
     }
-    consumed.config = merged(base, sources.datasource_config, [&consumed.user, &vendor2, &vendor]);
+    consumed.config = merged(base, sources.datasource_config, [&consumed.user, &vendor2, &vendor], report);
     Consumed { vendor, vendor2, vendor_prefix: settings.prefix, ..consumed }
 }
 
@@ -198,13 +212,13 @@ fn allows_user_data(base: &Map) -> bool {
 }
 
 /// All layers, `sources` highest first above the datasource's own.
-fn merged(base: &Map, datasource: &Map, sources: [&Option<UserData>; 3]) -> Map {
+fn merged(base: &Map, datasource: &Map, sources: [&Option<UserData>; 3], report: &mut Report) -> Map {
     let names = ["user-data", "vendor-data2", "vendor-data"];
     let configs = sources.into_iter().map(|s| s.as_ref().and_then(|s| s.cloud_config.clone()).unwrap_or_default());
     let layers = names.into_iter().zip(configs).map(|(name, config)| (name.to_owned(), config));
     let below =
         [("the datasource".to_owned(), datasource.clone()), ("the base configuration".to_owned(), base.clone())];
-    merge::layers(layers.chain(below))
+    merge::layers(layers.chain(below), report)
 }
 
 #[cfg(test)]
@@ -232,7 +246,7 @@ mod tests {
 
     fn base_of(files: &[(&'static str, &'static str)], cmdline: &str) -> Map {
         let data = yaml::parse("t", "v1: {cloud_name: test}").unwrap();
-        base(&mut Fake(files.iter().copied().collect()), cmdline, Some(&data), Map::new()).config
+        base(&mut Fake(files.iter().copied().collect()), cmdline, Some(&data), Map::new(), &mut Report::new()).config
     }
 
     fn get(map: &Map, key: &str) -> String {
@@ -302,7 +316,7 @@ mod tests {
         };
         let base =
             map(&format!("{{vendor_data: {{enabled: true}}, vendor_data2: {{enabled: true}}, b: base, {base}}}"));
-        consume(&base, &sources, &mut |_| Ok(Fetched::Later))
+        consume(&base, &sources, &mut |_| Ok(Fetched::Later), &mut Report::new())
     }
 
     #[test]

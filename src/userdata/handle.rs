@@ -4,20 +4,27 @@ use super::cloud_config::CloudConfig;
 use super::kind::{self, Kind};
 use super::parts::Part;
 use super::{Script, UserData, When, file_name, jinja};
+use crate::base::report::Report;
 use crate::document::Value;
+
+/// Why a part of the type `text/jinja2` is ignored.
+const NOT_A_TEMPLATE: &str = "a template is UTF-8 and begins with `## template: jinja`";
+/// Why what a template gives is ignored.
+const NOT_FOR_TEMPLATES: &str = "a template can be a cloud-config, a script or a boothook";
 
 /// Takes a source's parts one by one.
 pub struct Handler<'a> {
     source: &'a str,
     vendor: bool,
     instance_data: &'a Value,
+    report: &'a mut Report,
     config: CloudConfig,
     out: UserData,
 }
 
 impl<'a> Handler<'a> {
-    pub fn new(source: &'a str, vendor: bool, instance_data: &'a Value) -> Self {
-        Handler { source, vendor, instance_data, config: CloudConfig::default(), out: UserData::default() }
+    pub fn new(source: &'a str, vendor: bool, instance_data: &'a Value, report: &'a mut Report) -> Self {
+        Handler { source, vendor, instance_data, report, config: CloudConfig::default(), out: UserData::default() }
     }
 
     /// All that the parts said; what concerns their unfolding is left empty.
@@ -45,7 +52,7 @@ impl<'a> Handler<'a> {
             "beginning with none of the known headers such as #cloud-config"
         };
         let (source, name, content_type) = (self.source, &part.filename, &part.content_type);
-        log::warn!("{source}: {name}: unhandled bytes ({content_type}), {why}");
+        self.report.warn(format_args!("{source}: {name}: unhandled bytes ({content_type}), {why}"));
         self.out.unsupported.push(format!("{content_type} ({name})"));
     }
 
@@ -54,7 +61,7 @@ impl<'a> Handler<'a> {
             Kind::CloudConfig | Kind::CloudConfigJsonp => {
                 let header = |name: &str| part.header(name).map(str::to_owned);
                 if let Err(e) = self.config.add(kind, &part.filename, content, &header) {
-                    log::warn!("{}: {}: ignored: {e}", self.source, part.filename);
+                    self.report.warn(format_args!("{}: {}: ignored: {e}", self.source, part.filename));
                 }
             }
             Kind::Script => self.script(part, content, if self.vendor { When::Vendor } else { When::User }),
@@ -63,7 +70,8 @@ impl<'a> Handler<'a> {
             Kind::ScriptPerOnce => self.script(part, content, When::PerOnce),
             Kind::Boothook => self.boothook(part, content),
             Kind::PartHandler => {
-                log::warn!("{}: {}: part-handlers (Python) are not supported", self.source, part.filename);
+                let (source, name) = (self.source, &part.filename);
+                self.report.warn(format_args!("{source}: {name}: part-handlers (Python) are not supported"));
                 self.out.unsupported.push(format!("{} ({})", part.content_type, part.filename));
             }
             Kind::CloudConfigArchive | Kind::Include | Kind::IncludeOnce | Kind::Jinja => self.unhandled(part),
@@ -93,14 +101,15 @@ impl<'a> Handler<'a> {
         let (source, name) = (self.source, &part.filename);
         let text = std::str::from_utf8(kind::trim_start(&part.content)).ok();
         let Some(template) = text.and_then(jinja::body) else {
-            return log::warn!("{source}: {name}: ignored: a template wants `## template: jinja` and UTF-8");
+            return self.report.warn(format_args!("{source}: {name}: ignored: {NOT_A_TEMPLATE}"));
         };
         let rendered = match jinja::render(template, self.instance_data) {
             Ok(rendered) => rendered,
-            Err(e) => return log::warn!("{source}: {name}: ignored: {e}"),
+            Err(e) => return self.report.warn(format_args!("{source}: {name}: ignored: {e}")),
         };
         if !rendered.missing.is_empty() {
-            log::warn!("{source}: {name}: no such variables: {}", rendered.missing.join(", "));
+            let missing = rendered.missing.join(", ");
+            self.report.warn(format_args!("{source}: {name}: no such variables: {missing}"));
         }
         let content = rendered.text.as_bytes();
         match Kind::of_content(content) {
@@ -109,7 +118,7 @@ impl<'a> Handler<'a> {
             }
             _ if content.is_empty() => {}
             _ => {
-                log::warn!("{source}: {name}: ignored: a template can be a cloud-config, a script or a boothook");
+                self.report.warn(format_args!("{source}: {name}: ignored: {NOT_FOR_TEMPLATES}"));
                 self.out.unsupported.push(format!("{} ({name})", part.content_type));
             }
         }

@@ -1,6 +1,7 @@
 //! Merging of cloud-config documents: which strategy (`merge_how`), and the merge itself.
 
 use crate::base::error::{Error, Result};
+use crate::base::report::Report;
 use crate::document::{MAX_DEPTH, Map, Value, wrong};
 
 /// How documents of one source are merged that do not say: the later one's keys replace, whole.
@@ -228,17 +229,17 @@ fn is_name(text: &str) -> bool {
 
 /// Merges layers of configuration, the highest first. Each layer's own `merge_how` says how it is put below those above
 /// it; a wrong one is reported under the layer's name and the default taken.
-pub fn layers(layers: impl IntoIterator<Item = (String, Map)>) -> Map {
+pub fn layers(layers: impl IntoIterator<Item = (String, Map)>, report: &mut Report) -> Map {
     let mut merged = Value::Map(Map::new());
     for (name, mut layer) in layers {
         let strategy = Strategy::take(&mut layer, None).unwrap_or_else(|e| {
-            log::warn!("{name}: {e}; merging it as if it did not say how");
+            report.warn(format_args!("{name}: {e}; the default is used"));
             None
         });
         let strategy = strategy.or_else(|| Strategy::parse(KEEP).ok()).unwrap_or_default();
         match strategy.merge(merged.clone(), Value::Map(layer)) {
             Ok(value) => merged = value,
-            Err(e) => log::warn!("{name}: ignored, failed to merge it: {e}"),
+            Err(e) => report.warn(format_args!("{name}: ignored, failed to merge it: {e}")),
         }
     }
     match merged {

@@ -20,6 +20,7 @@ pub use cmdline::from_cmdline;
 pub use parts::Part;
 
 use crate::base::error::Result;
+use crate::base::report::Report;
 use crate::document::{Map, Value};
 
 /// How much one source's documents may come to, unpacked, in bytes.
@@ -60,6 +61,8 @@ pub struct Context<'a> {
     pub instance_data: &'a Value,
     /// Gets an included URL.
     pub fetch: &'a mut dyn FnMut(&Include<'_>) -> Result<Fetched>,
+    /// Errors are what makes cloud-init drop the whole source; the rest is processed all the same.
+    pub report: &'a mut Report,
 }
 
 /// When a script runs, which says where it is kept.
@@ -96,30 +99,28 @@ pub struct UserData {
     pub scripts: Vec<Script>,
     /// Boothooks by name, 0700, run on every boot with INSTANCE_ID set.
     pub boothooks: Vec<(String, Vec<u8>)>,
-    /// What is recognised and not done, by name; told already.
+    /// What is recognised and not done, by name; reported already.
     pub unsupported: Vec<String>,
     /// The URLs that have to wait for the network: with one here, the source is to be processed again then.
     pub deferred: Vec<String>,
     /// The answers to `#include-once`, to be kept under [`cache_name`], 0600: URL and content.
     pub fetched_once: Vec<(String, Vec<u8>)>,
-    /// What failed so that cloud-init would have dropped the whole source; the rest is here all the same.
-    pub errors: Vec<String>,
 }
 
 /// Processes one source: its documents are unfolded into parts, and each part is put where it belongs. What is wrong with one
 /// part never stops the others.
 pub fn process(documents: &[&[u8]], context: Context<'_>) -> UserData {
-    let mut unfolder = parts::Unfolder::new(context.source, context.fetch);
+    let mut unfolder = parts::Unfolder::new(context.source, context.fetch, context.report);
     documents.iter().for_each(|document| unfolder.document(document));
-    let parts::Unfolded { mut parts, deferred, fetched_once, errors } = unfolder.finish();
+    let parts::Unfolded { mut parts, deferred, fetched_once } = unfolder.finish();
     parts.retain(|part| part.is_for(context.launch_index));
-    let mut handler = handle::Handler::new(context.source, context.vendor, context.instance_data);
+    let mut handler = handle::Handler::new(context.source, context.vendor, context.instance_data, context.report);
     for part in parts.iter().filter(|p| !context.disabled.contains(&p.content_type)) {
         handler.part(part);
     }
     let mut data = handler.finish();
     data.processed = mime::write(&parts.iter().map(Part::to_entity).collect::<Vec<_>>());
-    UserData { parts, deferred, fetched_once, errors, ..data }
+    UserData { parts, deferred, fetched_once, ..data }
 }
 
 /// A part's name as a file's: `/` becomes `_`, and only letters, digits and `_-.()` stay.

@@ -3,11 +3,12 @@
 use super::kind::{self, Kind};
 use super::{Fetched, Include, MAX_UNPACKED, gzip, mime};
 use crate::base::error::{Error, Result};
+use crate::base::report::Report;
 use crate::document::{Value, yaml};
 
 /// How deep includes may include.
 const MAX_INCLUDE_DEPTH: usize = 10;
-/// How many errors of one source are told.
+/// How many errors of one source are reported.
 const MAX_ERRORS: usize = 20;
 /// How many URLs are fetched for one source.
 const MAX_FETCHES: usize = 100;
@@ -63,14 +64,14 @@ pub struct Unfolded {
     pub deferred: Vec<String>,
     /// The answers to `#include-once`, to be kept for the next boot: URL and content.
     pub fetched_once: Vec<(String, Vec<u8>)>,
-    /// What could not be unfolded; told already.
-    pub errors: Vec<String>,
 }
 
 /// Unfolds documents; a source can have several (vendor-data as a list).
 pub struct Unfolder<'a> {
     source: &'a str,
     fetch: &'a mut dyn FnMut(&Include<'_>) -> Result<Fetched>,
+    report: &'a mut Report,
+    errors: usize,
     fetches: usize,
     /// How many bytes may still come out.
     room: usize,
@@ -79,8 +80,12 @@ pub struct Unfolder<'a> {
 
 impl<'a> Unfolder<'a> {
     /// `source` is what messages call the documents: `user-data`.
-    pub fn new(source: &'a str, fetch: &'a mut dyn FnMut(&Include<'_>) -> Result<Fetched>) -> Self {
-        Unfolder { source, fetch, fetches: 0, room: MAX_UNPACKED, out: Unfolded::default() }
+    pub fn new(
+        source: &'a str,
+        fetch: &'a mut dyn FnMut(&Include<'_>) -> Result<Fetched>,
+        report: &'a mut Report,
+    ) -> Self {
+        Unfolder { source, fetch, report, errors: 0, fetches: 0, room: MAX_UNPACKED, out: Unfolded::default() }
     }
 
     /// What has come out.
@@ -89,13 +94,12 @@ impl<'a> Unfolder<'a> {
     }
 
     fn fail(&mut self, error: Error) {
-        let error = match self.out.errors.len() {
-            ..MAX_ERRORS => error.context(self.source),
-            MAX_ERRORS => Error::new(format!("{}: more errors follow and are not told", self.source)),
+        match self.errors {
+            ..MAX_ERRORS => self.report.error(error.context(self.source)),
+            MAX_ERRORS => self.report.error(format_args!("{}: more errors follow and are not reported", self.source)),
             _ => return,
-        };
-        log::error!("{error}");
-        self.out.errors.push(error.to_string());
+        }
+        self.errors += 1;
     }
 
     fn take_room(&mut self, bytes: usize) -> Result<()> {
@@ -115,7 +119,7 @@ impl<'a> Unfolder<'a> {
         let unpacked = match gzip::is_gzip(document).then(|| gzip::unpack(document, self.room)) {
             Some(Ok(unpacked)) => Some(unpacked),
             Some(Err(e)) => {
-                log::warn!("{}: {e}; left as it is", self.source);
+                self.report.warn(format_args!("{}: {e}; left as it is", self.source));
                 None
             }
             None => None,
@@ -159,7 +163,8 @@ impl<'a> Unfolder<'a> {
             Some(Kind::Include | Kind::IncludeOnce) => self.include(&entity.content, depth),
             Some(Kind::CloudConfigArchive) => {
                 if let Err(e) = self.archive(&entity.content) {
-                    log::warn!("{}: {}: ignored: {e}", self.source, self.next_name(&entity));
+                    let name = self.next_name(&entity);
+                    self.report.warn(format_args!("{}: {name}: ignored: {e}", self.source));
                 }
             }
             _ => self.attach(entity),

@@ -2,6 +2,7 @@
 
 use super::Script;
 use crate::base::error::Result;
+use crate::base::report::Report;
 use crate::document::{Map, Value, wrong};
 use std::collections::HashSet;
 
@@ -9,8 +10,8 @@ use std::collections::HashSet;
 /// without that key is for someone else.
 ///
 /// # Errors
-/// Anything else. Entries of a list that are not text are told and skipped.
-pub fn documents(data: &Value) -> Result<Vec<Vec<u8>>> {
+/// Anything else. Entries of a list that are not text are reported and skipped.
+pub fn documents(data: &Value, report: &mut Report) -> Result<Vec<Vec<u8>>> {
     let data = match data {
         Value::Map(map) => map.get("cloud-init").unwrap_or(&Value::Null),
         other => other,
@@ -20,16 +21,16 @@ pub fn documents(data: &Value) -> Result<Vec<Vec<u8>>> {
         Value::String(text) if text.is_empty() => Ok(Vec::new()),
         Value::String(text) => Ok(vec![text.clone().into_bytes()]),
         Value::Bytes(bytes) => Ok(vec![bytes.clone()]),
-        Value::List(list) => Ok(list.iter().enumerate().filter_map(|(i, item)| entry(i, item)).collect()),
+        Value::List(list) => Ok(list.iter().enumerate().filter_map(|(i, item)| entry(i, item, report)).collect()),
         Value::Map(map) if map.is_empty() => Ok(Vec::new()),
         other => Err(wrong("vendor-data", "a string, a list, or one of them under cloud-init", other)),
     }
 }
 
-fn entry(index: usize, item: &Value) -> Option<Vec<u8>> {
+fn entry(index: usize, item: &Value, report: &mut Report) -> Option<Vec<u8>> {
     let bytes = item.bytes().map(<[u8]>::to_vec);
     if bytes.is_none() {
-        log::warn!("vendor-data: entry {} ignored: expected text, found {}", index + 1, item.kind());
+        report.warn(format_args!("vendor-data: entry {} ignored: expected text, found {}", index + 1, item.kind()));
     }
     bytes
 }
@@ -46,12 +47,12 @@ pub struct Settings {
 
 impl Settings {
     /// Reads `key` of a configuration that has no vendor-data in it. What is wrong with it disables.
-    pub fn read(config: &Map, key: &str) -> Settings {
+    pub fn read(config: &Map, key: &str, report: &mut Report) -> Settings {
         let settings = match config.get(key) {
             Some(Value::Map(settings)) => settings,
             None => return Settings::default(),
             Some(other) => {
-                log::warn!("{}; it is disabled", wrong(key, "a mapping", other));
+                report.warn(format_args!("{}; it is disabled", wrong(key, "a mapping", other)));
                 return Settings::default();
             }
         };
@@ -104,15 +105,15 @@ mod tests {
             ("5", None),
         ] {
             let expected = expected.map(|e| e.into_iter().map(|t| t.as_bytes().to_vec()).collect::<Vec<_>>());
-            assert_eq!(documents(&value(text)).ok(), expected, "{text}");
+            assert_eq!(documents(&value(text), &mut Report::new()).ok(), expected, "{text}");
         }
-        assert_eq!(documents(&Value::Bytes(vec![31, 139])).ok(), Some(vec![vec![31, 139]]));
+        assert_eq!(documents(&Value::Bytes(vec![31, 139]), &mut Report::new()).ok(), Some(vec![vec![31, 139]]));
     }
 
     #[test]
     fn settings() {
         let read = |text: &str| match value(text) {
-            Value::Map(map) => Settings::read(&map, "vendor_data"),
+            Value::Map(map) => Settings::read(&map, "vendor_data", &mut Report::new()),
             _ => panic!("{text}"),
         };
         assert!(read(r#"{"vendor_data": {"enabled": true}}"#).enabled);
