@@ -1,0 +1,144 @@
+//! What the README and the manual pages say is what the program and the project's files say.
+
+mod pages;
+
+use pages::{first_column, names, page, table};
+use prepivot::module::MODULES;
+use prepivot::network::render::RENDERERS;
+use prepivot::source::{LOCAL, service::SERVICES};
+use prepivot::stage::modules::OTHERS;
+use std::collections::BTreeSet;
+
+#[test]
+fn every_link_leads_somewhere() {
+    let mut count = 0;
+    for page in pages::all() {
+        for (text, target) in page.links() {
+            count += 1;
+            assert!(!target.starts_with("http"), "{}: {target}: not known to exist", page.path);
+            assert_eq!(page.broken(target), None);
+            // A manual page is named as man pages are: prepivot(8).
+            if let Some(name) = target.rsplit('/').next().and_then(|n| n.strip_suffix(".md"))
+                && text.contains('(')
+            {
+                let (name, section) = name.rsplit_once('.').expect("a section in the name");
+                assert_eq!(text, format!("{name}({section})"), "{}", page.path);
+            }
+        }
+    }
+    assert!(count > 40, "{count} links");
+}
+
+#[test]
+fn the_readme_has_every_manual_page() {
+    let readme = page("README.md");
+    let linked: BTreeSet<&str> = readme.section("## Manual").lines().filter_map(|l| l.split("](").nth(1)).collect();
+    for manual in pages::manual() {
+        assert!(linked.iter().any(|l| l.starts_with(&manual.path)), "{}", manual.path);
+    }
+}
+
+#[test]
+fn manual_pages_have_their_usual_parts() {
+    for page in pages::manual() {
+        let title = page.text.lines().next().unwrap_or_default();
+        let name = page.path.rsplit('/').next().unwrap().trim_end_matches(".md");
+        let (name, section) = name.rsplit_once('.').unwrap();
+        assert_eq!(title, format!("# {name}({section})"), "{}", page.path);
+        assert!(page.section("## NAME").trim().contains(" - ") && page.section("## NAME").contains(name));
+        assert!(!page.section("## DESCRIPTION").trim().is_empty());
+        assert!(page.section("## SEE ALSO").contains("]("), "{}", page.path);
+        // What man shows everywhere, whatever the locale.
+        let odd = page.text.lines().find(|l| !l.is_ascii());
+        assert_eq!(odd, None, "{}: only ASCII", page.path);
+    }
+}
+
+fn sources() -> BTreeSet<String> {
+    LOCAL.iter().map(|s| s.name).chain(SERVICES.iter().map(|s| s.name)).map(str::to_owned).collect()
+}
+
+#[test]
+fn every_datasource_that_is_read_is_in_the_tables_and_nothing_else() {
+    assert_eq!(first_column(page("README.md").section("## What is supported")), sources());
+    assert_eq!(first_column(page("initramfs/man/prepivot-datasources.7.md").section("## DESCRIPTION")), sources());
+}
+
+#[test]
+fn every_datasource_that_is_recognised_is_in_the_table_in_its_order() {
+    let page = page("initramfs/man/prepivot-datasources.7.md");
+    let rows = table(page.section("## HOW A SOURCE IS RECOGNISED"));
+    let listed: Vec<&str> = rows.iter().map(|row| row[0].as_str()).collect();
+    let code: Vec<&str> = prepivot::detect::SOURCES.iter().map(|s| s.name).collect();
+    assert_eq!(listed, code);
+}
+
+#[test]
+fn every_module_is_in_the_table_and_nothing_else() {
+    let code: BTreeSet<String> = MODULES.iter().map(|m| m.name.to_owned()).collect();
+    assert_eq!(first_column(page("initramfs/man/prepivot-modules.7.md").section("## MODULES")), code);
+}
+
+#[test]
+fn what_is_not_there_yet_is_listed() {
+    let page = page("initramfs/man/prepivot-modules.7.md");
+    let text = page.section("### Not yet");
+    let list = text.split_once("not supported: ").expect("the list").1;
+    let code: BTreeSet<String> = OTHERS.iter().map(|(name, _)| name.to_string()).collect();
+    assert_eq!(names(list.split_once('.').expect("the list's end").0), code);
+}
+
+#[test]
+fn the_readme_has_every_module_in_its_stage() {
+    let readme = page("README.md");
+    let section = readme.section("## What is supported");
+    for row in table(section.split_once("The [modules]").expect("the modules' table").1) {
+        let code: BTreeSet<String> = match row[0].as_str() {
+            "not yet" => OTHERS.iter().map(|(name, _)| name.to_string()).collect(),
+            stage => MODULES.iter().filter(|m| m.stage.name() == stage).map(|m| m.name.to_owned()).collect(),
+        };
+        assert_eq!(names(&row[1]), code, "{}", row[0]);
+    }
+}
+
+#[test]
+fn every_network_stack_is_in_the_tables() {
+    let code: BTreeSet<String> = RENDERERS.iter().map(|r| r.name.to_owned()).collect();
+    let readme = page("README.md");
+    let (_, stacks) = readme.section("## What is supported").split_once("Every network input").expect("the stacks");
+    assert_eq!(first_column(stacks), code);
+    let manual = page("initramfs/man/prepivot-network.7.md");
+    let kinds = ["RHEL", "SUSE"];
+    let listed: BTreeSet<String> = first_column(manual.section("## OUTPUT")).into_iter().collect();
+    assert_eq!(listed.into_iter().filter(|n| !kinds.contains(&n.as_str())).collect::<BTreeSet<_>>(), code);
+}
+
+/// The number before `unit` in the first sentence of `text` that has `words`.
+fn figure(text: &str, words: &str, unit: &str) -> f64 {
+    let rest = text.split_once(words).unwrap_or_else(|| panic!("{words} is not there")).1;
+    rest.split_once(unit).and_then(|(number, _)| number.trim().parse().ok()).expect("a number")
+}
+
+#[test]
+fn the_programs_size_is_the_one_that_the_tests_allow() {
+    let run = pages::text("tests/run");
+    let bound = run.lines().find_map(|l| l.strip_prefix("largest=")).expect("the bound").parse::<f64>().unwrap() / 1e6;
+    let said = figure(&page("README.md").text, "The static program is ", " MB");
+    assert!((bound - said).abs() <= 0.05, "the README says {said} MB, tests/run allows {bound} MB");
+    let ways = table(page("initramfs/man/prepivot.8.md").section("### The static build"));
+    assert_eq!(ways[0][2], format!("{said} MB"));
+}
+
+#[test]
+fn what_a_boot_costs_more_is_the_difference_to_the_one_without_provisioning() {
+    let rows = table(page("README.md").section("## What it costs"));
+    let seconds = |row: &[String], column: usize| row[column].parse::<f64>().expect("seconds");
+    let (without, others) = rows.split_first().expect("a first row");
+    assert_eq!((without[0].as_str(), others.len()), ("without provisioning", 6));
+    for row in others {
+        for (time, more) in [(1, 3), (2, 4)] {
+            let difference = seconds(row, time) - seconds(without, time);
+            assert!((difference - seconds(row, more)).abs() < 0.006, "{}: {difference:.2} more", row[0]);
+        }
+    }
+}
