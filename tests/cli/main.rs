@@ -1,6 +1,7 @@
 //! The program as people and scripts call it: words in, text and an exit code out.
 
 mod clean;
+mod detect;
 mod query;
 mod status;
 mod tools;

@@ -1,8 +1,6 @@
 //! cloud-init's network configurations and what its renderers made of them, compared by meaning.
 
-#[path = "network/compare.rs"]
 mod compare;
-#[path = "network/exceptions.rs"]
 mod exceptions;
 
 use compare::{Meaning, meaning, ours};

@@ -1,7 +1,6 @@
 //! What is written is taken by the stacks' own programs: netplan's generator, NetworkManager's library, ifupdown,
 //! and systemd-networkd, which has to bring the devices up. A program that is missing is said, and its test skipped.
 
-#[path = "network/real.rs"]
 mod real;
 
 use prepivot::base::testing::TempDir;

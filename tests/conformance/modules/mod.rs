@@ -5,8 +5,8 @@
 
 mod accounts;
 mod files;
-mod warnings;
 
+use crate::warnings;
 use prepivot::base::testing::{TempDir, vectors};
 use prepivot::document::{Map, Value};
 use prepivot::instance::Instance;
@@ -269,7 +269,6 @@ fn plain(value: &Value) -> Value {
 #[test]
 fn modules_leave_what_cloud_init_leaves() {
     let Some(cases) = vectors("modules.json") else { return };
-    warnings::install();
     let (mut same, mut excepted, mut absent) = (0, 0, BTreeMap::<&str, usize>::new());
     let mut failures = Vec::new();
     for value in cases.as_list().unwrap() {

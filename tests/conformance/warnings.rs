@@ -1,6 +1,7 @@
-//! Counts what is logged as a warning or an error.
+//! What a thread logged as a warning or an error.
 
 use std::cell::RefCell;
+use std::sync::Once;
 
 thread_local! {
     static LOGGED: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
@@ -22,14 +23,12 @@ impl log::Log for Collect {
     fn flush(&self) {}
 }
 
-/// Collects from now on.
-pub fn install() {
-    if log::set_logger(&Collect).is_ok() {
-        log::set_max_level(log::LevelFilter::Warn);
-    }
-}
-
-/// What this thread logged since the last call.
+/// What this thread logged since its last call, which must have been made before.
 pub fn take() -> Vec<String> {
+    static INSTALL: Once = Once::new();
+    INSTALL.call_once(|| {
+        log::set_logger(&Collect).expect("no other logger");
+        log::set_max_level(log::LevelFilter::Warn);
+    });
     LOGGED.take()
 }

@@ -1,0 +1,6 @@
+//! Hostile and random input: every document is answered in bounded time, without a panic, and changes only what it may.
+
+mod accounts;
+mod modules;
+mod network;
+mod userdata;
