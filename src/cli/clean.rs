@@ -1,6 +1,7 @@
 //! `clean`: makes a system forget that it was provisioned, so that the next boot does it again. For makers of images.
 
-use super::Program;
+use super::program::{FAILED, Program};
+use super::verb::Verb;
 use crate::base::error::Error;
 use crate::document::Value;
 use crate::instance::boot::APPLIED;
@@ -39,18 +40,18 @@ pub struct Clean {
     /// reboot afterwards
     #[argh(switch, short = 'r')]
     reboot: bool,
-    /// remove configuration that was written: all, ssh_config, network, datasource or fstab; more of them may follow
-    #[argh(option, short = 'c')]
+    /// remove configuration that was written; more of these words may follow
+    #[argh(option, short = 'c', arg_name = "all|ssh_config|network|datasource|fstab")]
     configs: Vec<Config>,
     /// the root to clean, a mounted image for example; default: this system
-    #[argh(option, default = "String::from(\"/\")")]
+    #[argh(option, arg_name = "dir", default = "String::from(\"/\")")]
     root: String,
     /// more for --configs
-    #[argh(positional)]
+    #[argh(positional, arg_name = "all|ssh_config|network|datasource|fstab")]
     more: Vec<Config>,
 }
 
-/// A kind of configuration.
+/// A kind of configuration that was written.
 #[derive(Clone, Copy, PartialEq)]
 enum Config {
     All,
@@ -77,16 +78,16 @@ const CLEAN_D: &str = "/etc/cloud/clean.d";
 const MACHINE_ID: &str = "/etc/machine-id";
 
 const SSH_CONFIG: &str = "/etc/ssh/sshd_config.d/50-cloud-init.conf";
-/// Logs that are there whatever the configuration says.
+/// Logs that exist whatever the configuration says.
 const LOGS: [&str; 2] = ["/var/log/cloud-init.log", "/var/log/cloud-init-output.log"];
-/// Network files of cloud-init's beside those that our renderers write.
+/// Network files that cloud-init writes and our renderers do not.
 const NETWORK: [&str; 2] = [
     "/etc/NetworkManager/conf.d/99-cloud-init.conf",
     "/etc/NetworkManager/conf.d/30-cloud-init-ip6-addr-gen-mode.conf",
 ];
 
-impl Clean {
-    pub fn run(self, program: &Program) -> ExitCode {
+impl Verb for Clean {
+    fn run(self, program: &Program) -> ExitCode {
         program.log(LevelFilter::Warn);
         if self.configs.is_empty() && !self.more.is_empty() {
             return program.usage("unexpected words; name what to remove with --configs");
@@ -108,14 +109,17 @@ impl Clean {
         for e in &errors {
             program.say(e);
         }
-        if errors.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(super::FAILED) }
+        if errors.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) }
     }
+}
 
+impl Clean {
+    /// Whether `kind` is to be removed.
     fn removes(&self, kind: Config) -> bool {
         self.configs.iter().chain(&self.more).any(|c| *c == kind || *c == Config::All)
     }
 
-    /// Does it, and gives what failed.
+    /// Does the work, and returns what failed.
     fn clean(&self, root: &mut Root, image: &Image, program: &Program) -> Vec<Error> {
         let mut gone: Vec<String> = Vec::new();
         if self.logs {
@@ -131,7 +135,7 @@ impl Clean {
         let provisioned = root.is_dir(CLOUD_DIR);
         let kept = |name: &String| name != "seed" || self.seed;
         gone.extend(root.list(CLOUD_DIR).into_iter().filter(kept).map(|name| format!("{CLOUD_DIR}/{name}")));
-        // Else a stage that is run by hand would think that this boot's initramfs had done the work.
+        // A stage that is run by hand must not find that this boot's initramfs has done the work.
         gone.push(APPLIED.to_owned());
         let mut errors: Vec<Error> = gone.iter().filter_map(|path| root.remove(path).err()).collect();
         if self.removes(Config::Fstab) && root.is_file(system::fstab::FSTAB) {
@@ -152,7 +156,7 @@ impl Clean {
     }
 }
 
-/// Runs the programs of [`CLEAN_D`], all of them.
+/// Runs all programs of [`CLEAN_D`], and returns what failed.
 fn clean_d(root: &mut Root, program: &Program) -> Vec<Error> {
     let path = |name: String| format!("{CLEAN_D}/{name}");
     let programs: Vec<String> = root.list(CLEAN_D).into_iter().map(path).collect();
@@ -165,7 +169,7 @@ fn clean_d(root: &mut Root, program: &Program) -> Vec<Error> {
     programs.into_iter().filter_map(|path| root.run(Command::new(Stage::Final, [path])).err()).collect()
 }
 
-/// systemd makes a new machine-id where the file says so (machine-id(5)); others where there is none.
+/// Lets the next boot make a new machine-id: systemd does where the file says so (machine-id(5)), others where it is missing.
 fn forget_machine_id(root: &mut Root, image: &Image) -> crate::base::error::Result<()> {
     if system::service::uses_systemd(root, &image.distro) {
         root.write(MACHINE_ID, "uninitialized\n", Attr::root(0o444))
@@ -174,7 +178,7 @@ fn forget_machine_id(root: &mut Root, image: &Image) -> crate::base::error::Resu
     }
 }
 
-/// The logs that the configuration names (`def_log_file`, `output`) and cloud-init's own, with those that were rotated away.
+/// The logs that the configuration names (`def_log_file`, `output`) and cloud-init's own, each with its rotated ones.
 pub fn logs(root: &Root, config: &Value) -> Vec<String> {
     let mut logs: Vec<String> = LOGS.map(str::to_owned).to_vec();
     logs.extend(config.get("def_log_file").and_then(Value::as_str).map(str::to_owned));
@@ -191,7 +195,7 @@ pub fn logs(root: &Root, config: &Value) -> Vec<String> {
     found
 }
 
-/// What follows a log's name when it was rotated away: `.1`, `-20261120.gz`. Nothing, for the log itself.
+/// Whether `rest` follows the name of a rotated log (`.1`, `-20261120.gz`), or is empty, as for the log itself.
 fn is_rotated(rest: &str) -> bool {
     rest.is_empty() || rest.strip_prefix(['.', '-']).is_some_and(|r| r.starts_with(|c: char| c.is_ascii_digit()))
 }

@@ -1,6 +1,8 @@
 //! `cloud-id`: which cloud this is, in one word.
 
-use super::{Program, files, print, status};
+use super::program::{Program, print};
+use super::verb::Verb;
+use super::{files, status};
 use crate::document::{Value, json};
 use crate::instance::instance_data;
 use crate::instance::report::Running;
@@ -8,12 +10,10 @@ use crate::instance::state::RUN_DIR;
 use argh::{ArgsInfo, FromArgs};
 use std::process::ExitCode;
 
-/// The program's own name.
-pub const NAME: &str = "cloud-id";
 /// Exit codes beside 0 and 1.
 const DISABLED: u8 = 2;
 const NOT_STARTED: u8 = 3;
-/// What stands for what is not known.
+/// Printed for what instance-data does not say.
 const UNKNOWN: &str = "unknown";
 
 /// print the canonical name of the cloud
@@ -34,15 +34,17 @@ pub struct CloudId {
     #[argh(switch, short = 'l')]
     long: bool,
     /// the instance-data file to read
-    #[argh(option, short = 'i')]
+    #[argh(option, short = 'i', arg_name = "path")]
     instance_data: Option<String>,
     /// the root to read, a mounted image for example; default: this system
-    #[argh(option, default = "String::from(\"/\")")]
+    #[argh(option, arg_name = "dir", default = "String::from(\"/\")")]
     root: String,
 }
 
-impl CloudId {
-    pub fn run(self, program: &Program) -> ExitCode {
+impl Verb for CloudId {
+    const PROGRAMS: &'static [&'static str] = &["cloud-id"];
+
+    fn run(self, program: &Program) -> ExitCode {
         program.log(log::LevelFilter::Warn);
         let mut source = match status::Source::open(&self.root) {
             Ok(source) => source,
@@ -76,7 +78,9 @@ impl CloudId {
             Err(e) => program.fail(format_args!("{e}; name an instance-data file with --instance-data")),
         }
     }
+}
 
+impl CloudId {
     fn answer(&self, data: &Value) -> String {
         let mut v1 = data.get("v1").and_then(Value::as_map).cloned().unwrap_or_default();
         let text = |key: &str| v1.get(key).and_then(Value::as_str).filter(|t| !t.is_empty()).unwrap_or(UNKNOWN);

@@ -1,6 +1,8 @@
 //! `collect-logs`: what a report of a mistake needs, in one file.
 
-use super::{Program, clean, is_root, version};
+use super::clean;
+use super::program::{Program, is_root, version_of_cloud_init};
+use super::verb::Verb;
 use crate::base::clock;
 use crate::base::error::{Context, Result};
 use crate::base::tar::{Archive, stored_gzip};
@@ -29,7 +31,7 @@ use std::time::SystemTime;
 )]
 pub struct CollectLogs {
     /// the file to write; default: cloud-init.tar.gz
-    #[argh(option, short = 't', default = "String::from(\"cloud-init.tar.gz\")")]
+    #[argh(option, short = 't', arg_name = "path", default = "String::from(\"cloud-init.tar.gz\")")]
     tarfile: String,
     /// leave out what only root may read, but for the logs
     #[argh(switch, short = 'r')]
@@ -41,7 +43,7 @@ pub struct CollectLogs {
     #[argh(switch, short = 'v')]
     verbose: u8,
     /// the root to collect from, a mounted image for example; default: this system
-    #[argh(option, default = "String::from(\"/\")")]
+    #[argh(option, arg_name = "dir", default = "String::from(\"/\")")]
     root: String,
 }
 
@@ -68,8 +70,8 @@ const COMMANDS: [(&str, &str, bool); 3] = [
     ("journal-previous.txt", "journalctl --boot=-1 -o short-precise", false),
 ];
 
-impl CollectLogs {
-    pub fn run(self, program: &Program) -> ExitCode {
+impl Verb for CollectLogs {
+    fn run(self, program: &Program) -> ExitCode {
         program.log(LevelFilter::Warn);
         let root = match Root::open(Path::new(&self.root), Use::Tree) {
             Ok(root) => root,
@@ -97,7 +99,9 @@ impl CollectLogs {
         }
         ExitCode::SUCCESS
     }
+}
 
+impl CollectLogs {
     fn archive(&self, program: &Program, mut root: Root) -> Result<Vec<u8>> {
         let now = SystemTime::now();
         let day = clock::timestamp(now, "");
@@ -107,7 +111,7 @@ impl CollectLogs {
             modified: clock::since_1970(now).as_secs(),
             say: (self.verbose > 0).then_some(program),
         };
-        collection.add("/version", 0o644, version("cloud-init", "cloud-init").as_bytes());
+        collection.add("/version", 0o644, version_of_cloud_init().as_bytes());
         for (name, command, secret) in COMMANDS {
             if root.is_live() && !(secret && self.redact_sensitive) {
                 let line = format!("{command} 2>&1 | head -c {MAX_OUTPUT}");

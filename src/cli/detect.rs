@@ -1,6 +1,7 @@
 //! `prepivot detect`: which datasources a machine can have, and why.
 
-use super::{Program, print};
+use super::program::{Program, print};
+use super::verb::Verb;
 use crate::base::deadline::Deadline;
 use crate::detect::{Facts, Platform, identify};
 use crate::machine::Machine;
@@ -27,15 +28,15 @@ const DRIVES: Duration = Duration::from_secs(15);
 )]
 pub struct Detect {
     /// the machine: a folder with its etc, var, proc, sys and dev
-    #[argh(option, default = "PathBuf::from(\"/\")")]
+    #[argh(option, arg_name = "dir", default = "PathBuf::from(\"/\")")]
     root: PathBuf,
     /// one JSON object
     #[argh(switch)]
     json: bool,
 }
 
-impl Detect {
-    pub fn run(self, program: &Program) -> ExitCode {
+impl Verb for Detect {
+    fn run(self, program: &Program) -> ExitCode {
         program.log(LevelFilter::Warn);
         let live = self.root == Path::new("/");
         let root = match Root::open(&self.root, if live { Use::Tree } else { Use::Plan }) {

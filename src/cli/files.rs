@@ -1,6 +1,6 @@
 //! Files that the command line names, and instance-data.
 
-use super::is_root;
+use super::program::is_root;
 use crate::base::error::{Context, Error, Result};
 use crate::document::{Value, json};
 use crate::instance::state::RUN_DIR;

@@ -1,37 +1,60 @@
-//! Every verb, option and exit code: the table of verbs, one file for each or for what belongs together.
+//! The command line: the table of verbs, and how `argv` becomes one of them. Each verb is one file.
 //!
-//! The program answers to cloud-init's names too: `cloud-init` takes the same verbs, `cloud-id` and `cloud-init-per` are verbs
-//! that are programs of their own.
+//! The program answers to cloud-init's names too. Called `cloud-init`, it takes the same verbs; `cloud-id` and `cloud-init-per`
+//! are verbs that have program names of their own.
 
 mod analyze;
+mod apply;
 mod args;
 mod clean;
 mod cloud_id;
 mod collect_logs;
 mod detect;
 mod devel;
+mod features;
 mod files;
+mod init;
+mod initramfs;
+mod modules;
 mod per;
+mod plan;
+mod probe;
+mod program;
 mod query;
+mod real_root;
 mod schema;
-mod stages;
+mod single;
 mod status;
 mod units;
+mod verb;
 
-use crate::base::logging;
-use argh::{ArgsInfo, FromArgs};
-use log::LevelFilter;
+use argh::{ArgsInfo, CommandInfo, CommandInfoWithArgs, EarlyExit, FromArgs};
+use program::{Program, print};
 use std::ffi::OsString;
-use std::fmt::Display;
-use std::io::Write;
 use std::process::ExitCode;
+use std::sync::LazyLock;
+use verb::{Entry, Pick, Table};
 
-/// Exit codes (cloud-init's, and argparse's for a wrong command line).
-const FAILED: u8 = 1;
-const USAGE: u8 = 2;
-
-/// The version of cloud-init whose behaviour this program follows: what scripts find that parse `cloud-init --version`.
-const CLOUD_INIT_VERSION: &str = "26.2";
+/// The verbs, in the order of the help.
+static VERBS: &[Entry] = &[
+    Entry::of::<probe::Probe>(),
+    Entry::of::<apply::Apply>(),
+    Entry::of::<plan::Plan>(),
+    Entry::of::<detect::Detect>(),
+    Entry::of::<init::Init>(),
+    Entry::of::<modules::Modules>(),
+    Entry::of::<single::Single>(),
+    Entry::of::<per::Per>(),
+    Entry::of::<status::Status>(),
+    Entry::of::<query::Query>(),
+    Entry::of::<cloud_id::CloudId>(),
+    Entry::of::<clean::Clean>(),
+    Entry::of::<collect_logs::CollectLogs>(),
+    Entry::of::<analyze::Analyze>(),
+    Entry::of::<schema::Schema>(),
+    Entry::of::<features::Features>(),
+    Entry::of::<devel::Devel>(),
+];
 
 /// cloud-init's job, done before the root pivot
 #[derive(FromArgs, ArgsInfo)]
@@ -54,153 +77,142 @@ struct Cli {
     #[argh(switch)]
     all_stages: bool,
     #[argh(subcommand)]
-    verb: Option<Verb>,
+    verb: Option<AnyVerb>,
 }
 
-#[derive(FromArgs, ArgsInfo)]
-#[argh(subcommand)]
-enum Verb {
-    Probe(stages::Probe),
-    Apply(stages::Apply),
-    Plan(stages::Plan),
-    Detect(detect::Detect),
-    Init(stages::Init),
-    Modules(stages::Modules),
-    Single(stages::Single),
-    Status(status::Status),
-    Query(query::Query),
-    CloudId(cloud_id::CloudId),
-    Clean(clean::Clean),
-    CollectLogs(collect_logs::CollectLogs),
-    Analyze(analyze::Analyze),
-    Schema(schema::Schema),
-    Features(Features),
-    Devel(devel::Devel),
-}
+/// The verb that the command line names. argh takes no type with `<`.
+type AnyVerb = Pick<Verbs>;
 
-/// name what network configuration is understood
-#[derive(FromArgs, ArgsInfo)]
-#[argh(subcommand, name = "features", help_triggers("-h", "--help"))]
-struct Features {}
+/// The program's own table.
+struct Verbs;
 
-/// What every verb knows.
-struct Program {
-    /// The name it was called by.
-    name: String,
-    debug: bool,
-    force: bool,
-}
-
-impl Program {
-    /// Messages to people go to standard error, up to `level`, or all of them with --debug.
-    fn log(&self, level: LevelFilter) {
-        logging::to_stderr(if self.debug { LevelFilter::Debug } else { level });
+impl Table for Verbs {
+    fn entries() -> &'static [Entry] {
+        VERBS
     }
 
-    /// Tells what failed.
-    fn fail(&self, what: impl Display) -> ExitCode {
-        self.say(what);
-        ExitCode::from(FAILED)
-    }
-
-    /// Tells what is wrong with the command line.
-    fn usage(&self, what: impl Display) -> ExitCode {
-        self.say(what);
-        ExitCode::from(USAGE)
-    }
-
-    fn say(&self, what: impl Display) {
-        let _ = writeln!(std::io::stderr(), "{}: {what}", self.name);
-    }
-
-    /// Needs root.
-    fn need_root(&self) -> Result<(), ExitCode> {
-        if is_root() { Ok(()) } else { Err(self.fail("this needs root; try it with sudo")) }
+    fn commands() -> &'static [&'static CommandInfo] {
+        static COMMANDS: LazyLock<Vec<&CommandInfo>> = LazyLock::new(|| verb::visible(VERBS));
+        &COMMANDS
     }
 }
 
-fn is_root() -> bool {
-    rustix::process::getuid().is_root()
-}
-
-/// Writes to standard output. Nobody reading it any more is no error of ours; an output that takes no more ends the program,
-/// so that nobody takes a part for the whole.
-fn print(text: &str) {
-    let mut out = std::io::stdout();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
-            eprintln!("prepivot: failed to write to standard output: {e}");
-            std::process::exit(FAILED.into());
-        }
-        _ => {}
-    }
-}
-
-/// Runs the command line `args`, whose first is the program's name.
+/// Runs the command line `args`, whose first word is the program's name, and returns the exit code.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let mut args = args.into_iter();
     let path = args.next().map(|a| a.to_string_lossy().into_owned()).unwrap_or_default();
     let name = path.rsplit('/').next().filter(|n| !n.is_empty()).unwrap_or("prepivot").to_owned();
-    if per::NAMES.contains(&name.as_str()) {
-        return per::main(&name, args.collect());
+    let mut program = Program { path, name, words: args.collect(), debug: false, force: false };
+    let words: Vec<String> = program.words.iter().map(|a| a.to_string_lossy().into_owned()).collect();
+    if let Some(entry) = VERBS.iter().find(|entry| entry.programs.contains(&program.name.as_str())) {
+        return alone(&program, entry, &[&program.name], words);
     }
-    let words = args.map(|a| a.to_string_lossy().into_owned());
-    let mut program = Program { name, debug: false, force: false };
-    if program.name == cloud_id::NAME {
-        return parse::<cloud_id::CloudId>(&program, words).map_or_else(|code| code, |verb| verb.run(&program));
+    // argh knows only what its help shows.
+    if let Some((first, rest)) = words.split_first()
+        && let Some(entry) = VERBS.iter().find(|entry| entry.hidden && entry.name() == first)
+    {
+        return alone(&program, entry, &[&program.name, first], rest.to_vec());
     }
-    let cli = match parse::<Cli>(&program, words) {
+    let words = args::expand(&Cli::get_args_info(), words);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let cli = match Cli::from_args(&[&program.name], &words) {
         Ok(cli) => cli,
-        Err(code) => return code,
+        Err(exit) => return early(&program, &exit, program::USAGE),
     };
     (program.debug, program.force) = (cli.debug, cli.force);
     if cli.version {
-        print(&version(&path, &program.name));
+        print(&program::version(&program.path, &program.name));
         return ExitCode::SUCCESS;
     }
     if cli.all_stages {
-        return stages::all(&program);
+        return real_root::all_stages(&program);
     }
     match cli.verb {
+        Some(verb) => verb.run(&program),
         None => program.usage(format_args!("expected a command; see {} --help", program.name)),
-        Some(Verb::Probe(verb)) => verb.run(),
-        Some(Verb::Apply(verb)) => verb.run(&program),
-        Some(Verb::Plan(verb)) => verb.run(&program),
-        Some(Verb::Detect(verb)) => verb.run(&program),
-        Some(Verb::Init(verb)) => verb.run(&program),
-        Some(Verb::Modules(verb)) => verb.run(&program),
-        Some(Verb::Single(verb)) => verb.run(&program),
-        Some(Verb::Status(verb)) => verb.run(&program),
-        Some(Verb::Query(verb)) => verb.run(&program),
-        Some(Verb::CloudId(verb)) => verb.run(&program),
-        Some(Verb::Clean(verb)) => verb.run(&program),
-        Some(Verb::CollectLogs(verb)) => verb.run(&program),
-        Some(Verb::Analyze(verb)) => verb.run(&program),
-        Some(Verb::Schema(verb)) => verb.run(&program),
-        Some(Verb::Devel(verb)) => verb.run(&program),
-        Some(Verb::Features(Features {})) => {
-            print("NETWORK_CONFIG_V1\nNETWORK_CONFIG_V2\n");
-            ExitCode::SUCCESS
-        }
     }
 }
 
-/// The command line as `T`, or the exit code where it is wrong or asks for help.
-fn parse<T: FromArgs + ArgsInfo>(program: &Program, words: impl Iterator<Item = String>) -> Result<T, ExitCode> {
-    let words = args::expand(&T::get_args_info(), words);
+/// Runs one verb with all of `words` as its arguments.
+fn alone(program: &Program, entry: &Entry, name: &[&str], words: Vec<String>) -> ExitCode {
+    let words = args::expand(&(entry.info)(), words);
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    T::from_args(&[&program.name], &words).map_err(|exit| {
-        if exit.status.is_ok() {
-            print(&format!("{}\n", exit.output.trim_end()));
-            ExitCode::SUCCESS
-        } else {
-            program.usage(exit.output.trim_end())
-        }
-    })
+    match entry.parse(name, &words) {
+        Ok(verb) => verb.run(program),
+        Err(exit) => early(program, &exit, entry.usage),
+    }
 }
 
-/// `/usr/bin/cloud-init 26.2 (prepivot 0.1.0)` as cloud-init's, `prepivot 0.1.0` as our own.
-fn version(path: &str, name: &str) -> String {
-    let own = concat!("prepivot ", env!("CARGO_PKG_VERSION"));
-    if name == "cloud-init" { format!("{path} {CLOUD_INIT_VERSION} ({own})\n") } else { format!("{own}\n") }
+/// Prints help, or what is wrong with the command line; returns the exit code, `usage` where it is wrong.
+fn early(program: &Program, exit: &EarlyExit, usage: u8) -> ExitCode {
+    let text = exit.output.trim_end();
+    if exit.status.is_ok() {
+        print(&format!("{text}\n"));
+        return ExitCode::SUCCESS;
+    }
+    program.say(text);
+    ExitCode::from(usage)
+}
+
+/// The whole command line: all verbs with their arguments, help and exit codes.
+pub fn command() -> CommandInfoWithArgs {
+    CommandInfoWithArgs { name: "prepivot", ..Cli::get_args_info() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use argh::FlagInfoKind;
+    use std::collections::HashSet;
+
+    /// Calls `check` with each command and the words that lead to it.
+    fn each(command: &CommandInfoWithArgs, path: &[&str], check: &mut impl FnMut(&CommandInfoWithArgs, &[&str])) {
+        check(command, path);
+        for sub in &command.commands {
+            each(&sub.command, &[path, &[sub.name]].concat(), check);
+        }
+    }
+
+    #[test]
+    fn names_are_unique() {
+        let mut seen = HashSet::new();
+        for entry in VERBS {
+            let names: HashSet<&str> = entry.programs.iter().copied().chain([entry.name()]).collect();
+            names.into_iter().for_each(|name| assert!(seen.insert(name), "{name}"));
+        }
+        each(&command(), &[], &mut |command, path| {
+            let mut seen = HashSet::new();
+            for flag in command.flags {
+                assert!(seen.insert(flag.long.to_owned()), "{path:?} {}", flag.long);
+                assert!(flag.short.is_none_or(|c| seen.insert(c.to_string())), "{path:?} {}", flag.long);
+            }
+        });
+    }
+
+    #[test]
+    fn the_words_that_an_option_names_are_those_that_it_takes() {
+        let parse = |path: &[&str], words: &[&str]| match Cli::from_args(&["prepivot"], &[path, words].concat()) {
+            Ok(_) => String::new(),
+            Err(exit) => exit.output,
+        };
+        let mut checked = 0;
+        each(&command(), &[], &mut |command, path| {
+            for flag in command.flags {
+                let FlagInfoKind::Option { arg_name } = flag.kind else { continue };
+                if !arg_name.contains('|') {
+                    continue;
+                }
+                let refused = parse(path, &[flag.long, "?"]);
+                for word in arg_name.split('|') {
+                    let answer = parse(path, &[flag.long, word]);
+                    assert!(!answer.contains("Error parsing"), "{path:?} {} {word}: {answer}", flag.long);
+                    if refused.contains("Error parsing") {
+                        assert!(refused.contains(word), "{path:?} {}: {refused}", flag.long);
+                        checked += 1;
+                    }
+                }
+            }
+        });
+        assert!(checked > 10, "{checked}");
+    }
 }

@@ -1,64 +1,77 @@
-//! `cloud-init-per`: runs a command once, once for each instance, or always. For scripts and for bootcmd.
+//! `per`, also called `cloud-init-per`: runs a command once, once for each instance, or always. For scripts and bootcmd.
 
-use super::{FAILED, Program, print};
+use super::program::{FAILED, Program};
+use super::verb::Verb;
 use crate::base::clock;
 use crate::base::error::{Error, Result};
 use crate::instance::state::CLOUD_DIR;
 use crate::root::{Attr, Root, Use};
+use argh::{ArgsInfo, FromArgs};
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-/// What it is called; the second name is the old one, which has the word `execute` before the command.
-pub const NAMES: [&str; 2] = ["cloud-init-per", OLD_NAME];
+/// The old name, under which the word `execute` comes before the command.
 const OLD_NAME: &str = "cloud-init-run-module";
+/// A shell's exit status for a command that does not exist.
+const NOT_FOUND: i32 = 127;
 
-const HELP: &str = "\
-Usage: cloud-init-per <frequency> <name> <command> [<arguments...>]
+/// run a command once, once for each instance, or always, and remember it by a name
+#[derive(FromArgs, ArgsInfo)]
+#[argh(
+    subcommand,
+    name = "per",
+    help_triggers("-h", "--help"),
+    example = "cloud-init-per once install-agent /usr/local/bin/install-agent",
+    note = "once: once on this disk, whatever the instance. instance: on the first boot of each instance. always: every time. \
+            The exit code is the command's, and 0 where it has already run.",
+    error_code(1, "the command line is wrong, the user is not root, or the mark cannot be written"),
+    error_code(127, "there is no such command")
+)]
+pub struct Per {
+    /// how often
+    #[argh(positional, arg_name = "once|instance|always")]
+    frequency: String,
+    /// what the command is remembered by
+    #[argh(positional)]
+    name: String,
+    /// the command and its arguments
+    #[argh(positional, greedy)]
+    command: Vec<String>,
+}
 
-Run a command as often as its frequency says, and remember it by its name. As root.
+impl Verb for Per {
+    const PROGRAMS: &'static [&'static str] = &["cloud-init-per", OLD_NAME];
+    const USAGE: u8 = FAILED;
 
-Frequencies:
-  once              once on this disk, whatever the instance
-  instance          on the first boot of each instance
-  always            every time
-
-The exit code is the command's, and 0 where it has run already.
-";
-
-/// Runs the command line after the program's name.
-pub fn main(name: &str, mut words: Vec<OsString>) -> ExitCode {
-    let program = Program { name: name.to_owned(), debug: false, force: false };
-    if words.first().is_some_and(|w| w == "-h" || w == "--help") {
-        print(HELP);
-        return ExitCode::SUCCESS;
-    }
-    if name == OLD_NAME {
-        if words.get(2).is_some_and(|w| w != "execute") {
-            return program.fail("only the module execute is known; use cloud-init-per");
+    fn run(self, program: &Program) -> ExitCode {
+        // The command line's own words, which need not be UTF-8: argh takes everything after the name.
+        let mut command = &program.words[program.words.len().saturating_sub(self.command.len())..];
+        if program.name == OLD_NAME {
+            program.say("DEPRECATED: use cloud-init-per");
+            match command.split_first() {
+                Some((word, rest)) if word == "execute" => command = rest,
+                _ => return program.fail("expected the module execute; use cloud-init-per"),
+            }
         }
-        program.say("DEPRECATED: use cloud-init-per");
-        words.drain(words.len().min(2)..words.len().min(3));
-    }
-    let [frequency, name, command @ ..] = words.as_slice() else { return program.fail(HELP) };
-    let Some((argv0, arguments)) = command.split_first() else { return program.fail(HELP) };
-    let (frequency, name) = (frequency.to_string_lossy(), name.to_string_lossy());
-    let mark = match mark(&frequency, &name) {
-        Ok(mark) => mark,
-        Err(e) => return program.fail(e),
-    };
-    if let Err(code) = program.need_root() {
-        return code;
-    }
-    match run(&program, &mark, frequency != "always", argv0, arguments) {
-        Ok(status) => ExitCode::from(u8::try_from(status).unwrap_or(FAILED)),
-        Err(e) => program.fail(e),
+        let Some((argv0, arguments)) = command.split_first() else { return program.fail("expected a command") };
+        let mark = match mark(&self.frequency, &self.name) {
+            Ok(mark) => mark,
+            Err(e) => return program.fail(e),
+        };
+        if let Err(code) = program.need_root() {
+            return code;
+        }
+        match run(program, &mark, self.frequency != "always", argv0, arguments) {
+            Ok(status) => ExitCode::from(u8::try_from(status).unwrap_or(FAILED)),
+            Err(e) => program.fail(e),
+        }
     }
 }
 
-/// The file that says that it has run.
+/// The file that says that the command has run.
 fn mark(frequency: &str, name: &str) -> Result<String> {
     let name = name.replace('-', "_");
     if name.is_empty() || name.contains('/') {
@@ -71,11 +84,11 @@ fn mark(frequency: &str, name: &str) -> Result<String> {
     }
 }
 
-/// Runs the command where there is no mark or it does not count, leaves the mark, and gives the exit status.
-fn run(program: &Program, mark: &str, counts: bool, argv0: &OsString, arguments: &[OsString]) -> Result<i32> {
+/// Runs the command unless there is a mark and `once` is asked for; leaves the mark, and returns the exit status.
+fn run(program: &Program, mark: &str, once: bool, argv0: &OsString, arguments: &[OsString]) -> Result<i32> {
     let mut root = Root::open(Path::new("/"), Use::Tree)?;
-    // Marks of before cloud-init 21.1 have the name's dashes.
-    if counts && (root.exists(mark) || root.exists(&mark.replace('_', "-"))) {
+    // cloud-init before 21.1 left the dashes of a name in its mark.
+    if once && (root.exists(mark) || root.exists(&mark.replace('_', "-"))) {
         return Ok(0);
     }
     // Not through the root: the command has this program's own input and output.
@@ -90,9 +103,6 @@ fn run(program: &Program, mark: &str, counts: bool, argv0: &OsString, arguments:
     root.write(mark, format!("{status}\t{now}\n"), Attr::root(0o644))?;
     root.commit().into_iter().next().map_or(Ok(status), Err)
 }
-
-/// A shell's exit status for a command that is not there.
-const NOT_FOUND: i32 = 127;
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,8 @@
 //! `query`: instance-data, a value of it, or text made from it.
 
-use super::{Program, files, is_root, print};
+use super::files;
+use super::program::{Program, is_root, print};
+use super::verb::Verb;
 use crate::base::error::{Error, Result};
 use crate::document::{Map, Value, json};
 use crate::instance::instance_data::REDACTED;
@@ -33,19 +35,19 @@ pub struct Query {
     #[argh(option, short = 'f')]
     format: Option<String>,
     /// the instance-data file; default: /run/cloud-init/instance-data.json, with secrets for root
-    #[argh(option, short = 'i')]
+    #[argh(option, short = 'i', arg_name = "path")]
     instance_data: Option<String>,
     /// the user-data file; default: /var/lib/cloud/instance/user-data.txt
-    #[argh(option, short = 'u')]
+    #[argh(option, short = 'u', arg_name = "path")]
     user_data: Option<String>,
     /// the vendor-data file; default: /var/lib/cloud/instance/vendor-data.txt
-    #[argh(option, short = 'v')]
+    #[argh(option, short = 'v', arg_name = "path")]
     vendor_data: Option<String>,
     /// show what is done on standard error
     #[argh(switch, short = 'd')]
     debug: bool,
     /// the root to read, a mounted image for example; default: this system
-    #[argh(option, default = "String::from(\"/\")")]
+    #[argh(option, arg_name = "dir", default = "String::from(\"/\")")]
     root: String,
     /// the variable: keys parted by dots, as v1.local_hostname
     #[argh(positional)]
@@ -55,8 +57,8 @@ pub struct Query {
 /// What `query` calls its template in messages.
 const TEMPLATE: &str = "query command line";
 
-impl Query {
-    pub fn run(self, program: &Program) -> ExitCode {
+impl Verb for Query {
+    fn run(self, program: &Program) -> ExitCode {
         program.log(if self.debug { LevelFilter::Debug } else { LevelFilter::Warn });
         let varname = self.varname.as_deref().filter(|v| !v.is_empty());
         let template = self.format.as_deref().filter(|f| !f.is_empty());
@@ -75,7 +77,9 @@ impl Query {
             Err(e) => program.fail(e),
         }
     }
+}
 
+impl Query {
     /// Instance-data, and beside it user-data, vendor-data and the merged configuration: for root what is in them.
     fn data(&self, root_user: bool) -> Result<Value> {
         let root = Root::open(Path::new(&self.root), Use::Tree)?;

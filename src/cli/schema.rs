@@ -1,6 +1,8 @@
 //! `schema`: tells what is wrong with user-data before a machine boots with it.
 
-use super::{Program, files, is_root, print};
+use super::files;
+use super::program::{Program, is_root, print};
+use super::verb::Verb;
 use crate::base::error::{Error, Result};
 use crate::document::{Map, Value, wrong, yaml};
 use crate::instance::state::CLOUD_DIR;
@@ -29,13 +31,13 @@ use std::process::ExitCode;
 )]
 pub struct Schema {
     /// the cloud-config or network configuration to check
-    #[argh(option, short = 'c')]
+    #[argh(option, short = 'c', arg_name = "path")]
     config_file: Option<String>,
-    /// what it is: cloud-config (the default) or network-config
-    #[argh(option, short = 't', from_str_fn(schema_type))]
+    /// what it is; default: cloud-config
+    #[argh(option, short = 't', arg_name = "cloud-config|network-config", from_str_fn(schema_type))]
     schema_type: Option<Type>,
     /// the instance-data file for templates; default: /run/cloud-init/instance-data.json, with secrets for root
-    #[argh(option, short = 'i')]
+    #[argh(option, short = 'i', arg_name = "path")]
     instance_data: Option<String>,
     /// check what this system was given, as root
     #[argh(switch)]
@@ -87,8 +89,8 @@ struct Document {
     bytes: Vec<u8>,
 }
 
-impl Schema {
-    pub fn run(self, program: &Program) -> ExitCode {
+impl Verb for Schema {
+    fn run(self, program: &Program) -> ExitCode {
         program.log(LevelFilter::Warn);
         let documents = match (&self.config_file, self.system) {
             (Some(path), false) => self.file(path),
@@ -121,7 +123,9 @@ impl Schema {
             program.fail(format_args!("Error: Invalid schema: {}", invalid.join(", ")))
         }
     }
+}
 
+impl Schema {
     fn file(&self, path: &str) -> Result<Vec<Document>> {
         let kind = self.schema_type.unwrap_or(Type::CloudConfig);
         let name = if kind == Type::CloudConfig { "user-data" } else { "network-config" };

@@ -1,7 +1,8 @@
 //! `status`: how far this boot's provisioning is, and how well it went.
 
+use super::program::{Program, USAGE, print};
 use super::units::{self, Outlook};
-use super::{Program, USAGE, print};
+use super::verb::Verb;
 use crate::base::clock;
 use crate::base::error::{Context, Result};
 use crate::document::{Value, json, to_yaml};
@@ -32,8 +33,8 @@ use std::time::SystemTime;
     error_code(2, "there are warnings: recoverable errors")
 )]
 pub struct Status {
-    /// tabular (the default), json or yaml
-    #[argh(option, default = "Format::Tabular", from_str_fn(format))]
+    /// how to print it; default: tabular
+    #[argh(option, arg_name = "tabular|json|yaml", default = "Format::Tabular", from_str_fn(format))]
     format: Format,
     /// show errors, warnings, the datasource and the time of the last change
     #[argh(switch, short = 'l')]
@@ -42,7 +43,7 @@ pub struct Status {
     #[argh(switch, short = 'w')]
     wait: bool,
     /// the root to read, a mounted image for example; default: this system
-    #[argh(option, default = "String::from(\"/\")")]
+    #[argh(option, arg_name = "dir", default = "String::from(\"/\")")]
     root: String,
 }
 
@@ -65,8 +66,8 @@ fn format(name: &str) -> std::result::Result<Format, String> {
 /// How long an event is waited for before systemd is asked again, in seconds.
 const INTERVAL: i64 = 1;
 
-impl Status {
-    pub fn run(self, program: &Program) -> ExitCode {
+impl Verb for Status {
+    fn run(self, program: &Program) -> ExitCode {
         program.log(LevelFilter::Warn);
         match self.report(program) {
             Ok(report) => {
@@ -76,7 +77,9 @@ impl Status {
             Err(code) => code,
         }
     }
+}
 
+impl Status {
     fn report(&self, program: &Program) -> std::result::Result<Report, ExitCode> {
         let mut source = Source::open(&self.root).map_err(|e| program.fail(e))?;
         if self.wait && !source.live {

@@ -4,7 +4,9 @@ mod boot;
 mod events;
 mod records;
 
-use super::{Program, files, print};
+use super::files;
+use super::program::{FAILED, Program, print};
+use super::verb::Verb;
 use crate::base::error::{Context, Error, Result};
 use crate::document::{Value, json};
 use argh::{ArgsInfo, FromArgs};
@@ -24,16 +26,16 @@ use std::process::ExitCode;
 )]
 pub struct Analyze {
     /// show: the events in order; blame: by the time they took; dump: as JSON; boot: when the kernel and the first stage began
-    #[argh(positional)]
+    #[argh(positional, arg_name = "show|blame|dump|boot")]
     what: What,
     /// how show prints an event; default: %I%D @%Es +%ds
     #[argh(option, short = 'f', default = "String::from(\"%I%D @%Es +%ds\")")]
     format: String,
     /// another log, one of cloud-init's own or what dump wrote; -: standard input
-    #[argh(option, short = 'i', default = "String::from(LOG)")]
+    #[argh(option, short = 'i', arg_name = "path", default = "String::from(LOG)")]
     infile: String,
     /// the file to write; default: -, standard output
-    #[argh(option, short = 'o', default = "String::from(\"-\")")]
+    #[argh(option, short = 'o', arg_name = "path", default = "String::from(\"-\")")]
     outfile: String,
 }
 
@@ -58,16 +60,18 @@ impl argh::FromArgValue for What {
 
 const LOG: &str = "/var/log/cloud-init.log";
 
-impl Analyze {
-    pub fn run(self, program: &Program) -> ExitCode {
+impl Verb for Analyze {
+    fn run(self, program: &Program) -> ExitCode {
         program.log(LevelFilter::Warn);
         match self.answer() {
             Ok(true) => ExitCode::SUCCESS,
-            Ok(false) => ExitCode::from(super::FAILED),
+            Ok(false) => ExitCode::from(FAILED),
             Err(e) => program.fail(e),
         }
     }
+}
 
+impl Analyze {
     /// Prints what was asked for, and says whether it was found.
     fn answer(&self) -> Result<bool> {
         let events = read(&self.infile)?;

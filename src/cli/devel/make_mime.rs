@@ -1,7 +1,9 @@
 //! `devel make-mime`: several parts of user-data as one.
 
 use crate::base::error::Result;
-use crate::cli::{Program, files, print};
+use crate::cli::files;
+use crate::cli::program::{Program, print};
+use crate::cli::verb::Verb;
 use crate::userdata::{kind, mime};
 use argh::{ArgsInfo, FromArgs};
 use std::process::ExitCode;
@@ -32,8 +34,8 @@ fn attachment(text: &str) -> std::result::Result<(String, String), String> {
     Ok((file.to_owned(), format!("text/{}", kind.trim())))
 }
 
-impl MakeMime {
-    pub fn run(self, program: &Program) -> ExitCode {
+impl Verb for MakeMime {
+    fn run(self, program: &Program) -> ExitCode {
         if self.list_types {
             let mut types: Vec<&str> = kind::types().filter_map(|t| t.strip_prefix("text/")).collect();
             types.sort_unstable();

@@ -1,7 +1,9 @@
 //! `devel net-convert`: one network configuration as the files of another network stack.
 
 use crate::base::error::{Context, Error, Result};
-use crate::cli::{Program, files};
+use crate::cli::files;
+use crate::cli::program::Program;
+use crate::cli::verb::Verb;
 use crate::document::{to_yaml, yaml};
 use crate::machine::Distro;
 use crate::network::convert::{self, KINDS};
@@ -67,8 +69,8 @@ fn mac(text: &str) -> std::result::Result<(String, String), String> {
     Ok((name.to_owned(), mac.to_owned()))
 }
 
-impl NetConvert {
-    pub fn run(self, program: &Program) -> ExitCode {
+impl Verb for NetConvert {
+    fn run(self, program: &Program) -> ExitCode {
         program.log(if self.debug { LevelFilter::Debug } else { LevelFilter::Warn });
         match self.convert(program) {
             Ok(()) => {
@@ -79,7 +81,9 @@ impl NetConvert {
             Err(e) => program.fail(e),
         }
     }
+}
 
+impl NetConvert {
     fn convert(&self, program: &Program) -> Result<()> {
         let macs: Macs = self.mac.iter().map(|(name, mac)| (mac.as_str(), name.as_str())).collect();
         let text = files::text(&self.network_data)?;

@@ -1,7 +1,9 @@
 //! `devel render`: user-data that is a template, as an instance will see it.
 
 use crate::base::error::{Error, Result};
-use crate::cli::{Program, files, print};
+use crate::cli::files;
+use crate::cli::program::{Program, print};
+use crate::cli::verb::Verb;
 use crate::document::Value;
 use crate::root::{Root, Use};
 use crate::userdata::jinja;
@@ -20,18 +22,18 @@ use std::process::ExitCode;
 )]
 pub struct Render {
     /// the instance-data file; default: /run/cloud-init/instance-data.json, with secrets for root
-    #[argh(option, short = 'i')]
+    #[argh(option, short = 'i', arg_name = "path")]
     instance_data: Option<String>,
     /// show what is done on standard error
     #[argh(switch, short = 'd')]
     debug: bool,
     /// the user-data file; its first line is `## template: jinja`
-    #[argh(positional)]
+    #[argh(positional, arg_name = "path")]
     user_data: String,
 }
 
-impl Render {
-    pub fn run(self, program: &Program) -> ExitCode {
+impl Verb for Render {
+    fn run(self, program: &Program) -> ExitCode {
         program.log(if self.debug { LevelFilter::Debug } else { LevelFilter::Warn });
         match self.rendered() {
             Ok(text) => {
@@ -41,7 +43,9 @@ impl Render {
             Err(e) => program.fail(e),
         }
     }
+}
 
+impl Render {
     fn rendered(&self) -> Result<String> {
         let root = Root::open(Path::new("/"), Use::Tree)?;
         let data = files::instance_data(&root, self.instance_data.as_deref())?;

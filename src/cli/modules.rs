@@ -1,0 +1,32 @@
+//! `modules`: a stage of the real root.
+
+use super::program::Program;
+use super::real_root;
+use super::verb::Verb;
+use crate::root::Stage;
+use crate::stage::later;
+use argh::{ArgsInfo, FromArgs};
+use std::process::ExitCode;
+
+/// run the modules of a stage in the real root
+#[derive(FromArgs, ArgsInfo)]
+#[argh(subcommand, name = "modules", help_triggers("-h", "--help"), note = "The exit code is the number of errors.")]
+pub struct Modules {
+    /// the stage; default: config
+    #[argh(option, short = 'm', arg_name = "init|config|final", default = "Stage::Config", from_str_fn(stage))]
+    mode: Stage,
+    /// a configuration file that takes precedence over all others; may be given again, the first takes precedence
+    #[argh(option, short = 'f', arg_name = "path")]
+    file: Vec<String>,
+}
+
+fn stage(name: &str) -> Result<Stage, String> {
+    let stages = [Stage::Init, Stage::Config, Stage::Final];
+    stages.into_iter().find(|s| s.name() == name).ok_or_else(|| "expected init, config or final".into())
+}
+
+impl Verb for Modules {
+    fn run(self, program: &Program) -> ExitCode {
+        real_root::run(program, &self.file, |root, machine, asked| later::stage(root, machine, self.mode, asked))
+    }
+}

@@ -1,0 +1,103 @@
+//! What every verb gets: how the program was called, where its messages go, and its exit codes.
+
+use crate::base::logging;
+use log::LevelFilter;
+use std::ffi::OsString;
+use std::fmt::Display;
+use std::io::{ErrorKind, Write};
+use std::process::ExitCode;
+
+/// The exit code where the work failed.
+pub const FAILED: u8 = 1;
+/// The exit code for a wrong command line, as argparse's.
+pub const USAGE: u8 = 2;
+
+/// The version of cloud-init whose behaviour this program follows, for scripts that parse `cloud-init --version`.
+const CLOUD_INIT_VERSION: &str = "26.2";
+/// The name by which the program answers as cloud-init.
+const CLOUD_INIT: &str = "cloud-init";
+
+/// The program as it was called.
+pub struct Program {
+    /// `argv[0]`.
+    pub path: String,
+    /// The last part of `argv[0]`: `prepivot`, `cloud-init`, `cloud-id`, …
+    pub name: String,
+    /// The words after it, as given: arguments that need not be UTF-8 are taken from here.
+    pub words: Vec<OsString>,
+    /// `--debug` before the verb.
+    pub debug: bool,
+    /// `--force` before the verb.
+    pub force: bool,
+}
+
+impl Program {
+    /// Sends messages up to `level` to standard error; all of them with `--debug`.
+    pub fn log(&self, level: LevelFilter) {
+        logging::to_stderr(if self.debug { LevelFilter::Debug } else { level });
+    }
+
+    /// Prints what failed, and returns the exit code for it.
+    pub fn fail(&self, what: impl Display) -> ExitCode {
+        self.say(what);
+        ExitCode::from(FAILED)
+    }
+
+    /// Prints what is wrong with the command line, and returns the exit code for it.
+    pub fn usage(&self, what: impl Display) -> ExitCode {
+        self.say(what);
+        ExitCode::from(USAGE)
+    }
+
+    /// Prints a line on standard error, with the program's name before it.
+    pub fn say(&self, what: impl Display) {
+        let _ = writeln!(std::io::stderr(), "{}: {what}", self.name);
+    }
+
+    /// Checks that the user is root.
+    ///
+    /// # Errors
+    ///
+    /// The exit code otherwise; the message is printed.
+    pub fn need_root(&self) -> Result<(), ExitCode> {
+        if is_root() { Ok(()) } else { Err(self.fail("this needs root; try it with sudo")) }
+    }
+}
+
+/// Whether the user is root.
+pub fn is_root() -> bool {
+    rustix::process::getuid().is_root()
+}
+
+/// Writes to standard output. A reader that has gone away is ignored; any other error ends the program with [`FAILED`], so that
+/// a part of the output is never taken for all of it.
+pub fn print(text: &str) {
+    let mut out = std::io::stdout();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(e) if e.kind() != ErrorKind::BrokenPipe => {
+            let _ = writeln!(std::io::stderr(), "prepivot: failed to write to standard output: {e}");
+            std::process::exit(FAILED.into());
+        }
+        _ => {}
+    }
+}
+
+/// The line that `--version` prints: `/usr/bin/cloud-init 26.2 (prepivot 0.1.0)` where the program is called cloud-init, else
+/// `prepivot 0.1.0`.
+pub fn version(path: &str, name: &str) -> String {
+    let own = concat!("prepivot ", env!("CARGO_PKG_VERSION"));
+    if name == CLOUD_INIT { format!("{path} {CLOUD_INIT_VERSION} ({own})\n") } else { format!("{own}\n") }
+}
+
+/// [`version`] as cloud-init's, where no path is known.
+pub fn version_of_cloud_init() -> String {
+    version(CLOUD_INIT, CLOUD_INIT)
+}
+
+/// Prints the errors that standard error has not had yet, and returns their number as the exit code, as cloud-init's stages do.
+pub fn report(program: &Program, errors: &[String]) -> ExitCode {
+    for error in errors.iter().filter(|e| !logging::was_told(e)) {
+        program.say(error);
+    }
+    ExitCode::from(u8::try_from(errors.len()).unwrap_or(u8::MAX))
+}

@@ -1,0 +1,51 @@
+//! How the verbs run that do stages of the real root: `init`, `modules`, `single` and `--all-stages`.
+
+use super::files;
+use super::program::{Program, report};
+use crate::base::error::Result;
+use crate::document::{Map, Value, wrong, yaml};
+use crate::machine::Machine;
+use crate::root::{Root, Stage, Use};
+use crate::stage::{Asked, later};
+use log::LevelFilter;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Runs `work` on the running system, with the configuration files `named` above all others, and reports the errors that it
+/// returns.
+pub fn run(
+    program: &Program,
+    named: &[String],
+    work: impl FnOnce(&mut Root, &Machine, &Asked) -> Vec<String>,
+) -> ExitCode {
+    program.log(LevelFilter::Info);
+    let files = named.iter().map(|path| configuration(path)).collect::<Result<Vec<_>>>();
+    let asked = match files {
+        Ok(files) => Asked { files, force: program.force },
+        Err(e) => return program.fail(e),
+    };
+    match Root::open(Path::new("/"), Use::Tree) {
+        Ok(mut root) => report(program, &work(&mut root, &Machine::read(Path::new("/")), &asked)),
+        Err(e) => program.fail(e),
+    }
+}
+
+/// Runs all stages of the real root, one after the other: `--all-stages`.
+pub fn all_stages(program: &Program) -> ExitCode {
+    run(program, &[], |root, machine, asked| {
+        let mut errors = later::local(root, machine, asked);
+        for stage in [Stage::Init, Stage::Config, Stage::Final] {
+            errors.extend(later::stage(root, machine, stage, asked));
+        }
+        errors
+    })
+}
+
+/// A configuration file that the command line names, with its path.
+fn configuration(path: &str) -> Result<(String, Map)> {
+    match yaml::parse(path, &files::text(path)?)? {
+        Value::Map(map) => Ok((path.to_owned(), map)),
+        Value::Null => Ok((path.to_owned(), Map::default())),
+        other => Err(wrong(path, "a mapping", &other)),
+    }
+}

@@ -1,0 +1,135 @@
+//! What a verb is: the trait that its file implements, and the entry that a table of verbs has for it.
+//!
+//! argh parses the command line and writes the help. Its own way to list subcommands is an enum, which would add a variant and
+//! a match arm for each verb. [`Pick`] gives argh a table of [`Entry`]s instead, so that a verb is one file and one line.
+
+use super::program::{Program, USAGE};
+use argh::{ArgsInfo, CommandInfo, CommandInfoWithArgs, EarlyExit, FromArgs, SubCommand, SubCommandInfo, SubCommands};
+use std::marker::PhantomData;
+use std::process::ExitCode;
+
+/// A verb. Its name, arguments, help and exit codes are in argh's attributes.
+///
+/// In the attributes, an option's or positional's `arg_name` says what completions offer: `a|b|c` these words, `path` files,
+/// `dir` folders, anything else nothing.
+pub trait Verb: SubCommand + ArgsInfo {
+    /// Names of the program (`argv[0]`) that run this verb alone.
+    const PROGRAMS: &'static [&'static str] = &[];
+    /// Left out of help, completions and manual.
+    const HIDDEN: bool = false;
+    /// The exit code for a wrong command line.
+    const USAGE: u8 = USAGE;
+
+    /// Does what the verb is for, and returns the exit code.
+    fn run(self, program: &Program) -> ExitCode;
+}
+
+/// A parsed command line, ready to run.
+type Run = Box<dyn FnOnce(&Program) -> ExitCode>;
+
+/// One line of a table of verbs.
+pub struct Entry {
+    command: &'static CommandInfo,
+    /// See [`Verb::PROGRAMS`].
+    pub programs: &'static [&'static str],
+    /// See [`Verb::HIDDEN`].
+    pub hidden: bool,
+    /// See [`Verb::USAGE`].
+    pub usage: u8,
+    /// The arguments, help and exit codes.
+    pub info: fn() -> CommandInfoWithArgs,
+    parse: fn(&[&str], &[&str]) -> Result<Run, EarlyExit>,
+}
+
+impl Entry {
+    /// The entry of the verb `V`.
+    pub const fn of<V: Verb + 'static>() -> Entry {
+        Entry {
+            command: V::COMMAND,
+            programs: V::PROGRAMS,
+            hidden: V::HIDDEN,
+            usage: V::USAGE,
+            info: V::get_args_info,
+            parse: |name, words| {
+                let verb = V::from_args(name, words)?;
+                Ok(Box::new(move |program| verb.run(program)))
+            },
+        }
+    }
+
+    /// The verb's name on the command line.
+    pub fn name(&self) -> &'static str {
+        self.command.name
+    }
+
+    /// Parses `words`, the command line after the verb. `name` is what help calls the program, one word for each level.
+    ///
+    /// # Errors
+    ///
+    /// The text to print instead: help, or what is wrong.
+    pub fn parse(&self, name: &[&str], words: &[&str]) -> Result<Picked, EarlyExit> {
+        (self.parse)(name, words).map(Picked)
+    }
+}
+
+/// A verb with its arguments.
+pub struct Picked(Run);
+
+impl Picked {
+    /// Runs the verb.
+    pub fn run(self, program: &Program) -> ExitCode {
+        self.0(program)
+    }
+}
+
+/// A table of verbs: the program's own, or the tools of a verb that has several.
+pub trait Table {
+    /// All entries, in the order of the help.
+    fn entries() -> &'static [Entry];
+
+    /// The entries that help shows. A `static` of its own in each table, because argh borrows the list.
+    fn commands() -> &'static [&'static CommandInfo];
+}
+
+/// The entries of a table that help shows, in argh's form: for [`Table::commands`].
+pub fn visible(entries: &'static [Entry]) -> Vec<&'static CommandInfo> {
+    entries.iter().filter(|entry| !entry.hidden).map(|entry| entry.command).collect()
+}
+
+/// The verb that a command line names, out of a table.
+pub struct Pick<T> {
+    picked: Picked,
+    table: PhantomData<T>,
+}
+
+impl<T> Pick<T> {
+    /// Runs the verb.
+    pub fn run(self, program: &Program) -> ExitCode {
+        self.picked.run(program)
+    }
+}
+
+impl<T: Table> FromArgs for Pick<T> {
+    /// The last of `name` is the verb; argh asks only for those of [`Table::commands`].
+    fn from_args(name: &[&str], words: &[&str]) -> Result<Self, EarlyExit> {
+        let entry = name.last().and_then(|name| T::entries().iter().find(|entry| entry.name() == *name));
+        let entry = entry.ok_or_else(|| EarlyExit::from("expected a command".to_owned()))?;
+        Ok(Pick { picked: entry.parse(name, words)?, table: PhantomData })
+    }
+}
+
+impl<T: Table> SubCommands for Pick<T> {
+    const COMMANDS: &'static [&'static CommandInfo] = &[];
+
+    fn dynamic_commands() -> &'static [&'static CommandInfo] {
+        T::commands()
+    }
+}
+
+impl<T: Table> ArgsInfo for Pick<T> {
+    fn get_args_info() -> CommandInfoWithArgs {
+        let commands = T::entries().iter().filter(|entry| !entry.hidden);
+        let commands = commands.map(|entry| SubCommandInfo { name: entry.name(), command: (entry.info)() });
+        CommandInfoWithArgs { commands: commands.collect(), ..Default::default() }
+    }
+}
