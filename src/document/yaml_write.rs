@@ -3,6 +3,9 @@
 use super::yaml::is_printable;
 use super::{Map, Value, json, scalar};
 
+/// The longest key, as it is written, that needs no `?` before it, in bytes: every reader takes 1,024 characters (YAML 1.1, 9.1.1).
+const MAX_SIMPLE_KEY: usize = 1000;
+
 /// The value as one YAML document without `---`, ending in a newline. What it writes, [`super::yaml::parse`] reads back the same;
 /// so do PyYAML and libyaml.
 pub fn to_yaml(value: &Value) -> String {
@@ -11,7 +14,7 @@ pub fn to_yaml(value: &Value) -> String {
         Value::Map(map) if !map.is_empty() => write_map(&mut out, map, 0),
         Value::List(list) if !list.is_empty() => write_list(&mut out, list, 0),
         scalar => {
-            out.push_str(&inline(scalar, 2));
+            write_inline(&mut out, scalar, 2);
             out.push('\n');
         }
     }
@@ -27,8 +30,7 @@ fn write_map(out: &mut String, map: &Map, indent: usize) {
         if i > 0 || indent == 0 || out.ends_with('\n') {
             pad(out, indent);
         }
-        out.push_str(&string(key));
-        out.push(':');
+        write_key(out, key, indent);
         match value {
             Value::Map(map) if !map.is_empty() => {
                 out.push('\n');
@@ -40,11 +42,23 @@ fn write_map(out: &mut String, map: &Map, indent: usize) {
             }
             scalar => {
                 out.push(' ');
-                out.push_str(&inline(scalar, indent + 2));
+                write_inline(out, scalar, indent + 2);
                 out.push('\n');
             }
         }
     }
+}
+
+/// A key with its `:`. A long one is explicit.
+fn write_key(out: &mut String, key: &str, indent: usize) {
+    let start = out.len();
+    write_string(out, key);
+    if out.len() - start > MAX_SIMPLE_KEY {
+        out.insert_str(start, "? ");
+        out.push('\n');
+        pad(out, indent);
+    }
+    out.push(':');
 }
 
 fn write_list(out: &mut String, list: &[Value], indent: usize) {
@@ -57,25 +71,29 @@ fn write_list(out: &mut String, list: &[Value], indent: usize) {
             Value::Map(map) if !map.is_empty() => write_map(out, map, indent + 2),
             Value::List(list) if !list.is_empty() => write_list(out, list, indent + 2),
             scalar => {
-                out.push_str(&inline(scalar, indent + 2));
+                write_inline(out, scalar, indent + 2);
                 out.push('\n');
             }
         }
     }
 }
 
-fn inline(value: &Value, indent: usize) -> String {
+fn write_inline(out: &mut String, value: &Value, indent: usize) {
     match value {
-        Value::Null => "null".into(),
-        Value::Bool(b) => b.to_string(),
-        Value::Int(i) => i.to_string(),
-        Value::Float(f) if f.is_nan() => ".nan".into(),
-        Value::Float(f) if f.is_infinite() => if *f > 0.0 { ".inf" } else { "-.inf" }.into(),
-        Value::Float(f) => exponent(&json::float(*f)),
-        Value::Bytes(b) => format!("!!binary {}", crate::base::base64::encode(b)),
-        Value::String(s) => literal(s, indent).unwrap_or_else(|| string(s)),
-        Value::List(_) => "[]".into(),
-        Value::Map(_) => "{}".into(),
+        Value::Null => out.push_str("null"),
+        Value::Bool(b) => out.push_str(if *b { "true" } else { "false" }),
+        Value::Int(i) => out.push_str(&i.to_string()),
+        Value::Float(f) if f.is_nan() => out.push_str(".nan"),
+        Value::Float(f) if f.is_infinite() => out.push_str(if *f > 0.0 { ".inf" } else { "-.inf" }),
+        Value::Float(f) => out.push_str(&exponent(&json::float(*f))),
+        Value::Bytes(b) => {
+            out.push_str("!!binary ");
+            out.push_str(&crate::base::base64::encode(b));
+        }
+        Value::String(s) if is_literal(s) => write_literal(out, s, indent),
+        Value::String(s) => write_string(out, s),
+        Value::List(_) => out.push_str("[]"),
+        Value::Map(_) => out.push_str("{}"),
     }
 }
 
@@ -91,35 +109,36 @@ fn exponent(text: &str) -> String {
     }
 }
 
-/// Whether every reader takes a character for itself, unescaped, in a line.
+/// Whether every reader accepts the character unescaped within a line.
 fn is_plain(c: char) -> bool {
     is_printable(c) && !c.is_control() && !matches!(c, '\u{feff}' | '\u{2028}' | '\u{2029}')
 }
 
-/// Several plain lines as a literal block.
-fn literal(text: &str, indent: usize) -> Option<String> {
+/// Whether a text is written as a literal block: several plain lines.
+fn is_literal(text: &str) -> bool {
     let body = text.strip_suffix('\n').unwrap_or(text);
     let printable = |c: char| c == '\n' || c == '\t' || is_plain(c);
-    let fits = body.contains('\n')
+    body.contains('\n')
         && text.chars().all(printable)
         && !body.starts_with([' ', '\t', '\n'])
         && !body.ends_with('\n')
-        && body.lines().all(|l| l.trim_end().len() == l.len());
-    if !fits {
-        return None;
-    }
-    let mut out = String::from(if text.ends_with('\n') { "|" } else { "|-" });
+        && body.lines().all(|l| l.trim_end().len() == l.len())
+}
+
+fn write_literal(out: &mut String, text: &str, indent: usize) {
+    let body = text.strip_suffix('\n').unwrap_or(text);
+    out.push_str(if text.ends_with('\n') { "|" } else { "|-" });
     for line in body.split('\n') {
         out.push('\n');
         if !line.is_empty() {
-            pad(&mut out, indent);
+            pad(out, indent);
             out.push_str(line);
         }
     }
-    Some(out)
 }
 
-fn string(text: &str) -> String {
+/// A string on one line: plain, in single quotes, or in double quotes with escapes.
+fn write_string(out: &mut String, text: &str) {
     let plain_chars = |c: char| {
         c.is_ascii_alphanumeric() || "_-./+@%=,:^~$()[]{} ".contains(c) || (c as u32 > 0xa0 && c.is_alphanumeric())
     };
@@ -133,14 +152,30 @@ fn string(text: &str) -> String {
         && !text.contains([',', '[', ']', '{', '}'])
         && !looks_typed(text);
     if safe {
-        return text.to_owned();
+        return out.push_str(text);
     }
     if text.chars().all(is_plain) {
-        return format!("'{}'", text.replace('\'', "''"));
+        out.push('\'');
+        for c in text.chars() {
+            out.push_str(if c == '\'' { "'" } else { "" });
+            out.push(c);
+        }
+        return out.push('\'');
     }
-    // JSON's escapes are a subset of YAML's, but for code points that YAML wants escaped and JSON does not.
-    let json = json::to_string(&Value::from(text));
-    json.chars().map(|c| if !is_plain(c) { format!("\\u{:04x}", c as u32) } else { c.to_string() }).collect()
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            c if is_plain(c) => out.push(c),
+            // What is not plain is below U+10000.
+            c => out.push_str(&format!("\\u{:04x}", c as u32)),
+        }
+    }
+    out.push('"');
 }
 
 /// Whether some YAML reader, 1.1 or 1.2, takes the plain text for something other than a string.
@@ -167,5 +202,63 @@ mod tests {
         assert_eq!(to_yaml(&Value::from("two\nlines\n")), "|\n  two\n  lines\n");
         assert!(written.contains("k: |\n  two\n  lines\n"), "{written}");
         assert!(written.contains("- - 1\n"), "{written}");
+    }
+
+    /// A small generator of numbers that are the same in every run (xorshift64*).
+    struct Random(u64);
+
+    impl Random {
+        fn below(&mut self, below: usize) -> usize {
+            self.0 ^= self.0 >> 12;
+            self.0 ^= self.0 << 25;
+            self.0 ^= self.0 >> 27;
+            (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % below.max(1)
+        }
+
+        fn text(&mut self) -> String {
+            const PIECES: [&str; 56] = [
+                "a", "b c", "0", "1", "12", ".", "-", "- ", "?", "? ", ":", ": ", "#", " #", " ", "  ", "\t", "\n",
+                "\n\n", "\r", "\r\n", "'", "\"", "\\", "|", ">", "%", "@", "`", "!", "&", "*", "<<", "=", "~", "null",
+                "yes", "1e3", "0x1f", "1:30", "---", "...", "[", "]", "{", "}", ",", "\u{85}", "\u{2028}", "\u{feff}",
+                "\u{a0}", "\0", "\u{7f}", "é", "😀", "\u{ffff}",
+            ];
+            let length = [0, 1, 1, 2, 3, 5, 9, 400, 1500][self.below(9)];
+            (0..length).map(|_| PIECES[self.below(PIECES.len())]).collect()
+        }
+
+        fn value(&mut self, depth: usize) -> Value {
+            match self.below(if depth == 0 { 7 } else { 11 }) {
+                0 => Value::Null,
+                1 => Value::Bool(self.below(2) == 0),
+                2 => Value::Int([0, 7, -7, i64::MAX, i64::MIN][self.below(5)]),
+                3 => Value::Float([0.5, -1e300, 1e-7, 1e16, f64::INFINITY, f64::NEG_INFINITY, 123.0][self.below(7)]),
+                4 => Value::Bytes(vec![0xff; 1 + self.below(2000)]),
+                5 | 6 => Value::String(self.text()),
+                7 | 8 => Value::List((0..self.below(5)).map(|_| self.value(depth - 1)).collect()),
+                _ => Value::Map((0..self.below(5)).map(|_| (self.text(), self.value(depth - 1))).collect()),
+            }
+        }
+    }
+
+    #[test]
+    fn whatever_is_written_reads_back() {
+        let mut random = Random(1);
+        for _ in 0..3000 {
+            let value = random.value(4);
+            let written = to_yaml(&value);
+            assert_eq!(yaml::parse("t", &written).as_ref(), Ok(&value), "{written}");
+        }
+    }
+
+    /// A key that is not explicit is at most 1,024 characters long (YAML 1.1, 9.1.1).
+    #[test]
+    fn long_keys_are_explicit() {
+        let key = "k".repeat(1100);
+        let list = Value::List(vec![Value::Map(
+            [(key.as_str(), Value::List(vec![1.into()])), ("b", 2.into())].into_iter().collect(),
+        )]);
+        let written = to_yaml(&list);
+        assert_eq!(written, format!("- ? {key}\n  :\n  - 1\n  b: 2\n"));
+        assert_eq!(yaml::parse("t", &written).as_ref(), Ok(&list));
     }
 }

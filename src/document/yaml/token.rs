@@ -4,7 +4,7 @@ use super::cursor::{Cursor, Mark, Step};
 use crate::document::MAX_DEPTH;
 use std::collections::VecDeque;
 
-/// How far a key may be from its `:`, in bytes; it must stand on the same line too.
+/// How far a key may be from its `:`, in characters; it must be on the same line too.
 const MAX_SIMPLE_KEY: usize = 1024;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -109,7 +109,7 @@ impl<'a> Tokens<'a> {
     fn drop_stale_keys(&mut self) -> Step<()> {
         let here = self.cursor.mark;
         for key in &mut self.keys {
-            if let Some(k) = key.filter(|k| k.mark.line != here.line || here.offset - k.mark.offset > MAX_SIMPLE_KEY) {
+            if let Some(k) = key.filter(|k| k.mark.line != here.line || here.column - k.mark.column > MAX_SIMPLE_KEY) {
                 if k.required {
                     return self.cursor.fail("expected a ':' after a key");
                 }
