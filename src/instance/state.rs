@@ -55,10 +55,10 @@ pub fn store(root: &mut Root, instance: &Instance) -> Result<()> {
         "seed",
         "sem",
     ] {
-        root.ensure_dir(&format!("{CLOUD_DIR}/{dir}"), Attr::root(0o755))?;
+        root.mkdir(&format!("{CLOUD_DIR}/{dir}"), Attr::root(0o755))?;
     }
     for dir in ["", "/handlers", "/scripts", "/sem"] {
-        root.ensure_dir(&format!("{folder}{dir}"), Attr::root(0o755))?;
+        root.mkdir(&format!("{folder}{dir}"), Attr::root(0o755))?;
     }
     root.symlink(&format!("{CLOUD_DIR}/instance"), &folder)?;
     let last = last_id(root);

@@ -3,9 +3,10 @@
 
 use super::{Attr, Change, Kind, MAX_READ, Stat};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{self, AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, ResolveFlags, Uid};
+use rustix::fs::{self, AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, ResolveFlags, Uid, XattrFlags};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
+use std::ffi::CStr;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -16,6 +17,11 @@ pub(super) struct Disk {
     /// This system's own `/`, for `/run`, which moves along when the root is pivoted.
     own: Option<OwnedFd>,
 }
+
+/// The longest value of an extended attribute, and the longest list of their names (xattr(7)).
+const MAX_XATTR: usize = 64 << 10;
+/// Extended attributes that describe a content, and are wrong for another one.
+const OF_CONTENT: [&CStr; 3] = [c"security.capability", c"security.ima", c"security.evm"];
 
 type Io<T> = std::result::Result<T, Errno>;
 
@@ -168,6 +174,10 @@ impl Disk {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut file = File::from(fs::openat(&parent, &temporary, flags, Mode::from_raw_mode(0o600))?);
         let write = |file: &mut File| -> std::io::Result<()> {
+            if let Some(Stat { kind: Kind::File, attr: old, .. }) = self.stat(path) {
+                let replaced = self.open_at(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
+                keep_xattrs(&replaced, file, old.uid == attr.uid);
+            }
             own(&file, attr)?;
             file.write_all(content)?;
             Ok(fs::renameat_with(&parent, &temporary, &parent, name, RenameFlags::empty())?)
@@ -209,6 +219,29 @@ pub(super) fn own(file: impl AsFd, attr: Attr) -> std::io::Result<()> {
         result => result?,
     }
     Ok(fs::fchmod(&file, Mode::from_raw_mode(attr.mode))?)
+}
+
+/// Gives `file` the extended attributes of the file that it replaces: the SELinux label, and where the owner stays the same
+/// access control lists and the rest. The mode that is set later limits what a list grants (acl(5)).
+fn keep_xattrs(replaced: &OwnedFd, file: &File, same_owner: bool) {
+    // An error: the file system has none.
+    let length = fs::flistxattr_query(replaced).unwrap_or(0);
+    if length == 0 {
+        return;
+    }
+    let mut names = vec![0; length.min(MAX_XATTR)];
+    let length = fs::flistxattr(replaced, &mut names).unwrap_or(0);
+    let mut value = vec![0; MAX_XATTR];
+    for name in names.get(..length).unwrap_or_default().split_inclusive(|b| *b == 0) {
+        let Ok(name) = CStr::from_bytes_with_nul(name) else { continue };
+        if OF_CONTENT.contains(&name) || !(same_owner || name == c"security.selinux") {
+            continue;
+        }
+        if let Ok(length) = fs::fgetxattr(replaced, name, &mut value) {
+            // Not every attribute may be set by everyone: `trusted` only by root, a label as the policy says.
+            let _ = fs::fsetxattr(file, name, value.get(..length).unwrap_or_default(), XattrFlags::empty());
+        }
+    }
 }
 
 fn temporary_name(name: &str) -> String {

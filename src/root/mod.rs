@@ -7,6 +7,7 @@
 mod change;
 mod command;
 mod disk;
+mod edit;
 mod lock;
 mod mounts;
 mod owner;
@@ -249,35 +250,22 @@ impl Root {
         self.write(path, content, attr)
     }
 
-    /// Adds to the end of a file, which keeps its mode and owner.
-    pub fn append(&mut self, path: &str, content: &[u8], attr: Attr) -> Result<()> {
-        let mut all = self.read(path)?.unwrap_or_default();
-        all.extend_from_slice(content);
-        self.rewrite(path, all, attr)
-    }
-
-    /// Makes a folder with `attr`; one that is there gets `attr`. Missing parents are made 0755, owned by root.
+    /// Makes a folder with `attr`. A folder that is there keeps its mode and owner: [`Root::set_attr`] changes them. Missing
+    /// parents are made 0755, owned by root.
+    ///
+    /// # Errors
+    /// Something else than a folder is at `path` or above it.
     pub fn mkdir(&mut self, path: &str, attr: Attr) -> Result<()> {
         let resolved = self.resolve(path, true)?;
-        match self.lstat_resolved(&resolved) {
-            Some(Stat { kind: Kind::Dir, attr: old, .. }) if old == attr => return Ok(()),
-            Some(Stat { kind: Kind::Dir, .. }) if !matches!(self.nodes.get(&resolved), Some(Node::Dir(_))) => {
-                self.nodes.insert(resolved, Node::Touched(Kind::Dir, attr));
-            }
-            Some(Stat { kind: Kind::Dir, .. }) | None => {
+        match self.lstat_resolved(&resolved).map(|s| s.kind) {
+            Some(Kind::Dir) => Ok(()),
+            Some(_) => Err(Error::new(format!("failed to make the folder {path}: there is a file of that name"))),
+            None => {
                 self.make_parents(&resolved, path)?;
                 self.nodes.insert(resolved, Node::Dir(attr));
-            }
-            Some(_) => {
-                return Err(Error::new(format!("failed to make the folder {path}: there is a file of that name")));
+                Ok(())
             }
         }
-        Ok(())
-    }
-
-    /// Makes sure that a folder is there, and leaves one that is there as it is.
-    pub fn ensure_dir(&mut self, path: &str, attr: Attr) -> Result<()> {
-        if self.is_dir(path) { Ok(()) } else { self.mkdir(path, attr) }
     }
 
     /// Makes `path` a symbolic link to `target`, in the place of a file or link that is there.

@@ -129,3 +129,17 @@ fn the_hand_over_between_the_stages_is_for_root_alone() {
     assert_eq!(root.stat(RUN).unwrap().attr, Attr::root(0o700));
     assert_eq!(root.stat("/run").unwrap().attr, Attr::root(0o755));
 }
+
+#[test]
+fn a_folder_that_is_there_keeps_its_mode_and_owner() {
+    let (dir, mut root) = tree("root-mkdir");
+    std::fs::set_permissions(dir.0.join("etc"), std::fs::Permissions::from_mode(0o2775)).unwrap();
+    root.mkdir("/etc", Attr::root(0o700)).unwrap();
+    root.mkdir("/new", Attr::root(0o700)).unwrap();
+    root.mkdir("/new", Attr::root(0o755)).unwrap();
+    assert_eq!(root.changes(), [Change::Mkdir { path: "/new".into(), attr: Attr::root(0o700) }]);
+    root.write("/file", "", Attr::root(0o644)).unwrap();
+    assert!(root.mkdir("/file", Attr::root(0o755)).is_err());
+    assert_eq!(root.commit(), []);
+    assert_eq!(std::fs::metadata(dir.0.join("etc")).unwrap().permissions().mode() & 0o7777, 0o2775);
+}

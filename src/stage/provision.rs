@@ -56,9 +56,11 @@ pub fn provision(
 
 /// Takes the lines of another instance's `mounts` out of fstab: its disks are not this machine's.
 fn forget_mounts(root: &mut Root) -> Result<()> {
-    let text = root.text(FSTAB);
-    let kept = without_ours(&text);
-    if kept == text { Ok(()) } else { root.rewrite(FSTAB, kept, Attr::root(0o644)) }
+    root.edit_text(FSTAB, Attr::root(0o644), |text| {
+        let kept = without_ours(text);
+        Ok((kept != text).then_some(kept))
+    })
+    .map(drop)
 }
 
 /// What was chosen, where cloud-init keeps it.

@@ -262,7 +262,7 @@ fn make(root: &mut Root, user: &User, path: String) -> Result<String> {
     for end in parents {
         let at = &path[..end];
         let attr = if is_in_home(user, at) { Attr::owned(0o700, user.ids) } else { Attr::root(0o755) };
-        root.ensure_dir(at, attr)?;
+        root.mkdir(at, attr)?;
     }
     Ok(path)
 }

@@ -69,7 +69,7 @@ pub fn make(context: &mut Context, kinds: &[String]) -> Result<()> {
         }
         let (private, public) =
             generate().and_then(|key| texts(key, &comment)).context(|| "failed to make an SSH host key")?;
-        context.root.ensure_dir(FOLDER, Attr::root(0o755))?;
+        context.root.mkdir(FOLDER, Attr::root(0o755))?;
         let attr = private_attr(context);
         context.root.write(&file, private.as_bytes(), attr)?;
         context.root.write(&format!("{file}.pub"), format!("{public}\n"), Attr::root(0o644))?;

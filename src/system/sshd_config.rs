@@ -110,7 +110,7 @@ fn file_to_change(root: &mut Root) -> Result<&'static str> {
     if !in_folder {
         return Ok(CONFIG);
     }
-    root.ensure_dir(FOLDER, Attr::root(0o755))?;
+    root.mkdir(FOLDER, Attr::root(0o755))?;
     Ok(OWN)
 }
 

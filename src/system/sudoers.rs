@@ -87,8 +87,7 @@ fn include_folder(root: &mut Root) -> Result<()> {
             root.write(SUDOERS, format!("{old}{head}{line}"), Attr::root(MODE))?;
         }
     }
-    let attr = root.stat(SUDOERS_DIR).map_or(Attr::root(0), |s| s.attr);
-    root.mkdir(SUDOERS_DIR, Attr { mode: 0o750, ..attr })
+    root.mkdir(SUDOERS_DIR, Attr::root(0o750))
 }
 
 /// Whether a line is a rule of doas.conf(5) for `user`: `permit|deny [options] user [as target] [cmd command [args …]]`.

@@ -144,7 +144,7 @@ fn write(cx: &mut Context, entries: &[Entry], swap: Option<&str>) -> Result<bool
             continue;
         }
         if entry.point().starts_with('/')
-            && let Err(e) = cx.root.ensure_dir(entry.point(), Attr::root(0o755))
+            && let Err(e) = cx.root.mkdir(entry.point(), Attr::root(0o755))
         {
             log::warn!("mounts: {e}");
         }

@@ -145,7 +145,7 @@ fn write(cx: &mut Context, entry: &Entry) -> Result<()> {
     // Folders that are made on the way belong to the file's owner.
     let parents = entry.path.match_indices('/').map(|(i, _)| entry.path.get(..i).unwrap_or_default());
     for parent in parents.filter(|p| !p.is_empty()) {
-        cx.root.ensure_dir(parent, Attr { mode: 0o755, ..attr })?;
+        cx.root.mkdir(parent, Attr { mode: 0o755, ..attr })?;
     }
     if entry.map.get("append").is_some_and(Value::is_true) {
         let mut all = cx.root.read(&entry.path)?.unwrap_or_default();

@@ -11,7 +11,7 @@ const MAX_SKELETON: (usize, usize) = (10_000, 32);
 /// there stays as it is; one that only the files of `write_files` made becomes the user's, and the files stay.
 pub(super) fn make(root: &mut Root, user: &User, defs: &Defs, mail: Option<u32>) -> Result<()> {
     if !root.exists(&user.home) || root.is_new_dir(&user.home) {
-        root.mkdir(&user.home, Attr::owned(defs.home_mode(), user.ids))?;
+        make_own(root, &user.home, Attr::owned(defs.home_mode(), user.ids))?;
         // What is there already counts.
         let own = [defs.useradd("SKEL").unwrap_or("/etc/skel"), "/usr/etc/skel"];
         for skeleton in own {
@@ -27,6 +27,12 @@ pub(super) fn make(root: &mut Root, user: &User, defs: &Defs, mail: Option<u32>)
         }
     }
     Ok(())
+}
+
+/// Makes a folder of the user's. One that other modules of this stage made, for root, becomes the user's too.
+fn make_own(root: &mut Root, path: &str, attr: Attr) -> Result<()> {
+    root.mkdir(path, attr)?;
+    if root.is_new_dir(path) { root.set_attr(path, attr) } else { Ok(()) }
 }
 
 fn copy(root: &mut Root, skeleton: &str, user: &User) -> Result<()> {
@@ -47,7 +53,7 @@ fn copy(root: &mut Root, skeleton: &str, user: &User) -> Result<()> {
             }
             match stat.kind {
                 Kind::Dir => {
-                    root.mkdir(&to, attr)?;
+                    make_own(root, &to, attr)?;
                     left.push((format!("{folder}/{name}"), depth + 1));
                 }
                 Kind::File => {

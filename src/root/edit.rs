@@ -1,0 +1,144 @@
+//! Changes of files that are there, in bytes.
+
+use super::{Attr, Root};
+use crate::base::error::{Context, Error, Result};
+
+/// The first of the characters that represent bytes which are not UTF-8 in [`Root::edit_text`]: 0x80 to 0xff.
+/// They are private-use characters of Unicode's last plane.
+const FIRST_BYTE: u32 = 0x10_ff80;
+
+impl Root {
+    /// Changes the file at `path`. `change` takes its content, empty where there is no file, and returns the new one, or None
+    /// to leave the file as it is. The file keeps its mode, owner and extended attributes; `new` is for one that is not there
+    /// yet. Returns whether the content changed.
+    ///
+    /// # Errors
+    /// The file cannot be read, is larger than [`super::MAX_READ`], or is no regular file; or `change` fails. The file is not
+    /// changed then.
+    pub fn edit(
+        &mut self,
+        path: &str,
+        new: Attr,
+        change: impl FnOnce(&[u8]) -> Result<Option<Vec<u8>>>,
+    ) -> Result<bool> {
+        let old = self.read(path)?;
+        let attr = self.stat(path).map_or(new, |s| s.attr);
+        match change(old.as_deref().unwrap_or_default()).context(|| format!("failed to change {path}"))? {
+            Some(content) if old.as_ref() != Some(&content) => self.write(path, content, attr).map(|()| true),
+            _ => Ok(false),
+        }
+    }
+
+    /// [`Root::edit`] for text. Bytes that are not UTF-8 are shown to `change` as private-use characters, and are written back
+    /// as they were.
+    ///
+    /// # Errors
+    /// As [`Root::edit`].
+    pub fn edit_text(
+        &mut self,
+        path: &str,
+        new: Attr,
+        change: impl FnOnce(&str) -> Result<Option<String>>,
+    ) -> Result<bool> {
+        self.edit(path, new, |bytes| Ok(change(&decode(bytes))?.map(|text| encode(&text))))
+    }
+
+    /// Adds to the end of the file at `path`, which keeps its mode, owner and extended attributes; `new` is for one that is
+    /// not there yet.
+    ///
+    /// # Errors
+    /// As [`Root::edit`]; and the file would become larger than [`super::MAX_READ`].
+    pub fn append(&mut self, path: &str, content: &[u8], new: Attr) -> Result<()> {
+        self.edit(path, new, |old| {
+            if old.len() as u64 + content.len() as u64 > super::MAX_READ {
+                return Err(Error::new(format!("it would become larger than {} bytes", super::MAX_READ)));
+            }
+            Ok(Some([old, content].concat()))
+        })
+        .map(drop)
+    }
+}
+
+/// Bytes as text: those that are not UTF-8, and the characters that represent them, byte by byte as private-use characters.
+fn decode(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    let raw = |text: &mut String, bytes: &[u8]| {
+        text.extend(bytes.iter().filter_map(|b| char::from_u32(FIRST_BYTE + u32::from(*b) - 0x80)));
+    };
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            if u32::from(c) < FIRST_BYTE {
+                text.push(c);
+            } else {
+                raw(&mut text, c.encode_utf8(&mut [0; 4]).as_bytes());
+            }
+        }
+        raw(&mut text, chunk.invalid());
+    }
+    text
+}
+
+/// The bytes that [`decode`] was given.
+fn encode(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(text.len());
+    for c in text.chars() {
+        match u32::from(c).checked_sub(FIRST_BYTE).and_then(|n| u8::try_from(n + 0x80).ok()) {
+            Some(byte) => bytes.push(byte),
+            None => bytes.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+        }
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::testing::TempDir;
+    use crate::root::Use;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+    const NEW: Attr = Attr::root(0o644);
+
+    #[test]
+    fn a_file_keeps_its_mode_its_bytes_and_its_extended_attributes() {
+        let dir = TempDir::new("edit");
+        let path = dir.0.join("fstab");
+        std::fs::write(&path, b"caf\xe9 \xf4\x8f\xbf\xbf\n").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o604)).unwrap();
+        let flags = rustix::fs::XattrFlags::empty();
+        let has_xattrs = rustix::fs::setxattr(&path, c"user.note", b"kept", flags).is_ok();
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let added = |text: &str| Ok(Some(format!("{text}new \u{e9}\n")));
+        assert!(root.edit_text("/fstab", NEW, added).unwrap());
+        assert_eq!(root.commit(), []);
+        assert_eq!(std::fs::read(&path).unwrap(), b"caf\xe9 \xf4\x8f\xbf\xbf\nnew \xc3\xa9\n");
+        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o7777, 0o604);
+        let mut value = [0; 8];
+        if has_xattrs {
+            assert_eq!(rustix::fs::getxattr(&path, c"user.note", &mut value), Ok(4));
+            assert_eq!(&value[..4], b"kept");
+        } else {
+            println!("skipped: the temporary folder's file system has no extended attributes");
+        }
+        assert!(!root.edit("/fstab", NEW, |_| Ok(None)).unwrap());
+        assert!(!root.edit("/fstab", NEW, |old| Ok(Some(old.to_vec()))).unwrap());
+        assert_eq!(root.changes(), []);
+        assert!(root.edit("/new", Attr::root(0o600), |old| Ok(Some([old, b"x"].concat()))).unwrap());
+        assert_eq!(root.stat("/new").unwrap().attr, Attr::root(0o600));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_not_written() {
+        let dir = TempDir::new("edit-error");
+        let large = std::fs::File::create(dir.0.join("large")).unwrap();
+        large.set_len(crate::root::MAX_READ + 1).unwrap();
+        std::fs::create_dir(dir.0.join("folder")).unwrap();
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        for path in ["/large", "/folder"] {
+            assert!(root.edit(path, NEW, |_| Ok(Some(Vec::new()))).is_err(), "{path}");
+        }
+        assert!(root.edit("/x", NEW, |_| Err(Error::new("no"))).unwrap_err().to_string().contains("/x"));
+        assert!(root.append("/large", b"x", NEW).is_err());
+        assert_eq!(root.changes(), []);
+    }
+}
