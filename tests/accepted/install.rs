@@ -36,6 +36,16 @@ const TREE: &[(&str, &str)] = &[
     ("usr/share/initramfs-tools/scripts/local-premount/prepivot", "755"),
     ("usr/share/initramfs-tools/scripts/nfs-bottom/prepivot", "755"),
     ("usr/share/initramfs-tools/scripts/nfs-premount/prepivot", "755"),
+    ("usr/share/man/man1/cloud-id.1", "-> cloud-init.1"),
+    ("usr/share/man/man1/cloud-init-per.1", "-> cloud-init.1"),
+    ("usr/share/man/man1/cloud-init.1", "644"),
+    ("usr/share/man/man7/prepivot-architecture.7", "644"),
+    ("usr/share/man/man7/prepivot-cmdline.7", "644"),
+    ("usr/share/man/man7/prepivot-datasources.7", "644"),
+    ("usr/share/man/man7/prepivot-differences.7", "644"),
+    ("usr/share/man/man7/prepivot-modules.7", "644"),
+    ("usr/share/man/man7/prepivot-network.7", "644"),
+    ("usr/share/man/man8/prepivot.8", "644"),
     ("usr/share/prepivot/drivers", "644"),
 ];
 
@@ -163,20 +173,27 @@ fn a_cloud_init_in_the_tree_keeps_its_files_and_that_is_said() {
     let tree = Tree::new();
     let command = tree.path("usr/bin/cloud-init");
     let unit = tree.path("usr/lib/systemd/system/cloud-init-local.service");
-    for (path, text) in [(&command, "#!/usr/bin/python3\n"), (&unit, "ExecStart=/usr/bin/cloud-init init --local\n")] {
+    let page = tree.path("usr/share/man/man1/cloud-init.1.gz");
+    for (path, text) in [
+        (&command, "#!/usr/bin/python3\n"),
+        (&unit, "ExecStart=/usr/bin/cloud-init init --local\n"),
+        (&page, "cloud-init's manual page\n"),
+    ] {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     }
 
     let lines = tree.installed(&[]);
     let kept: Vec<&String> = lines.iter().filter(|l| l.starts_with("kept ")).collect();
-    assert_eq!(kept.len(), 2, "{lines:#?}");
-    assert!(kept[0].contains("/usr/bin/cloud-init ") && kept[1].contains("/usr/lib/systemd/system/cloud-"));
+    assert_eq!(kept.len(), 3, "{lines:#?}");
+    assert!(kept[0].contains("/usr/bin/cloud-init ") && kept[2].contains("/usr/lib/systemd/system/cloud-"));
+    assert!(kept[1].contains("/usr/share/man/man1/cloud-init.1 "));
     assert_eq!(fs::read_to_string(&command).unwrap(), "#!/usr/bin/python3\n");
     assert_eq!(fs::read_to_string(&unit).unwrap(), "ExecStart=/usr/bin/cloud-init init --local\n");
 
     let files = tree.files();
     assert!(!files.contains_key("usr/lib/systemd/system/cloud-final.service"), "half of the units: {files:#?}");
+    assert!(!files.contains_key("usr/share/man/man1/cloud-init.1"), "{files:#?}");
     assert_eq!(files.get("usr/bin/cloud-id").map(String::as_str), Some("-> prepivot"));
     assert!(files.contains_key("usr/lib/systemd/system/prepivot-apply.service"));
 }
