@@ -3,9 +3,12 @@
 use super::program::{Program, print};
 use super::verb::Verb;
 use crate::base::deadline::Deadline;
-use crate::detect::{Facts, Platform, identify};
+use crate::detect::{Facts, Platform, Report, identify};
+use crate::document::{Map, Value, json};
 use crate::machine::Machine;
 use crate::root::{Root, Use};
+use crate::source::candidates;
+use crate::source::choose;
 use crate::stage::image::Image;
 use argh::{ArgsInfo, FromArgs};
 use log::LevelFilter;
@@ -47,8 +50,17 @@ impl Verb for Detect {
         let image = Image::read(&root, &machine);
         let platform = Platform::of(&machine, &root).with_filesystems(&machine, Deadline::after(DRIVES));
         let facts = Facts::new(&machine, &root, &image.own, platform);
-        let report = identify(&facts);
-        print(&if self.json { report.to_json(&facts) } else { report.to_text() });
+        let report = identify(&facts, &candidates());
+        print(&if self.json { to_json(&report, &facts) } else { report.to_text() });
         ExitCode::from(report.outcome.exit_code())
     }
+}
+
+/// One JSON object on one line: the verdicts, and which services may be asked.
+fn to_json(report: &Report, facts: &Facts) -> String {
+    let service =
+        |s: choose::Service| Value::Map(Map::from_iter([("source", s.source.name), ("certainty", s.certainty.name())]));
+    let mut map = report.to_map(facts);
+    map.insert("network", choose::services(report, facts).into_iter().map(service).collect::<Vec<_>>());
+    json::to_string(&Value::Map(map)) + "\n"
 }

@@ -1,7 +1,8 @@
 //! What the marks are looked for in: the machine's facts, the image's files, and what is on the block devices.
 
-use super::asked::Asked;
 use super::guestinfo::Guestinfo;
+use super::mark::matches;
+use super::policy::Requested;
 use super::virt;
 use crate::base::deadline::Deadline;
 use crate::document::Value;
@@ -117,7 +118,8 @@ pub struct Facts<'a> {
     /// The image's own configuration, with nothing that holds by default.
     pub own: &'a Value,
     pub platform: Platform,
-    pub asked: Asked,
+    /// What the image and the kernel command line ask for.
+    pub requested: Requested,
     /// The environment of PID 1: a container's.
     init: BTreeMap<String, String>,
     cmdline: Cmdline,
@@ -133,8 +135,8 @@ impl<'a> Facts<'a> {
         } else {
             machine.cmdline.clone()
         };
-        let asked = Asked::read(root, &cmdline, own);
-        Facts { machine, root, own, platform, asked, init, cmdline }
+        let requested = Requested::read(root, &cmdline, own);
+        Facts { machine, root, own, platform, requested, init, cmdline }
     }
 
     /// The kernel command line; in a container that of its PID 1.
@@ -152,6 +154,11 @@ impl<'a> Facts<'a> {
         if self.is_container() { None } else { self.machine.dmi(field) }
     }
 
+    /// Whether a DMI value is there and matches a pattern, in which `*` at either end matches any text.
+    pub fn dmi_matches(&self, field: &str, pattern: &str) -> bool {
+        self.dmi(field).is_some_and(|value| matches(pattern, &value))
+    }
+
     /// A variable of this process's environment, else of PID 1's; an empty one is none.
     pub fn variable(&self, name: &str) -> Option<&str> {
         let found = self.platform.environment.get(name).or_else(|| self.init.get(name));
@@ -166,6 +173,11 @@ impl<'a> Facts<'a> {
     /// The filesystems; none in a container.
     pub fn filesystems(&self) -> &[Filesystem] {
         if self.is_container() { &[] } else { &self.platform.filesystems }
+    }
+
+    /// A setting of the image's own configuration: `datasource: {source: {key: …}}`.
+    pub fn setting(&self, source: &str, key: &str) -> Option<&'a Value> {
+        self.own.at(&["datasource", source, key])
     }
 
     /// A filesystem with this label, in any case.

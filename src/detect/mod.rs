@@ -1,34 +1,28 @@
-//! Which datasources this machine can have, and so whether the network may be asked: what cloud-init's ds-identify decides,
-//! as a function of a tree's files.
+//! Which datasources this machine can have: what cloud-init's ds-identify decides, as a function of facts.
 //!
-//! `facts` reads what there is, `table` has a line for each source with the marks it is known by, `asked` is what the image
-//! and the kernel command line want, and `report` puts the verdicts together.
+//! The marks by which a source is recognised are in the source's own file ([`crate::source`]); this part looks for them. `facts`
+//! is what they are looked for in, `policy` is what the image and the kernel command line ask for, and `report` puts the verdicts
+//! together.
 
-mod asked;
-mod checks;
-mod clouds;
 mod facts;
 mod guestinfo;
-mod hypervisors;
-mod marks;
+mod mark;
+mod policy;
 mod report;
-mod services;
-mod table;
-mod virt;
+pub mod virt;
 
-pub use asked::{Asked, Mode, Policy, disabled, disabled_by_policy, name_on};
-pub use facts::{Facts, Filesystem, Kernel, Platform};
+pub use facts::{Facts, Filesystem, Kernel, MAX_ENTRIES, Platform};
 pub use guestinfo::Guestinfo;
+pub use mark::{Candidate, Mark, SEEDS, judge, label_reason};
+pub use policy::{Mode, NONE, Policy, Requested, disabled, disabled_by_policy, named_source};
 pub use report::{Line, Outcome, Report, identify};
-pub use services::{Certainty, MAYBE_TIME, Service};
-pub use table::{SOURCES, Source, named};
 
 /// What is said of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// The machine has a mark of it.
     Found,
-    /// Nothing says that it can't be there.
+    /// Nothing rules it out, and nothing proves it.
     Maybe,
     NotFound,
 }
@@ -53,17 +47,17 @@ pub struct Finding {
 
 impl Finding {
     /// The source is there, because of `why`.
-    fn found(why: impl Into<String>) -> Option<Finding> {
+    pub fn found(why: impl Into<String>) -> Option<Finding> {
         Some(Finding { verdict: Verdict::Found, why: why.into() })
     }
 
     /// It may be there.
-    fn maybe(why: impl Into<String>) -> Option<Finding> {
+    pub fn maybe(why: impl Into<String>) -> Option<Finding> {
         Some(Finding { verdict: Verdict::Maybe, why: why.into() })
     }
 
-    /// It can't be there, whatever other marks say.
-    fn never(why: impl Into<String>) -> Option<Finding> {
+    /// It is not there, whatever other marks say.
+    pub fn never(why: impl Into<String>) -> Option<Finding> {
         Some(Finding { verdict: Verdict::NotFound, why: why.into() })
     }
 }

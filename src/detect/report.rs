@@ -1,11 +1,10 @@
 //! The verdicts of all sources, and what they come to.
 
-use super::asked::{self, Mode, NONE, Policy};
 use super::facts::Facts;
-use super::marks::judge;
-use super::table::{self, SOURCES};
+use super::mark::{Candidate, judge};
+use super::policy::{self, Mode, NONE, Policy};
 use super::{Finding, Verdict};
-use crate::document::{Map, Value, json};
+use crate::document::{Map, Value};
 
 /// What the verdicts come to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,34 +66,37 @@ pub struct Report {
     pub run_config: Value,
 }
 
-/// Looks for every source, and decides.
-pub fn identify(facts: &Facts) -> Report {
-    let lines = lines(facts);
+/// Looks for every one of the candidates, whose order is the one in which sources are tried where the image has no list, and
+/// decides.
+pub fn identify(facts: &Facts, candidates: &[Candidate]) -> Report {
+    let lines = lines(facts, candidates);
     let mut report =
         Report { lines, outcome: Outcome::Found, why: String::new(), list: Vec::new(), run_config: Value::Null };
-    report.decide(facts);
+    report.decide(facts, candidates);
     report
 }
 
-/// The list where the image has none, and the lines of the table that it leaves out where it has one.
-fn lines(facts: &Facts) -> Vec<Line> {
+/// The image's list, or all candidates where it has none, and then the candidates that its list leaves out.
+fn lines(facts: &Facts, candidates: &[Candidate]) -> Vec<Line> {
     let none = |name: &str| Finding { verdict: Verdict::NotFound, why: format!("there is no source called {name}") };
-    let listed = facts.asked.list.clone().unwrap_or_else(|| SOURCES.iter().map(|s| s.name.to_owned()).collect());
+    let all = || candidates.iter().map(|c| c.name.to_owned()).collect();
+    let listed = facts.requested.list.clone().unwrap_or_else(all);
     let known = listed.iter().filter(|name| *name != NONE).map(|name| {
-        let finding = table::named(name).map_or_else(|| none(name), |source| judge(source.marks, facts));
+        let candidate = candidates.iter().find(|c| c.is_named(name));
+        let finding = candidate.map_or_else(|| none(name), |c| judge(c.marks, facts));
         Line { source: name.clone(), listed: true, finding }
     });
-    let others = SOURCES.iter().filter(|s| !listed.iter().any(|name| name.eq_ignore_ascii_case(s.name)));
-    let others = others.map(|s| Line { source: s.name.into(), listed: false, finding: judge(s.marks, facts) });
+    let others = candidates.iter().filter(|c| !listed.iter().any(|name| c.is_named(name)));
+    let others = others.map(|c| Line { source: c.name.into(), listed: false, finding: judge(c.marks, facts) });
     known.chain(others).collect()
 }
 
 impl Report {
-    fn decide(&mut self, facts: &Facts) {
-        let asked = &facts.asked;
-        let policy = asked.policy;
-        let place = asked.policy_place();
-        if let Some(why) = asked::disabled(facts.root, facts.cmdline(), facts.variable("KERNEL_CMDLINE")) {
+    fn decide(&mut self, facts: &Facts, candidates: &[Candidate]) {
+        let requested = &facts.requested;
+        let policy = requested.policy;
+        let place = requested.policy_place();
+        if let Some(why) = policy::disabled(facts.root, facts.cmdline(), facts.variable("KERNEL_CMDLINE")) {
             return self.set(Outcome::Disabled, why);
         }
         match policy.mode {
@@ -102,25 +104,25 @@ impl Report {
             Mode::Enabled => return self.set(Outcome::Enabled, format!("{place} says enabled: nothing is looked for")),
             Mode::Search | Mode::Report => {}
         }
-        if let Some((name, place)) = &asked.forced {
-            return self.take(facts, vec![name.clone()], format!("{place} names {name}"));
+        if let Some((name, place)) = &requested.forced {
+            return self.take(facts, candidates, vec![name.clone()], format!("{place} names {name}"));
         }
-        if asked.manual_clean {
+        if requested.manual_clean {
             return self.set(Outcome::Enabled, "the instance of an earlier boot is kept (manual_cache_clean)".into());
         }
-        if let Some(list) = asked.single() {
+        if let Some(list) = requested.single() {
             self.set(Outcome::Found, format!("datasource_list has only {}", list.join(" and ")));
-            return self.write(facts, list.to_vec());
+            return self.write(facts, candidates, list.to_vec());
         }
         let found = self.found(policy);
         if !found.is_empty() {
             let why = self.reasons(&found);
-            return self.take(facts, found, why);
+            return self.take(facts, candidates, found, why);
         }
         let maybe = self.with(Verdict::Maybe);
         if policy.maybe && !maybe.is_empty() {
             let why = format!("nothing is certain, and the policy takes what may be: {}", self.reasons(&maybe));
-            return self.take(facts, maybe, why);
+            return self.take(facts, candidates, maybe, why);
         }
         let runs = policy.mode == Mode::Report || policy.enabled_without;
         let why = match self.with(Verdict::Maybe).as_slice() {
@@ -131,8 +133,8 @@ impl Report {
         self.run_config = reported(Map::from_iter([("datasource_list", Value::List(Vec::new()))]));
     }
 
-    /// The listed sources that count as found.
-    pub(super) fn found(&self, policy: Policy) -> Vec<String> {
+    /// The listed sources that are found, as the policy sees it.
+    pub fn found(&self, policy: Policy) -> Vec<String> {
         let mut found = self.with(Verdict::Found);
         if policy.first_only {
             found.truncate(1);
@@ -156,27 +158,30 @@ impl Report {
     }
 
     /// These sources, and None at the end.
-    fn take(&mut self, facts: &Facts, mut list: Vec<String>, why: String) {
+    fn take(&mut self, facts: &Facts, candidates: &[Candidate], mut list: Vec<String>, why: String) {
         if !list.iter().any(|name| name == NONE) {
             list.push(NONE.into());
         }
         self.set(Outcome::Found, why);
-        self.write(facts, list);
+        self.write(facts, candidates, list);
     }
 
-    fn write(&mut self, facts: &Facts, list: Vec<String>) {
+    fn write(&mut self, facts: &Facts, candidates: &[Candidate], list: Vec<String>) {
         let names: Vec<Value> = list.iter().map(|name| Value::from(name.as_str())).collect();
         let mut config = Map::from_iter([("datasource_list", Value::List(names))]);
-        // What only may be Ec2 is Ec2 to cloud-init only with the setting that says so.
-        let ec2 = self.lines.iter().find(|l| l.source == "Ec2" && list.contains(&l.source));
-        if let Some(strict_id) = &facts.asked.loose_id
-            && ec2.is_some_and(|l| l.finding.verdict == Verdict::Maybe)
-        {
-            let ec2 = Map::from_iter([("strict_id", strict_id.as_str())]);
-            config.insert("datasource", Map::from_iter([("Ec2", ec2)]));
+        let mut settings = Map::new();
+        for candidate in candidates.iter().filter(|c| list.iter().any(|name| name == c.name)) {
+            let line = self.lines.iter().find(|l| l.source == candidate.name);
+            let setting = line.zip(candidate.setting).and_then(|(line, setting)| setting(facts, &line.finding));
+            if let Some((key, value)) = setting {
+                settings.insert(candidate.name, Map::from_iter([(key, value)]));
+            }
+        }
+        if !settings.is_empty() {
+            config.insert("datasource", settings);
         }
         self.list = list;
-        let report = facts.asked.policy.mode == Mode::Report;
+        let report = facts.requested.policy.mode == Mode::Report;
         self.run_config = if report { reported(config) } else { Value::Map(config) };
     }
 
@@ -191,27 +196,24 @@ impl Report {
         out
     }
 
-    /// For programs: one JSON object on one line.
-    pub fn to_json(&self, facts: &Facts) -> String {
+    /// For programs: the mapping that `detect --json` prints.
+    pub fn to_map(&self, facts: &Facts) -> Map {
         let verdict = |l: &Line| {
             let mut map = Map::from_iter([("source", l.source.as_str()), ("verdict", l.finding.verdict.name())]);
             map.insert("why", l.finding.why.as_str());
             map.insert("listed", l.listed);
             Value::Map(map)
         };
-        let service =
-            |s: super::Service| Value::Map(Map::from_iter([("source", s.name), ("certainty", s.certainty.name())]));
         let mut map = Map::new();
         map.insert("result", self.outcome.name());
         map.insert("exit_code", i64::from(self.outcome.exit_code()));
         map.insert("why", self.why.as_str());
         map.insert("datasource_list", self.list.iter().map(|n| Value::from(n.as_str())).collect::<Vec<_>>());
         map.insert("run_cloud_cfg", self.run_config.clone());
-        map.insert("policy", facts.asked.policy.to_string());
+        map.insert("policy", facts.requested.policy.to_string());
         map.insert("virtualization", facts.platform.virt.as_str());
         map.insert("verdicts", self.lines.iter().map(verdict).collect::<Vec<_>>());
-        map.insert("network", self.services(facts).into_iter().map(service).collect::<Vec<_>>());
-        json::to_string(&Value::Map(map)) + "\n"
+        map
     }
 }
 

@@ -75,6 +75,8 @@ pub struct Instance {
     /// Where it was read: `config-disk (/dev/sr0)`, `metadata (http://169.254.169.254)`.
     pub subplatform: String,
     pub instance_id: String,
+    /// Whether a service on the network gave it, and not a drive or a folder.
+    pub from_network: bool,
     /// The machine's UUID when this was read, to recognise the instance without reading it again.
     pub machine_uuid: Option<String>,
     /// meta_data.json, or the meta-data file, as a mapping; what the later keys hold is in it too.

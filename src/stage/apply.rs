@@ -8,6 +8,7 @@ use super::{Errors, LOG_LATER, append_log, handover, network, provision, rescue}
 use crate::base::error::Result;
 use crate::base::event::Event;
 use crate::base::logging;
+use crate::base::report::Report;
 use crate::document::{Map, Value, json};
 use crate::instance::boot::APPLIED;
 use crate::instance::status::{self, Status};
@@ -164,7 +165,10 @@ pub fn tree(path: &Path, seed: &Path) -> Result<Vec<String>> {
     let machine = Machine::read(path);
     let mut root = Root::open(path, Use::Tree)?;
     let image = Image::read(&root, &machine);
-    let found = source::read_seed(&machine, &root, &image.config, seed)?;
+    let mut report = Report::new();
+    let found = source::read_seed(&machine, &root, &image.config, seed, &mut report);
+    super::log_report(&report);
+    let found = found?;
     let mut errors = Errors::default();
     errors.all(seeded(&mut root, &machine, &image, &found, &OfTree::new(path)));
     if !root.changes().is_empty() {

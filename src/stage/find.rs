@@ -5,7 +5,7 @@ use super::image::Image;
 use super::{RUN, probe};
 use crate::base::cancel::Cancel;
 use crate::base::deadline::Deadline;
-use crate::detect::{self, Certainty, Facts, Platform, Service};
+use crate::detect::{self, Facts, Platform};
 use crate::document::Value;
 use crate::drive::Search as Drives;
 use crate::drive::devices::Places;
@@ -13,8 +13,9 @@ use crate::instance::{DsMode, Instance, state};
 use crate::link;
 use crate::machine::Machine;
 use crate::root::Root;
+use crate::source::choose::{self, Certainty, MAYBE_TIME, Service};
 use crate::source::service::{self, Job};
-use crate::source::{self, Found, Search};
+use crate::source::{self, Found, Search, candidates, none};
 use std::time::Duration;
 
 /// How long a drive is looked for where nothing says that there is one, and nothing else can be tried, the probe's time
@@ -40,7 +41,7 @@ pub enum Outcome {
 
 /// Finds the instance, within the deadline.
 pub fn find(root: &Root, machine: &Machine, image: &Image, deadline: Deadline) -> Outcome {
-    let mut drives = Drives::new(&source::LABELS, Places::default());
+    let mut drives = Drives::new(&source::labels(), Places::default());
     let outcome = look(root, machine, image, &mut drives, deadline);
     for note in drives.notes() {
         log::warn!("{note}");
@@ -50,11 +51,13 @@ pub fn find(root: &Root, machine: &Machine, image: &Image, deadline: Deadline) -
 
 /// What is there now, without waiting and without asking a service: for the real root, where the initramfs found nothing.
 pub fn find_again(root: &Root, machine: &Machine, image: &Image) -> Option<Found> {
-    let mut drives = Drives::new(&source::LABELS, Places::default());
+    let mut drives = Drives::new(&source::labels(), Places::default());
     let facts = Facts::new(machine, root, &image.own, Platform::of(machine, root));
-    let names = detect::identify(&facts).names(&facts);
+    let names = choose::names(&detect::identify(&facts, &candidates()), &facts);
     let mut search = Search::new(machine, root, &image.config, Deadline::after(AGAIN));
-    there(&mut search, &mut drives, &names)
+    let found = there(&mut search, &mut drives, &names);
+    super::log_report(&search.take_report());
+    found
 }
 
 /// The first good one of the drives and seeds that are there. One that leaves the machine to others (`dsmode: pass`) counts
@@ -81,30 +84,36 @@ fn there(search: &mut Search, drives: &mut Drives, names: &[String]) -> Option<F
 }
 
 fn look(root: &Root, machine: &Machine, image: &Image, drives: &mut Drives, deadline: Deadline) -> Outcome {
+    let mut search = Search::new(machine, root, &image.config, deadline);
+    let outcome = look_with(&mut search, image, drives, deadline);
+    super::log_report(&search.take_report());
+    outcome
+}
+
+fn look_with(search: &mut Search, image: &Image, drives: &mut Drives, deadline: Deadline) -> Outcome {
+    let (root, machine) = (search.root, search.machine);
     let config = &image.config;
     let cached = state::cached(root);
     if let Some(instance) = cached.as_ref().filter(|c| is_this_machine(c, machine, config)) {
         return Outcome::Same(Box::new(instance.clone()));
     }
     let facts = Facts::new(machine, root, &image.own, Platform::of(machine, root));
-    let report = detect::identify(&facts);
-    let names = report.names(&facts);
-    let mut search = Search::new(machine, root, config, deadline);
-    if let Some(found) = there(&mut search, drives, &names) {
+    let report = detect::identify(&facts, &candidates());
+    let names = choose::names(&report, &facts);
+    if let Some(found) = there(search, drives, &names) {
         return Outcome::Read(Box::new(found));
     }
     let served = cached.as_ref().is_some_and(|c| was_served_here(c, machine));
-    let (jobs, budget) = if served { (Vec::new(), None) } else { jobs(&mut search, report.services(&facts)) };
-    // A seed at an address stands for the drive.
-    let due = report.drive_is_due(&facts) && !jobs.iter().any(|job| job.name == "NoCloud");
+    let (jobs, budget) = if served { (Vec::new(), None) } else { jobs(search, &choose::services(&report, &facts)) };
+    let due = choose::drive_is_due(&report, &facts) && !jobs.iter().any(|job| job.replaces_drive);
     let asks = !jobs.is_empty();
     if asks {
         let budgets = cached.as_ref().map(|_| KNOWN).into_iter().chain(budget);
         let limit = budgets.fold(deadline, Deadline::at_most);
-        match race(&mut search, jobs, drives, machine, limit) {
+        match race(search, jobs, drives, machine, limit) {
             Some(Winner::Service(found)) => return Outcome::Read(found),
             Some(Winner::Drive) => {
-                if let Some(found) = source::find_local(&mut search, &names) {
+                if let Some(found) = source::find_local(search, &names) {
                     return Outcome::Read(Box::new(found));
                 }
             }
@@ -118,7 +127,7 @@ fn look(root: &Root, machine: &Machine, image: &Image, drives: &mut Drives, dead
             Ok(found) if found.is_empty() => break,
             Ok(_) => {
                 search.set_drives(drives.seen());
-                if let Some(found) = source::find_local(&mut search, &names) {
+                if let Some(found) = source::find_local(search, &names) {
                     return Outcome::Read(Box::new(found));
                 }
             }
@@ -133,17 +142,20 @@ fn look(root: &Root, machine: &Machine, image: &Image, drives: &mut Drives, dead
         log::info!("no datasource answers: the instance {} of the last boot stays ({reasons})", instance.instance_id);
         return Outcome::Same(Box::new(instance));
     }
-    Outcome::Nothing(reason(&search, &report.unread(&facts), due))
+    if let Some(found) = facts.requested.lists_none().then(|| none::configured(search)).flatten() {
+        return Outcome::Read(Box::new(found));
+    }
+    Outcome::Nothing(reason(search, &choose::unread(&report, &facts), due))
 }
 
 /// How the services are asked, and for how long: those that only may be there for less, and not beside one that is certain.
-pub fn jobs(search: &mut Search, services: Vec<Service>) -> (Vec<Job>, Option<Duration>) {
-    let mut of = |certainty: Certainty| {
-        let names: Vec<&str> = services.iter().filter(|s| s.certainty == certainty).map(|s| s.name).collect();
-        service::jobs(search, &names)
+pub fn jobs(search: &mut Search, services: &[Service]) -> (Vec<Job>, Option<Duration>) {
+    let mut of = |certainty: Certainty| -> Vec<Job> {
+        let services = services.iter().filter(|s| s.certainty == certainty);
+        services.filter_map(|s| s.source.service?(search)).collect()
     };
     let certain = of(Certainty::Certain);
-    if certain.is_empty() { (of(Certainty::Maybe), Some(detect::MAYBE_TIME)) } else { (certain, None) }
+    if certain.is_empty() { (of(Certainty::Maybe), Some(MAYBE_TIME)) } else { (certain, None) }
 }
 
 /// Who was first.
@@ -226,7 +238,7 @@ fn is_this_machine(cached: &Instance, machine: &Machine, config: &Value) -> bool
 /// Whether the cached instance came from a service and from this machine: then the service is not asked again from the
 /// initramfs.
 fn was_served_here(cached: &Instance, machine: &Machine) -> bool {
-    !cached.subplatform.contains("(/") && machine.uuid().is_some() && cached.machine_uuid == machine.uuid()
+    cached.from_network && machine.uuid().is_some() && cached.machine_uuid == machine.uuid()
 }
 
 #[cfg(test)]
@@ -240,9 +252,9 @@ mod tests {
         let dir = TempDir::new("jobs");
         let (machine, root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Plan).unwrap());
         let mut search = Search::new(&machine, &root, &Value::Null, Deadline::after(Duration::ZERO));
-        let service = |name, certainty| Service { name, certainty };
+        let service = |name, certainty| Service { source: source::named(name).unwrap(), certainty };
         let mut of = |services: &[Service]| {
-            let (jobs, budget) = jobs(&mut search, services.to_vec());
+            let (jobs, budget) = jobs(&mut search, services);
             (jobs.iter().map(|j| j.name).collect::<Vec<_>>().join(" "), budget.map(|b| b.as_secs()))
         };
         use Certainty::{Certain, Maybe};
@@ -264,7 +276,7 @@ mod tests {
         std::fs::write(seed.join("user-data"), "").unwrap();
         let (machine, root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Plan).unwrap());
         let places = Places { sys: dir.0.join("sys/class/block"), dev: dir.0.join("dev") };
-        let mut drives = Drives::new(&source::LABELS, places);
+        let mut drives = Drives::new(&source::labels(), places);
         let image = Image::read(&root, &machine);
         match look(&root, &machine, &image, &mut drives, Deadline::after(Duration::ZERO)) {
             Outcome::Read(found) => assert_eq!(found.instance.instance_id, "from-seed"),

@@ -21,13 +21,15 @@ pub mod web;
 
 use crate::base::deadline::Deadline;
 use crate::base::error::Result;
-use crate::base::logging::{self, Message};
+use crate::base::logging::{self, DEPRECATED, Message};
+use crate::base::report::{Report, Severity};
 use crate::document::Map;
 use crate::instance::status::Status;
 use crate::instance::{Instance, state};
 use crate::machine::Machine;
 pub use crate::root::RUN;
 use crate::root::{Attr, Root};
+use crate::source::none;
 use std::time::Duration;
 
 /// How long the stages in the initramfs may take, unless `prepivot.timeout=` on the kernel command line says otherwise.
@@ -47,19 +49,18 @@ pub struct Asked {
 impl Asked {
     /// The instance of this boot; where there is none and it is asked for, one that says nothing.
     fn instance(&self, root: &Root) -> Option<Instance> {
-        state::cached(root).or_else(|| self.force.then(nobody))
+        state::cached(root).or_else(|| self.force.then(|| none::instance(None)))
     }
 }
 
-/// cloud-init's datasource for a machine that has none.
-fn nobody() -> Instance {
-    Instance {
-        source: "None".into(),
-        class: "DataSourceNone".into(),
-        platform: "none".into(),
-        cloud_name: "none".into(),
-        instance_id: "iid-datasource-none".into(),
-        ..Instance::default()
+/// Logs what a report has.
+pub(crate) fn log_report(report: &Report) {
+    for entry in report.entries() {
+        match entry.severity {
+            Severity::Error => log::error!("{entry}"),
+            Severity::Warning => log::warn!("{entry}"),
+            Severity::Deprecated => log::warn!(target: DEPRECATED, "{entry}"),
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use super::modules::{Half, Run};
 use super::outside::OfTree;
 use super::provision;
 use crate::base::error::Result;
+use crate::base::report::Report;
 use crate::document::{Map, Value, json};
 use crate::instance::{instance_data, state};
 use crate::machine::Machine;
@@ -29,7 +30,10 @@ pub fn plan(path: &Path, seed: &Path) -> Result<Plan> {
     let mut root = Root::open(path, Use::Plan)?;
     let image = Image::read(&root, &machine);
     let outside = OfTree::new(path);
-    let found = source::read_seed(&machine, &root, &image.config, seed)?;
+    let mut report = Report::new();
+    let found = source::read_seed(&machine, &root, &image.config, seed, &mut report);
+    super::log_report(&report);
+    let found = found?;
     let mut errors = apply::seeded(&mut root, &machine, &image, &found, &outside);
     let standard = instance_data::standard(&root, &machine, &image.distro, &found.instance);
     let (merged, _) = config::consume(&image, &found.instance, &Value::Map(standard), &mut |include| {

@@ -30,7 +30,7 @@ fn record() -> String {
 pub fn run(machine: &Machine) -> Result<()> {
     let start = status::uptime();
     let deadline = super::deadline(machine);
-    let mut drives = Search::new(&source::LABELS, Places::default());
+    let mut drives = Search::new(&source::labels(), Places::default());
     let mut found = Vec::new();
     loop {
         let new = drives.scan(deadline)?;

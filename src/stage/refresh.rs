@@ -15,7 +15,7 @@ use crate::machine::Machine;
 use crate::network::render::{self, RENDERERS};
 use crate::root::{Command, Root, Stage};
 use crate::source::service::{self, Job};
-use crate::source::{self, LOCAL, Search};
+use crate::source::{self, Search, candidates, choose};
 use std::time::Duration;
 
 /// How long the service may take, the wait for a link that leads there included. The instance is known; logins wait for the stage.
@@ -86,25 +86,25 @@ fn left_its_drive(image: &Image, instance: &Instance) -> bool {
 
 /// Whether a source needs no network.
 fn is_local(name: &str) -> bool {
-    LOCAL.iter().any(|s| s.name.eq_ignore_ascii_case(name))
+    source::named(name).is_some_and(|s| s.read.is_some())
 }
 
 /// What the instance's own source says now: the drive or seed that it came from, if that is there, else a service. None where
 /// there is neither.
 fn again(root: &Root, machine: &Machine, image: &Image, instance: &Instance) -> Option<Result<Instance>> {
     let facts = Facts::new(machine, root, &image.own, Platform::of(machine, root));
-    let report = detect::identify(&facts);
+    let report = detect::identify(&facts, &candidates());
     let deadline = Deadline::after(BUDGET);
     let mut search = Search::new(machine, root, &image.config, deadline);
     if is_local(&instance.source) && !left_its_drive(image, instance) {
-        let mut drives = Drives::new(&source::LABELS, Places::default());
+        let mut drives = Drives::new(&source::labels(), Places::default());
         while drives.scan(deadline).is_ok_and(|new| !new.is_empty()) {}
         search.set_drives(drives.seen());
         if let Some(found) = source::find_local(&mut search, std::slice::from_ref(&instance.source)) {
             return Some(Ok(found.instance));
         }
     }
-    let (jobs, _) = find::jobs(&mut search, report.services(&facts));
+    let (jobs, _) = find::jobs(&mut search, &choose::services(&report, &facts));
     if jobs.is_empty() { None } else { Some(ask(root, machine, search, jobs)) }
 }
 
@@ -119,6 +119,7 @@ fn ask(root: &Root, machine: &Machine, mut search: Search, jobs: Vec<Job>) -> Re
     let mut session = link::Session::open(&settings, search.deadline)?;
     let ca_files = link::http::ca_files(root.path());
     let found = service::ask(&mut search, jobs, &mut session, &ca_files);
+    super::log_report(&search.take_report());
     found.map(|f| f.instance).ok_or_else(|| Error::new(search.problems().join("; ")))
 }
 

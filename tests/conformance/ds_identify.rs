@@ -5,6 +5,7 @@ use prepivot::detect::{Facts, Filesystem, Guestinfo, Kernel, Platform, Report, i
 use prepivot::document::{Map, Value, json};
 use prepivot::machine::Machine;
 use prepivot::root::{Root, Use};
+use prepivot::source::candidates;
 use prepivot::stage::image::Image;
 use std::collections::BTreeMap;
 use std::fs;
@@ -184,7 +185,7 @@ fn run(case: &Value, dir: &Path) -> Result<Report, String> {
     let Mocks { virt, kernel, environment, filesystems, guestinfo } = mocks;
     let guestinfo = guestinfo.map(|values| Guestinfo::new(move |key| values.get(key).cloned()));
     let platform = Platform { virt, kernel, environment, filesystems, guestinfo };
-    Ok(identify(&Facts::new(&machine, &root, &image.own, platform)))
+    Ok(identify(&Facts::new(&machine, &root, &image.own, platform), &candidates()))
 }
 
 /// The exit code and the written configuration, as one comparable text.

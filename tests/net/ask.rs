@@ -14,7 +14,7 @@ use prepivot::link::rename::{self, Rename};
 use prepivot::link::{Session, Settings, cmdline_net::Plan};
 use prepivot::machine::Machine;
 use prepivot::root::{Root, Use};
-use prepivot::source::{Search, service};
+use prepivot::source::{self, Search, service};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -72,7 +72,7 @@ fn find(sources: &str, args: &[String], out: &mut Map) -> Result<()> {
     let wanted: Vec<&str> = sources.split(',').collect();
     let started = Instant::now();
     let mut search = Search::new(&machine, &root, &config, Deadline::after(Duration::from_secs_f64(seconds)));
-    let jobs = service::jobs(&mut search, &wanted);
+    let jobs = wanted.iter().filter_map(|name| source::named(name)?.service?(&mut search)).collect();
     let mut session = Session::open(&settings, search.deadline)?;
     let found = service::ask(&mut search, jobs, &mut session, &ca_files(folder));
     out.insert("seconds", Value::Float(started.elapsed().as_secs_f64()));

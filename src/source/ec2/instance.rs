@@ -2,13 +2,13 @@
 //!
 //! Follows the EC2 user guide, "Instance metadata and user data", and cloud-init's documentation, "Amazon EC2".
 
-use super::ec2_network;
-pub use super::ec2_service::{Crawled, crawl};
-use super::public_keys;
+use super::network;
+use super::service::Crawled;
 use crate::document::{Bytes, Value};
 use crate::instance::Instance;
 use crate::link::{Reach, Way};
 use crate::machine::{Machine, Nic};
+use crate::source::keys::public_keys;
 
 /// Whose service it is (cloud-init's cloud names).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,7 +104,7 @@ pub fn instance(
         public_keys: public_keys(metadata.get("public-keys")),
         user_data: user_data.map(|b| Bytes(decoded(b))),
         device_names: metadata.get("block-device-mapping").and_then(Value::as_map).cloned().unwrap_or_default(),
-        network: ec2_network::config(&metadata, nics, link, full_network),
+        network: network::config(&metadata, nics, link, full_network),
         ec2_metadata: if identity.is_null() {
             Value::Null
         } else {

@@ -1,14 +1,33 @@
-//! The marks by which a source is known, and how each is looked for.
+//! The marks by which a source is recognised, and how each is looked for.
 
-use super::facts::Facts;
+use super::facts::{Facts, Filesystem};
 use super::{Finding, Verdict};
 
 /// Where seeds of an image are, one folder for each source.
 pub const SEEDS: &str = "/var/lib/cloud/seed";
 
+/// What detection knows of a source.
+pub struct Candidate {
+    /// cloud-init's name: `OpenStack`.
+    pub name: &'static str,
+    /// Other names that a list or the kernel command line may use: `nocloud-net`.
+    pub aliases: &'static [&'static str],
+    /// What it is recognised by; the first mark that applies decides.
+    pub marks: &'static [Mark],
+    /// What ds-identify adds to the configuration of cloud-init, below `datasource: {NAME: …}`: a key and its value.
+    pub setting: Option<fn(&Facts, &Finding) -> Option<(&'static str, String)>>,
+}
+
+impl Candidate {
+    /// Whether `name` is the source's name or an alias, in any case.
+    pub fn is_named(&self, name: &str) -> bool {
+        [self.name].iter().chain(self.aliases).any(|n| n.eq_ignore_ascii_case(name))
+    }
+}
+
 /// One mark of a source.
 pub enum Mark {
-    /// A DMI value, by the kernel's name for it, that matches a pattern.
+    /// A DMI value, by the kernel's name for it, that matches a pattern: `*` at either end matches any text.
     Dmi(&'static str, &'static str),
     /// A word on the kernel command line.
     Word(&'static str),
@@ -18,21 +37,41 @@ pub enum Mark {
     Seed(&'static str, &'static [&'static str]),
     /// A filesystem with this label, in any case.
     Label(&'static str),
-    /// What takes more to tell: what is looked for in words, and what looks.
+    /// A check of its own: what it looks for in words, and the function. None where it does not apply.
     Check(&'static str, fn(&Facts) -> Option<Finding>),
-    /// What rules the source out, whatever marks come after it: the reason.
+    /// What rules the source out, whatever marks follow: gives the reason.
     Unless(fn(&Facts) -> Option<String>),
 }
 
 impl Mark {
-    /// What the mark says; None where it is not there.
+    /// DMI `sys_vendor`.
+    pub const fn vendor(pattern: &'static str) -> Mark {
+        Mark::Dmi("sys_vendor", pattern)
+    }
+
+    /// DMI `product_name`.
+    pub const fn product(pattern: &'static str) -> Mark {
+        Mark::Dmi("product_name", pattern)
+    }
+
+    /// DMI `product_serial`.
+    pub const fn serial(pattern: &'static str) -> Mark {
+        Mark::Dmi("product_serial", pattern)
+    }
+
+    /// DMI `chassis_asset_tag`.
+    pub const fn asset_tag(pattern: &'static str) -> Mark {
+        Mark::Dmi("chassis_asset_tag", pattern)
+    }
+
+    /// What the mark says; None where it is absent.
     pub fn look(&self, facts: &Facts) -> Option<Finding> {
         let here = match self {
-            Mark::Dmi(field, pattern) => facts.dmi(field).is_some_and(|value| matches(pattern, &value)),
+            Mark::Dmi(field, pattern) => facts.dmi_matches(field, pattern),
             Mark::Word(word) => facts.cmdline().has(word),
             Mark::File(path) => facts.root.is_file(path),
             Mark::Seed(folder, files) => facts.has_seed(&format!("{SEEDS}/{folder}"), files),
-            Mark::Label(label) => return facts.labelled(label).and_then(|fs| Finding::found(labelled(fs, label))),
+            Mark::Label(label) => return facts.labelled(label).and_then(|fs| Finding::found(label_reason(fs, label))),
             Mark::Check(_, check) => return check(facts),
             Mark::Unless(check) => return check(facts).and_then(Finding::never),
         };
@@ -40,8 +79,8 @@ impl Mark {
     }
 }
 
-/// Why a filesystem counts.
-pub fn labelled(fs: &super::Filesystem, label: &str) -> String {
+/// Why a filesystem with a label is a mark, in words.
+pub fn label_reason(fs: &Filesystem, label: &str) -> String {
     format!("{} has the label {label}", fs.device)
 }
 
@@ -59,7 +98,7 @@ impl std::fmt::Display for Mark {
     }
 }
 
-/// The verdict of all marks: the first that says something decides.
+/// The verdict of all marks: the first that applies decides.
 pub fn judge(marks: &[Mark], facts: &Facts) -> Finding {
     if let Some(finding) = marks.iter().find_map(|mark| mark.look(facts)) {
         return finding;
@@ -72,8 +111,8 @@ pub fn judge(marks: &[Mark], facts: &Facts) -> Finding {
     Finding { verdict: Verdict::NotFound, why }
 }
 
-/// Whether `value` is `pattern`, in which a star at either end stands for anything.
-pub fn matches(pattern: &str, value: &str) -> bool {
+/// Whether `value` matches `pattern`, in which `*` at either end matches any text.
+pub(super) fn matches(pattern: &str, value: &str) -> bool {
     match (pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
         (Some(end), _) => value.ends_with(end),
         (_, Some(start)) => value.starts_with(start),

@@ -1,23 +1,39 @@
 //! ConfigDrive: OpenStack's metadata on a block device labelled config-2, or in a seed folder of the image.
 
-use super::{Found, Search};
+use super::files;
+use super::marks::{self, LABEL, SEEDS};
 use crate::base::error::Result;
+use crate::detect::Mark;
 use crate::document::Value;
+use crate::drive::Files;
 use crate::instance::Instance;
-use crate::source::openstack_files;
+use crate::source::search::{Found, Search};
+use crate::source::table::Source;
 
-/// The label, in any case (nova writes config-2).
-pub const LABEL: &str = "config-2";
-/// Folders of the root that stand for a drive.
-pub const SEEDS: [&str; 2] = ["/config-drive", "/var/lib/cloud/seed/config_drive"];
+pub static SOURCE: Source = Source {
+    name: marks::CONFIG_DRIVE,
+    marks: &[Mark::Check(
+        "OpenStack's metadata in /config-drive or /var/lib/cloud/seed/config_drive; a filesystem with the label config-2",
+        marks::config_drive_mark,
+    )],
+    labels: &[LABEL],
+    read: Some(read),
+    seed: Some(seed),
+    drive_is_due: Some(marks::drive_is_due),
+    settings: &[("dsmode", "local, net, pass or disabled: what a drive is used for that does not say so itself")],
+    docs: "OpenStack's config drive: a block device labelled config-2, mounted read-only or read by prepivot itself where the kernel \
+        lacks the filesystem, or a folder of the image with the same files.",
+    ..Source::NEW
+};
+
 /// The instance-id of a drive that has none, on a machine without a UUID.
 const DEFAULT_ID: &str = "iid-dsconfigdrive";
 
 /// Reads the first seed folder or drive that has OpenStack's layout.
-pub fn read(search: &mut Search) -> Result<Option<Found>> {
+fn read(search: &mut Search) -> Result<Option<Found>> {
     for seed in SEEDS {
         if let Some(files) = search.seed_folder(seed)
-            && let Some(mut instance) = openstack_files::read(&files)
+            && let Some(mut instance) = files::read(&files)
         {
             finish(search, &mut instance, "seed-dir", seed);
             return Ok(Some(Found { instance, place: seed.into() }));
@@ -25,7 +41,7 @@ pub fn read(search: &mut Search) -> Result<Option<Found>> {
     }
     for drive in search.drives_labelled(LABEL) {
         let Some(files) = search.open_drive(&drive) else { continue };
-        match openstack_files::read(&files) {
+        match files::read(&files) {
             Some(mut instance) => {
                 finish(search, &mut instance, "config-disk", &drive);
                 return Ok(Some(Found { instance, place: drive }));
@@ -36,16 +52,23 @@ pub fn read(search: &mut Search) -> Result<Option<Found>> {
     Ok(None)
 }
 
-/// Says where the instance came from, and gives it an identity if the drive gives none.
-pub(super) fn finish(search: &Search, instance: &mut Instance, kind: &str, place: &str) {
-    instance.source = "ConfigDrive".into();
+/// The instance of a tree of files with OpenStack's layout.
+fn seed(search: &Search, files: &Files, place: &str) -> Option<Instance> {
+    let mut instance = files::is_openstack(files).then(|| files::read(files))??;
+    finish(search, &mut instance, "config-disk", place);
+    Some(instance)
+}
+
+/// Records where the instance came from, and gives it an identity if the drive gives none.
+fn finish(search: &Search, instance: &mut Instance, kind: &str, place: &str) {
+    instance.source = SOURCE.name.into();
     instance.class = "DataSourceConfigDrive".into();
     instance.subplatform = format!("{kind} ({place})");
     // What the drive itself says comes first.
-    if openstack_files::own_mode(&instance.metadata).is_none()
-        && let Some(text) = search.settings("ConfigDrive").and_then(|s| s.get("dsmode")).and_then(Value::text)
+    if files::own_mode(&instance.metadata).is_none()
+        && let Some(text) = search.settings(SOURCE.name).and_then(|s| s.get("dsmode")).and_then(Value::text)
     {
-        match openstack_files::ds_mode(&text) {
+        match files::ds_mode(&text) {
             Some(mode) => instance.dsmode = mode,
             None => {
                 let expected = "expected local, net, pass or disabled; it does not count";

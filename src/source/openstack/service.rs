@@ -3,14 +3,12 @@
 //! Follows nova's user documentation, "Metadata service". What is fetched is given as files, and the config drive's reader
 //! reads them.
 
+use super::files::VERSIONS;
 use crate::base::error::{Context, Error, Result};
 use crate::document::{Map, Value, json};
 use crate::link::http::{Client, Request};
 use crate::link::{Reach, Way};
 
-/// Versions that are understood, newest first.
-const VERSIONS: [&str; 8] =
-    ["2018-08-27", "2017-02-22", "2016-10-06", "2016-06-30", "2015-10-15", "2013-10-17", "2013-04-04", "2012-08-10"];
 /// The documents beside meta_data.json and the version that first has them.
 const DOCUMENTS: [(&str, &str, u32); 4] = [
     ("user_data", "2012-08-10", u32::MAX),

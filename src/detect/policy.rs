@@ -18,7 +18,6 @@ const VARIABLE: &str = "KERNEL_CMDLINE";
 /// Keys of the kernel command line that name a source; the last one that is there counts.
 const NAME_KEYS: [&str; 3] = ["ds", "ci.ds", "ci.datasource"];
 const POLICY_KEY: &str = "ci.di.policy";
-const STRICT_ID_KEY: &str = "ci.datasource.ec2.strict_id";
 /// The most names of a list that are looked at.
 const MAX_NAMES: usize = 100;
 
@@ -89,7 +88,7 @@ impl fmt::Display for Policy {
 
 /// What is asked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Asked {
+pub struct Requested {
     pub policy: Policy,
     /// Where the policy stands, if anywhere.
     pub policy_from: Option<String>,
@@ -97,37 +96,42 @@ pub struct Asked {
     pub forced: Option<(String, String)>,
     /// The image's own datasource_list.
     pub list: Option<Vec<String>>,
-    /// `strict_id` of Ec2, where it is set to something else than true: `false`, `warn`, `warn,5`.
-    pub loose_id: Option<String>,
+    /// The text of ds-identify's own configuration.
+    file: String,
     /// Whether an earlier boot's instance is kept for good (`manual_cache_clean`).
     pub manual_clean: bool,
 }
 
-impl Asked {
+impl Requested {
     /// Reads what the image in `root`, its configuration `own` and the kernel command line ask for.
-    pub fn read(root: &Root, cmdline: &Cmdline, own: &Value) -> Asked {
+    pub fn read(root: &Root, cmdline: &Cmdline, own: &Value) -> Requested {
         let file = root.text(DS_IDENTIFY_CFG);
         let from = |key: &str| file_value(&file, key).map(|v| (v, format!("{key}: in {DS_IDENTIFY_CFG}")));
         let on_line = |key: &str| (key.to_owned(), format!("{key}= on the kernel command line"));
         let policy =
             cmdline.value(POLICY_KEY).map(|v| (v.to_owned(), on_line(POLICY_KEY).1)).or_else(|| from("policy"));
-        let forced = name_on(cmdline).map(|(key, value)| {
+        let forced = named_source(cmdline).map(|(key, value)| {
             let name = value.split(';').next().unwrap_or_default();
             (name.to_owned(), on_line(key).1)
         });
-        let strict_id = cmdline
-            .value(STRICT_ID_KEY)
-            .map(str::to_owned)
-            .or_else(|| own.at(&["datasource", "Ec2", "strict_id"]).and_then(Value::text))
-            .or_else(|| file_value(&file, STRICT_ID_KEY));
-        Asked {
+        Requested {
             policy: policy.as_ref().map(|(text, _)| Policy::parse(text)).unwrap_or_default(),
             policy_from: policy.map(|(_, place)| place),
             forced: forced.or_else(|| from("datasource")),
             list: own.get("datasource_list").and_then(names),
-            loose_id: strict_id.filter(|v| is_loose(v)),
+            file,
             manual_clean: root.is_file("/var/lib/cloud/instance/manual-clean"),
         }
+    }
+
+    /// The value of a key in ds-identify's own configuration; None where it is absent or empty.
+    pub fn file_value(&self, key: &str) -> Option<String> {
+        file_value(&self.file, key)
+    }
+
+    /// Whether a source is among those that are looked for: of the image's list, or any where it has none.
+    pub fn is_listed(&self, name: &str) -> bool {
+        self.list.as_ref().is_none_or(|list| list.iter().any(|n| n.eq_ignore_ascii_case(name)))
     }
 
     /// Where the policy stands, in words.
@@ -138,6 +142,12 @@ impl Asked {
     /// The list without `None`, where there is one.
     pub fn chosen(&self) -> Option<Vec<&str>> {
         Some(self.list.as_ref()?.iter().map(String::as_str).filter(|n| *n != NONE).collect())
+    }
+
+    /// Whether the list or the kernel command line names the source None.
+    pub fn lists_none(&self) -> bool {
+        let forced = self.forced.as_ref().map(|(name, _)| name);
+        self.list.iter().flatten().chain(forced).any(|name| name.eq_ignore_ascii_case(NONE))
     }
 
     /// The only source of the list, which is taken without a look.
@@ -153,7 +163,7 @@ impl Asked {
 pub const NONE: &str = "None";
 
 /// The key and value that name a source on the kernel command line: `ds=nocloud;s=…`.
-pub fn name_on(cmdline: &Cmdline) -> Option<(&'static str, &str)> {
+pub fn named_source(cmdline: &Cmdline) -> Option<(&'static str, &str)> {
     let pairs = cmdline.words().filter_map(|word| {
         let (key, value) = word.split_once('=')?;
         Some((*NAME_KEYS.iter().find(|k| **k == key)?, value))
@@ -178,7 +188,7 @@ pub fn disabled(root: &Root, cmdline: &Cmdline, environment: Option<&str>) -> Op
 
 /// Why ds-identify's policy says that nothing is provisioned, if it does.
 pub fn disabled_by_policy(root: &Root, cmdline: &Cmdline) -> Option<String> {
-    let asked = Asked::read(root, cmdline, &Value::Null);
+    let asked = Requested::read(root, cmdline, &Value::Null);
     (asked.policy.mode == Mode::Disabled).then(|| format!("{} says disabled", asked.policy_place()))
 }
 
@@ -205,12 +215,6 @@ fn names(value: &Value) -> Option<Vec<String>> {
     (!names.is_empty()).then_some(names)
 }
 
-/// `false`, `warn` and `warn,SECONDS`; anything else is as true.
-fn is_loose(strict_id: &str) -> bool {
-    let seconds = strict_id.strip_prefix("warn,");
-    matches!(strict_id, "false" | "warn") || seconds.is_some_and(|s| s.starts_with(|c: char| c.is_ascii_digit()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -227,18 +231,18 @@ mod tests {
         assert_eq!(Policy::parse("enabled,found=some,x").to_string(), "enabled,found=all,maybe=none,notfound=disabled");
     }
 
-    fn asked(file: &str, cmdline: &str, own: &str) -> Asked {
+    fn asked(file: &str, cmdline: &str, own: &str) -> Requested {
         let dir = TempDir::new("asked");
         std::fs::create_dir_all(dir.0.join("etc/cloud")).unwrap();
         std::fs::write(dir.0.join("etc/cloud/ds-identify.cfg"), file).unwrap();
         let root = Root::open(&dir.0, Use::Plan).unwrap();
-        Asked::read(&root, &Cmdline::new(cmdline), &yaml::parse("t", own).unwrap())
+        Requested::read(&root, &Cmdline::new(cmdline), &yaml::parse("t", own).unwrap())
     }
 
     #[test]
     fn the_command_line_beats_the_file_and_the_last_name_counts() {
         let file = "# ours\ndatasource: 'Ec2'  # by name\npolicy: \"report\"\n";
-        let forced = |a: Asked| a.forced.map(|(name, _)| name);
+        let forced = |a: Requested| a.forced.map(|(name, _)| name);
         assert_eq!(forced(asked(file, "", "")).as_deref(), Some("Ec2"));
         assert_eq!(asked(file, "", "").policy.mode, Mode::Report);
         assert_eq!(asked(file, "ci.di.policy=disabled", "").policy.mode, Mode::Disabled);
@@ -256,14 +260,5 @@ mod tests {
         let single = |own: &str| asked("", "", own).single().is_some();
         assert!(single("datasource_list: [Ec2]") && single("datasource_list: [Ec2, None]"));
         assert!(!single("datasource_list: [None, Ec2]") && !single("datasource_list: [GCE, Ec2]") && !single(""));
-    }
-
-    #[test]
-    fn strict_id() {
-        let loose = |cmdline: &str, own: &str| asked("", cmdline, own).loose_id;
-        assert_eq!(loose("", "datasource: {Ec2: {strict_id: false}}").as_deref(), Some("false"));
-        assert_eq!(loose("ci.datasource.ec2.strict_id=warn,5", "").as_deref(), Some("warn,5"));
-        assert_eq!(loose("ci.datasource.ec2.strict_id=true", "datasource: {Ec2: {strict_id: false}}"), None);
-        assert_eq!(loose("", "datasource: {Ec2: {strict_id: nonsense}}"), None);
     }
 }

@@ -2,14 +2,14 @@
 //!
 //! Follows cloud-init's documentation, "NoCloud", "Source 2: Kernel command line" and "Runtime configuration".
 
-use super::no_cloud::{self, Seed};
-use super::service::{self, Job};
-use super::{Found, Search};
+use super::seed::{self, Seed};
 use crate::base::error::{Error, Result};
 use crate::drive::Files;
 use crate::link::Way;
 use crate::link::http::{Client, Redirects, Request};
 use crate::machine::Machine;
+use crate::source::search::{Found, Search};
+use crate::source::service::{Job, limits};
 
 /// The files of a seed; the first two have to be there.
 const FILES: [&str; 4] = ["meta-data", "user-data", "vendor-data", "network-config"];
@@ -18,7 +18,7 @@ const OPTIONAL_TRIES: u32 = 5;
 
 /// How a seed at a URL is asked for. None where no `seedfrom` names one, or one that is neither http nor https: that is a problem.
 pub fn job(search: &mut Search) -> Option<Job> {
-    let (seed, from) = no_cloud::remote(search)?;
+    let (seed, from) = seed::remote(search)?;
     let from = substituted(&from, search.machine);
     if !from.starts_with("http://") && !from.starts_with("https://") {
         search.problem("NoCloud: seedfrom: expected a URL of http or https, or an absolute path".into());
@@ -26,8 +26,8 @@ pub fn job(search: &mut Search) -> Option<Job> {
     }
     let fetch = move |client: &Client, url: &str| fetch(client, seed.clone(), url);
     let urls = move |way: &Way| if way.leads_to(&from) { vec![from.clone()] } else { Vec::new() };
-    let (urls, fetch, limits) = (Box::new(urls), Box::new(fetch), service::limits(search, "NoCloud"));
-    Some(Job { name: "NoCloud", urls, fetch, redirects: Redirects::Any, limits })
+    let (urls, fetch, limits) = (Box::new(urls), Box::new(fetch), limits(search, super::marks::NAME));
+    Some(Job { name: super::marks::NAME, replaces_drive: true, urls, fetch, redirects: Redirects::Any, limits })
 }
 
 /// Fetches the seed at `from`: meta-data first, and once it has told that somebody is there, the others side by side.

@@ -2,10 +2,10 @@
 //!
 //! Follows nova's user documentation, "Metadata" (metadata API and config drives), and cloud-init's ConfigDrive reader.
 
-use super::public_keys;
 use crate::document::{Bytes, Map, Value, json, wrong};
 use crate::drive::Files;
 use crate::instance::{DsMode, Instance, NetworkData};
+use crate::source::keys::public_keys;
 
 /// Versions of the documents that are understood, newest first. `latest` is asked last: it may be of any shape.
 pub const VERSIONS: [&str; 8] =

@@ -3,21 +3,15 @@
 //! Follows cloud-init's documentation, "NoCloud": sources are merged, what is found first wins for meta-data and what is found
 //! last wins for user-data, vendor-data and network-config.
 
-use super::{Found, Search, public_keys};
+use super::marks::{LABEL, SEEDS};
 use crate::base::error::{Error, Result};
 use crate::document::{Bytes, Map, Value, yaml};
 use crate::drive::Files;
 use crate::instance::{Instance, NetworkData};
-use crate::source::openstack_files::ds_mode;
+use crate::source::keys::public_keys;
+use crate::source::openstack::ds_mode;
+use crate::source::search::{Found, Search};
 
-/// The label of a drive, in any case, where the configuration names no other (`fs_label`).
-pub const LABEL: &str = "cidata";
-pub const SEEDS: [&str; 4] = [
-    "/var/lib/cloud/seed/nocloud",
-    "/var/lib/cloud/seed/nocloud-net",
-    "/writable/system-data/var/lib/cloud/seed/nocloud",
-    "/writable/system-data/var/lib/cloud/seed/nocloud-net",
-];
 /// Names of the data source in `ds=`.
 const NAMES: [&str; 2] = ["nocloud", "nocloud-net"];
 const DEFAULT_ID: &str = "nocloud";
@@ -33,7 +27,7 @@ pub(super) struct Seed {
     found: Vec<String>,
 }
 
-/// Reads everything local. A `seedfrom` that is a URL needs the network and is left to [`super::no_cloud_net`].
+/// Reads everything local. A `seedfrom` that is a URL needs the network and is left to the service.
 pub fn read(search: &mut Search) -> Result<Option<Found>> {
     let mut seed = gather(search);
     if seed.found.is_empty() {
@@ -79,7 +73,7 @@ fn gather(search: &mut Search) -> Seed {
             break;
         }
     }
-    let settings = search.settings("NoCloud");
+    let settings = search.settings(super::marks::NAME);
     if let Some(from) = settings.and_then(|s| s.get("seedfrom")).and_then(Value::text) {
         seed.metadata.insert("seedfrom", from);
         seed.found.push("ds_config_seedfrom".into());
@@ -102,10 +96,10 @@ fn gather(search: &mut Search) -> Seed {
 }
 
 /// The instance of one tree of files by itself, for `--seed`.
-pub(super) fn of_files(files: &Files, place: &str) -> Option<Found> {
+pub(super) fn of_files(files: &Files, place: &str) -> Option<Instance> {
     let mut seed = Seed::default();
     is_seed(files).then(|| seed.take_files(files, place))?;
-    Some(seed.finish("DataSourceNoCloud"))
+    Some(seed.finish("DataSourceNoCloud").instance)
 }
 
 fn is_seed(files: &Files) -> bool {
@@ -220,7 +214,7 @@ impl Seed {
         let place = self.found.last().cloned().unwrap_or_default();
         let kind = if place.starts_with("/dev/") { "config-disk" } else { "seed-dir" };
         let instance = Instance {
-            source: "NoCloud".into(),
+            source: super::marks::NAME.into(),
             class: class.into(),
             platform: "nocloud".into(),
             cloud_name: "nocloud".into(),

@@ -1,0 +1,170 @@
+//! Which of the sources are read, from what detection found: what is looked for locally, which services may be asked and how
+//! long, and whether a drive is due.
+//!
+//! Whoever answers on the link-local addresses decides who gets root: a service is asked only where the machine says that it is
+//! on that cloud (CVE-2024-6174), or its owner does.
+
+use super::table::{SOURCES, Source, named};
+use crate::detect::{Facts, Line, Outcome, Report, Verdict, virt};
+use std::time::Duration;
+
+/// How long a service is asked that only may be there. One that is there is asked until the stage's deadline.
+pub const MAYBE_TIME: Duration = Duration::from_secs(20);
+/// A list with more names is what a distribution ships for every cloud, not its owner's choice for these machines.
+const MAX_CHOICE: usize = 8;
+
+/// How sure it is that a service is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Certainty {
+    Certain,
+    Maybe,
+}
+
+impl Certainty {
+    /// In a word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Certainty::Certain => "certain",
+            Certainty::Maybe => "maybe",
+        }
+    }
+}
+
+/// A source whose service may be asked over the network.
+#[derive(Clone)]
+pub struct Service {
+    pub source: &'static Source,
+    pub certainty: Certainty,
+}
+
+/// The sources whose service may be asked over the network, in the order of the list.
+pub fn services(report: &Report, facts: &Facts) -> Vec<Service> {
+    let requested = &facts.requested;
+    let certain = |name: &String| (name.clone(), Certainty::Certain);
+    let named_sources: Vec<(String, Certainty)> =
+        if matches!(report.outcome, Outcome::Disabled | Outcome::DisabledByPolicy) {
+            Vec::new()
+        } else if let Some((name, _)) = &requested.forced {
+            vec![certain(name)]
+        } else if let Some(list) = requested.single() {
+            list.iter().map(certain).collect()
+        } else {
+            let found = report.found(requested.policy);
+            let listed = report.lines.iter().filter(|l| l.listed);
+            listed.filter_map(|l| Some((l.source.clone(), certainty(facts, l, &found)?))).collect()
+        };
+    let known = named_sources.into_iter().filter_map(|(name, certainty)| Some((named(&name)?, certainty)));
+    known
+        .filter(|(source, _)| source.service.is_some())
+        .map(|(source, certainty)| Service { source, certainty })
+        .collect()
+}
+
+/// The sources that are looked for, in their order.
+pub fn names(report: &Report, facts: &Facts) -> Vec<String> {
+    match &facts.requested.forced {
+        Some((name, _)) => vec![name.clone()],
+        None => report.lines.iter().filter(|l| l.listed).map(|l| l.source.clone()).collect(),
+    }
+}
+
+/// What the machine has, or its owner names, and prepivot does not read: each with the reason.
+pub fn unread(report: &Report, facts: &Facts) -> Vec<String> {
+    let found = report.lines.iter().filter(|l| l.listed && l.finding.verdict == Verdict::Found);
+    let found = found.map(|l| (&l.source, &l.finding.why));
+    let forced = facts.requested.forced.as_ref().map(|(name, place)| (name, place));
+    let unread = found.chain(forced).filter(|(name, _)| named(name).is_some_and(|source| !source.is_read()));
+    unread.map(|(name, why)| format!("{name} ({why})")).collect()
+}
+
+/// Whether the machine or its owner says that there is a drive: only sources that read one are named, or a source's own marks
+/// say so.
+pub fn drive_is_due(report: &Report, facts: &Facts) -> bool {
+    let reads_drive = |name: &str| named(name).is_some_and(|s| !s.labels.is_empty());
+    if let Some((name, _)) = &facts.requested.forced {
+        return reads_drive(name);
+    }
+    let chosen = facts.requested.chosen().unwrap_or_default();
+    let only_drives = !chosen.is_empty() && chosen.iter().all(|name| reads_drive(name));
+    let disabled = matches!(report.outcome, Outcome::Disabled | Outcome::DisabledByPolicy);
+    only_drives || (!disabled && SOURCES.iter().any(|s| s.drive_is_due.is_some_and(|due| due(facts))))
+}
+
+/// How sure a listed source is, where `found` are those that are found; None where it is not to be asked.
+fn certainty(facts: &Facts, line: &Line, found: &[String]) -> Option<Certainty> {
+    if found.contains(&line.source) || named(&line.source).is_some_and(|s| s.has_no_address) {
+        return Some(Certainty::Certain);
+    }
+    let requested = &facts.requested;
+    let chosen = || requested.chosen().is_some_and(|names| names.len() <= MAX_CHOICE);
+    let maybe = requested.policy.maybe && line.finding.verdict == Verdict::Maybe;
+    let may_be = maybe || (facts.platform.virt == virt::NONE && chosen());
+    (found.is_empty() && may_be).then_some(Certainty::Maybe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::testing::TempDir;
+    use crate::detect::{Platform, identify};
+    use crate::document::yaml;
+    use crate::machine::Machine;
+    use crate::root::{Root, Use};
+    use crate::source::table::{SOURCES, candidates};
+
+    /// The services with how sure they are, and whether a drive is due.
+    fn choice(files: &[(&str, &str)], own: &str) -> (String, bool) {
+        let dir = TempDir::new("services");
+        for (path, content) in files {
+            let path = dir.0.join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, content).unwrap();
+        }
+        let (root, machine) = (Root::open(&dir.0, Use::Plan).unwrap(), Machine::read(&dir.0));
+        let own = yaml::parse("t", own).unwrap();
+        let facts = Facts::new(&machine, &root, &own, Platform::of(&machine, &root));
+        let report = identify(&facts, &candidates());
+        let services =
+            services(&report, &facts).into_iter().map(|s| format!("{} {}", s.source.name, s.certainty.name()));
+        (services.collect::<Vec<_>>().join(", "), drive_is_due(&report, &facts))
+    }
+
+    const NOVA: (&str, &str) = ("sys/class/dmi/id/product_name", "OpenStack Nova\n");
+    const QEMU: (&str, &str) = ("sys/class/dmi/id/sys_vendor", "QEMU\n");
+
+    #[test]
+    fn only_a_mark_or_the_owner_opens_the_network() {
+        let all = |own: &str| choice(&[QEMU], own).0;
+        assert_eq!(all(""), "NoCloud certain");
+        assert_eq!(all("datasource_list: [ConfigDrive, OpenStack]"), "");
+        assert_eq!(all("datasource_list: [OpenStack, None]"), "OpenStack certain");
+        assert_eq!(choice(&[NOVA], "").0, "NoCloud certain, OpenStack certain");
+        assert_eq!(choice(&[NOVA], "datasource_list: [ConfigDrive, GCE]").0, "");
+        let named = |line: &str| choice(&[QEMU, ("proc/cmdline", line)], "datasource_list: [GCE, Hetzner]").0;
+        assert_eq!(named("ds=openstack;metadata_urls=http://h"), "OpenStack certain");
+        assert_eq!(named("ro"), "");
+        for off in ["cloud-init=disabled", "ci.di.policy=disabled"] {
+            assert_eq!(choice(&[NOVA, ("proc/cmdline", off)], "").0, "", "{off}");
+        }
+        assert_eq!(choice(&[NOVA, ("etc/cloud/ds-identify.cfg", "policy: disabled\n")], "").0, "");
+    }
+
+    #[test]
+    fn bare_metal_without_a_mark_goes_by_the_images_own_choice() {
+        let metal = |own: &str| choice(&[("sys/class/dmi/id/sys_vendor", "Dell Inc.\n")], own).0;
+        assert_eq!(metal("datasource_list: [ConfigDrive, OpenStack, None]"), "OpenStack maybe");
+        assert_eq!(metal(""), "NoCloud certain");
+        let every: Vec<&str> = SOURCES.iter().map(|s| s.name).collect();
+        assert_eq!(metal(&format!("datasource_list: [{}, None]", every.join(", "))), "NoCloud certain");
+    }
+
+    #[test]
+    fn when_a_drive_is_due() {
+        let due = |files: &[(&str, &str)], own: &str| choice(files, own).1;
+        assert!(due(&[QEMU], "datasource_list: [NoCloud, ConfigDrive, None]"));
+        assert!(due(&[NOVA], "") && !due(&[NOVA], "datasource_list: [OpenStack, GCE]"));
+        assert!(due(&[("sys/class/dmi/id/product_serial", "ds=nocloud\n")], ""));
+        assert!(due(&[("proc/cmdline", "ds=nocloud")], "") && !due(&[NOVA, ("proc/cmdline", "ds=openstack")], ""));
+        assert!(!due(&[QEMU], "") && !due(&[QEMU], "datasource_list: [NoCloud, GCE]"));
+    }
+}

@@ -1,0 +1,130 @@
+//! Ec2: Amazon's metadata service, and the clouds that copy it.
+
+mod instance;
+mod network;
+mod service;
+
+use super::search::{Found, Search};
+use super::service::{Job, limits, list_setting, switched_off};
+use super::table::{Source, Update};
+use crate::detect::{Facts, Finding, Mark, Verdict};
+use crate::document::Value;
+use crate::link::Way;
+use crate::link::http::{Client, Redirects};
+use instance::Cloud;
+
+pub static SOURCE: Source = Source {
+    name: "Ec2",
+    marks: &[
+        Mark::Seed("ec2", &["meta-data", "user-data"]),
+        Mark::serial("*.brightbox.com"),
+        Mark::asset_tag("*.zstack.io"),
+        Mark::vendor("e24cloud"),
+        Mark::vendor("Tilaa"),
+        Mark::Check("ec2 in DMI product_uuid and /sys/hypervisor/uuid; DMI of Outscale", aws_mark),
+        Mark::Check("strict_id: false", not_strict),
+    ],
+    setting: Some(strict_setting),
+    service: Some(service_job),
+    hotplug: true,
+    updates: &[Update::NewInstance],
+    settings: &[
+        ("metadata_urls", "addresses of the service, instead of the well-known ones"),
+        ("max_wait", "how long the service is looked for, in seconds"),
+        ("timeout", "how long one request may take, in seconds"),
+        ("retries", "how often a request that failed is sent again"),
+        ("apply_full_imds_network_config", "false: only the interface that reached the service is configured"),
+        ("strict_id", "false: the service may be asked on machines without a mark of EC2"),
+    ],
+    docs: "Amazon EC2 and the clouds that offer its metadata service: Brightbox, e24cloud, Outscale, Tilaa, ZStack. Read over HTTP \
+        from 169.254.169.254 or fd00:ec2::254, on AWS with a session token (IMDSv2).",
+    ..Source::NEW
+};
+
+/// Amazon's machines by their UUIDs (AWS documentation, "Identify EC2 instances"), and Outscale's by two DMI values.
+fn aws_mark(facts: &Facts) -> Option<Finding> {
+    if facts.is_container() {
+        return None;
+    }
+    let is = |field: &str, value: &str| facts.dmi(field).as_deref() == Some(value);
+    if is("product_name", "3DS Outscale VM") && is("sys_vendor", "3DS Outscale") {
+        return Finding::found("DMI product_name 3DS Outscale VM and sys_vendor 3DS Outscale");
+    }
+    if facts.machine.fact("sys/hypervisor/uuid").is_some_and(|uuid| uuid.starts_with("ec2")) {
+        return Finding::found("/sys/hypervisor/uuid begins with ec2");
+    }
+    let uuid = facts.dmi("product_uuid")?.to_ascii_lowercase();
+    if uuid.starts_with("ec2") {
+        return Finding::found("DMI product_uuid begins with ec2");
+    }
+    // The first four bytes may stand in the other order: 45E12AEC is EC2AE145.
+    let swapped = uuid.get(4..5) == Some("2") && uuid.get(6..8) == Some("ec");
+    if swapped { Finding::found("DMI product_uuid begins with ec2, its first bytes in the other order") } else { None }
+}
+
+/// `strict_id` where it is set to something else than true: `false`, `warn`, `warn,5`.
+fn loose_id(facts: &Facts) -> Option<String> {
+    const KEY: &str = "ci.datasource.ec2.strict_id";
+    let on_line = facts.cmdline().value(KEY).map(str::to_owned);
+    let setting = || facts.setting(SOURCE.name, "strict_id").and_then(Value::text);
+    let strict_id = on_line.or_else(setting).or_else(|| facts.requested.file_value(KEY));
+    strict_id.filter(|v| is_loose(v))
+}
+
+/// Where the image does not insist on a mark, the service may be there.
+fn not_strict(facts: &Facts) -> Option<Finding> {
+    let strict_id = loose_id(facts).filter(|_| !facts.is_container())?;
+    Finding::maybe(format!("strict_id is {strict_id}"))
+}
+
+/// cloud-init accepts a machine that only may be EC2 if the setting says so.
+fn strict_setting(facts: &Facts, finding: &Finding) -> Option<(&'static str, String)> {
+    (finding.verdict == Verdict::Maybe).then(|| loose_id(facts).map(|id| ("strict_id", id)))?
+}
+
+/// `false`, `warn` and `warn,SECONDS`; anything else is as true.
+fn is_loose(strict_id: &str) -> bool {
+    let seconds = strict_id.strip_prefix("warn,");
+    matches!(strict_id, "false" | "warn") || seconds.is_some_and(|s| s.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+fn service_job(search: &mut Search) -> Option<Job> {
+    let configured = list_setting(search, SOURCE.name, "metadata_urls");
+    let (cloud, nics) = (Cloud::of(search.machine), search.machine.nics());
+    let full_network = !switched_off(search, SOURCE.name, "apply_full_imds_network_config");
+    let fetch = move |client: &Client, base: &str| {
+        let crawled = service::crawl(client, base, cloud == Cloud::Aws)?;
+        let link = client.way().link.as_deref();
+        let instance = instance::instance(crawled, cloud, base, &nics, link, full_network);
+        Ok(Found { instance, place: base.into() })
+    };
+    let urls = move |way: &Way| instance::urls(way, &configured);
+    let (urls, fetch, limits) = (Box::new(urls), Box::new(fetch), limits(search, SOURCE.name));
+    Some(Job { name: SOURCE.name, urls, fetch, redirects: Redirects::SameOrigin, replaces_drive: false, limits })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::testing::TempDir;
+    use crate::detect::Platform;
+    use crate::document::yaml;
+    use crate::machine::Machine;
+    use crate::root::{Root, Use};
+
+    #[test]
+    fn strict_id() {
+        let loose = |cmdline: &str, own: &str| {
+            let dir = TempDir::new("strict-id");
+            std::fs::create_dir_all(dir.0.join("proc")).unwrap();
+            std::fs::write(dir.0.join("proc/cmdline"), cmdline).unwrap();
+            let (machine, root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Plan).unwrap());
+            let own = yaml::parse("t", own).unwrap();
+            loose_id(&Facts::new(&machine, &root, &own, Platform::of(&machine, &root)))
+        };
+        assert_eq!(loose("", "datasource: {Ec2: {strict_id: false}}").as_deref(), Some("false"));
+        assert_eq!(loose("ci.datasource.ec2.strict_id=warn,5", "").as_deref(), Some("warn,5"));
+        assert_eq!(loose("ci.datasource.ec2.strict_id=true", "datasource: {Ec2: {strict_id: false}}"), None);
+        assert_eq!(loose("", "datasource: {Ec2: {strict_id: nonsense}}"), None);
+    }
+}

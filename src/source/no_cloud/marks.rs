@@ -1,0 +1,43 @@
+//! How a NoCloud seed is recognised.
+
+use crate::detect::{Facts, Finding, label_reason};
+use crate::document::Value;
+
+/// cloud-init's name of the source.
+pub const NAME: &str = "NoCloud";
+/// The label of a drive, in any case, where the configuration names no other (`fs_label`).
+pub const LABEL: &str = "cidata";
+pub const SEEDS: [&str; 4] = [
+    "/var/lib/cloud/seed/nocloud",
+    "/var/lib/cloud/seed/nocloud-net",
+    "/writable/system-data/var/lib/cloud/seed/nocloud",
+    "/writable/system-data/var/lib/cloud/seed/nocloud-net",
+];
+
+/// A seed: named by the DMI, in a folder of the image, on a device, in the image's configuration.
+pub fn mark(facts: &Facts) -> Option<Finding> {
+    if serial_says_no_cloud(facts) {
+        return Finding::found("DMI product_serial has ds=nocloud");
+    }
+    if let Some(folder) = SEEDS.iter().find(|folder| facts.has_seed(folder, &["meta-data", "user-data"])) {
+        return Finding::found(format!("{folder} has meta-data and user-data"));
+    }
+    let settings = facts.own.at(&["datasource", NAME]);
+    let own_label = settings.and_then(|s| s.get("fs_label")).and_then(Value::text);
+    for label in [LABEL].into_iter().chain(own_label.as_deref()) {
+        if let Some(fs) = facts.labelled(label) {
+            return Finding::found(label_reason(fs, label));
+        }
+    }
+    let has = |key: &str| settings.is_some_and(|s| s.get(key).is_some());
+    if has("seedfrom") {
+        return Finding::found("datasource: NoCloud: seedfrom is in the configuration");
+    }
+    let inline = has("user-data") && has("meta-data");
+    if inline { Finding::found("datasource: NoCloud: has user-data and meta-data in the configuration") } else { None }
+}
+
+/// Whether the machine's serial number names NoCloud.
+pub fn serial_says_no_cloud(facts: &Facts) -> bool {
+    facts.dmi("product_serial").is_some_and(|s| s.split_whitespace().any(|w| w.starts_with("ds=nocloud")))
+}

@@ -1,0 +1,41 @@
+//! None: what a machine is where no other source has anything.
+
+use super::search::{Found, Search};
+use super::table::Source;
+use crate::document::{Bytes, Value};
+use crate::instance::Instance;
+
+pub static SOURCE: Source = Source {
+    name: crate::detect::NONE,
+    settings: &[
+        ("metadata", "a mapping with instance-id, local-hostname and more"),
+        ("userdata_raw", "user-data as text"),
+    ],
+    docs: "The last of every list: a machine with the metadata and user-data of the image's own configuration \
+        (`datasource: {None: …}`), used where no other source has anything.",
+    ..Source::NEW
+};
+
+/// The instance of a machine without a source: what the image's own configuration says, if anything.
+pub fn instance(settings: Option<&Value>) -> Instance {
+    let metadata = settings.and_then(|s| s.get("metadata")).and_then(Value::as_map).cloned().unwrap_or_default();
+    let text = |key: &str| metadata.get(key).and_then(Value::text).filter(|t| !t.is_empty());
+    Instance {
+        source: SOURCE.name.into(),
+        class: "DataSourceNone".into(),
+        platform: "none".into(),
+        cloud_name: "none".into(),
+        instance_id: text("instance-id").unwrap_or_else(|| "iid-datasource-none".into()),
+        local_hostname: text("local-hostname"),
+        public_keys: super::keys::public_keys(metadata.get("public-keys")),
+        user_data: settings.and_then(|s| s.get("userdata_raw")).and_then(Value::bytes).map(|b| Bytes(b.to_vec())),
+        metadata: Value::Map(metadata),
+        ..Instance::default()
+    }
+}
+
+/// The instance of the image's own configuration; None where it has none.
+pub fn configured(search: &Search) -> Option<Found> {
+    let settings = search.settings(SOURCE.name).filter(|s| s.get("metadata").or(s.get("userdata_raw")).is_some())?;
+    Some(Found { instance: instance(Some(settings)), place: format!("datasource: {}:", SOURCE.name) })
+}

@@ -1,0 +1,90 @@
+//! OpenStack: nova's metadata service, and the config drive with the same documents.
+
+pub mod config_drive;
+mod files;
+mod marks;
+mod service;
+
+pub use files::ds_mode;
+
+use super::search::{Found, Search};
+use super::service::{Job, limits, list_setting, switched_off};
+use super::table::Source;
+use crate::base::error::Error;
+use crate::drive::Files;
+use crate::link::Way;
+use crate::link::http::{Client, Redirects};
+use crate::machine::Machine;
+
+pub static SOURCE: Source = Source {
+    name: marks::SERVICE,
+    marks: marks::SERVICE_MARKS,
+    service: Some(service_job),
+    hotplug: true,
+    settings: &[
+        ("metadata_urls", "addresses of the service, instead of the well-known ones"),
+        ("max_wait", "how long the service is looked for, in seconds"),
+        ("timeout", "how long one request may take, in seconds"),
+        ("retries", "how often a request that failed is sent again"),
+        ("apply_network_config", "false: the network configuration of the service is not used"),
+    ],
+    docs: "OpenStack's metadata service, at 169.254.169.254 or fe80::a9fe:a9fe. Where nova attached a config drive, the drive is \
+        read and the service is not asked.",
+    ..Source::NEW
+};
+
+fn service_job(search: &mut Search) -> Option<Job> {
+    let configured = list_setting(search, SOURCE.name, "metadata_urls");
+    let disks = disks(search.machine) > 1;
+    let uuid = search.machine.uuid();
+    let without_network = switched_off(search, SOURCE.name, "apply_network_config");
+    let fetch = move |client: &Client, base: &str| {
+        let fetched = service::fetch(client, base, disks)?;
+        let mut tree = Files::default();
+        fetched.files.into_iter().for_each(|(path, content)| tree.insert(path, content));
+        let read = files::read(&tree).ok_or_else(|| Error::new(format!("{base} has no OpenStack metadata")));
+        let mut instance = read?;
+        instance.problems.extend(fetched.problems);
+        instance.source = SOURCE.name.into();
+        instance.class = "DataSourceOpenStackLocal".into();
+        instance.subplatform = format!("metadata ({})", fetched.base);
+        if without_network {
+            instance.network = None;
+        }
+        if instance.instance_id.is_empty() {
+            instance.instance_id = uuid.clone().unwrap_or_else(|| "iid-dsopenstack".into());
+        }
+        Ok(Found { instance, place: fetched.base })
+    };
+    let urls = move |way: &Way| service::urls(way, &configured);
+    let (urls, fetch, limits) = (Box::new(urls), Box::new(fetch), limits(search, SOURCE.name));
+    Some(Job { name: SOURCE.name, urls, fetch, redirects: Redirects::SameOrigin, replaces_drive: false, limits })
+}
+
+/// How many disks the machine has: only where there are several do a source's names for them matter.
+fn disks(machine: &Machine) -> usize {
+    const NO_DISKS: [&str; 8] = ["loop", "ram", "zram", "sr", "fd", "nbd", "dm-", "md"];
+    let Ok(entries) = std::fs::read_dir(machine.base.join("sys/block")) else { return 0 };
+    let is_disk = |entry: &std::fs::DirEntry| {
+        let name = entry.file_name();
+        let size = std::fs::read_to_string(entry.path().join("size")).unwrap_or_default();
+        !NO_DISKS.iter().any(|p| name.to_string_lossy().starts_with(p)) && size.trim() != "0"
+    };
+    entries.filter_map(std::result::Result::ok).filter(is_disk).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::testing::TempDir;
+
+    #[test]
+    fn only_disks_count() {
+        let dir = TempDir::new("disks");
+        for (name, size) in [("vda", "100"), ("vdb", "9"), ("sr0", "7"), ("loop0", "0"), ("sda", "0"), ("dm-0", "5")] {
+            std::fs::create_dir_all(dir.0.join("sys/block").join(name)).unwrap();
+            std::fs::write(dir.0.join("sys/block").join(name).join("size"), size).unwrap();
+        }
+        assert_eq!(disks(&Machine::read(&dir.0)), 2);
+    }
+}

@@ -1,0 +1,104 @@
+//! OVF: ovf-env.xml on a drive or in VMware's guestinfo.
+
+use super::{Source, azure};
+use crate::detect::{Facts, Filesystem, Finding, Mark, virt};
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
+
+pub static SOURCE: Source = Source {
+    name: "OVF",
+    marks: &[
+        Mark::Seed("ovf", &["ovf-env.xml"]),
+        Mark::Unless(ruled_out),
+        Mark::Check("an OVF environment in guestinfo or on a CD-ROM", mark),
+    ],
+    ..Source::NEW
+};
+
+/// No OVF environment is looked for outside of a virtual machine, nor on Azure, whose own drive looks like one.
+fn ruled_out(facts: &Facts) -> Option<String> {
+    if facts.platform.virt == virt::NONE {
+        return Some("the machine is not virtual".into());
+    }
+    azure::is_machine(facts).then(|| "the machine is Azure's".into())
+}
+
+/// An OVF environment: VMware's guestinfo, or a CD-ROM.
+fn mark(facts: &Facts) -> Option<Finding> {
+    let guestinfo = facts.platform.guestinfo.as_ref().filter(|_| facts.platform.virt == virt::VMWARE);
+    let environment = guestinfo.and_then(|g| g.get("ovfEnv"));
+    if environment.is_some_and(|text| text.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("<?xml"))) {
+        return Finding::found("guestinfo has ovfEnv");
+    }
+    let found = facts.filesystems().iter().filter(|fs| fs.kind == "iso9660").find(|fs| is_ovf(facts, fs))?;
+    Finding::found(format!("{} is an OVF environment", found.device))
+}
+
+/// Whether a CD-ROM has an OVF label, or is small and has the schema's name in it.
+fn is_ovf(facts: &Facts, fs: &Filesystem) -> bool {
+    const LABELS: [&str; 3] = ["ovf-transport", "ovfenv", "ovf env"];
+    const OTHERS: [&str; 2] = ["config-2", "cidata"];
+    /// How the label of Azure's drive begins.
+    const AZURE: &str = "rd_rdfe_stable";
+    const SCHEMA: &[u8] = b"http://schemas.dmtf.org/ovf/environment/1";
+    /// In sectors of 512 bytes: 10 MiB.
+    const TOO_LARGE: u64 = 10 * 2048;
+    let Some(name) = fs.device.strip_prefix("/dev/") else { return false };
+    let one_more = |prefix: &str, kind: fn(&u8) -> bool| {
+        name.strip_prefix(prefix).is_some_and(|rest| rest.len() == 1 && rest.as_bytes().iter().all(kind))
+    };
+    if !one_more("sr", u8::is_ascii_digit) && !one_more("hd", u8::is_ascii_lowercase) {
+        return false;
+    }
+    let labels: Vec<String> = fs.labels.iter().map(|l| l.to_ascii_lowercase()).collect();
+    let any = |known: &[&str]| labels.iter().any(|l| known.contains(&l.as_str()));
+    if any(&LABELS) {
+        return true;
+    }
+    if any(&OTHERS) || labels.iter().any(|l| l.starts_with(AZURE)) {
+        return false;
+    }
+    let size = facts.machine.fact(&format!("sys/class/block/{name}/size"));
+    if size.and_then(|s| s.trim().parse::<u64>().ok()).is_none_or(|s| s >= TOO_LARGE) {
+        return false;
+    }
+    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let file = File::options().read(true).custom_flags(flags).open(facts.machine.base.join("dev").join(name));
+    file.is_ok_and(|file| contains(file.take(TOO_LARGE * 512), SCHEMA))
+}
+
+/// Whether the text is somewhere in what is read, in any case.
+fn contains(mut from: impl Read, text: &[u8]) -> bool {
+    let mut buffer = vec![0; 64 << 10];
+    let mut kept = 0;
+    loop {
+        let Some(space) = buffer.get_mut(kept..) else { return false };
+        let read = match from.read(space) {
+            Ok(0) | Err(_) => return false,
+            Ok(n) => kept + n,
+        };
+        let Some(bytes) = buffer.get(..read) else { return false };
+        if bytes.windows(text.len()).any(|w| w.eq_ignore_ascii_case(text)) {
+            return true;
+        }
+        // The text may go on in the next piece.
+        let keep = read.min(text.len() - 1);
+        buffer.copy_within(read - keep..read, 0);
+        kept = keep;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_found_across_pieces() {
+        let mut bytes = vec![b'x'; (64 << 10) - 3];
+        bytes.extend_from_slice(b"NeedLe and more");
+        assert!(contains(&bytes[..], b"needle"));
+        assert!(!contains(&bytes[..], b"needles"));
+        assert!(!contains(&b""[..], b"needle"));
+    }
+}

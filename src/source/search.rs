@@ -1,0 +1,172 @@
+//! What a source may look at while it searches: the machine, the image, and the drives that were found.
+
+use crate::base::deadline::Deadline;
+use crate::base::report::Report;
+use crate::detect::named_source;
+use crate::document::{Map, Value};
+use crate::drive::search::Probed;
+use crate::drive::{self, Files};
+use crate::instance::Instance;
+use crate::machine::Machine;
+use crate::root::Root;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// An instance, and where it was found: a device, a folder or an address.
+#[derive(Debug)]
+pub struct Found {
+    pub instance: Instance,
+    pub place: String,
+}
+
+/// What a source may look at. Drives are read once and kept.
+pub struct Search<'a> {
+    pub machine: &'a Machine,
+    pub root: &'a Root,
+    /// The image's own configuration.
+    pub config: &'a Value,
+    pub deadline: Deadline,
+    drives: Vec<Probed>,
+    open: BTreeMap<PathBuf, Option<Files>>,
+    /// Why sources were not used, for the message that nothing was found.
+    problems: Vec<String>,
+    report: Report,
+}
+
+impl<'a> Search<'a> {
+    /// A search without drives.
+    pub fn new(machine: &'a Machine, root: &'a Root, config: &'a Value, deadline: Deadline) -> Self {
+        Search {
+            machine,
+            root,
+            config,
+            deadline,
+            drives: Vec::new(),
+            open: BTreeMap::new(),
+            problems: Vec::new(),
+            report: Report::new(),
+        }
+    }
+
+    /// The drives that were found so far. One that appeared since the last time is read, the others are not read again.
+    pub fn set_drives(&mut self, drives: &[Probed]) {
+        let old = std::mem::replace(&mut self.drives, drives.to_vec());
+        crate::base::sort::by(&mut self.drives, |a, b| b.device.node.cmp(&a.device.node));
+        self.open.retain(|path, _| old.iter().any(|d| d.device.node == *path && drives.contains(d)));
+    }
+
+    /// The image's settings for a source: `datasource: {Name: …}`.
+    pub fn settings(&self, name: &str) -> Option<&'a Value> {
+        self.config.at(&["datasource", name])
+    }
+
+    /// The files of a folder of the root; None where there is none.
+    pub fn seed_folder(&mut self, path: &str) -> Option<Files> {
+        let mut files = Files::default();
+        collect(self.root, path, "", &mut files, &mut self.report, 0);
+        let any = files.iter().next().is_some();
+        any.then_some(files)
+    }
+
+    /// Paths of the drives that have `label`, in any case, in the order in which they are tried: by name, last first.
+    pub fn drives_labelled(&mut self, label: &str) -> Vec<String> {
+        let has_label = |d: &&Probed| d.superblock().is_some_and(|s| s.is_labelled(label));
+        let found: Vec<&Probed> = self.drives.iter().filter(has_label).collect();
+        let paths: Vec<String> = found.iter().map(|d| d.device.node.display().to_string()).collect();
+        if let [first, others @ ..] = found.as_slice()
+            && others.iter().any(|o| !o.device.shares_disk(&first.device))
+        {
+            self.problem(format!(
+                "several drives are labelled {label}: {}; the first that is good is used",
+                paths.join(", ")
+            ));
+        }
+        paths
+    }
+
+    /// The files of a drive. None, and a problem, where it cannot be read.
+    pub fn open_drive(&mut self, path: &str) -> Option<Files> {
+        let path = PathBuf::from(path);
+        if let Some(files) = self.open.get(&path) {
+            return files.clone();
+        }
+        let files = match drive::open(&path, self.deadline) {
+            Ok(files) => {
+                for note in notes(&files) {
+                    self.problem(format!("{}: {note}", path.display()));
+                }
+                Some(files)
+            }
+            Err(e) => {
+                self.problem(e.to_string());
+                None
+            }
+        };
+        self.open.insert(path, files.clone());
+        files
+    }
+
+    /// Adds something that the user should know: a warning.
+    pub fn problem(&mut self, text: String) {
+        self.report.warn(&text);
+        self.reason(text);
+    }
+
+    /// Adds why a search came to nothing. It is reported only where no other source has anything.
+    pub fn reason(&mut self, text: String) {
+        if !self.problems.contains(&text) {
+            log::debug!("{text}");
+            self.problems.push(text);
+        }
+    }
+
+    /// The problems and reasons so far.
+    pub fn problems(&self) -> &[String] {
+        &self.problems
+    }
+
+    /// Takes the warnings so far.
+    pub fn take_report(&mut self) -> Report {
+        std::mem::take(&mut self.report)
+    }
+}
+
+/// How many notes on one drive are reported.
+const MAX_NOTES: usize = 10;
+
+/// What a drive's reader left out, for people: the first few.
+pub(super) fn notes(files: &Files) -> Vec<String> {
+    let all = files.notes();
+    let more = all.len().saturating_sub(MAX_NOTES);
+    let last = (more > 0).then(|| format!("{more} more files are left out"));
+    all.iter().take(MAX_NOTES).cloned().chain(last).collect()
+}
+
+/// How deep and how large a seed folder of the image may be.
+const MAX_SEED_DEPTH: usize = 8;
+const MAX_SEED_FILES: usize = 10_000;
+
+fn collect(root: &Root, folder: &str, prefix: &str, files: &mut Files, report: &mut Report, depth: usize) {
+    for name in root.list(folder) {
+        let (path, inner) = (format!("{folder}/{name}"), format!("{prefix}{name}"));
+        if root.is_dir(&path) {
+            if depth < MAX_SEED_DEPTH {
+                collect(root, &path, &format!("{inner}/"), files, report, depth + 1);
+            }
+        } else if files.iter().count() < MAX_SEED_FILES {
+            match root.read(&path) {
+                Ok(Some(bytes)) => files.insert(inner, bytes),
+                Ok(None) => {}
+                Err(e) => report.warn(e),
+            }
+        }
+    }
+}
+
+/// `ds=name;key=value;…` on the kernel command line, or one of its old spellings: the name in lower case, and the keys.
+pub fn parameters(machine: &Machine) -> Option<(String, Map)> {
+    let (_, value) = named_source(&machine.cmdline)?;
+    let mut parts = value.split(';');
+    let name = parts.next()?.to_ascii_lowercase();
+    Some((name, parts.filter_map(|p| p.split_once('=')).collect()))
+}

@@ -1,0 +1,190 @@
+//! The table of datasources, and what each declares.
+
+use super::search::{Found, Search};
+use super::service::Job;
+use super::{
+    akamai, aliyun, alt_cloud, azure, bigstep, cloud_cix, cloud_sigma, cloud_stack, digital_ocean, ec2, exoscale, gce,
+    hetzner, ibm_cloud, lxd, maas, no_cloud, none, nwcs, open_nebula, openstack, oracle, ovf, rbx_cloud, scaleway,
+    smart_os, up_cloud, vmware, vultr, wsl,
+};
+use crate::base::error::Result;
+use crate::base::report::Report;
+use crate::detect::{Candidate, Facts, Finding, Mark};
+use crate::document::Value;
+use crate::drive::Files;
+use crate::instance::Instance;
+use crate::link::http::Client;
+use crate::root::Root;
+
+/// When a source is read again for the network configuration (cloud-init's update events, `updates: {network: {when: […]}}`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Update {
+    NewInstance,
+    Boot,
+    BootLegacy,
+    Hotplug,
+}
+
+impl Update {
+    /// cloud-init's name: `boot-new-instance`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Update::NewInstance => "boot-new-instance",
+            Update::Boot => "boot",
+            Update::BootLegacy => "boot-legacy",
+            Update::Hotplug => "hotplug",
+        }
+    }
+}
+
+/// What a source works with in the running system, once the instance's data is on the disk.
+pub struct Live<'a> {
+    pub root: &'a mut Root,
+    pub instance: &'a Instance,
+    /// The merged configuration.
+    pub config: &'a Value,
+    /// Asks over the links that the running system has brought up.
+    pub client: &'a Client,
+    pub report: &'a mut Report,
+}
+
+/// A datasource: everything that the rest of the program knows about it.
+pub struct Source {
+    /// cloud-init's name: `OpenStack`.
+    pub name: &'static str,
+    /// Other names that a list or the kernel command line may use: `nocloud-net`.
+    pub aliases: &'static [&'static str],
+    /// How it is recognised; the first mark that applies decides.
+    pub marks: &'static [Mark],
+    /// What ds-identify adds to cloud-init's configuration ([`Candidate::setting`]).
+    pub setting: Option<fn(&Facts, &Finding) -> Option<(&'static str, String)>>,
+    /// Labels of the drives that it reads.
+    pub labels: &'static [&'static str],
+    /// Reads it where that needs no network. `Ok(None)` where it is not there.
+    pub read: Option<fn(&mut Search) -> Result<Option<Found>>>,
+    /// How its service is asked. None where this machine does not have one.
+    pub service: Option<fn(&mut Search) -> Option<Job>>,
+    /// Whether the address of its service is the owner's to give: without one, `service` gives None, and with one, no mark is needed.
+    pub has_no_address: bool,
+    /// Reads a tree of files of its layout, for `--seed`. None where the tree is not one.
+    pub seed: Option<fn(&Search, &Files, &str) -> Option<Instance>>,
+    /// Whether the machine's marks say that a drive of it will appear, where none is there yet.
+    pub drive_is_due: Option<fn(&Facts) -> bool>,
+    /// Updates that it can serve, beside those on boot.
+    pub hotplug: bool,
+    /// Updates that happen unless the configuration says otherwise.
+    pub updates: &'static [Update],
+    /// What is reported back in the running system's network stage: that the machine is provisioned, that a password was taken.
+    pub provisioned: Option<fn(&mut Live) -> Result<()>>,
+    /// Publishes the SSH host keys, lines of `TYPE KEY [COMMENT]`.
+    pub publish_host_keys: Option<fn(&mut Live, &[String]) -> Result<()>>,
+    /// Keys of its settings in the image's configuration (`datasource: {NAME: …}`) and what each means, for the manual.
+    pub settings: &'static [(&'static str, &'static str)],
+    /// What it is and what it reads, one paragraph for the manual.
+    pub docs: &'static str,
+}
+
+impl Source {
+    /// What an entry starts from: `Source { name: "…", …, ..Source::NEW }`.
+    pub const NEW: Source = Source {
+        name: "",
+        aliases: &[],
+        marks: &[],
+        setting: None,
+        labels: &[],
+        read: None,
+        service: None,
+        has_no_address: false,
+        seed: None,
+        drive_is_due: None,
+        hotplug: false,
+        updates: &[Update::NewInstance],
+        provisioned: None,
+        publish_host_keys: None,
+        settings: &[],
+        docs: "",
+    };
+
+    /// What detection knows of it.
+    pub fn candidate(&self) -> Candidate {
+        Candidate { name: self.name, aliases: self.aliases, marks: self.marks, setting: self.setting }
+    }
+
+    /// Whether prepivot reads it, and not only recognises it.
+    pub fn is_read(&self) -> bool {
+        self.read.is_some() || self.service.is_some()
+    }
+
+    /// Whether `name` is its name or an alias, in any case.
+    pub fn is_named(&self, name: &str) -> bool {
+        self.candidate().is_named(name)
+    }
+}
+
+/// Every datasource of cloud-init, in ds-identify's order, which is the order in which they are tried where the image's
+/// configuration has no list.
+pub static SOURCES: &[&Source] = &[
+    &maas::SOURCE,
+    &openstack::config_drive::SOURCE,
+    &no_cloud::SOURCE,
+    &alt_cloud::SOURCE,
+    &azure::SOURCE,
+    &bigstep::SOURCE,
+    &cloud_sigma::SOURCE,
+    &cloud_stack::SOURCE,
+    &digital_ocean::SOURCE,
+    &vultr::SOURCE,
+    &aliyun::SOURCE,
+    &ec2::SOURCE,
+    &gce::SOURCE,
+    &open_nebula::SOURCE,
+    &openstack::SOURCE,
+    &vmware::SOURCE,
+    &ovf::SOURCE,
+    &smart_os::SOURCE,
+    &scaleway::SOURCE,
+    &hetzner::SOURCE,
+    &ibm_cloud::SOURCE,
+    &oracle::SOURCE,
+    &exoscale::SOURCE,
+    &rbx_cloud::SOURCE,
+    &up_cloud::SOURCE,
+    &lxd::SOURCE,
+    &nwcs::SOURCE,
+    &akamai::SOURCE,
+    &wsl::SOURCE,
+    &cloud_cix::SOURCE,
+    &none::SOURCE,
+];
+
+/// The source called `name`, or with that alias, in any case.
+pub fn named(name: &str) -> Option<&'static Source> {
+    SOURCES.iter().copied().find(|s| s.is_named(name))
+}
+
+/// What detection looks for: every source but None, which is there on every machine.
+pub fn candidates() -> Vec<Candidate> {
+    SOURCES.iter().filter(|s| s.name != none::SOURCE.name).map(|s| s.candidate()).collect()
+}
+
+/// Labels of the drives that any source reads.
+pub fn labels() -> Vec<&'static str> {
+    SOURCES.iter().flat_map(|s| s.labels).copied().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_source_of_the_built_in_list_has_an_entry() {
+        let Some(tables) = crate::base::testing::vectors("tables.json") else { return };
+        let list = tables.get("datasources").and_then(Value::as_list).expect("a list of sources");
+        let modules = list.iter().filter_map(|s| s.get("module")?.as_str()?.rsplit("DataSource").next());
+        let theirs: BTreeSet<&str> = modules.filter(|n| *n != "NoCloudNet").collect();
+        let ours: BTreeSet<&str> = SOURCES.iter().map(|s| s.name).collect();
+        assert_eq!(ours, theirs);
+        assert_eq!(ours.len(), SOURCES.len());
+    }
+}
