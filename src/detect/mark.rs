@@ -6,6 +6,9 @@ use super::{Finding, Verdict};
 /// Where seeds of an image are, one folder for each source.
 pub const SEEDS: &str = "/var/lib/cloud/seed";
 
+/// Gives a setting's key and value for the configuration of cloud-init.
+pub type Setting = fn(&Facts, &Finding) -> Option<(&'static str, String)>;
+
 /// What detection knows of a source.
 pub struct Candidate {
     /// cloud-init's name: `OpenStack`.
@@ -15,7 +18,7 @@ pub struct Candidate {
     /// What it is recognised by; the first mark that applies decides.
     pub marks: &'static [Mark],
     /// What ds-identify adds to the configuration of cloud-init, below `datasource: {NAME: …}`: a key and its value.
-    pub setting: Option<fn(&Facts, &Finding) -> Option<(&'static str, String)>>,
+    pub setting: Option<Setting>,
 }
 
 impl Candidate {

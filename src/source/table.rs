@@ -9,7 +9,7 @@ use super::{
 };
 use crate::base::error::Result;
 use crate::base::report::Report;
-use crate::detect::{Candidate, Facts, Finding, Mark};
+use crate::detect::{Candidate, Facts, Mark, Setting};
 use crate::document::Value;
 use crate::drive::Files;
 use crate::instance::Instance;
@@ -48,6 +48,17 @@ pub struct Live<'a> {
     pub report: &'a mut Report,
 }
 
+/// Reads a source that needs no network.
+pub type Read = fn(&mut Search) -> Result<Option<Found>>;
+/// Says how a service is asked on this machine.
+pub type Prepare = fn(&mut Search) -> Option<Job>;
+/// Reads a tree of files; the text says where it is from.
+pub type ReadFiles = fn(&Search, &Files, &str) -> Option<Instance>;
+/// Acts in the running system.
+pub type Act = fn(&mut Live) -> Result<()>;
+/// Publishes lines of SSH host keys.
+pub type Publish = fn(&mut Live, &[String]) -> Result<()>;
+
 /// A datasource: everything that the rest of the program knows about it.
 pub struct Source {
     /// cloud-init's name: `OpenStack`.
@@ -57,17 +68,17 @@ pub struct Source {
     /// How it is recognised; the first mark that applies decides.
     pub marks: &'static [Mark],
     /// What ds-identify adds to cloud-init's configuration ([`Candidate::setting`]).
-    pub setting: Option<fn(&Facts, &Finding) -> Option<(&'static str, String)>>,
+    pub setting: Option<Setting>,
     /// Labels of the drives that it reads.
     pub labels: &'static [&'static str],
     /// Reads it where that needs no network. `Ok(None)` where it is not there.
-    pub read: Option<fn(&mut Search) -> Result<Option<Found>>>,
+    pub read: Option<Read>,
     /// How its service is asked. None where this machine does not have one.
-    pub service: Option<fn(&mut Search) -> Option<Job>>,
+    pub service: Option<Prepare>,
     /// Whether the address of its service is the owner's to give: without one, `service` gives None, and with one, no mark is needed.
     pub has_no_address: bool,
     /// Reads a tree of files of its layout, for `--seed`. None where the tree is not one.
-    pub seed: Option<fn(&Search, &Files, &str) -> Option<Instance>>,
+    pub seed: Option<ReadFiles>,
     /// Whether the machine's marks say that a drive of it will appear, where none is there yet.
     pub drive_is_due: Option<fn(&Facts) -> bool>,
     /// Updates that it can serve, beside those on boot.
@@ -75,9 +86,9 @@ pub struct Source {
     /// Updates that happen unless the configuration says otherwise.
     pub updates: &'static [Update],
     /// What is reported back in the running system's network stage: that the machine is provisioned, that a password was taken.
-    pub provisioned: Option<fn(&mut Live) -> Result<()>>,
+    pub provisioned: Option<Act>,
     /// Publishes the SSH host keys, lines of `TYPE KEY [COMMENT]`.
-    pub publish_host_keys: Option<fn(&mut Live, &[String]) -> Result<()>>,
+    pub publish_host_keys: Option<Publish>,
     /// Keys of its settings in the image's configuration (`datasource: {NAME: …}`) and what each means, for the manual.
     pub settings: &'static [(&'static str, &'static str)],
     /// What it is and what it reads, one paragraph for the manual.

@@ -15,7 +15,7 @@ use crate::source::keys::public_keys;
 pub enum Cloud {
     Aws,
     Brightbox,
-    E24Cloud,
+    E24,
     Outscale,
     Tilaa,
     ZStack,
@@ -38,7 +38,7 @@ impl Cloud {
             () if uuid.starts_with("ec2") || turned => Cloud::Aws,
             () if lower("product_serial").ends_with(".brightbox.com") => Cloud::Brightbox,
             () if lower("chassis_asset_tag").ends_with(".zstack.io") => Cloud::ZStack,
-            () if vendor == "e24cloud" => Cloud::E24Cloud,
+            () if vendor == "e24cloud" => Cloud::E24,
             () if vendor == "3DS Outscale" && dmi("product_name") == "3DS Outscale VM" => Cloud::Outscale,
             () if vendor == "Tilaa" => Cloud::Tilaa,
             () => Cloud::Unknown,
@@ -50,7 +50,7 @@ impl Cloud {
         match self {
             Cloud::Aws => "aws",
             Cloud::Brightbox => "brightbox",
-            Cloud::E24Cloud => "e24cloud",
+            Cloud::E24 => "e24cloud",
             Cloud::Outscale => "outscale",
             Cloud::Tilaa => "tilaa",
             Cloud::ZStack => "zstack",
