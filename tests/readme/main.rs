@@ -1,6 +1,7 @@
 //! What the README and the manual pages say is what the program and the project's files say.
 
 mod convert;
+mod generated;
 mod pages;
 
 use pages::{first_column, names, page, table};

@@ -1,0 +1,217 @@
+//! Parts of the pages that are made from the program's tables.
+//!
+//! Such a part is between `<!-- begin generated: NAME -->` and `<!-- end generated -->`. Where one is out of date,
+//! `PREPIVOT_UPDATE=1 cargo test --test readme` writes it anew.
+
+use crate::pages;
+use argh::{CommandInfoWithArgs, FlagInfo, FlagInfoKind, Optionality, PositionalInfo};
+use prepivot::instance::Frequency;
+use prepivot::module::{MODULES, Module};
+use prepivot::root::Stage;
+use prepivot::stage::modules::OTHERS;
+use std::fs;
+
+/// A part's name and what makes it.
+type Part = (&'static str, fn() -> String);
+
+static PARTS: &[Part] = &[
+    ("modules by stage", modules_by_stage),
+    ("modules", modules),
+    ("options", options),
+    ("verbs of prepivot", || verbs(true)),
+    ("verbs of cloud-init", || verbs(false)),
+];
+
+const BEGIN: &str = "<!-- begin generated: ";
+const END: &str = "<!-- end generated -->\n";
+
+#[test]
+fn generated_parts_are_what_the_programs_tables_say() {
+    let update = std::env::var_os("PREPIVOT_UPDATE").is_some();
+    let mut used = Vec::new();
+    for page in pages::all() {
+        let mut made = String::new();
+        let mut rest = page.text.as_str();
+        while let Some((before, after)) = rest.split_once(BEGIN) {
+            let (name, after) = after.split_once(" -->\n").expect("the end of a mark");
+            let (_, part) = PARTS.iter().find(|(n, _)| *n == name).unwrap_or_else(|| panic!("{}: {name}", page.path));
+            used.push(name.to_owned());
+            made += &format!("{before}{BEGIN}{name} -->\n\n{}\n{END}", plain(&part()));
+            rest = after.split_once(END).unwrap_or_else(|| panic!("{}: {name} has no end", page.path)).1;
+        }
+        made += rest;
+        if update && made != page.text {
+            fs::write(pages::project().join(&page.path), &made).expect("failed to write the page");
+        }
+        let differs = made.lines().zip(page.text.lines()).find(|(new, old)| new != old);
+        assert!(
+            update || made == page.text,
+            "{} is out of date: PREPIVOT_UPDATE=1 cargo test --test readme writes it anew; first line (new, old): {differs:?}",
+            page.path
+        );
+    }
+    for (name, _) in PARTS {
+        assert_eq!(used.iter().filter(|u| u == name).count(), 1, "{name}");
+    }
+}
+
+/// A text of the tables as a page has it: what every terminal shows, and braces as argh prints them.
+fn plain(text: &str) -> String {
+    text.replace('…', "...").replace('’', "'").replace("{{", "{").replace("}}", "}")
+}
+
+/// A table; a row for each list of cells.
+fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let line = |cells: &[String]| {
+        let cells: String = cells.iter().map(|c| format!(" {} |", c.replace('|', "\\|"))).collect();
+        format!("|{}\n", cells.replace("  |", " |"))
+    };
+    let head: Vec<String> = head.iter().map(|h| h.to_string()).collect();
+    let rule = format!("|{}\n", "---|".repeat(head.len()));
+    line(&head) + &rule + &rows.into_iter().map(|row| line(&row)).collect::<String>()
+}
+
+/// The modules in the order of their names.
+fn sorted() -> Vec<&'static Module> {
+    let mut all: Vec<&Module> = MODULES.to_vec();
+    all.sort_by_key(|m| m.name);
+    all
+}
+
+fn modules_by_stage() -> String {
+    let stages = [Stage::Init, Stage::Config, Stage::Final].into_iter().map(|stage| {
+        let names: Vec<&str> = sorted().iter().filter(|m| m.stage == stage).map(|m| m.name).collect();
+        vec![stage.name().to_owned(), names.join(", ")]
+    });
+    let others: Vec<&str> = OTHERS.iter().map(|(name, _)| *name).collect();
+    table(&["stage", "modules"], stages.chain([vec!["not yet".into(), others.join(", ")]]))
+}
+
+fn modules() -> String {
+    let code = |names: &[&str]| names.iter().map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", ");
+    let row = |m: &&Module| {
+        let frequency = match m.frequency {
+            Frequency::Always => "always",
+            Frequency::Instance => "once per instance",
+            Frequency::Once => "once",
+        };
+        let distros = if m.distros.is_empty() { "all".to_owned() } else { m.distros.join(", ") };
+        vec![m.name.to_owned(), m.stage.name().to_owned(), frequency.to_owned(), code(m.keys), distros]
+    };
+    table(&["module", "stage", "frequency", "keys", "distributions"], sorted().iter().map(row))
+}
+
+/// Verbs that cloud-init does not have.
+const OWN: [&str; 4] = ["probe", "apply", "plan", "detect"];
+
+fn verbs(own: bool) -> String {
+    let program = prepivot::cli::command();
+    let name = if own { "prepivot" } else { "cloud-init" };
+    let chosen = program.commands.iter().filter(|c| OWN.contains(&c.name) == own);
+    chosen.map(|c| verb(name, &[c.name], &c.command)).collect::<Vec<_>>().join("\n")
+}
+
+/// A verb, and the verbs below it.
+fn verb(program: &str, path: &[&str], command: &CommandInfoWithArgs) -> String {
+    let flags: Vec<&FlagInfo> = command.flags.iter().filter(|f| !f.hidden && f.long != "--help").collect();
+    let positionals: Vec<&PositionalInfo> = command.positionals.iter().filter(|p| !p.hidden).collect();
+    let below = if command.commands.is_empty() { None } else { Some("TOOL".to_owned()) };
+    let words = flags.iter().map(|f| usage(f)).chain(positionals.iter().map(|p| argument(p))).chain(below);
+    let words: String = words.map(|w| format!(" {w}")).collect();
+    let mut out = format!("### {}\n\n    {program} {}{words}\n\n", path.join(" "), path.join(" "));
+    out += &sentence(command.description);
+    let rows: Vec<Vec<String>> = positionals
+        .iter()
+        .map(|p| vec![format!("`{}`", placeholder(p.name)), p.description.to_owned()])
+        .chain(flags.iter().map(|f| vec![option(f), f.description.to_owned()]))
+        .collect();
+    if !rows.is_empty() {
+        out += &format!("\n{}", table(&["argument", "meaning"], rows));
+    }
+    for note in command.notes {
+        out += &format!("\n{}", wrapped(note));
+    }
+    for example in command.examples {
+        let example = example.replace("{command_name}", path[path.len() - 1]);
+        let before = if example.starts_with("cloud-") {
+            String::new()
+        } else {
+            [&[program], &path[..path.len() - 1]].concat().join(" ") + " "
+        };
+        out += &format!("\n    {before}{example}\n");
+    }
+    if !command.error_codes.is_empty() {
+        let rows = command.error_codes.iter().map(|e| vec![e.code.to_string(), e.description.to_owned()]);
+        out += &format!("\n{}", table(&["exit code", "meaning"], rows));
+    }
+    for sub in &command.commands {
+        out += &format!("\n{}", verb(program, &[path, &[sub.name]].concat(), &sub.command));
+    }
+    out
+}
+
+/// The options that stand before every verb.
+fn options() -> String {
+    let program = prepivot::cli::command();
+    let flags = program.flags.iter().filter(|f| !f.hidden && f.long != "--help");
+    table(&["option", "meaning"], flags.map(|f| vec![option(f), f.description.to_owned()]))
+}
+
+/// A description as a sentence of its own.
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    let first: String = letters.next().into_iter().flat_map(char::to_uppercase).collect();
+    wrapped(&format!("{first}{}.", letters.as_str()))
+}
+
+/// A paragraph in lines of at most 120 characters.
+fn wrapped(text: &str) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let last = lines.last_mut().expect("a line");
+        match last.len() + 1 + word.len() {
+            _ if last.is_empty() => last.push_str(word),
+            ..=120 => *last += &format!(" {word}"),
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines.join("\n") + "\n"
+}
+
+/// What a value is called: the words to choose from, else in capitals.
+fn placeholder(name: &str) -> String {
+    if name.contains('|') { name.to_owned() } else { name.to_uppercase() }
+}
+
+/// The option in a synopsis: `[-l]`, `--root DIR`.
+fn usage(flag: &FlagInfo) -> String {
+    let name = flag.short.map_or(flag.long.to_owned(), |c| format!("-{c}"));
+    let words = match flag.kind {
+        FlagInfoKind::Switch => name,
+        FlagInfoKind::Option { arg_name } => format!("{name} {}", placeholder(arg_name)),
+    };
+    match flag.optionality {
+        Optionality::Required => words,
+        Optionality::Optional => format!("[{words}]"),
+        Optionality::Repeating | Optionality::Greedy => format!("[{words}]..."),
+    }
+}
+
+fn argument(positional: &PositionalInfo) -> String {
+    let name = placeholder(positional.name);
+    match positional.optionality {
+        Optionality::Required => name,
+        Optionality::Optional => format!("[{name}]"),
+        Optionality::Repeating | Optionality::Greedy => format!("[{name}...]"),
+    }
+}
+
+/// The option with all its spellings, for a table.
+fn option(flag: &FlagInfo) -> String {
+    let value = match flag.kind {
+        FlagInfoKind::Switch => String::new(),
+        FlagInfoKind::Option { arg_name } => format!(" {}", placeholder(arg_name)),
+    };
+    let short = flag.short.map(|c| format!("`-{c}`, ")).unwrap_or_default();
+    format!("{short}`{}{value}`", flag.long)
+}
