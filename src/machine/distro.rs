@@ -120,7 +120,7 @@ impl Distro {
         matches!(self.family, Family::Redhat | Family::Photon)
     }
 
-    /// What cloud-init's own cloud.cfg for this distribution says, for an image that brings none.
+    /// What cloud-init's own cloud.cfg for this distribution says, for an image without one; the lists of modules are not in it.
     pub fn default_config(&self) -> Value {
         let mut user = Map::new();
         user.insert("name", self.user);
@@ -163,9 +163,6 @@ impl Distro {
         }
         config.insert("disable_root", self.family != Family::Photon);
         config.insert("preserve_hostname", false);
-        for (key, list) in MODULES {
-            config.insert(*key, list.split_whitespace().map(Value::from).collect::<Vec<_>>());
-        }
         config.insert("system_info", info);
         Value::Map(config)
     }
@@ -173,29 +170,6 @@ impl Distro {
 
 /// Distributions whose mounts wait for nothing by default.
 const PLAIN_MOUNTS: &[&str] = &["alpine", "amazon", "azurelinux", "fedora", "openeuler", "openmandriva", "photon"];
-
-/// The module lists of an image without a cloud.cfg: what any distribution's default lists, in their order. A module that the
-/// distribution has no use for does nothing without its key.
-const MODULES: &[(&str, &str)] = &[
-    (
-        "cloud_init_modules",
-        "seed_random bootcmd write_files growpart resizefs disk_setup mounts set_hostname update_hostname \
-         update_etc_hosts resolv_conf ca_certs rsyslog users_groups ssh set_passwords",
-    ),
-    (
-        "cloud_config_modules",
-        "wireguard snap ubuntu_autoinstall ssh_import_id keyboard locale grub_dpkg apt_pipelining apt_configure \
-         apk_configure yum_add_repo zypper_add_repo rh_subscription spacewalk ubuntu_pro ntp timezone \
-         disable_ec2_metadata runcmd byobu",
-    ),
-    (
-        "cloud_final_modules",
-        "package_update_upgrade_install fan landscape lxd ubuntu_drivers write_files_deferred puppet chef ansible \
-         mcollective salt_minion reset_rmc scripts_vendor scripts_per_once scripts_per_boot scripts_per_instance \
-         scripts_user ssh_authkey_fingerprints keys_to_console install_hotplug phone_home final_message \
-         power_state_change",
-    ),
-];
 
 #[cfg(test)]
 mod tests {

@@ -25,7 +25,7 @@ fn provision(cx: &mut Context) -> Result<()> {
         "0" | "1" | "2" | "3" | "4" | "5" => &value,
         "none" | "unchanged" | "os" => return Ok(()),
         _ => {
-            log::warn!("apt_pipelining: expected os, none, unchanged, false or a number from 0 to 5");
+            cx.report.warn("apt_pipelining: expected os, none, unchanged, false or a number from 0 to 5");
             return Ok(());
         }
     };

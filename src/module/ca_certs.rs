@@ -78,9 +78,9 @@ fn places(cx: &Context) -> Places {
     }
 }
 
-fn section<'a>(cx: &Context<'a>) -> Result<Option<&'a Map>> {
+fn section<'a>(cx: &mut Context<'a>) -> Result<Option<&'a Map>> {
     if cx.get("ca_certs").is_some() && cx.get("ca-certs").is_some() {
-        log::warn!("both ca_certs and the old ca-certs are given: ca-certs is ignored");
+        cx.report.warn("both ca_certs and the old ca-certs are given: ca-certs is ignored");
     }
     match cx.get("ca_certs").or_else(|| cx.get("ca-certs")) {
         None => Ok(None),
@@ -112,7 +112,7 @@ fn provision(cx: &mut Context) -> Result<()> {
     let mut names = Vec::new();
     for (i, value) in trusted.iter().enumerate() {
         let Some(certificate) = value.as_str() else {
-            log::warn!("{}", wrong(&format!("ca_certs.trusted: entry {}", i + 1), "a certificate in PEM", value));
+            cx.report.warn(wrong(&format!("ca_certs.trusted: entry {}", i + 1), "a certificate in PEM", value));
             continue;
         };
         let name = format!("{PREFIX}{}.{}", i + 1, places.suffix);

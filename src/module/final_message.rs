@@ -36,13 +36,13 @@ fn live(cx: &mut Context) -> Result<()> {
                 eprintln!("{message}");
             }
         }
-        Err(e) => log::warn!("{e}"),
+        Err(e) => cx.report.warn(e),
     }
     let mark = format!("{}/boot-finished", cx.instance_dir());
     cx.root.write(&mark, format!("{uptime} - {time} - v. {version}\n"), Attr::root(0o644))?;
     let alone = cx.config.get("datasource_list").and_then(Value::as_list).is_some_and(|l| l == [Value::from("None")]);
     if cx.instance.source == "None" && !alone {
-        log::warn!("no datasource was found: the fallback was used");
+        cx.report.warn("no datasource was found: the fallback was used");
     }
     Ok(())
 }

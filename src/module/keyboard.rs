@@ -35,7 +35,7 @@ struct Keyboard {
     options: String,
 }
 
-fn keyboard(cx: &Context) -> Result<Option<Keyboard>> {
+fn keyboard(cx: &mut Context) -> Result<Option<Keyboard>> {
     let Some(map) = cx.map("keyboard") else { return Ok(None) };
     // The file is read by shells, so nothing that one could take for more than a name.
     let name = |key: &str, default: &str| match map.get(key).filter(|v| !v.is_null()) {
@@ -85,7 +85,7 @@ fn live(cx: &mut Context) -> Result<()> {
                 )));
             }
             if !model.is_empty() || !options.is_empty() {
-                log::warn!("keyboard: Alpine has no use for a model or options");
+                cx.report.warn("keyboard: model and options have no effect on Alpine");
             }
             cx.root.run(Command::new(cx.stage, ["setup-keymap", &layout, &variant]))
         }

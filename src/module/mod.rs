@@ -1,7 +1,9 @@
 //! One file per cloud-config module, and the table of them.
 //!
-//! A module is ordinary code against [`Root`], its part of the merged cloud-config and the instance. What needs files only
-//! is done before the pivot (`provision`); what needs the running system is done by a later stage (`live`).
+//! A module is ordinary code against a [`Context`]: the root, the merged cloud-config, the instance, the report. What only
+//! writes files is done before the pivot (`provision`); what needs the running system is done by a later stage (`live`).
+//!
+//! To add one: write its file, and name its `MODULE` in [`MODULES`]. Nothing else names a module.
 
 mod apk_configure;
 mod apt_pipelining;
@@ -28,6 +30,7 @@ mod ssh;
 mod ssh_authkey_fingerprints;
 mod ssh_import_id;
 mod timezone;
+mod unsupported;
 mod update_etc_hosts;
 mod update_hostname;
 mod users_groups;
@@ -36,75 +39,149 @@ mod yum_add_repo;
 mod zypper_add_repo;
 
 use crate::base::error::Result;
+use crate::document::{Map, Value};
 use crate::instance::Frequency;
 use crate::root::Stage;
 use crate::system::Context;
 
-/// One half of a module.
+/// One half of a module. What it ignores or replaces goes into the context's report; an error means that it did not do
+/// what was asked for.
 pub type Handler = fn(&mut Context) -> Result<()>;
 
-/// A line of the table.
+/// A module: all that the rest of the program knows about it.
 pub struct Module {
     /// With underscores, as in cloud-init's semaphores: `write_files`.
     pub name: &'static str,
-    /// The stage whose list has it by default, and in which `live` runs.
+    /// The stage whose default list has it, and in which `live` runs.
     pub stage: Stage,
+    /// How often it runs where its entry in the list does not say.
     pub frequency: Frequency,
-    /// Runs only if one of these is in the cloud-config; empty: always (`activate_by_schema_keys`).
+    /// It runs only if one of these is in the cloud-config; empty: always (`activate_by_schema_keys`). For an unsupported
+    /// module: the keys that ask for it.
     pub keys: &'static [&'static str],
-    /// Distributions that it is for; empty: all.
+    /// Distributions on which it runs; empty: all.
     pub distros: &'static [&'static str],
-    /// Files only: before the pivot, or in the real root where no initramfs did it.
+    /// The half that only writes files: before the pivot, or in the real root where no initramfs did it.
     pub provision: Option<Handler>,
-    /// What needs the running system.
+    /// The half that needs the running system.
     pub live: Option<Handler>,
 }
 
-/// Every module, in no order of importance: a stage's list says what runs when.
+impl Module {
+    /// Whether prepivot has it, and not only its name.
+    pub fn is_supported(&self) -> bool {
+        self.provision.is_some() || self.live.is_some()
+    }
+}
+
+/// Every module of cloud-init 26.2, in the order of its default lists (config/cloud.cfg.tmpl).
 pub static MODULES: &[&Module] = &[
-    &apk_configure::MODULE,
-    &apt_pipelining::MODULE,
-    &bootcmd::MODULE,
-    &ca_certs::MODULE,
-    &disable_ec2_metadata::MODULE,
-    &final_message::MODULE,
-    &keyboard::MODULE,
-    &keys_to_console::MODULE,
-    &locale::MODULE,
-    &mounts::MODULE,
-    &ntp::MODULE,
-    &package_update_upgrade_install::MODULE,
-    &phone_home::MODULE,
-    &power_state_change::MODULE,
-    &resolv_conf::MODULE,
-    &rsyslog::MODULE,
-    &runcmd::MODULE,
-    &scripts::PER_BOOT,
-    &scripts::PER_INSTANCE,
-    &scripts::PER_ONCE,
-    &scripts::USER,
-    &scripts::VENDOR,
+    // cloud_init_modules
     &seed_random::MODULE,
-    &set_hostname::MODULE,
-    &set_passwords::MODULE,
-    &ssh::MODULE,
-    &ssh_authkey_fingerprints::MODULE,
-    &ssh_import_id::MODULE,
-    &timezone::MODULE,
-    &update_etc_hosts::MODULE,
-    &update_hostname::MODULE,
-    &users_groups::MODULE,
+    &bootcmd::MODULE,
     &write_files::MODULE,
-    &write_files::DEFERRED,
+    &unsupported::GROWPART,
+    &unsupported::RESIZEFS,
+    &unsupported::DISK_SETUP,
+    &mounts::MODULE,
+    &set_hostname::MODULE,
+    &update_hostname::MODULE,
+    &update_etc_hosts::MODULE,
+    &resolv_conf::MODULE,
+    &ca_certs::MODULE,
+    &rsyslog::MODULE,
+    &users_groups::MODULE,
+    &ssh::MODULE,
+    &set_passwords::MODULE,
+    // cloud_config_modules
+    &unsupported::WIREGUARD,
+    &unsupported::SNAP,
+    &unsupported::UBUNTU_AUTOINSTALL,
+    &ssh_import_id::MODULE,
+    &keyboard::MODULE,
+    &locale::MODULE,
+    &apk_configure::MODULE,
+    &unsupported::GRUB_DPKG,
+    &apt_pipelining::MODULE,
+    &unsupported::APT_CONFIGURE,
+    &unsupported::UBUNTU_PRO,
+    &unsupported::RH_SUBSCRIPTION,
+    &unsupported::SPACEWALK,
     &yum_add_repo::MODULE,
     &zypper_add_repo::MODULE,
+    &ntp::MODULE,
+    &timezone::MODULE,
+    &unsupported::RASPBERRY_PI,
+    &disable_ec2_metadata::MODULE,
+    &runcmd::MODULE,
+    &unsupported::BYOBU,
+    // cloud_final_modules
+    &package_update_upgrade_install::MODULE,
+    &unsupported::FAN,
+    &unsupported::LANDSCAPE,
+    &unsupported::LXD,
+    &unsupported::UBUNTU_DRIVERS,
+    &write_files::DEFERRED,
+    &unsupported::PUPPET,
+    &unsupported::CHEF,
+    &unsupported::ANSIBLE,
+    &unsupported::MCOLLECTIVE,
+    &unsupported::SALT_MINION,
+    &unsupported::RESET_RMC,
+    &scripts::VENDOR,
+    &scripts::PER_ONCE,
+    &scripts::PER_BOOT,
+    &scripts::PER_INSTANCE,
+    &scripts::USER,
+    &ssh_authkey_fingerprints::MODULE,
+    &keys_to_console::MODULE,
+    &unsupported::INSTALL_HOTPLUG,
+    &phone_home::MODULE,
+    &final_message::MODULE,
+    &power_state_change::MODULE,
 ];
 
-/// The module that a list or a command names: `-` for `_` and a leading `cc_` are allowed.
-pub fn find(name: &str) -> Option<&'static Module> {
+/// Modules that cloud-init has removed and still accepts in a list, without doing anything.
+const REMOVED: [&str; 4] = ["emit_upstart", "migrator", "refresh_rmc_and_interface", "rightscale_userdata"];
+
+/// Modules that cloud-init has renamed: the old name and the new one.
+const RENAMED: [(&str, &str); 1] = [("ubuntu_advantage", "ubuntu_pro")];
+
+/// A module's name as a list or a command gives it, in the form of the table: `-` for `_` and a leading `cc_` are allowed.
+fn canonical(name: &str) -> String {
     let name = name.replace('-', "_");
     let name = name.strip_prefix("cc_").unwrap_or(&name);
+    RENAMED.iter().find(|(old, _)| *old == name).map_or(name, |(_, new)| new).to_owned()
+}
+
+/// The module that a list or a command names, supported or not.
+pub fn find(name: &str) -> Option<&'static Module> {
+    let name = canonical(name);
     MODULES.iter().copied().find(|m| m.name == name)
+}
+
+/// Whether cloud-init once had a module of that name.
+pub fn is_removed(name: &str) -> bool {
+    REMOVED.contains(&canonical(name).as_str())
+}
+
+/// The key with which a configuration asks for an unsupported module.
+pub use unsupported::requested;
+
+/// The key of a stage's list of modules in the configuration.
+pub fn list_key(stage: Stage) -> &'static str {
+    match stage {
+        Stage::Init => "cloud_init_modules",
+        Stage::Config => "cloud_config_modules",
+        Stage::Final => "cloud_final_modules",
+    }
+}
+
+/// The lists of modules of an image without a cloud.cfg: those of all distributions together. A module that a distribution
+/// has no use for does nothing without its key.
+pub fn default_lists() -> Map {
+    let list = |stage| MODULES.iter().filter(|m| m.stage == stage).map(|m| Value::from(m.name)).collect::<Vec<_>>();
+    [Stage::Init, Stage::Config, Stage::Final].into_iter().map(|stage| (list_key(stage), list(stage))).collect()
 }
 
 #[cfg(test)]

@@ -64,7 +64,7 @@ fn live(cx: &mut Context) -> Result<()> {
     }
     let Some(last) = errors.pop() else { return Ok(()) };
     for e in &errors {
-        log::error!("{e}");
+        cx.report.error(e);
     }
     Err(last)
 }

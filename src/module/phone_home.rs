@@ -2,6 +2,7 @@
 
 use super::Module;
 use crate::base::error::Result;
+use crate::base::report::Report;
 use crate::document::{Map, Value};
 use crate::instance::Frequency;
 use crate::root::Stage;
@@ -40,10 +41,10 @@ fn live(cx: &mut Context) -> Result<()> {
 }
 
 /// What is sent, and how often it is tried. None where the configuration asks for nothing.
-pub(super) fn request(cx: &Context) -> Result<Option<(Request, u32)>> {
+pub(super) fn request(cx: &mut Context) -> Result<Option<(Request, u32)>> {
     let Some(section) = cx.map("phone_home") else { return Ok(None) };
     let Some(url) = section.get("url").and_then(Value::as_str) else {
-        log::warn!("phone_home.url: it is needed: nothing is sent");
+        cx.report.warn("phone_home.url: it is needed: nothing is sent");
         return Ok(None);
     };
     let id = cx.instance.instance_id.as_str();
@@ -56,22 +57,22 @@ pub(super) fn request(cx: &Context) -> Result<Option<(Request, u32)>> {
         body: body(cx, section).into_bytes(),
         limit: MAX_ANSWER,
     };
-    Ok(Some((request, tries(section))))
+    Ok(Some((request, tries(section, cx.report))))
 }
 
-fn tries(section: &Map) -> u32 {
+fn tries(section: &Map, report: &mut Report) -> u32 {
     let Some(value) = section.get("tries").filter(|v| !v.is_null()) else { return TRIES };
     match value.text().and_then(|t| t.trim().parse::<u32>().ok()).filter(|n| (1..=MAX_TRIES).contains(n)) {
         Some(tries) => tries,
         None => {
-            log::warn!("phone_home.tries: expected a number from 1 to {MAX_TRIES}: {TRIES} are made");
+            report.warn(format_args!("phone_home.tries: expected a number from 1 to {MAX_TRIES}: {TRIES} is used"));
             TRIES
         }
     }
 }
 
 /// What is posted, as a form (WHATWG URL Standard, application/x-www-form-urlencoded). What is not there is `N/A`.
-fn body(cx: &Context, section: &Map) -> String {
+fn body(cx: &mut Context, section: &Map) -> String {
     let names: Vec<String> = match section.get("post") {
         Some(Value::List(list)) => list.iter().filter_map(shell::word).collect(),
         Some(Value::String(one)) if one != "all" => vec![one.clone()],
@@ -89,7 +90,10 @@ fn body(cx: &Context, section: &Map) -> String {
                 Some(cx.root.text(&format!("/etc/ssh/ssh_host_{kind}_key.pub"))).filter(|key| !key.is_empty())
             }
             _ => {
-                log::warn!("phone_home.post: an entry is none of {}", ALL.join(", "));
+                cx.report.warn(format_args!(
+                    "phone_home.post: an entry is none of {}: it has the value N/A",
+                    ALL.join(", ")
+                ));
                 None
             }
         };

@@ -2,6 +2,7 @@
 
 use super::Module;
 use crate::base::error::Result;
+use crate::base::report::Report;
 use crate::document::{Map, Value};
 use crate::instance::Frequency;
 use crate::root::{Attr, Stage};
@@ -28,10 +29,10 @@ fn provision(cx: &mut Context) -> Result<()> {
         return Ok(());
     }
     let Some(section) = cx.map("resolv_conf") else {
-        log::warn!("manage_resolv_conf is true, but there is no resolv_conf: nothing is written");
+        cx.report.warn("manage_resolv_conf is true, but there is no resolv_conf: nothing is written");
         return Ok(());
     };
-    let wanted = Resolver::of(section);
+    let wanted = Resolver::of(section, cx.report);
     let resolved = matches!(cx.distro.name, "aosc" | "azurelinux" | "mariner" | "photon");
     let (path, name) = if resolved { (RESOLVED, "systemd.resolved.conf") } else { (RESOLV, "resolv.conf") };
     let text = match template::of_image(cx, name, &wanted.values(section))? {
@@ -56,37 +57,38 @@ struct Resolver {
     options: Vec<(String, String)>,
 }
 
-fn single(key: &str, value: &Value) -> Option<String> {
+fn single(key: &str, value: &Value, report: &mut Report) -> Option<String> {
     let word = value.text().filter(|t| !t.is_empty() && !t.contains(|c: char| c.is_whitespace() || c.is_control()));
     if word.is_none() {
-        log::warn!("resolv_conf.{key}: expected one word, found something else: it is left out");
+        report.warn(format_args!("resolv_conf.{key}: expected one word, found something else: it is ignored"));
     }
     word
 }
 
 impl Resolver {
-    fn of(section: &Map) -> Resolver {
-        let list = |key: &str| -> Vec<String> {
-            match section.get(key) {
-                None | Some(Value::Null) => Vec::new(),
-                Some(Value::List(list)) => list.iter().filter_map(|v| single(key, v)).collect(),
-                Some(value) => single(key, value).into_iter().collect(),
-            }
-        };
+    fn of(section: &Map, report: &mut Report) -> Resolver {
         let (mut flags, mut options) = (Vec::new(), Vec::new());
         for (key, value) in section.get("options").and_then(Value::as_map).map(Map::iter).into_iter().flatten() {
-            let Some(name) = single("options", &Value::from(key)) else { continue };
+            let Some(name) = single("options", &Value::from(key), report) else { continue };
             match value {
                 Value::Bool(true) => flags.push(name),
                 Value::Bool(false) => {}
-                value => options.extend(single(key, value).map(|v| (name, v))),
+                value => options.extend(single(key, value, report).map(|v| (name, v))),
             }
         }
         options.sort();
+        let domain = section.get("domain").filter(|v| !v.is_null()).and_then(|v| single("domain", v, report));
+        let mut list = |key: &str| -> Vec<String> {
+            match section.get(key) {
+                None | Some(Value::Null) => Vec::new(),
+                Some(Value::List(list)) => list.iter().filter_map(|v| single(key, v, report)).collect(),
+                Some(value) => single(key, value, report).into_iter().collect(),
+            }
+        };
         Resolver {
             nameservers: list("nameservers"),
             search: list("searchdomains"),
-            domain: section.get("domain").filter(|v| !v.is_null()).and_then(|v| single("domain", v)),
+            domain,
             sortlist: list("sortlist"),
             flags,
             options,

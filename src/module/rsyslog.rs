@@ -84,7 +84,7 @@ fn provision(cx: &mut Context) -> Result<()> {
         let name = name.unwrap_or(&config.file).trim();
         match content {
             Some(content) if !name.is_empty() => add(name, content),
-            _ => log::warn!("{key}: it needs a content, and a file's name that is not empty: it is left out"),
+            _ => cx.report.warn(format_args!("{key}: content or filename is missing or empty: it is ignored")),
         }
     }
     let remotes: Vec<String> = config
@@ -94,7 +94,7 @@ fn provision(cx: &mut Context) -> Result<()> {
         .filter_map(|(name, line)| match remote(name, line.as_str().unwrap_or_default()) {
             Ok(line) => Some(line),
             Err(e) => {
-                log::warn!("{e}");
+                cx.report.warn(e);
                 None
             }
         })

@@ -58,7 +58,7 @@ fn run_parts(cx: &mut Context, folder: &str, prefix: &[String]) -> Result<()> {
         let path = format!("{folder}/{name}");
         let Some(stat) = cx.root.stat(&path).filter(|s| s.kind == Kind::File) else { continue };
         if stat.attr.mode & 0o111 == 0 {
-            log::warn!("{path} is not run: it is not executable");
+            cx.report.warn(format_args!("{path} is not run: it is not executable"));
             continue;
         }
         let by = if noexec && prefix.is_empty() { interpreter(cx.root, &path) } else { Vec::new() };
@@ -68,7 +68,7 @@ fn run_parts(cx: &mut Context, folder: &str, prefix: &[String]) -> Result<()> {
         }
         run += 1;
         if let Err(e) = cx.root.run(Command::new(cx.stage, argv)) {
-            log::error!("{e}");
+            cx.report.error(e);
             failed.push(name);
         }
     }

@@ -21,7 +21,7 @@ pub static MODULE: Module = Module {
     live: Some(live),
 };
 
-fn section<'a>(cx: &Context<'a>) -> Option<&'a Map> {
+fn section<'a>(cx: &mut Context<'a>) -> Option<&'a Map> {
     cx.map("random_seed")
 }
 

@@ -42,7 +42,7 @@ fn provision(context: &mut Context) -> Result<()> {
             let result = result.and_then(|()| if expire { accounts.expire(&user) } else { Ok(()) });
             problems.extend(result.err().map(|e| e.to_string()));
         }
-        accounts.save(context.root)?;
+        accounts.save(context.root, context.report)?;
         if !shown.is_empty() {
             context.root.write(RANDOM, shown, Attr::root(0o600))?;
         }
@@ -80,7 +80,7 @@ fn set(accounts: &mut Accounts, user: &str, password: Password, shown: &mut Stri
 }
 
 /// Who gets which password, in cloud-init's order: plain ones and random ones, then hashes. Secrets stay out of problems.
-fn wanted(context: &Context, problems: &mut Vec<String>) -> Vec<(String, Password)> {
+fn wanted(context: &mut Context, problems: &mut Vec<String>) -> Vec<(String, Password)> {
     let mut wanted = Vec::new();
     if let Some(chpasswd) = context.map("chpasswd") {
         if let Some(users) = chpasswd.get("users").filter(|v| !v.is_null()) {
@@ -109,7 +109,7 @@ fn wanted(context: &Context, problems: &mut Vec<String>) -> Vec<(String, Passwor
     if let (true, Some(word)) = (wanted.is_empty(), single) {
         match Users::of(context).default {
             Some(user) => wanted.push((user, of_word(&word))),
-            None => log::warn!("password: there is no default user whose password it could be"),
+            None => context.report.warn("password: it is not set: there is no default user"),
         }
     }
     crate::base::sort::by_key(&mut wanted, |(_, password)| matches!(password, Password::Hash(_)));
@@ -147,7 +147,7 @@ fn password_logins(context: &mut Context) -> Result<()> {
         "no"
     } else {
         if !value.text().is_some_and(|t| t.eq_ignore_ascii_case("unchanged")) {
-            log::warn!("ssh_pwauth: expected true, false or unchanged; sshd's configuration is left as it is");
+            context.report.warn("ssh_pwauth: expected true, false or unchanged: sshd's configuration is not changed");
         }
         return Ok(());
     };
@@ -155,7 +155,7 @@ fn password_logins(context: &mut Context) -> Result<()> {
     if sshd_config::set(context.root, "PasswordAuthentication", word)? && context.root.is_live() {
         let server = crate::system::ssh_service(context);
         if let Err(e) = service::manage(context, service::Action::TryReload, &server) {
-            log::warn!("ssh_pwauth may not hold yet: {e}");
+            context.report.warn(format_args!("ssh_pwauth may not be in effect yet: {e}"));
         }
     }
     Ok(())
@@ -164,6 +164,7 @@ fn password_logins(context: &mut Context) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::report::Report;
     use crate::base::testing::TempDir;
     use crate::document::yaml;
     use crate::instance::Instance;
@@ -191,6 +192,7 @@ mod tests {
             args: &[],
             stage: Stage::Init,
             outside: &Nothing,
+            report: &mut Report::new(),
         })
     }
 

@@ -89,7 +89,9 @@ fn given_keys(context: &mut Context) -> Result<()> {
             Some((_, "public")) => (".pub", 0o644),
             Some((_, "certificate")) => ("-cert.pub", 0o644),
             _ => {
-                log::warn!("ssh_keys: {key:?} is left out: expected TYPE_private, TYPE_public or TYPE_certificate");
+                context.report.warn(format_args!(
+                    "ssh_keys: {key:?} is ignored: expected TYPE_private, TYPE_public or TYPE_certificate"
+                ));
                 continue;
             }
         };
@@ -133,14 +135,14 @@ fn logins(context: &mut Context) -> Result<()> {
     for (name, options) in users.default.iter().map(|name| (name.as_str(), None)).chain([("root", options.as_deref())])
     {
         let Some(user) = accounts.user(name) else {
-            log::warn!("no SSH keys for {name:?}: there is no such user");
+            context.report.warn(format_args!("no SSH keys for {name:?}: there is no such user"));
             continue;
         };
         // A home that is mounted after the pivot may have keys already, which must not be written over.
         let result = if context.root.is_kept_for_later(&user.home) {
             context.root.write(LATER, "", Attr::root(0o600))
         } else {
-            authorized_keys::add(context.root, &user, &keys, options)
+            authorized_keys::add(context.root, &user, &keys, options, context.report)
         };
         problems.extend(result.err().map(|e| e.to_string()));
     }
@@ -150,6 +152,7 @@ fn logins(context: &mut Context) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::report::Report;
     use crate::base::testing::TempDir;
     use crate::document::yaml;
     use crate::instance::Instance;
@@ -199,6 +202,7 @@ mod tests {
             args,
             stage,
             outside: &Nothing,
+            report: &mut Report::new(),
         })
     }
 

@@ -42,7 +42,9 @@ fn live(context: &mut Context) -> Result<()> {
     }
     wanted.retain(|(_, ids)| !ids.is_empty());
     if !wanted.is_empty() && context.root.which(PROGRAM).is_none() {
-        log::warn!("ssh_import_id: no keys are fetched, for the program {PROGRAM} is not installed");
+        context
+            .report
+            .warn(format_args!("ssh_import_id: no keys are imported: the program {PROGRAM} is not installed"));
         wanted.clear();
     }
     if !wanted.is_empty() {
@@ -78,6 +80,7 @@ fn import(context: &mut Context, user: &str, ids: &[String]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::report::Report;
     use crate::base::testing::TempDir;
     use crate::document::yaml;
     use crate::instance::Instance;
@@ -102,6 +105,7 @@ mod tests {
             args: &[],
             stage: Stage::Config,
             outside: &Nothing,
+            report: &mut Report::new(),
         });
         assert_eq!(error.unwrap_err().to_string(), "user v: there is no such user");
         let found: Vec<String> = root.commands().iter().map(|c| c.argv.join(" ")).collect();

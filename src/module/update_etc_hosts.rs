@@ -26,12 +26,12 @@ fn provision(cx: &mut Context) -> Result<()> {
     let whole = value.is_true() || value.as_str() == Some("template");
     if !whole && value.as_str() != Some("localhost") {
         if !value.is_false() {
-            log::warn!("manage_etc_hosts: expected true, false or localhost: {HOSTS} is left as it is");
+            cx.report.warn(format_args!("manage_etc_hosts: expected true, false or localhost: {HOSTS} is not changed"));
         }
         return Ok(());
     }
     let Some(name) = Name::of(cx) else {
-        log::warn!("manage_etc_hosts is set, but neither the configuration nor the source has a hostname");
+        cx.report.warn("manage_etc_hosts is set, but neither the configuration nor the datasource has a hostname");
         return Ok(());
     };
     let text = if whole { from_template(cx, &name)? } else { with_line(&cx.root.text(HOSTS), own_address(cx), &name) };

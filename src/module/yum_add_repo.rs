@@ -35,7 +35,7 @@ fn provision(cx: &mut Context) -> Result<()> {
         }
         match file(name, &id, value) {
             Ok(text) => cx.root.write(&path, text, Attr::root(0o644))?,
-            Err(e) => log::warn!("{e}"),
+            Err(e) => cx.report.warn(e),
         }
     }
     Ok(())

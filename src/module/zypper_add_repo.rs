@@ -35,11 +35,11 @@ fn provision(cx: &mut Context) -> Result<()> {
     for (i, repo) in repos.iter().enumerate() {
         let key = format!("zypper.repos: entry {}", i + 1);
         let Some(map) = repo.as_map() else {
-            log::warn!("{}", wrong(&key, "a mapping", repo));
+            cx.report.warn(wrong(&key, "a mapping", repo));
             continue;
         };
         let (Some(id), Some(_)) = (map.get("id").and_then(Value::text), map.get("baseurl")) else {
-            log::warn!("{key}: id and baseurl are needed: it is left out");
+            cx.report.warn(format_args!("{key}: id and baseurl are needed: it is ignored"));
             continue;
         };
         let path = format!("{}/{}.repo", folder.trim_end_matches('/'), id.replace(' ', "_"));
@@ -58,7 +58,7 @@ fn provision(cx: &mut Context) -> Result<()> {
         }
         match yum_add_repo::section(&key, &id, &entries, "\n    ") {
             Ok(text) => cx.root.write(&path, text, Attr::root(0o644))?,
-            Err(e) => log::warn!("{e}"),
+            Err(e) => cx.report.warn(e),
         }
     }
     Ok(())
@@ -70,12 +70,12 @@ fn settings(cx: &mut Context, config: &Map) -> Result<()> {
     let mut text = old.clone();
     for (key, value) in config.iter() {
         if key == "configdir" {
-            log::warn!("zypper.config.configdir: the place of the configuration cannot be changed: it is left out");
+            cx.report.warn("zypper.config.configdir: the place of the configuration cannot be changed: it is ignored");
             continue;
         }
         let Some(value) = value.text().filter(|v| !v.is_empty()) else { continue };
         if format!("{key}{value}").contains(|c: char| c.is_control()) {
-            log::warn!("zypper.config: a setting does not fit a line: it is left out");
+            cx.report.warn("zypper.config: a setting has control characters: it is ignored");
             continue;
         }
         text = set_variable(&text, key, &value);

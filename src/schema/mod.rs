@@ -94,7 +94,6 @@ mod tests {
     use crate::base::testing::vectors;
     use crate::document::yaml;
     use crate::module::MODULES;
-    use crate::stage::modules::OTHERS;
     use std::collections::BTreeSet;
     use std::time::{Duration, Instant};
 
@@ -286,7 +285,7 @@ mod tests {
     fn the_table_has_every_module_and_its_keys() {
         let sections = sections();
         let named: BTreeSet<&str> = sections.iter().flat_map(|(names, _)| names).copied().collect();
-        let asked = MODULES.iter().map(|m| (m.name, m.keys)).chain(OTHERS.iter().map(|(name, keys)| (*name, *keys)));
+        let asked = MODULES.iter().map(|m| (m.name, m.keys));
         let mut modules = BTreeSet::from(["ubuntu_advantage"]);
         for (name, keys) in asked {
             let section = sections.iter().find(|(names, _)| names.contains(name));

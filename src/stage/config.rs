@@ -9,6 +9,7 @@ use crate::document::{Map, Value, json};
 use crate::instance::Frequency;
 use crate::instance::{Instance, state};
 use crate::machine::{Distro, Machine};
+use crate::module;
 use crate::root::{Attr, Root};
 use crate::schema::{self, Findings, one_line};
 use crate::userdata::config::{self, Consumed, Files, Sources};
@@ -43,8 +44,10 @@ impl Files for InRoot<'_> {
 /// The image's configuration: its files and the kernel command line, over the distribution's defaults.
 pub fn base(root: &Root, machine: &Machine, distro: &Distro) -> config::Base {
     let data = root.read(INSTANCE_DATA).ok().flatten().and_then(|b| json::parse(INSTANCE_DATA, &b).ok());
-    let defaults = distro.default_config();
-    let defaults = defaults.as_map().cloned().unwrap_or_default();
+    let mut defaults = distro.default_config().as_map().cloned().unwrap_or_default();
+    for (key, list) in module::default_lists().iter() {
+        defaults.insert(key, list.clone());
+    }
     let mut report = Report::new();
     let base = config::base(&mut InRoot(root), machine.cmdline.text(), data.as_ref(), defaults, &mut report);
     log_all(&report);

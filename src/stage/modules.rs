@@ -1,6 +1,8 @@
 //! Runs the modules of a stage: which, in what order, how often.
 
+use super::config::log_all;
 use crate::base::event::Event;
+use crate::base::report::Report;
 use crate::document::Value;
 use crate::instance::Frequency;
 use crate::instance::{Instance, state};
@@ -34,46 +36,8 @@ struct Entry {
     args: Vec<String>,
 }
 
-/// Names that cloud-init no longer has and accepts in silence.
-const REMOVED: [&str; 4] = ["emit_upstart", "migrator", "refresh_rmc_and_interface", "rightscale_userdata"];
-/// Modules of cloud-init that are not here yet: a list may name them, and only what asks for one of their keys is told.
-pub const OTHERS: &[(&str, &[&str])] = &[
-    ("ansible", &["ansible"]),
-    ("apt_configure", &["apt"]),
-    ("byobu", &["byobu_by_default"]),
-    ("chef", &["chef"]),
-    ("disk_setup", &["disk_setup", "fs_setup"]),
-    ("fan", &["fan"]),
-    ("growpart", &["growpart"]),
-    ("grub_dpkg", &["grub_dpkg", "grub-dpkg"]),
-    ("install_hotplug", &[]),
-    ("landscape", &["landscape"]),
-    ("lxd", &["lxd"]),
-    ("mcollective", &["mcollective"]),
-    ("puppet", &["puppet"]),
-    ("raspberry_pi", &["rpi"]),
-    ("reset_rmc", &[]),
-    ("resizefs", &["resize_rootfs"]),
-    ("rh_subscription", &["rh_subscription"]),
-    ("salt_minion", &["salt_minion"]),
-    ("snap", &["snap"]),
-    ("spacewalk", &["spacewalk"]),
-    ("ubuntu_autoinstall", &["autoinstall"]),
-    ("ubuntu_drivers", &["drivers"]),
-    ("ubuntu_pro", &["ubuntu_pro", "ubuntu_advantage"]),
-    ("wireguard", &["wireguard"]),
-];
-
-/// The key of a stage's list in the configuration.
-fn list_key(stage: Stage) -> &'static str {
-    match stage {
-        Stage::Init => "cloud_init_modules",
-        Stage::Config => "cloud_config_modules",
-        Stage::Final => "cloud_final_modules",
-    }
-}
-
-/// `- name`, `- [name, frequency, args…]` or `- {name:, frequency:, args:}` (cloud-init's module list). Unknown ones are told once.
+/// `- name`, `- [name, frequency, args…]` or `- {name:, frequency:, args:}` (cloud-init's module list). Those that cannot run are
+/// reported once.
 fn entry(value: &Value, config: &Value, half: Half) -> Option<Entry> {
     let (name, frequency, args) = match value {
         Value::String(name) => (name.clone(), None, Vec::new()),
@@ -91,35 +55,29 @@ fn entry(value: &Value, config: &Value, half: Half) -> Option<Entry> {
         }
         _ => return None,
     };
-    let Some(module) = module::find(&name) else {
+    let Some(module) = module::find(&name).filter(|m| m.is_supported()) else {
         if half == Half::Provision {
-            unknown(&name, config);
+            not_run(&name, config);
         }
         return None;
     };
     let frequency = frequency.as_deref().map(Frequency::named).unwrap_or(Some(module.frequency));
     if frequency.is_none() {
-        log::warn!("module {name}: the frequency is none of always, once-per-instance, once: its default is used");
+        log::warn!("module {name}: expected always, once-per-instance or once: its default frequency is used");
     }
     Some(Entry { module, frequency: frequency.unwrap_or(module.frequency), args })
 }
 
-fn unknown(name: &str, config: &Value) {
-    let plain = name.replace('-', "_");
-    let plain = plain.strip_prefix("cc_").unwrap_or(&plain);
-    let plain = if plain == "ubuntu_advantage" { "ubuntu_pro" } else { plain };
-    match OTHERS.iter().find(|(n, _)| *n == plain) {
-        Some((_, keys)) => {
-            // Image configuration sets `apt: preserve_sources_list`, and nothing is what then is to be done.
-            let asks = |value: &Value| {
-                !value.is_null() && value.as_map().is_none_or(|m| m.keys().any(|k| k != "preserve_sources_list"))
-            };
-            if let Some(key) = keys.iter().find(|k| config.get(k).is_some_and(asks)) {
-                log::warn!("cloud-config: {key}: the module {plain} is not supported yet");
+/// Reports why a name in a list runs nothing, if the configuration needs it to.
+fn not_run(name: &str, config: &Value) {
+    match module::find(name) {
+        Some(module) => {
+            if let Some(key) = module::requested(module, config) {
+                log::warn!("cloud-config: {key}: the module {} is not supported yet", module.name);
             }
         }
-        None if REMOVED.contains(&plain) => {
-            log::info!("module {plain} is gone from cloud-init; its name is passed over")
+        None if module::is_removed(name) => {
+            log::info!("module {name} was removed from cloud-init: its name is ignored")
         }
         None => log::warn!("there is no module called {name}"),
     }
@@ -130,7 +88,7 @@ impl Run<'_> {
     /// others run.
     pub fn stage(&mut self, stage: Stage, half: Half) -> Vec<String> {
         let empty = Value::default();
-        let list = self.config.get(list_key(stage)).unwrap_or(&empty);
+        let list = self.config.get(module::list_key(stage)).unwrap_or(&empty);
         let entries: Vec<Entry> =
             list.as_list().unwrap_or_default().iter().filter_map(|v| entry(v, self.config, half)).collect();
         entries.iter().filter_map(|e| self.one(e, stage, half).err()).collect()
@@ -167,6 +125,7 @@ impl Run<'_> {
     }
 
     fn call(&mut self, handler: Handler, module: &Module, stage: Stage, args: &[String]) -> Result<(), String> {
+        let mut report = Report::new();
         let mut context = Context {
             root: self.root,
             config: self.config,
@@ -175,9 +134,12 @@ impl Run<'_> {
             args,
             stage,
             outside: self.outside,
+            report: &mut report,
         };
         let mut event = Event::module(module.name);
-        handler(&mut context).map_err(|e| {
+        let result = handler(&mut context);
+        log_all(&report);
+        result.map_err(|e| {
             event.fail();
             let text = format!("module {} failed: {e}", module.name);
             log::warn!("{text}");
@@ -195,6 +157,9 @@ impl Run<'_> {
     /// `cloud-init single`: both halves of one module, whether its keys are there or not.
     pub fn single(&mut self, module: &'static Module, frequency: Option<Frequency>, args: &[String]) -> Vec<String> {
         let frequency = frequency.unwrap_or(module.frequency);
+        if !module.is_supported() {
+            return vec![format!("the module {} is not supported yet", module.name)];
+        }
         let mut errors = Vec::new();
         for (half, handler) in [(Half::Provision, module.provision), (Half::Live, module.live)] {
             let Some(handler) = handler else { continue };

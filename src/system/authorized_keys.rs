@@ -4,6 +4,7 @@
 use super::accounts::User;
 use super::sshd_config;
 use crate::base::error::{Error, Result};
+use crate::base::report::Report;
 use crate::root::{Attr, Kind, Root};
 use std::collections::HashMap;
 
@@ -102,7 +103,7 @@ fn end_of_options(line: &str) -> usize {
 
 /// Lets `keys` log in as `user`; keys that are there already are not repeated. `options`, where given, stand in front of
 /// every one of them instead of its own. The file is made even for no keys, as cloud-init does.
-pub fn add(root: &mut Root, user: &User, keys: &[String], options: Option<&str>) -> Result<()> {
+pub fn add(root: &mut Root, user: &User, keys: &[String], options: Option<&str>, report: &mut Report) -> Result<()> {
     let options = options.filter(|o| !o.is_empty());
     if options.is_some_and(|o| o.chars().any(char::is_control)) {
         return Err(Error::new("the options of SSH keys hold the end of a line or another control character"));
@@ -120,10 +121,13 @@ pub fn add(root: &mut Root, user: &User, keys: &[String], options: Option<&str>)
                     new.push(key);
                 }
             }
-            None => log::warn!("an SSH key for {} is left out: it is not in the form of authorized_keys", user.name),
+            None => report.warn(format_args!(
+                "an SSH key for {} is ignored: it is not in the form of authorized_keys",
+                user.name
+            )),
         }
     }
-    let path = file(root, user)?;
+    let path = file(root, user, report)?;
     let old = root.read(&path)?.unwrap_or_default();
     let mut lines: Vec<Vec<u8>> = old.split(|b| *b == b'\n').map(<[u8]>::to_vec).collect();
     if lines.last().is_some_and(Vec::is_empty) {
@@ -186,7 +190,7 @@ fn candidates(root: &Root, user: &User) -> Vec<String> {
 }
 
 /// The file for a user's keys, with its folders made: the first of AuthorizedKeysFile that sshd would read, else the usual.
-fn file(root: &mut Root, user: &User) -> Result<String> {
+fn file(root: &mut Root, user: &User, report: &mut Report) -> Result<String> {
     let strict = sshd_config::value(root, "StrictModes").is_none_or(|v| !v.eq_ignore_ascii_case("no"));
     for path in candidates(root, user) {
         match check(root, user, &path, strict) {
@@ -201,7 +205,7 @@ fn file(root: &mut Root, user: &User) -> Result<String> {
         return Err(Error::new(format!("failed to write the SSH keys of {}: {bad} is a symbolic link", user.name)));
     }
     if let Err(e) = check(root, user, &path, strict) {
-        log::warn!("sshd may not take the keys of {}: {e}", user.name);
+        report.warn(format_args!("sshd may not accept the keys of {}: {e}", user.name));
     }
     make(root, user, path)
 }
@@ -290,13 +294,13 @@ mod tests {
         let (_dir, mut root, user) = start("");
         let keys = vec![A.to_owned(), format!("{B}\n{A}\n# c\nnonsense\n")];
         for _ in 0..2 {
-            add(&mut root, &user, &keys, None).unwrap();
+            add(&mut root, &user, &keys, None, &mut Report::new()).unwrap();
         }
         assert_eq!(root.text("/home/u/.ssh/authorized_keys"), format!("{A}\n{B}\n"));
         assert_eq!(root.stat("/home/u/.ssh").unwrap().attr, Attr::owned(0o700, user.ids));
         assert_eq!(root.stat("/home/u/.ssh/authorized_keys").unwrap().attr, Attr::owned(0o600, user.ids));
         assert_eq!(list(&root, &user).1.len(), 2);
-        add(&mut root, &user, &[B.to_owned()], Some("no-pty")).unwrap();
+        add(&mut root, &user, &[B.to_owned()], Some("no-pty"), &mut Report::new()).unwrap();
         assert_eq!(root.text("/home/u/.ssh/authorized_keys"), format!("{A}\nno-pty ssh-rsa AAAAb two words\n"));
     }
 
@@ -305,7 +309,7 @@ mod tests {
         let (_dir, mut root, user) = start("");
         let old = b"# mine\n\nssh-rsa AAAAold \xff\nodd line".to_vec();
         root.write("/home/u/.ssh/authorized_keys", old.clone(), Attr::owned(0o640, user.ids)).unwrap();
-        add(&mut root, &user, &[A.to_owned()], None).unwrap();
+        add(&mut root, &user, &[A.to_owned()], None, &mut Report::new()).unwrap();
         let expected = [&old[..], b"\n", A.as_bytes(), b"\n"].concat();
         assert_eq!(root.read("/home/u/.ssh/authorized_keys").unwrap().unwrap(), expected);
         assert_eq!(root.stat("/home/u/.ssh/authorized_keys").unwrap().attr.mode, 0o640);
@@ -314,14 +318,14 @@ mod tests {
     #[test]
     fn the_servers_own_place_is_used_where_it_is_safe() {
         let (_dir, mut root, user) = start("AuthorizedKeysFile /etc/keys/%u/k .ssh/x\n");
-        add(&mut root, &user, &[A.to_owned()], None).unwrap();
+        add(&mut root, &user, &[A.to_owned()], None, &mut Report::new()).unwrap();
         assert_eq!(root.text("/etc/keys/u/k"), format!("{A}\n"));
         assert_eq!(root.stat("/etc/keys/u").unwrap().attr, Attr::root(0o755));
         assert_eq!(list(&root, &user).0, "/etc/keys/u/k");
 
         let (_dir, mut root, user) = start("AuthorizedKeysFile /etc/keys/%u/k .ssh/x\n");
         root.mkdir("/etc/keys", Attr::root(0o777)).unwrap();
-        add(&mut root, &user, &[A.to_owned()], None).unwrap();
+        add(&mut root, &user, &[A.to_owned()], None, &mut Report::new()).unwrap();
         assert_eq!(root.text("/home/u/.ssh/x"), format!("{A}\n"));
     }
 
@@ -329,22 +333,22 @@ mod tests {
     fn links_in_a_home_are_not_followed_and_the_systems_are() {
         let (_dir, mut root, user) = start("");
         root.symlink("/home/u/.ssh", "/etc").unwrap();
-        assert!(add(&mut root, &user, &[A.to_owned()], None).is_err());
+        assert!(add(&mut root, &user, &[A.to_owned()], None, &mut Report::new()).is_err());
         assert!(!root.exists("/etc/authorized_keys"));
 
         let dir = TempDir::new("authorized-keys-link");
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
         root.mkdir("/var/home/u", Attr::owned(0o700, user.ids)).unwrap();
         root.symlink("/home", "var/home").unwrap();
-        add(&mut root, &user, &[A.to_owned()], None).unwrap();
+        add(&mut root, &user, &[A.to_owned()], None, &mut Report::new()).unwrap();
         assert_eq!(root.text("/var/home/u/.ssh/authorized_keys"), format!("{A}\n"));
     }
 
     #[test]
     fn a_line_cannot_be_smuggled_in() {
         let (_dir, mut root, user) = start("");
-        assert!(add(&mut root, &user, &[A.to_owned()], Some("x\nssh-rsa AAAAevil")).is_err());
-        add(&mut root, &user, &["ssh-rsa AAAAc c\rssh-rsa AAAAevil".to_owned()], None).unwrap();
+        assert!(add(&mut root, &user, &[A.to_owned()], Some("x\nssh-rsa AAAAevil"), &mut Report::new()).is_err());
+        add(&mut root, &user, &["ssh-rsa AAAAc c\rssh-rsa AAAAevil".to_owned()], None, &mut Report::new()).unwrap();
         assert!(!root.text("/home/u/.ssh/authorized_keys").contains("evil"));
         assert_eq!(Key::parse("\"unclosed ssh-rsa AAAA"), None);
         assert_eq!(Key::parse("ssh-rsa"), None);

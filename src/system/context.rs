@@ -1,7 +1,8 @@
 //! What a module works with.
 
 use crate::base::error::{Error, Result};
-use crate::document::{Map, Value};
+use crate::base::report::Report;
+use crate::document::{Map, Value, wrong};
 use crate::instance::Instance;
 use crate::machine::Distro;
 use crate::root::{Root, Stage};
@@ -18,6 +19,8 @@ pub struct Context<'a> {
     /// The stage that runs, for commands.
     pub stage: Stage,
     pub outside: &'a dyn Outside,
+    /// Where a module says what it ignored or replaced.
+    pub report: &'a mut Report,
 }
 
 /// What modules ask of the machine beside the root: a stage answers with the machine's own, a test with what it says.
@@ -78,7 +81,7 @@ impl Outside for Nothing {
 }
 
 impl<'a> Context<'a> {
-    /// The value of a top-level key; null counts as not there.
+    /// The value of a top-level key; null is as if it were absent.
     pub fn get(&self, key: &str) -> Option<&'a Value> {
         self.config.get(key).filter(|v| !v.is_null())
     }
@@ -93,11 +96,11 @@ impl<'a> Context<'a> {
         self.get(key).and_then(Value::text)
     }
 
-    /// A top-level key as a mapping; the wrong kind is warned about and counts as not there.
-    pub fn map(&self, key: &str) -> Option<&'a Map> {
+    /// A top-level key as a mapping; anything else is reported and ignored.
+    pub fn map(&mut self, key: &str) -> Option<&'a Map> {
         let value = self.get(key)?;
         if value.as_map().is_none() {
-            log::warn!("cloud-config: {}", crate::document::wrong(key, "a mapping", value));
+            self.report.warn(format_args!("cloud-config: {}", wrong(key, "a mapping", value)));
         }
         value.as_map()
     }

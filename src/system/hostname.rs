@@ -2,6 +2,7 @@
 
 use super::Context;
 use crate::base::error::Result;
+use crate::base::report::Report;
 use crate::root::{Attr, Command};
 
 pub const HOSTNAME: &str = "/etc/hostname";
@@ -21,12 +22,12 @@ pub struct Name {
 
 impl Name {
     /// The name that the cloud-config gives, else the source's. None where neither has one (`util.get_hostname_fqdn`).
-    pub fn of(cx: &Context) -> Option<Name> {
-        let key = |key: &str| cx.text(key).and_then(|n| clean(&n, key));
-        let local = cx.instance.local_hostname.as_deref().and_then(local_name);
+    pub fn of(cx: &mut Context) -> Option<Name> {
+        let mut key = |key: &str| cx.text(key).and_then(|n| clean(&n, key, cx.report));
         let first = |name: &str| name.split('.').next().unwrap_or(name).to_owned();
-        let hostname = key("hostname");
-        if let Some(fqdn) = key("fqdn") {
+        let (hostname, fqdn) = (key("hostname"), key("fqdn"));
+        let local = cx.instance.local_hostname.as_deref().and_then(|name| local_name(name, cx.report));
+        if let Some(fqdn) = fqdn {
             return Some(Name { hostname: hostname.unwrap_or_else(|| first(&fqdn)), fqdn });
         }
         match hostname {
@@ -37,26 +38,28 @@ impl Name {
     }
 
     /// The one of the two that becomes the machine's name: as `prefer_fqdn_over_hostname` says, else as the distribution does.
-    pub fn chosen(&self, cx: &Context) -> &str {
+    pub fn chosen(&self, cx: &mut Context) -> &str {
         let prefers = cx.get("prefer_fqdn_over_hostname").map_or(cx.distro.prefers_fqdn(), |v| v.is_true());
         if prefers && self.fqdn.len() > MAX_NAME {
-            log::warn!("the fully qualified hostname is longer than {MAX_NAME} bytes: the short one is used");
+            cx.report.warn(format_args!(
+                "the fully qualified hostname is longer than {MAX_NAME} bytes: the short one is used"
+            ));
         }
         if prefers && self.fqdn.len() <= MAX_NAME { &self.fqdn } else { &self.hostname }
     }
 }
 
 /// The source's name for the machine; an address becomes `ip-10-0-0-1`, as on EC2.
-fn local_name(name: &str) -> Option<String> {
+fn local_name(name: &str, report: &mut Report) -> Option<String> {
     match name.trim().parse::<std::net::Ipv4Addr>() {
         Ok(address) => Some(format!("ip-{}", address.to_string().replace('.', "-"))),
-        Err(_) => clean(name, "local-hostname").filter(|n| n != "localhost"),
+        Err(_) => clean(name, "local-hostname", report).filter(|n| n != "localhost"),
     }
 }
 
 /// A name that every part of a system takes: letters, digits, `-`, `_` and `.`, without empty labels, and short enough.
 /// What is wrong in it is replaced and reported; None where nothing is left.
-fn clean(name: &str, key: &str) -> Option<String> {
+fn clean(name: &str, key: &str, report: &mut Report) -> Option<String> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let replaced: String = name.trim().chars().map(|c| if allowed(c) { c } else { '-' }).take(MAX_FQDN).collect();
     let labels: Vec<String> = replaced
@@ -66,7 +69,7 @@ fn clean(name: &str, key: &str) -> Option<String> {
         .collect();
     let cleaned = labels.join(".");
     if cleaned != name.trim().trim_end_matches('.') {
-        log::warn!("{key}: not a valid hostname: made into {cleaned:?}");
+        report.warn(format_args!("{key}: not a valid hostname: {cleaned:?} is used"));
     }
     (!cleaned.is_empty()).then_some(cleaned)
 }
@@ -124,10 +127,10 @@ mod tests {
             ("-.-", None),
             ("under_score", Some("under_score")),
         ] {
-            assert_eq!(clean(name, "hostname").as_deref(), expected, "{name:?}");
+            assert_eq!(clean(name, "hostname", &mut Report::new()).as_deref(), expected, "{name:?}");
         }
-        assert_eq!(clean(&"a".repeat(500), "hostname").unwrap().len(), MAX_NAME);
-        assert_eq!(local_name("10.1.2.3").as_deref(), Some("ip-10-1-2-3"));
-        assert_eq!(local_name("localhost"), None);
+        assert_eq!(clean(&"a".repeat(500), "hostname", &mut Report::new()).unwrap().len(), MAX_NAME);
+        assert_eq!(local_name("10.1.2.3", &mut Report::new()).as_deref(), Some("ip-10-1-2-3"));
+        assert_eq!(local_name("localhost", &mut Report::new()), None);
     }
 }

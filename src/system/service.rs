@@ -54,7 +54,7 @@ pub fn wait_for_network(cx: &mut Context) {
     if cx.root.is_live() && cx.stage != Stage::Init && by_systemd {
         let command = Command::new(cx.stage, ["systemctl", "start", "network-online.target"]).limit(NETWORK);
         if let Err(e) = cx.root.run(command) {
-            log::warn!("the network may not be up: {e}");
+            cx.report.warn(format_args!("the network may not be up: {e}"));
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Rules of sudo and doas for users.
 
 use crate::base::error::{Error, Result};
+use crate::base::report::Report;
 use crate::document::Value;
 use crate::root::{Attr, Root};
 
@@ -27,11 +28,12 @@ pub fn add_sudo(root: &mut Root, user: &str, rules: &Value) -> Result<()> {
 }
 
 /// Gives `user` rules of doas.conf(5). Every rule must be about this user, or none is written.
-pub fn add_doas(root: &mut Root, user: &str, rules: &Value) -> Result<()> {
+pub fn add_doas(root: &mut Root, user: &str, rules: &Value, report: &mut Report) -> Result<()> {
     let rules = texts(rules).ok_or_else(|| crate::document::wrong("doas", "a rule or a list of rules", rules))?;
     check(&rules, "doas")?;
     if let Some(rule) = rules.iter().find(|rule| !is_doas_rule(user, rule)) {
-        log::error!("doas: {rule:?} is no rule for the user {user}: no doas rule of this user is written");
+        report
+            .error(format_args!("doas: {rule:?} is no rule for the user {user}: no doas rule of this user is written"));
         return Ok(());
     }
     let mut text = format!("\n# cloud-init User rules for {user}\n");

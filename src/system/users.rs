@@ -1,6 +1,7 @@
 //! `users`, `user` and `groups` in all their forms, as one list: what users_groups, set_passwords and ssh all start from.
 
 use super::Context;
+use crate::base::report::Report;
 use crate::document::{Map, Value, wrong};
 
 /// How many users, and how many groups, one configuration may ask for.
@@ -21,7 +22,7 @@ pub struct Users {
 
 impl Users {
     /// Reads the configuration (cloud-init's documentation, module "Users and Groups").
-    pub fn of(context: &Context) -> Users {
+    pub fn of(context: &mut Context) -> Users {
         let mut out = Users::default();
         if let Some(groups) = context.get("groups") {
             out.read_groups(groups);
@@ -40,12 +41,12 @@ impl Users {
         let overridden = !default_user.is_empty();
         fill(&mut default_user, distro_user.unwrap_or(&Map::new()));
         if let Some(users) = context.get("users") {
-            out.read_users(users);
+            out.read_users(users, context.report);
         }
         if overridden && !out.users.iter().any(|(n, _)| n == "default") {
             out.users.push(("default".into(), Map::new()));
         }
-        out.resolve_default(default_user);
+        out.resolve_default(default_user, context.report);
         out
     }
 
@@ -99,7 +100,7 @@ impl Users {
         })
     }
 
-    fn read_users(&mut self, users: &Value) {
+    fn read_users(&mut self, users: &Value, report: &mut Report) {
         match users {
             Value::String(names) => {
                 // cloud-init sorts the words with the blanks that stand before them.
@@ -141,7 +142,9 @@ impl Users {
                     }
                 }
             }
-            other => log::warn!("cloud-config: {}", wrong("users", "a list, a mapping or a string", other)),
+            other => {
+                report.warn(format_args!("cloud-config: {}", wrong("users", "a list, a mapping or a string", other)));
+            }
         }
     }
 
@@ -165,11 +168,11 @@ impl Users {
 
     /// Puts the real default user in the place of `default`: what its own name says, then what `default` says, then the
     /// distribution's. Groups of all of them count.
-    fn resolve_default(&mut self, mut default_user: Map) {
+    fn resolve_default(&mut self, mut default_user: Map, report: &mut Report) {
         let Some(asked) = self.take("default") else { return };
         let name = default_user.remove("name").and_then(|n| n.text()).filter(|n| !n.is_empty());
         let Some(name) = name else {
-            log::warn!("cloud-config: users: no default user: there is no system_info.default_user with a name");
+            report.warn("cloud-config: users: no default user: there is no system_info.default_user with a name");
             return;
         };
         let mut user = self.take(&name).unwrap_or_default();
@@ -241,7 +244,7 @@ mod tests {
             config = map;
         }
         config.insert("system_info", Distro::named("ubuntu").default_config().get("system_info").unwrap().clone());
-        Users::of(&Context {
+        Users::of(&mut Context {
             root: &mut Root::open(&dir.0, Use::Plan).unwrap(),
             config: &Value::Map(config),
             instance: &Instance::default(),
@@ -249,6 +252,7 @@ mod tests {
             args: &[],
             stage: Stage::Init,
             outside: &Nothing,
+            report: &mut Report::new(),
         })
     }
 

@@ -8,4 +8,3 @@ mod openstack;
 mod schema;
 mod status;
 mod userdata;
-mod warnings;

@@ -1,6 +1,7 @@
 //! Configurations of users, passwords and SSH made of hostile values: no panic, no line in an account file, in sudoers or
 //! among authorized keys that was not asked for.
 
+use prepivot::base::report::Report;
 use prepivot::base::testing::TempDir;
 use prepivot::document::{Map, Value};
 use prepivot::instance::Instance;
@@ -246,6 +247,7 @@ fn hostile_values_make_no_lines() {
                     args: &[],
                     stage: module.stage,
                     outside: &Nothing,
+                    report: &mut Report::new(),
                 };
                 if let Err(e) = half(&mut context) {
                     assert!(!e.to_string().contains(char::is_control), "round {round}: {e}");

@@ -1,6 +1,7 @@
 //! Every module with values that nobody means well: no panic, nothing run that is not in the configuration, and no line of a
 //! file that one value could add.
 
+use prepivot::base::report::Report;
 use prepivot::base::testing::TempDir;
 use prepivot::document::{Map, Value, yaml};
 use prepivot::instance::Instance;
@@ -167,6 +168,7 @@ fn run(config: &Value, key: &str, instance: &Instance, distro: &Distro, base: &T
                 args: &[],
                 stage: module.stage,
                 outside: &OneDisk,
+                report: &mut Report::new(),
             };
             let _ = half(&mut cx);
         }

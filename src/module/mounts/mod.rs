@@ -63,7 +63,7 @@ fn provision(cx: &mut Context) -> Result<()> {
         if let Some(why) = &entry.missing {
             let note = format!("mounts: {} is left out of {FSTAB}: {why}", entry.fields[0]);
             // In an initramfs a device can be late; the running system looks again.
-            if cx.root.is_plan() { log::warn!("{note}") } else { log::info!("{note}") }
+            if cx.root.is_plan() { cx.report.warn(note) } else { log::info!("{note}") }
         }
     }
     write(cx, &entries, None).map(drop)
@@ -73,11 +73,11 @@ fn live(cx: &mut Context) -> Result<()> {
     let entries = entries(cx)?;
     for entry in &entries {
         if let Some(why) = &entry.missing {
-            log::warn!("mounts: {} is left out of {FSTAB}: {why}", entry.fields[0]);
+            cx.report.warn(format_args!("mounts: {} is left out of {FSTAB}: {why}", entry.fields[0]));
         }
     }
     let swap = swap::make(cx).unwrap_or_else(|e| {
-        log::warn!("failed to set up swap: {e}");
+        cx.report.warn(format_args!("failed to set up swap: {e}"));
         None
     });
     let changed = write(cx, &entries, swap.as_deref())?;
@@ -119,7 +119,7 @@ fn mount_local(cx: &mut Context, entries: &[Entry]) {
         if is_wanted(cx, entry)
             && let Err(e) = cx.root.run(Command::new(cx.stage, ["mount", entry.point()]).limit(MOUNT_LIMIT))
         {
-            log::warn!("mounts: {} is not mounted: {e}", entry.point());
+            cx.report.warn(format_args!("mounts: {} is not mounted: {e}", entry.point()));
         }
     }
 }
@@ -140,13 +140,14 @@ fn write(cx: &mut Context, entries: &[Entry], swap: Option<&str>) -> Result<bool
         };
         if let Some(line) = theirs.iter().find(same) {
             let device = fstab::fields(line).map_or("", |[spec, ..]| spec);
-            log::warn!("mounts: {FSTAB} has {device} at {} already: the entry is left out", entry.point());
+            cx.report
+                .warn(format_args!("mounts: {FSTAB} has {device} at {} already: the entry is ignored", entry.point()));
             continue;
         }
         if entry.point().starts_with('/')
             && let Err(e) = cx.root.mkdir(entry.point(), Attr::root(0o755))
         {
-            log::warn!("mounts: {e}");
+            cx.report.warn(format_args!("mounts: {e}"));
         }
         lines.push(entry.line());
     }
@@ -165,7 +166,7 @@ fn write(cx: &mut Context, entries: &[Entry], swap: Option<&str>) -> Result<bool
 }
 
 /// The entries of the configuration, and those that the source's own devices imply, in order. What is wrong is reported.
-fn entries(cx: &Context) -> Result<Vec<Entry>> {
+fn entries(cx: &mut Context) -> Result<Vec<Entry>> {
     let systemd = uses_systemd(cx.root, cx.distro);
     let options =
         if systemd { "defaults,nofail,x-systemd.after=cloud-init-network.service,_netdev" } else { "defaults,nofail" };
@@ -178,13 +179,13 @@ fn entries(cx: &Context) -> Result<Vec<Entry>> {
     for (i, value) in list.iter().enumerate() {
         let label = format!("mounts: entry {}", i + 1);
         let Some(fields) = value.as_list() else {
-            log::warn!("{}: it is left out", wrong(&label, "a list", value));
+            cx.report.warn(format_args!("{}: it is ignored", wrong(&label, "a list", value)));
             continue;
         };
         let text = |i: usize| fields.get(i).and_then(Value::text).filter(|t| !t.is_empty());
         let field = |i: usize| text(i).or_else(|| defaults.get(i).cloned().flatten());
         let Some(spec) = field(0) else {
-            log::warn!("{label}: it names no device: it is left out");
+            cx.report.warn(format_args!("{label}: it names no device: it is ignored"));
             continue;
         };
         // Without a mount point it takes back the entries before it.
@@ -202,11 +203,11 @@ fn entries(cx: &Context) -> Result<Vec<Entry>> {
         };
         let fields = [spec, point, or(2, "auto"), or(3, options), number(4, "0"), number(5, "2")];
         if !fields[1].starts_with('/') && fields[2] != "swap" && fields[1] != "none" {
-            log::warn!("{label}: the mount point is not an absolute path: it is left out");
+            cx.report.warn(format_args!("{label}: the mount point is not an absolute path: it is ignored"));
             continue;
         }
         if fields.iter().any(|f| f.contains('\0')) {
-            log::warn!("{label}: it holds a NUL byte: it is left out");
+            cx.report.warn(format_args!("{label}: it holds a NUL byte: it is ignored"));
             continue;
         }
         entries.push(entry(cx, fields, systemd));

@@ -1,4 +1,5 @@
 use super::*;
+use crate::base::report::Report;
 use crate::base::testing::TempDir;
 use crate::document::{Map, yaml};
 use crate::instance::Instance;
@@ -59,6 +60,7 @@ impl Machine {
             args: &[],
             stage: Stage::Init,
             outside: &self.devices,
+            report: &mut Report::new(),
         };
         handler(&mut cx).unwrap();
         let commands = root.commands().iter().map(|c| c.argv.join(" ")).collect();
@@ -247,6 +249,7 @@ fn no_value_makes_a_second_line_or_a_field_too_many() {
             args: &[],
             stage: Stage::Init,
             outside: &machine.devices,
+            report: &mut Report::new(),
         };
         let _ = provision(&mut cx);
         let _ = live(&mut cx);
@@ -302,6 +305,7 @@ fn devices_of_another_machine_are_taken_as_given_or_as_the_tree_shows_them() {
             args: &[],
             stage: Stage::Init,
             outside: &Unseen,
+            report: &mut Report::new(),
         };
         device::resolve(&cx, spec, "auto", "defaults")
     };

@@ -5,6 +5,7 @@ mod client;
 use self::client::Client;
 use super::Module;
 use crate::base::error::{Error, Result};
+use crate::base::report::Report;
 use crate::document::{Map, Value, wrong};
 use crate::instance::Frequency;
 use crate::machine::Family;
@@ -41,7 +42,7 @@ struct Ntp {
     template_name: String,
 }
 
-fn ntp(cx: &Context) -> Result<Option<Ntp>> {
+fn ntp(cx: &mut Context) -> Result<Option<Ntp>> {
     let empty = Map::new();
     // `ntp:` alone asks for a client with the distribution's servers.
     let section = match cx.config.get("ntp") {
@@ -82,7 +83,7 @@ fn ntp(cx: &Context) -> Result<Option<Ntp>> {
     }
     let text = |key: &str| own.get(key).and_then(Value::as_str).map(str::to_owned);
     let template_name = text("template_name").unwrap_or_else(|| client.template.clone());
-    let list = |key: &str| hosts(key, section.get(key));
+    let mut list = |key: &str| hosts(key, section.get(key), cx.report);
     let (mut servers, mut pools) = (list("servers"), list("pools"));
     // BusyBox's ntpd knows servers only.
     if cx.distro.family == Family::Alpine && client.service == "ntpd" {
@@ -104,15 +105,15 @@ fn ntp(cx: &Context) -> Result<Option<Ntp>> {
 }
 
 /// Names and addresses of a list, each one word.
-fn hosts(key: &str, value: Option<&Value>) -> Vec<String> {
+fn hosts(key: &str, value: Option<&Value>, report: &mut Report) -> Vec<String> {
     let list = value.and_then(Value::as_list).unwrap_or_default();
     if value.is_some_and(|v| v.as_list().is_none() && !v.is_null()) {
-        log::warn!("ntp.{key}: expected a list: it is left out");
+        report.warn(format_args!("ntp.{key}: expected a list: it is ignored"));
     }
     let word = |v: &Value| {
         let word = v.text().filter(|t| !t.is_empty() && !t.contains(|c: char| c.is_whitespace() || c.is_control()));
         if word.is_none() {
-            log::warn!("ntp.{key}: expected a list of names or addresses: an entry is left out");
+            report.warn(format_args!("ntp.{key}: expected a list of names or addresses: an entry is ignored"));
         }
         word
     };

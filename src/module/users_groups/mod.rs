@@ -4,6 +4,7 @@
 //! `selinux_user` and `snapuser`.
 
 use crate::base::error::{Error, Result};
+use crate::base::report::Report;
 use crate::document::{Map, Value, wrong};
 use crate::instance::Frequency;
 use crate::machine::Family;
@@ -38,7 +39,7 @@ fn provision(context: &mut Context) -> Result<()> {
     let mut later = String::new();
     let mut accounts = Accounts::open(context.root)?;
     for (group, members) in &users.groups {
-        add_group(&mut accounts, group, members, &mut problems);
+        add_group(&mut accounts, group, members, &mut problems, context.report);
     }
     for (name, config) in &users.users {
         if config.contains_key("snapuser") {
@@ -53,7 +54,7 @@ fn provision(context: &mut Context) -> Result<()> {
         }
         problems.extend(one.problems.into_iter().map(|p| format!("user {name}: {p}")));
     }
-    accounts.save(context.root)?;
+    accounts.save(context.root, context.report)?;
     write_files::give(context);
     if !later.is_empty() {
         context.root.write(LATER, later, Attr::root(0o600))?;
@@ -74,7 +75,7 @@ fn live(context: &mut Context) -> Result<()> {
             let mut one =
                 One { context, accounts: &mut accounts, name, config, problems: Vec::new(), password_failed: false };
             if one.wants_home() {
-                let result = one.accounts.make_home(one.context.root, &user);
+                let result = one.accounts.make_home(one.context.root, &user, one.context.report);
                 one.keep(result);
             }
             let redirect = one.redirect().unwrap_or(false);
@@ -107,16 +108,22 @@ fn live(context: &mut Context) -> Result<()> {
     all_or_error(problems)
 }
 
-fn add_group(accounts: &mut Accounts, group: &str, members: &[String], problems: &mut Vec<String>) {
+fn add_group(
+    accounts: &mut Accounts,
+    group: &str,
+    members: &[String],
+    problems: &mut Vec<String>,
+    report: &mut Report,
+) {
     if accounts.group_id(group).is_some() {
-        log::warn!("the group {group:?} is there already");
+        report.warn(format_args!("the group {group:?} exists already"));
     } else if let Err(e) = accounts.add_group(group, false) {
         problems.push(e.to_string());
         return;
     }
     for member in members {
         if accounts.user(member).is_none() {
-            log::warn!("{member:?} does not become a member of the group {group:?}: there is no such user");
+            report.warn(format_args!("{member:?} is not added to the group {group:?}: there is no such user"));
         } else if let Err(e) = accounts.add_member(group, member) {
             problems.push(e.to_string());
         }
@@ -157,15 +164,19 @@ impl One<'_, '_, '_> {
         self.passwords(existing.is_some())?;
         for key in ["doas", "sudo"] {
             let Some(rules) = self.config.get(key).filter(|v| is_truthy(v)) else { continue };
-            let add = if key == "doas" { sudoers::add_doas } else { sudoers::add_sudo };
-            let result = add(self.context.root, self.name, rules);
+            let (root, report) = (&mut *self.context.root, &mut *self.context.report);
+            let result = if key == "doas" {
+                sudoers::add_doas(root, self.name, rules, report)
+            } else {
+                sudoers::add_sudo(root, self.name, rules)
+            };
             self.keep(result);
         }
         if self.context.root.is_kept_for_later(&user.home) {
             return Ok(false);
         }
         if existing.is_none() && self.wants_home() {
-            self.accounts.make_home(self.context.root, &user)?;
+            self.accounts.make_home(self.context.root, &user, self.context.report)?;
         }
         self.keys(&user, redirect, users);
         Ok(true)
@@ -219,7 +230,9 @@ impl One<'_, '_, '_> {
     /// Adds the user with its groups.
     fn add(&mut self) -> Result<User> {
         if self.config.contains_key("selinux_user") && self.context.distro.family == Family::Alpine {
-            log::warn!("selinux_user of {} is ignored: Alpine has no SELinux users", self.name);
+            self.context
+                .report
+                .warn(format_args!("selinux_user of {} is ignored: Alpine has no SELinux users", self.name));
         }
         let mut groups = match self.config.get("groups") {
             Some(value) => names_of(value).unwrap_or_else(|| {
@@ -240,7 +253,9 @@ impl One<'_, '_, '_> {
         groups.retain(|group| {
             let here = self.accounts.group_id(group).is_some();
             if !here {
-                log::warn!("{} does not become a member of the group {group:?}: there is no such group", self.name);
+                self.context
+                    .report
+                    .warn(format_args!("{} is not added to the group {group:?}: there is no such group", self.name));
             }
             here
         });
@@ -274,7 +289,7 @@ impl One<'_, '_, '_> {
             inactive,
             expires,
         };
-        self.accounts.add_user(self.context.root, &new)
+        self.accounts.add_user(self.context.root, &new, self.context.report)
     }
 
     fn days(&mut self, key: &str, parse: impl Fn(&str) -> Option<i64>) -> Option<i64> {
@@ -291,7 +306,9 @@ impl One<'_, '_, '_> {
         let given = |key: &str| self.config.get(key).is_some_and(|v| !v.is_null());
         let specified = given("plain_text_passwd") || given("hashed_passwd") || (!existing && given("passwd"));
         if existing && !specified && given("passwd") {
-            log::warn!("passwd of {} is ignored, for the user is there already: use hashed_passwd", self.name);
+            self.context
+                .report
+                .warn(format_args!("passwd of {} is ignored: the user exists already: use hashed_passwd", self.name));
         }
         if let Some(plain) = self.password("plain_text_passwd") {
             let (method, rounds) = self.accounts.defs.encryption();
@@ -309,7 +326,10 @@ impl One<'_, '_, '_> {
         } else if specified || (existing && !self.accounts.has_no_password(self.name)) {
             self.accounts.unlock(self.name)
         } else {
-            log::warn!("the password of {} stays locked: lock_passwd is false, but there is no password", self.name);
+            self.context.report.warn(format_args!(
+                "the password of {} stays locked: lock_passwd is false, but there is no password",
+                self.name
+            ));
             Ok(())
         }
     }
@@ -317,22 +337,32 @@ impl One<'_, '_, '_> {
     fn keys(&mut self, user: &User, redirect: bool, users: &Users) {
         if let Some(value) = self.config.get("ssh_authorized_keys").filter(|v| !v.is_null()) {
             let keys = key_lines(value).unwrap_or_else(|| {
-                log::warn!("user {}: {}", self.name, wrong("ssh_authorized_keys", "a list or a string", value));
+                self.context.report.warn(format_args!(
+                    "user {}: {}",
+                    self.name,
+                    wrong("ssh_authorized_keys", "a list or a string", value)
+                ));
                 Vec::new()
             });
-            let result = authorized_keys::add(self.context.root, user, &keys, None);
+            let result = authorized_keys::add(self.context.root, user, &keys, None, self.context.report);
             self.keep(result);
         }
         let keys = &self.context.instance.public_keys;
         match &users.default {
             _ if !redirect => {}
-            None => log::warn!("ssh_redirect_user of {} is ignored: there is no default user", self.name),
+            None => self
+                .context
+                .report
+                .warn(format_args!("ssh_redirect_user of {} is ignored: there is no default user", self.name)),
             Some(_) if keys.is_empty() => {
-                log::warn!("ssh_redirect_user of {} is ignored: the datasource has no public keys", self.name);
+                self.context.report.warn(format_args!(
+                    "ssh_redirect_user of {} is ignored: the datasource has no public keys",
+                    self.name
+                ));
             }
             Some(default) => {
                 let options = DISABLE_USER_OPTS.replace("$USER", default).replace("$DISABLE_USER", self.name);
-                let result = authorized_keys::add(self.context.root, user, keys, Some(&options));
+                let result = authorized_keys::add(self.context.root, user, keys, Some(&options), self.context.report);
                 self.keep(result);
             }
         }

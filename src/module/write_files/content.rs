@@ -2,6 +2,7 @@
 
 use crate::base::base64;
 use crate::base::error::{Context, Error, Result};
+use crate::base::report::Report;
 use crate::document::{Map, Value, wrong};
 use crate::root::MAX_READ;
 use crate::userdata::gzip;
@@ -40,7 +41,7 @@ impl Source {
 }
 
 /// The entry's own content, decoded. None where it has none.
-pub(super) fn inline(map: &Map, label: &str) -> Result<Option<Vec<u8>>> {
+pub(super) fn inline(map: &Map, label: &str, report: &mut Report) -> Result<Option<Vec<u8>>> {
     let bytes = match map.get("content") {
         None | Some(Value::Null) => return Ok(None),
         Some(value) => match value.bytes() {
@@ -52,23 +53,23 @@ pub(super) fn inline(map: &Map, label: &str) -> Result<Option<Vec<u8>>> {
     let decoded = match encoding.as_str() {
         "gz" | "gzip" => gunzip(&bytes).context(|| "content")?,
         "gz+base64" | "gzip+base64" | "gz+b64" | "gzip+b64" => {
-            gunzip(&unbase64(&bytes, label)?).context(|| "content")?
+            gunzip(&unbase64(&bytes, label, report)?).context(|| "content")?
         }
-        "b64" | "base64" => unbase64(&bytes, label)?,
+        "b64" | "base64" => unbase64(&bytes, label, report)?,
         "" | "text/plain" => bytes,
         _ => {
-            log::warn!("{label}: encoding: expected text/plain, b64, gz or gz+b64: it is taken as text");
+            report.warn(format_args!("{label}: encoding: expected text/plain, b64, gz or gz+b64: it is taken as text"));
             bytes
         }
     };
     Ok(Some(decoded))
 }
 
-/// Base64 in which other characters than those of its alphabet do not count, as in Python.
-fn unbase64(bytes: &[u8], label: &str) -> Result<Vec<u8>> {
+/// Base64 in which characters outside its alphabet are ignored, as in Python.
+fn unbase64(bytes: &[u8], label: &str, report: &mut Report) -> Result<Vec<u8>> {
     let known = |b: &u8| base64::digit(*b).is_some();
     if bytes.iter().any(|b| !known(b) && *b != b'=' && !b.is_ascii_whitespace()) {
-        log::warn!("{label}: content: characters that are not base64 are left out");
+        report.warn(format_args!("{label}: content: characters that are not base64 are ignored"));
     }
     let kept: Vec<u8> = bytes.iter().copied().filter(known).collect();
     let padding = bytes.iter().rev().filter(|b| !b.is_ascii_whitespace()).take_while(|b| **b == b'=').count();
@@ -92,7 +93,7 @@ mod tests {
     use crate::document::yaml;
 
     fn decoded(text: &str) -> Result<Option<Vec<u8>>> {
-        inline(yaml::parse("t", text).unwrap().as_map().unwrap(), "entry")
+        inline(yaml::parse("t", text).unwrap().as_map().unwrap(), "entry", &mut Report::new())
     }
 
     #[test]

@@ -6,6 +6,7 @@ pub use content::gunzip;
 
 use super::Module;
 use crate::base::error::{Error, Result};
+use crate::base::report::Report;
 use crate::document::{Map, Value, wrong};
 use crate::instance::Frequency;
 use crate::instance::state;
@@ -108,7 +109,7 @@ fn each(cx: &mut Context, deferred: bool, job: impl Fn(&mut Context, &Entry) -> 
         }
         let path = map.get("path").and_then(Value::text).unwrap_or_default();
         if path.is_empty() {
-            log::warn!("{label}: it has no path: it is left out");
+            cx.report.warn(format_args!("{label}: it has no path: it is ignored"));
             continue;
         }
         let path = absolute(&path);
@@ -120,7 +121,7 @@ fn each(cx: &mut Context, deferred: bool, job: impl Fn(&mut Context, &Entry) -> 
     }
     let Some(last) = failed.pop() else { return Ok(()) };
     for e in &failed {
-        log::error!("{e}");
+        cx.report.error(e);
     }
     Err(last)
 }
@@ -183,8 +184,8 @@ fn own(cx: &mut Context, entry: &Entry) -> Result<()> {
 }
 
 /// What the file is to have. An owner that the root does not know is root for now: no error where this cloud-config makes it.
-fn wanted(cx: &Context, entry: &Entry, old: Option<Attr>) -> (Attr, Result<()>) {
-    let mut attr = Attr { mode: mode(entry), uid: old.map_or(0, |a| a.uid), gid: old.map_or(0, |a| a.gid) };
+fn wanted(cx: &mut Context, entry: &Entry, old: Option<Attr>) -> (Attr, Result<()>) {
+    let mut attr = Attr { mode: mode(entry, cx.report), uid: old.map_or(0, |a| a.uid), gid: old.map_or(0, |a| a.gid) };
     let mut missing = None;
     if let Some(user) = &entry.owner.user {
         attr.uid = cx.root.user_ids(user).map_or_else(
@@ -249,7 +250,7 @@ fn makes(config: &Value, name: &str) -> bool {
 }
 
 /// `permissions`: text is octal; a number is taken as it is, as cloud-init does.
-fn mode(entry: &Entry) -> u32 {
+fn mode(entry: &Entry, report: &mut Report) -> u32 {
     let value = match entry.map.get("permissions") {
         None | Some(Value::Null) => return DEFAULT_MODE,
         Some(value) => value,
@@ -268,7 +269,7 @@ fn mode(entry: &Entry) -> u32 {
     match mode.and_then(|m| u32::try_from(m).ok()) {
         Some(mode) => mode & 0o7777,
         None => {
-            log::warn!("{}: permissions: expected an octal number in quotes: it gets 0644", entry.label);
+            report.warn(format_args!("{}: permissions: expected an octal number in quotes: 0644 is used", entry.label));
             DEFAULT_MODE
         }
     }
@@ -276,10 +277,9 @@ fn mode(entry: &Entry) -> u32 {
 
 /// The content, from its source or the entry itself. None, and a warning, where the source has none and the entry neither.
 fn content(cx: &mut Context, entry: &Entry) -> Result<Option<Vec<u8>>> {
-    let inline = || content::inline(entry.map, &entry.label);
     let source = Source::of(entry.map);
     let fetched = match &source {
-        Source::Inline => return Ok(Some(inline()?.unwrap_or_default())),
+        Source::Inline => return Ok(Some(content::inline(entry.map, &entry.label, cx.report)?.unwrap_or_default())),
         Source::File(path) => match cx.root.read(path) {
             Ok(Some(bytes)) => Ok(bytes),
             Ok(None) => Err(Error::new(format!("source.uri: there is no file {path}"))),
@@ -301,14 +301,14 @@ fn content(cx: &mut Context, entry: &Entry) -> Result<Option<Vec<u8>>> {
             Err(Error::new("source.uri: expected an address that begins with http://, https:// or file://"))
         }
     };
-    match (fetched, inline()?) {
+    match (fetched, content::inline(entry.map, &entry.label, cx.report)?) {
         (Ok(bytes), _) => Ok(Some(bytes)),
         (Err(e), Some(bytes)) => {
-            log::warn!("{}: {e}: its content is used instead", entry.label);
+            cx.report.warn(format_args!("{}: {e}: its content is used instead", entry.label));
             Ok(Some(bytes))
         }
         (Err(e), None) => {
-            log::warn!("{}: {e}: it is left out", entry.label);
+            cx.report.warn(format_args!("{}: {e}: it is ignored", entry.label));
             Ok(None)
         }
     }

@@ -3,6 +3,7 @@
 use super::table::Table;
 use super::{Accounts, User, check_field, check_name, home};
 use crate::base::error::{Error, Result};
+use crate::base::report::Report;
 use crate::root::{Ids, Root};
 use std::collections::BTreeSet;
 
@@ -34,7 +35,7 @@ pub struct NewUser<'a> {
 
 impl Accounts {
     /// Adds a user with its group and its numbers for containers. `root` says which shells there are.
-    pub fn add_user(&mut self, root: &Root, new: &NewUser) -> Result<User> {
+    pub fn add_user(&mut self, root: &Root, new: &NewUser, report: &mut Report) -> Result<User> {
         let fail = |why: String| Error::new(format!("failed to add the user {}: {why}", new.name));
         check_name("user", new.name)?;
         if self.user(new.name).is_some() {
@@ -47,7 +48,7 @@ impl Accounts {
             check_field(what, value).map_err(|e| fail(e.to_string()))?;
         }
         let uid = self.choose_uid(new).map_err(|e| fail(e.to_string()))?;
-        let gid = self.choose_gid(new, uid).map_err(|e| fail(e.to_string()))?;
+        let gid = self.choose_gid(new, uid, report).map_err(|e| fail(e.to_string()))?;
         self.put_user(new, Ids { uid, gid }, &home, &shell);
         let mut seen = BTreeSet::new();
         for group in new.groups.iter().filter(|g| seen.insert(g.as_str())) {
@@ -59,15 +60,15 @@ impl Accounts {
             for (table, kind) in [(&mut self.subuid, "SUB_UID"), (&mut self.subgid, "SUB_GID")] {
                 let number = |key: &str, default| defs.id(&format!("{kind}_{key}"), default);
                 let bounds = (number("MIN", 100_000), number("MAX", 600_100_000), number("COUNT", 65536));
-                add_range(table, new.name, bounds);
+                add_range(table, new.name, bounds, report);
             }
         }
         Ok(User { name: new.name.to_owned(), ids: Ids { uid, gid }, home })
     }
 
     /// Makes a new user's home and mail file (useradd -m). A home that is there stays as it is.
-    pub fn make_home(&self, root: &mut Root, user: &User) -> Result<()> {
-        home::make(root, user, &self.defs, self.group_id("mail"))
+    pub fn make_home(&self, root: &mut Root, user: &User, report: &mut Report) -> Result<()> {
+        home::make(root, user, &self.defs, self.group_id("mail"), report)
     }
 
     fn put_user(&mut self, new: &NewUser, ids: Ids, home: &str, shell: &str) {
@@ -115,13 +116,13 @@ impl Accounts {
         }
     }
 
-    fn choose_gid(&mut self, new: &NewUser, uid: u32) -> Result<u32> {
+    fn choose_gid(&mut self, new: &NewUser, uid: u32, report: &mut Report) -> Result<u32> {
         if let Some(group) = new.primary_group {
             return self.group_id(group).ok_or_else(|| Error::new(format!("there is no group {group}")));
         }
         if new.user_group && self.defs.is_yes("USERGROUPS_ENAB", true) {
             if let Some(gid) = self.group_id(new.name) {
-                log::warn!("the user {0} gets the group {0}, which is there already", new.name);
+                report.warn(format_args!("the user {0} gets the group {0}, which exists already", new.name));
                 return Ok(gid);
             }
             let gid = self.free_gid(Some(uid), new.system)?;
@@ -170,7 +171,7 @@ fn free(used: &BTreeSet<u32>, (min, max): (u32, u32), system: bool) -> Option<u3
 }
 
 /// Gives `name` the first free range of subuid(5) or subgid(5), if the file is there and it has none.
-fn add_range(table: &mut Table, name: &str, (min, max, count): (u32, u32, u32)) {
+fn add_range(table: &mut Table, name: &str, (min, max, count): (u32, u32, u32), report: &mut Report) {
     if !table.exists() || count == 0 || table.find(name).is_some() {
         return;
     }
@@ -185,7 +186,7 @@ fn add_range(table: &mut Table, name: &str, (min, max, count): (u32, u32, u32)) 
         start = start.max(first.saturating_add(length));
     }
     if start + u64::from(count) - 1 > u64::from(max) {
-        log::warn!("no numbers for containers are left for the user {name}");
+        report.warn(format_args!("no subordinate ids are left for the user {name}"));
         return;
     }
     table.add(&[name, &start.to_string(), &count.to_string()]);

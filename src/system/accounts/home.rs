@@ -2,6 +2,7 @@
 
 use super::{Defs, User};
 use crate::base::error::Result;
+use crate::base::report::Report;
 use crate::root::{Attr, Kind, Root};
 
 /// How many entries a skeleton may have, and how deep it may be.
@@ -9,13 +10,13 @@ const MAX_SKELETON: (usize, usize) = (10_000, 32);
 
 /// Makes the home of a new user, with what /etc/skel has, and its mail file where the system wants one. A home that is
 /// there stays as it is; one that only the files of `write_files` made becomes the user's, and the files stay.
-pub(super) fn make(root: &mut Root, user: &User, defs: &Defs, mail: Option<u32>) -> Result<()> {
+pub(super) fn make(root: &mut Root, user: &User, defs: &Defs, mail: Option<u32>, report: &mut Report) -> Result<()> {
     if !root.exists(&user.home) || root.is_new_dir(&user.home) {
         make_own(root, &user.home, Attr::owned(defs.home_mode(), user.ids))?;
         // What is there already counts.
         let own = [defs.useradd("SKEL").unwrap_or("/etc/skel"), "/usr/etc/skel"];
         for skeleton in own {
-            copy(root, skeleton, user)?;
+            copy(root, skeleton, user, report)?;
         }
     }
     if defs.useradd("CREATE_MAIL_SPOOL").is_some_and(|v| v.eq_ignore_ascii_case("yes")) {
@@ -35,14 +36,14 @@ fn make_own(root: &mut Root, path: &str, attr: Attr) -> Result<()> {
     if root.is_new_dir(path) { root.set_attr(path, attr) } else { Ok(()) }
 }
 
-fn copy(root: &mut Root, skeleton: &str, user: &User) -> Result<()> {
+fn copy(root: &mut Root, skeleton: &str, user: &User, report: &mut Report) -> Result<()> {
     let mut left = vec![(String::new(), 0)];
     let mut count = 0;
     while let Some((folder, depth)) = left.pop() {
         for name in root.list(&format!("{skeleton}{folder}")) {
             count += 1;
             if count > MAX_SKELETON.0 || depth > MAX_SKELETON.1 {
-                log::warn!("{skeleton} is too large: the home of {} has only a part of it", user.name);
+                report.warn(format_args!("{skeleton} is too large: the home of {} has only a part of it", user.name));
                 return Ok(());
             }
             let (from, to) = (format!("{skeleton}{folder}/{name}"), format!("{}{folder}/{name}", user.home));

@@ -15,6 +15,7 @@ pub use defs::Defs;
 pub use name::{check_field, check_name};
 
 use crate::base::error::{Error, Result};
+use crate::base::report::Report;
 use crate::root::{Ids, Lock, Root};
 use std::time::Duration;
 use table::Table;
@@ -77,7 +78,7 @@ impl Accounts {
     }
 
     /// Writes what changed. In `/` of the running system it is on the disk before the lock is given back.
-    pub fn save(self, root: &mut Root) -> Result<()> {
+    pub fn save(self, root: &mut Root, report: &mut Report) -> Result<()> {
         let tables = [
             (&self.passwd, 0o644),
             (&self.group, 0o644),
@@ -91,7 +92,7 @@ impl Accounts {
         }
         if self.lock.is_some() {
             for e in root.commit() {
-                log::error!("{e}");
+                report.error(e);
             }
         }
         Ok(())

@@ -61,9 +61,9 @@ fn add(accounts: &mut Accounts, root: &mut Root, line: &str) -> bool {
         inactive: value("-f").map(|f| f.parse().unwrap()),
         expires: value("-e").map(|e| days_of(e).unwrap()),
     };
-    let added = accounts.add_user(root, &new);
+    let added = accounts.add_user(root, &new, &mut Report::new());
     if let (Ok(user), true) = (&added, has("-m")) {
-        accounts.make_home(root, user).unwrap();
+        accounts.make_home(root, user, &mut Report::new()).unwrap();
     }
     added.is_ok()
 }
@@ -147,7 +147,7 @@ fn the_shadow_suite_leaves_the_same_files() {
             _ => accounts.expire(user).unwrap(),
         }
     }
-    accounts.save(&mut root).unwrap();
+    accounts.save(&mut root, &mut Report::new()).unwrap();
     assert_eq!(root.commit(), []);
     let mut lists = [Vec::new(), Vec::new()];
     for (dir, list) in [&theirs, &ours].iter().zip(&mut lists) {
@@ -175,7 +175,7 @@ fn shadow_keeps_its_owner_and_mode_and_passwords_their_form() {
     assert!(accounts.set_password("old", "a:b").is_err());
     assert!(accounts.set_password("old", "a\nroot::0").is_err());
     assert!(accounts.set_password("nobody-here", "x").is_err());
-    accounts.save(&mut root).unwrap();
+    accounts.save(&mut root, &mut Report::new()).unwrap();
     assert_eq!(root.stat("/etc/shadow").unwrap().attr, attr);
     assert!(root.text("/etc/shadow").contains("\nold:!$y$j9T$salt$hash:"));
 }
@@ -187,9 +187,9 @@ fn a_root_without_shadow_has_its_passwords_in_passwd() {
     root.write("/etc/passwd", "root::0:0::/root:/bin/sh\n", Attr::root(0o644)).unwrap();
     let mut accounts = Accounts::open(&root).unwrap();
     let new = NewUser { name: "u", user_group: true, ..NewUser::default() };
-    accounts.add_user(&root, &new).unwrap();
+    accounts.add_user(&root, &new, &mut Report::new()).unwrap();
     accounts.set_password("u", "$6$s$h").unwrap();
-    accounts.save(&mut root).unwrap();
+    accounts.save(&mut root, &mut Report::new()).unwrap();
     assert_eq!(root.text("/etc/passwd"), "root::0:0::/root:/bin/sh\nu:$6$s$h:1000:1000::/home/u:/bin/sh\n");
     assert!(!root.exists("/etc/shadow") && !root.exists("/etc/gshadow") && !root.exists("/home/u"));
 }
@@ -205,7 +205,7 @@ fn groups_of_the_image_get_members_in_etc() {
     assert!(accounts.add_group("wheel", false).is_err());
     accounts.add_member("wheel", "core").unwrap();
     accounts.lock("core").unwrap();
-    accounts.save(&mut root).unwrap();
+    accounts.save(&mut root, &mut Report::new()).unwrap();
     assert!(root.text("/etc/group").contains("\nwheel:x:10:core\n"));
 }
 
@@ -222,8 +222,8 @@ fn homes_come_from_the_skeleton_with_their_owner() {
     let mut accounts = Accounts::open(&root).unwrap();
     for name in ["u", "there", "early"] {
         let new = NewUser { name, user_group: true, ..NewUser::default() };
-        let user = accounts.add_user(&root, &new).unwrap();
-        accounts.make_home(&mut root, &user).unwrap();
+        let user = accounts.add_user(&root, &new, &mut Report::new()).unwrap();
+        accounts.make_home(&mut root, &user, &mut Report::new()).unwrap();
     }
     let ids = Ids { uid: 1004, gid: 1004 };
     assert_eq!(root.stat("/home/u").unwrap().attr, Attr::owned(0o700, ids));
@@ -237,6 +237,6 @@ fn homes_come_from_the_skeleton_with_their_owner() {
     );
     for home in ["relative", "/a/../../etc", "/a:b", "/a\nb"] {
         let new = NewUser { name: "bad", home: Some(home), ..NewUser::default() };
-        assert!(accounts.add_user(&root, &new).is_err(), "{home}");
+        assert!(accounts.add_user(&root, &new, &mut Report::new()).is_err(), "{home}");
     }
 }

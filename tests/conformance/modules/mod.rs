@@ -6,7 +6,7 @@
 mod accounts;
 mod files;
 
-use crate::warnings;
+use prepivot::base::report::Report;
 use prepivot::base::testing::{TempDir, vectors};
 use prepivot::document::{Map, Value};
 use prepivot::instance::Instance;
@@ -114,7 +114,7 @@ impl<'a> Case<'a> {
         };
         let mut errors = Vec::new();
         let recorded = files::Recorded(self);
-        warnings::take();
+        let mut report = Report::new();
         for half in [module.provision, module.live].into_iter().flatten() {
             let mut context = Context {
                 root: &mut root,
@@ -124,11 +124,11 @@ impl<'a> Case<'a> {
                 args: &[],
                 stage: module.stage,
                 outside: if self.is_about_accounts() { &Nothing } else { &recorded },
+                report: &mut report,
             };
             errors.extend(half(&mut context).err());
         }
         let mut wrong = Vec::new();
-        let warned = warnings::take();
         let recorders = files::error_is_the_recorders(self);
         let error_expected = self.expected.get("error").is_some_and(|e| !e.is_null()) && !recorders;
         if error_expected == errors.is_empty() {
@@ -136,8 +136,8 @@ impl<'a> Case<'a> {
         }
         let list = |key| self.expected.get(key).and_then(Value::as_list).unwrap_or_default();
         let warnings = list("warnings").iter().filter_map(Value::as_str).filter(|w| !w.contains("deprecated")).count();
-        if !error_expected && errors.is_empty() && (warnings > 0) == warned.is_empty() {
-            wrong.push(format!("expected {:?}, logged {warned:?}", list("warnings")));
+        if !error_expected && errors.is_empty() && (warnings > 0) == report.is_empty() {
+            wrong.push(format!("expected {:?}, reported {:?}", list("warnings"), report.entries()));
         }
         if error_expected {
             return wrong;
