@@ -9,6 +9,7 @@ mod args;
 mod clean;
 mod cloud_id;
 mod collect_logs;
+mod completions;
 mod detect;
 mod devel;
 mod features;
@@ -54,6 +55,7 @@ static VERBS: &[Entry] = &[
     Entry::of::<schema::Schema>(),
     Entry::of::<features::Features>(),
     Entry::of::<devel::Devel>(),
+    Entry::of::<completions::Completions>(),
 ];
 
 /// cloud-init's job, done before the root pivot
@@ -102,7 +104,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let mut args = args.into_iter();
     let path = args.next().map(|a| a.to_string_lossy().into_owned()).unwrap_or_default();
     let name = path.rsplit('/').next().filter(|n| !n.is_empty()).unwrap_or("prepivot").to_owned();
-    let mut program = Program { path, name, words: args.collect(), debug: false, force: false };
+    let mut program = Program { path, name, words: args.collect(), debug: false, force: false, command, aliases };
     let words: Vec<String> = program.words.iter().map(|a| a.to_string_lossy().into_owned()).collect();
     if let Some(entry) = VERBS.iter().find(|entry| entry.programs.contains(&program.name.as_str())) {
         return alone(&program, entry, &[&program.name], words);
@@ -157,6 +159,11 @@ fn early(program: &Program, exit: &EarlyExit, usage: u8) -> ExitCode {
 /// The whole command line: all verbs with their arguments, help and exit codes.
 pub fn command() -> CommandInfoWithArgs {
     CommandInfoWithArgs { name: "prepivot", ..Cli::get_args_info() }
+}
+
+/// The program's names that run one verb alone, each with the verb.
+fn aliases() -> Vec<(&'static str, &'static str)> {
+    VERBS.iter().flat_map(|entry| entry.programs.iter().map(|name| (*name, entry.name()))).collect()
 }
 
 #[cfg(test)]

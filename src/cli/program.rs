@@ -1,6 +1,7 @@
 //! What every verb gets: how the program was called, where its messages go, and its exit codes.
 
 use crate::base::logging;
+use argh::CommandInfoWithArgs;
 use log::LevelFilter;
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -29,6 +30,10 @@ pub struct Program {
     pub debug: bool,
     /// `--force` before the verb.
     pub force: bool,
+    /// The whole command line: all verbs with their arguments, help and exit codes.
+    pub command: fn() -> CommandInfoWithArgs,
+    /// The program's names that run one verb alone, each with the verb.
+    pub aliases: fn() -> Vec<(&'static str, &'static str)>,
 }
 
 impl Program {
