@@ -1,7 +1,7 @@
 //! Where messages go: the kernel's log in the initramfs, standard error in the real root; and all of them in memory, for
 //! status.json and /var/log/cloud-init.log.
 
-use crate::base::clock;
+use crate::base::{clock, mask};
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -86,9 +86,9 @@ impl Log for Logger {
     fn flush(&self) {}
 }
 
-/// A message is one line, whatever was put into it.
+/// A message as one line, whatever was put into it, without the credentials of URLs.
 fn one_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    mask::urls(text).chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 fn to_kernel(mut kmsg: &File, level: Level, text: &str) {
@@ -160,11 +160,11 @@ mod tests {
     fn messages_are_kept_as_one_line_each() {
         quiet();
         take();
-        log::warn!("two\nlines");
+        log::warn!("two\nlines of http://me:pw@h/");
         let messages = take();
         assert_eq!(messages.len(), 1);
-        assert_eq!(messages[0].text, "two lines");
-        assert!(to_file_lines(&messages).ends_with(" - prepivot[WARNING]: two lines\n"));
+        assert_eq!(messages[0].text, "two lines of http://********@h/");
+        assert!(to_file_lines(&messages).ends_with(" - prepivot[WARNING]: two lines of http://********@h/\n"));
         assert!(take().is_empty());
         log::info!(target: DEPRECATED, "old");
         assert!(to_file_lines(&take()).ends_with(" - prepivot[DEPRECATED]: old\n"));

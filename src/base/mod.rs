@@ -8,6 +8,7 @@ pub mod error;
 pub mod event;
 pub mod glob;
 pub mod logging;
+pub mod mask;
 pub mod report;
 pub mod sort;
 pub mod tar;

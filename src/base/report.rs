@@ -3,6 +3,7 @@
 //! Parsers, sources, renderers and modules push what they find into a [`Report`] that their caller passes. Stages log it, and
 //! put it into status.json. Nothing else decides what a warning is: a log line alone changes no status.
 
+use super::mask;
 use std::collections::HashSet;
 use std::fmt;
 use std::time::SystemTime;
@@ -129,9 +130,10 @@ impl Report {
     }
 }
 
-/// The text on one line: documents decide parts of it, and a line break of theirs must not forge another line.
+/// The text on one line, without the credentials of URLs: documents decide parts of it, and a line break of theirs must not
+/// forge another line.
 fn one_line(text: &str) -> String {
-    text.replace(char::is_control, "\u{fffd}")
+    mask::urls(text).replace(char::is_control, "\u{fffd}")
 }
 
 #[cfg(test)]
@@ -146,12 +148,12 @@ mod tests {
         report.error("a\nb");
         assert_eq!(report.keep(Err::<(), _>("c")), None);
         let mut other = Report::new();
-        other.deprecated("d");
+        other.deprecated("http://me:pw@d");
         other.warn("a\nb");
         report.absorb(other);
         assert_eq!(report.texts(Severity::Warning), ["a\u{fffd}b"]);
         assert_eq!(report.texts(Severity::Error), ["a\u{fffd}b", "c"]);
-        assert_eq!(report.texts(Severity::Deprecated), ["d"]);
+        assert_eq!(report.texts(Severity::Deprecated), ["http://********@d"]);
         assert!(report.has(Severity::Deprecated) && !Report::new().has(Severity::Error));
     }
 

@@ -1,6 +1,6 @@
 //! What every verb gets: how the program was called, where its messages go, and its exit codes.
 
-use crate::base::logging;
+use crate::base::{logging, mask};
 use argh::CommandInfoWithArgs;
 use log::LevelFilter;
 use std::ffi::OsString;
@@ -54,9 +54,9 @@ impl Program {
         ExitCode::from(USAGE)
     }
 
-    /// Prints a line on standard error, with the program's name before it.
+    /// Prints a line on standard error, with the program's name before it and without the credentials of URLs.
     pub fn say(&self, what: impl Display) {
-        let _ = writeln!(std::io::stderr(), "{}: {what}", self.name);
+        let _ = writeln!(std::io::stderr(), "{}: {}", self.name, mask::urls(&what.to_string()));
     }
 
     /// Checks that the user is root.

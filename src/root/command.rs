@@ -33,8 +33,8 @@ pub struct Command {
     pub argv: Vec<String>,
     /// Given on standard input.
     pub stdin: Option<Vec<u8>>,
-    /// Whether standard input holds a secret, so that a plan masks it.
-    pub secret: bool,
+    /// Passwords, keys and tokens that stand in the words, the environment or standard input: a plan masks them.
+    pub secrets: Vec<String>,
     /// Added to the environment.
     pub env: Vec<(String, String)>,
     pub when: Stage,
@@ -55,7 +55,7 @@ impl Command {
     /// The command `argv` in the stage `when`.
     pub fn new<S: Into<String>>(when: Stage, argv: impl IntoIterator<Item = S>) -> Command {
         let argv = argv.into_iter().map(Into::into).collect();
-        Command { argv, stdin: None, secret: false, env: Vec::new(), when, limit: None }
+        Command { argv, stdin: None, secrets: Vec::new(), env: Vec::new(), when, limit: None }
     }
 
     /// With a variable in its environment.
@@ -76,10 +76,10 @@ impl Command {
         self
     }
 
-    /// With a secret on standard input.
-    pub fn secret_stdin(mut self, text: impl Into<Vec<u8>>) -> Command {
-        self.secret = true;
-        self.stdin(text)
+    /// With a secret: a text that stands somewhere in the command, which a plan masks.
+    pub fn secret(mut self, text: impl Into<String>) -> Command {
+        self.secrets.push(text.into());
+        self
     }
 }
 

@@ -7,6 +7,7 @@ use super::modules::{Half, Run};
 use super::outside::OfTree;
 use super::provision;
 use crate::base::error::Result;
+use crate::base::mask;
 use crate::base::report::Report;
 use crate::document::{Map, Value, json};
 use crate::instance::{instance_data, state};
@@ -54,9 +55,6 @@ pub fn plan(path: &Path, seed: &Path) -> Result<Plan> {
     Ok(Plan { root, changes, errors })
 }
 
-/// What stands for a secret.
-const MASK: &str = "********";
-
 impl Plan {
     /// One JSON object a line: the changes in their order, then the commands in theirs. What `apply` leaves to a stage of the
     /// real root has its name as `when`.
@@ -94,7 +92,8 @@ impl Plan {
             out += &format!("  state   {} and {} ({} changes)\n", state::CLOUD_DIR, state::RUN_DIR, state.len());
         }
         for command in self.root.commands() {
-            out += &shown(&format!("  run     {} ({})\n", command.argv.join(" "), command.when.name()));
+            let argv = mask::secrets(&command.argv.join(" "), &command.secrets).into_owned();
+            out += &shown(&format!("  run     {argv} ({})\n", command.when.name()));
         }
         if out.is_empty() { "nothing changes\n".into() } else { out }
     }
@@ -111,10 +110,11 @@ fn is_state(path: &str) -> bool {
     below(state::CLOUD_DIR) || below(state::RUN_DIR)
 }
 
-/// A line as a terminal may have it: names and texts of the seed hold any character, also those that move the cursor.
+/// A line for a terminal, without the credentials of URLs. Names and texts of the seed hold any character, also those that move
+/// the cursor; these are escaped.
 fn shown(line: &str) -> String {
     let mut out = String::with_capacity(line.len());
-    for c in line.strip_suffix('\n').unwrap_or(line).chars() {
+    for c in mask::urls(line.strip_suffix('\n').unwrap_or(line)).chars() {
         if c.is_control() && c != '\t' { out.extend(c.escape_default()) } else { out.push(c) }
     }
     out.push('\n');
@@ -143,17 +143,17 @@ fn line(change: &Change, when: Option<Stage>, root: &Root) -> String {
     }
 }
 
-/// A command as a plan prints it; a secret on its standard input is masked.
+/// A command as a plan prints it: secrets and the credentials of URLs are masked.
 fn command(command: &Command) -> Value {
+    let masked = |text: &str| mask::secrets(text, &command.secrets).into_owned();
     let mut map = Map::new();
     map.insert("change", "run");
-    map.insert("argv", command.argv.iter().map(|a| Value::from(a.as_str())).collect::<Vec<_>>());
+    map.insert("argv", command.argv.iter().map(|a| Value::from(masked(a))).collect::<Vec<_>>());
     if let Some(stdin) = &command.stdin {
-        let text = if command.secret { MASK.into() } else { String::from_utf8_lossy(stdin).into_owned() };
-        map.insert("stdin", text);
+        map.insert("stdin", masked(&String::from_utf8_lossy(stdin)));
     }
     if !command.env.is_empty() {
-        let env: Map = command.env.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+        let env: Map = command.env.iter().map(|(k, v)| (k.as_str(), masked(v))).collect();
         map.insert("env", env);
     }
     map.insert("when", command.when.name());
@@ -175,5 +175,44 @@ mod tests {
         let text = plan(&tree.0, &seed.0).unwrap().to_text();
         assert!(text.contains("\n  write   /a\\u{1b}[2J\\n  remove  /etc/x (0644 root:root, 1 bytes)\n"), "{text}");
         assert_eq!(text.find(|c: char| c.is_control() && c != '\n'), None);
+    }
+
+    /// A plan, as text and as JSON.
+    fn planned(user_data: &str) -> [String; 2] {
+        let (tree, seed) = (TempDir::new("plan-tree"), TempDir::new("plan-seed"));
+        for (path, text) in [("etc/os-release", "ID=fedora\n"), ("etc/motd", "old\n")] {
+            std::fs::create_dir_all(tree.0.join("etc")).unwrap();
+            std::fs::write(tree.0.join(path), text).unwrap();
+        }
+        for (name, text) in [("meta-data", "instance-id: i\n"), ("user-data", user_data)] {
+            std::fs::write(seed.0.join(name), text).unwrap();
+        }
+        let plan = plan(&tree.0, &seed.0).unwrap();
+        [plan.to_text(), plan.to_json_lines().lines().filter(|l| l.contains("\"run\"")).collect()]
+    }
+
+    #[test]
+    fn credentials_in_urls_are_masked() {
+        let [text, json] = planned(
+            "#cloud-config\npackages: ['https://me:geheim@h/x.rpm']\n\
+             random_seed: {command: [sh, -c, 'curl https://me:geheim@h/seed']}\n\
+             write_files: [{path: /etc/motd, content: 'see http://me:geheim@h/'}]\n",
+        );
+        for what in [&text, &json] {
+            assert!(what.contains("https://********@h/x.rpm") && what.contains("https://********@h/seed"), "{what}");
+            assert!(!what.contains("geheim"), "{what}");
+        }
+        assert!(text.contains("http://********@h/"), "{text}");
+    }
+
+    #[test]
+    fn secrets_of_a_command_are_masked() {
+        let registered =
+            Command::new(Stage::Config, ["register", "--key=geheim"]).env("KEY", "geheim").stdin("geheim\n");
+        let shown = json::to_string(&command(&registered.secret("geheim")));
+        assert_eq!(
+            shown,
+            r#"{"change":"run","argv":["register","--key=********"],"stdin":"********\n","env":{"KEY":"********"},"when":"config"}"#
+        );
     }
 }

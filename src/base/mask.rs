@@ -1,0 +1,69 @@
+//! Secrets in texts for people: plans, messages and logs.
+
+use std::borrow::Cow;
+
+/// Printed instead of a secret.
+pub const MASK: &str = "********";
+
+/// `text` with the credentials of each URL in it masked: `https://user:password@host/` becomes `https://********@host/`
+/// (RFC 3986, section 3.2.1).
+pub fn urls(text: &str) -> Cow<'_, str> {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("://") {
+        let end = |c: char| {
+            matches!(c, '/' | '?' | '#' | '"' | '\'' | '<' | '>' | '\\') || c.is_whitespace() || c.is_control()
+        };
+        let authority = &after[..after.find(end).unwrap_or(after.len())];
+        out.push_str(before);
+        out.push_str("://");
+        rest = match authority.rfind('@') {
+            Some(at) => {
+                out.push_str(MASK);
+                &after[at..]
+            }
+            None => after,
+        };
+    }
+    if out.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(out + rest) }
+}
+
+/// `text` with each of `secrets` masked wherever it stands, and the credentials of URLs.
+pub fn secrets<'a>(text: &'a str, secrets: &[String]) -> Cow<'a, str> {
+    let mut out = urls(text);
+    // A secret may be a part of another one.
+    let mut secrets: Vec<&str> = secrets.iter().map(String::as_str).filter(|secret| !secret.is_empty()).collect();
+    crate::base::sort::by(&mut secrets, |a, b| b.len().cmp(&a.len()));
+    for secret in secrets {
+        if out.contains(secret) {
+            out = Cow::Owned(out.replace(secret, MASK));
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_of_urls() {
+        for (text, masked) in [
+            ("http://user:pw@host/a b", "http://********@host/a b"),
+            ("no URL, a@b://", "no URL, a@b://"),
+            ("x=https://t0ken@h?q=a@b 'ftp://u:p@ss@h'", "x=https://********@h?q=a@b 'ftp://********@h'"),
+            ("http://host/~user@x http://h:80 http://[::1]@", "http://host/~user@x http://h:80 http://********@"),
+            ("http://a:b@http://c:d@h/", "http://********@http://********@h/"),
+            ("éö://ü:ü@ü", "éö://********@ü"),
+        ] {
+            assert_eq!(urls(text), masked);
+        }
+        assert!(matches!(urls("plain"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn secrets_wherever_they_stand() {
+        let list = ["pw".to_owned(), String::new(), "pw-long".to_owned()];
+        assert_eq!(secrets("--password=pw pw-long u://a@b", &list), "--password=******** ******** u://********@b");
+    }
+}
