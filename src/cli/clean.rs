@@ -1,9 +1,9 @@
 //! `clean`: makes a system forget that it was provisioned, so that the next boot does it again. For makers of images.
 
+use super::logs;
 use super::program::{FAILED, Program};
 use super::verb::Verb;
 use crate::base::error::Error;
-use crate::document::Value;
 use crate::instance::boot::APPLIED;
 use crate::instance::state::CLOUD_DIR;
 use crate::machine::{Family, Machine};
@@ -78,8 +78,6 @@ const CLEAN_D: &str = "/etc/cloud/clean.d";
 const MACHINE_ID: &str = "/etc/machine-id";
 
 const SSH_CONFIG: &str = "/etc/ssh/sshd_config.d/50-cloud-init.conf";
-/// Logs that exist whatever the configuration says.
-const LOGS: [&str; 2] = ["/var/log/cloud-init.log", "/var/log/cloud-init-output.log"];
 /// Network files that cloud-init writes and our renderers do not.
 const NETWORK: [&str; 2] = [
     "/etc/NetworkManager/conf.d/99-cloud-init.conf",
@@ -123,7 +121,7 @@ impl Clean {
     fn clean(&self, root: &mut Root, image: &Image, program: &Program) -> Vec<Error> {
         let mut gone: Vec<String> = Vec::new();
         if self.logs {
-            gone.extend(logs(root, &image.config));
+            gone.extend(logs::paths(root, &image.config));
         }
         if self.removes(Config::Network) {
             gone.extend(RENDERERS.iter().flat_map(|r| network::owned_files(root, r)));
@@ -175,44 +173,5 @@ fn forget_machine_id(root: &mut Root, image: &Image) -> crate::base::error::Resu
         root.write(MACHINE_ID, "uninitialized\n", Attr::root(0o444))
     } else {
         root.remove(MACHINE_ID)
-    }
-}
-
-/// The logs that the configuration names (`def_log_file`, `output`) and cloud-init's own, each with its rotated ones.
-pub fn logs(root: &Root, config: &Value) -> Vec<String> {
-    let mut logs: Vec<String> = LOGS.map(str::to_owned).to_vec();
-    logs.extend(config.get("def_log_file").and_then(Value::as_str).map(str::to_owned));
-    config.get("output").into_iter().for_each(|output| targets(output, &mut logs));
-    logs.retain(|path| path.starts_with('/'));
-    let mut found = Vec::new();
-    for log in &logs {
-        let Some((folder, name)) = log.rsplit_once('/') else { continue };
-        let names = root.list(folder).into_iter().filter(|n| n.strip_prefix(name).is_some_and(is_rotated));
-        found.extend(names.map(|n| format!("{folder}/{n}")).filter(|path| root.is_file(path)));
-    }
-    found.sort();
-    found.dedup();
-    found
-}
-
-/// Whether `rest` follows the name of a rotated log (`.1`, `-20261120.gz`), or is empty, as for the log itself.
-fn is_rotated(rest: &str) -> bool {
-    rest.is_empty() || rest.strip_prefix(['.', '-']).is_some_and(|r| r.starts_with(|c: char| c.is_ascii_digit()))
-}
-
-/// The files to which `output` sends: `> FILE`, `>> FILE`, `| tee -a FILE`.
-fn targets(output: &Value, logs: &mut Vec<String>) {
-    match output {
-        Value::Map(map) => map.iter().for_each(|(_, value)| targets(value, logs)),
-        Value::List(list) => list.iter().for_each(|value| targets(value, logs)),
-        Value::String(text) => {
-            let words: Vec<&str> = text.split_whitespace().collect();
-            match words.as_slice() {
-                [">" | ">>", file] | ["|", "tee", "-a", file] => logs.push((*file).to_owned()),
-                [word] => logs.extend(word.strip_prefix('>').map(|w| w.trim_start_matches('>').to_owned())),
-                _ => {}
-            }
-        }
-        _ => {}
     }
 }

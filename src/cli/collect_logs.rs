@@ -1,10 +1,10 @@
-//! `collect-logs`: what a report of a mistake needs, in one file.
+//! `collect-logs`: what a bug report needs, in one file.
 
-use super::clean;
+use super::logs;
 use super::program::{Program, is_root, version_of_cloud_init};
 use super::verb::Verb;
 use crate::base::clock;
-use crate::base::error::{Context, Result};
+use crate::base::error::{Context, Error, Result};
 use crate::base::tar::{Archive, stored_gzip};
 use crate::instance::state::{CLOUD_DIR, RUN_DIR};
 use crate::machine::Machine;
@@ -19,24 +19,25 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-/// collect the logs and what provisioning left in one file, for a report
+/// collect the logs and what provisioning left in one file, for a bug report
 #[derive(FromArgs, ArgsInfo)]
 #[argh(
     subcommand,
     name = "collect-logs",
     help_triggers("-h", "--help"),
-    note = "Collected are the logs, /etc/cloud, /var/lib/cloud and /run/cloud-init without scripts and older instances, and what \
-            dmesg and journalctl say of this boot and the last. User-data is among it: look at the file before you give it away.",
-    error_code(1, "not root, or the file cannot be written")
+    note = "It collects the logs, /etc/cloud, /var/lib/cloud and /run/cloud-init without scripts and older instances, and the \
+            output of dmesg and journalctl for this boot and the last. User-data is among it: look at the file before you \
+            give it away.",
+    error_code(1, "the user is not root, or the file cannot be written")
 )]
 pub struct CollectLogs {
     /// the file to write; default: cloud-init.tar.gz
     #[argh(option, short = 't', arg_name = "path", default = "String::from(\"cloud-init.tar.gz\")")]
     tarfile: String,
-    /// leave out what only root may read, but for the logs
+    /// leave out what only root may read, except for the logs
     #[argh(switch, short = 'r')]
     redact_sensitive: bool,
-    /// nothing: user-data is always there
+    /// deprecated, without effect: user-data is always there
     #[argh(switch, short = 'u')]
     include_userdata: bool,
     /// name every file
@@ -47,7 +48,7 @@ pub struct CollectLogs {
     root: String,
 }
 
-/// Folders in two parts, and how deep they are looked into.
+/// The folders to collect, each in two parts, and how many levels of folders below them.
 const FOLDERS: [(&str, &str, usize); 7] = [
     ("", "/etc/cloud", MAX_DEPTH),
     (CLOUD_DIR, "/data", 0),
@@ -57,13 +58,13 @@ const FOLDERS: [(&str, &str, usize); 7] = [
     (CLOUD_DIR, "/instance/handlers", 0),
     (RUN_DIR, "", 0),
 ];
-/// Keys, and what the image's maker knows.
+/// Keys, and what every image of the distribution has.
 const LEFT_OUT: [&str; 2] = ["/etc/cloud/keys", "/etc/cloud/templates"];
-/// How deep a folder of folders is looked into.
+/// The most levels of folders below a folder.
 const MAX_DEPTH: usize = 16;
-/// How much of what a command prints is kept, in bytes.
+/// The most that is kept of a command's output, in bytes.
 const MAX_OUTPUT: usize = 64 << 20;
-/// What is kept of what commands print: the file, the command, and whether it may be secret.
+/// Commands whose output is collected: the file for it, the command, and whether the output may be secret.
 const COMMANDS: [(&str, &str, bool); 3] = [
     ("dmesg.txt", "dmesg", true),
     ("journal.txt", "journalctl --boot=0 -o short-precise", false),
@@ -83,12 +84,7 @@ impl Verb for CollectLogs {
         if self.include_userdata {
             program.say("--include-userdata is deprecated: user-data is always there");
         }
-        let written = self.archive(program, root).and_then(|bytes| {
-            let options = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).clone();
-            let file = options.open(&self.tarfile).and_then(|mut file| file.write_all(&bytes));
-            file.context(|| format!("failed to write {}", self.tarfile))
-        });
-        if let Err(e) = written {
+        if let Err(e) = self.archive(program, root).and_then(|bytes| save(&self.tarfile, &bytes)) {
             return program.fail(e);
         }
         let path = std::path::absolute(&self.tarfile).unwrap_or_default();
@@ -120,8 +116,8 @@ impl CollectLogs {
             }
         }
         let image = Image::read(&root, &Machine::read(Path::new(&self.root)));
-        // The logs are for root alone, and say nothing that is secret.
-        for path in clean::logs(&root, &image.config) {
+        // Only root may read the logs, but they hold no secrets.
+        for path in logs::paths(&root, &image.config) {
             collection.file(&root, &path, true);
         }
         for (below, folder, depth) in FOLDERS {
@@ -139,13 +135,30 @@ impl CollectLogs {
     }
 }
 
+/// Writes the archive as a new file that only its owner may read, and renames it to `path`. A regular file there is replaced, so
+/// that the archive has neither its mode nor its readers; anything else, a link that someone planted for example, is an error.
+fn save(path: &str, bytes: &[u8]) -> Result<()> {
+    if std::fs::symlink_metadata(path).is_ok_and(|there| !there.is_file()) {
+        return Err(Error::new(format!("failed to write {path}: expected a regular file or a new name")));
+    }
+    let new = format!("{path}.{}", std::process::id());
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&new)
+        .context(|| format!("failed to write {path}: failed to make {new}"))?;
+    let written = file.write_all(bytes).and_then(|()| std::fs::rename(&new, path));
+    written.inspect_err(|_| drop(std::fs::remove_file(&new))).context(|| format!("failed to write {path}"))
+}
+
 /// What has been collected so far.
 struct Collection<'a> {
     archive: Archive,
     /// The folder in the archive.
     top: String,
     modified: u64,
-    /// Who names every file, where that is asked for.
+    /// Prints the name of every file, where that is asked for.
     say: Option<&'a Program>,
 }
 
@@ -157,7 +170,7 @@ impl Collection<'_> {
         self.archive.file(&format!("{}{path}", self.top), mode, self.modified, content);
     }
 
-    /// Adds a file if there is one and, unless `secret` ones are wanted, everybody may read it.
+    /// Adds the file at `path` if there is one; without `secret`, only if everyone may read it.
     fn file(&mut self, root: &Root, path: &str, secret: bool) {
         let Some(stat) = root.stat(path).filter(|s| s.kind == Kind::File) else { return };
         if !secret && stat.attr.mode & 0o004 == 0 {
@@ -172,7 +185,7 @@ impl Collection<'_> {
     fn folder(&mut self, root: &Root, folder: &str, depth: usize, secret: bool) {
         for name in root.list(folder) {
             let path = format!("{folder}/{name}");
-            // A link to a folder could lead in a circle.
+            // Links to folders are not followed: they could form a circle.
             let is_folder = root.lstat(&path).is_some_and(|s| s.kind == Kind::Dir);
             if !is_folder {
                 self.file(root, &path, secret);

@@ -16,6 +16,7 @@ mod features;
 mod files;
 mod init;
 mod initramfs;
+mod logs;
 mod modules;
 mod per;
 mod plan;

@@ -205,3 +205,28 @@ fn where_the_time_went() {
     }
     assert_eq!(run(&["analyze"]).code, 2);
 }
+
+#[test]
+fn collected_logs_go_to_a_new_file_of_root_alone() {
+    let dir = TempDir::new("cli-collect-link");
+    instance_data(&dir);
+    write(&dir, "precious", "precious");
+    symlink(dir.0.join("precious"), dir.0.join("link.tar.gz")).unwrap();
+    let linked = run_in(&dir, "collect-logs --root ROOT -t ROOT/link.tar.gz");
+    assert_eq!((linked.code, fs::read_to_string(dir.0.join("precious")).unwrap().as_str()), (1, "precious"));
+    assert!(linked.err.contains("link.tar.gz: expected a regular file or a new name"), "{}", linked.err);
+
+    write(&dir, "old.tar.gz", "old");
+    let old = dir.0.join("old.tar.gz");
+    fs::set_permissions(&old, fs::Permissions::from_mode(0o666)).unwrap();
+    let mut reader = fs::File::open(&old).unwrap();
+    assert_eq!(run_in(&dir, "collect-logs --root ROOT -t ROOT/old.tar.gz").code, 0);
+    let meta = fs::metadata(&old).unwrap();
+    assert_eq!(meta.permissions().mode() & 0o777, 0o600);
+    assert!(meta.len() > 100);
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut reader, &mut text).unwrap();
+    assert_eq!(text, "old", "whoever has the old file open reads nothing of the new one");
+    let names: Vec<_> = fs::read_dir(&dir.0).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    assert_eq!(names.iter().filter(|name| name.contains(".tar.gz")).count(), 2, "{names:?}");
+}
