@@ -1,15 +1,15 @@
 //! instance-data.json: what templates, `query` and scripts of users read. The whole of it for root alone, and a copy without
 //! secrets for everyone.
 
-use super::{Instance, NetworkData, state};
+use super::{Instance, NetworkData, state, vendor_document};
 use crate::base::error::Result;
 use crate::document::{Map, Value, json};
 use crate::machine::{Distro, Machine};
 use crate::root::{Attr, Root};
 
-/// What stands in the public copy for a secret (cloud-init's words, which scripts compare with).
+/// Written instead of a secret in the public copy (cloud-init's words, which scripts compare with).
 pub const REDACTED: &str = "redacted for non-root user";
-/// Keys whose values are secret, wherever they stand.
+/// Keys whose values are secret, at any depth.
 const SENSITIVE: [&str; 14] = [
     "admin_pass",
     "combined_cloud_config",
@@ -154,8 +154,8 @@ pub fn write(root: &mut Root, standard: Map, instance: &Instance, base: &Value, 
     data.insert("merged_cfg", merged.clone());
     data.insert("merged_system_cfg", base.clone());
     data.insert("userdata", text(instance.user_data.as_ref().map(|b| b.0.as_slice())));
-    data.insert("vendordata", instance.vendor_data.clone());
-    data.insert("vendordata2", instance.vendor_data2.clone());
+    data.insert("vendordata", vendor_document(&instance.vendor_data).clone());
+    data.insert("vendordata2", vendor_document(&instance.vendor_data2).clone());
     let mut paths = Vec::new();
     let mut data = Value::Map(data);
     let redacted = redact(&data, "", &mut paths);

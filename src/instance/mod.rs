@@ -107,6 +107,15 @@ pub struct Instance {
     pub problems: Vec<String>,
 }
 
+/// The document for cloud-init in vendor-data: the `cloud-init` entry of a mapping, which others may share, else all of it.
+/// Null where a mapping has no such entry (cloud-init's `convert_vendordata`).
+pub fn vendor_document(data: &Value) -> &Value {
+    match data {
+        Value::Map(map) => map.get("cloud-init").unwrap_or(&Value::Null),
+        other => other,
+    }
+}
+
 impl Instance {
     /// The instance-id as a folder's name (slashes become `_`, as cloud-init does; control characters too). Never empty, `.`
     /// or `..`, and never longer than a name may be: the end of a longer one is its digest.

@@ -1,7 +1,6 @@
 //! The instance on disk, laid out as cloud-init's (/var/lib/cloud), and the marks that say what was done.
 
-use super::Frequency;
-use super::Instance;
+use super::{Frequency, Instance, vendor_document};
 use crate::base::clock;
 use crate::base::error::{Error, Result};
 use crate::document::{Value, json};
@@ -14,7 +13,7 @@ pub const CLOUD_DIR: &str = "/var/lib/cloud";
 pub const RUN_DIR: &str = "/run/cloud-init";
 /// The cached datasource, below the instance's folder.
 const CACHE: &str = "datasource.json";
-/// What stands for an instance-id where there was none before.
+/// Written instead of an instance-id where there was none before (cloud-init's word).
 const NO_PREVIOUS: &str = "NO_PREVIOUS_INSTANCE_ID";
 
 /// The folder of an instance.
@@ -82,12 +81,13 @@ pub fn store(root: &mut Root, instance: &Instance) -> Result<()> {
     root.write(&format!("{RUN_DIR}/.instance-id"), format!("{}\n", instance.instance_id), Attr::root(0o644))
 }
 
-fn raw_vendor_data(value: &Value) -> Vec<u8> {
-    match value {
-        Value::Null => Vec::new(),
+/// Vendor-data as cloud-init stores it: the document, a list of them as JSON, and nothing of what is not for cloud-init.
+fn raw_vendor_data(data: &Value) -> Vec<u8> {
+    match vendor_document(data) {
         Value::String(text) => text.clone().into_bytes(),
         Value::Bytes(bytes) => bytes.clone(),
-        other => json::to_string(other).into_bytes(),
+        list @ Value::List(items) if !items.is_empty() => json::to_string(list).into_bytes(),
+        _ => Vec::new(),
     }
 }
 
@@ -147,5 +147,24 @@ mod tests {
         assert!(!is_done(&root, &instance, "config_x", Frequency::Instance));
         assert!(is_done(&root, &instance, "config_y", Frequency::Once));
         assert!(!is_done(&root, &instance, "config_z", Frequency::Always));
+    }
+
+    #[test]
+    fn vendor_data_is_stored_as_cloud_init_does() {
+        for (data, stored) in [
+            (r##"{"cloud-init": "#cloud-config\n{}", "nova": {"a": 1}}"##, "#cloud-config\n{}"),
+            (r#"{"static": {"a": 1}}"#, ""),
+            ("{}", ""),
+            ("null", ""),
+            ("[]", ""),
+            (r#""text""#, "text"),
+            (r#"{"cloud-init": ["a", "b"]}"#, r#"["a","b"]"#),
+            (r#"{"cloud-init": {"cloud-init": "a"}}"#, ""),
+            ("5", ""),
+        ] {
+            let data = json::parse("t", data.as_bytes()).unwrap();
+            assert_eq!(String::from_utf8(raw_vendor_data(&data)).unwrap(), stored, "{data:?}");
+        }
+        assert_eq!(raw_vendor_data(&Value::Bytes(vec![31, 139])), [31, 139]);
     }
 }

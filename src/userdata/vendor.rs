@@ -4,6 +4,7 @@ use super::Script;
 use crate::base::error::Result;
 use crate::base::report::Report;
 use crate::document::{Map, Value, wrong};
+use crate::instance::vendor_document;
 use std::collections::HashSet;
 
 /// The documents in vendor_data.json: a string is one, or bytes such as gzip's (NoCloud's vendor-data), a list is several, a mapping's `cloud-init` key is either. A mapping
@@ -12,11 +13,7 @@ use std::collections::HashSet;
 /// # Errors
 /// Anything else. Entries of a list that are not text are reported and skipped.
 pub fn documents(data: &Value, report: &mut Report) -> Result<Vec<Vec<u8>>> {
-    let data = match data {
-        Value::Map(map) => map.get("cloud-init").unwrap_or(&Value::Null),
-        other => other,
-    };
-    match data {
+    match vendor_document(data) {
         Value::Null | Value::Bool(false) | Value::Int(0) => Ok(Vec::new()),
         Value::String(text) if text.is_empty() => Ok(Vec::new()),
         Value::String(text) => Ok(vec![text.clone().into_bytes()]),
