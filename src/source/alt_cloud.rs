@@ -3,8 +3,11 @@
 use super::Source;
 use crate::detect::{Facts, Finding, Mark, label_reason};
 
-pub static SOURCE: Source =
-    Source { name: "AltCloud", marks: &[Mark::Check("RHEV or vSphere with a drive of its own", mark)], ..Source::NEW };
+pub static SOURCE: Source = Source {
+    name: "AltCloud",
+    marks: &[Mark::Check("RHEV with a floppy drive, vSphere with a filesystem with the label CDROM: maybe", mark)],
+    ..Source::NEW
+};
 
 /// A machine of one of the clouds that AltCloud reads drives of. What is on the drive is not looked at, so it only may be.
 fn mark(facts: &Facts) -> Option<Finding> {

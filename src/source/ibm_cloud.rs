@@ -8,7 +8,10 @@ pub static SOURCE: Source = Source {
     name: "IBMCloud",
     marks: &[
         Mark::Unless(provisioning),
-        Mark::Check("IBM Cloud's drive on Xen", |facts| recognised(facts).and_then(Finding::found)),
+        Mark::Check(
+            "on Xen: a filesystem with the label METADATA, or with the label config-2 and the UUID 9796-932E",
+            |facts| recognised(facts).and_then(Finding::found),
+        ),
     ],
     ..Source::NEW
 };

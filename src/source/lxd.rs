@@ -4,8 +4,14 @@ use super::Source;
 use crate::detect::{Facts, Finding, Mark, virt};
 use std::os::unix::fs::FileTypeExt;
 
-pub static SOURCE: Source =
-    Source { name: "LXD", marks: &[Mark::Check("/dev/lxd/sock; LXD's virtio port", mark)], ..Source::NEW };
+pub static SOURCE: Source = Source {
+    name: "LXD",
+    marks: &[Mark::Check(
+        "the socket /dev/lxd/sock; on KVM and QEMU a virtio port named com.canonical.lxd or org.linuxcontainers.lxd",
+        mark,
+    )],
+    ..Source::NEW
+};
 
 /// LXD's socket in a container, its virtio port in a virtual machine.
 fn mark(facts: &Facts) -> Option<Finding> {

@@ -12,7 +12,7 @@ pub static SOURCE: Source = Source {
         ("userdata_raw", "user-data as text"),
     ],
     docs: "The last of every list: a machine with the metadata and user-data of the image's own configuration \
-        (`datasource: {None: …}`), used where no other source has anything.",
+        (datasource: {None: …}), used where no other source has anything.",
     ..Source::NEW
 };
 

@@ -11,7 +11,11 @@ pub static SOURCE: Source = Source {
     marks: &[
         Mark::Seed("ovf", &["ovf-env.xml"]),
         Mark::Unless(ruled_out),
-        Mark::Check("an OVF environment in guestinfo or on a CD-ROM", mark),
+        Mark::Check(
+            "an OVF environment in guestinfo, on a CD-ROM labelled OVF-TRANSPORT, OVFENV or OVF ENV, or on one below 10 MiB that names \
+         the OVF schema",
+            mark,
+        ),
     ],
     ..Source::NEW
 };

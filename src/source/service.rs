@@ -89,6 +89,15 @@ pub(super) fn list_setting(search: &Search, source: &str, key: &str) -> Vec<Stri
     }
 }
 
+/// Settings that every source with a service has ([`limits`]), for the manual.
+pub(super) const MAX_WAIT: (&str, &str) = (
+    "max_wait",
+    "seconds that the service is looked for, once a link leads to it; below 1: one request to each address",
+);
+pub(super) const TIMEOUT: (&str, &str) = ("timeout", "seconds for one request");
+pub(super) const RETRIES: (&str, &str) =
+    ("retries", "how often a document is asked for again once the service has answered");
+
 /// How long a service is asked, as the image says (cloud-init's documentation of each datasource). What is no number is a
 /// problem and does not count.
 pub(super) fn limits(search: &mut Search, source: &str) -> Limits {

@@ -5,7 +5,7 @@ use crate::detect::{Facts, Finding, Mark};
 
 pub static SOURCE: Source = Source {
     name: "SmartOS",
-    marks: &[Mark::product("SmartDC*"), Mark::Check("the metadata socket of a SmartOS zone", zone)],
+    marks: &[Mark::product("SmartDC*"), Mark::Check("/native/.zonecontrol/metadata.sock in a SmartOS zone", zone)],
     ..Source::NEW
 };
 

@@ -6,7 +6,11 @@ use crate::document::Value;
 
 pub static SOURCE: Source = Source {
     name: "VMware",
-    marks: &[Mark::Check("VMware's guestinfo; guest customization that is switched on", mark)],
+    marks: &[Mark::Check(
+        "VMX_GUESTINFO and its data in the environment; guestinfo, in the running system by VMware's tools; guest customization \
+         that disable_vmware_customization: false switches on",
+        mark,
+    )],
     ..Source::NEW
 };
 

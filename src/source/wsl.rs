@@ -3,8 +3,14 @@
 use super::Source;
 use crate::detect::{Facts, Finding, MAX_ENTRIES, Mark, virt};
 
-pub static SOURCE: Source =
-    Source { name: "WSL", marks: &[Mark::Check("files for WSL in a Windows user's folder", mark)], ..Source::NEW };
+pub static SOURCE: Source = Source {
+    name: "WSL",
+    marks: &[Mark::Check(
+        "files for this distribution in .cloud-init or .ubuntupro/.cloud-init in a Windows user's folder",
+        mark,
+    )],
+    ..Source::NEW
+};
 
 /// WSL: data for this distribution in the home folder of a Windows user. Which user it is takes a Windows program to tell, so
 /// all of them count.

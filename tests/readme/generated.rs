@@ -5,9 +5,11 @@
 
 use crate::pages;
 use argh::{CommandInfoWithArgs, FlagInfo, FlagInfoKind, Optionality, PositionalInfo};
+use prepivot::detect::Mark;
 use prepivot::instance::Frequency;
 use prepivot::module::{MODULES, Module};
 use prepivot::root::Stage;
+use prepivot::source::{SOURCES, Source};
 use prepivot::stage::modules::OTHERS;
 use std::fs;
 
@@ -15,6 +17,8 @@ use std::fs;
 type Part = (&'static str, fn() -> String);
 
 static PARTS: &[Part] = &[
+    ("datasources that are read", sources),
+    ("marks", marks),
     ("modules by stage", modules_by_stage),
     ("modules", modules),
     ("options", options),
@@ -69,6 +73,37 @@ fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let head: Vec<String> = head.iter().map(|h| h.to_string()).collect();
     let rule = format!("|{}\n", "---|".repeat(head.len()));
     line(&head) + &rule + &rows.into_iter().map(|row| line(&row)).collect::<String>()
+}
+
+fn sources() -> String {
+    let described = SOURCES.iter().filter(|s| !s.docs.is_empty());
+    let parts = described.map(|s| {
+        let rows = s.settings.iter().map(|(key, meaning)| vec![format!("`{key}`"), meaning.to_string()]);
+        let settings =
+            if s.settings.is_empty() { String::new() } else { format!("\n{}", table(&["key", "meaning"], rows)) };
+        format!("### {}\n\n{}{settings}", s.name, wrapped(s.docs))
+    });
+    parts.collect::<Vec<_>>().join("\n")
+}
+
+fn marks() -> String {
+    let none = "nothing on the machine: name it in `ds=` or as the only one in `datasource_list`";
+    let row = |source: &&Source| {
+        let mut marks: Vec<String> = Vec::new();
+        let mut last = "";
+        for mark in source.marks {
+            match (mark, marks.last_mut()) {
+                // Values of one DMI field.
+                (Mark::Dmi(field, pattern), Some(text)) if last == *field => *text += &format!(" or {pattern}"),
+                (Mark::Unless(_), _) => {}
+                _ => marks.push(mark.to_string()),
+            }
+            last = if let Mark::Dmi(field, _) = mark { field } else { "" };
+        }
+        vec![source.name.to_owned(), if marks.is_empty() { none.to_owned() } else { marks.join("; ") }]
+    };
+    let recognised = SOURCES.iter().copied().filter(|s| s.name != prepivot::detect::NONE);
+    table(&["source", "recognised by"], recognised.map(|s| row(&s)))
 }
 
 /// The modules in the order of their names.

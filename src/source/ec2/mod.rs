@@ -5,7 +5,7 @@ mod network;
 mod service;
 
 use super::search::{Found, Search};
-use super::service::{Job, limits, list_setting, switched_off};
+use super::service::{Job, MAX_WAIT, RETRIES, TIMEOUT, limits, list_setting, switched_off};
 use super::table::{Source, Update};
 use crate::detect::{Facts, Finding, Mark, Verdict};
 use crate::document::Value;
@@ -21,8 +21,11 @@ pub static SOURCE: Source = Source {
         Mark::asset_tag("*.zstack.io"),
         Mark::vendor("e24cloud"),
         Mark::vendor("Tilaa"),
-        Mark::Check("ec2 in DMI product_uuid and /sys/hypervisor/uuid; DMI of Outscale", aws_mark),
-        Mark::Check("strict_id: false", not_strict),
+        Mark::Check(
+            "ec2 at the start of DMI product_uuid (in either byte order) or of /sys/hypervisor/uuid; 3DS Outscale VM",
+            aws_mark,
+        ),
+        Mark::Check("strict_id: false, warn or warn,SECONDS: maybe", not_strict),
     ],
     setting: Some(strict_setting),
     service: Some(service_job),
@@ -30,14 +33,21 @@ pub static SOURCE: Source = Source {
     updates: &[Update::NewInstance],
     settings: &[
         ("metadata_urls", "addresses of the service, instead of the well-known ones"),
-        ("max_wait", "how long the service is looked for, in seconds"),
-        ("timeout", "how long one request may take, in seconds"),
-        ("retries", "how often a request that failed is sent again"),
-        ("apply_full_imds_network_config", "false: only the interface that reached the service is configured"),
-        ("strict_id", "false: the service may be asked on machines without a mark of EC2"),
+        MAX_WAIT,
+        TIMEOUT,
+        RETRIES,
+        (
+            "apply_full_imds_network_config",
+            "false: DHCP on the link that the service was asked by, without the others and without further addresses",
+        ),
+        (
+            "strict_id",
+            "false, warn or warn,SECONDS: the service may be asked on machines without a mark of EC2, where the policy allows it",
+        ),
     ],
-    docs: "Amazon EC2 and the clouds that offer its metadata service: Brightbox, e24cloud, Outscale, Tilaa, ZStack. Read over HTTP \
-        from 169.254.169.254 or fd00:ec2::254, on AWS with a session token (IMDSv2).",
+    docs: "Amazon EC2 and the clouds that offer its metadata service: Brightbox, e24cloud, Outscale, Tilaa, ZStack. Read from \
+        http://169.254.169.254 and http://[fd00:ec2::254], whichever answers first, or from metadata_urls. On AWS with a session \
+        token (IMDSv2), elsewhere with one where the service asks for it. The answer must have an instance-id.",
     ..Source::NEW
 };
 

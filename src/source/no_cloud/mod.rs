@@ -4,6 +4,7 @@ mod marks;
 mod seed;
 mod service;
 
+use super::service::{MAX_WAIT, RETRIES, TIMEOUT};
 use super::table::Source;
 use crate::detect::Mark;
 
@@ -11,8 +12,8 @@ pub static SOURCE: Source = Source {
     name: marks::NAME,
     aliases: &["nocloud-net"],
     marks: &[Mark::Check(
-        "ds=nocloud in DMI product_serial; /var/lib/cloud/seed/nocloud with meta-data and user-data; a filesystem with the label \
-         cidata; datasource: NoCloud: seedfrom in the configuration",
+        "ds=nocloud in DMI product_serial; /var/lib/cloud/seed/nocloud or nocloud-net with meta-data and user-data; a filesystem \
+         with the label cidata (or fs_label); seedfrom, or user-data and meta-data, below datasource: NoCloud: in the configuration",
         marks::mark,
     )],
     labels: &[marks::LABEL],
@@ -28,11 +29,12 @@ pub static SOURCE: Source = Source {
         ("user-data", "user-data, in the configuration itself"),
         ("vendor-data", "vendor-data, in the configuration itself"),
         ("network-config", "a network configuration, in the configuration itself"),
-        ("max_wait", "how long the address of seedfrom is tried, in seconds"),
-        ("timeout", "how long one request may take, in seconds"),
-        ("retries", "how often a request that failed is sent again"),
+        MAX_WAIT,
+        TIMEOUT,
+        RETRIES,
     ],
-    docs: "meta-data and user-data of the owner's own: on a drive labelled cidata, in a folder of the image, on the kernel command \
-        line or in the SMBIOS serial number (ds=nocloud;s=…), or at a URL.",
+    docs: "The owner's own meta-data and user-data: on a drive labelled cidata; in /var/lib/cloud/seed/nocloud; where \
+        ds=nocloud;s=… points, on the kernel command line or in the DMI serial number; where seedfrom points, a path or an http(s) \
+        URL; or in the image's configuration itself. Any of these is enough.",
     ..Source::NEW
 };

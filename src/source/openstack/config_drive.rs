@@ -13,16 +13,21 @@ use crate::source::table::Source;
 pub static SOURCE: Source = Source {
     name: marks::CONFIG_DRIVE,
     marks: &[Mark::Check(
-        "OpenStack's metadata in /config-drive or /var/lib/cloud/seed/config_drive; a filesystem with the label config-2",
+        "openstack/latest or openstack/DATE with meta_data.json in /config-drive or /var/lib/cloud/seed/config_drive; a filesystem \
+         with the label config-2",
         marks::config_drive_mark,
     )],
     labels: &[LABEL],
     read: Some(read),
     seed: Some(seed),
     drive_is_due: Some(marks::drive_is_due),
-    settings: &[("dsmode", "local, net, pass or disabled: what a drive is used for that does not say so itself")],
-    docs: "OpenStack's config drive: a block device labelled config-2, mounted read-only or read by prepivot itself where the kernel \
-        lacks the filesystem, or a folder of the image with the same files.",
+    settings: &[(
+        "dsmode",
+        "local, net, pass (applied, and the search goes on) or disabled (not used), where the drive itself does not say",
+    )],
+    docs: "OpenStack's config drive: a drive labelled config-2, or the same files in /config-drive or \
+        /var/lib/cloud/seed/config_drive. Versions 2012-08-10 to 2018-08-27 and latest of OpenStack's layout, and version 1 \
+        (meta.js).",
     ..Source::NEW
 };
 

@@ -17,14 +17,14 @@ pub static SERVICE_MARKS: &[Mark] = &[
     Mark::Unless(has_config_drive),
     Mark::product("OpenStack Nova"),
     Mark::product("OpenStack Compute"),
-    Mark::Check("product_name OpenStack Nova in the environment of PID 1", container),
+    Mark::Check("product_name OpenStack Nova or OpenStack Compute in the environment of PID 1", container),
     Mark::asset_tag("OpenTelekomCloud"),
     Mark::asset_tag("SAP CCloud VM"),
     Mark::asset_tag("HUAWEICLOUD"),
     Mark::asset_tag("Samsung Cloud Platform"),
     Mark::asset_tag("OpenStack Nova"),
     Mark::asset_tag("OpenStack Compute"),
-    Mark::Check("a machine that may have no DMI", without_dmi),
+    Mark::Check("a machine other than a PC, which may have no DMI: maybe", without_dmi),
 ];
 
 /// Whether a drive may still appear: nova made the machine, and may have given it one.

@@ -8,7 +8,7 @@ mod service;
 pub use files::ds_mode;
 
 use super::search::{Found, Search};
-use super::service::{Job, limits, list_setting, switched_off};
+use super::service::{Job, MAX_WAIT, RETRIES, TIMEOUT, limits, list_setting, switched_off};
 use super::table::Source;
 use crate::base::error::Error;
 use crate::drive::Files;
@@ -23,13 +23,13 @@ pub static SOURCE: Source = Source {
     hotplug: true,
     settings: &[
         ("metadata_urls", "addresses of the service, instead of the well-known ones"),
-        ("max_wait", "how long the service is looked for, in seconds"),
-        ("timeout", "how long one request may take, in seconds"),
-        ("retries", "how often a request that failed is sent again"),
-        ("apply_network_config", "false: the network configuration of the service is not used"),
+        MAX_WAIT,
+        TIMEOUT,
+        RETRIES,
+        ("apply_network_config", "false: DHCP on the first link instead of network_data.json"),
     ],
-    docs: "OpenStack's metadata service, at 169.254.169.254 or fe80::a9fe:a9fe. Where nova attached a config drive, the drive is \
-        read and the service is not asked.",
+    docs: "OpenStack's metadata service. Read from http://169.254.169.254 and http://[fe80::a9fe:a9fe] on every link, whichever \
+        answers first, or from metadata_urls. OpenStack's layout, latest included; an answer must be OpenStack's, not any 200. Where nova attached a config drive, the drive is read and the service is not asked.",
     ..Source::NEW
 };
 
