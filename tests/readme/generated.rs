@@ -10,7 +10,6 @@ use prepivot::instance::Frequency;
 use prepivot::module::{MODULES, Module};
 use prepivot::root::Stage;
 use prepivot::source::{SOURCES, Source};
-use prepivot::stage::modules::OTHERS;
 use std::fs;
 
 /// A part's name and what makes it.
@@ -113,13 +112,21 @@ fn sorted() -> Vec<&'static Module> {
     all
 }
 
+/// The names of some modules.
+fn names(which: impl Fn(&Module) -> bool) -> String {
+    let chosen: Vec<&str> = sorted().into_iter().filter(|m| which(m)).map(|m| m.name).collect();
+    chosen.join(", ")
+}
+
+fn unsupported() -> String {
+    names(|m| !m.is_supported())
+}
+
 fn modules_by_stage() -> String {
-    let stages = [Stage::Init, Stage::Config, Stage::Final].into_iter().map(|stage| {
-        let names: Vec<&str> = sorted().iter().filter(|m| m.stage == stage).map(|m| m.name).collect();
-        vec![stage.name().to_owned(), names.join(", ")]
-    });
-    let others: Vec<&str> = OTHERS.iter().map(|(name, _)| *name).collect();
-    table(&["stage", "modules"], stages.chain([vec!["not yet".into(), others.join(", ")]]))
+    let stages = [Stage::Init, Stage::Config, Stage::Final]
+        .into_iter()
+        .map(|stage| vec![stage.name().to_owned(), names(|m| m.is_supported() && m.stage == stage)]);
+    table(&["stage", "modules"], stages.chain([vec!["not yet".into(), unsupported()]]))
 }
 
 fn modules() -> String {
@@ -131,9 +138,12 @@ fn modules() -> String {
             Frequency::Once => "once",
         };
         let distros = if m.distros.is_empty() { "all".to_owned() } else { m.distros.join(", ") };
-        vec![m.name.to_owned(), m.stage.name().to_owned(), frequency.to_owned(), code(m.keys), distros]
+        let supported = if m.is_supported() { "yes" } else { "not yet" };
+        let own = [m.name, supported, m.stage.name(), frequency, &code(m.keys), &distros];
+        own.map(str::to_owned).to_vec()
     };
-    table(&["module", "stage", "frequency", "keys", "distributions"], sorted().iter().map(row))
+    let head = ["module", "supported", "stage", "frequency", "keys", "distributions"];
+    table(&head, sorted().iter().map(row))
 }
 
 /// Verbs that cloud-init does not have.

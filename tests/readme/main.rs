@@ -1,5 +1,6 @@
 //! What the README and the manual pages say is what the program and the project's files say.
 
+mod claims;
 mod convert;
 mod generated;
 mod pages;
