@@ -4,10 +4,11 @@ use super::logs;
 use super::program::{FAILED, Program};
 use super::verb::Verb;
 use crate::base::error::Error;
-use crate::instance::boot::APPLIED;
+use crate::base::report::Report;
 use crate::instance::state::CLOUD_DIR;
 use crate::machine::{Family, Machine};
 use crate::network::render::RENDERERS;
+use crate::root::run_dir::APPLIED;
 use crate::root::{Attr, Command, Kind, Root, Stage, Use};
 use crate::stage::image::Image;
 use crate::stage::network;
@@ -97,7 +98,7 @@ impl Verb for Clean {
         if self.reboot && !root.is_live() {
             return program.usage("--reboot is for this system; leave --root out");
         }
-        let image = Image::read(&root, &Machine::read(Path::new(&self.root)));
+        let image = Image::read(&root, &Machine::read(Path::new(&self.root)), &mut Report::new());
         let mut errors = self.clean(&mut root, &image, program);
         if errors.is_empty() && self.reboot {
             let argv: &[&str] =

@@ -9,8 +9,6 @@ use crate::root::Root;
 const DISABLED: &str = "/etc/cloud/cloud-init.disabled";
 /// cloud-init's marker of a boot that is provisioned. Its generator writes it; here the first stage does.
 pub const ENABLED: &str = "/run/cloud-init/enabled";
-/// What the initramfs did, for the stages after it.
-pub const APPLIED: &str = "/run/prepivot/applied.json";
 
 /// cloud-init's boot status codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

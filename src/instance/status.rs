@@ -1,7 +1,7 @@
 //! status.json and result.json, as cloud-init's stages write them.
 
 use crate::base::error::Result;
-use crate::base::logging::Message;
+use crate::base::report::{Report, Severity};
 use crate::document::{Map, Value, json};
 use crate::instance::boot::ENABLED;
 use crate::instance::state::{CLOUD_DIR, RUN_DIR};
@@ -68,18 +68,17 @@ impl Status {
         self.0.insert("datasource", description);
     }
 
-    /// The stage has ended: `errors` failed it; warnings and worse among `messages`, and what is deprecated, are recoverable.
-    pub fn end(&mut self, stage: &str, errors: &[String], messages: &[Message]) {
+    /// The stage has ended: errors of the report failed it; its warnings, and what is deprecated, are recoverable.
+    pub fn end(&mut self, stage: &str, report: &Report) {
         self.0.insert("stage", Value::Null);
         self.stage(stage, |s| {
             s.insert("finished", Value::Float(uptime()));
-            s.insert("errors", errors.iter().map(|e| Value::from(e.as_str())).collect::<Vec<_>>());
+            s.insert("errors", texts(report, Severity::Error));
             let mut recoverable = Map::new();
-            for name in ["WARNING", "DEPRECATED", "ERROR"] {
-                let texts: Vec<Value> =
-                    messages.iter().filter(|m| m.name == name).map(|m| Value::from(m.text.as_str())).collect();
+            for severity in [Severity::Warning, Severity::Deprecated] {
+                let texts = texts(report, severity);
                 if !texts.is_empty() {
-                    recoverable.insert(name, texts);
+                    recoverable.insert(severity.name(), texts);
                 }
             }
             s.insert("recoverable_errors", recoverable);
@@ -164,6 +163,11 @@ fn write(root: &mut Root, name: &str, document: &Value) -> Result<()> {
     root.symlink(&format!("{RUN_DIR}/{name}"), &format!("../../var/lib/cloud/data/{name}"))
 }
 
+/// The texts of one severity, as a list.
+fn texts(report: &Report, severity: Severity) -> Vec<Value> {
+    report.texts(severity).into_iter().map(Value::from).collect()
+}
+
 fn write_in_run(root: &mut Root, name: &str, document: &Value) -> Result<()> {
     let path = format!("{RUN_DIR}/{name}");
     root.remove(&path)?;
@@ -173,22 +177,19 @@ fn write_in_run(root: &mut Root, name: &str, document: &Value) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::logging;
     use crate::base::testing::TempDir;
     use crate::root::Use;
 
     #[test]
-    fn messages_are_told_by_their_level() {
-        logging::quiet();
-        logging::take();
-        log::warn!("wrong");
-        log::info!(target: logging::DEPRECATED, "old");
-        log::info!("well");
+    fn a_report_is_sorted_by_severity() {
+        let mut report = Report::new();
+        report.warn("wrong");
+        report.deprecated("old");
         let mut status = Status::new();
-        status.end("init", &[], &logging::take());
+        status.end("init", &report);
         let expected = r#"{"WARNING":["wrong"],"DEPRECATED":["old"]}"#;
-        let told = status.document();
-        assert_eq!(json::to_string(told.at(&["v1", "init", "recoverable_errors"]).unwrap()), expected);
+        let document = status.document();
+        assert_eq!(json::to_string(document.at(&["v1", "init", "recoverable_errors"]).unwrap()), expected);
     }
 
     #[test]
@@ -197,7 +198,9 @@ mod tests {
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
         let mut status = Status::new();
         status.begin("init-local", 1.5);
-        status.end("init-local", &["bad".into()], &[]);
+        let mut report = Report::new();
+        report.error("bad");
+        status.end("init-local", &report);
         status.save(&mut root).unwrap();
         let mut later = Status::load(&root);
         assert_eq!(later, status);

@@ -64,7 +64,7 @@ fn live(cx: &mut Context) -> Result<()> {
     }
     let Some(last) = errors.pop() else { return Ok(()) };
     for e in &errors {
-        cx.report.error(e);
+        cx.report.warn(e);
     }
     Err(last)
 }

@@ -13,6 +13,7 @@ mod mounts;
 mod owner;
 mod relabel;
 mod replay;
+pub mod run_dir;
 mod swap;
 
 pub use change::Change;
@@ -29,8 +30,6 @@ use std::path::Path;
 
 /// The largest file that is read from the root, in bytes.
 pub const MAX_READ: u64 = 64 << 20;
-/// What the initramfs leaves for the real root; it moves along with /run when the root is pivoted. For root alone to see.
-pub const RUN: &str = "/run/prepivot";
 /// How many symbolic links one path may lead through, as in the kernel.
 const MAX_LINKS: usize = 40;
 /// How many entries the removal of one folder may touch.
@@ -231,7 +230,7 @@ impl Root {
         names.into_iter().collect()
     }
 
-    /// Writes a file, through a symbolic link if `path` is one. Missing parents are made 0755, owned by root ([`RUN`]: 0700).
+    /// Writes a file, through a symbolic link if `path` is one. Missing parents are made 0755, owned by root ([`run_dir::DIR`]: 0700).
     pub fn write(&mut self, path: &str, content: impl Into<Vec<u8>>, attr: Attr) -> Result<()> {
         let resolved = self.resolve(path, true)?;
         match self.lstat_resolved(&resolved).map(|s| s.kind) {
@@ -331,7 +330,7 @@ impl Root {
             match self.lstat_resolved(parent).map(|s| s.kind) {
                 Some(Kind::Dir) => {}
                 None => {
-                    let mode = if RUN.strip_prefix('/') == Some(parent) { 0o700 } else { 0o755 };
+                    let mode = if run_dir::DIR.strip_prefix('/') == Some(parent) { 0o700 } else { 0o755 };
                     self.nodes.insert(parent.to_owned(), Node::Dir(Attr::root(mode)));
                 }
                 Some(_) => return Err(Error::new(format!("failed to write {path}: /{parent} is not a folder"))),

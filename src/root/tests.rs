@@ -125,8 +125,8 @@ fn a_failure_names_the_path_and_the_rest_goes_on() {
 #[test]
 fn the_hand_over_between_the_stages_is_for_root_alone() {
     let (_dir, mut root) = tree("root-run");
-    root.write(&format!("{RUN}/log"), "x", Attr::root(0o600)).unwrap();
-    assert_eq!(root.stat(RUN).unwrap().attr, Attr::root(0o700));
+    root.write(&format!("{}/log", run_dir::DIR), "x", Attr::root(0o600)).unwrap();
+    assert_eq!(root.stat(run_dir::DIR).unwrap().attr, Attr::root(0o700));
     assert_eq!(root.stat("/run").unwrap().attr, Attr::root(0o755));
 }
 

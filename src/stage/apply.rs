@@ -1,192 +1,228 @@
-//! In the initramfs: provisions the mounted root. Also by hand, for a tree and a seed.
+//! The local stage: finds the datasource and provisions the root. In the initramfs, in a real root that no initramfs
+//! provisioned, and by hand for a tree and a seed.
 
-use super::Asked;
+use super::boot::Boot;
 use super::find::{self, Outcome};
-use super::image::{Image, disabled};
+use super::image::disabled;
 use super::outside::{OfTree, ThisMachine};
-use super::{Errors, LOG_LATER, append_log, handover, network, provision, rescue};
+use super::{Asked, append_log, commit, handover, network, provision, rescue};
 use crate::base::error::Result;
 use crate::base::event::Event;
 use crate::base::logging;
 use crate::base::report::Report;
-use crate::document::{Map, Value, json};
-use crate::instance::boot::APPLIED;
 use crate::instance::status::{self, Status};
 use crate::instance::{Instance, state};
 use crate::machine::Machine;
+use crate::root::run_dir::{self, Applied, Entry};
 use crate::root::{Attr, Root, Use, Writable, check_writable, is_on_disk};
 use crate::source::{self, Found};
-use crate::system::Outside;
 use std::path::Path;
 
 /// The stage in status.json, and what it does.
 const NAME: &str = "init-local";
 const WHAT: &str = "provisioning the root";
 
-/// Provisions the new root at `path` with what this machine's datasource says. Gives the problems, one line each; the boot
-/// goes on whatever they are.
+/// Provisions the new root at `path` with what this machine's datasource says. Returns the errors and warnings, one line each;
+/// the boot goes on whatever they are.
 pub fn new_root(path: &Path, machine: &Machine) -> Vec<String> {
-    let start = status::uptime();
-    match Root::open(path, Use::NewRoot) {
-        Ok(mut root) => local(&mut root, machine, start, &Asked::default(), true),
-        Err(e) => vec![format!("{e}; nothing is provisioned")],
+    let mut root = match Root::open(path, Use::NewRoot) {
+        Ok(root) => root,
+        Err(e) => return vec![format!("{e}; nothing is provisioned")],
+    };
+    if let Some(why) = disabled(&root, machine) {
+        log::info!("nothing is provisioned: {why}");
+        return Vec::new();
     }
+    let outside = ThisMachine::new();
+    let mut boot = Boot::new(&root, machine, &Asked::default(), &outside);
+    let stage = Event::start(NAME, WHAT);
+    let outcome = search(&root, &mut boot);
+    let mut status = Status::new();
+    let done = provision_outcome(&mut root, &mut boot, &mut status, outcome);
+    // Where nothing was found too: what appears later is for the real root's first stage.
+    boot.report.keep(handover::hand_over(&mut root, done.is_provisioned()));
+    let changes = root.changes().iter().any(|c| is_on_disk(c.path()));
+    let writable = if changes { boot.report.keep(Writable::make(root.path())).flatten() } else { None };
+    write(&mut root, &mut boot);
+    drop(stage);
+    let messages = end(&mut boot, &mut status, &done);
+    if !done.is_provisioned() {
+        boot.report.keep(status.save_in_run(&mut root, false));
+    } else if changes {
+        save(&mut root, &mut boot.report, &status, &messages);
+    } else {
+        // The same machine again: a boot that changes nothing leaves the disk alone until the real root's first stage.
+        boot.report.keep(status.save_in_run(&mut root, false));
+        let lines = logging::to_file_lines(&messages);
+        boot.report.keep(root.write(run_dir::LOG, lines, Attr::root(0o600)));
+    }
+    record(&mut root, &mut boot, &done);
+    boot.report.keep(root.relabel_later());
+    commit(&mut root, &mut boot.report);
+    boot.report.keep(root.keep_for_later());
+    commit(&mut root, &mut boot.report);
+    rescue(&status, &mut root, &mut boot.report);
+    drop(writable);
+    boot.errors_and_warnings()
 }
 
-/// The local stage: in the initramfs (`before_pivot`), or at the start of a real root that no initramfs provisioned.
-pub fn local(root: &mut Root, machine: &Machine, start: f64, asked: &Asked, before_pivot: bool) -> Vec<String> {
+/// The local stage of a real root that no initramfs provisioned. Returns the errors.
+pub fn real_root(root: &mut Root, machine: &Machine, asked: &Asked) -> Vec<String> {
     if let Some(why) = disabled(root, machine) {
         log::info!("nothing is provisioned: {why}");
         return Vec::new();
     }
-    let image = Image::read(root, machine).as_asked(asked);
+    let outside = ThisMachine::new();
+    let mut boot = Boot::new(root, machine, asked, &outside);
     let stage = Event::start(NAME, WHAT);
-    let search = Event::start("search", "searching for the datasource");
-    let outcome = find::find(root, machine, &image, super::deadline(machine));
-    drop(search);
-    use_outcome(root, machine, &image, outcome, (start, stage), before_pivot)
+    let outcome = search(root, &mut boot);
+    in_real_root(root, boot, outcome, stage)
 }
 
 /// The local stage of the real root after an initramfs that found nothing: a drive may have appeared since. None where there
-/// is none.
-pub fn again(root: &mut Root, machine: &Machine, start: f64, asked: &Asked) -> Option<Vec<String>> {
-    if did(root, "provisioned") != Some(false) || disabled(root, machine).is_some() {
+/// is none, else the errors.
+pub fn again(root: &mut Root, machine: &Machine, asked: &Asked) -> Option<Vec<String>> {
+    if Applied::read(root)?.provisioned || disabled(root, machine).is_some() {
         return None;
     }
-    let image = Image::read(root, machine).as_asked(asked);
-    let found = find::find_again(root, machine, &image)?;
+    let outside = ThisMachine::new();
+    let mut boot = Boot::new(root, machine, asked, &outside);
+    let found = find::find_again(root, &mut boot)?;
     let stage = Event::start(NAME, WHAT);
-    Some(use_outcome(root, machine, &image, Outcome::Read(Box::new(found)), (start, stage), false))
+    Some(in_real_root(root, boot, Outcome::Read(Box::new(found)), stage))
 }
 
-fn use_outcome(
-    root: &mut Root,
-    machine: &Machine,
-    image: &Image,
-    outcome: Outcome,
-    (start, stage): (f64, Event),
-    before_pivot: bool,
-) -> Vec<String> {
-    let mut errors = Errors::default();
+fn in_real_root(root: &mut Root, mut boot: Boot, outcome: Outcome, stage: Event) -> Vec<String> {
     let mut status = Status::new();
-    status.begin(NAME, start);
-    let mut read = false;
-    let summary = match outcome {
+    let done = provision_outcome(root, &mut boot, &mut status, outcome);
+    let changes = root.changes().iter().any(|c| is_on_disk(c.path()));
+    let _writable = if changes { boot.report.keep(Writable::make(root.path())).flatten() } else { None };
+    write(root, &mut boot);
+    drop(stage);
+    let messages = end(&mut boot, &mut status, &done);
+    if done.is_provisioned() {
+        save(root, &mut boot.report, &status, &messages);
+    } else {
+        boot.report.keep(status.save_in_run(root, false));
+    }
+    record(root, &mut boot, &done);
+    commit(root, &mut boot.report);
+    rescue(&status, root, &mut boot.report);
+    boot.errors()
+}
+
+fn search(root: &Root, boot: &mut Boot) -> Outcome {
+    let _event = Event::start("search", "searching for the datasource");
+    find::find(root, boot, super::deadline(boot.machine))
+}
+
+/// What came of a search.
+struct Done {
+    /// What was provisioned, in words. None where nothing was found.
+    summary: Option<String>,
+    /// Whether the instance was read now, and not taken from the cache.
+    read: bool,
+}
+
+impl Done {
+    fn is_provisioned(&self) -> bool {
+        self.summary.is_some()
+    }
+}
+
+/// Provisions the root with what was found. Nothing is committed.
+fn provision_outcome(root: &mut Root, boot: &mut Boot, status: &mut Status, outcome: Outcome) -> Done {
+    status.begin(NAME, boot.start);
+    let (instance, place) = match outcome {
         Outcome::Nothing(why) => {
-            log::warn!("{why}");
-            None
+            boot.report.warn(why);
+            boot.log();
+            return Done { summary: None, read: false };
         }
-        Outcome::Same(instance) => {
-            status.set_datasource(&state::description(&instance));
-            errors.all(of_instance(root, machine, image, &instance));
-            Some(format!("instance {} as before", instance.instance_id))
-        }
+        Outcome::Same(instance) => (*instance, None),
         Outcome::Read(found) => {
             let Found { mut instance, place } = *found;
-            read = true;
-            instance.machine_uuid = machine.uuid();
-            status.set_datasource(&state::description(&instance));
-            tell_problems(&instance, &place);
-            errors.all(of_instance(root, machine, image, &instance));
-            Some(format!("instance {} from {place}", instance.instance_id))
+            instance.machine_uuid = boot.machine.uuid();
+            warn_of_problems(boot, &instance, &place);
+            (instance, Some(place))
         }
     };
-    // Where nothing was found too: what appears later is for the real root's first stage.
-    if before_pivot {
-        errors.keep(handover::hand_over(root, summary.is_some()));
-    }
-    // The same machine again: a boot that changes nothing leaves the disk alone until the real root's first stage.
-    let changes = root.changes().iter().any(|c| is_on_disk(c.path()));
-    let quiet = before_pivot && !changes;
-    let writable = if changes { errors.keep(Writable::make(root.path())).flatten() } else { None };
-    let write = Event::start("write", "writing what was provisioned");
-    errors.all(root.commit());
-    drop((write, stage));
-    if let Some(summary) = &summary {
-        log::info!("{summary}: provisioned in {:.3} s", status::uptime() - start);
-    }
-    let messages = logging::take();
-    status.end(NAME, errors.lines(), &messages);
-    let provisioned = summary.is_some();
-    match summary {
-        None => {
-            errors.keep(status.save_in_run(root, false));
-        }
-        Some(_) if quiet => {
-            errors.keep(status.save_in_run(root, false));
-            errors.keep(root.write(LOG_LATER, logging::to_file_lines(&messages), Attr::root(0o600)));
-        }
-        Some(_) => {
-            errors.keep(Status::forget(root));
-            errors.keep(status.save(root));
-            errors.keep(append_log(root, &messages));
-        }
-    }
-    errors.keep(record(root, start, provisioned, read));
-    if before_pivot {
-        errors.keep(root.relabel_later());
-    }
-    errors.all(root.commit());
-    if before_pivot {
-        errors.keep(root.keep_for_later());
-        errors.all(root.commit());
-    }
-    rescue(&status, root, &mut errors);
-    drop(writable);
-    // The console shows warnings too; in the real root they are for the log and `status`, and the exit code counts errors.
-    if before_pivot { errors.with_warnings(&messages) } else { errors.lines().to_vec() }
+    status.set_datasource(&state::description(&instance));
+    provision::provision(root, boot, &instance);
+    network::rename_links(root, boot.machine);
+    boot.log();
+    let id = &instance.instance_id;
+    let summary =
+        place.as_ref().map_or(format!("instance {id} as before"), |place| format!("instance {id} from {place}"));
+    Done { summary: Some(summary), read: place.is_some() }
 }
 
-/// Says to the next stage that this one was done, and whether the instance was `read` or taken from the cache.
-fn record(root: &mut Root, start: f64, provisioned: bool, read: bool) -> Result<()> {
-    let mut applied = Map::new();
-    applied.insert("start", Value::Float(start));
-    applied.insert("finished", Value::Float(status::uptime()));
-    applied.insert("provisioned", provisioned);
-    applied.insert("read", read);
-    root.write(APPLIED, json::to_string(&Value::Map(applied)), Attr::root(0o600))
+fn write(root: &mut Root, boot: &mut Boot) {
+    let _event = Event::start("write", "writing what was provisioned");
+    commit(root, &mut boot.report);
 }
 
-fn tell_problems(instance: &Instance, place: &str) {
+/// Ends the stage in status.json. Returns its messages for the log.
+fn end(boot: &mut Boot, status: &mut Status, done: &Done) -> Vec<logging::Message> {
+    if let Some(summary) = &done.summary {
+        log::info!("{summary}: provisioned in {:.3} s", status::uptime() - boot.start);
+    }
+    boot.log();
+    status.end(NAME, &boot.report);
+    logging::take()
+}
+
+/// Writes the state of a stage that provisioned.
+fn save(root: &mut Root, report: &mut Report, status: &Status, messages: &[logging::Message]) {
+    report.keep(Status::forget(root));
+    report.keep(status.save(root));
+    report.keep(append_log(root, messages));
+}
+
+/// Leaves for the later stages what this one did.
+fn record(root: &mut Root, boot: &mut Boot, done: &Done) {
+    let (start, provisioned, read) = (boot.start, done.is_provisioned(), done.read);
+    let applied = Applied { start, finished: status::uptime(), provisioned, read };
+    boot.report.keep(applied.write(root));
+}
+
+fn warn_of_problems(boot: &mut Boot, instance: &Instance, place: &str) {
     for problem in &instance.problems {
-        log::warn!("{place}: {problem}");
+        boot.report.warn(format_args!("{place}: {problem}"));
     }
+    boot.log();
 }
 
-fn of_instance(root: &mut Root, machine: &Machine, image: &Image, instance: &Instance) -> Vec<String> {
-    let new = state::last_id(root).as_deref() != Some(&instance.instance_id);
-    let errors = provision::provision(root, machine, image, instance, new, &ThisMachine::new());
-    network::rename_links(root, machine);
-    errors
-}
-
-/// Provisions a tree with a seed, as the initramfs would: `prepivot apply --root DIR --seed …`. Nothing of the later stages runs.
+/// Provisions a tree with a seed, as the initramfs would: `prepivot apply --root DIR --seed …`. Nothing of the later stages
+/// runs. Returns the errors.
+///
+/// # Errors
+///
+/// The tree or the seed cannot be read, or the tree cannot be written.
 pub fn tree(path: &Path, seed: &Path) -> Result<Vec<String>> {
     let machine = Machine::read(path);
     let mut root = Root::open(path, Use::Tree)?;
-    let image = Image::read(&root, &machine);
-    let mut report = Report::new();
-    let found = source::read_seed(&machine, &root, &image.config, seed, &mut report);
-    super::log_report(&report);
-    let found = found?;
-    let mut errors = Errors::default();
-    errors.all(seeded(&mut root, &machine, &image, &found, &OfTree::new(path)));
+    let outside = OfTree::new(path);
+    let mut boot = Boot::new(&root, &machine, &Asked::default(), &outside);
+    seeded(&mut root, &mut boot, seed)?;
     if !root.changes().is_empty() {
         check_writable(path)?;
     }
-    errors.all(root.commit());
-    Ok(errors.lines().to_vec())
+    commit(&mut root, &mut boot.report);
+    Ok(boot.errors())
 }
 
-/// Provisions with an instance that was read from a seed; nothing is committed.
-pub fn seeded(root: &mut Root, machine: &Machine, image: &Image, found: &Found, outside: &dyn Outside) -> Vec<String> {
-    tell_problems(&found.instance, &found.place);
-    let new = state::last_id(root).as_deref() != Some(&found.instance.instance_id);
-    provision::provision(root, machine, image, &found.instance, new, outside)
-}
-
-/// Whether this boot's local stage did something: `provisioned` a root, `read` its datasource. None where it did not run.
-pub fn did(root: &Root, what: &str) -> Option<bool> {
-    let record = json::parse(APPLIED, &root.read(APPLIED).ok()??).ok()?;
-    Some(record.get(what).is_some_and(Value::is_true))
+/// Provisions with the instance of a seed, which is returned. Nothing is committed.
+///
+/// # Errors
+///
+/// The seed cannot be read.
+pub fn seeded(root: &mut Root, boot: &mut Boot, seed: &Path) -> Result<Instance> {
+    let found = source::read_seed(boot.machine, root, &boot.image.config, seed, &mut boot.report);
+    boot.log();
+    let Found { instance, place } = found?;
+    warn_of_problems(boot, &instance, &place);
+    provision::provision(root, boot, &instance);
+    boot.log();
+    Ok(instance)
 }

@@ -3,8 +3,7 @@
 use super::image::Image;
 use super::web::{self, Includes};
 use crate::base::error::Result;
-use crate::base::logging::DEPRECATED;
-use crate::base::report::{Report, Severity};
+use crate::base::report::Report;
 use crate::document::{Map, Value, json};
 use crate::instance::Frequency;
 use crate::instance::{Instance, state};
@@ -42,27 +41,13 @@ impl Files for InRoot<'_> {
 }
 
 /// The image's configuration: its files and the kernel command line, over the distribution's defaults.
-pub fn base(root: &Root, machine: &Machine, distro: &Distro) -> config::Base {
+pub fn base(root: &Root, machine: &Machine, distro: &Distro, report: &mut Report) -> config::Base {
     let data = root.read(INSTANCE_DATA).ok().flatten().and_then(|b| json::parse(INSTANCE_DATA, &b).ok());
     let mut defaults = distro.default_config().as_map().cloned().unwrap_or_default();
     for (key, list) in module::default_lists().iter() {
         defaults.insert(key, list.clone());
     }
-    let mut report = Report::new();
-    let base = config::base(&mut InRoot(root), machine.cmdline.text(), data.as_ref(), defaults, &mut report);
-    log_all(&report);
-    base
-}
-
-/// Puts a report into the log. Each text is logged once in a stage.
-pub(super) fn log_all(report: &Report) {
-    for entry in report.entries() {
-        match entry.severity {
-            Severity::Error => log::error!("{entry}"),
-            Severity::Warning => log::warn!("{entry}"),
-            Severity::Deprecated => log::info!(target: DEPRECATED, "{entry}"),
-        }
-    }
+    config::base(&mut InRoot(root), machine.cmdline.text(), data.as_ref(), defaults, report)
 }
 
 /// Gets what user-data includes.
@@ -85,11 +70,16 @@ pub fn with_network(root: &Root, instance: &Instance, web: &Includes, include: &
 }
 
 /// Takes the instance's user-data and vendor-data apart, and merges the configuration. Nothing is written.
-pub fn consume(image: &Image, instance: &Instance, instance_data: &Value, fetch: Fetch) -> (Merged, Consumed) {
+pub fn consume(
+    image: &Image,
+    instance: &Instance,
+    instance_data: &Value,
+    report: &mut Report,
+    fetch: Fetch,
+) -> (Merged, Consumed) {
     let empty = Map::new();
-    let mut report = Report::new();
     let mut documents = |what: &str, data: &Value| {
-        vendor::documents(data, &mut report).unwrap_or_else(|e| {
+        vendor::documents(data, report).unwrap_or_else(|e| {
             report.warn(format_args!("{what}: {e}"));
             Vec::new()
         })
@@ -105,22 +95,15 @@ pub fn consume(image: &Image, instance: &Instance, instance_data: &Value, fetch:
         instance_data,
     };
     let base = image.config.as_map().unwrap_or(&empty);
-    let consumed = config::consume(base, &sources, fetch, &mut report);
-    log_all(&report);
+    let consumed = config::consume(base, &sources, fetch, report);
     let all = [&consumed.user, &consumed.vendor, &consumed.vendor2];
     let needs_network = all.into_iter().flatten().any(|data| !data.deferred.is_empty());
-    (Merged { config: Value::Map(image.over(consumed.config.clone())), needs_network }, consumed)
+    (Merged { config: Value::Map(image.over(consumed.config.clone(), report)), needs_network }, consumed)
 }
 
 /// Reports what is wrong with the merged cloud-config of user-data, and what is deprecated in it: once in each boot, as cloud-init
 /// does. The modules use what they can of it.
-pub fn check(consumed: &Consumed) {
-    let mut report = Report::new();
-    check_schema(consumed, &mut report);
-    log_all(&report);
-}
-
-fn check_schema(consumed: &Consumed, report: &mut Report) {
+pub fn check(consumed: &Consumed, report: &mut Report) {
     let Some(config) = consumed.user.as_ref().and_then(|user| user.cloud_config.as_ref()) else { return };
     let Findings { mut errors, deprecations } = schema::cloud_config(config);
     if !errors.is_empty() {
@@ -178,13 +161,14 @@ fn scripts(root: &mut Root, folder: &str, data: &UserData) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::report::Severity;
     use crate::document::yaml;
 
     fn checked(text: &str) -> Report {
         let Ok(Value::Map(config)) = yaml::parse("t", text) else { panic!("{text}") };
         let user = UserData { cloud_config: Some(config), ..UserData::default() };
         let mut report = Report::new();
-        check_schema(&Consumed { user: Some(user), ..Consumed::default() }, &mut report);
+        check(&Consumed { user: Some(user), ..Consumed::default() }, &mut report);
         report
     }
 

@@ -1,8 +1,8 @@
 //! Finds this boot's instance: the cached one where the machine's UUID tells that it is the same, else a drive or another
 //! local source, and a drive that is due and not there yet is waited for.
 
-use super::image::Image;
-use super::{RUN, probe};
+use super::boot::Boot;
+use super::probe;
 use crate::base::cancel::Cancel;
 use crate::base::deadline::Deadline;
 use crate::detect::{self, Facts, Platform};
@@ -12,7 +12,7 @@ use crate::drive::devices::Places;
 use crate::instance::{DsMode, Instance, state};
 use crate::link;
 use crate::machine::Machine;
-use crate::root::Root;
+use crate::root::{Root, run_dir};
 use crate::source::choose::{self, Certainty, MAYBE_TIME, Service};
 use crate::source::service::{self, Job};
 use crate::source::{self, Found, Search, candidates, none};
@@ -40,23 +40,23 @@ pub enum Outcome {
 }
 
 /// Finds the instance, within the deadline.
-pub fn find(root: &Root, machine: &Machine, image: &Image, deadline: Deadline) -> Outcome {
+pub fn find(root: &Root, boot: &mut Boot, deadline: Deadline) -> Outcome {
     let mut drives = Drives::new(&source::labels(), Places::default());
-    let outcome = look(root, machine, image, &mut drives, deadline);
-    for note in drives.notes() {
-        log::warn!("{note}");
-    }
+    let outcome = find_with(root, boot, &mut drives, deadline);
+    drives.notes().iter().for_each(|note| boot.report.warn(note));
+    boot.log();
     outcome
 }
 
 /// What is there now, without waiting and without asking a service: for the real root, where the initramfs found nothing.
-pub fn find_again(root: &Root, machine: &Machine, image: &Image) -> Option<Found> {
+pub fn find_again(root: &Root, boot: &mut Boot) -> Option<Found> {
     let mut drives = Drives::new(&source::labels(), Places::default());
-    let facts = Facts::new(machine, root, &image.own, Platform::of(machine, root));
+    let facts = Facts::new(boot.machine, root, &boot.image.own, Platform::of(boot.machine, root));
     let names = choose::names(&detect::identify(&facts, &candidates()), &facts);
-    let mut search = Search::new(machine, root, &image.config, Deadline::after(AGAIN));
+    let mut search = Search::new(boot.machine, root, &boot.image.config, Deadline::after(AGAIN));
     let found = there(&mut search, &mut drives, &names);
-    super::log_report(&search.take_report());
+    let report = search.take_report();
+    boot.absorb(report);
     found
 }
 
@@ -67,7 +67,7 @@ fn there(search: &mut Search, drives: &mut Drives, names: &[String]) -> Option<F
     loop {
         // A seed in the root needs no drives: a kernel may have no block devices at all.
         let drives_found = drives.scan(search.deadline).unwrap_or_else(|e| {
-            log::warn!("{e}");
+            search.problem(e.to_string());
             Vec::new()
         });
         search.set_drives(drives.seen());
@@ -83,21 +83,21 @@ fn there(search: &mut Search, drives: &mut Drives, names: &[String]) -> Option<F
     }
 }
 
-fn look(root: &Root, machine: &Machine, image: &Image, drives: &mut Drives, deadline: Deadline) -> Outcome {
-    let mut search = Search::new(machine, root, &image.config, deadline);
-    let outcome = look_with(&mut search, image, drives, deadline);
-    super::log_report(&search.take_report());
+fn find_with(root: &Root, boot: &mut Boot, drives: &mut Drives, deadline: Deadline) -> Outcome {
+    let mut search = Search::new(boot.machine, root, &boot.image.config, deadline);
+    let outcome = look(&mut search, &boot.image.own, drives, deadline);
+    let report = search.take_report();
+    boot.absorb(report);
     outcome
 }
 
-fn look_with(search: &mut Search, image: &Image, drives: &mut Drives, deadline: Deadline) -> Outcome {
-    let (root, machine) = (search.root, search.machine);
-    let config = &image.config;
+fn look(search: &mut Search, own: &Value, drives: &mut Drives, deadline: Deadline) -> Outcome {
+    let (root, machine, config) = (search.root, search.machine, search.config);
     let cached = state::cached(root);
     if let Some(instance) = cached.as_ref().filter(|c| is_this_machine(c, machine, config)) {
         return Outcome::Same(Box::new(instance.clone()));
     }
-    let facts = Facts::new(machine, root, &image.own, Platform::of(machine, root));
+    let facts = Facts::new(machine, root, own, Platform::of(machine, root));
     let report = detect::identify(&facts, &candidates());
     let names = choose::names(&report, &facts);
     if let Some(found) = there(search, drives, &names) {
@@ -121,7 +121,7 @@ fn look_with(search: &mut Search, image: &Image, drives: &mut Drives, deadline: 
         }
     }
     let waits = cached.is_none() && (due || !asks);
-    let limit = if due { deadline } else { deadline.at_most(UNCERTAIN.saturating_sub(probe::since())) };
+    let limit = if due { deadline } else { deadline.at_most(UNCERTAIN.saturating_sub(probe::since(root))) };
     while waits && !limit.passed() {
         match drives.wait(limit, None) {
             Ok(found) if found.is_empty() => break,
@@ -132,7 +132,7 @@ fn look_with(search: &mut Search, image: &Image, drives: &mut Drives, deadline: 
                 }
             }
             Err(e) => {
-                log::warn!("{e}");
+                search.problem(e.to_string());
                 break;
             }
         }
@@ -174,7 +174,7 @@ fn race(
     deadline: Deadline,
 ) -> Option<Winner> {
     let settings = link::Settings {
-        record: Some(format!("{RUN}/network.json").into()),
+        record: Some(run_dir::NETWORK.into()),
         sys: machine.base.join("sys"),
         plan: link::cmdline_net::Plan::parse(&machine.cmdline),
         software_links: false,
@@ -246,6 +246,8 @@ mod tests {
     use super::*;
     use crate::base::testing::TempDir;
     use crate::root::Use;
+    use crate::stage::Asked;
+    use crate::system::Nothing;
 
     #[test]
     fn what_is_certain_has_the_stages_time_and_what_may_be_has_less() {
@@ -277,8 +279,8 @@ mod tests {
         let (machine, root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Plan).unwrap());
         let places = Places { sys: dir.0.join("sys/class/block"), dev: dir.0.join("dev") };
         let mut drives = Drives::new(&source::labels(), places);
-        let image = Image::read(&root, &machine);
-        match look(&root, &machine, &image, &mut drives, Deadline::after(Duration::ZERO)) {
+        let mut boot = Boot::new(&root, &machine, &Asked::default(), &Nothing);
+        match find_with(&root, &mut boot, &mut drives, Deadline::after(Duration::ZERO)) {
             Outcome::Read(found) => assert_eq!(found.instance.instance_id, "from-seed"),
             _ => panic!("the seed was not read"),
         }

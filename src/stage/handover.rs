@@ -1,6 +1,7 @@
 //! From the initramfs to the real root: units for the later stages where the image has none, and a binary for them to run.
 
 use crate::base::error::{Context, Result};
+use crate::root::run_dir::PROGRAM as CARRIED;
 use crate::root::{Attr, Root};
 use rustix::fs::{StatVfsMountFlags, statvfs};
 use rustix::mount::{MountFlags, mount};
@@ -8,8 +9,6 @@ use std::path::Path;
 
 /// The real root's own copy.
 const INSTALLED: &str = "/usr/bin/prepivot";
-/// Where this program is put for a root that has none.
-const CARRIED: &str = "/run/prepivot/bin";
 /// systemd's units of this boot only; they come before those of the image in /usr/lib (systemd.unit(5), search path).
 const UNITS: &str = "/run/systemd/system";
 

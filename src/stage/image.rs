@@ -20,14 +20,15 @@ pub struct Image {
 }
 
 impl Image {
-    /// Reads the image. The distribution is what os-release says, or `system_info: distro` where that does not say.
-    pub fn read(root: &Root, machine: &Machine) -> Image {
+    /// Reads the image. The distribution is what os-release says, or `system_info: distro` where that does not say. What is wrong
+    /// with its configuration goes into `report`.
+    pub fn read(root: &Root, machine: &Machine, report: &mut Report) -> Image {
         let mut os_release = root.text("/etc/os-release");
         if os_release.is_empty() {
             os_release = root.text("/usr/lib/os-release");
         }
         let mut distro = Distro::of_os_release(&os_release);
-        let base = super::config::base(root, machine, &distro);
+        let base = super::config::base(root, machine, &distro, report);
         let (config, own) = (Value::Map(base.config), Value::Map(base.own));
         if distro.name == "unknown"
             && let Some(name) = config.at(&["system_info", "distro"]).and_then(Value::as_str)
@@ -43,16 +44,12 @@ impl Image {
         self
     }
 
-    /// A merged configuration with what counts above it.
-    pub fn over(&self, config: Map) -> Map {
+    /// A merged configuration below the files that the command line names.
+    pub fn over(&self, config: Map, report: &mut Report) -> Map {
         if self.above.is_empty() {
             return config;
         }
-        let mut report = Report::new();
-        let layers = self.above.iter().cloned().chain([("the configuration".to_owned(), config)]);
-        let merged = merge::layers(layers, &mut report);
-        super::config::log_all(&report);
-        merged
+        merge::layers(self.above.iter().cloned().chain([("the configuration".to_owned(), config)]), report)
     }
 }
 

@@ -1,169 +1,173 @@
 //! The stages of the real root: `init --local`, `init`, `modules --mode config`, `modules --mode final`.
 
 use super::Asked;
-use super::image::{Image, disabled};
+use super::boot::Boot;
+use super::image::disabled;
 use super::modules::{Half, Run};
 use super::output::Redirected;
 use super::outside::ThisMachine;
 use super::web::Includes;
-use super::{Errors, LOG, LOG_LATER, append_log, apply, config, provision, refresh, rescue};
+use super::{LOG, append_log, apply, commit, config, provision, refresh, rescue};
 use crate::base::error::Result;
 use crate::base::event::Event;
 use crate::base::logging;
+use crate::base::report::{Report, Severity};
 use crate::document::{Value, json};
 use crate::instance::status::{self, Status};
 use crate::instance::{Instance, instance_data, state};
 use crate::machine::Machine;
+use crate::root::run_dir::{self, Applied, Entry};
 use crate::root::{Attr, Root, Stage};
-use crate::userdata::Include;
+use crate::userdata::{Fetched, Include};
+use std::cell::OnceCell;
 
 /// `init --local`: makes the changes that waited for a file system to be mounted, and does the initramfs's work where no
-/// initramfs of this boot did it. Gives the errors.
+/// initramfs of this boot did it. Returns the errors.
 pub fn local(root: &mut Root, machine: &Machine, asked: &Asked) -> Vec<String> {
-    let start = status::uptime();
-    if apply::did(root, "provisioned").is_none() {
-        return apply::local(root, machine, start, asked, false);
+    if Applied::read(root).is_none() {
+        return apply::real_root(root, machine, asked);
     }
-    if let Some(errors) = apply::again(root, machine, start, asked) {
+    if let Some(errors) = apply::again(root, machine, asked) {
         return errors;
     }
-    let mut errors = Errors::default();
-    let failed = errors.keep(root.replay());
-    errors.all(failed.unwrap_or_default());
-    for error in errors.lines() {
+    let mut report = Report::new();
+    for error in report.keep(root.replay()).unwrap_or_default() {
+        report.error(error);
+    }
+    for error in report.entries() {
         log::error!("{error}");
     }
-    errors.keep(log_of_initramfs(root));
-    errors.keep(append_log(root, &logging::take()));
-    errors.all(root.commit());
-    rescue(&Status::load(root), root, &mut errors);
-    errors.lines().to_vec()
+    report.keep(log_of_initramfs(root));
+    report.keep(append_log(root, &logging::take()));
+    commit(root, &mut report);
+    rescue(&Status::load(root), root, &mut report);
+    lines(&report)
+}
+
+/// The errors, one line each.
+fn lines(report: &Report) -> Vec<String> {
+    report.texts(Severity::Error).into_iter().map(str::to_owned).collect()
 }
 
 /// An initramfs that left the disk alone left its part of the log, and status.json, in /run.
 fn log_of_initramfs(root: &mut Root) -> Result<()> {
-    let Some(lines) = root.read(LOG_LATER)? else { return Ok(()) };
+    let Some(lines) = root.read(run_dir::LOG)? else { return Ok(()) };
     let status = Status::load(root);
     Status::forget(root)?;
     status.save(root)?;
     root.append(LOG, &lines, Attr::root(0o640))?;
-    root.remove(LOG_LATER)
+    root.remove(run_dir::LOG)
 }
 
-/// One of the three stages that need the running system. Gives the errors.
+/// One of the three stages that need the running system. Returns the errors.
 pub fn stage(root: &mut Root, machine: &Machine, stage: Stage, asked: &Asked) -> Vec<String> {
     let start = status::uptime();
     if let Some(why) = disabled(root, machine) {
         log::info!("nothing is done: {why}");
         return Vec::new();
     }
-    let name = match stage {
-        Stage::Init => "init",
-        Stage::Config => "modules-config",
-        Stage::Final => "modules-final",
+    let (name, label, what) = match stage {
+        Stage::Init => ("init", "init-network", "running what needs the network"),
+        Stage::Config => ("modules-config", "modules-config", "running modules for config"),
+        Stage::Final => ("modules-final", "modules-final", "running modules for final"),
     };
     let mut status = Status::load(root);
-    let mut errors = Errors::default();
     status.begin(name, start);
     let Some(instance) = asked.instance(root) else {
         log::info!("there is no instance: nothing to do in the stage {name}");
-        status.end(name, &[], &[]);
-        errors.keep(status.save_in_run(root, stage == Stage::Final));
-        errors.all(root.commit());
-        return errors.lines().to_vec();
+        let mut report = Report::new();
+        status.end(name, &report);
+        report.keep(status.save_in_run(root, stage == Stage::Final));
+        commit(root, &mut report);
+        return lines(&report);
     };
-    errors.keep(status.save(root));
-    errors.all(root.commit());
-    rescue(&status, root, &mut errors);
-    let (label, what) = match stage {
-        Stage::Init => ("init-network", "running what needs the network"),
-        Stage::Config => ("modules-config", "running modules for config"),
-        Stage::Final => ("modules-final", "running modules for final"),
-    };
+    let outside = ThisMachine::new();
+    let mut boot = Boot::new(root, machine, asked, &outside);
+    boot.report.keep(status.save(root));
+    commit(root, &mut boot.report);
+    rescue(&status, root, &mut boot.report);
     let event = Event::start(label, what);
-    errors.all(of_instance(root, machine, &instance, stage, asked));
-    errors.all(root.commit());
+    run(root, &mut boot, &instance, stage);
+    commit(root, &mut boot.report);
     drop(event);
-    let messages = logging::take();
-    status.end(name, errors.lines(), &messages);
-    errors.keep(status.save(root));
+    boot.log();
+    status.end(name, &boot.report);
+    boot.report.keep(status.save(root));
     if stage == Stage::Final {
-        errors.keep(status.save_result(root));
+        boot.report.keep(status.save_result(root));
     }
-    errors.keep(append_log(root, &messages));
-    errors.all(root.commit());
-    rescue(&status, root, &mut errors);
-    errors.all(root.run_at_end());
-    errors.lines().to_vec()
+    boot.report.keep(append_log(root, &logging::take()));
+    commit(root, &mut boot.report);
+    rescue(&status, root, &mut boot.report);
+    root.run_at_end().iter().for_each(|e| boot.report.error(e));
+    boot.errors()
 }
 
-fn of_instance(root: &mut Root, machine: &Machine, instance: &Instance, stage: Stage, asked: &Asked) -> Vec<String> {
-    let image = Image::read(root, machine).as_asked(asked);
-    let outside = ThisMachine::new();
-    let mut errors = Errors::default();
-    let earlier = combined(root, &image);
-    let refreshed = match (&earlier, stage) {
-        (Some(config), Stage::Init) => refresh::refresh(root, machine, &image, instance, config),
-        _ => None,
-    };
+fn run(root: &mut Root, boot: &mut Boot, instance: &Instance, stage: Stage) {
+    boot.config = combined(root, boot);
+    let refreshed =
+        if stage == Stage::Init && boot.config.is_some() { refresh::refresh(root, boot, instance) } else { None };
+    boot.log();
     let instance = refreshed.as_ref().unwrap_or(instance);
-    let earlier = if stage == Stage::Init { None } else { earlier };
-    let config = earlier.unwrap_or_else(|| merge(root, machine, &image, instance, stage, &mut errors));
-    let _redirected = root.is_live().then(|| Redirected::new(&config, stage));
-    if stage == Stage::Init {
-        errors.all(provision::boothooks(root, instance));
+    if stage == Stage::Init || boot.config.is_none() {
+        merge(root, boot, instance, stage);
     }
-    let mut run = Run { root, config: &config, instance, distro: &image.distro, outside: &outside };
-    errors.all(run.stage(stage, Half::Live));
-    errors.lines().to_vec()
+    let _redirected = root.is_live().then(|| Redirected::new(boot.config(), stage));
+    if stage == Stage::Init {
+        provision::boothooks(root, boot, instance);
+    }
+    Run::new(root, boot, instance).stage(stage, Half::Live);
 }
 
 /// Merges the configuration, with what it includes from elsewhere. In the network stage its parts are written; and where
 /// parts are remote, the file half of the modules, which waited for them, runs.
-fn merge(
-    root: &mut Root,
-    machine: &Machine,
-    image: &Image,
-    instance: &Instance,
-    stage: Stage,
-    errors: &mut Errors,
-) -> Value {
-    let standard = instance_data::standard(root, machine, &image.distro, instance);
+fn merge(root: &mut Root, boot: &mut Boot, instance: &Instance, stage: Stage) {
+    let standard = instance_data::standard(root, boot.machine, &boot.image.distro, instance);
     let variables = Value::Map(standard.clone());
-    let (mut merged, mut consumed) =
-        config::consume(image, instance, &variables, &mut |include| config::without_network(root, include));
-    let remote = merged.needs_network;
-    if remote && let Some(web) = errors.keep(Includes::new()) {
-        let mut fetch = |include: &Include<'_>| config::with_network(root, instance, &web, include);
-        (merged, consumed) = config::consume(image, instance, &variables, &mut fetch);
-    }
+    let web = OnceCell::new();
+    let mut remote = false;
+    let mut fetch = |include: &Include<'_>| match config::without_network(root, include)? {
+        Fetched::Later => {
+            remote = true;
+            let web = web.get_or_init(Includes::new).as_ref().map_err(Clone::clone)?;
+            config::with_network(root, instance, web, include)
+        }
+        fetched => Ok(fetched),
+    };
+    let (merged, consumed) = config::consume(&boot.image, instance, &variables, &mut boot.report, &mut fetch);
+    boot.config = Some(merged.config);
     if stage == Stage::Init {
-        errors.keep(config::write_parts(root, instance, &consumed));
+        boot.report.keep(config::write_parts(root, instance, &consumed));
         if remote {
-            config::check(&consumed);
-            errors.keep(instance_data::write(root, standard, instance, &image.config, &merged.config));
-            errors.all(provision::modules(root, image, instance, &merged.config, &ThisMachine::new()));
+            config::check(&consumed, &mut boot.report);
+            let written = instance_data::write(root, standard, instance, &boot.image.config, boot.config());
+            boot.report.keep(written);
+            provision::modules(root, boot, instance);
         }
     }
-    merged.config
+    boot.log();
 }
 
-/// The configuration of this boot; merged anew, without what is remote, where no earlier stage did it.
-pub fn configuration(root: &Root, machine: &Machine, image: &Image, instance: &Instance) -> Value {
-    combined(root, image).unwrap_or_else(|| {
-        let standard = Value::Map(instance_data::standard(root, machine, &image.distro, instance));
+/// Gives `boot` the configuration of this boot; merged anew, without what is remote, where no earlier stage did it.
+pub fn configure(root: &Root, boot: &mut Boot, instance: &Instance) {
+    boot.config = combined(root, boot).or_else(|| {
+        let standard = Value::Map(instance_data::standard(root, boot.machine, &boot.image.distro, instance));
         let mut fetch = |include: &Include<'_>| config::without_network(root, include);
-        config::consume(image, instance, &standard, &mut fetch).0.config
-    })
+        Some(config::consume(&boot.image, instance, &standard, &mut boot.report, &mut fetch).0.config)
+    });
 }
 
 /// The configuration as this boot's earlier stages merged it.
-fn combined(root: &Root, image: &Image) -> Option<Value> {
+fn combined(root: &Root, boot: &mut Boot) -> Option<Value> {
     let path = format!("{}/combined-cloud-config.json", state::RUN_DIR);
     let bytes = root.read(&path).ok()??;
-    match json::parse(&path, &bytes).inspect_err(|e| log::warn!("{e}")).ok()? {
-        Value::Map(config) => Some(Value::Map(image.over(config))),
-        other => Some(other),
+    match json::parse(&path, &bytes) {
+        Ok(Value::Map(config)) => Some(Value::Map(boot.image.over(config, &mut boot.report))),
+        Ok(other) => Some(other),
+        Err(e) => {
+            boot.report.warn(e);
+            None
+        }
     }
 }
 
@@ -182,7 +186,7 @@ mod tests {
         status.save_in_run(&mut root, false).unwrap();
         root.write(LOG, "before\n", Attr::root(0o640)).unwrap();
         root.write("/var/lib/cloud/data/result.json", "of the last boot", Attr::root(0o644)).unwrap();
-        root.write(LOG_LATER, "as before\n", Attr::root(0o600)).unwrap();
+        root.write(run_dir::LOG, "as before\n", Attr::root(0o600)).unwrap();
         root.commit();
 
         for _ in 0..2 {
@@ -192,7 +196,7 @@ mod tests {
             assert_eq!(root.read_link("/run/cloud-init/status.json").unwrap(), "../../var/lib/cloud/data/status.json");
             assert_eq!(Status::load(&root), status);
             assert!(!root.exists("/var/lib/cloud/data/result.json"));
-            assert!(!root.exists(LOG_LATER));
+            assert!(!root.exists(run_dir::LOG));
         }
     }
 }

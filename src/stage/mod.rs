@@ -2,6 +2,7 @@
 //! real root, and the hand-over between them.
 
 pub mod apply;
+pub mod boot;
 pub mod config;
 mod diff;
 pub mod find;
@@ -21,13 +22,12 @@ pub mod web;
 
 use crate::base::deadline::Deadline;
 use crate::base::error::Result;
-use crate::base::logging::{self, DEPRECATED, Message};
-use crate::base::report::{Report, Severity};
+use crate::base::logging::{self, Message};
+use crate::base::report::Report;
 use crate::document::Map;
 use crate::instance::status::Status;
 use crate::instance::{Instance, state};
 use crate::machine::Machine;
-pub use crate::root::RUN;
 use crate::root::{Attr, Root};
 use crate::source::none;
 use std::time::Duration;
@@ -53,17 +53,6 @@ impl Asked {
     }
 }
 
-/// Logs what a report has.
-pub(crate) fn log_report(report: &Report) {
-    for entry in report.entries() {
-        match entry.severity {
-            Severity::Error => log::error!("{entry}"),
-            Severity::Warning => log::warn!("{entry}"),
-            Severity::Deprecated => log::warn!(target: DEPRECATED, "{entry}"),
-        }
-    }
-}
-
 /// The stage's deadline: `prepivot.timeout=SECONDS`, else [`BUDGET`].
 pub fn deadline(machine: &Machine) -> Deadline {
     let asked = machine.cmdline.value("prepivot.timeout").and_then(|v| match v.parse::<u64>() {
@@ -81,49 +70,21 @@ pub fn fails_loudly(machine: &Machine) -> bool {
     machine.cmdline.value("prepivot.fail") == Some("emergency")
 }
 
-/// What went wrong in a stage, one line each: it goes to status.json and makes the exit code.
-#[derive(Debug, Default)]
-pub struct Errors(Vec<String>);
-
-impl Errors {
-    /// Keeps an error, and gives what there is where there is none.
-    pub fn keep<T>(&mut self, result: Result<T>) -> Option<T> {
-        result.map_err(|e| self.0.push(e.to_string())).ok()
-    }
-
-    /// Keeps all of them.
-    pub fn all<E: ToString>(&mut self, errors: impl IntoIterator<Item = E>) {
-        self.0.extend(errors.into_iter().map(|e| e.to_string()));
-    }
-
-    /// The lines.
-    pub fn lines(&self) -> &[String] {
-        &self.0
-    }
-
-    /// The lines, and the warnings of the stage that are not among them.
-    pub fn with_warnings(mut self, messages: &[Message]) -> Vec<String> {
-        for message in messages.iter().filter(|m| m.level <= log::Level::Warn) {
-            if !self.0.contains(&message.text) {
-                self.0.push(message.text.clone());
-            }
-        }
-        self.0
-    }
-}
-
 /// cloud-init's log.
 const LOG: &str = "/var/log/cloud-init.log";
 
 /// Sees to it that status.json can be read, whatever the disk took of it.
-fn rescue(status: &Status, root: &mut Root, errors: &mut Errors) {
-    if errors.keep(status.rescue(root)) == Some(true) {
-        errors.all(root.commit());
+fn rescue(status: &Status, root: &mut Root, report: &mut Report) {
+    if report.keep(status.rescue(root)) == Some(true) {
+        commit(root, report);
     }
 }
 
-/// Lines for the log, from an initramfs that had nothing else to write to the disk.
-const LOG_LATER: &str = "/run/prepivot/log";
+/// Carries out the changes so far; those that fail are errors of the report.
+fn commit(root: &mut Root, report: &mut Report) {
+    root.commit().iter().for_each(|e| report.error(e));
+}
+
 /// How much of the log is kept when lines are added, in bytes.
 const MAX_LOG: u64 = 4 << 20;
 

@@ -1,23 +1,21 @@
 //! Runs the modules of a stage: which, in what order, how often.
 
-use super::config::log_all;
+use super::boot::Boot;
 use crate::base::event::Event;
 use crate::base::report::Report;
 use crate::document::Value;
 use crate::instance::Frequency;
 use crate::instance::{Instance, state};
-use crate::machine::Distro;
 use crate::module::{self, Handler, Module};
 use crate::root::{Root, Stage};
-use crate::system::{Context, Outside};
+use crate::system::Context;
 
-/// What the modules of one run share.
-pub struct Run<'a> {
-    pub root: &'a mut Root,
-    pub config: &'a Value,
-    pub instance: &'a Instance,
-    pub distro: &'a Distro,
-    pub outside: &'a dyn Outside,
+/// A run of modules, in one stage, for one instance.
+pub struct Run<'a, 'b> {
+    root: &'a mut Root,
+    boot: &'a mut Boot<'b>,
+    instance: &'a Instance,
+    config: Value,
 }
 
 /// Which half of the modules runs.
@@ -38,7 +36,7 @@ struct Entry {
 
 /// `- name`, `- [name, frequency, args…]` or `- {name:, frequency:, args:}` (cloud-init's module list). Those that cannot run are
 /// reported once.
-fn entry(value: &Value, config: &Value, half: Half) -> Option<Entry> {
+fn entry(value: &Value, config: &Value, half: Half, report: &mut Report) -> Option<Entry> {
     let (name, frequency, args) = match value {
         Value::String(name) => (name.clone(), None, Vec::new()),
         Value::List(list) => {
@@ -57,120 +55,126 @@ fn entry(value: &Value, config: &Value, half: Half) -> Option<Entry> {
     };
     let Some(module) = module::find(&name).filter(|m| m.is_supported()) else {
         if half == Half::Provision {
-            not_run(&name, config);
+            not_run(&name, config, report);
         }
         return None;
     };
     let frequency = frequency.as_deref().map(Frequency::named).unwrap_or(Some(module.frequency));
     if frequency.is_none() {
-        log::warn!("module {name}: expected always, once-per-instance or once: its default frequency is used");
+        report.warn(format_args!(
+            "module {name}: expected always, once-per-instance or once: its default frequency is used"
+        ));
     }
     Some(Entry { module, frequency: frequency.unwrap_or(module.frequency), args })
 }
 
 /// Reports why a name in a list runs nothing, if the configuration needs it to.
-fn not_run(name: &str, config: &Value) {
+fn not_run(name: &str, config: &Value, report: &mut Report) {
     match module::find(name) {
         Some(module) => {
             if let Some(key) = module::requested(module, config) {
-                log::warn!("cloud-config: {key}: the module {} is not supported yet", module.name);
+                report.warn(format_args!("cloud-config: {key}: the module {} is not supported yet", module.name));
             }
         }
         None if module::is_removed(name) => {
             log::info!("module {name} was removed from cloud-init: its name is ignored")
         }
-        None => log::warn!("there is no module called {name}"),
+        None => report.warn(format_args!("there is no module called {name}")),
     }
 }
 
-impl Run<'_> {
-    /// Runs one half of the modules that a stage's list names, in its order. Gives one line for each that failed; the
+impl<'a, 'b> Run<'a, 'b> {
+    /// A run with the merged configuration of `boot`, whose report gets what goes wrong.
+    pub fn new(root: &'a mut Root, boot: &'a mut Boot<'b>, instance: &'a Instance) -> Self {
+        let config = boot.config().clone();
+        Run { root, boot, instance, config }
+    }
+
+    /// Runs one half of the modules that a stage's list names, in its order. One that fails is an error of the report; the
     /// others run.
-    pub fn stage(&mut self, stage: Stage, half: Half) -> Vec<String> {
+    pub fn stage(&mut self, stage: Stage, half: Half) {
         let empty = Value::default();
         let list = self.config.get(module::list_key(stage)).unwrap_or(&empty);
-        let entries: Vec<Entry> =
-            list.as_list().unwrap_or_default().iter().filter_map(|v| entry(v, self.config, half)).collect();
-        entries.iter().filter_map(|e| self.one(e, stage, half).err()).collect()
+        let list = list.as_list().unwrap_or_default();
+        let report = &mut self.boot.report;
+        let entries: Vec<Entry> = list.iter().filter_map(|v| entry(v, &self.config, half, report)).collect();
+        self.boot.log();
+        entries.iter().for_each(|e| self.one(e, stage, half));
     }
 
     /// Runs one half of one module, if it is its time.
-    fn one(&mut self, entry: &Entry, stage: Stage, half: Half) -> Result<(), String> {
+    fn one(&mut self, entry: &Entry, stage: Stage, half: Half) {
         let module = entry.module;
         let handler = match half {
             Half::Provision => module.provision,
             Half::Live => module.live,
         };
-        let Some(handler) = handler else { return Ok(()) };
-        if !self.is_asked_for(module) {
-            return Ok(());
+        let Some(handler) = handler else { return };
+        if self.is_requested(module) && self.is_due(module, half, entry.frequency) {
+            self.call(handler, module, stage, &entry.args);
         }
+    }
+
+    /// Whether one half of a module has not run at its frequency yet; it is marked as done.
+    fn is_due(&mut self, module: &Module, half: Half, frequency: Frequency) -> bool {
         let mark = mark(module, half);
-        if state::is_done(self.root, self.instance, &mark, entry.frequency) {
-            return Ok(());
+        if state::is_done(self.root, self.instance, &mark, frequency) {
+            return false;
         }
-        state::mark_done(self.root, self.instance, &mark, entry.frequency)
-            .map_err(|e| format!("{}: {e}", module.name))?;
-        self.call(handler, module, stage, &entry.args)
+        let marked = state::mark_done(self.root, self.instance, &mark, frequency);
+        self.boot.report.keep(marked.map_err(|e| e.context(module.name))).is_some()
     }
 
     /// Whether the cloud-config has a key of the module's, and the distribution is one that it is for.
-    fn is_asked_for(&self, module: &Module) -> bool {
+    fn is_requested(&self, module: &Module) -> bool {
         let has_key = module.keys.is_empty() || module.keys.iter().any(|k| self.config.get(k).is_some());
         let unverified = || {
             let list = self.config.get("unverified_modules").and_then(Value::as_list).unwrap_or_default();
             list.iter().any(|v| v.as_str() == Some(module.name))
         };
-        has_key && (module.distros.is_empty() || module.distros.contains(&self.distro.name) || unverified())
+        has_key && (module.distros.is_empty() || module.distros.contains(&self.boot.image.distro.name) || unverified())
     }
 
-    fn call(&mut self, handler: Handler, module: &Module, stage: Stage, args: &[String]) -> Result<(), String> {
-        let mut report = Report::new();
+    fn call(&mut self, handler: Handler, module: &Module, stage: Stage, args: &[String]) {
         let mut context = Context {
             root: self.root,
-            config: self.config,
+            config: &self.config,
             instance: self.instance,
-            distro: self.distro,
+            distro: &self.boot.image.distro,
             args,
             stage,
-            outside: self.outside,
-            report: &mut report,
+            outside: self.boot.outside,
+            report: &mut self.boot.report,
         };
         let mut event = Event::module(module.name);
-        let result = handler(&mut context);
-        log_all(&report);
-        result.map_err(|e| {
+        if let Err(e) = handler(&mut context) {
             event.fail();
-            let text = format!("module {} failed: {e}", module.name);
-            log::warn!("{text}");
-            text
-        })
+            self.boot.report.error(format_args!("module {} failed: {e}", module.name));
+        }
+        self.boot.log();
     }
 
     /// Writes the hostname before any other module, for a boot whose modules wait for the network: the network's own
-    /// programs tell it to others.
-    pub fn hostname(&mut self) -> Option<String> {
-        let module = module::find("set_hostname")?;
-        self.call(module.provision?, module, Stage::Init, &[]).err()
+    /// programs report it to others.
+    pub fn hostname(&mut self) {
+        let module = module::find("set_hostname");
+        if let Some((module, handler)) = module.and_then(|m| Some((m, m.provision?))) {
+            self.call(handler, module, Stage::Init, &[]);
+        }
     }
 
     /// `cloud-init single`: both halves of one module, whether its keys are there or not.
-    pub fn single(&mut self, module: &'static Module, frequency: Option<Frequency>, args: &[String]) -> Vec<String> {
-        let frequency = frequency.unwrap_or(module.frequency);
+    pub fn single(&mut self, module: &'static Module, frequency: Option<Frequency>, args: &[String]) {
         if !module.is_supported() {
-            return vec![format!("the module {} is not supported yet", module.name)];
+            self.boot.report.error(format_args!("the module {} is not supported yet", module.name));
+            return;
         }
-        let mut errors = Vec::new();
         for (half, handler) in [(Half::Provision, module.provision), (Half::Live, module.live)] {
             let Some(handler) = handler else { continue };
-            let mark = mark(module, half);
-            if state::is_done(self.root, self.instance, &mark, frequency) {
-                continue;
+            if self.is_due(module, half, frequency.unwrap_or(module.frequency)) {
+                self.call(handler, module, module.stage, args);
             }
-            let marked = state::mark_done(self.root, self.instance, &mark, frequency).map_err(|e| e.to_string());
-            errors.extend(marked.and_then(|()| self.call(handler, module, module.stage, args)).err());
         }
-        errors
     }
 }
 

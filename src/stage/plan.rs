@@ -1,19 +1,17 @@
 //! `prepivot plan`: the same work with nothing changed, printed.
 
+use super::Asked;
 use super::apply;
-use super::config;
-use super::image::Image;
+use super::boot::Boot;
 use super::modules::{Half, Run};
 use super::outside::OfTree;
 use super::provision;
 use crate::base::error::Result;
 use crate::base::mask;
-use crate::base::report::Report;
 use crate::document::{Map, Value, json};
-use crate::instance::{instance_data, state};
+use crate::instance::state;
 use crate::machine::Machine;
 use crate::root::{Change, Command, Root, Stage, Use};
-use crate::source;
 use std::collections::HashSet;
 use std::path::Path;
 
@@ -29,30 +27,20 @@ pub struct Plan {
 pub fn plan(path: &Path, seed: &Path) -> Result<Plan> {
     let machine = Machine::read(path);
     let mut root = Root::open(path, Use::Plan)?;
-    let image = Image::read(&root, &machine);
     let outside = OfTree::new(path);
-    let mut report = Report::new();
-    let found = source::read_seed(&machine, &root, &image.config, seed, &mut report);
-    super::log_report(&report);
-    let found = found?;
-    let mut errors = apply::seeded(&mut root, &machine, &image, &found, &outside);
-    let standard = instance_data::standard(&root, &machine, &image.distro, &found.instance);
-    let (merged, _) = config::consume(&image, &found.instance, &Value::Map(standard), &mut |include| {
-        config::without_network(&root, include)
-    });
+    let mut boot = Boot::new(&root, &machine, &Asked::default(), &outside);
+    let instance = apply::seeded(&mut root, &mut boot, seed)?;
     let mut last = root.changes();
     let mut changes: Vec<(Option<Stage>, Change)> = last.iter().map(|c| (None, c.clone())).collect();
-    errors.extend(provision::boothooks(&mut root, &found.instance));
+    provision::boothooks(&mut root, &mut boot, &instance);
     for stage in [Stage::Init, Stage::Config, Stage::Final] {
-        let (config, instance) = (&merged.config, &found.instance);
-        let mut run = Run { root: &mut root, config, instance, distro: &image.distro, outside: &outside };
-        errors.extend(run.stage(stage, Half::Live));
+        Run::new(&mut root, &mut boot, &instance).stage(stage, Half::Live);
         let now = root.changes();
         let known: HashSet<&Change> = last.iter().collect();
         changes.extend(now.iter().filter(|c| !known.contains(c)).map(|c| (Some(stage), c.clone())));
         last = now;
     }
-    Ok(Plan { root, changes, errors })
+    Ok(Plan { root, changes, errors: boot.errors() })
 }
 
 impl Plan {

@@ -1,57 +1,51 @@
 //! Provisions a root with one instance: state, network files, user-data's parts, and the file half of every module.
 
-use super::image::Image;
+use super::boot::Boot;
 use super::modules::{Half, Run};
-use super::{Errors, config, network};
+use super::{config, network};
 use crate::base::error::Result;
+use crate::base::report::Report;
 use crate::document::{Value, json};
 use crate::instance::Frequency;
 use crate::instance::{Instance, instance_data, state};
-use crate::machine::Machine;
 use crate::root::{Attr, Command, Root, Stage};
-use crate::system::Outside;
 use crate::system::fstab::{FSTAB, without_ours};
 
 /// The mark that the source's own files were written.
 const FILES_DONE: &str = "prepivot_files";
 
-/// Does the file half of everything. `new`: the root has not seen this instance yet. Gives what failed, one line each.
-pub fn provision(
-    root: &mut Root,
-    machine: &Machine,
-    image: &Image,
-    instance: &Instance,
-    new: bool,
-    outside: &dyn Outside,
-) -> Vec<String> {
-    let mut errors = Errors::default();
-    if new && state::last_id(root).is_some() {
-        errors.keep(forget_mounts(root));
+/// Does the file half of everything: the state, the network, the files of the source, the parts of user-data, and the modules
+/// unless user-data has parts that are remote. The merged configuration stays in `boot`.
+pub fn provision(root: &mut Root, boot: &mut Boot, instance: &Instance) {
+    let last = state::last_id(root);
+    let new = last.as_deref() != Some(&instance.instance_id);
+    if new && last.is_some() {
+        boot.report.keep(forget_mounts(root));
     }
-    errors.keep(state::store(root, instance));
+    boot.report.keep(state::store(root, instance));
     if new {
-        errors.keep(
-            network::apply(root, machine, image, instance).and_then(|chosen| network_json(root, instance, chosen)),
-        );
+        let chosen = network::apply(root, boot.machine, &boot.image, instance);
+        boot.report.keep(chosen.and_then(|chosen| network_json(root, instance, chosen)));
     }
-    errors.keep(source_files(root, instance));
-    let standard = instance_data::standard(root, machine, &image.distro, instance);
+    source_files(root, instance, &mut boot.report);
+    let standard = instance_data::standard(root, boot.machine, &boot.image.distro, instance);
     let variables = Value::Map(standard.clone());
-    let (merged, consumed) =
-        config::consume(image, instance, &variables, &mut |include| config::without_network(root, include));
+    let (merged, consumed) = config::consume(&boot.image, instance, &variables, &mut boot.report, &mut |include| {
+        config::without_network(root, include)
+    });
     if !merged.needs_network {
-        config::check(&consumed);
-        errors.keep(config::write_parts(root, instance, &consumed));
+        config::check(&consumed, &mut boot.report);
+        boot.report.keep(config::write_parts(root, instance, &consumed));
     }
-    errors.keep(instance_data::write(root, standard, instance, &image.config, &merged.config));
+    boot.report.keep(instance_data::write(root, standard, instance, &boot.image.config, &merged.config));
+    boot.log();
+    boot.config = Some(merged.config);
     if merged.needs_network {
         log::info!("user-data refers to something remote: the modules run when the network is up");
-        let mut run = Run { root, config: &merged.config, instance, distro: &image.distro, outside };
-        errors.all(run.hostname());
-        return errors.lines().to_vec();
+        Run::new(root, boot, instance).hostname();
+    } else {
+        modules(root, boot, instance);
     }
-    errors.all(modules(root, image, instance, &merged.config, outside));
-    errors.lines().to_vec()
 }
 
 /// Takes the lines of another instance's `mounts` out of fstab: its disks are not this machine's.
@@ -72,45 +66,34 @@ fn network_json(root: &mut Root, instance: &Instance, chosen: Option<Value>) -> 
 }
 
 /// The file half of every stage's modules.
-pub fn modules(
-    root: &mut Root,
-    image: &Image,
-    instance: &Instance,
-    config: &Value,
-    outside: &dyn Outside,
-) -> Vec<String> {
-    let mut run = Run { root, config, instance, distro: &image.distro, outside };
-    [Stage::Init, Stage::Config, Stage::Final].into_iter().flat_map(|stage| run.stage(stage, Half::Provision)).collect()
+pub fn modules(root: &mut Root, boot: &mut Boot, instance: &Instance) {
+    let mut run = Run::new(root, boot, instance);
+    [Stage::Init, Stage::Config, Stage::Final].into_iter().for_each(|stage| run.stage(stage, Half::Provision));
 }
 
 /// Files that the source itself brings (a config drive's `files`): once for each instance, 0660 as cloud-init does.
-fn source_files(root: &mut Root, instance: &Instance) -> Result<()> {
+fn source_files(root: &mut Root, instance: &Instance, report: &mut Report) {
     if instance.files.is_empty() || state::is_done(root, instance, FILES_DONE, Frequency::Instance) {
-        return Ok(());
+        return;
     }
     for (path, content) in &instance.files {
-        if !path.starts_with('/') {
-            log::warn!("the datasource's files: {path}: expected an absolute path");
-            continue;
-        }
-        if let Err(e) = root.write(path, content.0.clone(), Attr::root(0o660)) {
-            log::warn!("the datasource's files: {e}");
+        // nova allows a path relative to the root.
+        let path = format!("/{}", path.trim_start_matches('/'));
+        if let Err(e) = root.write(&path, content.0.clone(), Attr::root(0o660)) {
+            report.warn(format_args!("the datasource's files: {e}"));
         }
     }
-    state::mark_done(root, instance, FILES_DONE, Frequency::Instance)
+    report.keep(state::mark_done(root, instance, FILES_DONE, Frequency::Instance));
 }
 
 /// Runs the boothooks of the instance: on every boot, before any module of the real root.
-pub fn boothooks(root: &mut Root, instance: &Instance) -> Vec<String> {
+pub fn boothooks(root: &mut Root, boot: &mut Boot, instance: &Instance) {
     let folder = format!("{}/boothooks", state::folder(instance));
-    let mut errors = Vec::new();
     for name in root.list(&folder) {
         let command = Command::new(Stage::Init, [format!("{folder}/{name}")]);
         if let Err(e) = root.run(command.env("INSTANCE_ID", instance.instance_id.as_str())) {
-            let text = format!("boothook {name} failed: {e}");
-            log::warn!("{text}");
-            errors.push(text);
+            boot.report.error(format_args!("boothook {name} failed: {e}"));
         }
+        boot.log();
     }
-    errors
 }

@@ -1,8 +1,9 @@
 //! In the real root's network stage, on later boots: the datasource is asked again where the user allows that, as cloud-init does.
 
+use super::boot::Boot;
+use super::find;
 use super::image::Image;
 use super::network;
-use super::{apply, find};
 use crate::base::deadline::Deadline;
 use crate::base::error::{Error, Result};
 use crate::detect::{self, Facts, Platform};
@@ -11,11 +12,11 @@ use crate::drive::Search as Drives;
 use crate::drive::devices::Places;
 use crate::instance::{Instance, state};
 use crate::link;
-use crate::machine::Machine;
 use crate::network::render::{self, RENDERERS};
+use crate::root::run_dir::{Applied, Entry};
 use crate::root::{Command, Root, Stage};
 use crate::source::service::{self, Job};
-use crate::source::{self, Search, candidates, choose};
+use crate::source::{self, Search, Source, Update, candidates, choose};
 use std::time::Duration;
 
 /// How long the service may take, the wait for a link that leads there included. The instance is known; logins wait for the stage.
@@ -30,17 +31,12 @@ const RELOAD: [(&str, &[&str]); 3] = [
 /// Asks the datasource again, if this boot did not read the instance anew and the user allows it: `updates: {network: {when: [boot]}}`,
 /// or an image whose list has only services and whose instance came from a drive. What it says now replaces what was known, and
 /// the network files follow. None where nothing was asked or nothing answered; the instance then stays as it is.
-pub fn refresh(
-    root: &mut Root,
-    machine: &Machine,
-    image: &Image,
-    instance: &Instance,
-    config: &Value,
-) -> Option<Instance> {
-    if !is_later_boot(root) || !(allows_boot(config) || left_its_drive(image, instance)) {
+pub fn refresh(root: &mut Root, boot: &mut Boot, instance: &Instance) -> Option<Instance> {
+    let source = source::named(&instance.source);
+    if !is_later_boot(root) || !(allows_boot(boot.config(), source) || left_its_drive(&boot.image, instance)) {
         return None;
     }
-    let found = match again(root, machine, image, instance) {
+    let found = match again(root, boot, instance) {
         Some(found) => found,
         None => {
             log::info!("nothing is there that could be asked again about the instance {}", instance.instance_id);
@@ -49,18 +45,18 @@ pub fn refresh(
     };
     match found {
         Ok(found) if found.instance_id != instance.instance_id => {
-            log::warn!(
+            boot.report.warn(format_args!(
                 "the datasource knows this machine as {} now: a new instance is for the next boot's initramfs",
                 found.instance_id
-            );
+            ));
             None
         }
         Ok(found) => {
-            let updated = store(root, machine, image, found);
-            updated.inspect_err(|e| log::warn!("what the datasource says now is not used: {e}")).ok()
+            let updated = store(root, boot, found);
+            updated.map_err(|e| boot.report.warn(format_args!("what the datasource says now is not used: {e}"))).ok()
         }
         Err(e) => {
-            log::warn!("the datasource was asked again and did not answer: {e}");
+            boot.report.warn(format_args!("the datasource was asked again and did not answer: {e}"));
             None
         }
     }
@@ -68,13 +64,20 @@ pub fn refresh(
 
 /// Whether the local stage of this boot took the instance from the cache.
 fn is_later_boot(root: &Root) -> bool {
-    apply::did(root, "read") == Some(false)
+    Applied::read(root).is_some_and(|applied| !applied.read)
 }
 
-/// `updates: {network: {when: […]}}` has the event of a boot (cloud-init, "Events and updates").
-fn allows_boot(config: &Value) -> bool {
-    let when = config.at(&["updates", "network", "when"]).and_then(Value::as_list).unwrap_or_default();
-    when.iter().filter_map(Value::as_str).any(|event| matches!(event, "boot" | "boot-legacy"))
+/// Whether `updates: {network: {when: […]}}` has the event of a boot, or, where the configuration does not say, the source reads
+/// again on each boot by itself (cloud-init, "Events and updates").
+fn allows_boot(config: &Value, source: Option<&Source>) -> bool {
+    let on_boot = [Update::Boot, Update::BootLegacy];
+    match config.at(&["updates", "network", "when"]) {
+        Some(when) => {
+            let when = when.as_list().unwrap_or_default();
+            when.iter().filter_map(Value::as_str).any(|event| on_boot.iter().any(|update| update.name() == event))
+        }
+        None => source.is_some_and(|s| s.updates.iter().any(|update| on_boot.contains(update))),
+    }
 }
 
 /// The image wants only services, and the instance came from a source that is none of them.
@@ -91,42 +94,45 @@ fn is_local(name: &str) -> bool {
 
 /// What the instance's own source says now: the drive or seed that it came from, if that is there, else a service. None where
 /// there is neither.
-fn again(root: &Root, machine: &Machine, image: &Image, instance: &Instance) -> Option<Result<Instance>> {
+fn again(root: &Root, boot: &mut Boot, instance: &Instance) -> Option<Result<Instance>> {
+    let (machine, image) = (boot.machine, &boot.image);
     let facts = Facts::new(machine, root, &image.own, Platform::of(machine, root));
     let report = detect::identify(&facts, &candidates());
-    let deadline = Deadline::after(BUDGET);
-    let mut search = Search::new(machine, root, &image.config, deadline);
+    let mut search = Search::new(machine, root, &image.config, Deadline::after(BUDGET));
+    let mut found = None;
     if is_local(&instance.source) && !left_its_drive(image, instance) {
         let mut drives = Drives::new(&source::labels(), Places::default());
-        while drives.scan(deadline).is_ok_and(|new| !new.is_empty()) {}
+        while drives.scan(search.deadline).is_ok_and(|new| !new.is_empty()) {}
         search.set_drives(drives.seen());
-        if let Some(found) = source::find_local(&mut search, std::slice::from_ref(&instance.source)) {
-            return Some(Ok(found.instance));
-        }
+        found = source::find_local(&mut search, std::slice::from_ref(&instance.source)).map(|found| Ok(found.instance));
     }
-    let (jobs, _) = find::jobs(&mut search, &choose::services(&report, &facts));
-    if jobs.is_empty() { None } else { Some(ask(root, machine, search, jobs)) }
+    if found.is_none() {
+        let (jobs, _) = find::jobs(&mut search, &choose::services(&report, &facts));
+        found = (!jobs.is_empty()).then(|| ask(&mut search, jobs));
+    }
+    let report = search.take_report();
+    boot.absorb(report);
+    found
 }
 
-fn ask(root: &Root, machine: &Machine, mut search: Search, jobs: Vec<Job>) -> Result<Instance> {
+fn ask(search: &mut Search, jobs: Vec<Job>) -> Result<Instance> {
     let settings = link::Settings {
         record: None,
-        sys: machine.base.join("sys"),
-        plan: link::cmdline_net::Plan::parse(&machine.cmdline),
+        sys: search.machine.base.join("sys"),
+        plan: link::cmdline_net::Plan::parse(&search.machine.cmdline),
         software_links: false,
         raise: false,
     };
     let mut session = link::Session::open(&settings, search.deadline)?;
-    let ca_files = link::http::ca_files(root.path());
-    let found = service::ask(&mut search, jobs, &mut session, &ca_files);
-    super::log_report(&search.take_report());
+    let ca_files = link::http::ca_files(search.root.path());
+    let found = service::ask(search, jobs, &mut session, &ca_files);
     found.map(|f| f.instance).ok_or_else(|| Error::new(search.problems().join("; ")))
 }
 
-fn store(root: &mut Root, machine: &Machine, image: &Image, mut instance: Instance) -> Result<Instance> {
-    instance.machine_uuid = machine.uuid();
+fn store(root: &mut Root, boot: &mut Boot, mut instance: Instance) -> Result<Instance> {
+    instance.machine_uuid = boot.machine.uuid();
     state::store(root, &instance)?;
-    network::apply(root, machine, image, &instance)?;
+    network::apply(root, boot.machine, &boot.image, &instance)?;
     let changed = |owned: &[&str]| root.changes().iter().any(|c| render::is_owned(owned, c.path()));
     let stack = RENDERERS.iter().find(|r| changed(r.owned)).map(|r| r.name);
     if let Some((name, argv)) = RELOAD.iter().find(|(name, _)| Some(*name) == stack) {
@@ -144,8 +150,11 @@ mod tests {
     #[test]
     fn only_what_the_user_allows() {
         let config = |text: &str| yaml::parse("t", text).unwrap();
-        assert!(allows_boot(&config("updates: {network: {when: [boot-new-instance, boot]}}")));
-        assert!(!allows_boot(&config("updates: {network: {when: [boot-new-instance, hotplug]}}")));
-        assert!(!allows_boot(&config("updates: [boot]")));
+        assert!(allows_boot(&config("updates: {network: {when: [boot-new-instance, boot]}}"), None));
+        assert!(!allows_boot(&config("updates: {network: {when: [boot-new-instance, hotplug]}}"), None));
+        assert!(!allows_boot(&config("updates: [boot]"), None));
+        let on_boot = Source { updates: &[Update::NewInstance, Update::Boot], ..Source::NEW };
+        assert!(allows_boot(&config("{}"), Some(&on_boot)) && !allows_boot(&config("{}"), Some(&Source::NEW)));
+        assert!(!allows_boot(&config("updates: {network: {when: [hotplug]}}"), Some(&on_boot)));
     }
 }

@@ -1,9 +1,9 @@
 //! `single`: one module by hand, in the running system.
 
-use super::image::Image;
+use super::boot::Boot;
 use super::modules::Run;
 use super::outside::ThisMachine;
-use super::{Asked, Errors, append_log, later};
+use super::{Asked, append_log, commit, later};
 use crate::base::logging;
 use crate::instance::Frequency;
 use crate::machine::Machine;
@@ -25,17 +25,16 @@ pub fn run(
             "there is no datasource: nothing was provisioned yet; --force runs the module all the same".into(),
         ];
     };
-    let image = Image::read(root, machine).as_asked(asked);
-    let config = later::configuration(root, machine, &image, &instance);
     let outside = ThisMachine::new();
-    let mut run = Run { root, config: &config, instance: &instance, distro: &image.distro, outside: &outside };
-    let mut errors = Errors::default();
-    errors.all(run.single(module, frequency, arguments));
-    errors.all(root.commit());
-    errors.keep(append_log(root, &logging::take()));
-    errors.all(root.commit());
-    errors.all(root.run_at_end());
-    errors.lines().to_vec()
+    let mut boot = Boot::new(root, machine, asked, &outside);
+    later::configure(root, &mut boot, &instance);
+    Run::new(root, &mut boot, &instance).single(module, frequency, arguments);
+    commit(root, &mut boot.report);
+    boot.log();
+    boot.report.keep(append_log(root, &logging::take()));
+    commit(root, &mut boot.report);
+    root.run_at_end().iter().for_each(|e| boot.report.error(e));
+    boot.errors()
 }
 
 #[cfg(test)]

@@ -95,8 +95,8 @@ impl<'a> Unfolder<'a> {
 
     fn fail(&mut self, error: Error) {
         match self.errors {
-            ..MAX_ERRORS => self.report.error(error.context(self.source)),
-            MAX_ERRORS => self.report.error(format_args!("{}: more errors follow and are not reported", self.source)),
+            ..MAX_ERRORS => self.report.warn(error.context(self.source)),
+            MAX_ERRORS => self.report.warn(format_args!("{}: more errors follow and are not reported", self.source)),
             _ => return,
         }
         self.errors += 1;

@@ -121,7 +121,7 @@ fn each(cx: &mut Context, deferred: bool, job: impl Fn(&mut Context, &Entry) -> 
     }
     let Some(last) = failed.pop() else { return Ok(()) };
     for e in &failed {
-        cx.report.error(e);
+        cx.report.warn(e);
     }
     Err(last)
 }

@@ -92,7 +92,7 @@ impl Accounts {
         }
         if self.lock.is_some() {
             for e in root.commit() {
-                report.error(e);
+                report.warn(e);
             }
         }
         Ok(())

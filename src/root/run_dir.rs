@@ -1,0 +1,90 @@
+//! What the parts of prepivot leave for each other below /run/prepivot: every entry, and who writes and reads it.
+//!
+//! The folder is 0700 and ends with the boot. Records are JSON of types that derive nanoserde's traits.
+
+use super::{Attr, Root};
+use crate::base::error::Result;
+use nanoserde::{DeJson, SerJson};
+
+/// The folder.
+pub const DIR: &str = "/run/prepivot";
+/// What the probe saw ([`Probed`]); the search for a drive reads it.
+pub const PROBED: &str = "/run/prepivot/probe.json";
+/// What this boot's local stage did ([`Applied`]); the later stages and `status` read it.
+pub const APPLIED: &str = "/run/prepivot/applied.json";
+/// Changes of the network that are taken back before the pivot; written and read by `link`.
+pub const NETWORK: &str = "/run/prepivot/network.json";
+/// Lines for cloud-init.log, from an initramfs that had nothing else to write to the disk.
+pub const LOG: &str = "/run/prepivot/log";
+/// This program, for a root that has none; made by the hand-over, run by the later stages' units.
+pub const PROGRAM: &str = "/run/prepivot/bin";
+
+/// A record in the folder.
+pub trait Entry: SerJson + DeJson {
+    /// Where it is.
+    const PATH: &'static str;
+
+    /// Reads it. None where this boot has not written it, or not so.
+    fn read(root: &Root) -> Option<Self> {
+        let bytes = root.read(Self::PATH).ok()??;
+        Self::deserialize_json(std::str::from_utf8(&bytes).ok()?).ok()
+    }
+
+    /// Writes it, 0600.
+    ///
+    /// # Errors
+    ///
+    /// The path cannot be resolved.
+    fn write(&self, root: &mut Root) -> Result<()> {
+        root.write(Self::PATH, self.serialize_json(), Attr::root(0o600))
+    }
+}
+
+/// What this boot's local stage did.
+#[derive(Debug, Clone, Copy, PartialEq, SerJson, DeJson)]
+pub struct Applied {
+    /// When it began and ended, in seconds since the kernel started.
+    pub start: f64,
+    pub finished: f64,
+    /// Whether the root has an instance.
+    pub provisioned: bool,
+    /// Whether the instance was read in this boot, and not taken from the cache.
+    pub read: bool,
+}
+
+impl Entry for Applied {
+    const PATH: &'static str = APPLIED;
+}
+
+/// What the probe saw.
+#[derive(Debug, Clone, PartialEq, SerJson, DeJson)]
+pub struct Probed {
+    /// When it began and ended, in seconds since the kernel started.
+    pub start: f64,
+    pub finished: f64,
+    /// The drives of a datasource that were there, by their nodes.
+    pub drives: Vec<String>,
+}
+
+impl Entry for Probed {
+    const PATH: &'static str = PROBED;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::testing::TempDir;
+    use crate::root::Use;
+
+    #[test]
+    fn a_record_is_read_as_it_was_written() {
+        let dir = TempDir::new("run-dir");
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        assert_eq!(Applied::read(&root), None);
+        let applied = Applied { start: 1.25, finished: 2.5, provisioned: true, read: false };
+        applied.write(&mut root).unwrap();
+        assert_eq!(Applied::read(&root), Some(applied));
+        root.write(APPLIED, "{\"start\": ", Attr::root(0o600)).unwrap();
+        assert_eq!(Applied::read(&root), None);
+    }
+}

@@ -1,0 +1,77 @@
+//! What one run of a stage knows: put together at its start, and passed on.
+
+use super::Asked;
+use super::image::Image;
+use crate::base::logging::DEPRECATED;
+use crate::base::report::{Report, Severity};
+use crate::document::Value;
+use crate::instance::status;
+use crate::machine::Machine;
+use crate::root::Root;
+use crate::system::Outside;
+
+/// One run of a stage.
+pub struct Boot<'a> {
+    pub machine: &'a Machine,
+    pub image: Image,
+    pub outside: &'a dyn Outside,
+    /// What went wrong so far.
+    pub report: Report,
+    /// The merged configuration, once it is merged.
+    pub config: Option<Value>,
+    /// When the stage began, in seconds since the kernel started.
+    pub start: f64,
+    /// How many entries of the report are in the log.
+    logged: usize,
+}
+
+impl<'a> Boot<'a> {
+    /// A run that begins now, on the image in `root`, with the configuration files that the command line names.
+    pub fn new(root: &Root, machine: &'a Machine, asked: &Asked, outside: &'a dyn Outside) -> Boot<'a> {
+        let start = status::uptime();
+        let mut report = Report::new();
+        let image = Image::read(root, machine, &mut report).as_asked(asked);
+        let mut boot = Boot { machine, image, outside, report, config: None, start, logged: 0 };
+        boot.log();
+        boot
+    }
+
+    /// The merged configuration; the image's own where nothing was merged.
+    pub fn config(&self) -> &Value {
+        self.config.as_ref().unwrap_or(&self.image.config)
+    }
+
+    /// Adds the entries of another report, and logs them.
+    pub fn absorb(&mut self, report: Report) {
+        self.report.absorb(report);
+        self.log();
+    }
+
+    /// Logs the entries of the report that are not in the log yet.
+    pub fn log(&mut self) {
+        for entry in self.report.entries().get(self.logged..).unwrap_or_default() {
+            match entry.severity {
+                Severity::Error => log::error!("{entry}"),
+                Severity::Warning => log::warn!("{entry}"),
+                Severity::Deprecated => log::info!(target: DEPRECATED, "{entry}"),
+            }
+        }
+        self.logged = self.report.entries().len();
+    }
+
+    /// The errors, one line each.
+    pub fn errors(&self) -> Vec<String> {
+        self.report.texts(Severity::Error).into_iter().map(str::to_owned).collect()
+    }
+
+    /// The errors, then the warnings, one line each.
+    pub fn errors_and_warnings(&self) -> Vec<String> {
+        let mut lines = self.errors();
+        for warning in self.report.texts(Severity::Warning) {
+            if !lines.iter().any(|line| line == warning) {
+                lines.push(warning.to_owned());
+            }
+        }
+        lines
+    }
+}
