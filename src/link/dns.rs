@@ -5,7 +5,7 @@
 use super::dhcp::domain_at;
 use super::rng::Rng;
 use super::tcp::bind_to_link;
-use super::way::Way;
+use super::uplink::Uplink;
 use crate::base::cancel::Cancel;
 use rustix::event::PollFlags;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
@@ -30,12 +30,12 @@ const IN: u16 = 1;
 
 /// Resolves for one way: literal addresses with their scope, names by the way's servers, else by the system.
 #[derive(Debug)]
-pub struct WayResolver {
-    pub way: Way,
+pub struct UplinkResolver {
+    pub uplink: Uplink,
     pub cancel: Cancel,
 }
 
-impl Resolver for WayResolver {
+impl Resolver for UplinkResolver {
     fn resolve(
         &self,
         uri: &Uri,
@@ -44,13 +44,19 @@ impl Resolver for WayResolver {
     ) -> Result<ResolvedSocketAddrs, ureq::Error> {
         let host = uri.host().unwrap_or_default();
         let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("https") { 443 } else { 80 });
+        if self.uplink.socket.is_some() {
+            // The connector does not look at the address of a Unix socket's host.
+            let mut none = self.empty();
+            none.push(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port));
+            return Ok(none);
+        }
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         let mut found = self.empty();
         if let Ok(ip) = bare.parse::<IpAddr>() {
             found.push(self.scoped(ip, port));
             return Ok(found);
         }
-        if self.way.dns.is_empty() {
+        if self.uplink.dns.is_empty() {
             return DefaultResolver::default().resolve(uri, config, timeout);
         }
         let budget = match timeout.after {
@@ -64,10 +70,10 @@ impl Resolver for WayResolver {
     }
 }
 
-impl WayResolver {
+impl UplinkResolver {
     fn scoped(&self, ip: IpAddr, port: u16) -> SocketAddr {
         match ip {
-            IpAddr::V6(ip) if ip.is_unicast_link_local() => SocketAddrV6::new(ip, port, 0, self.way.index).into(),
+            IpAddr::V6(ip) if ip.is_unicast_link_local() => SocketAddrV6::new(ip, port, 0, self.uplink.index).into(),
             ip => SocketAddr::new(ip, port),
         }
     }
@@ -75,7 +81,7 @@ impl WayResolver {
     fn look_up(&self, name: &str, budget: Duration) -> Vec<IpAddr> {
         let end = Instant::now() + budget;
         let full = name.strip_suffix('.');
-        let domains = self.way.search.iter().map(|d| format!("{name}.{d}"));
+        let domains = self.uplink.search.iter().map(|d| format!("{name}.{d}"));
         let names: Vec<String> = match full {
             Some(full) => vec![full.into()],
             None if name.contains('.') => std::iter::once(name.to_owned()).chain(domains).collect(),
@@ -94,7 +100,7 @@ impl WayResolver {
     fn ask(&self, name: &str, end: Instant) -> Vec<IpAddr> {
         let mut rng = Rng::new(name.as_bytes());
         for round in 0..ROUNDS {
-            for server in self.way.dns.iter().take(MAX_SERVERS) {
+            for server in self.uplink.dns.iter().take(MAX_SERVERS) {
                 let wait = FIRST_WAIT.saturating_mul(1 << round).min(end.saturating_duration_since(Instant::now()));
                 match self.ask_one(*server, name, rng.next() as u16, wait) {
                     Ok(Some(found)) => return found,
@@ -115,7 +121,7 @@ impl WayResolver {
         let family = if server.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let fd: OwnedFd = rustix::net::socket_with(family, SocketType::DGRAM, flags, None)?;
-        if let Some(link) = &self.way.link {
+        if let Some(link) = &self.uplink.link {
             bind_to_link(&fd, link)?;
         }
         rustix::net::connect(&fd, &self.scoped(server, PORT))?;

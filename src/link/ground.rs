@@ -1,10 +1,10 @@
 //! What the tasks of a session share: the links' state, the journal, and the changes that go through it.
 
-use super::dhcp::Lease;
+use super::dhcp::{Lease, record};
 use super::journal::{self, Change, Journal};
 use super::known::Known;
 use super::netlink::{Address, Netlink, Route};
-use super::way::{Reach, Way};
+use super::uplink::{Reach, Uplink};
 use crate::base::error::{Context, Error, Result};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -29,7 +29,7 @@ pub struct Ground {
 /// What a task or a thread of a session says.
 pub enum Told {
     /// A way is ready.
-    Way(Box<Way>),
+    Uplink(Box<Uplink>),
     /// A link will not open that way any more; why, where that is worth telling.
     Ended(u32, Reach, Option<Error>),
     /// One of the threads that ask has its answer.
@@ -53,7 +53,7 @@ impl Ground {
     pub fn keep_lease(&self, lease: &Lease) {
         let Some(folder) = &self.leases else { return };
         let path = folder.join(format!("lease-{}.json", lease.link));
-        if let Err(e) = journal::write(&path, &lease.to_json()) {
+        if let Err(e) = journal::write(&path, &record::to_json(lease)) {
             log::warn!("failed to leave the lease in {}: {e}", path.display());
         }
     }

@@ -1,6 +1,6 @@
 //! Live network in the initramfs: netlink, DHCP, HTTP with one deadline.
 //!
-//! A [`Session`] raises the links that nobody uses, all at once, and opens a [`Way`] for each that becomes ready; every
+//! A [`Session`] raises the links that nobody uses, all at once, and opens a [`Uplink`] for each that becomes ready; every
 //! way is asked by an [`http::Client`] of its own, and the first that leads to an answer wins. What was changed is
 //! noted, and exactly that is taken back.
 
@@ -12,6 +12,7 @@ mod ground;
 pub mod http;
 mod journal;
 mod known;
+pub mod leases;
 mod netlink;
 mod packet_socket;
 mod raise;
@@ -21,8 +22,8 @@ mod session;
 mod setup;
 mod tcp;
 mod tls;
+mod uplink;
 mod url;
-mod way;
 
 pub use session::{Session, Settings, Stopper, restore_left};
-pub use way::{Reach, Way};
+pub use uplink::{Reach, Uplink};

@@ -5,7 +5,7 @@ use super::cmdline_net::{Ip, Method, Plan};
 use super::dhcp::{Client, Lease, LeaseRoute};
 use super::ground::{Ground, Told};
 use super::netlink::{Address, Link, Route};
-use super::way::{Reach, Way};
+use super::uplink::{Reach, Uplink};
 use crate::base::deadline::Deadline;
 use crate::base::error::{Error, Result};
 use std::net::{IpAddr, Ipv4Addr};
@@ -37,9 +37,9 @@ pub async fn watch(link: Link, ground: Ground, deadline: Deadline) {
     let deadline = deadline.at_most(CARRIER_WAIT);
     let four = async {
         if within(deadline, ground.known.until(|k| k.usable4(link.index))).await {
-            ground.tell(Told::Way(way(&link, Reach::V4).into()));
+            ground.tell(Told::Uplink(uplink(&link, Reach::Ipv4).into()));
         }
-        ground.tell(Told::Ended(link.index, Reach::V4, None));
+        ground.tell(Told::Ended(link.index, Reach::Ipv4, None));
     };
     both(four, six(&link, &ground, deadline)).await;
 }
@@ -62,7 +62,7 @@ async fn raise(link: &Link, plan: &Plan, ground: &Ground, deadline: Deadline) ->
     }
     let four = async {
         let failed = v4(&link, plan, ip, ground, deadline).await.err();
-        ground.tell(Told::Ended(link.index, Reach::V4, failed.map(|e| named(&link, e))));
+        ground.tell(Told::Ended(link.index, Reach::Ipv4, failed.map(|e| named(&link, e))));
     };
     both(four, six(&link, ground, deadline)).await;
     Ok(())
@@ -87,7 +87,7 @@ async fn v4(link: &Link, plan: &Plan, ip: Option<&Ip>, ground: &Ground, deadline
                     let address =
                         Address { index: link.index, address: address.into(), prefix: arp::PREFIX, tentative: false };
                     ground.add_address(address).await?;
-                    ground.tell(Told::Way(way(link, Reach::V4).into()));
+                    ground.tell(Told::Uplink(uplink(link, Reach::Ipv4).into()));
                 }
                 Err(e) => log::debug!("{e}"),
             }
@@ -119,15 +119,15 @@ async fn leased(link: &Link, lease: Lease, ground: &Ground) -> Result<()> {
         add_route(link, destination, route.prefix, gateway, ground).await;
     }
     ground.keep_lease(&lease);
-    let mut way = way(link, Reach::V4);
-    way.dns = lease.dns.iter().copied().map(IpAddr::from).collect();
-    way.search = if lease.search.is_empty() { Some(lease.domain.clone()) } else { None }
+    let mut uplink = uplink(link, Reach::Ipv4);
+    uplink.dns = lease.dns.iter().copied().map(IpAddr::from).collect();
+    uplink.search = if lease.search.is_empty() { Some(lease.domain.clone()) } else { None }
         .into_iter()
         .chain(lease.search.clone())
         .filter(|d| !d.is_empty())
         .collect();
-    way.lease = Some(lease);
-    ground.tell(Told::Way(way.into()));
+    uplink.lease = Some(lease);
+    ground.tell(Told::Uplink(uplink.into()));
     Ok(())
 }
 
@@ -145,9 +145,9 @@ async fn fixed(link: &Link, plan: &Plan, ip: &Ip, ground: &Ground) -> Result<()>
     for route in plan.routes.iter().filter(|r| r.destination.is_ipv4() == own.is_ipv4()) {
         add_route(link, route.destination, route.prefix, route.gateway, ground).await;
     }
-    let mut way = way(link, if own.is_ipv4() { Reach::V4 } else { Reach::V6Routed });
-    way.dns = ip.dns.iter().chain(&plan.dns).copied().collect();
-    ground.tell(Told::Way(way.into()));
+    let mut uplink = uplink(link, if own.is_ipv4() { Reach::Ipv4 } else { Reach::Ipv6Routed });
+    uplink.dns = ip.dns.iter().chain(&plan.dns).copied().collect();
+    ground.tell(Told::Uplink(uplink.into()));
     Ok(())
 }
 
@@ -163,17 +163,17 @@ async fn add_route(link: &Link, destination: IpAddr, prefix: u8, gateway: Option
 async fn six(link: &Link, ground: &Ground, deadline: Deadline) {
     let own = within(deadline.at_most(V6_WAIT), ground.known.until(|k| k.link_local6(link.index))).await;
     if own {
-        ground.tell(Told::Way(way(link, Reach::V6Link).into()));
+        ground.tell(Told::Uplink(uplink(link, Reach::Ipv6LinkLocal).into()));
     }
-    ground.tell(Told::Ended(link.index, Reach::V6Link, None));
+    ground.tell(Told::Ended(link.index, Reach::Ipv6LinkLocal, None));
     if own && within(deadline.at_most(ROUTER_WAIT), ground.known.until(|k| k.router6(link.index))).await {
-        ground.tell(Told::Way(way(link, Reach::V6Routed).into()));
+        ground.tell(Told::Uplink(uplink(link, Reach::Ipv6Routed).into()));
     }
-    ground.tell(Told::Ended(link.index, Reach::V6Routed, None));
+    ground.tell(Told::Ended(link.index, Reach::Ipv6Routed, None));
 }
 
-fn way(link: &Link, reach: Reach) -> Way {
-    Way::of(&link.name, link.index, reach)
+fn uplink(link: &Link, reach: Reach) -> Uplink {
+    Uplink::of(&link.name, link.index, reach)
 }
 
 fn named(link: &Link, error: Error) -> Error {

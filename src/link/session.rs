@@ -6,7 +6,7 @@ use super::http;
 use super::journal::Journal;
 use super::known::{Known, barred};
 use super::netlink::Netlink;
-use super::way::{Reach, Way};
+use super::uplink::{Reach, Uplink};
 use super::{raise, setup};
 use crate::base::cancel::Cancel;
 use crate::base::deadline::Deadline;
@@ -14,8 +14,7 @@ use crate::base::error::{Context, Error, Result};
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
@@ -68,13 +67,13 @@ pub struct Session {
     listener: mpsc::UnboundedReceiver<Told>,
     ground: Ground,
     /// Ways that may still become ready.
-    pending: Vec<Way>,
-    ways: Vec<Way>,
+    pending: Vec<Uplink>,
+    uplinks: Vec<Uplink>,
     reasons: Vec<Error>,
     /// When the tasks and clients give up, and when the session does: a moment later, so that it hears their reasons.
     deadline: Deadline,
     patience: Deadline,
-    requests: Arc<AtomicU32>,
+    findings: http::Findings,
 }
 
 impl Session {
@@ -111,11 +110,11 @@ impl Session {
             listener,
             ground,
             pending: Vec::new(),
-            ways: Vec::new(),
+            uplinks: Vec::new(),
             reasons: Vec::new(),
             deadline: deadline.at_most(deadline.left().saturating_sub(GRACE)),
             patience: deadline,
-            requests: Arc::default(),
+            findings: http::Findings::default(),
         };
         session.start(settings);
         Ok(session)
@@ -141,14 +140,14 @@ impl Session {
                 None if settings.plan.allows(&link.name) => {
                     log::debug!("{}: raised", link.name);
                     let plan = settings.plan.clone();
-                    self.pending.extend(Reach::ALL.map(|reach| Way::of(&link.name, link.index, reach)));
+                    self.pending.extend(Reach::ALL.map(|reach| Uplink::of(&link.name, link.index, reach)));
                     tokio::task::spawn_local(raise::link(link, plan, ground, deadline));
                 }
                 None => log::debug!("{}: left alone: the kernel command line does not name it", link.name),
                 Some(why) => {
                     log::debug!("{}: left alone: {why}", link.name);
                     if others && link.ethernet {
-                        self.pending.extend(Reach::ALL.map(|reach| Way::of(&link.name, link.index, reach)));
+                        self.pending.extend(Reach::ALL.map(|reach| Uplink::of(&link.name, link.index, reach)));
                         tokio::task::spawn_local(raise::watch(link, ground, deadline));
                     }
                 }
@@ -160,17 +159,17 @@ impl Session {
     }
 
     fn use_what_is_there(&mut self) {
-        self.ways.push(Way::system());
+        self.uplinks.push(Uplink::system());
         let known = &self.ground.known;
         let devices = known.links().into_iter().filter(|l| l.ethernet && l.up && !l.software && !l.enslaved);
         for link in devices.filter(|l| known.link_local6(l.index)).take(MAX_LINKS) {
-            self.ways.push(Way::of(&link.name, link.index, Reach::V6Link));
+            self.uplinks.push(Uplink::of(&link.name, link.index, Reach::Ipv6LinkLocal));
         }
     }
 
-    /// How many requests were sent so far, repeats included.
-    pub fn requests(&self) -> u32 {
-        self.requests.load(Ordering::Relaxed)
+    /// How many requests were sent so far, and the warnings about them.
+    pub fn findings(&self) -> &http::Findings {
+        &self.findings
     }
 
     /// What ends the asking from another thread.
@@ -184,18 +183,18 @@ impl Session {
     /// An error once everyone has failed or the deadline has passed, with the reason of each.
     pub fn ask<T: Send>(
         &mut self,
-        http: &dyn Fn(&Way, &str) -> http::Settings,
-        urls: &dyn Fn(&Way) -> Vec<String>,
+        http: &dyn Fn(&Uplink, &str) -> http::Settings,
+        urls: &dyn Fn(&Uplink) -> Vec<String>,
         probe: &(dyn Fn(&http::Client, &str) -> Result<T> + Sync),
     ) -> Result<T> {
         let cancel = Cancel::new().context(|| "failed to make an eventfd")?;
         let answers: Mutex<Vec<Result<T>>> = Mutex::default();
-        let (deadline, patience, requests) = (self.deadline, self.patience, self.requests.clone());
-        let Session { runtime, local, listener, ground, pending, ways, reasons, .. } = self;
+        let (deadline, patience, findings) = (self.deadline, self.patience, self.findings.clone());
+        let Session { runtime, local, listener, ground, pending, uplinks, reasons, .. } = self;
         std::thread::scope(|scope| {
-            let start = |way: &Way, url: String| {
-                let client = http::Client::new(way, &http(way, &url), deadline, cancel.clone(), requests.clone());
-                let (answers, told, name) = (&answers, ground.told.clone(), way.name().to_owned());
+            let start = |uplink: &Uplink, url: String| {
+                let client = http::Client::new(uplink, &http(uplink, &url), deadline, cancel.clone(), &findings);
+                let (answers, told, name) = (&answers, ground.told.clone(), uplink.name());
                 let thread = std::thread::Builder::new().name(name.clone());
                 let spawned = thread.spawn_scoped(scope, move || {
                     let answer = probe(&client, &url).map_err(|e| e.context(&name));
@@ -208,11 +207,12 @@ impl Session {
                 let (mut started, mut running, mut failed) = (0, 0usize, Vec::new());
                 let mut silent = patience;
                 loop {
-                    for way in ways.iter().skip(started) {
-                        running += urls(way).into_iter().take(MAX_URLS).filter(|url| start(way, url.clone())).count();
+                    for uplink in uplinks.iter().skip(started) {
+                        running +=
+                            urls(uplink).into_iter().take(MAX_URLS).filter(|url| start(uplink, url.clone())).count();
                         silent = patience.at_most(SILENT_AFTER_NO);
                     }
-                    started = ways.len();
+                    started = uplinks.len();
                     let ready = std::mem::take(&mut *answers.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
                     for answer in ready {
                         match answer {
@@ -226,17 +226,17 @@ impl Session {
                         }
                     }
                     // A way that would not be asked is not waited for.
-                    let no_more_ways = pending.iter().all(|way| urls(way).is_empty());
-                    if running == 0 && no_more_ways {
+                    let no_more_uplinks = pending.iter().all(|uplink| urls(uplink).is_empty());
+                    if running == 0 && no_more_uplinks {
                         return Err(because(reasons, &failed, "nobody answered"));
                     }
                     // A router would have advertised itself by then.
-                    let only_routers = pending.iter().all(|w| w.reach == Reach::V6Routed || urls(w).is_empty());
+                    let only_routers = pending.iter().all(|w| w.reach == Reach::Ipv6Routed || urls(w).is_empty());
                     let limit = if only_routers && !failed.is_empty() { silent } else { patience };
                     match tokio::time::timeout(limit.left(), listener.recv()).await {
-                        Ok(Some(Told::Way(way))) => ways.push(*way),
+                        Ok(Some(Told::Uplink(uplink))) => uplinks.push(*uplink),
                         Ok(Some(Told::Ended(index, reach, reason))) => {
-                            pending.retain(|way| way.index != index || way.reach != reach);
+                            pending.retain(|uplink| uplink.index != index || uplink.reach != reach);
                             reasons.extend(reason);
                         }
                         Ok(Some(Told::Answered)) => {}
@@ -252,7 +252,7 @@ impl Session {
 
     /// The leases that were got so far.
     pub fn leases(&self) -> impl Iterator<Item = &super::dhcp::Lease> {
-        self.ways.iter().filter_map(|way| way.lease.as_ref())
+        self.uplinks.iter().filter_map(|uplink| uplink.lease.as_ref())
     }
 
     /// Takes back every address, route and link state that was changed, and nothing else.
@@ -293,7 +293,7 @@ pub fn restore_left(record: &Path) -> Result<()> {
     })
 }
 
-fn because(links: &[Error], ways: &[Error], otherwise: &str) -> Error {
-    let all: Vec<String> = links.iter().chain(ways).map(ToString::to_string).collect();
+fn because(links: &[Error], uplinks: &[Error], otherwise: &str) -> Error {
+    let all: Vec<String> = links.iter().chain(uplinks).map(ToString::to_string).collect();
     Error::new(if all.is_empty() { otherwise.into() } else { all.join("; ") })
 }

@@ -2,10 +2,12 @@
 
 use crate::base::cancel::Cancel;
 use rustix::event::PollFlags;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
+use std::cell::Cell;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use ureq::unversioned::transport::{Buffers, ConnectionDetails, Connector, LazyBuffers, NextTimeout, Transport, time};
 
@@ -14,10 +16,37 @@ pub fn bind_to_link(fd: &OwnedFd, link: &str) -> io::Result<()> {
     nix::sys::socket::setsockopt(fd, nix::sys::socket::sockopt::BindToDevice, &link.into()).map_err(io::Error::from)
 }
 
-/// Makes connections by one link, or by whatever the system's routes say.
+/// The two addresses of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ends {
+    pub local: SocketAddr,
+    pub peer: SocketAddr,
+}
+
+thread_local! {
+    /// The connection that this thread last read from. ureq has no place for it in an answer, and it carries out a request on
+    /// the thread that asks.
+    static ENDS: Cell<Option<Ends>> = const { Cell::new(None) };
+}
+
+/// Forgets the connections of this thread's earlier requests.
+pub fn forget_ends() {
+    ENDS.set(None);
+}
+
+/// The connection that this thread has read from since [`forget_ends`]. None if there was none, or over a Unix socket.
+pub fn last_ends() -> Option<Ends> {
+    ENDS.get()
+}
+
+/// Opens connections over one link, over the system's routes, or to a Unix socket.
 #[derive(Debug)]
 pub struct LinkConnector {
     pub link: Option<String>,
+    /// A Unix stream socket that is connected to whatever the address.
+    pub socket: Option<PathBuf>,
+    /// The local TCP port. None: any.
+    pub port: Option<u16>,
     pub cancel: Cancel,
     /// How long one address may take to answer.
     pub connect: Duration,
@@ -32,6 +61,13 @@ impl LinkConnector {
             bind_to_link(&fd, link)?;
         }
         rustix::net::sockopt::set_tcp_nodelay(&fd, true)?;
+        if let Some(port) = self.port {
+            // A connection from this port that was closed a moment ago does not block it.
+            rustix::net::sockopt::set_socket_reuseaddr(&fd, true)?;
+            let any: IpAddr =
+                if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+            rustix::net::bind(&fd, &SocketAddr::new(any, port))?;
+        }
         match rustix::net::connect(&fd, &address) {
             Ok(()) => return Ok(fd),
             Err(rustix::io::Errno::INPROGRESS) => {}
@@ -41,23 +77,38 @@ impl LinkConnector {
         rustix::net::sockopt::socket_error(&fd)??;
         Ok(fd)
     }
+
+    fn transport(&self, fd: OwnedFd, config: &ureq::config::Config) -> LinkTransport {
+        let local = rustix::net::getsockname(&fd).ok().and_then(|name| SocketAddr::try_from(name).ok());
+        let peer = rustix::net::getpeername(&fd).ok().flatten().and_then(|name| SocketAddr::try_from(name).ok());
+        let ends = local.zip(peer).map(|(local, peer)| Ends { local, peer });
+        let buffers = LazyBuffers::new(config.input_buffer_size(), config.output_buffer_size());
+        LinkTransport { fd, ends, buffers, cancel: self.cancel.clone() }
+    }
+}
+
+/// A connection to the Unix stream socket at `path`. It is accepted at once or refused.
+fn open_unix(path: &Path) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let fd = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::connect(&fd, &SocketAddrUnix::new(path)?)?;
+    Ok(fd)
 }
 
 impl Connector<()> for LinkConnector {
     type Out = LinkTransport;
 
     fn connect(&self, details: &ConnectionDetails, _: Option<()>) -> Result<Option<LinkTransport>, ureq::Error> {
+        if let Some(path) = &self.socket {
+            return Ok(Some(self.transport(open_unix(path)?, details.config)));
+        }
         let mut last = ureq::Error::HostNotFound;
         let whole = budget(details.timeout).map_or(self.connect, |b| b.min(self.connect));
         // Several addresses share the time, so that a dead one leaves some for the next.
         let each = whole / u32::try_from(details.addrs.len().max(1)).unwrap_or(1);
         for address in details.addrs.iter() {
             match self.open(*address, each) {
-                Ok(fd) => {
-                    let sizes = (details.config.input_buffer_size(), details.config.output_buffer_size());
-                    let buffers = LazyBuffers::new(sizes.0, sizes.1);
-                    return Ok(Some(LinkTransport { fd, buffers, cancel: self.cancel.clone() }));
-                }
+                Ok(fd) => return Ok(Some(self.transport(fd, details.config))),
                 Err(e) => last = e.into(),
             }
         }
@@ -68,6 +119,7 @@ impl Connector<()> for LinkConnector {
 /// A connection.
 pub struct LinkTransport {
     fd: OwnedFd,
+    ends: Option<Ends>,
     buffers: LazyBuffers,
     cancel: Cancel,
 }
@@ -113,6 +165,7 @@ impl Transport for LinkTransport {
             let input = self.buffers.input_append_buf();
             match rustix::net::recv(&self.fd, input, RecvFlags::empty()) {
                 Ok((len, _)) => {
+                    ENDS.set(self.ends);
                     self.buffers.input_appended(len);
                     return Ok(len > 0);
                 }

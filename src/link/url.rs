@@ -1,6 +1,5 @@
 //! URLs as text: for messages, for the connector, and where a redirect may lead.
 
-use super::http::Redirects;
 use crate::base::error::{Error, Result};
 
 /// A request for messages: no query, no credentials.
@@ -24,26 +23,55 @@ pub fn unscoped(url: &str) -> String {
     }
 }
 
-/// Where `location` leads from `url`; an error where it must not be followed.
+/// Scheme, host and port (RFC 6454, section 4): in lower case, without credentials, and without the scheme's own port.
+fn origin(url: &str) -> Option<(String, String)> {
+    let (scheme, rest) = url.split_once("://")?;
+    let scheme = scheme.to_ascii_lowercase();
+    let authority = rest.split(['/', '?', '#']).next()?;
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host).to_ascii_lowercase();
+    let port = if scheme == "https" { ":443" } else { ":80" };
+    let host = host.strip_suffix(port).map(str::to_owned).unwrap_or(host);
+    Some((scheme, host))
+}
+
+/// Whether two URLs have the same origin, so that what one may have may go to the other.
+pub fn same_origin(one: &str, other: &str) -> bool {
+    origin(one).is_some_and(|one| Some(one) == origin(other))
+}
+
+/// Where a redirect may lead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Redirects {
+    /// To the same scheme, host and port only: a metadata service's.
+    SameOrigin,
+    /// Anywhere over HTTP, never from https to http: a seed's, an include's.
+    Any,
+}
+
+/// The URL that a redirect from `url` leads to (RFC 3986, section 5.2.2, without dot segments). `location`: an absolute URL, or
+/// one relative to `url`.
+///
+/// # Errors
+/// `location` is not an http or https URL, or `allowed` forbids it.
 pub fn redirected(url: &str, location: &str, allowed: Redirects) -> Result<String> {
-    let origin = |url: &str| -> Option<(String, String)> {
-        let (scheme, rest) = url.split_once("://")?;
-        let authority = rest.split(['/', '?', '#']).next()?;
-        Some((scheme.to_ascii_lowercase(), authority.to_ascii_lowercase()))
-    };
     let here = origin(url).ok_or_else(|| Error::new("not a valid URL"))?;
+    let start = url.find("://").map_or(0, |at| at + 3);
+    let end = url.get(start..).and_then(|rest| rest.find(['/', '?', '#'])).map_or(url.len(), |at| start + at);
+    let base = url.get(..end).unwrap_or_default();
+    let is_scheme =
+        |text: &str| text.starts_with(|c: char| c.is_ascii_alphabetic()) && text.bytes().all(is_scheme_byte);
     let next = match location {
-        "" => return Err(Error::new("redirected to nowhere")),
-        l if l.contains("://") => l.to_owned(),
+        "" => return Err(Error::new("redirected without a location")),
+        l if l.split_once("://").is_some_and(|(scheme, _)| is_scheme(scheme)) => l.to_owned(),
         l if l.starts_with("//") => format!("{}:{l}", here.0),
-        l if l.starts_with('/') => format!("{}://{}{l}", here.0, here.1),
+        l if l.starts_with('/') => format!("{base}{l}"),
         l => {
-            let folder = url.split(['?', '#']).next().unwrap_or_default();
-            let folder = folder.get(..=folder.rfind('/').unwrap_or(0)).unwrap_or_default();
-            format!("{folder}{l}")
+            let path = url.get(end..).and_then(|rest| rest.split(['?', '#']).next()).unwrap_or_default();
+            let folder = path.rfind('/').and_then(|slash| path.get(..=slash)).unwrap_or("/");
+            format!("{base}{folder}{l}")
         }
     };
-    let there = origin(&next).ok_or_else(|| Error::new("redirected to what is no URL"))?;
+    let there = origin(&next).ok_or_else(|| Error::new("redirected to a location that is not a URL"))?;
     let allowed = match allowed {
         Redirects::SameOrigin => here == there,
         Redirects::Any => there.0 == "https" || (there.0 == "http" && here.0 == "http"),
@@ -53,6 +81,10 @@ pub fn redirected(url: &str, location: &str, allowed: Redirects) -> Result<Strin
     } else {
         Err(Error::new(format!("redirected to {}://{}, which is not followed", there.0, there.1)))
     }
+}
+
+fn is_scheme_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"+-.".contains(&byte)
 }
 
 #[cfg(test)]
@@ -78,8 +110,23 @@ mod tests {
         let to = |location, allowed| redirected("http://169.254.169.254/openstack", location, allowed);
         assert_eq!(to("/openstack/", Redirects::SameOrigin).unwrap(), "http://169.254.169.254/openstack/");
         assert_eq!(to("latest/x", Redirects::SameOrigin).unwrap(), "http://169.254.169.254/latest/x");
+        assert_eq!(to("/x?to=http://h/", Redirects::SameOrigin).unwrap(), "http://169.254.169.254/x?to=http://h/");
+        assert_eq!(redirected("http://h", "x", Redirects::Any).unwrap(), "http://h/x");
+        assert_eq!(redirected("http://h?q=/a/", "x", Redirects::Any).unwrap(), "http://h/x");
         assert_eq!(to("http://169.254.169.254/b", Redirects::SameOrigin).unwrap(), "http://169.254.169.254/b");
-        for location in ["http://evil/", "http://169.254.169.254:81/", "https://169.254.169.254/", "//evil/x", ""] {
+        assert!(to("http://169.254.169.254:80/b", Redirects::SameOrigin).is_ok());
+        let with = |location| redirected("http://u:p@h:8080/a/b", location, Redirects::SameOrigin).unwrap();
+        assert_eq!([with("/c"), with("c")], ["http://u:p@h:8080/c", "http://u:p@h:8080/a/c"]);
+        assert_eq!(with("http://h:8080/c"), "http://h:8080/c");
+        for location in [
+            "http://evil/",
+            "http://169.254.169.254@evil/",
+            "http://evil#@169.254.169.254/",
+            "http://169.254.169.254:81/",
+            "https://169.254.169.254/",
+            "//evil/x",
+            "",
+        ] {
             assert!(to(location, Redirects::SameOrigin).is_err(), "{location}");
         }
         assert_eq!(to("http://other/x", Redirects::Any).unwrap(), "http://other/x");

@@ -5,12 +5,12 @@ use crate::base::error::{Error, Result};
 use crate::document::Value;
 use crate::instance::DsMode;
 use crate::link::http::{Client, Limits, Redirects};
-use crate::link::{Session, Way, http};
+use crate::link::{Session, Uplink, http};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Where a service is asked by a way that is ready.
-pub type Urls = Box<dyn Fn(&Way) -> Vec<String> + Sync>;
+/// Where a service is asked by an uplink that is ready.
+pub type Urls = Box<dyn Fn(&Uplink) -> Vec<String> + Sync>;
 /// What is fetched from one address of it.
 pub type Fetch = Box<dyn Fn(&Client, &str) -> Result<Found> + Sync>;
 
@@ -27,12 +27,12 @@ pub struct Job {
     pub limits: Limits,
 }
 
-/// Asks all services by every way of the session at once; where several have one address, in their order. None, and the
+/// Asks all services by every uplink of the session at once; where several have one address, in their order. None, and the
 /// reasons as a problem, where none answers.
 pub fn ask(search: &mut Search, jobs: Vec<Job>, session: &mut Session, ca_files: &[PathBuf]) -> Option<Found> {
-    let urls = |way: &Way| {
+    let urls = |uplink: &Uplink| {
         let mut all: Vec<String> = Vec::new();
-        for url in jobs.iter().flat_map(|job| (job.urls)(way)) {
+        for url in jobs.iter().flat_map(|job| (job.urls)(uplink)) {
             if !all.contains(&url) {
                 all.push(url);
             }
@@ -40,7 +40,7 @@ pub fn ask(search: &mut Search, jobs: Vec<Job>, session: &mut Session, ca_files:
         all
     };
     let of = |client: &Client, url: &str| -> Vec<&Job> {
-        jobs.iter().filter(|job| (job.urls)(client.way()).iter().any(|u| u == url)).collect()
+        jobs.iter().filter(|job| (job.urls)(client.uplink()).iter().any(|u| u == url)).collect()
     };
     let fetch = |client: &Client, url: &str| {
         let mut reasons = Vec::new();
@@ -51,7 +51,7 @@ pub fn ask(search: &mut Search, jobs: Vec<Job>, session: &mut Session, ca_files:
                 }
                 Ok(mut found) => {
                     found.instance.from_network = true;
-                    log::info!("{}: {} answers by {}", job.name, found.place, client.way().name());
+                    log::info!("{}: {} answers by {}", job.name, found.place, client.uplink().name());
                     return Ok(found);
                 }
                 Err(e) => reasons.push(format!("{}: {e}", job.name)),
@@ -60,9 +60,10 @@ pub fn ask(search: &mut Search, jobs: Vec<Job>, session: &mut Session, ca_files:
         Err(Error::new(reasons.join("; ")))
     };
     // An address that two services share is redirected as the stricter one says.
-    let settings = |way: &Way, url: &str| {
-        let strict =
-            jobs.iter().any(|job| job.redirects == Redirects::SameOrigin && (job.urls)(way).iter().any(|u| u == url));
+    let settings = |uplink: &Uplink, url: &str| {
+        let strict = jobs
+            .iter()
+            .any(|job| job.redirects == Redirects::SameOrigin && (job.urls)(uplink).iter().any(|u| u == url));
         let redirects = if strict { Redirects::SameOrigin } else { Redirects::Any };
         http::Settings { redirects, ca_files: ca_files.to_vec() }
     };

@@ -201,7 +201,7 @@ fn race(
         cancel.cancel();
         (found, waiter.join().unwrap_or(false))
     });
-    let requests = session.requests();
+    let requests = session.findings().requests();
     if machine.cmdline.has("prepivot.keepnet") {
         session.keep();
     } else if let Err(e) = session.restore() {

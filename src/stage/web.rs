@@ -1,15 +1,11 @@
 //! What is asked of the network in the real root: included user-data, remote files, phone-home.
 
-use crate::base::cancel::Cancel;
 use crate::base::deadline::Deadline;
-use crate::base::error::{Context, Error, Result};
-use crate::link::Way;
+use crate::base::error::{Error, Result};
 use crate::link::http::{Client, Redirects, Request, Settings, ca_files, refused};
 use crate::root::Root;
 use crate::system;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 /// How long included user-data may take, the wait for a network with it.
@@ -21,8 +17,7 @@ const LONGEST: Duration = Duration::from_secs(300);
 
 fn client(deadline: Deadline) -> Result<Client> {
     let settings = Settings { redirects: Redirects::Any, ca_files: ca_files(Path::new("/")) };
-    let cancel = Cancel::new().context(|| "failed to set up HTTP")?;
-    Ok(Client::new(&Way::system(), &settings, deadline, cancel, Arc::new(AtomicU32::new(0))))
+    Client::system(&settings, deadline)
 }
 
 /// Sends a module's request: again after an answer that says "later" and after a lost connection, for as long as `tries` tries take.
@@ -31,11 +26,11 @@ pub fn send(request: &system::Request, tries: u32) -> Result<Vec<u8>> {
     let headers: Vec<(&str, &str)> = request.headers.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
     let reply = client.send(&Request {
         method: request.method,
-        url: &request.url,
         headers: &headers,
         body: &request.body,
         limit: request.limit,
         tries,
+        ..Request::get(&request.url)
     })?;
     match reply.status {
         200..=299 => Ok(reply.body),

@@ -76,7 +76,7 @@ fn find(sources: &str, args: &[String], out: &mut Map) -> Result<()> {
     let mut session = Session::open(&settings, search.deadline)?;
     let found = service::ask(&mut search, jobs, &mut session, &ca_files(folder));
     out.insert("seconds", Value::Float(started.elapsed().as_secs_f64()));
-    out.insert("requests", session.requests());
+    out.insert("requests", session.findings().requests());
     out.insert("leases", session.leases().map(|l| Value::from(format!("{l:?}"))).collect::<Vec<_>>());
     let problems = search.problems().join("; ");
     if let Some(found) = &found {

@@ -181,7 +181,7 @@ def every_option_is_asked_for_and_read(t):
     """Each option of the list, from a server that has them all; what was learned is in /run for those who come later."""
     ip = lambda *addresses: "".join(f"{int(o):02x}" for a in addresses for o in a.split("."))
     options = {"3": ip("10.0.0.1"), "6": ip("9.9.9.9", "10.0.0.2"), "12": b"node-9".hex(), "15": b"example.org".hex(), "26": "0578",
-               "28": ip("10.0.0.255"), "33": ip("192.168.7.7", "10.0.0.9"), "42": ip("10.0.0.9"),
+               "28": ip("10.0.0.255"), "66": b"tftp.example".hex(), "67": b"boot.img".hex(), "33": ip("192.168.7.7", "10.0.0.9"), "42": ip("10.0.0.9"),
                "119": b"\x03eng\x07example\x03org\x00\x03lab\xc0\x04".hex(), "245": ip("168.63.129.16"),
                "121": route121((f"{METADATA}/32", "10.0.0.2"), ("192.168.9.0/24", "0.0.0.0"), ("0.0.0.0/0", "10.0.0.1")),
                "249": route121(("1.2.3.0/24", "10.0.0.66"))}
@@ -193,12 +193,14 @@ def every_option_is_asked_for_and_read(t):
             lease = json.load(file)
         routes = [(r["destination"], r["gateway"]) for r in lease.pop("routes")]
         assert routes == [(f"{METADATA}/32", "10.0.0.2"), ("192.168.9.0/24", None), ("0.0.0.0/0", "10.0.0.1")], routes
+        said = lease.pop("options")
+        assert options.items() <= said.items(), (options, said)
         assert lease == {"link": "c0", "address": "10.0.0.5", "prefix": 24, "broadcast": "10.0.0.255", "dns": ["9.9.9.9", "10.0.0.2"],
                          "ntp": ["10.0.0.9"], "domain": "example.org", "search": ["eng.example.org", "lab.example.org"],
                          "host-name": "node-9", "mtu": 1400, "server": "10.0.0.2", "seconds": 3600,
-                         "azure-endpoint": "168.63.129.16"}, lease
+                         "next-server": "10.0.0.2"}, lease
         for message in lab.said("dhcp"):
-            missing = {1, 3, 6, 12, 15, 26, 28, 33, 42, 51, 54, 119, 121, 245, 249} - set(message["parameters"])
+            missing = {1, 3, 6, 12, 15, 26, 28, 33, 42, 51, 54, 66, 67, 119, 121, 245, 249} - set(message["parameters"])
             assert not missing, f"not asked for: {missing}"
             # RFC 3442: a client that wants classless routes asks for them before the router.
             assert message["parameters"].index(121) < message["parameters"].index(3), message["parameters"]

@@ -1,10 +1,9 @@
-//! What a DHCP server gave: address, routes, name servers and the rest of the options that somebody later asks for.
+//! What a DHCP server gave: address, routes, name servers, and the bytes of every option for whoever needs more.
 
-use super::packet::{Message, option};
-use crate::document::{Map, Value, json};
+use super::packet::{Message, Options, option};
 use std::net::Ipv4Addr;
 
-/// How many routes, servers or domains one lease may bring; a server that sends more is not believed further.
+/// How many routes, servers or domains one lease may have; the rest is ignored.
 const MAX_ITEMS: usize = 64;
 /// The smallest MTU that IPv4 allows (RFC 791); what is below is ignored, as Linux's own clients do.
 const MIN_MTU: u16 = 576;
@@ -22,12 +21,12 @@ pub struct LeaseRoute {
 /// An acknowledged lease.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Lease {
-    /// The name of the link that got it.
+    /// The name of the link that got it. Empty if that is not known.
     pub link: String,
     pub address: Option<Ipv4Addr>,
     pub prefix: u8,
     pub broadcast: Option<Ipv4Addr>,
-    /// Default route included, RFC 3442's precedence applied.
+    /// With the default route, by RFC 3442's precedence.
     pub routes: Vec<LeaseRoute>,
     pub dns: Vec<Ipv4Addr>,
     pub ntp: Vec<Ipv4Addr>,
@@ -35,21 +34,29 @@ pub struct Lease {
     pub search: Vec<String>,
     pub host_name: String,
     pub mtu: Option<u16>,
+    /// The DHCP server's identifier (option 54).
     pub server: Option<Ipv4Addr>,
-    /// Seconds, as the server said.
+    /// The server of the next step of a network boot (siaddr).
+    pub next_server: Option<Ipv4Addr>,
+    /// How long the lease lasts, in seconds.
     pub seconds: u32,
-    /// Option 245: Azure's fabric.
-    pub azure_endpoint: Option<Ipv4Addr>,
+    /// All options, those above included. The header's server and file names are under 66 and 67.
+    pub options: Options,
 }
 
 impl Lease {
-    /// The lease in an acknowledgement for `link`. None where it gives no usable address.
+    /// The lease in an acknowledgement for `link`. None if it gives no usable address.
     pub fn from_ack(link: &str, ack: &Message) -> Option<Self> {
-        let address = ack.yiaddr;
+        Lease::new(link, ack.yiaddr, Some(ack.siaddr), ack.options().clone())
+    }
+
+    /// A lease of `address` with these options. None if no host can have the address, or if the netmask has gaps.
+    pub fn new(link: &str, address: Ipv4Addr, next_server: Option<Ipv4Addr>, options: Options) -> Option<Self> {
         if !usable(address) {
             return None;
         }
-        let one = |code| addresses(ack.option(code)).first().copied();
+        let get = |code: u8| options.get(&code).map(Vec::as_slice);
+        let one = |code| addresses(get(code)).first().copied();
         let prefix = match one(option::SUBNET_MASK) {
             Some(mask) => prefix_of(mask)?,
             None => class_prefix(address),
@@ -59,45 +66,34 @@ impl Lease {
             address: Some(address),
             prefix,
             broadcast: one(option::BROADCAST),
-            routes: routes(ack),
-            dns: addresses(ack.option(option::DNS)),
-            ntp: addresses(ack.option(option::NTP)),
-            domain: name(ack.option(option::DOMAIN_NAME)),
-            search: search(ack.option(option::DOMAIN_SEARCH).unwrap_or_default()),
-            host_name: name(ack.option(option::HOST_NAME)),
-            mtu: number(ack.option(option::INTERFACE_MTU)).map(u16::from_be_bytes).filter(|mtu| *mtu >= MIN_MTU),
+            routes: routes(&options),
+            dns: addresses(get(option::DNS)),
+            ntp: addresses(get(option::NTP)),
+            domain: name(get(option::DOMAIN_NAME)),
+            search: search(get(option::DOMAIN_SEARCH).unwrap_or_default()),
+            host_name: name(get(option::HOST_NAME)),
+            mtu: number(get(option::INTERFACE_MTU)).map(u16::from_be_bytes).filter(|mtu| *mtu >= MIN_MTU),
             server: one(option::SERVER_ID),
-            seconds: number(ack.option(option::LEASE_TIME)).map_or(u32::MAX, u32::from_be_bytes),
-            azure_endpoint: one(option::AZURE_ENDPOINT),
+            next_server: next_server.filter(|server| usable(*server)),
+            seconds: number(get(option::LEASE_TIME)).map_or(u32::MAX, u32::from_be_bytes),
+            options,
         })
     }
 
-    /// The lease as a JSON document, for those who come later.
-    pub fn to_json(&self) -> String {
-        let text = |ip: &Option<Ipv4Addr>| ip.map_or(Value::Null, |ip| Value::from(ip.to_string()));
-        let all = |ips: &[Ipv4Addr]| ips.iter().map(|ip| Value::from(ip.to_string())).collect::<Vec<_>>();
-        let route = |r: &LeaseRoute| -> Value {
-            let mut map = Map::new();
-            map.insert("destination", format!("{}/{}", r.destination, r.prefix));
-            map.insert("gateway", text(&r.gateway));
-            Value::Map(map)
-        };
-        let mut map = Map::new();
-        map.insert("link", self.link.as_str());
-        map.insert("address", text(&self.address));
-        map.insert("prefix", i32::from(self.prefix));
-        map.insert("broadcast", text(&self.broadcast));
-        map.insert("routes", self.routes.iter().map(route).collect::<Vec<_>>());
-        map.insert("dns", all(&self.dns));
-        map.insert("ntp", all(&self.ntp));
-        map.insert("domain", self.domain.as_str());
-        map.insert("search", self.search.iter().map(|d| Value::from(d.as_str())).collect::<Vec<_>>());
-        map.insert("host-name", self.host_name.as_str());
-        map.insert("mtu", self.mtu.map_or(Value::Null, |mtu| Value::Int(mtu.into())));
-        map.insert("server", text(&self.server));
-        map.insert("seconds", self.seconds);
-        map.insert("azure-endpoint", text(&self.azure_endpoint));
-        json::to_string(&Value::Map(map))
+    /// An option's bytes.
+    pub fn option(&self, code: u8) -> Option<&[u8]> {
+        self.options.get(&code).map(Vec::as_slice)
+    }
+
+    /// An option that is one address, such as 245: Azure's wire server.
+    pub fn address_option(&self, code: u8) -> Option<Ipv4Addr> {
+        number::<4>(self.option(code)).map(Ipv4Addr::from)
+    }
+
+    /// An option that is text, without the NUL that some servers add.
+    pub fn text_option(&self, code: u8) -> Option<String> {
+        let text = std::str::from_utf8(self.option(code)?).ok()?.trim_end_matches('\0');
+        Some(text.to_owned()).filter(|text| !text.is_empty() && !text.contains(char::is_control))
     }
 
     /// Whether a packet to `target` has a route in this lease: by its own network or by a route that it brought.
@@ -150,17 +146,18 @@ fn name(value: Option<&[u8]>) -> String {
     if text.len() <= 253 && text.chars().all(good) { text.into() } else { String::new() }
 }
 
-/// The routes by RFC 3442: with option 121, options 3 and 33 do not count. Option 249 stands in where 121 is missing.
-fn routes(ack: &Message) -> Vec<LeaseRoute> {
+/// The routes by RFC 3442: with option 121, options 3 and 33 are ignored. Option 249 is used if there is no 121.
+fn routes(options: &Options) -> Vec<LeaseRoute> {
+    let get = |code: u8| options.get(&code).map(Vec::as_slice);
     for code in [option::CLASSLESS_ROUTES, option::MS_CLASSLESS_ROUTES] {
-        if let Some(value) = ack.option(code) {
+        if let Some(value) = get(code) {
             let routes = classless(value);
             if !routes.is_empty() {
                 return routes;
             }
         }
     }
-    let (pairs, _) = ack.option(option::STATIC_ROUTES).unwrap_or_default().as_chunks::<8>();
+    let (pairs, _) = get(option::STATIC_ROUTES).unwrap_or_default().as_chunks::<8>();
     let mut routes: Vec<LeaseRoute> = pairs
         .iter()
         .take(MAX_ITEMS)
@@ -173,7 +170,7 @@ fn routes(ack: &Message) -> Vec<LeaseRoute> {
         })
         .filter(|r| !r.destination.is_unspecified())
         .collect();
-    if let Some(router) = addresses(ack.option(option::ROUTER)).first() {
+    if let Some(router) = addresses(get(option::ROUTER)).first() {
         routes.push(LeaseRoute { destination: Ipv4Addr::UNSPECIFIED, prefix: 0, gateway: gateway_of(*router) });
     }
     routes
@@ -327,11 +324,14 @@ mod tests {
         assert_eq!((got.mtu, got.seconds, got.prefix), (Some(1442), 3600, 8));
         assert_eq!(got.dns, [Ipv4Addr::new(9, 9, 9, 9), Ipv4Addr::new(1, 1, 1, 1)]);
         assert_eq!(got.search, ["eng.apple.com", "marketing.apple.com"]);
-        assert_eq!(got.azure_endpoint, Some(Ipv4Addr::new(168, 63, 129, 16)));
+        assert_eq!(got.address_option(option::AZURE_ENDPOINT), Some(Ipv4Addr::new(168, 63, 129, 16)));
+        assert_eq!(got.option(option::HOST_NAME), Some(&b"node-1\0"[..]));
+        assert_eq!(
+            (got.text_option(12).as_deref(), got.text_option(15).as_deref()),
+            (Some("node-1"), Some("example.org"))
+        );
+        assert_eq!((got.text_option(1), got.address_option(6), got.address_option(99)), (None, None, None));
         assert_eq!(got.server, Some(Ipv4Addr::new(10, 0, 0, 1)));
-        let record = json::parse("lease", got.to_json().as_bytes()).unwrap();
-        assert_eq!(record.get("azure-endpoint"), Some(&Value::from("168.63.129.16")));
-        assert_eq!(record.get("ntp"), Some(&Value::List(vec!["10.0.0.9".into()])));
     }
 
     #[test]

@@ -3,8 +3,10 @@
 mod frame;
 mod lease;
 pub mod packet;
+pub mod record;
 
 pub use lease::{Lease, LeaseRoute, class_prefix, domain_at, prefix_of};
+pub use packet::Options;
 
 use super::packet_socket::{Ethertype, MAX_FRAME, PacketSocket};
 use super::rng::Rng;
@@ -21,7 +23,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(64);
 /// How often a request is repeated before discovery starts anew.
 const MAX_REQUESTS: u32 = 4;
 /// What is asked for (option 55), in the order in which RFC 3442 wants its own.
-const PARAMETERS: [u8; 16] = [
+const PARAMETERS: [u8; 18] = [
     option::CLASSLESS_ROUTES,
     option::MS_CLASSLESS_ROUTES,
     option::SUBNET_MASK,
@@ -36,6 +38,8 @@ const PARAMETERS: [u8; 16] = [
     option::LEASE_TIME,
     option::SERVER_ID,
     option::DOMAIN_SEARCH,
+    option::TFTP_SERVER,
+    option::BOOT_FILE,
     option::AZURE_ENDPOINT,
     option::MESSAGE_TYPE,
 ];
@@ -54,7 +58,7 @@ pub struct Client<'a> {
 /// How one round of discovery ended.
 enum Answer {
     /// Rapid commit: the lease at once.
-    Lease(Lease),
+    Lease(Box<Lease>),
     Offer {
         xid: u32,
         server: Ipv4Addr,
@@ -74,7 +78,7 @@ impl<'a> Client<'a> {
         // Offers that come at once must not carry a server that always refuses past the deadline.
         while !deadline.passed() {
             let lease = match self.discover(deadline).await? {
-                Answer::Lease(lease) => Some(lease),
+                Answer::Lease(lease) => Some(*lease),
                 Answer::Offer { xid, server, address } => self.request(xid, server, address, deadline).await?,
             };
             if let Some(lease) = lease {
@@ -108,7 +112,7 @@ impl<'a> Client<'a> {
             let answer = self.receive(xid, deadline.at_most(wait), |message| match message.kind {
                 Kind::Ack => {
                     message.option(option::RAPID_COMMIT)?;
-                    Lease::from_ack(name, message).map(Answer::Lease)
+                    Lease::from_ack(name, message).map(|lease| Answer::Lease(lease.into()))
                 }
                 Kind::Offer => {
                     let server = message.option(option::SERVER_ID)?.first_chunk::<4>()?;

@@ -3,6 +3,7 @@
 //! An own codec because the packet is small and fixed: measured, dhcproto adds 217 KB to the static binary and mozim 795,
 //! this one 12. Whatever bytes come in, it answers with a message or with none.
 
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 /// Ethernet hardware type and address length, as the header carries them.
@@ -35,6 +36,8 @@ pub mod option {
     pub const PARAMETER_LIST: u8 = 55;
     pub const MAX_MESSAGE_SIZE: u8 = 57;
     pub const CLIENT_ID: u8 = 61;
+    pub const TFTP_SERVER: u8 = 66;
+    pub const BOOT_FILE: u8 = 67;
     /// RFC 4039.
     pub const RAPID_COMMIT: u8 = 80;
     /// RFC 3397.
@@ -48,6 +51,9 @@ pub mod option {
     pub const PAD: u8 = 0;
     pub const END: u8 = 255;
 }
+
+/// The bytes of options by code. The parts of a long option are joined (RFC 3396).
+pub type Options = BTreeMap<u8, Vec<u8>>;
 
 /// The message types that a client knows (option 53).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,25 +79,32 @@ pub struct Message {
     pub xid: u32,
     pub secs: u16,
     pub yiaddr: Ipv4Addr,
+    pub siaddr: Ipv4Addr,
     pub chaddr: [u8; 6],
-    options: Vec<(u8, Vec<u8>)>,
+    options: Options,
 }
 
 impl Message {
     /// A client's message, to be given its options with [`Message::with`].
     pub fn new(kind: Kind, xid: u32, secs: u16, chaddr: [u8; 6]) -> Self {
-        Message { kind, from_server: false, xid, secs, yiaddr: Ipv4Addr::UNSPECIFIED, chaddr, options: Vec::new() }
+        let none = Ipv4Addr::UNSPECIFIED;
+        Message { kind, from_server: false, xid, secs, yiaddr: none, siaddr: none, chaddr, options: Options::new() }
     }
 
     /// The same message with an option.
     pub fn with(mut self, code: u8, value: &[u8]) -> Self {
-        self.options.push((code, value.to_vec()));
+        self.options.insert(code, value.to_vec());
         self
     }
 
     /// An option's bytes, the parts of a long option joined.
     pub fn option(&self, code: u8) -> Option<&[u8]> {
-        self.options.iter().find(|(c, _)| *c == code).map(|(_, v)| v.as_slice())
+        self.options.get(&code).map(Vec::as_slice)
+    }
+
+    /// All options but the message type. The header's server and file names are under 66 and 67 unless it has those options.
+    pub fn options(&self) -> &Options {
+        &self.options
     }
 
     /// The message as bytes, with the broadcast bit: the link has no address to be answered at yet.
@@ -104,7 +117,8 @@ impl Message {
         out.extend(BROADCAST.to_be_bytes());
         out.extend([0; 4]);
         out.extend(self.yiaddr.octets());
-        out.extend([0; 8]);
+        out.extend(self.siaddr.octets());
+        out.extend([0; 4]);
         out.extend(self.chaddr);
         out.resize(FIXED, 0);
         out.extend(MAGIC);
@@ -129,25 +143,36 @@ impl Message {
         if magic != MAGIC || fixed.get(1..3)? != ETHERNET {
             return None;
         }
-        let mut found = Vec::new();
+        let mut found = Options::new();
         read_options(options, &mut found);
+        let (server, file) = (fixed.get(44..108)?, fixed.get(108..236)?);
         // Option 52: the file and server-name fields hold options too, in that order (RFC 2131, section 4.1).
-        let overload = found.iter().find(|(c, _)| *c == option::OVERLOAD).and_then(|(_, v)| v.first().copied());
-        if matches!(overload, Some(1 | 3)) {
-            read_options(fixed.get(108..236)?, &mut found);
+        let overload = found.get(&option::OVERLOAD).and_then(|v| v.first().copied()).unwrap_or(0);
+        if matches!(overload, 1 | 3) {
+            read_options(file, &mut found);
         }
-        if matches!(overload, Some(2 | 3)) {
-            read_options(fixed.get(44..108)?, &mut found);
+        if matches!(overload, 2 | 3) {
+            read_options(server, &mut found);
         }
-        let kind = found.iter().find(|(c, _)| *c == option::MESSAGE_TYPE).map(|(_, v)| v.clone())?;
+        for (code, field, holds_options) in [
+            (option::TFTP_SERVER, server, matches!(overload, 2 | 3)),
+            (option::BOOT_FILE, file, matches!(overload, 1 | 3)),
+        ] {
+            let text = field.split(|b| *b == 0).next().unwrap_or_default();
+            if !holds_options && !text.is_empty() {
+                found.entry(code).or_insert_with(|| text.to_vec());
+            }
+        }
+        let kind = found.remove(&option::MESSAGE_TYPE)?;
         Some(Message {
             kind: Kind::from_code(*kind.first()?)?,
             from_server: *fixed.first()? == 2,
             xid: u32::from_be_bytes(array(fixed, 4)?),
             secs: u16::from_be_bytes(array(fixed, 8)?),
             yiaddr: array::<4>(fixed, 16)?.into(),
+            siaddr: array::<4>(fixed, 20)?.into(),
             chaddr: array(fixed, 28)?,
-            options: found.into_iter().filter(|(c, _)| *c != option::MESSAGE_TYPE).collect(),
+            options: found,
         })
     }
 }
@@ -159,7 +184,7 @@ fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
 
 /// Adds the options of one area; a code that comes again goes on where it stopped (RFC 3396).
 /// An area that is cut short gives what was whole.
-fn read_options(mut area: &[u8], found: &mut Vec<(u8, Vec<u8>)>) {
+fn read_options(mut area: &[u8], found: &mut Options) {
     while let [code, rest @ ..] = area {
         match *code {
             option::END => return,
@@ -167,10 +192,7 @@ fn read_options(mut area: &[u8], found: &mut Vec<(u8, Vec<u8>)>) {
             code => {
                 let Some((len, rest)) = rest.split_first() else { return };
                 let Some((value, rest)) = rest.split_at_checked(usize::from(*len)) else { return };
-                match found.iter_mut().find(|(c, _)| *c == code) {
-                    Some((_, whole)) => whole.extend_from_slice(value),
-                    None => found.push((code, value.to_vec())),
-                }
+                found.entry(code).or_default().extend_from_slice(value);
                 area = rest;
             }
         }
@@ -208,6 +230,18 @@ mod tests {
         let message = Message::parse(&bytes).unwrap();
         assert_eq!(message.option(option::ROUTER), Some(&[10, 0, 0, 1][..]));
         assert_eq!(message.option(option::DNS), Some(&[10, 0, 0, 2][..]));
+    }
+
+    #[test]
+    fn names_in_the_header_are_options_66_and_67() {
+        let mut bytes = Message::new(Kind::Ack, 1, 0, [0; 6]).with(option::BOOT_FILE, b"of-the-option").to_bytes();
+        bytes[20..24].copy_from_slice(&[10, 0, 0, 7]);
+        bytes[44..48].copy_from_slice(b"tftp");
+        bytes[108..112].copy_from_slice(b"file");
+        let message = Message::parse(&bytes).unwrap();
+        assert_eq!(message.siaddr, Ipv4Addr::new(10, 0, 0, 7));
+        assert_eq!(message.option(option::TFTP_SERVER), Some(&b"tftp"[..]));
+        assert_eq!(message.option(option::BOOT_FILE), Some(&b"of-the-option"[..]));
     }
 
     #[test]

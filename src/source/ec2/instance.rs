@@ -6,7 +6,7 @@ use super::network;
 use super::service::Crawled;
 use crate::document::{Bytes, Value};
 use crate::instance::Instance;
-use crate::link::{Reach, Way};
+use crate::link::{Reach, Uplink};
 use crate::machine::{Machine, Nic};
 use crate::source::keys::public_keys;
 
@@ -59,16 +59,16 @@ impl Cloud {
     }
 }
 
-/// Where the service is asked by `way`: the configured addresses (`metadata_urls`), else the well-known two.
-pub fn urls(way: &Way, configured: &[String]) -> Vec<String> {
+/// Where the service is asked by `uplink`: the configured addresses (`metadata_urls`), else the well-known two.
+pub fn urls(uplink: &Uplink, configured: &[String]) -> Vec<String> {
     if configured.is_empty() {
-        return match way.reach {
-            Reach::V4 => vec!["http://169.254.169.254".into()],
-            Reach::V6Routed => vec!["http://[fd00:ec2::254]".into()],
-            Reach::V6Link => Vec::new(),
+        return match uplink.reach {
+            Reach::Ipv4 => vec!["http://169.254.169.254".into()],
+            Reach::Ipv6Routed => vec!["http://[fd00:ec2::254]".into()],
+            Reach::Ipv6LinkLocal => Vec::new(),
         };
     }
-    configured.iter().filter(|url| way.leads_to(url)).map(|url| url.trim_end_matches('/').to_owned()).collect()
+    configured.iter().filter(|url| uplink.reaches(url)).map(|url| url.trim_end_matches('/').to_owned()).collect()
 }
 
 /// The instance that the service describes. `full_network`: every interface as the metadata has it

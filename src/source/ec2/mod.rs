@@ -9,7 +9,7 @@ use super::service::{Job, MAX_WAIT, RETRIES, TIMEOUT, limits, list_setting, swit
 use super::table::{Source, Update};
 use crate::detect::{Facts, Finding, Mark, Verdict};
 use crate::document::Value;
-use crate::link::Way;
+use crate::link::Uplink;
 use crate::link::http::{Client, Redirects};
 use instance::Cloud;
 
@@ -104,11 +104,11 @@ fn service_job(search: &mut Search) -> Option<Job> {
     let full_network = !switched_off(search, SOURCE.name, "apply_full_imds_network_config");
     let fetch = move |client: &Client, base: &str| {
         let crawled = service::crawl(client, base, cloud == Cloud::Aws)?;
-        let link = client.way().link.as_deref();
+        let link = client.uplink().link.as_deref();
         let instance = instance::instance(crawled, cloud, base, &nics, link, full_network);
         Ok(Found { instance, place: base.into() })
     };
-    let urls = move |way: &Way| instance::urls(way, &configured);
+    let urls = move |uplink: &Uplink| instance::urls(uplink, &configured);
     let (urls, fetch, limits) = (Box::new(urls), Box::new(fetch), limits(search, SOURCE.name));
     Some(Job { name: SOURCE.name, urls, fetch, redirects: Redirects::SameOrigin, replaces_drive: false, limits })
 }

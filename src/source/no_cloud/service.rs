@@ -5,7 +5,7 @@
 use super::seed::{self, Seed};
 use crate::base::error::{Error, Result};
 use crate::drive::Files;
-use crate::link::Way;
+use crate::link::Uplink;
 use crate::link::http::{Client, Redirects, Request};
 use crate::machine::Machine;
 use crate::source::search::{Found, Search};
@@ -25,7 +25,7 @@ pub fn job(search: &mut Search) -> Option<Job> {
         return None;
     }
     let fetch = move |client: &Client, url: &str| fetch(client, seed.clone(), url);
-    let urls = move |way: &Way| if way.leads_to(&from) { vec![from.clone()] } else { Vec::new() };
+    let urls = move |uplink: &Uplink| if uplink.reaches(&from) { vec![from.clone()] } else { Vec::new() };
     let (urls, fetch, limits) = (Box::new(urls), Box::new(fetch), limits(search, super::marks::NAME));
     Some(Job { name: super::marks::NAME, replaces_drive: true, urls, fetch, redirects: Redirects::Any, limits })
 }

@@ -12,7 +12,7 @@ use super::service::{Job, MAX_WAIT, RETRIES, TIMEOUT, limits, list_setting, swit
 use super::table::Source;
 use crate::base::error::Error;
 use crate::drive::Files;
-use crate::link::Way;
+use crate::link::Uplink;
 use crate::link::http::{Client, Redirects};
 use crate::machine::Machine;
 
@@ -56,7 +56,7 @@ fn service_job(search: &mut Search) -> Option<Job> {
         }
         Ok(Found { instance, place: fetched.base })
     };
-    let urls = move |way: &Way| service::urls(way, &configured);
+    let urls = move |uplink: &Uplink| service::urls(uplink, &configured);
     let (urls, fetch, limits) = (Box::new(urls), Box::new(fetch), limits(search, SOURCE.name));
     Some(Job { name: SOURCE.name, urls, fetch, redirects: Redirects::SameOrigin, replaces_drive: false, limits })
 }

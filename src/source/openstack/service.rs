@@ -7,7 +7,7 @@ use super::files::VERSIONS;
 use crate::base::error::{Context, Error, Result};
 use crate::document::{Map, Value, json};
 use crate::link::http::{Client, Request};
-use crate::link::{Reach, Way};
+use crate::link::{Reach, Uplink};
 
 /// The documents beside meta_data.json and the version that first has them.
 const DOCUMENTS: [(&str, &str, u32); 4] = [
@@ -35,16 +35,16 @@ pub struct Fetched {
     pub problems: Vec<String>,
 }
 
-/// Where the service is asked by `way`: the configured addresses (`metadata_urls`), else the well-known two.
-pub fn urls(way: &Way, configured: &[String]) -> Vec<String> {
+/// Where the service is asked by `uplink`: the configured addresses (`metadata_urls`), else the well-known two.
+pub fn urls(uplink: &Uplink, configured: &[String]) -> Vec<String> {
     if configured.is_empty() {
-        return match (way.reach, &way.link) {
-            (Reach::V4, _) => vec!["http://169.254.169.254".into()],
-            (Reach::V6Link, Some(link)) => vec![format!("http://[fe80::a9fe:a9fe%25{link}]")],
+        return match (uplink.reach, &uplink.link) {
+            (Reach::Ipv4, _) => vec!["http://169.254.169.254".into()],
+            (Reach::Ipv6LinkLocal, Some(link)) => vec![format!("http://[fe80::a9fe:a9fe%25{link}]")],
             _ => Vec::new(),
         };
     }
-    configured.iter().filter(|url| way.leads_to(url)).map(|url| url.trim_end_matches('/').to_owned()).collect()
+    configured.iter().filter(|url| uplink.reaches(url)).map(|url| url.trim_end_matches('/').to_owned()).collect()
 }
 
 /// Fetches everything from the service at `base`, with as few requests as there are documents and injected files: one first,
@@ -221,10 +221,10 @@ mod tests {
 
     #[test]
     fn configured_addresses_replace_the_well_known() {
-        let (four, six) = (Way::of("eth0", 2, Reach::V4), Way::of("eth0", 2, Reach::V6Link));
+        let (four, six) = (Uplink::of("eth0", 2, Reach::Ipv4), Uplink::of("eth0", 2, Reach::Ipv6LinkLocal));
         assert_eq!(urls(&four, &[]), ["http://169.254.169.254"]);
         assert_eq!(urls(&six, &[]), ["http://[fe80::a9fe:a9fe%25eth0]"]);
-        assert_eq!(urls(&Way::of("eth0", 2, Reach::V6Routed), &[]), Vec::<String>::new());
+        assert_eq!(urls(&Uplink::of("eth0", 2, Reach::Ipv6Routed), &[]), Vec::<String>::new());
         let configured = ["http://10.0.0.1:8775/".to_owned()];
         assert_eq!(urls(&four, &configured), ["http://10.0.0.1:8775"]);
         assert_eq!(urls(&six, &configured), Vec::<String>::new());

@@ -1,0 +1,372 @@
+//! The client: when a request is sent again, where a redirect leads, and when to stop.
+
+use super::network::Network;
+use super::{Failure, Findings, Redirects, Reply, Request, Settings, Transport, Uplink};
+use crate::base::cancel::Cancel;
+use crate::base::deadline::Deadline;
+use crate::base::error::{Context, Error, Result};
+use crate::link::rng::Rng;
+use crate::link::url::{redirected, said, same_origin};
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+/// How long one attempt may take, unless the request or the image's settings differ.
+const ATTEMPT: Duration = Duration::from_secs(30);
+/// The first wait before a repeat; doubled each time up to the longest, each time by a random factor.
+const FIRST_BACKOFF: Duration = Duration::from_millis(250);
+const LONGEST_BACKOFF: Duration = Duration::from_secs(8);
+/// How often an invalid answer is asked for again.
+const MAX_INVALID: u32 = 3;
+const MAX_REDIRECTS: u32 = 5;
+/// The statuses that mean "later".
+const TRANSIENT: [u16; 6] = [408, 429, 500, 502, 503, 504];
+/// An answer that took longer than this, repeats included, is worth a warning.
+const SLOW: Duration = Duration::from_secs(10);
+
+/// The image's settings for how long a service is asked. None: the default. The deadline always applies.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// How long to look for a service that has not answered yet. Zero: one request, and those that it asks for with
+    /// `Retry-After`.
+    pub search: Option<Duration>,
+    /// How long one attempt may take.
+    pub attempt: Option<Duration>,
+    /// How often a document is asked for again once the service has answered.
+    pub retries: Option<u32>,
+}
+
+/// Asks through one uplink. May be shared between threads.
+pub struct Client {
+    uplink: Uplink,
+    transport: Arc<dyn Transport>,
+    redirects: Redirects,
+    findings: Findings,
+    rng: Arc<Mutex<Rng>>,
+    deadline: Deadline,
+    limits: Limits,
+    /// When the search for the service ends, and whether it has: the service has answered.
+    search: Deadline,
+    answered: AtomicBool,
+}
+
+impl Client {
+    /// A client over the network that asks through `uplink` until `deadline` or `cancel`.
+    pub fn new(uplink: &Uplink, settings: &Settings, deadline: Deadline, cancel: Cancel, findings: &Findings) -> Self {
+        let network = Network::new(uplink, settings.ca_files.clone(), cancel);
+        Client::over(Arc::new(network), uplink, settings.redirects, deadline, findings)
+    }
+
+    /// A client in the real root, which asks over the system's own network until `deadline`.
+    ///
+    /// # Errors
+    /// The process has no file descriptors left.
+    pub fn system(settings: &Settings, deadline: Deadline) -> Result<Self> {
+        let cancel = Cancel::new().context(|| "failed to set up HTTP")?;
+        Ok(Client::new(&Uplink::system(), settings, deadline, cancel, &Findings::default()))
+    }
+
+    /// A client over any transport.
+    pub fn over(
+        transport: Arc<dyn Transport>,
+        uplink: &Uplink,
+        redirects: Redirects,
+        deadline: Deadline,
+        findings: &Findings,
+    ) -> Self {
+        Client {
+            uplink: uplink.clone(),
+            transport,
+            redirects,
+            findings: findings.clone(),
+            rng: Arc::new(Mutex::new(Rng::new(uplink.name().as_bytes()))),
+            deadline,
+            limits: Limits::default(),
+            search: deadline,
+            answered: AtomicBool::new(false),
+        }
+    }
+
+    /// The same client for one service, with the image's limits. The search for the service starts now.
+    pub fn limited(&self, limits: Limits) -> Client {
+        Client {
+            uplink: self.uplink.clone(),
+            transport: self.transport.clone(),
+            redirects: self.redirects,
+            findings: self.findings.clone(),
+            rng: self.rng.clone(),
+            deadline: self.deadline,
+            limits,
+            search: limits.search.filter(|s| !s.is_zero()).map_or(self.deadline, |s| self.deadline.at_most(s)),
+            answered: AtomicBool::new(false),
+        }
+    }
+
+    /// The uplink that this client asks through: its link, its DHCP lease.
+    pub fn uplink(&self) -> &Uplink {
+        &self.uplink
+    }
+
+    /// The requests and warnings of this client and those that share them.
+    pub fn findings(&self) -> &Findings {
+        &self.findings
+    }
+
+    /// The addresses of a host name, by the uplink's name servers. Empty if it has none.
+    pub fn resolve(&self, name: &str) -> Vec<IpAddr> {
+        self.transport.resolve(name, self.transport.left(self.deadline).min(ATTEMPT))
+    }
+
+    /// Waits, up to the deadline. False if the client was cancelled or the deadline has passed.
+    pub fn wait(&self, time: Duration) -> bool {
+        let left = self.transport.left(self.deadline);
+        self.transport.wait(time.min(left)) && time < left
+    }
+
+    /// The time of day, for what is signed with it.
+    pub fn now(&self) -> SystemTime {
+        self.transport.now()
+    }
+
+    /// A document; None if there is none (404). Repeats as [`Client::send`] does.
+    ///
+    /// # Errors
+    /// As [`Client::document`].
+    pub fn get(&self, url: &str) -> Result<Option<Vec<u8>>> {
+        self.document(&Request::get(url))
+    }
+
+    /// The body of a successful answer; None if there is none (404, or 410 for what was there once).
+    ///
+    /// # Errors
+    /// Any other status, or no answer. The message names the URL without its query and credentials.
+    pub fn document(&self, request: &Request) -> Result<Option<Vec<u8>>> {
+        let reply = self.send(request)?;
+        match reply.status {
+            200..=299 => Ok(Some(reply.body)),
+            404 | 410 => Ok(None),
+            status => Err(refused(request.method, request.url, status)),
+        }
+    }
+
+    /// Sends a request until it is answered. Statuses that mean "later" (408, 429, 500, 502, 503, 504 and
+    /// [`Request::retry`]) and lost connections are asked again until the tries or the deadline run out. `Retry-After` is
+    /// honoured if it ends before the deadline.
+    ///
+    /// # Errors
+    /// No answer in time, or an unacceptable one: too large, a redirect that must not be followed. The message names the URL
+    /// without its query and credentials, and the last failure.
+    pub fn send(&self, request: &Request) -> Result<Reply> {
+        let (mut tries, mut invalid) = (0u32, 0);
+        let before = self.transport.left(self.deadline);
+        let mut reason = String::new();
+        loop {
+            let (most, deadline) = self.bounds(request);
+            let (failure, after) = match self.follow(request, deadline) {
+                Ok(reply) if !TRANSIENT.contains(&reply.status) && !request.retry.contains(&reply.status) => {
+                    self.answered.store(true, Ordering::Relaxed);
+                    let taken = before.saturating_sub(self.transport.left(self.deadline));
+                    if tries > 0 && taken > SLOW {
+                        let (said, tries) = (said(request.method, request.url), tries + 1);
+                        self.findings
+                            .warn(format!("{said}: {reason}; answered at try {tries}, after {} s", taken.as_secs()));
+                    }
+                    return Ok(reply);
+                }
+                Ok(reply) => (status_text(reply.status), retry_after(&reply)),
+                Err(Failure::Silent(reason)) => (reason, None),
+                Err(Failure::Invalid(reason)) => {
+                    invalid += 1;
+                    (reason, None)
+                }
+                Err(Failure::Final(e)) => return Err(e.context(said(request.method, request.url))),
+            };
+            reason = failure;
+            tries += 1;
+            let wait = self.backoff(tries, after);
+            let invited = after.is_some() && !self.answered.load(Ordering::Relaxed) && request.tries > tries;
+            let exhausted = invalid >= MAX_INVALID || (tries >= most && !invited);
+            if exhausted || wait >= self.transport.left(deadline) || !self.transport.wait(wait) {
+                let tries = if tries == 1 { "1 try".into() } else { format!("{tries} tries") };
+                return Err(Error::new(format!("{}: {reason} ({tries})", said(request.method, request.url))));
+            }
+            log::debug!("{}: {reason}; asking again", said(request.method, request.url));
+        }
+    }
+
+    /// The tries and the time that a request has now.
+    fn bounds(&self, request: &Request) -> (u32, Deadline) {
+        match (self.answered.load(Ordering::Relaxed), self.limits) {
+            (false, Limits { search: Some(Duration::ZERO), .. }) => (1, self.search),
+            (false, _) => (request.tries, self.search),
+            (true, Limits { retries: Some(retries), .. }) => (retries.saturating_add(1), self.deadline),
+            (true, _) => (request.tries, self.deadline),
+        }
+    }
+
+    fn backoff(&self, tries: u32, after: Option<Duration>) -> Duration {
+        let spread = self.rng.lock().unwrap_or_else(PoisonError::into_inner).between(0.5, 1.5);
+        let wait = FIRST_BACKOFF.saturating_mul(1 << (tries - 1).min(16)).min(LONGEST_BACKOFF).mul_f64(spread);
+        // What the server asks for is a minimum; the random part separates machines that it turned away together.
+        after.map_or(wait, |after| after.saturating_add(wait.min(Duration::from_secs(1))))
+    }
+
+    /// One attempt, with the redirects that it meets.
+    fn follow(&self, request: &Request, deadline: Deadline) -> std::result::Result<Reply, Failure> {
+        let mut url = request.url.to_owned();
+        let mut headers = request.headers;
+        for _ in 0..=MAX_REDIRECTS {
+            let reply = self.attempt(&Request { url: &url, headers, ..request.clone() }, deadline)?;
+            if !matches!(reply.status, 301 | 302 | 303 | 307 | 308) {
+                return Ok(reply);
+            }
+            if request.method != "GET" {
+                return Err(Failure::Final(Error::new("redirected, which is followed for a GET only")));
+            }
+            let location = reply.header("location").unwrap_or_default();
+            let next = redirected(&url, location, self.redirects).map_err(Failure::Final)?;
+            // Tokens and keys are for the host that they were given for.
+            if !same_origin(&url, &next) {
+                headers = &[];
+            }
+            url = next;
+        }
+        Err(Failure::Final(Error::new(format!("redirected more than {MAX_REDIRECTS} times"))))
+    }
+
+    /// One exchange.
+    fn attempt(&self, request: &Request, deadline: Deadline) -> std::result::Result<Reply, Failure> {
+        let timeout = self.limits.attempt.or(request.timeout).unwrap_or(ATTEMPT);
+        let timeout = timeout.min(self.transport.left(deadline));
+        if timeout.is_zero() {
+            return Err(Failure::Silent("the deadline has passed".into()));
+        }
+        self.findings.count();
+        let reply = self.transport.exchange(request, timeout)?;
+        if let Some(peer) = reply.peer {
+            log::debug!("{}: {} from {peer}", said(request.method, request.url), reply.status);
+        }
+        Ok(reply)
+    }
+}
+
+fn status_text(status: u16) -> String {
+    let reason = ureq::http::StatusCode::from_u16(status).ok().and_then(|s| s.canonical_reason());
+    format!("{status} {}", reason.unwrap_or("")).trim_end().into()
+}
+
+/// The error for a final status.
+pub fn refused(method: &str, url: &str, status: u16) -> Error {
+    Error::new(format!("{}: {}", said(method, url), status_text(status)))
+}
+
+/// Seconds, or nothing: a date would need a clock that an initramfs may not have.
+fn retry_after(reply: &Reply) -> Option<Duration> {
+    reply.header("retry-after")?.trim().parse().ok().map(Duration::from_secs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::script::{Answer, Script};
+    use super::*;
+    use crate::base::report::Severity;
+
+    const URL: &str = "http://169.254.169.254/x";
+
+    fn client(script: Script, redirects: Redirects, seconds: u64) -> (Client, Arc<Script>) {
+        let script = Arc::new(script);
+        let deadline = Deadline::after(Duration::from_secs(seconds));
+        (Client::over(script.clone(), &Uplink::system(), redirects, deadline, &Findings::default()), script)
+    }
+
+    fn redirect(location: &str) -> Answer {
+        let headers = vec![("location".into(), location.into())];
+        Answer::Reply(Reply { status: 302, headers, ..Reply::default() })
+    }
+
+    #[test]
+    fn what_means_later_is_asked_again_until_the_deadline() {
+        let busy = Script::default().with("GET", URL, Answer::new(503, "")).with("GET", URL, Answer::new(200, "ok"));
+        let (client, script) = client(busy, Redirects::Any, 100);
+        assert_eq!(client.get(URL).unwrap().as_deref(), Some(&b"ok"[..]));
+        assert_eq!((script.sent().len(), client.findings().requests()), (2, 2));
+        assert!(client.findings().take().is_empty());
+
+        let silent = Script::default().with("GET", URL, Answer::Timeout);
+        let (client, script) = self::client(silent, Redirects::Any, 100);
+        let error = client.get(URL).unwrap_err().to_string();
+        assert!(
+            error.starts_with(&format!("GET {URL}: no complete answer in ")) && error.ends_with(" s (4 tries)"),
+            "{error}"
+        );
+        assert!(client.now() >= script.now() && script.left(client.deadline) < Duration::from_secs(10));
+    }
+
+    #[test]
+    fn a_slow_answer_is_a_warning() {
+        let slow = Script::default().with("GET", URL, Answer::Timeout).with("GET", URL, Answer::new(200, ""));
+        let (client, _) = client(slow, Redirects::Any, 100);
+        client.get(URL).unwrap();
+        let report = client.findings().take();
+        let warnings = report.texts(Severity::Warning);
+        assert!(warnings[0].contains("no complete answer in 30.0 s; answered at try 2, after 30 s"), "{warnings:?}");
+    }
+
+    #[test]
+    fn a_request_may_widen_what_is_asked_again_and_bound_its_tries_and_time() {
+        let absent = Script::default().with("PUT", URL, Answer::new(404, "")).with("PUT", URL, Answer::Timeout);
+        let (client, script) = client(absent, Redirects::Any, 100);
+        let timeout = Some(Duration::from_secs(2));
+        let headers = [("Host", "metadata.example")];
+        let request = Request {
+            retry: &[404],
+            tries: 3,
+            timeout,
+            headers: &headers,
+            source_port: Some(7),
+            ..Request::put(URL, b"b")
+        };
+        let error = client.send(&request).unwrap_err().to_string();
+        assert_eq!(error, format!("PUT {URL}: no complete answer in 2.0 s (3 tries)"));
+        let sent = script.sent();
+        assert_eq!((sent.len(), sent[0].source_port, sent[0].body.as_slice()), (3, Some(7), &b"b"[..]));
+        assert_eq!(sent[0].headers, [("Host".to_owned(), "metadata.example".to_owned())]);
+        // The image's limits take precedence.
+        let limits = Limits { attempt: Some(Duration::from_secs(1)), ..Limits::default() };
+        let error = client.limited(limits).send(&request).unwrap_err().to_string();
+        assert!(error.contains("in 1.0 s"), "{error}");
+    }
+
+    #[test]
+    fn headers_do_not_follow_a_redirect_to_another_origin() {
+        let script = || {
+            Script::default()
+                .with("GET", "http://h/a", redirect("/b"))
+                .with("GET", "http://h/b", redirect("http://other/c"))
+                .with("GET", "http://other/c", redirect("http://h/d"))
+                .with("GET", "http://h/d", Answer::new(200, ""))
+        };
+        let headers = [("Authorization", "secret")];
+        let request = Request { headers: &headers, ..Request::get("http://h/a") };
+        let (client, sent) = client(script(), Redirects::Any, 9);
+        client.send(&request).unwrap();
+        let with: Vec<_> = sent.sent().into_iter().filter(|s| !s.headers.is_empty()).map(|s| s.url).collect();
+        assert_eq!(with, ["http://h/a", "http://h/b"]);
+
+        let (client, sent) = self::client(script(), Redirects::SameOrigin, 9);
+        let error = client.send(&request).unwrap_err().to_string();
+        assert_eq!(error, "GET http://h/a: redirected to http://other, which is not followed");
+        assert_eq!(sent.sent().len(), 2, "a redirect that must not be followed is not asked for again");
+    }
+
+    #[test]
+    fn redirects_are_for_a_get_and_end() {
+        let script = Script::default().with("POST", URL, redirect("/y")).with("GET", URL, redirect(URL));
+        let (client, _) = client(script, Redirects::Any, 9);
+        let error = client.send(&Request::post(URL, b"x")).unwrap_err().to_string();
+        assert!(error.ends_with("redirected, which is followed for a GET only"), "{error}");
+        let error = client.get(URL).unwrap_err().to_string();
+        assert!(error.ends_with("redirected more than 5 times"), "{error}");
+    }
+}

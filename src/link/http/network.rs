@@ -1,0 +1,303 @@
+//! HTTP over the network by ureq: one connection pool for each client, bound to the client's uplink.
+//!
+//! No proxy from the environment. Headers and bodies are bounded.
+
+use super::{Failure, Reply, Request, Transport, Uplink};
+use crate::base::cancel::Cancel;
+use crate::base::error::{Context, Error, Result};
+use crate::link::dns::UplinkResolver;
+use crate::link::tcp::{self, LinkConnector};
+use crate::link::tls;
+use crate::link::url::unscoped;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use ureq::Agent;
+use ureq::http::Uri;
+use ureq::tls::{RootCerts, TlsConfig};
+use ureq::unversioned::resolver::Resolver;
+use ureq::unversioned::transport::{Connector, NextTimeout, RustlsConnector, time};
+
+/// How long a service may take to accept a connection.
+const CONNECT: Duration = Duration::from_secs(10);
+/// The most bytes of an answer's status line and headers.
+const MAX_HEADERS: usize = 32 << 10;
+/// The buffer has to take more than the largest headers: they are too large only if more has come.
+const INPUT_BUFFER: usize = MAX_HEADERS + (8 << 10);
+const OUTPUT_BUFFER: usize = 8 << 10;
+/// Every request names its sender, as cloud-init's do.
+const USER_AGENT: &str = concat!("prepivot/", env!("CARGO_PKG_VERSION"));
+
+/// The network, through one uplink.
+pub struct Network {
+    uplink: Uplink,
+    ca_files: Vec<PathBuf>,
+    cancel: Cancel,
+    plain: Agent,
+    tls: OnceLock<Result<TlsConfig>>,
+    secure: OnceLock<Result<Agent>>,
+}
+
+impl Network {
+    /// `ca_files`: the first that exists is read, once https is asked for.
+    pub fn new(uplink: &Uplink, ca_files: Vec<PathBuf>, cancel: Cancel) -> Self {
+        let plain = Agent::with_parts(config().build(), connector(uplink, &cancel, None), resolver(uplink, &cancel));
+        Network { uplink: uplink.clone(), ca_files, cancel, plain, tls: OnceLock::new(), secure: OnceLock::new() }
+    }
+
+    /// The connections for a request. Those with a local port of their own are not kept for others.
+    fn agent(&self, https: bool, port: Option<u16>) -> Result<Agent> {
+        match (https, port) {
+            (false, None) => Ok(self.plain.clone()),
+            (false, port) => {
+                let (connector, resolver) = self.parts(port);
+                Ok(Agent::with_parts(config().build(), connector, resolver))
+            }
+            (true, None) => self.secure.get_or_init(|| self.secure(None)).clone(),
+            (true, port) => self.secure(port),
+        }
+    }
+
+    fn parts(&self, port: Option<u16>) -> (LinkConnector, UplinkResolver) {
+        (connector(&self.uplink, &self.cancel, port), resolver(&self.uplink, &self.cancel))
+    }
+
+    fn secure(&self, port: Option<u16>) -> Result<Agent> {
+        let tls = self.tls.get_or_init(|| self.tls_config()).clone()?;
+        let (connector, resolver) = self.parts(port);
+        let config = config().tls_config(tls).build();
+        Ok(Agent::with_parts(config, connector.chain(RustlsConnector::default()), resolver))
+    }
+
+    fn tls_config(&self) -> Result<TlsConfig> {
+        let roots = RootCerts::Specific(Arc::new(self.certificates()?));
+        let provider = Arc::new(tls::provider());
+        Ok(TlsConfig::builder().unversioned_rustls_crypto_provider(provider).root_certs(roots).build())
+    }
+
+    fn certificates(&self) -> Result<Vec<ureq::tls::Certificate<'static>>> {
+        let files = &self.ca_files;
+        let Some((path, pem)) = files.iter().find_map(|p| Some((p, std::fs::read(p).ok()?))) else {
+            let names: Vec<_> = files.iter().map(|p| p.display().to_string()).collect();
+            return Err(Error::new(format!("https needs CA certificates: none of {} exists", names.join(", "))));
+        };
+        let items = ureq::tls::parse_pem(&pem).filter_map(std::result::Result::ok);
+        let certificates: Vec<_> = items
+            .filter_map(|item| if let ureq::tls::PemItem::Certificate(c) = item { Some(c) } else { None })
+            .collect();
+        if certificates.is_empty() {
+            return Err(Error::new(format!("{}: expected certificates in PEM, found none", path.display())));
+        }
+        Ok(certificates)
+    }
+}
+
+impl Transport for Network {
+    fn exchange(&self, request: &Request, timeout: Duration) -> std::result::Result<Reply, Failure> {
+        let uri: Uri = unscoped(request.url).parse().map_err(|_| Failure::Final(Error::new("not a valid URL")))?;
+        let https = match uri.scheme_str() {
+            Some("http") => false,
+            Some("https") => true,
+            _ => return Err(Failure::Final(Error::new("not an http or https URL"))),
+        };
+        let agent = self.agent(https, request.source_port).map_err(Failure::Final)?;
+        let mut builder = ureq::http::Request::builder().method(request.method).uri(uri);
+        for (name, value) in request.headers {
+            builder = builder.header(*name, *value);
+        }
+        tcp::forget_ends();
+        let with_body = !request.body.is_empty() || !matches!(request.method, "GET" | "HEAD" | "DELETE");
+        let sent = if with_body {
+            let whole = builder.body(request.body).context(|| "not a valid request").map_err(Failure::Final)?;
+            agent.run(agent.configure_request(whole).timeout_global(Some(timeout)).build())
+        } else {
+            let whole = builder.body(()).context(|| "not a valid request").map_err(Failure::Final)?;
+            agent.run(agent.configure_request(whole).timeout_global(Some(timeout)).build())
+        };
+        let mut response = sent.map_err(|e| failure(e, timeout))?;
+        let too_large = || Failure::Final(Error::new(format!("larger than {} bytes, the limit", request.limit)));
+        if response.body().content_length().is_some_and(|len| len > request.limit as u64) {
+            return Err(too_large());
+        }
+        let body = match response.body_mut().with_config().limit(request.limit as u64).read_to_vec() {
+            Ok(body) => body,
+            Err(ureq::Error::BodyExceedsLimit(_)) => return Err(too_large()),
+            Err(e) => return Err(failure(e, timeout)),
+        };
+        let text = |value: &ureq::http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+        let headers = response.headers().iter().map(|(name, value)| (name.as_str().to_owned(), text(value))).collect();
+        let ends = tcp::last_ends();
+        Ok(Reply {
+            status: response.status().as_u16(),
+            headers,
+            body,
+            peer: ends.map(|e| e.peer),
+            local: ends.map(|e| e.local.ip()),
+        })
+    }
+
+    fn resolve(&self, name: &str, timeout: Duration) -> Vec<IpAddr> {
+        let Ok(uri) = format!("http://{name}/").parse::<Uri>() else { return Vec::new() };
+        let (_, resolver) = self.parts(None);
+        let after = time::Duration::Exact(timeout);
+        let timeout = NextTimeout { after, reason: ureq::Timeout::Resolve, per_read: None, per_write: None };
+        let found = resolver.resolve(&uri, self.plain.config(), timeout);
+        found.map_or_else(|_| Vec::new(), |found| found.iter().map(|address| address.ip()).collect())
+    }
+
+    fn wait(&self, time: Duration) -> bool {
+        self.cancel.wait(time)
+    }
+}
+
+fn connector(uplink: &Uplink, cancel: &Cancel, port: Option<u16>) -> LinkConnector {
+    LinkConnector {
+        link: uplink.link.clone(),
+        socket: uplink.socket.clone(),
+        port,
+        cancel: cancel.clone(),
+        connect: CONNECT,
+    }
+}
+
+fn resolver(uplink: &Uplink, cancel: &Cancel) -> UplinkResolver {
+    UplinkResolver { uplink: uplink.clone(), cancel: cancel.clone() }
+}
+
+fn config() -> ureq::config::ConfigBuilder<ureq::typestate::AgentScope> {
+    Agent::config_builder()
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .proxy(None)
+        .user_agent(USER_AGENT)
+        .input_buffer_size(INPUT_BUFFER)
+        .output_buffer_size(OUTPUT_BUFFER)
+        .max_response_header_size(MAX_HEADERS)
+}
+
+fn failure(error: ureq::Error, timeout: Duration) -> Failure {
+    match error {
+        ureq::Error::Io(e) => Failure::Silent(e.to_string()),
+        ureq::Error::Timeout(_) => Failure::Silent(format!("no complete answer in {:.1} s", timeout.as_secs_f64())),
+        ureq::Error::ConnectionFailed => Failure::Silent("no connection".into()),
+        ureq::Error::HostNotFound => Failure::Invalid("the host name was not found".into()),
+        ureq::Error::Protocol(e) => Failure::Invalid(format!("not an HTTP answer: {e}")),
+        ureq::Error::LargeResponseHeader(..) => {
+            Failure::Final(Error::new(format!("headers larger than {MAX_HEADERS} bytes, the limit")))
+        }
+        e => Failure::Final(Error::new(e.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Client, Findings, Redirects, Settings};
+    use super::*;
+    use crate::base::deadline::Deadline;
+    use crate::base::testing::TempDir;
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+    use std::os::unix::net::UnixListener;
+    use std::thread::JoinHandle;
+
+    fn client(uplink: &Uplink, seconds: u64) -> Client {
+        let settings = Settings { redirects: Redirects::Any, ca_files: Vec::new() };
+        let deadline = Deadline::after(Duration::from_secs(seconds));
+        Client::new(uplink, &settings, deadline, Cancel::new().unwrap(), &Findings::default())
+    }
+
+    /// Answers one request, and gives its head.
+    fn serve(mut connection: impl Read + Write, answer: &[u8]) -> String {
+        let mut head = Vec::new();
+        let mut buffer = [0; 4096];
+        while !head.windows(4).any(|w| w == b"\r\n\r\n") {
+            let len = connection.read(&mut buffer).unwrap();
+            head.extend(&buffer[..len]);
+        }
+        let _ = connection.write_all(answer);
+        String::from_utf8(head).unwrap()
+    }
+
+    /// A server on loopback for one request: its URL, and the request's head and port.
+    fn server(answer: Vec<u8>) -> (String, JoinHandle<(String, u16)>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/x", listener.local_addr().unwrap());
+        let thread = std::thread::spawn(move || {
+            let (connection, peer) = listener.accept().unwrap();
+            (serve(connection, &answer), peer.port())
+        });
+        (url, thread)
+    }
+
+    #[test]
+    fn a_request_and_its_answer() {
+        let (url, thread) = server(b"HTTP/1.1 401 No\r\nDate: now\r\nContent-Length: 2\r\n\r\nhi".to_vec());
+        let headers = [("Host", "metadata.example"), ("X-Token", "t")];
+        let request = Request { headers: &headers, ..Request::post(&url, b"body") };
+        let reply = client(&Uplink::system(), 20).send(&request).unwrap();
+        assert_eq!((reply.status, reply.header("date"), reply.body.as_slice()), (401, Some("now"), &b"hi"[..]));
+        assert_eq!(reply.local, Some([127, 0, 0, 1].into()));
+        assert!(url.contains(&reply.peer.unwrap().to_string()));
+        let (head, _) = thread.join().unwrap();
+        let lower = head.to_ascii_lowercase();
+        assert!(head.starts_with("POST /x HTTP/1.1\r\n") && lower.contains("x-token: t\r\n"), "{head}");
+        assert_eq!(lower.matches("host: ").count(), 1, "{head}");
+        assert!(lower.contains("host: metadata.example\r\n"), "{head}");
+    }
+
+    #[test]
+    fn the_local_port_is_the_one_asked_for() {
+        // A port that is free now.
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        for _ in 0..2 {
+            let (url, thread) = server(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_vec());
+            let request = Request { source_port: Some(port), ..Request::get(&url) };
+            client(&Uplink::system(), 20).send(&request).unwrap();
+            assert_eq!(thread.join().unwrap().1, port);
+        }
+    }
+
+    #[test]
+    fn a_unix_socket_takes_the_place_of_tcp() {
+        let dir = TempDir::new("socket");
+        let path = dir.0.join("sock");
+        let listener = UnixListener::bind(&path).unwrap();
+        let thread = std::thread::spawn(move || {
+            serve(listener.accept().unwrap().0, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]")
+        });
+        let client = client(&Uplink::socket(&path), 20);
+        let reply = client.send(&Request::get("http://lxd/1.0/config")).unwrap();
+        assert_eq!((reply.body.as_slice(), reply.peer, reply.local), (&b"[]"[..], None, None));
+        assert!(thread.join().unwrap().to_ascii_lowercase().contains("host: lxd\r\n"));
+    }
+
+    #[test]
+    fn an_oversized_answer_is_an_error_at_once() {
+        let started = std::time::Instant::now();
+        let error = |answer: Vec<u8>, request: Request| {
+            let (url, thread) = server(answer);
+            let error = client(&Uplink::system(), 60).send(&Request { url: &url, ..request }).unwrap_err().to_string();
+            thread.join().unwrap();
+            error
+        };
+        let padding = "x".repeat(40 << 10);
+        for head in [format!("HTTP/1.1 200 OK\r\nA: {padding}"), format!("HTTP/1.1 200 OK\r\nA: {padding}\r\n\r\n")] {
+            let error = error(head.into_bytes(), Request::get("u"));
+            assert!(error.ends_with("headers larger than 32768 bytes, the limit"), "{error}");
+        }
+        for head in ["Content-Length: 9\r\n\r\n", "Content-Length: 9\r\n\r\n123456789", "\r\n123456789"] {
+            let answer = format!("HTTP/1.1 200 OK\r\n{head}").into_bytes();
+            let error = error(answer, Request { limit: 8, ..Request::get("u") });
+            assert!(error.ends_with("larger than 8 bytes, the limit"), "{error}");
+        }
+        assert!(started.elapsed() < Duration::from_secs(20));
+    }
+
+    #[test]
+    fn addresses_of_a_host() {
+        let client = client(&Uplink::system(), 20);
+        assert_eq!(client.resolve("127.0.0.1"), [std::net::IpAddr::from([127, 0, 0, 1])]);
+        assert!(client.resolve("no such name").is_empty());
+    }
+}
