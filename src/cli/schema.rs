@@ -1,4 +1,4 @@
-//! `schema`: tells what is wrong with user-data before a machine boots with it.
+//! `schema`: what is wrong with user-data or a network configuration, before a machine boots with it.
 
 use super::files;
 use super::program::{Program, is_root, print};
@@ -10,7 +10,7 @@ use crate::machine::Machine;
 use crate::network::{Macs, convert};
 use crate::root::{Root, Use};
 use crate::schema::{self, Findings, Problem, one_line};
-use crate::userdata::kind::Kind;
+use crate::userdata::kind::{self, Kind};
 use crate::userdata::{IGNORED, jinja};
 use argh::{ArgsInfo, FromArgs};
 use log::LevelFilter;
@@ -23,9 +23,9 @@ use std::process::ExitCode;
     subcommand,
     name = "schema",
     help_triggers("-h", "--help"),
-    note = "Checked are: the header; templates, rendered with instance-data; the YAML; every key of a cloud-config or a network \
-            configuration and what it takes, as cloud-init's schema says. Of network configurations version 2 may have what \
-            netplan takes beyond that. What is deprecated is told, and is no mistake.",
+    note = "It checks the header; templates, rendered with instance-data; the YAML; every key of a cloud-config or a network \
+            configuration and its value, as cloud-init's schema says. Network configurations of version 2 may also have what \
+            netplan takes beyond that. Deprecated keys are reported, and valid.",
     error_code(0, "nothing is wrong"),
     error_code(1, "something is wrong, or cannot be read")
 )]
@@ -42,7 +42,10 @@ pub struct Schema {
     /// check what this system was given, as root
     #[argh(switch)]
     system: bool,
-    /// print the document with marks where something is wrong or deprecated
+    /// for --system, the root to read, a mounted image for example; default: this system
+    #[argh(option, arg_name = "dir", default = "String::from(\"/\")")]
+    root: String,
+    /// print the document with marks on the lines that are wrong or deprecated
     #[argh(switch)]
     annotate: bool,
 }
@@ -69,9 +72,9 @@ const SYSTEM: [(&str, Type, &str, &str); 4] = [
     ("network-config", Type::NetworkConfig, "network-config.json", "network-config.json"),
 ];
 
-/// What a check comes to.
+/// The outcome of a check.
 enum Outcome {
-    /// Not checked, and why.
+    /// Not checked; why.
     Passed(String),
     Checked {
         /// The document, rendered where it was a template.
@@ -94,21 +97,25 @@ impl Verb for Schema {
         program.log(LevelFilter::Warn);
         let documents = match (&self.config_file, self.system) {
             (Some(path), false) => self.file(path),
-            (None, true) => system(),
-            _ => Err(Error::new("expected one of --config-file and --system")),
+            (None, true) => system(&self.root),
+            _ => Err(Error::new("Expected one of --config-file or --system arguments")),
         };
+        if self.system && self.schema_type.is_some() {
+            program.say("WARNING: The --schema-type parameter is inapplicable when --system is present");
+        }
         let documents = match documents {
             Ok(documents) => documents,
             Err(e) => return program.fail(e),
         };
         let names: Vec<&str> = documents.iter().map(|d| d.name).collect();
-        if self.system {
+        let several = names.len() > 1;
+        if several {
             print(&format!("Found cloud-config data types: {}\n", names.join(", ")));
         }
         let mut invalid = Vec::new();
         for (n, document) in documents.into_iter().enumerate() {
             let mut indent = "";
-            if self.system {
+            if several {
                 print(&format!("\n{}. {} at {}:\n", n + 1, document.name, document.path));
                 indent = "  ";
             }
@@ -132,7 +139,7 @@ impl Schema {
         Ok(vec![Document { name, kind, path: path.to_owned(), bytes: files::read(path)? }])
     }
 
-    /// Checks one document and tells what there is to tell. Whether it is valid.
+    /// Checks one document and prints what it finds. Returns whether the document is valid.
     fn one(&self, program: &Program, document: Document, indent: &str) -> bool {
         let Document { name, kind, path, bytes } = document;
         let (text, found) = match self.check(kind, &path, bytes) {
@@ -188,15 +195,17 @@ impl Schema {
         match Kind::of_content(text.as_bytes()) {
             Some(Kind::CloudConfig) => {}
             Some(other) => {
-                let why = format!("User-data type '{}' is not checked: {path}", other.mime_type());
-                return Ok(Outcome::Passed(why));
+                return Ok(Outcome::Passed(not_checked(other.mime_type())));
             }
             None if text.trim_start().to_ascii_lowercase().starts_with("content-type: multipart/") => {
-                return Ok(Outcome::Passed(format!("User-data type 'multipart' is not checked: {path}")));
+                return Ok(Outcome::Passed(not_checked("multipart")));
             }
             None => {
-                let what = "the first line says no type of user-data; for a cloud-config it is #cloud-config";
-                return Ok(mistake(text, first, 1, what));
+                // The line itself could be a secret.
+                let headers = kind::headers().join(", ");
+                let what =
+                    format!("Unrecognized user-data header in {path}. Expected first line to be one of: {headers}");
+                return Ok(mistake(text, first, 1, &what));
             }
         }
         let config = match yaml::parse_or_place(path, &text) {
@@ -207,23 +216,28 @@ impl Schema {
         let mut found = schema::cloud_config(&config);
         for (n, line) in text.lines().enumerate() {
             if let Some(part) = line.strip_prefix(IGNORED) {
-                found.errors.push(at(n + 1, 1, &format!("this part was not valid and was left out: {part}")));
+                found.errors.push(at(n + 1, 1, &format!("Ignored invalid user-data: {part}")));
             }
         }
         Ok(Outcome::Checked { text, found })
     }
 }
 
-/// What this system was given.
-fn system() -> Result<Vec<Document>> {
-    if !is_root() {
-        return Err(Error::new("what this system was given is for root alone to read; try it with sudo"));
+/// Why user-data of another type is not checked, in cloud-init's words.
+fn not_checked(mime_type: &str) -> String {
+    format!("User-data type '{mime_type}' not currently evaluated by cloud-init schema")
+}
+
+/// What the system whose root is `path` was given.
+fn system(path: &str) -> Result<Vec<Document>> {
+    let root = Root::open(Path::new(path), Use::Tree)?;
+    if root.is_live() && !is_root() {
+        return Err(Error::new("Unable to read system userdata or vendordata as non-root user. Try using sudo."));
     }
-    let root = Root::open(Path::new("/"), Use::Tree)?;
     let mut documents = Vec::new();
     for (name, kind, made, raw) in SYSTEM {
         let at = |file: &str| format!("{CLOUD_DIR}/instance/{file}");
-        // Nothing was made of what has no header that is known: then what came is the thing to look at.
+        // A document without a known header is not processed: then the raw one is checked.
         let size = |file: &str| root.stat(&at(file)).map_or(0, |s| s.size);
         let path = at(if size(made) == 0 && size(raw) > 0 { raw } else { made });
         if let Some(bytes) = root.read(&path)? {
@@ -236,12 +250,12 @@ fn system() -> Result<Vec<Document>> {
     }
 }
 
-/// A problem of a place in the text, by cloud-init's name for it.
+/// A problem at a place in the text, with cloud-init's path for it.
 fn at(line: usize, column: usize, what: &str) -> Problem {
     Problem { path: format!("format-l{line}.c{column}"), what: what.to_owned() }
 }
 
-/// The one thing that there is to tell of a text that cannot be read.
+/// The outcome for a text that cannot be read: one problem.
 fn mistake(text: String, line: usize, column: usize, what: &str) -> Outcome {
     let found = Findings { errors: vec![at(line, column, what)], deprecations: Vec::new() };
     Outcome::Checked { text, found }
@@ -256,7 +270,7 @@ fn network_config(path: &str, text: String) -> Result<Outcome> {
     let is_empty = |value: &Value| value.is_null() || value.as_map().is_some_and(Map::is_empty);
     let (kind, found) = match &document {
         value if is_empty(value.get("network").unwrap_or(value)) => {
-            return Ok(Outcome::Passed(format!("Empty 'network-config' found at {path}. Nothing to validate.")));
+            return Ok(Outcome::Passed("Skipping network-config schema validation on empty config.".to_owned()));
         }
         Value::Map(map) if map.contains_key("links") => ("network_data.json", Findings::default()),
         Value::Map(map) => ("yaml", schema::network_config(map)),

@@ -1,4 +1,4 @@
-//! A document with marks on the lines that something is to be told of, and what it is below.
+//! A document with marks on the lines that have problems, and the problems as notes below it.
 
 use super::{Findings, Problem};
 use crate::document::yaml;
@@ -10,14 +10,17 @@ pub fn annotated(text: &str, found: &Findings) -> String {
     let mut labels: Vec<(usize, String)> = Vec::new();
     let mut notes = String::new();
     for (title, letter, problems) in [("Errors", 'E', &found.errors), ("Deprecations", 'D', &found.deprecations)] {
-        let mut by_line: Vec<(usize, &Problem)> = problems.iter().map(|p| (line_of(&p.path, &lines), p)).collect();
-        crate::base::sort::by(&mut by_line, |a, b| a.0.cmp(&b.0));
+        let mut by_line: Vec<(Place, &Problem)> = problems.iter().map(|p| (place_of(&p.path, &lines), p)).collect();
+        crate::base::sort::by(&mut by_line, |a, b| a.0.line.cmp(&b.0.line));
         if !by_line.is_empty() {
             notes += &format!("# {title}: -------------\n");
         }
-        for (n, (line, problem)) in by_line.iter().enumerate() {
-            notes += &format!("# {letter}{}: {problem}\n", n + 1);
-            labels.push((*line, format!("{letter}{}", n + 1)));
+        for (n, (place, problem)) in by_line.iter().enumerate() {
+            notes += &match place.exact {
+                true => format!("# {letter}{}: {}\n", n + 1, problem.what),
+                false => format!("# {letter}{}: {problem}\n", n + 1),
+            };
+            labels.push((place.line, format!("{letter}{}", n + 1)));
         }
         if !by_line.is_empty() {
             notes += "\n\n";
@@ -39,19 +42,30 @@ pub fn annotated(text: &str, found: &Findings) -> String {
     out + &notes
 }
 
-/// The lines of what there is to tell of, and of what that is in.
+/// The lines of the keys that have problems, and of the mappings and lists around them.
 fn lines(text: &str, found: &Findings) -> HashMap<String, usize> {
     let all = found.errors.iter().chain(&found.deprecations);
     yaml::lines(text, all.flat_map(|p| upwards(&p.path)).map(str::to_owned))
 }
 
-/// The line of a path or of what it is in, from 1.
-fn line_of(path: &str, lines: &HashMap<String, usize>) -> usize {
-    let place = path.strip_prefix("format-l").and_then(|p| p.split('.').next()?.parse().ok());
-    place.or_else(|| upwards(path).find_map(|p| lines.get(p).copied())).unwrap_or(1)
+/// Where a problem is.
+struct Place {
+    /// From 1.
+    line: usize,
+    /// Whether it is the line of the key itself. Else it is the line of something around it, and the note has the path.
+    exact: bool,
 }
 
-/// A path and what it is in, and so on.
+/// The place of a path: its own line, else that of the nearest mapping or list around it.
+fn place_of(path: &str, lines: &HashMap<String, usize>) -> Place {
+    if let Some(line) = path.strip_prefix("format-l").and_then(|p| p.split('.').next()?.parse().ok()) {
+        return Place { line, exact: true };
+    }
+    let found = upwards(path).find_map(|p| Some(Place { line: *lines.get(p)?, exact: p == path }));
+    found.unwrap_or(Place { line: 1, exact: path.is_empty() })
+}
+
+/// A path, the path of what is around it, and so on.
 fn upwards(path: &str) -> impl Iterator<Item = &str> {
     std::iter::successors(Some(path), |path| path.rsplit_once('.').map(|(parent, _)| parent))
 }
@@ -70,10 +84,10 @@ mod tests {
         assert_eq!(
             marked,
             "#cloud-config\nusers:\n- name: a\n  sudoo: x\t\t# E1\n- {gecos: b, uid: '7'}\t\t# E2,D1\nhostname: 3\t\t# E3\n\n\
-             # Errors: -------------\n# E1: users.0.sudoo: there is no such key\n\
-             # E2: users.1: expected one of the keys name, snapuser\n\
-             # E3: hostname: expected a string, found an integer\n\n\n\
-             # Deprecations: -------------\n# D1: users.1.uid: Changed in version 22.3. Use an integer instead.\n\n\n"
+             # Errors: -------------\n# E1: there is no such key\n\
+             # E2: expected one of the keys name, snapuser\n\
+             # E3: expected a string, found an integer\n\n\n\
+             # Deprecations: -------------\n# D1:  Changed in version 22.3. Use an integer instead.\n\n\n"
         );
         assert_eq!(yaml::parse("t", &marked).unwrap(), Value::Map(config));
     }
@@ -85,6 +99,9 @@ mod tests {
         let found = Findings { errors: paths.map(problem).into(), deprecations: Vec::new() };
         let marked = annotated("a: &a [{c: 1}]\nb: *a", &found);
         assert!(marked.starts_with("a: &a [{c: 1}]\t\t# E1,E2\nb: *a\t\t# E3,E4,E5\n# Errors"), "{marked}");
-        assert!(marked.contains("# E6: format-l99.c1: w\n"));
+        assert!(
+            marked.contains("# E1: w\n# E2: format-lx.c9: w\n# E3: b.0.c: w\n") && marked.ends_with("# E6: w\n\n\n"),
+            "{marked}"
+        );
     }
 }

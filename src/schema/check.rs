@@ -48,7 +48,8 @@ impl<'a> Walk<'a> {
             Some(text) => text.trim_end_matches('"').to_owned(),
             None => format!("Use **{}** instead.", old.advice),
         };
-        let what = format!("{how} in version {version}. {advice}");
+        // The blank makes two after the path's colon, which is what programs look for that read cloud-init's messages.
+        let what = format!(" {how} in version {version}. {advice}");
         self.found.deprecations.push(Problem { path: self.path.as_str().to_owned(), what });
     }
 

@@ -245,14 +245,14 @@ mod tests {
         assert_eq!(
             told,
             [
-                "ca-certs.remove-defaults: Deprecated in version 22.3. Use **remove_defaults** instead.",
-                "ca-certs: Deprecated in version 22.3. Use **ca_certs** instead.",
-                "users.0.uid: Changed in version 22.3. Use an integer instead.",
-                "users.0.lock-passwd: Deprecated in version 22.3. Use **lock_passwd** instead.",
-                "apt_pipelining: Deprecated in version 22.4. Use **os** instead.",
-                "system_info: Deprecated in version 24.2. It is for the image's own configuration.",
-                "ansible.pull.playbook_name: Deprecated in version 25.2. Use **playbook_names** instead.",
-                "ansible.pull: Deprecated in version 25.2. Use a list of mappings.",
+                "ca-certs.remove-defaults:  Deprecated in version 22.3. Use **remove_defaults** instead.",
+                "ca-certs:  Deprecated in version 22.3. Use **ca_certs** instead.",
+                "users.0.uid:  Changed in version 22.3. Use an integer instead.",
+                "users.0.lock-passwd:  Deprecated in version 22.3. Use **lock_passwd** instead.",
+                "apt_pipelining:  Deprecated in version 22.4. Use **os** instead.",
+                "system_info:  Deprecated in version 24.2. It is for the image's own configuration.",
+                "ansible.pull.playbook_name:  Deprecated in version 25.2. Use **playbook_names** instead.",
+                "ansible.pull:  Deprecated in version 25.2. Use a list of mappings.",
             ]
         );
         assert_eq!(errors("{ca-certs: {}}"), ["ca-certs: expected a key at least"]);

@@ -184,7 +184,9 @@ mod tests {
                 "failed schema validation! hostname: expected a string, found an integer, users.0.sudoo: there"
             )
         );
-        assert!(old.starts_with("Deprecated cloud-config provided: users.0.lock-passwd: Deprecated in version 22.3. "));
+        assert!(
+            old.starts_with("Deprecated cloud-config provided: users.0.lock-passwd:  Deprecated in version 22.3. ")
+        );
         assert!(!wrong.contains("s3cret"));
         let many = checked(&format!("{{users: [{}]}}", "{name: 1},".repeat(50)));
         assert_eq!(many.entries().len(), 1);

@@ -78,6 +78,13 @@ impl Kind {
     }
 }
 
+/// The headers of all kinds in their order as text: what the first line of user-data may be.
+pub fn headers() -> Vec<&'static str> {
+    let mut headers: Vec<&str> = TABLE.iter().map(|(header, ..)| *header).filter(|h| h.starts_with('#')).collect();
+    headers.sort_unstable();
+    headers
+}
+
 /// The MIME types of all kinds.
 pub fn types() -> impl Iterator<Item = &'static str> {
     TABLE.iter().map(|(_, name, _)| *name)
