@@ -80,7 +80,9 @@ const MACHINE_ID: &str = "/etc/machine-id";
 
 const SSH_CONFIG: &str = "/etc/ssh/sshd_config.d/50-cloud-init.conf";
 /// Network files that cloud-init writes and our renderers do not.
-const NETWORK: [&str; 2] = [
+const NETWORK: [&str; 4] = [
+    "/etc/netplan/50-cloud-init.yaml",
+    "/etc/network/interfaces.d/50-cloud-init.cfg",
     "/etc/NetworkManager/conf.d/99-cloud-init.conf",
     "/etc/NetworkManager/conf.d/30-cloud-init-ip6-addr-gen-mode.conf",
 ];

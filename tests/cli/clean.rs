@@ -15,6 +15,8 @@ fn clean_makes_a_tree_forget() {
         "var/log/own.log",
         "etc/systemd/network/10-cloud-init-eth0.network",
         "etc/systemd/network/20-mine.network",
+        "etc/network/interfaces.d/50-cloud-init.cfg",
+        "etc/network/interfaces.d/mine.cfg",
         "etc/ssh/sshd_config.d/50-cloud-init.conf",
         "usr/lib/systemd/systemd",
         "run/prepivot/applied.json",
@@ -43,6 +45,7 @@ fn clean_makes_a_tree_forget() {
         assert!(!exists(path), "{path}");
     }
     assert!(!exists("etc/systemd/network/10-cloud-init-eth0.network") && exists("etc/systemd/network/20-mine.network"));
+    assert!(!exists("etc/network/interfaces.d/50-cloud-init.cfg") && exists("etc/network/interfaces.d/mine.cfg"));
     assert!(!exists("etc/ssh/sshd_config.d/50-cloud-init.conf") && exists("var/log/cloud-init.logger"));
     assert_eq!(fs::read_to_string(dir.0.join("etc/machine-id")).unwrap(), "uninitialized\n");
     assert_eq!(fs::read_to_string(dir.0.join("etc/fstab")).unwrap(), "/dev/a / ext4 defaults 0 1\n");
