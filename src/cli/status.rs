@@ -6,12 +6,12 @@ use super::verb::Verb;
 use crate::base::clock;
 use crate::base::error::{Context, Result};
 use crate::document::{Value, json, to_yaml};
-use crate::instance::boot;
+use crate::instance::boot::{self, Boot, BootStatus};
 use crate::instance::report::{Report, Running};
 use crate::instance::state::{CLOUD_DIR, RUN_DIR};
 use crate::instance::status::uptime;
 use crate::machine::{Distro, Machine};
-use crate::root::{Root, Use};
+use crate::root::{RUN, Root, Use};
 use crate::system::service::uses_systemd;
 use argh::{ArgsInfo, FromArgs};
 use log::LevelFilter;
@@ -28,6 +28,8 @@ use std::time::SystemTime;
     subcommand,
     name = "status",
     help_triggers("-h", "--help"),
+    note = "Without a datasource provisioning is disabled. Where both prepivot and cloud-init are installed, --long and the other \
+            formats have provisioned_by: the one whose units run.",
     error_code(0, "it went well, is disabled, or has not started"),
     error_code(1, "something failed"),
     error_code(2, "there are warnings: recoverable errors")
@@ -70,8 +72,8 @@ impl Verb for Status {
     fn run(self, program: &Program) -> ExitCode {
         program.log(LevelFilter::Warn);
         match self.report(program) {
-            Ok(report) => {
-                print(&self.text(&report));
+            Ok((report, provider)) => {
+                print(&self.text(&report, provider));
                 ExitCode::from(report.exit_code())
             }
             Err(code) => code,
@@ -80,12 +82,14 @@ impl Verb for Status {
 }
 
 impl Status {
-    fn report(&self, program: &Program) -> std::result::Result<Report, ExitCode> {
+    /// What `status` prints, at once or at the end of provisioning; with the program that provisions, see [`units::provider`].
+    fn report(&self, program: &Program) -> std::result::Result<(Report, Option<&'static str>), ExitCode> {
         let mut source = Source::open(&self.root).map_err(|e| program.fail(e))?;
         if self.wait && !source.live {
             program.say("--wait is for this system; leave --root out");
             return Err(ExitCode::from(USAGE));
         }
+        let provider = units::provider(&source.root);
         let changes = self.wait.then(Changes::new);
         let mut dots = false;
         loop {
@@ -102,11 +106,11 @@ impl Status {
                 if dots {
                     print("\n");
                 }
-                return Ok(report);
+                return Ok((report, provider));
             };
             if outlook != Outlook::Going {
                 program.say("not waited for: systemd has no job for any of the stages");
-                return Ok(report);
+                return Ok((report, provider));
             }
             if self.format == Format::Tabular {
                 print(".");
@@ -116,16 +120,20 @@ impl Status {
         }
     }
 
-    fn text(&self, report: &Report) -> String {
+    fn text(&self, report: &Report, provider: Option<&'static str>) -> String {
+        let mut value = report.to_value();
+        if let (Value::Map(map), Some(provider)) = (&mut value, provider) {
+            map.insert("provisioned_by", provider);
+        }
         match self.format {
-            Format::Tabular => tabular(report, self.long),
-            Format::Json => json::to_string_indented(&json::sorted(&report.to_value()), "  ") + "\n",
-            Format::Yaml => format!("---\n{}...\n\n", to_yaml(&json::sorted(&report.to_value()))),
+            Format::Tabular => tabular(report, provider, self.long),
+            Format::Json => json::to_string_indented(&json::sorted(&value), "  ") + "\n",
+            Format::Yaml => format!("---\n{}...\n\n", to_yaml(&json::sorted(&value))),
         }
     }
 }
 
-fn tabular(report: &Report, long: bool) -> String {
+fn tabular(report: &Report, provider: Option<&str>, long: bool) -> String {
     let mut out = format!("status: {}\n", report.status());
     if !long {
         return out;
@@ -136,6 +144,9 @@ fn tabular(report: &Report, long: bool) -> String {
         out += &format!("last_update: {}\n", report.last_update);
     }
     out += &format!("detail: {}\n", report.description);
+    if let Some(provider) = provider {
+        out += &format!("provisioned_by: {provider}\n");
+    }
     let lines = |list: &[Value]| -> String {
         list.iter().map(|v| format!("\n\t- {}", v.text().unwrap_or_default().replace('\n', " "))).collect()
     };
@@ -174,14 +185,36 @@ impl Source {
     pub fn report(&mut self) -> Result<Report> {
         let path = format!("{RUN_DIR}/status.json");
         let status = self.root.read(&path)?.map(|bytes| json::parse(&path, &bytes)).transpose();
-        let status = status.context(|| "failed to read the status")?;
+        let mut status = status.context(|| "failed to read the status")?;
         let finished = self.root.exists(&format!("{RUN_DIR}/result.json"));
         if self.environment.is_none() && self.live && self.systemd && boot::asked(&self.root, &self.machine).is_none() {
             self.environment = Some(by_environment() || units::environment_disables(&mut self.root));
         }
-        let boot = boot::decide(&self.root, &self.machine, self.systemd, self.environment == Some(true));
+        let mut boot = boot::decide(&self.root, &self.machine, self.systemd, self.environment == Some(true));
+        // A boot without a datasource is a disabled one, as where ds-identify finds nothing.
+        if !boot.status.is_disabled()
+            && let Some(reason) = status.as_ref().and_then(|status| self.found_nothing(status))
+        {
+            boot = Boot { status: BootStatus::DisabledByGenerator, reason };
+            status = None;
+        }
         let started = if self.live { clock::since_1970(SystemTime::now()).as_secs_f64() - uptime() } else { 0.0 };
         Ok(Report::new(status.as_ref(), finished, boot, started))
+    }
+
+    /// Why there is no datasource, once prepivot's network stage is over and had none. None where there is one, it is still
+    /// looked for, or something failed.
+    fn found_nothing(&self, status: &Value) -> Option<String> {
+        let v1 = status.get("v1")?;
+        let is_over = self.root.is_dir(RUN) && v1.at(&["init", "finished"]).is_some_and(|time| !time.is_null());
+        let errors = |stage: &Value| stage.get("errors").and_then(Value::as_list).is_some_and(|list| !list.is_empty());
+        if !is_over || v1.get("datasource") != Some(&Value::Null) || v1.as_map()?.iter().any(|(_, stage)| errors(stage))
+        {
+            return None;
+        }
+        let warning = v1.at(&["init-local", "recoverable_errors", "WARNING"]).and_then(Value::as_list);
+        let warning = warning.and_then(|list| list.last()).and_then(Value::as_str);
+        Some(warning.unwrap_or("no datasource was found").to_owned())
     }
 
     fn outlook(&mut self) -> Outlook {

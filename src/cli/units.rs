@@ -1,22 +1,44 @@
-//! What systemd says of the stages' units.
+//! The stages' units: what systemd says of them, and whose they are.
 
-use crate::root::{Command, Output, Root, Stage};
+use crate::root::{Command, Output, RUN, Root, Stage};
 
 /// The stages' units, the last first.
 const UNITS: [&str; 4] =
     ["cloud-final.service", "cloud-config.service", "cloud-init-network.service", "cloud-init-local.service"];
+/// cloud-init's program, or the link to prepivot in its place.
+const CLOUD_INIT: &str = "/usr/bin/cloud-init";
+/// Where units are, those that take precedence first (systemd.unit(5)).
+const UNIT_FOLDERS: [&str; 4] =
+    ["/etc/systemd/system", "/run/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system"];
 /// The word in systemd's environment that switches provisioning off.
 pub const DISABLED: &str = "cloud-init=disabled";
 
-/// What is to be expected of the stages.
+/// What systemd will do with the stages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outlook {
-    /// They run or are queued, or systemd does not tell.
+    /// They run or are queued, or systemd does not answer.
     Going,
     /// Nothing runs or is queued, and a unit failed or is switched off.
     Failed,
     /// Nothing runs or is queued.
     Never,
+}
+
+/// The program whose units provision the system, where both prepivot and cloud-init are installed: `prepivot`, `cloud-init`, or
+/// `none` where the first unit is masked. None where only one of them is installed, which is then the one.
+pub fn provider(root: &Root) -> Option<&'static str> {
+    let own = root.exists("/usr/bin/prepivot") || root.is_dir(RUN);
+    let is_link = root.read_link(CLOUD_INIT).is_some_and(|target| target.rsplit('/').next() == Some("prepivot"));
+    if !own || is_link || !root.exists(CLOUD_INIT) {
+        return None;
+    }
+    let paths = UNIT_FOLDERS.map(|folder| format!("{folder}/{}", UNITS[UNITS.len() - 1]));
+    let path = paths.into_iter().find(|path| root.read_link(path).is_some() || root.exists(path))?;
+    if root.read_link(&path).is_some_and(|target| target == "/dev/null") {
+        return Some("none");
+    }
+    let starts = |line: &str| line.starts_with("ExecStart=") && line.contains("/prepivot ");
+    Some(if root.text(&path).lines().any(starts) { "prepivot" } else { "cloud-init" })
 }
 
 /// Whether systemd's environment switches provisioning off.

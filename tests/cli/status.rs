@@ -112,3 +112,64 @@ fn waiting_for_the_end() {
     assert_eq!((never.code, never.out.as_str()), (0, "status: not started\n"));
     assert!(never.err.contains("not waited for"), "{}", never.err);
 }
+
+#[test]
+fn without_a_datasource_it_is_disabled() {
+    let dir = TempDir::new("cli-status-nothing");
+    let text = r#"{"v1": {"datasource": null, "stage": null,
+        "init-local": {"start": 1.5, "finished": 2, "errors": [], "recoverable_errors": {"WARNING": ["no drive"]}},
+        "init": {"start": 3, "finished": FINISHED, "errors": ERRORS, "recoverable_errors": {}}}}"#;
+    let put = |finished: &str, errors: &str| {
+        write(&dir, "run/cloud-init/status.json", &text.replace("FINISHED", finished).replace("ERRORS", errors));
+    };
+    write(&dir, "usr/lib/systemd/systemd", "");
+    write(&dir, "run/cloud-init/enabled", "");
+    put("4", "[]");
+    assert_eq!(run_in(&dir, "status --root ROOT").out, "status: running\n", "cloud-init's own, which goes on");
+    write(&dir, "run/prepivot/log", "");
+    put("null", "[]");
+    assert_eq!(run_in(&dir, "status --root ROOT").out, "status: running\n", "a drive may still appear");
+    put("4", "[]");
+    let long = run_in(&dir, "status --long --root ROOT");
+    assert_eq!(
+        (long.code, long.out.as_str()),
+        (
+            0,
+            "status: disabled\nextended_status: disabled\nboot_status_code: disabled-by-generator\ndetail: no drive\n\
+             errors: []\nrecoverable_errors: {}\n"
+        )
+    );
+    assert_eq!(called(&dir, "cloud-id", &["--root", dir.0.to_str().unwrap()]).code, 2);
+    put("4", r#"["bad"]"#);
+    assert_eq!(run_in(&dir, "status --root ROOT").code, 1);
+}
+
+#[test]
+fn which_of_two_programs_provisions() {
+    let dir = TempDir::new("cli-status-provider");
+    booted(&dir, "[]", "{}");
+    write(&dir, "usr/bin/prepivot", "");
+    let provider = || {
+        let long = run_in(&dir, "status --long --root ROOT").out;
+        long.lines().find_map(|l| l.strip_prefix("provisioned_by: ").map(str::to_owned))
+    };
+    assert_eq!(provider(), None);
+    symlink("prepivot", dir.0.join("usr/bin/cloud-init")).unwrap();
+    write(&dir, "usr/lib/systemd/system/cloud-init-local.service", "ExecStart=/usr/bin/prepivot init --local\n");
+    assert_eq!(provider(), None, "only prepivot is installed");
+    fs::remove_file(dir.0.join("usr/bin/cloud-init")).unwrap();
+    write(&dir, "usr/bin/cloud-init", "#!/usr/bin/python3\n");
+    assert_eq!(provider().as_deref(), Some("prepivot"));
+    write(&dir, "usr/lib/systemd/system/cloud-init-local.service", "ExecStart=/usr/bin/cloud-init init --local\n");
+    assert_eq!(provider().as_deref(), Some("cloud-init"));
+    assert!(run_in(&dir, "status --format json --root ROOT").out.contains("\"provisioned_by\": \"cloud-init\""));
+    write(
+        &dir,
+        "run/systemd/system/cloud-init-local.service",
+        "[Service]\nExecStart=/run/prepivot/bin/prepivot init -l\n",
+    );
+    assert_eq!(provider().as_deref(), Some("prepivot"));
+    fs::create_dir_all(dir.0.join("etc/systemd/system")).unwrap();
+    symlink("/dev/null", dir.0.join("etc/systemd/system/cloud-init-local.service")).unwrap();
+    assert_eq!(provider().as_deref(), Some("none"));
+}
