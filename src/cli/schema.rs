@@ -7,6 +7,7 @@ use crate::base::error::{Error, Result};
 use crate::document::{Map, Value, wrong, yaml};
 use crate::instance::state::CLOUD_DIR;
 use crate::machine::Machine;
+use crate::module::{self, MODULES};
 use crate::network::{Macs, convert};
 use crate::root::{Root, Use};
 use crate::schema::{self, Findings, Problem, one_line};
@@ -48,6 +49,12 @@ pub struct Schema {
     /// print the document with marks on the lines that are wrong or deprecated
     #[argh(switch)]
     annotate: bool,
+    /// print the documentation of a module, or of all
+    #[argh(option, short = 'd', arg_name = "module|all")]
+    docs: Option<String>,
+    /// with --docs: more modules
+    #[argh(positional, arg_name = "module")]
+    modules: Vec<String>,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -95,10 +102,20 @@ struct Document {
 impl Verb for Schema {
     fn run(self, program: &Program) -> ExitCode {
         program.log(LevelFilter::Warn);
-        let documents = match (&self.config_file, self.system) {
-            (Some(path), false) => self.file(path),
-            (None, true) => system(&self.root),
-            _ => Err(Error::new("Expected one of --config-file or --system arguments")),
+        let documents = match (&self.config_file, self.system, &self.docs) {
+            (None, false, Some(first)) => {
+                let names = std::iter::once(first).chain(&self.modules);
+                return match names.map(|name| documentation(name)).collect::<Result<String>>() {
+                    Ok(text) => {
+                        print(&text);
+                        ExitCode::SUCCESS
+                    }
+                    Err(e) => program.fail(e),
+                };
+            }
+            (Some(path), false, None) if self.modules.is_empty() => self.file(path),
+            (None, true, None) if self.modules.is_empty() => system(&self.root),
+            _ => Err(Error::new("Expected one of --config-file, --system or --docs arguments")),
         };
         if self.system && self.schema_type.is_some() {
             program.say("WARNING: The --schema-type parameter is inapplicable when --system is present");
@@ -130,6 +147,24 @@ impl Verb for Schema {
             program.fail(format_args!("Error: Invalid schema: {}", invalid.join(", ")))
         }
     }
+}
+
+/// The documentation of one module, or of all: where and when it runs, what it does, an example.
+fn documentation(name: &str) -> Result<String> {
+    if name == "all" {
+        return MODULES.iter().map(|m| documentation(m.name)).collect();
+    }
+    let module = module::find(name).ok_or_else(|| Error::new(format!("there is no module called {name}")))?;
+    let list = |names: &[&str], none: &str| if names.is_empty() { none.to_owned() } else { names.join(", ") };
+    Ok(format!(
+        "{}\n\nStage: {}\nFrequency: {}\nDistributions: {}\nActivated by: {}\n\n{}\n\n",
+        module.name,
+        module.stage.name(),
+        module.frequency.name(),
+        list(module.distros, "all"),
+        list(module.keys, "always"),
+        schema::documentation(module.name).unwrap_or_default()
+    ))
 }
 
 impl Schema {

@@ -33,6 +33,15 @@ impl Frequency {
             _ => None,
         }
     }
+
+    /// cloud-init's name for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Frequency::Always => "always",
+            Frequency::Instance => "once-per-instance",
+            Frequency::Once => "once",
+        }
+    }
 }
 
 /// Network configuration as a datasource gives it, not parsed yet.

@@ -1,4 +1,22 @@
-//! `apk_repos`: /etc/apk/repositories.
+//! # apk_configure
+//!
+//! Writes Alpine's /etc/apk/repositories, unless `preserve_repositories: true`.
+//!
+//! ```yaml
+//! apk_repos:
+//!   alpine_repo:
+//!     version: v3.20
+//!     community_enabled: true
+//!   local_repo_base_url: https://apk.example.com
+//! ```
+//!
+//! ```schema
+//! apk_repos: {
+//!  preserve_repositories: bool
+//!  alpine_repo: {base_url, version!: str  community_enabled, testing_enabled: bool}+ | null
+//!  local_repo_base_url: str
+//! }+
+//! ```
 
 use super::Module;
 use crate::base::error::{Error, Result};
@@ -18,6 +36,7 @@ pub static MODULE: Module = Module {
     distros: &["alpine"],
     provision: Some(provision),
     live: None,
+    at_end: None,
 };
 
 fn provision(cx: &mut Context) -> Result<()> {

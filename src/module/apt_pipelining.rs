@@ -1,4 +1,15 @@
-//! `apt_pipelining`: how many requests APT sends without waiting for answers.
+//! # apt_pipelining
+//!
+//! Sets how many requests APT sends without waiting for an answer: a number from 0 to 5, or `false` for 0. `os` leaves it
+//! as it is.
+//!
+//! ```yaml
+//! apt_pipelining: false
+//! ```
+//!
+//! ```schema
+//! apt_pipelining: int | bool | (os) | (none unchanged) ~22.4 os
+//! ```
 
 use super::Module;
 use crate::base::error::Result;
@@ -16,6 +27,7 @@ pub static MODULE: Module = Module {
     distros: &["ubuntu", "debian", "raspberry-pi-os"],
     provision: Some(provision),
     live: None,
+    at_end: None,
 };
 
 fn provision(cx: &mut Context) -> Result<()> {

@@ -1,4 +1,17 @@
-//! `bootcmd`: commands early in every boot of the real root.
+//! # bootcmd
+//!
+//! Runs commands on every boot, early in the real root: before the other modules of the init stage. A string is a line of
+//! shell, a list is a command and its arguments. INSTANCE_ID is in the environment.
+//!
+//! ```yaml
+//! bootcmd:
+//! - echo 192.0.2.7 mirror >> /etc/hosts
+//! - [cloud-init-per, once, mark, touch, /etc/first-boot]
+//! ```
+//!
+//! ```schema
+//! bootcmd: [[str] | str]+
+//! ```
 
 use super::Module;
 use crate::base::error::Result;
@@ -17,6 +30,7 @@ pub static MODULE: Module = Module {
     distros: &[],
     provision: None,
     live: Some(live),
+    at_end: None,
 };
 
 fn live(cx: &mut Context) -> Result<()> {

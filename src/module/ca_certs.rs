@@ -1,4 +1,26 @@
-//! `ca_certs`: certificates that the system trusts.
+//! # ca_certs
+//!
+//! Adds certificates in PEM to those that the system trusts, and runs the distribution's program that makes its bundle of
+//! them. `remove_defaults: true` takes the distribution's own out first.
+//!
+//! ```yaml
+//! ca_certs:
+//!   remove_defaults: false
+//!   trusted:
+//!   - |
+//!     -----BEGIN CERTIFICATE-----
+//!     MIIB...
+//!     -----END CERTIFICATE-----
+//! ```
+//!
+//! ```schema
+//! ca_certs: {
+//!  remove_defaults: bool
+//!  trusted: [str]+
+//!  remove-defaults ~22.3 remove_defaults
+//! }+
+//! ca-certs ~22.3 ca_certs
+//! ```
 
 use super::Module;
 use crate::base::error::Result;
@@ -21,6 +43,7 @@ pub static MODULE: Module = Module {
     ],
     provision: Some(provision),
     live: Some(live),
+    at_end: None,
 };
 
 /// The start of the names of our own files.
@@ -151,10 +174,10 @@ fn remove_files(root: &mut Root, folder: &str) -> Result<()> {
 
 /// Puts the sign for "not selected" before every certificate of the list (update-ca-certificates(8)).
 fn deselect(root: &mut Root, list: &str) -> Result<()> {
-    let text = root.text(list);
-    if text.is_empty() {
-        return Ok(());
-    }
+    root.edit_text(list, Attr::root(0o644), |text| Ok((!text.is_empty()).then(|| deselected(text)))).map(drop)
+}
+
+fn deselected(text: &str) -> String {
     const HEADER: &str = "# Deselected by ca_certs: remove_defaults";
     let mut out = String::new();
     let mut marked = false;
@@ -169,5 +192,5 @@ fn deselect(root: &mut Root, list: &str) -> Result<()> {
         out.push_str(line);
         out.push('\n');
     }
-    root.rewrite(list, out, Attr::root(0o644))
+    out
 }

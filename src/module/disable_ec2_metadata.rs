@@ -1,4 +1,15 @@
-//! `disable_ec2_metadata`: no route to the metadata service, on every boot.
+//! # disable_ec2_metadata
+//!
+//! Prohibits the route to the EC2 metadata service, on every boot, so that no program of the machine can read it any
+//! more.
+//!
+//! ```yaml
+//! disable_ec2_metadata: true
+//! ```
+//!
+//! ```schema
+//! disable_ec2_metadata: bool
+//! ```
 
 use super::Module;
 use crate::base::error::{Error, Result};
@@ -14,6 +25,7 @@ pub static MODULE: Module = Module {
     distros: &[],
     provision: None,
     live: Some(live),
+    at_end: None,
 };
 
 fn live(cx: &mut Context) -> Result<()> {

@@ -1,4 +1,17 @@
-//! `final_message`: says that the boot is done, and leaves the mark of it.
+//! # final_message
+//!
+//! Writes a message to the log and to the console when everything is done, and the file boot-finished in the instance's
+//! folder. The message may be a template with version, timestamp, datasource and uptime.
+//!
+//! ```yaml
+//! final_message: |
+//!   ## template: jinja
+//!   up after {{uptime}} seconds
+//! ```
+//!
+//! ```schema
+//! final_message: str
+//! ```
 
 use super::Module;
 use crate::base::clock;
@@ -19,6 +32,7 @@ pub static MODULE: Module = Module {
     distros: &[],
     provision: None,
     live: Some(live),
+    at_end: None,
 };
 
 fn live(cx: &mut Context) -> Result<()> {

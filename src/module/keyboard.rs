@@ -1,4 +1,19 @@
-//! `keyboard`: layout, model, variant and options.
+//! # keyboard
+//!
+//! Sets the layout of the keyboard: /etc/default/keyboard on Debian and its relatives, localectl with systemd elsewhere,
+//! setup-keymap on Alpine, which needs a variant.
+//!
+//! ```yaml
+//! keyboard:
+//!   layout: de
+//!   model: pc105
+//!   variant: nodeadkeys
+//!   options: compose:rwin
+//! ```
+//!
+//! ```schema
+//! keyboard: {layout!, model, variant, options: str}
+//! ```
 
 use super::Module;
 use crate::base::error::{Error, Result};
@@ -26,6 +41,7 @@ pub static MODULE: Module = Module {
     ],
     provision: Some(provision),
     live: Some(live),
+    at_end: None,
 };
 
 struct Keyboard {

@@ -1,4 +1,18 @@
-//! keys_to_console: the host keys and their fingerprints, for whoever wants to check them at the first login.
+//! # keys_to_console
+//!
+//! Prints the SSH host keys and their fingerprints on the console, so that a first login can be checked against them.
+//! Types of the two lists are not printed.
+//!
+//! ```yaml
+//! ssh: {emit_keys_to_console: true}
+//! ssh_key_console_blacklist: [ssh-rsa]
+//! ssh_fp_console_blacklist: [ecdsa-sha2-nistp256]
+//! ```
+//!
+//! ```schema
+//! ssh: {emit_keys_to_console!: bool}
+//! ssh_key_console_blacklist, ssh_fp_console_blacklist: [str] unique
+//! ```
 
 use super::Module;
 use crate::base::error::Result;
@@ -16,6 +30,7 @@ pub static MODULE: Module = Module {
     distros: &[],
     provision: None,
     live: Some(live),
+    at_end: None,
 };
 
 const BAR: &str = "#############################################################";

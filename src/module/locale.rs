@@ -1,4 +1,17 @@
-//! `locale`: the system's language, written where the distribution reads it, and generated where it must be.
+//! # locale
+//!
+//! Sets the system's locale in /etc/default/locale, /etc/locale.conf, or the file that `locale_configfile` names, and
+//! generates it where the distribution needs that. Without the key the locale stays, or is C.UTF-8 or en_US.UTF-8 where
+//! there is none. `locale: false` leaves it alone.
+//!
+//! ```yaml
+//! locale: de_DE.UTF-8
+//! ```
+//!
+//! ```schema
+//! locale: bool | str
+//! locale_configfile: str
+//! ```
 
 use super::Module;
 use crate::base::error::{Error, Result};
@@ -25,6 +38,7 @@ pub static MODULE: Module = Module {
     distros: &[],
     provision: Some(provision),
     live: Some(live),
+    at_end: None,
 };
 
 /// What is to be done.
@@ -95,10 +109,7 @@ fn provision(cx: &mut Context) -> Result<()> {
             );
             cx.root.write(&wanted.file, text, Attr::root(0o644))
         }
-        _ if wanted.changed => {
-            let text = set_variable(&cx.root.text(&wanted.file), "LANG", &wanted.locale);
-            cx.root.write(&wanted.file, text, Attr::root(0o644))
-        }
+        _ if wanted.changed => set_lang(cx, &wanted),
         _ => Ok(()),
     }
 }
@@ -125,30 +136,35 @@ fn live(cx: &mut Context) -> Result<()> {
     match cx.distro.family {
         Family::Debian if !wanted.changed => Ok(()),
         Family::Debian if !cx.root.is_live() || cx.root.which("update-locale").is_some() => cx.root.run(update),
-        Family::Debian => {
-            let text = set_variable(&cx.root.text(&wanted.file), "LANG", &wanted.locale);
-            cx.root.write(&wanted.file, text, Attr::root(0o644))
-        }
+        Family::Debian => set_lang(cx, &wanted),
         Family::Gentoo => cx.root.run(Command::new(cx.stage, ["eselect", "locale", "set", &wanted.locale])),
         _ => Ok(()),
     }
 }
 
+fn set_lang(cx: &mut Context, wanted: &Wanted) -> Result<()> {
+    let set = |text: &str| Ok(Some(set_variable(text, "LANG", &wanted.locale)));
+    cx.root.edit_text(&wanted.file, Attr::root(0o644), set).map(drop)
+}
+
 /// Has the locale in /etc/locale.gen, without a comment sign before it. The others stay as they are.
 fn enable(cx: &mut Context, locale: &str) -> Result<()> {
     let line = supported(&cx.root.text(SUPPORTED), locale);
-    let text = cx.root.text(GEN);
+    cx.root.edit_text(GEN, Attr::root(0o644), |text| Ok(Some(with_locale(text, &line)))).map(drop)
+}
+
+fn with_locale(text: &str, line: &str) -> String {
     let mut found = false;
     let mut lines: Vec<&str> = Vec::new();
     for old in text.lines() {
         let bare = old.trim().trim_start_matches(['#', ' ']).trim_end();
         found |= bare == line;
-        lines.push(if bare == line { &line } else { old });
+        lines.push(if bare == line { line } else { old });
     }
     if !found {
-        lines.push(&line);
+        lines.push(line);
     }
-    cx.root.rewrite(GEN, format!("{}\n", lines.join("\n").trim_end()), Attr::root(0o644))
+    format!("{}\n", lines.join("\n").trim_end())
 }
 
 /// The line of locale.gen(5) for a locale: as the system's list of supported ones has it, UTF-8 first where none is named.

@@ -3,7 +3,9 @@
 //! A module is ordinary code against a [`Context`]: the root, the merged cloud-config, the instance, the report. What only
 //! writes files is done before the pivot (`provision`); what needs the running system is done by a later stage (`live`).
 //!
-//! To add one: write its file, and name its `MODULE` in [`MODULES`]. Nothing else names a module.
+//! To add one: write its file, and name its `MODULE` in [`MODULES`]. Nothing else names a module. The file's doc comment begins
+//! with a heading, the module's name; what follows is what `schema --docs` prints, and a block marked `schema` with its keys in
+//! the notation of [`crate::schema`].
 
 mod apk_configure;
 mod apt_pipelining;
@@ -65,6 +67,8 @@ pub struct Module {
     pub provision: Option<Handler>,
     /// The half that needs the running system.
     pub live: Option<Handler>,
+    /// What nothing waits for: after the last module of the final stage, once for each instance.
+    pub at_end: Option<Handler>,
 }
 
 impl Module {

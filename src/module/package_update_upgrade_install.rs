@@ -1,4 +1,26 @@
-//! `packages`, `package_update`, `package_upgrade`, `package_reboot_if_required`.
+//! # package_update_upgrade_install
+//!
+//! Updates the index of packages, upgrades them, and installs `packages`, with the distribution's package manager or,
+//! below `snap`, with snap. A package is a name, or a name and a version. With `package_reboot_if_required` the machine
+//! reboots where an upgrade asks for it.
+//!
+//! ```yaml
+//! package_update: true
+//! package_upgrade: true
+//! packages:
+//! - git
+//! - [nginx, 1.24.0-2]
+//! - snap: [hello]
+//! ```
+//!
+//! ```schema
+//! $package = str | [str]2..2
+//! packages: [$package | {apt, snap: [$package]}]+
+//! package_update, package_upgrade, package_reboot_if_required: bool
+//! apt_update ~22.2 package_update
+//! apt_upgrade ~22.2 package_upgrade
+//! apt_reboot_if_required ~22.2 package_reboot_if_required
+//! ```
 
 use super::Module;
 use crate::base::error::{Error, Result};
@@ -21,6 +43,7 @@ pub static MODULE: Module = Module {
     distros: &[],
     provision: None,
     live: Some(live),
+    at_end: None,
 };
 
 fn live(cx: &mut Context) -> Result<()> {

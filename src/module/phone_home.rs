@@ -1,4 +1,22 @@
-//! `phone_home`: tells a server that this instance is up.
+//! # phone_home
+//!
+//! Sends a POST request with the host keys, the instance-id and the names of the machine to a server, `tries` times at
+//! most, when the machine is up. $INSTANCE_ID in the URL is replaced.
+//!
+//! ```yaml
+//! phone_home:
+//!   url: https://example.com/$INSTANCE_ID/
+//!   post: [pub_key_ed25519, instance_id, fqdn]
+//!   tries: 5
+//! ```
+//!
+//! ```schema
+//! phone_home: {
+//!  url!: str
+//!  post: (all) | [(pub_key_rsa pub_key_ecdsa pub_key_ed25519 instance_id hostname fqdn)]
+//!  tries: int
+//! }
+//! ```
 
 use super::Module;
 use crate::base::error::Result;
@@ -24,6 +42,7 @@ pub static MODULE: Module = Module {
     distros: &[],
     provision: None,
     live: Some(live),
+    at_end: None,
 };
 
 fn live(cx: &mut Context) -> Result<()> {

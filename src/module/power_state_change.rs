@@ -1,4 +1,25 @@
-//! `power_state`: powers off, halts or reboots once everything is done.
+//! # power_state_change
+//!
+//! Powers off, halts or reboots the machine when the final stage has ended, if `condition` is true or a command that
+//! succeeds.
+//!
+//! ```yaml
+//! power_state:
+//!   mode: reboot
+//!   delay: 5
+//!   message: Restarting to finish the setup
+//!   condition: test -e /var/run/reboot-required
+//! ```
+//!
+//! ```schema
+//! power_state: {
+//!  delay: int(0..) | (now) | str/minutes ^22.3 "Use now or an integer instead."
+//!  mode!: (poweroff reboot halt)
+//!  message: str
+//!  timeout: int
+//!  condition: str | bool | list
+//! }
+//! ```
 
 use super::Module;
 use crate::base::error::{Error, Result};
@@ -16,6 +37,7 @@ pub static MODULE: Module = Module {
     distros: &[],
     provision: None,
     live: Some(live),
+    at_end: None,
 };
 
 /// Keeps the command, and its condition, for the end of the stage: by then the status is written, so `timeout`, which says how

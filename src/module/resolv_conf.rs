@@ -1,4 +1,24 @@
-//! `manage_resolv_conf`: /etc/resolv.conf, or resolved.conf where that is the distribution's way.
+//! # resolv_conf
+//!
+//! Writes /etc/resolv.conf, or /etc/systemd/resolved.conf on the distributions that use it, if `manage_resolv_conf` is
+//! true. The addresses of a network configuration are a better place for name servers.
+//!
+//! ```yaml
+//! manage_resolv_conf: true
+//! resolv_conf:
+//!   nameservers: [192.0.2.53, '2001:db8::53']
+//!   searchdomains: [example.com]
+//!   options: {timeout: 1, rotate: true}
+//! ```
+//!
+//! ```schema
+//! manage_resolv_conf: bool
+//! resolv_conf: {
+//!  nameservers, searchdomains, sortlist: list
+//!  domain: str
+//!  options: map
+//! }
+//! ```
 
 use super::Module;
 use crate::base::error::Result;
@@ -22,6 +42,7 @@ pub static MODULE: Module = Module {
     ],
     provision: Some(provision),
     live: None,
+    at_end: None,
 };
 
 fn provision(cx: &mut Context) -> Result<()> {

@@ -1,4 +1,27 @@
-//! `rsyslog`: files of its configuration, and remote hosts.
+//! # rsyslog
+//!
+//! Writes files of rsyslog's configuration, a line for each of `remotes`, and has the service read them. With
+//! `install_rsyslog: true` the package is installed where the program is missing.
+//!
+//! ```yaml
+//! rsyslog:
+//!   configs:
+//!   - content: 'local0.* /var/log/app.log'
+//!     filename: 10-app.conf
+//!   remotes:
+//!     central: '*.* @@log.example.com:514'
+//! ```
+//!
+//! ```schema
+//! rsyslog: {
+//!  config_dir, config_filename, check_exe: str
+//!  configs: [str | {filename, content!: str}]
+//!  remotes: map
+//!  service_reload_command: (auto) | [str]
+//!  install_rsyslog: bool
+//!  packages: [str] unique
+//! }
+//! ```
 
 use super::Module;
 use crate::base::error::{Error, Result};
@@ -16,6 +39,7 @@ pub static MODULE: Module = Module {
     distros: &[],
     provision: Some(provision),
     live: Some(live),
+    at_end: None,
 };
 
 /// The section, in its old form (a list) or the new one.

@@ -1,4 +1,17 @@
-//! `runcmd`: writes the script that `scripts_user` runs at the end of the boot.
+//! # runcmd
+//!
+//! Writes commands as a script, which the module scripts_user runs in the final stage of an instance's first boot. A
+//! string is a line of shell, a list is a command and its arguments.
+//!
+//! ```yaml
+//! runcmd:
+//! - systemctl enable --now app
+//! - [touch, /var/lib/app/ready]
+//! ```
+//!
+//! ```schema
+//! runcmd: [[str] | str | null]+
+//! ```
 
 use super::Module;
 use crate::base::error::Result;
@@ -14,6 +27,7 @@ pub static MODULE: Module = Module {
     distros: &[],
     provision: Some(provision),
     live: None,
+    at_end: None,
 };
 
 fn provision(cx: &mut Context) -> Result<()> {

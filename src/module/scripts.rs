@@ -11,13 +11,55 @@ use crate::system::{Context, shell};
 use rustix::fs::{StatVfsMountFlags, statvfs};
 
 const fn module(name: &'static str, frequency: Frequency, live: Handler) -> Module {
-    Module { name, stage: Stage::Final, frequency, keys: &[], distros: &[], provision: None, live: Some(live) }
+    Module {
+        name,
+        stage: Stage::Final,
+        frequency,
+        keys: &[],
+        distros: &[],
+        provision: None,
+        live: Some(live),
+        at_end: None,
+    }
 }
 
+/// # scripts_per_boot
+///
+/// Runs the programs in /var/lib/cloud/scripts/per-boot, on every boot.
 pub static PER_BOOT: Module = module("scripts_per_boot", Frequency::Always, per_boot);
+
+/// # scripts_per_instance
+///
+/// Runs the programs in /var/lib/cloud/scripts/per-instance, once for each instance.
 pub static PER_INSTANCE: Module = module("scripts_per_instance", Frequency::Instance, per_instance);
+
+/// # scripts_per_once
+///
+/// Runs the programs in /var/lib/cloud/scripts/per-once, once in the life of the image.
 pub static PER_ONCE: Module = module("scripts_per_once", Frequency::Once, per_once);
+
+/// # scripts_user
+///
+/// Runs the scripts of user-data and the commands of `runcmd`, once for each instance, in the order of their names.
 pub static USER: Module = module("scripts_user", Frequency::Instance, user);
+
+/// # scripts_vendor
+///
+/// Runs the scripts of vendor-data, once for each instance, with `vendor_data: prefix` before each. `vendor_data:
+/// {enabled: false}` switches vendor-data off.
+///
+/// ```yaml
+/// vendor_data:
+///   enabled: true
+///   prefix: [/usr/bin/nice]
+/// ```
+///
+/// ```schema
+/// vendor_data: {
+///  enabled: bool | str ~22.3 "Use a boolean instead."
+///  prefix: [str | int] | str
+/// }
+/// ```
 pub static VENDOR: Module = module("scripts_vendor", Frequency::Instance, vendor);
 
 fn per_boot(cx: &mut Context) -> Result<()> {

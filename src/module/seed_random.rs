@@ -1,4 +1,24 @@
-//! `random_seed`: the kernel's random pool gets what the source and the user give.
+//! # seed_random
+//!
+//! Adds `random_seed: data`, decoded as `encoding` says, and the datasource's own seed to the file `random_seed: file`
+//! (/dev/urandom by default). The real root then runs `command` with the file's name in RANDOM_SEED_FILE; a missing
+//! program is an error only with `command_required: true`.
+//!
+//! ```yaml
+//! random_seed:
+//!   data: c2VlZCBvZiB0aGUgaW1hZ2U=
+//!   encoding: base64
+//!   command: [pollinate, -r, -s, https://entropy.example.com]
+//! ```
+//!
+//! ```schema
+//! random_seed: {
+//!  file, data: str
+//!  encoding: (raw base64 b64 gzip gz)
+//!  command: [str]
+//!  command_required: bool
+//! }
+//! ```
 
 use super::Module;
 use super::write_files::gunzip;
@@ -19,6 +39,7 @@ pub static MODULE: Module = Module {
     distros: &[],
     provision: Some(provision),
     live: Some(live),
+    at_end: None,
 };
 
 fn section<'a>(cx: &mut Context<'a>) -> Option<&'a Map> {
@@ -53,7 +74,7 @@ fn provision(cx: &mut Context) -> Result<()> {
     }
     let path = file(section);
     if path != POOL && path != "/dev/random" {
-        return cx.root.append(&path, &seed, Attr::root(0o600));
+        return cx.root.append(&path, &seed, Attr::root(0o644));
     }
     if cx.root.is_plan() {
         return Ok(());

@@ -1,4 +1,20 @@
-//! `hostname`, `fqdn`: the machine's name, once for each name that is asked for.
+//! # set_hostname
+//!
+//! Writes the machine's name to /etc/hostname before the pivot, and gives it to the running kernel: `fqdn` or `hostname`,
+//! else the datasource's name. It is written again only when another name is asked for, so a name that was changed by
+//! hand stays. `prefer_fqdn_over_hostname` says which of the two is used; `preserve_hostname: true` switches the module
+//! off.
+//!
+//! ```yaml
+//! hostname: web1
+//! fqdn: web1.example.com
+//! prefer_fqdn_over_hostname: true
+//! ```
+//!
+//! ```schema
+//! preserve_hostname, prefer_fqdn_over_hostname, create_hostname_file: bool
+//! hostname, fqdn: str
+//! ```
 
 use super::Module;
 use crate::base::error::Result;
@@ -19,6 +35,7 @@ pub static MODULE: Module = Module {
     distros: &[],
     provision: Some(provision),
     live: Some(live),
+    at_end: None,
 };
 
 /// Writes /etc/hostname. A stage may call it before its modules: the second call finds nothing to do.

@@ -1,4 +1,26 @@
-//! set_passwords: passwords of users that are there, and whether sshd takes passwords at all.
+//! # set_passwords
+//!
+//! Sets passwords, as hashes, plain texts or `RANDOM`, which is printed on the console only. They expire at the first
+//! login unless `chpasswd: {expire: false}`. `ssh_pwauth` allows or forbids passwords in sshd's configuration.
+//!
+//! ```yaml
+//! ssh_pwauth: false
+//! chpasswd:
+//!   expire: false
+//!   users:
+//!   - {name: alice, password: $6$salt$hash, type: hash}
+//!   - {name: bob, type: RANDOM}
+//! ```
+//!
+//! ```schema
+//! ssh_pwauth: bool | str ^22.3 "Use a boolean instead."
+//! chpasswd: {
+//!  expire: bool
+//!  users: [{name!: str  type!: (RANDOM)} | {name!, password!: str  type: (hash text)}]
+//!  list: str ~22.2 users | [str/pair]+ ~22.2 users
+//! }
+//! password: str
+//! ```
 
 use super::Module;
 use crate::base::error::{Error, Result};
@@ -17,6 +39,7 @@ pub static MODULE: Module = Module {
     distros: &[],
     provision: Some(provision),
     live: Some(live),
+    at_end: None,
 };
 
 /// Where random passwords wait for the console of the real root.

@@ -1,4 +1,24 @@
-//! ssh: host keys, and the keys that may log in as the default user and as root.
+//! # ssh
+//!
+//! Makes SSH host keys, or writes those of `ssh_keys`, and lets the public keys of the datasource and of
+//! `ssh_authorized_keys` log in as the default user. Keys of a copied image are removed unless `ssh_deletekeys: false`.
+//! Ed25519 and ECDSA keys are made before the pivot, RSA in the final stage. Root is told to log in as the default user
+//! unless `disable_root: false`.
+//!
+//! ```yaml
+//! ssh_genkeytypes: [ed25519, ecdsa]
+//! ssh_authorized_keys: [ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKp1 alice@example.com]
+//! disable_root: true
+//! ```
+//!
+//! ```schema
+//! ssh_keys: {*/host_key: str}
+//! ssh_authorized_keys: [str]+
+//! ssh_deletekeys, disable_root, allow_public_ssh_keys, ssh_quiet_keygen: bool
+//! ssh_genkeytypes: [(ecdsa ed25519 rsa)]+
+//! disable_root_opts: str
+//! ssh_publish_hostkeys: {enabled: bool  blacklist: [str]}
+//! ```
 
 use super::Module;
 use super::users_groups::key_lines;
@@ -19,6 +39,7 @@ pub static MODULE: Module = Module {
     distros: &[],
     provision: Some(provision),
     live: Some(live),
+    at_end: Some(host_keys::finish),
 };
 
 /// Says that keys for logins wait for homes that are mounted after the pivot.
@@ -50,6 +71,7 @@ fn live(context: &mut Context) -> Result<()> {
         problems.extend(logins(context).err().map(|e| e.to_string()));
     }
     problems.extend(read_private_keys(context).err().map(|e| e.to_string()));
+    problems.extend(host_keys::finish_if_alone(context).err().map(|e| e.to_string()));
     crate::system::all_or_error(problems)
 }
 

@@ -1,4 +1,17 @@
-//! ssh_authkey_fingerprints: which keys may log in as whom, on the console.
+//! # ssh_authkey_fingerprints
+//!
+//! Prints the fingerprints of the keys that may log in on the console, a table for each user, unless
+//! `no_ssh_fingerprints: true`.
+//!
+//! ```yaml
+//! no_ssh_fingerprints: false
+//! authkey_hash: sha512
+//! ```
+//!
+//! ```schema
+//! no_ssh_fingerprints: bool
+//! authkey_hash: str
+//! ```
 
 use super::Module;
 use crate::base::error::Result;
@@ -19,6 +32,7 @@ pub static MODULE: Module = Module {
     distros: &[],
     provision: None,
     live: Some(live),
+    at_end: None,
 };
 
 /// Prints a table for each user. The RSA host key, which is slow to make, is made now, when nothing waits any more.

@@ -1,4 +1,15 @@
-//! ssh_import_id: public keys that a user has at GitHub or Launchpad, fetched by the program ssh-import-id.
+//! # ssh_import_id
+//!
+//! Fetches the public keys that people have at GitHub (gh:) or Launchpad (lp:), with the program ssh-import-id, for the
+//! default user; in an entry of `users`, for that user.
+//!
+//! ```yaml
+//! ssh_import_id: [gh:alice, lp:bob]
+//! ```
+//!
+//! ```schema
+//! ssh_import_id: [str]
+//! ```
 
 use super::Module;
 use crate::base::error::{Error, Result};
@@ -19,6 +30,7 @@ pub static MODULE: Module = Module {
     distros: &["alpine", "cos", "debian", "raspberry-pi-os", "ubuntu"],
     provision: None,
     live: Some(live),
+    at_end: None,
 };
 
 fn live(context: &mut Context) -> Result<()> {

@@ -6,6 +6,7 @@ use crate::document::Value;
 use crate::instance::Instance;
 use crate::machine::Distro;
 use crate::root::Root;
+use crate::schema;
 use crate::system::{Device, Nothing, Outside, Request};
 
 #[test]
@@ -48,6 +49,32 @@ fn the_table_says_what_cloud_inits_says() {
             for name in config.get(key).and_then(Value::as_list).unwrap_or_default() {
                 assert!(ours.any(|n| n == name), "{variant}: {key}: {name:?}");
             }
+        }
+    }
+}
+
+#[test]
+fn every_module_has_documentation_and_a_schema_in_its_file() {
+    let documented: Vec<&str> = MODULES.iter().map(|m| m.name).filter(|n| schema::documentation(n).is_some()).collect();
+    assert_eq!(documented, MODULES.iter().map(|m| m.name).collect::<Vec<_>>());
+    let of_any: Vec<&str> = MODULES.iter().flat_map(|m| schema::keys(m.name)).collect();
+    for module in MODULES {
+        let docs = schema::documentation(module.name).unwrap();
+        assert!(docs.len() > 40, "{}: {docs}", module.name);
+        assert!(module.keys.iter().all(|key| of_any.contains(key)), "{}: {:?}", module.name, module.keys);
+        let example = docs.split_once("```yaml\n").and_then(|(_, rest)| rest.strip_suffix("```"));
+        assert!(example.is_some() || module.keys.is_empty() || !module.is_supported(), "{}: an example", module.name);
+        let Some(example) = example else { continue };
+        let Ok(Value::Map(config)) = crate::document::yaml::parse(module.name, example) else { panic!("{example}") };
+        assert_eq!(schema::cloud_config(&config), schema::Findings::default(), "{example}");
+        let own = schema::keys(module.name);
+        let has_own = config.keys().any(|key| own.contains(&key) || module.keys.contains(&key));
+        assert!(has_own || own.is_empty(), "{}: an example of its keys", module.name);
+    }
+    let Some(tables) = crate::base::testing::vectors("tables.json") else { return };
+    for theirs in tables.get("modules").and_then(Value::as_list).unwrap() {
+        for key in theirs.get("schema_keys").and_then(Value::as_list).unwrap() {
+            assert!(of_any.contains(&key.as_str().unwrap()), "{key:?}");
         }
     }
 }
@@ -216,6 +243,37 @@ fn the_hostname_follows_the_configuration_until_somebody_changes_it() {
     assert_eq!(run("two"), "two\n");
     fixture.put("/etc/hostname", "# mine\nmine\n", 0o644);
     assert_eq!(run("three"), "# mine\nmine\n");
+}
+
+#[test]
+fn without_a_file_the_kernel_gets_the_name_on_every_boot() {
+    let fixture = Fixture::new("debian");
+    for _ in 0..2 {
+        let left = fixture.both("{hostname: one, create_hostname_file: false}", &update_hostname::MODULE);
+        assert_eq!((left.commands, fixture.text("/etc/hostname")), (vec!["hostname one".to_owned()], String::new()));
+    }
+}
+
+#[test]
+fn an_rsa_key_that_is_the_only_one_is_made_before_the_server_starts() {
+    let made = |kinds: &str| {
+        let fixture = Fixture::new("debian");
+        fixture.put("/usr/bin/ssh-keygen", "", 0o755);
+        let left = fixture.both(&format!("ssh_genkeytypes: [{kinds}]"), &ssh::MODULE);
+        left.commands.iter().filter(|c| c.starts_with("ssh-keygen -q -t rsa ")).count()
+    };
+    assert_eq!((made("rsa"), made("rsa, ed25519"), made("ed25519")), (1, 0, 0));
+}
+
+#[test]
+fn an_upgrade_refreshes_the_snaps_of_ubuntu() {
+    for (distro, expected) in [("ubuntu", "snap refresh"), ("debian", "apt-get")] {
+        let fixture = Fixture::new(distro);
+        fixture.put("/usr/bin/snap", "", 0o755);
+        let left = fixture.both("package_upgrade: true", &package_update_upgrade_install::MODULE);
+        let last = left.commands.last().unwrap();
+        assert!(last.starts_with(expected), "{distro}: {last}");
+    }
 }
 
 #[test]

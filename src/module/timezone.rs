@@ -1,4 +1,14 @@
-//! `timezone`: /etc/localtime, and /etc/timezone where the distribution has it.
+//! # timezone
+//!
+//! Sets the time zone: /etc/localtime, and where the distribution has it /etc/timezone or /etc/sysconfig/clock.
+//!
+//! ```yaml
+//! timezone: Europe/Berlin
+//! ```
+//!
+//! ```schema
+//! timezone: str
+//! ```
 
 use super::Module;
 use crate::base::error::{Error, Result};
@@ -17,6 +27,7 @@ pub static MODULE: Module = Module {
     distros: &[],
     provision: Some(provision),
     live: None,
+    at_end: None,
 };
 
 fn provision(cx: &mut Context) -> Result<()> {

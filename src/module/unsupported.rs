@@ -1,6 +1,7 @@
 //! cloud-init's modules that prepivot does not have yet. Their keys are accepted, and reported where a document asks for them.
 //!
-//! To add one: write its file with a `MODULE`, name that in the table in the place of the entry here, and remove the entry.
+//! To add one: write its file with a `MODULE` and the doc comment that is here, name that in the table in the place of the entry
+//! here, and remove the entry.
 
 use super::Module;
 use crate::document::Value;
@@ -10,35 +11,359 @@ use crate::root::Stage::{self, Config, Final, Init};
 type Names = &'static [&'static str];
 
 const fn entry(name: &'static str, stage: Stage, frequency: Frequency, keys: Names, distros: Names) -> Module {
-    Module { name, stage, frequency, keys, distros, provision: None, live: None }
+    Module { name, stage, frequency, keys, distros, provision: None, live: None, at_end: None }
 }
 
 const DEBIAN: Names = &["ubuntu", "debian", "raspberry-pi-os"];
 
+/// # ansible
+///
+/// Installs Ansible and runs playbooks. Not supported yet.
+///
+/// ```schema
+/// $pull = {
+///  (one playbook_name playbook_names)
+///  accept_host_key, clean, full, diff, verify_commit: bool
+///  ssh_common_args, scp_extra_args, sftp_extra_args, private_key, checkout, module_path, timeout, url!, connection,
+///   vault_id, vault_password_file, inventory, module_name, sleep, tags, skip_tags: str
+///  playbook_name: str ~25.2 playbook_names
+///  playbook_names: [str]
+/// }
+/// ansible: {
+///  install_method: (distro pip)
+///  run_user, ansible_config, package_name: str
+///  setup_controller: {
+///   repositories: [{path!, source!: str}]
+///   run_ansible: [{
+///    playbook_name, playbook_dir, become_password_file, connection_password_file, vault_id, vault_password_file,
+///     module_path, args, extra_vars, inventory, scp_extra_args, sftp_extra_args, private_key, connection, module_name,
+///     sleep, tags, skip_tags: str
+///    list_hosts, syntax_check, check, diff: bool
+///    timeout, background, poll, forks: num(0..)
+///    ...
+///   }]
+///  }
+///  galaxy: {actions!: [[str/line_or_nothing]]}
+///  pull: [$pull] | $pull ~25.2 "Use a list of mappings."
+/// }
+/// ```
 pub static ANSIBLE: Module = entry("ansible", Final, Instance, &["ansible"], &[]);
+
+/// # apt_configure
+///
+/// Configures APT: sources, keys, mirrors, proxies, preferences and debconf selections. Not supported yet.
+///
+/// ```schema
+/// apt: {
+///  preserve_sources_list: bool
+///  disable_suites: [str]+ unique
+///  primary, security: [{
+///   arches!, search: [str]+
+///   uri, keyid, key, keyserver: str
+///   search_dns: bool
+///  }]+
+///  add_apt_repo_match, sources_list, conf, https_proxy, http_proxy, proxy, ftp_proxy: str
+///  debconf_selections: {*: str}+
+///  sources: {*: {source, keyid, key, keyserver, filename: str  append: bool}+}
+/// }+
+/// ```
 pub static APT_CONFIGURE: Module = entry("apt_configure", Config, Instance, &["apt"], DEBIAN);
+
+/// # byobu
+///
+/// Enables byobu for users. Not supported yet.
+///
+/// ```schema
+/// byobu_by_default: (enable-system enable-user disable-system disable-user enable disable user system)
+/// ```
 pub static BYOBU: Module = entry("byobu", Config, Instance, &["byobu_by_default"], DEBIAN);
+
+/// # chef
+///
+/// Installs and configures Chef. Not supported yet.
+///
+/// ```schema
+/// chef: {
+///  directories: [str]+ unique
+///  config_path, validation_cert, validation_key, firstboot_path, client_key, encrypted_data_bag_secret, environment,
+///   file_backup_path, file_cache_path, json_attribs, log_level, log_location, node_name, omnibus_url, omnibus_version,
+///   pid_file, server_url, ssl_verify_mode, validation_name: str
+///  exec, show_time, force_install: bool
+///  omnibus_url_retries: int
+///  initial_attributes: map
+///  install_type: (packages gems omnibus)
+///  run_list: [str]
+///  chef_license: (accept accept-silent accept-no-persist)
+/// }+
+/// ```
 pub static CHEF: Module = entry("chef", Final, Always, &["chef"], &[]);
+
+/// # disk_setup
+///
+/// Partitions disks and makes file systems. Not supported yet.
+///
+/// ```schema
+/// device_aliases: {*: str}
+/// disk_setup: {
+///  *: {
+///   table_type: (mbr gpt)
+///   layout: (remove) | bool | [int | [int | str]2..2]
+///   overwrite: bool
+///  }
+/// }
+/// fs_setup: [{
+///  label, filesystem, device, replace_fs: str
+///  partition: (auto any none)
+///  overwrite: bool
+///  extra_opts, cmd: [str] | str
+/// }]
+/// ```
 pub static DISK_SETUP: Module = entry("disk_setup", Init, Instance, &["disk_setup", "fs_setup"], &[]);
+
+/// # fan
+///
+/// Configures Ubuntu's fan networking. Not supported yet.
+///
+/// ```schema
+/// fan: {config!, config_path: str}
+/// ```
 pub static FAN: Module = entry("fan", Final, Instance, &["fan"], &["ubuntu"]);
+
+/// # growpart
+///
+/// Grows partitions to the size of their disks. Not supported yet.
+///
+/// ```schema
+/// growpart: {
+///  mode: (auto growpart gpart off) | (false) ^22.3 "Use 'off' in quotes instead."
+///  devices: [str]
+///  ignore_growroot_disabled: bool
+/// }
+/// ```
 pub static GROWPART: Module = entry("growpart", Init, Always, &["growpart"], &[]);
+
+/// # grub_dpkg
+///
+/// Tells debconf on which disks GRUB is installed. Not supported yet.
+///
+/// ```schema
+/// grub_dpkg: {
+///  enabled: bool
+///  grub-pc/install_devices, grub-efi/install_devices: str
+///  grub-pc/install_devices_empty: bool | str ^22.3 "Use a boolean instead."
+/// }
+/// grub-dpkg: map ~22.2 grub_dpkg
+/// ```
 pub static GRUB_DPKG: Module = entry("grub_dpkg", Config, Instance, &["grub_dpkg", "grub-dpkg"], &["ubuntu", "debian"]);
+
+/// # install_hotplug
+///
+/// Installs the udev rule for network devices that are added later. Not supported yet.
+///
+/// ```schema
+/// updates: {network: {when!: [(boot-new-instance boot-legacy boot hotplug)]}}
+/// ```
 pub static INSTALL_HOTPLUG: Module = entry("install_hotplug", Final, Instance, &[], &[]);
+
+/// # landscape
+///
+/// Installs and configures the Landscape client. Not supported yet.
+///
+/// ```schema
+/// landscape: {
+///  client!: {
+///   url, ping_url, data_path, computer_title!, account_name!, registration_key, http_proxy, https_proxy: str
+///   log_level: (debug info warning error critical)
+///   tags: str/tags
+///   ...
+///  }
+/// }
+/// ```
 pub static LANDSCAPE: Module = entry("landscape", Final, Instance, &["landscape"], &["ubuntu"]);
+
+/// # lxd
+///
+/// Installs and configures LXD. Not supported yet.
+///
+/// ```schema
+/// lxd: {
+///  init: {
+///   network_address, storage_create_device, storage_pool, trust_password: str
+///   network_port, storage_create_loop: int
+///   storage_backend: (zfs dir lvm btrfs)
+///  }
+///  bridge: {
+///   mode!: (none existing new)
+///   name, ipv4_address, ipv4_dhcp_first, ipv4_dhcp_last, ipv6_address, domain: str
+///   mtu: int(-1..)
+///   ipv4_netmask, ipv4_dhcp_leases, ipv6_netmask: int
+///   ipv4_nat, ipv6_nat: bool
+///  }
+///  preseed: str
+/// }+
+/// ```
 pub static LXD: Module = entry("lxd", Final, Instance, &["lxd"], &["ubuntu"]);
+
+/// # mcollective
+///
+/// Installs and configures MCollective. Not supported yet.
+///
+/// ```schema
+/// mcollective: {conf: {public-cert, private-cert: str  *: bool | int | str}}
+/// ```
 pub static MCOLLECTIVE: Module = entry("mcollective", Final, Instance, &["mcollective"], &[]);
+
+/// # puppet
+///
+/// Installs and configures Puppet. Not supported yet.
+///
+/// ```schema
+/// puppet: {
+///  install, cleanup, exec, start_service: bool
+///  version, collection, aio_install_url, conf_file, ssl_dir, csr_attributes_path, package_name: str
+///  install_type: (packages aio)
+///  exec_args: [str]
+///  conf: {main, server, agent, user: map  ca_cert: str}
+///  csr_attributes: {custom_attributes, extension_requests: map}
+/// }
+/// ```
 pub static PUPPET: Module = entry("puppet", Final, Instance, &["puppet"], &[]);
+
+/// # raspberry_pi
+///
+/// Switches interfaces of a Raspberry Pi on and off. Not supported yet.
+///
+/// ```schema
+/// rpi: {
+///  interfaces: {
+///   spi, i2c, onewire: bool
+///   serial: bool | {console, hardware: bool  ...}
+///   ...
+///  }
+///  enable_usb_gadget: bool
+///  ...
+/// }
+/// ```
 pub static RASPBERRY_PI: Module = entry("raspberry_pi", Config, Instance, &["rpi"], &["raspberry-pi-os"]);
+
+/// # reset_rmc
+///
+/// Resets the node id of RSCT on PowerVM. Not supported yet.
 pub static RESET_RMC: Module = entry("reset_rmc", Final, Instance, &[], &[]);
+
+/// # resizefs
+///
+/// Grows the root's file system to the size of its partition. Not supported yet.
+///
+/// ```schema
+/// resize_rootfs: (true false noblock)
+/// ```
 pub static RESIZEFS: Module = entry("resizefs", Init, Always, &["resize_rootfs"], &[]);
+
+/// # rh_subscription
+///
+/// Registers the machine with Red Hat. Not supported yet.
+///
+/// ```schema
+/// rh_subscription: {
+///  (single)
+///  username, password, activation_key, service_level, release_version, rhsm_baseurl, server_hostname: str
+///  org: str | int ~24.2 "Use a string instead."
+///  auto_attach: bool
+///  add_pool, enable_repo, disable_repo: [str]
+///  activation-key ~25.3 activation_key
+///  auto-attach ~25.3 auto_attach
+///  service-level ~25.3 service_level
+///  add-pool ~25.3 add_pool
+///  enable-repo ~25.3 enable_repo
+///  disable-repo ~25.3 disable_repo
+///  rhsm-baseurl ~25.3 rhsm_baseurl
+///  server-hostname ~25.3 server_hostname
+/// }
+/// ```
 pub static RH_SUBSCRIPTION: Module =
     entry("rh_subscription", Config, Instance, &["rh_subscription"], &["fedora", "rhel"]);
+
+/// # salt_minion
+///
+/// Installs and configures a Salt minion. Not supported yet.
+///
+/// ```schema
+/// salt_minion: {
+///  pkg_name, service_name, config_dir, public_key, private_key, pki_dir: str
+///  conf, grains: map
+/// }
+/// ```
 pub static SALT_MINION: Module = entry("salt_minion", Final, Instance, &["salt_minion"], &[]);
+
+/// # snap
+///
+/// Acknowledges assertions and runs commands of snap. Not supported yet.
+///
+/// ```schema
+/// snap: {
+///  assertions: {...: str}+ | [str]+ unique
+///  commands: {...: str | [str]}+ | [str | [str]]+
+/// }+
+/// ```
 pub static SNAP: Module = entry("snap", Config, Instance, &["snap"], &["ubuntu"]);
+
+/// # spacewalk
+///
+/// Registers the machine with Spacewalk. Not supported yet.
+///
+/// ```schema
+/// spacewalk: {server, proxy, activation_key: str}
+/// ```
 pub static SPACEWALK: Module = entry("spacewalk", Config, Instance, &["spacewalk"], &["rhel", "fedora", "openeuler"]);
+
+/// # ubuntu_autoinstall
+///
+/// Configuration of Ubuntu's installer; the module only warns where it is not used. Not supported yet.
+///
+/// ```schema
+/// autoinstall: {version!: int  ...}
+/// ```
 pub static UBUNTU_AUTOINSTALL: Module = entry("ubuntu_autoinstall", Config, Once, &["autoinstall"], &["ubuntu"]);
+
+/// # ubuntu_drivers
+///
+/// Installs drivers with ubuntu-drivers. Not supported yet.
+///
+/// ```schema
+/// drivers: {nvidia: {license-accepted!: bool  version: str}}
+/// ```
 pub static UBUNTU_DRIVERS: Module = entry("ubuntu_drivers", Final, Instance, &["drivers"], &["ubuntu"]);
+
+/// # ubuntu_pro ubuntu_advantage
+///
+/// Attaches the machine to Ubuntu Pro. Not supported yet.
+///
+/// ```schema
+/// ubuntu_pro: {
+///  enable, enable_beta: [str]
+///  token: str
+///  features: {disable_auto_attach: bool}
+///  config: {
+///   http_proxy, https_proxy, global_apt_http_proxy, global_apt_https_proxy, ua_apt_http_proxy,
+///    ua_apt_https_proxy: str | null
+///   ...
+///  }
+/// }
+/// ubuntu_advantage ~24.1 ubuntu_pro
+/// ```
 pub static UBUNTU_PRO: Module = entry("ubuntu_pro", Config, Instance, &["ubuntu_pro", "ubuntu_advantage"], &["ubuntu"]);
+
+/// # wireguard
+///
+/// Writes WireGuard interfaces and brings them up. Not supported yet.
+///
+/// ```schema
+/// wireguard: null | {
+///  interfaces!: [{name, config_path, content: str}]+
+///  readinessprobe: [str] unique
+/// }+
+/// ```
 pub static WIREGUARD: Module = entry("wireguard", Config, Instance, &["wireguard"], &["ubuntu"]);
 
 /// The key with which a configuration asks for an unsupported module.

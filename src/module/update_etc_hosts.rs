@@ -1,4 +1,15 @@
-//! `manage_etc_hosts`: /etc/hosts out of a template, or with a line for this machine's name.
+//! # update_etc_hosts
+//!
+//! Keeps the machine's own name in /etc/hosts on every boot. With `localhost` one line is added and the rest stays; with
+//! `true` the whole file is written, from /etc/cloud/templates/hosts.DISTRO.tmpl where the image has it.
+//!
+//! ```yaml
+//! manage_etc_hosts: localhost
+//! ```
+//!
+//! ```schema
+//! manage_etc_hosts: (true false localhost) | (template) ^22.3 "Use true instead."
+//! ```
 
 use super::Module;
 use crate::base::error::Result;
@@ -19,6 +30,7 @@ pub static MODULE: Module = Module {
     distros: &[],
     provision: Some(provision),
     live: None,
+    at_end: None,
 };
 
 fn provision(cx: &mut Context) -> Result<()> {
@@ -34,11 +46,12 @@ fn provision(cx: &mut Context) -> Result<()> {
         cx.report.warn("manage_etc_hosts is set, but neither the configuration nor the datasource has a hostname");
         return Ok(());
     };
-    let text = if whole { from_template(cx, &name)? } else { with_line(&cx.root.text(HOSTS), own_address(cx), &name) };
-    match text {
-        Some(text) => cx.root.write(HOSTS, text, Attr::root(0o644)),
-        None => Ok(()),
+    if whole {
+        let text = from_template(cx, &name)?;
+        return cx.root.write(HOSTS, text, Attr::root(0o644));
     }
+    let address = own_address(cx);
+    cx.root.edit_text(HOSTS, Attr::root(0o644), |text| Ok(with_line(text, address, &name))).map(drop)
 }
 
 /// The address under which the machine's own name is known.
@@ -50,7 +63,7 @@ fn own_address(cx: &Context) -> &'static str {
     }
 }
 
-fn from_template(cx: &Context, name: &Name) -> Result<Option<String>> {
+fn from_template(cx: &Context, name: &Name) -> Result<String> {
     let family = match (cx.distro.family, cx.distro.name) {
         (_, own @ ("azurelinux" | "mariner" | "openeuler" | "aosc")) => own,
         (Family::Debian, _) => "debian",
@@ -62,10 +75,8 @@ fn from_template(cx: &Context, name: &Name) -> Result<Option<String>> {
         (Family::Redhat | Family::Other, _) => "redhat",
     };
     let values: Map = [("hostname", &*name.hostname), ("fqdn", &*name.fqdn)].into_iter().collect();
-    match template::of_image(cx, &format!("hosts.{family}"), &Value::Map(values))? {
-        Some(text) => Ok(Some(text)),
-        None => Ok(Some(built_in(family, name))),
-    }
+    let text = template::of_image(cx, &format!("hosts.{family}"), &Value::Map(values))?;
+    Ok(text.unwrap_or_else(|| built_in(family, name)))
 }
 
 /// What cloud-init's template for the distribution maps, for an image that brings no template.

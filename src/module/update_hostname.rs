@@ -1,4 +1,13 @@
-//! `hostname` on every boot: follows the configuration until somebody changes the name by hand.
+//! # update_hostname
+//!
+//! Follows the configured name on every boot, as long as /etc/hostname still has the name that was written last. Its keys
+//! are those of set_hostname.
+//!
+//! ```yaml
+//! preserve_hostname: false
+//! create_hostname_file: true
+//! prefer_fqdn_over_hostname: false
+//! ```
 
 use super::Module;
 use crate::base::error::Result;
@@ -18,6 +27,7 @@ pub static MODULE: Module = Module {
     distros: &[],
     provision: Some(provision),
     live: Some(live),
+    at_end: None,
 };
 
 fn provision(cx: &mut Context) -> Result<()> {
@@ -53,5 +63,7 @@ fn live(cx: &mut Context) -> Result<()> {
     let Some(name) = Name::of(cx) else { return Ok(()) };
     let wanted = name.chosen(cx).to_owned();
     let written = |path: &str, cx: &Context| hostname::read(cx, path).as_ref() == Some(&wanted);
-    if written(PREVIOUS, cx) && written(HOSTNAME, cx) { hostname::apply(cx, &wanted) } else { Ok(()) }
+    // Without the file nothing else gives the kernel the name on later boots.
+    let is_last = written(HOSTNAME, cx) || (!cx.flag("create_hostname_file", true) && !cx.root.exists(HOSTNAME));
+    if written(PREVIOUS, cx) && is_last { hostname::apply(cx, &wanted) } else { Ok(()) }
 }

@@ -1,4 +1,28 @@
-//! `yum_repos`: a file for each repository of dnf or yum.
+//! # yum_add_repo
+//!
+//! Writes a file in `yum_repo_dir` (/etc/yum.repos.d) for each repository. Each needs a `baseurl`, `metalink` or
+//! `mirrorlist`. A file that exists stays.
+//!
+//! ```yaml
+//! yum_repos:
+//!   epel:
+//!     name: Extra packages
+//!     baseurl: https://dl.example.com/epel/9/x86_64
+//!     enabled: true
+//!     gpgcheck: true
+//! ```
+//!
+//! ```schema
+//! yum_repo_dir: str
+//! yum_repos: {
+//!  */repository: {
+//!   (some baseurl metalink mirrorlist)
+//!   baseurl, metalink, mirrorlist, name: str
+//!   enabled: bool
+//!   */option: int | bool | str
+//!  }
+//! }+
+//! ```
 
 use super::Module;
 use crate::base::error::{Error, Result};
@@ -21,6 +45,7 @@ pub static MODULE: Module = Module {
     ],
     provision: Some(provision),
     live: None,
+    at_end: None,
 };
 
 fn provision(cx: &mut Context) -> Result<()> {

@@ -1,4 +1,21 @@
-//! `zypper`: repositories, and settings of zypp.conf.
+//! # zypper_add_repo
+//!
+//! Writes a file in /etc/zypp/repos.d for each repository, and sets values of /etc/zypp/zypp.conf. A file that exists
+//! stays.
+//!
+//! ```yaml
+//! zypper:
+//!   repos:
+//!   - id: tools
+//!     baseurl: https://dl.example.com/tools
+//!     name: Tools
+//!   config:
+//!     download.use_deltarpm: true
+//! ```
+//!
+//! ```schema
+//! zypper: {repos: [{id!, baseurl!: str  ...}]+  config: map  ...}+
+//! ```
 
 use super::{Module, yum_add_repo};
 use crate::base::error::Result;
@@ -22,6 +39,7 @@ pub static MODULE: Module = Module {
     ],
     provision: Some(provision),
     live: None,
+    at_end: None,
 };
 
 fn provision(cx: &mut Context) -> Result<()> {
@@ -66,8 +84,7 @@ fn provision(cx: &mut Context) -> Result<()> {
 
 /// Sets each in its place: the module runs on every boot, and nothing may add up.
 fn settings(cx: &mut Context, config: &Map) -> Result<()> {
-    let old = cx.root.text(CONF);
-    let mut text = old.clone();
+    let mut values = Vec::new();
     for (key, value) in config.iter() {
         if key == "configdir" {
             cx.report.warn("zypper.config.configdir: the place of the configuration cannot be changed: it is ignored");
@@ -78,7 +95,11 @@ fn settings(cx: &mut Context, config: &Map) -> Result<()> {
             cx.report.warn("zypper.config: a setting has control characters: it is ignored");
             continue;
         }
-        text = set_variable(&text, key, &value);
+        values.push((key, value));
     }
-    if text == old { Ok(()) } else { cx.root.rewrite(CONF, text, Attr::root(0o644)) }
+    if values.is_empty() {
+        return Ok(());
+    }
+    let set = |text: &str| values.iter().fold(text.to_owned(), |text, (key, value)| set_variable(&text, key, value));
+    cx.root.edit_text(CONF, Attr::root(0o644), |text| Ok(Some(set(text)))).map(drop)
 }

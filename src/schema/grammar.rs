@@ -269,8 +269,7 @@ fn range(text: &str) -> Range {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tables::{CLOUD_CONFIG, NETWORK};
-    use super::super::text;
+    use super::super::{text, texts};
     use super::*;
 
     fn check_node(grammar: &Grammar, node: &[Alternative]) -> usize {
@@ -326,7 +325,7 @@ mod tests {
 
     #[test]
     fn every_word_of_the_tables_means_something() {
-        for (table, least) in [(CLOUD_CONFIG.text(), 400), (NETWORK.text(), 90)] {
+        for (table, least) in [(texts::cloud_config(), 400), (texts::network(), 90)] {
             let grammar = Grammar::new(table);
             let mut shapes = check_fields(&grammar, &grammar.top);
             for (name, node) in &grammar.parts {

@@ -1,7 +1,7 @@
-//! What a document may hold: cloud-config and network configuration checked against tables of their keys.
+//! What a document may contain: cloud-config and network configuration, checked against their schemas.
 //!
-//! The tables are the one place that says which keys there are and what each takes: `cloud_config.txt` by module (a comment
-//! above its keys names it), `network.txt`. They are a notation of cloud-init's JSON schemas (schema-cloud-config-v1.json,
+//! A module's keys are in a block marked `schema` at the top of its file, the keys that are no module's in `common.txt`, those
+//! of network configuration in `network.txt`. They are a notation of cloud-init's JSON schemas (schema-cloud-config-v1.json,
 //! schema-network-config-v1.json and -v2.json):
 //!
 //! | | |
@@ -22,8 +22,8 @@
 mod annotate;
 mod check;
 mod grammar;
-mod tables;
 mod text;
+mod texts;
 
 use crate::document::{Map, Value};
 pub use annotate::annotated;
@@ -31,7 +31,6 @@ pub use annotate::annotated;
 use check::Walk;
 use grammar::Grammar;
 use std::fmt;
-use tables::{CLOUD_CONFIG, NETWORK};
 
 /// How many problems of one document are told.
 pub const MAX_PROBLEMS: usize = 100;
@@ -63,7 +62,7 @@ pub struct Findings {
 
 /// Checks a cloud-config.
 pub fn cloud_config(config: &Map) -> Findings {
-    Walk::top(&Grammar::new(CLOUD_CONFIG.text()), config)
+    Walk::top(&Grammar::new(texts::cloud_config()), config)
 }
 
 /// Checks a network configuration of version 1 or 2, with or without `network:` above it. What does not say its version is
@@ -77,9 +76,20 @@ pub fn network_config(config: &Map) -> Findings {
         (_, None) => "(also $v2) ...\n",
         (_, Some(_)) => "network: $v2\n",
     };
-    let mut grammar = Grammar::new(NETWORK.text());
+    let mut grammar = Grammar::new(texts::network());
     grammar.top = Grammar::new(table).top;
     Walk::top(&grammar, config)
+}
+
+/// What a module does, in Markdown, with an example where it has keys. None where there is no such module.
+pub fn documentation(module: &str) -> Option<&'static str> {
+    texts::module(module).map(|text| text.docs)
+}
+
+/// The top-level keys of a module's own, with the names that they had.
+pub fn keys(module: &str) -> Vec<&'static str> {
+    let Some(text) = texts::module(module) else { return Vec::new() };
+    Grammar::new(text.schema).top.groups.into_iter().flat_map(|g| g.keys).map(|(key, _)| key).collect()
 }
 
 /// Problems as one line.
@@ -93,8 +103,6 @@ mod tests {
     use super::*;
     use crate::base::testing::vectors;
     use crate::document::yaml;
-    use crate::module::MODULES;
-    use std::collections::BTreeSet;
     use std::time::{Duration, Instant};
 
     fn found(text: &str) -> Findings {
@@ -275,40 +283,10 @@ mod tests {
         assert!(start.elapsed() < Duration::from_secs(30));
     }
 
-    /// Names of modules, and the keys below them.
-    fn sections() -> Vec<(BTreeSet<&'static str>, BTreeSet<&'static str>)> {
-        let keys = |section: &'static str| Grammar::new(section).top.groups.into_iter().flat_map(|g| g.keys);
-        text::modules().map(|(names, lines)| (names.split(' ').collect(), keys(lines).map(|k| k.0).collect())).collect()
-    }
-
-    #[test]
-    fn the_table_has_every_module_and_its_keys() {
-        let sections = sections();
-        let named: BTreeSet<&str> = sections.iter().flat_map(|(names, _)| names).copied().collect();
-        let asked = MODULES.iter().map(|m| (m.name, m.keys));
-        let mut modules = BTreeSet::from(["ubuntu_advantage"]);
-        for (name, keys) in asked {
-            let section = sections.iter().find(|(names, _)| names.contains(name));
-            let section = section.unwrap_or_else(|| panic!("{name} is not in the table"));
-            let own = keys.iter().filter(|k| **k != "ubuntu-advantage").all(|k| section.1.contains(k));
-            assert!(own || name == "write_files_deferred", "{name}: {keys:?}");
-            modules.insert(name);
-        }
-        assert_eq!(named, modules);
-        let Some(tables) = vectors("tables.json") else { return };
-        for module in tables.get("modules").and_then(Value::as_list).unwrap() {
-            let name = module.get("module").and_then(Value::as_str).unwrap().trim_start_matches("cc_");
-            let (_, keys) = sections.iter().find(|(names, _)| names.contains(name)).unwrap();
-            for key in module.get("schema_keys").and_then(Value::as_list).unwrap() {
-                assert!(keys.contains(key.as_str().unwrap()), "{name}: {key:?}");
-            }
-        }
-    }
-
     #[test]
     fn every_key_that_activates_a_module_is_known() {
         let Some(table) = vectors("key_to_modules.json") else { return };
-        let grammar = Grammar::new(CLOUD_CONFIG.text());
+        let grammar = Grammar::new(texts::cloud_config());
         for key in table.as_map().unwrap().keys() {
             assert!(grammar.top.named(key).is_some(), "{key}");
         }

@@ -1,6 +1,6 @@
-//! The checks of texts and keys that the tables name.
+//! The checks of texts and keys that a schema names.
 
-use super::tables::CLOUD_CONFIG;
+use super::texts;
 use crate::system::accounts::days_of;
 
 /// The longest name of a network device, in characters (the kernel's IFNAMSIZ without its end).
@@ -66,14 +66,9 @@ fn is_host_key(text: &str) -> bool {
     matches!(kind, "rsa" | "ecdsa" | "ed25519") && matches!(part, "private" | "public" | "certificate")
 }
 
-/// Whether the table names that module above its keys.
-fn is_module(text: &str) -> bool {
-    modules().any(|(names, _)| names.split(' ').any(|n| n == text.replace('-', "_")))
-}
-
-/// The sections of the cloud-config's table: the names of modules with spaces between them, and the lines up to the next.
-pub fn modules() -> impl Iterator<Item = (&'static str, &'static str)> {
-    CLOUD_CONFIG.text().split("\n# ").skip(1).map(|section| section.split_once('\n').unwrap_or((section, "")))
+/// Whether cloud-init has, or had, a module of that name.
+fn is_module(name: &str) -> bool {
+    texts::module(&name.replace('-', "_")).is_some()
 }
 
 #[cfg(test)]

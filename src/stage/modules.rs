@@ -83,6 +83,15 @@ fn not_run(name: &str, config: &Value, report: &mut Report) {
     }
 }
 
+/// The module that an entry of a list names.
+fn name_of(entry: &Value) -> Option<String> {
+    match entry {
+        Value::List(list) => list.first()?.text(),
+        Value::Map(map) => map.get("name")?.text(),
+        name => name.as_str().map(str::to_owned),
+    }
+}
+
 impl<'a, 'b> Run<'a, 'b> {
     /// A run with the merged configuration of `boot`, whose report gets what goes wrong.
     pub fn new(root: &'a mut Root, boot: &'a mut Boot<'b>, instance: &'a Instance) -> Self {
@@ -100,6 +109,35 @@ impl<'a, 'b> Run<'a, 'b> {
         let entries: Vec<Entry> = list.iter().filter_map(|v| entry(v, &self.config, half, report)).collect();
         self.boot.log();
         entries.iter().for_each(|e| self.one(e, stage, half));
+        if (stage, half) == (Stage::Final, Half::Live) {
+            self.at_end();
+        }
+    }
+
+    /// What the modules of all lists leave to the end of the final stage, once for each instance.
+    fn at_end(&mut self) {
+        for module in module::MODULES {
+            let Some(handler) = module.at_end else { continue };
+            let mark = format!("config_{}.end", module.name);
+            if !self.is_listed(module)
+                || !self.is_requested(module)
+                || state::is_done(self.root, self.instance, &mark, Frequency::Instance)
+            {
+                continue;
+            }
+            self.call(handler, module, Stage::Final, &[]);
+            let marked = state::mark_done(self.root, self.instance, &mark, Frequency::Instance);
+            self.boot.report.keep(marked.map_err(|e| e.context(module.name)));
+        }
+    }
+
+    /// Whether a list of any stage names the module.
+    fn is_listed(&self, module: &Module) -> bool {
+        [Stage::Init, Stage::Config, Stage::Final].iter().any(|stage| {
+            let list = self.config.get(module::list_key(*stage)).and_then(Value::as_list).unwrap_or_default();
+            list.iter()
+                .any(|entry| name_of(entry).is_some_and(|n| module::find(&n).is_some_and(|m| m.name == module.name)))
+        })
     }
 
     /// Runs one half of one module, if it is its time.
@@ -182,4 +220,37 @@ impl<'a, 'b> Run<'a, 'b> {
 fn mark(module: &Module, half: Half) -> String {
     let second = half == Half::Live && module.provision.is_some();
     format!("config_{}{}", module.name, if second { ".live" } else { "" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::testing::TempDir;
+    use crate::document::yaml;
+    use crate::root::Use;
+    use crate::system::Nothing;
+
+    #[test]
+    fn the_rsa_host_key_is_made_at_the_end_whatever_the_final_list_has() {
+        let made = |config: &str| {
+            let dir = TempDir::new("at-end");
+            std::fs::create_dir_all(dir.0.join("usr/bin")).unwrap();
+            std::fs::write(dir.0.join("usr/bin/ssh-keygen"), "").unwrap();
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+            std::fs::set_permissions(dir.0.join("usr/bin/ssh-keygen"), mode).unwrap();
+            let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+            let config = yaml::parse("t", config).unwrap();
+            let instance = Instance { instance_id: "i".into(), ..Instance::default() };
+            let distro = Distro::named("debian");
+            let outside = &Nothing;
+            let mut run = Run { root: &mut root, config: &config, instance: &instance, distro: &distro, outside };
+            for _ in 0..2 {
+                assert_eq!(run.stage(Stage::Final, Half::Live), [""; 0]);
+            }
+            root.commands().iter().filter(|c| c.argv.join(" ").starts_with("ssh-keygen -q -t rsa")).count()
+        };
+        assert_eq!(made("{cloud_init_modules: [[ssh, always]], cloud_final_modules: [runcmd]}"), 1);
+        assert_eq!(made("{cloud_init_modules: [cc_ssh], cloud_final_modules: [], ssh_genkeytypes: [ed25519]}"), 0);
+        assert_eq!(made("{cloud_init_modules: [users_groups]}"), 0);
+    }
 }

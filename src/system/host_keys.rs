@@ -96,6 +96,19 @@ pub fn finish(context: &mut Context) -> Result<()> {
     service::manage(context, service::Action::TryReload, &server)
 }
 
+/// Makes the RSA key before the SSH server starts, where it would have no host key without it.
+///
+/// # Errors
+/// As [`finish`].
+pub fn finish_if_alone(context: &mut Context) -> Result<()> {
+    let wanted = generated_types(context).is_some_and(|kinds| kinds.iter().any(|k| k == "rsa"));
+    if !wanted || !public_keys(context.root).is_empty() {
+        return Ok(());
+    }
+    log::info!("ssh_genkeytypes has only rsa: the boot waits until the key is made");
+    finish(context)
+}
+
 /// The public key of a private one in OpenSSH's format, as a line of text. None where it is encrypted or of another format.
 pub fn public_of(private: &str) -> Option<String> {
     let key = PrivateKey::from_openssh(private.trim()).ok()?;

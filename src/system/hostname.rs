@@ -82,10 +82,11 @@ pub fn read(cx: &Context, path: &str) -> Option<String> {
 
 /// Writes a name to a file of hostname(5); comments stay.
 pub fn write(cx: &mut Context, path: &str, name: &str) -> Result<()> {
-    let text = cx.root.text(path);
-    let comments = text.lines().filter(|l| l.trim_start().starts_with('#'));
-    let content: String = comments.chain([name]).map(|line| format!("{line}\n")).collect();
-    cx.root.write(path, content, Attr::root(0o644))
+    let with_name = |text: &str| {
+        let comments = text.lines().filter(|l| l.trim_start().starts_with('#'));
+        Ok(Some(comments.chain([name]).map(|line| format!("{line}\n")).collect()))
+    };
+    cx.root.edit_text(path, Attr::root(0o644), with_name).map(drop)
 }
 
 /// Writes /etc/hostname. With `create_hostname_file: false` only where there is one already.

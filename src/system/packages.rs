@@ -3,7 +3,7 @@
 use super::service::wait_for_network;
 use super::{Context, shell};
 use crate::base::error::{Error, Result};
-use crate::document::Value;
+use crate::document::{Value, json};
 use crate::machine::{Distro, Family};
 use crate::root::{Command, Root};
 use rustix::fs::{FlockOperation, fcntl_lock};
@@ -73,14 +73,31 @@ pub fn refresh(cx: &mut Context) -> Result<()> {
     run(cx, manager, manager.refresh, &[])
 }
 
-/// Installs what is newer.
+/// Installs what is newer; on Ubuntu of the snaps too.
+///
+/// # Errors
+/// There is no package manager, or an upgrade failed.
 pub fn upgrade(cx: &mut Context) -> Result<()> {
     let manager = online(cx)?;
     let own = option(cx, "apt_get_upgrade_subcommand").and_then(Value::as_str).filter(|_| manager.name == "apt");
-    match own {
+    let upgraded = match own {
         Some(own) => run(cx, manager, &[own], &[]),
         None => run(cx, manager, manager.upgrade, &[]),
+    };
+    let has_snaps = cx.distro.name == "ubuntu" && cx.root.which("snap").is_some();
+    let refreshed = if has_snaps { refresh_snaps(cx) } else { Ok(()) };
+    upgraded.and(refreshed)
+}
+
+/// Refreshes the snaps, unless the system holds them for ever.
+fn refresh_snaps(cx: &mut Context) -> Result<()> {
+    let settings = cx.root.output(Command::new(cx.stage, ["snap", "get", "system", "-d"]));
+    let held = settings.ok().and_then(|out| json::parse("snap get system -d", &out.stdout).ok());
+    if held.as_ref().and_then(|s| s.at(&["refresh", "hold"])).and_then(Value::as_str) == Some("forever") {
+        log::info!("snaps are not refreshed: refresh.hold is forever");
+        return Ok(());
     }
+    cx.root.run(Command::new(cx.stage, ["snap", "refresh"]))
 }
 
 /// Installs packages by name, after a refresh where the manager does not do that itself.

@@ -12,7 +12,7 @@ pub enum Action {
     Restart,
     /// Reload it, or restart it where it cannot; start it where it does not run.
     Reload,
-    /// The same, only if it runs.
+    /// Reload it if it runs. It goes on accepting connections; systemd restarts what cannot reload.
     TryReload,
 }
 
@@ -36,9 +36,12 @@ pub fn manage(cx: &mut Context, action: Action, service: &str) -> Result<()> {
         };
         vec!["systemctl", "--no-block", verb, service]
     } else if cx.distro.family == Family::Alpine || cx.root.exists("/sbin/openrc-run") {
-        vec!["rc-service", "--nocolor", service, "restart"]
+        match action {
+            Action::TryReload => vec!["rc-service", "--nocolor", "--ifstarted", service, "reload"],
+            _ => vec!["rc-service", "--nocolor", service, "restart"],
+        }
     } else {
-        vec!["service", service, "restart"]
+        vec!["service", service, if action == Action::TryReload { "reload" } else { "restart" }]
     };
     cx.root.run(Command::new(cx.stage, argv))
 }

@@ -49,7 +49,11 @@ fn find(root: &Root, path: &str, keyword: &str, depth: usize, left: &mut usize) 
 /// Sets `keyword` for everybody. Returns whether anything changed.
 pub fn set(root: &mut Root, keyword: &str, value: &str) -> Result<bool> {
     let path = file_to_change(root)?;
-    let text = root.text(path);
+    root.edit_text(path, Attr::root(mode_of_new(path)), |text| Ok(with_value(text, keyword, value)))
+}
+
+/// The text with `keyword` set before the first Match block. None where it is.
+fn with_value(text: &str, keyword: &str, value: &str) -> Option<String> {
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     let end = lines
         .iter()
@@ -70,19 +74,20 @@ pub fn set(root: &mut Root, keyword: &str, value: &str) -> Result<bool> {
         lines.insert(end, format!("{keyword} {value}"));
         changed = true;
     }
-    if changed {
-        root.rewrite(path, lines.join("\n") + "\n", Attr::root(mode_of_new(path)))?;
-    }
-    Ok(changed)
+    changed.then(|| lines.join("\n") + "\n")
 }
 
 /// Adds `keyword value`, unless the very line is there: for keywords that may stand more than once.
 pub fn add(root: &mut Root, keyword: &str, value: &str) -> Result<()> {
     let path = file_to_change(root)?;
-    let mut text = root.text(path);
+    root.edit_text(path, Attr::root(mode_of_new(path)), |text| Ok(with_added(text, keyword, value))).map(drop)
+}
+
+fn with_added(text: &str, keyword: &str, value: &str) -> Option<String> {
     if text.lines().any(|l| split(l).is_some_and(|(k, v)| k.eq_ignore_ascii_case(keyword) && v == value)) {
-        return Ok(());
+        return None;
     }
+    let mut text = text.to_owned();
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
     }
@@ -90,7 +95,7 @@ pub fn add(root: &mut Root, keyword: &str, value: &str) -> Result<()> {
     let is_match = |l: &str| split(l).is_some_and(|(key, _)| key.eq_ignore_ascii_case("match"));
     let at = text.split_inclusive('\n').take_while(|l| !is_match(l)).map(str::len).sum();
     text.insert_str(at, &format!("{keyword} {value}\n"));
-    root.rewrite(path, text, Attr::root(mode_of_new(path)))
+    Some(text)
 }
 
 /// Where changes go: a file of our own in the folder that the configuration includes, else the configuration.

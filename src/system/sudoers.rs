@@ -57,21 +57,24 @@ fn check(rules: &[String], key: &str) -> Result<()> {
 }
 
 fn add(root: &mut Root, path: &str, text: &str) -> Result<()> {
-    let old = root.text(path);
     if !root.exists(path) {
-        root.write(path, format!("# Created by prepivot\n{text}"), Attr::root(MODE))
-    } else if old.contains(text) {
-        Ok(())
-    } else {
-        let gap = if old.is_empty() || old.ends_with('\n') { "" } else { "\n" };
-        root.append(path, format!("{gap}{text}").as_bytes(), Attr::root(MODE))
+        return root.write(path, format!("# Created by prepivot\n{text}"), Attr::root(MODE));
     }
+    root.edit_text(path, Attr::root(MODE), |old| Ok((!old.contains(text)).then(|| after(old, text)))).map(drop)
+}
+
+/// A text on lines of its own after another.
+fn after(old: &str, text: &str) -> String {
+    let gap = if old.is_empty() || old.ends_with('\n') { "" } else { "\n" };
+    format!("{old}{gap}{text}")
 }
 
 /// Makes sure that sudoers reads the folder of rules and that the folder is there.
 fn include_folder(root: &mut Root) -> Result<()> {
     let here = root.exists(SUDOERS);
-    let old = root.text(if here { SUDOERS } else { VENDOR_SUDOERS });
+    // Without sudo there is no such file, and the folder is made all the same.
+    let old = root.read(if here { SUDOERS } else { VENDOR_SUDOERS })?.unwrap_or_default();
+    let old = String::from_utf8_lossy(&old);
     let included = old.lines().any(|line| {
         let line = line.trim();
         let folder = line.strip_prefix(['#', '@', '|']).and_then(|l| l.strip_prefix("includedir"));
@@ -82,8 +85,7 @@ fn include_folder(root: &mut Root) -> Result<()> {
     if !included {
         let line = format!("\n# Added by prepivot\n#includedir {SUDOERS_DIR}\n");
         if here {
-            let gap = if old.is_empty() || old.ends_with('\n') { "" } else { "\n" };
-            root.append(SUDOERS, format!("{gap}{line}").as_bytes(), Attr::root(MODE))?;
+            root.edit_text(SUDOERS, Attr::root(MODE), |old| Ok(Some(after(old, &line))))?;
         } else {
             let head = "# See sudoers(5) for more information on \"#include\" directives:\n";
             root.write(SUDOERS, format!("{old}{head}{line}"), Attr::root(MODE))?;

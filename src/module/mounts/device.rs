@@ -22,8 +22,10 @@ pub(super) enum What {
     Device(String),
     /// A server, a folder, or a file system without a device.
     Other(String),
-    /// Why the entry cannot be mounted.
-    Missing(String),
+    /// A device as fstab names it, and why it cannot be mounted now: it is not there, or does not hold what is wanted.
+    Late(String, String),
+    /// Nothing that could be mounted.
+    Unknown,
 }
 
 /// Finds out what `spec` means to an entry of that type and with those options.
@@ -37,17 +39,41 @@ pub(super) fn resolve(cx: &Context, spec: &str, kind: &str, options: &str) -> Wh
     if !cx.outside.knows_devices() && (is_tag || candidates(cx, spec).is_some()) {
         return unseen(cx, spec);
     }
+    if is_tag && spec.ends_with('=') {
+        return What::Unknown;
+    }
     if is_tag {
         return match cx.outside.device(spec) {
-            Some(device) => holds(&device, kind).map_or_else(What::Missing, |()| What::Device(spec.to_owned())),
-            None => What::Missing("there is no such device".into()),
+            Some(device) => device_or_late(spec.to_owned(), holds(&device, kind)),
+            None => What::Late(spec.to_owned(), NO_DEVICE.into()),
         };
     }
     match candidates(cx, spec) {
         Some((paths, partition)) => find(cx, &paths, partition.as_deref(), kind),
         None if spec.starts_with('/') || virtual_type => What::Other(spec.to_owned()),
-        None => What::Missing("there is no such device".into()),
+        None => What::Unknown,
     }
+}
+
+const NO_DEVICE: &str = "there is no such device";
+
+fn device_or_late(name: String, held: Result<(), String>) -> What {
+    match held {
+        Ok(()) => What::Device(name),
+        Err(why) => What::Late(name, why),
+    }
+}
+
+/// The name of a device's partition, as the kernel makes it.
+fn partition_of(path: &str, number: &str) -> String {
+    let part = if path.ends_with(|c: char| c.is_ascii_digit()) { "p" } else { "" };
+    format!("{path}{part}{number}")
+}
+
+/// The first of the paths, and the partition that is asked for, where it is not there yet.
+fn late(paths: &[String], partition: Option<&str>) -> What {
+    let Some(path) = paths.first() else { return What::Unknown };
+    What::Late(partition.map_or_else(|| path.clone(), |n| partition_of(path, n)), NO_DEVICE.into())
 }
 
 /// What a device means that cannot be looked at: what the tree shows below its /dev, where disks are in it, else the first
@@ -56,16 +82,15 @@ fn unseen(cx: &Context, spec: &str) -> What {
     let Some((paths, partition)) = candidates(cx, spec) else { return What::Device(spec.to_owned()) };
     let shown = cx.root.list("/dev").iter().any(|name| is_short(name));
     let is_there = |path: &&String| !shown || cx.root.lstat(path).is_some();
-    let Some(path) = paths.iter().find(is_there) else {
-        return What::Missing("there is no such device".into());
-    };
+    let Some(path) = paths.iter().find(is_there) else { return late(&paths, partition.as_deref()) };
     let nth = |n: &str| ["", "p", "-part"].iter().map(|s| format!("{path}{s}{n}")).find(|p| is_there(&p));
-    let part = if path.ends_with(|c: char| c.is_ascii_digit()) { "p" } else { "" };
     match partition {
         None if shown => What::Device(nth("1").unwrap_or_else(|| path.clone())),
         None => What::Device(path.clone()),
-        Some(n) if shown => nth(&n).map_or_else(|| What::Missing("it has no such partition".into()), What::Device),
-        Some(n) => What::Device(format!("{path}{part}{n}")),
+        Some(n) if shown => {
+            nth(&n).map_or_else(|| What::Late(partition_of(path, &n), "it has no such partition".into()), What::Device)
+        }
+        Some(n) => What::Device(partition_of(path, &n)),
     }
 }
 
@@ -146,17 +171,16 @@ fn mapped(names: &Map, name: &str) -> Vec<String> {
 fn find(cx: &Context, paths: &[String], partition: Option<&str>, kind: &str) -> What {
     let device = |path: &str| cx.outside.device(path).map(|device| (path.to_owned(), device));
     let nth = |path: &str, n: &str| ["", "p", "-part"].iter().find_map(|s| device(&format!("{path}{s}{n}")));
-    let Some((path, whole)) = paths.iter().find_map(|path| device(path)) else {
-        return What::Missing("there is no such device".into());
-    };
+    let Some((path, whole)) = paths.iter().find_map(|path| device(path)) else { return late(paths, partition) };
+    let missing = partition.map(|n| partition_of(&path, n)).unwrap_or_default();
     let chosen = match partition {
         Some(n) => nth(&path, n),
         None if whole.content.is_some() => Some((path, whole)),
         None => Some(nth(&path, "1").unwrap_or((path, whole))),
     };
     match chosen {
-        Some((path, device)) => holds(&device, kind).map_or_else(What::Missing, |()| What::Device(path)),
-        None => What::Missing("it has no such partition".into()),
+        Some((path, device)) => device_or_late(path, holds(&device, kind)),
+        None => What::Late(missing, "it has no such partition".into()),
     }
 }
 

@@ -1,7 +1,29 @@
-//! `mounts`, `swap`: lines of /etc/fstab that never stop a boot, and a swap file.
+//! # mounts
 //!
-//! fstab is written before the pivot, so the real root's own first reading of it has the lines. The running system looks again
-//! for devices that were not there or held nothing then, and makes the swap file.
+//! Writes lines of /etc/fstab, makes the mount points, and mounts what the real root has not mounted yet. A name may be a
+//! path, LABEL=, UUID=, PARTLABEL=, PARTUUID=, a short name such as vdb1, or a name of the datasource such as ephemeral0.
+//! Fields that an entry lacks come from `mount_default_fields`. Every line gets `nofail`, so that none can stop a boot.
+//! `swap` makes a swap file.
+//!
+//! ```yaml
+//! mounts:
+//! - [vdb1, /data, ext4, 'defaults,noatime']
+//! - [LABEL=backup, /backup]
+//! swap:
+//!   filename: /swap.img
+//!   size: auto
+//!   maxsize: 2G
+//! ```
+//!
+//! ```schema
+//! mounts: [[str]1..6]+
+//! mount_default_fields: [str | null]6..6
+//! swap: {
+//!  filename: str
+//!  size: (auto) | int | str/size
+//!  maxsize: int | str/size
+//! }
+//! ```
 
 mod device;
 mod swap;
@@ -15,6 +37,7 @@ use crate::system::Context;
 use crate::system::fstab::{self, FSTAB};
 use crate::system::service::uses_systemd;
 use device::What;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 /// How long `mount -a` may take: a server that does not answer must not keep the boot.
@@ -30,6 +53,7 @@ pub static MODULE: Module = Module {
     distros: &[],
     provision: Some(provision),
     live: Some(live),
+    at_end: None,
 };
 
 /// An entry as it goes into fstab.
@@ -39,8 +63,10 @@ struct Entry {
     fields: [String; 6],
     /// Whether it is on a block device.
     local: bool,
-    /// Why it is left out.
+    /// Why it cannot be mounted now.
     missing: Option<String>,
+    /// Whether fstab gets its line: also where its device is not there yet, for it may come, or get a file system.
+    is_written: bool,
 }
 
 impl Entry {
@@ -52,6 +78,12 @@ impl Entry {
         &self.fields[1]
     }
 
+    /// That it cannot be mounted now, and what is done with it.
+    fn note(&self, why: &str) -> String {
+        let what = if self.is_written { "is not mounted yet" } else { "is ignored" };
+        format!("mounts: {} at {} {what}: {why}", self.fields[0], self.point())
+    }
+
     fn has(&self, option: &str) -> bool {
         self.fields[3].split(',').any(|o| o == option)
     }
@@ -61,7 +93,7 @@ fn provision(cx: &mut Context) -> Result<()> {
     let entries = entries(cx)?;
     for entry in &entries {
         if let Some(why) = &entry.missing {
-            let note = format!("mounts: {} is left out of {FSTAB}: {why}", entry.fields[0]);
+            let note = entry.note(why);
             // In an initramfs a device can be late; the running system looks again.
             if cx.root.is_plan() { cx.report.warn(note) } else { log::info!("{note}") }
         }
@@ -73,7 +105,7 @@ fn live(cx: &mut Context) -> Result<()> {
     let entries = entries(cx)?;
     for entry in &entries {
         if let Some(why) = &entry.missing {
-            cx.report.warn(format_args!("mounts: {} is left out of {FSTAB}: {why}", entry.fields[0]));
+            cx.report.warn(entry.note(why));
         }
     }
     let swap = swap::make(cx).unwrap_or_else(|e| {
@@ -86,37 +118,50 @@ fn live(cx: &mut Context) -> Result<()> {
     if swaps && (changed || !systemd) {
         cx.root.run(Command::new(cx.stage, ["swapon", "-a"]))?;
     }
-    if !changed && entries.iter().all(|e| is_cared_for(cx, e, systemd)) {
-        mount_local(cx, &entries);
+    let mounted = mounted_points(cx);
+    if !changed && entries.iter().all(|e| is_cared_for(cx, e, &mounted, systemd)) {
+        mount_local(cx, &entries, &mounted);
         return Ok(());
     }
     let mounted = cx.root.run(Command::new(cx.stage, ["mount", "-a"]).limit(MOUNT_LIMIT));
     if systemd {
         cx.root.run(Command::new(cx.stage, ["systemctl", "daemon-reload"]))?;
     }
-    mounted
+    match mounted {
+        // It fails for a device without a file system, which is reported already.
+        Err(e) if entries.iter().any(|e| e.is_written && e.missing.is_some()) => {
+            log::info!("{e}");
+            Ok(())
+        }
+        result => result,
+    }
 }
 
 /// Whether nothing is to be done for an entry: it is mounted, or systemd has read it and mounts it in its time.
-fn is_cared_for(cx: &Context, entry: &Entry, systemd: bool) -> bool {
+fn is_cared_for(cx: &Context, entry: &Entry, mounted: &HashSet<String>, systemd: bool) -> bool {
     let unit = format!("/run/systemd/generator/{}", fstab::unit(entry.point()));
-    !is_wanted(cx, entry) || (systemd && cx.root.exists(&unit))
+    !is_wanted(entry, mounted) || (systemd && cx.root.exists(&unit))
+}
+
+/// The points at which something is mounted, as the kernel escapes them (proc_pid_mounts(5)).
+fn mounted_points(cx: &Context) -> HashSet<String> {
+    let text = cx.root.text("/proc/self/mounts");
+    text.lines().filter_map(|l| l.split(' ').nth(1)).map(str::to_owned).collect()
 }
 
 /// Whether an entry is to be mounted, and is not yet.
-fn is_wanted(cx: &Context, entry: &Entry) -> bool {
+fn is_wanted(entry: &Entry, mounted: &HashSet<String>) -> bool {
     if entry.missing.is_some() || !entry.point().starts_with('/') || entry.has("noauto") {
         return false;
     }
-    let point = fstab::escape(entry.point().trim_end_matches('/'));
-    !cx.root.text("/proc/self/mounts").lines().any(|l| l.split(' ').nth(1) == Some(&point))
+    !mounted.contains(&fstab::escape(entry.point().trim_end_matches('/')))
 }
 
 /// Mounts what is on this machine's disks. systemd would do it when the network is up (`_netdev`), and the user's scripts of a
 /// first boot may be sooner.
-fn mount_local(cx: &mut Context, entries: &[Entry]) {
+fn mount_local(cx: &mut Context, entries: &[Entry], mounted: &HashSet<String>) {
     for entry in entries.iter().filter(|e| e.local) {
-        if is_wanted(cx, entry)
+        if is_wanted(entry, mounted)
             && let Err(e) = cx.root.run(Command::new(cx.stage, ["mount", entry.point()]).limit(MOUNT_LIMIT))
         {
             cx.report.warn(format_args!("mounts: {} is not mounted: {e}", entry.point()));
@@ -127,42 +172,43 @@ fn mount_local(cx: &mut Context, entries: &[Entry]) {
 /// Puts the entries into fstab, in the place of earlier ones of ours, makes the mount points, and says whether fstab changed.
 /// Without an entry and a swap file nothing changes.
 fn write(cx: &mut Context, entries: &[Entry], swap: Option<&str>) -> Result<bool> {
-    let old = cx.root.text(FSTAB);
-    let mut lines: Vec<String> = Vec::new();
-    for line in old.lines().filter(|l| (entries.is_empty() && swap.is_none()) || !fstab::is_ours(l)) {
-        lines.push(line.to_owned());
+    if entries.is_empty() && swap.is_none() {
+        return Ok(false);
     }
-    let theirs = lines.clone();
-    for entry in entries.iter().filter(|e| e.missing.is_none()) {
-        let same = |line: &&String| {
-            fstab::fields(line)
-                .is_some_and(|[_, point, ..]| entry.point().starts_with('/') && point == fstab::escape(entry.point()))
-        };
-        if let Some(line) = theirs.iter().find(same) {
-            let device = fstab::fields(line).map_or("", |[spec, ..]| spec);
+    let mut taken = HashMap::new();
+    let changed = cx.root.edit_text(FSTAB, Attr::root(0o644), |old| {
+        let kept: Vec<&str> = old.lines().filter(|l| !fstab::is_ours(l)).collect();
+        let devices = kept.iter().filter_map(|l| fstab::fields(l)).map(|[spec, point, ..]| (point, spec));
+        let devices: HashMap<&str, &str> = devices.filter(|(point, _)| point.starts_with('/')).collect();
+        for entry in entries {
+            if let Some(device) = devices.get(fstab::escape(entry.point()).as_str()) {
+                taken.insert(entry.point(), (*device).to_owned());
+            }
+        }
+        let mut text = String::new();
+        let written = entries.iter().filter(|e| e.is_written && !taken.contains_key(e.point())).map(Entry::line);
+        let swap = swap.map(fstab::escape).filter(|path| {
+            let is_swap = |l: &&str| fstab::fields(l).is_some_and(|[spec, ..]| spec == path);
+            !kept.iter().any(is_swap) && !entries.iter().any(|e| e.is_written && fstab::escape(&e.fields[0]) == *path)
+        });
+        let swap = swap.map(|path| format!("{path}\tnone\tswap\tsw,nofail\t0\t0"));
+        for line in kept.iter().map(|l| (*l).to_owned()).chain(written).chain(swap) {
+            text += &line;
+            text.push('\n');
+        }
+        Ok((text.trim_end_matches('\n') != old.trim_end_matches('\n')).then_some(text))
+    })?;
+    for entry in entries.iter().filter(|e| e.is_written) {
+        if let Some(device) = taken.get(entry.point()) {
             cx.report
                 .warn(format_args!("mounts: {FSTAB} has {device} at {} already: the entry is ignored", entry.point()));
-            continue;
-        }
-        if entry.point().starts_with('/')
+        } else if entry.point().starts_with('/')
             && let Err(e) = cx.root.mkdir(entry.point(), Attr::root(0o755))
         {
             cx.report.warn(format_args!("mounts: {e}"));
         }
-        lines.push(entry.line());
     }
-    if let Some(path) = swap {
-        let path = fstab::escape(path);
-        if !lines.iter().any(|l| fstab::fields(l).is_some_and(|[spec, ..]| spec == path)) {
-            lines.push(format!("{path}\tnone\tswap\tsw,nofail\t0\t0"));
-        }
-    }
-    let text = lines.iter().map(|l| format!("{l}\n")).collect::<String>();
-    if text == old || lines.join("\n") == old {
-        return Ok(false);
-    }
-    cx.root.write(FSTAB, text, Attr::root(0o644))?;
-    Ok(true)
+    Ok(changed)
 }
 
 /// The entries of the configuration, and those that the source's own devices imply, in order. What is wrong is reported.
@@ -175,7 +221,8 @@ fn entries(cx: &mut Context) -> Result<Vec<Entry>> {
         None => &[][..],
         Some(value) => value.as_list().ok_or_else(|| wrong("mounts", "a list", value))?,
     };
-    let mut entries: Vec<Entry> = Vec::new();
+    // With whether it is a mount, and not an entry that takes back those before it with the same device.
+    let mut read: Vec<(Entry, bool)> = Vec::new();
     for (i, value) in list.iter().enumerate() {
         let label = format!("mounts: entry {}", i + 1);
         let Some(fields) = value.as_list() else {
@@ -192,7 +239,7 @@ fn entries(cx: &mut Context) -> Result<Vec<Entry>> {
         let Some(point) = field(1) else {
             let found =
                 entry(cx, [spec, String::new(), "auto".into(), String::new(), String::new(), String::new()], systemd);
-            entries.retain(|e| e.fields[0] != found.fields[0]);
+            read.push((found, false));
             continue;
         };
         let or = |i: usize, default: &str| field(i).unwrap_or_else(|| default.to_owned());
@@ -210,8 +257,18 @@ fn entries(cx: &mut Context) -> Result<Vec<Entry>> {
             cx.report.warn(format_args!("{label}: it holds a NUL byte: it is ignored"));
             continue;
         }
-        entries.push(entry(cx, fields, systemd));
+        read.push((entry(cx, fields, systemd), true));
     }
+    let mut taken_back = HashSet::new();
+    let mut entries: Vec<Entry> = Vec::new();
+    for (entry, is_mount) in read.into_iter().rev() {
+        if !is_mount {
+            taken_back.insert(entry.fields[0].clone());
+        } else if !taken_back.contains(&entry.fields[0]) {
+            entries.push(entry);
+        }
+    }
+    entries.reverse();
     for (name, point, kind, options, pass) in
         [("ephemeral0", "/mnt", "auto", options, "2"), ("swap", "none", "swap", "sw", "0")]
     {
@@ -241,19 +298,19 @@ fn entry(cx: &Context, mut fields: [String; 6], systemd: bool) -> Entry {
         |options: &str, wanted: &str| options.split(',').any(|o| o == wanted || o.starts_with(&format!("{wanted}=")));
     let what = device::resolve(cx, &fields[0], &fields[2], &fields[3]);
     let noauto = has(&fields[3], "noauto");
-    let (missing, is_device) = match what {
-        What::Device(name) => {
-            fields[0] = name;
-            (None, true)
-        }
-        What::Other(name) => {
-            fields[0] = name;
-            (None, false)
-        }
+    let (name, missing, is_device) = match what {
+        What::Device(name) => (Some(name), None, true),
+        What::Other(name) => (Some(name), None, false),
         // What is mounted by hand may be put in later.
-        What::Missing(_) if noauto => (None, true),
-        What::Missing(why) => (Some(why), true),
+        What::Late(name, _) if noauto => (Some(name), None, true),
+        What::Late(name, why) => (Some(name), Some(why), true),
+        What::Unknown if noauto => (Some(fields[0].clone()), None, true),
+        What::Unknown => (None, Some("it is no device's name".to_owned()), true),
     };
+    let is_written = name.is_some();
+    if let Some(name) = name {
+        fields[0] = name;
+    }
     let options = &mut fields[3];
     if options.is_empty() {
         options.push_str("defaults");
@@ -265,7 +322,7 @@ fn entry(cx: &Context, mut fields: [String; 6], systemd: bool) -> Entry {
         options.push_str(&format!(",{DEVICE_TIMEOUT}"));
     }
     options.push_str(&format!(",{}", fstab::MARK));
-    Entry { fields, local: is_device, missing }
+    Entry { fields, local: is_device, missing, is_written }
 }
 
 #[cfg(test)]

@@ -70,6 +70,25 @@ impl Machine {
         (text.lines().skip(1).map(str::to_owned).collect(), commands)
     }
 
+    /// What the running system reports.
+    fn warnings(&self, config: &str) -> Vec<String> {
+        let config = yaml::parse("cloud-config", config).unwrap();
+        let mut root = Root::open(&self.dir.0, Use::Tree).unwrap();
+        let mut report = Report::new();
+        let mut cx = Context {
+            root: &mut root,
+            config: &config,
+            instance: &self.instance,
+            distro: &Distro::named("debian"),
+            args: &[],
+            stage: Stage::Init,
+            outside: &self.devices,
+            report: &mut report,
+        };
+        live(&mut cx).unwrap();
+        report.entries().iter().map(|e| e.to_string()).collect()
+    }
+
     fn lines(&self, config: &str) -> Vec<String> {
         self.run(config, provision).0
     }
@@ -118,23 +137,28 @@ fn devices_are_found_by_every_name_and_none_stops_a_boot() {
 }
 
 #[test]
-fn what_is_not_there_or_holds_nothing_is_left_out() {
+fn what_is_not_there_yet_or_holds_nothing_yet_gets_its_line() {
     let machine = Machine::new(ROOT_LINE);
-    for entry in [
-        "[/dev/vdz, /data]",
-        "[vdz1, /data]",
-        "[LABEL=nothing, /data]",
-        "[UUID=0000-0000, /data]",
-        "[ephemeral0, /data]",
-        "[/dev/vdd, /data]",
-        "[/dev/vde, /data]",
-        "[/dev/vdf, /data]",
-        "[/dev/vdc, none, swap]",
-        "[word, /data]",
-        "[vdc, relative]",
-        "[vdb.2, /data]",
+    for (entry, name) in [
+        ("[/dev/vdz, /data]", "/dev/vdz"),
+        ("[vdz1, /data]", "/dev/vdz1"),
+        ("[vdz.2, /data]", "/dev/vdz2"),
+        ("[LABEL=nothing, /data]", "LABEL=nothing"),
+        ("[UUID=0000-0000, /data]", "UUID=0000-0000"),
+        ("[/dev/vdd, /data]", "/dev/vdd"),
+        ("[/dev/vde, /data]", "/dev/vde"),
+        ("[/dev/vdf, /data]", "/dev/vdf"),
+        ("[vdb.2, /data]", "/dev/vdb2"),
     ] {
-        assert_eq!(machine.lines(&format!("mounts: [{entry}]")), [""; 0], "{entry}");
+        let config = format!("mounts: [{entry}]");
+        assert_eq!(machine.lines(&config), [format!("{name}\t/data\tauto\t{DEFAULTS}\t0\t2")], "{entry}");
+        // The mount may fail: that is reported, and is no failure of the module.
+        assert_eq!(machine.warnings(&config).len(), 1, "{entry}");
+    }
+    for entry in ["[ephemeral0, /data]", "[word, /data]", "[LABEL=, /data]", "[vdc, relative]"] {
+        let config = format!("mounts: [{entry}]");
+        assert_eq!(machine.lines(&config), [""; 0], "{entry}");
+        assert_eq!(machine.warnings(&config).len(), 1, "{entry}");
     }
 }
 
@@ -142,10 +166,11 @@ fn what_is_not_there_or_holds_nothing_is_left_out() {
 fn a_device_that_comes_late_is_mounted_by_the_running_system() {
     let mut machine = Machine::new(ROOT_LINE);
     let config = "mounts: [[vdz, /late]]";
-    assert_eq!(machine.lines(config), [""; 0]);
+    let line = machine.lines(config);
+    assert_eq!(line.len(), 1);
     machine.devices.0.push(("/dev/vdz", Some("ext4")));
     let (lines, commands) = machine.run(config, live);
-    assert_eq!((lines.len(), commands), (1, vec!["mount -a".to_owned(), "systemctl daemon-reload".into()]));
+    assert_eq!((lines, commands), (line, vec!["mount -a".to_owned(), "systemctl daemon-reload".into()]));
 
     // What the real root's systemd has read from fstab is its own to mount, but a disk is mounted before scripts run.
     for (path, text) in [
@@ -319,12 +344,12 @@ fn devices_of_another_machine_are_taken_as_given_or_as_the_tree_shows_them() {
     ] {
         assert_eq!(resolve(spec), device(path), "{spec}");
     }
-    assert!(matches!(resolve("ephemeral0"), What::Missing(_)));
+    assert_eq!(resolve("ephemeral0"), What::Unknown);
     for name in ["vdb", "vdb1", "vdc"] {
         std::fs::write(dir.0.join("dev").join(name), "").unwrap();
     }
     assert_eq!((resolve("vdb"), resolve("/dev/vdc")), (device("/dev/vdb1"), device("/dev/vdc")));
     for spec in ["/dev/vdd", "vdb.2", "sda"] {
-        assert!(matches!(resolve(spec), What::Missing(_)), "{spec}");
+        assert!(matches!(resolve(spec), What::Late(..)), "{spec}");
     }
 }

@@ -1,4 +1,28 @@
-//! `ntp`: the configuration of a time client; the client itself is installed and started in the running system.
+//! # ntp
+//!
+//! Configures an NTP client with servers and pools: the one that is installed, or the distribution's own, or the one that
+//! `ntp_client` names. The package is installed where it is missing, and the service restarted. Without servers the
+//! distribution's pools are used.
+//!
+//! ```yaml
+//! ntp:
+//!   enabled: true
+//!   ntp_client: chrony
+//!   servers: [ntp1.example.com]
+//!   pools: [0.pool.ntp.org, 1.pool.ntp.org]
+//! ```
+//!
+//! ```schema
+//! ntp: null | {
+//!  pools, servers, peers, allow: [str] unique
+//!  ntp_client: str
+//!  enabled: bool
+//!  config: {
+//!   confpath, check_exe, service_name, template: str
+//!   packages: [str] unique
+//!  }+
+//! }
+//! ```
 
 mod client;
 
@@ -27,6 +51,7 @@ pub static MODULE: Module = Module {
     ],
     provision: Some(provision),
     live: Some(live),
+    at_end: None,
 };
 
 /// What is to be written and started.

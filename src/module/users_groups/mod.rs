@@ -1,7 +1,50 @@
-//! users_groups: users, groups, and what each user may do.
+//! # users_groups
 //!
-//! The account database is edited before the pivot; nothing is run. Two keys need the running system and wait for it:
-//! `selinux_user` and `snapuser`.
+//! Makes groups and users before the pivot, as useradd and groupadd would, with their homes, passwords, SSH keys, and
+//! rules of sudo and doas. `default` in `users` is the distribution's own user. Accounts are locked for passwords unless
+//! `lock_passwd: false`. Of a user that exists already, its keys, rules and password are set and the rest stays.
+//!
+//! ```yaml
+//! groups: [admins, {web: [alice]}]
+//! users:
+//! - default
+//! - name: alice
+//!   gecos: Alice Example
+//!   groups: admins
+//!   shell: /bin/bash
+//!   sudo: ALL=(ALL) NOPASSWD:ALL
+//!   ssh_authorized_keys: [ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKp1 alice@example.com]
+//! ```
+//!
+//! ```schema
+//! $members = {*: str | [str]+}
+//! $user = {
+//!  (one name snapuser)
+//!  name, gecos, homedir, inactive, passwd, hashed_passwd, plain_text_passwd, primary_group, selinux_user, shell,
+//!   snapuser: str
+//!  doas, ssh_authorized_keys, ssh_import_id: [str]+
+//!  expiredate: str/date
+//!  groups: str | [str]+ | {*: null ~23.1 "Use a string or a list of strings."}
+//!  lock_passwd, no_create_home, no_log_init, no_user_group, create_groups, ssh_redirect_user, system: bool
+//!  sudo: str | null | [str | null] | bool ^22.2 "Use null instead."
+//!  uid: int | str ^22.3 "Use an integer instead."
+//!  lock-passwd ~22.3 lock_passwd
+//!  no-create-home ~24.2 no_create_home
+//!  no-log-init ~24.2 no_log_init
+//!  no-user-group ~24.2 no_user_group
+//!  hashed-passwd ~24.2 hashed_passwd
+//!  plain-text-passwd ~24.2 plain_text_passwd
+//!  create-groups ~24.2 create_groups
+//!  primary-group ~24.2 primary_group
+//!  selinux-user ~24.2 selinux_user
+//!  ssh-authorized-keys ~18.3 ssh_authorized_keys
+//!  ssh-import-id ~24.2 ssh_import_id
+//!  ssh-redirect-user ~24.2 ssh_redirect_user
+//! }
+//! groups: str | $members | [str | $members]+
+//! user: str | $user
+//! users: str | [str | [str] | $user] | map
+//! ```
 
 use crate::base::error::{Error, Result};
 use crate::base::report::Report;
@@ -24,6 +67,7 @@ pub static MODULE: Module = Module {
     distros: &[],
     provision: Some(provision),
     live: Some(live),
+    at_end: None,
 };
 
 /// Names of users whose homes are on a file system that is mounted after the pivot: what is there already must not be

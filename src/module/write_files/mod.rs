@@ -1,4 +1,29 @@
-//! `write_files`: files with any content, before the pivot; those from the network and the deferred ones in the running system.
+//! # write_files
+//!
+//! Writes files with the content of the entry (plain, base64 or gzip, as `encoding` says) or of `source: uri` (a path,
+//! file:// or http), before the pivot. Missing folders are made. `owner` is `user:group`, root:root by default;
+//! `permissions` is an octal number in quotes, 0644 by default. Files from a server, and owners that the same cloud-
+//! config makes, wait for the real root. Entries with `defer: true` are left to the module write_files_deferred.
+//!
+//! ```yaml
+//! write_files:
+//! - path: /etc/motd
+//!   content: |
+//!     Managed by the platform team.
+//! - path: /usr/local/bin/tool
+//!   permissions: '0755'
+//!   encoding: b64
+//!   content: IyEvYmluL3NoCmVjaG8gaGkK
+//! ```
+//!
+//! ```schema
+//! write_files: [{
+//!  path!, content, owner, permissions: str
+//!  source: {uri!: str  headers: {...: str}}
+//!  encoding: (gz gzip gz+base64 gzip+base64 gz+b64 gzip+b64 b64 base64 text/plain)
+//!  append, defer: bool
+//! }]+
+//! ```
 
 mod content;
 
@@ -22,8 +47,21 @@ pub static MODULE: Module = Module {
     distros: &[],
     provision: Some(provision),
     live: Some(live),
+    at_end: None,
 };
 
+/// # write_files_deferred
+///
+/// Writes the entries of `write_files` that have `defer: true`, in the final stage: after users were made and packages
+/// installed.
+///
+/// ```yaml
+/// write_files:
+/// - path: /srv/www/index.html
+///   owner: www-data:www-data
+///   defer: true
+///   content: It works.
+/// ```
 pub static DEFERRED: Module = Module {
     name: "write_files_deferred",
     stage: Stage::Final,
@@ -32,6 +70,7 @@ pub static DEFERRED: Module = Module {
     distros: &[],
     provision: None,
     live: Some(deferred),
+    at_end: None,
 };
 
 /// How often a server is asked for the content of a file.
