@@ -1,21 +1,42 @@
-//! What the tests share: where the conformance vectors are, and temporary folders.
+//! What the tests share: where the conformance vectors are, temporary folders, and how a test says that it cannot run.
 
 use crate::document::{Value, json};
+use std::fmt::Display;
+use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The conformance vectors' file `name`, parsed. They are kept beside the project, not in it: the folder is
-/// `PREPIVOT_VECTORS`, else `../shared/vectors`. None, with the reason printed, where they are not there.
-pub fn vectors(name: &str) -> Option<Value> {
+/// `PREPIVOT_VECTORS`, else `../shared/vectors`.
+///
+/// # Errors
+///
+/// The reason, where they are not there.
+pub fn find_vectors(name: &str) -> Result<Value, String> {
     let folder = std::env::var_os("PREPIVOT_VECTORS").map_or_else(|| PathBuf::from("../shared/vectors"), PathBuf::from);
-    let path = folder.join(name);
-    match std::fs::read(&path) {
-        Ok(bytes) => Some(json::parse(name, &bytes).expect("the vectors are valid JSON")),
-        Err(e) => {
-            println!("skipped: no conformance vectors: {}: {e}", path.display());
-            None
-        }
-    }
+    let bytes = std::fs::read(folder.join(name)).map_err(|e| format!("no {name} in {}: {e}", folder.display()))?;
+    Ok(json::parse(name, &bytes).expect("the vectors are valid JSON"))
+}
+
+/// [`find_vectors`]; None, with the test recorded as skipped, where they are not there.
+pub fn vectors(name: &str) -> Option<Value> {
+    find_vectors(name).map_err(skip).ok()
+}
+
+/// Records that the calling test, or a part of it, cannot run here. The reason is printed, and added to the file that
+/// `PREPIVOT_SKIPPED` names: `tests/run` counts the tests in it as skipped. cargo's own harness counts them as passed.
+pub fn skip(reason: impl Display) {
+    println!("skipped: {reason}");
+    let Some(path) = std::env::var_os("PREPIVOT_SKIPPED") else { return };
+    let program = std::env::current_exe().unwrap_or_default();
+    // The harness calls the thread as the test; cargo adds a hash to the program's name.
+    let program = program.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    let program = program.split('-').next().unwrap_or_default();
+    let thread = std::thread::current();
+    let line = format!("{program} {}\t{reason}\n", thread.name().unwrap_or("?"));
+    let file = std::fs::File::options().create(true).append(true).open(&path);
+    let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
+    written.unwrap_or_else(|e| panic!("failed to record a skipped test in {}: {e}", path.display()));
 }
 
 /// An empty folder for a test, removed when dropped.

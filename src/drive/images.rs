@@ -24,7 +24,7 @@ pub fn tool(name: &str, args: &[&str]) -> Option<String> {
     command.args(["60", name]).args(args).env("PATH", path).env("MTOOLS_SKIP_CHECK", "1").env("LC_ALL", "C.UTF-8");
     let output = command.output().expect("coreutils are there");
     if output.status.code() == Some(127) {
-        println!("skipped: {}", String::from_utf8_lossy(&output.stderr).trim());
+        crate::base::testing::skip(String::from_utf8_lossy(&output.stderr).trim());
         return None;
     }
     assert!(output.status.success(), "{name} {args:?}: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr));

@@ -176,7 +176,7 @@ fn a_drive_that_appears_is_found() {
     let mut search = Search::new(&["LATE-drive"], Places::default());
     match search.scan(soon()) {
         Ok(found) => assert_eq!(found, []),
-        Err(e) => return println!("skipped: {e}"),
+        Err(e) => return crate::base::testing::skip(e),
     }
     let Some(node) = images::attach(&image) else { return };
     let found = search.wait(soon().at_most(Duration::from_secs(10)), None);

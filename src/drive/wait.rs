@@ -162,7 +162,7 @@ mod tests {
     fn sees_the_kernels_events_and_keeps_the_deadline() {
         let mut watch = match Watch::new() {
             Ok(watch) => watch,
-            Err(e) => return println!("skipped: {e}"),
+            Err(e) => return crate::base::testing::skip(e),
         };
         let start = Instant::now();
         let none = watch.next(Deadline::after(Duration::from_millis(100)), None);
@@ -173,9 +173,9 @@ mod tests {
         let sys = std::path::Path::new("/sys/class/block");
         let devices = std::fs::read_dir(sys).into_iter().flatten().flatten();
         let name = devices.map(|entry| entry.file_name().into_string().unwrap()).find(|name| name.starts_with("loop"));
-        let Some(name) = name else { return println!("skipped: no loop device") };
+        let Some(name) = name else { return crate::base::testing::skip("no loop device") };
         if let Err(e) = std::fs::write(sys.join(&name).join("uevent"), "change") {
-            return println!("skipped: may not ask for an event: {e}");
+            return crate::base::testing::skip(format!("may not ask for an event: {e}"));
         }
         let deadline = Deadline::after(Duration::from_secs(5));
         let wanted = Event::Changed(name);

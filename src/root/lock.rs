@@ -56,7 +56,7 @@ mod tests {
         );
         let other = Command::new("python3").args(["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let Ok(mut other) = other else {
-            println!("skipped: there is no python3 to hold a lock");
+            crate::base::testing::skip("there is no python3 to hold a lock");
             return;
         };
         BufReader::new(other.stdout.take().unwrap()).read_line(&mut String::new()).unwrap();

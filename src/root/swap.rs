@@ -130,7 +130,7 @@ mod tests {
         // util-linux's own program sees it as one.
         match std::process::Command::new("/usr/sbin/swaplabel").arg(&path).output() {
             Ok(out) => assert!(String::from_utf8_lossy(&out.stdout).contains("UUID"), "{out:?}"),
-            Err(e) => println!("skipped: swaplabel: {e}"),
+            Err(e) => crate::base::testing::skip(format!("swaplabel: {e}")),
         }
     }
 }

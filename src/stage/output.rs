@@ -159,15 +159,12 @@ mod tests {
         }
     }
 
-    /// The half of the next test that has its own standard output.
-    #[test]
-    fn redirected_program() {
-        let Ok(output) = std::env::var("PREPIVOT_TEST_OUTPUT") else { return };
+    fn redirected_program(output: &str) {
         let say = |text: &str| {
             let script = format!("echo {text}; echo {text}-error >&2");
             assert!(Command::new("/bin/sh").args(["-c", &script]).status().unwrap().success());
         };
-        let redirected = Redirected::new(&yaml::parse("t", &output).unwrap(), Stage::Config);
+        let redirected = Redirected::new(&yaml::parse("t", output).unwrap(), Stage::Config);
         say("inside");
         drop(redirected);
         say("outside");
@@ -175,12 +172,16 @@ mod tests {
 
     #[test]
     fn programs_say_it_to_the_log_and_then_as_before() {
+        // The test runs itself as another process, which has a standard output of its own.
+        if let Ok(output) = std::env::var("PREPIVOT_TEST_OUTPUT") {
+            return redirected_program(&output);
+        }
         let dir = TempDir::new("output");
         let log = dir.0.join("log");
         let run = |output: String| {
             let _ = std::fs::remove_file(&log);
             let done = Command::new(std::env::current_exe().unwrap())
-                .args(["--exact", "stage::output::tests::redirected_program", "--nocapture"])
+                .args(["--exact", "stage::output::tests::programs_say_it_to_the_log_and_then_as_before", "--nocapture"])
                 .env("PREPIVOT_TEST_OUTPUT", output)
                 .output()
                 .unwrap();

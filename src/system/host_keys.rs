@@ -237,7 +237,7 @@ mod tests {
         use std::os::unix::fs::PermissionsExt;
         let program = std::path::Path::new("/usr/bin/ssh-keygen");
         if !program.exists() {
-            println!("skipped: there is no ssh-keygen");
+            crate::base::testing::skip("there is no ssh-keygen");
             return;
         }
         let dir = crate::base::testing::TempDir::new("host-keys");

@@ -37,7 +37,7 @@ fn query_values_keys_and_templates() {
 #[test]
 fn secrets_are_for_root_alone() {
     if !is_root() {
-        println!("skipped: needs root to try both sides");
+        prepivot::base::testing::skip("needs root to try both sides");
         return;
     }
     let dir = TempDir::new("cli-secrets");

@@ -85,7 +85,7 @@ fn waited(dir: &TempDir, units: &str, then: Option<&str>) -> Option<Answer> {
     match output.map(answer) {
         Ok(answer) if answer.code != 77 && !answer.err.starts_with("unshare") => Some(answer),
         _ => {
-            println!("skipped: needs a mount namespace");
+            prepivot::base::testing::skip("needs a mount namespace");
             None
         }
     }

@@ -1,5 +1,7 @@
 //! ds-identify's answers, case by case.
 
+use crate::cases::{Outcome, Vectors};
+use libtest_mimic::Trial;
 use prepivot::base::testing::TempDir;
 use prepivot::detect::{Facts, Filesystem, Guestinfo, Kernel, Platform, Report, identify};
 use prepivot::document::{Map, Value, json};
@@ -10,12 +12,6 @@ use prepivot::stage::image::Image;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-
-/// Cases that do not agree on purpose: a part of the name, and the reason.
-const EXCEPTIONS: &[(&str, &str)] = &[
-    ("[azure_invalid_configuration]", "a datasource_list counts, over however many lines it is written"),
-    ("[multiline_yaml]", "as above"),
-];
 
 /// The parts of a case that are no files.
 #[derive(Default)]
@@ -195,26 +191,18 @@ fn answer(exit_code: i64, run_config: &Value) -> String {
     format!("{exit_code} {}", json::to_string(config))
 }
 
-#[test]
-fn verdicts_are_ds_identifys() {
-    let Some(cases) = prepivot::base::testing::vectors("ds_identify.json") else { return };
-    let cases = cases.as_list().expect("a list of cases");
-    let (mut same, mut excepted, mut wrong) = (0, 0, Vec::new());
-    for case in cases {
-        let dir = TempDir::new("di");
-        let expected = case.get("expect").expect("an expectation");
-        let rc = expected.get("rc").and_then(Value::as_int).expect("an exit code");
-        let theirs = answer(rc, expected.get("run_cloud_cfg").unwrap_or(&Value::Null));
-        let ours = run(case, &dir.0).map_or_else(|e| e, |r| answer(r.outcome.exit_code().into(), &r.run_config));
-        let name = text(case, "name").rsplit("::").next().unwrap_or_default();
-        if ours == theirs {
-            same += 1;
-        } else if EXCEPTIONS.iter().any(|(part, _)| name.contains(part)) {
-            excepted += 1;
-        } else {
-            wrong.push(format!("{name}: expected {theirs}, got {ours}"));
-        }
+fn check(case: &Value) -> Outcome {
+    let dir = TempDir::new("di");
+    let expected = case.get("expect").expect("an expectation");
+    let rc = expected.get("rc").and_then(Value::as_int).expect("an exit code");
+    let theirs = answer(rc, expected.get("run_cloud_cfg").unwrap_or(&Value::Null));
+    let ours = run(case, &dir.0).map_or_else(|e| e, |r| answer(r.outcome.exit_code().into(), &r.run_config));
+    match ours == theirs {
+        true => Outcome::Agrees,
+        false => Outcome::Differs(vec![format!("expected {theirs}, got {ours}")]),
     }
-    println!("ds_identify.json: {same} agree, {excepted} are exceptions, of {}", cases.len());
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+pub fn trials() -> Vec<Trial> {
+    Vectors { file: "ds_identify.json", exceptions: &[] }.trials(check)
 }

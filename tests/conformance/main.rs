@@ -1,5 +1,6 @@
-//! cloud-init's behaviour, as data: the conformance vectors, one file of them per module.
+//! cloud-init's behaviour, as data: each case of the conformance vectors is a test, named FILE: CASE.
 
+mod cases;
 mod ds_identify;
 mod merge;
 mod modules;
@@ -8,3 +9,22 @@ mod openstack;
 mod schema;
 mod status;
 mod userdata;
+
+fn main() {
+    let trials = [
+        ds_identify::trials(),
+        merge::trials(),
+        modules::trials(),
+        network::trials(),
+        openstack::trials(),
+        schema::trials(),
+        status::trials(),
+        userdata::trials(),
+    ];
+    let mut arguments = libtest_mimic::Arguments::from_args();
+    // There are thousands: without a filter, as with --quiet.
+    arguments.quiet |= arguments.filter.is_none() && arguments.format.is_none() && !arguments.list;
+    let conclusion = libtest_mimic::run(&arguments, trials.into_iter().flatten().collect());
+    cases::print_skipped();
+    conclusion.exit();
+}

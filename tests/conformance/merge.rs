@@ -1,6 +1,7 @@
 //! Merging against what cloud-init's own mergers made of the same documents.
 
-use prepivot::base::testing::vectors;
+use crate::cases::{Outcome, Vectors};
+use libtest_mimic::Trial;
 use prepivot::document::{Value, yaml};
 use prepivot::userdata::CloudConfig;
 use prepivot::userdata::kind::Kind;
@@ -40,23 +41,15 @@ fn same(a: &Value, b: &Value) -> bool {
     }
 }
 
-#[test]
-fn documents_merge_as_in_cloud_init() {
-    let Some(cases) = vectors("merge.json") else { return };
-    let cases = cases.as_list().unwrap();
-    let mut wrong = Vec::new();
-    for case in cases {
-        let expected = case.get("expected").unwrap();
-        let result = merged(case);
-        let alike = match &result {
-            Ok(value) => same(value, expected),
-            Err(_) => expected.get("error").is_some(),
-        };
-        if !alike {
-            let name = case.get("name").and_then(Value::as_str).unwrap();
-            wrong.push(format!("{name}: {result:?}"));
-        }
+fn check(case: &Value) -> Outcome {
+    let expected = case.get("expected").unwrap();
+    match merged(case) {
+        Ok(value) if same(&value, expected) => Outcome::Agrees,
+        Err(_) if expected.get("error").is_some() => Outcome::Agrees,
+        other => Outcome::Differs(vec![format!("{other:?}")]),
     }
-    println!("merge.json: {} alike, {} wrong", cases.len() - wrong.len(), wrong.len());
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+pub fn trials() -> Vec<Trial> {
+    Vectors { file: "merge.json", exceptions: &[] }.trials(check)
 }

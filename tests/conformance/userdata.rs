@@ -1,8 +1,10 @@
 //! What prepivot makes of cloud-init's own user-data inputs, against what cloud-init made of them.
 
+use crate::cases::{Outcome, Vectors};
+use libtest_mimic::Trial;
 use prepivot::base::error::Error;
 use prepivot::base::report::{Report, Severity};
-use prepivot::base::testing::vectors;
+use prepivot::base::testing::find_vectors;
 use prepivot::document::{Map, Value, json, yaml};
 use prepivot::userdata::config::{Consumed, Sources, consume};
 use prepivot::userdata::{Fetched, Include, UserData, When, cache_name};
@@ -184,73 +186,57 @@ fn empty() -> &'static UserData {
     EMPTY.get_or_init(UserData::default)
 }
 
-#[test]
-fn user_data_comes_out_as_from_cloud_init() {
-    let (Some(cases), Some(urls)) = (vectors("userdata.json"), vectors("urls.json")) else { return };
-    let (mut alike, mut excepted, mut wrong) = (0, 0, Vec::new());
-    for case in cases.as_list().unwrap() {
-        let name = case.get("name").and_then(Value::as_str).unwrap();
-        // The launch index that a case was given is not in the vectors: any that fits will do, where parts name one.
-        let indexed = json::to_string(case.get("input").unwrap()).to_lowercase().contains("launch-index");
-        let indexes = std::iter::once(None).chain((0..10).map(Some).filter(|_| indexed));
-        let best = indexes
-            .map(|index| {
-                let (consumed, report) = run(case, &urls, index);
-                differences(case, &consumed, &report)
-            })
-            .min_by_key(Vec::len)
-            .unwrap();
-        match (EXCEPTIONS.iter().find(|(n, _)| *n == name), best.is_empty()) {
-            (None, true) => alike += 1,
-            (None, false) => wrong.push(format!("{name}:\n  {}", best.join("\n  "))),
-            (Some(_), true) => wrong.push(format!("{name}: listed as an exception, and agrees")),
-            (Some(_), false) => excepted += 1,
-        }
-    }
-    println!("userdata.json: {alike} alike, {excepted} differ on purpose, {} wrong", wrong.len());
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+fn check(case: &Value, urls: &Value) -> Outcome {
+    // The launch index that a case was given is not in the vectors: any that fits will do, where parts name one.
+    let indexed = json::to_string(case.get("input").unwrap()).to_lowercase().contains("launch-index");
+    let indexes = std::iter::once(None).chain((0..10).map(Some).filter(|_| indexed));
+    let found = indexes.map(|index| {
+        let (consumed, report) = run(case, urls, index);
+        differences(case, &consumed, &report)
+    });
+    Outcome::of(found.min_by_key(Vec::len).unwrap())
 }
 
-#[test]
-fn every_example_of_the_documentation_is_read() {
-    let Some(cases) = vectors("examples.json") else { return };
-    let (mut parsed, mut taken, mut wrong) = (0, 0, Vec::new());
-    for case in cases.as_list().unwrap() {
-        let name = case.get("name").and_then(Value::as_str).unwrap();
-        let text = case.get("text").and_then(Value::as_str).unwrap();
-        if let Some(expected) = case.get("parsed") {
-            parsed += 1;
-            match yaml::parse(name, text) {
-                Ok(value) if same_value(&value, expected) => {}
-                other => wrong.push(format!("{name}: {other:?}")),
-            }
-        }
-        let Some(header) = case.get("header_type").and_then(Value::as_str) else { continue };
-        taken += 1;
-        let mut later = |_: &Include<'_>| Ok(Fetched::Later);
-        let sources = Sources {
-            user_data: text.as_bytes(),
-            vendor_data: &[],
-            vendor_data2: &[],
-            datasource_config: &Map::new(),
-            launch_index: None,
-            instance_data: &instance_data(),
-        };
-        let mut report = Report::new();
-        let data = consume(&Map::new(), &sources, &mut later, &mut report).user.unwrap();
-        let fine = match header {
-            "text/cloud-config" | "text/jinja2" => data.cloud_config.is_some() && !data.text.contains("ignored"),
-            "text/cloud-boothook" => data.boothooks.len() == 1,
-            "text/x-shellscript" => data.scripts.len() == 1,
-            "text/x-include-url" => !data.deferred.is_empty(),
-            "text/cloud-config-archive" => data.cloud_config.is_some() && data.boothooks.len() == 1,
-            "text/part-handler" => data.unsupported.len() == 1,
-            _ => false,
-        };
-        if !fine || report.has(Severity::Error) {
-            wrong.push(format!("{name} ({header}): {data:?} {report:?}"));
+/// An example of the documentation is read without an error.
+fn check_example(case: &Value) -> Outcome {
+    let text = case.get("text").and_then(Value::as_str).unwrap();
+    let mut wrong = Vec::new();
+    if let Some(expected) = case.get("parsed") {
+        match yaml::parse("example", text) {
+            Ok(value) if same_value(&value, expected) => {}
+            other => wrong.push(format!("parsed: {other:?}")),
         }
     }
-    println!("examples.json: {parsed} parsed, {taken} taken as user-data, {} wrong", wrong.len());
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let Some(header) = case.get("header_type").and_then(Value::as_str) else { return Outcome::of(wrong) };
+    let mut later = |_: &Include<'_>| Ok(Fetched::Later);
+    let sources = Sources {
+        user_data: text.as_bytes(),
+        vendor_data: &[],
+        vendor_data2: &[],
+        datasource_config: &Map::new(),
+        launch_index: None,
+        instance_data: &instance_data(),
+    };
+    let mut report = Report::new();
+    let data = consume(&Map::new(), &sources, &mut later, &mut report).user.unwrap();
+    let fine = match header {
+        "text/cloud-config" | "text/jinja2" => data.cloud_config.is_some() && !data.text.contains("ignored"),
+        "text/cloud-boothook" => data.boothooks.len() == 1,
+        "text/x-shellscript" => data.scripts.len() == 1,
+        "text/x-include-url" => !data.deferred.is_empty(),
+        "text/cloud-config-archive" => data.cloud_config.is_some() && data.boothooks.len() == 1,
+        "text/part-handler" => data.unsupported.len() == 1,
+        _ => false,
+    };
+    if !fine || report.has(Severity::Error) {
+        wrong.push(format!("{header}: {data:?}"));
+    }
+    Outcome::of(wrong)
+}
+
+pub fn trials() -> Vec<Trial> {
+    let urls: &Value = Box::leak(Box::new(find_vectors("urls.json").unwrap_or(Value::Null)));
+    let mut trials = Vectors { file: "userdata.json", exceptions: EXCEPTIONS }.trials(move |case| check(case, urls));
+    trials.extend(Vectors { file: "examples.json", exceptions: &[] }.trials(check_example));
+    trials
 }

@@ -47,7 +47,7 @@ pub fn prepivot(verb: &str, root: &Path, seed: &Path, more: &[&str]) -> Output {
 pub fn may_chown() -> bool {
     let may = rustix::process::geteuid().is_root();
     if !may {
-        println!("skipped: files are given to other users, which needs root");
+        prepivot::base::testing::skip("files are given to other users, which needs root");
     }
     may
 }

@@ -88,7 +88,7 @@ fn listing(base: &Path, at: &Path, out: &mut Vec<String>) {
 fn the_shadow_suite_leaves_the_same_files() {
     let root_user = rustix::process::geteuid().is_root();
     if !root_user || !Path::new("/usr/sbin/useradd").exists() || !Path::new("/etc/debian_version").exists() {
-        println!("skipped: needs root and Debian's useradd");
+        crate::base::testing::skip("needs root and Debian's useradd");
         return;
     }
     let commands = [

@@ -1,5 +1,5 @@
 //! What is written is taken by the stacks' own programs: netplan's generator, NetworkManager's library, ifupdown,
-//! and systemd-networkd, which has to bring the devices up. A program that is missing is said, and its test skipped.
+//! and systemd-networkd, which has to bring the devices up. A test whose program is missing is skipped.
 
 mod real;
 
@@ -47,7 +47,7 @@ fn program(names: &[&str]) -> Option<PathBuf> {
     let paths = names.iter().flat_map(|n| folders.map(|f| Path::new(f).join(n)));
     let found = paths.into_iter().find(|p| p.exists());
     if found.is_none() {
-        println!("skipped: {} is not installed", names.join(" or "));
+        prepivot::base::testing::skip(format!("{} is not installed", names.join(" or ")));
     }
     found
 }
@@ -223,7 +223,7 @@ fn networkd_brings_up_what_is_asked() {
     let spaces = ["--net", "--mount", "--pid", "--fork", "--kill-child"];
     if !run(Command::new("unshare").args(spaces).args(["ip", "link", "add", "x", "type", "veth"]), "").status.success()
     {
-        println!("skipped: no network namespace can be made here");
+        prepivot::base::testing::skip("no network namespace can be made here");
         return;
     }
     let network = read::config("v2", &yaml::parse("v2", real::V2).expect("valid"), &Macs::default()).expect("valid");

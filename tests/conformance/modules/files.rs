@@ -64,29 +64,6 @@ pub fn set_up(case: &Case, base: &Path) {
     }
 }
 
-/// Why a case differs on purpose, where that follows from what it is about. Its name alone cannot tell.
-pub fn reason(case: &Case) -> Option<&'static str> {
-    let fstab = case.expected.at(&["files", "/etc/fstab", "content"]).and_then(Value::as_str).unwrap_or_default();
-    let here = devices(case);
-    let absent = |line: &str| {
-        let spec = line.split_whitespace().next().unwrap_or_default();
-        let device = spec.starts_with("/dev/") || spec.contains('=') || !spec.contains(['/', ':']);
-        let kind = line.split_whitespace().nth(2).unwrap_or_default();
-        device
-            && matches!(kind, "auto" | "swap" | "ext4" | "xfs" | "btrfs" | "vfat")
-            && !here.contains(&spec.to_owned())
-    };
-    let added = fstab.lines().filter(|l| l.contains("comment=cloudconfig"));
-    let missing = case.module == "cc_mounts" && added.into_iter().any(absent);
-    let points: Vec<&str> =
-        fstab.lines().filter_map(|l| l.split_whitespace().nth(1)).filter(|p| *p != "none").collect();
-    let twice = (1..points.len()).any(|i| points[..i].contains(&points[i]));
-    if twice {
-        return Some("a mount point that the image's fstab has gets no second line, which systemd would refuse");
-    }
-    missing.then_some("a device that is not there is left out of fstab, as the documentation says")
-}
-
 /// Whether the recorded error says nothing: the recording machine lacked a package manager, or cloud-init a method.
 pub fn error_is_the_recorders(case: &Case) -> bool {
     case.expected

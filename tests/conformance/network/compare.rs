@@ -177,29 +177,32 @@ fn shell(content: &str) -> Vec<String> {
     out
 }
 
-/// interfaces(5): stanzas with their options; what is after a blank line still belongs to the stanza before.
+/// interfaces(5): each option with its stanza, the second stanza of one head as `HEAD (2)`. What is after a blank line still
+/// belongs to the stanza before.
 fn interfaces(content: &str) -> Vec<String> {
-    let mut stanzas: Vec<(String, Vec<String>)> = Vec::new();
+    let mut out = Vec::new();
+    let mut stanza = String::new();
+    let mut heads: BTreeMap<String, usize> = BTreeMap::new();
     for line in content.lines() {
         let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        let begins = ["auto ", "iface ", "allow-", "mapping ", "source"].iter().any(|w| line.starts_with(w));
-        match stanzas.last_mut() {
-            Some((_, options)) if !begins => options.push(line),
-            _ => stanzas.push((line, Vec::new())),
+        if stanza.is_empty() || ["auto ", "iface ", "allow-", "mapping ", "source"].iter().any(|w| line.starts_with(w))
+        {
+            let count = heads.entry(line.clone()).or_default();
+            *count += 1;
+            stanza = if *count > 1 { format!("{line} ({count})") } else { line };
+            out.push(stanza.clone());
+        } else {
+            out.push(format!("{stanza}: {line}"));
         }
     }
-    let written = |(head, mut options): (String, Vec<String>)| {
-        options.sort();
-        format!("{head}: {}", options.join(" | "))
-    };
-    stanzas.into_iter().map(written).collect()
+    out
 }
 
-#[test]
-fn meaning_is_compared_not_spelling() {
+/// The comparison's own test.
+pub fn meaning_is_compared_not_spelling() {
     let of = |renderer, text: &str| meaning(renderer, [("f".to_owned(), text.to_owned())].into_iter());
     assert_eq!(of("networkd", "[A]\nDNS=1 2\nx=y\n\n[B]\n"), of("networkd", "# c\n[B]\n[A]\nx=y\nDNS=2\nDNS=1\n"));
     assert_ne!(of("networkd", "[A]\nx=1\n[A]\ny=2\n"), of("networkd", "[A]\nx=1\ny=2\n"));

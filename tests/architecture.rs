@@ -1,0 +1,255 @@
+//! The order of the folders below src/ (DESIGN.md, "The flow of data"), read from the source: what uses what, and what writes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The folders. Each may use those before it. `root`, the door to the disk, and `instance`, plain data, are to the left of the
+/// parts that fill them.
+const ORDER: &[&str] = &[
+    "base", "document", "machine", "root", "drive", "link", "detect", "network", "instance", "source", "userdata",
+    "system", "schema", "module", "stage", "cli",
+];
+
+/// Groups of files that use each other in a circle: to be taken apart.
+const CIRCLES: &[&str] = &[
+    "detect/facts detect/mark",
+    "link/http link/url",
+    "network/render/eni network/render/eni_device network/render/eni_route",
+    "network/render/network_manager network/render/network_manager_device network/render/network_manager_ip network/render/network_manager_tunnel",
+    "network/render/networkd network/render/networkd_netdev",
+    "network/render/sysconfig network/render/sysconfig_rhel network/render/sysconfig_suse",
+    "stage/config stage/image",
+];
+
+/// Files outside root/ that write, and what. The last ones are to go through root/.
+const WRITERS: &[(&str, &str)] = &[
+    ("base/logging", "the kernel's log"),
+    ("cli/analyze", "the file that --outfile names"),
+    ("cli/collect_logs", "the archive that --tarfile names"),
+    ("cli/devel/net_convert", "the folder that --directory names"),
+    ("drive/mount", "its own mount point"),
+    ("drive/wait", "the kernel's polling of removable drives, below /sys"),
+    ("link/setup", "settings of links, below /proc/sys"),
+    ("module/seed_random", "the kernel's random device"),
+    ("system/console", "the console"),
+    ("link/journal", "to be moved: /run/prepivot"),
+    ("stage/handover", "to be moved: /run"),
+    ("stage/output", "to be moved: the log that output: names"),
+    ("stage/probe", "to be moved: /run/prepivot"),
+    ("system/packages", "to be moved: the package manager's lock"),
+];
+
+/// Calls that change a file.
+const WRITES: &[&str] = &[
+    "fs::write(",
+    "fs::rename(",
+    "fs::copy(",
+    "fs::remove_",
+    "fs::create_dir",
+    "fs::set_permissions(",
+    "fs::hard_link(",
+    "fs::symlink(",
+    "File::create",
+    ".write(true)",
+    ".append(true)",
+    ".create(true)",
+];
+
+/// A source file by its module path, `source/ec2`, with the code that is in the program.
+struct Source {
+    module: String,
+    code: String,
+}
+
+/// The code without comments, texts and tests, which come last in a file.
+fn code(text: &str) -> String {
+    let end = text.match_indices("#[cfg(test)]").map(|(at, _)| at).find(|at| {
+        let item = text[*at..].lines().nth(1).unwrap_or_default();
+        item.contains("mod ") && item.ends_with('{')
+    });
+    let mut out = String::new();
+    for line in text[..end.unwrap_or(text.len())].lines() {
+        let mut parts = line.split('"');
+        out += parts.next().unwrap_or_default().split("//").next().unwrap_or_default();
+        // What follows a text is code again, what follows a comment is not.
+        if !line.trim_start().starts_with("//") {
+            out.extend(parts.skip(1).step_by(2));
+        }
+        out.push('\n');
+    }
+    out
+}
+
+fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            rust_files(&path, found);
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+fn sources() -> Vec<Source> {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut paths = Vec::new();
+    rust_files(&src, &mut paths);
+    let mut all: BTreeMap<PathBuf, String> = BTreeMap::new();
+    all.extend(paths.into_iter().map(|path| (path.clone(), fs::read_to_string(path).unwrap())));
+    // `#[cfg(test)] mod NAME;`, with or without a path.
+    let mut tests = BTreeSet::new();
+    for (path, text) in &all {
+        let folder = path.parent().unwrap();
+        let own = if path.ends_with("mod.rs") { folder.to_owned() } else { path.with_extension("") };
+        for (at, _) in text.match_indices("#[cfg(test)]") {
+            let mut lines = text[at..].lines().skip(1);
+            let mut line = lines.next().unwrap_or_default().trim();
+            if let Some(file) = line.strip_prefix("#[path = \"").and_then(|l| l.strip_suffix("\"]")) {
+                tests.insert(folder.join(file));
+                line = lines.next().unwrap_or_default().trim();
+            }
+            if let Some((_, name)) = line.strip_suffix(';').and_then(|l| l.rsplit_once("mod ")) {
+                tests.extend([own.join(format!("{name}.rs")), own.join(name).join("mod.rs")]);
+            }
+        }
+    }
+    let in_program =
+        |path: &&PathBuf| !tests.contains(*path) && !path.ends_with("base/testing.rs") && path.parent() != Some(&src);
+    let module = |path: &Path| {
+        let path = path.strip_prefix(&src).unwrap().with_extension("");
+        path.to_str().unwrap().trim_end_matches("/mod").to_owned()
+    };
+    all.keys().filter(in_program).map(|path| Source { module: module(path), code: code(&all[path]) }).collect()
+}
+
+/// Every path that starts with `crate::` or `super::`, the parts of `{…}` one by one.
+fn paths(code: &str) -> Vec<String> {
+    let name = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
+    let mut out = Vec::new();
+    for (at, word) in code.match_indices("crate::").chain(code.match_indices("super::")) {
+        // The middle of `super::super::`, or of another word.
+        if code[..at].ends_with(name) {
+            continue;
+        }
+        let end = code[at..].find(|c| !name(c)).map_or(code.len(), |n| at + n);
+        let path = &code[at..end];
+        if path.ends_with("::") && code[end..].starts_with('{') {
+            expand(path, &code[end + 1..], &mut out);
+        } else if path != word {
+            out.push(path.to_owned());
+        }
+    }
+    out
+}
+
+/// Adds what stands in the braces after `prefix`; what follows them.
+fn expand<'a>(prefix: &str, mut rest: &'a str, out: &mut Vec<String>) -> &'a str {
+    loop {
+        let end = rest.find(['{', ',', '}']).expect("braces are closed");
+        let item = rest[..end].split(" as ").next().unwrap_or_default().trim();
+        let ends_with = &rest[end..=end];
+        rest = &rest[end + 1..];
+        if ends_with == "{" {
+            rest = expand(&format!("{prefix}{item}"), rest, out);
+        } else if !item.is_empty() {
+            out.push(format!("{prefix}{item}"));
+        }
+        if ends_with == "}" {
+            return rest;
+        }
+    }
+}
+
+/// What each module uses. A folder's own file (mod.rs) holds what its files share, and the table of a registry has the type of
+/// its entries: that those two know the entries makes no circle.
+fn uses(sources: &[Source]) -> BTreeMap<&str, BTreeSet<&str>> {
+    let modules: BTreeSet<&str> = sources.iter().map(|s| s.module.as_str()).collect();
+    let inside = |a: &str, b: &str| a.strip_prefix(b).is_some_and(|r| r.is_empty() || r.starts_with('/'));
+    let mut all = BTreeMap::new();
+    for source in sources {
+        let own: Vec<&str> = source.module.split('/').collect();
+        let mut used = BTreeSet::new();
+        for path in paths(&source.code) {
+            let words: Vec<&str> = path.split("::").collect();
+            let supers = words.iter().take_while(|w| **w == "super").count();
+            let base = if supers == 0 { &[] } else { own.get(..own.len().saturating_sub(supers)).unwrap_or_default() };
+            let full: Vec<&str> = base.iter().chain(&words[supers.max(1)..]).copied().collect();
+            let module = (1..=full.len()).rev().find_map(|n| modules.get(full[..n].join("/").as_str()).copied());
+            let table = |m: &str| m.strip_suffix("/table").is_some_and(|registry| inside(&source.module, registry));
+            used.extend(module.filter(|m| !inside(m, &source.module) && !inside(&source.module, m) && !table(m)));
+        }
+        all.insert(source.module.as_str(), used);
+    }
+    all
+}
+
+fn folder(module: &str) -> &str {
+    module.split('/').next().unwrap_or_default()
+}
+
+/// Everything that `from` uses, and what that uses, and so on.
+fn reached<'a>(from: &'a str, uses: &BTreeMap<&'a str, BTreeSet<&'a str>>) -> BTreeSet<&'a str> {
+    let mut reached = BTreeSet::new();
+    let mut open = vec![from];
+    while let Some(module) = open.pop() {
+        open.extend(uses[module].iter().filter(|used| reached.insert(**used)));
+    }
+    reached
+}
+
+#[test]
+fn no_folder_uses_one_to_its_right() {
+    let sources = sources();
+    let place = |module: &str| {
+        ORDER
+            .iter()
+            .position(|f| *f == folder(module))
+            .unwrap_or_else(|| panic!("{module}: its folder is not in ORDER"))
+    };
+    let mut wrong = Vec::new();
+    let mut count = 0;
+    for (module, used) in uses(&sources) {
+        count += used.len();
+        wrong.extend(used.iter().filter(|u| place(u) > place(module)).map(|u| format!("{module} uses {u}")));
+    }
+    assert!(count > 500, "only {count} uses were found");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn no_files_use_each_other_in_a_circle() {
+    let sources = sources();
+    let uses = uses(&sources);
+    let all: BTreeMap<&str, BTreeSet<&str>> = uses.keys().map(|module| (*module, reached(module, &uses))).collect();
+    let circle = |module: &str| {
+        let members = all[module].iter().filter(|other| all[**other].contains(module));
+        members.copied().collect::<Vec<_>>().join(" ")
+    };
+    let found: BTreeSet<String> = all.keys().map(|module| circle(module)).filter(|circle| !circle.is_empty()).collect();
+    let new: Vec<&String> = found.iter().filter(|circle| !CIRCLES.contains(&circle.as_str())).collect();
+    assert!(new.is_empty(), "{new:#?}");
+    CIRCLES.iter().filter(|known| !found.contains(**known)).for_each(|known| println!("no longer a circle: {known}"));
+}
+
+#[test]
+fn only_root_writes() {
+    let mut wrong = Vec::new();
+    for source in sources().iter().filter(|s| folder(&s.module) != "root") {
+        let line = source.code.lines().find(|line| WRITES.iter().any(|call| line.contains(call)));
+        match (line, WRITERS.iter().any(|(module, _)| *module == source.module)) {
+            (Some(line), false) => wrong.push(format!("{}: {}", source.module, line.trim())),
+            (None, true) => println!("{} writes no longer", source.module),
+            _ => {}
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn comments_texts_and_tests_are_not_read() {
+    let text = "use crate::{a::{b, c as d}, e};\n// use crate::f;\nlet x = \"crate::g\"; super::super::h::i(); not_crate::j;\n\
+        #[cfg(test)]\nmod tests {\nuse crate::k;";
+    assert_eq!(paths(&code(text)), ["crate::a::b", "crate::a::c", "crate::e", "super::super::h::i"]);
+}
