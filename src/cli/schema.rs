@@ -4,11 +4,13 @@ use super::files;
 use super::program::{Program, is_root, print};
 use super::verb::Verb;
 use crate::base::error::{Error, Result};
+use crate::base::report::{Report, Severity};
 use crate::document::{Map, Value, wrong, yaml};
 use crate::instance::state::CLOUD_DIR;
 use crate::machine::Machine;
 use crate::module::{self, MODULES};
-use crate::network::{Macs, convert};
+use crate::network::Macs;
+use crate::network::read::{self, config};
 use crate::root::{Root, Use};
 use crate::schema::{self, Findings, Problem, one_line};
 use crate::userdata::kind::{self, Kind};
@@ -303,19 +305,27 @@ fn network_config(path: &str, text: String) -> Result<Outcome> {
         Err((e, line, column)) => return Ok(mistake(text, line, column, &e.to_string())),
     };
     let is_empty = |value: &Value| value.is_null() || value.as_map().is_some_and(Map::is_empty);
-    let (kind, found) = match &document {
-        value if is_empty(value.get("network").unwrap_or(value)) => {
-            return Ok(Outcome::Passed("Skipping network-config schema validation on empty config.".to_owned()));
+    if is_empty(document.get("network").unwrap_or(&document)) {
+        return Ok(Outcome::Passed("Skipping network-config schema validation on empty config.".to_owned()));
+    }
+    let found = match &document {
+        // What is neither of the other formats is checked as cloud-init's.
+        Value::Map(map) if read::recognise(&document).is_none_or(|f| *f == config::FORMAT) => {
+            schema::network_config(map)
         }
-        Value::Map(map) if map.contains_key("links") => ("network_data.json", Findings::default()),
-        Value::Map(map) => ("yaml", schema::network_config(map)),
+        Value::Map(_) => Findings::default(),
         Value::String(_) => return Ok(Outcome::Passed(format!("Text for ifupdown is not checked: {path}"))),
         other => return Err(wrong(path, "a mapping", other)),
     };
     if found.errors.is_empty() {
         let nics = Machine::read(Path::new("/")).nics();
         let macs: Macs = nics.iter().map(|n| (n.mac.as_str(), n.name.as_str())).collect();
-        convert::parse(kind, &text, &macs).map_err(|e| e.context(path))?;
+        let format = read::recognise(&document).unwrap_or(&config::FORMAT);
+        let mut report = Report::new();
+        (format.read)(path, &document, &macs.complete(), &mut report)?;
+        for warning in report.texts(Severity::Warning) {
+            log::warn!("{warning}");
+        }
     }
     Ok(Outcome::Checked { text, found })
 }

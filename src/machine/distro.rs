@@ -25,8 +25,6 @@ pub struct Distro {
     pub gecos: &'static str,
     pub groups: &'static [&'static str],
     pub shell: &'static str,
-    /// Network renderers by preference; empty: cloud-init's built-in order.
-    pub renderers: &'static [&'static str],
     /// The name of the SSH server's service.
     pub ssh_service: &'static str,
 }
@@ -34,7 +32,6 @@ pub struct Distro {
 /// What `sudo` holds for every distribution's default user.
 pub const DEFAULT_SUDO: &str = "ALL=(ALL) NOPASSWD:ALL";
 
-const RHEL_RENDERERS: &[&str] = &["eni", "netplan", "network-manager", "sysconfig", "networkd"];
 const ADM: &[&str] = &["adm", "systemd-journal"];
 const WHEEL_ADM: &[&str] = &["wheel", "adm", "systemd-journal"];
 const DEBIAN_GROUPS: &[&str] =
@@ -45,63 +42,55 @@ const PI_GROUPS: &[&str] = &[
     "netdev", "render", "lpadmin",
 ];
 
-type Row = (
-    &'static str,
-    Family,
-    &'static str,
-    &'static str,
-    &'static [&'static str],
-    &'static [&'static str],
-    &'static [&'static str],
-);
+type Row = (&'static str, Family, &'static str, &'static str, &'static [&'static str], &'static [&'static str]);
 
-/// Name, family, default user, its comment, its groups, renderers, and the IDs of os-release(5) that mean it beside its own name.
+/// Name, family, default user, its comment, its groups, and the IDs of os-release(5) that mean it beside its own name.
 /// From cloud-init's default configuration for each (config/cloud.cfg.tmpl).
 #[rustfmt::skip]
 const DISTROS: &[Row] = &[
-    ("almalinux", Family::Redhat, "almalinux", "almalinux Cloud User", ADM, RHEL_RENDERERS, &[]),
-    ("alpine", Family::Alpine, "alpine", "alpine Cloud User", &["adm", "wheel"], &["eni"], &[]),
-    ("amazon", Family::Redhat, "ec2-user", "EC2 Default User", WHEEL_ADM, &[], &["amzn"]),
-    ("aosc", Family::Other, "aosc", "aosc Cloud User", &["wheel"], &[], &[]),
-    ("arch", Family::Arch, "arch", "arch Cloud User", &["wheel", "users"], &[], &["archarm", "cachyos", "manjaro"]),
-    ("azurelinux", Family::Redhat, "azureuser", "Azure Linux", WHEEL_ADM, &["netplan", "networkd", "network-manager"], &[]),
-    ("centos", Family::Redhat, "cloud-user", "Cloud User", ADM, RHEL_RENDERERS, &[]),
-    ("cloudlinux", Family::Redhat, "cloudlinux", "cloudlinux Cloud User", ADM, RHEL_RENDERERS, &[]),
-    ("debian", Family::Debian, "debian", "Debian", DEBIAN_GROUPS, &["netplan", "eni", "networkd"], &["devuan"]),
-    ("eurolinux", Family::Redhat, "eurolinux", "eurolinux Cloud User", ADM, RHEL_RENDERERS, &[]),
-    ("fedora", Family::Redhat, "fedora", "fedora Cloud User", WHEEL_ADM, &["netplan", "network-manager", "networkd", "sysconfig", "eni"], &[]),
-    ("gentoo", Family::Gentoo, "gentoo", "gentoo Cloud User", &["users", "wheel"], &[], &[]),
-    ("mariner", Family::Redhat, "mariner", "MarinerOS", &["wheel"], &["networkd"], &[]),
-    ("miraclelinux", Family::Redhat, "miraclelinux", "miraclelinux Cloud User", ADM, RHEL_RENDERERS, &[]),
-    ("openeuler", Family::Redhat, "openeuler", "openeuler Cloud User", WHEEL_ADM, &[], &["openEuler"]),
-    ("openmandriva", Family::Redhat, "omv", "OpenMandriva admin", &["wheel", "users", "systemd-journal"], &["network-manager", "networkd"], &[]),
-    ("opensuse", Family::Suse, "suse", "suse Cloud User", &["cdrom", "users"], &[], &[]),
-    ("opensuse-leap", Family::Suse, "suse", "suse Cloud User", &["cdrom", "users"], &[], &[]),
-    ("opensuse-microos", Family::Suse, "suse", "suse Cloud User", &["cdrom", "users"], &[], &[]),
-    ("opensuse-tumbleweed", Family::Suse, "suse", "suse Cloud User", &["cdrom", "users"], &[], &[]),
-    ("photon", Family::Photon, "photon", "PhotonOS", &["wheel"], &["networkd"], &[]),
-    ("raspberry-pi-os", Family::Debian, "pi", "Raspberry Pi OS", PI_GROUPS, &["netplan", "network-manager"], &["raspbian"]),
-    ("rhel", Family::Redhat, "cloud-user", "Cloud User", ADM, RHEL_RENDERERS, &["redhat", "ol", "oracle"]),
-    ("rocky", Family::Redhat, "rocky", "rocky Cloud User", ADM, RHEL_RENDERERS, &[]),
-    ("sle-micro", Family::Suse, "suse", "suse Cloud User", &["cdrom", "users"], &[], &["sl-micro", "suse-microos"]),
-    ("sles", Family::Suse, "suse", "suse Cloud User", &["cdrom", "users"], &[], &["sled", "suse", "sle_hpc"]),
-    ("ubuntu", Family::Debian, "ubuntu", "Ubuntu", UBUNTU_GROUPS, &["netplan", "eni", "sysconfig"], &["linuxmint", "pop"]),
-    ("virtuozzo", Family::Redhat, "virtuozzo", "virtuozzo Cloud User", ADM, RHEL_RENDERERS, &[]),
-    ("unknown", Family::Other, "cloud-user", "Cloud User", &[], &[], &[]),
+    ("almalinux", Family::Redhat, "almalinux", "almalinux Cloud User", ADM, &[]),
+    ("alpine", Family::Alpine, "alpine", "alpine Cloud User", &["adm", "wheel"], &[]),
+    ("amazon", Family::Redhat, "ec2-user", "EC2 Default User", WHEEL_ADM, &["amzn"]),
+    ("aosc", Family::Other, "aosc", "aosc Cloud User", &["wheel"], &[]),
+    ("arch", Family::Arch, "arch", "arch Cloud User", &["wheel", "users"], &["archarm", "cachyos", "manjaro"]),
+    ("azurelinux", Family::Redhat, "azureuser", "Azure Linux", WHEEL_ADM, &[]),
+    ("centos", Family::Redhat, "cloud-user", "Cloud User", ADM, &[]),
+    ("cloudlinux", Family::Redhat, "cloudlinux", "cloudlinux Cloud User", ADM, &[]),
+    ("debian", Family::Debian, "debian", "Debian", DEBIAN_GROUPS, &["devuan"]),
+    ("eurolinux", Family::Redhat, "eurolinux", "eurolinux Cloud User", ADM, &[]),
+    ("fedora", Family::Redhat, "fedora", "fedora Cloud User", WHEEL_ADM, &[]),
+    ("gentoo", Family::Gentoo, "gentoo", "gentoo Cloud User", &["users", "wheel"], &[]),
+    ("mariner", Family::Redhat, "mariner", "MarinerOS", &["wheel"], &[]),
+    ("miraclelinux", Family::Redhat, "miraclelinux", "miraclelinux Cloud User", ADM, &[]),
+    ("openeuler", Family::Redhat, "openeuler", "openeuler Cloud User", WHEEL_ADM, &["openEuler"]),
+    ("openmandriva", Family::Redhat, "omv", "OpenMandriva admin", &["wheel", "users", "systemd-journal"], &[]),
+    ("opensuse", Family::Suse, "suse", "suse Cloud User", &["cdrom", "users"], &[]),
+    ("opensuse-leap", Family::Suse, "suse", "suse Cloud User", &["cdrom", "users"], &[]),
+    ("opensuse-microos", Family::Suse, "suse", "suse Cloud User", &["cdrom", "users"], &[]),
+    ("opensuse-tumbleweed", Family::Suse, "suse", "suse Cloud User", &["cdrom", "users"], &[]),
+    ("photon", Family::Photon, "photon", "PhotonOS", &["wheel"], &[]),
+    ("raspberry-pi-os", Family::Debian, "pi", "Raspberry Pi OS", PI_GROUPS, &["raspbian"]),
+    ("rhel", Family::Redhat, "cloud-user", "Cloud User", ADM, &["redhat", "ol", "oracle"]),
+    ("rocky", Family::Redhat, "rocky", "rocky Cloud User", ADM, &[]),
+    ("sle-micro", Family::Suse, "suse", "suse Cloud User", &["cdrom", "users"], &["sl-micro", "suse-microos"]),
+    ("sles", Family::Suse, "suse", "suse Cloud User", &["cdrom", "users"], &["sled", "suse", "sle_hpc"]),
+    ("ubuntu", Family::Debian, "ubuntu", "Ubuntu", UBUNTU_GROUPS, &["linuxmint", "pop"]),
+    ("virtuozzo", Family::Redhat, "virtuozzo", "virtuozzo Cloud User", ADM, &[]),
+    ("unknown", Family::Other, "cloud-user", "Cloud User", &[], &[]),
 ];
 
 fn of_row(row: &Row) -> Distro {
-    let (name, family, user, gecos, groups, renderers, _) = *row;
+    let (name, family, user, gecos, groups, _) = *row;
     let shell = if family == Family::Alpine { "/bin/ash" } else { "/bin/bash" };
     let ssh_service = if family == Family::Debian { "ssh" } else { "sshd" };
-    Distro { name, family, user, gecos, groups, shell, renderers, ssh_service }
+    Distro { name, family, user, gecos, groups, shell, ssh_service }
 }
 
 impl Distro {
     /// The distribution that cloud-init calls `name`; `unknown` where there is none of that name.
     pub fn named(name: &str) -> Distro {
         let last = DISTROS.len() - 1;
-        let row = DISTROS.iter().find(|r| r.0 == name || r.6.contains(&name));
+        let row = DISTROS.iter().find(|r| r.0 == name || r.5.contains(&name));
         of_row(row.unwrap_or(&DISTROS[last]))
     }
 
@@ -139,10 +128,6 @@ impl Distro {
         let mut info = Map::new();
         info.insert("distro", self.name);
         info.insert("default_user", user);
-        if !self.renderers.is_empty() {
-            let renderers: Vec<Value> = self.renderers.iter().map(|r| Value::from(*r)).collect();
-            info.insert("network", [("renderers", renderers)].into_iter().collect::<Map>());
-        }
         info.insert("ssh_svcname", self.ssh_service);
         if matches!(self.name, "photon" | "raspberry-pi-os") {
             info.insert("disable_fallback_netcfg", true);
@@ -204,8 +189,6 @@ mod tests {
             for (key, value) in cfg.at(&["system_info", "default_user"]).unwrap().as_map().unwrap().iter() {
                 assert_eq!(ours.at(&["system_info", "default_user", key]), Some(value), "{name} {key}");
             }
-            let renderers = ["system_info", "network", "renderers"];
-            assert_eq!(ours.at(&renderers), cfg.at(&renderers), "{name}");
             for key in ["disable_root", "users", "ssh_pwauth"] {
                 assert_eq!(ours.get(key), cfg.get(key), "{name} {key}");
             }

@@ -1,9 +1,9 @@
-//! Addresses, networks and netmasks as network configurations write them.
+//! Addresses, prefixes and netmasks as network configurations write them.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// An IP address that keeps the spelling of its document.
+/// An IP address, with its spelling in the document.
 #[derive(Debug, Clone)]
 pub struct Ip {
     text: String,
@@ -54,18 +54,19 @@ impl From<IpAddr> for Ip {
 
 /// An address with its prefix length: an interface's address, or a route's destination. Shown as `10.0.0.1/24`.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Net {
+pub struct Cidr {
     pub ip: Ip,
-    /// Prefix length, at most 32 or 128.
+    /// The prefix length, at most 32 for IPv4 and 128 for IPv6.
     pub prefix: u8,
 }
 
-/// What a prefix length is when a document gives none, as in cloud-init: 24 for IPv4, 64 for IPv6.
+/// The prefix lengths of addresses without one, as in cloud-init: IPv4, IPv6.
 const DEFAULT_PREFIX: (u8, u8) = (24, 64);
 
-impl Net {
-    /// Reads `address`, `address/prefix` or `address/netmask`. `mask` (a prefix length or a netmask) counts where the address has none.
-    pub fn parse(text: &str, mask: Option<&str>) -> Option<Net> {
+impl Cidr {
+    /// Reads `address`, `address/prefix` or `address/netmask`. `mask` (a prefix length or a netmask) is used where the address has
+    /// none. None where the text is not such an address.
+    pub fn parse(text: &str, mask: Option<&str>) -> Option<Cidr> {
         let (ip, own) = match text.trim().split_once('/') {
             Some((ip, mask)) => (ip, Some(mask)),
             None => (text, None),
@@ -76,30 +77,30 @@ impl Net {
             None if ip.is_v6() => DEFAULT_PREFIX.1,
             None => DEFAULT_PREFIX.0,
         };
-        Some(Net { ip, prefix })
+        Some(Cidr { ip, prefix })
     }
 
-    /// Reads `address/prefix`, or an address that stands for itself alone.
-    pub fn parse_or_host(text: &str) -> Option<Net> {
+    /// Reads `address/prefix`. An address without a prefix is a single host.
+    pub fn parse_or_host(text: &str) -> Option<Cidr> {
         match Ip::parse(text) {
-            Some(ip) => Some(Net { prefix: if ip.is_v6() { 128 } else { 32 }, ip }),
-            None => Net::parse(text, None),
+            Some(ip) => Some(Cidr { prefix: if ip.is_v6() { 128 } else { 32 }, ip }),
+            None => Cidr::parse(text, None),
         }
     }
 
-    /// The network of all addresses: a default route's destination.
-    pub fn default_of(v6: bool) -> Net {
+    /// The prefix of all addresses: a default route's destination.
+    pub fn default_of(v6: bool) -> Cidr {
         let addr = if v6 { IpAddr::V6(Ipv6Addr::UNSPECIFIED) } else { IpAddr::V4(Ipv4Addr::UNSPECIFIED) };
-        Net { ip: addr.into(), prefix: 0 }
+        Cidr { ip: addr.into(), prefix: 0 }
     }
 
-    /// The network that the address lies in: the same with the host's bits cleared.
-    pub fn network(&self) -> Net {
+    /// The network of the address: the same with the host bits cleared.
+    pub fn network(&self) -> Cidr {
         let addr = match self.ip.addr() {
             IpAddr::V4(a) => IpAddr::V4(Ipv4Addr::from(u32::from(a) & bits32(self.prefix))),
             IpAddr::V6(a) => IpAddr::V6(Ipv6Addr::from(u128::from(a) & bits128(self.prefix))),
         };
-        Net { ip: addr.into(), prefix: self.prefix }
+        Cidr { ip: addr.into(), prefix: self.prefix }
     }
 
     /// Whether this is an IPv6 network.
@@ -107,7 +108,7 @@ impl Net {
         self.ip.is_v6()
     }
 
-    /// Whether this is one address alone.
+    /// Whether this is a single host's prefix: /32 or /128.
     pub fn is_host(&self) -> bool {
         self.prefix == if self.is_v6() { 128 } else { 32 }
     }
@@ -125,7 +126,7 @@ impl Net {
         }
     }
 
-    /// The network's last address, which is for all hosts in it. None for IPv6, which has no such address.
+    /// The broadcast address, which is the network's last. None for IPv6, which has no broadcast.
     pub fn broadcast(&self) -> Option<Ip> {
         match self.ip.addr() {
             IpAddr::V4(a) => Some(IpAddr::V4(Ipv4Addr::from(u32::from(a) | !bits32(self.prefix))).into()),
@@ -143,7 +144,7 @@ impl Net {
     }
 }
 
-impl fmt::Display for Net {
+impl fmt::Display for Cidr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.ip, self.prefix)
     }
@@ -157,7 +158,7 @@ fn bits128(prefix: u8) -> u128 {
     u128::MAX.checked_shl(128 - u32::from(prefix.min(128))).unwrap_or(0)
 }
 
-/// A prefix length from `24`, `255.255.255.0` or `ffff:ffff::`. None where it is neither, or a mask with holes.
+/// The prefix length of `24`, `255.255.255.0` or `ffff:ffff::`. None for anything else, and for a mask that is not contiguous.
 pub fn prefix_of(mask: &str, v6: bool) -> Option<u8> {
     let mask = mask.trim();
     let most = if v6 { 128 } else { 32 };
@@ -172,7 +173,7 @@ pub fn prefix_of(mask: &str, v6: bool) -> Option<u8> {
     (ones == contiguous).then(|| u8::try_from(ones).ok()).flatten()
 }
 
-/// Whether the text of a name server is an IPv6 address.
+/// Whether the text of a name server is an IPv6 address rather than an IPv4 address, either with a port or without.
 pub fn is_v6(server: &str) -> bool {
     server.contains(':') && server.matches(':').count() > 1
 }
@@ -183,31 +184,31 @@ mod tests {
 
     #[test]
     fn prefixes_come_from_the_address_the_mask_or_the_family() {
-        let net = |t, m| Net::parse(t, m).map(|n| n.to_string());
-        assert_eq!(net("10.0.0.1/8", Some("24")).as_deref(), Some("10.0.0.1/8"));
-        assert_eq!(net("10.0.0.1", Some("255.255.254.0")).as_deref(), Some("10.0.0.1/23"));
-        assert_eq!(net("10.0.0.1", None).as_deref(), Some("10.0.0.1/24"));
-        assert_eq!(net("2001:DB8::1", Some("")).as_deref(), Some("2001:DB8::1/64"));
-        assert_eq!(net("2001:db8::1", Some("ffff:ffff::")).as_deref(), Some("2001:db8::1/32"));
-        assert_eq!(net("0.0.0.0", Some("0.0.0.0")).as_deref(), Some("0.0.0.0/0"));
+        let cidr = |t, m| Cidr::parse(t, m).map(|n| n.to_string());
+        assert_eq!(cidr("10.0.0.1/8", Some("24")).as_deref(), Some("10.0.0.1/8"));
+        assert_eq!(cidr("10.0.0.1", Some("255.255.254.0")).as_deref(), Some("10.0.0.1/23"));
+        assert_eq!(cidr("10.0.0.1", None).as_deref(), Some("10.0.0.1/24"));
+        assert_eq!(cidr("2001:DB8::1", Some("")).as_deref(), Some("2001:DB8::1/64"));
+        assert_eq!(cidr("2001:db8::1", Some("ffff:ffff::")).as_deref(), Some("2001:db8::1/32"));
+        assert_eq!(cidr("0.0.0.0", Some("0.0.0.0")).as_deref(), Some("0.0.0.0/0"));
         for wrong in
             [("10.0.0.1/33", None), ("10.0.0.1", Some("255.234.255.0")), ("x", None), ("10.0.0.1", Some("ffff::"))]
         {
-            assert_eq!(Net::parse(wrong.0, wrong.1), None, "{wrong:?}");
+            assert_eq!(Cidr::parse(wrong.0, wrong.1), None, "{wrong:?}");
         }
     }
 
     #[test]
     fn masks_and_membership() {
-        let net = Net::parse("192.168.14.2/23", None).unwrap();
+        let net = Cidr::parse("192.168.14.2/23", None).unwrap();
         assert_eq!(net.netmask(), "255.255.254.0");
         assert_eq!(net.broadcast().unwrap().to_string(), "192.168.15.255");
         assert!(net.contains(&Ip::parse("192.168.15.254").unwrap()));
         assert!(!net.contains(&Ip::parse("192.168.16.1").unwrap()));
         assert_eq!(net.network().to_string(), "192.168.14.0/23");
-        assert_eq!(Net::parse("fd00:1::5/64", None).unwrap().network().to_string(), "fd00:1::/64");
-        assert_eq!(Net::parse("::/0", None).unwrap().netmask(), "::");
-        assert!(Net::default_of(true).contains(&Ip::parse("fe80::1").unwrap()));
-        assert_eq!(Net::parse("fe80::/10", None).unwrap().netmask(), "ffc0::");
+        assert_eq!(Cidr::parse("fd00:1::5/64", None).unwrap().network().to_string(), "fd00:1::/64");
+        assert_eq!(Cidr::parse("::/0", None).unwrap().netmask(), "::");
+        assert!(Cidr::default_of(true).contains(&Ip::parse("fe80::1").unwrap()));
+        assert_eq!(Cidr::parse("fe80::/10", None).unwrap().netmask(), "ffc0::");
     }
 }

@@ -1,16 +1,16 @@
-//! The configuration where nobody gave one: DHCP on one device (cloud-init's `generate_fallback_config`).
+//! The configuration where none is given: DHCP on one device (cloud-init's `generate_fallback_config`).
 
 use crate::document::{Map, Value};
 use crate::machine::Nic;
 
 /// The kernel's hardware type of Ethernet (if_arp.h).
 const ARPHRD_ETHER: u32 = 1;
-/// addr_assign_type of a device that took over another one's address.
+/// addr_assign_type of a device that took over another device's address (NET_ADDR_STOLEN).
 const ADDRESS_STOLEN: u32 = 2;
-/// The driver of Hyper-V's devices. They stand for a virtual function with the same MAC address.
+/// The driver of Hyper-V's devices. Such a device may use a virtual function, which has the same MAC address.
 const HYPERV: &str = "hv_netvsc";
 
-/// What a link's state says about it.
+/// The state of a link.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Link {
     Connected,
@@ -18,7 +18,8 @@ enum Link {
     No,
 }
 
-/// The device: the best connected one, eth0 before others, then by name as people sort them.
+/// The most suitable device: connected before possibly connected, eth0 before others, then in natural order of names. None
+/// where no device is suitable.
 pub fn nic(nics: &[Nic]) -> Option<&Nic> {
     let found =
         nics.iter().filter(|n| is_candidate(n, nics)).map(|n| (link(n), n)).filter(|(link, _)| *link != Link::No);
@@ -27,8 +28,8 @@ pub fn nic(nics: &[Nic]) -> Option<&Nic> {
 }
 
 fn is_candidate(nic: &Nic, all: &[Nic]) -> bool {
-    // A virtual function of Hyper-V has the MAC address of the netvsc device that it works for.
-    let doubled = nic.driver.as_deref() != Some(HYPERV)
+    // A virtual function of Hyper-V has the MAC address of the netvsc device that uses it.
+    let is_duplicate = nic.driver.as_deref() != Some(HYPERV)
         && all.iter().any(|n| n.name != nic.name && n.mac == nic.mac && n.driver.as_deref() == Some(HYPERV));
     nic.kind == ARPHRD_ETHER
         && nic.name != "lo"
@@ -37,12 +38,12 @@ fn is_candidate(nic: &Nic, all: &[Nic]) -> bool {
         && !nic.mac.is_empty()
         && nic.mac != "00:00:00:00:00:00"
         && nic.address_source != ADDRESS_STOLEN
-        && (nic.physical || !is_made_of_others(&nic.name))
-        && !doubled
+        && (nic.physical || !is_virtual(&nic.name))
+        && !is_duplicate
 }
 
-/// Bonds and bridges by their usual names; a device behind the interface rules them out anyway.
-fn is_made_of_others(name: &str) -> bool {
+/// Whether the name is a usual one of bonds, bridges and other virtual devices.
+fn is_virtual(name: &str) -> bool {
     ["bond", "br", "docker", "virbr", "ovs", "team", "dummy", "tun", "tap"].iter().any(|p| name.starts_with(p))
 }
 
@@ -54,7 +55,7 @@ fn link(nic: &Nic) -> Link {
     }
 }
 
-/// Parts of text and numbers, so that eth2 comes before eth10.
+/// The name as numbers and texts, so that eth2 comes before eth10.
 fn natural(name: &str) -> Vec<(u64, String)> {
     let mut parts: Vec<(u64, String)> = Vec::new();
     for c in name.chars() {
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_that_are_not_their_own_are_passed_over() {
+    fn members_and_duplicates_are_skipped() {
         let mut list = nics(&[("vf0", "mlx5_core", Some(true), "up"), ("zz0", HYPERV, Some(true), "up")]);
         list[0].mac = list[1].mac.clone();
         assert_eq!(nic(&list).unwrap().name, "zz0");

@@ -1,65 +1,67 @@
-//! Where a network configuration comes from, and which of several counts.
+//! Where a network configuration comes from, and which of several takes precedence.
 
-use super::model::{Macs, Network};
-use super::read;
+use super::mac::Macs;
+use super::model::Network;
+use super::read::config::{self, is_disabled};
+use super::read::format::Format;
 use crate::base::base64;
 use crate::base::error::{Context, Error, Result};
+use crate::base::report::Report;
 use crate::document::{Map, Value, yaml};
 use std::fmt;
 use std::io::Read;
 
-/// A network configuration as it was given.
+/// A network configuration as it was given: its format and its document.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Input {
-    /// Version 1 or 2, with or without `network:` above it.
-    Config(Value),
-    /// OpenStack's network_data.json.
-    NetworkData(Value),
-    /// The text of /etc/network/interfaces.
-    Interfaces(String),
+pub struct Input {
+    pub format: &'static Format,
+    pub document: Value,
 }
 
 impl Input {
-    /// Reads it for a machine with these devices. `document` names it in messages.
-    pub fn read(&self, document: &str, macs: &Macs) -> Result<Network> {
-        match self {
-            Input::Config(value) => read::config(document, value, macs),
-            Input::NetworkData(value) => read::openstack::read(value, macs),
-            Input::Interfaces(text) => Ok(read::eni::read(text)),
-        }
+    /// A document in cloud-init's format, version 1 or 2.
+    pub fn config(document: impl Into<Value>) -> Input {
+        Input { format: &config::FORMAT, document: document.into() }
+    }
+
+    /// Reads it for a machine with these devices. `name` names the document in messages.
+    ///
+    /// # Errors
+    /// The document is not of its format.
+    pub fn read(&self, name: &str, macs: &Macs, report: &mut Report) -> Result<Network> {
+        (self.format.read)(name, &self.document, macs, report)
     }
 
     /// Whether it says that the network is not to be configured.
     pub fn is_disabled(&self) -> bool {
-        matches!(self, Input::Config(value) if read::is_disabled(value))
+        is_disabled(&self.document)
     }
 
-    /// Whether it says nothing at all.
+    /// Whether it configures nothing at all.
     fn is_empty(&self) -> bool {
-        match self {
-            Input::Config(Value::Map(map)) => map.is_empty(),
-            Input::Config(value) => value.is_null(),
-            Input::NetworkData(value) => value.as_map().is_none_or(Map::is_empty),
-            Input::Interfaces(text) => text.trim().is_empty(),
+        match &self.document {
+            Value::Map(map) => map.is_empty(),
+            Value::String(text) => text.trim().is_empty(),
+            other => other.is_null(),
         }
     }
 }
 
-/// Who gave the configuration. The names are cloud-init's (`NetworkConfigSource`).
+/// The origin of a configuration. The names are cloud-init's (`NetworkConfigSource`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
     /// `network-config=` on the kernel command line.
     Cmdline,
-    /// `ip=` and what the initramfs made of it.
+    /// `ip=`, as the initramfs configured it.
     Initramfs,
     /// `network:` in the image's configuration.
     SystemCfg,
     Datasource,
-    /// Nobody: DHCP on the first device that fits.
+    /// None of the others: DHCP on the most suitable device.
     Fallback,
 }
 
-/// The order that counts where a datasource has none of its own.
+/// The order of precedence, unless the datasource has its own.
 pub const DEFAULT_ORDER: [Origin; 4] = [Origin::Cmdline, Origin::Initramfs, Origin::SystemCfg, Origin::Datasource];
 
 impl fmt::Display for Origin {
@@ -74,17 +76,17 @@ impl fmt::Display for Origin {
     }
 }
 
-/// What the choice came to.
+/// The result of [`choose`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum Choice {
     Use(Origin, Input),
-    /// The first that says something says that nothing is to be configured.
+    /// The first origin with a configuration says that nothing is to be configured.
     Disabled(Origin),
-    /// Nobody says anything: it is for the fallback.
+    /// No origin has a configuration; the fallback applies.
     Nothing,
 }
 
-/// The first of `order` that says something.
+/// The first configuration in this order. `given` returns that of an origin.
 pub fn choose(order: &[Origin], mut given: impl FnMut(Origin) -> Option<Input>) -> Choice {
     for origin in order {
         let Some(input) = given(*origin) else { continue };
@@ -98,14 +100,17 @@ pub fn choose(order: &[Origin], mut given: impl FnMut(Origin) -> Option<Input>) 
     Choice::Nothing
 }
 
-/// The most bytes that `network-config=` may have, unpacked.
+/// The largest value of `network-config=` in bytes, uncompressed.
 const MAX_CMDLINE_CONFIG: u64 = 1 << 20;
 
 /// The value of `network-config=`: base64 of YAML that may be gzipped, or `disabled`.
+///
+/// # Errors
+/// The value is neither, or larger than 1 MiB uncompressed.
 pub fn from_cmdline(value: &str) -> Result<Input> {
     const KEY: &str = "network-config= on the kernel command line";
     if value == "disabled" {
-        return Ok(Input::Config(Map::from_iter([("config", "disabled")]).into()));
+        return Ok(Input::config(Map::from_iter([("config", "disabled")])));
     }
     let digits = value.trim_end_matches('=');
     let padded = format!("{digits}{}", "=".repeat(digits.len().next_multiple_of(4) - digits.len()));
@@ -122,7 +127,7 @@ pub fn from_cmdline(value: &str) -> Result<Input> {
         return Err(Error::new(format!("{KEY}: larger than {MAX_CMDLINE_CONFIG} bytes")));
     }
     let text = String::from_utf8(bytes).map_err(|_| Error::new(format!("{KEY}: not UTF-8")))?;
-    Ok(Input::Config(yaml::parse(KEY, &text)?))
+    Ok(Input::config(yaml::parse(KEY, &text)?))
 }
 
 #[cfg(test)]
@@ -130,11 +135,11 @@ mod tests {
     use super::*;
 
     fn config(text: &str) -> Input {
-        Input::Config(yaml::parse("t", text).unwrap())
+        Input::config(yaml::parse("t", text).unwrap())
     }
 
     #[test]
-    fn the_first_that_says_something_counts() {
+    fn the_first_configuration_takes_precedence() {
         let given = |origin| match origin {
             Origin::Initramfs => Some(config("{}")),
             Origin::SystemCfg => Some(config("version: 2")),

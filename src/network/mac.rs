@@ -1,25 +1,27 @@
-//! MAC addresses, and which of this machine's devices has which.
+//! MAC addresses, and the devices of this machine that have them.
 
 use crate::machine::Nic;
 use std::collections::BTreeMap;
 
-/// The MAC addresses of this machine's devices and what the devices are called.
+/// The names of this machine's devices by MAC address.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Macs {
     names: BTreeMap<String, String>,
-    /// The whole hardware addresses of InfiniBand devices, by name.
+    /// Whether these are all devices: no other will appear later.
+    complete: bool,
+    /// The complete hardware addresses of InfiniBand devices, by name.
     infiniband: BTreeMap<String, String>,
 }
 
 /// The kernel's hardware types (if_arp.h).
 const ARPHRD_ETHER: u32 = 1;
 const ARPHRD_INFINIBAND: u32 = 32;
-/// addr_assign_type of a device that took over another one's address.
+/// addr_assign_type of a device that took over another device's address (NET_ADDR_STOLEN).
 const ADDRESS_STOLEN: u32 = 2;
 
 impl Macs {
-    /// From the machine's interfaces. Those whose address is another one's are not among them. An InfiniBand device is
-    /// also known by the six bytes that are made of its port's GUID.
+    /// From the machine's interfaces, without those that use another device's address. An InfiniBand device is also found by
+    /// the six-byte address that is derived from its port's GUID.
     pub fn of(nics: &[Nic]) -> Macs {
         let mut macs = Macs::default();
         for nic in nics.iter().filter(|n| n.address_source != ADDRESS_STOLEN && !n.has_master) {
@@ -39,19 +41,35 @@ impl Macs {
         macs
     }
 
-    /// The device with this MAC, in any spelling.
+    /// The same, as all devices that there will ever be: a device that a document needs and that is not among them is an error.
+    pub fn complete(mut self) -> Macs {
+        self.complete = true;
+        self
+    }
+
+    /// Whether no other device will appear later.
+    pub fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    /// The device with this MAC address, in any spelling.
     pub fn name(&self, mac: &str) -> Option<&str> {
         self.names.get(&plain_mac(mac)).map(String::as_str)
     }
 
-    /// The whole hardware address of an InfiniBand device.
+    /// The MAC address of the device with this name.
+    pub fn mac(&self, name: &str) -> Option<&str> {
+        self.names.iter().find(|(_, n)| *n == name).map(|(mac, _)| mac.as_str())
+    }
+
+    /// The complete hardware address of an InfiniBand device.
     pub fn infiniband(&self, name: &str) -> Option<&str> {
         self.infiniband.get(name).map(String::as_str)
     }
 }
 
 impl<M: AsRef<str>, N: Into<String>> FromIterator<(M, N)> for Macs {
-    /// From pairs of MAC and name.
+    /// From pairs of MAC address and name.
     fn from_iter<I: IntoIterator<Item = (M, N)>>(pairs: I) -> Macs {
         let mut macs = Macs::default();
         for (mac, name) in pairs {
@@ -67,7 +85,7 @@ pub fn is_mac(mac: &str) -> bool {
     matches!(bytes.len(), 6 | 20) && bytes.iter().all(|b| b.len() == 2 && b.bytes().all(|c| c.is_ascii_hexdigit()))
 }
 
-/// A MAC address in lower case with colons, for comparing.
+/// A MAC address in canonical form: lower case, with colons.
 pub fn plain_mac(mac: &str) -> String {
     mac.trim().to_ascii_lowercase().replace('-', ":")
 }
@@ -77,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn devices_are_known_by_addresses_of_their_own() {
+    fn only_devices_with_their_own_address_are_found() {
         let nic = |name: &str, mac: &str, address_source, has_master| Nic {
             name: name.into(),
             mac: mac.into(),

@@ -1,16 +1,18 @@
-//! Network configuration: one model, one file per format read, one per renderer written.
+//! Network configuration: one model, one file per format that is read, one folder per network stack that is written for.
 
 pub mod address;
-pub mod convert;
 pub mod fallback;
 pub mod input;
-mod mac;
+pub mod mac;
 pub mod model;
 pub mod names;
-pub mod params;
+pub mod parameters;
 pub mod read;
 pub mod render;
+#[cfg(test)]
+mod testing;
 
 pub use input::{Choice, Input, Origin};
-pub use model::{Macs, Network};
+pub use mac::Macs;
+pub use model::Network;
 pub use render::{File, Renderer, Target};

@@ -1,7 +1,6 @@
-//! The one model that every format is read to and every renderer reads.
+//! The model that every format is read to and every renderer writes.
 
-use super::address::{Ip, Net};
-pub use super::mac::{Macs, is_mac, plain_mac};
+use super::address::{Cidr, Ip, is_v6};
 use crate::document::Map;
 
 /// A machine's network configuration.
@@ -11,9 +10,7 @@ pub struct Network {
     pub interfaces: Vec<Interface>,
     /// Name servers of the whole machine (version 1 `nameserver` without `interface`).
     pub dns: Dns,
-    /// Routes of no interface in particular (version 1 `route`).
-    pub routes: Vec<Route>,
-    /// The input, whole, where it was version 2: netplan gets it as it is. The mapping below `network:`.
+    /// The mapping below `network:` where the input was version 2: netplan gets it unchanged.
     pub v2: Option<Map>,
 }
 
@@ -22,23 +19,24 @@ pub struct Network {
 pub struct Interface {
     /// The key of version 2, the name of version 1.
     pub id: String,
-    /// The device's name: what it is to be renamed to, what a device with its MAC is called on this machine, else the id.
+    /// The device's name: what it is renamed to, else what this machine calls the device with its MAC address, else the id.
     pub name: String,
-    pub kind: Kind,
-    /// How the device is found, for devices that exist by themselves.
+    pub device_type: DeviceType,
+    /// How an existing device is found.
     pub matching: Match,
-    /// Whether the device gets `name`, whatever it was called (`set-name`, and version 1's physical devices with a MAC).
+    /// Whether the device is renamed to `name` (`set-name`, and version 1's physical devices with a MAC address).
     pub rename: bool,
-    /// The MAC address that the device gets.
+    /// The MAC address to set on the device.
     pub mac: Option<String>,
     pub mtu: Option<u32>,
     /// The MTU of IPv6 alone.
     pub ipv6_mtu: Option<u32>,
-    /// Addresses and ways to get them. Version 2: DHCPv4, DHCPv6, then one for each address.
+    /// Addresses and how they are obtained. Version 2: DHCPv4, DHCPv6, then one for each address.
     pub subnets: Vec<Subnet>,
     /// Name servers of the interface (version 2 `nameservers`, version 1 `nameserver` with `interface`).
     pub dns: Dns,
-    /// Routes of the interface (version 2); version 1 has them in subnets.
+    /// Routes of the interface: those of version 2, and version 1's `route` entries, which name no interface.
+    /// Version 1's other routes are in subnets.
     pub routes: Vec<Route>,
     /// Routing policy rules.
     pub rules: Vec<Rule>,
@@ -46,21 +44,21 @@ pub struct Interface {
     pub dhcp6_overrides: DhcpOverrides,
     pub accept_ra: Option<bool>,
     pub wake_on_lan: Option<bool>,
-    /// Whether boot may go on without it.
+    /// Whether the boot goes on without it.
     pub optional: Option<bool>,
     /// Families with link-local addresses: `ipv4`, `ipv6`.
     pub link_local: Option<Vec<String>>,
     /// networkd's KeepConfiguration (version 1 `keep_configuration`).
     pub keep_configuration: Option<String>,
-    /// Keys without a field of their own, by their name in the document. A renderer that can't express one says so.
-    pub more: Map,
-    /// Nothing configures it: it is only named as a part of a bond, a bridge or a VRF, or below a VLAN.
+    /// Keys without a field of their own, by their name in the document. A renderer reports those it cannot express.
+    pub extra: Map,
+    /// The document does not configure it: it is only named as a member of a bond, bridge or VRF, or as a VLAN's link.
     pub implicit: bool,
 }
 
-/// What kind of device it is. Devices that it is made of are given by name.
+/// The type of a device. Bonds, bridges, VRFs and VLANs refer to other devices by name.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub enum Kind {
+pub enum DeviceType {
     #[default]
     Ethernet,
     Infiniband,
@@ -68,12 +66,12 @@ pub enum Kind {
     Dummy,
     /// netplan's keys of the device, passwords included: `access-points`, `regulatory-domain`, …
     Wifi(Map),
-    /// Parameters by their names in the kernel: [`super::params`].
+    /// Parameters by their names in the kernel: [`super::parameters`].
     Bond {
         interfaces: Vec<String>,
         params: Map,
     },
-    /// Parameters by the names of bridge-utils without `bridge_`: [`super::params`].
+    /// Parameters by the names of bridge-utils without `bridge_`: [`super::parameters`].
     Bridge {
         interfaces: Vec<String>,
         params: Map,
@@ -90,12 +88,12 @@ pub enum Kind {
     Tunnel(Map),
 }
 
-/// How a device is found. All that is given must fit; nothing given: the device with the interface's name.
+/// How a device is found. All criteria must match. Without any, it is the device with the interface's name.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Match {
     /// The MAC address, spelled as in the document.
     pub mac: Option<String>,
-    /// A shell pattern for the present name.
+    /// A shell pattern for the device's present name.
     pub name: Option<String>,
     /// Shell patterns for the driver.
     pub drivers: Vec<String>,
@@ -108,13 +106,13 @@ pub struct Dns {
     pub search: Vec<String>,
 }
 
-/// One way to get an address, with what belongs to it.
+/// One address, or one way to obtain addresses, with what belongs to it.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Subnet {
     pub method: Method,
     pub control: Control,
     /// The address, for [`Method::Static`].
-    pub address: Option<Net>,
+    pub address: Option<Cidr>,
     pub gateway: Option<Ip>,
     pub broadcast: Option<Ip>,
     /// The other end of a point-to-point link.
@@ -129,12 +127,12 @@ pub struct Subnet {
     pub lifetime: Option<String>,
 }
 
-/// How a subnet's address is got. The names are version 1's subnet types.
+/// How a subnet's address is obtained. The names are version 1's subnet types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Method {
     Static,
     Dhcp4,
-    /// `dhcp6`, which says neither stateful nor stateless.
+    /// `dhcp6`: neither stateful nor stateless is specified.
     Dhcp6,
     Dhcp6Stateful,
     /// Addresses by router advertisement, the rest by DHCPv6.
@@ -158,7 +156,7 @@ pub enum Control {
 /// A route.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Route {
-    pub to: Net,
+    pub to: Cidr,
     pub via: Option<Ip>,
     /// Preferred source address.
     pub from: Option<Ip>,
@@ -167,24 +165,24 @@ pub struct Route {
     pub table: Option<u32>,
     pub scope: Option<String>,
     /// `unicast`, `blackhole`, `unreachable`, …
-    pub kind: Option<String>,
+    pub route_type: Option<String>,
     pub on_link: Option<bool>,
     /// Keys without a field of their own (`congestion-window`, …).
-    pub more: Map,
+    pub extra: Map,
 }
 
 /// A routing policy rule.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Rule {
-    pub from: Option<Net>,
-    pub to: Option<Net>,
+    pub from: Option<Cidr>,
+    pub to: Option<Cidr>,
     pub table: Option<u32>,
     pub priority: Option<u32>,
     pub mark: Option<u32>,
     pub tos: Option<u32>,
 }
 
-/// What is taken from DHCP, where it is not the stack's default (netplan `dhcp4-overrides`).
+/// How DHCP is used, where it differs from the network stack's default (netplan `dhcp4-overrides`).
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct DhcpOverrides {
     pub hostname: Option<String>,
@@ -199,34 +197,31 @@ pub struct DhcpOverrides {
     pub use_routes: Option<bool>,
 }
 
+/// The longest name or id of an interface, in bytes. Linux itself takes less for a device's name.
+const MAX_NAME: usize = 128;
+
+/// Whether a text can be the name or the id of an interface, which become parts of file names.
+pub fn is_valid_name(name: &str) -> bool {
+    !name.is_empty()
+        && name.len() <= MAX_NAME
+        && !matches!(name, "." | "..")
+        && !name.contains(|c: char| c.is_control() || c.is_whitespace() || matches!(c, '/' | '"' | '\\'))
+}
+
 impl Network {
     /// The interface called `name`.
     pub fn interface(&self, name: &str) -> Option<&Interface> {
         self.interfaces.iter().find(|i| i.name == name)
     }
 
-    /// The bond, bridge or VRF that `name` is part of.
+    /// The bond, bridge or VRF that `name` is a member of.
     pub fn master_of(&self, name: &str) -> Option<&Interface> {
-        self.interfaces.iter().find(|i| i.parts().iter().any(|p| p == name))
+        self.interfaces.iter().find(|i| i.members().iter().any(|p| p == name))
     }
 
     /// The VLANs on top of `name`.
     pub fn vlans_on<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Interface> {
-        self.interfaces.iter().filter(move |i| matches!(&i.kind, Kind::Vlan { link, .. } if link == name))
-    }
-
-    /// The machine's routes that go over `interface`: the first one with an address in the gateway's network,
-    /// else the first one with static addresses, else the first one that anything configures.
-    pub fn routes_over<'a>(&'a self, interface: &'a Interface) -> impl Iterator<Item = &'a Route> {
-        self.routes.iter().filter(move |r| self.interface_for(r).is_some_and(|i| i.name == interface.name))
-    }
-
-    fn interface_for(&self, route: &Route) -> Option<&Interface> {
-        let reaches = |i: &&Interface| route.via.as_ref().is_some_and(|via| i.addresses().any(|a| a.contains(via)));
-        let first = |fits: &dyn Fn(&&Interface) -> bool| self.interfaces.iter().find(fits);
-        first(&reaches)
-            .or_else(|| first(&|i| i.kind != Kind::Loopback && i.addresses().next().is_some()))
-            .or_else(|| first(&|i| i.kind != Kind::Loopback && !i.subnets.is_empty()))
+        self.interfaces.iter().filter(move |i| matches!(&i.device_type, DeviceType::Vlan { link, .. } if link == name))
     }
 
     /// The interface's own name servers, else the machine's.
@@ -236,34 +231,34 @@ impl Network {
 }
 
 impl Interface {
-    /// The names of the devices that a bond, a bridge or a VRF is made of.
-    pub fn parts(&self) -> &[String] {
-        match &self.kind {
-            Kind::Bond { interfaces, .. } | Kind::Bridge { interfaces, .. } | Kind::Vrf { interfaces, .. } => {
-                interfaces
-            }
+    /// The names of the members of a bond, bridge or VRF.
+    pub fn members(&self) -> &[String] {
+        match &self.device_type {
+            DeviceType::Bond { interfaces, .. }
+            | DeviceType::Bridge { interfaces, .. }
+            | DeviceType::Vrf { interfaces, .. } => interfaces,
             _ => &[],
         }
     }
 
-    /// Whether the device exists by itself: nobody has to make it.
+    /// Whether the device exists without being created.
     pub fn is_physical(&self) -> bool {
-        matches!(self.kind, Kind::Ethernet | Kind::Infiniband | Kind::Wifi(_))
+        matches!(self.device_type, DeviceType::Ethernet | DeviceType::Infiniband | DeviceType::Wifi(_))
     }
 
-    /// Whether the match can be for several devices, or for one whose name is not known.
+    /// Whether several devices may match, or one whose name is unknown.
     pub fn is_pattern(&self) -> bool {
         !self.rename
             && (self.matching.name.is_some() || !self.matching.drivers.is_empty())
             && self.matching.mac.is_none()
     }
 
-    /// Whether the device is, or gets, called `name`; else the name only stands for what the match finds.
+    /// Whether `name` is the name of a device, now or after the rename; else it is only the key of whatever matches.
     pub fn is_named(&self) -> bool {
         self.rename || self.matching == Match::default() || self.name != self.id
     }
 
-    /// Whether it is not to be brought up with the machine.
+    /// Whether it is not brought up at boot.
     pub fn is_manual(&self) -> bool {
         self.subnets.iter().any(|s| s.control == Control::Manual)
     }
@@ -273,36 +268,82 @@ impl Interface {
         matches!(self.keep_configuration.as_deref(), Some("true" | "True" | "yes" | "on" | "1"))
     }
 
-    /// Whether DHCPv4 is asked for.
-    pub fn dhcp4(&self) -> bool {
-        self.subnets.iter().any(|s| s.method == Method::Dhcp4)
+    /// Whether a subnet has this method.
+    pub fn uses(&self, method: Method) -> bool {
+        self.subnets.iter().any(|s| s.method == method)
     }
 
-    /// Whether DHCPv6 of any kind is asked for; SLAAC alone is not.
+    /// Whether DHCPv4 is used.
+    pub fn dhcp4(&self) -> bool {
+        self.uses(Method::Dhcp4)
+    }
+
+    /// Whether DHCPv6 is used in any form; SLAAC alone is not DHCPv6.
     pub fn dhcp6(&self) -> bool {
         self.subnets.iter().any(|s| s.method.is_dhcp6())
     }
 
+    /// Whether IPv6 addresses come from DHCPv6 or router advertisements.
+    pub fn is_automatic_v6(&self) -> bool {
+        self.dhcp6() || self.uses(Method::Slaac)
+    }
+
     /// Static addresses, in order.
-    pub fn addresses(&self) -> impl Iterator<Item = &Net> {
+    pub fn addresses(&self) -> impl Iterator<Item = &Cidr> {
         self.subnets.iter().filter_map(|s| s.address.as_ref())
     }
 
-    /// Whether a subnet's gateway lies outside of all networks of the interface, so that it has to be taken as on the link.
+    /// Whether a gateway lies outside of all of the interface's networks, so that it must be taken as on-link.
     pub fn is_on_link(&self, gateway: &Ip) -> bool {
         self.addresses().any(|a| a.is_v6() == gateway.is_v6())
             && !gateway.is_link_local()
             && !self.addresses().any(|a| a.contains(gateway))
     }
 
-    /// Routes of the interface and of its subnets; gateways are not among them.
+    /// The default route by way of a subnet's gateway, marked as on-link where the gateway is outside of all networks.
+    pub fn gateway_route(&self, subnet: &Subnet) -> Option<Route> {
+        let gateway = subnet.gateway.as_ref()?;
+        let mut route = Route::new(Cidr::default_of(gateway.is_v6()), Some(gateway.clone()));
+        route.metric = subnet.metric;
+        route.on_link = self.is_on_link(gateway).then_some(true);
+        Some(route)
+    }
+
+    /// Routes of the interface and of its subnets, without those of gateways.
     pub fn all_routes(&self) -> impl Iterator<Item = &Route> {
         self.subnets.iter().flat_map(|s| &s.routes).chain(&self.routes)
+    }
+
+    /// The device's MTU, else that of its first IPv4 subnet with one.
+    pub fn link_mtu(&self) -> Option<u32> {
+        self.mtu.or_else(|| self.subnet_mtu(false))
+    }
+
+    /// The MTU of IPv6, else that of the first IPv6 subnet with one.
+    pub fn inet6_mtu(&self) -> Option<u32> {
+        self.ipv6_mtu.or_else(|| self.subnet_mtu(true))
+    }
+
+    fn subnet_mtu(&self, v6: bool) -> Option<u32> {
+        self.subnets.iter().filter(|s| s.is_v6() == v6).find_map(|s| s.mtu)
+    }
+
+    /// The first metric of a subnet whose method is one of these.
+    pub fn metric_of(&self, of: impl Fn(Method) -> bool) -> Option<u32> {
+        self.subnets.iter().filter(|s| of(s.method)).find_map(|s| s.metric)
+    }
+
+    /// Name servers of the subnets, then of the interface, without repetitions.
+    pub fn name_servers(&self) -> Dns {
+        let mut dns = Dns::default();
+        self.subnets.iter().for_each(|s| dns.merge(&s.dns));
+        dns.merge(&self.dns);
+        dns
     }
 }
 
 impl DhcpOverrides {
-    /// The keys that take something from the lease that is taken by default, or leave it: whether each is given, by netplan's name.
+    /// The yes-or-no overrides by netplan's names, and whether each is set.
     pub fn switches(&self) -> [(&'static str, bool); 7] {
         [
             ("send-hostname", self.send_hostname.is_some()),
@@ -317,23 +358,28 @@ impl DhcpOverrides {
 }
 
 impl Method {
-    /// Whether DHCPv6 is asked for.
+    /// Whether DHCPv6 is used.
     pub fn is_dhcp6(self) -> bool {
         matches!(self, Method::Dhcp6 | Method::Dhcp6Stateful | Method::Dhcp6Stateless)
+    }
+
+    /// Whether IPv6 addresses come from DHCPv6 or router advertisements.
+    pub fn is_automatic_v6(self) -> bool {
+        self.is_dhcp6() || self == Method::Slaac
     }
 }
 
 impl Subnet {
-    /// The broadcast address, where it is another than the network's last.
-    pub fn odd_broadcast(&self) -> Option<&Ip> {
-        let usual = self.address.as_ref().and_then(Net::broadcast);
+    /// The broadcast address, where it differs from the last address of the network.
+    pub fn unusual_broadcast(&self) -> Option<&Ip> {
+        let usual = self.address.as_ref().and_then(Cidr::broadcast);
         self.broadcast.as_ref().filter(|b| usual.is_some_and(|u| u != **b))
     }
 
     /// Whether it is for IPv6: by its method, else by its address.
     pub fn is_v6(&self) -> bool {
         match self.method {
-            Method::Static | Method::Manual | Method::Loopback => self.address.as_ref().is_some_and(Net::is_v6),
+            Method::Static | Method::Manual | Method::Loopback => self.address.as_ref().is_some_and(Cidr::is_v6),
             Method::Dhcp4 => false,
             _ => true,
         }
@@ -341,8 +387,8 @@ impl Subnet {
 }
 
 impl Route {
-    /// A route to `to`, with nothing else said.
-    pub fn new(to: Net, via: Option<Ip>) -> Route {
+    /// A route with a destination, a gateway and no options.
+    pub fn new(to: Cidr, via: Option<Ip>) -> Route {
         Route {
             to,
             via,
@@ -351,20 +397,20 @@ impl Route {
             mtu: None,
             table: None,
             scope: None,
-            kind: None,
+            route_type: None,
             on_link: None,
-            more: Map::new(),
+            extra: Map::new(),
         }
     }
 }
 
 impl Dns {
-    /// Whether nothing is said.
+    /// Whether there are neither servers nor domains.
     pub fn is_empty(&self) -> bool {
         self.servers.is_empty() && self.search.is_empty()
     }
 
-    /// Adds another's servers and domains that are not there yet.
+    /// Adds the servers and domains of another that are not there yet.
     pub fn merge(&mut self, other: &Dns) {
         for server in &other.servers {
             if !self.servers.contains(server) {
@@ -380,6 +426,6 @@ impl Dns {
 
     /// The servers of one family.
     pub fn servers_of(&self, v6: bool) -> impl Iterator<Item = &String> {
-        self.servers.iter().filter(move |s| super::address::is_v6(s) == v6)
+        self.servers.iter().filter(move |s| is_v6(s) == v6)
     }
 }

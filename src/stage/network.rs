@@ -2,87 +2,105 @@
 
 use super::image::Image;
 use crate::base::error::{Context, Result};
+use crate::base::report::Report;
 use crate::document::Value;
 use crate::instance::{Instance, NetworkData};
-use crate::link::rename::rename;
+use crate::link::rename::{Rename, rename};
 use crate::machine::{Machine, Nic};
 use crate::network::input::{self, Choice, Input, Origin};
-use crate::network::names::{self, Named};
-use crate::network::render::{self, RENDERERS, link, netplan};
-use crate::network::{File, Macs, Network, Renderer, Target, fallback, read};
+use crate::network::names::{self, DeviceName};
+use crate::network::read::{eni, klibc, openstack};
+use crate::network::render::{self, Owned, RENDERERS};
+use crate::network::{File, Macs, Network, Renderer, Target, fallback};
 use crate::root::{Attr, Root};
 
-/// cloud-init's mark of a system that was upgraded in place: its network is its own.
+/// cloud-init's mark of a system that was upgraded in place and keeps its network configuration.
 const UPGRADED: &str = "/var/lib/cloud/data/upgraded-network";
 
-/// Writes the network configuration that counts, of those that the kernel command line, the initramfs, the image and the
-/// instance give, for the first stack of the image's preference that the root has. What an earlier instance's files of any
-/// stack said is removed, unless nothing can be written. Gives what was chosen, for network-config.json.
-pub fn apply(root: &mut Root, machine: &Machine, image: &Image, instance: &Instance) -> Result<Option<Value>> {
+/// A network configuration that was written.
+pub struct Applied {
+    /// The configuration as it was given, for network-config.json.
+    pub config: Value,
+    pub renderer: &'static Renderer,
+}
+
+/// Writes the network configuration that takes precedence, of those of the kernel command line, the initramfs, the image and the
+/// instance, for the first stack in the image's order that the root has. Files of an earlier instance for any stack are removed,
+/// unless nothing can be written. None where the network is not to be configured.
+///
+/// # Errors
+/// The configuration cannot be read; the root has no stack; a file cannot be written.
+pub fn apply(
+    root: &mut Root,
+    machine: &Machine,
+    image: &Image,
+    instance: &Instance,
+    report: &mut Report,
+) -> Result<Option<Applied>> {
     if root.exists(UPGRADED) {
         return Ok(None);
     }
     let nics = machine.nics();
-    let (origin, chosen) =
-        match input::choose(&input::DEFAULT_ORDER, |origin| given(origin, machine, image, instance, &nics)) {
-            Choice::Use(origin, chosen) => (origin, chosen),
-            Choice::Disabled(origin) => {
-                log::info!("the network is not configured: {origin} says so");
-                return Ok(None);
-            }
-            Choice::Nothing => match default(image, &nics) {
-                Some(config) => (Origin::Fallback, Input::Config(config)),
-                None => return Ok(None),
-            },
-        };
+    let given = |origin| given(origin, machine, image, instance, &nics, report);
+    let (origin, input) = match input::choose(&input::DEFAULT_ORDER, given) {
+        Choice::Use(origin, input) => (origin, input),
+        Choice::Disabled(origin) => {
+            log::info!("the network is not configured: {origin} disables it");
+            return Ok(None);
+        }
+        Choice::Nothing => match default(image, &nics) {
+            Some(config) => (Origin::Fallback, Input::config(config)),
+            None => return Ok(None),
+        },
+    };
     let macs: Macs = nics.iter().filter(|n| n.physical).map(|n| (n.mac.as_str(), n.name.as_str())).collect();
-    let document = format!("network configuration ({origin})");
-    let network = chosen.read(&document, &macs).context(|| "the network is not configured")?;
-    write(root, image, &network)?;
-    Ok(Some(as_json(&chosen)))
+    let name = format!("network configuration ({origin})");
+    let network = input.read(&name, &macs, report).context(|| "the network is not configured")?;
+    let renderer = write(root, image, &network, report)?;
+    Ok(Some(Applied { config: input.document, renderer }))
 }
 
-/// What one origin gives. What cannot be read is told.
-fn given(origin: Origin, machine: &Machine, image: &Image, instance: &Instance, nics: &[Nic]) -> Option<Input> {
+/// The configuration of one origin. One that cannot be read is reported.
+fn given(
+    origin: Origin,
+    machine: &Machine,
+    image: &Image,
+    instance: &Instance,
+    nics: &[Nic],
+    report: &mut Report,
+) -> Option<Input> {
     match origin {
         Origin::Cmdline => {
             let read = input::from_cmdline(machine.cmdline.value("network-config")?);
-            read.inspect_err(|e| log::warn!("{e}")).ok()
+            read.map_err(|e| report.warn(e)).ok()
         }
         Origin::Initramfs => {
             let mac = |name: &str| nics.iter().find(|n| n.name == name).map(|n| n.mac.clone());
-            read::klibc::read(&machine.base.join("run"), &machine.cmdline, mac).map(Input::Config)
+            klibc::of_initramfs(&machine.base.join("run"), &machine.cmdline, mac, report).map(Input::config)
         }
-        Origin::SystemCfg => image.config.get("network").cloned().map(Input::Config),
+        Origin::SystemCfg => image.config.get("network").cloned().map(Input::config),
         Origin::Datasource => instance.network.as_ref().map(|data| match data {
-            NetworkData::Cloud(value) => Input::Config(value.clone()),
-            NetworkData::Openstack(value) => Input::NetworkData(value.clone()),
-            NetworkData::Eni(text) => Input::Interfaces(text.clone()),
+            NetworkData::Cloud(value) => Input::config(value.clone()),
+            NetworkData::Openstack(value) => Input { format: &openstack::FORMAT, document: value.clone() },
+            NetworkData::Eni(text) => Input { format: &eni::FORMAT, document: Value::from(text.as_str()) },
         }),
         Origin::Fallback => None,
     }
 }
 
-/// DHCP on the machine's best device, where the image does not refuse it (`system_info: disable_fallback_netcfg`).
+/// DHCP on the machine's most suitable device, unless the image disables that (`system_info: disable_fallback_netcfg`).
 fn default(image: &Image, nics: &[Nic]) -> Option<Value> {
     let refused = image.config.at(&["system_info", "disable_fallback_netcfg"]).is_some_and(Value::is_true)
         || image.config.get("disable_fallback_netcfg").is_some_and(Value::is_true);
     if refused { None } else { fallback::nic(nics).map(fallback::config) }
 }
 
-fn as_json(input: &Input) -> Value {
-    match input {
-        Input::Config(value) | Input::NetworkData(value) => value.clone(),
-        Input::Interfaces(text) => Value::from(text.as_str()),
-    }
-}
-
-fn write(root: &mut Root, image: &Image, network: &Network) -> Result<()> {
+fn write(root: &mut Root, image: &Image, network: &Network, report: &mut Report) -> Result<&'static Renderer> {
     let target = Target { distro: image.distro, ip_tool: root.which("ip").is_some() };
     let configured = image.config.at(&["system_info", "network", "renderers"]).and_then(Value::as_list);
     let configured: Option<Vec<String>> = configured.map(|l| l.iter().filter_map(Value::text).collect());
-    let renderer = render::choose(&|path| root.exists(path), &target, configured.as_deref())?;
-    let files = (renderer.render)(network, &target);
+    let renderer = render::choose(&|path| root.exists(path), &target, configured.as_deref(), report)?;
+    let files = renderer.files(network, &target, report);
     remove_old(root, &files)?;
     for File { path, content, mode, owner } in files {
         let ids = owner.and_then(|name| root.user_ids(name));
@@ -90,33 +108,29 @@ fn write(root: &mut Root, image: &Image, network: &Network) -> Result<()> {
         root.write(&path, content, attr)?;
     }
     log::info!("network: written for {}", renderer.name);
-    Ok(())
+    Ok(renderer)
 }
 
-type ReadNames = fn(&str) -> Vec<Named>;
-
-/// Where the root's udev is told names, and what reads it.
-const NAMES: [(&str, ReadNames); 4] = [
-    (link::OWNED, names::of_link),
-    (netplan::PATH, names::of_netplan),
-    (link::RULES, names::of_rules),
-    (link::SUSE_RULES, names::of_rules),
-];
-
-/// Gives this machine's links the names that the files in the root tell its udev: those of this boot's configuration, or on a
-/// later boot those of the instance's. udev would do it after the pivot, but not where links swap names, and not everywhere.
+/// Gives this machine's links the names that the files in the root give them: those of this boot's configuration, or on a later
+/// boot those of the instance's. udev would do it after the pivot, but not where links swap names, and not on every system.
 pub fn rename_links(root: &Root, machine: &Machine) {
-    let named: Vec<Named> =
-        NAMES.iter().flat_map(|(at, read)| owned(root, at).into_iter().flat_map(|p| read(&root.text(&p)))).collect();
+    let mut named: Vec<DeviceName> = Vec::new();
+    for owned in RENDERERS.iter().flat_map(|r| r.owned).filter(|o| o.has_names()) {
+        for path in files_of(root, owned) {
+            let new = owned.names(&path, &root.text(&path));
+            named.extend(new.into_iter().filter(|n| !named.contains(n)).collect::<Vec<_>>());
+        }
+    }
     if named.is_empty() {
         return;
     }
-    if let Err(e) = rename(&names::renames(&named, &machine.nics())) {
+    let renames = names::renames(&named, &machine.nics()).into_iter().map(|(from, to)| Rename { from, to });
+    if let Err(e) = rename(&renames.collect::<Vec<_>>()) {
         log::warn!("{e}");
     }
 }
 
-/// Removes the files that any renderer may have written for an earlier instance, but for those that are written now.
+/// Removes the files that any renderer may have written for an earlier instance, except those that are written now.
 fn remove_old(root: &mut Root, files: &[File]) -> Result<()> {
     for path in RENDERERS.iter().flat_map(|r| owned_files(root, r)).collect::<Vec<_>>() {
         if !files.iter().any(|f| f.path == path) {
@@ -126,16 +140,15 @@ fn remove_old(root: &mut Root, files: &[File]) -> Result<()> {
     Ok(())
 }
 
-/// The files in the root that a renderer has written, ours or cloud-init's.
+/// The files in the root that a renderer has written, prepivot's or cloud-init's.
 pub fn owned_files(root: &Root, renderer: &Renderer) -> Vec<String> {
-    renderer.owned.iter().flat_map(|pattern| owned(root, pattern)).collect()
+    renderer.owned.iter().flat_map(|owned| files_of(root, owned)).collect()
 }
 
-/// Those whose paths fit one pattern.
-fn owned(root: &Root, pattern: &str) -> Vec<String> {
-    let Some((folder, _)) = pattern.rsplit_once('/') else { return Vec::new() };
+fn files_of(root: &Root, owned: &Owned) -> Vec<String> {
+    let Some((folder, _)) = owned.pattern.rsplit_once('/') else { return Vec::new() };
     let paths = root.list(folder).into_iter().map(|name| format!("{folder}/{name}"));
-    paths.filter(|path| root.is_file(path) && render::is_ours(&[pattern], path, &root.text(path))).collect()
+    paths.filter(|path| root.is_file(path) && owned.is_ours(path, &root.text(path))).collect()
 }
 
 #[cfg(test)]

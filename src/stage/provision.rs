@@ -24,8 +24,8 @@ pub fn provision(root: &mut Root, boot: &mut Boot, instance: &Instance) {
     }
     boot.report.keep(state::store(root, instance));
     if new {
-        let chosen = network::apply(root, boot.machine, &boot.image, instance);
-        boot.report.keep(chosen.and_then(|chosen| network_json(root, instance, chosen)));
+        let applied = network::apply(root, boot.machine, &boot.image, instance, &mut boot.report);
+        boot.report.keep(applied.and_then(|applied| network_json(root, instance, applied)));
     }
     source_files(root, instance, &mut boot.report);
     let standard = instance_data::standard(root, boot.machine, &boot.image.distro, instance);
@@ -58,9 +58,9 @@ fn forget_mounts(root: &mut Root) -> Result<()> {
 }
 
 /// What was chosen, where cloud-init keeps it.
-fn network_json(root: &mut Root, instance: &Instance, chosen: Option<Value>) -> Result<()> {
+fn network_json(root: &mut Root, instance: &Instance, applied: Option<network::Applied>) -> Result<()> {
     let path = format!("{}/network-config.json", state::folder(instance));
-    let text = json::to_string_sorted(&chosen.unwrap_or_default());
+    let text = json::to_string_sorted(&applied.map(|a| a.config).unwrap_or_default());
     root.write(&path, text, Attr::root(0o600))?;
     root.symlink(&format!("{}/network-config.json", state::RUN_DIR), &path)
 }

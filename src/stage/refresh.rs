@@ -12,7 +12,6 @@ use crate::drive::Search as Drives;
 use crate::drive::devices::Places;
 use crate::instance::{Instance, state};
 use crate::link;
-use crate::network::render::{self, RENDERERS};
 use crate::root::run_dir::{Applied, Entry};
 use crate::root::{Command, Root, Stage};
 use crate::source::service::{self, Job};
@@ -21,12 +20,6 @@ use std::time::Duration;
 
 /// How long the service may take, the wait for a link that leads there included. The instance is known; logins wait for the stage.
 const BUDGET: Duration = Duration::from_secs(30);
-/// What makes a running network stack read its files again.
-const RELOAD: [(&str, &[&str]); 3] = [
-    ("netplan", &["netplan", "apply"]),
-    ("networkd", &["networkctl", "reload"]),
-    ("network-manager", &["nmcli", "connection", "reload"]),
-];
 
 /// Asks the datasource again, if this boot did not read the instance anew and the user allows it: `updates: {network: {when: [boot]}}`,
 /// or an image whose list has only services and whose instance came from a drive. What it says now replaces what was known, and
@@ -132,12 +125,13 @@ fn ask(search: &mut Search, jobs: Vec<Job>) -> Result<Instance> {
 fn store(root: &mut Root, boot: &mut Boot, mut instance: Instance) -> Result<Instance> {
     instance.machine_uuid = boot.machine.uuid();
     state::store(root, &instance)?;
-    network::apply(root, boot.machine, &boot.image, &instance)?;
-    let changed = |owned: &[&str]| root.changes().iter().any(|c| render::is_owned(owned, c.path()));
-    let stack = RENDERERS.iter().find(|r| changed(r.owned)).map(|r| r.name);
-    if let Some((name, argv)) = RELOAD.iter().find(|(name, _)| Some(*name) == stack) {
-        log::info!("the network changed: {name} reads it again");
-        root.run(Command::new(Stage::Init, argv.iter().copied()))?;
+    let applied = network::apply(root, boot.machine, &boot.image, &instance, &mut boot.report)?;
+    if let Some(renderer) = applied.map(|a| a.renderer)
+        && !renderer.reload.is_empty()
+        && root.changes().iter().any(|c| renderer.owns(c.path()))
+    {
+        log::info!("the network configuration changed: {} reads it again", renderer.title);
+        root.run(Command::new(Stage::Init, renderer.reload.iter().copied()))?;
     }
     Ok(instance)
 }

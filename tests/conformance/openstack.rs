@@ -2,6 +2,7 @@
 
 use crate::cases::{Outcome, Vectors};
 use libtest_mimic::Trial;
+use prepivot::base::report::Report;
 use prepivot::document::{Value, json};
 use prepivot::network::{Macs, read::openstack};
 
@@ -10,10 +11,11 @@ fn check(case: &Value) -> Outcome {
     let macs = Macs::from_iter(known.iter().map(|(mac, name)| (mac, name.as_str().expect("a name"))));
     let input = case.get("input").expect("an input");
     // A boot goes on with what there is.
-    openstack::read(input, &macs).expect("a network");
-    openstack::read(input, &Macs::default()).expect("a network");
+    for macs in [&macs, &Macs::default()] {
+        (openstack::FORMAT.read)("network_data.json", input, macs, &mut Report::new()).expect("a network");
+    }
     let expected = case.get("expected_v1").filter(|v| !v.is_null()).map(json::to_string_sorted);
-    match (openstack::to_v1(input, &macs), expected) {
+    match (openstack::to_v1(input, &macs, &mut Report::new()), expected) {
         (Ok(ours), Some(expected)) if json::to_string_sorted(&ours) == expected => Outcome::Agrees,
         (Err(_), None) => Outcome::Agrees,
         (ours, expected) => Outcome::Differs(vec![format!("expected {expected:?}, got {ours:?}")]),

@@ -1,10 +1,12 @@
 //! Whatever parses is rendered for every stack without a panic, and what is written for netplan reads back as the same model.
 
+use prepivot::base::report::Report;
 use prepivot::document::{Map, Value, yaml};
 use prepivot::machine::Distro;
-use prepivot::network::address::Net;
-use prepivot::network::model::{Interface, Kind, Method, plain_mac};
-use prepivot::network::{Macs, Network, Target, read, render};
+use prepivot::network::mac::plain_mac;
+use prepivot::network::model::{DeviceType, Interface};
+use prepivot::network::read::config;
+use prepivot::network::{Macs, Network, Target, render};
 use std::collections::BTreeSet;
 
 /// A small generator of numbers that are the same in every run (xorshift64*).
@@ -77,8 +79,13 @@ fn targets() -> impl Iterator<Item = Target> {
 fn render_all(network: &Network, what: &str) {
     for renderer in render::RENDERERS {
         for target in targets() {
-            let files = (renderer.render)(network, &target);
-            assert_eq!(files, (renderer.render)(network, &target), "{}: twice the same", renderer.name);
+            let files = renderer.files(network, &target, &mut Report::new());
+            assert_eq!(
+                files,
+                renderer.files(network, &target, &mut Report::new()),
+                "{}: twice the same",
+                renderer.name
+            );
             let mut paths = BTreeSet::new();
             for file in &files {
                 assert!(paths.insert(file.path.clone()), "{}: {} is written twice\n{what}", renderer.name, file.path);
@@ -98,7 +105,7 @@ fn render_all(network: &Network, what: &str) {
 #[test]
 fn every_configuration_renders_for_every_stack() {
     for input in inputs() {
-        let network = read::config("t", &input, &Macs::default()).expect("a configuration");
+        let network = config::read("t", &input, &Macs::default(), &mut Report::new()).expect("a configuration");
         render_all(&network, &format!("{input:?}"));
     }
 }
@@ -156,7 +163,7 @@ fn mutated_configurations_render_for_every_stack() {
         for _ in 0..=random.next(4) {
             mutate(&mut input, &mut random, &pool);
         }
-        if let Ok(network) = read::config("t", &input, &Macs::default()) {
+        if let Ok(network) = config::read("t", &input, &Macs::default(), &mut Report::new()) {
             read_ones += 1;
             render_all(&network, &format!("round {round}: {input:?}"));
             read_back(&network);
@@ -177,48 +184,50 @@ fn scalars(value: &Value, out: &mut Vec<Value>) {
 fn written(network: &Network) -> Network {
     let target = Target { distro: Distro::named("debian"), ip_tool: true };
     let renderer = render::by_name("netplan").expect("netplan");
-    let files = (renderer.render)(network, &target);
+    let files = renderer.files(network, &target, &mut Report::new());
     let text = &files.first().expect("one file").content;
     let value = yaml::parse("netplan", text).unwrap_or_else(|e| panic!("{e}\n{text}"));
-    Network { v2: None, ..read::config("netplan", &value, &Macs::default()).expect("a configuration") }
+    Network {
+        v2: None,
+        ..config::read("netplan", &value, &Macs::default(), &mut Report::new()).expect("a configuration")
+    }
 }
 
 /// What of an interface netplan's file holds, whichever way the input said it.
-fn told(network: &Network, i: &Interface) -> Vec<String> {
+fn told(i: &Interface) -> Vec<String> {
     let mut out = vec![
         format!(
             "name {} rename {} match {:?}",
             i.name,
-            i.rename && i.kind != Kind::Infiniband,
-            i.matching.mac.as_deref().map(plain_mac).filter(|_| i.kind != Kind::Infiniband)
+            i.rename && i.device_type != DeviceType::Infiniband,
+            i.matching.mac.as_deref().map(plain_mac).filter(|_| i.device_type != DeviceType::Infiniband)
         ),
-        format!("dhcp4 {} dhcp6 {}", i.dhcp4(), i.dhcp6() || i.subnets.iter().any(|s| s.method == Method::Slaac)),
+        format!("dhcp4 {} dhcp6 {}", i.dhcp4(), i.is_automatic_v6()),
         format!(
             "mac {:?} ra {:?} wol {:?} optional {:?} parts {:?}",
             i.mac,
             i.accept_ra,
             i.wake_on_lan,
             i.optional,
-            i.parts()
+            i.members()
         ),
         format!("addresses {:?}", i.addresses().map(ToString::to_string).collect::<Vec<_>>()),
     ];
     let mut routes: Vec<String> = i
         .all_routes()
-        .chain(network.routes_over(i))
         .map(|r| {
             format!("{} via {:?} metric {:?} table {:?}", r.to, r.via.as_ref().map(|v| v.addr()), r.metric, r.table)
         })
         .collect();
     for subnet in &i.subnets {
         if let Some(gateway) = &subnet.gateway {
-            let to = Net::default_of(gateway.is_v6());
+            let to = if gateway.is_v6() { "::/0" } else { "0.0.0.0/0" };
             routes.push(format!("{to} via {:?} metric {:?} table None", Some(gateway.addr()), subnet.metric));
         }
     }
     routes.sort();
     out.push(format!("routes {routes:?}"));
-    if let Kind::Vlan { id, link } = &i.kind {
+    if let DeviceType::Vlan { id, link } = &i.device_type {
         out.push(format!("vlan {id} on {link}"));
     }
     out
@@ -232,15 +241,15 @@ fn read_back(network: &Network) {
         return;
     }
     assert_eq!(written(&back), back, "what was read back is written and read the same");
-    for interface in network.interfaces.iter().filter(|i| i.kind != Kind::Loopback) {
+    for interface in network.interfaces.iter().filter(|i| i.device_type != DeviceType::Loopback) {
         let found = back.interface(&interface.name).unwrap_or_else(|| panic!("{} is gone", interface.name));
-        assert_eq!(told(network, interface), told(&back, found));
+        assert_eq!(told(interface), told(found));
     }
 }
 
 #[test]
 fn what_is_written_for_netplan_reads_back_as_the_same_model() {
     for input in inputs() {
-        read_back(&read::config("t", &input, &Macs::default()).expect("a configuration"));
+        read_back(&config::read("t", &input, &Macs::default(), &mut Report::new()).expect("a configuration"));
     }
 }

@@ -1,14 +1,15 @@
 //! `devel net-convert`: one network configuration as the files of another network stack.
 
 use crate::base::error::{Context, Error, Result};
+use crate::base::report::{Report, Severity};
 use crate::cli::files;
 use crate::cli::program::Program;
 use crate::cli::verb::Verb;
-use crate::document::{to_yaml, yaml};
+use crate::document::to_yaml;
 use crate::machine::Distro;
-use crate::network::convert::{self, KINDS};
-use crate::network::render::RENDERERS;
-use crate::network::{File, Macs};
+use crate::network::read::{self, Format};
+use crate::network::render;
+use crate::network::{File, Macs, Renderer, Target};
 use crate::root::{Attr, Root, Use};
 use argh::{ArgsInfo, FromArgs};
 use log::LevelFilter;
@@ -28,9 +29,9 @@ pub struct NetConvert {
     /// the network configuration
     #[argh(option, short = 'p', arg_name = "path")]
     network_data: String,
-    /// what it is: eni, yaml, network_data.json, azure-imds or vmware-imc
-    #[argh(option, short = 'k', from_str_fn(kind))]
-    kind: String,
+    /// its format: eni, yaml, network_data.json, azure-imds, vmware-imc or klibc
+    #[argh(option, short = 'k', from_str_fn(format))]
+    kind: &'static Format,
     /// the folder to write below; it is made where there is none
     #[argh(option, short = 'd', arg_name = "path")]
     directory: String,
@@ -45,16 +46,15 @@ pub struct NetConvert {
     debug: bool,
     /// the network stack: eni, netplan, networkd, sysconfig or network-manager
     #[argh(option, short = 'O', from_str_fn(output))]
-    output_kind: String,
+    output_kind: &'static Renderer,
 }
 
-fn kind(name: &str) -> std::result::Result<String, String> {
-    if KINDS.contains(&name) { Ok(name.into()) } else { Err(format!("expected one of {}", KINDS.join(", "))) }
+fn format(name: &str) -> std::result::Result<&'static Format, String> {
+    read::by_name(name).ok_or_else(|| format!("expected one of {}", read::names().join(", ")))
 }
 
-fn output(name: &str) -> std::result::Result<String, String> {
-    let names: Vec<&str> = RENDERERS.iter().map(|r| r.name).collect();
-    if names.contains(&name) { Ok(name.into()) } else { Err(format!("expected one of {}", names.join(", "))) }
+fn output(name: &str) -> std::result::Result<&'static Renderer, String> {
+    render::by_name(name).ok_or_else(|| format!("expected one of {}", render::names().join(", ")))
 }
 
 fn distro(name: &str) -> std::result::Result<Distro, String> {
@@ -74,8 +74,8 @@ impl Verb for NetConvert {
         program.log(if self.debug { LevelFilter::Debug } else { LevelFilter::Warn });
         match self.convert(program) {
             Ok(()) => {
-                program.say(format_args!("read input format '{}' from '{}'", self.kind, self.network_data));
-                program.say(format_args!("wrote output format '{}' to '{}'", self.output_kind, self.directory));
+                program.say(format_args!("read input format '{}' from '{}'", self.kind.name, self.network_data));
+                program.say(format_args!("wrote output format '{}' to '{}'", self.output_kind.name, self.directory));
                 ExitCode::SUCCESS
             }
             Err(e) => program.fail(e),
@@ -87,15 +87,20 @@ impl NetConvert {
     fn convert(&self, program: &Program) -> Result<()> {
         let macs: Macs = self.mac.iter().map(|(name, mac)| (mac.as_str(), name.as_str())).collect();
         let text = files::text(&self.network_data)?;
-        if self.debug {
-            if self.kind == "yaml" {
-                let input = to_yaml(&yaml::parse(&self.network_data, &text)?);
-                program.say(format_args!("the input:\n{input}"));
-            }
-            program.say(format_args!("what it means:\n{:#?}", convert::parse(&self.kind, &text, &macs)?));
+        let document = self.kind.parse(&self.network_data, &text)?;
+        if self.debug && document.as_map().is_some() {
+            program.say(format_args!("the input:\n{}", to_yaml(&document)));
         }
-        let files = convert::convert(&self.kind, &text, &self.output_kind, self.distro.name, &macs)
-            .map_err(|e| e.context(&self.network_data))?;
+        let mut report = Report::new();
+        let network = (self.kind.read)(&self.network_data, &document, &macs.complete(), &mut report)?;
+        if self.debug {
+            program.say(format_args!("the configuration:\n{network:#?}"));
+        }
+        let target = Target { distro: self.distro, ip_tool: true };
+        let files = self.output_kind.files(&network, &target, &mut report);
+        for warning in report.texts(Severity::Warning) {
+            log::warn!("{warning}");
+        }
         self.write(files)
     }
 

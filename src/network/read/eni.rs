@@ -1,21 +1,43 @@
 //! /etc/network/interfaces (interfaces(5)) as a datasource gives it, read by way of version 1.
 
+use super::format::{Format, Syntax, text};
 use super::v1;
+use crate::base::error::Result;
+use crate::base::report::Report;
 use crate::document::{Map, Value};
+use crate::network::mac::Macs;
 use crate::network::model::Network;
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+
+pub static FORMAT: Format =
+    Format { name: "eni", title: "/etc/network/interfaces", syntax: Syntax::Text, recognises, read };
 
 /// The most lines that are read.
 const MAX_LINES: usize = 20_000;
 
-/// Reads the text. Never fails: lines that say nothing here are reported.
-pub fn read(text: &str) -> Network {
-    v1::read(&to_v1(text))
+fn recognises(document: &Value) -> bool {
+    let is_iface = |line: &str| line.split_whitespace().next().is_some_and(|word| matches!(word, "iface" | "auto"));
+    document.as_str().is_some_and(|text| text.lines().take(MAX_LINES).any(is_iface))
 }
 
-/// A stanza's options in their order; some may be there several times.
+/// Reads the text. Lines that are not understood are reported and ignored.
+///
+/// # Errors
+/// The document is not a text.
+fn read(document: &str, value: &Value, _: &Macs, report: &mut Report) -> Result<Network> {
+    let entries = to_v1(text(document, value)?, report);
+    Ok(v1::read(&entries, report))
+}
+
+fn warn(report: &mut Report, text: impl fmt::Display) {
+    report.warn(format_args!("/etc/network/interfaces: {text}; it is ignored"));
+}
+
+/// A stanza's options in their order; a key may occur several times.
 type Options = Vec<(String, String)>;
 
-/// One interface's stanzas put together.
+/// All stanzas of one interface.
 struct Device {
     name: String,
     entry: Map,
@@ -25,44 +47,13 @@ struct Device {
 }
 
 /// The text as the entries of version 1.
-pub fn to_v1(text: &str) -> Vec<Value> {
-    let mut auto: Vec<String> = Vec::new();
-    let mut hotplug: Vec<String> = Vec::new();
-    let mut stanzas: Vec<(Vec<String>, Options)> = Vec::new();
-    let mut open = false;
-    for line in lines(text) {
-        let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line.as_str(), ""));
-        let names = || rest.split_whitespace().map(str::to_owned);
-        match word {
-            "auto" | "allow-auto" => {
-                open = false;
-                auto.extend(names());
-            }
-            "allow-hotplug" => {
-                open = false;
-                hotplug.extend(names());
-            }
-            "iface" => {
-                open = true;
-                stanzas.push((names().collect(), Vec::new()));
-            }
-            "mapping" | "source" | "source-directory" | "no-auto-down" | "no-scripts" => {
-                open = false;
-                log::warn!("interfaces: {word} is not read");
-            }
-            _ if word.starts_with("allow-") => open = false,
-            _ if open => {
-                if let Some((_, options)) = stanzas.last_mut() {
-                    options.push((word.to_owned(), rest.trim().to_owned()));
-                }
-            }
-            _ => log::warn!("interfaces: {word} is outside of an interface; it is left out"),
-        }
-    }
+fn to_v1(text: &str, report: &mut Report) -> Vec<Value> {
+    let Parsed { auto, hotplug, stanzas } = parse(text, report);
     let mut devices: Vec<Device> = Vec::new();
+    let mut places: HashMap<String, usize> = HashMap::new();
     for (head, options) in stanzas {
         let [name, family, method, ..] = head.as_slice() else {
-            log::warn!("interfaces: expected iface, a name, a family and a method");
+            warn(report, "expected a name, a family and a method after iface");
             continue;
         };
         let control = match () {
@@ -70,16 +61,53 @@ pub fn to_v1(text: &str) -> Vec<Value> {
             () if hotplug.contains(name) => "hotplug",
             () => "manual",
         };
-        let i = devices.iter().position(|d| d.name == *name).unwrap_or_else(|| {
+        let place = *places.entry(name.clone()).or_insert_with(|| {
             devices.push(Device::new(name));
             devices.len() - 1
         });
-        if let Some(device) = devices.get_mut(i) {
-            device.stanza(family, method, control, options);
+        if let Some(device) = devices.get_mut(place) {
+            device.stanza(family, method, control, options, report);
         }
     }
-    masters(&mut devices);
+    enslave(&mut devices, &places);
     devices.into_iter().map(Device::entry).collect()
+}
+
+/// What the lines say: the devices that are started, and the words after `iface` with the options of the stanza.
+#[derive(Default)]
+struct Parsed {
+    auto: HashSet<String>,
+    hotplug: HashSet<String>,
+    stanzas: Vec<(Vec<String>, Options)>,
+}
+
+fn parse(text: &str, report: &mut Report) -> Parsed {
+    let mut parsed = Parsed::default();
+    // Whether the lines belong to the last stanza.
+    let mut in_stanza = false;
+    for line in lines(text) {
+        let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line.as_str(), ""));
+        let names = || rest.split_whitespace().map(str::to_owned);
+        let starts_stanza = word == "iface";
+        match word {
+            "auto" | "allow-auto" => parsed.auto.extend(names()),
+            "allow-hotplug" => parsed.hotplug.extend(names()),
+            "iface" => parsed.stanzas.push((names().collect(), Vec::new())),
+            "mapping" | "source" | "source-directory" | "no-auto-down" | "no-scripts" => {
+                warn(report, format_args!("{word} is not supported"));
+            }
+            _ if word.starts_with("allow-") => {}
+            _ => {
+                match parsed.stanzas.last_mut().filter(|_| in_stanza) {
+                    Some((_, options)) => options.push((word.to_owned(), rest.trim().to_owned())),
+                    None => warn(report, format_args!("{word} is outside of an interface")),
+                }
+                continue;
+            }
+        }
+        in_stanza = starts_stanza;
+    }
+    parsed
 }
 
 /// Lines without comments, with continued ones joined.
@@ -102,17 +130,21 @@ fn lines(text: &str) -> Vec<String> {
     out
 }
 
-/// A part that names its bond (`bond-master`) is one of the bond's interfaces.
-fn masters(devices: &mut [Device]) {
-    let parts: Vec<(String, String)> = devices
+/// Adds the devices that name their bond (`bond-master`) to the bond's interfaces.
+fn enslave(devices: &mut [Device], places: &HashMap<String, usize>) {
+    let members: Vec<(String, String)> = devices
         .iter_mut()
         .filter_map(|d| d.params.remove("master").and_then(|m| Some((m.text()?, d.name.clone()))))
         .collect();
-    for (master, part) in parts {
-        if let Some(bond) = devices.iter_mut().find(|d| d.name == master) {
+    let mut known: HashSet<(String, String)> = HashSet::new();
+    for device in devices.iter() {
+        known.extend(device.ports.iter().map(|port| (device.name.clone(), port.clone())));
+    }
+    for (master, member) in members {
+        if let Some(bond) = places.get(&master).and_then(|place| devices.get_mut(*place)) {
             bond.entry.insert("type", "bond");
-            if !bond.ports.contains(&part) {
-                bond.ports.push(part);
+            if known.insert((master, member.clone())) {
+                bond.ports.push(member);
             }
         }
     }
@@ -120,8 +152,8 @@ fn masters(devices: &mut [Device]) {
 
 impl Device {
     fn new(name: &str) -> Device {
-        let kind = if name == "lo" { "loopback" } else { "physical" };
-        let mut entry = Map::from_iter([("type", kind), ("name", name)]);
+        let device_type = if name == "lo" { "loopback" } else { "physical" };
+        let mut entry = Map::from_iter([("type", device_type), ("name", name)]);
         if let Some((link, id)) = name.rsplit_once('.').and_then(|(l, i)| Some((l, i.parse::<u32>().ok()?))) {
             entry.insert("type", "vlan");
             entry.insert("vlan_link", link);
@@ -130,8 +162,8 @@ impl Device {
         Device { name: name.to_owned(), entry, subnets: Vec::new(), ports: Vec::new(), params: Map::new() }
     }
 
-    fn stanza(&mut self, family: &str, method: &str, control: &str, options: Options) {
-        let kind = match (family, method) {
+    fn stanza(&mut self, family: &str, method: &str, control: &str, options: Options, report: &mut Report) {
+        let subnet_type = match (family, method) {
             ("inet" | "inet6", "loopback") => "loopback",
             ("inet" | "inet6", "static") => "static",
             ("inet", "dhcp") => "dhcp4",
@@ -139,14 +171,14 @@ impl Device {
             ("inet6", "auto") => "ipv6_slaac",
             ("inet" | "inet6", "manual") => "manual",
             _ => {
-                log::warn!("interfaces: {}: {family} {method} is not read", self.name);
+                warn(report, format_args!("{}: {family} {method} is not supported", self.name));
                 return;
             }
         };
-        let mut subnet = Map::from_iter([("type", kind), ("control", control)]);
+        let mut subnet = Map::from_iter([("type", subnet_type), ("control", control)]);
         let mut routes = Vec::new();
         for (key, value) in options {
-            self.option(&key, &value, &mut subnet, &mut routes);
+            self.option(&key, &value, &mut subnet, &mut routes, report);
         }
         if !routes.is_empty() {
             subnet.insert("routes", routes);
@@ -154,7 +186,7 @@ impl Device {
         self.subnets.push(subnet.into());
     }
 
-    fn option(&mut self, key: &str, value: &str, subnet: &mut Map, routes: &mut Vec<Value>) {
+    fn option(&mut self, key: &str, value: &str, subnet: &mut Map, routes: &mut Vec<Value>, report: &mut Report) {
         let words = || Value::List(value.split_whitespace().map(Value::from).collect());
         match key.replace('_', "-").as_str() {
             "address" | "netmask" | "gateway" | "broadcast" | "pointopoint" | "scope" | "metric" => {
@@ -184,14 +216,14 @@ impl Device {
             "vlan-id" => drop(self.entry.insert("vlan_id", value)),
             "up" | "post-up" => match route(value) {
                 Some(route) => routes.push(route),
-                None => log::warn!("interfaces: {}: the {key} command is left out", self.name),
+                None => warn(report, format_args!("{}: the {key} command adds no route", self.name)),
             },
-            // What an added route is taken away with.
+            // The counterpart of a command that adds a route.
             "down" | "pre-down" if value.contains("route") && value.contains(" del") => {}
             option if option.starts_with("bond-") || option.starts_with("bridge-") => {
                 self.params.insert(option, value);
             }
-            _ => log::warn!("interfaces: {}: {key} is not read", self.name),
+            _ => warn(report, format_args!("{}: {key} is not supported", self.name)),
         }
     }
 
@@ -204,7 +236,7 @@ impl Device {
         };
         if let Some((key, prefix)) = own {
             self.entry.insert(key, ports(self.ports));
-            // A part of a bond may repeat the bond's options; only the bond's count.
+            // A member of a bond may repeat the bond's options; only those of the bond itself are used.
             let params = self.params.into_entries().into_iter().filter(|(k, _)| k.starts_with(prefix));
             self.entry.insert("params", params.collect::<Map>());
         }
@@ -213,7 +245,7 @@ impl Device {
     }
 }
 
-/// A route from a command of `ip` or `route` that adds one.
+/// The route that a command of `ip` or `route` adds. None where it is another command.
 fn route(command: &str) -> Option<Value> {
     let command = command.split("||").next()?;
     let mut words = command.split_whitespace().peekable();
@@ -246,7 +278,11 @@ fn route(command: &str) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::network::model::{Control, Kind, Method};
+    use crate::network::model::{Control, DeviceType, Method};
+
+    fn read(text: &str) -> Network {
+        super::read("t", &text.into(), &Macs::default(), &mut Report::new()).unwrap()
+    }
 
     #[test]
     fn stanzas_of_one_device_are_one_interface() {
@@ -267,15 +303,15 @@ mod tests {
         assert_eq!(eth0.subnets[1].method, Method::Slaac);
         let eth1 = n.interface("eth1").unwrap();
         assert_eq!((eth1.subnets[0].control, eth1.mtu), (Control::Hotplug, Some(1400)));
-        assert_eq!(n.interface("bond0").unwrap().parts(), ["eth2"]);
-        assert_eq!(n.interface("bond0.7").unwrap().kind, Kind::Vlan { id: 7, link: "bond0".into() });
-        assert_eq!(n.interface("v").unwrap().kind, Kind::Vlan { id: 9, link: "eth1".into() });
-        assert_eq!(n.interface("br0").unwrap().parts(), ["eth1", "v"]);
-        assert_eq!(n.interface("lo").unwrap().kind, Kind::Loopback);
+        assert_eq!(n.interface("bond0").unwrap().members(), ["eth2"]);
+        assert_eq!(n.interface("bond0.7").unwrap().device_type, DeviceType::Vlan { id: 7, link: "bond0".into() });
+        assert_eq!(n.interface("v").unwrap().device_type, DeviceType::Vlan { id: 9, link: "eth1".into() });
+        assert_eq!(n.interface("br0").unwrap().members(), ["eth1", "v"]);
+        assert_eq!(n.interface("lo").unwrap().device_type, DeviceType::Loopback);
     }
 
     #[test]
-    fn nonsense_is_no_interface() {
+    fn text_without_stanzas_has_no_interface() {
         assert!(read("iface\niface a\n  address 1\nfoo bar\nmapping x\n  map y\n").interfaces.is_empty());
     }
 }

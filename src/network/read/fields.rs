@@ -1,52 +1,72 @@
-//! Reading a mapping key by key: what has the wrong kind is reported by its path and left out, and the rest goes on.
+//! Reading a mapping key by key: a value of the wrong type is reported by its path and ignored.
 
+use crate::base::report::Report;
 use crate::document::{Map, Value};
-use crate::network::address::{Ip, Net};
+use crate::network::address::{Cidr, Ip};
+use crate::network::model::is_valid_name;
+use std::cell::RefCell;
+use std::fmt;
+
+/// The problems found while one document is read, for all [`Fields`] of it.
+#[derive(Default)]
+pub struct Problems(RefCell<Report>);
+
+impl Problems {
+    /// Adds a warning.
+    pub fn warn(&self, text: impl fmt::Display) {
+        self.0.borrow_mut().warn(format_args!("network configuration: {text}"));
+    }
+
+    /// Adds a warning about a value that is ignored because it is not what it has to be.
+    pub fn reject(&self, path: &str, expected: &str, found: &str) {
+        self.warn(format_args!("{path}: expected {expected}, found {found}; it is ignored"));
+    }
+
+    /// Everything found.
+    pub fn into_report(self) -> Report {
+        self.0.into_inner()
+    }
+}
 
 /// The keys of one mapping that have not been read yet.
-pub struct Fields {
+pub struct Fields<'p> {
     path: String,
     map: Map,
+    problems: &'p Problems,
 }
 
-/// Says that a key is left out because its value is not what it has to be.
-pub fn reject(path: &str, expected: &str, found: &str) {
-    log::warn!("network configuration: {path}: expected {expected}, found {found}; it is left out");
-}
-
-/// Whether a text may stand in a line of a configuration file.
+/// Whether a text can be part of a line of a configuration file.
 fn printable(text: &str) -> bool {
     !text.chars().any(char::is_control)
 }
 
-/// Whether the text can be a device's name or the id of its configuration, which both become parts of file names.
-pub fn valid_name(name: &str) -> bool {
-    !name.is_empty()
-        && name.len() <= MAX_NAME
-        && !matches!(name, "." | "..")
-        && !name.contains(|c: char| c.is_control() || c.is_whitespace() || matches!(c, '/' | '"' | '\\'))
-}
-
-/// The longest id that is taken. Linux itself takes 15 bytes for a device's name.
-const MAX_NAME: usize = 128;
-
-impl Fields {
-    /// The mapping at `path` of the document. None, and a report, where the value is no mapping; null is an empty one.
-    pub fn new(path: impl Into<String>, value: Value) -> Option<Fields> {
+impl<'p> Fields<'p> {
+    /// The mapping at `path` of the document. A value that is not a mapping is reported; null is an empty mapping.
+    pub fn new(path: impl Into<String>, value: Value, problems: &'p Problems) -> Option<Fields<'p>> {
         let path = path.into();
         match value {
-            Value::Map(map) => Some(Fields { path, map }),
-            Value::Null => Some(Fields { path, map: Map::new() }),
+            Value::Map(map) => Some(Fields { path, map, problems }),
+            Value::Null => Some(Fields { path, map: Map::new(), problems }),
             other => {
-                reject(&path, "a mapping", other.kind());
+                problems.reject(&path, "a mapping", other.kind());
                 None
             }
         }
     }
 
-    /// Where the mapping stands in the document.
-    pub fn path(&self) -> &str {
-        &self.path
+    /// Reports that the mapping as a whole is not what it has to be, and is ignored.
+    pub fn reject(&self, expected: &str, found: &str) {
+        self.problems.reject(&self.path, expected, found);
+    }
+
+    /// Reports that the value of a key is not what it has to be, and is ignored.
+    pub fn reject_key(&self, key: &str, expected: &str, found: &str) {
+        self.problems.reject(&self.path_of(key), expected, found);
+    }
+
+    /// Where problems go that are not about a value's type.
+    pub fn problems(&self) -> &'p Problems {
+        self.problems
     }
 
     /// The path of one of its keys.
@@ -54,7 +74,7 @@ impl Fields {
         format!("{}.{key}", self.path)
     }
 
-    /// Takes a key; null is not there.
+    /// Takes a key's value; null is treated as absent.
     pub fn take(&mut self, key: &str) -> Option<Value> {
         self.map.remove(key).filter(|v| !v.is_null())
     }
@@ -63,7 +83,7 @@ impl Fields {
         let value = self.take(key)?;
         let parsed = parse(&value);
         if parsed.is_none() {
-            reject(&self.path_of(key), expected, value.kind());
+            self.reject_key(key, expected, value.kind());
         }
         parsed
     }
@@ -75,10 +95,10 @@ impl Fields {
 
     /// A device's name.
     pub fn name(&mut self, key: &str) -> Option<String> {
-        self.parse(key, "a device's name", |v| v.text().filter(|t| valid_name(t)))
+        self.parse(key, "a device's name", |v| v.text().filter(|t| is_valid_name(t)))
     }
 
-    /// A boolean, or one of cloud-init's words for it.
+    /// A boolean, also as one of the words that cloud-init takes for one.
     pub fn boolean(&mut self, key: &str) -> Option<bool> {
         self.parse(key, "true or false", |v| if v.is_true() { Some(true) } else { v.is_false().then_some(false) })
     }
@@ -97,9 +117,9 @@ impl Fields {
         self.parse(key, "an IP address", |v| v.text().and_then(|t| Ip::parse(&t)))
     }
 
-    /// An address with a prefix; one without is a host.
-    pub fn net(&mut self, key: &str) -> Option<Net> {
-        self.parse(key, "an IP address with a prefix", |v| v.text().and_then(|t| Net::parse_or_host(&t)))
+    /// An address with a prefix. An address without one is a single host.
+    pub fn cidr(&mut self, key: &str) -> Option<Cidr> {
+        self.parse(key, "an IP address with a prefix", |v| v.text().and_then(|t| Cidr::parse_or_host(&t)))
     }
 
     /// Texts: a list, or one text with several words.
@@ -113,7 +133,7 @@ impl Fields {
         for value in values {
             match value.text().filter(|t| printable(t)) {
                 Some(text) => out.extend(text.split([' ', ',']).filter(|w| !w.is_empty()).map(str::to_owned)),
-                None => reject(&self.path_of(key), "texts", value.kind()),
+                None => self.reject_key(key, "texts", value.kind()),
             }
         }
         out
@@ -121,41 +141,42 @@ impl Fields {
 
     /// Names of devices.
     pub fn names(&mut self, key: &str) -> Vec<String> {
-        let path = self.path_of(key);
         let mut words = self.words(key);
         words.retain(|w| {
-            let valid = valid_name(w);
+            let valid = is_valid_name(w);
             if !valid {
-                reject(&path, "names of devices", "another text");
+                self.reject_key(key, "names of devices", "another text");
             }
             valid
         });
         words
     }
 
-    /// A mapping; none where the key is not there.
-    pub fn map(&mut self, key: &str) -> Option<Fields> {
+    /// A mapping; None where the key is absent.
+    pub fn map(&mut self, key: &str) -> Option<Fields<'p>> {
         let value = self.take(key)?;
-        Fields::new(self.path_of(key), value)
+        Fields::new(self.path_of(key), value, self.problems)
     }
 
-    /// The mappings of a list; one mapping is a list of one.
-    pub fn list(&mut self, key: &str) -> Vec<Fields> {
+    /// The mappings of a list. A mapping in place of the list is its only item.
+    pub fn list(&mut self, key: &str) -> Vec<Fields<'p>> {
+        let problems = self.problems;
         let path = self.path_of(key);
         match self.take(key) {
             None => Vec::new(),
             Some(Value::List(list)) => {
-                list.into_iter().enumerate().filter_map(|(i, v)| Fields::new(format!("{path}[{i}]"), v)).collect()
+                let item = |(i, value)| Fields::new(format!("{path}[{i}]"), value, problems);
+                list.into_iter().enumerate().filter_map(item).collect()
             }
-            Some(Value::Map(map)) => Vec::from_iter(Fields::new(path, Value::Map(map))),
+            Some(Value::Map(map)) => Vec::from_iter(Fields::new(path, Value::Map(map), problems)),
             Some(other) => {
-                reject(&path, "a list", other.kind());
+                problems.reject(&path, "a list", other.kind());
                 Vec::new()
             }
         }
     }
 
-    /// The entries, in order.
+    /// The entries, in the document's order.
     pub fn entries(self) -> impl Iterator<Item = (String, Value)> {
         self.map.into_entries().into_iter()
     }
@@ -168,7 +189,7 @@ impl Fields {
     /// Reports what has not been read as unknown.
     pub fn finish(self) {
         for (key, _) in self.map.iter().filter(|(_, v)| !v.is_null()) {
-            log::warn!("network configuration: {}.{key}: not known; it is left out", self.path);
+            self.problems.warn(format_args!("{}.{key}: not known; it is ignored", self.path));
         }
     }
 }

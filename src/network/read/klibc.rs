@@ -1,21 +1,53 @@
-//! What klibc's ipconfig, iBFT and open-iscsi leave in the initramfs: /run/net-*.conf and /run/net6-*.conf, by way of version 1.
+//! What klibc's ipconfig and open-iscsi leave in the initramfs, /run/net-*.conf and /run/net6-*.conf, read by way of version 1.
 
+use super::format::{Format, Syntax, text};
+use super::v1;
+use crate::base::error::{Error, Result};
+use crate::base::report::Report;
 use crate::document::{Map, Value};
 use crate::machine::Cmdline;
+use crate::network::mac::Macs;
+use crate::network::model::Network;
 use std::path::Path;
+
+pub static FORMAT: Format = Format {
+    name: "klibc",
+    title: "klibc's /run/net-NAME.conf and net6-NAME.conf",
+    syntax: Syntax::Text,
+    recognises: |document| document.as_str().is_some_and(|text| device(&variables(text)).is_some()),
+    read,
+};
+
+/// Reads one such file.
+///
+/// # Errors
+/// The file names no device; or the document is not a text.
+fn read(document: &str, value: &Value, macs: &Macs, report: &mut Report) -> Result<Network> {
+    let file = (document.to_owned(), text(document, value)?.to_owned());
+    let entries = entries(&[file], |name| macs.mac(name).map(str::to_owned), report);
+    if entries.is_empty() {
+        return Err(Error::new(format!("{document}: expected DEVICE or DEVICE6")));
+    }
+    Ok(v1::read(&entries, report))
+}
 
 /// The most files, and the most bytes of one, that are read.
 const MAX_FILES: usize = 256;
 const MAX_BYTES: u64 = 64 << 10;
 
-/// Where open-iscsi says which interface it uses, below /run.
+/// The name of the interface that open-iscsi uses, below /run.
 const ISCSI: &str = "initramfs/open-iscsi.interface";
 
-/// Version 1 from the files in `run` (`/run`). None where there are none, or nobody asked for them: no `ip=` or `ip6=` on the
-/// kernel command line, and no open-iscsi. `nics` gives the MAC address of a device.
-pub fn read(run: &Path, cmdline: &Cmdline, mac: impl Fn(&str) -> Option<String>) -> Option<Value> {
-    let asked = cmdline.words().any(|w| w.starts_with("ip=") || w.starts_with("ip6="));
-    if !asked && !run.join(ISCSI).exists() {
+/// Version 1 from the files in `run` (`/run`). `mac` looks up the MAC address of a device. None where there are no files, or
+/// where neither the kernel command line (`ip=`, `ip6=`) nor open-iscsi configured the network in the initramfs.
+pub fn of_initramfs(
+    run: &Path,
+    cmdline: &Cmdline,
+    mac: impl Fn(&str) -> Option<String>,
+    report: &mut Report,
+) -> Option<Value> {
+    let by_cmdline = cmdline.words().any(|w| w.starts_with("ip=") || w.starts_with("ip6="));
+    if !by_cmdline && !run.join(ISCSI).exists() {
         return None;
     }
     let mut names: Vec<String> = std::fs::read_dir(run)
@@ -27,7 +59,8 @@ pub fn read(run: &Path, cmdline: &Cmdline, mac: impl Fn(&str) -> Option<String>)
     names.sort();
     let texts: Vec<(String, String)> =
         names.into_iter().filter_map(|n| small(&run.join(&n)).map(|text| (n, text))).collect();
-    to_v1(&texts, mac)
+    let entries = entries(&texts, mac, report);
+    (!entries.is_empty()).then(|| Map::from_iter([("version", Value::Int(1)), ("config", entries.into())]).into())
 }
 
 fn small(path: &Path) -> Option<String> {
@@ -37,16 +70,16 @@ fn small(path: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Version 1 from the files' names and texts. One device may have several files, one for each family.
-pub fn to_v1(files: &[(String, String)], mac: impl Fn(&str) -> Option<String>) -> Option<Value> {
+/// The entries of version 1 from the files' names and texts. A device may have several files, one for each family.
+fn entries(files: &[(String, String)], mac: impl Fn(&str) -> Option<String>, report: &mut Report) -> Vec<Value> {
     let mut entries: Vec<(String, Map)> = Vec::new();
     for (file, text) in files {
         let data = variables(text);
-        let Some(name) = get(&data, "DEVICE").or_else(|| get(&data, "DEVICE6")) else {
-            log::warn!("{file}: expected DEVICE; the file is left out");
+        let Some(name) = device(&data) else {
+            report.warn(format_args!("{file}: expected DEVICE or DEVICE6; the file is ignored"));
             continue;
         };
-        let new = subnets(&data);
+        let new = subnets(file, &data, report);
         match entries.iter_mut().find(|(n, _)| n == name) {
             Some((_, entry)) => {
                 if let Some(Value::List(old)) = entry.get_mut("subnets") {
@@ -58,23 +91,24 @@ pub fn to_v1(files: &[(String, String)], mac: impl Fn(&str) -> Option<String>) -
                 if let Some(mac) = mac(name) {
                     entry.insert("mac_address", mac);
                 }
-                // The root file system may be behind it: who manages the device in the real root must not take anything away.
+                // The root file system may depend on it: the real root's network manager must not remove its configuration.
                 entry.insert("keep_configuration", true);
                 entry.insert("subnets", new);
                 entries.push((name.to_owned(), entry));
             }
         }
     }
-    if entries.is_empty() {
-        return None;
-    }
-    let config = Value::List(entries.into_iter().map(|(_, e)| e.into()).collect());
-    Some(Map::from_iter([("version", Value::Int(1)), ("config", config)]).into())
+    entries.into_iter().map(|(_, e)| e.into()).collect()
+}
+
+/// The device that a file is for.
+fn device(data: &Variables) -> Option<&str> {
+    get(data, "DEVICE").or_else(|| get(data, "DEVICE6"))
 }
 
 type Variables = Vec<(String, String)>;
 
-/// `KEY=value` lines, with the shell's quotes taken off.
+/// `KEY=value` lines, without the shell's quotes.
 fn variables(text: &str) -> Variables {
     let pair = |line: &str| {
         let (key, value) = line.trim().split_once('=')?;
@@ -87,34 +121,34 @@ fn get<'a>(data: &'a Variables, key: &str) -> Option<&'a str> {
     data.iter().rev().find(|(k, v)| k == key && !v.is_empty()).map(|(_, v)| v.as_str())
 }
 
-fn subnets(data: &Variables) -> Vec<Value> {
+fn subnets(file: &str, data: &Variables, report: &mut Report) -> Vec<Value> {
     let default = get(data, "PROTO").or(get(data, "IPV6PROTO"));
     let default = default.unwrap_or(if get(data, "filename").is_some() { "dhcp" } else { "none" });
     let mut out = Vec::new();
     for family in ["IPV4", "IPV6"] {
         let value = |key: &str| get(data, &format!("{family}{key}"));
         let Some(address) = value("ADDR") else { continue };
-        let kind = match (value("PROTO").unwrap_or(default), family) {
+        let subnet_type = match (value("PROTO").unwrap_or(default), family) {
             ("none" | "off" | "static", _) => "static",
             ("dhcp6", _) | ("dhcp", "IPV6") => "dhcp6",
             ("dhcp" | "both" | "on" | "any", _) => "dhcp4",
             _ => {
-                log::warn!("klibc configuration: PROTO: expected dhcp, static, off or none; the address is left out");
+                report.warn(format_args!("{file}: PROTO: expected dhcp, static, off or none; the address is ignored"));
                 continue;
             }
         };
-        // The device is up already: nobody is to bring it up again.
-        let mut subnet = Map::from_iter([("type", kind), ("control", "manual")]);
-        if kind == "static" {
+        // The device is up already.
+        let mut subnet = Map::from_iter([("type", subnet_type), ("control", "manual")]);
+        if subnet_type == "static" {
             subnet.insert("address", address);
         }
         for key in ["NETMASK", "BROADCAST", "GATEWAY"] {
-            if let Some(v) = value(key).filter(|v| said(v) || key == "NETMASK") {
+            if let Some(v) = value(key).filter(|v| is_set(v) || key == "NETMASK") {
                 subnet.insert(key.to_ascii_lowercase(), v);
             }
         }
         let servers: Vec<Value> =
-            ["DNS0", "DNS1"].iter().filter_map(|k| value(k)).filter(|v| said(v)).map(Value::from).collect();
+            ["DNS0", "DNS1"].iter().filter_map(|k| value(k)).filter(|v| is_set(v)).map(Value::from).collect();
         if !servers.is_empty() {
             subnet.insert("dns_nameservers", servers);
             if let Some(search) = get(data, "DOMAINSEARCH").or(get(data, "IPV6DOMAINSEARCH")) {
@@ -127,8 +161,8 @@ fn subnets(data: &Variables) -> Vec<Value> {
     out
 }
 
-/// Whether an address is more than zeros.
-fn said(address: &str) -> bool {
+/// Whether an address is not all zeros, which klibc writes where there is none.
+fn is_set(address: &str) -> bool {
     !address.trim_matches([':', '.', '0']).is_empty()
 }
 
@@ -144,30 +178,34 @@ mod tests {
 
     fn v1(files: &[(&str, &str)]) -> Option<String> {
         let files: Vec<(String, String)> = files.iter().map(|(n, t)| (n.to_string(), t.to_string())).collect();
-        to_v1(&files, |n| (n == "eth0").then(|| "14:02:ec:42:48:00".into())).map(|v| json::to_string(&v))
+        let mac = |n: &str| (n == "eth0").then(|| "14:02:ec:42:48:00".into());
+        let entries = entries(&files, mac, &mut Report::new());
+        (!entries.is_empty()).then(|| json::to_string(&Value::List(entries)))
     }
 
     #[test]
-    fn files_become_version_1() {
+    fn files_become_entries_of_version_1() {
         assert_eq!(
             v1(&[("net-eth0.conf", V4)]).unwrap(),
-            r#"{"version":1,"config":[{"type":"physical","name":"eth0","mac_address":"14:02:ec:42:48:00","keep_configuration":true,"subnets":[{"type":"dhcp4","control":"manual","netmask":"255.255.255.0","broadcast":"192.168.122.255","gateway":"192.168.122.1","dns_nameservers":["192.168.122.1"],"dns_search":["foo.com","bar.com"]}]}]}"#
+            r#"[{"type":"physical","name":"eth0","mac_address":"14:02:ec:42:48:00","keep_configuration":true,"subnets":[{"type":"dhcp4","control":"manual","netmask":"255.255.255.0","broadcast":"192.168.122.255","gateway":"192.168.122.1","dns_nameservers":["192.168.122.1"],"dns_search":["foo.com","bar.com"]}]}]"#
         );
         assert_eq!(
             v1(&[("net6-eno1.conf", V6), ("net-none.conf", "PROTO=dhcp\n")]).unwrap(),
-            r#"{"version":1,"config":[{"type":"physical","name":"eno1","keep_configuration":true,"subnets":[{"type":"static","control":"manual","address":"2001:db8::5","netmask":"64","gateway":"2001:db8::1"}]}]}"#
+            r#"[{"type":"physical","name":"eno1","keep_configuration":true,"subnets":[{"type":"static","control":"manual","address":"2001:db8::5","netmask":"64","gateway":"2001:db8::1"}]}]"#
         );
         assert_eq!(v1(&[]), None);
     }
 
     #[test]
-    fn only_where_the_kernel_command_line_asks() {
+    fn files_are_read_only_where_the_initramfs_configured_the_network() {
         let run = crate::base::testing::TempDir::new("klibc");
         std::fs::write(run.0.join("net-eth0.conf"), V4).unwrap();
-        assert_eq!(read(&run.0, &Cmdline::new("root=/dev/sda quiet"), |_| None), None);
-        assert!(read(&run.0, &Cmdline::new("ip=dhcp"), |_| None).is_some());
+        let found =
+            |cmdline: &str| of_initramfs(&run.0, &Cmdline::new(cmdline), |_| None, &mut Report::new()).is_some();
+        assert!(!found("root=/dev/sda quiet"));
+        assert!(found("ip=dhcp"));
         std::fs::create_dir(run.0.join("initramfs")).unwrap();
         std::fs::write(run.0.join(ISCSI), "eth0").unwrap();
-        assert!(read(&run.0, &Cmdline::new("quiet"), |_| None).is_some());
+        assert!(found("quiet"));
     }
 }

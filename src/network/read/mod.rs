@@ -1,94 +1,104 @@
-//! Formats that are read: one file each.
+//! Input formats: one file each, and the table of them.
 
-pub mod azure;
+mod azure_imds;
+mod complete;
+pub mod config;
 pub mod eni;
-pub mod fields;
-pub mod imc;
+mod fields;
+pub mod format;
 pub mod klibc;
 pub mod openstack;
-pub mod v1;
-pub mod v2;
+mod v1;
+mod v2;
+mod vmware_imc;
 
-use super::model::{Interface, Kind, Macs, Network};
-use crate::base::error::{Error, Result};
-use crate::document::{Map, Value};
+pub use format::Format;
 
-/// The highest VLAN id.
-pub const MAX_VLAN: u16 = 4094;
+use crate::document::Value;
 
-/// The most links, networks and services that are taken.
-const MAX_ENTRIES: usize = 4096;
+/// All input formats.
+pub static FORMATS: &[&Format] =
+    &[&eni::FORMAT, &config::FORMAT, &openstack::FORMAT, &azure_imds::FORMAT, &vmware_imc::FORMAT, &klibc::FORMAT];
 
-/// Reads version 1 or 2, with or without `network:` above it. `macs` says which of this machine's devices has which MAC.
-///
-/// Fails where it is neither; a mistake within is reported and left out.
-pub fn config(document: &str, value: &Value, macs: &Macs) -> Result<Network> {
-    let Some(map) = value.as_map() else {
-        return Err(Error::new(format!(
-            "{document}: expected a mapping with version 1 or 2 and a network configuration, found {}",
-            value.kind()
-        )));
-    };
-    let map = unwrapped(map);
-    match (map.get("version").and_then(Value::text).as_deref(), map.get("config")) {
-        (None | Some("1"), Some(Value::List(list))) => Ok(v1::read(list)),
-        (Some("1"), None) => Ok(Network::default()),
-        (Some("2") | None, None) if is_v2(map) => Ok(v2::read(map, macs)),
-        (Some("2"), None) => Ok(v2::read(map, macs)),
-        _ => Err(Error::new(format!(
-            "{document}: expected version: 1 with a list in config, or version: 2 with ethernets and the like"
-        ))),
-    }
+/// The format called `name`.
+pub fn by_name(name: &str) -> Option<&'static Format> {
+    FORMATS.iter().copied().find(|f| f.name == name)
 }
 
-/// Whether `network: {config: disabled}` says that the network is not to be configured.
-pub fn is_disabled(value: &Value) -> bool {
-    let inner = value.get("network").unwrap_or(value);
-    inner.as_str() == Some("disabled") || inner.get("config").and_then(Value::as_str) == Some("disabled")
+/// The names of all formats.
+pub fn names() -> Vec<&'static str> {
+    FORMATS.iter().map(|f| f.name).collect()
 }
 
-/// Takes `network:` off, and a version 2 mapping out of `{version: 2, config: {…}}`.
-fn unwrapped(map: &Map) -> &Map {
-    let inner = map.get("network").and_then(Value::as_map).unwrap_or(map);
-    inner.get("config").and_then(Value::as_map).unwrap_or(inner)
+/// The format that a document has by its look. None where it looks like none of them.
+pub fn recognise(document: &Value) -> Option<&'static Format> {
+    FORMATS.iter().copied().find(|f| (f.recognises)(document))
 }
 
-/// The mappings of a list in a document; none where there is no such list.
-fn entries<'a>(value: &'a Value, key: &str) -> Vec<&'a Map> {
-    let list = value.get(key).and_then(Value::as_list).unwrap_or_default();
-    list.iter().filter_map(Value::as_map).take(MAX_ENTRIES).collect()
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::report::Report;
+    use crate::machine::Distro;
+    use crate::network::mac::Macs;
+    use crate::network::render::{self, Target};
 
-fn is_v2(map: &Map) -> bool {
-    map.keys()
-        .any(|k| ["ethernets", "bonds", "bridges", "vlans", "wifis", "tunnels", "vrfs", "dummy-devices"].contains(&k))
-}
+    const NETWORK_DATA: &str = r#"{"links": [{"id": "a", "type": "phy", "ethernet_mac_address": "52:54:00:00:00:01"}],
+        "networks": [{"link": "a", "type": "ipv4_dhcp"}]}"#;
 
-/// Makes the model whole: devices that others are made of exist, no name is there twice, no device is made of itself.
-fn complete(network: &mut Network) {
-    let mut names = std::collections::HashSet::new();
-    network.interfaces.retain(|i| {
-        let new = names.insert(i.name.clone());
-        if !new {
-            log::warn!("network configuration: {} is configured twice; the first one counts", i.name);
-        }
-        new
-    });
-    let mut missing = Vec::new();
-    for interface in &mut network.interfaces {
-        let own = interface.name.clone();
-        match &mut interface.kind {
-            Kind::Bond { interfaces, .. } | Kind::Bridge { interfaces, .. } | Kind::Vrf { interfaces, .. } => {
-                interfaces.retain(|part| *part != own);
-                missing.extend(interfaces.iter().cloned());
+    const EXAMPLES: [(&str, &str); 6] = [
+        ("eni", "auto ens3\niface ens3 inet dhcp\n"),
+        ("yaml", "network: {version: 2, ethernets: {ens3: {dhcp4: true}}}"),
+        ("network_data.json", NETWORK_DATA),
+        (
+            "azure-imds",
+            r#"{"network": {"interface": [{"macAddress": "525400000001", "ipv4": {"ipAddress": [{"privateIpAddress": "10.0.0.4"}]}}]}}"#,
+        ),
+        ("vmware-imc", "[NIC-CONFIG]\nNICS=NIC1\n[NIC1]\nMACADDR=52:54:00:00:00:01\nBOOTPROTO=dhcp\n"),
+        ("klibc", "DEVICE='ens3'\nPROTO='dhcp'\nIPV4ADDR='10.0.0.4'\n"),
+    ];
+
+    #[test]
+    fn each_format_is_recognised_and_written_for_each_stack() {
+        let macs = Macs::from_iter([("52:54:00:00:00:01", "ens3")]);
+        assert_eq!(EXAMPLES.map(|e| e.0).to_vec(), names());
+        for (name, text) in EXAMPLES {
+            let format = by_name(name).unwrap();
+            let document = format.parse(name, text).unwrap();
+            assert_eq!(recognise(&document).map(|f| f.name), Some(name));
+            let mut report = Report::new();
+            let network = (format.read)(name, &document, &macs, &mut report).unwrap();
+            assert!(report.is_empty(), "{name}: {report:?}");
+            for (stack, has) in [
+                ("eni", "inet dhcp\n"),
+                ("netplan", "dhcp4: true"),
+                ("networkd", "DHCP=ipv4\n"),
+                ("sysconfig", "BOOTPROTO="),
+                ("network-manager", "[ipv4]\nmethod=auto"),
+            ] {
+                let distro = Distro::named(if stack == "sysconfig" { "rhel" } else { "debian" });
+                let target = Target { distro, ip_tool: true };
+                let files = render::by_name(stack).unwrap().files(&network, &target, &mut Report::new());
+                // Azure's interfaces have names of their own; elsewhere the machine's device has the address.
+                let device = if name == "azure-imds" { "eth0" } else { "ens3" };
+                let named = files.iter().any(|f| f.path.contains(device) || f.content.contains(device));
+                assert!(named && files.iter().any(|f| f.content.contains(has)), "{name}, {stack}: {files:?}");
             }
-            Kind::Vlan { link, .. } if *link != own => missing.push(link.clone()),
-            _ => {}
         }
     }
-    for name in missing {
-        if names.insert(name.clone()) {
-            network.interfaces.push(Interface { id: name.clone(), name, implicit: true, ..Interface::default() });
-        }
+
+    #[test]
+    fn mistakes_name_the_document() {
+        let error = |name: &str, text: &str, macs: &Macs| {
+            let format = by_name(name).unwrap();
+            let read = format.parse("file", text).and_then(|d| (format.read)("file", &d, macs, &mut Report::new()));
+            read.unwrap_err().to_string()
+        };
+        let none = Macs::default();
+        assert!(error("network_data.json", NETWORK_DATA, &none.clone().complete()).contains("no device has its MAC"));
+        assert!(error("yaml", "x: [", &none).contains("file"));
+        assert!(error("yaml", "5", &none).starts_with("file: expected a mapping"));
+        assert!(error("yaml", "version: 3", &none).starts_with("file: expected version: 1"));
+        assert!(recognise(&Value::Null).is_none() && by_name("odd").is_none());
     }
 }

@@ -1,76 +1,99 @@
 //! OpenStack's network_data.json (nova's network metadata schema), read by way of version 1, as cloud-init does.
 
-use super::fields::valid_name;
+use super::format::{Format, Syntax};
 use super::v1;
-use super::{MAX_ENTRIES, entries};
 use crate::base::error::{Error, Result};
+use crate::base::report::Report;
 use crate::document::{Map, Value};
-use crate::network::model::{Macs, Network, plain_mac};
-use std::collections::BTreeMap;
+use crate::network::mac::{Macs, plain_mac};
+use crate::network::model::{Network, is_valid_name};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt;
 
 const DOCUMENT: &str = "network_data.json";
 
 /// The longest name that Linux takes for a device, in bytes.
 const MAX_DEVICE_NAME: usize = 15;
 
-/// Keys of a network that are version 1's too.
+/// Keys that a network shares with version 1's subnets.
 const SUBNET_KEYS: &[&str] =
     &["netmask", "broadcast", "metric", "gateway", "pointopoint", "scope", "dns_nameservers", "dns_search"];
 
-/// Keys of a route that are version 1's too.
+/// Keys that a route shares with version 1's routes.
 const ROUTE_KEYS: &[&str] = &["network", "destination", "netmask", "gateway", "metric"];
 
-/// Reads network_data.json for this machine. A link whose MAC address no device has yet, and that has no name, is found by
-/// its MAC address when it appears.
-pub fn read(value: &Value, macs: &Macs) -> Result<Network> {
-    let converted = Converter::run(value, macs)?;
-    let mut network = v1::read(&converted.config);
-    for (link, name) in &converted.unnamed {
-        let Some(i) = network.interfaces.iter().position(|i| i.name == *name) else { continue };
-        if let Some(found) = network.interfaces.get_mut(i).filter(|i| i.matching.mac.is_some()) {
-            found.rename = false;
-        } else {
-            log::warn!("{DOCUMENT}: link {link} has neither a name nor a MAC address; it is left out");
-            network.interfaces.remove(i);
-        }
+pub static FORMAT: Format = Format {
+    name: "network_data.json",
+    title: "OpenStack's network_data.json",
+    syntax: Syntax::Json,
+    recognises: |document| document.get("links").is_some_and(|links| links.as_list().is_some()),
+    read,
+};
+
+/// Reads network_data.json for this machine. A link without a name whose MAC address no device has yet is found by its MAC
+/// address when it appears.
+///
+/// # Errors
+/// The document is not a mapping; or no device will appear later, and a link has no name and no device has its MAC address.
+fn read(_: &str, value: &Value, macs: &Macs, report: &mut Report) -> Result<Network> {
+    let converted = Converter::run(value, macs, report)?;
+    if macs.is_complete() {
+        converted.check_names()?;
     }
+    let mut network = v1::read(&converted.config, report);
+    let unnamed: HashMap<&String, &String> = converted.unnamed.iter().map(|(link, name)| (name, link)).collect();
+    network.interfaces.retain_mut(|interface| {
+        let Some(link) = unnamed.get(&interface.name) else { return true };
+        interface.rename = false;
+        if interface.matching.mac.is_none() {
+            warn(report, format_args!("link {link} has neither a name nor a MAC address"));
+        }
+        interface.matching.mac.is_some()
+    });
     Ok(network)
 }
 
-/// network_data.json as version 1. Fails where a link has no name and no device has its MAC address.
-pub fn to_v1(value: &Value, macs: &Macs) -> Result<Value> {
-    let converted = Converter::run(value, macs)?;
-    if let Some(link) = converted.unnamed.keys().next() {
-        return Err(Error::new(format!("{DOCUMENT}: link {link} has no name, and no device has its MAC address")));
-    }
+/// network_data.json as version 1.
+///
+/// # Errors
+/// The document is not a mapping; a link has no name and no device has its MAC address.
+pub fn to_v1(value: &Value, macs: &Macs, report: &mut Report) -> Result<Value> {
+    let converted = Converter::run(value, macs, report)?;
+    converted.check_names()?;
     Ok(Map::from_iter([("version", Value::Int(1)), ("config", converted.config.into())]).into())
+}
+
+fn warn(report: &mut Report, text: impl fmt::Display) {
+    report.warn(format_args!("{DOCUMENT}: {text}; it is ignored"));
 }
 
 #[derive(Default)]
 struct Converter {
     config: Vec<Value>,
-    /// What each link's device is called, by the link's id.
+    /// The name of each link's device, by the link's id.
     names: BTreeMap<String, String>,
-    /// Links whose name is not known, with the name that stands for them.
+    /// Links whose device has no known name, with a name of our own for each.
     unnamed: BTreeMap<String, String>,
+    /// The names so far.
+    taken: HashSet<String>,
 }
 
 impl Converter {
-    fn run(value: &Value, macs: &Macs) -> Result<Converter> {
+    fn run(value: &Value, macs: &Macs, report: &mut Report) -> Result<Converter> {
         if value.as_map().is_none() {
             return Err(Error::new(format!("{DOCUMENT}: expected a mapping, found {}", value.kind())));
         }
-        let links = entries(value, "links");
-        let networks = entries(value, "networks");
+        let links = mappings(value, "links");
+        let networks = by_link(mappings(value, "networks"));
         let mut converter = Converter::default();
-        // VLANs and bonds are named after links that may come later.
+        // VLANs and bonds refer to links that may come later.
         for link in &links {
-            converter.name(link, macs);
+            converter.name(link, macs, report);
         }
         for link in &links {
-            converter.link(link, &networks, macs);
+            converter.link(link, &networks, macs, report);
         }
-        for service in entries(value, "services") {
+        for service in mappings(value, "services") {
             let mut entry = service.clone();
             entry.insert("type", "nameserver");
             converter.config.push(entry.into());
@@ -78,40 +101,51 @@ impl Converter {
         Ok(converter)
     }
 
-    /// Gives a link that is no VLAN its name.
-    fn name(&mut self, link: &Map, macs: &Macs) {
-        let (Some(id), kind) = (text(link, "id"), text(link, "type").unwrap_or_default()) else {
-            log::warn!("{DOCUMENT}: a link without an id; it is left out");
+    /// Fails where a link has no name.
+    fn check_names(&self) -> Result<()> {
+        match self.unnamed.keys().next() {
+            Some(link) => {
+                Err(Error::new(format!("{DOCUMENT}: link {link} has no name, and no device has its MAC address")))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Finds the name of a link that is not a VLAN.
+    fn name(&mut self, link: &Map, macs: &Macs, report: &mut Report) {
+        let (Some(id), link_type) = (text(link, "id"), text(link, "type").unwrap_or_default()) else {
+            warn(report, "a link without an id");
             return;
         };
-        let given = text(link, "name").filter(|n| valid_name(n));
-        let name = match (given, kind.as_str()) {
+        let given = text(link, "name").filter(|n| is_valid_name(n));
+        let name = match (given, link_type.as_str()) {
             (_, "vlan") => return,
             (Some(name), _) => name,
-            (None, "bond") => (0..).map(|n| format!("bond{n}")).find(|n| !self.is_taken(n)).unwrap_or_default(),
+            (None, "bond") => {
+                // One more than there are names is enough to find a free one.
+                let mut free = (0..=self.taken.len()).map(|n| format!("bond{n}")).filter(|n| !self.taken.contains(n));
+                free.next().unwrap_or_default()
+            }
             (None, _) => {
                 let known = mac(link).and_then(|m| macs.name(&m).map(str::to_owned));
                 known.unwrap_or_else(|| {
-                    // The id stands for the name: it only has to be one of a kind and fit for a file's name.
-                    let stand_in: String =
+                    // Made of the id: it has to be unique, and valid in a file's name.
+                    let placeholder: String =
                         id.chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_')).collect();
-                    self.unnamed.insert(id.clone(), stand_in.clone());
-                    stand_in
+                    self.unnamed.insert(id.clone(), placeholder.clone());
+                    placeholder
                 })
             }
         };
+        self.taken.insert(name.clone());
         self.names.insert(id, name);
-    }
-
-    fn is_taken(&self, name: &str) -> bool {
-        self.names.values().any(|n| n == name)
     }
 
     fn name_of(&self, id: &str) -> String {
         self.names.get(id).cloned().unwrap_or_else(|| id.to_owned())
     }
 
-    fn link(&mut self, link: &Map, networks: &[&Map], macs: &Macs) {
+    fn link(&mut self, link: &Map, networks: &Networks, macs: &Macs, report: &mut Report) {
         let Some(id) = text(link, "id") else { return };
         let mut entry = Map::new();
         if let Some(mtu) = link.get("mtu") {
@@ -135,7 +169,7 @@ impl Converter {
             }
             Some("vlan") => {
                 let (Some(below), Some(tag)) = (text(link, "vlan_link"), text(link, "vlan_id")) else {
-                    log::warn!("{DOCUMENT}: link {id}: expected vlan_link and vlan_id; it is left out");
+                    warn(report, format_args!("link {id}: expected vlan_link and vlan_id"));
                     return;
                 };
                 let below_name = self.name_of(&below);
@@ -162,8 +196,8 @@ impl Converter {
             }
         }
         let mut subnets = Vec::new();
-        for network in networks.iter().filter(|n| text(n, "link").as_deref() == Some(&id)) {
-            if let Some((subnet, accept_ra)) = subnet(network) {
+        for network in networks.get(&id).into_iter().flatten() {
+            if let Some((subnet, accept_ra)) = subnet(network, report) {
                 subnets.push(subnet);
                 if let Some(accept) = accept_ra {
                     entry.insert("accept-ra", accept);
@@ -175,18 +209,34 @@ impl Converter {
     }
 }
 
-/// A network as a subnet, and whether router advertisements count: they must not add to a fixed IPv6 address, and say the way where
-/// the address is DHCPv6's.
-fn subnet(network: &Map) -> Option<(Value, Option<bool>)> {
-    let kind = text(network, "type").unwrap_or_default();
-    let method = match kind.as_str() {
+/// Networks by the id of their link, each in the document's order.
+type Networks<'a> = HashMap<String, Vec<&'a Map>>;
+
+fn by_link(networks: Vec<&Map>) -> Networks<'_> {
+    let mut out = Networks::new();
+    for network in networks {
+        if let Some(link) = text(network, "link") {
+            out.entry(link).or_default().push(network);
+        }
+    }
+    out
+}
+
+/// A network as a subnet, and whether to accept router advertisements: they would add to a fixed IPv6 address, and they have
+/// the default route where the address is from DHCPv6.
+fn subnet(network: &Map, report: &mut Report) -> Option<(Value, Option<bool>)> {
+    let network_type = text(network, "type").unwrap_or_default();
+    let method = match network_type.as_str() {
         "ipv4_dhcp" => "dhcp4",
         "ipv6_dhcp" => "dhcp6",
-        "ipv6_slaac" | "ipv6_dhcpv6-stateless" | "ipv6_dhcpv6-stateful" => &kind,
+        "ipv6_slaac" | "ipv6_dhcpv6-stateless" | "ipv6_dhcpv6-stateful" => &network_type,
         "ipv4" | "static" => "static",
         "ipv6" | "static6" => "static6",
         _ => {
-            log::warn!("{DOCUMENT}: a network's type: expected ipv4, ipv4_dhcp, ipv6 and the like; it is left out");
+            warn(
+                report,
+                format_args!("network type: expected ipv4, ipv4_dhcp, ipv6 and the like, found {network_type:?}"),
+            );
             return None;
         }
     };
@@ -200,7 +250,7 @@ fn subnet(network: &Map) -> Option<(Value, Option<bool>)> {
         out.insert("address", network.get("ip_address").cloned().unwrap_or_default());
     }
     for family in ["ipv4", "ipv6"] {
-        if kind == family {
+        if network_type == family {
             out.insert(family, true);
         }
     }
@@ -219,7 +269,7 @@ fn subnet(network: &Map) -> Option<(Value, Option<bool>)> {
     if !routes.is_empty() {
         out.insert("routes", routes);
     }
-    let accept_ra = match kind.as_str() {
+    let accept_ra = match network_type.as_str() {
         "ipv6_dhcp" | "ipv6_dhcpv6-stateful" => Some(true),
         "ipv6" | "static6" => Some(false),
         _ => None,
@@ -227,14 +277,19 @@ fn subnet(network: &Map) -> Option<(Value, Option<bool>)> {
     Some((out.into(), accept_ra))
 }
 
-/// Addresses of the name servers among `services`.
+/// The addresses of the name servers in `services`.
 fn services(map: &Map) -> Vec<Value> {
     let dns = list(map, "services").filter(|s| text(s, "type").as_deref() == Some("dns"));
     dns.filter_map(|s| s.get("address").filter(|a| !a.is_null()).cloned()).collect()
 }
 
+/// The mappings of a list in the document.
+fn mappings<'a>(value: &'a Value, key: &str) -> Vec<&'a Map> {
+    value.as_map().map(|map| list(map, key).collect()).unwrap_or_default()
+}
+
 fn list<'a>(map: &'a Map, key: &str) -> impl Iterator<Item = &'a Map> {
-    map.get(key).and_then(Value::as_list).unwrap_or_default().iter().filter_map(Value::as_map).take(MAX_ENTRIES)
+    map.get(key).and_then(Value::as_list).unwrap_or_default().iter().filter_map(Value::as_map)
 }
 
 fn text(map: &Map, key: &str) -> Option<String> {
@@ -249,6 +304,14 @@ fn mac(link: &Map) -> Option<String> {
 mod tests {
     use super::*;
     use crate::document::json;
+
+    fn read(value: &Value, macs: &Macs) -> Result<Network> {
+        super::read("t", value, macs, &mut Report::new())
+    }
+
+    fn to_v1(value: &Value, macs: &Macs) -> Result<Value> {
+        super::to_v1(value, macs, &mut Report::new())
+    }
 
     fn parse(text: &str) -> Value {
         json::parse("t", text.as_bytes()).unwrap()
@@ -277,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn name_servers_of_routes_come_first_and_only_what_a_route_may_say_is_taken() {
+    fn name_servers_of_routes_come_first_and_unknown_keys_of_routes_are_ignored() {
         let data = parse(
             r#"{"links": [{"id": "a", "name": "a", "type": "phy", "ethernet_mac_address": "52:54:00:00:00:01"}],
                 "networks": [{"link": "a", "type": "ipv6_dhcpv6-stateful", "services": [{"type": "dns", "address": "::5"}, {"type": "dns", "address": "::6"}],
@@ -293,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn an_infiniband_device_is_known_by_its_short_address() {
+    fn an_infiniband_device_is_found_by_its_short_address() {
         let nic = crate::machine::Nic {
             name: "ib0".into(),
             mac: "a0:00:02:20:fe:80:00:00:00:00:00:00:ec:0d:9a:03:00:15:e2:c1".into(),

@@ -1,10 +1,13 @@
 //! Version 1 (cloud-init's "Networking config Version 1").
 
-use super::fields::{Fields, reject};
+use super::complete::{MAX_INTERFACES, MAX_VLAN, complete, too_many};
+use super::fields::{Fields, Problems};
+use crate::base::report::Report;
 use crate::document::{Map, Value};
-use crate::network::address::{Ip, Net};
-use crate::network::model::{Control, Dns, Interface, Kind, Method, Network, Route, Subnet};
-use crate::network::params;
+use crate::network::address::{Cidr, Ip};
+use crate::network::model::{Control, DeviceType, Dns, Interface, Method, Network, Route, Subnet};
+use crate::network::parameters;
+use std::collections::HashMap;
 
 /// Subnet types. `dhcp` alone is DHCPv4.
 const METHODS: &[(&str, Method)] = &[
@@ -20,67 +23,75 @@ const METHODS: &[(&str, Method)] = &[
     ("loopback", Method::Loopback),
 ];
 
-/// Reads the list below `config:`. Never fails: what is wrong in it is reported and left out.
-pub fn read(config: &[Value]) -> Network {
+/// Reads the list below `config:`. A mistake in it is reported and skipped.
+pub fn read(config: &[Value], report: &mut Report) -> Network {
+    let problems = Problems::default();
+    let network = network(config, &problems);
+    report.absorb(problems.into_report());
+    network
+}
+
+fn network(config: &[Value], problems: &Problems) -> Network {
     let mut network = Network::default();
-    let mut tied: Vec<(String, Dns)> = Vec::new();
+    let mut routes = Vec::new();
+    // Name servers of one interface, which may come before it.
+    let mut of_interface: Vec<(String, Dns)> = Vec::new();
     for (i, value) in config.iter().enumerate() {
-        let Some(mut f) = Fields::new(format!("config[{i}]"), value.clone()) else { continue };
-        let Some(kind) = f.text("type") else {
-            reject(f.path(), "an entry with a type", "none");
+        let Some(mut f) = Fields::new(format!("config[{i}]"), value.clone(), problems) else { continue };
+        let Some(entry_type) = f.text("type") else {
+            f.reject("an entry with a type", "none");
             continue;
         };
-        match kind.as_str() {
+        match entry_type.as_str() {
             "nameserver" => {
                 let dns = Dns { servers: f.words("address"), search: f.words("search") };
                 match f.name("interface") {
-                    Some(name) => tied.push((name, dns)),
+                    Some(name) => of_interface.push((name, dns)),
                     None => network.dns.merge(&dns),
                 }
                 f.finish();
             }
-            "route" => network.routes.extend(route(f, "destination")),
-            _ if network.interfaces.len() >= super::v2::MAX_INTERFACES => {
-                log::warn!("network configuration: more than {} devices", super::v2::MAX_INTERFACES);
-            }
-            kind => network.interfaces.extend(interface(kind, f)),
+            "route" => routes.extend(route(f, "destination")),
+            _ if network.interfaces.len() >= MAX_INTERFACES => too_many(problems),
+            entry_type => network.interfaces.extend(interface(entry_type, f)),
         }
     }
-    for (name, dns) in tied {
-        match network.interfaces.iter_mut().find(|i| i.name == name) {
+    let places: HashMap<String, usize> = network.interfaces.iter().map(|i| i.name.clone()).zip(0..).collect();
+    for (name, dns) in of_interface {
+        match places.get(&name).and_then(|place| network.interfaces.get_mut(*place)) {
             Some(interface) => interface.dns.merge(&dns),
-            None => log::warn!("network configuration: nameserver for {name}, which is not configured; it is left out"),
+            None => problems.warn(format_args!("nameserver for {name}, which is not configured; it is ignored")),
         }
     }
-    super::complete(&mut network);
+    complete(&mut network, routes, problems);
     network
 }
 
-fn interface(kind: &str, mut f: Fields) -> Option<Interface> {
-    let kind = match kind {
-        "physical" => Kind::Ethernet,
-        "loopback" => Kind::Loopback,
-        "infiniband" => Kind::Infiniband,
-        "dummy" => Kind::Dummy,
-        "bond" => Kind::Bond {
+fn interface(entry_type: &str, mut f: Fields) -> Option<Interface> {
+    let device_type = match entry_type {
+        "physical" => DeviceType::Ethernet,
+        "loopback" => DeviceType::Loopback,
+        "infiniband" => DeviceType::Infiniband,
+        "dummy" => DeviceType::Dummy,
+        "bond" => DeviceType::Bond {
             interfaces: f.names("bond_interfaces"),
-            params: params::from_v1(params::BOND, "bond", &parameters(&mut f)),
+            params: parameters::from_v1(parameters::BOND, "bond", &parameters(&mut f)),
         },
-        "bridge" => Kind::Bridge {
+        "bridge" => DeviceType::Bridge {
             interfaces: f.names("bridge_interfaces"),
-            params: params::from_v1(params::BRIDGE, "bridge", &parameters(&mut f)),
+            params: parameters::from_v1(parameters::BRIDGE, "bridge", &parameters(&mut f)),
         },
         "vlan" => vlan(&mut f)?,
         _ => {
-            reject(&f.path_of("type"), "a type of version 1", "another");
+            f.reject_key("type", "a type of version 1", &format!("{entry_type:?}"));
             return None;
         }
     };
     let Some(name) = f.name("name") else {
-        reject(f.path(), "a device with a name", "none");
+        f.reject("a device with a name", "none");
         return None;
     };
-    let mut new = Interface { id: name.clone(), name, kind, ..Interface::default() };
+    let mut new = Interface { id: name.clone(), name, device_type, ..Interface::default() };
     let mac = f.text("mac_address").filter(|m| !m.is_empty());
     if new.is_physical() {
         new.rename = mac.is_some();
@@ -101,16 +112,17 @@ fn interface(kind: &str, mut f: Fields) -> Option<Interface> {
     for subnet in f.list("subnets") {
         new.subnets.extend(self::subnet(subnet));
     }
-    // What a static IPv4 subnet says counts before what the device says.
+    // The MTU of a static IPv4 subnet takes precedence over the device's.
     let is_static4 = |s: &&Subnet| s.method == Method::Static && !s.is_v6();
     let own = new.subnets.iter().filter(is_static4).filter_map(|s| s.mtu).next_back();
     if let (Some(own), Some(device)) = (own, new.mtu)
         && own != device
     {
-        log::warn!("network configuration: {}: the MTU {own} of its subnet counts, not {device}", new.name);
+        let name = &new.name;
+        f.problems().warn(format_args!("{name}: the MTU {own} of its subnet takes precedence over its own, {device}"));
         new.mtu = Some(own);
     }
-    new.more = f.rest();
+    new.extra = f.rest();
     Some(new)
 }
 
@@ -123,26 +135,26 @@ fn parameters(f: &mut Fields) -> Map {
         }
         None => Map::new(),
         Some(other) => {
-            reject(&f.path_of("params"), "a mapping", other.kind());
+            f.reject_key("params", "a mapping", other.kind());
             Map::new()
         }
     }
 }
 
-fn vlan(f: &mut Fields) -> Option<Kind> {
+fn vlan(f: &mut Fields) -> Option<DeviceType> {
     match (f.number("vlan_id"), f.name("vlan_link")) {
-        (Some(id), Some(link)) if id <= super::MAX_VLAN => Some(Kind::Vlan { id, link }),
+        (Some(id), Some(link)) if id <= MAX_VLAN => Some(DeviceType::Vlan { id, link }),
         _ => {
-            reject(f.path(), "a vlan with vlan_id (0 to 4094) and vlan_link", "something else");
+            f.reject("a vlan with vlan_id (0 to 4094) and vlan_link", "something else");
             None
         }
     }
 }
 
 fn subnet(mut f: Fields) -> Option<Subnet> {
-    let kind = f.text("type").unwrap_or_else(|| "static".into());
-    let Some((_, method)) = METHODS.iter().find(|(name, _)| *name == kind) else {
-        reject(&f.path_of("type"), "a subnet type of version 1", "another");
+    let subnet_type = f.text("type").unwrap_or_else(|| "static".into());
+    let Some((_, method)) = METHODS.iter().find(|(name, _)| *name == subnet_type) else {
+        f.reject_key("type", "a subnet type of version 1", &format!("{subnet_type:?}"));
         return None;
     };
     let mut new = Subnet { method: *method, ..Subnet::default() };
@@ -150,16 +162,16 @@ fn subnet(mut f: Fields) -> Option<Subnet> {
         None | Some("auto") => Control::Auto,
         Some("manual") => Control::Manual,
         Some("hotplug") => Control::Hotplug,
-        Some(_) => {
-            reject(&f.path_of("control"), "auto, manual or hotplug", "another text");
+        Some(other) => {
+            f.reject_key("control", "auto, manual or hotplug", &format!("{other:?}"));
             Control::Auto
         }
     };
     let mask = mask(&mut f);
     if let Some(text) = f.text("address") {
-        new.address = Net::parse(&text, mask.as_deref());
+        new.address = Cidr::parse(&text, mask.as_deref());
         if new.address.is_none() {
-            reject(&f.path_of("address"), "an IP address with a prefix or netmask", "something else");
+            f.reject_key("address", "an IP address with a prefix or netmask", "something else");
         }
     }
     if *method == Method::Static && new.address.is_none() {
@@ -175,14 +187,14 @@ fn subnet(mut f: Fields) -> Option<Subnet> {
     for route in f.list("routes") {
         new.routes.extend(self::route(route, "network"));
     }
-    // network_data.json's marks of the family.
+    // The family, which network_data.json has and the address shows.
     f.take("ipv4");
     f.take("ipv6");
     f.finish();
     Some(new)
 }
 
-/// The netmask or the prefix length; the netmask counts where it says something.
+/// The netmask, else the prefix length.
 fn mask(f: &mut Fields) -> Option<String> {
     let prefix = f.text("prefix");
     f.text("netmask").filter(|m| !m.is_empty()).or(prefix)
@@ -194,12 +206,12 @@ fn route(mut f: Fields, first: &str) -> Option<Route> {
     let second = if first == "network" { "destination" } else { "network" };
     let via = f.ip("gateway");
     let to = match f.text(first).or_else(|| f.text(second)) {
-        Some(to) if to == "default" => Some(Net::default_of(via.as_ref().is_some_and(Ip::is_v6))),
-        Some(to) => Net::parse(&to, mask.as_deref()),
+        Some(to) if to == "default" => Some(Cidr::default_of(via.as_ref().is_some_and(Ip::is_v6))),
+        Some(to) => Cidr::parse(&to, mask.as_deref()),
         None => None,
     };
     let Some(to) = to else {
-        reject(f.path(), "a route with a destination", "something else");
+        f.reject("a route with a destination", "something else");
         return None;
     };
     let mut route = Route::new(to, via);
@@ -207,20 +219,15 @@ fn route(mut f: Fields, first: &str) -> Option<Route> {
     route.mtu = f.number("mtu");
     route.table = f.number("table");
     route.from = f.ip("source");
-    route.more = f.rest();
-    route.more.remove("type");
+    route.extra = f.rest();
+    route.extra.remove("type");
     Some(route)
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::document::yaml;
     use crate::network::model::*;
-    use crate::network::read;
-
-    fn network(text: &str) -> Network {
-        read::config("t", &yaml::parse("t", text).unwrap(), &Macs::default()).unwrap()
-    }
+    use crate::network::testing::network;
 
     #[test]
     fn every_type_and_subnet() {
@@ -251,12 +258,12 @@ mod tests {
         assert_eq!(n.interfaces[1].mac.as_deref(), Some("aa:aa:aa:aa:aa:aa"));
         assert_eq!(n.dns.servers, ["8.8.8.8"]);
         assert_eq!(n.interface("v").unwrap().dns.servers, ["9.9.9.9"]);
-        assert_eq!(n.routes[0].to.to_string(), "192.168.0.0/16");
-        assert_eq!(n.interface("lo").unwrap().kind, Kind::Loopback);
+        assert_eq!(eth0.routes[0].to.to_string(), "192.168.0.0/16");
+        assert_eq!(n.interface("lo").unwrap().device_type, DeviceType::Loopback);
     }
 
     #[test]
-    fn a_subnet_s_mtu_counts_before_the_device_s() {
+    fn a_subnets_mtu_takes_precedence_over_the_devices() {
         let of = |mtu: &str, subnet: &str| {
             let text = format!("version: 1\nconfig: [{{type: physical, name: e{mtu}, subnets: [{subnet}]}}]");
             network(&text).interfaces[0].mtu

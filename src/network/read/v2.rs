@@ -1,26 +1,33 @@
 //! Version 2: netplan's YAML (netplan.readthedocs.io, "YAML configuration"; cloud-init's "Networking config Version 2").
 
-use super::fields::{Fields, reject, valid_name};
+use super::complete::{MAX_INTERFACES, MAX_VLAN, complete, too_many};
+use super::fields::{Fields, Problems};
+use crate::base::report::Report;
 use crate::document::{Map, Value};
-use crate::network::address::{Ip, Net};
-use crate::network::model::{DhcpOverrides, Dns, Interface, Kind, Macs, Match, Method, Network, Route, Rule, Subnet};
-use crate::network::params;
+use crate::network::address::{Cidr, Ip};
+use crate::network::mac::Macs;
+use crate::network::model::{
+    DeviceType, DhcpOverrides, Dns, Interface, Match, Method, Network, Route, Rule, Subnet, is_valid_name,
+};
+use crate::network::parameters;
+use std::collections::HashMap;
 
-/// The most devices that one configuration may have.
-pub const MAX_INTERFACES: usize = 4096;
-
-/// A section's name and the kind of its devices.
-type Section = (&'static str, fn(&mut Fields) -> Option<Kind>);
+/// A section's name and the reader of its devices' own keys.
+type Section = (&'static str, fn(&mut Fields) -> Option<DeviceType>);
 
 const SECTIONS: &[Section] = &[
-    ("ethernets", |_| Some(Kind::Ethernet)),
-    ("wifis", |f| Some(Kind::Wifi(keep(f, &["access-points", "regulatory-domain", "wakeonwlan", "hidden"])))),
-    ("dummy-devices", |_| Some(Kind::Dummy)),
-    ("bonds", |f| Some(Kind::Bond { interfaces: f.names("interfaces"), params: parameters(f, params::BOND) })),
-    ("bridges", |f| Some(Kind::Bridge { interfaces: f.names("interfaces"), params: parameters(f, params::BRIDGE) })),
+    ("ethernets", |_| Some(DeviceType::Ethernet)),
+    ("wifis", |f| Some(DeviceType::Wifi(keep(f, &["access-points", "regulatory-domain", "wakeonwlan", "hidden"])))),
+    ("dummy-devices", |_| Some(DeviceType::Dummy)),
+    ("bonds", |f| {
+        Some(DeviceType::Bond { interfaces: f.names("interfaces"), params: parameters(f, parameters::BOND) })
+    }),
+    ("bridges", |f| {
+        Some(DeviceType::Bridge { interfaces: f.names("interfaces"), params: parameters(f, parameters::BRIDGE) })
+    }),
     ("vlans", vlan),
     ("vrfs", vrf),
-    ("tunnels", |f| Some(Kind::Tunnel(keep(f, TUNNEL_KEYS)))),
+    ("tunnels", |f| Some(DeviceType::Tunnel(keep(f, TUNNEL_KEYS)))),
 ];
 
 /// A tunnel's own keys (netplan, "Properties for device type tunnels").
@@ -51,43 +58,60 @@ const TUNNEL_KEYS: &[&str] = &[
     "do-not-fragment",
 ];
 
-/// Reads the mapping below `network:`. Never fails: what is wrong in it is reported and left out.
-pub fn read(config: &Map, macs: &Macs) -> Network {
+/// Whether a mapping has one of version 2's sections.
+pub fn is(map: &Map) -> bool {
+    SECTIONS.iter().any(|(name, _)| map.contains_key(name))
+}
+
+/// Reads the mapping below `network:`. A mistake in it is reported and skipped.
+pub fn read(config: &Map, macs: &Macs, report: &mut Report) -> Network {
+    let problems = Problems::default();
+    let mut network = network(config, macs, &problems);
+    refer_by_name(&mut network);
+    complete(&mut network, Vec::new(), &problems);
+    report.absorb(problems.into_report());
+    network
+}
+
+fn network(config: &Map, macs: &Macs, problems: &Problems) -> Network {
     let mut network = Network { v2: Some(config.clone()), ..Network::default() };
-    let Some(mut top) = Fields::new("network", Value::Map(config.clone())) else { return network };
+    let Some(mut top) = Fields::new("network", Value::Map(config.clone()), problems) else { return network };
     top.take("version");
     top.take("renderer");
-    for (section, kind) in SECTIONS {
+    for (section, device_type) in SECTIONS {
         let Some(mut devices) = top.map(section) else { continue };
         devices.take("renderer");
         for (id, value) in devices.entries() {
             let path = format!("{section}.{id}");
-            if !valid_name(&id) {
-                reject(section, "names of devices", "another text");
+            if !is_valid_name(&id) {
+                problems.reject(section, "names of devices", "another text");
             } else if network.interfaces.len() >= MAX_INTERFACES {
-                log::warn!("network configuration: more than {MAX_INTERFACES} devices; the rest is left out");
-            } else if let Some(fields) = Fields::new(path, value) {
-                network.interfaces.extend(interface(id, fields, *kind, macs));
+                too_many(problems);
+            } else if let Some(fields) = Fields::new(path, value, problems) {
+                network.interfaces.extend(interface(id, fields, *device_type, macs));
             }
         }
     }
     top.finish();
-    refer_by_name(&mut network);
-    super::complete(&mut network);
     network
 }
 
-fn interface(id: String, mut f: Fields, kind: fn(&mut Fields) -> Option<Kind>, macs: &Macs) -> Option<Interface> {
-    let kind = kind(&mut f)?;
-    let mut new = Interface { id, kind, ..Interface::default() };
+fn interface(
+    id: String,
+    mut f: Fields,
+    device_type: fn(&mut Fields) -> Option<DeviceType>,
+    macs: &Macs,
+) -> Option<Interface> {
+    let device_type = device_type(&mut f)?;
+    let mut new = Interface { id, device_type, ..Interface::default() };
     f.take("renderer");
     new.matching = f.map("match").map(matching).unwrap_or_default();
     let set_name = f.name("set-name");
     new.rename = set_name.is_some();
     let known = new.matching.mac.as_deref().and_then(|m| macs.name(m)).map(str::to_owned);
     new.name = set_name.or(known).unwrap_or_else(|| new.id.clone());
-    if new.kind == Kind::Ethernet && new.id == "lo" && new.matching == Match::default() {
-        new.kind = Kind::Loopback;
+    if new.device_type == DeviceType::Ethernet && new.id == "lo" && new.matching == Match::default() {
+        new.device_type = DeviceType::Loopback;
     }
     new.mac = f.text("macaddress");
     new.mtu = f.number("mtu");
@@ -116,10 +140,10 @@ fn interface(id: String, mut f: Fields, kind: fn(&mut Fields) -> Option<Kind>, m
         let v6 = gateway.is_v6();
         match new.subnets.iter_mut().find(|s| s.gateway.is_none() && s.method == Method::Static && s.is_v6() == v6) {
             Some(subnet) => subnet.gateway = Some(gateway),
-            None => new.routes.push(Route::new(Net::default_of(v6), Some(gateway))),
+            None => new.routes.push(Route::new(Cidr::default_of(v6), Some(gateway))),
         }
     }
-    new.more = f.rest();
+    new.extra = f.rest();
     Some(new)
 }
 
@@ -141,7 +165,7 @@ fn link_local(f: &mut Fields) -> Option<Vec<String>> {
         Value::Bool(false) => Some(Vec::new()),
         Value::List(list) => Some(list.iter().filter_map(Value::text).collect()),
         other => {
-            reject(&f.path_of("link-local"), "a list of ipv4 and ipv6", other.kind());
+            f.reject_key("link-local", "a list of ipv4 and ipv6", other.kind());
             None
         }
     }
@@ -149,7 +173,6 @@ fn link_local(f: &mut Fields) -> Option<Vec<String>> {
 
 /// Static subnets. An address is a text, or a mapping of one address to its options.
 fn addresses(f: &mut Fields) -> Vec<Subnet> {
-    let path = f.path_of("addresses");
     let values = match f.take("addresses") {
         None => return Vec::new(),
         Some(Value::List(list)) => list,
@@ -162,12 +185,13 @@ fn addresses(f: &mut Fields) -> Vec<Subnet> {
             scalar => vec![(scalar.text().unwrap_or_default(), Value::Null)],
         };
         for (text, options) in entries {
-            let Some(address) = Net::parse(&text, None) else {
-                reject(&path, "IP addresses with a prefix", "something else");
+            let Some(address) = Cidr::parse(&text, None) else {
+                f.reject_key("addresses", "IP addresses with a prefix", "something else");
                 continue;
             };
             let mut subnet = Subnet { method: Method::Static, address: Some(address), ..Subnet::default() };
-            if let Some(mut options) = Fields::new(format!("{path}.{text}"), options) {
+            if let Some(mut options) = Fields::new(format!("{}.{text}", f.path_of("addresses")), options, f.problems())
+            {
                 subnet.label = options.text("label");
                 subnet.lifetime = options.text("lifetime");
                 options.finish();
@@ -181,11 +205,11 @@ fn addresses(f: &mut Fields) -> Vec<Subnet> {
 fn route(mut f: Fields) -> Option<Route> {
     let via = f.ip("via");
     let to = match f.text("to")? {
-        to if to == "default" => Net::default_of(via.as_ref().is_some_and(Ip::is_v6)),
-        to => match Net::parse(&to, None) {
+        to if to == "default" => Cidr::default_of(via.as_ref().is_some_and(Ip::is_v6)),
+        to => match Cidr::parse(&to, None) {
             Some(net) => net,
             None => {
-                reject(&f.path_of("to"), "an IP address with a prefix or \"default\"", "another text");
+                f.reject_key("to", "an IP address with a prefix or \"default\"", "another text");
                 return None;
             }
         },
@@ -196,16 +220,16 @@ fn route(mut f: Fields) -> Option<Route> {
     route.mtu = f.number("mtu");
     route.table = f.number("table");
     route.scope = f.text("scope");
-    route.kind = f.text("type");
+    route.route_type = f.text("type");
     route.on_link = f.boolean("on-link");
-    route.more = f.rest();
+    route.extra = f.rest();
     Some(route)
 }
 
 fn rule(mut f: Fields) -> Option<Rule> {
     let rule = Rule {
-        from: f.net("from"),
-        to: f.net("to"),
+        from: f.cidr("from"),
+        to: f.cidr("to"),
         table: f.number("table"),
         priority: f.number("priority"),
         mark: f.number("mark"),
@@ -231,44 +255,48 @@ fn overrides(mut f: Fields) -> DhcpOverrides {
     found
 }
 
-fn parameters(f: &mut Fields, table: &'static [params::Param]) -> Map {
-    f.map("parameters").map(|p| params::from_netplan(table, &p.rest())).unwrap_or_default()
+fn parameters(f: &mut Fields, table: &'static [parameters::Parameter]) -> Map {
+    f.map("parameters").map(|p| parameters::from_netplan(table, &p.rest())).unwrap_or_default()
 }
 
-fn vlan(f: &mut Fields) -> Option<Kind> {
+fn vlan(f: &mut Fields) -> Option<DeviceType> {
     match (f.number("id"), f.name("link")) {
-        (Some(id), Some(link)) if id <= super::MAX_VLAN => Some(Kind::Vlan { id, link }),
+        (Some(id), Some(link)) if id <= MAX_VLAN => Some(DeviceType::Vlan { id, link }),
         _ => {
-            reject(f.path(), "a vlan with id (0 to 4094) and link", "something else");
+            f.reject("a vlan with id (0 to 4094) and link", "something else");
             None
         }
     }
 }
 
-fn vrf(f: &mut Fields) -> Option<Kind> {
+fn vrf(f: &mut Fields) -> Option<DeviceType> {
     let Some(table) = f.number("table") else {
-        reject(f.path(), "a VRF with a table", "none");
+        f.reject("a VRF with a table", "none");
         return None;
     };
-    Some(Kind::Vrf { table, interfaces: f.names("interfaces") })
+    Some(DeviceType::Vrf { table, interfaces: f.names("interfaces") })
 }
 
 fn keep(f: &mut Fields, keys: &[&str]) -> Map {
     keys.iter().filter_map(|k| f.take(k).map(|v| (*k, v))).collect()
 }
 
-/// Devices refer to others by id; the model does it by name.
+/// Replaces ids by names where devices refer to others: version 2 refers by id, the model by name.
 fn refer_by_name(network: &mut Network) {
-    let names: Vec<(String, String)> =
-        network.interfaces.iter().filter(|i| i.id != i.name).map(|i| (i.id.clone(), i.name.clone())).collect();
+    let renamed = network.interfaces.iter().filter(|i| i.id != i.name);
+    let mut names: HashMap<String, String> = HashMap::new();
+    for interface in renamed {
+        // An id may occur in two sections; the first one takes precedence.
+        names.entry(interface.id.clone()).or_insert_with(|| interface.name.clone());
+    }
     let rename = |id: &mut String| {
-        if let Some((_, name)) = names.iter().find(|(i, _)| i == id) {
+        if let Some(name) = names.get(id) {
             id.clone_from(name);
         }
     };
     for interface in &mut network.interfaces {
-        match &mut interface.kind {
-            Kind::Bond { interfaces, params } | Kind::Bridge { interfaces, params } => {
+        match &mut interface.device_type {
+            DeviceType::Bond { interfaces, params } | DeviceType::Bridge { interfaces, params } => {
                 interfaces.iter_mut().for_each(rename);
                 for key in ["pathcost", "portprio"] {
                     if let Some(Value::Map(ports)) = params.get_mut(key) {
@@ -284,9 +312,9 @@ fn refer_by_name(network: &mut Network) {
                     rename(primary);
                 }
             }
-            Kind::Vrf { interfaces, .. } => interfaces.iter_mut().for_each(rename),
-            Kind::Vlan { link, .. } => rename(link),
-            Kind::Tunnel(keys) => {
+            DeviceType::Vrf { interfaces, .. } => interfaces.iter_mut().for_each(rename),
+            DeviceType::Vlan { link, .. } => rename(link),
+            DeviceType::Tunnel(keys) => {
                 if let Some(Value::String(link)) = keys.get_mut("link") {
                     rename(link);
                 }
@@ -298,27 +326,26 @@ fn refer_by_name(network: &mut Network) {
 
 #[cfg(test)]
 mod tests {
-    use crate::document::yaml;
+    use crate::network::mac::Macs;
     use crate::network::model::*;
-    use crate::network::read;
+    use crate::network::testing::network_for;
 
     fn network(text: &str) -> Network {
-        let macs = Macs::from_iter([("cf:d6:af:48:e8:80", "eth0")]);
-        read::config("t", &yaml::parse("t", text).unwrap(), &macs).unwrap()
+        network_for(text, &Macs::from_iter([("cf:d6:af:48:e8:80", "eth0")]))
     }
 
     #[test]
-    fn devices_get_their_names_and_are_referred_to_by_them() {
+    fn references_are_by_name() {
         let n = network(
             "network: {version: 2, ethernets: {a: {match: {macaddress: CF-D6-AF-48-E8-80}}, b: {match: {name: 'en*'}, set-name: lan0},\n \
              c: {match: {driver: [e1000*, ixgbe]}}}, bonds: {bond0: {interfaces: [a, b], parameters: {primary: b}}}, vlans: {v: {id: 5, link: bond0}}}",
         );
         let names: Vec<&str> = n.interfaces.iter().map(|i| i.name.as_str()).collect();
         assert_eq!(names, ["eth0", "lan0", "c", "bond0", "v"]);
-        assert_eq!(n.interface("bond0").unwrap().parts(), ["eth0", "lan0"]);
+        assert_eq!(n.interface("bond0").unwrap().members(), ["eth0", "lan0"]);
         assert_eq!(n.master_of("lan0").unwrap().name, "bond0");
         assert_eq!(n.vlans_on("bond0").count(), 1);
-        let Kind::Bond { params, .. } = &n.interface("bond0").unwrap().kind else { panic!() };
+        let DeviceType::Bond { params, .. } = &n.interface("bond0").unwrap().device_type else { panic!() };
         assert_eq!(params.get("primary").and_then(|v| v.as_str()), Some("lan0"));
         assert!(n.interface("c").unwrap().is_pattern());
         assert!(!n.interface("lan0").unwrap().is_pattern());
@@ -343,14 +370,14 @@ mod tests {
         assert_eq!(e.dns, Dns { servers: vec!["8.8.8.8".into()], search: vec!["a".into(), "b".into()] });
         let routes: Vec<String> = e.all_routes().map(|r| r.to.to_string()).collect();
         assert_eq!(routes, ["::/0", "1.2.3.4/24"]);
-        assert!(e.routes[1].more.contains_key("congestion-window"));
+        assert!(e.routes[1].extra.contains_key("congestion-window"));
         assert_eq!(e.rules[0].table, Some(7));
         assert_eq!(e.dhcp4_overrides.use_mtu, Some(false));
-        assert_eq!(e.more.keys().collect::<Vec<_>>(), ["ipv6-privacy"]);
+        assert_eq!(e.extra.keys().collect::<Vec<_>>(), ["ipv6-privacy"]);
     }
 
     #[test]
-    fn what_is_wrong_is_left_out_and_the_rest_is_read() {
+    fn a_mistake_is_ignored_and_the_rest_is_read() {
         let n = network(
             "version: 2\nethernets: {'../x': {dhcp4: true}, \"a\\nb\": {}, ok: {mtu: big, dhcp4: maybe, addresses: 7}}\n\
              bonds: [1]\nvlans: {v: {id: 9999, link: ok}, w: {id: 3, link: gone}}\nbridges: {br0: {interfaces: [br0, ok]}}\n",
@@ -358,8 +385,6 @@ mod tests {
         let names: Vec<&str> = n.interfaces.iter().map(|i| i.name.as_str()).collect();
         assert_eq!(names, ["ok", "br0", "w", "gone"]);
         assert!(n.interface("gone").unwrap().implicit);
-        assert_eq!(n.interface("br0").unwrap().parts(), ["ok"]);
-        assert!(read::config("t", &yaml::parse("t", "version: 3").unwrap(), &Macs::default()).is_err());
-        assert!(read::config("t", &yaml::parse("t", "[]").unwrap(), &Macs::default()).is_err());
+        assert_eq!(n.interface("br0").unwrap().members(), ["ok"]);
     }
 }

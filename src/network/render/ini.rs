@@ -21,19 +21,19 @@ impl Section {
         self.lines.push((key.into(), value.to_string()));
     }
 
-    /// Adds `key=value` where there is a value.
+    /// Adds `key=value` if there is a value.
     pub fn maybe(&mut self, key: &str, value: Option<impl ToString>) {
         if let Some(value) = value {
             self.add(key, value);
         }
     }
 
-    /// Adds `key=yes` or `key=no` where there is a value.
+    /// Adds `key=yes` or `key=no` if there is a value.
     pub fn yes_no(&mut self, key: &str, value: Option<bool>) {
         self.maybe(key, value.map(|v| if v { "yes" } else { "no" }));
     }
 
-    /// What stands between the brackets.
+    /// The name between the brackets.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -49,7 +49,7 @@ impl Section {
     }
 }
 
-/// The sections that have lines, after a comment.
+/// The file's text: `header`, and the sections that have lines.
 pub fn write(header: &str, sections: &[Section]) -> String {
     let mut out = String::from(header);
     for section in sections.iter().filter(|s| !s.is_empty()) {

@@ -3,10 +3,12 @@
 
 mod real;
 
+use prepivot::base::report::Report;
 use prepivot::base::testing::TempDir;
 use prepivot::document::{Value, yaml};
 use prepivot::machine::Distro;
-use prepivot::network::{File, Macs, Network, Target, read, render};
+use prepivot::network::read::config;
+use prepivot::network::{File, Macs, Network, Target, render};
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -14,8 +16,9 @@ use std::process::{Command, Output, Stdio};
 
 /// What is tried: the two of [`real`], and the vectors' where they are.
 fn networks() -> Vec<(String, Network)> {
-    let read =
-        |name: &str, value: &Value| (name.to_owned(), read::config(name, value, &Macs::default()).expect("valid"));
+    let read = |name: &str, value: &Value| {
+        (name.to_owned(), config::read(name, value, &Macs::default(), &mut Report::new()).expect("valid"))
+    };
     let mut all: Vec<_> =
         [("v1", real::V1), ("v2", real::V2)].map(|(name, t)| read(name, &yaml::parse(name, t).expect("valid"))).into();
     let vectors = prepivot::base::testing::vectors("network.json");
@@ -37,7 +40,7 @@ fn networks() -> Vec<(String, Network)> {
 
 fn rendered(network: &Network, renderer: &str) -> Vec<File> {
     let target = Target { distro: Distro::named("debian"), ip_tool: true };
-    (render::by_name(renderer).expect("a renderer").render)(network, &target)
+    render::by_name(renderer).expect("a renderer").files(network, &target, &mut Report::new())
 }
 
 /// The first of these programs that is there. None, and a line that says so, where none is.
@@ -226,7 +229,9 @@ fn networkd_brings_up_what_is_asked() {
         prepivot::base::testing::skip("no network namespace can be made here");
         return;
     }
-    let network = read::config("v2", &yaml::parse("v2", real::V2).expect("valid"), &Macs::default()).expect("valid");
+    let network =
+        config::read("v2", &yaml::parse("v2", real::V2).expect("valid"), &Macs::default(), &mut Report::new())
+            .expect("valid");
     let root = TempDir::new("networkd");
     write_below(&root.0, &rendered(&network, "networkd"));
     // networkd gives up its rights, and reads the files as a user of its own.

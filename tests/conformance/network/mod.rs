@@ -6,9 +6,11 @@ mod exceptions;
 use crate::cases::{Outcome, Vectors, trial};
 use compare::{Meaning, meaning, ours};
 use libtest_mimic::Trial;
+use prepivot::base::report::Report;
 use prepivot::document::{Value, yaml};
 use prepivot::machine::Distro;
-use prepivot::network::{Macs, Target, read, render};
+use prepivot::network::read::config;
+use prepivot::network::{Macs, Target, render};
 
 /// A device that the recorded machine had.
 const KNOWN: [(&str, &str); 1] = [("cf:d6:af:48:e8:80", "eth0")];
@@ -55,9 +57,10 @@ fn check(case: &Value) -> Outcome {
     let text = |key| case.get(key).and_then(Value::as_str).expect("text");
     let (name, kind) = (text("name"), text("renderer"));
     let Some(input) = input(case) else { return Outcome::Skipped("the vectors have no input of this case".into()) };
-    let network = read::config(name, &input, &Macs::from_iter(KNOWN)).expect("a network configuration");
+    let network = 
+        config::read(name, &input, &Macs::from_iter(KNOWN), &mut Report::new()).expect("a network configuration");
     let (renderer, target) = target(case, kind);
-    let files = (renderer.render)(&network, &target);
+    let files = renderer.files(&network, &target, &mut Report::new());
     let (mut want, mut have) = (expected(case, kind), ours(kind, &files));
     // cloud-init wrote no naming rules in these cases: it renames the devices itself.
     if want.get("names").is_none_or(Vec::is_empty) {

@@ -1,116 +1,52 @@
-//! netplan: /etc/netplan/50-cloud-init.yaml. Version 2 goes through whole; other input is written as version 2.
+//! One device in netplan's YAML.
 
-use super::{Exists, File, HEADER, Target, cannot, has_program};
-use crate::document::{Map, Value, to_yaml};
-use crate::network::model::{DhcpOverrides, Dns, Interface, Kind, Method, Network, Route, Rule, Subnet};
-use crate::network::params::{self, Param, Unit};
+use crate::document::{Map, Value};
+use crate::network::model::{DeviceType, DhcpOverrides, Dns, Interface, Method, Route, Rule, Subnet};
+use crate::network::parameters::{self, Parameter, ValueType};
+use crate::network::render::renderer::Unsupported;
 
-const NAME: &str = "netplan";
-/// The file.
-pub const PATH: &str = "/etc/netplan/50-cloud-init.yaml";
-
-/// Sections in the order in which they are written: what others are made of comes first. netplan reads a file with references to
-/// what comes later twice, and then (0.106) takes path costs for given twice.
-const SECTIONS: [&str; 8] = ["ethernets", "wifis", "dummy-devices", "bonds", "bridges", "vlans", "tunnels", "vrfs"];
-
-/// Files that are written.
-pub const OWNED: &[&str] = &[PATH];
-
-/// Whether the root has netplan.
-pub fn available(exists: &Exists, _: &Target) -> bool {
-    has_program(exists, "netplan")
-}
-
-/// One file, for root alone: it may hold passwords.
-pub fn render(network: &Network, _: &Target) -> Vec<File> {
-    let inner = match &network.v2 {
-        Some(v2) => {
-            let mut v2 = v2.clone();
-            v2.insert("version", 2);
-            v2
-        }
-        None => to_v2(network),
-    };
-    let document = Value::Map(Map::from_iter([("network", inner)]));
-    vec![File::private(PATH, format!("{HEADER}{}", to_yaml(&document)))]
-}
-
-/// The model as the mapping below `network:`.
-pub fn to_v2(network: &Network) -> Map {
-    let mut sections: Vec<(&str, Map)> = SECTIONS.iter().map(|s| (*s, Map::new())).collect();
-    // Name servers of the machine go to interfaces with addresses and none of their own; without such, to those with DHCP.
-    let wants_dns = |i: &&Interface| i.addresses().next().is_some() && nameservers(i).is_empty();
-    let any_static = network.interfaces.iter().any(|i| wants_dns(&i));
-    for interface in &network.interfaces {
-        let mut dns = nameservers(interface);
-        if wants_dns(&interface) || (!any_static && dns.is_empty() && (interface.dhcp4() || interface.dhcp6())) {
-            dns = network.dns.clone();
-        }
-        let Some((section, own)) = kind(interface) else { continue };
-        let device = device(network, interface, own, &dns);
-        if let Some((_, devices)) = sections.iter_mut().find(|(name, _)| *name == section) {
-            devices.insert(interface.name.as_str(), device);
-        }
-    }
-    let mut out = Map::from_iter([("version", 2)]);
-    for (section, devices) in sections.into_iter().filter(|(_, d)| !d.is_empty()) {
-        out.insert(section, devices);
-    }
-    out
-}
-
-/// Name servers of the interface and of its subnets.
-fn nameservers(interface: &Interface) -> Dns {
-    let mut dns = Dns::default();
-    for subnet in &interface.subnets {
-        dns.merge(&subnet.dns);
-    }
-    dns.merge(&interface.dns);
-    dns
-}
-
-/// The section, and the keys that its kind has.
-fn kind(interface: &Interface) -> Option<(&'static str, Map)> {
+/// The section of a device, and the keys that belong to its type. None for a loopback device without addresses.
+pub fn section(interface: &Interface, unsupported: &mut Unsupported) -> Option<(&'static str, Map)> {
     let texts = |list: &[String]| Value::List(list.iter().map(|s| s.as_str().into()).collect());
-    let made = |interfaces: &[String], params: &Map, table| {
+    let mut with_members = |interfaces: &[String], params: &Map, table| {
         let mut own = Map::new();
         if !interfaces.is_empty() {
             own.insert("interfaces", texts(interfaces));
         }
-        let params = parameters(&interface.name, params, table);
+        let params = parameters(interface, params, table, unsupported);
         if !params.is_empty() {
             own.insert("parameters", params);
         }
         own
     };
-    Some(match &interface.kind {
-        Kind::Loopback if interface.addresses().next().is_none() => return None,
-        Kind::Ethernet | Kind::Infiniband | Kind::Loopback => ("ethernets", Map::new()),
-        Kind::Dummy => ("dummy-devices", Map::new()),
-        Kind::Wifi(own) => ("wifis", own.clone()),
-        Kind::Tunnel(own) => ("tunnels", own.clone()),
-        Kind::Bond { interfaces, params } => ("bonds", made(interfaces, params, params::BOND)),
-        Kind::Bridge { interfaces, params } => ("bridges", made(interfaces, params, params::BRIDGE)),
-        Kind::Vlan { id, link } => {
+    Some(match &interface.device_type {
+        DeviceType::Loopback if interface.addresses().next().is_none() => return None,
+        DeviceType::Ethernet | DeviceType::Infiniband | DeviceType::Loopback => ("ethernets", Map::new()),
+        DeviceType::Dummy => ("dummy-devices", Map::new()),
+        DeviceType::Wifi(own) => ("wifis", own.clone()),
+        DeviceType::Tunnel(own) => ("tunnels", own.clone()),
+        DeviceType::Bond { interfaces, params } => ("bonds", with_members(interfaces, params, parameters::BOND)),
+        DeviceType::Bridge { interfaces, params } => ("bridges", with_members(interfaces, params, parameters::BRIDGE)),
+        DeviceType::Vlan { id, link } => {
             ("vlans", Map::from_iter([("id", Value::from(i32::from(*id))), ("link", link.as_str().into())]))
         }
-        Kind::Vrf { table, interfaces } => {
+        DeviceType::Vrf { table, interfaces } => {
             ("vrfs", Map::from_iter([("table", Value::from(*table)), ("interfaces", texts(interfaces))]))
         }
     })
 }
 
-fn parameters(interface: &str, params: &Map, table: &'static [Param]) -> Map {
+fn parameters(interface: &Interface, params: &Map, table: &'static [Parameter], unsupported: &mut Unsupported) -> Map {
     let mut out = Map::new();
     for (name, value) in params.iter() {
-        let Some((param, netplan)) = params::find(table, name).and_then(|p| Some((p, p.netplan.first()?))) else {
-            cannot(NAME, interface, name);
+        let Some((param, netplan)) = parameters::find(table, name).and_then(|p| Some((p, p.netplan.first()?))) else {
+            unsupported.key(interface, name);
             continue;
         };
-        let value = match (param.unit, value.text()) {
-            (Unit::Bool, _) if value.is_true() => Value::Bool(true),
-            (Unit::Bool, _) => Value::Bool(false),
-            (_, Some(mode)) if param.name == "mode" => params::bond_mode(&mode).into(),
+        let value = match (param.value_type, value.text()) {
+            (ValueType::Bool, _) if value.is_true() => Value::Bool(true),
+            (ValueType::Bool, _) => Value::Bool(false),
+            (_, Some(mode)) if param.name == "mode" => parameters::bond_mode(&mode).into(),
             _ => value.clone(),
         };
         out.insert(*netplan, value);
@@ -118,9 +54,10 @@ fn parameters(interface: &str, params: &Map, table: &'static [Param]) -> Map {
     out
 }
 
-fn device(network: &Network, interface: &Interface, own: Map, dns: &Dns) -> Map {
+/// The keys of a device: `own` are those of its type, `dns` the name servers to write.
+pub fn device(interface: &Interface, own: Map, dns: &Dns, unsupported: &mut Unsupported) -> Map {
     let mut out = own;
-    matching(interface, &mut out);
+    matching(interface, &mut out, unsupported);
     if let Some(mac) = &interface.mac {
         out.insert("macaddress", mac.as_str());
     }
@@ -135,13 +72,13 @@ fn device(network: &Network, interface: &Interface, own: Map, dns: &Dns) -> Map 
         ("wakeonlan", interface.wake_on_lan),
         ("optional", interface.optional),
         ("dhcp4", interface.dhcp4().then_some(true)),
-        ("dhcp6", is_automatic_v6(interface).then_some(true)),
+        ("dhcp6", interface.is_automatic_v6().then_some(true)),
     ] {
         if let Some(value) = value {
             out.insert(key, value);
         }
     }
-    let metrics = lease_metrics(interface);
+    let metrics = lease_metrics(interface, unsupported);
     for (key, given, metric) in [
         ("dhcp4-overrides", &interface.dhcp4_overrides, metrics.0),
         ("dhcp6-overrides", &interface.dhcp6_overrides, metrics.1),
@@ -160,9 +97,9 @@ fn device(network: &Network, interface: &Interface, own: Map, dns: &Dns) -> Map 
     let mut addresses: Vec<Value> = Vec::new();
     let mut routes = Vec::new();
     for subnet in &interface.subnets {
-        subnet_into(interface, subnet, &mut addresses, &mut routes);
+        add_subnet(interface, subnet, &mut addresses, &mut routes, unsupported);
     }
-    routes.extend(interface.routes.iter().chain(network.routes_over(interface)).map(route));
+    routes.extend(interface.routes.iter().map(|r| Value::from(route(r))));
     if !addresses.is_empty() {
         out.insert("addresses", addresses);
     }
@@ -179,25 +116,26 @@ fn device(network: &Network, interface: &Interface, own: Map, dns: &Dns) -> Map 
     }
     match &interface.keep_configuration {
         Some(_) if interface.keeps_all() => drop(out.insert("critical", true)),
-        Some(_) => cannot(NAME, &interface.name, "keep_configuration"),
+        Some(_) => unsupported.key(interface, "keep_configuration"),
         None if interface.is_manual() => drop(out.insert("activation-mode", "manual")),
         None => {}
     }
-    for (key, value) in interface.more.iter() {
+    for (key, value) in interface.extra.iter() {
         match key {
-            // Keys of netplan's own that are written above.
             "activation-mode" | "critical" => drop(out.insert(key, value.clone())),
-            _ => cannot(NAME, &interface.name, key),
+            _ => unsupported.key(interface, key),
         }
     }
     out
 }
 
 /// netplan matches six-byte MAC addresses only; an InfiniBand device is found by its name.
-fn matching(interface: &Interface, out: &mut Map) {
+fn matching(interface: &Interface, out: &mut Map, unsupported: &mut Unsupported) {
     let mut found = Map::new();
     match &interface.matching.mac {
-        Some(_) if interface.kind == Kind::Infiniband => cannot(NAME, &interface.name, "mac_address"),
+        Some(_) if interface.device_type == DeviceType::Infiniband => {
+            unsupported.key(interface, "mac_address");
+        }
         Some(mac) => drop(found.insert("macaddress", mac.replace('-', ":"))),
         None => {}
     }
@@ -217,8 +155,9 @@ fn matching(interface: &Interface, out: &mut Map) {
     }
 }
 
-/// The metrics of the leases' routes. netplan refuses two that differ, or one where there are two leases (networkd has one setting).
-fn lease_metrics(interface: &Interface) -> (Option<u32>, Option<u32>) {
+/// The route metrics of the DHCPv4 and the DHCPv6 lease. netplan refuses two that differ, or one for two leases: networkd has
+/// a single setting.
+fn lease_metrics(interface: &Interface, unsupported: &mut Unsupported) -> (Option<u32>, Option<u32>) {
     let metric = |of: fn(Method) -> bool| {
         interface.subnets.iter().filter(|s| of(s.method) && s.gateway.is_none()).find_map(|s| s.metric)
     };
@@ -226,27 +165,26 @@ fn lease_metrics(interface: &Interface) -> (Option<u32>, Option<u32>) {
     let one = |a: Option<u32>, b: Option<u32>, asked: bool| a.or(b.filter(|_| asked));
     match (four, six) {
         (Some(a), Some(b)) if a != b => {
-            cannot(NAME, &interface.name, "metric");
+            unsupported.key(interface, "metric");
             (four, four)
         }
-        _ => (one(four, six, interface.dhcp4()), one(six, four, is_automatic_v6(interface))),
+        _ => (one(four, six, interface.dhcp4()), one(six, four, interface.is_automatic_v6())),
     }
 }
 
-/// netplan has one word for all that IPv6 gives by itself; the router's flags decide which it is.
-fn is_automatic_v6(interface: &Interface) -> bool {
-    interface.dhcp6() || interface.subnets.iter().any(|s| s.method == Method::Slaac)
-}
-
-/// The device's MTU and IPv6's: subnets may say them too.
+/// The device's MTU and that of IPv6, which subnets may have too.
 fn mtus(interface: &Interface) -> (Option<u32>, Option<u32>) {
-    let of = |v6: bool| interface.subnets.iter().filter(|s| s.is_v6() == v6).find_map(|s| s.mtu);
-    let mtu = interface.mtu.or_else(|| of(false));
-    let ipv6 = interface.ipv6_mtu.or_else(|| of(true)).filter(|m| Some(*m) != mtu);
-    (mtu, ipv6)
+    let mtu = interface.link_mtu();
+    (mtu, interface.inet6_mtu().filter(|m| Some(*m) != mtu))
 }
 
-fn subnet_into(interface: &Interface, subnet: &Subnet, addresses: &mut Vec<Value>, routes: &mut Vec<Value>) {
+fn add_subnet(
+    interface: &Interface,
+    subnet: &Subnet,
+    addresses: &mut Vec<Value>,
+    routes: &mut Vec<Value>,
+    unsupported: &mut Unsupported,
+) {
     if let Some(address) = &subnet.address {
         let options = [("label", &subnet.label), ("lifetime", &subnet.lifetime)];
         let options: Map = options.into_iter().filter_map(|(k, v)| Some((k, v.as_deref()?))).collect();
@@ -256,29 +194,24 @@ fn subnet_into(interface: &Interface, subnet: &Subnet, addresses: &mut Vec<Value
         });
     }
     let is_dhcp = subnet.method == Method::Dhcp4 || subnet.method.is_dhcp6();
-    if let Some(gateway) = &subnet.gateway {
-        let mut default = Map::from_iter([("to", Value::from("default")), ("via", gateway.to_string().into())]);
-        if interface.is_on_link(gateway) {
-            default.insert("on-link", true);
-        }
-        if let Some(metric) = subnet.metric {
-            default.insert("metric", metric);
-        }
+    if let Some(default) = interface.gateway_route(subnet) {
+        let mut default = route(&default);
+        default.insert("to", "default");
         routes.push(default.into());
     } else if subnet.metric.is_some() && subnet.routes.is_empty() && !is_dhcp {
-        cannot(NAME, &interface.name, "metric");
+        unsupported.key(interface, "metric");
     }
-    // A static subnet's metric is for its routes; a lease's is in the overrides.
+    // A static subnet's metric is that of its routes; a lease's is in the overrides.
     let metric = subnet.metric.filter(|_| !is_dhcp);
-    routes.extend(subnet.routes.iter().map(|r| route(&Route { metric: r.metric.or(metric), ..r.clone() })));
+    routes.extend(subnet.routes.iter().map(|r| route(&Route { metric: r.metric.or(metric), ..r.clone() }).into()));
     for (key, given) in [("pointopoint", subnet.pointopoint.is_some()), ("scope", subnet.scope.is_some())] {
         if given {
-            cannot(NAME, &interface.name, key);
+            unsupported.key(interface, key);
         }
     }
 }
 
-fn route(route: &Route) -> Value {
+fn route(route: &Route) -> Map {
     let mut out = Map::from_iter([("to", route.to.to_string())]);
     let mut put = |key: &str, value: Option<Value>| {
         if let Some(value) = value {
@@ -291,12 +224,12 @@ fn route(route: &Route) -> Value {
     put("mtu", route.mtu.map(Value::from));
     put("table", route.table.map(Value::from));
     put("scope", route.scope.as_deref().map(Value::from));
-    put("type", route.kind.as_deref().map(Value::from));
+    put("type", route.route_type.as_deref().map(Value::from));
     put("on-link", route.on_link.map(Value::from));
-    for (key, value) in route.more.iter() {
+    for (key, value) in route.extra.iter() {
         put(key, Some(value.clone()));
     }
-    out.into()
+    out
 }
 
 fn rule(rule: &Rule) -> Value {
@@ -316,7 +249,7 @@ fn rule(rule: &Rule) -> Value {
     out.into()
 }
 
-/// The overrides; `metric` is a subnet's.
+/// The overrides. `metric` is used where they have none.
 fn overrides(given: &DhcpOverrides, metric: Option<u32>) -> Map {
     let mut out = Map::new();
     for (key, value) in [("hostname", &given.hostname), ("use-domains", &given.use_domains)] {

@@ -1,29 +1,50 @@
 //! Azure's instance metadata (IMDS, "Instance Metadata Service": `network`), read by way of version 2, as cloud-init does.
 
-use super::entries;
+use super::config;
+use super::format::{Format, Syntax};
 use crate::base::error::{Error, Result};
+use crate::base::report::Report;
 use crate::document::{Map, Value, wrong};
-use crate::network::model::{Macs, Network};
+use crate::network::mac::Macs;
+use crate::network::model::Network;
 
-/// The prefixes of further addresses whose subnet gives none.
+pub static FORMAT: Format = Format {
+    name: "azure-imds",
+    title: "Azure's instance metadata",
+    syntax: Syntax::Json,
+    recognises: |document| network(document).get("interface").is_some_and(|i| i.as_list().is_some()),
+    read,
+};
+
+/// The prefix lengths of further addresses whose subnet has none.
 const PREFIXES: [(&str, &str); 2] = [("ipv4", "24"), ("ipv6", "128")];
-/// What a device's first metric is; each further one has as much more.
+/// The metric of the first interface, and the difference from one interface to the next.
 const METRIC: i64 = 100;
 
-/// Reads the instance metadata, or its `network` alone. Fails where it has no interfaces, or one without a MAC address.
-pub fn read(document: &Value, macs: &Macs) -> Result<Network> {
-    super::config("azure-imds", &to_v2(document)?, macs)
+/// Reads the instance metadata, or its `network` alone.
+///
+/// # Errors
+/// As [`to_v2`].
+fn read(document: &str, value: &Value, macs: &Macs, report: &mut Report) -> Result<Network> {
+    config::read(document, &to_v2(value)?, macs, report)
 }
 
-/// Version 2 of it: DHCP on each interface that has an address, whose further addresses are fixed. The interfaces are called
-/// eth0, eth1, … in their order.
-fn to_v2(document: &Value) -> Result<Value> {
-    let network = document.get("network").unwrap_or(document);
+fn network(document: &Value) -> &Value {
+    document.get("network").unwrap_or(document)
+}
+
+/// The instance metadata, or its `network` alone, as version 2: DHCP on each interface that has an address, and its further
+/// addresses as static ones. The interfaces are named eth0, eth1, … in their order.
+///
+/// # Errors
+/// The document has no interfaces, or one without a MAC address.
+pub fn to_v2(document: &Value) -> Result<Value> {
+    let network = network(document);
     let Some(Value::List(_)) = network.get("interface") else {
         return Err(wrong("network.interface", "a list", network.get("interface").unwrap_or(&Value::Null)));
     };
     let mut ethernets = Map::new();
-    for (n, interface) in entries(network, "interface").into_iter().enumerate() {
+    for (n, interface) in mappings(network, "interface").enumerate() {
         let address = interface.get("macAddress").and_then(Value::text).filter(|m| !m.is_empty()).ok_or_else(|| {
             Error::new(format!("network.interface[{n}].macAddress: expected 12 hexadecimal digits, found none"))
         })?;
@@ -34,11 +55,11 @@ fn to_v2(document: &Value) -> Result<Value> {
     Ok(Map::from_iter([("version", Value::Int(2)), ("ethernets", ethernets.into())]).into())
 }
 
-/// The `n`th interface. None where it has no address.
+/// The interface number `n`. None where it has no address.
 fn device(interface: &Map, n: i64, mac: &str) -> Option<Value> {
     let mut overrides = Map::from_iter([("route-metric", Value::Int((n + 1) * METRIC))]);
     if n > 0 {
-        // Azure answers name questions by the first interface only.
+        // Azure answers DNS queries over the first interface only.
         overrides.insert("use-dns", false);
     }
     let mut out = Map::from_iter([
@@ -49,7 +70,7 @@ fn device(interface: &Map, n: i64, mac: &str) -> Option<Value> {
     let (mut any, mut further) = (false, Vec::new());
     for (family, default) in PREFIXES {
         let Some(family_data) = interface.get(family) else { continue };
-        let addresses = entries(family_data, "ipAddress");
+        let addresses: Vec<&Map> = mappings(family_data, "ipAddress").collect();
         if addresses.is_empty() {
             continue;
         }
@@ -58,7 +79,7 @@ fn device(interface: &Map, n: i64, mac: &str) -> Option<Value> {
             out.insert("dhcp6", true);
             out.insert("dhcp6-overrides", overrides.clone());
         }
-        let subnet = entries(family_data, "subnet").into_iter().next();
+        let subnet = mappings(family_data, "subnet").next();
         let prefix = subnet.and_then(|s| s.get("prefix")).and_then(Value::text).unwrap_or_else(|| default.to_owned());
         let private = addresses.into_iter().skip(1).filter_map(|a| a.get("privateIpAddress").and_then(Value::text));
         further.extend(private.map(|ip| Value::from(format!("{ip}/{prefix}"))));
@@ -71,7 +92,12 @@ fn device(interface: &Map, n: i64, mac: &str) -> Option<Value> {
     any.then(|| out.into())
 }
 
-/// `000D3A047598` as `00:0d:3a:04:75:98`; what has colons keeps them.
+/// The mappings of a list; none where there is no list.
+fn mappings<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Map> {
+    value.get(key).and_then(Value::as_list).unwrap_or_default().iter().filter_map(Value::as_map)
+}
+
+/// `000D3A047598` as `00:0d:3a:04:75:98`; an address with colons is unchanged.
 fn with_colons(mac: &str) -> String {
     let mac = mac.to_ascii_lowercase();
     if mac.len() != 12 || !mac.is_ascii() {
@@ -91,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_address_is_got_by_dhcp_and_the_others_are_fixed() {
+    fn the_first_address_comes_from_dhcp_and_the_others_are_static() {
         let got = v2(r#"{"network": {"interface": [
             {"macAddress": "000D3A047598",
              "ipv6": {"subnet": [{"prefix": "10", "address": "2001:dead:beef::16"}],

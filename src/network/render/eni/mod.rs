@@ -1,33 +1,41 @@
-//! ifupdown: stanzas of interfaces(5), in a file of their own where the distribution has a folder for such.
+//! ifupdown: stanzas of interfaces(5), in a file of their own where the distribution has a folder for such files.
 
-use super::{Exists, File, HEADER, Target, cannot, eni_device as device, eni_route as route, has_program, link};
+mod device;
+mod route;
+mod stanza;
+
+use super::renderer::{Evidence, File, HEADER, Owned, Renderer, Target, Unsupported};
+use super::udev;
 use crate::machine::Family;
-use crate::network::model::{Control, Dns, Interface, Kind, Method, Network, Subnet};
-use std::fmt::Write;
+use crate::network::model::{Control, DeviceType, Dns, Interface, Method, Network, Subnet};
+use stanza::Stanza;
 
-/// cloud-init's name of the renderer.
-pub const NAME: &str = "eni";
 const INTERFACES: &str = "/etc/network/interfaces";
 const DEBIAN: &str = "/etc/network/interfaces.d/50-cloud-init";
-/// Files that are written.
-pub const OWNED: &[&str] = &[INTERFACES, DEBIAN, link::RULES, link::OWNED];
+pub static RENDERER: Renderer = Renderer {
+    name: "eni",
+    title: "ifupdown",
+    // Busybox's ifup, which comes without ifquery, does not read addresses with a prefix length.
+    detected_by: &[Evidence { family: None, programs: &["ifquery", "ifup", "ifdown"], any_path: &[INTERFACES] }],
+    owned: &[Owned::new(INTERFACES), Owned::new(DEBIAN), udev::RULES, udev::LINKS],
+    reload: &[],
+    limits: "Patterns in `match`, dummy devices, Wi-Fi, VRFs and tunnels; `optional`, `link-local`, `keep_configuration` of a \
+             device that is brought up, an MTU of IPv6, routing rules, an address's label and lifetime, and DHCP overrides other \
+             than the hostname and the metric of DHCPv4. Without the `ip` program: all options of a route but its metric.",
+    render,
+};
 
-/// Whether the root has ifupdown. Busybox's ifup, which has no ifquery, does not read addresses with a prefix length.
-pub fn available(exists: &Exists, _: &Target) -> bool {
-    ["ifquery", "ifup", "ifdown"].iter().all(|p| has_program(exists, p)) && exists(INTERFACES)
-}
-
-/// One file. Names are told by .link files; on Alpine, whose eudev does not read them, by rules.
-pub fn render(network: &Network, target: &Target) -> Vec<File> {
+/// One file. Names are in .link files; on Alpine, whose eudev does not read them, in rules.
+fn render(network: &Network, target: &Target, unsupported: &mut Unsupported) -> Vec<File> {
     let mut stanzas = vec![loopback(network)];
     for interface in in_order(network) {
-        if interface.kind == Kind::Loopback {
+        if interface.device_type == DeviceType::Loopback {
             let own = interface.subnets.iter().filter(|s| s.method == Method::Static);
-            stanzas.extend(own.filter_map(|s| subnet(interface, s, target)));
+            stanzas.extend(own.filter_map(|s| subnet(interface, s, target, unsupported)));
         } else if interface.is_pattern() {
-            cannot(NAME, &interface.name, "match");
-        } else if device::is_known(interface) {
-            stanzas.extend(self::interface(network, interface, target));
+            unsupported.key(interface, "match");
+        } else if device::is_known(interface, unsupported) {
+            stanzas.extend(self::interface(network, interface, target, unsupported));
         }
     }
     let body: String = stanzas.iter().map(Stanza::to_text).collect();
@@ -35,80 +43,33 @@ pub fn render(network: &Network, target: &Target) -> Vec<File> {
     let path = if target.distro.family == Family::Debian { DEBIAN } else { INTERFACES };
     let mut files = vec![File::public(path, format!("{HEADER}{body}"))];
     if is_alpine {
-        files.extend(link::rules(network, link::RULES, |i| i.rename));
+        files.extend(udev::rules_file(network, udev::RULES_PATH, |i| i.rename));
     } else {
-        files.extend(link::files(network));
+        files.extend(udev::link_files(network));
     }
     files
 }
 
-/// An `iface` stanza, with the line that says when it is brought up.
-pub struct Stanza {
-    start: Option<&'static str>,
-    name: String,
-    v6: bool,
-    method: &'static str,
-    options: Vec<(String, String)>,
-}
-
-impl Stanza {
-    fn new(name: &str, v6: bool, method: &'static str) -> Stanza {
-        Stanza { start: None, name: name.to_owned(), v6, method, options: Vec::new() }
-    }
-
-    /// Adds an option.
-    pub fn add(&mut self, key: &str, value: impl ToString) {
-        self.options.push((key.to_owned(), value.to_string()));
-    }
-
-    fn maybe(&mut self, key: &str, value: Option<impl ToString>) {
-        if let Some(value) = value {
-            self.add(key, value);
-        }
-    }
-
-    fn names(&mut self, dns: &Dns) {
-        for (key, words) in [("dns-nameservers", &dns.servers), ("dns-search", &dns.search)] {
-            if !words.is_empty() {
-                self.add(key, words.join(" "));
-            }
-        }
-    }
-
-    fn to_text(&self) -> String {
-        let mut out = String::from("\n");
-        if let Some(start) = self.start {
-            let _ = writeln!(out, "{start} {}", self.name);
-        }
-        let family = if self.v6 { "inet6" } else { "inet" };
-        let _ = writeln!(out, "iface {} {family} {}", self.name, self.method);
-        for (key, value) in &self.options {
-            let _ = writeln!(out, "    {key} {value}");
-        }
-        out
-    }
-}
-
-/// `lo`, which has the machine's name servers: it is always up.
+/// The stanza of `lo`, which is always up and has the machine's name servers.
 fn loopback(network: &Network) -> Stanza {
     let mut lo = Stanza::new("lo", false, "loopback");
     lo.start = Some("auto");
-    let own = network.interfaces.iter().filter(|i| i.kind == Kind::Loopback).flat_map(|i| &i.subnets);
+    let own = network.interfaces.iter().filter(|i| i.device_type == DeviceType::Loopback).flat_map(|i| &i.subnets);
     let mut dns = Dns::default();
     own.filter(|s| s.method == Method::Loopback).for_each(|s| dns.merge(&s.dns));
     dns.merge(&network.dns);
-    lo.names(&dns);
+    lo.name_servers(&dns);
     lo
 }
 
-/// Devices after those that they are made of: ifup takes them in the file's order.
+/// Devices after their members and links: ifup brings them up in the file's order.
 fn in_order(network: &Network) -> Vec<&Interface> {
     let mut out: Vec<&Interface> = Vec::new();
     let mut rest: Vec<&Interface> = network.interfaces.iter().collect();
     while !rest.is_empty() {
         let waits = |i: &Interface| {
-            let link = if let Kind::Vlan { link, .. } = &i.kind { Some(link) } else { None };
-            i.parts().iter().chain(link).any(|part| rest.iter().any(|r| r.name == *part))
+            let link = if let DeviceType::Vlan { link, .. } = &i.device_type { Some(link) } else { None };
+            i.members().iter().chain(link).any(|part| rest.iter().any(|r| r.name == *part))
         };
         let (later, now): (Vec<_>, Vec<_>) = rest.iter().copied().partition(|i| waits(i));
         let is_circle = now.is_empty();
@@ -121,8 +82,9 @@ fn in_order(network: &Network) -> Vec<&Interface> {
     out
 }
 
-fn interface(network: &Network, interface: &Interface, target: &Target) -> Vec<Stanza> {
-    let mut stanzas: Vec<Stanza> = interface.subnets.iter().filter_map(|s| subnet(interface, s, target)).collect();
+fn interface(network: &Network, interface: &Interface, target: &Target, unsupported: &mut Unsupported) -> Vec<Stanza> {
+    let subnets = interface.subnets.iter();
+    let mut stanzas: Vec<Stanza> = subnets.filter_map(|s| subnet(interface, s, target, unsupported)).collect();
     if stanzas.is_empty() {
         stanzas.push(Stanza::new(&interface.name, false, "manual"));
     }
@@ -131,17 +93,17 @@ fn interface(network: &Network, interface: &Interface, target: &Target) -> Vec<S
             Some(Control::Auto) => Some("auto"),
             Some(Control::Hotplug) => Some("allow-hotplug"),
             Some(Control::Manual) => None,
-            None => device::starts_by_itself(network, interface).then_some("auto"),
+            None => device::is_started(network, interface).then_some("auto"),
         };
-        device::options(network, interface, first);
+        device::options(network, interface, first, unsupported);
     }
-    names(interface, &mut stanzas);
-    for route in interface.routes.iter().chain(network.routes_over(interface)) {
+    name_servers(interface, &mut stanzas);
+    for route in &interface.routes {
         if let Some(stanza) = of_family(&mut stanzas, route.to.is_v6()) {
-            route::add(stanza, interface, route, target);
+            route::add(stanza, interface, route, target, unsupported);
         }
     }
-    device::report(interface);
+    device::report(interface, unsupported);
     stanzas
 }
 
@@ -152,7 +114,7 @@ fn of_family(stanzas: &mut [Stanza], v6: bool) -> Option<&mut Stanza> {
 }
 
 /// A subnet's stanza. None for a static one without an address.
-fn subnet(interface: &Interface, subnet: &Subnet, target: &Target) -> Option<Stanza> {
+fn subnet(interface: &Interface, subnet: &Subnet, target: &Target, unsupported: &mut Unsupported) -> Option<Stanza> {
     let (v6, method) = match subnet.method {
         Method::Static => (subnet.is_v6(), "static"),
         Method::Dhcp4 => (false, "dhcp"),
@@ -174,25 +136,23 @@ fn subnet(interface: &Interface, subnet: &Subnet, target: &Target) -> Option<Sta
         "dhcp" if !v6 => stanza.maybe("hostname", interface.dhcp4_overrides.hostname.as_ref()),
         _ => {}
     }
-    let of_lease = match subnet.method {
+    let lease_metric = match subnet.method {
         Method::Dhcp4 => interface.dhcp4_overrides.route_metric,
         method if method.is_dhcp6() => interface.dhcp6_overrides.route_metric,
         _ => None,
     };
-    stanza.maybe("metric", of_lease.or(subnet.metric));
+    stanza.maybe("metric", lease_metric.or(subnet.metric));
     if v6 {
         stanza.maybe("accept-ra", interface.accept_ra.map(u8::from));
     }
     stanza.maybe("mtu", subnet.mtu.filter(|_| v6 || interface.mtu.is_none()));
-    subnet.routes.iter().for_each(|r| route::add(&mut stanza, interface, r, target));
+    subnet.routes.iter().for_each(|r| route::add(&mut stanza, interface, r, target, unsupported));
     Some(stanza)
 }
 
-/// Name servers go to the static stanzas of their family, else to another one.
-fn names(interface: &Interface, stanzas: &mut [Stanza]) {
-    let mut dns = Dns::default();
-    interface.subnets.iter().for_each(|s| dns.merge(&s.dns));
-    dns.merge(&interface.dns);
+/// Adds the name servers to the static stanzas of their family, else to the family's first stanza, else to the first.
+fn name_servers(interface: &Interface, stanzas: &mut [Stanza]) {
+    let dns = interface.name_servers();
     let mut places: Vec<Dns> = vec![Dns::default(); stanzas.len()];
     for v6 in [false, true] {
         let servers: Vec<String> = dns.servers_of(v6).cloned().collect();
@@ -215,42 +175,34 @@ fn names(interface: &Interface, stanzas: &mut [Stanza]) {
         first.merge(&dns);
     }
     for (stanza, dns) in stanzas.iter_mut().zip(&places) {
-        stanza.names(dns);
+        stanza.name_servers(dns);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::yaml;
-    use crate::machine::Distro;
-    use crate::network::{Macs, read, render};
-
-    fn files(text: &str, distro: &str) -> Vec<File> {
-        let network = read::config("t", &yaml::parse("t", text).unwrap(), &Macs::default()).unwrap();
-        let target = Target { distro: Distro::named(distro), ip_tool: true };
-        (render::by_name("eni").unwrap().render)(&network, &target)
-    }
+    use crate::network::testing::files;
 
     fn body(text: &str) -> String {
-        files(text, "debian")[0].content.strip_prefix(HEADER).unwrap().to_owned()
+        files(&RENDERER, text, "debian")[0].content.strip_prefix(HEADER).unwrap().to_owned()
     }
 
     #[test]
     fn files_and_names_are_where_the_distribution_looks() {
         let text =
             "version: 2\nethernets: {e: {match: {macaddress: '52-54-00-00-00-0A', driver: [a, b]}, set-name: lan0}}";
-        let paths = |distro| files(text, distro).into_iter().map(|f| f.path).collect::<Vec<_>>();
+        let paths = |distro| files(&RENDERER, text, distro).into_iter().map(|f| f.path).collect::<Vec<_>>();
         assert_eq!(paths("debian"), [DEBIAN, "/etc/systemd/network/10-cloud-init-lan0.link"]);
-        assert_eq!(paths("alpine"), [INTERFACES, link::RULES]);
-        let rules = &files(text, "alpine")[1].content;
+        assert_eq!(paths("alpine"), [INTERFACES, udev::RULES_PATH]);
+        let rules = &files(&RENDERER, text, "alpine")[1].content;
         assert!(rules.ends_with(
             "\nSUBSYSTEM==\"net\", ACTION==\"add\", DRIVERS==\"a|b\", ATTR{address}==\"52:54:00:00:00:0a\", NAME=\"lan0\"\n"
         ), "{rules}");
     }
 
     #[test]
-    fn devices_come_after_their_parts() {
+    fn devices_come_after_their_members() {
         let text = "version: 2\nbridges: {br: {interfaces: [b.5], parameters: {stp: false, path-cost: {b.5: 9}}}}\nvlans: {b.5: {id: 5, link: b}}\n\
             bonds: {b: {interfaces: [x, y], parameters: {mode: 1, arp-ip-targets: [1.1.1.1, 2.2.2.2]}}}\nethernets: {x: {}, y: {}, all: {match: {name: 'en*'}}}\ndummy-devices: {d: {}}\n";
         let part = "bond-mode 1\n    bond-arp-ip-target 1.1.1.1 2.2.2.2\n";
@@ -262,12 +214,12 @@ mod tests {
                  iface br inet manual\n    bridge-ports b.5\n    bridge-stp off\n    bridge-pathcost b.5 9\n"
             )
         );
-        // A circle is written all the same.
+        // A cycle is written too.
         assert!(body("version: 2\nvlans: {a: {id: 1, link: b}, b: {id: 2, link: a}}").contains("iface b inet manual"));
     }
 
     #[test]
-    fn what_belongs_to_a_subnet_is_in_its_stanza() {
+    fn a_subnets_options_are_in_its_stanza() {
         let text = "version: 1\nconfig: [{type: physical, name: e, mtu: 1400, subnets: [{type: dhcp6, metric: 7}, {type: static, address: '::2/64', mtu: 1300}]},\
             {type: loopback, name: lo, subnets: [{type: loopback, dns_nameservers: [127.0.0.9]}]}]";
         assert_eq!(

@@ -1,22 +1,35 @@
 //! VMware's guest customization file (cust.cfg: sections of `KEY = VALUE`), read by way of version 2, as cloud-init does.
 
+use super::config;
+use super::format::{Format, Syntax, text};
 use crate::base::error::{Error, Result};
+use crate::base::report::Report;
 use crate::document::{Map, Value};
-use crate::network::address::{Net, prefix_of};
-use crate::network::model::{Macs, Network};
+use crate::network::address::{Cidr, prefix_of};
+use crate::network::mac::Macs;
+use crate::network::model::Network;
 use std::collections::BTreeMap;
 
-/// The most NICs, and the most addresses, name servers and domains of one kind.
+pub static FORMAT: Format = Format {
+    name: "vmware-imc",
+    title: "VMware's guest customization file",
+    syntax: Syntax::Text,
+    recognises: |document| document.as_str().is_some_and(|t| t.lines().any(|l| l.trim() == "[NIC-CONFIG]")),
+    read,
+};
+
+/// The most NICs, and the most addresses of one NIC, name servers and domains.
 const MAX_ITEMS: usize = 256;
 
-/// Reads the network part. NICs are called what `macs` knows of their addresses, else by the names that the file gives them.
+/// Reads the network part.
 ///
-/// Fails where a NIC has no MAC address, an IPv6 address no prefix, or an address is none.
-pub fn read(text: &str, macs: &Macs) -> Result<Network> {
-    super::config("vmware-imc", &to_v2(&Settings::parse(text), macs)?, macs)
+/// # Errors
+/// As [`to_v2`]; or the document is not a text.
+fn read(document: &str, value: &Value, macs: &Macs, report: &mut Report) -> Result<Network> {
+    config::read(document, &to_v2(text(document, value)?, macs)?, macs, report)
 }
 
-/// The values by section and key: `NIC1|MACADDR`. Keys may hold bars themselves.
+/// The values by section and key: `NIC1|MACADDR`. A key may contain bars.
 struct Settings(BTreeMap<String, String>);
 
 impl Settings {
@@ -48,7 +61,12 @@ impl Settings {
 
 const YES: [&str; 2] = ["yes", "true"];
 
-fn to_v2(settings: &Settings, macs: &Macs) -> Result<Value> {
+/// The file's network part as version 2. A NIC has the name of the device with its MAC address, else that of the file.
+///
+/// # Errors
+/// A NIC has no MAC address, an IPv6 address has no prefix length, an address is not valid, or several NICs are primary.
+pub fn to_v2(text: &str, macs: &Macs) -> Result<Value> {
+    let settings = &Settings::parse(text);
     let nics = settings.get("NIC-CONFIG", "NICS").unwrap_or_default();
     let nics: Vec<&str> = nics.split(',').map(str::trim).filter(|n| !n.is_empty()).take(MAX_ITEMS).collect();
     let primary: Vec<&str> = nics.iter().copied().filter(|nic| settings.is(nic, "PRIMARY", &YES)).collect();
@@ -73,7 +91,7 @@ fn to_v2(settings: &Settings, macs: &Macs) -> Result<Value> {
 }
 
 fn device(settings: &Settings, nic: &str, name: &str, mac: &str, any_primary: bool, names: &Map) -> Result<Map> {
-    // IPv4_MODE = DISABLED is no IPv4; cloud-init takes it for DHCP.
+    // IPv4_MODE = DISABLED means no IPv4; cloud-init uses DHCP.
     let off = settings.is(nic, "IPv4_MODE", &["disabled"]);
     let is_static = settings.is(nic, "BOOTPROTO", &["static"]);
     let fixed = fixed(settings, nic, is_static && !off)?;
@@ -94,9 +112,9 @@ fn device(settings: &Settings, nic: &str, name: &str, mac: &str, any_primary: bo
     for (net, gateways) in &fixed {
         addresses.push(Value::from(net.to_string()));
         for (n, gateway) in gateways.iter().enumerate() {
-            let whole = Net::default_of(net.is_v6());
+            let whole = Cidr::default_of(net.is_v6());
             let to = match any_primary {
-                // A machine with a primary NIC has its way out there, by the first of several routers.
+                // The default route goes over the primary NIC, by the first of its gateways.
                 true if n == 0 && settings.is(nic, "PRIMARY", &YES) => whole,
                 true => continue,
                 false => parse(nic, gateway, net.prefix)?.network(),
@@ -115,8 +133,8 @@ fn device(settings: &Settings, nic: &str, name: &str, mac: &str, any_primary: bo
     Ok(out)
 }
 
-/// The fixed addresses of a NIC, each with its routers: that of IPv4 first, if it is wanted.
-fn fixed<'a>(settings: &'a Settings, nic: &'a str, v4: bool) -> Result<Vec<(Net, Vec<&'a str>)>> {
+/// The static addresses of a NIC, each with its gateways; that of IPv4 comes first, if `v4` is set.
+fn fixed<'a>(settings: &'a Settings, nic: &'a str, v4: bool) -> Result<Vec<(Cidr, Vec<&'a str>)>> {
     let mut out = Vec::new();
     if let Some(ip) = settings.get(nic, "IPADDR").filter(|_| v4) {
         let prefix = match settings.get(nic, "NETMASK") {
@@ -136,8 +154,8 @@ fn fixed<'a>(settings: &'a Settings, nic: &'a str, v4: bool) -> Result<Vec<(Net,
     Ok(out)
 }
 
-fn parse(nic: &str, ip: &str, prefix: u8) -> Result<Net> {
-    Net::parse(&format!("{ip}/{prefix}"), None)
+fn parse(nic: &str, ip: &str, prefix: u8) -> Result<Cidr> {
+    Cidr::parse(&format!("{ip}/{prefix}"), None)
         .ok_or_else(|| Error::new(format!("[{nic}]: expected an IP address, found {ip}")))
 }
 
@@ -145,10 +163,6 @@ fn parse(nic: &str, ip: &str, prefix: u8) -> Result<Net> {
 mod tests {
     use super::*;
     use crate::document::yaml;
-
-    fn v2(text: &str, macs: &Macs) -> Result<Value> {
-        to_v2(&Settings::parse(text), macs)
-    }
 
     /// As vSphere writes it for two NICs with fixed addresses.
     const STATIC: &str = "[NETWORK]\nNETWORKING = yes\nBOOTPROTO = dhcp\nHOSTNAME   = myhost1\n\n[NIC-CONFIG]\nNICS = NIC1,NIC2\n\n\
@@ -172,8 +186,8 @@ mod tests {
              \x20   nameservers: {search: [eng.vmware.com, proxy.vmware.com], addresses: [10.20.145.1]}\n",
         );
         let macs = Macs::from_iter([("00:50:56:a6:ef:7d", "lan1")]);
-        assert_eq!(v2(STATIC, &macs).unwrap(), expected.unwrap());
-        let primary = v2(&STATIC.replace("[NIC2]\n", "[NIC2]\nPRIMARY = true\n"), &macs).unwrap();
+        assert_eq!(to_v2(STATIC, &macs).unwrap(), expected.unwrap());
+        let primary = to_v2(&STATIC.replace("[NIC2]\n", "[NIC2]\nPRIMARY = true\n"), &macs).unwrap();
         assert_eq!(primary.at(&["ethernets", "NIC1", "routes"]), None);
         let routes = yaml::parse("e", "[{to: 0.0.0.0/0, via: 192.168.0.10}]").unwrap();
         assert_eq!(primary.at(&["ethernets", "lan1", "routes"]), Some(&routes));
@@ -183,7 +197,7 @@ mod tests {
     fn dhcp_and_no_ipv4() {
         let dhcp = |more: &str, dns: &str| {
             let text = format!("[NIC-CONFIG]\nNICS = NIC1\n[NIC1]\nMACADDR = 00:50:56:a6:8c:08\n{more}\n{dns}");
-            v2(&text, &Macs::default()).unwrap().at(&["ethernets", "NIC1"]).cloned().unwrap()
+            to_v2(&text, &Macs::default()).unwrap().at(&["ethernets", "NIC1"]).cloned().unwrap()
         };
         let plain = dhcp("BOOTPROTO = dhcp", "");
         assert_eq!((plain.get("dhcp4"), plain.get("dhcp4-overrides")), (Some(&Value::Bool(true)), None));
@@ -198,13 +212,13 @@ mod tests {
     #[test]
     fn mistakes_name_the_nic_and_the_key() {
         let nic = |more: &str| format!("[NIC-CONFIG]\nNICS = NIC1,NIC2\n[NIC1]\nMACADDR=00:50:56:a6:8c:08\n{more}\n");
-        let error = |text: &str| v2(text, &Macs::default()).unwrap_err().to_string();
+        let error = |text: &str| to_v2(text, &Macs::default()).unwrap_err().to_string();
         assert_eq!(error(&nic("")), "[NIC2] MACADDR: expected a MAC address, found none");
         assert!(error(&nic("IPv6ADDR|1 = fc00::1")).contains("[NIC1] IPv6NETMASK|1"));
         assert!(error(&nic("BOOTPROTO=static\nIPADDR = x")).contains("[NIC1]: expected an IP address, found x"));
         assert!(error(&nic("BOOTPROTO=static\nIPADDR = 10.0.0.1\nNETMASK = 255.0.255.0")).contains("[NIC1] NETMASK"));
         assert!(error(&nic("PRIMARY = yes\n[NIC2]\nPRIMARY = true")).contains("NIC1 and NIC2"));
-        let nothing = v2("", &Macs::default()).unwrap();
+        let nothing = to_v2("", &Macs::default()).unwrap();
         assert_eq!(nothing.get("ethernets").and_then(Value::as_map).map(Map::len), Some(0));
     }
 }

@@ -1,10 +1,10 @@
 //! NetworkManager's sections for tunnels: `[ip-tunnel]`, `[vxlan]`, `[wireguard]` (nm-settings(5)), from netplan's keys.
 
-use super::cannot;
-use super::ini::Section;
-use super::network_manager::{NAME, escape, list};
+use super::keyfile::{line, list};
 use crate::document::{Map, Value};
 use crate::network::model::Interface;
+use crate::network::render::ini::Section;
+use crate::network::render::renderer::Unsupported;
 use std::net::IpAddr;
 
 /// netplan's modes and NetworkManager's numbers (NMIPTunnelMode).
@@ -45,27 +45,22 @@ const WIREGUARD: Keys = &[("key", "private-key"), ("port", "listen-port"), ("mar
 const PEER: Keys = &[("endpoint", "endpoint"), ("keepalive", "persistent-keepalive")];
 
 /// The sections for the tunnel's mode. None where NetworkManager has no such tunnel.
-pub fn sections(interface: &Interface, keys: &Map) -> Option<Vec<Section>> {
+pub fn sections(interface: &Interface, keys: &Map, unsupported: &mut Unsupported) -> Option<Vec<Section>> {
     let mode = keys.get("mode").and_then(Value::as_str)?;
     match mode {
-        "wireguard" => Some(wireguard(interface, keys)),
-        "vxlan" => Some(vec![plain(interface, "vxlan", keys, VXLAN)]),
+        "wireguard" => Some(wireguard(interface, keys, unsupported)),
+        "vxlan" => Some(vec![plain(interface, "vxlan", keys, VXLAN, unsupported)]),
         _ => {
             let (_, number) = MODES.iter().find(|(name, _)| *name == mode)?;
             let mut section = Section::new("ip-tunnel");
             section.add("mode", number);
-            section.append(plain(interface, "ip-tunnel", keys, IP_TUNNEL));
+            section.append(plain(interface, "ip-tunnel", keys, IP_TUNNEL, unsupported));
             Some(vec![section])
         }
     }
 }
 
-/// A value for a keyfile. None for what is more than one line or no scalar.
-fn line(value: &Value) -> Option<String> {
-    value.text().filter(|t| !t.chars().any(char::is_control)).map(|t| escape(&t))
-}
-
-fn plain(interface: &Interface, name: &'static str, keys: &Map, table: Keys) -> Section {
+fn plain(interface: &Interface, name: &'static str, keys: &Map, table: Keys, unsupported: &mut Unsupported) -> Section {
     let mut section = Section::new(name);
     for (key, value) in keys.iter() {
         let address = || value.as_str().is_some_and(|t| t.parse::<IpAddr>().is_ok());
@@ -83,39 +78,39 @@ fn plain(interface: &Interface, name: &'static str, keys: &Map, table: Keys) -> 
             (Some((_, own)), "local" | "remote") if address() => section.maybe(own, line(value)),
             (Some((_, own)), _) if key != "local" && key != "remote" => match line(value) {
                 Some(text) => section.add(*own, text),
-                None => cannot(NAME, &interface.name, key),
+                None => unsupported.key(interface, key),
             },
-            _ => cannot(NAME, &interface.name, key),
+            _ => unsupported.key(interface, key),
         }
     }
     section
 }
 
-fn wireguard(interface: &Interface, keys: &Map) -> Vec<Section> {
+fn wireguard(interface: &Interface, keys: &Map, unsupported: &mut Unsupported) -> Vec<Section> {
     let mut device = Section::new("wireguard");
     let mut peers = Vec::new();
     for (key, value) in keys.iter() {
-        // netplan has the private key also in `keys`.
+        // netplan also takes the private key in `keys`.
         let private = value.get("private");
         match (WIREGUARD.iter().find(|(netplan, _)| *netplan == key), private, key) {
             (_, _, "mode" | "peers") => {}
             (Some((_, own)), ..) if line(value).is_some() => device.maybe(own, line(value)),
             (_, Some(private), "key" | "keys") => device.maybe("private-key", line(private)),
-            _ => cannot(NAME, &interface.name, key),
+            _ => unsupported.key(interface, key),
         }
     }
     for value in keys.get("peers").and_then(Value::as_list).unwrap_or_default() {
-        match peer(interface, value) {
+        match peer(interface, value, unsupported) {
             Some(section) => peers.push(section),
-            None => cannot(NAME, &interface.name, "peers"),
+            None => unsupported.key(interface, "peers"),
         }
     }
     [vec![device], peers].concat()
 }
 
-fn peer(interface: &Interface, value: &Value) -> Option<Section> {
+fn peer(interface: &Interface, value: &Value, unsupported: &mut Unsupported) -> Option<Section> {
     let public = value.at(&["keys", "public"]).and_then(Value::as_str)?;
-    // The name of the section: what would end it does not occur in base64.
+    // It becomes part of the section's name. Base64 has no character that could end it.
     if !public.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '/' | '=')) {
         return None;
     }
@@ -126,7 +121,7 @@ fn peer(interface: &Interface, value: &Value) -> Option<Section> {
             (None, "keys") => {
                 if let Some(shared) = value.get("shared").and_then(line) {
                     section.add("preshared-key", shared);
-                    // NetworkManager keeps it itself and asks nobody.
+                    // NetworkManager stores it and does not ask an agent.
                     section.add("preshared-key-flags", 0);
                 }
             }
@@ -134,7 +129,7 @@ fn peer(interface: &Interface, value: &Value) -> Option<Section> {
                 let nets: Vec<String> = value.as_list().unwrap_or_default().iter().filter_map(Value::text).collect();
                 section.add("allowed-ips", list(nets.iter().map(String::as_str)));
             }
-            _ => cannot(NAME, &interface.name, &format!("peers.{key}")),
+            _ => unsupported.key(interface, &format!("peers.{key}")),
         }
     }
     Some(section)

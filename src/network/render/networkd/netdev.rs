@@ -1,29 +1,32 @@
-//! Devices that systemd-networkd makes: the sections of .netdev files.
+//! The sections of a .netdev file (systemd.netdev(5)): devices that networkd creates.
 
-use super::cannot;
-use super::ini::Section;
-use super::networkd::NAME;
 use crate::document::{Map, Value};
-use crate::network::model::{Interface, Kind, Network};
-use crate::network::params::{self, Param, Unit};
+use crate::network::model::{DeviceType, Interface, Network};
+use crate::network::parameters::{self, Parameter, ValueType};
+use crate::network::render::ini::Section;
+use crate::network::render::renderer::Unsupported;
 use std::net::IpAddr;
 
-/// The sections, and whether they hold a secret. None for devices that exist by themselves.
-pub fn sections(interface: &Interface) -> Option<(Vec<Section>, bool)> {
+/// The sections, and whether they hold a secret. None for devices that are not created.
+pub fn sections(interface: &Interface, unsupported: &mut Unsupported) -> Option<(Vec<Section>, bool)> {
     let mut secret = false;
-    let (kind, own) = match &interface.kind {
-        Kind::Ethernet | Kind::Infiniband | Kind::Loopback => return None,
-        Kind::Wifi(keys) => {
-            keys.keys().for_each(|key| cannot(NAME, &interface.name, key));
+    let (kind, own) = match &interface.device_type {
+        DeviceType::Ethernet | DeviceType::Infiniband | DeviceType::Loopback => return None,
+        DeviceType::Wifi(keys) => {
+            keys.keys().for_each(|key| unsupported.key(interface, key));
             return None;
         }
-        Kind::Dummy => ("dummy", Vec::new()),
-        Kind::Bond { params, .. } => ("bond", vec![parameters(interface, "Bond", params, params::BOND)]),
-        Kind::Bridge { params, .. } => ("bridge", vec![parameters(interface, "Bridge", params, params::BRIDGE)]),
-        Kind::Vlan { id, .. } => ("vlan", vec![section("VLAN", &[("Id", id.to_string())])]),
-        Kind::Vrf { table, .. } => ("vrf", vec![section("VRF", &[("Table", table.to_string())])]),
-        Kind::Tunnel(keys) => {
-            let (kind, sections) = tunnel(interface, keys)?;
+        DeviceType::Dummy => ("dummy", Vec::new()),
+        DeviceType::Bond { params, .. } => {
+            ("bond", vec![parameters(interface, "Bond", params, parameters::BOND, unsupported)])
+        }
+        DeviceType::Bridge { params, .. } => {
+            ("bridge", vec![parameters(interface, "Bridge", params, parameters::BRIDGE, unsupported)])
+        }
+        DeviceType::Vlan { id, .. } => ("vlan", vec![section("VLAN", &[("Id", id.to_string())])]),
+        DeviceType::Vrf { table, .. } => ("vrf", vec![section("VRF", &[("Table", table.to_string())])]),
+        DeviceType::Tunnel(keys) => {
+            let (kind, sections) = tunnel(interface, keys, unsupported)?;
             secret = kind == "wireguard";
             (kind, sections)
         }
@@ -50,30 +53,36 @@ fn line(value: &Value) -> Option<String> {
     (!text.chars().any(char::is_control)).then_some(text)
 }
 
-fn parameters(interface: &Interface, name: &'static str, params: &Map, table: &'static [Param]) -> Section {
+fn parameters(
+    interface: &Interface,
+    name: &'static str,
+    params: &Map,
+    table: &'static [Parameter],
+    unsupported: &mut Unsupported,
+) -> Section {
     let mut section = Section::new(name);
     for (key, value) in params.iter() {
-        // What belongs to a port is in the port's .network file.
+        // These are in the member's .network file.
         if matches!(key, "primary" | "pathcost" | "portprio") {
             continue;
         }
-        // Off by itself.
+        // Off is the default.
         if key == "stp" && !value.is_true() {
             continue;
         }
-        let Some(param) = params::find(table, key).filter(|p| !p.networkd.is_empty()) else {
-            cannot(NAME, &interface.name, key);
+        let Some(param) = parameters::find(table, key).filter(|p| !p.networkd.is_empty()) else {
+            unsupported.key(interface, key);
             continue;
         };
-        let text = match param.unit {
-            Unit::Milliseconds | Unit::Seconds => params::milliseconds(value, param.unit).map(span),
-            Unit::Bool => Some(if value.is_true() { "yes" } else { "no" }.into()),
-            _ if key == "mode" => line(value).map(|m| params::bond_mode(&m).to_owned()),
+        let text = match param.value_type {
+            ValueType::Milliseconds | ValueType::Seconds => parameters::milliseconds(value, param.value_type).map(span),
+            ValueType::Bool => Some(if value.is_true() { "yes" } else { "no" }.into()),
+            _ if key == "mode" => line(value).map(|m| parameters::bond_mode(&m).to_owned()),
             _ => line(value),
         };
         match text {
             Some(text) => section.add(param.networkd, text),
-            None => cannot(NAME, &interface.name, key),
+            None => unsupported.key(interface, key),
         }
     }
     section
@@ -141,10 +150,10 @@ fn mode(keys: &Map) -> &str {
     keys.get("mode").and_then(Value::as_str).unwrap_or_default()
 }
 
-fn tunnel(interface: &Interface, keys: &Map) -> Option<(&'static str, Vec<Section>)> {
+fn tunnel(interface: &Interface, keys: &Map, unsupported: &mut Unsupported) -> Option<(&'static str, Vec<Section>)> {
     let mode = mode(keys);
     let Some((_, kind)) = TUNNELS.iter().find(|(netplan, _)| *netplan == mode) else {
-        cannot(NAME, &interface.name, "mode");
+        unsupported.key(interface, "mode");
         return None;
     };
     let (name, table) = match *kind {
@@ -153,10 +162,9 @@ fn tunnel(interface: &Interface, keys: &Map) -> Option<(&'static str, Vec<Sectio
         _ => ("Tunnel", TUNNEL_KEYS),
     };
     let mut main = Section::new(name);
-    // `keys` and `key` are a text, or a mapping of what each is for.
     let flat = flattened(keys, *kind == "wireguard");
     for (key, value) in flat.iter().filter(|(k, _)| !matches!(*k, "mode" | "link" | "peers")) {
-        translate(interface, &mut main, table, key, value);
+        translate(interface, &mut main, table, key, value, unsupported);
     }
     match mode {
         "ipip6" | "ip6ip6" => main.add("Mode", mode),
@@ -170,14 +178,21 @@ fn tunnel(interface: &Interface, keys: &Map) -> Option<(&'static str, Vec<Sectio
     for peer in keys.get("peers").and_then(Value::as_list).unwrap_or_default().iter().filter_map(Value::as_map) {
         let mut section = Section::new("WireGuardPeer");
         for (key, value) in flattened(peer, false).iter() {
-            translate(interface, &mut section, PEER_KEYS, key, value);
+            translate(interface, &mut section, PEER_KEYS, key, value, unsupported);
         }
         sections.push(section);
     }
     Some((*kind, sections))
 }
 
-fn translate(interface: &Interface, section: &mut Section, table: &[(&str, &str)], key: &str, value: &Value) {
+fn translate(
+    interface: &Interface,
+    section: &mut Section,
+    table: &[(&str, &str)],
+    key: &str,
+    value: &Value,
+    unsupported: &mut Unsupported,
+) {
     match (table.iter().find(|(netplan, _)| *netplan == key), line(value)) {
         (Some((_, "PrivateKey")), Some(text)) if text.starts_with('/') => section.add("PrivateKeyFile", text),
         (Some((_, "PresharedKey")), Some(text)) if text.starts_with('/') => section.add("PresharedKeyFile", text),
@@ -185,11 +200,11 @@ fn translate(interface: &Interface, section: &mut Section, table: &[(&str, &str)
             section.add("Group", text);
         }
         (Some((_, own)), Some(text)) => section.add(*own, text),
-        _ => cannot(NAME, &interface.name, key),
+        _ => unsupported.key(interface, key),
     }
 }
 
-/// The keys with `key:` and `keys:` taken apart: `private` is the key of a WireGuard device.
+/// The keys, with those of `key:` and `keys:` in place of a mapping there. A WireGuard device's `private` becomes `key`.
 fn flattened(keys: &Map, wireguard: bool) -> Map {
     let mut out = Map::new();
     for (key, value) in keys.iter() {
@@ -206,10 +221,10 @@ fn flattened(keys: &Map, wireguard: bool) -> Map {
     out
 }
 
-/// Tunnels over the device, with the key of its .network file that names them.
+/// Tunnels on top of the device, each with the key that names it in the device's .network file.
 pub fn tunnels_on<'a>(network: &'a Network, name: &'a str) -> impl Iterator<Item = (&'a Interface, &'static str)> {
-    network.interfaces.iter().filter_map(move |i| match &i.kind {
-        Kind::Tunnel(keys) if keys.get("link").and_then(Value::as_str) == Some(name) => {
+    network.interfaces.iter().filter_map(move |i| match &i.device_type {
+        DeviceType::Tunnel(keys) if keys.get("link").and_then(Value::as_str) == Some(name) => {
             Some((i, if mode(keys) == "vxlan" { "VXLAN" } else { "Tunnel" }))
         }
         _ => None,
@@ -218,21 +233,19 @@ pub fn tunnels_on<'a>(network: &'a Network, name: &'a str) -> impl Iterator<Item
 
 #[cfg(test)]
 mod tests {
-    use crate::document::yaml;
-    use crate::machine::Distro;
-    use crate::network::{Macs, Target, read, render};
+    use crate::network::render::networkd::RENDERER;
+    use crate::network::render::renderer::HEADER;
+    use crate::network::testing::files;
 
     #[test]
-    fn devices_are_made_with_all_that_was_asked_for() {
+    fn devices_are_created_with_all_their_parameters() {
         let text = "version: 2\nethernets: {a: {}}\nbonds:\n  b: {interfaces: [a], parameters: {mode: 4, mii-monitor-interval: 150, primary: a, odd: 1}}\n\
                     bridges: {br: {interfaces: [b], parameters: {stp: no, forward-delay: 4, path-cost: {b: 75}}}}\nvrfs: {v: {table: 9, interfaces: [br]}}\n\
                     tunnels:\n  wg: {mode: wireguard, key: s3cret, peers: [{keys: {public: p}, allowed-ips: [0.0.0.0/0, '::/0']}]}\n\
                     \x20 vx: {mode: vxlan, id: 7, link: a, remote: 239.1.1.9}\n  x: {mode: odd}\n";
-        let network = read::config("t", &yaml::parse("t", text).unwrap(), &Macs::default()).unwrap();
-        let target = Target { distro: Distro::named("debian"), ip_tool: true };
-        let files = (render::by_name("networkd").unwrap().render)(&network, &target);
+        let files = files(&RENDERER, text, "debian");
         let file = |name: &str| files.iter().find(|f| f.path.ends_with(&format!("init-{name}"))).unwrap();
-        let body = |name: &str| file(name).content.strip_prefix(render::HEADER).unwrap().to_owned();
+        let body = |name: &str| file(name).content.strip_prefix(HEADER).unwrap().to_owned();
         assert_eq!(body("b.netdev"), "\n[NetDev]\nName=b\nKind=bond\n\n[Bond]\nMode=802.3ad\nMIIMonitorSec=150ms\n");
         assert_eq!(body("br.netdev"), "\n[NetDev]\nName=br\nKind=bridge\n\n[Bridge]\nForwardDelaySec=4\n");
         assert_eq!(body("vx.netdev"), "\n[NetDev]\nName=vx\nKind=vxlan\n\n[VXLAN]\nGroup=239.1.1.9\nVNI=7\n");

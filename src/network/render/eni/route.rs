@@ -1,61 +1,47 @@
-//! Routes for ifupdown: commands that are run when the interface comes up and goes down.
+//! Routes for ifupdown: commands that run when the interface comes up and goes down.
 
-use super::eni::{NAME, Stanza};
-use super::{Target, cannot};
-use crate::document::Value;
+use super::stanza::Stanza;
 use crate::network::address::Ip;
 use crate::network::model::{Interface, Route};
+use crate::network::render::iproute;
+use crate::network::render::renderer::{Target, Unsupported};
 
-/// ifupdown's name of the interface. The name itself may hold what a shell takes for more.
+/// ifupdown's variable for the interface. The name itself could hold characters that are special to a shell.
 const INTERFACE: &str = "\"$IFACE\"";
 
-/// Adds a route, and its removal. A mistake in one leaves the interface up.
-pub fn add(stanza: &mut Stanza, interface: &Interface, route: &Route, target: &Target) {
-    let (before, after) = if target.ip_tool { ip(interface, route) } else { net_tools(interface, route) };
+/// Adds the commands for a route. The interface stays up if they fail.
+pub fn add(stanza: &mut Stanza, interface: &Interface, route: &Route, target: &Target, unsupported: &mut Unsupported) {
+    let command = if target.ip_tool { ip } else { net_tools };
+    let (before, after) = command(interface, route, unsupported);
     stanza.add("post-up", format!("{before} add {after} || true"));
     stanza.add("pre-down", format!("{before} del {after} || true"));
 }
 
-/// Keys of a route without a field in the model, and iproute2's words.
-const ROUTE_KEYS: &[(&str, &str)] =
-    &[("congestion-window", "initcwnd"), ("advertised-receive-window", "initrwnd"), ("advertised-mss", "advmss")];
-
-/// Whether the gateway, if there is one, does not say by itself on which link it is.
+/// Whether the route needs a device: it has no gateway, or one that does not determine the link.
 fn needs_link(route: &Route) -> bool {
     route.via.as_ref().is_none_or(Ip::is_link_local) || route.on_link == Some(true)
 }
 
-/// What is before and after the verb, for `ip` (ip-route(8)).
-fn ip(interface: &Interface, route: &Route) -> (String, String) {
+/// What comes before and after the verb, for `ip` (ip-route(8)).
+fn ip(interface: &Interface, route: &Route, unsupported: &mut Unsupported) -> (String, String) {
     let mut out = Vec::new();
-    match route.kind.as_deref() {
+    match route.route_type.as_deref() {
         None | Some("unicast") => {}
         Some(
             kind @ ("local" | "blackhole" | "prohibit" | "unreachable" | "throw" | "nat" | "anycast" | "multicast"),
         ) => {
             out.push(kind.to_owned());
         }
-        Some(_) => cannot(NAME, &interface.name, "routes.type"),
+        Some(_) => unsupported.key(interface, "routes.type"),
     }
     out.push(if route.to.is_default() { "default".to_owned() } else { route.to.to_string() });
     let mut add = |key: &str, value: Option<String>| out.extend(value.map(|v| format!("{key} {v}")));
     add("via", route.via.as_ref().map(|v| v.to_string()));
     add("dev", needs_link(route).then(|| INTERFACE.to_owned()));
     add("metric", route.metric.map(|m| m.to_string()));
-    add("mtu", route.mtu.map(|m| m.to_string()));
-    add("table", route.table.map(|t| t.to_string()));
-    add("src", route.from.as_ref().map(|f| f.to_string()));
-    match route.scope.as_deref() {
-        Some(scope @ ("global" | "site" | "link" | "host")) => add("scope", Some(scope.to_owned())),
-        Some(_) => cannot(NAME, &interface.name, "routes.scope"),
-        None => {}
-    }
-    for (key, value) in route.more.iter() {
-        match (ROUTE_KEYS.iter().find(|(netplan, _)| *netplan == key), value) {
-            (Some((_, own)), Value::Int(n)) => add(own, Some(n.to_string())),
-            _ => cannot(NAME, &interface.name, &format!("routes.{key}")),
-        }
-    }
+    out.extend(
+        iproute::options(interface, route, unsupported).into_iter().map(|(key, value)| format!("{key} {value}")),
+    );
     if route.on_link == Some(true) {
         out.push("onlink".to_owned());
     }
@@ -63,8 +49,8 @@ fn ip(interface: &Interface, route: &Route) -> (String, String) {
     (format!("ip{family} route"), out.join(" "))
 }
 
-/// For `route` of net-tools and busybox (route(8)).
-fn net_tools(interface: &Interface, route: &Route) -> (String, String) {
+/// The same for `route` of net-tools and busybox (route(8)).
+fn net_tools(interface: &Interface, route: &Route, unsupported: &mut Unsupported) -> (String, String) {
     let mut out = Vec::new();
     if route.to.is_v6() {
         out.push("-A inet6".to_owned());
@@ -81,32 +67,35 @@ fn net_tools(interface: &Interface, route: &Route) -> (String, String) {
     if needs_link(route) {
         out.push(format!("dev {INTERFACE}"));
     }
-    for (key, given) in [
+    for (key, set) in [
         ("mtu", route.mtu.is_some()),
         ("table", route.table.is_some()),
         ("from", route.from.is_some()),
         ("scope", route.scope.is_some()),
-        ("type", route.kind.as_deref().is_some_and(|k| k != "unicast")),
+        ("type", !iproute::is_unicast(route)),
         ("on-link", route.on_link == Some(true)),
     ] {
-        if given {
-            cannot(NAME, &interface.name, &format!("routes.{key}"));
+        if set {
+            unsupported.key(interface, &format!("routes.{key}"));
         }
     }
-    route.more.keys().for_each(|key| cannot(NAME, &interface.name, &format!("routes.{key}")));
+    route.extra.keys().for_each(|key| unsupported.key(interface, &format!("routes.{key}")));
     ("route".to_owned(), out.join(" "))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::network::address::Net;
+    use crate::base::report::Report;
+    use crate::network::address::Cidr;
 
     fn lines(change: impl Fn(&mut Route)) -> [String; 2] {
-        let mut route = Route::new(Net::parse("10.9.0.0/16", None).unwrap(), Ip::parse("10.0.0.1"));
+        let mut route = Route::new(Cidr::parse("10.9.0.0/16", None).unwrap(), Ip::parse("10.0.0.1"));
         change(&mut route);
-        let (interface, (a, b)) = (Interface::default(), (ip, net_tools));
-        [a(&interface, &route), b(&interface, &route)].map(|(before, after)| format!("{before} add {after}"))
+        let (interface, mut report) = (Interface::default(), Report::new());
+        let mut unsupported = Unsupported::new(&mut report);
+        let both = [ip(&interface, &route, &mut unsupported), net_tools(&interface, &route, &mut unsupported)];
+        both.map(|(before, after)| format!("{before} add {after}"))
     }
 
     #[test]
@@ -116,7 +105,7 @@ mod tests {
             r.metric = Some(3);
             r.mtu = Some(1400);
             r.table = Some(7);
-            r.kind = Some("local".into());
+            r.route_type = Some("local".into());
             r.on_link = Some(true);
         });
         assert_eq!(
@@ -124,7 +113,7 @@ mod tests {
             "ip route add local 10.9.0.0/16 via 10.0.0.1 dev \"$IFACE\" metric 3 mtu 1400 table 7 onlink"
         );
         assert_eq!(all[1], "route add -net 10.9.0.0/16 gw 10.0.0.1 metric 3 dev \"$IFACE\"");
-        let default = lines(|r| *r = Route::new(Net::default_of(true), Ip::parse("fe80::1")));
+        let default = lines(|r| *r = Route::new(Cidr::default_of(true), Ip::parse("fe80::1")));
         assert_eq!(default[0], "ip -family inet6 route add default via fe80::1 dev \"$IFACE\"");
         assert_eq!(default[1], "route add -A inet6 default gw fe80::1 dev \"$IFACE\"");
         let host = lines(|r| r.to.prefix = 32);

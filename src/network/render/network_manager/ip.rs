@@ -1,18 +1,19 @@
 //! NetworkManager's `[ipv4]` and `[ipv6]` (nm-settings(5)).
 
-use super::cannot;
-use super::ini::Section;
-use super::network_manager::{NAME, escape, list};
+use super::keyfile::{escape, list};
 use crate::document::Value;
-use crate::network::address::Net;
-use crate::network::model::{Dns, Interface, Kind, Method, Network, Route, Rule, Subnet};
+use crate::network::address::{Cidr, is_v6};
+use crate::network::model::{DeviceType, Interface, Method, Network, Route, Rule, Subnet};
+use crate::network::render::ini::Section;
+use crate::network::render::iproute;
+use crate::network::render::renderer::Unsupported;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// NetworkManager insists on a priority for each rule. The kernel gives this one to the first rule that has none.
+/// NetworkManager requires a priority for each rule. This is the kernel's for the first rule without one.
 const RULE_PRIORITY: u32 = 32765;
 
-/// What is asked of one family.
-struct Asked<'a> {
+/// An interface's configuration for one family.
+struct FamilyConfig<'a> {
     v6: bool,
     subnets: Vec<&'a Subnet>,
     addresses: Vec<&'a Subnet>,
@@ -21,27 +22,30 @@ struct Asked<'a> {
     servers: Vec<&'a String>,
 }
 
-impl<'a> Asked<'a> {
-    fn of(network: &'a Network, interface: &'a Interface, v6: bool) -> Asked<'a> {
-        let routes = interface.all_routes().chain(network.routes_over(interface));
+impl<'a> FamilyConfig<'a> {
+    fn of(interface: &'a Interface, v6: bool) -> FamilyConfig<'a> {
         let own = interface.subnets.iter().flat_map(|s| &s.dns.servers).chain(&interface.dns.servers);
-        let is_v6 = |net: &Option<Net>| net.as_ref().map(Net::is_v6);
-        Asked {
+        let family = |cidr: &Option<Cidr>| cidr.as_ref().map(Cidr::is_v6);
+        FamilyConfig {
             v6,
             subnets: interface.subnets.iter().filter(|s| s.is_v6() == v6).collect(),
-            addresses: interface.subnets.iter().filter(|s| is_v6(&s.address) == Some(v6)).collect(),
-            routes: routes.filter(|r| r.to.is_v6() == v6).collect(),
-            rules: interface.rules.iter().filter(|r| is_v6(&r.from).or(is_v6(&r.to)).unwrap_or(false) == v6).collect(),
-            servers: own.filter(|s| crate::network::address::is_v6(s) == v6).collect(),
+            addresses: interface.subnets.iter().filter(|s| family(&s.address) == Some(v6)).collect(),
+            routes: interface.all_routes().filter(|r| r.to.is_v6() == v6).collect(),
+            rules: interface
+                .rules
+                .iter()
+                .filter(|r| family(&r.from).or(family(&r.to)).unwrap_or(false) == v6)
+                .collect(),
+            servers: own.filter(|s| is_v6(s) == v6).collect(),
         }
     }
 
-    /// None: nothing is asked, and NetworkManager's default (`auto`) holds.
-    fn method(&self, network: &Network, interface: &Interface) -> Option<&'static str> {
+    /// None: nothing is configured, and NetworkManager's default (`auto`) applies.
+    fn method(&self, interface: &Interface) -> Option<&'static str> {
         let link_local = |family: &str| interface.link_local.as_ref().map(|l| l.iter().any(|f| f == family));
         let is_automatic = self.subnets.iter().any(|s| !matches!(s.method, Method::Static | Method::Loopback));
         let with_address = !self.addresses.is_empty();
-        let without_subnets = is_idle_bond(network, interface);
+        let without_subnets = is_idle_bond(interface);
         if !self.v6 {
             return match () {
                 _ if is_automatic => Some("auto"),
@@ -67,78 +71,70 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// Whether it is a bond without addresses, with nothing said of the family: it is there for what is on top of it.
-fn is_idle_bond(network: &Network, interface: &Interface) -> bool {
-    matches!(interface.kind, Kind::Bond { .. })
+/// Whether it is a bond without IP configuration, for other devices on top of it.
+fn is_idle_bond(interface: &Interface) -> bool {
+    matches!(interface.device_type, DeviceType::Bond { .. })
         && interface.subnets.is_empty()
-        && network.routes_over(interface).next().is_none()
         && interface.all_routes().next().is_none()
         && interface.dns.is_empty()
 }
 
-/// As in cloud-init, version 1's particular ways to get IPv6 addresses switch IPv4 off where it is not asked for.
+/// As in cloud-init, version 1's specific IPv6 methods disable IPv4 unless it is configured too.
 fn is_only_v6(interface: &Interface) -> bool {
-    let particular = [Method::Dhcp6Stateful, Method::Dhcp6Stateless, Method::Slaac];
-    interface.subnets.iter().any(|s| particular.contains(&s.method))
+    [Method::Dhcp6Stateful, Method::Dhcp6Stateless, Method::Slaac].into_iter().any(|m| interface.uses(m))
 }
 
-/// The family's section. It has no lines where nothing is asked.
-pub fn section(network: &Network, interface: &Interface, v6: bool) -> Section {
-    let asked = Asked::of(network, interface, v6);
+/// The family's section, without lines where nothing is configured.
+pub fn section(network: &Network, interface: &Interface, v6: bool, unsupported: &mut Unsupported) -> Section {
+    let family = FamilyConfig::of(interface, v6);
     let mut section = Section::new(if v6 { "ipv6" } else { "ipv4" });
     let mut options = Section::new("");
-    more(&mut options, interface, v6);
-    let method = asked.method(network, interface).or((!options.is_empty()).then_some("auto"));
+    extra(&mut options, interface, v6, unsupported);
+    let method = family.method(interface).or((!options.is_empty()).then_some("auto"));
     let Some(method) = method else { return section };
     section.add("method", method);
-    if !asked.subnets.is_empty() || is_idle_bond(network, interface) {
-        let automatic6 = interface.dhcp6() || interface.subnets.iter().any(|s| s.method == Method::Slaac);
-        let unknown = asked.subnets.iter().any(|s| s.method == Method::Manual);
-        section.add("may-fail", unknown || (interface.dhcp4() && automatic6));
+    if !family.subnets.is_empty() || is_idle_bond(interface) {
+        let unknown = family.subnets.iter().any(|s| s.method == Method::Manual);
+        section.add("may-fail", unknown || (interface.dhcp4() && interface.is_automatic_v6()));
     }
-    for (i, subnet) in asked.addresses.iter().enumerate() {
+    for (i, subnet) in family.addresses.iter().enumerate() {
         section.maybe(&format!("address{}", i + 1), subnet.address.as_ref());
     }
     if method == "disabled" {
-        for (given, key) in [
-            (asked.routes.is_empty(), "routes"),
-            (asked.rules.is_empty(), "routing-policy"),
-            (asked.servers.is_empty(), "nameservers"),
-        ] {
-            if !given {
-                cannot(NAME, &interface.name, key);
-            }
-        }
+        unsupported.keys(
+            interface,
+            [
+                ("routes", !family.routes.is_empty()),
+                ("routing-policy", !family.rules.is_empty()),
+                ("nameservers", !family.servers.is_empty()),
+            ],
+        );
         return section;
     }
-    routes(&mut section, interface, &asked);
-    names(&mut section, network, interface, v6);
+    routes(&mut section, interface, &family, unsupported);
+    name_servers(&mut section, network, interface, v6);
     overrides(&mut section, interface, v6);
-    for (i, rule) in asked.rules.iter().enumerate() {
+    for (i, rule) in family.rules.iter().enumerate() {
         section.add(format!("routing-rule{}", i + 1), self::rule(rule, v6));
     }
     section.append(options);
     section
 }
 
-/// Says once for both families what has no place in either.
-pub fn report(network: &Network, interface: &Interface) {
+/// Reports the keys that neither family's section can express.
+pub fn report(interface: &Interface, unsupported: &mut Unsupported) {
     let any = |given: &dyn Fn(&Subnet) -> bool| interface.subnets.iter().any(given);
-    for (key, given) in [
-        ("broadcast", any(&|s| s.odd_broadcast().is_some())),
+    let without_section = |v6| FamilyConfig::of(interface, v6).method(interface).is_none_or(|m| m == "disabled");
+    let no_search = without_section(false) && without_section(true) && !interface.dns.search.is_empty();
+    let keys = [
+        ("broadcast", any(&|s| s.unusual_broadcast().is_some())),
         ("pointopoint", any(&|s| s.pointopoint.is_some())),
         ("scope", any(&|s| s.scope.is_some())),
         ("label", any(&|s| s.label.is_some())),
         ("lifetime", any(&|s| s.lifetime.is_some())),
-    ] {
-        if given {
-            cannot(NAME, &interface.name, key);
-        }
-    }
-    let unsaid = |v6| Asked::of(network, interface, v6).method(network, interface).is_none_or(|m| m == "disabled");
-    if unsaid(false) && unsaid(true) && !interface.dns.search.is_empty() {
-        cannot(NAME, &interface.name, "nameservers.search");
-    }
+        ("nameservers.search", no_search),
+    ];
+    unsupported.keys(interface, keys);
     for (name, o) in [("dhcp4-overrides", &interface.dhcp4_overrides), ("dhcp6-overrides", &interface.dhcp6_overrides)]
     {
         for (key, given) in [
@@ -148,43 +144,36 @@ pub fn report(network: &Network, interface: &Interface) {
             ("use-ntp", o.use_ntp == Some(false)),
         ] {
             if given {
-                cannot(NAME, &interface.name, &format!("{name}.{key}"));
+                unsupported.key(interface, &format!("{name}.{key}"));
             }
         }
     }
-    for key in
-        interface.more.keys().filter(|k| *k != "activation-mode" && !MORE.iter().any(|(netplan, ..)| netplan == k))
-    {
-        cannot(NAME, &interface.name, key);
-    }
+    let is_known = |key: &str| key == "activation-mode" || EXTRA.iter().any(|(netplan, ..)| *netplan == key);
+    unsupported.keys(interface, interface.extra.keys().map(|key| (key, !is_known(key))));
 }
 
-/// Gateways and routes. A profile has one gateway, next to addresses; others are routes to everywhere.
-fn routes(section: &mut Section, interface: &Interface, asked: &Asked) {
-    let mut lines: Vec<(Route, bool)> = Vec::new();
+/// Gateways and routes. A profile has one gateway, beside its addresses; others are written as default routes.
+fn routes(section: &mut Section, interface: &Interface, family: &FamilyConfig, unsupported: &mut Unsupported) {
+    let mut lines: Vec<Route> = Vec::new();
     let mut metric = None;
     let mut has_gateway = false;
-    for subnet in &asked.subnets {
+    for subnet in &family.subnets {
         match &subnet.gateway {
-            Some(gateway) if !has_gateway && !asked.addresses.is_empty() && gateway.is_v6() == asked.v6 => {
+            Some(gateway) if !has_gateway && !family.addresses.is_empty() && gateway.is_v6() == family.v6 => {
                 has_gateway = true;
                 section.add("gateway", gateway);
                 metric = metric.or(subnet.metric);
             }
-            Some(gateway) => {
-                let mut route = Route::new(Net::default_of(gateway.is_v6()), Some(gateway.clone()));
-                route.metric = subnet.metric;
-                lines.push((route, interface.is_on_link(gateway)));
-            }
+            Some(_) => lines.extend(interface.gateway_route(subnet)),
             None => metric = metric.or(subnet.metric),
         }
     }
-    let overrides = if asked.v6 { &interface.dhcp6_overrides } else { &interface.dhcp4_overrides };
+    let overrides = if family.v6 { &interface.dhcp6_overrides } else { &interface.dhcp4_overrides };
     section.maybe("route-metric", overrides.route_metric.or(metric));
-    lines.extend(asked.routes.iter().map(|r| ((*r).clone(), r.on_link == Some(true))));
-    for (i, (route, on_link)) in lines.iter().enumerate() {
+    lines.extend(family.routes.iter().map(|r| (*r).clone()));
+    for (i, route) in lines.iter().enumerate() {
         let key = format!("route{}", i + 1);
-        let none = if asked.v6 { IpAddr::V6(Ipv6Addr::UNSPECIFIED) } else { IpAddr::V4(Ipv4Addr::UNSPECIFIED) };
+        let none = if family.v6 { IpAddr::V6(Ipv6Addr::UNSPECIFIED) } else { IpAddr::V4(Ipv4Addr::UNSPECIFIED) };
         section.add(
             key.as_str(),
             match (&route.via, route.metric) {
@@ -194,73 +183,49 @@ fn routes(section: &mut Section, interface: &Interface, asked: &Asked) {
                 (None, None) => route.to.to_string(),
             },
         );
-        let options = options(interface, route, *on_link);
+        let options = options(interface, route, unsupported);
         if !options.is_empty() {
             section.add(format!("{key}_options"), options);
         }
     }
 }
 
-/// Keys of a route without a field in the model, and NetworkManager's attributes.
-const ROUTE_KEYS: &[(&str, &str)] =
-    &[("congestion-window", "initcwnd"), ("advertised-receive-window", "initrwnd"), ("advertised-mss", "advmss")];
-
-fn options(interface: &Interface, route: &Route, on_link: bool) -> String {
-    // As iproute2 numbers them (rt_scopes).
+/// A route's attributes, as NetworkManager has them after `routeN_options=`.
+fn options(interface: &Interface, route: &Route, unsupported: &mut Unsupported) -> String {
+    // The kernel's numbers (rt_scope_t).
     const SCOPES: [(&str, u8); 4] = [("global", 0), ("site", 200), ("link", 253), ("host", 254)];
     let mut out: Vec<String> = Vec::new();
-    let mut add = |key: &str, value: Option<String>| out.extend(value.map(|v| format!("{key}={v}")));
-    add("mtu", route.mtu.map(|m| m.to_string()));
-    add("table", route.table.map(|t| t.to_string()));
-    add("src", route.from.as_ref().map(|f| f.to_string()));
-    add("onlink", on_link.then(|| "true".to_owned()));
-    if let Some(scope) = route.scope.as_deref() {
-        match SCOPES.iter().find(|(name, _)| *name == scope) {
-            Some((_, number)) if !route.to.is_v6() => add("scope", Some(number.to_string())),
-            _ => cannot(NAME, &interface.name, "routes.scope"),
+    for (key, value) in iproute::options(interface, route, unsupported) {
+        match (key, SCOPES.iter().find(|(name, _)| *name == value)) {
+            ("scope", Some((_, number))) if !route.to.is_v6() => out.push(format!("scope={number}")),
+            ("scope", _) => unsupported.key(interface, "routes.scope"),
+            _ => out.push(format!("{key}={value}")),
         }
     }
-    match route.kind.as_deref() {
+    if route.on_link == Some(true) {
+        out.push("onlink=true".to_owned());
+    }
+    match route.route_type.as_deref() {
         None | Some("unicast") => {}
-        Some(kind @ ("local" | "blackhole" | "prohibit" | "unreachable" | "throw")) => {
-            add("type", Some(kind.to_owned()))
-        }
-        Some(_) => cannot(NAME, &interface.name, "routes.type"),
-    }
-    for (key, value) in route.more.iter() {
-        match (ROUTE_KEYS.iter().find(|(netplan, _)| *netplan == key), value) {
-            (Some((_, own)), Value::Int(n)) if u32::try_from(*n).is_ok() => add(own, Some(n.to_string())),
-            _ => cannot(NAME, &interface.name, &format!("routes.{key}")),
-        }
+        Some(kind @ ("local" | "blackhole" | "prohibit" | "unreachable" | "throw")) => out.push(format!("type={kind}")),
+        Some(_) => unsupported.key(interface, "routes.type"),
     }
     out.join(",")
 }
 
 fn rule(rule: &Rule, v6: bool) -> String {
-    let mut out = format!("priority {}", rule.priority.unwrap_or(RULE_PRIORITY));
-    let from = rule.from.clone().or_else(|| rule.to.is_none().then(|| Net::default_of(v6)));
-    for (key, value) in [
-        ("from", from.map(|n| n.to_string())),
-        ("to", rule.to.as_ref().map(|n| n.to_string())),
-        ("tos", rule.tos.map(|t| format!("{t:#x}"))),
-        ("fwmark", rule.mark.map(|m| format!("{m:#x}"))),
-        ("table", rule.table.map(|t| t.to_string())),
-    ] {
-        if let Some(value) = value {
-            out += &format!(" {key} {value}");
-        }
-    }
-    out
+    let priority = rule.priority.unwrap_or(RULE_PRIORITY);
+    // NetworkManager requires `from` or `to`.
+    let from = rule.from.clone().or_else(|| rule.to.is_none().then(|| Cidr::default_of(v6)));
+    format!("priority {priority} {}", iproute::rule(&Rule { from, ..rule.clone() }))
 }
 
-/// Name servers of the family, and search domains. The machine's stand in for what the interface has none of.
-fn names(section: &mut Section, network: &Network, interface: &Interface, v6: bool) {
-    if interface.kind == Kind::Loopback {
+/// Name servers of the family, and search domains. The machine's are used where the interface has none.
+fn name_servers(section: &mut Section, network: &Network, interface: &Interface, v6: bool) {
+    if interface.device_type == DeviceType::Loopback {
         return;
     }
-    let mut dns = Dns::default();
-    interface.subnets.iter().for_each(|s| dns.merge(&s.dns));
-    dns.merge(&interface.dns);
+    let mut dns = interface.name_servers();
     if dns.servers.is_empty() {
         dns.servers.clone_from(&network.dns.servers);
     }
@@ -285,10 +250,10 @@ fn overrides(section: &mut Section, interface: &Interface, v6: bool) {
     section.maybe("ignore-auto-routes", o.use_routes.map(|u| !u));
 }
 
-/// A key of netplan's, the family, and NetworkManager's key and value for a value of netplan's.
-type More = (&'static str, bool, &'static str, fn(&Value) -> Option<String>);
+/// netplan's key, whether it is for IPv6, NetworkManager's key, and the conversion of the value.
+type Extra = (&'static str, bool, &'static str, fn(&Value) -> Option<String>);
 
-const MORE: &[More] = &[
+const EXTRA: &[Extra] = &[
     ("ipv6-privacy", true, "ip6-privacy", |v| v.as_bool().map(|b| if b { "2" } else { "0" }.to_owned())),
     ("ipv6-address-generation", true, "addr-gen-mode", |v| match v.as_str()? {
         "eui64" => Some("0".to_owned()),
@@ -302,19 +267,19 @@ const MORE: &[More] = &[
     }),
 ];
 
-fn more(section: &mut Section, interface: &Interface, v6: bool) {
+fn extra(section: &mut Section, interface: &Interface, v6: bool, unsupported: &mut Unsupported) {
     section.maybe("mtu", interface.ipv6_mtu.filter(|_| v6));
-    for (netplan, _, key, convert) in MORE.iter().filter(|m| m.1 == v6) {
-        let Some(value) = interface.more.get(netplan) else { continue };
+    for (netplan, _, key, convert) in EXTRA.iter().filter(|m| m.1 == v6) {
+        let Some(value) = interface.extra.get(netplan) else { continue };
         match convert(value) {
             Some(value) => {
                 if *key == "token" {
-                    // A token is for EUI-64 alone.
+                    // A token only works with EUI-64.
                     section.add("addr-gen-mode", 0);
                 }
                 section.add(*key, value);
             }
-            None => cannot(NAME, &interface.name, netplan),
+            None => unsupported.key(interface, netplan),
         }
     }
 }
@@ -322,13 +287,14 @@ fn more(section: &mut Section, interface: &Interface, v6: bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::yaml;
+    use crate::base::report::Report;
     use crate::network::render::ini;
-    use crate::network::{Macs, read};
+    use crate::network::testing::network;
 
     fn sections(text: &str) -> [String; 2] {
-        let network = read::config("t", &yaml::parse("t", text).unwrap(), &Macs::default()).unwrap();
-        [false, true].map(|v6| ini::write("", &[section(&network, &network.interfaces[0], v6)]))
+        let network = network(text);
+        let (mut report, interface) = (Report::new(), &network.interfaces[0]);
+        [false, true].map(|v6| ini::write("", &[section(&network, interface, v6, &mut Unsupported::new(&mut report))]))
     }
 
     fn v2(device: &str) -> [String; 2] {
@@ -336,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn methods_follow_what_is_asked_of_the_family() {
+    fn the_method_follows_from_the_familys_configuration() {
         let method = |device: &str| v2(device).map(|s| s.lines().nth(1).unwrap_or("").replace("method=", ""));
         assert_eq!(method("{}"), ["", ""]);
         assert_eq!(method("{dhcp4: true}"), ["auto", ""]);
@@ -345,7 +311,7 @@ mod tests {
         assert_eq!(method("{dhcp6: true, accept-ra: no}"), ["", "dhcp"]);
         assert_eq!(method("{dhcp4: true, link-local: []}"), ["auto", "disabled"]);
         assert_eq!(method("{addresses: ['::2/64'], accept-ra: yes}"), ["", "auto"]);
-        // A section without a method, or with name servers and `disabled`, would cost the whole profile.
+        // NetworkManager refuses a profile without a method, or with name servers and `disabled`.
         assert_eq!(method("{dhcp4: true, nameservers: {addresses: ['::9']}}"), ["auto", "auto"]);
         assert_eq!(method("{dhcp4: true, routes: [{to: '::/0', via: 'fe80::1'}]}"), ["auto", "auto"]);
         assert_eq!(method("{dhcp4: true, ipv6-privacy: true}"), ["auto", "auto"]);
@@ -369,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn the_machines_name_servers_stand_in_for_the_interfaces_own() {
+    fn the_machines_name_servers_are_used_where_the_interface_has_none() {
         let text = |own: &str| {
             format!(
                 "version: 1\nconfig: [{{type: physical, name: e, subnets: [{{type: static, address: 10.0.0.2/8{own}}}]}}, {{type: nameserver, address: [1.1.1.1, '::1'], search: x}}]"

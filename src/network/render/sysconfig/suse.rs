@@ -1,19 +1,20 @@
 //! ifcfg and ifroute files of SUSE's distributions (ifcfg(5), ifroute(5) of wicked).
 
-use super::sysconfig::{NAME, Variables, bonding, is_started, mtu, report};
-use super::{File, HEADER, cannot, sysconfig_rhel};
+use super::common::{bonding, is_started, report, route_options};
+use super::variables::Variables;
 use crate::document::{Map, Value};
-use crate::network::model::{Control, Interface, Kind, Method, Network, Route};
-use crate::network::params::{self, Unit};
+use crate::network::model::{Control, DeviceType, Interface, Method, Network};
+use crate::network::parameters;
+use crate::network::render::renderer::{File, HEADER, Unsupported};
 use std::fmt::Write;
 
 const FOLDER: &str = "/etc/sysconfig/network";
 
 /// The device's file, and that of its routes.
-pub fn files(network: &Network, interface: &Interface) -> Vec<File> {
+pub fn files(network: &Network, interface: &Interface, unsupported: &mut Unsupported) -> Vec<File> {
     let mut v = Variables::default();
     let master = network.master_of(&interface.name);
-    let is_slave = matches!(master.map(|m| &m.kind), Some(Kind::Bond { .. }));
+    let is_slave = matches!(master.map(|m| &m.device_type), Some(DeviceType::Bond { .. }));
     let hotplugged = interface.subnets.iter().any(|s| s.control == Control::Hotplug);
     v.add(
         "STARTMODE",
@@ -25,32 +26,31 @@ pub fn files(network: &Network, interface: &Interface) -> Vec<File> {
     );
     v.add("BOOTPROTO", if is_slave { "none" } else { protocol(interface) });
     v.maybe("DHCLIENT6_MODE", dhcp6_mode(interface));
-    v.maybe("MTU", mtu(interface));
+    v.maybe("MTU", interface.link_mtu());
     let own = interface.matching.mac.as_ref().filter(|_| interface.is_physical());
     v.maybe("LLADDR", interface.mac.as_ref().or(own));
     if interface.wake_on_lan == Some(true) {
         v.add("ETHTOOL_OPTIONS", "wol g");
     }
-    device(interface, &mut v);
-    match master.map(|m| &m.kind) {
-        Some(Kind::Bridge { .. }) => v.add("BRIDGE", "yes"),
-        Some(Kind::Vrf { .. }) => cannot(NAME, &interface.name, "vrfs"),
+    device(interface, &mut v, unsupported);
+    match master.map(|m| &m.device_type) {
+        Some(DeviceType::Bridge { .. }) => v.add("BRIDGE", "yes"),
+        Some(DeviceType::Vrf { .. }) => unsupported.key(interface, "vrfs"),
         _ => {}
     }
     addresses(interface, &mut v);
     v.maybe("DHCLIENT_HOSTNAME_OPTION", interface.dhcp4_overrides.hostname.as_ref());
-    let lease_metric = interface.subnets.iter().filter(|s| s.method == Method::Dhcp4).find_map(|s| s.metric);
+    let lease_metric = interface.metric_of(|m| m == Method::Dhcp4);
     v.maybe("DHCLIENT_ROUTE_PRIORITY", interface.dhcp4_overrides.route_metric.or(lease_metric));
-    unsaid(interface);
-    report(interface, &[]);
+    report_own(interface, unsupported);
+    report(interface, &[], unsupported);
     let mut files = vec![v.to_file(format!("{FOLDER}/ifcfg-{}", interface.name))];
-    files.extend(routes(network, interface));
+    files.extend(routes(interface, unsupported));
     files
 }
 
 fn protocol(interface: &Interface) -> &'static str {
-    let automatic6 = interface.dhcp6() || interface.subnets.iter().any(|s| s.method == Method::Slaac);
-    match (interface.dhcp4(), automatic6) {
+    match (interface.dhcp4(), interface.is_automatic_v6()) {
         (true, true) => "dhcp",
         (true, false) => "dhcp4",
         (false, true) => "dhcp6",
@@ -58,31 +58,31 @@ fn protocol(interface: &Interface) -> &'static str {
     }
 }
 
-/// Addresses from the server, or information alone.
+/// Whether DHCPv6 gives addresses (`managed`) or only other information (`info`).
 fn dhcp6_mode(interface: &Interface) -> Option<&'static str> {
-    let is = |method| interface.subnets.iter().any(|s| s.method == method);
+    let any = |methods: [Method; 2]| methods.into_iter().any(|m| interface.uses(m));
     match () {
-        _ if is(Method::Dhcp6) || is(Method::Dhcp6Stateful) => Some("managed"),
-        _ if is(Method::Dhcp6Stateless) || is(Method::Slaac) => Some("info"),
+        _ if any([Method::Dhcp6, Method::Dhcp6Stateful]) => Some("managed"),
+        _ if any([Method::Dhcp6Stateless, Method::Slaac]) => Some("info"),
         _ => None,
     }
 }
 
-fn device(interface: &Interface, v: &mut Variables) {
-    match &interface.kind {
-        Kind::Infiniband => v.add("TYPE", "InfiniBand"),
-        Kind::Bond { interfaces, params } => {
+fn device(interface: &Interface, v: &mut Variables, unsupported: &mut Unsupported) {
+    match &interface.device_type {
+        DeviceType::Infiniband => v.add("TYPE", "InfiniBand"),
+        DeviceType::Bond { interfaces, params } => {
             v.add("BONDING_MASTER", "yes");
-            v.maybe("BONDING_MODULE_OPTS", bonding(interface, params));
+            v.maybe("BONDING_MODULE_OPTS", bonding(interface, params, unsupported));
             for (i, part) in interfaces.iter().enumerate() {
                 v.add(format!("BONDING_SLAVE_{i}"), part);
             }
         }
-        Kind::Bridge { interfaces, params } => {
+        DeviceType::Bridge { interfaces, params } => {
             v.add("BRIDGE_PORTS", interfaces.join(" "));
-            bridge(interface, interfaces, params, v);
+            bridge(interface, interfaces, params, v, unsupported);
         }
-        Kind::Vlan { id, link } => {
+        DeviceType::Vlan { id, link } => {
             v.add("ETHERDEVICE", link);
             v.add("VLAN_ID", id);
         }
@@ -90,15 +90,14 @@ fn device(interface: &Interface, v: &mut Variables) {
     }
 }
 
-fn bridge(interface: &Interface, ports: &[String], params: &Map, v: &mut Variables) {
+fn bridge(interface: &Interface, ports: &[String], params: &Map, v: &mut Variables, unsupported: &mut Unsupported) {
     for (name, value) in params.iter() {
-        let seconds = params::milliseconds(value, Unit::Seconds).map(|ms| ms / 1000);
-        // A value for each port, in the ports' order; `-` is the default.
+        // One value for each port, in the ports' order; `-` is the default.
         let of_ports = || {
             let of = |port: &String| value.get(port).and_then(Value::as_int).map_or("-".to_owned(), |n| n.to_string());
             ports.iter().map(of).collect::<Vec<_>>().join(" ")
         };
-        match (name, seconds) {
+        match (name, parameters::seconds(value)) {
             ("stp", _) => v.add("BRIDGE_STP", if value.is_true() { "on" } else { "off" }),
             ("ageing", Some(n)) => v.add("BRIDGE_AGEINGTIME", n),
             ("fd", Some(n)) => v.add("BRIDGE_FORWARDDELAY", n),
@@ -107,7 +106,7 @@ fn bridge(interface: &Interface, ports: &[String], params: &Map, v: &mut Variabl
             ("bridgeprio", Some(n)) => v.add("BRIDGE_PRIORITY", n),
             ("pathcost", _) if value.as_map().is_some() => v.add("BRIDGE_PATHCOSTS", of_ports()),
             ("portprio", _) if value.as_map().is_some() => v.add("BRIDGE_PORTPRIORITIES", of_ports()),
-            (other, _) => cannot(NAME, &interface.name, other),
+            (other, _) => unsupported.key(interface, other),
         }
     }
 }
@@ -131,43 +130,32 @@ fn addresses(interface: &Interface, v: &mut Variables) {
     }
 }
 
-fn unsaid(interface: &Interface) {
-    for (key, given) in [
-        (
-            "accept-ra",
-            interface.accept_ra == Some(true) && !interface.subnets.iter().any(|s| s.method == Method::Slaac),
-        ),
-        ("ipv6-mtu", interface.ipv6_mtu.is_some() || interface.subnets.iter().any(|s| s.is_v6() && s.mtu.is_some())),
+/// Reports the keys that only SUSE's files cannot express.
+fn report_own(interface: &Interface, unsupported: &mut Unsupported) {
+    let overrides = &interface.dhcp6_overrides;
+    let keys = [
+        ("accept-ra", interface.accept_ra == Some(true) && !interface.uses(Method::Slaac)),
+        ("ipv6-mtu", interface.inet6_mtu().is_some()),
         ("routing-policy", !interface.rules.is_empty()),
-        ("dhcp6-overrides.hostname", interface.dhcp6_overrides.hostname.is_some()),
-        ("dhcp6-overrides.route-metric", interface.dhcp6_overrides.route_metric.is_some()),
-    ] {
-        if given {
-            cannot(NAME, &interface.name, key);
-        }
-    }
+        ("dhcp6-overrides.hostname", overrides.hostname.is_some()),
+        ("dhcp6-overrides.route-metric", overrides.route_metric.is_some()),
+    ];
+    unsupported.keys(interface, keys);
 }
 
 /// A line for each route: destination, gateway, netmask (which the destination has), device, and iproute2's options.
-fn routes(network: &Network, interface: &Interface) -> Option<File> {
+fn routes(interface: &Interface, unsupported: &mut Unsupported) -> Option<File> {
     let mut out = String::from(HEADER);
-    let gateways = interface.subnets.iter().filter_map(|s| {
-        let gateway = s.gateway.as_ref()?;
-        let to = crate::network::address::Net::default_of(gateway.is_v6());
-        Some(Route { metric: s.metric, ..Route::new(to, Some(gateway.clone())) })
-    });
-    for route in gateways.chain(interface.all_routes().chain(network.routes_over(interface)).cloned()) {
+    let gateways = interface.subnets.iter().filter_map(|s| interface.gateway_route(s));
+    for route in gateways.chain(interface.all_routes().cloned()) {
         let via = route.via.as_ref().map_or("-".to_owned(), |v| v.to_string());
         // An IPv6 default route without a gateway has to say its family.
-        match (route.to.is_default(), &route.via) {
-            (true, Some(_)) => _ = write!(out, "default"),
-            _ => _ = write!(out, "{}", route.to),
-        }
-        let _ = write!(out, " {via} - {}", interface.name);
+        let to = if route.to.is_default() && route.via.is_some() { "default".into() } else { route.to.to_string() };
+        let _ = write!(out, "{to} {via} - {}", interface.name);
         if let Some(metric) = route.metric {
             let _ = write!(out, " metric {metric}");
         }
-        let options = sysconfig_rhel::options(interface, &route);
+        let options = route_options(interface, &route, unsupported);
         if !options.is_empty() {
             let _ = write!(out, " {options}");
         }

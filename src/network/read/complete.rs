@@ -1,0 +1,123 @@
+//! The last step of reading: what holds for every model, whatever it was read from.
+
+use super::fields::Problems;
+use crate::network::address::{Cidr, Ip};
+use crate::network::model::{DeviceType, Interface, Network, Route};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::IpAddr;
+
+/// The most devices that one configuration may have.
+pub const MAX_INTERFACES: usize = 4096;
+
+/// The highest VLAN id.
+pub const MAX_VLAN: u16 = 4094;
+
+/// Reports that there are more devices than [`MAX_INTERFACES`].
+pub fn too_many(problems: &Problems) {
+    problems.warn(format_args!("more than {MAX_INTERFACES} devices; the others are ignored"));
+}
+
+/// Completes the model: names are unique, no device is a member or link of itself, and each device that another refers to
+/// exists. `routes` name no interface, and are given to the one that reaches the gateway.
+pub fn complete(network: &mut Network, routes: Vec<Route>, problems: &Problems) {
+    let mut names = HashSet::new();
+    network.interfaces.retain(|i| {
+        let new = names.insert(i.name.clone());
+        if !new {
+            problems.warn(format_args!("{} is configured twice; the second configuration is ignored", i.name));
+        }
+        new
+    });
+    let mut missing = Vec::new();
+    for interface in &mut network.interfaces {
+        let own = interface.name.clone();
+        match &mut interface.device_type {
+            DeviceType::Bond { interfaces, .. }
+            | DeviceType::Bridge { interfaces, .. }
+            | DeviceType::Vrf { interfaces, .. } => {
+                interfaces.retain(|member| *member != own);
+                missing.extend(interfaces.iter().cloned());
+            }
+            DeviceType::Vlan { link, .. } if *link != own => missing.push(link.clone()),
+            _ => {}
+        }
+    }
+    for name in missing {
+        if names.insert(name.clone()) {
+            network.interfaces.push(Interface { id: name.clone(), name, implicit: true, ..Interface::default() });
+        }
+    }
+    distribute(network, routes, problems);
+}
+
+/// Gives each route to the first interface with an address in the gateway's network, else to the first one with static
+/// addresses, else to the first one that is configured at all.
+fn distribute(network: &mut Network, routes: Vec<Route>, problems: &Problems) {
+    if routes.is_empty() {
+        return;
+    }
+    let networks = Networks::of(&network.interfaces);
+    let usable = |fits: fn(&Interface) -> bool| {
+        let fits = |i: &Interface| i.device_type != DeviceType::Loopback && fits(i);
+        network.interfaces.iter().position(fits)
+    };
+    let fallback = usable(|i| i.addresses().next().is_some()).or_else(|| usable(|i| !i.subnets.is_empty()));
+    for route in routes {
+        let place = route.via.as_ref().and_then(|via| networks.find(via)).or(fallback);
+        match place.and_then(|place| network.interfaces.get_mut(place)) {
+            Some(interface) => interface.routes.push(route),
+            None => problems.warn(format_args!("route to {}: no interface has addresses; it is ignored", route.to)),
+        }
+    }
+}
+
+/// The networks of all interfaces: by family and prefix length, then by their first address, the first interface's place.
+/// Finding one takes a lookup for each prefix length, not for each interface.
+#[derive(Default)]
+struct Networks(BTreeMap<(bool, u8), HashMap<IpAddr, usize>>);
+
+impl Networks {
+    fn of(interfaces: &[Interface]) -> Networks {
+        let mut networks = Networks::default();
+        for (place, interface) in interfaces.iter().enumerate() {
+            for address in interface.addresses() {
+                let network = address.network();
+                let of_length = networks.0.entry((network.is_v6(), network.prefix)).or_default();
+                of_length.entry(network.ip.addr()).or_insert(place);
+            }
+        }
+        networks
+    }
+
+    /// The first interface with an address in the network of `ip`.
+    fn find(&self, ip: &Ip) -> Option<usize> {
+        let of_family = self.0.iter().filter(|((v6, _), _)| *v6 == ip.is_v6());
+        let found = of_family.filter_map(|((_, prefix), networks)| {
+            let network = Cidr { ip: ip.clone(), prefix: *prefix }.network();
+            networks.get(&network.ip.addr())
+        });
+        found.min().copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::network::testing::network;
+
+    #[test]
+    fn routes_go_to_the_interface_that_reaches_their_gateway() {
+        let n = network(
+            "version: 1\nconfig:\n- {type: physical, name: a, subnets: [{type: dhcp}]}\n\
+             - {type: physical, name: b, subnets: [{type: static, address: 10.0.0.2/8}]}\n\
+             - {type: physical, name: c, subnets: [{type: static, address: 192.0.2.2/24}, {type: static, address: '2001:db8::2/64'}]}\n\
+             - {type: physical, name: d, subnets: [{type: static, address: 192.0.2.3/25}]}\n\
+             - {type: route, destination: 1.0.0.0/8, gateway: 192.0.2.1}\n- {type: route, destination: '2001::/16', gateway: '2001:db8::1'}\n\
+             - {type: route, destination: 2.0.0.0/8, gateway: 198.51.100.1}\n",
+        );
+        let routes = |name: &str| {
+            let routes = &n.interface(name).unwrap().routes;
+            routes.iter().map(|r| r.to.to_string()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!([routes("a"), routes("b"), routes("c"), routes("d")], ["", "2.0.0.0/8", "1.0.0.0/8 2001::/16", ""]);
+    }
+}

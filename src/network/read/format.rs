@@ -1,0 +1,59 @@
+//! How an input format describes itself.
+
+use crate::base::error::{Error, Result};
+use crate::base::report::Report;
+use crate::document::{Value, json, yaml};
+use crate::network::mac::Macs;
+use crate::network::model::Network;
+
+/// A format of network configuration. A document is held as a [`Value`]; that of a text format is a string.
+#[derive(Debug)]
+pub struct Format {
+    /// The name that `cloud-init devel net-convert --kind` takes.
+    pub name: &'static str,
+    /// What it is, for the manual.
+    pub title: &'static str,
+    pub syntax: Syntax,
+    /// Whether a document looks like this format.
+    pub recognises: fn(&Value) -> bool,
+    /// Reads a document; the text names it in messages. A mistake inside the document is reported and skipped where possible.
+    pub read: fn(&str, &Value, &Macs, &mut Report) -> Result<Network>,
+}
+
+/// The syntax of a format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Syntax {
+    Text,
+    Yaml,
+    Json,
+}
+
+impl Format {
+    /// The text as a document, which `document` names in messages.
+    ///
+    /// # Errors
+    /// The text does not have the format's syntax.
+    pub fn parse(&self, document: &str, text: &str) -> Result<Value> {
+        match self.syntax {
+            Syntax::Text => Ok(Value::from(text)),
+            Syntax::Yaml => yaml::parse(document, text),
+            Syntax::Json => json::parse(document, text.as_bytes()),
+        }
+    }
+}
+
+/// Two formats are the same if they have the same name.
+impl PartialEq for Format {
+    fn eq(&self, other: &Format) -> bool {
+        self.name == other.name
+    }
+}
+
+/// The text of a document in a text format.
+///
+/// # Errors
+/// The document is not a text.
+pub fn text<'a>(document: &str, value: &'a Value) -> Result<&'a str> {
+    let found = || Error::new(format!("{document}: expected text, found {}", value.kind()));
+    value.as_str().ok_or_else(found)
+}

@@ -1,0 +1,95 @@
+//! netplan: /etc/netplan/50-cloud-init.yaml. Version 2 is written unchanged; other input is written as version 2.
+
+mod device;
+
+use super::renderer::{Evidence, File, HEADER, Owned, Renderer, Target, Unsupported};
+use crate::document::{Map, Value, to_yaml, yaml};
+use crate::network::model::{Dns, Interface, Match, Network};
+use crate::network::names::DeviceName;
+
+const PATH: &str = "/etc/netplan/50-cloud-init.yaml";
+
+pub static RENDERER: Renderer = Renderer {
+    name: "netplan",
+    title: "netplan",
+    detected_by: &[Evidence { family: None, programs: &["netplan"], any_path: &[] }],
+    // netplan itself makes a .link file for each `set-name`.
+    owned: &[Owned::naming(PATH, names)],
+    reload: &["netplan", "apply"],
+    limits: "Version 2 reaches netplan as it is. Of version 1: `keep_configuration` other than a plain yes, `pointopoint`, \
+             `scope`, a second metric for the leases of one interface, and parameters of bonds and bridges that netplan has no \
+             key for. An InfiniBand device is found by its name.",
+    render,
+};
+
+/// Sections in the order in which they are written: devices come before those that refer to them. netplan reads a file with
+/// forward references twice, and then (0.106) reports path costs as duplicates.
+const SECTIONS: [&str; 8] = ["ethernets", "wifis", "dummy-devices", "bonds", "bridges", "vlans", "tunnels", "vrfs"];
+
+/// One file, for root alone: it may hold passwords.
+fn render(network: &Network, _: &Target, unsupported: &mut Unsupported) -> Vec<File> {
+    let inner = match &network.v2 {
+        Some(v2) => {
+            let mut v2 = v2.clone();
+            v2.insert("version", 2);
+            v2
+        }
+        None => to_v2(network, unsupported),
+    };
+    let document = Value::Map(Map::from_iter([("network", inner)]));
+    vec![File::private(PATH, format!("{HEADER}{}", to_yaml(&document)))]
+}
+
+/// The model as the mapping below `network:`.
+fn to_v2(network: &Network, unsupported: &mut Unsupported) -> Map {
+    let mut sections: Vec<(&str, Map)> = SECTIONS.iter().map(|s| (*s, Map::new())).collect();
+    // Name servers of the machine go to interfaces with addresses and without name servers of their own; if there is none,
+    // to those with DHCP.
+    let wants_dns = |i: &Interface, own: &Dns| i.addresses().next().is_some() && own.is_empty();
+    let any_static = network.interfaces.iter().any(|i| wants_dns(i, &i.name_servers()));
+    for interface in &network.interfaces {
+        let mut dns = interface.name_servers();
+        let is_dhcp = interface.dhcp4() || interface.dhcp6();
+        if wants_dns(interface, &dns) || (!any_static && dns.is_empty() && is_dhcp) {
+            dns = network.dns.clone();
+        }
+        let Some((section, keys)) = device::section(interface, unsupported) else { continue };
+        let device = device::device(interface, keys, &dns, unsupported);
+        if let Some((_, devices)) = sections.iter_mut().find(|(name, _)| *name == section) {
+            devices.insert(interface.name.as_str(), device);
+        }
+    }
+    let mut out = Map::from_iter([("version", 2)]);
+    for (section, devices) in sections.into_iter().filter(|(_, d)| !d.is_empty()) {
+        out.insert(section, devices);
+    }
+    out
+}
+
+/// The device names in netplan's YAML: each `set-name`. Text that is not YAML has none.
+fn names(text: &str) -> Vec<DeviceName> {
+    let Ok(document) = yaml::parse("netplan", text) else { return Vec::new() };
+    let named = |device: &Value| {
+        let texts = |key: &str| match device.at(&["match", key]) {
+            Some(Value::List(list)) => list.iter().filter_map(Value::text).collect(),
+            one => Vec::from_iter(one.and_then(Value::text)),
+        };
+        let one = |key: &str| texts(key).into_iter().next();
+        let matching = Match { mac: one("macaddress"), name: one("name"), drivers: texts("driver") };
+        DeviceName { matching, name: device.get("set-name")?.text()? }.complete()
+    };
+    let devices = document.at(&["network", "ethernets"]).and_then(Value::as_map);
+    devices.map(|d| d.iter().filter_map(|(_, device)| named(device)).collect()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_without_names_names_no_device() {
+        for text in ["x: [", "[]", "network: {ethernets: {a: {set-name: b}, c: {match: {name: c}}, d: 1}}"] {
+            assert_eq!(names(text), [], "{text}");
+        }
+    }
+}

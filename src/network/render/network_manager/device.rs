@@ -1,0 +1,230 @@
+//! NetworkManager's sections for each device type (nm-settings(5)).
+
+use super::keyfile::{escape, line, uuid};
+use super::{tunnel, wifi};
+use crate::document::{Map, Value};
+use crate::network::mac::{is_mac, plain_mac};
+use crate::network::model::{DeviceType, Interface, Network};
+use crate::network::parameters;
+use crate::network::render::ini::Section;
+use crate::network::render::renderer::Unsupported;
+
+/// The type of a device's profile.
+pub fn profile_type(device: &DeviceType) -> &'static str {
+    match device {
+        DeviceType::Ethernet => "ethernet",
+        DeviceType::Infiniband => "infiniband",
+        DeviceType::Loopback => "loopback",
+        DeviceType::Dummy => "dummy",
+        DeviceType::Wifi(_) => "wifi",
+        DeviceType::Bond { .. } => "bond",
+        DeviceType::Bridge { .. } => "bridge",
+        DeviceType::Vlan { .. } => "vlan",
+        DeviceType::Vrf { .. } => "vrf",
+        DeviceType::Tunnel(keys) => match keys.get("mode").and_then(Value::as_str) {
+            Some("wireguard") => "wireguard",
+            Some("vxlan") => "vxlan",
+            _ => "ip-tunnel",
+        },
+    }
+}
+
+/// The sections of a device's own type, for each of its profiles: one, or with Wi-Fi one for each network. No profile where
+/// NetworkManager has no such device.
+pub fn variants(network: &Network, interface: &Interface, unsupported: &mut Unsupported) -> Vec<Vec<Section>> {
+    let own = match &interface.device_type {
+        DeviceType::Ethernet | DeviceType::Dummy => Vec::new(),
+        DeviceType::Loopback => vec![Section::new("loopback")],
+        DeviceType::Infiniband => {
+            let mut section = Section::new("infiniband");
+            section.add("transport-mode", "datagram");
+            vec![section]
+        }
+        DeviceType::Wifi(keys) => {
+            let networks = wifi::networks(interface, keys, unsupported);
+            return networks.into_iter().map(|own| with_link(network, interface, own, unsupported)).collect();
+        }
+        DeviceType::Bond { params, .. } => vec![bond(interface, params, unsupported)],
+        DeviceType::Bridge { params, .. } => vec![bridge(interface, params, unsupported)],
+        DeviceType::Vlan { id, link } => {
+            let mut section = Section::new("vlan");
+            section.add("id", id);
+            section.add("parent", uuid(link));
+            vec![section]
+        }
+        DeviceType::Vrf { table, .. } => {
+            let mut section = Section::new("vrf");
+            section.add("table", table);
+            vec![section]
+        }
+        DeviceType::Tunnel(keys) => match tunnel::sections(interface, keys, unsupported) {
+            Some(sections) => sections,
+            None => {
+                unsupported.key(interface, "mode");
+                return Vec::new();
+            }
+        },
+    };
+    vec![with_link(network, interface, own, unsupported)]
+}
+
+/// Adds what every link has: MTU, MAC addresses and Wake-on-LAN; and the section of a bridge's port.
+fn with_link(
+    network: &Network,
+    interface: &Interface,
+    mut sections: Vec<Section>,
+    unsupported: &mut Unsupported,
+) -> Vec<Section> {
+    let mtu = interface.link_mtu().or_else(|| interface.subnets.iter().find_map(|s| s.mtu));
+    let own = match profile_type(&interface.device_type) {
+        own @ ("infiniband" | "wifi" | "loopback" | "wireguard" | "ip-tunnel") => own,
+        _ => "ethernet",
+    };
+    let mut link = Section::new(own);
+    link.maybe("mtu", mtu);
+    match &interface.matching.mac {
+        Some(mac) if interface.is_physical() && is_mac(mac) => {
+            link.add("mac-address", plain_mac(mac).to_ascii_uppercase());
+        }
+        Some(mac) if !is_mac(mac) => unsupported.key(interface, "match.macaddress"),
+        _ => {}
+    }
+    if let Some(mac) = &interface.mac {
+        let upper = plain_mac(mac).to_ascii_uppercase();
+        match (&interface.device_type, own) {
+            _ if !is_mac(mac) => unsupported.key(interface, "macaddress"),
+            (DeviceType::Bridge { .. }, _) => {
+                if let Some(bridge) = sections.first_mut() {
+                    bridge.add("mac-address", upper);
+                }
+            }
+            (_, "ethernet" | "wifi") => link.add("cloned-mac-address", upper),
+            _ => unsupported.key(interface, "macaddress"),
+        }
+    }
+    match (interface.wake_on_lan, own) {
+        // Magic packets (NMSettingWiredWakeOnLan).
+        (Some(true), "ethernet") => link.add("wake-on-lan", 64),
+        (Some(true), _) => unsupported.key(interface, "wakeonlan"),
+        _ => {}
+    }
+    match sections.iter_mut().find(|s| s.name() == own) {
+        Some(section) => section.append(link),
+        None => sections.push(link),
+    }
+    if let Some(DeviceType::Bridge { params, .. }) = network.master_of(&interface.name).map(|m| &m.device_type) {
+        let mut port = Section::new("bridge-port");
+        for (name, key, most) in [("pathcost", "path-cost", 65535), ("portprio", "priority", 63)] {
+            let Some(value) = params.get(name).and_then(|p| p.get(&interface.name)) else { continue };
+            match parameters::integer(value).filter(|n| (0..=most).contains(n)) {
+                Some(n) => port.add(key, n),
+                None => unsupported.key(interface, name),
+            }
+        }
+        sections.push(port);
+    }
+    sections
+}
+
+/// NetworkManager's names are the kernel's, also the old name of the primary, which the table lacks.
+fn bond(interface: &Interface, params: &Map, unsupported: &mut Unsupported) -> Section {
+    let mut section = Section::new("bond");
+    for (name, value) in params.iter() {
+        let text = match name {
+            "active_slave" => line(value).filter(|t| !t.is_empty()),
+            _ => parameters::bond_option(name, value, ",").map(|t| escape(&t)),
+        };
+        match text {
+            Some(text) => section.add(name, text),
+            None => unsupported.key(interface, name),
+        }
+    }
+    section
+}
+
+/// The model's name, NetworkManager's, and the range of the number. NetworkManager refuses a profile with a number out of range.
+const BRIDGE: &[(&str, &str, i64, i64)] = &[
+    ("bridgeprio", "priority", 0, 65535),
+    ("ageing", "ageing-time", 0, 1_000_000),
+    ("fd", "forward-delay", 2, 30),
+    ("hello", "hello-time", 1, 10),
+    ("maxage", "max-age", 6, 40),
+];
+
+fn bridge(interface: &Interface, params: &Map, unsupported: &mut Unsupported) -> Section {
+    let mut section = Section::new("bridge");
+    section.maybe("stp", params.get("stp").map(Value::is_true));
+    for (name, value) in params.iter() {
+        if let Some((_, key, least, most)) = BRIDGE.iter().find(|b| b.0 == name) {
+            match parameters::seconds(value).filter(|n| (*least..=*most).contains(n)) {
+                Some(n) => section.add(*key, n),
+                None => unsupported.key(interface, name),
+            }
+            continue;
+        }
+        match name {
+            "mcsnoop" => section.add("multicast-snooping", value.is_true()),
+            "vlan_aware" => section.add("vlan-filtering", value.is_true()),
+            // `stp` is written above; the others are in the ports' own profiles.
+            "stp" | "pathcost" | "portprio" => {}
+            other => unsupported.key(interface, other),
+        }
+    }
+    section
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::network::render::network_manager::RENDERER;
+    use crate::network::render::renderer::File;
+
+    fn files(text: &str) -> Vec<(String, String)> {
+        let own = |f: File| {
+            let name = f.path.strip_suffix(".nmconnection")?.rsplit_once("cloud-init-")?.1.to_owned();
+            Some((name, f.content.split_once("origin=cloud-init\n")?.1.to_owned()))
+        };
+        crate::network::testing::files(&RENDERER, text, "fedora").into_iter().filter_map(own).collect()
+    }
+
+    fn of(files: &[(String, String)], name: &str) -> String {
+        files.iter().find(|f| f.0 == name).unwrap().1.clone()
+    }
+
+    #[test]
+    fn devices_are_created_with_all_their_parameters() {
+        let all = files(
+            "version: 2\nethernets: {a: {wakeonlan: true, macaddress: '52:54:00:00:00:09', mtu: 1400}}\n\
+             bonds:\n  b: {interfaces: [a], parameters: {mode: 4, mii-monitor-interval: 1s, arp-ip-targets: [1.1.1.1, 2.2.2.2], primary: a, all-slaves-active: true}}\n\
+             bridges: {br: {interfaces: [b], parameters: {forward-delay: 1, max-age: 10, path-cost: {b: 75}}}}\nvrfs: {v: {table: 9, interfaces: [br]}}\n\
+             vlans: {l: {id: 5, link: br, macaddress: '52:54:00:00:00:0a'}}\n\
+             tunnels:\n  wg: {mode: wireguard, key: s3cret, port: 5, peers: [{keys: {public: p, shared: q}, allowed-ips: [0.0.0.0/0, '::/0'], keepalive: 3}, {keys: {public: 'x]'}}]}\n\
+             \x20 vx: {mode: vxlan, id: 7, link: a, remote: 239.1.1.9}\n  g: {mode: gre, local: 1.1.1.1, remote: 2.2.2.2, key: 8}\n  x: {mode: odd}\n",
+        );
+        assert_eq!(of(&all, "a"), "\n[ethernet]\nmtu=1400\ncloned-mac-address=52:54:00:00:00:09\nwake-on-lan=64\n");
+        assert!(of(&all, "b").starts_with("\n[bond]\nmode=4\nmiimon=1000\narp_ip_target=1.1.1.1,2.2.2.2\nprimary=a\nall_slaves_active=1\n\n[bridge-port]\npath-cost=75\n"), "{}", of(&all, "b"));
+        // NetworkManager takes no delay below 2, and would drop the profile.
+        assert_eq!(of(&all, "br"), "\n[bridge]\nmax-age=10\n");
+        assert_eq!(of(&all, "v"), "\n[vrf]\ntable=9\n");
+        assert!(of(&all, "l").starts_with("\n[vlan]\nid=5\nparent="));
+        assert!(of(&all, "l").ends_with("\n[ethernet]\ncloned-mac-address=52:54:00:00:00:0A\n"));
+        assert_eq!(
+            of(&all, "wg"),
+            "\n[wireguard]\nprivate-key=s3cret\nlisten-port=5\n\n[wireguard-peer.p]\npreshared-key=q\npreshared-key-flags=0\nallowed-ips=0.0.0.0/0;::/0;\npersistent-keepalive=3\n"
+        );
+        assert_eq!(of(&all, "vx"), "\n[vxlan]\nremote=239.1.1.9\nid=7\nparent=a\n");
+        assert_eq!(of(&all, "g"), "\n[ip-tunnel]\nmode=2\nlocal=1.1.1.1\nremote=2.2.2.2\ninput-key=8\noutput-key=8\n");
+        assert!(!all.iter().any(|f| f.0 == "x"));
+    }
+
+    #[test]
+    fn each_wireless_network_has_a_profile() {
+        let all = files(
+            "version: 2\nwifis: {w: {dhcp4: true, access-points: {'a;b': {password: ' pass\\word'}, open: {band: 5GHz, channel: 36}, e: {auth: {key-management: eap}}}}}",
+        );
+        assert_eq!(all.iter().map(|f| f.0.as_str()).collect::<Vec<_>>(), ["w", "w 2"]);
+        assert!(of(&all, "w").starts_with(
+            "\n[wifi]\nssid=a\\;b\n\n[wifi-security]\nkey-mgmt=wpa-psk\npsk=\\spass\\\\word\n\n[ipv4]\nmethod=auto\n"
+        ), "{}", of(&all, "w"));
+        assert!(of(&all, "w 2").starts_with("\n[wifi]\nssid=open\nband=a\nchannel=36\n\n[ipv4]"));
+    }
+}

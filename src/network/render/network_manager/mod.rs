@@ -1,0 +1,163 @@
+//! NetworkManager: a keyfile for each device (nm-settings-keyfile(5)).
+
+mod device;
+mod ip;
+mod keyfile;
+mod tunnel;
+mod wifi;
+
+use super::ini::{self, Section};
+use super::renderer::{Evidence, File, HEADER, Owned, Renderer, Target, Unsupported};
+use super::udev;
+use crate::document::Value;
+use crate::network::mac::is_mac;
+use crate::network::model::{DeviceType, Interface, Network};
+use keyfile::{list, uuid};
+
+const CONNECTIONS: &str = "/etc/NetworkManager/system-connections/cloud-init-";
+const CONF: &str = "/etc/NetworkManager/conf.d/30-cloud-init-ip6-addr-gen-mode.conf";
+/// Where an enabled service is linked: systemd's administrator, its vendor, OpenRC.
+const ENABLED: &[&str] = &[
+    "/etc/systemd/system/multi-user.target.wants/NetworkManager.service",
+    "/usr/lib/systemd/system/multi-user.target.wants/NetworkManager.service",
+    "/etc/runlevels/default/NetworkManager",
+    "/etc/runlevels/default/networkmanager",
+];
+
+pub static RENDERER: Renderer = Renderer {
+    name: "network-manager",
+    title: "NetworkManager",
+    detected_by: &[Evidence { family: None, programs: &["nmcli"], any_path: ENABLED }],
+    owned: &[
+        Owned::new("/etc/NetworkManager/system-connections/cloud-init-*.nmconnection"),
+        Owned::new(CONF),
+        udev::LINKS,
+    ],
+    reload: &["nmcli", "connection", "reload"],
+    limits: "`optional`, `keep_configuration` of a device that is brought up, an unusual broadcast address, `pointopoint`, an \
+             address's scope, label and lifetime, the DHCP overrides `use-domains`, `use-hostname`, `use-mtu` and `use-ntp`, \
+             and bridge parameters without a key of NetworkManager's or out of its range. Wi-Fi networks with EAP are \
+             left out.",
+    render,
+};
+
+/// From 1.40 on, profiles without an addr-gen-mode of their own use EUI-64, as the kernel does.
+const ADDRESS_GENERATION: &str = "\
+[.config]
+enable=nm-version-min:1.40
+
+[connection.30-cloud-init-ip6-addr-gen-mode]
+ipv6.addr-gen-mode=0
+";
+
+/// Takes precedence over other profiles for the same device, which have 0 by default.
+const PRIORITY: u8 = 120;
+
+/// One profile for each device (for Wi-Fi: for each network), for root alone; the default for IPv6 addresses; .link files.
+fn render(network: &Network, _: &Target, unsupported: &mut Unsupported) -> Vec<File> {
+    let mut files = vec![File::private(CONF, format!("{HEADER}\n{ADDRESS_GENERATION}"))];
+    // As in cloud-init, files are named by version 2's keys. A key may also be the new name of another device.
+    let mut ids = std::collections::HashSet::new();
+    let unique = network.interfaces.iter().all(|i| ids.insert(i.id.as_str()));
+    for interface in &network.interfaces {
+        if interface.device_type == DeviceType::Loopback && interface.addresses().next().is_none() {
+            continue;
+        }
+        let stem = if unique { &interface.id } else { &interface.name };
+        for (n, own) in device::variants(network, interface, unsupported).into_iter().enumerate() {
+            let sections = profile(network, interface, n, own, unsupported);
+            let path = format!("{CONNECTIONS}{}.nmconnection", numbered(stem, n));
+            files.push(File::private(path, ini::write(HEADER, &sections)));
+        }
+    }
+    files.extend(udev::link_files(network));
+    files
+}
+
+/// The name of the profile number `n`: the device's name, followed by a number from the second one on. Device names have no
+/// blanks.
+fn numbered(name: &str, n: usize) -> String {
+    if n == 0 { name.to_owned() } else { format!("{name} {}", n + 1) }
+}
+
+fn profile(
+    network: &Network,
+    interface: &Interface,
+    n: usize,
+    own: Vec<Section>,
+    unsupported: &mut Unsupported,
+) -> Vec<Section> {
+    let mut main = Section::new("connection");
+    main.add("id", format!("cloud-init {}", numbered(&interface.name, n)));
+    main.add("uuid", uuid(&numbered(&interface.name, n)));
+    main.add("autoconnect-priority", PRIORITY);
+    main.add("type", device::profile_type(&interface.device_type));
+    let has_mac = interface.is_physical() && interface.matching.mac.as_deref().is_some_and(is_mac);
+    let mut found = Section::new("match");
+    if interface.is_pattern() {
+        // One profile for all devices that match.
+        main.add("multi-connect", 3);
+        found.maybe("interface-name", interface.matching.name.as_deref().map(|n| list([n])));
+    } else if !has_mac {
+        main.add("interface-name", &interface.name);
+    }
+    if !interface.matching.drivers.is_empty() {
+        found.add("driver", list(interface.matching.drivers.iter().map(String::as_str)));
+    }
+    if let Some(master) = network.master_of(&interface.name) {
+        main.add("slave-type", device::profile_type(&master.device_type));
+        main.add("master", uuid(&master.name));
+    }
+    let is_manual = matches!(interface.extra.get("activation-mode").and_then(Value::as_str), Some("manual" | "off"));
+    if is_manual || interface.is_manual() {
+        main.add("autoconnect", "false");
+    } else if interface.keep_configuration.is_some() {
+        unsupported.key(interface, "keep_configuration");
+    }
+    if interface.optional == Some(true) {
+        unsupported.key(interface, "optional");
+    }
+    let mut user = Section::new("user");
+    user.add("org.freedesktop.NetworkManager.origin", "cloud-init");
+    let mut sections = vec![main, found, user];
+    sections.extend(own);
+    for v6 in [false, true] {
+        sections.push(ip::section(network, interface, v6, unsupported));
+    }
+    ip::report(interface, unsupported);
+    sections
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::network::testing::{files, target};
+
+    fn file(text: &str, name: &str) -> String {
+        let path = format!("{CONNECTIONS}{name}.nmconnection");
+        let file = files(&RENDERER, text, "fedora").into_iter().find(|f| f.path == path).unwrap();
+        assert_eq!(file.mode, 0o600);
+        file.content.strip_prefix(HEADER).unwrap().to_owned()
+    }
+
+    #[test]
+    fn a_pattern_is_one_profile_for_many_devices() {
+        let all = file("version: 2\nethernets: {all: {match: {name: 'en*', driver: [a, b]}, dhcp4: true}}", "all");
+        assert!(all.contains("multi-connect=3\n\n[match]\ninterface-name=en*;\ndriver=a;b;\n"), "{all}");
+        assert!(!all.contains("\ninterface-name=all"));
+    }
+
+    #[test]
+    fn the_service_must_be_enabled() {
+        let target = target("fedora");
+        assert!(!RENDERER.is_available(&|p: &str| p == "/usr/bin/nmcli", &target));
+        assert!(RENDERER.is_available(&|p: &str| p == "/usr/bin/nmcli" || p == ENABLED[0], &target));
+    }
+
+    #[test]
+    fn a_key_and_a_name_that_are_equal_do_not_share_a_file() {
+        let text = "version: 2\nethernets: {a: {match: {macaddress: '52:54:00:00:00:01'}, set-name: x}}\nbonds: {a: {interfaces: [x]}}\n";
+        assert!(file(text, "a").contains("type=bond"));
+        assert!(file(text, "x").contains("mac-address=52:54:00:00:00:01"));
+    }
+}

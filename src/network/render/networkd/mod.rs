@@ -1,0 +1,130 @@
+//! systemd-networkd: .network, .netdev and .link files (systemd.network(5), systemd.netdev(5), systemd.link(5)).
+
+mod netdev;
+mod network;
+
+use super::ini;
+use super::renderer::{Evidence, File, HEADER, Owned, Renderer, Target, Unsupported};
+use super::udev;
+use crate::network::model::{DeviceType, Network};
+
+/// networkd reads its files as this user.
+const OWNER: &str = "systemd-network:systemd-network";
+
+pub static RENDERER: Renderer = Renderer {
+    name: "networkd",
+    title: "systemd-networkd",
+    detected_by: &[Evidence {
+        family: None,
+        programs: &["ip", "systemctl"],
+        any_path: &["/usr/lib/systemd/systemd-networkd", "/lib/systemd/systemd-networkd"],
+    }],
+    owned: &[
+        Owned::new("/etc/systemd/network/10-cloud-init-*.network"),
+        Owned::new("/etc/systemd/network/10-cloud-init-*.netdev"),
+        udev::LINKS,
+    ],
+    reload: &["networkctl", "reload"],
+    limits: "Wi-Fi networks, the MTU that DHCPv6 gives, the bond parameters `num_unsol_na` and `use_carrier`, and the bridge \
+             parameters `bridge_waitport`, `bridge_gcint`, `bridge_hw` and `bridge_maxwait`.",
+    render,
+};
+
+/// One .network file for each interface, a .netdev file for each device to create, .link files for names.
+fn render(network: &Network, _: &Target, unsupported: &mut Unsupported) -> Vec<File> {
+    let mut files = Vec::new();
+    for interface in &network.interfaces {
+        if interface.device_type == DeviceType::Loopback && interface.addresses().next().is_none() {
+            continue;
+        }
+        let stem = format!("/etc/systemd/network/10-cloud-init-{}", interface.name);
+        let sections = network::sections(network, interface, unsupported);
+        files.push(File {
+            owner: Some(OWNER),
+            ..File::public(format!("{stem}.network"), ini::write(HEADER, &sections))
+        });
+        if let Some((sections, secret)) = netdev::sections(interface, unsupported) {
+            files.push(File {
+                owner: Some(OWNER),
+                mode: if secret { 0o600 } else { 0o644 },
+                ..File::public(format!("{stem}.netdev"), ini::write(HEADER, &sections))
+            });
+        }
+    }
+    files.extend(udev::link_files(network));
+    files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::network::testing::files;
+
+    fn file(text: &str, name: &str) -> String {
+        let path = format!("/etc/systemd/network/10-cloud-init-{name}");
+        let file = files(&RENDERER, text, "debian").into_iter().find(|f| f.path == path);
+        file.unwrap().content.replace(HEADER, "")
+    }
+
+    #[test]
+    fn dhcp_gives_the_mtu_unless_the_configuration_does() {
+        let of = |device: &str| file(&format!("version: 2\nethernets: {{e: {device}}}"), "e.network");
+        assert!(of("{dhcp4: true}").contains("[DHCPv4]\nUseMTU=yes\n"));
+        assert!(!of("{dhcp4: true, mtu: 1400}").contains("UseMTU"));
+        assert!(of("{dhcp4: true, dhcp4-overrides: {use-mtu: false}}").contains("UseMTU=no\n"));
+        assert!(!of("{dhcp6: true}").contains("UseMTU"));
+    }
+
+    #[test]
+    fn what_routers_advertise_is_left_to_them() {
+        let of = |kind: &str| {
+            let text = format!("version: 1\nconfig: [{{type: physical, name: e, subnets: [{{type: {kind}}}]}}]");
+            file(&text, "e.network")
+        };
+        for kind in ["ipv6_slaac", "ipv6_dhcpv6-stateless"] {
+            assert!(of(kind).ends_with("[Network]\nDHCP=no\n"), "{}", of(kind));
+        }
+        assert!(of("ipv6_dhcpv6-stateful").contains("DHCP=ipv6\n"));
+    }
+
+    #[test]
+    fn rules_are_for_hosts_where_no_prefix_is_said() {
+        let text = "version: 2\nethernets: {e: {routing-policy: [{from: 10.7.0.9, to: '2001:db8::/32', table: 4}]}}";
+        assert!(file(text, "e.network").ends_with("[RoutingPolicyRule]\nFrom=10.7.0.9\nTo=2001:db8::/32\nTable=4\n"));
+    }
+
+    #[test]
+    fn by_hand_and_kept() {
+        let of = |more: &str| {
+            let text = format!(
+                "version: 1\nconfig: [{{type: physical, name: e{more}, subnets: [{{type: dhcp, control: manual}}]}}]"
+            );
+            file(&text, "e.network")
+        };
+        assert!(of("").contains("[Link]\nActivationPolicy=manual\n"));
+        // A link that the root file system may need: wait-online waits for it, and it keeps what it has.
+        let kept = of(", keep_configuration: true");
+        assert!(kept.contains("KeepConfiguration=yes\n") && !kept.contains("ActivationPolicy"), "{kept}");
+        assert!(of(", keep_configuration: dhcp-on-stop").contains("KeepConfiguration=dhcp-on-stop\n"));
+    }
+
+    #[test]
+    fn a_match_is_never_empty() {
+        let of = |found: &str| file(&format!("version: 2\nethernets: {{e: {{match: {found}}}}}"), "e.network");
+        assert!(
+            of("{macaddress: '52:54:00:00:00:01'}")
+                .starts_with("\n[Match]\nMACAddress=52:54:00:00:00:01\nType=!vlan bond bridge\n")
+        );
+        assert!(of("{name: 'en*', driver: e1000}").starts_with("\n[Match]\nDriver=e1000\nName=en*\n"));
+        assert!(of("{driver: e1000}").starts_with("\n[Match]\nDriver=e1000\n\n"));
+        assert!(of("{macaddress: nonsense}").starts_with("\n[Match]\nName=e\n\n"));
+        assert!(of("{}").starts_with("\n[Match]\nName=e\n\n"));
+    }
+
+    #[test]
+    fn a_far_gateway_is_on_the_link() {
+        let text = "version: 1\nconfig: [{type: physical, name: e, subnets: [{type: static, address: 10.0.0.2/24, gateway: 10.9.0.1}]}]";
+        let e = file(text, "e.network");
+        assert!(e.contains("[Route]\nGateway=10.9.0.1\nGatewayOnLink=yes\n"), "{e}");
+    }
+}

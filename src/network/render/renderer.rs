@@ -1,0 +1,211 @@
+//! What all renderers share: how one describes itself, the root that it writes for, and its files.
+
+use crate::base::report::Report;
+use crate::machine::{Distro, Family};
+use crate::network::model::{Interface, Network};
+use crate::network::names::DeviceName;
+
+/// Whether a path exists in the root.
+pub type Exists<'a> = dyn Fn(&str) -> bool + 'a;
+
+/// A network stack that prepivot writes for. All that is known about it elsewhere comes from here.
+#[derive(Debug)]
+pub struct Renderer {
+    /// cloud-init's name, as in `system_info: network: renderers`.
+    pub name: &'static str,
+    /// The software that reads the files.
+    pub title: &'static str,
+    /// How the stack is detected: any of these is enough.
+    pub detected_by: &'static [Evidence],
+    /// The files that it writes.
+    pub owned: &'static [Owned],
+    /// The command that makes the running stack read its files again. Empty: there is none.
+    pub reload: &'static [&'static str],
+    /// What the stack cannot express, for the manual.
+    pub limits: &'static str,
+    /// The files for a configuration.
+    pub render: fn(&Network, &Target, &mut Unsupported) -> Vec<File>,
+}
+
+/// What of a root shows that it has a network stack.
+#[derive(Debug)]
+pub struct Evidence {
+    /// The only family of distributions for which this is evidence.
+    pub family: Option<Family>,
+    /// Programs that must all be there.
+    pub programs: &'static [&'static str],
+    /// Paths of which one must exist. Empty: none is needed.
+    pub any_path: &'static [&'static str],
+}
+
+/// Files that a renderer writes. Files of others may have such names too: [`Owned::is_ours`].
+#[derive(Debug)]
+pub struct Owned {
+    /// An absolute path, in which one `*` matches any text without a slash.
+    pub pattern: &'static str,
+    /// Reads the device names that such a file gives to udev.
+    names: Option<fn(&str) -> Vec<DeviceName>>,
+}
+
+/// The root that files are written for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    pub distro: Distro,
+    /// Whether the root has the `ip` program; without it, ifupdown's hook lines use `route`.
+    pub ip_tool: bool,
+}
+
+/// A file to be written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct File {
+    /// Absolute path in the root.
+    pub path: String,
+    pub content: String,
+    /// Permission bits.
+    pub mode: u32,
+    /// `user:group` by name, where it is not root's.
+    pub owner: Option<&'static str>,
+}
+
+/// Where a renderer reports the keys that its stack cannot express.
+#[derive(Debug)]
+pub struct Unsupported<'a> {
+    stack: &'static str,
+    report: &'a mut Report,
+}
+
+/// The comment at the head of each file.
+pub const HEADER: &str = "\
+# Written by prepivot from the datasource's network configuration; it is written anew for a new instance.
+# To keep your own, switch that off: network: {config: disabled} in a file in /etc/cloud/cloud.cfg.d/.
+";
+
+/// Folders of programs.
+const PROGRAMS: [&str; 6] = ["/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/local/sbin", "/usr/local/bin"];
+
+/// What the head of a file says that prepivot or cloud-init wrote.
+const MARKS: [&str; 3] =
+    ["Written by prepivot ", "reated by cloud-init ", "generated from information provided by the datasource"];
+
+impl Renderer {
+    /// Whether the root has the stack.
+    pub fn is_available(&self, exists: &Exists, target: &Target) -> bool {
+        self.detected_by.iter().any(|e| e.holds(exists, target))
+    }
+
+    /// The files for a configuration. What the stack cannot express is reported.
+    pub fn files(&self, network: &Network, target: &Target, report: &mut Report) -> Vec<File> {
+        (self.render)(network, target, &mut Unsupported { stack: self.name, report })
+    }
+
+    /// Whether it may write a file at this path.
+    pub fn owns(&self, path: &str) -> bool {
+        self.owned.iter().any(|o| o.matches(path))
+    }
+}
+
+impl Evidence {
+    fn holds(&self, exists: &Exists, target: &Target) -> bool {
+        let has = |program: &&str| PROGRAMS.iter().any(|folder| exists(&format!("{folder}/{program}")));
+        self.family.is_none_or(|f| f == target.distro.family)
+            && self.programs.iter().all(has)
+            && (self.any_path.is_empty() || self.any_path.iter().any(|path| exists(path)))
+    }
+}
+
+impl Owned {
+    /// Files that give no names to udev.
+    pub const fn new(pattern: &'static str) -> Owned {
+        Owned { pattern, names: None }
+    }
+
+    /// Files from which udev, or what configures it, takes device names; `names` reads them.
+    pub const fn naming(pattern: &'static str, names: fn(&str) -> Vec<DeviceName>) -> Owned {
+        Owned { pattern, names: Some(names) }
+    }
+
+    /// Whether the path fits the pattern.
+    pub fn matches(&self, path: &str) -> bool {
+        match self.pattern.split_once('*') {
+            Some((head, tail)) => path
+                .strip_prefix(head)
+                .and_then(|rest| rest.strip_suffix(tail))
+                .is_some_and(|middle| !middle.is_empty() && !middle.contains('/')),
+            None => self.pattern == path,
+        }
+    }
+
+    /// Whether prepivot or cloud-init wrote the file: the path fits, and cloud-init is in it, or the file's first lines say so.
+    pub fn is_ours(&self, path: &str, content: &str) -> bool {
+        let mut head = content.lines().take(3);
+        self.matches(path) && (path.contains("cloud-init") || head.any(|line| MARKS.iter().any(|m| line.contains(m))))
+    }
+
+    /// Whether such files give names to udev.
+    pub fn has_names(&self) -> bool {
+        self.names.is_some()
+    }
+
+    /// The device names in a file at `path`. None where the path does not fit.
+    pub fn names(&self, path: &str, content: &str) -> Vec<DeviceName> {
+        self.names.filter(|_| self.matches(path)).map(|read| read(content)).unwrap_or_default()
+    }
+}
+
+impl Target {
+    /// Whether the distribution is one of SUSE's.
+    pub fn is_suse(&self) -> bool {
+        self.distro.family == Family::Suse
+    }
+}
+
+impl File {
+    /// A file that everyone may read.
+    pub fn public(path: impl Into<String>, content: String) -> File {
+        File { path: path.into(), content, mode: 0o644, owner: None }
+    }
+
+    /// A file for root alone.
+    pub fn private(path: impl Into<String>, content: String) -> File {
+        File { path: path.into(), content, mode: 0o600, owner: None }
+    }
+}
+
+impl Unsupported<'_> {
+    /// Reports a key of an interface that the stack cannot express.
+    pub fn key(&mut self, interface: &Interface, key: &str) {
+        let (stack, name) = (self.stack, &interface.name);
+        self.report.warn(format_args!("network configuration: {stack} cannot express {key} of {name}; it is ignored"));
+    }
+
+    /// Reports those of the keys that are set.
+    pub fn keys<'k>(&mut self, interface: &Interface, keys: impl IntoIterator<Item = (&'k str, bool)>) {
+        keys.into_iter().filter(|(_, set)| *set).for_each(|(key, _)| self.key(interface, key));
+    }
+}
+
+#[cfg(test)]
+impl<'a> Unsupported<'a> {
+    /// For tests of a part of a renderer.
+    pub fn new(report: &'a mut Report) -> Unsupported<'a> {
+        Unsupported { stack: "test", report }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_files_that_prepivot_or_cloud_init_wrote_are_ours() {
+        let network = Owned::new("/etc/systemd/network/10-cloud-init-*.network");
+        assert!(network.matches("/etc/systemd/network/10-cloud-init-eth0.5.network"));
+        assert!(!network.matches("/etc/systemd/network/20-mine.network"));
+        assert!(!network.matches("/etc/systemd/network/10-cloud-init-x/y.network"));
+        assert!(network.is_ours("/etc/systemd/network/10-cloud-init-eth0.network", "[Match]\n"));
+        let ifcfg = Owned::new("/etc/sysconfig/network-scripts/ifcfg-*");
+        let is_ours = |content: &str| ifcfg.is_ours("/etc/sysconfig/network-scripts/ifcfg-eth0", content);
+        assert!(!is_ours("DEVICE=eth0\n") && is_ours(HEADER));
+        assert!(is_ours("# Created by cloud-init automatically, do not edit.\n#\nDEVICE=eth0\n"));
+    }
+}

@@ -1,0 +1,66 @@
+//! What the ifcfg files of Red Hat's and SUSE's distributions share.
+
+use crate::document::{Map, Value};
+use crate::network::model::{Interface, Route, Subnet};
+use crate::network::parameters;
+use crate::network::render::iproute;
+use crate::network::render::renderer::Unsupported;
+
+/// Whether the interface is brought up at boot.
+pub fn is_started(interface: &Interface) -> bool {
+    !interface.is_manual() && interface.extra.get("activation-mode").and_then(Value::as_str).is_none()
+}
+
+/// The options of a bond as the kernel's module takes them: `mode=4 miimon=100`.
+pub fn bonding(interface: &Interface, params: &Map, unsupported: &mut Unsupported) -> Option<String> {
+    let mut out = Vec::new();
+    for (name, value) in params.iter() {
+        let text = parameters::bond_option(name, value, ",").filter(|t| !t.contains(char::is_whitespace));
+        match text {
+            Some(text) => out.push(format!("{name}={text}")),
+            None => unsupported.key(interface, name),
+        }
+    }
+    (!out.is_empty()).then(|| out.join(" "))
+}
+
+/// The options of a route in iproute2's words: `mtu 1400 table 7 onlink`. Empty where it has none.
+pub fn route_options(interface: &Interface, route: &Route, unsupported: &mut Unsupported) -> String {
+    let options = iproute::options(interface, route, unsupported);
+    let mut words: Vec<String> = options.into_iter().map(|(key, value)| format!("{key} {value}")).collect();
+    if !iproute::is_unicast(route) {
+        unsupported.key(interface, "routes.type");
+    }
+    if route.on_link == Some(true) {
+        words.push("onlink".to_owned());
+    }
+    words.join(" ")
+}
+
+/// Reports the keys that neither family of distributions can express. `known` are overrides and other keys that the caller writes.
+pub fn report(interface: &Interface, known: &[&str], unsupported: &mut Unsupported) {
+    let any = |given: &dyn Fn(&Subnet) -> bool| interface.subnets.iter().any(given);
+    let keys = [
+        ("optional", interface.optional == Some(true)),
+        // An interface that is not brought up at boot keeps its configuration anyway.
+        ("keep_configuration", interface.keep_configuration.is_some() && is_started(interface)),
+        ("link-local", interface.link_local.is_some()),
+        ("broadcast", any(&|s| s.unusual_broadcast().is_some())),
+        ("pointopoint", any(&|s| s.pointopoint.is_some())),
+        ("scope", any(&|s| s.scope.is_some())),
+        ("label", any(&|s| s.label.is_some())),
+        ("lifetime", any(&|s| s.lifetime.is_some())),
+    ];
+    unsupported.keys(interface, keys);
+    for (name, o) in [("dhcp4-overrides", &interface.dhcp4_overrides), ("dhcp6-overrides", &interface.dhcp6_overrides)]
+    {
+        for (key, given) in o.switches() {
+            let key = format!("{name}.{key}");
+            if given && !known.contains(&key.as_str()) {
+                unsupported.key(interface, &key);
+            }
+        }
+    }
+    let is_known = |key: &str| key == "activation-mode" || known.contains(&key);
+    unsupported.keys(interface, interface.extra.keys().map(|key| (key, !is_known(key))));
+}

@@ -1,0 +1,232 @@
+//! sysconfig: ifcfg files as Red Hat's and SUSE's distributions have them, and what goes beside them.
+
+mod common;
+mod rhel;
+mod suse;
+mod variables;
+
+use super::renderer::{Evidence, File, HEADER, Owned, Renderer, Target, Unsupported};
+use super::udev;
+use crate::machine::Family;
+use crate::network::model::{DeviceType, Dns, Interface, Method, Network, Subnet};
+use std::fmt::Write;
+use variables::Variables;
+
+const CONTROL: &str = "/etc/sysconfig/network";
+const RESOLV_CONF: &str = "/etc/resolv.conf";
+const NM_CONF: &str = "/etc/NetworkManager/conf.d/99-cloud-init.conf";
+
+/// Network scripts, NetworkManager with its plugin for ifcfg files, or wicked.
+const DETECTED_BY: &[Evidence] = &[
+    Evidence {
+        family: Some(Family::Redhat),
+        programs: &["ifup", "ifdown"],
+        any_path: &["/etc/sysconfig/network-scripts/network-functions"],
+    },
+    Evidence {
+        family: Some(Family::Redhat),
+        programs: &[],
+        any_path: &["/usr/share/dbus-1/system.d/nm-ifcfg-rh.conf", "/etc/dbus-1/system.d/nm-ifcfg-rh.conf"],
+    },
+    Evidence {
+        family: Some(Family::Suse),
+        programs: &["ifup", "ifdown"],
+        any_path: &["/etc/sysconfig/network/config", "/etc/sysconfig/config"],
+    },
+];
+
+pub static RENDERER: Renderer = Renderer {
+    name: "sysconfig",
+    title: "network scripts, NetworkManager's ifcfg files, wicked",
+    detected_by: DETECTED_BY,
+    owned: &[
+        Owned::new("/etc/sysconfig/network-scripts/ifcfg-*"),
+        Owned::new("/etc/sysconfig/network-scripts/route-*"),
+        Owned::new("/etc/sysconfig/network-scripts/route6-*"),
+        Owned::new("/etc/sysconfig/network-scripts/rule-*"),
+        Owned::new("/etc/sysconfig/network-scripts/rule6-*"),
+        Owned::new("/etc/sysconfig/network/ifcfg-*"),
+        Owned::new("/etc/sysconfig/network/ifroute-*"),
+        Owned::new(NM_CONF),
+        udev::RULES,
+        udev::SUSE_RULES,
+        udev::LINKS,
+    ],
+    reload: &[],
+    limits: "Patterns in `match`, dummy devices, Wi-Fi, VRFs and tunnels; `optional`, `link-local`, `keep_configuration` of a \
+             device that is brought up, an unusual broadcast address, `pointopoint`, an address's scope, label and lifetime, \
+             a route's type, and most DHCP overrides. SUSE's also lack routing rules, `accept-ra` and an MTU of IPv6.",
+    render,
+};
+
+/// Files for each device, the machine's switches and name servers, rules for names.
+fn render(network: &Network, target: &Target, unsupported: &mut Unsupported) -> Vec<File> {
+    let mut files = Vec::new();
+    let is_suse = target.is_suse();
+    let files_of = if is_suse { suse::files } else { rhel::files };
+    for interface in &network.interfaces {
+        if is_known(interface, unsupported) {
+            files.extend(files_of(network, interface, unsupported));
+        }
+    }
+    if !is_suse {
+        let mut control = Variables::default();
+        control.add("NETWORKING", "yes");
+        // Router advertisements need no switch.
+        let is_own6 = |s: &Subnet| s.method == Method::Dhcp6 || s.address.as_ref().is_some_and(|a| a.is_v6());
+        if network.interfaces.iter().any(|i| i.subnets.iter().any(is_own6)) {
+            control.add("NETWORKING_IPV6", "yes");
+            control.add("IPV6_AUTOCONF", "no");
+        }
+        files.push(control.to_file(CONTROL));
+    }
+    files.extend(name_servers(network));
+    // The files have both MAC address and name of a device, so all devices get a rule, not only those that are renamed.
+    let rules = if is_suse { udev::SUSE_RULES_PATH } else { udev::RULES_PATH };
+    files.extend(udev::rules_file(network, rules, |_| true));
+    files
+}
+
+/// Whether there are ifcfg files for such a device.
+fn is_known(interface: &Interface, unsupported: &mut Unsupported) -> bool {
+    let key = match &interface.device_type {
+        _ if interface.is_pattern() => "match",
+        DeviceType::Ethernet
+        | DeviceType::Infiniband
+        | DeviceType::Bond { .. }
+        | DeviceType::Bridge { .. }
+        | DeviceType::Vlan { .. } => return true,
+        DeviceType::Loopback if interface.addresses().next().is_none() => return false,
+        DeviceType::Loopback => "addresses",
+        DeviceType::Dummy => "dummy-devices",
+        DeviceType::Wifi(_) => "access-points",
+        DeviceType::Vrf { .. } => "vrfs",
+        DeviceType::Tunnel(_) => "tunnels",
+    };
+    unsupported.key(interface, key);
+    false
+}
+
+/// resolv.conf with all name servers, and NetworkManager's setting that keeps it from replacing the file.
+fn name_servers(network: &Network) -> Vec<File> {
+    let mut all = Dns::default();
+    network.interfaces.iter().for_each(|i| all.merge(&i.name_servers()));
+    all.merge(&network.dns);
+    if all.is_empty() {
+        return Vec::new();
+    }
+    let mut text = String::from(HEADER);
+    for server in &all.servers {
+        let _ = writeln!(text, "nameserver {server}");
+    }
+    if !all.search.is_empty() {
+        let _ = writeln!(text, "search {}", all.search.join(" "));
+    }
+    vec![File::public(RESOLV_CONF, text), File::public(NM_CONF, format!("{HEADER}[main]\ndns = none\n"))]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::network::testing::{files, target};
+
+    fn file(text: &str, distro: &str, name: &str) -> String {
+        let file = files(&RENDERER, text, distro).into_iter().find(|f| f.path.rsplit('/').next() == Some(name));
+        file.map(|f| f.content.strip_prefix(HEADER).unwrap().to_owned()).unwrap_or_default()
+    }
+
+    fn subnet(subnet: &str, distro: &str) -> String {
+        file(&format!("version: 1\nconfig: [{{type: physical, name: e, subnets: [{subnet}]}}]"), distro, "ifcfg-e")
+    }
+
+    #[test]
+    fn each_ipv6_method() {
+        let rhel = |kind: &str| subnet(&format!("{{type: {kind}}}"), "rhel");
+        let body = |more: &str, after: &str| {
+            format!("BOOTPROTO=none\nDEVICE=e\n{more}IPV6INIT=yes\n{after}ONBOOT=yes\nTYPE=Ethernet\nUSERCTL=no\n")
+        };
+        assert_eq!(rhel("dhcp6"), body("DHCPV6C=yes\n", ""));
+        assert_eq!(rhel("ipv6_dhcpv6-stateful"), body("DHCPV6C=yes\n", "IPV6_AUTOCONF=no\nIPV6_FAILURE_FATAL=yes\n"));
+        assert_eq!(rhel("ipv6_dhcpv6-stateless"), body("DHCPV6C=yes\nDHCPV6C_OPTIONS=-S\n", "IPV6_AUTOCONF=yes\n"));
+        assert_eq!(rhel("ipv6_slaac"), body("", "IPV6_AUTOCONF=yes\n"));
+        let suse = |kind: &str| subnet(&format!("{{type: {kind}}}"), "sles");
+        assert_eq!(suse("ipv6_dhcpv6-stateful"), "BOOTPROTO=dhcp6\nDHCLIENT6_MODE=managed\nSTARTMODE=auto\n");
+        assert_eq!(suse("ipv6_dhcpv6-stateless"), "BOOTPROTO=dhcp6\nDHCLIENT6_MODE=info\nSTARTMODE=auto\n");
+    }
+
+    #[test]
+    fn addresses_gateways_and_routes() {
+        let text = "version: 2\nethernets: {e: {addresses: [10.0.0.2/8, 10.0.0.3/8, '::2/64', '::3/64', '::4/64'], gateway4: 10.0.0.1, gateway6: 'fe80::1', mtu: 1400,\
+            nameservers: {search: [a, b]}, routes: [{to: 0.0.0.0/0, via: 10.0.0.9, metric: 5}, {to: 10.9.0.0/16, via: 10.0.0.9, table: 7, on-link: true}, {to: '2001:db8::/32', via: '::9', metric: 4}],\
+            routing-policy: [{from: 10.0.0.0/8, table: 7, priority: 3}]}}";
+        assert_eq!(
+            file(text, "rhel", "ifcfg-e"),
+            "BOOTPROTO=none\nDEFROUTE=yes\nDEVICE=e\nDOMAIN=\"a b\"\nGATEWAY=10.0.0.1\nIPADDR=10.0.0.2\nIPADDR1=10.0.0.3\nIPV6ADDR=::2/64\n\
+             IPV6ADDR_SECONDARIES=\"::3/64 ::4/64\"\nIPV6INIT=yes\nIPV6_AUTOCONF=no\nIPV6_DEFAULTGW=fe80::1\nIPV6_FORCE_ACCEPT_RA=no\n\
+             MTU=1400\nNETMASK=255.0.0.0\nNETMASK1=255.0.0.0\nONBOOT=yes\nTYPE=Ethernet\nUSERCTL=no\n"
+        );
+        assert_eq!(
+            file(text, "rhel", "route-e"),
+            "ADDRESS0=0.0.0.0\nADDRESS1=10.9.0.0\nGATEWAY0=10.0.0.9\nGATEWAY1=10.0.0.9\nMETRIC0=5\nNETMASK0=0.0.0.0\nNETMASK1=255.255.0.0\nOPTIONS1=\"table 7 onlink\"\n"
+        );
+        assert_eq!(file(text, "rhel", "route6-e"), "2001:db8::/32 via ::9 metric 4 dev e\n");
+        assert_eq!(file(text, "rhel", "rule-e"), "from 10.0.0.0/8 table 7 priority 3\n");
+        assert_eq!(
+            file(text, "sles", "ifcfg-e"),
+            "BOOTPROTO=static\nIPADDR=10.0.0.2\nIPADDR1=10.0.0.3\nIPADDR6=::2/64\nIPADDR6_1=::3/64\nIPADDR6_2=::4/64\nMTU=1400\nNETMASK=255.0.0.0\nNETMASK1=255.0.0.0\nSTARTMODE=auto\n"
+        );
+        assert_eq!(
+            file(text, "sles", "ifroute-e"),
+            "default 10.0.0.1 - e\ndefault fe80::1 - e\ndefault 10.0.0.9 - e metric 5\n10.9.0.0/16 10.0.0.9 - e table 7 onlink\n2001:db8::/32 ::9 - e metric 4\n"
+        );
+        assert_eq!(file(text, "sles", "resolv.conf"), "search a b\n");
+    }
+
+    #[test]
+    fn a_lease_brings_the_default_route_only_where_nothing_else_does() {
+        let two = |gateway: &str| {
+            let text =
+                format!("version: 2\nethernets: {{a: {{addresses: [10.0.0.2/8]{gateway}}}, b: {{dhcp4: true}}}}");
+            file(&text, "rhel", "ifcfg-b").contains("DHCLIENT_SET_DEFAULT_ROUTE=no\n")
+        };
+        assert!(two(", routes: [{to: default, via: 10.0.0.1}]") && !two("") && !two(", gateway4: 10.0.0.1"));
+    }
+
+    #[test]
+    fn names_are_in_rules_and_a_gateway_is_written_once() {
+        let text = "version: 2\nethernets: {lan: {match: {macaddress: '52:54:00:00:00:0A'}, addresses: [10.0.0.2/8], gateway4: 10.0.0.1, routes: [{to: default, via: 10.0.0.1}]}}";
+        let rule = "SUBSYSTEM==\"net\", ACTION==\"add\", DRIVERS==\"?*\", ATTR{address}==\"52:54:00:00:00:0a\", NAME=\"lan\"\n";
+        assert_eq!(file(text, "rhel", "70-persistent-net.rules"), rule);
+        assert_eq!(file(text, "sles", "85-persistent-net-cloud-init.rules"), rule);
+        assert!(file(text, "rhel", "ifcfg-lan").contains("GATEWAY=10.0.0.1\n"));
+        assert_eq!(file(text, "rhel", "route-lan"), "");
+        let slaac = "version: 1\nconfig: [{type: physical, name: e, subnets: [{type: ipv6_slaac}]}]";
+        assert_eq!(file(slaac, "rhel", "network"), "NETWORKING=yes\n");
+    }
+
+    #[test]
+    fn manual_start_and_overrides_of_a_lease() {
+        let manual = "{type: dhcp, control: manual}";
+        assert!(
+            subnet(manual, "rhel").contains("ONBOOT=no\n") && subnet(manual, "sles").contains("STARTMODE=manual\n")
+        );
+        assert!(subnet("{type: dhcp, control: hotplug}", "sles").contains("STARTMODE=hotplug\n"));
+        let text = "version: 2\nethernets: {e: {dhcp4: true, wakeonlan: true, dhcp4-overrides: {route-metric: 7, use-dns: false, use-routes: true, hostname: h}}}";
+        let e = file(text, "rhel", "ifcfg-e");
+        for line in ["ETHTOOL_OPTS=\"wol g\"", "IPV4_ROUTE_METRIC=7", "PEERDNS=no", "PEERROUTES=yes", "DHCP_HOSTNAME=h"]
+        {
+            assert!(e.contains(line), "{line}\n{e}");
+        }
+    }
+
+    #[test]
+    fn it_is_available_where_a_program_reads_the_files() {
+        let with = |distro: &str, paths: &[&str]| RENDERER.is_available(&|p: &str| paths.contains(&p), &target(distro));
+        let scripts = ["/usr/sbin/ifup", "/usr/sbin/ifdown", "/etc/sysconfig/network-scripts/network-functions"];
+        assert!(with("centos", &scripts));
+        assert!(!with("debian", &scripts));
+        assert!(with("rhel", &["/usr/share/dbus-1/system.d/nm-ifcfg-rh.conf"]));
+        assert!(with("sles", &["/usr/sbin/ifup", "/usr/sbin/ifdown", "/etc/sysconfig/network/config"]));
+        assert!(!with("sles", &["/usr/sbin/ifup"]));
+    }
+}
