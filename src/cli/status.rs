@@ -11,7 +11,7 @@ use crate::instance::report::{Report, Running};
 use crate::instance::state::{CLOUD_DIR, RUN_DIR};
 use crate::instance::status::uptime;
 use crate::machine::{Distro, Machine};
-use crate::root::{RUN, Root, Use};
+use crate::root::{Root, Use, run_dir};
 use crate::system::service::uses_systemd;
 use argh::{ArgsInfo, FromArgs};
 use log::LevelFilter;
@@ -206,7 +206,8 @@ impl Source {
     /// looked for, or something failed.
     fn found_nothing(&self, status: &Value) -> Option<String> {
         let v1 = status.get("v1")?;
-        let is_over = self.root.is_dir(RUN) && v1.at(&["init", "finished"]).is_some_and(|time| !time.is_null());
+        let is_over =
+            self.root.is_dir(run_dir::DIR) && v1.at(&["init", "finished"]).is_some_and(|time| !time.is_null());
         let errors = |stage: &Value| stage.get("errors").and_then(Value::as_list).is_some_and(|list| !list.is_empty());
         if !is_over || v1.get("datasource") != Some(&Value::Null) || v1.as_map()?.iter().any(|(_, stage)| errors(stage))
         {

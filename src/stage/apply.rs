@@ -149,7 +149,7 @@ fn provision_outcome(root: &mut Root, boot: &mut Boot, status: &mut Status, outc
     };
     status.set_datasource(&state::description(&instance));
     provision::provision(root, boot, &instance);
-    network::rename_links(root, boot.machine);
+    network::rename_links(root, boot.machine, &mut boot.report);
     boot.log();
     let id = &instance.instance_id;
     let summary =

@@ -227,7 +227,9 @@ mod tests {
     use super::*;
     use crate::base::testing::TempDir;
     use crate::document::yaml;
+    use crate::machine::Machine;
     use crate::root::Use;
+    use crate::stage::Asked;
     use crate::system::Nothing;
 
     #[test]
@@ -239,14 +241,14 @@ mod tests {
             let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
             std::fs::set_permissions(dir.0.join("usr/bin/ssh-keygen"), mode).unwrap();
             let mut root = Root::open(&dir.0, Use::Tree).unwrap();
-            let config = yaml::parse("t", config).unwrap();
             let instance = Instance { instance_id: "i".into(), ..Instance::default() };
-            let distro = Distro::named("debian");
-            let outside = &Nothing;
-            let mut run = Run { root: &mut root, config: &config, instance: &instance, distro: &distro, outside };
+            let machine = Machine::default();
+            let mut boot = Boot::new(&root, &machine, &Asked::default(), &Nothing);
+            boot.config = Some(yaml::parse("t", config).unwrap());
             for _ in 0..2 {
-                assert_eq!(run.stage(Stage::Final, Half::Live), [""; 0]);
+                Run::new(&mut root, &mut boot, &instance).stage(Stage::Final, Half::Live);
             }
+            assert_eq!(boot.errors(), [""; 0]);
             root.commands().iter().filter(|c| c.argv.join(" ").starts_with("ssh-keygen -q -t rsa")).count()
         };
         assert_eq!(made("{cloud_init_modules: [[ssh, always]], cloud_final_modules: [runcmd]}"), 1);

@@ -113,7 +113,7 @@ fn write(root: &mut Root, image: &Image, network: &Network, report: &mut Report)
 
 /// Gives this machine's links the names that the files in the root give them: those of this boot's configuration, or on a later
 /// boot those of the instance's. udev would do it after the pivot, but not where links swap names, and not on every system.
-pub fn rename_links(root: &Root, machine: &Machine) {
+pub fn rename_links(root: &Root, machine: &Machine, report: &mut Report) {
     let mut named: Vec<DeviceName> = Vec::new();
     for owned in RENDERERS.iter().flat_map(|r| r.owned).filter(|o| o.has_names()) {
         for path in files_of(root, owned) {
@@ -126,7 +126,7 @@ pub fn rename_links(root: &Root, machine: &Machine) {
     }
     let renames = names::renames(&named, &machine.nics()).into_iter().map(|(from, to)| Rename { from, to });
     if let Err(e) = rename(&renames.collect::<Vec<_>>()) {
-        log::warn!("{e}");
+        report.warn(e);
     }
 }
 

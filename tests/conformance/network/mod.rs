@@ -57,7 +57,7 @@ fn check(case: &Value) -> Outcome {
     let text = |key| case.get(key).and_then(Value::as_str).expect("text");
     let (name, kind) = (text("name"), text("renderer"));
     let Some(input) = input(case) else { return Outcome::Skipped("the vectors have no input of this case".into()) };
-    let network = 
+    let network =
         config::read(name, &input, &Macs::from_iter(KNOWN), &mut Report::new()).expect("a network configuration");
     let (renderer, target) = target(case, kind);
     let files = renderer.files(&network, &target, &mut Report::new());
