@@ -64,13 +64,13 @@ mod tests {
 
     #[test]
     fn events_stand_in_each_other() {
-        logging::quiet();
-        logging::take();
-        let stage = Event::start("init-local", "all of it");
-        Event::module("x").fail();
-        drop(stage);
-        drop(Event::module("y"));
-        let lines: Vec<String> = logging::take().into_iter().map(|m| m.text).collect();
+        let messages = logging::capture(|| {
+            let stage = Event::start("init-local", "all of it");
+            Event::module("x").fail();
+            drop(stage);
+            drop(Event::module("y"));
+        });
+        let lines: Vec<String> = messages.into_iter().map(|m| m.text).collect();
         assert_eq!(
             lines,
             [

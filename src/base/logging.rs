@@ -1,5 +1,5 @@
-//! Where messages go: the kernel's log in the initramfs, standard error in the real root; and all of them in memory, for
-//! status.json and /var/log/cloud-init.log.
+//! Log messages: shown in the kernel's log (initramfs) or on standard error (real root) while they happen, and kept in memory,
+//! whichever thread they come from, for /var/log/cloud-init.log.
 
 use crate::base::{clock, mask};
 use log::{Level, LevelFilter, Log, Metadata, Record};
@@ -7,36 +7,60 @@ use std::cell::RefCell;
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::Write;
-use std::sync::OnceLock;
+use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::SystemTime;
 
-/// How many messages one stage says and keeps. The same one is said once.
+/// How many different messages are kept between two calls of [`take`]; later ones are dropped.
 const MAX_MESSAGES: usize = 10_000;
 /// The longest line that the kernel's log takes from a program, with its level and name (LOG_LINE_MAX).
 const MAX_KMSG: usize = 900;
 
-/// The target of messages about what is deprecated. They are for the log and status.json, not for a console: nothing is wrong.
+/// The target of messages about deprecated keys. They are for the log and status.json, not for a console: nothing is wrong.
 pub const DEPRECATED: &str = "prepivot::deprecated";
 
 /// One message.
 #[derive(Debug, Clone)]
 pub struct Message {
     pub level: Level,
-    /// What cloud-init calls the level: `WARNING`, `DEPRECATED`, …
+    /// cloud-init's name of the level: `WARNING`, `DEPRECATED`, …
     pub name: &'static str,
     pub text: String,
     pub time: SystemTime,
 }
 
-thread_local! {
-    /// What was said since the last [`take`], to say nothing twice.
-    static SAID: RefCell<HashSet<(Level, String)>> = RefCell::new(HashSet::new());
-    static MESSAGES: RefCell<Vec<Message>> = const { RefCell::new(Vec::new()) };
-    /// What standard error has had, so that nobody is told twice.
-    static TOLD: RefCell<HashSet<String>> = RefCell::new(HashSet::new());
+/// The messages since the last [`take`].
+#[derive(Default)]
+struct Buffer {
+    /// What is in `messages`, so that each text is kept once.
+    seen: HashSet<(Level, String)>,
+    messages: Vec<Message>,
 }
 
-/// Where lines are shown while they happen.
+impl Buffer {
+    /// Keeps a message. False if it is there already, or if there are too many.
+    fn add(&mut self, message: Message) -> bool {
+        let new = self.seen.len() < MAX_MESSAGES && self.seen.insert((message.level, message.text.clone()));
+        if new {
+            self.messages.push(message);
+        }
+        new
+    }
+}
+
+static BUFFER: LazyLock<Mutex<Buffer>> = LazyLock::new(Mutex::default);
+/// The warnings and errors that standard error has shown.
+static ON_STDERR: LazyLock<Mutex<HashSet<String>>> = LazyLock::new(Mutex::default);
+
+thread_local! {
+    /// What this thread keeps for itself: see [`capture`].
+    static CAPTURED: RefCell<Option<Buffer>> = const { RefCell::new(None) };
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Where messages are shown while they happen.
 enum Shown {
     /// /dev/kmsg. Only warnings and errors: the kernel limits how many lines a program may write.
     Kernel(File),
@@ -50,8 +74,7 @@ static SHOWN: OnceLock<Shown> = OnceLock::new();
 
 impl Log for Logger {
     fn enabled(&self, metadata: &Metadata) -> bool {
-        // What a library says is for its maker: rtnetlink's has warnings of events that nobody waits for any more, and a
-        // warning makes the boot a degraded one.
+        // The messages of libraries are for their developers: rtnetlink warns of events that arrive when it is closing.
         metadata.target().starts_with("prepivot")
     }
 
@@ -60,8 +83,14 @@ impl Log for Logger {
             return;
         }
         let text = one_line(&record.args().to_string());
-        let new = SAID.with_borrow_mut(|said| said.len() < MAX_MESSAGES && said.insert((record.level(), text.clone())));
-        if !new {
+        let name = match record.level() {
+            _ if record.target() == DEPRECATED => "DEPRECATED",
+            Level::Warn => "WARNING",
+            level => level.as_str(),
+        };
+        let message = Message { level: record.level(), name, text: text.clone(), time: SystemTime::now() };
+        let captured = CAPTURED.with_borrow_mut(|own| own.as_mut().map(|own| own.add(message.clone())));
+        if captured.is_some() || !lock(&BUFFER).add(message) {
             return;
         }
         match SHOWN.get() {
@@ -69,18 +98,11 @@ impl Log for Logger {
             Some(Shown::Stderr(max)) if record.level() <= *max => {
                 let _ = writeln!(std::io::stderr(), "prepivot: {text}");
                 if record.level() <= Level::Warn {
-                    TOLD.with_borrow_mut(|told| told.insert(text.clone()));
+                    lock(&ON_STDERR).insert(text);
                 }
             }
             _ => {}
         }
-        let name = match record.level() {
-            _ if record.target() == DEPRECATED => "DEPRECATED",
-            Level::Warn => "WARNING",
-            level => level.as_str(),
-        };
-        let message = Message { level: record.level(), name, text, time: SystemTime::now() };
-        MESSAGES.with_borrow_mut(|messages| messages.push(message));
     }
 
     fn flush(&self) {}
@@ -107,7 +129,7 @@ fn start(shown: Shown) {
     }
 }
 
-/// Messages go to the kernel's log, where a console shows the errors.
+/// Shows messages in the kernel's log, where a console shows the errors.
 pub fn to_kmsg() {
     match File::options().write(true).open("/dev/kmsg") {
         Ok(kmsg) => start(Shown::Kernel(kmsg)),
@@ -115,14 +137,19 @@ pub fn to_kmsg() {
     }
 }
 
-/// Messages up to `max` go to standard error.
+/// Shows messages up to `max` on standard error.
 pub fn to_stderr(max: LevelFilter) {
     start(Shown::Stderr(max));
 }
 
-/// Messages are only kept: for tests that ask what was warned about.
-pub fn quiet() {
+/// The messages of this thread while `run` runs. They are neither shown nor kept for [`take`]: tests that look at messages do
+/// not see those of other tests.
+#[doc(hidden)]
+pub fn capture(run: impl FnOnce()) -> Vec<Message> {
     to_stderr(LevelFilter::Off);
+    CAPTURED.set(Some(Buffer::default()));
+    run();
+    CAPTURED.take().unwrap_or_default().messages
 }
 
 /// One line for the person at the console, whatever the log level: what happened and what to do.
@@ -136,15 +163,14 @@ pub fn console(text: &str) {
     }
 }
 
-/// Whether this thread's warnings and errors on standard error had this line already.
-pub fn was_told(text: &str) -> bool {
-    TOLD.with_borrow(|told| told.contains(&one_line(text)))
+/// Whether standard error has shown this warning or error.
+pub fn was_shown(text: &str) -> bool {
+    lock(&ON_STDERR).contains(&one_line(text))
 }
 
-/// Takes the messages of this thread since the last call.
+/// Takes the messages of all threads since the last call.
 pub fn take() -> Vec<Message> {
-    SAID.with_borrow_mut(HashSet::clear);
-    MESSAGES.with_borrow_mut(std::mem::take)
+    std::mem::take(&mut *lock(&BUFFER)).messages
 }
 
 /// Messages as lines of /var/log/cloud-init.log: `2026-11-20 10:00:00,123 - prepivot[LEVEL]: text`, in UTC.
@@ -158,15 +184,30 @@ mod tests {
 
     #[test]
     fn messages_are_kept_as_one_line_each() {
-        quiet();
-        take();
-        log::warn!("two\nlines of http://me:pw@h/");
-        let messages = take();
-        assert_eq!(messages.len(), 1);
-        assert_eq!(messages[0].text, "two lines of http://********@h/");
-        assert!(to_file_lines(&messages).ends_with(" - prepivot[WARNING]: two lines of http://********@h/\n"));
-        assert!(take().is_empty());
-        log::info!(target: DEPRECATED, "old");
-        assert!(to_file_lines(&take()).ends_with(" - prepivot[DEPRECATED]: old\n"));
+        let messages = capture(|| {
+            log::warn!("two\nlines of http://me:pw@h/");
+            log::warn!("two\nlines of http://me:pw@h/");
+            log::info!(target: DEPRECATED, "old");
+        });
+        let lines = to_file_lines(&messages);
+        let ends: Vec<_> = lines.lines().filter_map(|l| l.split_once(" - ")).map(|(_, end)| end).collect();
+        assert_eq!(ends, ["prepivot[WARNING]: two lines of http://********@h/", "prepivot[DEPRECATED]: old"]);
+    }
+
+    #[test]
+    fn messages_of_other_threads_are_kept_too() {
+        to_stderr(LevelFilter::Off);
+        // Another test may take what this one has just logged.
+        let kept = |n: u32| {
+            std::thread::spawn(move || log::warn!("of thread {n}")).join().unwrap();
+            take().iter().any(|m| m.text == format!("of thread {n}"))
+        };
+        assert!((0..100).any(kept));
+    }
+
+    #[test]
+    fn the_number_of_messages_is_bounded() {
+        let messages = capture(|| (0..MAX_MESSAGES + 5).for_each(|n| log::debug!("{n}")));
+        assert_eq!(messages.len(), MAX_MESSAGES);
     }
 }

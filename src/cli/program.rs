@@ -101,7 +101,7 @@ pub fn version_of_cloud_init() -> String {
 
 /// Prints the errors that standard error has not had yet, and returns their number as the exit code, as cloud-init's stages do.
 pub fn report(program: &Program, errors: &[String]) -> ExitCode {
-    for error in errors.iter().filter(|e| !logging::was_told(e)) {
+    for error in errors.iter().filter(|e| !logging::was_shown(e)) {
         program.say(error);
     }
     ExitCode::from(u8::try_from(errors.len()).unwrap_or(u8::MAX))
