@@ -10,7 +10,7 @@ use crate::base::cancel::Cancel;
 use rustix::event::PollFlags;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 use ureq::http::Uri;
@@ -24,7 +24,12 @@ const ROUNDS: u32 = 4;
 /// How many servers and answers are looked at.
 const MAX_SERVERS: usize = 3;
 const MAX_ANSWERS: usize = 16;
+/// How many records of an answer are read.
+const MAX_RECORDS: u16 = 64;
+/// The bytes before the question.
+const HEADER: usize = 12;
 const A: u16 = 1;
+const CNAME: u16 = 5;
 const AAAA: u16 = 28;
 const IN: u16 = 1;
 
@@ -102,7 +107,7 @@ impl UplinkResolver {
         for round in 0..ROUNDS {
             for server in self.uplink.dns.iter().take(MAX_SERVERS) {
                 let wait = FIRST_WAIT.saturating_mul(1 << round).min(end.saturating_duration_since(Instant::now()));
-                match self.ask_one(*server, name, rng.next() as u16, wait) {
+                match self.ask_one(*server, name, [rng.next() as u16, rng.next() as u16], wait) {
                     Ok(Some(found)) => return found,
                     Ok(None) => {}
                     Err(e) => log::debug!("failed to ask name server {server}: {e}"),
@@ -115,8 +120,8 @@ impl UplinkResolver {
         Vec::new()
     }
 
-    /// None where the server did not answer in time.
-    fn ask_one(&self, server: IpAddr, name: &str, id: u16, wait: Duration) -> io::Result<Option<Vec<IpAddr>>> {
+    /// The addresses that one server gives. None if it does not answer in time.
+    fn ask_one(&self, server: IpAddr, name: &str, ids: [u16; 2], wait: Duration) -> io::Result<Option<Vec<IpAddr>>> {
         let end = Instant::now() + wait;
         let family = if server.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
@@ -126,7 +131,7 @@ impl UplinkResolver {
         }
         rustix::net::connect(&fd, &self.scoped(server, PORT))?;
         let mut answers: [Option<Vec<IpAddr>>; 2] = [None, None];
-        let kinds = [(id, A), (id.wrapping_add(1), AAAA)];
+        let kinds = [(ids[0], A), (ids[1], AAAA)];
         for (id, kind) in kinds {
             let Some(question) = question(id, name, kind) else { return Ok(Some(Vec::new())) };
             rustix::net::send(&fd, &question, SendFlags::NOSIGNAL)?;
@@ -141,7 +146,7 @@ impl UplinkResolver {
             let (len, _) = rustix::net::recv(&fd, &mut buffer[..], RecvFlags::DONTWAIT)?;
             let message = buffer.get(..len).unwrap_or_default();
             for ((id, kind), slot) in kinds.into_iter().zip(&mut answers) {
-                if let Some(found) = read_answer(message, id, kind) {
+                if let Some(found) = read_answer(message, id, name, kind) {
                     *slot = Some(found);
                 }
             }
@@ -170,43 +175,52 @@ fn question(id: u16, name: &str, kind: u16) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// The addresses in an answer to question `id`; empty where the name has none. None for other messages and for a
-/// server's failure, which another server may not share.
-fn read_answer(message: &[u8], id: u16, kind: u16) -> Option<Vec<IpAddr>> {
+/// The addresses in the answer to a question, through its aliases; empty if the name has none. None for messages that do not
+/// answer this question (its id, name, type and class are compared), and for a server's failure, which another may not have.
+fn read_answer(message: &[u8], id: u16, name: &str, kind: u16) -> Option<Vec<IpAddr>> {
     let word = |at: usize| message.get(at..)?.first_chunk().map(|b| u16::from_be_bytes(*b));
     let flags = word(2)?;
     let code = flags & 0xf;
     // An answer, with no error or "no such name".
-    if word(0)? != id || flags & 0x8000 == 0 || !(code == 0 || code == 3) {
+    if word(0)? != id || flags & 0x8000 == 0 || !(code == 0 || code == 3) || word(4)? != 1 {
         return None;
     }
-    let mut at = 12;
-    for _ in 0..word(4)?.min(1) {
-        at = domain_at(message, at)?.1 + 4;
+    let (asked, mut at) = domain_at(message, HEADER)?;
+    if !asked.eq_ignore_ascii_case(name) || word(at)? != kind || word(at + 2)? != IN {
+        return None;
     }
-    let mut found = Vec::new();
-    for _ in 0..word(6)? {
-        let Some((_, next)) = domain_at(message, at) else { break };
+    at += 4;
+    let (mut aliases, mut addresses) = (Vec::new(), Vec::new());
+    for _ in 0..word(6)?.min(MAX_RECORDS) {
+        let Some((owner, next)) = domain_at(message, at) else { break };
         let (Some(rtype), Some(class), Some(len)) = (word(next), word(next + 2), word(next + 8)) else { break };
-        let Some(data) = message.get(next + 10..next + 10 + usize::from(len)) else { break };
-        if class == IN && rtype == kind {
-            if let Ok(octets) = <[u8; 4]>::try_from(data) {
-                found.push(Ipv4Addr::from(octets).into());
-            } else if let Ok(octets) = <[u8; 16]>::try_from(data) {
-                found.push(Ipv6Addr::from(octets).into());
-            }
+        let data = next + 10;
+        let Some(bytes) = message.get(data..data + usize::from(len)) else { break };
+        if class == IN && rtype == CNAME {
+            aliases.extend(domain_at(message, data).map(|(target, _)| (owner, target)));
+        } else if class == IN && rtype == kind {
+            let four = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
+            let address = four.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from));
+            addresses.extend(address.ok().map(|address| (owner, address)));
         }
-        at = next + 10 + usize::from(len);
-        if found.len() == MAX_ANSWERS {
-            break;
+        at = data + usize::from(len);
+    }
+    // From the name through its aliases; a loop of them ends with the records.
+    let mut owner = asked;
+    for _ in 0..aliases.len() {
+        match aliases.iter().find(|(from, _)| from.eq_ignore_ascii_case(&owner)) {
+            Some((_, target)) => owner = target.clone(),
+            None => break,
         }
     }
-    Some(found)
+    let found = addresses.into_iter().filter(|(of, _)| of.eq_ignore_ascii_case(&owner)).map(|(_, address)| address);
+    Some(found.take(MAX_ANSWERS).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::Ipv6Addr;
 
     fn answer(id: u16, kind: u16, data: &[u8]) -> Vec<u8> {
         let mut out = question(id, "seed.example.org", kind).unwrap();
@@ -222,31 +236,42 @@ mod tests {
     #[test]
     fn answers_are_read_through_aliases() {
         let four = answer(7, A, &[10, 0, 0, 9]);
-        assert_eq!(read_answer(&four, 7, A), Some(vec![IpAddr::from([10, 0, 0, 9])]));
-        assert_eq!(read_answer(&four, 7, AAAA), Some(vec![]));
-        assert_eq!(read_answer(&four, 8, A), None, "another question's");
+        let read = |message: &[u8]| read_answer(message, 7, "seed.example.org", A);
+        assert_eq!(read(&four), Some(vec![IpAddr::from([10, 0, 0, 9])]));
+        assert_eq!(read_answer(&four, 7, "SEED.example.org", A), read(&four));
+        assert_eq!(read_answer(&four, 7, "seed.example.org", AAAA), None, "another type");
+        assert_eq!(read_answer(&four, 8, "seed.example.org", A), None, "another id");
+        assert_eq!(read_answer(&four, 7, "seed.example.com", A), None, "another name");
+        let mut unasked = four.clone();
+        unasked[5] = 0;
+        assert_eq!(read(&unasked), None, "no question");
+        let mut foreign = four.clone();
+        // The address of a name that nobody asked for: that of the question's last part.
+        let owner = foreign.len() - 16;
+        foreign[owner + 1] = 25;
+        assert_eq!(read(&foreign), Some(vec![]));
         let six = answer(7, AAAA, &Ipv6Addr::LOCALHOST.octets());
-        assert_eq!(read_answer(&six, 7, AAAA), Some(vec![IpAddr::from(Ipv6Addr::LOCALHOST)]));
+        assert_eq!(read_answer(&six, 7, "seed.example.org", AAAA), Some(vec![IpAddr::from(Ipv6Addr::LOCALHOST)]));
         let mut refused = four.clone();
         refused[3] = 0x85;
-        assert_eq!(read_answer(&refused, 7, A), None);
+        assert_eq!(read(&refused), None);
         let mut unknown = four.clone();
         unknown[3] = 0x83;
         unknown[7] = 0;
-        assert_eq!(read_answer(&unknown, 7, A), Some(vec![]));
+        assert_eq!(read(&unknown), Some(vec![]));
     }
 
     #[test]
     fn no_bytes_make_it_panic() {
         let good = answer(7, A, &[10, 0, 0, 9]);
         for len in 0..good.len() {
-            let _ = read_answer(&good[..len], 7, A);
+            let _ = read_answer(&good[..len], 7, "seed.example.org", A);
         }
         for at in 0..good.len() {
             for value in [0, 1, 12, 0x3f, 0xc0, 0xff] {
                 let mut changed = good.clone();
                 changed[at] = value;
-                let _ = read_answer(&changed, 7, A);
+                let _ = read_answer(&changed, 7, "seed.example.org", A);
             }
         }
         assert_eq!(question(1, "a..b", A), None);

@@ -114,8 +114,22 @@ impl Journal {
     /// Takes everything back, newest first. What is gone already is no error; what fails does not keep the rest.
     pub async fn undo(&mut self, netlink: &Netlink) -> Result<()> {
         let mut first = Ok(());
-        for change in std::mem::take(&mut self.record.changes).into_iter().rev() {
-            let done = undo(&change, netlink).await;
+        let changes = std::mem::take(&mut self.record.changes);
+        for change in changes.iter().rev() {
+            // A port of a bond or bridge that was made here is released only after it has been set down.
+            let done = match change {
+                Change::Up { index } if !changes.contains(&Change::Port { index: *index }) => {
+                    match is_used(*index, netlink).await {
+                        Ok(true) => {
+                            log::info!("link {index} stays up: another program has configured it since");
+                            Ok(())
+                        }
+                        Ok(false) => undo(change, netlink).await,
+                        Err(e) => Err(e),
+                    }
+                }
+                change => undo(change, netlink).await,
+            };
             if let Err(e) = done.or_else(gone).context(|| format!("failed to take back a network change ({change:?})"))
             {
                 log::warn!("{e}");
@@ -145,7 +159,7 @@ async fn undo(change: &Change, netlink: &Netlink) -> io::Result<()> {
         },
         Change::Address { index, address, prefix } => {
             let address = address.parse().map_err(io::Error::other)?;
-            netlink.address(Address { index: *index, address, prefix: *prefix, tentative: false }, false).await
+            netlink.address(Address::new(*index, address, *prefix), false).await
         }
         Change::Route { index, destination, prefix, gateway, metric } => {
             let gateway = if gateway.is_empty() { None } else { Some(gateway.parse().map_err(io::Error::other)?) };
@@ -156,6 +170,15 @@ async fn undo(change: &Change, netlink: &Netlink) -> io::Result<()> {
         Change::Made { index } => netlink.remove(*index).await,
         Change::Port { index } => netlink.set_controller(*index, 0).await,
     }
+}
+
+/// Whether somebody else uses the link by now: it has an address that is not ours (those were removed before) and not the
+/// kernel's own, or it is part of a bond or bridge.
+async fn is_used(index: u32, netlink: &Netlink) -> io::Result<bool> {
+    let addresses = netlink.addresses().await.map_err(io::Error::other)?;
+    let links = netlink.links().await.map_err(io::Error::other)?;
+    Ok(addresses.iter().any(|a| a.index == index && !a.automatic)
+        || links.iter().any(|l| l.index == index && l.enslaved))
 }
 
 /// ENOENT, ESRCH (routes), ENODEV and EADDRNOTAVAIL: what should go is not there.

@@ -84,8 +84,7 @@ async fn v4(link: &Link, plan: &Plan, ip: Option<&Ip>, ground: &Ground, deadline
             match arp::claim(&link.name, link.index, mac, deadline).await {
                 Ok(address) => {
                     log::debug!("{}: no DHCP yet; {address} for the metadata service", link.name);
-                    let address =
-                        Address { index: link.index, address: address.into(), prefix: arp::PREFIX, tentative: false };
+                    let address = Address::new(link.index, address.into(), arp::PREFIX);
                     ground.add_address(address).await?;
                     ground.tell(Told::Uplink(uplink(link, Reach::Ipv4).into()));
                 }
@@ -105,7 +104,7 @@ async fn leased(link: &Link, lease: Lease, ground: &Ground) -> Result<()> {
     if let Some(mtu) = lease.mtu.map(u32::from).filter(|mtu| *mtu < link.mtu && *mtu >= 1280) {
         ground.set_mtu(link.index, mtu).await;
     }
-    let address = Address { index: link.index, address: own.into(), prefix: lease.prefix, tentative: false };
+    let address = Address::new(link.index, own.into(), lease.prefix);
     ground.add_address(address).await?;
     let mut routes = lease.routes.clone();
     if !lease.reaches(METADATA) {
@@ -134,7 +133,7 @@ async fn leased(link: &Link, lease: Lease, ground: &Ground) -> Result<()> {
 /// The address and routes of the kernel command line.
 async fn fixed(link: &Link, plan: &Plan, ip: &Ip, ground: &Ground) -> Result<()> {
     let Some((own, prefix)) = ip.address else { return Ok(()) };
-    ground.add_address(Address { index: link.index, address: own, prefix, tentative: false }).await?;
+    ground.add_address(Address::new(link.index, own, prefix)).await?;
     if let Some(gateway) = ip.gateway.filter(|g| g.is_ipv4() == own.is_ipv4()) {
         let all: IpAddr =
             if own.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { std::net::Ipv6Addr::UNSPECIFIED.into() };

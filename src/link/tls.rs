@@ -1,19 +1,177 @@
-//! What TLS is used with: rustls' provider from ring, as far as a client of other people's servers needs it.
+//! TLS for the HTTP client: rustls with ring, certificates checked at a time that is plausible even if the clock is not.
 //!
-//! Its own list has ChaCha20 too, and keys for certificates of one's own, which nobody asks for: 90 KB.
+//! rustls' own provider has ChaCha20 too, and keys for client certificates, which are unused here: 90 KB.
 
+use crate::base::clock;
+use crate::base::error::{Error, Result};
 use ring::rand::{SecureRandom as _, SystemRandom};
-use rustls::SignatureScheme as Scheme;
+use rustls::client::ClientConfig;
 use rustls::crypto::ring::{ALL_KX_GROUPS, cipher_suite as suite};
 use rustls::crypto::{CryptoProvider, GetRandomFailed, KeyProvider, SecureRandom, WebPkiSupportedAlgorithms};
-use rustls::pki_types::PrivateKeyDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::sign::SigningKey;
+use rustls::time_provider::TimeProvider;
+use rustls::{CertificateError, ClientConnection, RootCertStore, SignatureScheme as Scheme, StreamOwned};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use ureq::unversioned::transport::{
+    Buffers, ConnectionDetails, Connector, LazyBuffers, NextTimeout, Transport, TransportAdapter,
+};
 use webpki::ring as signature;
 
-/// TLS 1.3 and 1.2 with AES-GCM, which every server has (1.3 demands it: RFC 8446, section 9.1; so does HTTP/2 with 1.2),
-/// and every group and signature that the crate knows.
-pub fn provider() -> CryptoProvider {
+/// When this program was built, in seconds since 1970: SOURCE_DATE_EPOCH of the build. 0 if the build had none.
+const BUILT: Option<&str> = option_env!("SOURCE_DATE_EPOCH");
+
+/// The configuration with the authorities in the first of `ca_files` that exists.
+///
+/// A certificate is checked at the later of the clock's time, the program's build, and the last change of that file: a machine
+/// without a battery starts in 1970, when no certificate was valid yet.
+///
+/// # Errors
+/// None of the files exists, or the first has no certificate.
+pub fn config(ca_files: &[PathBuf]) -> Result<Arc<ClientConfig>> {
+    let found = ca_files.iter().find_map(|path| Some((path, std::fs::read(path).ok()?)));
+    let Some((path, pem)) = found else {
+        let names: Vec<_> = ca_files.iter().map(|p| p.display().to_string()).collect();
+        return Err(Error::new(format!("https needs CA certificates: none of {} exists", names.join(", "))));
+    };
+    let mut roots = RootCertStore::empty();
+    let (added, _) = roots.add_parsable_certificates(CertificateDer::pem_slice_iter(&pem).filter_map(|c| c.ok()));
+    if added == 0 {
+        return Err(Error::new(format!("{}: expected certificates in PEM, found none", path.display())));
+    }
+    configured(roots, earliest(path))
+}
+
+fn configured(roots: RootCertStore, earliest: SystemTime) -> Result<Arc<ClientConfig>> {
+    let builder = ClientConfig::builder_with_details(Arc::new(provider()), Arc::new(Clock { earliest }));
+    let builder = builder.with_safe_default_protocol_versions().map_err(|e| Error::new(e.to_string()))?;
+    Ok(Arc::new(builder.with_root_certificates(roots).with_no_client_auth()))
+}
+
+/// A time that has passed: the program was built, and the file was written.
+fn earliest(file: &Path) -> SystemTime {
+    let built = BUILT.and_then(|seconds| seconds.parse().ok()).unwrap_or(0);
+    let built = UNIX_EPOCH.checked_add(Duration::from_secs(built)).unwrap_or(UNIX_EPOCH);
+    let changed = std::fs::metadata(file).and_then(|m| m.modified()).unwrap_or(UNIX_EPOCH);
+    built.max(changed)
+}
+
+/// The clock, but never earlier than a time that has certainly passed.
+#[derive(Debug)]
+struct Clock {
+    earliest: SystemTime,
+}
+
+impl TimeProvider for Clock {
+    fn current_time(&self) -> Option<UnixTime> {
+        Some(UnixTime::since_unix_epoch(clock::since_1970(SystemTime::now().max(self.earliest))))
+    }
+}
+
+/// Opens TLS on the connections of another connector.
+#[derive(Debug)]
+pub struct TlsConnector(pub Arc<ClientConfig>);
+
+impl<In: Transport> Connector<In> for TlsConnector {
+    type Out = TlsTransport<In>;
+
+    fn connect(
+        &self,
+        details: &ConnectionDetails,
+        chained: Option<In>,
+    ) -> std::result::Result<Option<Self::Out>, ureq::Error> {
+        let (Some(transport), Some(host)) = (chained, details.uri.host()) else { return Ok(None) };
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        let name = ServerName::try_from(bare.to_owned()).map_err(|e| refused(format!("{bare}: {e}")))?;
+        let mut connection = ClientConnection::new(self.0.clone(), name).map_err(|e| refused(explained(&e)))?;
+        let mut adapter = TransportAdapter::new(transport, details.current_time.clone());
+        adapter.set_timeout(details.timeout);
+        connection.complete_io(&mut adapter).map_err(read_error)?;
+        let sizes = (details.config.input_buffer_size(), details.config.output_buffer_size());
+        let stream = StreamOwned { conn: connection, sock: adapter };
+        Ok(Some(TlsTransport { stream, buffers: LazyBuffers::new(sizes.0, sizes.1) }))
+    }
+}
+
+/// An error that another attempt would meet again.
+fn refused(text: String) -> ureq::Error {
+    ureq::Error::Other(Box::new(Error::new(text)))
+}
+
+/// What TLS refuses is final; what the connection below reports is passed on.
+fn read_error(error: io::Error) -> ureq::Error {
+    let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()).map(explained);
+    tls.map_or_else(|| error.into(), refused)
+}
+
+/// rustls' error, with the clock's time where that may be what is wrong.
+fn explained(error: &rustls::Error) -> String {
+    let date = |time: &UnixTime| {
+        let time = UNIX_EPOCH.checked_add(Duration::from_secs(time.as_secs())).unwrap_or(UNIX_EPOCH);
+        clock::timestamp(time, "")
+    };
+    let now = clock::timestamp(SystemTime::now(), "");
+    match error {
+        rustls::Error::InvalidCertificate(CertificateError::NotValidYetContext { not_before, .. }) => format!(
+            "the server's certificate is valid from {} UTC on, and the clock of this machine says {now}: is it wrong?",
+            date(not_before)
+        ),
+        rustls::Error::InvalidCertificate(CertificateError::ExpiredContext { not_after, time }) => format!(
+            "the server's certificate expired at {} UTC; it was checked at {}, and the clock of this machine says {now}",
+            date(not_after),
+            date(time)
+        ),
+        error => error.to_string(),
+    }
+}
+
+/// A connection with TLS.
+pub struct TlsTransport<In: Transport> {
+    stream: StreamOwned<ClientConnection, TransportAdapter<In>>,
+    buffers: LazyBuffers,
+}
+
+impl<In: Transport> Transport for TlsTransport<In> {
+    fn buffers(&mut self) -> &mut dyn Buffers {
+        &mut self.buffers
+    }
+
+    fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> std::result::Result<(), ureq::Error> {
+        self.stream.sock.set_timeout(timeout);
+        let output = self.buffers.output().get(..amount).unwrap_or_default();
+        self.stream.write_all(output).map_err(read_error)
+    }
+
+    fn await_input(&mut self, timeout: NextTimeout) -> std::result::Result<bool, ureq::Error> {
+        self.stream.sock.set_timeout(timeout);
+        let input = self.buffers.input_append_buf();
+        let amount = self.stream.read(input).map_err(read_error)?;
+        self.buffers.input_appended(amount);
+        Ok(amount > 0)
+    }
+
+    fn is_open(&mut self) -> bool {
+        self.stream.sock.get_mut().is_open()
+    }
+
+    fn is_tls(&self) -> bool {
+        true
+    }
+}
+
+impl<In: Transport> std::fmt::Debug for TlsTransport<In> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TlsTransport").finish_non_exhaustive()
+    }
+}
+
+/// TLS 1.3 and 1.2 with AES-GCM, which every server has (RFC 8446, section 9.1, requires it), and every group and signature of
+/// the crate.
+fn provider() -> CryptoProvider {
     CryptoProvider {
         cipher_suites: vec![
             suite::TLS13_AES_256_GCM_SHA384,
@@ -47,7 +205,7 @@ const SIGNATURES: WebPkiSupportedAlgorithms = WebPkiSupportedAlgorithms {
         signature::RSA_PKCS1_2048_8192_SHA384_ABSENT_PARAMS,
         signature::RSA_PKCS1_2048_8192_SHA512_ABSENT_PARAMS,
     ],
-    // In TLS 1.2 the name of an ECDSA scheme does not say the curve.
+    // In TLS 1.2 an ECDSA scheme does not name the curve.
     mapping: &[
         (Scheme::ECDSA_NISTP384_SHA384, &[signature::ECDSA_P384_SHA384, signature::ECDSA_P256_SHA384]),
         (Scheme::ECDSA_NISTP256_SHA256, &[signature::ECDSA_P256_SHA256, signature::ECDSA_P384_SHA256]),
@@ -65,20 +223,128 @@ const SIGNATURES: WebPkiSupportedAlgorithms = WebPkiSupportedAlgorithms {
 struct System;
 
 impl SecureRandom for System {
-    fn fill(&self, bytes: &mut [u8]) -> Result<(), GetRandomFailed> {
+    fn fill(&self, bytes: &mut [u8]) -> std::result::Result<(), GetRandomFailed> {
         SystemRandom::new().fill(bytes).map_err(|_| GetRandomFailed)
     }
 }
 
 impl KeyProvider for System {
-    fn load_private_key(&self, _: PrivateKeyDer<'static>) -> Result<Arc<dyn SigningKey>, rustls::Error> {
-        Err(rustls::Error::General("there is no certificate of one's own here".into()))
+    fn load_private_key(&self, _: PrivateKeyDer<'static>) -> std::result::Result<Arc<dyn SigningKey>, rustls::Error> {
+        Err(rustls::Error::General("client certificates are not supported".into()))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const VALID_2020_TO_2120: &str = "\
+        -----BEGIN CERTIFICATE-----\n\
+        MIIBZDCCAQqgAwIBAgIBATAKBggqhkjOPQQDAjAUMRIwEAYDVQQDDAlsb2NhbGhv\n\
+        c3QwIBcNMjAwMTAxMDAwMDAwWhgPMjEyMDAxMDEwMDAwMDBaMBQxEjAQBgNVBAMM\n\
+        CWxvY2FsaG9zdDBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABNwY8PMCdFFXgDng\n\
+        hCifJ4XSCnF8PhOCMXVoCmEKQxvm1kUr12OKC4TA2fvyHh/E9abBMEAgomqJVXxe\n\
+        o9HoRVijSzBJMAwGA1UdEwEB/wQCMAAwGgYDVR0RBBMwEYIJbG9jYWxob3N0hwR/\n\
+        AAABMB0GA1UdDgQWBBRYwEqmb1ouNt9sRdb1+UpMNQvkwjAKBggqhkjOPQQDAgNI\n\
+        ADBFAiBU5yJzd+deNajzgF9Y19+PbRNzitqulOi7EIW2oY13UAIhANEC2UaZ/2It\n\
+        IU1d7SBdWoN7Fef0N3JRshAl5gGXnLQD\n\
+        -----END CERTIFICATE-----\n\
+        ";
+    const VALID_2090_TO_2100: &str = "\
+        -----BEGIN CERTIFICATE-----\n\
+        MIIBZjCCAQygAwIBAgIBATAKBggqhkjOPQQDAjAUMRIwEAYDVQQDDAlsb2NhbGhv\n\
+        c3QwIhgPMjA5MDAxMDEwMDAwMDBaGA8yMTAwMDEwMTAwMDAwMFowFDESMBAGA1UE\n\
+        AwwJbG9jYWxob3N0MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE3Bjw8wJ0UVeA\n\
+        OeCEKJ8nhdIKcXw+E4IxdWgKYQpDG+bWRSvXY4oLhMDZ+/IeH8T1psEwQCCiaolV\n\
+        fF6j0ehFWKNLMEkwDAYDVR0TAQH/BAIwADAaBgNVHREEEzARgglsb2NhbGhvc3SH\n\
+        BH8AAAEwHQYDVR0OBBYEFFjASqZvWi4232xF1vX5Skw1C+TCMAoGCCqGSM49BAMC\n\
+        A0gAMEUCIQDrTOxPYi5dZmbYklO10Pcvq+LiT9DfnQ5AS+8WnLF+3wIgc9cQmEK7\n\
+        c+y+92owlCFZUriLxyvRTfBqepd/aFx0eF4=\n\
+        -----END CERTIFICATE-----\n\
+        ";
+    const VALID_IN_2001: &str = "\
+        -----BEGIN CERTIFICATE-----\n\
+        MIIBYjCCAQigAwIBAgIBATAKBggqhkjOPQQDAjAUMRIwEAYDVQQDDAlsb2NhbGhv\n\
+        c3QwHhcNMDEwMTAxMDAwMDAwWhcNMDIwMTAxMDAwMDAwWjAUMRIwEAYDVQQDDAls\n\
+        b2NhbGhvc3QwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAATcGPDzAnRRV4A54IQo\n\
+        nyeF0gpxfD4TgjF1aAphCkMb5tZFK9djiguEwNn78h4fxPWmwTBAIKJqiVV8XqPR\n\
+        6EVYo0swSTAMBgNVHRMBAf8EAjAAMBoGA1UdEQQTMBGCCWxvY2FsaG9zdIcEfwAA\n\
+        ATAdBgNVHQ4EFgQUWMBKpm9aLjbfbEXW9flKTDUL5MIwCgYIKoZIzj0EAwIDSAAw\n\
+        RQIhAPvERxdKBi14oJzS65sN47jZYZ2kbiRPHGpxbkLAXx6EAiBwBBQv7nSdv/zn\n\
+        bElXcgjXGkVZ4lvGL99nGZJ2ZgBTmw==\n\
+        -----END CERTIFICATE-----\n\
+        ";
+    const KEY: &str = "\
+        -----BEGIN PRIVATE KEY-----\n\
+        MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQggw3hQidUZ/On1RHp\n\
+        C+Sb61a8XAUE83aJxWVo8bnMWHehRANCAATcGPDzAnRRV4A54IQonyeF0gpxfD4T\n\
+        gjF1aAphCkMb5tZFK9djiguEwNn78h4fxPWmwTBAIKJqiVV8XqPR6EVY\n\
+        -----END PRIVATE KEY-----\n\
+        ";
+
+    /// Asks a server on loopback that has the certificate, trusts it, and checks it at `earliest` or later.
+    fn ask(certificate: &str, earliest: SystemTime) -> std::result::Result<String, String> {
+        let parsed = || CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap();
+        let key = PrivateKeyDer::from_pem_slice(KEY.as_bytes()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder =
+            rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+        let server = builder.with_no_client_auth().with_single_cert(vec![parsed()], key).unwrap();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let thread = std::thread::spawn(move || {
+            let (mut socket, _) = listener.accept().unwrap();
+            let mut connection = rustls::ServerConnection::new(Arc::new(server)).unwrap();
+            let mut stream = rustls::Stream::new(&mut connection, &mut socket);
+            let mut head = [0; 1024];
+            if stream.read(&mut head).is_ok_and(|len| len > 0) {
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi");
+            }
+        });
+        let mut roots = RootCertStore::empty();
+        roots.add(parsed()).unwrap();
+        let chain = ().chain(ureq::unversioned::transport::TcpConnector::default());
+        let connector = chain.chain(TlsConnector(configured(roots, earliest).unwrap()));
+        let config = ureq::Agent::config_builder().timeout_global(Some(Duration::from_secs(20))).build();
+        let resolver = ureq::unversioned::resolver::DefaultResolver::default();
+        let agent = ureq::Agent::with_parts(config, connector, resolver);
+        let answer = agent.get(format!("https://127.0.0.1:{port}/")).call();
+        let text = answer.and_then(|mut a| a.body_mut().read_to_string()).map_err(|e| e.to_string());
+        thread.join().unwrap();
+        text
+    }
+
+    #[test]
+    fn certificates_are_checked_at_a_plausible_time() {
+        let year = |year: u64| UNIX_EPOCH + Duration::from_secs((year - 1970) * 31_556_952 + 86_400);
+        assert_eq!(ask(VALID_2020_TO_2120, UNIX_EPOCH).as_deref(), Ok("hi"));
+        // A clock that is behind the image: the image's time is used.
+        assert_eq!(ask(VALID_2090_TO_2100, year(2095)).as_deref(), Ok("hi"));
+        let early = ask(VALID_2090_TO_2100, UNIX_EPOCH).unwrap_err();
+        let wrong = "valid from 2090-01-01 00:00:00 UTC on, and the clock of this machine says 20";
+        assert!(early.contains(wrong) && early.ends_with(": is it wrong?"), "{early}");
+        let expired = ask(VALID_IN_2001, UNIX_EPOCH).unwrap_err();
+        assert!(
+            expired.contains("the server's certificate expired at 2002-01-01 00:00:00 UTC; it was checked at 20"),
+            "{expired}"
+        );
+        let late = ask(VALID_2090_TO_2100, year(2110)).unwrap_err();
+        assert!(late.contains("expired at 2100-01-01 00:00:00 UTC; it was checked at 2110"), "{late}");
+    }
+
+    #[test]
+    fn the_authorities_file() {
+        let dir = crate::base::testing::TempDir::new("tls");
+        let (missing, file) = (dir.0.join("a"), dir.0.join("b"));
+        let error = config(std::slice::from_ref(&missing)).unwrap_err().to_string();
+        assert!(error.starts_with("https needs CA certificates: none of "), "{error}");
+        std::fs::write(&file, "nothing").unwrap();
+        let error = config(&[missing.clone(), file.clone()]).unwrap_err().to_string();
+        assert!(error.ends_with("/b: expected certificates in PEM, found none"), "{error}");
+        std::fs::write(&file, VALID_2020_TO_2120).unwrap();
+        assert!(config(&[missing, file.clone()]).is_ok());
+        assert!(earliest(&file) > UNIX_EPOCH + Duration::from_secs(1_600_000_000));
+    }
 
     #[test]
     fn only_chacha20_is_left_out() {

@@ -426,6 +426,21 @@ def a_killed_run_is_taken_back_by_the_next(t):
         assert os.listdir(f"{lab.folder.name}/net") == ["lease-c0.json"], "the record of changes is gone with them"
 
 
+def a_link_that_another_program_has_configured_since_stays_up(t):
+    with Lab() as lab:
+        stand(lab)
+        lab.serve(dhcp={"s0": neutron()}, http={"docs": NOVA})
+        record = f"record={lab.folder.name}/net/changes.json"
+        machine = f"machine={lab.machine()}"
+        assert lab.ask(t.program, "OpenStack", "20", machine, record, "die")["status"] == 9
+        lab.ip(lab.client, "address", "add", "192.0.2.7/24", "dev", "c0")
+        lab.ask(t.program, "OpenStack", "2", machine, record)
+        state = lab.state()
+        assert ("c0", "192.0.2.7", 24) in state["addresses"], state["addresses"]
+        assert ("c0", "10.0.0.5", 24) not in state["addresses"], state["addresses"]
+        assert "UP" in lab.ip(lab.client, "-o", "link", "show", "c0"), "a link in use was set down"
+
+
 def kept_when_asked(t):
     with Lab() as lab:
         stand(lab)

@@ -15,9 +15,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use ureq::Agent;
 use ureq::http::Uri;
-use ureq::tls::{RootCerts, TlsConfig};
 use ureq::unversioned::resolver::Resolver;
-use ureq::unversioned::transport::{Connector, NextTimeout, RustlsConnector, time};
+use ureq::unversioned::transport::{Connector, NextTimeout, time};
 
 /// How long a service may take to accept a connection.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -35,7 +34,7 @@ pub struct Network {
     ca_files: Vec<PathBuf>,
     cancel: Cancel,
     plain: Agent,
-    tls: OnceLock<Result<TlsConfig>>,
+    tls: OnceLock<Result<Arc<rustls::ClientConfig>>>,
     secure: OnceLock<Result<Agent>>,
 }
 
@@ -64,32 +63,9 @@ impl Network {
     }
 
     fn secure(&self, port: Option<u16>) -> Result<Agent> {
-        let tls = self.tls.get_or_init(|| self.tls_config()).clone()?;
+        let tls = self.tls.get_or_init(|| tls::config(&self.ca_files)).clone()?;
         let (connector, resolver) = self.parts(port);
-        let config = config().tls_config(tls).build();
-        Ok(Agent::with_parts(config, connector.chain(RustlsConnector::default()), resolver))
-    }
-
-    fn tls_config(&self) -> Result<TlsConfig> {
-        let roots = RootCerts::Specific(Arc::new(self.certificates()?));
-        let provider = Arc::new(tls::provider());
-        Ok(TlsConfig::builder().unversioned_rustls_crypto_provider(provider).root_certs(roots).build())
-    }
-
-    fn certificates(&self) -> Result<Vec<ureq::tls::Certificate<'static>>> {
-        let files = &self.ca_files;
-        let Some((path, pem)) = files.iter().find_map(|p| Some((p, std::fs::read(p).ok()?))) else {
-            let names: Vec<_> = files.iter().map(|p| p.display().to_string()).collect();
-            return Err(Error::new(format!("https needs CA certificates: none of {} exists", names.join(", "))));
-        };
-        let items = ureq::tls::parse_pem(&pem).filter_map(std::result::Result::ok);
-        let certificates: Vec<_> = items
-            .filter_map(|item| if let ureq::tls::PemItem::Certificate(c) = item { Some(c) } else { None })
-            .collect();
-        if certificates.is_empty() {
-            return Err(Error::new(format!("{}: expected certificates in PEM, found none", path.display())));
-        }
-        Ok(certificates)
+        Ok(Agent::with_parts(config().build(), connector.chain(tls::TlsConnector(tls)), resolver))
     }
 }
 

@@ -49,6 +49,15 @@ pub struct Address {
     pub prefix: u8,
     /// IPv6: duplicate address detection has not ended, it cannot be used yet.
     pub tentative: bool,
+    /// The kernel made it: IPv6, for the link itself or from a router advertisement.
+    pub automatic: bool,
+}
+
+impl Address {
+    /// An address to add or remove.
+    pub fn new(index: u32, address: IpAddr, prefix: u8) -> Self {
+        Address { index, address, prefix, tentative: false, automatic: false }
+    }
 }
 
 /// A route by one link.

@@ -65,19 +65,24 @@ pub fn link(message: &Message) -> Option<Link> {
 /// An address.
 pub fn address(message: &Message) -> Option<Address> {
     let header = message.header(AddressHeader::parse)?;
-    let mut tentative = header.flags.contains(AddressHeaderFlags::Tentative);
+    let mut flags = AddressFlags::from_bits_retain(u32::from(header.flags.bits()));
     let (mut peer, mut local) = (None, None);
     for (kind, value) in message.attributes(&header) {
         match kind {
             libc::IFA_ADDRESS => peer = Some(ip(value)?),
             libc::IFA_LOCAL => local = Some(ip(value)?),
             libc::IFA_FLAGS => {
-                tentative |= AddressFlags::from_bits_retain(number(value)?).contains(AddressFlags::Tentative);
+                flags |= AddressFlags::from_bits_retain(number(value)?);
             }
             _ => {}
         }
     }
-    Some(Address { index: header.index, address: local.or(peer)?, prefix: header.prefix_len, tentative })
+    let (address, prefix) = (local.or(peer)?, header.prefix_len);
+    // Programs that configure addresses from advertisements themselves keep the kernel from adding a route for each.
+    let advertised = !flags.intersects(AddressFlags::Permanent | AddressFlags::Noprefixroute) && prefix == 64;
+    let automatic = matches!(address, IpAddr::V6(ip) if ip.is_unicast_link_local() || advertised);
+    let tentative = flags.contains(AddressFlags::Tentative);
+    Some(Address { index: header.index, address, prefix, tentative, automatic })
 }
 
 fn default_route6(message: &Message) -> Option<u32> {
@@ -159,10 +164,13 @@ mod tests {
         let header = AddressHeader { family: AddressFamily::Inet6, prefix_len: 64, index: 2, ..Default::default() };
         let six = std::net::Ipv6Addr::from_bits(1 << 125 | 3).octets();
         let new = Message::new(libc::RTM_NEWADDR, &header).with(libc::IFA_ADDRESS, &six);
-        let mut address = Address { index: 2, address: six.into(), prefix: 64, tentative: false };
+        let mut address = Address { automatic: true, ..Address::new(2, six.into(), 64) };
         assert_eq!(told(new.clone()), Some(Event::Address(address)));
         address.tentative = true;
         let flags = AddressFlags::Tentative.bits().to_ne_bytes();
+        assert_eq!(told(new.clone().with(libc::IFA_FLAGS, &flags)), Some(Event::Address(address)));
+        let flags = (AddressFlags::Tentative | AddressFlags::Permanent).bits().to_ne_bytes();
+        address.automatic = false;
         assert_eq!(told(new.clone().with(libc::IFA_FLAGS, &flags)), Some(Event::Address(address)));
         address.address = [10, 0, 0, 1].into();
         let peer = new.with(libc::IFA_LOCAL, &[10, 0, 0, 1]).with(libc::IFA_FLAGS, &flags);

@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn addresses() {
-        let at = |ip: &str, prefix| Address { index: 7, address: ip.parse().unwrap(), prefix, tentative: false };
+        let at = |ip: &str, prefix| Address::new(7, ip.parse().unwrap(), prefix);
         for (ip, prefix) in [("10.1.2.3", 24), ("10.1.2.3", 0), ("10.1.2.3", 30), ("10.1.2.3", 31), ("10.1.2.3", 32)] {
             let builder = AddressMessageBuilder::<Ipv4Addr>::new().address(ip.parse().unwrap(), prefix).index(7);
             same(&address(at(ip, prefix), true).unwrap(), 20, &builder.build());
