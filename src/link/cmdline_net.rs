@@ -19,8 +19,54 @@ pub struct Plan {
     pub dns: Vec<IpAddr>,
     /// Hardware address and the name that its link is to have.
     pub names: Vec<([u8; 6], String)>,
+    pub pin: Pin,
     /// What could not be understood, for the log: the word and why.
     pub problems: Vec<String>,
+}
+
+/// What `prepivot.network=` restricts the network to, against a rogue DHCP server or a wrong cable: a list, separated by commas,
+/// of
+///
+/// - `mac:52:54:00:12:34:56`: only links with one of these hardware addresses are used,
+/// - `server:10.0.0.2`: only leases of DHCP servers with one of these identifiers (option 54) are used. Nothing else is then: no
+///   169.254/16 address, no IPv6, no link that another program has set up.
+///
+/// An identifier is not a proof: who can send any frame on the link can claim to be the server. A value that cannot be read
+/// closes the network: no link is used.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Pin {
+    /// Empty: any.
+    pub macs: Vec<[u8; 6]>,
+    /// Empty: any.
+    pub servers: Vec<Ipv4Addr>,
+    /// The value could not be read.
+    pub closed: bool,
+}
+
+impl Pin {
+    /// Whether a link with this hardware address may be used.
+    pub fn allows(&self, mac: Option<[u8; 6]>) -> bool {
+        !self.closed && (self.macs.is_empty() || mac.is_some_and(|mac| self.macs.contains(&mac)))
+    }
+
+    /// Whether only leases may be used, of certain servers.
+    pub fn leases_only(&self) -> bool {
+        !self.servers.is_empty()
+    }
+
+    fn read(&mut self, value: &str) -> Result<(), &'static str> {
+        for item in value.split(',') {
+            let mac = item.strip_prefix("mac:").and_then(mac_of);
+            let server = item.strip_prefix("server:").and_then(|text| text.parse::<Ipv4Addr>().ok());
+            self.macs.extend(mac);
+            self.servers.extend(server);
+            if mac.is_none() && server.is_none() {
+                self.closed = true;
+                return Err("expected mac:ADDRESS or server:ADDRESS, separated by commas; no network is used");
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A link that the kernel makes.
@@ -110,6 +156,7 @@ impl Plan {
                 self.names.push((mac_of(mac).ok_or("expected NAME:MAC")?, device(name)?));
             }
             "rd.route" => self.routes.push(route(value)?),
+            "prepivot.network" => self.pin.read(value)?,
             "nameserver" => self.dns.push(address(value).ok_or("expected an IP address")?),
             _ => return Err("teams are not made; use bond="),
         }
@@ -137,7 +184,8 @@ impl Plan {
     }
 }
 
-const KEYS: [&str; 8] = ["ip", "bond", "bridge", "vlan", "ifname", "rd.route", "nameserver", "team"];
+const KEYS: [&str; 9] =
+    ["ip", "bond", "bridge", "vlan", "ifname", "rd.route", "nameserver", "team", "prepivot.network"];
 
 /// None for a word that says that the kernel or firmware has done it already.
 fn ip(value: &str) -> Result<Option<Ip>, &'static str> {
@@ -370,6 +418,20 @@ mod tests {
         assert!(!read("ip=off").allows("eth0"));
         let named = read("ip=eth1:dhcp ip=eth2:off");
         assert!(named.allows("eth1") && !named.allows("eth0") && !named.allows("eth2"));
+    }
+
+    #[test]
+    fn a_pinned_network() {
+        let mac = [0x52, 0x54, 0, 0x12, 0x34, 0x56];
+        let none = read("quiet").pin;
+        assert!(none.allows(None) && none.allows(Some(mac)) && !none.leases_only());
+        let pin = read("prepivot.network=mac:52:54:00:12:34:56,server:10.0.0.2 prepivot.network=server:10.0.0.3").pin;
+        assert!(pin.allows(Some(mac)) && !pin.allows(Some([2; 6])) && !pin.allows(None));
+        assert_eq!(pin.servers, [Ipv4Addr::new(10, 0, 0, 2), Ipv4Addr::new(10, 0, 0, 3)]);
+        for wrong in ["", "mac:52", "server:10.0.0", "server:10.0.0.2,", "eth0", "server:::1"] {
+            let plan = read(&format!("prepivot.network={wrong}"));
+            assert!(!plan.pin.allows(Some(mac)) && plan.problems.len() == 1, "{wrong}");
+        }
     }
 
     #[test]

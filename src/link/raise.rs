@@ -64,7 +64,13 @@ async fn raise(link: &Link, plan: &Plan, ground: &Ground, deadline: Deadline) ->
         let failed = v4(&link, plan, ip, ground, deadline).await.err();
         ground.tell(Told::Ended(link.index, Reach::Ipv4, failed.map(|e| named(&link, e))));
     };
-    both(four, six(&link, ground, deadline)).await;
+    if plan.pin.leases_only() {
+        four.await;
+        ground.tell(Told::Ended(link.index, Reach::Ipv6LinkLocal, None));
+        ground.tell(Told::Ended(link.index, Reach::Ipv6Routed, None));
+    } else {
+        both(four, six(&link, ground, deadline)).await;
+    }
     Ok(())
 }
 
@@ -76,10 +82,11 @@ async fn v4(link: &Link, plan: &Plan, ip: Option<&Ip>, ground: &Ground, deadline
         return Ok(());
     }
     let mac = link.mac.ok_or_else(|| Error::new("no hardware address"))?;
-    let mut client = Client::open(&link.name, link.index, mac)?;
+    let mut client = Client::open(&link.name, link.index, mac, &plan.pin.servers)?;
     let lease = match client.acquire(deadline.at_most(FALLBACK_AFTER)).await {
         Ok(lease) => lease,
         Err(e) if deadline.passed() => return Err(e),
+        Err(_) if plan.pin.leases_only() => client.acquire(deadline).await?,
         Err(_) => {
             match arp::claim(&link.name, link.index, mac, deadline).await {
                 Ok(address) => {

@@ -136,7 +136,11 @@ impl Session {
             let state = super::netlink::Link { up: others, ..link.clone() };
             let barred = barred(&state, known.addressed(link.index), software, &settings.sys);
             let (ground, deadline) = (self.ground.clone(), self.deadline);
+            let pin = &settings.plan.pin;
             match barred {
+                _ if !pin.allows(link.mac) || (pin.leases_only() && barred.is_some()) => {
+                    log::debug!("{}: left alone: prepivot.network= excludes it", link.name);
+                }
                 None if settings.plan.allows(&link.name) => {
                     log::debug!("{}: raised", link.name);
                     let plan = settings.plan.clone();

@@ -67,7 +67,11 @@ pub fn ask(search: &mut Search, jobs: Vec<Job>, session: &mut Session, ca_files:
         let redirects = if strict { Redirects::SameOrigin } else { Redirects::Any };
         http::Settings { redirects, ca_files: ca_files.to_vec() }
     };
-    match session.ask(&settings, &urls, &fetch) {
+    let answer = session.ask(&settings, &urls, &fetch);
+    for warning in session.findings().take().entries() {
+        search.problem(warning.to_string());
+    }
+    match answer {
         Ok(found) => Some(found),
         Err(e) => {
             search.reason(e.to_string());

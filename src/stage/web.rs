@@ -31,7 +31,9 @@ pub fn send(request: &system::Request, tries: u32) -> Result<Vec<u8>> {
         limit: request.limit,
         tries,
         ..Request::get(&request.url)
-    })?;
+    });
+    log_findings(&client);
+    let reply = reply?;
     match reply.status {
         200..=299 => Ok(reply.body),
         status => Err(refused(request.method, &request.url, status)),
@@ -49,7 +51,15 @@ impl Includes {
 
     /// The document at an http or https URL.
     pub fn get(&self, url: &str) -> Result<Vec<u8>> {
-        self.0.get(url)?.ok_or_else(|| refused("GET", url, 404))
+        let document = self.0.get(url);
+        log_findings(&self.0);
+        document?.ok_or_else(|| refused("GET", url, 404))
+    }
+}
+
+fn log_findings(client: &Client) {
+    for warning in client.findings().take().entries() {
+        log::warn!("{warning}");
     }
 }
 

@@ -438,7 +438,21 @@ def a_link_that_another_program_has_configured_since_stays_up(t):
         state = lab.state()
         assert ("c0", "192.0.2.7", 24) in state["addresses"], state["addresses"]
         assert ("c0", "10.0.0.5", 24) not in state["addresses"], state["addresses"]
-        assert "UP" in lab.ip(lab.client, "-o", "link", "show", "c0"), "a link in use was set down"
+        assert ",UP" in lab.ip(lab.client, "-o", "link", "show", "c0").stdout, "a link in use was set down"
+
+
+def only_the_pinned_dhcp_server_is_believed(t):
+    with Lab(links=2) as lab:
+        stand(lab, 0, 1)
+        lab.serve(dhcp={"s0": neutron(0), "s1": neutron(1)}, http={"docs": NOVA})
+        good(t.ask(lab, "OpenStack", 20, cmdline="prepivot.network=server:10.0.1.2", within=6))
+        kinds = [(m["dhcp"], m["kind"]) for m in lab.said("dhcp")]
+        assert ("s1", 3) in kinds and ("s0", 3) not in kinds, kinds
+    with Lab() as lab:
+        stand(lab)
+        lab.serve(dhcp={"s0": neutron()}, http={"docs": NOVA})
+        answer = t.ask(lab, "OpenStack", 3, cmdline="prepivot.network=mac:02:00:00:00:00:99")
+        assert not answer["ok"] and not lab.said("dhcp"), (answer, lab.said("dhcp"))
 
 
 def kept_when_asked(t):

@@ -48,6 +48,8 @@ const PARAMETERS: [u8; 18] = [
 pub struct Client<'a> {
     name: &'a str,
     mac: [u8; 6],
+    /// The servers whose leases are taken. Empty: all.
+    servers: &'a [Ipv4Addr],
     socket: PacketSocket,
     rng: Rng,
     started: Instant,
@@ -67,10 +69,14 @@ enum Answer {
 }
 
 impl<'a> Client<'a> {
-    /// A client on the link `name`. Wants a tokio runtime around it.
-    pub fn open(name: &'a str, index: u32, mac: [u8; 6]) -> Result<Self> {
+    /// A client on the link `name`, which takes leases of `servers` only, or of all if there is none. To be called in a tokio
+    /// runtime.
+    ///
+    /// # Errors
+    /// The kernel has no packet sockets, or the link is gone.
+    pub fn open(name: &'a str, index: u32, mac: [u8; 6], servers: &'a [Ipv4Addr]) -> Result<Self> {
         let socket = PacketSocket::open(index, Ethertype::Ipv4).map_err(|e| e.context(name))?;
-        Ok(Client { name, mac, socket, rng: Rng::new(&mac), started: Instant::now(), sent: 0, naks: 0 })
+        Ok(Client { name, mac, servers, socket, rng: Rng::new(&mac), started: Instant::now(), sent: 0, naks: 0 })
     }
 
     /// Asks until a server gives a lease. An error once the deadline has passed, with what was tried.
@@ -107,9 +113,10 @@ impl<'a> Client<'a> {
         let xid = self.rng.next();
         for attempt in 0.. {
             self.send(self.message(Kind::Discover, xid).with(option::RAPID_COMMIT, &[]));
-            let name = self.name;
+            let (name, servers) = (self.name, self.servers);
             let wait = self.wait(attempt);
             let answer = self.receive(xid, deadline.at_most(wait), |message| match message.kind {
+                Kind::Ack | Kind::Offer if !is_from(servers, message) => None,
                 Kind::Ack => {
                     message.option(option::RAPID_COMMIT)?;
                     Lease::from_ack(name, message).map(|lease| Answer::Lease(lease.into()))
@@ -145,11 +152,12 @@ impl<'a> Client<'a> {
                 .with(option::SERVER_ID, &server.octets())
                 .with(option::REQUESTED_ADDRESS, &address.octets());
             self.send(message);
-            let name = self.name;
+            let (name, servers) = (self.name, self.servers);
             let wait = self.wait(attempt);
             let answer = self.receive(xid, deadline.at_most(wait), |message| {
-                // A relay may rewrite who it is; the address says whose answer this is.
+                // A relay may rewrite the server's identifier; the address tells whose answer this is.
                 match message.kind {
+                    _ if !is_from(servers, message) => None,
                     Kind::Ack => Lease::from_ack(name, message).map(Some),
                     Kind::Nak => Some(None),
                     _ => None,
@@ -208,5 +216,25 @@ impl<'a> Client<'a> {
             }
         };
         tokio::time::timeout(deadline.left(), listen).await.ok()
+    }
+}
+
+/// Whether a message may be used: any may if there are no servers to choose from, else those of one of them.
+fn is_from(servers: &[Ipv4Addr], message: &Message) -> bool {
+    let id = message.option(option::SERVER_ID).and_then(|id| id.first_chunk::<4>());
+    servers.is_empty() || id.is_some_and(|id| servers.contains(&Ipv4Addr::from(*id)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_pinned_servers_are_believed() {
+        let of = |id: &[u8]| Message::new(Kind::Offer, 1, 0, [2; 6]).with(option::SERVER_ID, id);
+        let pinned = [Ipv4Addr::new(10, 0, 0, 2)];
+        assert!(is_from(&pinned, &of(&[10, 0, 0, 2])) && !is_from(&pinned, &of(&[10, 0, 0, 3])));
+        assert!(!is_from(&pinned, &of(&[10])) && !is_from(&pinned, &Message::new(Kind::Ack, 1, 0, [2; 6])));
+        assert!(is_from(&[], &Message::new(Kind::Ack, 1, 0, [2; 6])));
     }
 }

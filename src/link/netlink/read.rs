@@ -5,7 +5,7 @@ use super::{Address, Event, Link};
 use nix::libc;
 use rtnetlink::packet_core::{NetlinkMessage, NetlinkPayload};
 use rtnetlink::packet_route::AddressFamily;
-use rtnetlink::packet_route::address::{AddressFlags, AddressHeader, AddressHeaderFlags};
+use rtnetlink::packet_route::address::{AddressFlags, AddressHeader};
 use rtnetlink::packet_route::link::{LinkFlags, LinkHeader, LinkLayerType};
 use rtnetlink::packet_route::route::RouteHeader;
 use std::net::IpAddr;
