@@ -443,7 +443,8 @@ def a_link_that_another_program_has_configured_since_stays_up(t):
 
 def only_the_pinned_dhcp_server_is_believed(t):
     with Lab(links=2) as lab:
-        stand(lab, 0, 1)
+        stand(lab, 0)
+        stand(lab, 1)
         lab.serve(dhcp={"s0": neutron(0), "s1": neutron(1)}, http={"docs": NOVA})
         good(t.ask(lab, "OpenStack", 20, cmdline="prepivot.network=server:10.0.1.2", within=6))
         kinds = [(m["dhcp"], m["kind"]) for m in lab.said("dhcp")]
