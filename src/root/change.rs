@@ -1,18 +1,37 @@
-//! A change of the disk: what a commit makes, a plan prints and a replay repeats.
+//! A change of the disk: what a commit makes, a plan prints and the journal keeps.
 
 use super::{Attr, Root};
 use crate::base::base64;
-use crate::base::error::{Error, Result};
 use crate::document::{Map, Value};
+use std::sync::Arc;
+
+/// A file's bytes. They are held once, however many lists of changes have them.
+pub type Content = Arc<Vec<u8>>;
+
+/// What happens to a file that is there already. Anything but `Replace` is for files that cannot be seen yet, because their
+/// file system is not mounted, and for logs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Over {
+    /// Its content becomes this one.
+    Replace,
+    /// This content is added to its end.
+    Append,
+    /// The lines that it does not have are added to its end.
+    Merge,
+    /// It stays as it is.
+    Keep,
+}
 
 /// One change. Paths are absolute below the root, without symbolic links.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Change {
     Write {
         path: String,
-        content: Vec<u8>,
+        content: Content,
         attr: Attr,
+        over: Over,
     },
+    /// A folder that is there already stays as it is.
     Mkdir {
         path: String,
         attr: Attr,
@@ -48,6 +67,11 @@ impl Change {
         }
     }
 
+    /// The path without its leading slash.
+    pub(super) fn resolved(&self) -> &str {
+        self.path().trim_start_matches('/')
+    }
+
     /// The name of this kind of change, and the mode and owner that it sets.
     fn kind(&self) -> (&'static str, Option<Attr>) {
         match self {
@@ -60,9 +84,25 @@ impl Change {
         }
     }
 
+    /// What is done, for a message in which the path follows.
+    pub(super) fn verb(&self) -> &'static str {
+        match self {
+            Change::Write { .. } => "write",
+            Change::Mkdir { .. } => "make the folder",
+            Change::Symlink { .. } => "make the link",
+            Change::Remove { .. } => "remove",
+            Change::Chown { .. } => "change the owner of",
+            Change::Chmod { .. } => "change the mode of",
+        }
+    }
+
     /// The change as `prepivot plan --json` prints it; owners by name where the root knows them.
     pub fn to_value(&self, root: &Root) -> Value {
-        self.describe(|map, kind, attr| {
+        let (kind, attr) = self.kind();
+        let mut map = Map::new();
+        map.insert("change", kind);
+        map.insert("path", self.path());
+        if let Some(attr) = attr {
             if kind != "chown" {
                 map.insert("mode", format!("{:04o}", attr.mode));
             }
@@ -70,68 +110,15 @@ impl Change {
                 map.insert("owner", root.user_name(attr.uid));
                 map.insert("group", root.group_name(attr.gid));
             }
-        })
-    }
-
-    /// The change as it is kept for a later stage; owners by number.
-    pub(super) fn to_record(&self) -> Value {
-        self.describe(|map, _, attr| {
-            map.insert("mode", attr.mode);
-            map.insert("uid", attr.uid);
-            map.insert("gid", attr.gid);
-        })
-    }
-
-    fn describe(&self, put_attr: impl Fn(&mut Map, &str, Attr)) -> Value {
-        let (kind, attr) = self.kind();
-        let mut map = Map::new();
-        map.insert("change", kind);
-        map.insert("path", self.path());
-        if let Some(attr) = attr {
-            put_attr(&mut map, kind, attr);
         }
         match self {
-            Change::Write { content, .. } => put_content(&mut map, content),
+            Change::Write { content, .. } => match std::str::from_utf8(content) {
+                Ok(text) => drop(map.insert("content", text)),
+                Err(_) => drop(map.insert("content_base64", base64::encode(content))),
+            },
             Change::Symlink { target, .. } => drop(map.insert("target", target.as_str())),
             _ => {}
         }
         Value::Map(map)
     }
-
-    /// Reads back [`Change::to_record`].
-    pub(super) fn from_record(record: &Value) -> Result<Change> {
-        let text = |key: &str| {
-            record.get(key).and_then(Value::as_str).map(str::to_owned).ok_or_else(|| Error::new(format!("no {key}")))
-        };
-        let number = |key: &str| {
-            let number = record.get(key).and_then(Value::as_int).and_then(|n| u32::try_from(n).ok());
-            number.ok_or_else(|| Error::new(format!("no {key}")))
-        };
-        let attr = || Ok::<_, Error>(Attr { mode: number("mode")?, uid: number("uid")?, gid: number("gid")? });
-        let path = text("path")?;
-        Ok(match text("change")?.as_str() {
-            "write" => Change::Write { path, content: content_of(record)?, attr: attr()? },
-            "mkdir" => Change::Mkdir { path, attr: attr()? },
-            "symlink" => Change::Symlink { path, target: text("target")? },
-            "remove" => Change::Remove { path },
-            "chown" => Change::Chown { path, attr: attr()? },
-            "chmod" => Change::Chmod { path, attr: attr()? },
-            other => return Err(Error::new(format!("no change is called {other}"))),
-        })
-    }
-}
-
-fn put_content(map: &mut Map, content: &[u8]) {
-    match std::str::from_utf8(content) {
-        Ok(text) => map.insert("content", text),
-        Err(_) => map.insert("content_base64", base64::encode(content)),
-    };
-}
-
-fn content_of(record: &Value) -> Result<Vec<u8>> {
-    if let Some(text) = record.get("content").and_then(Value::as_str) {
-        return Ok(text.as_bytes().to_vec());
-    }
-    let text = record.get("content_base64").and_then(Value::as_str).ok_or_else(|| Error::new("no content"))?;
-    base64::decode(text.as_bytes()).ok_or_else(|| Error::new("content_base64: not valid base64"))
 }

@@ -1,11 +1,11 @@
 //! The disk below a root: reads, and one change at a time. Every path here is resolved already, so no component may be
 //! a symbolic link: one that somebody puts there in between makes the call fail instead of leading outside.
 
-use super::{Attr, Change, Kind, MAX_READ, Stat};
+use super::{Attr, Change, Kind, MAX_READ, Over, Stat};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{self, AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, ResolveFlags, Uid, XattrFlags};
 use rustix::io::Errno;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CStr;
 use std::fs::File;
 use std::io::{Read, Write};
@@ -22,6 +22,13 @@ pub(super) struct Disk {
 const MAX_XATTR: usize = 64 << 10;
 /// Extended attributes that describe a content, and are wrong for another one.
 const OF_CONTENT: [&CStr; 3] = [c"security.capability", c"security.ima", c"security.evm"];
+
+/// Types of file systems (statfs(2)).
+const TMPFS: u32 = 0x0102_1994;
+const RAMFS: u32 = 0x8584_58f6;
+const OVERLAY: u32 = 0x794c_7630;
+/// Room for folders and inodes, beside contents.
+const MARGIN: u64 = 256 << 10;
 
 type Io<T> = std::result::Result<T, Errno>;
 
@@ -48,7 +55,7 @@ impl Disk {
         }
     }
 
-    fn open_at(&self, path: &str, flags: OFlags) -> Io<OwnedFd> {
+    pub(super) fn open_at(&self, path: &str, flags: OFlags) -> Io<OwnedFd> {
         let base = self.base_of(path);
         let path = if path.is_empty() { "." } else { path };
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -93,16 +100,24 @@ impl Disk {
         Some(fs::fstat(self.open_at(path, OFlags::PATH).ok()?).ok()?.st_dev)
     }
 
-    pub(super) fn read(&self, path: &str) -> std::io::Result<Option<Vec<u8>>> {
-        let file = match self.open_at(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY) {
-            Ok(file) => File::from(file),
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::NXIO) => return Ok(None),
-            Err(e) => return Err(e.into()),
+    /// Opens a regular file to read it. None where there is none: to open a device can have effects of its own, so that it is
+    /// looked at first.
+    pub(super) fn open_file(&self, path: &str) -> std::io::Result<Option<File>> {
+        let is_file = |fd: &OwnedFd| Ok(FileType::from_raw_mode(fs::fstat(fd)?.st_mode) == FileType::RegularFile);
+        let open = |flags| match self.open_at(path, flags) {
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::NXIO) => Ok(None),
+            Err(e) => Err(e),
+            Ok(fd) => Ok(if is_file(&fd)? { Some(fd) } else { None }),
         };
-        let meta = file.metadata()?;
-        if !meta.is_file() {
+        if open(OFlags::PATH)?.is_none() {
             return Ok(None);
         }
+        Ok(open(OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?.map(File::from))
+    }
+
+    pub(super) fn read(&self, path: &str) -> std::io::Result<Option<Vec<u8>>> {
+        let Some(file) = self.open_file(path)? else { return Ok(None) };
+        let meta = file.metadata()?;
         let too_large = || std::io::Error::other(format!("larger than {MAX_READ} bytes"));
         if meta.len() > MAX_READ {
             return Err(too_large());
@@ -143,22 +158,20 @@ impl Disk {
         names().unwrap_or_default()
     }
 
-    /// Makes one change. A change that is already so does nothing.
+    /// Makes one change. It can be made again: the result is the same, but for what is appended.
     pub(super) fn apply(&self, change: &Change) -> std::io::Result<()> {
-        let path = change.path().trim_start_matches('/');
+        let path = change.resolved();
         match change {
-            Change::Write { content, attr, .. } => self.write(path, content, *attr),
-            Change::Mkdir { attr, .. } => {
-                let (parent, name) = self.open_parent(path)?;
-                match fs::mkdirat(&parent, name, Mode::from_raw_mode(0o700)) {
-                    Ok(()) | Err(Errno::EXIST) => self.set_attr(path, *attr),
-                    Err(e) => Err(e.into()),
-                }
+            Change::Write { over: Over::Keep, .. } if self.stat(path).is_some() => Ok(()),
+            Change::Write { content, attr, over: Over::Append, .. } => self.append(path, content, *attr),
+            Change::Write { content, attr, .. } => {
+                self.prepare(path, content, *attr)?;
+                self.publish(path)
             }
+            Change::Mkdir { attr, .. } => self.mkdir(path, *attr),
             Change::Symlink { target, .. } => {
                 let (parent, name) = self.open_parent(path)?;
-                let temporary = temporary_name(name);
-                let _ = fs::unlinkat(&parent, &temporary, AtFlags::empty());
+                let temporary = self.clear_temporary(path)?;
                 fs::symlinkat(target, &parent, &temporary)?;
                 Ok(fs::renameat(&parent, &temporary, &parent, name)?)
             }
@@ -167,10 +180,29 @@ impl Disk {
         }
     }
 
-    fn write(&self, path: &str, content: &[u8], attr: Attr) -> std::io::Result<()> {
+    /// Makes a folder that has its mode and owner from the first moment. One that is there stays as it is.
+    fn mkdir(&self, path: &str, attr: Attr) -> std::io::Result<()> {
+        match self.stat(path).map(|s| s.kind) {
+            Some(Kind::Dir) => return Ok(()),
+            Some(_) => return Err(Errno::EXIST.into()),
+            None => {}
+        }
         let (parent, name) = self.open_parent(path)?;
-        let temporary = temporary_name(name);
-        let _ = fs::unlinkat(&parent, &temporary, AtFlags::empty());
+        let temporary = self.clear_temporary(path)?;
+        fs::mkdirat(&parent, &temporary, Mode::from_raw_mode(0o700))?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        own(fs::openat(&parent, &temporary, flags, Mode::empty())?, attr)?;
+        match fs::renameat_with(&parent, &temporary, &parent, name, RenameFlags::NOREPLACE) {
+            // Not every file system has the flag. A folder that is not empty is not replaced without it either.
+            Err(Errno::INVAL | Errno::NOSYS) => Ok(fs::renameat(&parent, &temporary, &parent, name)?),
+            result => Ok(result?),
+        }
+    }
+
+    /// Makes the file's new content, under a temporary name beside it, with the mode and owner that it is to have.
+    pub(super) fn prepare(&self, path: &str, content: &[u8], attr: Attr) -> std::io::Result<()> {
+        let (parent, _) = self.open_parent(path)?;
+        let temporary = self.clear_temporary(path)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut file = File::from(fs::openat(&parent, &temporary, flags, Mode::from_raw_mode(0o600))?);
         let write = |file: &mut File| -> std::io::Result<()> {
@@ -179,17 +211,80 @@ impl Disk {
                 keep_xattrs(&replaced, file, old.uid == attr.uid);
             }
             own(&file, attr)?;
-            file.write_all(content)?;
-            Ok(fs::renameat_with(&parent, &temporary, &parent, name, RenameFlags::empty())?)
+            file.write_all(content)
         };
         write(&mut file).inspect_err(|_| {
             let _ = fs::unlinkat(&parent, &temporary, AtFlags::empty());
         })
     }
 
+    /// Puts what [`Disk::prepare`] made in the place of the file.
+    pub(super) fn publish(&self, path: &str) -> std::io::Result<()> {
+        let (parent, name) = self.open_parent(path)?;
+        let temporary = temporary_name(name);
+        fs::renameat(&parent, &temporary, &parent, name).map_err(|e| {
+            let _ = fs::unlinkat(&parent, &temporary, AtFlags::empty());
+            e.into()
+        })
+    }
+
+    /// Adds to the end of a file, in place.
+    fn append(&self, path: &str, content: &[u8], attr: Attr) -> std::io::Result<()> {
+        if !matches!(self.stat(path), Some(Stat { kind: Kind::File, .. })) {
+            self.prepare(path, content, attr)?;
+            return self.publish(path);
+        }
+        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NONBLOCK | OFlags::NOCTTY;
+        File::from(self.open_at(path, flags)?).write_all(content)
+    }
+
+    /// The temporary name for what is to be at `path`, with nothing there: what a killed run left is removed.
+    fn clear_temporary(&self, path: &str) -> std::io::Result<String> {
+        let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let temporary = temporary_name(name);
+        let whole = if folder.is_empty() { temporary.clone() } else { format!("{folder}/{temporary}") };
+        self.remove(&whole)?;
+        Ok(temporary)
+    }
+
     fn set_attr(&self, path: &str, attr: Attr) -> std::io::Result<()> {
+        if !self.stat(path).is_none_or(|s| matches!(s.kind, Kind::File | Kind::Dir)) {
+            return Err(std::io::Error::other("it is neither a regular file nor a folder"));
+        }
         let file = self.open_at(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
         own(&file, attr)
+    }
+
+    /// What is renamed or removed in the folder of `path` reaches the disk.
+    pub(super) fn sync_folder(&self, path: &str) -> std::io::Result<()> {
+        let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+        match fs::fsync(self.open_at(folder, OFlags::RDONLY | OFlags::DIRECTORY)?) {
+            // Not every file system syncs a folder by itself.
+            Err(Errno::INVAL) => Ok(()),
+            result => Ok(result?),
+        }
+    }
+
+    /// How little a folder's file system is known to keep: 0 for a disk's, 1 for an overlay, whose upper layer may be anything,
+    /// 2 for memory.
+    pub(super) fn volatility(&self, folder: &str) -> u8 {
+        let stat = self.open_at(folder, OFlags::PATH | OFlags::DIRECTORY).and_then(fs::fstatfs);
+        match stat.map(|s| s.f_type as u32) {
+            Ok(OVERLAY) => 1,
+            Ok(TMPFS | RAMFS) => 2,
+            _ => 0,
+        }
+    }
+
+    /// An error where the root has no room for `bytes` twice: as a journal, and as the files themselves.
+    pub(super) fn check_room(&self, bytes: u64) -> std::io::Result<()> {
+        let stat = fs::fstatvfs(&self.base)?;
+        let free = stat.f_bfree.saturating_mul(stat.f_frsize);
+        // File systems that do not know their size say 0.
+        if stat.f_blocks > 0 && free < bytes.saturating_mul(2).saturating_add(MARGIN) {
+            return Err(std::io::Error::other(format!("{free} bytes are free, and {bytes} are to be written twice")));
+        }
+        Ok(())
     }
 
     fn remove(&self, path: &str) -> std::io::Result<()> {
@@ -204,11 +299,42 @@ impl Disk {
         }
         Ok(fs::unlinkat(&parent, name, AtFlags::REMOVEDIR)?)
     }
+}
 
-    /// Everything written so far reaches the disk.
+/// The file systems that changes touch, to be synced together.
+#[derive(Default)]
+pub(super) struct Touched {
+    /// By device number. They are opened before the first change, so that no error of writing is missed (syncfs(2)).
+    folders: BTreeMap<u64, OwnedFd>,
+    last: String,
+}
+
+impl Touched {
+    /// Remembers the file system of the folder that `path` is in.
+    pub(super) fn add(&mut self, disk: &Disk, path: &str) {
+        let mut folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+        if folder == self.last && !self.folders.is_empty() {
+            return;
+        }
+        self.last = folder.to_owned();
+        loop {
+            let opened = disk.open_at(folder, OFlags::RDONLY | OFlags::DIRECTORY);
+            if let Ok((fd, stat)) = opened.and_then(|fd| fs::fstat(&fd).map(|stat| (fd, stat))) {
+                self.folders.entry(stat.st_dev).or_insert(fd);
+                return;
+            }
+            // It is made by one of the changes.
+            match folder.rsplit_once('/') {
+                Some((above, _)) => folder = above,
+                None if folder.is_empty() => return,
+                None => folder = "",
+            }
+        }
+    }
+
+    /// Waits until everything that was written to them is on the disk.
     pub(super) fn sync(&self) -> std::io::Result<()> {
-        let base = fs::openat(&self.base, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        Ok(fs::syncfs(base)?)
+        Ok(self.folders.values().try_for_each(fs::syncfs)?)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Changes of files that are there, in bytes.
 
-use super::{Attr, Root};
+use super::layout::is_record;
+use super::{Attr, MAX_READ, Node, Over, Root};
 use crate::base::error::{Context, Error, Result};
 
 /// The first of the characters that represent bytes which are not UTF-8 in [`Root::edit_text`]: 0x80 to 0xff.
@@ -13,7 +14,7 @@ impl Root {
     /// yet. Returns whether the content changed.
     ///
     /// # Errors
-    /// The file cannot be read, is larger than [`super::MAX_READ`], or is no regular file; or `change` fails. The file is not
+    /// The file cannot be read, is larger than [`MAX_READ`], or is no regular file; or `change` fails. The file is not
     /// changed then.
     pub fn edit(
         &mut self,
@@ -23,10 +24,18 @@ impl Root {
     ) -> Result<bool> {
         let old = self.read(path)?;
         let attr = self.stat(path).map_or(new, |s| s.attr);
-        match change(old.as_deref().unwrap_or_default()).context(|| format!("failed to change {path}"))? {
-            Some(content) if old.as_ref() != Some(&content) => self.write(path, content, attr).map(|()| true),
-            _ => Ok(false),
-        }
+        let content = match change(old.as_deref().unwrap_or_default()).context(|| format!("failed to change {path}"))? {
+            Some(content) if old.as_ref() != Some(&content) => content,
+            _ => return Ok(false),
+        };
+        let resolved = self.resolve(path, true)?;
+        let over = match self.nodes.get(&resolved) {
+            Some(Node::File { over: Over::Append | Over::Merge, .. }) | None if self.is_unseen(&resolved) => {
+                Over::Merge
+            }
+            _ => Over::Replace,
+        };
+        self.write_over(path, content.into(), attr, over).map(|()| true)
     }
 
     /// [`Root::edit`] for text. Bytes that are not UTF-8 are shown to `change` as private-use characters, and are written back
@@ -47,16 +56,30 @@ impl Root {
     /// not there yet.
     ///
     /// # Errors
-    /// As [`Root::edit`]; and the file would become larger than [`super::MAX_READ`].
+    /// As [`Root::edit`]; and the file would become larger than [`MAX_READ`].
     pub fn append(&mut self, path: &str, content: &[u8], new: Attr) -> Result<()> {
-        self.edit(path, new, |old| {
-            if old.len() as u64 + content.len() as u64 > super::MAX_READ {
-                return Err(Error::new(format!("it would become larger than {} bytes", super::MAX_READ)));
+        let resolved = self.resolve(path, true)?;
+        if !self.below_unmounted(&resolved) && !is_record(&resolved) {
+            return self.edit(path, new, |old| Ok(Some(joined(old, content)?))).map(drop);
+        }
+        match self.nodes.get_mut(&resolved) {
+            Some(Node::File { content: old, .. }) => {
+                *old = joined(old, content)?.into();
+                Ok(())
             }
-            Ok(Some([old, content].concat()))
-        })
-        .map(drop)
+            _ => {
+                let attr = self.stat(path).map_or(new, |s| s.attr);
+                self.write_over(path, content.to_vec().into(), attr, Over::Append)
+            }
+        }
     }
+}
+
+fn joined(old: &[u8], new: &[u8]) -> Result<Vec<u8>> {
+    if old.len() as u64 + new.len() as u64 > MAX_READ {
+        return Err(Error::new(format!("it would become larger than {MAX_READ} bytes")));
+    }
+    Ok([old, new].concat())
 }
 
 /// Bytes as text: those that are not UTF-8, and the characters that represent them, byte by byte as private-use characters.

@@ -2,13 +2,32 @@
 
 use super::Root;
 use crate::base::error::{Context, Error, Result};
-use rustix::fs::FlockOperation;
+use rustix::fd::OwnedFd;
+use rustix::fs::{FlockOperation, fcntl_lock};
+use rustix::io::Result as Io;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A lock that is held until this is dropped.
 #[derive(Debug)]
 pub struct Lock {
-    _file: std::sync::Arc<std::os::fd::OwnedFd>,
+    _file: Arc<OwnedFd>,
+}
+
+/// Takes a lock with `take`, which may block. None where that takes longer than `wait`. A lock belongs to the process, or to
+/// the open file, so that a thread can wait for it while this one keeps to the time.
+pub(super) fn wait_for(
+    file: Arc<OwnedFd>,
+    wait: Duration,
+    take: impl FnOnce(&OwnedFd) -> Io<()> + Send + 'static,
+) -> Option<Io<()>> {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let result = take(&file);
+        drop(file);
+        let _ = sender.send(result);
+    });
+    receiver.recv_timeout(wait).ok()
 }
 
 impl Root {
@@ -22,17 +41,10 @@ impl Root {
         }
         let resolved = self.resolve(path, true)?;
         let file = self.disk.open_lock(&resolved).context(|| format!("failed to open {path}"))?;
-        let file = std::sync::Arc::new(file);
-        let (sender, receiver) = std::sync::mpsc::channel();
-        let held = file.clone();
-        // The lock belongs to the process, so that a thread may wait for it while this one keeps to the time.
-        std::thread::spawn(move || {
-            let result = rustix::fs::fcntl_lock(&*held, FlockOperation::LockExclusive);
-            let _ = sender.send(result);
-        });
-        match receiver.recv_timeout(wait) {
-            Ok(result) => result.context(|| format!("failed to lock {path}"))?,
-            Err(_) => return Err(Error::new(format!("failed to lock {path}: another program holds it"))),
+        let file = Arc::new(file);
+        match wait_for(file.clone(), wait, |file| fcntl_lock(file, FlockOperation::LockExclusive)) {
+            Some(result) => result.context(|| format!("failed to lock {path}"))?,
+            None => return Err(Error::new(format!("failed to lock {path}: another program holds it"))),
         }
         Ok(Some(Lock { _file: file }))
     }

@@ -6,25 +6,30 @@
 
 mod change;
 mod command;
+mod commit;
 mod disk;
 mod edit;
+mod journal;
+mod layout;
 mod lock;
 mod mounts;
 mod owner;
+mod record;
+mod recover;
 mod relabel;
-mod replay;
 pub mod run_dir;
 mod swap;
 
-pub use change::Change;
+pub use change::{Change, Content, Over};
 pub use command::{Command, Output, Stage, outlives};
+pub use layout::is_on_disk;
 pub use lock::Lock;
 pub use mounts::{Writable, check_writable};
 pub use owner::Ids;
-pub use replay::is_on_disk;
 
 use crate::base::error::{Context, Error, Result};
 use disk::Disk;
+use record::Entry;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -80,7 +85,11 @@ pub struct Stat {
 enum Node {
     Absent,
     Dir(Attr),
-    File(Vec<u8>, Attr),
+    File {
+        content: Content,
+        attr: Attr,
+        over: Over,
+    },
     /// A file or folder of the disk whose mode or owner changes.
     Touched(Kind, Attr),
     Symlink(String),
@@ -89,13 +98,23 @@ enum Node {
 /// The root that is being provisioned: `/sysroot`, `/new_root`, `/root`, `/`, or a folder.
 pub struct Root {
     disk: Disk,
+    usage: Use,
     nodes: BTreeMap<String, Node>,
     plan: bool,
     /// Mount points of the root's own fstab that are not mounted yet.
     unmounted: Vec<String>,
-    kept: Vec<Change>,
-    done: Vec<Change>,
-    /// Whether something was written that may not have reached the disk.
+    /// Changes that wait for a file system to be mounted.
+    waiting: Vec<Entry>,
+    /// The folder that has, or is to have, the list of them.
+    waiting_folder: Option<String>,
+    waiting_changed: bool,
+    /// Changes of the list that the next commit makes as they are.
+    due: Vec<Entry>,
+    /// Whether what an earlier run left was looked for.
+    recovered: bool,
+    /// Paths that a commit wrote.
+    done: Vec<String>,
+    /// Whether something was written without a journal that may not have reached the disk.
     unsettled: bool,
     commands: Vec<Command>,
     /// Commands for the end of the stage, each with its condition.
@@ -120,10 +139,15 @@ impl Root {
             .context(|| format!("failed to open the root {}", path.display()))?;
         let mut root = Root {
             disk,
+            usage,
             nodes: BTreeMap::new(),
             plan: usage == Use::Plan,
             unmounted: Vec::new(),
-            kept: Vec::new(),
+            waiting: Vec::new(),
+            waiting_folder: None,
+            waiting_changed: false,
+            due: Vec::new(),
+            recovered: false,
             done: Vec::new(),
             unsettled: false,
             commands: Vec::new(),
@@ -184,14 +208,17 @@ impl Root {
     /// A file's bytes. None where there is no file; an error where it cannot be read or passes [`MAX_READ`].
     pub fn read(&self, path: &str) -> Result<Option<Vec<u8>>> {
         let resolved = self.resolve(path, true)?;
+        let on_disk = || self.disk.read(&resolved).context(|| format!("failed to read {path}"));
         match self.nodes.get(&resolved) {
-            Some(Node::File(content, _)) => return Ok(Some(content.clone())),
-            Some(Node::Touched(..)) => {}
-            Some(_) => return Ok(None),
-            None if self.hidden(&resolved) => return Ok(None),
-            None => {}
+            Some(Node::File { content, over: Over::Append, .. }) if !self.below_unmounted(&resolved) => {
+                Ok(Some([on_disk()?.unwrap_or_default().as_slice(), content].concat()))
+            }
+            Some(Node::File { content, .. }) => Ok(Some(content.to_vec())),
+            Some(Node::Touched(..)) => on_disk(),
+            Some(_) => Ok(None),
+            None if self.hidden(&resolved) => Ok(None),
+            None => on_disk(),
         }
-        self.disk.read(&resolved).context(|| format!("failed to read {path}"))
     }
 
     /// A file's text; bytes that are not UTF-8 are replaced. Empty where there is no file or it cannot be read.
@@ -231,7 +258,26 @@ impl Root {
     }
 
     /// Writes a file, through a symbolic link if `path` is one. Missing parents are made 0755, owned by root ([`run_dir::DIR`]: 0700).
+    ///
+    /// # Errors
+    /// A folder or a device is at `path`, or something else than a folder above it.
     pub fn write(&mut self, path: &str, content: impl Into<Vec<u8>>, attr: Attr) -> Result<()> {
+        self.write_over(path, content.into().into(), attr, Over::Replace)
+    }
+
+    /// Writes a file unless there is one. A file on a file system that is not mounted yet stays as it is, too.
+    ///
+    /// # Errors
+    /// As [`Root::write`].
+    pub fn write_new(&mut self, path: &str, content: impl Into<Vec<u8>>, attr: Attr) -> Result<()> {
+        if self.exists(path) {
+            return Ok(());
+        }
+        let over = if self.is_kept_for_later(path) { Over::Keep } else { Over::Replace };
+        self.write_over(path, content.into().into(), attr, over)
+    }
+
+    fn write_over(&mut self, path: &str, content: Content, attr: Attr, over: Over) -> Result<()> {
         let resolved = self.resolve(path, true)?;
         match self.lstat_resolved(&resolved).map(|s| s.kind) {
             Some(Kind::Dir) => return Err(Error::new(format!("failed to write {path}: it is a folder"))),
@@ -239,7 +285,7 @@ impl Root {
             _ => {}
         }
         self.make_parents(&resolved, path)?;
-        self.nodes.insert(resolved, Node::File(content.into(), attr));
+        self.nodes.insert(resolved, Node::File { content, attr, over });
         Ok(())
     }
 
@@ -306,7 +352,7 @@ impl Root {
             return Err(Error::new(format!("failed to change the owner or mode of {path}: there is no such file")));
         };
         match self.nodes.get_mut(&resolved) {
-            Some(Node::File(_, old) | Node::Dir(old) | Node::Touched(_, old)) => *old = attr,
+            Some(Node::File { attr: old, .. } | Node::Dir(old) | Node::Touched(_, old)) => *old = attr,
             _ => drop(self.nodes.insert(resolved, Node::Touched(stat.kind, attr))),
         }
         Ok(())
@@ -318,9 +364,7 @@ impl Root {
     }
 
     fn below_unmounted(&self, resolved: &str) -> bool {
-        self.unmounted
-            .iter()
-            .any(|m| resolved.strip_prefix(m.as_str()).is_some_and(|r| r.is_empty() || r.starts_with('/')))
+        self.unmounted.iter().any(|m| layout::is_below(resolved, m))
     }
 
     fn make_parents(&mut self, resolved: &str, path: &str) -> Result<()> {
@@ -349,11 +393,21 @@ impl Root {
         }
     }
 
-    /// Whether a parent is removed, so that what the disk has there does not count.
+    /// Whether a file system that is not mounted yet will be over what the disk has at a path.
+    fn is_unseen(&self, resolved: &str) -> bool {
+        let below_mount = |m: &String| resolved.len() > m.len() && layout::is_below(resolved, m);
+        self.unmounted.iter().any(below_mount) && !layout::is_shadowed(resolved)
+    }
+
+    /// Whether what the disk has at a path is not what is there: a parent is removed, or a file system that is not mounted yet
+    /// will be over it.
     fn hidden(&self, resolved: &str) -> bool {
+        if self.is_unseen(resolved) {
+            return true;
+        }
         let mut parents = resolved.match_indices('/').map(|(i, _)| &resolved[..i]);
-        !self.nodes.is_empty()
-            && parents.any(|p| matches!(self.nodes.get(p), Some(Node::Absent | Node::Symlink(_) | Node::File(..))))
+        let gone = |node: &Node| matches!(node, Node::Absent | Node::Symlink(_) | Node::File { .. });
+        !self.nodes.is_empty() && parents.any(|p| self.nodes.get(p).is_some_and(gone))
     }
 
     fn lstat_resolved(&self, resolved: &str) -> Option<Stat> {
@@ -361,7 +415,10 @@ impl Root {
         match self.nodes.get(resolved) {
             Some(Node::Absent) => None,
             Some(Node::Dir(attr)) => stat(Kind::Dir, *attr, 0),
-            Some(Node::File(content, attr)) => stat(Kind::File, *attr, content.len() as u64),
+            Some(Node::File { content, attr, over }) => {
+                let before = if *over == Over::Append { self.disk.stat(resolved).map_or(0, |s| s.size) } else { 0 };
+                stat(Kind::File, *attr, before + content.len() as u64)
+            }
             Some(Node::Symlink(target)) => stat(Kind::Symlink, Attr::root(0o777), target.len() as u64),
             Some(Node::Touched(kind, attr)) => stat(*kind, *attr, self.disk.stat(resolved).map_or(0, |s| s.size)),
             None if self.hidden(resolved) => None,

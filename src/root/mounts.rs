@@ -12,6 +12,13 @@ const NOT_ON_DISK: [&str; 5] = ["proc", "sys", "dev", "run", "tmp"];
 /// Mount points of the root's fstab on which nothing is mounted, without a leading slash.
 pub(super) fn unmounted(root: &Root) -> Vec<String> {
     let own = root.disk.device("");
+    let mut found = points(root);
+    found.retain(|point| root.disk.device(point).is_none_or(|d| Some(d) == own));
+    found
+}
+
+/// Mount points of the root's fstab but for the root itself, without a leading slash.
+pub(super) fn points(root: &Root) -> Vec<String> {
     let fstab = root.text("/etc/fstab");
     let mut found = Vec::new();
     for line in fstab.lines().filter(|l| !l.trim_start().starts_with('#')) {
@@ -19,15 +26,14 @@ pub(super) fn unmounted(root: &Root) -> Vec<String> {
         let (Some(point), Some(_), options) = (fields.nth(1), fields.next(), fields.next().unwrap_or("")) else {
             continue;
         };
-        let point = unescape(point);
-        let Ok(point) = root.resolve(&point, true) else { continue };
+        let Ok(point) = root.resolve(&unescape(point), true) else { continue };
         let first = point.split('/').next().unwrap_or("");
         let skipped = point.is_empty()
             || first == "none"
             || first == "swap"
             || NOT_ON_DISK.contains(&first)
             || options.split(',').any(|o| o == "noauto");
-        if !skipped && root.disk.device(&point).is_none_or(|d| Some(d) == own) {
+        if !skipped {
             found.push(point);
         }
     }

@@ -1,6 +1,6 @@
 //! SELinux: what was written before the policy was loaded is relabelled by systemd-tmpfiles, early in the real root.
 
-use super::{Attr, Change, Root};
+use super::{Attr, Root, is_on_disk};
 use crate::base::error::Result;
 
 /// Read by systemd-tmpfiles-setup.service (tmpfiles.d(5), type z).
@@ -17,8 +17,8 @@ impl Root {
         let mut lines: Vec<String> = self
             .done()
             .iter()
-            .filter(|c| !matches!(c, Change::Remove { .. }) && !c.path().starts_with("/run/"))
-            .map(|c| format!("z \"{}\"\n", c.path().replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%")))
+            .filter(|path| is_on_disk(path))
+            .map(|path| format!("z \"{}\"\n", path.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%")))
             .collect();
         lines.sort();
         lines.dedup();

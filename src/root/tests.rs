@@ -89,26 +89,136 @@ fn a_plan_writes_nothing_and_lists_everything() {
 }
 
 #[test]
-fn changes_below_an_unmounted_file_system_wait_and_are_replayed() {
+fn changes_below_an_unmounted_file_system_wait_and_keep_what_it_has() {
     let (dir, mut root) = tree("root-later");
-    root.unmounted = vec!["var".into()];
+    root.unmounted = vec!["var".into(), "home".into()];
+    let attr = Attr::root(0o644);
     root.write("/var/log/x", b"bin\xff".to_vec(), Attr::root(0o640)).unwrap();
-    root.write("/var/lib/cloud/data/instance-id", "i\n", Attr::root(0o644)).unwrap();
-    root.write("/etc/y", "y", Attr::root(0o644)).unwrap();
+    root.append("/var/log/cloud-init.log", b"new\n", attr).unwrap();
+    root.append("/home/u/list", b"new\n", attr).unwrap();
+    root.edit("/home/u/keys", attr, |old| Ok(Some([old, b"a\nb\n"].concat()))).unwrap();
+    root.write_new("/home/u/.profile", "skeleton", attr).unwrap();
+    root.mkdir("/home/u", Attr::root(0o755)).unwrap();
+    root.write("/var/lib/cloud/data/instance-id", "i\n", attr).unwrap();
+    root.write("/etc/y", "y", attr).unwrap();
+    assert_eq!(root.text("/home/u/list"), "new\n");
     assert_eq!(root.commit(), []);
-    root.keep_for_later().unwrap();
-    assert_eq!(root.commit(), []);
-    assert!(!dir.0.join("var/log").exists());
+    assert!(!dir.0.join("var/log").exists() && !dir.0.join("home").exists());
     assert!(dir.0.join("var/lib/cloud/data/instance-id").exists(), "the next initramfs must find the state");
     assert!(dir.0.join("etc/y").exists());
 
+    // Another boot's initramfs: they still wait.
+    let mut next = Root::open(&dir.0, Use::Tree).unwrap();
+    next.unmounted = vec!["var".into(), "home".into()];
+    next.usage = Use::NewRoot;
+    assert_eq!(next.recover(), []);
+    assert!(!dir.0.join("var/log").exists());
+
+    // The file systems are mounted, and have something already.
     std::fs::remove_dir_all(dir.0.join("var")).unwrap();
-    std::fs::create_dir(dir.0.join("var")).unwrap();
-    let mut later = Root::open(&dir.0, Use::Tree).unwrap();
-    assert_eq!(later.replay().unwrap(), []);
-    assert_eq!(std::fs::read(dir.0.join("var/log/x")).unwrap(), b"bin\xff");
-    assert!(dir.0.join("var/lib/cloud/data/instance-id").exists());
-    assert!(!dir.0.join("run/prepivot/replay.json").exists());
+    for (folder, mode) in [("var/log", 0o2775), ("home/u", 0o700)] {
+        std::fs::create_dir_all(dir.0.join(folder)).unwrap();
+        std::fs::set_permissions(dir.0.join(folder), std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+    for (file, text) in [
+        ("var/log/cloud-init.log", "old\n"),
+        ("home/u/list", "old\n"),
+        ("home/u/keys", "b\nc"),
+        ("home/u/.profile", "own"),
+    ] {
+        std::fs::write(dir.0.join(file), text).unwrap();
+    }
+    for _ in 0..2 {
+        let mut later = Root::open(&dir.0, Use::Tree).unwrap();
+        assert_eq!(later.recover(), []);
+        let text = |path: &str| std::fs::read_to_string(dir.0.join(path)).unwrap();
+        assert_eq!(std::fs::read(dir.0.join("var/log/x")).unwrap(), b"bin\xff");
+        assert_eq!(text("var/log/cloud-init.log"), "old\nnew\n");
+        assert_eq!(text("home/u/list"), "old\nnew\n");
+        assert_eq!(text("home/u/keys"), "b\nc\na\n");
+        assert_eq!(text("home/u/.profile"), "own");
+        assert_eq!(text("var/lib/cloud/data/instance-id"), "i\n");
+        let mode = |path: &str| std::fs::metadata(dir.0.join(path)).unwrap().permissions().mode() & 0o7777;
+        assert_eq!((mode("var/log"), mode("home/u")), (0o2775, 0o700));
+        assert_eq!(later.list("/etc"), ["y"], "nothing is left of the list");
+    }
+}
+
+fn left_behind(root: &mut Root) -> Vec<record::Entry> {
+    root.write("/etc/a", "new", Attr::root(0o600)).unwrap();
+    root.mkdir("/srv/d", Attr::root(0o2750)).unwrap();
+    root.symlink("/etc/link", "a").unwrap();
+    root.remove("/etc/old").unwrap();
+    root.changes().into_iter().map(|change| record::Entry { change, hidden: false }).collect()
+}
+
+#[test]
+fn a_journal_that_was_left_is_carried_out_first_and_a_torn_one_is_not() {
+    let (dir, mut root) = tree("root-journal");
+    std::fs::write(dir.0.join("etc/old"), "old").unwrap();
+    let entries = left_behind(&mut root);
+    drop(journal::Journal::write(&root.disk, "etc", &entries).unwrap());
+    let path = dir.0.join("etc/.prepivot-journal");
+    let whole = std::fs::read(&path).unwrap();
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o600);
+
+    std::fs::write(&path, &whole[..whole.len() - 1]).unwrap();
+    let mut torn = Root::open(&dir.0, Use::Tree).unwrap();
+    assert_eq!(torn.recover(), []);
+    assert_eq!(torn.list("/etc"), ["old"]);
+
+    // Half of it was made when the run was cut off, with a temporary file.
+    std::fs::write(&path, &whole).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    std::fs::write(dir.0.join("etc/.a.prepivot"), "ne").unwrap();
+    std::fs::create_dir_all(dir.0.join("srv/.d.prepivot/x")).unwrap();
+    let plan = {
+        let mut plan = Root::open(&dir.0, Use::Plan).unwrap();
+        assert_eq!(plan.recover(), []);
+        plan.changes().len()
+    };
+    assert_eq!(plan, 4, "srv is there already");
+    // A change without the call finds it as well.
+    let mut next = Root::open(&dir.0, Use::Tree).unwrap();
+    next.write("/etc/more", "", Attr::root(0o644)).unwrap();
+    assert_eq!(next.commit(), []);
+    assert_eq!(next.list("/etc"), ["a", "link", "more"]);
+    assert_eq!(next.list("/srv"), ["d"]);
+    assert_eq!(next.text("/etc/link"), "new");
+    assert_eq!(next.stat("/srv/d").unwrap().attr, Attr::root(0o2750));
+}
+
+#[test]
+fn a_journal_of_somebody_else_is_not_carried_out() {
+    let (dir, mut root) = tree("root-foreign");
+    let entries = left_behind(&mut root);
+    drop(journal::Journal::write(&root.disk, "etc", &entries).unwrap());
+    let path = dir.0.join("etc/.prepivot-journal");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let mut next = Root::open(&dir.0, Use::Tree).unwrap();
+    let errors = next.recover();
+    assert!(errors.len() == 1 && errors[0].to_string().contains("/etc/.prepivot-journal"), "{errors:?}");
+    assert!(!next.exists("/etc/a"));
+    // The next best folder has this run's.
+    next.write("/etc/b", "", Attr::root(0o644)).unwrap();
+    assert_eq!(next.commit(), []);
+    assert_eq!(next.list("/"), ["etc"]);
+}
+
+#[test]
+fn a_log_grows_in_place() {
+    let (dir, mut root) = tree("root-log");
+    std::fs::create_dir_all(dir.0.join("var/log")).unwrap();
+    let path = dir.0.join("var/log/cloud-init.log");
+    std::fs::write(&path, "a\n").unwrap();
+    let before = std::fs::metadata(&path).unwrap().ino();
+    root.append("/var/log/cloud-init.log", b"b\n", Attr::root(0o640)).unwrap();
+    root.append("/var/log/cloud-init.log", b"c\n", Attr::root(0o640)).unwrap();
+    assert_eq!(root.text("/var/log/cloud-init.log"), "a\nb\nc\n");
+    assert_eq!(root.stat("/var/log/cloud-init.log").unwrap().size, 6);
+    assert_eq!(root.commit(), []);
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "a\nb\nc\n");
+    assert_eq!(std::fs::metadata(&path).unwrap().ino(), before);
 }
 
 #[test]

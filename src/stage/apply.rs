@@ -5,7 +5,7 @@ use super::boot::Boot;
 use super::find::{self, Outcome};
 use super::image::disabled;
 use super::outside::{OfTree, ThisMachine};
-use super::{Asked, append_log, commit, handover, network, provision, rescue};
+use super::{Asked, append_log, commit, handover, network, provision, recover, rescue};
 use crate::base::error::Result;
 use crate::base::event::Event;
 use crate::base::logging;
@@ -14,7 +14,7 @@ use crate::instance::status::{self, Status};
 use crate::instance::{Instance, state};
 use crate::machine::Machine;
 use crate::root::run_dir::{self, Applied, Entry};
-use crate::root::{Attr, Root, Use, Writable, check_writable, is_on_disk};
+use crate::root::{Attr, Root, Use, Writable, check_writable};
 use crate::source::{self, Found};
 use std::path::Path;
 
@@ -29,19 +29,21 @@ pub fn new_root(path: &Path, machine: &Machine) -> Vec<String> {
         Ok(root) => root,
         Err(e) => return vec![format!("{e}; nothing is provisioned")],
     };
+    let recovered = recover(&mut root);
     if let Some(why) = disabled(&root, machine) {
         log::info!("nothing is provisioned: {why}");
-        return Vec::new();
+        return recovered.entries().iter().map(ToString::to_string).collect();
     }
     let outside = ThisMachine::new();
     let mut boot = Boot::new(&root, machine, &Asked::default(), &outside);
+    boot.report.absorb(recovered);
     let stage = Event::start(NAME, WHAT);
     let outcome = search(&root, &mut boot);
     let mut status = Status::new();
     let done = provision_outcome(&mut root, &mut boot, &mut status, outcome);
     // Where nothing was found too: what appears later is for the real root's first stage.
     boot.report.keep(handover::hand_over(&mut root, done.is_provisioned()));
-    let changes = root.changes().iter().any(|c| is_on_disk(c.path()));
+    let changes = root.has_changes_on_disk();
     let writable = if changes { boot.report.keep(Writable::make(root.path())).flatten() } else { None };
     write(&mut root, &mut boot);
     drop(stage);
@@ -58,8 +60,6 @@ pub fn new_root(path: &Path, machine: &Machine) -> Vec<String> {
     }
     record(&mut root, &mut boot, &done);
     boot.report.keep(root.relabel_later());
-    commit(&mut root, &mut boot.report);
-    boot.report.keep(root.keep_for_later());
     commit(&mut root, &mut boot.report);
     rescue(&status, &mut root, &mut boot.report);
     drop(writable);
@@ -95,7 +95,7 @@ pub fn again(root: &mut Root, machine: &Machine, asked: &Asked) -> Option<Vec<St
 fn in_real_root(root: &mut Root, mut boot: Boot, outcome: Outcome, stage: Event) -> Vec<String> {
     let mut status = Status::new();
     let done = provision_outcome(root, &mut boot, &mut status, outcome);
-    let changes = root.changes().iter().any(|c| is_on_disk(c.path()));
+    let changes = root.has_changes_on_disk();
     let _writable = if changes { boot.report.keep(Writable::make(root.path())).flatten() } else { None };
     write(root, &mut boot);
     drop(stage);
@@ -202,8 +202,10 @@ fn warn_of_problems(boot: &mut Boot, instance: &Instance, place: &str) {
 pub fn tree(path: &Path, seed: &Path) -> Result<Vec<String>> {
     let machine = Machine::read(path);
     let mut root = Root::open(path, Use::Tree)?;
+    let recovered = recover(&mut root);
     let outside = OfTree::new(path);
     let mut boot = Boot::new(&root, &machine, &Asked::default(), &outside);
+    boot.report.absorb(recovered);
     seeded(&mut root, &mut boot, seed)?;
     if !root.changes().is_empty() {
         check_writable(path)?;

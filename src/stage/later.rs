@@ -7,7 +7,7 @@ use super::modules::{Half, Run};
 use super::output::Redirected;
 use super::outside::ThisMachine;
 use super::web::Includes;
-use super::{LOG, append_log, apply, commit, config, provision, refresh, rescue};
+use super::{LOG, append_log, apply, commit, config, provision, recover, refresh, rescue};
 use crate::base::error::Result;
 use crate::base::event::Event;
 use crate::base::logging;
@@ -21,21 +21,18 @@ use crate::root::{Attr, Root, Stage};
 use crate::userdata::{Fetched, Include};
 use std::cell::OnceCell;
 
-/// `init --local`: makes the changes that waited for a file system to be mounted, and does the initramfs's work where no
+/// `init --local`: carries out what an earlier run left and what waited for a file system to be mounted, and does the initramfs's work where no
 /// initramfs of this boot did it. Returns the errors.
 pub fn local(root: &mut Root, machine: &Machine, asked: &Asked) -> Vec<String> {
-    if Applied::read(root).is_none() {
-        return apply::real_root(root, machine, asked);
-    }
-    if let Some(errors) = apply::again(root, machine, asked) {
-        return errors;
-    }
-    let mut report = Report::new();
-    for error in report.keep(root.replay()).unwrap_or_default() {
-        report.error(error);
-    }
-    for error in report.entries() {
-        log::error!("{error}");
+    let mut report = recover(root);
+    let provisioned = if Applied::read(root).is_none() {
+        Some(apply::real_root(root, machine, asked))
+    } else {
+        apply::again(root, machine, asked)
+    };
+    if let Some(errors) = provisioned {
+        errors.iter().for_each(|e| report.error(e));
+        return lines(&report);
     }
     report.keep(log_of_initramfs(root));
     report.keep(append_log(root, &logging::take()));
@@ -62,9 +59,13 @@ fn log_of_initramfs(root: &mut Root) -> Result<()> {
 /// One of the three stages that need the running system. Returns the errors.
 pub fn stage(root: &mut Root, machine: &Machine, stage: Stage, asked: &Asked) -> Vec<String> {
     let start = status::uptime();
+    let mut recovered = recover(root);
+    if stage == Stage::Final {
+        root.stop_waiting().iter().for_each(|e| recovered.error(e));
+    }
     if let Some(why) = disabled(root, machine) {
         log::info!("nothing is done: {why}");
-        return Vec::new();
+        return lines(&recovered);
     }
     let (name, label, what) = match stage {
         Stage::Init => ("init", "init-network", "running what needs the network"),
@@ -75,7 +76,7 @@ pub fn stage(root: &mut Root, machine: &Machine, stage: Stage, asked: &Asked) ->
     status.begin(name, start);
     let Some(instance) = asked.instance(root) else {
         log::info!("there is no instance: nothing to do in the stage {name}");
-        let mut report = Report::new();
+        let mut report = recovered;
         status.end(name, &report);
         report.keep(status.save_in_run(root, stage == Stage::Final));
         commit(root, &mut report);
@@ -83,6 +84,7 @@ pub fn stage(root: &mut Root, machine: &Machine, stage: Stage, asked: &Asked) ->
     };
     let outside = ThisMachine::new();
     let mut boot = Boot::new(root, machine, asked, &outside);
+    boot.report.absorb(recovered);
     boot.report.keep(status.save(root));
     commit(root, &mut boot.report);
     rescue(&status, root, &mut boot.report);

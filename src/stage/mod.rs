@@ -80,6 +80,16 @@ fn rescue(status: &Status, root: &mut Root, report: &mut Report) {
     }
 }
 
+/// Carries out what an earlier run left, before anything is read; what fails is an error of the report.
+fn recover(root: &mut Root) -> Report {
+    let mut report = Report::new();
+    for error in root.recover() {
+        log::error!("{error}");
+        report.error(error);
+    }
+    report
+}
+
 /// Carries out the changes so far; those that fail are errors of the report.
 fn commit(root: &mut Root, report: &mut Report) {
     root.commit().iter().for_each(|e| report.error(e));

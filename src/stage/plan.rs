@@ -27,8 +27,10 @@ pub struct Plan {
 pub fn plan(path: &Path, seed: &Path) -> Result<Plan> {
     let machine = Machine::read(path);
     let mut root = Root::open(path, Use::Plan)?;
+    let recovered = super::recover(&mut root);
     let outside = OfTree::new(path);
     let mut boot = Boot::new(&root, &machine, &Asked::default(), &outside);
+    boot.report.absorb(recovered);
     let instance = apply::seeded(&mut root, &mut boot, seed)?;
     let mut last = root.changes();
     let mut changes: Vec<(Option<Stage>, Change)> = last.iter().map(|c| (None, c.clone())).collect();
@@ -65,7 +67,7 @@ impl Plan {
         let (state, changes): (Vec<_>, Vec<_>) = self.changes.iter().partition(|(_, change)| is_state(change.path()));
         for (when, change) in changes {
             out += &shown(&line(change, *when, &self.root));
-            if let Change::Write { path, content, attr } = change {
+            if let Change::Write { path, content, attr, .. } = change {
                 let old = self.on_disk(path);
                 let public = attr.mode & 0o004 != 0;
                 match (old, std::str::from_utf8(content)) {
@@ -113,7 +115,7 @@ fn line(change: &Change, when: Option<Stage>, root: &Root) -> String {
     let when = when.map(|stage| format!(" ({})", stage.name())).unwrap_or_default();
     let owner = |uid, gid| format!("{}:{}", root.user_name(uid), root.group_name(gid));
     match change {
-        Change::Write { path, content, attr } => {
+        Change::Write { path, content, attr, .. } => {
             format!(
                 "  write   {path} ({:04o} {}, {} bytes){when}\n",
                 attr.mode,

@@ -20,6 +20,7 @@ pub fn run(
     frequency: Option<Frequency>,
     arguments: &[String],
 ) -> Vec<String> {
+    let recovered = super::recover(root);
     let Some(instance) = asked.instance(root) else {
         return vec![
             "there is no datasource: nothing was provisioned yet; --force runs the module all the same".into(),
@@ -27,6 +28,7 @@ pub fn run(
     };
     let outside = ThisMachine::new();
     let mut boot = Boot::new(root, machine, asked, &outside);
+    boot.report.absorb(recovered);
     later::configure(root, &mut boot, &instance);
     Run::new(root, &mut boot, &instance).single(module, frequency, arguments);
     commit(root, &mut boot.report);

@@ -1,0 +1,362 @@
+//! From memory to the disk: what differs, and its way through the journal.
+//!
+//! SQLite's rollback journal is the model, the other way round: here the journal has what is to be, not what was. Until it is
+//! complete on the disk nothing has changed; from then on a cut at any point ends in all changes, because the next run makes
+//! them again ([`Root::recover`](super::Root::recover)).
+
+use super::disk::Touched;
+use super::journal::{FOLDERS, Journal, WAITING, path_in};
+use super::layout::{ACCOUNTS, is_mark, is_record, is_shadowed, is_volatile};
+use super::record::{self, Entry};
+use super::{Attr, Change, Kind, Node, Over, Root};
+use crate::base::error::{Context, Error, Result};
+use rustix::io::Errno;
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
+
+/// What a list of changes came to.
+#[derive(Default)]
+pub(super) struct Outcome {
+    pub(super) errors: Vec<Error>,
+    /// A change failed for want of room or because the file system is read-only or broken: another run may make it.
+    starved: bool,
+}
+
+impl Root {
+    /// What is not on the disk yet, folders before what is in them.
+    pub fn changes(&self) -> Vec<Change> {
+        self.entries().into_iter().filter(|e| !e.hidden).map(|e| e.change).collect()
+    }
+
+    /// Whether there is a change that outlives the boot.
+    pub fn has_changes_on_disk(&self) -> bool {
+        self.entries().iter().any(|e| !is_volatile(e.change.resolved()))
+    }
+
+    fn entries(&self) -> Vec<Entry> {
+        let mut entries = Vec::new();
+        let mut changes = Vec::new();
+        for (path, node) in &self.nodes {
+            let waits = self.below_unmounted(path);
+            if waits {
+                entries.push(Entry { change: unseen(path, node), hidden: false });
+            }
+            if !waits || is_shadowed(path) {
+                self.difference(path, node, &mut changes);
+                entries.extend(changes.drain(..).map(|change| Entry { change, hidden: waits }));
+            }
+        }
+        entries
+    }
+
+    fn difference(&self, resolved: &str, node: &Node, changes: &mut Vec<Change>) {
+        let path = format!("/{resolved}");
+        let disk = self.disk.stat(resolved);
+        let disk_kind = disk.map(|d| d.kind);
+        let remove_other = |changes: &mut Vec<Change>, kind: Kind| {
+            if disk_kind.is_some_and(|k| k != kind && (k == Kind::Dir || kind == Kind::Dir)) {
+                changes.push(Change::Remove { path: path.clone() });
+            }
+        };
+        match node {
+            Node::Absent => {
+                let parent_gone =
+                    resolved.rsplit_once('/').is_some_and(|(p, _)| matches!(self.nodes.get(p), Some(Node::Absent)));
+                if !parent_gone && disk.is_some() {
+                    changes.push(Change::Remove { path });
+                }
+            }
+            Node::Dir(attr) if disk_kind == Some(Kind::Dir) => touch(path, disk.map(|d| d.attr), *attr, changes),
+            Node::Dir(attr) => {
+                remove_other(changes, Kind::Dir);
+                changes.push(Change::Mkdir { path, attr: *attr });
+            }
+            Node::Touched(_, attr) => touch(path, disk.map(|d| d.attr), *attr, changes),
+            Node::Symlink(target) => {
+                if disk_kind != Some(Kind::Symlink) || self.disk.read_link(resolved).as_ref() != Some(target) {
+                    remove_other(changes, Kind::Symlink);
+                    changes.push(Change::Symlink { path, target: target.clone() });
+                }
+            }
+            Node::File { content, attr, over } => {
+                let same = *over != Over::Append
+                    && disk.is_some_and(|d| d.kind == Kind::File && d.size == content.len() as u64)
+                    && self.disk.read(resolved).is_ok_and(|c| c.as_ref() == Some(content));
+                if same {
+                    touch(path, disk.map(|d| d.attr), *attr, changes);
+                } else {
+                    remove_other(changes, Kind::File);
+                    changes.push(Change::Write { path, content: content.clone(), attr: *attr, over: *over });
+                }
+            }
+        }
+    }
+
+    /// Writes what differs, through the journal, and returns when it is on the disk. What is in /run comes first, logs and the
+    /// boot's status last and without waiting. Nothing is marked as done that is not on the disk: where the journal cannot be
+    /// kept, marks follow a sync of what they mark.
+    ///
+    /// Gives one error for each change that failed; the others are made. In a plan nothing is written and the changes stay.
+    pub fn commit(&mut self) -> Vec<Error> {
+        if self.plan {
+            return Vec::new();
+        }
+        let mut errors = Vec::new();
+        if !self.recovered && self.has_changes_on_disk() {
+            errors.extend(self.recover());
+        }
+        let mut entries = std::mem::take(&mut self.due);
+        entries.append(&mut self.entries());
+        self.nodes.clear();
+        let (volatile, entries): (Vec<_>, Vec<_>) = entries.into_iter().partition(|e| is_volatile(e.change.resolved()));
+        let (waiting, entries): (Vec<_>, Vec<_>) =
+            entries.into_iter().partition(|e| !e.hidden && self.below_unmounted(e.change.resolved()));
+        let (records, mut entries): (Vec<_>, Vec<_>) =
+            entries.into_iter().partition(|e| is_record(e.change.resolved()));
+        errors.extend(self.make(volatile).errors);
+        let to_relabel = waiting.iter().filter(|e| !matches!(e.change, Change::Remove { .. }));
+        self.done.extend(to_relabel.map(|e| e.change.path().to_owned()));
+        self.waiting_changed |= !waiting.is_empty();
+        self.waiting.extend(waiting);
+        if self.waiting_changed {
+            match self.list_of_waiting() {
+                Ok(change) => entries.push(Entry { change, hidden: false }),
+                Err(e) => errors.push(e),
+            }
+            self.waiting_changed = false;
+        }
+        if entries.iter().all(|e| is_mark(e.change.resolved())) {
+            // What they mark is on the disk already.
+            if entries.is_empty() || self.settle(&mut errors) {
+                errors.extend(self.make(entries).errors);
+            }
+        } else {
+            errors.extend(self.through_journal(entries));
+        }
+        errors.extend(self.make(records).errors);
+        errors
+    }
+
+    /// The change that keeps the list of waiting changes.
+    pub(super) fn list_of_waiting(&mut self) -> Result<Change> {
+        let folder = match &self.waiting_folder {
+            Some(folder) => folder.clone(),
+            None => self.journal_folders().into_iter().next().unwrap_or_default(),
+        };
+        let path = format!("/{}", path_in(&folder, WAITING));
+        self.waiting_folder = Some(folder);
+        if self.waiting.is_empty() {
+            return Ok(Change::Remove { path });
+        }
+        let mut content = Vec::new();
+        record::write(&mut content, &self.waiting)
+            .context(|| "failed to keep the changes of file systems that are not mounted yet")?;
+        Ok(Change::Write { path, content: content.into(), attr: Attr::root(0o600), over: Over::Replace })
+    }
+
+    /// Folders that can hold the journal, the best first: on the root's own file system, and on one that keeps what is written.
+    pub(super) fn journal_folders(&self) -> Vec<String> {
+        let mounts = super::mounts::points(self);
+        let below_mount = |folder: &str| mounts.iter().any(|m| super::layout::is_below(folder, m));
+        let usable = |folder: &str| self.resolve(folder, true).ok().filter(|f| !below_mount(f));
+        let mut folders: Vec<String> = FOLDERS.iter().filter_map(|f| usable(f)).collect();
+        folders.retain(|f| self.disk.stat(f).is_some_and(|s| s.kind == Kind::Dir));
+        folders.sort_by_key(|folder| self.disk.volatility(folder));
+        folders
+    }
+
+    fn through_journal(&mut self, entries: Vec<Entry>) -> Vec<Error> {
+        // Marks last: where a change fails for want of room, nothing is marked.
+        let (marks, mut entries): (Vec<_>, Vec<_>) = entries.into_iter().partition(|e| is_mark(e.change.resolved()));
+        let first_mark = entries.len();
+        entries.extend(marks);
+        let journal = match self.write_journal(&entries) {
+            Ok(journal) => journal,
+            Err(e) => {
+                let mut errors = self.without_journal(entries, first_mark);
+                let text = format!("{e}; a power cut before the end of this stage can leave a half-provisioned root");
+                errors.insert(0, Error::new(text));
+                return errors;
+            }
+        };
+        let (mut touched, mut outcome) = (Touched::default(), Outcome::default());
+        self.carry_out(entries, &mut touched, &mut outcome);
+        self.end_journal(journal, &touched, outcome)
+    }
+
+    fn write_journal(&mut self, entries: &[Entry]) -> Result<Journal> {
+        let failed = || "the journal cannot be kept";
+        self.disk.check_room(record::length(entries)).context(failed)?;
+        let mut last = std::io::Error::from(Errno::NOENT);
+        for folder in self.journal_folders() {
+            let mut written = Journal::write(&self.disk, &folder, entries);
+            if written.as_ref().is_err_and(|e| e.kind() == ErrorKind::AlreadyExists) {
+                // Another process's: its changes come first.
+                let earlier = self.recover_journal(&folder);
+                written = earlier.and_then(|_| Journal::write(&self.disk, &folder, entries));
+            }
+            match written {
+                Ok(journal) => return Ok(journal),
+                Err(e) => last = e,
+            }
+        }
+        Err(last).context(failed)
+    }
+
+    /// Makes the changes of a journal that is on the disk, in order. Marks are left out where another change is starved.
+    pub(super) fn carry_out(
+        &mut self,
+        entries: impl IntoIterator<Item = Entry>,
+        touched: &mut Touched,
+        outcome: &mut Outcome,
+    ) {
+        for Entry { change, .. } in entries {
+            if outcome.starved && is_mark(change.resolved()) {
+                continue;
+            }
+            touched.add(&self.disk, change.resolved());
+            self.one(change, outcome);
+        }
+    }
+
+    /// Waits for the disk and removes the journal. One whose changes may not have reached the disk stays for the next run.
+    pub(super) fn end_journal(&mut self, journal: Journal, touched: &Touched, outcome: Outcome) -> Vec<Error> {
+        let mut errors = outcome.errors;
+        if let Err(e) = touched.sync() {
+            self.unsettled = true;
+            errors.push(Error::new(format!("failed to sync the root: {e}")));
+        } else if let Err(e) = journal.remove(&self.disk) {
+            errors.push(Error::new(format!("failed to remove the journal: {e}")));
+        }
+        errors
+    }
+
+    /// Makes the changes where the journal cannot be kept, in the order in which a cut hurts least: contents under temporary
+    /// names, a sync, then everything takes its place, the account files last; a sync; then the marks.
+    fn without_journal(&mut self, mut entries: Vec<Entry>, first_mark: usize) -> Vec<Error> {
+        let marks = entries.split_off(first_mark);
+        let mut outcome = Outcome::default();
+        let mut touched = Touched::default();
+        self.unsettled = true;
+        let made: BTreeSet<String> = entries
+            .iter()
+            .filter(|e| !matches!(e.change, Change::Remove { .. }))
+            .map(|e| e.change.path().to_owned())
+            .collect();
+        let first = |change: &Change| match change {
+            Change::Mkdir { .. } => true,
+            Change::Remove { path } => made.contains(path),
+            _ => false,
+        };
+        let mut later = Vec::new();
+        for Entry { change, .. } in entries {
+            touched.add(&self.disk, change.resolved());
+            if first(&change) {
+                self.one(change, &mut outcome);
+                continue;
+            }
+            if let Change::Write { content, attr, .. } = &change
+                && let Err(e) = self.disk.prepare(change.resolved(), content, *attr)
+            {
+                outcome.fail(&change, &e);
+                continue;
+            }
+            later.push(change);
+        }
+        outcome.synced(&touched);
+        later.sort_by_key(|change| ACCOUNTS.iter().position(|a| *a == change.resolved()).map_or(0, |at| at + 1));
+        for change in later {
+            match &change {
+                Change::Write { .. } => match self.disk.publish(change.resolved()) {
+                    Ok(()) => self.done.push(change.path().to_owned()),
+                    Err(e) => outcome.fail(&change, &e),
+                },
+                _ => self.one(change, &mut outcome),
+            }
+        }
+        outcome.synced(&touched);
+        if !outcome.starved {
+            self.unsettled = false;
+            for Entry { change, .. } in marks {
+                self.one(change, &mut outcome);
+            }
+        } else if !marks.is_empty() {
+            outcome.errors.push(Error::new("nothing is marked as done: the next boot provisions again"));
+        }
+        outcome.errors
+    }
+
+    fn make(&mut self, entries: Vec<Entry>) -> Outcome {
+        let mut outcome = Outcome::default();
+        entries.into_iter().for_each(|e| self.one(e.change, &mut outcome));
+        outcome
+    }
+
+    fn one(&mut self, change: Change, outcome: &mut Outcome) {
+        match self.disk.apply(&change) {
+            Ok(()) if matches!(change, Change::Remove { .. }) => {}
+            Ok(()) => self.done.push(change.path().to_owned()),
+            Err(e) => outcome.fail(&change, &e),
+        }
+    }
+
+    /// Waits until what was written without a journal is on the disk. Whether it is.
+    fn settle(&mut self, errors: &mut Vec<Error>) -> bool {
+        if self.unsettled {
+            let mut touched = Touched::default();
+            touched.add(&self.disk, "");
+            match touched.sync() {
+                Ok(()) => self.unsettled = false,
+                Err(e) => errors.push(Error::new(format!("nothing is marked as done: failed to sync the root: {e}"))),
+            }
+        }
+        !self.unsettled
+    }
+
+    /// Every path that a commit wrote or changed, in order, and those that wait for a file system.
+    pub fn done(&self) -> &[String] {
+        &self.done
+    }
+}
+
+impl Outcome {
+    fn fail(&mut self, change: &Change, error: &std::io::Error) {
+        let starving = [Errno::NOSPC, Errno::DQUOT, Errno::IO, Errno::ROFS, Errno::NOMEM];
+        self.starved |= starving.iter().any(|e| error.raw_os_error() == Some(e.raw_os_error()));
+        self.errors.push(Error::new(format!("failed to {} {}: {error}", change.verb(), change.path())));
+    }
+
+    fn synced(&mut self, touched: &Touched) {
+        if let Err(e) = touched.sync() {
+            self.starved = true;
+            self.errors.push(Error::new(format!("failed to sync the root: {e}")));
+        }
+    }
+}
+
+/// The change for a path whose file system cannot be seen yet.
+fn unseen(resolved: &str, node: &Node) -> Change {
+    let path = format!("/{resolved}");
+    match node {
+        Node::Absent => Change::Remove { path },
+        Node::Dir(attr) => Change::Mkdir { path, attr: *attr },
+        Node::Touched(_, attr) => Change::Chown { path, attr: *attr },
+        Node::Symlink(target) => Change::Symlink { path, target: target.clone() },
+        Node::File { content, attr, over } => {
+            Change::Write { path, content: content.clone(), attr: *attr, over: *over }
+        }
+    }
+}
+
+fn touch(path: String, old: Option<Attr>, new: Attr, changes: &mut Vec<Change>) {
+    let Some(old) = old else {
+        changes.push(Change::Chown { path, attr: new });
+        return;
+    };
+    if (old.uid, old.gid) != (new.uid, new.gid) {
+        changes.push(Change::Chown { path: path.clone(), attr: new });
+    }
+    if old.mode != new.mode {
+        changes.push(Change::Chmod { path, attr: new });
+    }
+}

@@ -1,0 +1,128 @@
+//! The journal: all changes of a commit in one file on the root, written and synced before the first of them is made, and
+//! removed when the last of them is on the disk. A run that finds one makes its changes first.
+
+use super::disk::Disk;
+use super::lock::wait_for;
+use super::record::{self, Entry, Record};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{self, AtFlags, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The journal's name.
+pub(super) const JOURNAL: &str = ".prepivot-journal";
+/// The name of the list of changes that wait for their file system to be mounted. It changes only through the journal.
+pub(super) const WAITING: &str = ".prepivot-waiting";
+/// Folders that can hold them, the best first. PID 1 needs /etc: it is never mounted later, so that the initramfs and the real
+/// root see the same one.
+pub(super) const FOLDERS: [&str; 3] = ["etc", "var/lib", ""];
+
+/// How long another process's commit is waited for.
+const LOCK_WAIT: Duration = Duration::from_secs(30);
+/// How often a journal is made anew because another process removed the empty one as a dead run's.
+const TRIES: usize = 3;
+
+/// A journal on the disk. Other processes wait for its lock until this is dropped.
+pub(super) struct Journal {
+    path: String,
+    file: File,
+}
+
+/// The path of `name` in a folder, without a leading slash.
+pub(super) fn path_in(folder: &str, name: &str) -> String {
+    if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") }
+}
+
+impl Journal {
+    /// Writes the journal in `folder` and waits until it is on the disk. Nothing is left of one that cannot be written.
+    ///
+    /// # Errors
+    /// The folder's file system is full or read-only, or there is a journal already (`EEXIST`).
+    pub(super) fn write(disk: &Disk, folder: &str, entries: &[Entry]) -> io::Result<Journal> {
+        let journal = Journal::create(disk, path_in(folder, JOURNAL))?;
+        let fill = || -> io::Result<()> {
+            let mut out = BufWriter::with_capacity(256 << 10, &journal.file);
+            record::write(&mut out, entries)?;
+            out.flush()?;
+            drop(out);
+            journal.file.sync_all()?;
+            disk.sync_folder(&journal.path)
+        };
+        match fill() {
+            Ok(()) => Ok(journal),
+            Err(e) => {
+                let _ = journal.remove(disk);
+                Err(e)
+            }
+        }
+    }
+
+    fn create(disk: &Disk, path: String) -> io::Result<Journal> {
+        for _ in 0..TRIES {
+            let (parent, name) = disk.open_parent(&path)?;
+            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let file = lock(fs::openat(&parent, name, flags, Mode::from_raw_mode(0o600))?)?;
+            if fs::fstat(&file)?.st_nlink > 0 {
+                return Ok(Journal { path, file });
+            }
+        }
+        Err(Errno::AGAIN.into())
+    }
+
+    /// Opens the journal in `folder`, once no other process is at it. None where there is none.
+    ///
+    /// # Errors
+    /// What is there is not prepivot's own, or cannot be opened or locked.
+    pub(super) fn find(disk: &Disk, folder: &str) -> io::Result<Option<Journal>> {
+        let path = path_in(folder, JOURNAL);
+        let Some(file) = open_own(disk, &path)? else { return Ok(None) };
+        let file = lock(file.into())?;
+        // The process that held the lock has come to its end, and removed it.
+        Ok((fs::fstat(&file)?.st_nlink > 0).then_some(Journal { path, file }))
+    }
+
+    /// Reads the journal. None where it is not complete: nothing of it was carried out.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(super) fn read(&self) -> io::Result<Option<Record<&File>>> {
+        Record::open(&self.file)
+    }
+
+    /// Removes the journal, for good when this returns.
+    ///
+    /// # Errors
+    /// It cannot be removed, or that does not reach the disk.
+    pub(super) fn remove(&self, disk: &Disk) -> io::Result<()> {
+        let (parent, name) = disk.open_parent(&self.path)?;
+        fs::unlinkat(&parent, name, AtFlags::empty())?;
+        disk.sync_folder(&self.path)
+    }
+}
+
+/// Opens a file of prepivot's own: a regular file that only this process's user can read and write. None where there is none.
+///
+/// # Errors
+/// It is somebody else's, or cannot be opened.
+pub(super) fn open_own(disk: &Disk, path: &str) -> io::Result<Option<File>> {
+    let Some(file) = disk.open_file(path)? else { return Ok(None) };
+    let stat = fs::fstat(&file)?;
+    let own = stat.st_uid == rustix::process::geteuid().as_raw() && stat.st_mode & 0o077 == 0 && stat.st_nlink <= 1;
+    if own { Ok(Some(file)) } else { Err(io::Error::other("it is not a file that prepivot made")) }
+}
+
+/// The file with an exclusive lock, which ends with the process.
+fn lock(file: OwnedFd) -> io::Result<File> {
+    match fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => {}
+        // A file system without locks is used by one machine only.
+        Ok(()) | Err(_) => return Ok(file.into()),
+    }
+    let file = Arc::new(file);
+    let locked = wait_for(file.clone(), LOCK_WAIT, |file| fs::flock(file.as_fd(), FlockOperation::LockExclusive));
+    locked.unwrap_or(Err(Errno::WOULDBLOCK))?;
+    Ok(file.try_clone()?.into())
+}

@@ -1,0 +1,78 @@
+//! Paths that [`super::Root::commit`] treats in their own way. All are resolved, without a leading slash.
+
+/// cloud-init's state. It is written also below a mount point that is not mounted yet, where the next boot's initramfs
+/// looks for it.
+const STATE: &str = "var/lib/cloud";
+/// Files of one boot, which nothing later depends on.
+const RECORDS: [&str; 3] =
+    ["var/log/cloud-init.log", "var/lib/cloud/data/status.json", "var/lib/cloud/data/result.json"];
+
+/// What becomes of a file system's name lists, in the order in which a half-written set of them hurts least: a user
+/// exists when /etc/passwd has the name, so that it comes last.
+pub(super) const ACCOUNTS: [&str; 6] =
+    ["etc/subuid", "etc/subgid", "etc/group", "etc/gshadow", "etc/shadow", "etc/passwd"];
+
+/// Whether a path, absolute below the root, outlives the boot.
+pub fn is_on_disk(path: &str) -> bool {
+    !is_volatile(path.trim_start_matches('/'))
+}
+
+/// Whether a path is in /run.
+pub(super) fn is_volatile(path: &str) -> bool {
+    path == "run" || path.starts_with("run/")
+}
+
+/// Whether a path says that something is done and need not be done again: semaphores, and which instance this is.
+pub(super) fn is_mark(path: &str) -> bool {
+    let below = path.strip_prefix(STATE).and_then(|p| p.strip_prefix('/'));
+    below.is_some_and(|p| {
+        matches!(p, "instance" | "data/instance-id") || p.contains("sem/") || p.ends_with("/datasource.json")
+    })
+}
+
+/// Whether a file is a log or a status of one boot. It is written after everything else, whole, and without waiting for the
+/// disk: a power cut may lose it.
+pub(super) fn is_record(path: &str) -> bool {
+    RECORDS.contains(&path)
+}
+
+/// Whether a path is used also while the file system that it is on is not mounted: the state, and the folders above it.
+pub(super) fn is_shadowed(path: &str) -> bool {
+    is_below(path, STATE) || is_below(STATE, path)
+}
+
+/// Whether `path` is `folder` or below it.
+pub(super) fn is_below(path: &str, folder: &str) -> bool {
+    path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || folder.is_empty() || rest.starts_with('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_are_what_later_boots_go_by() {
+        for mark in [
+            "instance",
+            "data/instance-id",
+            "sem/config_x.once",
+            "instances/i-1/sem/config_y",
+            "instances/i-1/datasource.json",
+        ] {
+            assert!(is_mark(&format!("{STATE}/{mark}")), "{mark}");
+        }
+        for other in
+            ["data/status.json", "instances/i-1/scripts/runcmd", "instances/i-1/sem", "instances/i-1/datasource"]
+        {
+            assert!(!is_mark(&format!("{STATE}/{other}")), "{other}");
+        }
+        assert!(!is_mark("etc/sem/x"));
+    }
+
+    #[test]
+    fn folders_are_compared_by_whole_names() {
+        assert!(is_below("var/lib", "var") && is_below("var", "var") && is_below("var", ""));
+        assert!(!is_below("variable", "var") && !is_below("va", "var"));
+        assert!(is_shadowed("var") && is_shadowed("var/lib/cloud/sem/x") && !is_shadowed("var/log"));
+    }
+}

@@ -1,0 +1,215 @@
+//! What an earlier run left: a journal that was not carried out to its end, and changes whose file system was not mounted.
+
+use super::commit::Outcome;
+use super::disk::Touched;
+use super::journal::{FOLDERS, JOURNAL, Journal, WAITING, open_own, path_in};
+use super::layout::is_below;
+use super::mounts::{self, Writable};
+use super::record::{Entry, Record};
+use super::{Change, Kind, Over, Root, Use};
+use crate::base::error::{Context, Error, Result};
+use std::io;
+
+impl Root {
+    /// Carries out what an earlier run left, to its end: its journal, and the changes that waited for a file system which is
+    /// mounted now. The first thing that a stage does. A plan only takes them into account.
+    ///
+    /// Gives one error for each change that could not be made.
+    pub fn recover(&mut self) -> Vec<Error> {
+        self.recovered = true;
+        let mut folders: Vec<String> = FOLDERS.iter().filter_map(|f| self.resolve(f, true).ok()).collect();
+        folders.dedup();
+        let there = |name: &str| folders.iter().any(|f| self.disk.stat(&path_in(f, name)).is_some());
+        let (journal, waiting) = (there(JOURNAL), there(WAITING));
+        if !journal && !waiting {
+            return Vec::new();
+        }
+        let mut errors = Vec::new();
+        let writable = if self.usage == Use::NewRoot {
+            Writable::make(self.path()).map_err(|e| errors.push(e)).ok().flatten()
+        } else {
+            None
+        };
+        for folder in folders.iter().filter(|_| journal) {
+            let named = || format!("failed to carry out the journal /{}", path_in(folder, JOURNAL));
+            errors.extend(self.recover_journal(folder).context(named).unwrap_or_else(|e| vec![e]));
+        }
+        if journal && self.usage == Use::NewRoot {
+            self.unmounted.clear();
+            self.unmounted = mounts::unmounted(self);
+        }
+        for folder in &folders {
+            errors.extend(self.load_waiting(folder).err());
+        }
+        let not_mounted = self.not_mounted();
+        errors.extend(self.make_due(&not_mounted));
+        drop(writable);
+        errors
+    }
+
+    /// Carries out the changes that still wait for a file system: it will not be mounted in this boot. For the last stage.
+    ///
+    /// Gives one error for each change that could not be made.
+    pub fn stop_waiting(&mut self) -> Vec<Error> {
+        let mut errors = if self.recovered { Vec::new() } else { self.recover() };
+        errors.extend(self.make_due(&[]));
+        errors
+    }
+
+    /// Mount points of the root's fstab on which nothing is mounted, and may still be.
+    fn not_mounted(&self) -> Vec<String> {
+        match self.usage {
+            Use::NewRoot => self.unmounted.clone(),
+            Use::Tree | Use::Plan if self.disk.is_slash() => mounts::unmounted(self),
+            // Nothing is ever mounted in a folder.
+            Use::Tree | Use::Plan => Vec::new(),
+        }
+    }
+
+    /// Whether what an entry is for can be reached: the file system, or the folder that it hides when it is mounted.
+    fn is_due(&self, entry: &Entry, not_mounted: &[String]) -> bool {
+        let path = entry.change.resolved();
+        if entry.hidden { self.is_on_own(path) } else { !not_mounted.iter().any(|m| is_below(path, m)) }
+    }
+
+    /// Whether `path` is on the root's own file system.
+    fn is_on_own(&self, path: &str) -> bool {
+        let mut at = path;
+        while !at.is_empty() {
+            if let Some(device) = self.disk.device(at) {
+                return Some(device) == self.disk.device("");
+            }
+            at = at.rsplit_once('/').map_or("", |(above, _)| above);
+        }
+        true
+    }
+
+    /// Carries out the journal in `folder`, if there is one. What is for a file system that is not mounted now joins the
+    /// changes that wait.
+    pub(super) fn recover_journal(&mut self, folder: &str) -> io::Result<Vec<Error>> {
+        let Some(journal) = Journal::find(&self.disk, folder)? else { return Ok(Vec::new()) };
+        let Some(mut record) = journal.read()? else {
+            log::info!("a journal that is not complete is removed: nothing of it was carried out");
+            return if self.plan { Ok(Vec::new()) } else { journal.remove(&self.disk).map(|()| Vec::new()) };
+        };
+        log::info!("an earlier run was cut off: what its journal has is carried out");
+        let not_mounted = self.not_mounted();
+        let mut touched = Touched::default();
+        let mut outcome = Outcome::default();
+        let mut stays = Vec::new();
+        while let Some(entry) = record.next()? {
+            if self.plan {
+                outcome.errors.extend(self.stage(entry).err());
+            } else if self.is_due(&entry, &not_mounted) {
+                self.carry_out([entry], &mut touched, &mut outcome);
+            } else {
+                stays.push(entry);
+            }
+        }
+        if self.plan {
+            return Ok(outcome.errors);
+        }
+        if !stays.is_empty() {
+            outcome.errors.extend(self.load_waiting(folder).err());
+            self.waiting.retain(|e| !stays.contains(e));
+            self.waiting.append(&mut stays);
+            match self.list_of_waiting() {
+                Ok(change) => self.carry_out([Entry { change, hidden: false }], &mut touched, &mut outcome),
+                Err(e) => outcome.errors.push(e),
+            }
+        }
+        Ok(self.end_journal(journal, &touched, outcome))
+    }
+
+    /// Reads the list of waiting changes in `folder`, if there is one and it is not read yet.
+    fn load_waiting(&mut self, folder: &str) -> Result<()> {
+        if self.waiting_folder.is_some() {
+            return Ok(());
+        }
+        let path = path_in(folder, WAITING);
+        let read = || -> io::Result<Option<Vec<Entry>>> {
+            let Some(file) = open_own(&self.disk, &path)? else { return Ok(None) };
+            let mut record = Record::open(file)?.ok_or_else(|| io::Error::other("it is not complete"))?;
+            let mut entries = Vec::new();
+            while let Some(entry) = record.next()? {
+                entries.push(entry);
+            }
+            Ok(Some(entries))
+        };
+        let entries = read().context(|| format!("failed to read the waiting changes in /{path}"))?;
+        if let Some(entries) = entries {
+            self.waiting = entries;
+            self.waiting_folder = Some(folder.to_owned());
+        }
+        Ok(())
+    }
+
+    /// Makes the changes that waited for a file system which is not among `not_mounted`.
+    fn make_due(&mut self, not_mounted: &[String]) -> Vec<Error> {
+        let mut errors = Vec::new();
+        for entry in std::mem::take(&mut self.waiting) {
+            if !self.is_due(&entry, not_mounted) {
+                self.waiting.push(entry);
+                continue;
+            }
+            self.waiting_changed = true;
+            if entry.hidden {
+                self.due.push(entry);
+            } else {
+                errors.extend(self.stage(entry).err());
+            }
+        }
+        if self.waiting_changed && !self.plan {
+            errors.extend(self.commit());
+        }
+        errors
+    }
+
+    /// Makes a change again in memory, over what the file system has.
+    fn stage(&mut self, entry: Entry) -> Result<()> {
+        if entry.hidden {
+            return Ok(());
+        }
+        match entry.change {
+            Change::Write { path, content, attr, over } => match over {
+                Over::Replace => self.write(&path, content.to_vec(), attr),
+                Over::Append => self.append(&path, &content, attr),
+                Over::Merge => self.edit(&path, attr, |old| Ok(Some(merged(old, &content)))).map(drop),
+                Over::Keep => self.write_new(&path, content.to_vec(), attr),
+            },
+            Change::Mkdir { path, attr } => self.mkdir(&path, attr),
+            Change::Symlink { path, .. } if self.lstat(&path).is_some_and(|s| s.kind != Kind::Symlink) => Ok(()),
+            Change::Symlink { path, target } => self.symlink(&path, &target),
+            Change::Remove { path } => self.remove(&path),
+            Change::Chown { path, attr } | Change::Chmod { path, attr } => self.set_attr(&path, attr),
+        }
+    }
+}
+
+/// `old` and, at its end, the lines of `new` that it does not have.
+fn merged(old: &[u8], new: &[u8]) -> Vec<u8> {
+    let lines = |text| <[u8]>::split_inclusive(text, |b| *b == b'\n').map(<[u8]>::trim_ascii_end);
+    let known: std::collections::HashSet<&[u8]> = lines(old).collect();
+    let mut all = old.to_vec();
+    for line in lines(new).filter(|line| !known.contains(line)) {
+        if !all.is_empty() && !all.ends_with(b"\n") {
+            all.push(b'\n');
+        }
+        all.extend_from_slice(line);
+        all.push(b'\n');
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_merged_once() {
+        let merge = |old: &str, new: &str| String::from_utf8(merged(old.as_bytes(), new.as_bytes())).unwrap();
+        assert_eq!(merge("a\nb", "b\nc\n"), "a\nb\nc\n");
+        assert_eq!(merge("", "a"), "a\n");
+        assert_eq!(merge("a\n", "a\n"), "a\n");
+    }
+}
