@@ -177,7 +177,7 @@ fn password_logins(context: &mut Context) -> Result<()> {
     // Before the pivot no server runs yet.
     if sshd_config::set(context.root, "PasswordAuthentication", word)? && context.root.is_live() {
         let server = crate::system::ssh_service(context);
-        if let Err(e) = service::manage(context, service::Action::TryReload, &server) {
+        if let Err(e) = service::manage(context, service::Action::ReadAgain, &server) {
             context.report.warn(format_args!("ssh_pwauth may not be in effect yet: {e}"));
         }
     }

@@ -93,7 +93,7 @@ pub fn finish(context: &mut Context) -> Result<()> {
         context.root.set_attr(&file, attr)?;
     }
     let server = super::ssh_service(context);
-    service::manage(context, service::Action::TryReload, &server)
+    service::manage(context, service::Action::ReadAgain, &server)
 }
 
 /// Makes the RSA key before the SSH server starts, where it would have no host key without it.

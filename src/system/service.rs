@@ -32,16 +32,16 @@ pub fn manage(cx: &mut Context, action: Action, service: &str) -> Result<()> {
         let verb = match action {
             Action::Restart => "restart",
             Action::Reload => "reload-or-restart",
-            Action::TryReload => "try-reload-or-restart",
+            Action::TryReload | Action::ReadAgain => "try-reload-or-restart",
         };
         vec!["systemctl", "--no-block", verb, service]
     } else if cx.distro.family == Family::Alpine || cx.root.exists("/sbin/openrc-run") {
         match action {
-            Action::TryReload => vec!["rc-service", "--nocolor", "--ifstarted", service, "reload"],
+            Action::ReadAgain => vec!["rc-service", "--nocolor", "--ifstarted", service, "reload"],
             _ => vec!["rc-service", "--nocolor", service, "restart"],
         }
     } else {
-        vec!["service", service, if action == Action::TryReload { "reload" } else { "restart" }]
+        vec!["service", service, if action == Action::ReadAgain { "reload" } else { "restart" }]
     };
     cx.root.run(Command::new(cx.stage, argv))
 }
