@@ -1,6 +1,7 @@
 //! cloud-init's behaviour, as data: each case of the conformance vectors is a test, named FILE: CASE.
 
 mod cases;
+mod datasources;
 mod ds_identify;
 mod merge;
 mod modules;
@@ -12,6 +13,7 @@ mod userdata;
 
 fn main() {
     let trials = [
+        datasources::trials(),
         ds_identify::trials(),
         merge::trials(),
         modules::trials(),

@@ -83,7 +83,10 @@ fn gather(search: &mut Search) -> Seed {
     {
         seed.take_inline(meta, user, map);
     }
-    let label = settings.and_then(|s| s.get("fs_label")).and_then(Value::text).unwrap_or_else(|| LABEL.into());
+    let label = match settings.and_then(|s| s.get("fs_label")) {
+        Some(Value::Null) => return seed,
+        label => label.and_then(Value::text).unwrap_or_else(|| LABEL.into()),
+    };
     for drive in search.drives_labelled(&label) {
         let Some(files) = search.open_drive(&drive) else { continue };
         if is_seed(&files) {

@@ -1,0 +1,238 @@
+//! A case of datasources.json. Every key is known, or the case is an error.
+
+use prepivot::base::base64;
+use prepivot::document::{Map, Value};
+
+/// What is at a path of the machine.
+pub enum Entry {
+    File(Vec<u8>, u32),
+    Socket,
+}
+
+/// A block device, as blkid sees it.
+pub struct Device {
+    /// `sr0`.
+    pub name: String,
+    pub kind: Option<String>,
+    pub label: Option<String>,
+    /// The label in FAT's boot sector, where the root directory has none.
+    pub boot_label: Option<String>,
+    pub uuid: Option<String>,
+    pub partition: bool,
+    /// None: it cannot be mounted.
+    pub files: Option<Vec<(String, Vec<u8>)>>,
+}
+
+pub struct Nic {
+    pub name: String,
+    pub mac: String,
+    pub driver: Option<String>,
+    pub index: Option<i64>,
+    pub up: bool,
+    pub is_virtual: bool,
+}
+
+pub struct Case {
+    pub datasource: String,
+    /// The merged configuration, with `datasource_list`.
+    pub config: Value,
+    pub cmdline: String,
+    /// dmidecode's names and the values.
+    pub dmi: Vec<(String, String)>,
+    pub files: Vec<(String, Entry)>,
+    pub folders: Vec<String>,
+    pub devices: Vec<Device>,
+    pub nics: Vec<Nic>,
+    /// What the machine's surroundings have to answer.
+    pub needs: Vec<&'static str>,
+}
+
+/// A mapping of which each key is taken, so that none is overlooked.
+struct Fields<'a> {
+    map: &'a Map,
+    taken: Vec<&'static str>,
+}
+
+impl<'a> Fields<'a> {
+    fn new(value: &'a Value) -> Result<Self, String> {
+        Ok(Fields { map: value.as_map().ok_or("expected a mapping")?, taken: Vec::new() })
+    }
+
+    fn take(&mut self, key: &'static str) -> Option<&'a Value> {
+        self.taken.push(key);
+        self.map.get(key).filter(|v| !v.is_null())
+    }
+
+    fn text(&mut self, key: &'static str) -> Result<Option<String>, String> {
+        match self.take(key) {
+            None => Ok(None),
+            Some(value) => value.as_str().map(|s| Some(s.to_owned())).ok_or_else(|| format!("{key}: expected a text")),
+        }
+    }
+
+    fn list(&mut self, key: &'static str) -> Result<&'a [Value], String> {
+        match self.take(key) {
+            None => Ok(&[]),
+            Some(value) => value.as_list().ok_or_else(|| format!("{key}: expected a list")),
+        }
+    }
+
+    fn pairs(&mut self, key: &'static str) -> Result<Vec<(&'a str, &'a Value)>, String> {
+        match self.take(key) {
+            None => Ok(Vec::new()),
+            Some(value) => Ok(value.as_map().ok_or_else(|| format!("{key}: expected a mapping"))?.iter().collect()),
+        }
+    }
+
+    fn end(self) -> Result<(), String> {
+        match self.map.keys().find(|key| !self.taken.contains(key)) {
+            Some(key) => Err(format!("the key {key} is not known")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Text, or `{b64: …}`.
+fn content(value: &Value) -> Result<Vec<u8>, String> {
+    if let Some(text) = value.as_str() {
+        return Ok(text.as_bytes().to_vec());
+    }
+    let mut fields = Fields::new(value)?;
+    let text = fields.text("b64")?.ok_or("expected b64")?;
+    fields.end()?;
+    base64::decode(text.as_bytes()).ok_or_else(|| "expected base64".into())
+}
+
+fn entry(value: &Value) -> Result<Entry, String> {
+    let Some(map) = value.as_map().filter(|m| !m.contains_key("b64")) else {
+        return Ok(Entry::File(content(value)?, 0o644));
+    };
+    let mut fields = Fields { map, taken: Vec::new() };
+    if fields.take("socket").is_some() {
+        fields.end()?;
+        return Ok(Entry::Socket);
+    }
+    let bytes = content(fields.take("content").ok_or("expected content")?)?;
+    let mode = match fields.take("mode") {
+        Some(Value::Int(mode)) => u32::try_from(*mode).map_err(|e| e.to_string())?,
+        Some(value) => {
+            let text = value.as_str().ok_or("mode: expected a number")?;
+            u32::from_str_radix(text.trim_start_matches("0o"), 8).map_err(|e| format!("mode: {e}"))?
+        }
+        None => 0o644,
+    };
+    fields.end()?;
+    Ok(Entry::File(bytes, mode))
+}
+
+fn device(value: &Value) -> Result<Device, String> {
+    let mut fields = Fields::new(value)?;
+    let path = fields.text("name")?.ok_or("expected a name")?;
+    let files = match fields.take("files") {
+        None => None,
+        Some(files) => {
+            let files = files.as_map().ok_or("files: expected a mapping")?.iter();
+            Some(files.map(|(path, value)| Ok((path.to_owned(), content(value)?))).collect::<Result<_, String>>()?)
+        }
+    };
+    let device = Device {
+        name: path.strip_prefix("/dev/").ok_or("expected a path below /dev")?.to_owned(),
+        kind: fields.text("type")?,
+        label: fields.text("label")?,
+        boot_label: fields.text("label_fatboot")?,
+        uuid: fields.text("uuid")?,
+        partition: fields.take("partition").is_some(),
+        files,
+    };
+    fields.end()?;
+    Ok(device)
+}
+
+fn nic(value: &Value) -> Result<Nic, String> {
+    let mut fields = Fields::new(value)?;
+    let nic = Nic {
+        name: fields.text("name")?.ok_or("expected a name")?,
+        mac: fields.text("mac")?.ok_or("expected a mac")?,
+        driver: fields.text("driver")?,
+        index: fields.take("ifindex").and_then(Value::as_int),
+        up: fields.take("up").and_then(Value::as_bool) == Some(true),
+        is_virtual: fields.take("virtual").and_then(Value::as_bool) == Some(true),
+    };
+    fields.end()?;
+    Ok(nic)
+}
+
+/// What the machine's surroundings answer: the input's key, its name, and the keys of its entries.
+const ANSWERS: &[(&str, &str, &[&str])] = &[
+    (
+        "http",
+        "HTTP requests",
+        &[
+            "method",
+            "url",
+            "body",
+            "request_headers",
+            "error",
+            "status",
+            "times",
+            "request_body",
+            "source_port",
+            "headers",
+        ],
+    ),
+    ("commands", "commands", &["argv", "stdout", "stderr", "rc"]),
+    ("serial", "requests on the serial line", &[]),
+    ("dialogue", "frames on the serial line", &[]),
+    ("smartos", "SmartOS's metadata socket", &[]),
+    ("env", "the environment", &[]),
+    ("transport_key", "the transport key", &[]),
+];
+/// What only services need, and is nothing without them.
+const BESIDE: &[&str] = &["dhcp", "dns", "programs", "default_user", "distro", "stage", "uname_version"];
+
+impl Case {
+    /// Reads a case.
+    ///
+    /// # Errors
+    ///
+    /// It has a key that is not known, or a value of another kind than expected.
+    pub fn load(case: &Value) -> Result<Case, String> {
+        let mut fields = Fields::new(case.get("input").ok_or("expected an input")?)?;
+        let datasource = fields.text("datasource")?.ok_or("expected a datasource")?;
+        let mut needs = Vec::new();
+        for (key, name, keys) in ANSWERS {
+            let Some(value) = fields.take(key) else { continue };
+            needs.push(*name);
+            for entry in value.as_list().unwrap_or_default().iter().filter_map(Value::as_map) {
+                if let Some(unknown) = entry.keys().find(|k| !keys.contains(k)) {
+                    return Err(format!("{key}: the key {unknown} is not known"));
+                }
+            }
+        }
+        for key in BESIDE {
+            fields.take(key);
+        }
+        let mut config = fields.take("sys_cfg").and_then(Value::as_map).cloned().unwrap_or_default();
+        if !config.contains_key("datasource_list") {
+            config.insert("datasource_list", vec![Value::from(datasource.as_str()), "None".into()]);
+        }
+        let text = |(key, value): (&str, &Value)| {
+            value.text().map(|v| (key.to_owned(), v)).ok_or_else(|| format!("{key}: expected a text"))
+        };
+        let loaded = Case {
+            datasource,
+            config: Value::Map(config),
+            cmdline: fields.text("cmdline")?.unwrap_or_default(),
+            dmi: fields.pairs("dmi")?.into_iter().map(text).collect::<Result<_, _>>()?,
+            files: (fields.pairs("files")?.into_iter())
+                .map(|(path, value)| Ok((path.to_owned(), entry(value).map_err(|e| format!("{path}: {e}"))?)))
+                .collect::<Result<_, String>>()?,
+            folders: fields.list("dirs")?.iter().filter_map(Value::text).collect(),
+            devices: fields.list("devices")?.iter().map(device).collect::<Result<_, _>>()?,
+            nics: fields.list("nics")?.iter().map(nic).collect::<Result<_, _>>()?,
+            needs,
+        };
+        fields.end()?;
+        Ok(loaded)
+    }
+}

@@ -1,0 +1,113 @@
+//! What a source found, against what cloud-init's source says of itself.
+
+use super::case::Case;
+use prepivot::base::base64;
+use prepivot::base::report::Report;
+use prepivot::document::{Value, json};
+use prepivot::instance::{Instance, NetworkData};
+use prepivot::network::read::{eni, openstack};
+use prepivot::network::{Input, Macs, Network};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// An error is as good as "not found", where nothing is expected.
+pub fn of_error(expected: &Value, error: &str) -> Vec<String> {
+    if is_found(expected) { vec![format!("expected an instance, got an error: {error}")] } else { Vec::new() }
+}
+
+fn is_found(expected: &Value) -> bool {
+    expected.get("get_data").and_then(Value::as_bool) == Some(true)
+}
+
+/// What differs, a line each.
+pub fn differences(case: &Case, expected: &Value, found: Option<&Instance>, dir: &Path) -> Vec<String> {
+    let instance = match (is_found(expected), found) {
+        (true, Some(instance)) => instance,
+        (false, None) => return Vec::new(),
+        (true, None) => return vec!["get_data: expected an instance, found none".into()],
+        (false, Some(i)) => return vec![format!("get_data: expected none, found the instance {}", i.instance_id)],
+    };
+    let mut wrong = Vec::new();
+    let mut compare = |key: &str, ours: Option<String>| {
+        let theirs = expected.get(key).and_then(Value::text);
+        if theirs != ours {
+            wrong.push(format!("{key}: expected {theirs:?}, found {ours:?}"));
+        }
+    };
+    compare("instance_id", Some(instance.instance_id.clone()));
+    let host = instance.local_hostname.as_deref().filter(|h| !h.is_empty());
+    compare("hostname", host.map(|h| h.split('.').next().unwrap_or_default().to_owned()));
+    compare("fqdn", host.map(str::to_owned));
+    compare("availability_zone", instance.availability_zone.clone());
+    compare("region", instance.region.clone());
+    // Where it was read from is a path of this test's folder, which is below /tmp also for a device.
+    let place =
+        instance.subplatform.replace(&dir.display().to_string(), "").replace("seed-dir (/dev/", "config-disk (/dev/");
+    compare("subplatform", Some(place));
+    let keys = |list: Vec<String>| list.iter().map(|k| k.trim().to_owned()).collect::<BTreeSet<_>>();
+    let theirs = expected.get("public_keys").and_then(Value::as_list).unwrap_or_default();
+    let theirs = keys(theirs.iter().filter_map(Value::text).collect());
+    let ours = keys(instance.public_keys.clone());
+    if ours != theirs {
+        wrong.push(format!("public_keys: expected {theirs:?}, found {ours:?}"));
+    }
+    let user_data = instance.user_data.as_ref().map(|d| d.0.clone()).unwrap_or_default();
+    if user_data != bytes(expected.get("user_data")) {
+        wrong.push(format!(
+            "user_data: expected {:?}, found {:?}",
+            expected.get("user_data"),
+            String::from_utf8_lossy(&user_data)
+        ));
+    }
+    let empty = |v: &Value| v.is_null() || v.as_str() == Some("");
+    let theirs = expected.get("vendor_data").unwrap_or(&Value::Null);
+    // A document that several programs share has ours under one key.
+    let ours = match &instance.vendor_data {
+        Value::Map(map) => map.get("cloud-init").unwrap_or(&Value::Null),
+        other => other,
+    };
+    if theirs != ours && !(empty(theirs) && empty(ours)) {
+        wrong.push(format!("vendor_data: expected {theirs:?}, found {ours:?}"));
+    }
+    wrong.extend(network(case, expected, instance));
+    for (path, file) in expected.get("files").and_then(Value::as_map).into_iter().flat_map(|m| m.iter()) {
+        let theirs = bytes(file.get("content"));
+        let ours = instance.files.iter().find(|(p, _)| p == path).map(|(_, content)| content.0.clone());
+        if ours.as_ref() != Some(&theirs) {
+            wrong.push(format!("{path}: expected {:?}, found {ours:?}", String::from_utf8_lossy(&theirs)));
+        }
+    }
+    wrong
+}
+
+/// Text, `{b64: …}`, or nothing.
+fn bytes(value: Option<&Value>) -> Vec<u8> {
+    match value {
+        Some(Value::String(text)) => text.as_bytes().to_vec(),
+        Some(value) => {
+            let encoded = value.get("b64").and_then(Value::as_str).unwrap_or_default();
+            base64::decode(encoded.as_bytes()).expect("base64")
+        }
+        None => Vec::new(),
+    }
+}
+
+/// Both network configurations are read to the model, and compared there.
+fn network(case: &Case, expected: &Value, instance: &Instance) -> Option<String> {
+    let macs = Macs::from_iter(case.nics.iter().map(|nic| (nic.mac.as_str(), nic.name.as_str())));
+    let read = |input: Input| input.read("network_config", &macs, &mut Report::new()).unwrap_or_default();
+    let theirs = expected.get("network_config").filter(|v| !v.is_null()).map(|v| read(Input::config(v.clone())));
+    let ours = instance.network.as_ref().map(|data| {
+        read(match data {
+            NetworkData::Cloud(value) => Input::config(value.clone()),
+            NetworkData::Openstack(value) => Input { format: &openstack::FORMAT, document: value.clone() },
+            NetworkData::Eni(text) => Input { format: &eni::FORMAT, document: Value::from(text.as_str()) },
+        })
+    });
+    if theirs == ours {
+        return None;
+    }
+    let shown = |network: Option<&Network>| network.map(|n| format!("{n:?}"));
+    let given = expected.get("network_config").map(json::to_string);
+    Some(format!("network_config: expected {:?} ({given:?}), found {:?}", shown(theirs.as_ref()), shown(ours.as_ref())))
+}
