@@ -109,6 +109,9 @@ pub fn normal_file(path: &str, content: &str) -> Option<String> {
     if path == "/etc/fstab" {
         return Some(content.lines().map(fstab_line).collect::<Vec<_>>().join("\n"));
     }
+    if path.ends_with(".repo") {
+        return Some(repository(content));
+    }
     let by_words = [
         "/etc/hosts",
         "/etc/resolv.conf",
@@ -127,6 +130,22 @@ pub fn normal_file(path: &str, content: &str) -> Option<String> {
     let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     let lines = content.lines().filter(|l| !l.trim_start().starts_with('#') && !l.starts_with("//"));
     Some(lines.map(words).filter(|l| !l.is_empty()).collect::<Vec<_>>().join("\n"))
+}
+
+/// A repository's file without comments, the settings of each section in one order.
+fn repository(content: &str) -> String {
+    let mut sections: Vec<Vec<String>> = vec![Vec::new()];
+    for line in content.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#')) {
+        if line.starts_with('[') {
+            sections.push(Vec::new());
+        }
+        sections.last_mut().expect("the first section").push(line.to_owned());
+    }
+    for section in &mut sections {
+        // `[` is sorted before the lower-case letters of settings.
+        section.sort();
+    }
+    sections.concat().join("\n")
 }
 
 /// A line without the options that only prepivot adds, so that no line stops a boot.
