@@ -1,10 +1,10 @@
-//! The spellings of options that argparse takes and argh does not.
+//! Spellings of options that argparse accepts and argh does not.
 
 use argh::{CommandInfoWithArgs, FlagInfo, FlagInfoKind};
 
-/// Words as argh takes them: `--option=value`, `-ovalue`, `-o=value` and switches written together (`-ls`) are taken apart, by
-/// what the command and its subcommands have. An option's value and what stands after `--` stay as they are; so does what is not
-/// known, for argh to tell.
+/// Splits words into those that argh accepts: `--option=value`, `-ovalue`, `-o=value` and switches written together (`-ls`),
+/// according to the options of the command and its subcommands. Values of options, words after `--` and unknown options are kept
+/// as they are; argh reports the last.
 pub fn expand(command: &CommandInfoWithArgs, words: impl IntoIterator<Item = String>) -> Vec<String> {
     let mut command = command.clone();
     let mut words = words.into_iter();
@@ -27,7 +27,7 @@ pub fn expand(command: &CommandInfoWithArgs, words: impl IntoIterator<Item = Str
     out
 }
 
-/// Takes one word apart. True where an option at its end wants the next word.
+/// Splits one word. Returns whether an option at its end takes the next word.
 fn takes_next(flags: &[FlagInfo], word: String, out: &mut Vec<String>) -> bool {
     let is_option = |f: &FlagInfo| matches!(f.kind, FlagInfoKind::Option { .. });
     if word.starts_with("--") {

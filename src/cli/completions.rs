@@ -95,7 +95,7 @@ fn pattern<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     words.into_iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join("|")
 }
 
-/// `'` as it stands between two of them, in bash and zsh.
+/// Escapes `'` for a text between two of them, in bash and zsh.
 fn quoted(text: &str) -> String {
     text.replace('\'', "'\\''")
 }

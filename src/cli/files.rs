@@ -1,4 +1,4 @@
-//! Files that the command line names, and instance-data.
+//! Reads the files that the command line names, and instance-data.
 
 use super::program::is_root;
 use crate::base::error::{Context, Error, Result};
@@ -8,7 +8,11 @@ use crate::root::{MAX_READ, Root};
 use crate::userdata::jinja;
 use std::io::Read;
 
-/// The bytes of a file of this system, [`MAX_READ`] of them at most.
+/// The content of a file of this system.
+///
+/// # Errors
+///
+/// The file cannot be read, or is larger than [`MAX_READ`].
 pub fn read(path: &str) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let file = std::fs::File::open(path).context(|| format!("failed to open {path}"))?;
@@ -19,12 +23,20 @@ pub fn read(path: &str) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A file of this system as text.
+/// The content of a file of this system as text.
+///
+/// # Errors
+///
+/// The file cannot be read, is larger than [`MAX_READ`], or is not UTF-8.
 pub fn text(path: &str) -> Result<String> {
     String::from_utf8(read(path)?).map_err(|_| Error::new(format!("{path}: not UTF-8")))
 }
 
-/// Instance-data: the file that is named, else what the root has, with secrets for root alone.
+/// Instance-data: the file `named`, else the root's, with secrets only for root.
+///
+/// # Errors
+///
+/// There is none, it cannot be read, or it is not JSON.
 pub fn instance_data(root: &Root, named: Option<&str>) -> Result<Value> {
     if let Some(path) = named {
         return json::parse(path, &read(path)?);
@@ -43,8 +55,11 @@ pub fn instance_data(root: &Root, named: Option<&str>) -> Result<Value> {
     }
 }
 
-/// Renders the template `body`, called `name` in messages, and warns of variables that do not exist. Nothing rendered is an
-/// error.
+/// Renders the template `body`, called `name` in messages, and warns of variables that do not exist.
+///
+/// # Errors
+///
+/// The template fails, or its result is empty.
 pub fn render(name: &str, body: &str, data: &Value) -> Result<String> {
     let rendered = jinja::render(body, data).map_err(|e| e.context(name))?;
     if !rendered.missing.is_empty() {

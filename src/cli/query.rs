@@ -21,7 +21,7 @@ use std::process::ExitCode;
     subcommand,
     name = "query",
     help_triggers("-h", "--help"),
-    note = "Secrets are shown to root alone; everybody else sees where they would stand.",
+    note = "Only root sees secrets; for all other users they are redacted.",
     error_code(1, "there is no instance-data, it may not be read, or it has no such key")
 )]
 pub struct Query {
@@ -49,12 +49,12 @@ pub struct Query {
     /// the root to read, a mounted image for example; default: this system
     #[argh(option, arg_name = "dir", default = "String::from(\"/\")")]
     root: String,
-    /// the variable: keys parted by dots, as v1.local_hostname
+    /// the variable: keys with dots between them, as v1.local_hostname
     #[argh(positional)]
     varname: Option<String>,
 }
 
-/// What `query` calls its template in messages.
+/// The name of the template in messages.
 const TEMPLATE: &str = "query command line";
 
 impl Verb for Query {
@@ -80,7 +80,7 @@ impl Verb for Query {
 }
 
 impl Query {
-    /// Instance-data, and beside it user-data, vendor-data and the merged configuration: for root what is in them.
+    /// Instance-data with user-data, vendor-data and the merged configuration, which only root may read.
     fn data(&self, root_user: bool) -> Result<Value> {
         let root = Root::open(Path::new(&self.root), Use::Tree)?;
         let Value::Map(mut data) = files::instance_data(&root, self.instance_data.as_deref())? else {
@@ -111,7 +111,7 @@ fn redacted(path: &str) -> Value {
     format!("<{REDACTED}> file:{path}").into()
 }
 
-/// Text as it is or unpacked; what is neither stays bytes.
+/// Bytes as text, unpacked where they are gzip; bytes where they are not UTF-8.
 fn unpacked(bytes: Vec<u8>) -> Value {
     let bytes = match gzip::unpack(&bytes, MAX_UNPACKED) {
         Ok(unpacked) if gzip::is_gzip(&bytes) => unpacked,
@@ -120,7 +120,7 @@ fn unpacked(bytes: Vec<u8>) -> Value {
     String::from_utf8(bytes).map_or_else(|e| Value::Bytes(e.into_bytes()), Value::String)
 }
 
-/// Strings as they are, everything else as JSON; with `list_keys` the names of the keys.
+/// The text to print: a string as it is, anything else as JSON; with `list_keys` the names of the keys.
 fn answer(data: &Value, varname: Option<&str>, list_keys: bool) -> Result<String> {
     let data = with_versions_at_the_top(data);
     let found = match varname {
@@ -142,7 +142,7 @@ fn answer(data: &Value, varname: Option<&str>, list_keys: bool) -> Result<String
     }
 }
 
-/// What stands below `v1` stands at the top as well, here and in every mapping.
+/// Copies the keys below `v1` (and `v2`, …) to the level above, in each mapping.
 fn with_versions_at_the_top(data: &Value) -> Value {
     let Value::Map(map) = data else { return data.clone() };
     let mut out = Map::new();
@@ -158,7 +158,7 @@ fn with_versions_at_the_top(data: &Value) -> Value {
     Value::Map(out)
 }
 
-/// The value at a path of keys parted by dots; a key that has operators in it also goes by its alias.
+/// The value at a path of keys with dots between them. A key that has operators in it also has an alias.
 fn leaf<'a>(data: &'a Value, path: &str) -> Result<&'a Value> {
     let mut walked = String::new();
     path.split('.').try_fold(data, |value, key| {

@@ -53,8 +53,8 @@ pub fn outlook(root: &mut Root) -> Outlook {
     systemctl(root, &words).map_or(Outlook::Going, |text| judge(&text))
 }
 
-/// When something happened, in seconds since the kernel started: a property in microseconds of a unit's, or of systemd's own. None
-/// where it did not happen or systemd does not tell.
+/// When something happened, in seconds since the kernel started: a property, in microseconds, of a unit or of systemd itself. None
+/// where it did not happen or systemd does not answer.
 pub fn moment(root: &mut Root, unit: Option<&str>, property: &str) -> Option<f64> {
     let mut words = vec!["show", "--value", "--property", property];
     words.extend(unit);
@@ -77,7 +77,7 @@ fn systemctl(root: &mut Root, words: &[&str]) -> Option<String> {
     }
 }
 
-/// One block of `property=value` lines for each unit, an empty line between two.
+/// Reads systemctl's answer: a block of `property=value` lines for each unit, with an empty line between two.
 fn judge(text: &str) -> Outlook {
     let blocks: Vec<Vec<(&str, &str)>> =
         text.split("\n\n").map(|block| block.lines().filter_map(|l| l.trim().split_once('=')).collect()).collect();

@@ -1,11 +1,11 @@
-//! Whether this boot is provisioned at all, and who says so.
+//! Whether this boot is provisioned at all, and what decides it.
 
 use super::state::RUN_DIR;
 use crate::detect::disabled_by_policy;
 use crate::machine::Machine;
 use crate::root::Root;
 
-/// cloud-init's marker for an image that is not to be provisioned.
+/// cloud-init's marker file for an image that must not be provisioned.
 const DISABLED: &str = "/etc/cloud/cloud-init.disabled";
 /// cloud-init's marker of a boot that is provisioned. Its generator writes it; here the first stage does.
 pub const ENABLED: &str = "/run/cloud-init/enabled";
@@ -61,8 +61,8 @@ fn boot(status: BootStatus, reason: impl Into<String>) -> Boot {
     Boot { status, reason: reason.into() }
 }
 
-/// What the machine's owner says: the kernel command line, the marker file and ds-identify's policy. None where none of them says
-/// anything.
+/// What the administrator asked for: on the kernel command line, by the marker file or by ds-identify's policy. None where none of
+/// them is set.
 pub fn asked(root: &Root, machine: &Machine) -> Option<Boot> {
     if machine.cmdline.has("cloud-init=enabled") {
         return Some(boot(BootStatus::EnabledByKernelCmdline, "cloud-init=enabled is on the kernel command line"));
@@ -76,7 +76,7 @@ pub fn asked(root: &Root, machine: &Machine) -> Option<Boot> {
     disabled_by_policy(root, &machine.cmdline).map(|why| boot(BootStatus::DisabledByGenerator, why))
 }
 
-/// What counts for this boot. `systemd`: whether it is booted with systemd; `environment`: whether systemd's environment has
+/// Whether this boot is provisioned. `systemd`: whether it is booted with systemd; `environment`: whether systemd's environment has
 /// `KERNEL_CMDLINE=cloud-init=disabled`.
 pub fn decide(root: &Root, machine: &Machine, systemd: bool, environment: bool) -> Boot {
     if let Some(boot) = asked(root, machine) {

@@ -1,4 +1,4 @@
-//! What `status` tells of a boot: status.json and result.json in people's words (cloud-init's `cmd/status`).
+//! The summary of a boot that `status` prints, from status.json and result.json (cloud-init's `cmd/status`).
 
 use super::boot::Boot;
 use crate::base::clock;
@@ -40,7 +40,7 @@ pub enum Condition {
     Error,
 }
 
-/// What `status` tells.
+/// What `status` prints.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report {
     pub running: Running,

@@ -12,8 +12,10 @@ pub enum Action {
     Restart,
     /// Reload it, or restart it where it cannot; start it where it does not run.
     Reload,
-    /// Reload it if it runs. It goes on accepting connections; systemd restarts what cannot reload.
+    /// Reload it if it runs; systemd restarts what cannot reload. Without systemd: restart it, as cloud-init does.
     TryReload,
+    /// Have it read its configuration again if it runs. It goes on accepting connections.
+    ReadAgain,
 }
 
 /// Whether the root's service manager is systemd. Where the root has no init at all, by the distribution.

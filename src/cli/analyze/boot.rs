@@ -8,25 +8,25 @@ use crate::root::{Root, Use};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-/// What systemd calls the local stage.
+/// The local stage's unit.
 const LOCAL: &str = "cloud-init-local.service";
 
 /// Times in seconds since 1970.
 struct Times {
     kernel: f64,
-    /// The kernel handed over to the system.
+    /// When the kernel started the system.
     system: f64,
-    /// systemd began the local stage.
+    /// When systemd started the local stage.
     stage: f64,
 }
 
-/// What is known of this boot, and whether it is all there is to know.
+/// The times of this boot as text, and whether all of them are known.
 pub fn report(events: &[Event]) -> (String, bool) {
     let local = events.iter().rev().find(|e| e.result.is_none() && e.name == "init-local");
     let is_container = Path::new("/run/systemd/container").exists();
     match times(is_container) {
-        Some(times) => (told(&times, local, is_container), local.is_some()),
-        None => ("systemd does not tell when the kernel and the stages of this boot began\n".to_owned(), false),
+        Some(times) => (description(&times, local, is_container), local.is_some()),
+        None => ("systemd does not say when the kernel and the stages of this boot began\n".to_owned(), false),
     }
 }
 
@@ -38,12 +38,12 @@ fn times(is_container: bool) -> Option<Times> {
     let system = units::moment(&mut root, None, "UserspaceTimestampMonotonic")?;
     let stage = units::moment(&mut root, Some(LOCAL), "InactiveExitTimestampMonotonic")?;
     let zero = clock::since_1970(SystemTime::now()).as_secs_f64() - status::uptime();
-    // A container's clock is its host's.
+    // A container has its host's uptime.
     let kernel = if is_container { zero + system } else { zero };
     Some(Times { kernel, system: zero + system, stage: zero + stage })
 }
 
-fn told(times: &Times, local: Option<&Event>, is_container: bool) -> String {
+fn description(times: &Times, local: Option<&Event>, is_container: bool) -> String {
     let date = |seconds: f64| {
         let time = SystemTime::UNIX_EPOCH + Duration::try_from_secs_f64(seconds).unwrap_or_default();
         clock::timestamp(time, ".") + "+00:00"
@@ -76,14 +76,14 @@ mod tests {
         let event = Event { name: "init-local".into(), time: 7.25, ..Event::default() };
         let times = Times { kernel: 1.0, system: 3.5, stage: 7.0 };
         assert_eq!(
-            told(&times, Some(&event), false),
+            description(&times, Some(&event), false),
             "-- Most Recent Boot Record --\n    Kernel Started at: 1970-01-01 00:00:01.000+00:00\n    \
              Kernel ended boot at: 1970-01-01 00:00:03.500+00:00\n    Kernel time to boot (seconds): 2.5\n    \
              Cloud-init activated by systemd at: 1970-01-01 00:00:07.000+00:00\n    \
              Time between Kernel end boot and Cloud-init activation (seconds): 3.5\n    \
              Cloud-init start: 1970-01-01 00:00:07.250+00:00\n"
         );
-        let container = told(&times, None, true);
+        let container = description(&times, None, true);
         assert!(container.starts_with("-- Most Recent Container Boot Record --\n    Container started at: 1970"));
         assert!(container.ends_with("    Cloud-init start: not found in the log\n") && container.lines().count() == 4);
     }

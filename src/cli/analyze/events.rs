@@ -4,7 +4,7 @@ use crate::base::event::{FINISH, START};
 use crate::document::{Map, Value, json};
 use crate::system::accounts::days_of;
 
-/// The most events that are read.
+/// The most events that are read; the rest is ignored.
 const MAX_EVENTS: usize = 100_000;
 
 /// The beginning or the end of something.
@@ -15,7 +15,7 @@ pub struct Event {
     pub description: String,
     /// Seconds since 1970.
     pub time: f64,
-    /// How it ended. None: it began.
+    /// The result, for the end. None for the beginning.
     pub result: Option<String>,
 }
 
@@ -50,7 +50,7 @@ impl Event {
         Some(Event { name: text("name")?, description: text("description").unwrap_or_default(), time, result })
     }
 
-    /// An event's line: a time, ` - `, who says it, and what. The stages of cloud-init begin with a line of their own.
+    /// Parses a line of the log: a time, ` - `, the logger, and the event. cloud-init's stages begin with a line of another form.
     fn of_line(line: &str) -> Option<Event> {
         let (time, said) = line.split_once(" - ")?;
         let time = seconds(time)?;
@@ -105,10 +105,10 @@ mod tests {
             2026-11-20 10:00:02,000 - util.py[DEBUG]: Cloud-init v. 26.2 finished at Fri\nstart: x: y\n - start: x: y\n\
             2026-11-20 10:00:02 - a[DEBUG]: start: x: y\n99999-1-1 10:1:1,1 - a[DEBUG]: start: x: y\n";
         let events = read(log.as_bytes());
-        let told: Vec<String> =
+        let found: Vec<String> =
             events.iter().map(|e| format!("{} {} {} {:?}", e.time, e.name, e.description, e.result)).collect();
         assert_eq!(
-            told,
+            found,
             [
                 "1795168800.123 init-local provisioning the root None",
                 "1795168801 modules-config running modules-config None",

@@ -14,15 +14,15 @@ use events::Event;
 use log::LevelFilter;
 use std::process::ExitCode;
 
-/// tell where the time of the boots went that are in the log
+/// show where the time of the boots in the log went
 #[derive(FromArgs, ArgsInfo)]
 #[argh(
     subcommand,
     name = "analyze",
     help_triggers("-h", "--help"),
-    note = "In --format stand for the event's: %d time taken, %E time since the first event, %t time, %D description, %n name, \
+    note = "In --format these are replaced by the event's: %d time taken, %E time since the first event, %t time, %D description, %n name, \
             %e type, %r result, %o origin, %I indentation.",
-    error_code(1, "the log cannot be read, or boot does not find out")
+    error_code(1, "the log cannot be read, or boot has no times")
 )]
 pub struct Analyze {
     /// show: the events in order; blame: by the time they took; dump: as JSON; boot: when the kernel and the first stage began
@@ -72,7 +72,7 @@ impl Verb for Analyze {
 }
 
 impl Analyze {
-    /// Prints what was asked for, and says whether it was found.
+    /// Prints the answer, and returns whether it is complete.
     fn answer(&self) -> Result<bool> {
         let events = read(&self.infile)?;
         let (text, found) = match self.what {
