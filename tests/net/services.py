@@ -28,7 +28,7 @@ def nobody_listens(t):
 
 
 def a_service_that_is_silent(t):
-    bad(service(t, [{"fault": "silent"}], deadline=4)[0], "no whole answer")
+    bad(service(t, [{"fault": "silent"}], deadline=4)[0], "no complete answer")
 
 
 def a_service_that_drips(t):

@@ -75,7 +75,7 @@ def the_network_is_kept_for_a_network_root(t):
 
 def the_deadline_is_the_kernel_command_lines(t):
     """A service that is certain and silent, slow, broken: the boot goes on in time, and says why."""
-    faults = [({"fault": "silent"}, "no whole answer"), ({"fault": "status", "status": 503}, "503"), ({"fault": "half"}, "c0"),
+    faults = [({"fault": "silent"}, "no complete answer"), ({"fault": "status", "status": 503}, "503"), ({"fault": "half"}, "c0"),
               ({"fault": "reset"}, "c0"), ({"fault": "drip"}, "c0")]
     for fault, word in faults:
         with Lab() as lab:
