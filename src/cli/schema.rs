@@ -322,7 +322,7 @@ fn network_config(path: &str, text: String) -> Result<Outcome> {
         let macs: Macs = nics.iter().map(|n| (n.mac.as_str(), n.name.as_str())).collect();
         let format = read::recognise(&document).unwrap_or(&config::FORMAT);
         let mut report = Report::new();
-        (format.read)(path, &document, &macs.complete(), &mut report)?;
+        format.read(path, &document, &macs.complete(), &mut report)?;
         for warning in report.texts(Severity::Warning) {
             log::warn!("{warning}");
         }

@@ -29,7 +29,7 @@ impl Input {
     /// # Errors
     /// The document is not of its format.
     pub fn read(&self, name: &str, macs: &Macs, report: &mut Report) -> Result<Network> {
-        (self.format.read)(name, &self.document, macs, report)
+        self.format.read(name, &self.document, macs, report)
     }
 
     /// Whether it says that the network is not to be configured.

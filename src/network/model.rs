@@ -197,7 +197,10 @@ pub struct DhcpOverrides {
     pub use_routes: Option<bool>,
 }
 
-/// The longest name or id of an interface, in bytes. Linux itself takes less for a device's name.
+/// The longest name of a device, in bytes (Linux' IFNAMSIZ without the final NUL).
+pub const MAX_DEVICE_NAME: usize = 15;
+
+/// The longest id of an interface, in bytes. It need not be a device's name.
 const MAX_NAME: usize = 128;
 
 /// Whether a text can be the name or the id of an interface, which become parts of file names.

@@ -12,7 +12,7 @@ fn check(case: &Value) -> Outcome {
     let input = case.get("input").expect("an input");
     // A boot goes on with what there is.
     for macs in [&macs, &Macs::default()] {
-        (openstack::FORMAT.read)("network_data.json", input, macs, &mut Report::new()).expect("a network");
+        openstack::FORMAT.read("network_data.json", input, macs, &mut Report::new()).expect("a network");
     }
     let expected = case.get("expected_v1").filter(|v| !v.is_null()).map(json::to_string_sorted);
     match (openstack::to_v1(input, &macs, &mut Report::new()), expected) {

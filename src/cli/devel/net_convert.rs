@@ -92,7 +92,7 @@ impl NetConvert {
             program.say(format_args!("the input:\n{}", to_yaml(&document)));
         }
         let mut report = Report::new();
-        let network = (self.kind.read)(&self.network_data, &document, &macs.complete(), &mut report)?;
+        let network = self.kind.read(&self.network_data, &document, &macs.complete(), &mut report)?;
         if self.debug {
             program.say(format_args!("the configuration:\n{network:#?}"));
         }

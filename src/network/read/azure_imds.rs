@@ -13,7 +13,7 @@ pub static FORMAT: Format = Format {
     title: "Azure's instance metadata",
     syntax: Syntax::Json,
     recognises: |document| network(document).get("interface").is_some_and(|i| i.as_list().is_some()),
-    read,
+    reader: read,
 };
 
 /// The prefix lengths of further addresses whose subnet has none.

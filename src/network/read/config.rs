@@ -14,7 +14,7 @@ pub static FORMAT: Format = Format {
     title: "cloud-init's network configuration, version 1 or 2 (netplan)",
     syntax: Syntax::Yaml,
     recognises,
-    read,
+    reader: read,
 };
 
 fn recognises(document: &Value) -> bool {

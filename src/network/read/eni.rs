@@ -11,7 +11,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 pub static FORMAT: Format =
-    Format { name: "eni", title: "/etc/network/interfaces", syntax: Syntax::Text, recognises, read };
+    Format { name: "eni", title: "/etc/network/interfaces", syntax: Syntax::Text, recognises, reader: read };
 
 /// The most lines that are read.
 const MAX_LINES: usize = 20_000;

@@ -4,7 +4,7 @@ use crate::base::error::{Error, Result};
 use crate::base::report::Report;
 use crate::document::{Value, json, yaml};
 use crate::network::mac::Macs;
-use crate::network::model::Network;
+use crate::network::model::{Interface, MAX_DEVICE_NAME, Network};
 
 /// A format of network configuration. A document is held as a [`Value`]; that of a text format is a string.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub struct Format {
     /// Whether a document looks like this format.
     pub recognises: fn(&Value) -> bool,
     /// Reads a document; the text names it in messages. A mistake inside the document is reported and skipped where possible.
-    pub read: fn(&str, &Value, &Macs, &mut Report) -> Result<Network>,
+    pub reader: fn(&str, &Value, &Macs, &mut Report) -> Result<Network>,
 }
 
 /// The syntax of a format.
@@ -39,6 +39,25 @@ impl Format {
             Syntax::Yaml => yaml::parse(document, text),
             Syntax::Json => json::parse(document, text.as_bytes()),
         }
+    }
+}
+
+impl Format {
+    /// Reads a document, which `name` names in messages, for a machine with these devices. A mistake inside the document is
+    /// reported and skipped where possible.
+    ///
+    /// # Errors
+    /// The document is not of this format.
+    pub fn read(&self, name: &str, document: &Value, macs: &Macs, report: &mut Report) -> Result<Network> {
+        let network = (self.reader)(name, document, macs, report)?;
+        let is_too_long = |i: &&Interface| i.is_named() && i.name.len() > MAX_DEVICE_NAME;
+        for interface in network.interfaces.iter().filter(is_too_long) {
+            report.warn(format_args!(
+                "network configuration: {}: no device can have this name, which has over {MAX_DEVICE_NAME} bytes",
+                interface.name
+            ));
+        }
+        Ok(network)
     }
 }
 

@@ -15,7 +15,7 @@ pub static FORMAT: Format = Format {
     title: "klibc's /run/net-NAME.conf and net6-NAME.conf",
     syntax: Syntax::Text,
     recognises: |document| document.as_str().is_some_and(|text| device(&variables(text)).is_some()),
-    read,
+    reader: read,
 };
 
 /// Reads one such file.

@@ -38,7 +38,7 @@ pub fn recognise(document: &Value) -> Option<&'static Format> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::report::Report;
+    use crate::base::report::{Report, Severity};
     use crate::machine::Distro;
     use crate::network::mac::Macs;
     use crate::network::render::{self, Target};
@@ -67,7 +67,7 @@ mod tests {
             let document = format.parse(name, text).unwrap();
             assert_eq!(recognise(&document).map(|f| f.name), Some(name));
             let mut report = Report::new();
-            let network = (format.read)(name, &document, &macs, &mut report).unwrap();
+            let network = format.read(name, &document, &macs, &mut report).unwrap();
             assert!(report.is_empty(), "{name}: {report:?}");
             for (stack, has) in [
                 ("eni", "inet dhcp\n"),
@@ -91,7 +91,7 @@ mod tests {
     fn mistakes_name_the_document() {
         let error = |name: &str, text: &str, macs: &Macs| {
             let format = by_name(name).unwrap();
-            let read = format.parse("file", text).and_then(|d| (format.read)("file", &d, macs, &mut Report::new()));
+            let read = format.parse("file", text).and_then(|d| format.read("file", &d, macs, &mut Report::new()));
             read.unwrap_err().to_string()
         };
         let none = Macs::default();
@@ -100,5 +100,26 @@ mod tests {
         assert!(error("yaml", "5", &none).starts_with("file: expected a mapping"));
         assert!(error("yaml", "version: 3", &none).starts_with("file: expected version: 1"));
         assert!(recognise(&Value::Null).is_none() && by_name("odd").is_none());
+    }
+
+    #[test]
+    fn a_name_that_no_device_can_have_is_a_warning() {
+        let warnings = |format: &str, text: &str| {
+            let (format, mut report) = (by_name(format).unwrap(), Report::new());
+            let document = format.parse("t", text).unwrap();
+            format.read("t", &document, &Macs::default(), &mut report).unwrap();
+            report.texts(Severity::Warning).into_iter().map(str::to_owned).collect::<Vec<_>>()
+        };
+        let long = "network configuration: lan4567890123456: no device can have this name, which has over 15 bytes";
+        let v1 =
+            |name: &str| format!("version: 1\nconfig: [{{type: physical, name: {name}, subnets: [{{type: dhcp}}]}}]");
+        assert_eq!(warnings("yaml", &v1("lan4567890123456")), [long]);
+        assert_eq!(warnings("yaml", &v1("lan456789012345")), [""; 0]);
+        assert_eq!(warnings("yaml", "version: 2\nethernets: {lan4567890123456: {dhcp4: true}}"), [long]);
+        // A key that is not a name, and a link that is found by its MAC address.
+        let key = "version: 2\nethernets: {lan4567890123456: {match: {macaddress: '52:54:00:00:00:01'}, dhcp4: true}}";
+        assert_eq!(warnings("yaml", key), [""; 0]);
+        let link = NETWORK_DATA.replace("\"a\"", "\"01234567-89ab-cdef-0123-456789abcdef\"");
+        assert_eq!(warnings("network_data.json", &link), [""; 0]);
     }
 }

@@ -6,14 +6,11 @@ use crate::base::error::{Error, Result};
 use crate::base::report::Report;
 use crate::document::{Map, Value};
 use crate::network::mac::{Macs, plain_mac};
-use crate::network::model::{Network, is_valid_name};
+use crate::network::model::{Interface, MAX_DEVICE_NAME, Network, is_valid_name};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 
 const DOCUMENT: &str = "network_data.json";
-
-/// The longest name that Linux takes for a device, in bytes.
-const MAX_DEVICE_NAME: usize = 15;
 
 /// Keys that a network shares with version 1's subnets.
 const SUBNET_KEYS: &[&str] =
@@ -27,7 +24,7 @@ pub static FORMAT: Format = Format {
     title: "OpenStack's network_data.json",
     syntax: Syntax::Json,
     recognises: |document| document.get("links").is_some_and(|links| links.as_list().is_some()),
-    read,
+    reader: read,
 };
 
 /// Reads network_data.json for this machine. A link without a name whose MAC address no device has yet is found by its MAC
@@ -50,7 +47,20 @@ fn read(_: &str, value: &Value, macs: &Macs, report: &mut Report) -> Result<Netw
         }
         interface.matching.mac.is_some()
     });
+    network.interfaces.iter_mut().for_each(leave_to_advertisements);
     Ok(network)
+}
+
+/// Removes the IPv6 default routes of subnets whose addresses are automatic. The router advertises its own; with a second one
+/// of the same metric the kernel would balance flows between the two (ECMP).
+fn leave_to_advertisements(interface: &mut Interface) {
+    if interface.accept_ra == Some(false) {
+        return;
+    }
+    for subnet in interface.subnets.iter_mut().filter(|s| s.method.is_automatic_v6()) {
+        subnet.gateway = subnet.gateway.take().filter(|gateway| !gateway.is_v6());
+        subnet.routes.retain(|route| !(route.to.is_default() && route.to.is_v6()));
+    }
 }
 
 /// network_data.json as version 1.
@@ -368,5 +378,25 @@ mod tests {
         let link = &v1.get("config").and_then(Value::as_list).unwrap()[0];
         assert_eq!(link.get("type").and_then(Value::as_str), Some("infiniband"));
         assert_eq!(link.get("mac_address").and_then(Value::as_str), Some(nic.mac.as_str()));
+    }
+
+    #[test]
+    fn routers_advertise_the_default_route_of_automatic_addresses() {
+        let of = |network_type: &str| {
+            let data = parse(&format!(
+                r#"{{"links": [{{"id": "a", "name": "a", "type": "phy", "ethernet_mac_address": "52:54:00:00:00:01"}}],
+                    "networks": [{{"link": "a", "type": "{network_type}", "ip_address": "2001:db8::5", "netmask": "ffff:ffff:ffff:ffff::",
+                        "gateway": "2001:db8::1", "routes": [{{"network": "::", "netmask": "::", "gateway": "2001:db8::1"}},
+                            {{"network": "2001:db8:9::", "netmask": "ffff:ffff:ffff::", "gateway": "2001:db8::9"}}]}}]}}"#
+            ));
+            let network = read(&data, &Macs::default()).unwrap();
+            let a = network.interface("a").unwrap();
+            let routes: Vec<String> = a.all_routes().map(|r| r.to.to_string()).collect();
+            (a.subnets[0].gateway.is_some(), routes.join(" "))
+        };
+        for automatic in ["ipv6_slaac", "ipv6_dhcpv6-stateless", "ipv6_dhcpv6-stateful", "ipv6_dhcp"] {
+            assert_eq!(of(automatic), (false, "2001:db8:9::/48".into()), "{automatic}");
+        }
+        assert_eq!(of("ipv6"), (true, "::/0 2001:db8:9::/48".into()));
     }
 }

@@ -187,6 +187,13 @@ fn subnet(mut f: Fields) -> Option<Subnet> {
     for route in f.list("routes") {
         new.routes.extend(self::route(route, "network"));
     }
+    // Version 1 has no key for it. Without it the kernel refuses the route.
+    if let Some(address) = new.address.as_ref().filter(|a| a.is_host()) {
+        let is_outside = |via: &Ip| via.is_v6() == address.is_v6() && !via.is_link_local() && !address.contains(via);
+        for route in new.routes.iter_mut().filter(|r| r.via.as_ref().is_some_and(is_outside)) {
+            route.on_link = Some(true);
+        }
+    }
     // The family, which network_data.json has and the address shows.
     f.take("ipv4");
     f.take("ipv6");
@@ -271,5 +278,23 @@ mod tests {
         assert_eq!(of(", mtu: 1400", "{type: static, address: 10.0.0.2/8, mtu: 1300}"), Some(1300));
         assert_eq!(of(", mtu: 1400", "{type: static, address: '::2/64', mtu: 1300}"), Some(1400));
         assert_eq!(of(", mtu: 1400", "{type: static, address: 10.0.0.2/8}"), Some(1400));
+    }
+
+    #[test]
+    fn a_gateway_outside_of_a_single_hosts_prefix_is_on_the_link() {
+        let on_link = |address: &str, gateway: &str| {
+            let n = network(&format!(
+                "version: 1\nconfig: [{{type: physical, name: e, subnets: [{{type: static, address: '{address}',\
+                 routes: [{{destination: default, gateway: '{gateway}'}}]}}]}}]"
+            ));
+            n.interfaces[0].subnets[0].routes[0].on_link
+        };
+        assert_eq!(on_link("192.0.2.2/32", "198.51.100.1"), Some(true));
+        assert_eq!(on_link("2001:db8::2/128", "2001:db8::1"), Some(true));
+        for (address, gateway) in
+            [("192.0.2.2/24", "192.0.2.1"), ("2001:db8::2/128", "fe80::1"), ("192.0.2.2/32", "2001:db8::1")]
+        {
+            assert_eq!(on_link(address, gateway), None, "{address} {gateway}");
+        }
     }
 }

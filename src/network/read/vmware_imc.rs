@@ -15,7 +15,7 @@ pub static FORMAT: Format = Format {
     title: "VMware's guest customization file",
     syntax: Syntax::Text,
     recognises: |document| document.as_str().is_some_and(|t| t.lines().any(|l| l.trim() == "[NIC-CONFIG]")),
-    read,
+    reader: read,
 };
 
 /// The most NICs, and the most addresses of one NIC, name servers and domains.

@@ -229,4 +229,24 @@ mod tests {
         assert!(with("sles", &["/usr/sbin/ifup", "/usr/sbin/ifdown", "/etc/sysconfig/network/config"]));
         assert!(!with("sles", &["/usr/sbin/ifup"]));
     }
+
+    #[test]
+    fn an_on_link_default_route_has_a_line_of_its_own() {
+        let text = |address: &str, to: &str, gateway: &str| {
+            format!(
+                "version: 1\nconfig: [{{type: physical, name: e, subnets: [{{type: static, address: '{address}',\
+                 routes: [{{network: '{to}', gateway: '{gateway}'}}]}}]}}]"
+            )
+        };
+        let v4 = text("192.0.2.2/32", "0.0.0.0/0", "198.51.100.1");
+        assert!(!file(&v4, "rhel", "ifcfg-e").contains("GATEWAY"));
+        assert_eq!(
+            file(&v4, "rhel", "route-e"),
+            "ADDRESS0=0.0.0.0\nGATEWAY0=198.51.100.1\nNETMASK0=0.0.0.0\nOPTIONS0=onlink\n"
+        );
+        assert_eq!(file(&v4, "sles", "ifroute-e"), "default 198.51.100.1 - e onlink\n");
+        let v6 = text("2001:db8::2/128", "::/0", "2001:db8::1");
+        assert!(!file(&v6, "rhel", "ifcfg-e").contains("IPV6_DEFAULTGW"));
+        assert_eq!(file(&v6, "rhel", "route6-e"), "::/0 via 2001:db8::1 dev e onlink\n");
+    }
 }

@@ -3,6 +3,7 @@
 use super::common::{bonding, is_started, report, route_options};
 use super::variables::Variables;
 use crate::document::{Map, Value};
+use crate::network::address::Cidr;
 use crate::network::model::{DeviceType, Interface, Method, Network, Route, Rule};
 use crate::network::parameters;
 use crate::network::render::iproute;
@@ -170,7 +171,10 @@ fn routes(network: &Network, interface: &Interface, v: &mut Variables) -> Vec<Ro
     let mut found = [const { None }; 2];
     for route in all {
         let place = usize::from(route.to.is_v6());
-        let is_plain = route.table.is_none() && iproute::is_unicast(&route);
+        // Network scripts ignore a gateway outside of a single host's prefix; as a route it can have `onlink`.
+        let only_hosts = interface.addresses().filter(|a| a.is_v6() == route.to.is_v6()).all(Cidr::is_host);
+        let is_far = route.on_link == Some(true) && only_hosts;
+        let is_plain = route.table.is_none() && iproute::is_unicast(&route) && !is_far;
         match found.get_mut(place) {
             // The gateway again, as a route.
             Some(Some(via)) if route.to.is_default() && is_plain && *via == route.via => {}
