@@ -102,6 +102,11 @@ impl Report {
         self.entries.iter().filter(|e| e.severity == severity).map(|e| e.text.as_str()).collect()
     }
 
+    /// The errors, one line each, the oldest first.
+    pub fn errors(&self) -> Vec<String> {
+        self.texts(Severity::Error).into_iter().map(str::to_owned).collect()
+    }
+
     /// Whether there is an entry of this severity.
     pub fn has(&self, severity: Severity) -> bool {
         self.entries.iter().any(|e| e.severity == severity)

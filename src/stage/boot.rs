@@ -41,6 +41,11 @@ impl<'a> Boot<'a> {
         self.config.as_ref().unwrap_or(&self.image.config)
     }
 
+    /// The merged configuration, and the report to write to while it is read.
+    pub fn config_and_report(&mut self) -> (&Value, &mut Report) {
+        (self.config.as_ref().unwrap_or(&self.image.config), &mut self.report)
+    }
+
     /// Adds the entries of another report, and logs them.
     pub fn absorb(&mut self, report: Report) {
         self.report.absorb(report);
@@ -61,7 +66,7 @@ impl<'a> Boot<'a> {
 
     /// The errors, one line each.
     pub fn errors(&self) -> Vec<String> {
-        self.report.texts(Severity::Error).into_iter().map(str::to_owned).collect()
+        self.report.errors()
     }
 
     /// The errors, then the warnings, one line each.

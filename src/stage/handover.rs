@@ -1,7 +1,7 @@
 //! From the initramfs to the real root: units for the later stages where the image has none, and a binary for them to run.
 
 use crate::base::error::{Context, Result};
-use crate::root::run_dir::PROGRAM as CARRIED;
+use crate::root::run_dir::PROGRAM;
 use crate::root::{Attr, Root};
 use rustix::fs::{StatVfsMountFlags, statvfs};
 use rustix::mount::{MountFlags, mount};
@@ -74,16 +74,16 @@ fn has_cloud_init(root: &Root) -> bool {
 
 /// Puts this program below /run, where the real root finds it. /run is noexec in some initramfs: then on a file system of its own.
 fn carry() -> Result<String> {
-    std::fs::create_dir_all(CARRIED).context(|| format!("failed to make {CARRIED}"))?;
-    let flags = statvfs(CARRIED).context(|| format!("failed to look at {CARRIED}"))?.f_flag;
+    std::fs::create_dir_all(PROGRAM).context(|| format!("failed to make {PROGRAM}"))?;
+    let flags = statvfs(PROGRAM).context(|| format!("failed to look at {PROGRAM}"))?.f_flag;
     if flags.contains(StatVfsMountFlags::NOEXEC) {
-        mount("tmpfs", CARRIED, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, c"mode=0755,size=16m")
-            .context(|| format!("failed to mount a tmpfs on {CARRIED}"))?;
+        mount("tmpfs", PROGRAM, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, c"mode=0755,size=16m")
+            .context(|| format!("failed to mount a tmpfs on {PROGRAM}"))?;
     }
-    let program = format!("{CARRIED}/prepivot");
+    let program = format!("{PROGRAM}/prepivot");
     std::fs::copy("/proc/self/exe", &program).context(|| format!("failed to copy this program to {program}"))?;
     for name in ["cloud-init", "cloud-id", "cloud-init-per"] {
-        let link = Path::new(CARRIED).join(name);
+        let link = Path::new(PROGRAM).join(name);
         let _ = std::fs::remove_file(&link);
         std::os::unix::fs::symlink("prepivot", &link).context(|| format!("failed to make {}", link.display()))?;
     }

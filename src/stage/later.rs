@@ -11,7 +11,6 @@ use super::{LOG, append_log, apply, commit, config, provision, recover, refresh,
 use crate::base::error::Result;
 use crate::base::event::Event;
 use crate::base::logging;
-use crate::base::report::{Report, Severity};
 use crate::document::{Value, json};
 use crate::instance::status::{self, Status};
 use crate::instance::{Instance, instance_data, state};
@@ -21,8 +20,8 @@ use crate::root::{Attr, Root, Stage};
 use crate::userdata::{Fetched, Include};
 use std::cell::OnceCell;
 
-/// `init --local`: carries out what an earlier run left and what waited for a file system to be mounted, and does the initramfs's work where no
-/// initramfs of this boot did it. Returns the errors.
+/// `init --local`: carries out what an earlier run left and what waited for a file system to be mounted, and does the
+/// initramfs's work where no initramfs of this boot did it. Returns the errors.
 pub fn local(root: &mut Root, machine: &Machine, asked: &Asked) -> Vec<String> {
     let mut report = recover(root);
     let provisioned = if Applied::read(root).is_none() {
@@ -32,18 +31,13 @@ pub fn local(root: &mut Root, machine: &Machine, asked: &Asked) -> Vec<String> {
     };
     if let Some(errors) = provisioned {
         errors.iter().for_each(|e| report.error(e));
-        return lines(&report);
+        return report.errors();
     }
     report.keep(log_of_initramfs(root));
     report.keep(append_log(root, &logging::take()));
     commit(root, &mut report);
     rescue(&Status::load(root), root, &mut report);
-    lines(&report)
-}
-
-/// The errors, one line each.
-fn lines(report: &Report) -> Vec<String> {
-    report.texts(Severity::Error).into_iter().map(str::to_owned).collect()
+    report.errors()
 }
 
 /// An initramfs that left the disk alone left its part of the log, and status.json, in /run.
@@ -65,7 +59,7 @@ pub fn stage(root: &mut Root, machine: &Machine, stage: Stage, asked: &Asked) ->
     }
     if let Some(why) = disabled(root, machine) {
         log::info!("nothing is done: {why}");
-        return lines(&recovered);
+        return recovered.errors();
     }
     let (name, label, what) = match stage {
         Stage::Init => ("init", "init-network", "running what needs the network"),
@@ -80,7 +74,7 @@ pub fn stage(root: &mut Root, machine: &Machine, stage: Stage, asked: &Asked) ->
         status.end(name, &report);
         report.keep(status.save_in_run(root, stage == Stage::Final));
         commit(root, &mut report);
-        return lines(&report);
+        return report.errors();
     };
     let outside = ThisMachine::new();
     let mut boot = Boot::new(root, machine, asked, &outside);

@@ -15,7 +15,6 @@ pub struct Run<'a, 'b> {
     root: &'a mut Root,
     boot: &'a mut Boot<'b>,
     instance: &'a Instance,
-    config: Value,
 }
 
 /// Which half of the modules runs.
@@ -37,21 +36,17 @@ struct Entry {
 /// `- name`, `- [name, frequency, args…]` or `- {name:, frequency:, args:}` (cloud-init's module list). Those that cannot run are
 /// reported once.
 fn entry(value: &Value, config: &Value, half: Half, report: &mut Report) -> Option<Entry> {
-    let (name, frequency, args) = match value {
-        Value::String(name) => (name.clone(), None, Vec::new()),
+    let name = name_of(value)?;
+    let (frequency, args) = match value {
         Value::List(list) => {
-            let mut texts = list.iter().filter_map(Value::text);
-            (texts.next()?, texts.next(), texts.collect())
+            let mut texts = list.iter().filter_map(Value::text).skip(1);
+            (texts.next(), texts.collect())
         }
         Value::Map(map) => {
             let args = map.get("args").and_then(Value::as_list).unwrap_or_default();
-            (
-                map.get("name")?.text()?,
-                map.get("frequency").and_then(Value::text),
-                args.iter().filter_map(Value::text).collect(),
-            )
+            (map.get("frequency").and_then(Value::text), args.iter().filter_map(Value::text).collect())
         }
-        _ => return None,
+        _ => (None, Vec::new()),
     };
     let Some(module) = module::find(&name).filter(|m| m.is_supported()) else {
         if half == Half::Provision {
@@ -86,7 +81,7 @@ fn not_run(name: &str, config: &Value, report: &mut Report) {
 /// The module that an entry of a list names.
 fn name_of(entry: &Value) -> Option<String> {
     match entry {
-        Value::List(list) => list.first()?.text(),
+        Value::List(list) => list.iter().find_map(Value::text),
         Value::Map(map) => map.get("name")?.text(),
         name => name.as_str().map(str::to_owned),
     }
@@ -95,18 +90,15 @@ fn name_of(entry: &Value) -> Option<String> {
 impl<'a, 'b> Run<'a, 'b> {
     /// A run with the merged configuration of `boot`, whose report gets what goes wrong.
     pub fn new(root: &'a mut Root, boot: &'a mut Boot<'b>, instance: &'a Instance) -> Self {
-        let config = boot.config().clone();
-        Run { root, boot, instance, config }
+        Run { root, boot, instance }
     }
 
     /// Runs one half of the modules that a stage's list names, in its order. One that fails is an error of the report; the
     /// others run.
     pub fn stage(&mut self, stage: Stage, half: Half) {
-        let empty = Value::default();
-        let list = self.config.get(module::list_key(stage)).unwrap_or(&empty);
-        let list = list.as_list().unwrap_or_default();
-        let report = &mut self.boot.report;
-        let entries: Vec<Entry> = list.iter().filter_map(|v| entry(v, &self.config, half, report)).collect();
+        let (config, report) = self.boot.config_and_report();
+        let list = config.get(module::list_key(stage)).and_then(Value::as_list).unwrap_or_default();
+        let entries: Vec<Entry> = list.iter().filter_map(|v| entry(v, config, half, report)).collect();
         self.boot.log();
         entries.iter().for_each(|e| self.one(e, stage, half));
         if (stage, half) == (Stage::Final, Half::Live) {
@@ -134,7 +126,7 @@ impl<'a, 'b> Run<'a, 'b> {
     /// Whether a list of any stage names the module.
     fn is_listed(&self, module: &Module) -> bool {
         [Stage::Init, Stage::Config, Stage::Final].iter().any(|stage| {
-            let list = self.config.get(module::list_key(*stage)).and_then(Value::as_list).unwrap_or_default();
+            let list = self.boot.config().get(module::list_key(*stage)).and_then(Value::as_list).unwrap_or_default();
             list.iter()
                 .any(|entry| name_of(entry).is_some_and(|n| module::find(&n).is_some_and(|m| m.name == module.name)))
         })
@@ -165,25 +157,19 @@ impl<'a, 'b> Run<'a, 'b> {
 
     /// Whether the cloud-config has a key of the module's, and the distribution is one that it is for.
     fn is_requested(&self, module: &Module) -> bool {
-        let has_key = module.keys.is_empty() || module.keys.iter().any(|k| self.config.get(k).is_some());
+        let has_key = module.keys.is_empty() || module.keys.iter().any(|k| self.boot.config().get(k).is_some());
         let unverified = || {
-            let list = self.config.get("unverified_modules").and_then(Value::as_list).unwrap_or_default();
+            let list = self.boot.config().get("unverified_modules").and_then(Value::as_list).unwrap_or_default();
             list.iter().any(|v| v.as_str() == Some(module.name))
         };
         has_key && (module.distros.is_empty() || module.distros.contains(&self.boot.image.distro.name) || unverified())
     }
 
     fn call(&mut self, handler: Handler, module: &Module, stage: Stage, args: &[String]) {
-        let mut context = Context {
-            root: self.root,
-            config: &self.config,
-            instance: self.instance,
-            distro: &self.boot.image.distro,
-            args,
-            stage,
-            outside: self.boot.outside,
-            report: &mut self.boot.report,
-        };
+        let (distro, outside) = (self.boot.image.distro, self.boot.outside);
+        let (config, report) = self.boot.config_and_report();
+        let mut context =
+            Context { root: self.root, config, instance: self.instance, distro: &distro, args, stage, outside, report };
         let mut event = Event::module(module.name);
         if let Err(e) = handler(&mut context) {
             event.fail();
