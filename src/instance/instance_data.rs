@@ -77,8 +77,8 @@ struct Kernel {
 impl Kernel {
     fn read(machine: &Machine) -> Kernel {
         let fact = |name: &str| {
-            let path = machine.base.join("proc/sys/kernel").join(name);
-            std::fs::read_to_string(path).map(|t| t.trim().to_owned()).unwrap_or_default()
+            let text = machine.fact(&format!("proc/sys/kernel/{name}")).unwrap_or_default();
+            text.trim().to_owned()
         };
         Kernel { release: fact("osrelease"), version: fact("version"), hostname: fact("hostname") }
     }

@@ -1,5 +1,6 @@
 //! Facts about the machine, read only: kernel command line, DMI, NICs, distribution.
 
+pub mod beneath;
 pub mod cmdline;
 pub mod distro;
 pub mod nic;
@@ -18,13 +19,10 @@ pub struct Machine {
     pub cmdline: Cmdline,
 }
 
-/// The longest DMI value and kernel command line that is read, in bytes.
-const MAX_FACT: usize = 64 << 10;
-
 impl Machine {
     /// Reads the facts below `base` (`/` for this machine).
     pub fn read(base: &Path) -> Machine {
-        let cmdline = read_small(&base.join("proc/cmdline")).unwrap_or_default();
+        let cmdline = beneath::read(base, "proc/cmdline").unwrap_or_default();
         Machine { base: base.to_owned(), cmdline: Cmdline::new(&cmdline) }
     }
 
@@ -34,13 +32,13 @@ impl Machine {
         if key.contains(['/', '.']) {
             return None;
         }
-        let value = read_small(&self.base.join("sys/class/dmi/id").join(key))?;
+        let value = beneath::read(&self.base, &format!("sys/class/dmi/id/{key}"))?;
         Some(value.trim().to_owned())
     }
 
     /// The start of a file below the base as text, `proc/1/environ` for one. None where there is none, or it is no regular file.
     pub fn fact(&self, path: &str) -> Option<String> {
-        read_small(&self.base.join(path))
+        beneath::read(&self.base, path)
     }
 
     /// The system's UUID in lower case.
@@ -50,28 +48,14 @@ impl Machine {
 
     /// Xen's UUID for the machine, in lower case (`/sys/hypervisor/uuid`). None elsewhere.
     pub fn hypervisor_uuid(&self) -> Option<String> {
-        let uuid = read_small(&self.base.join("sys/hypervisor/uuid"))?.trim().to_ascii_lowercase();
+        let uuid = beneath::read(&self.base, "sys/hypervisor/uuid")?.trim().to_ascii_lowercase();
         Some(uuid).filter(|u| !u.is_empty())
     }
 
     /// Network interfaces, sorted by name.
     pub fn nics(&self) -> Vec<Nic> {
-        nic::list(&self.base.join("sys/class/net"))
+        nic::list(&self.base)
     }
-}
-
-fn read_small(path: &Path) -> Option<String> {
-    use std::io::Read;
-    use std::os::unix::fs::OpenOptionsExt;
-    // A FIFO in a tree that stands for a machine must not be waited for.
-    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-    let file = std::fs::File::options().read(true).custom_flags(flags).open(path).ok()?;
-    if !file.metadata().ok()?.is_file() {
-        return None;
-    }
-    let mut bytes = Vec::new();
-    file.take(MAX_FACT as u64).read_to_end(&mut bytes).ok()?;
-    Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 #[cfg(test)]

@@ -1,8 +1,10 @@
 //! Network interfaces as sysfs shows them.
 
-use super::read_small;
+use super::beneath;
 use std::path::Path;
 
+/// Where the kernel lists them.
+const FOLDER: &str = "sys/class/net";
 /// How many interfaces are looked at.
 const MAX_NICS: usize = 4096;
 
@@ -30,30 +32,27 @@ pub struct Nic {
     pub device_id: Option<String>,
 }
 
-/// The interfaces below `folder` (`/sys/class/net`), sorted by name.
-pub fn list(folder: &Path) -> Vec<Nic> {
-    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
-    let mut nics: Vec<Nic> = entries
+/// The interfaces in `/sys/class/net` below `base`, sorted by name.
+pub fn list(base: &Path) -> Vec<Nic> {
+    let mut nics: Vec<Nic> = beneath::names(base, FOLDER)
+        .into_iter()
         .take(MAX_NICS)
-        .filter_map(|entry| {
-            let entry = entry.ok()?;
-            let path = entry.path();
-            let fact = |name: &str| read_small(&path.join(name)).map(|v| v.trim().to_owned());
+        .filter_map(|name| {
+            let path = |fact: &str| format!("{FOLDER}/{name}/{fact}");
+            let fact = |fact: &str| beneath::read(base, &path(fact)).map(|v| v.trim().to_owned());
             let number = |name: &str| fact(name).and_then(|v| v.parse().ok()).unwrap_or(0);
-            // A file beside the interfaces (bonding_masters) has no address.
-            let mac = fact("address")?.to_ascii_lowercase();
-            let driver = std::fs::read_link(path.join("device/driver")).ok();
             Some(Nic {
-                name: entry.file_name().into_string().ok()?,
-                mac,
-                driver: driver.and_then(|d| Some(d.file_name()?.to_str()?.to_owned())),
-                physical: path.join("device").exists(),
+                // A file beside the interfaces (bonding_masters) has no address.
+                mac: fact("address")?.to_ascii_lowercase(),
+                driver: beneath::link_name(base, &path("device/driver")),
+                physical: beneath::exists(base, &path("device")),
                 carrier: fact("carrier").map(|c| c == "1"),
                 operstate: fact("operstate").unwrap_or_default(),
                 kind: number("type"),
                 address_source: number("addr_assign_type"),
-                has_master: path.join("master").exists(),
+                has_master: beneath::exists(base, &path("master")),
                 device_id: fact("device/device"),
+                name,
             })
         })
         .collect();
@@ -69,13 +68,14 @@ mod tests {
     #[test]
     fn interfaces_with_their_facts() {
         let dir = TempDir::new("nic");
-        let nic = dir.0.join("eth0");
+        let folder = dir.0.join(FOLDER);
+        let nic = folder.join("eth0");
         std::fs::create_dir_all(nic.join("device")).unwrap();
         std::fs::write(nic.join("address"), "52:54:00:AA:BB:CC\n").unwrap();
         std::fs::write(nic.join("operstate"), "down\n").unwrap();
         std::fs::write(nic.join("type"), "1\n").unwrap();
         std::os::unix::fs::symlink("../../../drivers/virtio_net", nic.join("device/driver")).unwrap();
-        std::fs::write(dir.0.join("bonding_masters"), "").unwrap();
+        std::fs::write(folder.join("bonding_masters"), "").unwrap();
         let nics = list(&dir.0);
         assert_eq!(nics.len(), 1);
         assert_eq!((nics[0].mac.as_str(), nics[0].physical, nics[0].kind), ("52:54:00:aa:bb:cc", true, 1));

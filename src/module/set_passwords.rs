@@ -66,8 +66,15 @@ fn provision(context: &mut Context) -> Result<()> {
             problems.extend(result.err().map(|e| e.to_string()));
         }
         accounts.save(context.root, context.report)?;
-        if !shown.is_empty() {
+        // An image would keep them: no console shows them before it boots, with another /run.
+        if !shown.is_empty() && context.root.has_run() {
             context.root.write(RANDOM, shown, Attr::root(0o600))?;
+        } else if !shown.is_empty() {
+            let users: Vec<&str> = shown.lines().filter_map(|line| Some(line.split_once(':')?.0)).collect();
+            context.report.warn(format_args!(
+                "random passwords are set and not shown: nothing of them is kept in an image ({})",
+                users.join(", ")
+            ));
         }
     }
     problems.extend(password_logins(context).err().map(|e| e.to_string()));
@@ -198,7 +205,7 @@ mod tests {
 
     fn start() -> (TempDir, Root) {
         let dir = TempDir::new("set-passwords");
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = Root::open(&dir.0, Use::NewRoot).unwrap();
         let names = ["a", "b", "c", "d"];
         let lines = |line: fn(&str) -> String| names.iter().map(|n| line(n)).collect::<String>();
         root.write("/etc/passwd", lines(|n| format!("{n}:x:1:1::/:/bin/sh\n")), Attr::root(0o644)).unwrap();
@@ -240,6 +247,17 @@ mod tests {
         assert!(user == "c" && plain.len() == 20 && password::verify(plain, &shadow(&root, "c")[1]));
         run(&mut root, live, config).unwrap();
         assert!(!root.exists(RANDOM));
+    }
+
+    #[test]
+    fn a_random_password_is_never_in_the_clear_in_an_image() {
+        let (dir, mut first) = start();
+        assert_eq!(first.commit(), []);
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        run(&mut root, provision, "chpasswd: {users: [{name: c, type: RANDOM}]}").unwrap();
+        assert!(shadow(&root, "c")[1].starts_with('$'));
+        assert_eq!(root.commit(), []);
+        assert!(!dir.0.join("run").exists());
     }
 
     #[test]

@@ -251,8 +251,20 @@ impl Disk {
         if !self.stat(path).is_none_or(|s| matches!(s.kind, Kind::File | Kind::Dir)) {
             return Err(std::io::Error::other("it is neither a regular file nor a folder"));
         }
+        if self.is_planted(path)? {
+            return Err(std::io::Error::other("it is another name of a file of another owner than the folder"));
+        }
         let file = self.open_at(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
         own(&file, attr)
+    }
+
+    /// Whether a file has more names, is in a folder of another user than root, and belongs to neither: a hard link that the
+    /// user can have made (proc(5), protected_hardlinks).
+    fn is_planted(&self, path: &str) -> Io<bool> {
+        let file = fs::fstat(self.open_at(path, OFlags::PATH)?)?;
+        let folder = fs::fstat(self.open_parent(path)?.0)?;
+        let linked = FileType::from_raw_mode(file.st_mode) == FileType::RegularFile && file.st_nlink > 1;
+        Ok(linked && folder.st_uid != 0 && folder.st_uid != file.st_uid)
     }
 
     /// What is renamed or removed in the folder of `path` reaches the disk.

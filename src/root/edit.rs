@@ -22,13 +22,13 @@ impl Root {
         new: Attr,
         change: impl FnOnce(&[u8]) -> Result<Option<Vec<u8>>>,
     ) -> Result<bool> {
+        let resolved = self.resolve_to_change(path, true)?;
         let old = self.read(path)?;
         let attr = self.stat(path).map_or(new, |s| s.attr);
         let content = match change(old.as_deref().unwrap_or_default()).context(|| format!("failed to change {path}"))? {
             Some(content) if old.as_ref() != Some(&content) => content,
             _ => return Ok(false),
         };
-        let resolved = self.resolve(path, true)?;
         let over = match self.nodes.get(&resolved) {
             Some(Node::File { over: Over::Append | Over::Merge, .. }) | None if self.is_unseen(&resolved) => {
                 Over::Merge
@@ -58,7 +58,7 @@ impl Root {
     /// # Errors
     /// As [`Root::edit`]; and the file would become larger than [`MAX_READ`].
     pub fn append(&mut self, path: &str, content: &[u8], new: Attr) -> Result<()> {
-        let resolved = self.resolve(path, true)?;
+        let resolved = self.resolve_to_change(path, true)?;
         if !self.below_unmounted(&resolved) && !is_record(&resolved) {
             return self.edit(path, new, |old| Ok(Some(joined(old, content)?))).map(drop);
         }
@@ -141,7 +141,7 @@ mod tests {
             assert_eq!(rustix::fs::getxattr(&path, c"user.note", &mut value), Ok(4));
             assert_eq!(&value[..4], b"kept");
         } else {
-            println!("skipped: the temporary folder's file system has no extended attributes");
+            crate::base::testing::skip("the temporary folder's file system has no extended attributes");
         }
         assert!(!root.edit("/fstab", NEW, |_| Ok(None)).unwrap());
         assert!(!root.edit("/fstab", NEW, |old| Ok(Some(old.to_vec()))).unwrap());

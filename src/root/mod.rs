@@ -17,6 +17,7 @@ mod owner;
 mod record;
 mod recover;
 mod relabel;
+mod resolve;
 pub mod run_dir;
 mod swap;
 
@@ -35,8 +36,6 @@ use std::path::Path;
 
 /// The largest file that is read from the root, in bytes.
 pub const MAX_READ: u64 = 64 << 20;
-/// How many symbolic links one path may lead through, as in the kernel.
-const MAX_LINKS: usize = 40;
 /// How many entries the removal of one folder may touch.
 const MAX_REMOVE: usize = 100_000;
 
@@ -169,6 +168,11 @@ impl Root {
         self.disk.is_slash() && !self.plan
     }
 
+    /// Whether its /run is the running system's: the root of this boot, and no image.
+    pub fn has_run(&self) -> bool {
+        self.usage == Use::NewRoot || self.is_live()
+    }
+
     /// Where the root is, as it was opened.
     pub fn path(&self) -> &Path {
         self.disk.path()
@@ -278,7 +282,7 @@ impl Root {
     }
 
     fn write_over(&mut self, path: &str, content: Content, attr: Attr, over: Over) -> Result<()> {
-        let resolved = self.resolve(path, true)?;
+        let resolved = self.resolve_to_change(path, true)?;
         match self.lstat_resolved(&resolved).map(|s| s.kind) {
             Some(Kind::Dir) => return Err(Error::new(format!("failed to write {path}: it is a folder"))),
             Some(Kind::Other) => return Err(Error::new(format!("failed to write {path}: it is not a regular file"))),
@@ -301,7 +305,7 @@ impl Root {
     /// # Errors
     /// Something else than a folder is at `path` or above it.
     pub fn mkdir(&mut self, path: &str, attr: Attr) -> Result<()> {
-        let resolved = self.resolve(path, true)?;
+        let resolved = self.resolve_to_change(path, true)?;
         match self.lstat_resolved(&resolved).map(|s| s.kind) {
             Some(Kind::Dir) => Ok(()),
             Some(_) => Err(Error::new(format!("failed to make the folder {path}: there is a file of that name"))),
@@ -315,7 +319,7 @@ impl Root {
 
     /// Makes `path` a symbolic link to `target`, in the place of a file or link that is there.
     pub fn symlink(&mut self, path: &str, target: &str) -> Result<()> {
-        let resolved = self.resolve(path, false)?;
+        let resolved = self.resolve_to_change(path, false)?;
         if self.lstat_resolved(&resolved).is_some_and(|s| s.kind == Kind::Dir) {
             return Err(Error::new(format!("failed to make the link {path}: it is a folder")));
         }
@@ -326,7 +330,7 @@ impl Root {
 
     /// Removes a file, a link, or a folder with all that is in it. Nothing there is no error.
     pub fn remove(&mut self, path: &str) -> Result<()> {
-        let resolved = self.resolve(path, false)?;
+        let resolved = self.resolve_to_change(path, false)?;
         if self.lstat_resolved(&resolved).is_none() {
             return Ok(());
         }
@@ -347,7 +351,7 @@ impl Root {
 
     /// Changes mode and owner of what is at `path`, links followed.
     pub fn set_attr(&mut self, path: &str, attr: Attr) -> Result<()> {
-        let resolved = self.resolve(path, true)?;
+        let resolved = self.resolve_to_change(path, true)?;
         let Some(stat) = self.lstat_resolved(&resolved) else {
             return Err(Error::new(format!("failed to change the owner or mode of {path}: there is no such file")));
         };
@@ -424,44 +428,6 @@ impl Root {
             None if self.hidden(resolved) => None,
             None => self.disk.stat(resolved),
         }
-    }
-
-    /// The path without links, dots and leading slash. The last component may be missing, or with `follow` false be a link.
-    fn resolve(&self, path: &str, follow: bool) -> Result<String> {
-        let fail = |why: &str| Error::new(format!("failed to resolve {path} in the root: {why}"));
-        if path.contains('\0') {
-            return Err(fail("it holds a NUL byte"));
-        }
-        let mut left: Vec<String> = path.split('/').rev().map(str::to_owned).collect();
-        let mut done = String::new();
-        let mut links = 0;
-        while let Some(name) = left.pop() {
-            match name.as_str() {
-                "" | "." => continue,
-                ".." => {
-                    done.truncate(done.rfind('/').unwrap_or(0));
-                    continue;
-                }
-                _ => {}
-            }
-            let parent = done.len();
-            if parent > 0 {
-                done.push('/');
-            }
-            done.push_str(&name);
-            if left.iter().all(String::is_empty) && !follow {
-                continue;
-            }
-            if let Some(target) = self.read_link_resolved(&done) {
-                links += 1;
-                if links > MAX_LINKS {
-                    return Err(fail("too many symbolic links"));
-                }
-                done.truncate(if target.starts_with('/') { 0 } else { parent });
-                left.extend(target.split('/').rev().map(str::to_owned));
-            }
-        }
-        Ok(done)
     }
 }
 

@@ -21,7 +21,7 @@ impl Root {
     ///
     /// In a root that is not the running system it is recorded as the commands that do the same.
     pub fn make_swap(&mut self, stage: Stage, path: &str, mebibytes: u64) -> Result<()> {
-        let resolved = self.resolve(path, true)?;
+        let resolved = self.resolve_to_change(path, true)?;
         if self.below_unmounted(&resolved) {
             return Err(Error::new(format!("failed to make the swap file {path}: its file system is not mounted")));
         }

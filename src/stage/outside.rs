@@ -5,16 +5,14 @@ use crate::base::deadline::Deadline;
 use crate::base::error::Result;
 use crate::drive::devices::{self, Places};
 use crate::drive::search::{Probed, probe_all};
+use crate::machine::beneath;
 use crate::system::{Device, Nothing, Outside, Request};
 use std::cell::OnceCell;
-use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
 /// How long all devices may take to say what is on them.
 const PROBE: Duration = Duration::from_secs(10);
-/// The most of proc/meminfo that is read, in bytes.
-const MAX_MEMINFO: u64 = 64 << 10;
 
 /// This machine. Its devices are looked at once, when a module first asks.
 #[derive(Default)]
@@ -83,8 +81,7 @@ impl Outside for ThisMachine {
 
 /// What proc(5) below a root says of the machine's memory, in bytes.
 fn memory_of(root: &Path) -> Option<u64> {
-    let mut text = String::new();
-    std::fs::File::open(root.join("proc/meminfo")).ok()?.take(MAX_MEMINFO).read_to_string(&mut text).ok()?;
+    let text = beneath::read(root, "proc/meminfo")?;
     let line = text.lines().find_map(|l| l.strip_prefix("MemTotal:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }

@@ -31,9 +31,8 @@ fn read(document: &str, value: &Value, macs: &Macs, report: &mut Report) -> Resu
     Ok(v1::read(&entries, report))
 }
 
-/// The most files, and the most bytes of one, that are read.
+/// The most files that are read.
 const MAX_FILES: usize = 256;
-const MAX_BYTES: u64 = 64 << 10;
 
 /// The name of the interface that open-iscsi uses, below /run.
 const ISCSI: &str = "initramfs/open-iscsi.interface";
@@ -64,10 +63,8 @@ pub fn of_initramfs(
 }
 
 fn small(path: &Path) -> Option<String> {
-    use std::io::Read;
-    let mut bytes = Vec::new();
-    std::fs::File::open(path).ok()?.take(MAX_BYTES).read_to_end(&mut bytes).ok()?;
-    Some(String::from_utf8_lossy(&bytes).into_owned())
+    let folder = path.parent()?;
+    crate::machine::beneath::read(folder, path.file_name()?.to_str()?)
 }
 
 /// The entries of version 1 from the files' names and texts. A device may have several files, one for each family.

@@ -14,7 +14,7 @@ use crate::base::error::Error;
 use crate::drive::Files;
 use crate::link::Uplink;
 use crate::link::http::{Client, Redirects};
-use crate::machine::Machine;
+use crate::machine::{Machine, beneath};
 
 pub static SOURCE: Source = Source {
     name: marks::SERVICE,
@@ -64,13 +64,11 @@ fn service_job(search: &mut Search) -> Option<Job> {
 /// How many disks the machine has: only where there are several do a source's names for them matter.
 fn disks(machine: &Machine) -> usize {
     const NO_DISKS: [&str; 8] = ["loop", "ram", "zram", "sr", "fd", "nbd", "dm-", "md"];
-    let Ok(entries) = std::fs::read_dir(machine.base.join("sys/block")) else { return 0 };
-    let is_disk = |entry: &std::fs::DirEntry| {
-        let name = entry.file_name();
-        let size = std::fs::read_to_string(entry.path().join("size")).unwrap_or_default();
-        !NO_DISKS.iter().any(|p| name.to_string_lossy().starts_with(p)) && size.trim() != "0"
+    let is_disk = |name: &String| {
+        let size = machine.fact(&format!("sys/block/{name}/size")).unwrap_or_default();
+        !NO_DISKS.iter().any(|p| name.starts_with(p)) && size.trim() != "0"
     };
-    entries.filter_map(std::result::Result::ok).filter(is_disk).count()
+    beneath::names(&machine.base, "sys/block").iter().filter(|name| is_disk(name)).count()
 }
 
 #[cfg(test)]

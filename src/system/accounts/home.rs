@@ -59,7 +59,7 @@ fn copy(root: &mut Root, skeleton: &str, user: &User, report: &mut Report) -> Re
                 }
                 Kind::File => {
                     if let Some(content) = root.read(&from)? {
-                        root.write(&to, content, attr)?;
+                        root.write_new(&to, content, attr)?;
                     }
                 }
                 Kind::Symlink => {

@@ -1,0 +1,87 @@
+//! Small files below a folder that represents a machine. Symbolic links lead nowhere outside of it, and only regular files are
+//! opened: a tree may have a FIFO, a device or a link to the host's own files at any path.
+
+use rustix::fd::OwnedFd;
+use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, readlinkat};
+use rustix::io::Errno;
+use std::io::Read;
+use std::path::Path;
+
+/// The longest fact that is read, in bytes.
+const MAX_FACT: u64 = 64 << 10;
+/// How many entries of a folder are read.
+const MAX_NAMES: usize = 4096;
+
+fn open(base: &Path, path: &str, flags: OFlags) -> Option<OwnedFd> {
+    let flags = flags | OFlags::CLOEXEC;
+    let folder = openat(CWD, base, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    match openat2(&folder, path.trim_start_matches('/'), flags, Mode::empty(), resolve) {
+        // Before Linux 5.6, or where a sandbox refuses it: this machine's own files need no such care.
+        Err(Errno::NOSYS | Errno::PERM) if base == Path::new("/") => {
+            openat(CWD, base.join(path), flags, Mode::empty()).ok()
+        }
+        result => result.ok(),
+    }
+}
+
+/// The start of a file as text. None where there is none, or it is no regular file.
+pub fn read(base: &Path, path: &str) -> Option<String> {
+    let is_file = |fd: &OwnedFd| fstat(fd).is_ok_and(|s| FileType::from_raw_mode(s.st_mode) == FileType::RegularFile);
+    // Opening a device can have effects of its own: it is looked at first.
+    open(base, path, OFlags::PATH).filter(is_file)?;
+    let file = open(base, path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY).filter(is_file)?;
+    let mut bytes = Vec::new();
+    std::fs::File::from(file).take(MAX_FACT).read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Names in a folder, in no order. Empty where there is none.
+pub fn names(base: &Path, path: &str) -> Vec<String> {
+    let folder = open(base, path, OFlags::RDONLY | OFlags::DIRECTORY);
+    let entries = folder.and_then(|f| Dir::new(f).ok()).into_iter().flatten().take(MAX_NAMES);
+    let names = entries.filter_map(|e| e.ok()?.file_name().to_str().ok().map(str::to_owned));
+    names.filter(|n| n != "." && n != "..").collect()
+}
+
+/// The last component of a symbolic link's target.
+pub fn link_name(base: &Path, path: &str) -> Option<String> {
+    let link = open(base, path, OFlags::PATH | OFlags::NOFOLLOW)?;
+    let target = readlinkat(&link, "", Vec::new()).ok()?.into_string().ok()?;
+    Some(target.rsplit('/').next()?.to_owned())
+}
+
+/// Whether there is something at a path.
+pub fn exists(base: &Path, path: &str) -> bool {
+    open(base, path, OFlags::PATH).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::testing::TempDir;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn nothing_outside_is_read_and_nothing_is_waited_for() {
+        let (dir, outside) = (TempDir::new("beneath"), TempDir::new("beneath-outside"));
+        std::fs::write(outside.0.join("secret"), "host").unwrap();
+        std::fs::create_dir(dir.0.join("proc")).unwrap();
+        std::fs::write(dir.0.join("proc/real"), "tree").unwrap();
+        symlink(outside.0.join("secret"), dir.0.join("proc/meminfo")).unwrap();
+        symlink(&outside.0, dir.0.join("sys")).unwrap();
+        symlink("/proc/real", dir.0.join("proc/link")).unwrap();
+        symlink("../../../proc/real", dir.0.join("proc/up")).unwrap();
+        rustix::fs::mkfifoat(CWD, dir.0.join("proc/fifo"), Mode::from_raw_mode(0o600)).unwrap();
+        assert_eq!(read(&dir.0, "proc/meminfo"), None);
+        assert_eq!(read(&dir.0, "sys/secret"), None);
+        assert_eq!(read(&dir.0, "proc/fifo"), None);
+        assert_eq!(read(&dir.0, "proc"), None);
+        assert_eq!(names(&dir.0, "sys"), [""; 0]);
+        assert_eq!(read(&dir.0, "proc/link").as_deref(), Some("tree"));
+        assert_eq!(read(&dir.0, "proc/up").as_deref(), Some("tree"));
+        assert_eq!(link_name(&dir.0, "proc/link").as_deref(), Some("real"));
+        assert!(exists(&dir.0, "proc/real") && !exists(&dir.0, "proc/none"));
+        assert!(read(Path::new("/"), "proc/meminfo").is_some());
+    }
+}

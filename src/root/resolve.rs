@@ -1,0 +1,149 @@
+//! Paths below the root, with the symbolic links in them followed inside it.
+
+use super::Root;
+use crate::base::error::{Error, Result};
+
+/// How many symbolic links one path may lead through, as in the kernel.
+const MAX_LINKS: usize = 40;
+
+/// Where a path leads.
+struct Resolved {
+    /// Without links, dots and leading slash.
+    path: String,
+    /// Users other than root who could have made a link that the path leads through, each with the link.
+    planters: Vec<(u32, String)>,
+}
+
+impl Root {
+    /// The path without links, dots and leading slash. The last component may be missing, or with `follow` false be a link.
+    ///
+    /// # Errors
+    /// Too many links, or a NUL byte.
+    pub(super) fn resolve(&self, path: &str, follow: bool) -> Result<String> {
+        self.follow(path, follow).map(|r| r.path)
+    }
+
+    /// [`Root::resolve`] for a change. A link that a user other than root could have made is followed only to what that user
+    /// owns: else a link planted in a home would give its user any file of the system.
+    ///
+    /// # Errors
+    /// As [`Root::resolve`]; and such a link leads to a file of another owner, or into a folder of another owner.
+    pub(super) fn resolve_to_change(&self, path: &str, follow: bool) -> Result<String> {
+        let Resolved { path: resolved, planters } = self.follow(path, follow)?;
+        if planters.is_empty() {
+            return Ok(resolved);
+        }
+        // What is not there yet is made in the first folder above it that is.
+        let mut at = resolved.as_str();
+        let mut stat = self.lstat_resolved(at);
+        while stat.is_none() && !at.is_empty() {
+            at = at.rsplit_once('/').map_or("", |(above, _)| above);
+            stat = self.lstat_resolved(at);
+        }
+        let owner = stat.map_or(0, |s| s.attr.uid);
+        match planters.into_iter().find(|(uid, _)| *uid != owner) {
+            Some((uid, link)) => Err(Error::new(format!(
+                "failed to change {path}: /{link} is a symbolic link of the user {uid} to something of the user {owner}, \
+                 and is not followed: remove the link"
+            ))),
+            None => Ok(resolved),
+        }
+    }
+
+    fn follow(&self, path: &str, follow: bool) -> Result<Resolved> {
+        let fail = |why: &str| Error::new(format!("failed to resolve {path} in the root: {why}"));
+        if path.contains('\0') {
+            return Err(fail("it holds a NUL byte"));
+        }
+        let mut left: Vec<String> = path.split('/').rev().map(str::to_owned).collect();
+        let mut done = String::new();
+        let mut planters = Vec::new();
+        let mut links = 0;
+        while let Some(name) = left.pop() {
+            match name.as_str() {
+                "" | "." => continue,
+                ".." => {
+                    done.truncate(done.rfind('/').unwrap_or(0));
+                    continue;
+                }
+                _ => {}
+            }
+            let parent = done.len();
+            if parent > 0 {
+                done.push('/');
+            }
+            done.push_str(&name);
+            if left.iter().all(String::is_empty) && !follow {
+                continue;
+            }
+            if let Some(target) = self.read_link_resolved(&done) {
+                links += 1;
+                if links > MAX_LINKS {
+                    return Err(fail("too many symbolic links"));
+                }
+                // A link's own owner says who made it in a folder that many can write to, such as /tmp.
+                let owners = [done.get(..parent).unwrap_or_default(), &done].map(|p| self.lstat_resolved(p));
+                let uids = owners.into_iter().flatten().map(|s| s.attr.uid).filter(|uid| *uid != 0);
+                planters.extend(uids.map(|uid| (uid, done.clone())));
+                done.truncate(if target.starts_with('/') { 0 } else { parent });
+                left.extend(target.split('/').rev().map(str::to_owned));
+            }
+        }
+        Ok(Resolved { path: done, planters })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::base::testing::TempDir;
+    use crate::root::{Attr, Root, Use};
+    use std::os::unix::fs::{chown, lchown, symlink};
+
+    #[test]
+    fn a_users_link_leads_to_that_users_files_only() {
+        if !rustix::process::geteuid().is_root() {
+            crate::base::testing::skip("files are given to other users, which needs root");
+            return;
+        }
+        let dir = TempDir::new("planted");
+        let path = |p: &str| dir.0.join(p);
+        for folder in ["etc", "home/u/real", "home/other", "tmp"] {
+            std::fs::create_dir_all(path(folder)).unwrap();
+        }
+        std::fs::write(path("etc/shadow"), "secret").unwrap();
+        for (folder, uid) in [("home/u", 1000), ("home/u/real", 1000), ("home/other", 1001)] {
+            chown(path(folder), Some(uid), Some(uid)).unwrap();
+        }
+        for (link, target) in [
+            ("home/u/file", "/etc/shadow"),
+            ("home/u/folder", "/etc"),
+            ("home/u/other", "../other"),
+            ("home/u/own", "real"),
+            ("home/roots", "u"),
+            ("tmp/planted", "/etc/shadow"),
+        ] {
+            symlink(target, path(link)).unwrap();
+        }
+        lchown(path("tmp/planted"), Some(1000), Some(1000)).unwrap();
+        // Root's own command made it, but in the user's folder: the user could have.
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let user = Attr { mode: 0o644, uid: 1000, gid: 1000 };
+        for bad in ["/home/u/file", "/home/u/folder/new", "/home/u/folder/a/b", "/home/u/other/x", "/tmp/planted"] {
+            let error = root.write(bad, "x", user).unwrap_err().to_string();
+            assert!(error.contains("symbolic link of the user 1000"), "{error}");
+            assert!(root.append(bad, b"x", user).is_err() && root.mkdir(bad, user).is_err(), "{bad}");
+            assert!(root.edit(bad, user, |_| Ok(Some(Vec::new()))).is_err(), "{bad}");
+        }
+        assert!(root.set_attr("/home/u/file", user).is_err());
+        assert!(root.remove("/home/u/folder/shadow").is_err());
+        assert!(root.symlink("/home/u/folder/x", "y").is_err());
+        assert_eq!(root.changes(), []);
+        for good in ["/home/u/own/x", "/home/roots/x", "/home/roots/own/y"] {
+            root.write(good, "x", user).unwrap();
+        }
+        root.remove("/home/u/file").unwrap();
+        assert_eq!(root.commit(), []);
+        assert_eq!(std::fs::read_to_string(path("etc/shadow")).unwrap(), "secret");
+        assert!(path("home/u/real/y").exists() && !path("home/u/file").is_symlink());
+    }
+}
