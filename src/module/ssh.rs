@@ -56,9 +56,6 @@ fn provision(context: &mut Context) -> Result<()> {
         Some(kinds) => keep(host_keys::make(context, &kinds)),
         None => keep(given_keys(context)),
     }
-    if context.config.at(&["ssh_publish_hostkeys", "enabled"]).is_some_and(Value::is_true) {
-        log::info!("ssh_publish_hostkeys: no datasource here takes host keys");
-    }
     keep(logins(context));
     crate::system::all_or_error(problems)
 }

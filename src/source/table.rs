@@ -14,6 +14,7 @@ use crate::document::Value;
 use crate::drive::Files;
 use crate::instance::Instance;
 use crate::link::http::Client;
+use crate::machine::Machine;
 use crate::root::Root;
 
 /// When a source is read again for the network configuration (cloud-init's update events, `updates: {network: {when: […]}}`).
@@ -39,12 +40,18 @@ impl Update {
 
 /// What a source works with in the running system, once the instance's data is on the disk.
 pub struct Live<'a> {
+    /// The running system's root. What is written here is on the disk when the stage ends.
     pub root: &'a mut Root,
+    pub machine: &'a Machine,
     pub instance: &'a Instance,
     /// The merged configuration.
     pub config: &'a Value,
-    /// Asks over the links that the running system has brought up.
+    /// Asks over the links that the running system has brought up. The system may still be waiting for a link: requests
+    /// without a limit of tries are repeated until there is a route, for 60 s at most. Redirects stay on their host.
     pub client: &'a Client,
+    /// The first error of this boot's stages so far, in one line. None where the machine is provisioned as its data asks.
+    pub failed: Option<String>,
+    /// Gets warnings; a failure that the function returns is a warning too.
     pub report: &'a mut Report,
 }
 
@@ -85,9 +92,12 @@ pub struct Source {
     pub hotplug: bool,
     /// Updates that happen unless the configuration says otherwise.
     pub updates: &'static [Update],
-    /// What is reported back in the running system's network stage: that the machine is provisioned, that a password was taken.
+    /// What is reported back: that the machine is provisioned, that a password was taken. Called at the end of the running
+    /// system's network stage on every boot, after the instance's data is on the disk; before sshd and logins. What is for
+    /// once in an instance's life is marked by `state::mark_done`.
     pub provisioned: Option<Act>,
-    /// Publishes the SSH host keys, lines of `TYPE KEY [COMMENT]`.
+    /// Publishes SSH host keys, lines of `TYPE KEY [COMMENT]`. Called at the end of the network stage and of the final stage,
+    /// with each key once for an instance (`ssh_publish_hostkeys`).
     pub publish_host_keys: Option<Publish>,
     /// Keys of its settings in the image's configuration (`datasource: {NAME: …}`) and what each means, for the manual.
     pub settings: &'static [(&'static str, &'static str)],

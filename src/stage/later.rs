@@ -7,7 +7,7 @@ use super::modules::{Half, Run};
 use super::output::Redirected;
 use super::outside::ThisMachine;
 use super::web::Includes;
-use super::{LOG, append_log, apply, commit, config, provision, recover, refresh, rescue};
+use super::{LOG, append_log, apply, commit, config, feedback, provision, recover, refresh, rescue};
 use crate::base::error::Result;
 use crate::base::event::Event;
 use crate::base::logging;
@@ -83,8 +83,9 @@ pub fn stage(root: &mut Root, machine: &Machine, stage: Stage, asked: &Asked) ->
     commit(root, &mut boot.report);
     rescue(&status, root, &mut boot.report);
     let event = Event::start(label, what);
-    run(root, &mut boot, &instance, stage);
+    let instance = run(root, &mut boot, instance, stage);
     commit(root, &mut boot.report);
+    report_back(root, &mut boot, &instance, stage, &status);
     drop(event);
     boot.log();
     status.end(name, &boot.report);
@@ -99,20 +100,32 @@ pub fn stage(root: &mut Root, machine: &Machine, stage: Stage, asked: &Asked) ->
     boot.errors()
 }
 
-fn run(root: &mut Root, boot: &mut Boot, instance: &Instance, stage: Stage) {
+/// Runs the stage's part of everything. Returns the instance, as its source describes it now.
+fn run(root: &mut Root, boot: &mut Boot, instance: Instance, stage: Stage) -> Instance {
     boot.config = combined(root, boot);
     let refreshed =
-        if stage == Stage::Init && boot.config.is_some() { refresh::refresh(root, boot, instance) } else { None };
+        if stage == Stage::Init && boot.config.is_some() { refresh::refresh(root, boot, &instance) } else { None };
     boot.log();
-    let instance = refreshed.as_ref().unwrap_or(instance);
+    let instance = refreshed.unwrap_or(instance);
     if stage == Stage::Init || boot.config.is_none() {
-        merge(root, boot, instance, stage);
+        merge(root, boot, &instance, stage);
     }
     let _redirected = root.is_live().then(|| Redirected::new(boot.config(), stage));
     if stage == Stage::Init {
-        provision::boothooks(root, boot, instance);
+        provision::boothooks(root, boot, &instance);
     }
-    Run::new(root, boot, instance).stage(stage, Half::Live);
+    Run::new(root, boot, &instance).stage(stage, Half::Live);
+    instance
+}
+
+/// Reports to the instance's source what is on the disk now.
+fn report_back(root: &mut Root, boot: &mut Boot, instance: &Instance, stage: Stage, status: &Status) {
+    if stage == Stage::Init {
+        feedback::provisioned(root, boot, instance, status);
+    }
+    if matches!(stage, Stage::Init | Stage::Final) {
+        feedback::host_keys(root, boot, instance);
+    }
 }
 
 /// Merges the configuration, with what it includes from elsewhere. In the network stage its parts are written; and where

@@ -5,6 +5,7 @@ pub mod apply;
 pub mod boot;
 pub mod config;
 mod diff;
+mod feedback;
 pub mod find;
 pub mod handover;
 pub mod image;

@@ -124,7 +124,7 @@ impl<'a, 'b> Run<'a, 'b> {
     }
 
     /// Whether a list of any stage names the module.
-    fn is_listed(&self, module: &Module) -> bool {
+    pub fn is_listed(&self, module: &Module) -> bool {
         [Stage::Init, Stage::Config, Stage::Final].iter().any(|stage| {
             let list = self.boot.config().get(module::list_key(*stage)).and_then(Value::as_list).unwrap_or_default();
             list.iter()

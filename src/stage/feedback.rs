@@ -1,0 +1,130 @@
+//! What the running system reports back to the instance's datasource, once the instance's data is on the disk.
+
+use super::boot::Boot;
+use super::modules::Run;
+use crate::base::deadline::Deadline;
+use crate::base::error::Result;
+use crate::document::Value;
+use crate::instance::status::Status;
+use crate::instance::{Frequency, Instance, state};
+use crate::link::http::{Client, Redirects, Settings, ca_files};
+use crate::module;
+use crate::root::Root;
+use crate::source::{self, Live};
+use crate::system::host_keys;
+use std::time::Duration;
+
+/// How long one report may take, the wait for a route to the service included. Logins wait for the network stage.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Calls [`source::Source::provisioned`] of the instance's source, if it has one. For the end of the network stage of every
+/// boot, after its changes are on the disk; `status` has the errors of the earlier stages. A failure is a warning.
+pub fn provisioned(root: &mut Root, boot: &mut Boot, instance: &Instance, status: &Status) {
+    let Some(act) = source::named(&instance.source).and_then(|s| s.provisioned) else { return };
+    if !root.is_live() {
+        return;
+    }
+    let earlier = status.errors().first().and_then(Value::text);
+    let failed = boot.errors().into_iter().next().or(earlier);
+    let done = with_live(root, boot, instance, failed, act);
+    if let Err(e) = done {
+        boot.report.warn(format_args!("{}: the machine's state was not reported: {e}", instance.source));
+    }
+    boot.log();
+}
+
+/// Publishes the public SSH host keys by [`source::Source::publish_host_keys`], each key once for an instance, as cloud-init's
+/// module ssh does: unless `ssh_publish_hostkeys: {enabled: false}` or its `blacklist` has the key's type. For the end of the
+/// network stage, and of the final stage, which makes the RSA key. A failure is a warning.
+pub fn host_keys(root: &mut Root, boot: &mut Boot, instance: &Instance) {
+    let Some(publish) = source::named(&instance.source).and_then(|s| s.publish_host_keys) else { return };
+    let listed = module::find("ssh").is_some_and(|ssh| Run::new(root, boot, instance).is_listed(ssh));
+    if !listed || !root.is_live() {
+        return;
+    }
+    let keys = unpublished(root, boot.config(), instance);
+    if keys.is_empty() {
+        return;
+    }
+    // As cloud-init's module: a service that refuses them is not asked again.
+    for (file, _) in &keys {
+        boot.report.keep(state::mark_done(root, instance, &mark(file), Frequency::Instance));
+    }
+    let lines: Vec<String> = keys.into_iter().map(|(_, line)| line).collect();
+    let published = with_live(root, boot, instance, None, |live| publish(live, &lines));
+    if let Err(e) = published {
+        boot.report.warn(format_args!("{}: the SSH host keys were not published: {e}", instance.source));
+    }
+    boot.log();
+}
+
+fn mark(file: &str) -> String {
+    format!("prepivot_published.{file}")
+}
+
+/// File names and lines of the host keys that the configuration lets be published and that were not.
+fn unpublished(root: &Root, config: &Value, instance: &Instance) -> Vec<(String, String)> {
+    let section = config.get("ssh_publish_hostkeys");
+    if section.and_then(|s| s.get("enabled")).is_some_and(Value::is_false) {
+        return Vec::new();
+    }
+    let excluded = match section.and_then(|s| s.get("blacklist")) {
+        Some(Value::List(list)) => list.iter().filter_map(Value::text).collect(),
+        Some(one) => one.text().into_iter().collect(),
+        None => Vec::new(),
+    };
+    let is_excluded = |file: &str| excluded.iter().any(|kind| file == format!("ssh_host_{kind}_key.pub"));
+    let is_new = |file: &str| !state::is_done(root, instance, &mark(file), Frequency::Instance);
+    let keys = host_keys::public_keys(root).into_iter();
+    keys.filter(|(file, line)| line.contains(' ') && !is_excluded(file) && is_new(file)).collect()
+}
+
+/// Calls `act` with a client over the system's own network.
+fn with_live(
+    root: &mut Root,
+    boot: &mut Boot,
+    instance: &Instance,
+    failed: Option<String>,
+    act: impl FnOnce(&mut Live) -> Result<()>,
+) -> Result<()> {
+    let settings = Settings { redirects: Redirects::SameOrigin, ca_files: ca_files(root.path()) };
+    let client = Client::system(&settings, Deadline::after(LIMIT))?;
+    let machine = boot.machine;
+    let (config, report) = boot.config_and_report();
+    let done = act(&mut Live { root, machine, instance, config, client: &client, failed, report });
+    boot.absorb(client.findings().take());
+    done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::testing::TempDir;
+    use crate::document::yaml;
+    use crate::root::{Attr, Use};
+
+    #[test]
+    fn host_keys_are_published_once_unless_the_configuration_excludes_them() {
+        let dir = TempDir::new("feedback");
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        for kind in ["rsa", "ed25519"] {
+            root.write(
+                &format!("/etc/ssh/ssh_host_{kind}_key.pub"),
+                format!("ssh-{kind} AAAA root@h\n"),
+                Attr::root(0o644),
+            )
+            .unwrap();
+        }
+        let instance = Instance { instance_id: "i".into(), ..Instance::default() };
+        let of = |root: &Root, config: &str| {
+            let keys = unpublished(root, &yaml::parse("t", config).unwrap(), &instance);
+            keys.into_iter().map(|(_, line)| line).collect::<Vec<_>>().join(", ")
+        };
+        assert_eq!(of(&root, "{}"), "ssh-ed25519 AAAA root@h, ssh-rsa AAAA root@h");
+        assert_eq!(of(&root, "ssh_publish_hostkeys: {enabled: false}"), "");
+        assert_eq!(of(&root, "ssh_publish_hostkeys: {enabled: true, blacklist: [rsa]}"), "ssh-ed25519 AAAA root@h");
+        assert_eq!(of(&root, "ssh_publish_hostkeys: {blacklist: [rsa, ed25519]}"), "");
+        state::mark_done(&mut root, &instance, &mark("ssh_host_ed25519_key.pub"), Frequency::Instance).unwrap();
+        assert_eq!(of(&root, "{}"), "ssh-rsa AAAA root@h");
+    }
+}
