@@ -1,9 +1,10 @@
-//! Documents from outside as plain data: YAML 1.1 as PyYAML reads it, and JSON. One value type for both.
+//! Documents from outside as plain data: YAML 1.1 as PyYAML reads it, and JSON, with one value type for both. XML as elements.
 
 mod bytes;
 pub mod json;
 mod path;
 mod scalar;
+pub mod xml;
 pub mod yaml;
 mod yaml_write;
 
