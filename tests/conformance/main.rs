@@ -3,6 +3,7 @@
 mod cases;
 mod datasources;
 mod ds_identify;
+mod jinja;
 mod merge;
 mod modules;
 mod network;

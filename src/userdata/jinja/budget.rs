@@ -1,0 +1,118 @@
+//! What a template may use: steps, memory and nesting, each counted while it is parsed and rendered.
+
+use std::cell::Cell;
+
+/// How many steps all templates of one source may take together. A step is one node of the syntax tree that is evaluated, or
+/// [`STEP_BYTES`] bytes that are copied or searched.
+const MAX_STEPS: usize = 4_000_000;
+/// How many bytes one step copies or searches.
+const STEP_BYTES: usize = 64;
+/// How many bytes the values of one template may take, those included that are no longer used.
+const MAX_VALUES: usize = 12 << 20;
+/// How many nodes the syntax tree of one template may have.
+const MAX_NODES: usize = 100_000;
+/// How deep the syntax tree may nest, and the calls of macros with it.
+pub const MAX_DEPTH: usize = 100;
+/// How long a range may be (jinja2's sandbox, `MAX_RANGE`).
+pub const MAX_RANGE: usize = 100_000;
+
+/// What went wrong in a template, and on which line of it, from 1; 0 where the line is not known yet.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Failure {
+    pub what: String,
+    pub line: usize,
+}
+
+/// The result of a step.
+pub type Step<T> = Result<T, Failure>;
+
+/// A failure whose line the caller adds.
+pub fn fail<T>(what: impl Into<String>) -> Step<T> {
+    Err(Failure { what: what.into(), line: 0 })
+}
+
+/// The steps that the templates of one source have left.
+#[derive(Debug)]
+pub struct Fuel(Cell<usize>);
+
+impl Default for Fuel {
+    fn default() -> Self {
+        Fuel(Cell::new(MAX_STEPS))
+    }
+}
+
+/// What one template has left.
+#[derive(Debug)]
+pub struct Budget<'f> {
+    fuel: &'f Fuel,
+    values: Cell<usize>,
+    nodes: Cell<usize>,
+    depth: Cell<usize>,
+}
+
+impl<'f> Budget<'f> {
+    /// A template's budget; its steps are taken from `fuel`.
+    pub fn new(fuel: &'f Fuel) -> Self {
+        Budget { fuel, values: Cell::new(MAX_VALUES), nodes: Cell::new(MAX_NODES), depth: Cell::new(0) }
+    }
+
+    /// Uses steps.
+    ///
+    /// # Errors
+    /// None are left.
+    pub fn step(&self, steps: usize) -> Step<()> {
+        match self.fuel.0.get().checked_sub(steps) {
+            Some(left) => Ok(self.fuel.0.set(left)),
+            None => {
+                self.fuel.0.set(0);
+                fail("it takes too many steps")
+            }
+        }
+    }
+
+    /// Uses the steps for reading or copying so many bytes.
+    ///
+    /// # Errors
+    /// None are left.
+    pub fn read(&self, bytes: usize) -> Step<()> {
+        self.step(bytes / STEP_BYTES)
+    }
+
+    /// Uses memory for a value.
+    ///
+    /// # Errors
+    /// There is not that much left.
+    pub fn take(&self, bytes: usize) -> Step<()> {
+        match self.values.get().checked_sub(bytes) {
+            Some(left) => self.values.set(left),
+            None => return fail(format!("its values take more than {MAX_VALUES} bytes")),
+        }
+        self.read(bytes)
+    }
+
+    /// Counts a node of the syntax tree.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub fn node(&self) -> Step<()> {
+        match self.nodes.get().checked_sub(1) {
+            Some(left) => Ok(self.nodes.set(left)),
+            None => fail(format!("it has more than {MAX_NODES} expressions and tags")),
+        }
+    }
+
+    /// Runs `inner` one level deeper.
+    ///
+    /// # Errors
+    /// That of `inner`, or too deep a nesting.
+    pub fn deeper<T>(&self, inner: impl FnOnce() -> Step<T>) -> Step<T> {
+        let depth = self.depth.get();
+        if depth >= MAX_DEPTH {
+            return fail(format!("it nests deeper than {MAX_DEPTH}"));
+        }
+        self.depth.set(depth + 1);
+        let result = inner();
+        self.depth.set(depth);
+        result
+    }
+}
