@@ -19,12 +19,15 @@ pub struct Handler<'a> {
     instance_data: &'a Value,
     report: &'a mut Report,
     config: CloudConfig,
+    /// What the source's templates may use together.
+    fuel: jinja::Fuel,
     out: UserData,
 }
 
 impl<'a> Handler<'a> {
     pub fn new(source: &'a str, vendor: bool, instance_data: &'a Value, report: &'a mut Report) -> Self {
-        Handler { source, vendor, instance_data, report, config: CloudConfig::default(), out: UserData::default() }
+        let (config, fuel, out) = (CloudConfig::default(), jinja::Fuel::default(), UserData::default());
+        Handler { source, vendor, instance_data, report, config, fuel, out }
     }
 
     /// All that the parts said; what concerns their unfolding is left empty.
@@ -103,7 +106,7 @@ impl<'a> Handler<'a> {
         let Some(template) = text.and_then(jinja::body) else {
             return self.report.warn(format_args!("{source}: {name}: ignored: {NOT_A_TEMPLATE}"));
         };
-        let rendered = match jinja::render(template, self.instance_data) {
+        let rendered = match jinja::render_with(template, self.instance_data, &self.fuel) {
             Ok(rendered) => rendered,
             Err(e) => return self.report.warn(format_args!("{source}: {name}: ignored: {e}")),
         };

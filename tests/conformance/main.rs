@@ -16,6 +16,7 @@ fn main() {
     let trials = [
         datasources::trials(),
         ds_identify::trials(),
+        jinja::trials(),
         merge::trials(),
         modules::trials(),
         network::trials(),

@@ -62,7 +62,10 @@ impl<'f> Budget<'f> {
     /// None are left.
     pub fn step(&self, steps: usize) -> Step<()> {
         match self.fuel.0.get().checked_sub(steps) {
-            Some(left) => Ok(self.fuel.0.set(left)),
+            Some(left) => {
+                self.fuel.0.set(left);
+                Ok(())
+            }
             None => {
                 self.fuel.0.set(0);
                 fail("it takes too many steps")
@@ -96,7 +99,10 @@ impl<'f> Budget<'f> {
     /// There are too many.
     pub fn node(&self) -> Step<()> {
         match self.nodes.get().checked_sub(1) {
-            Some(left) => Ok(self.nodes.set(left)),
+            Some(left) => {
+                self.nodes.set(left);
+                Ok(())
+            }
             None => fail(format!("it has more than {MAX_NODES} expressions and tags")),
         }
     }

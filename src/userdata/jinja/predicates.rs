@@ -95,12 +95,8 @@ pub fn test<'a>(cx: &Renderer<'a, '_>, name: &str, value: &Value<'a>, arguments:
         "divisibleby" => remainder(argument()?)?,
         "lower" | "upper" => {
             let text = super::print::printed(value, cx.budget())?;
-            let (wanted, other): (fn(char) -> bool, fn(char) -> bool) = if name == "lower" {
-                (char::is_lowercase, char::is_uppercase)
-            } else {
-                (char::is_uppercase, char::is_lowercase)
-            };
-            text.contains(wanted) && !text.contains(other)
+            let (lower, upper) = (text.contains(char::is_lowercase), text.contains(char::is_uppercase));
+            if name == "lower" { lower && !upper } else { upper && !lower }
         }
         "sameas" => match (value, argument()?) {
             (Value::List(a), Value::List(b)) => Rc::ptr_eq(a, b),

@@ -72,7 +72,8 @@ fn hostile_templates_end() {
     let doubling = "{% set ns = namespace(x=@) %}{% for i in range(40) %}{% set ns.x = ns.x + ns.x %}{% endfor %}";
     for (template, bound) in [
         (
-            "{% for i in range(99999) %}{% for j in v1.public_ssh_keys %}{% for j in v1.public_ssh_keys %}{% for j in v1.public_ssh_keys %}{{ j }}{% endfor %}{% endfor %}{% endfor %}{% endfor %}","too many steps",
+            "{% for i in range(99999) %}{% for j in v1.public_ssh_keys %}{% for j in v1.public_ssh_keys %}{% for j in v1.public_ssh_keys %}{{ j }}{% endfor %}{% endfor %}{% endfor %}{% endfor %}",
+            "too many steps",
         ),
         ("{% for i in range(10000) %}{{ 'aaaaaaaaaa' * 100000 }}{% endfor %}", "its values take more than"),
         ("{{ 'a' * 9223372036854775807 }}", "its values take more than"),
@@ -96,7 +97,7 @@ fn hostile_templates_end() {
         ),
         (
             &("{% set x = 1 %}".to_owned() + &"{% set x = [x, x] %}".repeat(60) + "{{ x == [x] }}{{ x | tojson }}"),
-            "its values take more than",
+            "too many steps",
         ),
         ("{% set x = [] %}{% do x.append(x) %}{{ x }}", "nested too deep"),
         (
