@@ -96,6 +96,11 @@ impl Lease {
         Some(text.to_owned()).filter(|text| !text.is_empty() && !text.contains(char::is_control))
     }
 
+    /// The router of the default route.
+    pub fn router(&self) -> Option<Ipv4Addr> {
+        self.routes.iter().find(|route| route.prefix == 0)?.gateway
+    }
+
     /// Whether a packet to `target` has a route in this lease: by its own network or by a route that it brought.
     pub fn reaches(&self, target: Ipv4Addr) -> bool {
         let own = self.address.is_some_and(|a| covers(a, self.prefix, target));

@@ -9,6 +9,7 @@ use crate::instance::Instance;
 use crate::link::{Reach, Uplink};
 use crate::machine::{Machine, Nic};
 use crate::source::keys::public_keys;
+use std::net::Ipv4Addr;
 
 /// Whose service it is (cloud-init's cloud names).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,7 +73,7 @@ pub fn urls(uplink: &Uplink, configured: &[String]) -> Vec<String> {
 }
 
 /// The instance that the service describes. `full_network`: every interface as the metadata has it
-/// (`apply_full_imds_network_config`), else only the one that was asked by.
+/// (`apply_full_imds_network_config`), else only the one that was asked by. `router`: see [`network::config`].
 pub fn instance(
     crawled: Crawled,
     cloud: Cloud,
@@ -80,6 +81,7 @@ pub fn instance(
     nics: &[Nic],
     link: Option<&str>,
     full_network: bool,
+    router: &dyn Fn(&str) -> Option<Ipv4Addr>,
 ) -> Instance {
     let Crawled { metadata, user_data, identity, problems } = crawled;
     let text = |path: &[&str]| Value::Map(metadata.clone()).at(path).and_then(Value::text).filter(|t| !t.is_empty());
@@ -104,7 +106,7 @@ pub fn instance(
         public_keys: public_keys(metadata.get("public-keys")),
         user_data: user_data.map(|b| Bytes(decoded(b))),
         device_names: metadata.get("block-device-mapping").and_then(Value::as_map).cloned().unwrap_or_default(),
-        network: network::config(&metadata, nics, link, full_network),
+        network: network::config(&metadata, nics, link, full_network, router),
         ec2_metadata: if identity.is_null() {
             Value::Null
         } else {
@@ -162,7 +164,7 @@ mod tests {
             "public-keys": {"k": ["ssh-rsa A k"]}, "block-device-mapping": {"ami": "xvda"}, "ami-launch-index": "2"}"#;
         let Value::Map(metadata) = json::parse("t", tree).unwrap() else { panic!() };
         let crawled = Crawled { metadata, ..Crawled::default() };
-        let got = instance(crawled, Cloud::Aws, "http://169.254.169.254", &[], None, true);
+        let got = instance(crawled, Cloud::Aws, "http://169.254.169.254", &[], None, true, &|_| None);
         assert_eq!((got.instance_id.as_str(), got.region.as_deref()), ("i-1", Some("eu-west-1")));
         assert_eq!((got.public_keys.len(), got.launch_index), (1, Some(2)));
         assert_eq!(got.device_names.get("ami"), Some(&Value::from("xvda")));

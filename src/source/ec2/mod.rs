@@ -9,8 +9,8 @@ use super::service::{Job, MAX_WAIT, RETRIES, TIMEOUT, limits, list_setting, swit
 use super::table::{Source, Update};
 use crate::detect::{Facts, Finding, Mark, Verdict};
 use crate::document::Value;
-use crate::link::Uplink;
 use crate::link::http::{Client, Redirects};
+use crate::link::{Uplink, leases};
 use instance::Cloud;
 
 pub static SOURCE: Source = Source {
@@ -100,12 +100,13 @@ fn is_loose(strict_id: &str) -> bool {
 
 fn service_job(search: &mut Search) -> Option<Job> {
     let configured = list_setting(search, SOURCE.name, "metadata_urls");
-    let (cloud, nics) = (Cloud::of(search.machine), search.machine.nics());
+    let (cloud, nics, machine) = (Cloud::of(search.machine), search.machine.nics(), search.machine.base.clone());
     let full_network = !switched_off(search, SOURCE.name, "apply_full_imds_network_config");
     let fetch = move |client: &Client, base: &str| {
         let crawled = service::crawl(client, base, cloud == Cloud::Aws)?;
         let link = client.uplink().link.as_deref();
-        let instance = instance::instance(crawled, cloud, base, &nics, link, full_network);
+        let router = |link: &str| leases::below(&machine).into_iter().find(|lease| lease.link == link)?.router();
+        let instance = instance::instance(crawled, cloud, base, &nics, link, full_network, &router);
         Ok(Found { instance, place: base.into() })
     };
     let urls = move |uplink: &Uplink| instance::urls(uplink, &configured);

@@ -17,7 +17,14 @@ struct Known<'a> {
 /// The configuration. None where the tree has no interface of this machine: then the fallback is right.
 ///
 /// `full`: all interfaces with their further addresses; else DHCP on the one named `link`, or the first.
-pub fn config(metadata: &Map, nics: &[Nic], link: Option<&str>, full: bool) -> Option<NetworkData> {
+/// `router` gives the router that a link's DHCP server names.
+pub fn config(
+    metadata: &Map,
+    nics: &[Nic],
+    link: Option<&str>,
+    full: bool,
+    router: &dyn Fn(&str) -> Option<Ipv4Addr>,
+) -> Option<NetworkData> {
     let macs = metadata.get("network")?.at(&["interfaces", "macs"])?.as_map()?;
     let mut known: Vec<Known> = Vec::new();
     for (mac, data) in macs.iter() {
@@ -36,8 +43,11 @@ pub fn config(metadata: &Map, nics: &[Nic], link: Option<&str>, full: bool) -> O
         known = known.into_iter().skip(asked).take(1).collect();
     }
     let several = known.len() > 1;
-    let ethernets: Map =
-        known.iter().enumerate().map(|(n, k)| (k.nic.name.clone(), interface(k, n as i32, several, full))).collect();
+    let one = |(order, known): (usize, &Known)| {
+        let order = i32::try_from(order).unwrap_or(i32::MAX / 1000);
+        (known.nic.name.clone(), interface(known, order, several, full, router))
+    };
+    let ethernets: Map = known.iter().enumerate().map(one).collect();
     if ethernets.is_empty() {
         return None;
     }
@@ -52,46 +62,53 @@ fn number(data: &Map, key: &str) -> u32 {
     data.get(key).and_then(Value::text).and_then(|t| t.parse().ok()).unwrap_or(u32::MAX)
 }
 
-fn interface(known: &Known, order: i32, several: bool, full: bool) -> Value {
+fn interface(known: &Known, order: i32, several: bool, full: bool, router: &dyn Fn(&str) -> Option<Ipv4Addr>) -> Value {
     let mut out = Map::new();
     let six = !texts(known.data, "ipv6s").is_empty();
     out.insert("dhcp4", true);
     out.insert("dhcp6", six);
     out.insert("match", Value::Map([("macaddress", known.nic.mac.as_str())].into_iter().collect()));
     out.insert("set-name", known.nic.name.as_str());
+    // Look-alikes that do not number their interfaces do not say which is the primary one.
+    let policy_routing = several && order > 0 && known.data.contains_key("device-number");
     if several {
-        let metric: Map = [("route-metric", (order + 1) * 100)].into_iter().collect();
-        out.insert("dhcp4-overrides", metric.clone());
-        if six {
-            out.insert("dhcp6-overrides", metric);
+        let mut overrides: Map = [("route-metric", Value::Int(i64::from(order + 1) * 100))].into_iter().collect();
+        if policy_routing {
+            overrides.insert("use-routes", true);
         }
+        if six {
+            out.insert("dhcp6-overrides", overrides.clone());
+        }
+        out.insert("dhcp4-overrides", overrides);
     }
     let further = if full { further_addresses(known.data) } else { Vec::new() };
     if !further.is_empty() {
         out.insert("addresses", further.into_iter().map(Value::from).collect::<Vec<_>>());
     }
-    if several && order > 0 {
-        policy(known.data, FIRST_TABLE + order, &mut out);
+    if policy_routing {
+        policy(known.data, FIRST_TABLE + order, router(&known.nic.name), &mut out);
     }
     Value::Map(out)
 }
 
 /// The interface's addresses after the first, which DHCP gives.
 fn further_addresses(data: &Map) -> Vec<String> {
-    let of = |ips: &str, networks: &[&str], whole: &str| -> Vec<String> {
-        let network = networks.iter().find_map(|key| texts(data, key).into_iter().next());
-        let length = network.and_then(|n| n.split_once('/').map(|(_, l)| l.to_owned())).unwrap_or_else(|| whole.into());
+    let of = |ips: &str, network: &str, otherwise: &str| -> Vec<String> {
+        let network = texts(data, network).into_iter().next();
+        let length = network.and_then(|n| n.split_once('/').map(|(_, l)| l.to_owned()));
+        let length = length.unwrap_or_else(|| otherwise.into());
         let plain = |ip: &String| ip.parse::<IpAddr>().is_ok();
         texts(data, ips).into_iter().filter(plain).skip(1).map(|ip| format!("{ip}/{length}")).collect()
     };
-    let mut all = of("local-ipv4s", &["subnet-ipv4-cidr-block"], "32");
-    all.extend(of("ipv6s", &["subnet-ipv6-cidr-blocks", "subnet-ipv6-cidr-block"], "128"));
+    let mut all = of("local-ipv4s", "subnet-ipv4-cidr-block", "24");
+    // The prefix of IPv6 is the router's to advertise.
+    all.extend(of("ipv6s", "subnet-ipv6-cidr-block", "128"));
     all.sort();
     all
 }
 
 /// What comes from a further interface's addresses goes out by it again, by a table of its own.
-fn policy(data: &Map, table: i32, out: &mut Map) {
+fn policy(data: &Map, table: i32, router: Option<Ipv4Addr>, out: &mut Map) {
     let (mut routes, mut rules) = (Vec::new(), Vec::new());
     let mut add = |to: String, via: Option<String>| {
         let mut route = Map::new();
@@ -102,20 +119,23 @@ fn policy(data: &Map, table: i32, out: &mut Map) {
         route.insert("table", table);
         routes.push(Value::Map(route));
     };
-    if let Some(network) = texts(data, "subnet-ipv4-cidr-block").into_iter().next() {
-        // The subnet's router is the first address after the network's own (VPC user guide, "Subnet sizing").
-        let base = network.split('/').next().and_then(|a| a.parse::<Ipv4Addr>().ok());
-        if let Some(router) = base.and_then(|b| u32::from(b).checked_add(1)) {
-            add("0.0.0.0/0".into(), Some(Ipv4Addr::from(router).to_string()));
+    for (networks, ips) in [("subnet-ipv4-cidr-block", "local-ipv4s"), ("subnet-ipv6-cidr-blocks", "ipv6s")] {
+        let (networks, ips) = (texts(data, networks), texts(data, ips));
+        if ips.is_empty() {
+            continue;
         }
-        add(network, None);
-    }
-    for network in texts(data, "subnet-ipv6-cidr-blocks") {
-        add(network, None);
-    }
-    for ip in ["local-ipv4s", "ipv6s"].into_iter().flat_map(|key| texts(data, key)) {
-        let rule: Map = [("from", Value::from(ip)), ("table", Value::from(table))].into_iter().collect();
-        rules.push(Value::Map(rule));
+        for network in networks.iter() {
+            // The subnet's router is the first address after the network's own (VPC user guide, "Subnet sizing").
+            let first = || u32::from(network.split('/').next()?.parse::<Ipv4Addr>().ok()?).checked_add(1);
+            if let Some(first) = first() {
+                add("0.0.0.0/0".into(), Some(router.unwrap_or_else(|| first.into()).to_string()));
+            }
+            add(network.clone(), None);
+        }
+        if !networks.is_empty() {
+            let rule = |ip: String| [("from", Value::from(ip)), ("table", Value::from(table))].into_iter().collect();
+            rules.extend(ips.into_iter().map(rule).map(|rule: Map| Value::Map(rule)));
+        }
     }
     out.insert("routes", routes);
     out.insert("routing-policy", rules);
@@ -142,7 +162,7 @@ mod tests {
     fn of(tree: &str, full: bool) -> Option<Value> {
         let Value::Map(metadata) = json::parse("t", tree.as_bytes()).unwrap() else { panic!() };
         let nics = [nic("ens6", "06:00:00:00:00:02"), nic("ens5", "06:00:00:00:00:01")];
-        config(&metadata, &nics, Some("ens5"), full).map(|n| match n {
+        config(&metadata, &nics, Some("ens5"), full, &|_| None).map(|n| match n {
             NetworkData::Cloud(value) => value,
             other => panic!("{other:?}"),
         })

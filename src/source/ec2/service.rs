@@ -21,6 +21,8 @@ const MAX_VALUE: usize = 256 << 10;
 const THREADS: usize = 6;
 /// How often one value is asked for; a tree has many, and one that fails is left out.
 const VALUE_TRIES: u32 = 5;
+/// The value of a tag that is listed and not there, as cloud-init has it.
+const NO_TAG: &str = "(skipped)";
 
 /// What the service says.
 #[derive(Debug, Default)]
@@ -159,6 +161,7 @@ impl Service<'_> {
             let (mut next, mut leaves) = (Vec::new(), Vec::new());
             for (folder, listing) in folders.iter().zip(listings) {
                 let Some(listing) = listing else { continue };
+                insert(&mut tree, folder, Map::new().into());
                 for entry in entries(&String::from_utf8_lossy(&listing)) {
                     names += 1;
                     let path = |name: &str| folder.iter().cloned().chain([name.to_owned()]).collect::<Vec<_>>();
@@ -173,8 +176,13 @@ impl Service<'_> {
             let urls: Vec<String> =
                 leaves.iter().map(|(_, at)| format!("{root}/{}", at.trim_start_matches('/'))).collect();
             for ((path, _), body) in leaves.into_iter().zip(self.all(&urls, problems)) {
-                if let Some(body) = body {
-                    insert(&mut tree, &path, value(&body));
+                match body {
+                    Some(body) => insert(&mut tree, &path, value(&body)),
+                    // A tag may be listed and have no value (Outscale).
+                    None if path.first().is_some_and(|name| name == "tags") => {
+                        insert(&mut tree, &path, NO_TAG.into());
+                    }
+                    None => {}
                 }
             }
             folders = next;

@@ -215,13 +215,14 @@ impl Seed {
         let text = |key: &str| self.metadata.get(key).and_then(Value::text).filter(|t| !t.is_empty());
         let eni = text("network-interfaces").map(NetworkData::Eni);
         let place = self.found.last().cloned().unwrap_or_default();
-        let kind = if place.starts_with("/dev/") { "config-disk" } else { "seed-dir" };
+        let places = self.found.join(",");
+        let kind = if places.starts_with("/dev/") { "config-disk" } else { "seed-dir" };
         let instance = Instance {
             source: super::marks::NAME.into(),
             class: class.into(),
             platform: "nocloud".into(),
             cloud_name: "nocloud".into(),
-            subplatform: format!("{kind} ({place})"),
+            subplatform: format!("{kind} ({places})"),
             instance_id: text("instance-id").unwrap_or_else(|| DEFAULT_ID.into()),
             local_hostname: text("local-hostname").or_else(|| text("hostname")),
             availability_zone: text("availability-zone").or_else(|| text("availability_zone")),
@@ -271,7 +272,7 @@ mod tests {
         let found = seed.finish("DataSourceNoCloud").instance;
         assert_eq!(found.local_hostname.as_deref(), Some("line"));
         assert_eq!(found.instance_id, "iid-1");
-        assert_eq!(found.subplatform, "config-disk (/dev/vdb)");
+        assert_eq!(found.subplatform, "seed-dir (cmdline,/dev/vdb)");
         assert_eq!(found.public_keys, ["ssh-rsa A"]);
         assert!(matches!(found.network, Some(NetworkData::Cloud(Value::Map(_)))));
     }

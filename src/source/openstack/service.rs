@@ -9,12 +9,12 @@ use crate::document::{Map, Value, json};
 use crate::link::http::{Client, Request};
 use crate::link::{Reach, Uplink};
 
-/// The documents beside meta_data.json and the version that first has them.
-const DOCUMENTS: [(&str, &str, u32); 4] = [
-    ("user_data", "2012-08-10", u32::MAX),
-    ("network_data.json", "2015-10-15", u32::MAX),
-    ("vendor_data.json", "2013-10-17", VENDOR_TRIES),
-    ("vendor_data2.json", "2016-10-06", VENDOR_TRIES),
+/// The documents beside meta_data.json and how often each is asked for. Services that have only old versions may have them too.
+const DOCUMENTS: [(&str, u32); 4] = [
+    ("user_data", u32::MAX),
+    ("network_data.json", u32::MAX),
+    ("vendor_data.json", VENDOR_TRIES),
+    ("vendor_data2.json", VENDOR_TRIES),
 ];
 /// Vendor-data is the provider's and may come from yet another service: it does not hold the boot up for long.
 const VENDOR_TRIES: u32 = 5;
@@ -57,16 +57,15 @@ pub fn fetch(client: &Client, base: &str, disks: bool) -> Result<Fetched> {
     let (version, metadata) = metadata(client, base)?;
     let path = |name: &str| format!("openstack/{version}/{name}");
     let url = |name: &str| format!("{base}/openstack/{version}/{name}");
-    let known = VERSIONS.contains(&version.as_str());
-    let wanted = DOCUMENTS.iter().filter(|(_, since, _)| !known || version.as_str() >= *since);
     let mut fetched = Fetched { base: base.into(), ..Fetched::default() };
     let contents = contents(&metadata);
     fetched.files.push((path("meta_data.json"), metadata));
     std::thread::scope(|scope| {
         let injected = || injected(client, base, &contents);
         let injected = (!contents.is_empty()).then(|| std::thread::Builder::new().spawn_scoped(scope, injected));
-        let threads: Vec<_> = wanted
-            .map(|(name, _, tries)| {
+        let threads: Vec<_> = DOCUMENTS
+            .iter()
+            .map(|(name, tries)| {
                 let url = url(name);
                 let get = move || client.document(&Request { tries: *tries, ..Request::get(&url) });
                 (*name, std::thread::Builder::new().spawn_scoped(scope, get))
@@ -137,19 +136,25 @@ fn contents(metadata: &[u8]) -> Vec<String> {
     paths
 }
 
-/// meta_data.json of the newest version that is there. The version list is only asked for where the newest is not.
+/// meta_data.json of the newest version that is there. The version list is only asked for where the newest is not, or gives no
+/// answer: a service that cannot give that document may be there all the same.
 fn metadata(client: &Client, base: &str) -> Result<(String, Vec<u8>)> {
     let mut versions = vec![VERSIONS[0].to_owned()];
     let mut listed = false;
     while let Some(version) = versions.pop() {
         let url = format!("{base}/openstack/{version}/meta_data.json");
-        if let Some(body) = client.get(&url)?.filter(|b| !b.iter().all(u8::is_ascii_whitespace)) {
+        let tries = if listed { u32::MAX } else { 1 };
+        let (body, tried) = match client.document(&Request { tries, ..Request::get(&url) }) {
+            Err(_) if !listed => (None, ""),
+            answer => (answer?, version.as_str()),
+        };
+        if let Some(body) = body.filter(|b| !b.iter().all(u8::is_ascii_whitespace)) {
             is_openstack(&url, &body)?;
             return Ok((version, body));
         }
         if !std::mem::replace(&mut listed, true) {
             let list = client.get(&format!("{base}/openstack"))?.unwrap_or_default();
-            versions = candidates(&String::from_utf8_lossy(&list), &version);
+            versions = candidates(&String::from_utf8_lossy(&list), tried);
         }
     }
     Err(Error::new(format!("{base} answers, and has no OpenStack metadata")))
@@ -198,7 +203,7 @@ mod tests {
     fn the_newest_listed_version_is_asked_first() {
         let list = "2012-08-10\n2015-10-15/\r\n2018-08-27\n2025-04-04\nlatest\n";
         assert_eq!(candidates(list, VERSIONS[0]), ["latest", "2012-08-10", "2015-10-15"]);
-        assert_eq!(candidates("<html>", VERSIONS[0]), ["latest"]);
+        assert_eq!(candidates("<html>", ""), ["latest"]);
     }
 
     #[test]

@@ -1,7 +1,11 @@
 //! A case of datasources.json. Every key is known, or the case is an error.
 
+use super::surroundings::Exchange;
 use prepivot::base::base64;
 use prepivot::document::{Map, Value};
+use prepivot::link::dhcp::Lease;
+use prepivot::link::leases::of_dhclient;
+use std::net::IpAddr;
 
 /// What is at a path of the machine.
 pub enum Entry {
@@ -43,7 +47,14 @@ pub struct Case {
     pub folders: Vec<String>,
     pub devices: Vec<Device>,
     pub nics: Vec<Nic>,
-    /// What the machine's surroundings have to answer.
+    /// Whether cloud-init's local stage reads it: before the network is up.
+    pub is_local: bool,
+    /// cloud-init's requests, each with its answer.
+    pub http: Vec<Exchange>,
+    pub names: Vec<(String, Vec<IpAddr>)>,
+    /// What a NIC (`*`: each) leases.
+    pub leases: Vec<(String, Lease)>,
+    /// What else the machine's surroundings have to answer: the input's keys.
     pub needs: Vec<&'static str>,
 }
 
@@ -162,33 +173,49 @@ fn nic(value: &Value) -> Result<Nic, String> {
     Ok(nic)
 }
 
-/// What the machine's surroundings answer: the input's key, its name, and the keys of its entries.
-const ANSWERS: &[(&str, &str, &[&str])] = &[
-    (
-        "http",
-        "HTTP requests",
-        &[
-            "method",
-            "url",
-            "body",
-            "request_headers",
-            "error",
-            "status",
-            "times",
-            "request_body",
-            "source_port",
-            "headers",
-        ],
-    ),
-    ("commands", "commands", &["argv", "stdout", "stderr", "rc"]),
-    ("serial", "requests on the serial line", &[]),
-    ("dialogue", "frames on the serial line", &[]),
-    ("smartos", "SmartOS's metadata socket", &[]),
-    ("env", "the environment", &[]),
-    ("transport_key", "the transport key", &[]),
+/// What the machine's surroundings answer besides HTTP: the input's key, and the keys of its entries.
+const ANSWERS: &[(&str, &[&str])] = &[
+    ("commands", &["argv", "stdout", "stderr", "rc"]),
+    ("serial", &[]),
+    ("dialogue", &[]),
+    ("smartos", &[]),
+    ("env", &[]),
+    ("transport_key", &[]),
 ];
-/// What only services need, and is nothing without them.
-const BESIDE: &[&str] = &["dhcp", "dns", "programs", "default_user", "distro", "stage", "uname_version"];
+/// What only these answers need, and is nothing without them.
+const BESIDE: &[&str] = &["programs", "default_user", "distro", "uname_version"];
+
+fn exchange(value: &Value) -> Result<Exchange, String> {
+    let mut fields = Fields::new(value)?;
+    let text = |(name, value): (&str, &Value)| (name.to_owned(), value.text().unwrap_or_default());
+    let exchange = Exchange {
+        method: fields.text("method")?.ok_or("expected a method")?,
+        url: fields.text("url")?.ok_or("expected a url")?,
+        request_headers: fields.pairs("request_headers")?.into_iter().map(text).collect(),
+        request_body: fields.take("request_body").map(content).transpose()?,
+        has_source_port: fields.take("source_port").is_some(),
+        error: fields.text("error")?,
+        status: u16::try_from(fields.take("status").and_then(Value::as_int).unwrap_or(200))
+            .map_err(|e| e.to_string())?,
+        headers: fields.pairs("headers")?.into_iter().map(text).collect(),
+        body: fields.take("body").map(content).transpose()?.unwrap_or_default(),
+        times: fields.take("times").and_then(Value::as_int).and_then(|n| usize::try_from(n).ok()).unwrap_or(1),
+    };
+    fields.end()?;
+    Ok(exchange)
+}
+
+fn addresses((name, list): (&str, &Value)) -> Result<(String, Vec<IpAddr>), String> {
+    let list = list.as_list().ok_or_else(|| format!("dns: {name}: expected a list"))?.iter();
+    let list = list.map(|a| a.as_str().and_then(|a| a.parse().ok()).ok_or_else(|| format!("dns: {name}: {a:?}")));
+    Ok((name.to_owned(), list.collect::<Result<_, _>>()?))
+}
+
+fn lease((nic, options): (&str, &Value)) -> Result<(String, Lease), String> {
+    let options = options.as_map().ok_or_else(|| format!("dhcp: {nic}: expected a mapping"))?;
+    let lease = of_dhclient(options.iter().filter_map(|(name, value)| Some((name, value.as_str()?))));
+    Ok((nic.to_owned(), lease.ok_or_else(|| format!("dhcp: {nic}: expected an address"))?))
+}
 
 impl Case {
     /// Reads a case.
@@ -200,9 +227,9 @@ impl Case {
         let mut fields = Fields::new(case.get("input").ok_or("expected an input")?)?;
         let datasource = fields.text("datasource")?.ok_or("expected a datasource")?;
         let mut needs = Vec::new();
-        for (key, name, keys) in ANSWERS {
+        for (key, keys) in ANSWERS {
             let Some(value) = fields.take(key) else { continue };
-            needs.push(*name);
+            needs.push(*key);
             for entry in value.as_list().unwrap_or_default().iter().filter_map(Value::as_map) {
                 if let Some(unknown) = entry.keys().find(|k| !keys.contains(k)) {
                     return Err(format!("{key}: the key {unknown} is not known"));
@@ -230,9 +257,19 @@ impl Case {
             folders: fields.list("dirs")?.iter().filter_map(Value::text).collect(),
             devices: fields.list("devices")?.iter().map(device).collect::<Result<_, _>>()?,
             nics: fields.list("nics")?.iter().map(nic).collect::<Result<_, _>>()?,
+            is_local: fields.text("stage")?.as_deref() == Some("local"),
+            http: fields.list("http")?.iter().map(exchange).collect::<Result<_, _>>()?,
+            names: fields.pairs("dns")?.into_iter().map(addresses).collect::<Result<_, _>>()?,
+            leases: fields.pairs("dhcp")?.into_iter().map(lease).collect::<Result<_, _>>()?,
             needs,
         };
         fields.end()?;
         Ok(loaded)
+    }
+
+    /// What a NIC has leased before the network is up.
+    pub fn lease(&self, nic: &str) -> Option<Lease> {
+        let (_, lease) = self.leases.iter().filter(|_| self.is_local).find(|(name, _)| name == nic || name == "*")?;
+        Some(Lease { link: nic.to_owned(), ..lease.clone() })
     }
 }

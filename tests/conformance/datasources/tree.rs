@@ -2,6 +2,7 @@
 
 use super::case::{Case, Device, Entry, Nic};
 use prepivot::base::testing::TempDir;
+use prepivot::link::dhcp::record;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
@@ -55,7 +56,13 @@ pub fn build(case: &Case, dir: &Path) -> Result<(), String> {
             }
         }
     }
-    case.nics.iter().for_each(|nic| add_nic(dir, nic));
+    for nic in &case.nics {
+        add_nic(dir, nic);
+        // As the network session leaves it.
+        if let Some(lease) = case.lease(&nic.name) {
+            write(dir, &format!("run/prepivot/lease-{}.json", nic.name), record::to_json(&lease));
+        }
+    }
     case.devices.iter().try_for_each(|device| add_device(dir, device))
 }
 

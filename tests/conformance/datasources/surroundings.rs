@@ -1,0 +1,82 @@
+//! What the machine of a case is surrounded by: one function for each key of a case's input.
+
+use super::case::Case;
+use prepivot::link::http::Reply;
+use prepivot::link::http::script::{Answer, Script};
+use std::path::Path;
+
+/// A request of cloud-init's, and its answer.
+pub struct Exchange {
+    pub method: String,
+    pub url: String,
+    pub request_headers: Vec<(String, String)>,
+    pub request_body: Option<Vec<u8>>,
+    /// Whether it came from a local port that matters: a privileged one.
+    pub has_source_port: bool,
+    /// Why there was no answer: `refused`, `timeout`, `unreachable`.
+    pub error: Option<String>,
+    pub status: u16,
+    pub headers: Vec<(String, String)>,
+    pub body: Vec<u8>,
+    /// How often it came in a row.
+    pub times: usize,
+}
+
+impl Exchange {
+    fn answer(&self) -> Answer {
+        match self.error.as_deref() {
+            Some("timeout") => Answer::Timeout,
+            Some(reason) => Answer::Refused(reason.into()),
+            None => {
+                let headers = self.headers.iter().map(|(n, v)| (n.to_ascii_lowercase(), v.clone())).collect();
+                Answer::Reply(Reply { status: self.status, headers, body: self.body.clone(), ..Reply::default() })
+            }
+        }
+    }
+}
+
+/// The services and name servers of a case.
+pub fn script(case: &Case) -> Script {
+    let mut script = Script::default();
+    for exchange in &case.http {
+        for _ in 0..exchange.times {
+            script = script.with(&exchange.method, &exchange.url, exchange.answer());
+        }
+    }
+    case.names.iter().fold(script, |script, (name, addresses)| script.with_name(name, addresses))
+}
+
+/// Sets up what a case needs besides HTTP.
+///
+/// # Errors
+///
+/// The reason why the case is skipped.
+pub fn set_up(case: &Case, dir: &Path) -> Result<(), String> {
+    case.needs.iter().try_for_each(|need| match *need {
+        "commands" => commands(case, dir),
+        "serial" | "dialogue" | "smartos" => serial(case, dir),
+        "env" => env(case, dir),
+        "transport_key" => transport_key(case, dir),
+        other => Err(format!("{other} is not known")),
+    })
+}
+
+/// Programs that the source runs, and what they answer.
+fn commands(_: &Case, _: &Path) -> Result<(), String> {
+    Err("the harness does not answer commands yet".into())
+}
+
+/// The other end of a serial line, or of a zone's socket.
+fn serial(_: &Case, _: &Path) -> Result<(), String> {
+    Err("the harness does not answer on the serial line yet".into())
+}
+
+/// Variables of the environment.
+fn env(_: &Case, _: &Path) -> Result<(), String> {
+    Err("the harness does not set the environment yet".into())
+}
+
+/// The key that Azure's certificates are encrypted for.
+fn transport_key(_: &Case, _: &Path) -> Result<(), String> {
+    Err("the harness does not give the transport key yet".into())
+}
