@@ -16,4 +16,4 @@ pub mod sudoers;
 pub mod template;
 pub mod users;
 
-pub use context::{Context, Device, Nothing, Outside, Request, all_or_error, ssh_service};
+pub use context::{Context, Device, Nothing, Outside, Request, Screen, all_or_error, ssh_service};
