@@ -9,6 +9,7 @@ pub mod event;
 pub mod glob;
 pub mod logging;
 pub mod mask;
+pub mod password;
 pub mod report;
 pub mod sort;
 pub mod tar;

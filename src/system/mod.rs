@@ -8,7 +8,6 @@ pub mod fstab;
 pub mod host_keys;
 pub mod hostname;
 pub mod packages;
-pub mod password;
 pub mod service;
 pub mod shell;
 pub mod sshd_config;
@@ -16,4 +15,5 @@ pub mod sudoers;
 pub mod template;
 pub mod users;
 
-pub use context::{Context, Device, Nothing, Outside, Request, Screen, all_or_error, ssh_service};
+pub use crate::base::password;
+pub use context::{Context, Device, Nothing, Outside, Request, all_or_error, ssh_service};
