@@ -16,6 +16,8 @@ pub const APPLIED: &str = "/run/prepivot/applied.json";
 pub const NETWORK: &str = "/run/prepivot/network.json";
 /// Lines for cloud-init.log, from an initramfs that had nothing else to write to the disk.
 pub const LOG: &str = "/run/prepivot/log";
+/// Says that SSH keys for logins are to be written in the running system: homes were not mounted before, or keys came later.
+pub const LATER_LOGINS: &str = "/run/prepivot/later-logins";
 /// This program, for a root that has none; made by the hand-over, run by the later stages' units.
 pub const PROGRAM: &str = "/run/prepivot/bin";
 

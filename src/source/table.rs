@@ -51,6 +51,8 @@ pub struct Live<'a> {
     pub client: &'a Client,
     /// The first error of this boot's stages so far, in one line. None where the machine is provisioned as its data asks.
     pub failed: Option<String>,
+    /// Takes SSH public keys that only the running system could get: they may log in as the default user.
+    pub public_keys: Vec<String>,
     /// Gets warnings; a failure that the function returns is a warning too.
     pub report: &'a mut Report,
 }
@@ -78,6 +80,8 @@ pub struct Source {
     pub setting: Option<Setting>,
     /// Labels of the drives that it reads.
     pub labels: &'static [&'static str],
+    /// Types of the filesystems that it reads whatever their label, on machines that are its own.
+    pub filesystems: &'static [&'static str],
     /// Reads it where that needs no network. `Ok(None)` where it is not there.
     pub read: Option<Read>,
     /// How its service is asked. None where this machine does not have one.
@@ -113,6 +117,7 @@ impl Source {
         marks: &[],
         setting: None,
         labels: &[],
+        filesystems: &[],
         read: None,
         service: None,
         has_no_address: false,

@@ -9,7 +9,8 @@ use crate::instance::status::Status;
 use crate::instance::{Frequency, Instance, state};
 use crate::link::http::{Client, Redirects, Settings, ca_files};
 use crate::module;
-use crate::root::Root;
+use crate::root::run_dir::LATER_LOGINS;
+use crate::root::{Attr, Root};
 use crate::source::{self, Live};
 use crate::system::host_keys;
 use std::time::Duration;
@@ -26,11 +27,32 @@ pub fn provisioned(root: &mut Root, boot: &mut Boot, instance: &Instance, status
     }
     let earlier = status.errors().first().and_then(Value::text);
     let failed = boot.errors().into_iter().next().or(earlier);
-    let done = with_live(root, boot, instance, failed, act);
+    let mut keys = Vec::new();
+    let done = with_live(root, boot, instance, failed, |live| {
+        let done = act(live);
+        keys = std::mem::take(&mut live.public_keys);
+        done
+    });
     if let Err(e) = done {
         boot.report.warn(format_args!("{}: the machine's state was not reported: {e}", instance.source));
     }
     boot.log();
+    if !keys.is_empty() {
+        let_in(root, boot, instance, keys);
+    }
+}
+
+/// Lets keys log in that the source had only in the running system: they join the instance's, and the module ssh writes them.
+fn let_in(root: &mut Root, boot: &mut Boot, instance: &Instance, keys: Vec<String>) {
+    let mut instance = instance.clone();
+    for key in keys {
+        if !instance.public_keys.contains(&key) {
+            instance.public_keys.push(key);
+        }
+    }
+    boot.report.keep(state::store(root, &instance));
+    boot.report.keep(root.write(LATER_LOGINS, "", Attr::root(0o600)));
+    Run::new(root, boot, &instance).logins();
 }
 
 /// Publishes the public SSH host keys by [`source::Source::publish_host_keys`], each key once for an instance, as cloud-init's
@@ -91,7 +113,8 @@ fn with_live(
     let client = Client::system(&settings, Deadline::after(LIMIT))?;
     let machine = boot.machine;
     let (config, report) = boot.config_and_report();
-    let done = act(&mut Live { root, machine, instance, config, client: &client, failed, report });
+    let mut live = Live { root, machine, instance, config, client: &client, failed, public_keys: Vec::new(), report };
+    let done = act(&mut live);
     boot.absorb(client.findings().take());
     done
 }
@@ -101,7 +124,10 @@ mod tests {
     use super::*;
     use crate::base::testing::TempDir;
     use crate::document::yaml;
-    use crate::root::{Attr, Use};
+    use crate::machine::Machine;
+    use crate::root::Use;
+    use crate::stage::Asked;
+    use crate::system::Nothing;
 
     #[test]
     fn host_keys_are_published_once_unless_the_configuration_excludes_them() {
@@ -126,5 +152,25 @@ mod tests {
         assert_eq!(of(&root, "ssh_publish_hostkeys: {blacklist: [rsa, ed25519]}"), "");
         state::mark_done(&mut root, &instance, &mark("ssh_host_ed25519_key.pub"), Frequency::Instance).unwrap();
         assert_eq!(of(&root, "{}"), "ssh-rsa AAAA root@h");
+    }
+
+    #[test]
+    fn a_key_that_only_the_running_system_has_may_log_in() {
+        let dir = TempDir::new("feedback-keys");
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        root.write("/etc/passwd", "root:x:0:0::/root:/bin/sh\na:x:1000:1000::/home/a:/bin/sh\n", Attr::root(0o644))
+            .unwrap();
+        root.write("/etc/group", "a:x:1000:\n", Attr::root(0o644)).unwrap();
+        let machine = Machine::default();
+        let mut boot = Boot::new(&root, &machine, &Asked::default(), &Nothing);
+        let config = "{users: [default], system_info: {default_user: {name: a}}, cloud_init_modules: [ssh]}";
+        boot.config = Some(yaml::parse("t", config).unwrap());
+        let key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILM+rvN+ot98qgEN796jTiQfZfG1KaT0PtFDJ/XFSqti";
+        let instance =
+            Instance { instance_id: "i".into(), public_keys: vec!["ssh-rsa AAAA".into()], ..Instance::default() };
+        let_in(&mut root, &mut boot, &instance, vec![key.into(), key.into()]);
+        assert!(root.text("/home/a/.ssh/authorized_keys").contains(key));
+        assert_eq!(state::cached(&root).unwrap().public_keys.len(), 2);
+        assert!(!root.exists(LATER_LOGINS));
     }
 }

@@ -187,6 +187,14 @@ impl<'a, 'b> Run<'a, 'b> {
         }
     }
 
+    /// Writes SSH keys that came after the module ssh has run, if a list names it.
+    pub fn logins(&mut self) {
+        let module = module::find("ssh").filter(|ssh| self.is_listed(ssh));
+        if let Some((module, handler)) = module.and_then(|m| Some((m, m.live?))) {
+            self.call(handler, module, Stage::Init, &[]);
+        }
+    }
+
     /// `cloud-init single`: both halves of one module, whether its keys are there or not.
     pub fn single(&mut self, module: &'static Module, frequency: Option<Frequency>, args: &[String]) {
         if !module.is_supported() {
