@@ -138,6 +138,7 @@ pub fn probe_all(devices: Vec<Device>, deadline: Deadline, enough: impl Fn(&Prob
 pub struct Search {
     places: Places,
     labels: Vec<String>,
+    kinds: Vec<&'static str>,
     watch: Option<Watch>,
     /// Devices that are there and were not read yet, the likely ones apart. None before the first step.
     waiting: Option<(Vec<Device>, Vec<Device>)>,
@@ -154,7 +155,12 @@ impl Search {
             Err(e) => (None, vec![e.to_string()]),
         };
         let labels = labels.iter().map(|label| label.to_string()).collect();
-        Search { places, labels, watch, waiting: None, seen: Vec::new(), notes }
+        Search { places, labels, kinds: Vec::new(), watch, waiting: None, seen: Vec::new(), notes }
+    }
+
+    /// Takes drives with a filesystem of one of these types too, whatever their label.
+    pub fn also(&mut self, kinds: impl IntoIterator<Item = &'static str>) {
+        self.kinds.extend(kinds);
     }
 
     /// What was read so far, by device.
@@ -233,7 +239,7 @@ impl Search {
     }
 
     fn is_wanted(&self, superblock: &Superblock) -> bool {
-        self.labels.iter().any(|label| superblock.is_labelled(label))
+        self.kinds.contains(&superblock.kind) || self.labels.iter().any(|label| superblock.is_labelled(label))
     }
 
     /// Reads `devices`, remembers what is on them, and returns the drives among them, best first.

@@ -109,6 +109,10 @@ pub struct Instance {
     pub config: Value,
     /// Files of the source to write once: path and content (a config drive's `files`).
     pub files: Vec<(String, Bytes)>,
+    /// Files for other agents of the platform: path and content. Written for root alone, in folders for root alone.
+    pub private_files: Vec<(String, Bytes)>,
+    /// Files and folders of the image that this source's data takes the place of: removed once.
+    pub stale_files: Vec<String>,
     pub random_seed: Option<Bytes>,
     /// Devices by the source's names (`ephemeral0`, `swap`, …).
     pub device_names: Map,

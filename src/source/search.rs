@@ -11,6 +11,8 @@ use crate::machine::Machine;
 use crate::root::Root;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// An instance, and where it was found: a device, a folder or an address.
 #[derive(Debug)]
@@ -28,6 +30,7 @@ pub struct Search<'a> {
     pub deadline: Deadline,
     drives: Vec<Probed>,
     open: BTreeMap<PathBuf, Option<Files>>,
+    otherwise: Option<(Found, Arc<AtomicBool>)>,
     /// Why sources were not used, for the message that nothing was found.
     problems: Vec<String>,
     report: Report,
@@ -43,6 +46,7 @@ impl<'a> Search<'a> {
             deadline,
             drives: Vec::new(),
             open: BTreeMap::new(),
+            otherwise: None,
             problems: Vec::new(),
             report: Report::new(),
         }
@@ -82,6 +86,23 @@ impl<'a> Search<'a> {
             ));
         }
         paths
+    }
+
+    /// Paths of the drives with a filesystem of type `kind` (`iso9660`, `udf`), whatever its label; by name, last first.
+    pub fn drives_of_kind(&self, kind: &str) -> Vec<String> {
+        let is_kind = |d: &&Probed| d.superblock().is_some_and(|s| s.kind == kind);
+        self.drives.iter().filter(is_kind).map(|d| d.device.node.display().to_string()).collect()
+    }
+
+    /// Keeps what is used where no service answers: a drive with less than its service has. Not once `refused` is true: the
+    /// service has answered, and what it said rules the drive out.
+    pub fn otherwise(&mut self, found: Found, refused: Arc<AtomicBool>) {
+        self.otherwise = Some((found, refused));
+    }
+
+    /// Takes what is used where no service has answered.
+    pub fn take_otherwise(&mut self) -> Option<Found> {
+        self.otherwise.take().filter(|(_, refused)| !refused.load(Ordering::Relaxed)).map(|(found, _)| found)
     }
 
     /// The files of a drive. None, and a problem, where it cannot be read.

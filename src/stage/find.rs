@@ -104,21 +104,28 @@ fn look(search: &mut Search, own: &Value, drives: &mut Drives, deadline: Deadlin
         return Outcome::Read(Box::new(found));
     }
     let served = cached.as_ref().is_some_and(|c| was_served_here(c, machine));
-    let (jobs, budget) = if served { (Vec::new(), None) } else { jobs(search, &choose::services(&report, &facts)) };
+    let services = if served { Vec::new() } else { choose::services(&report, &facts) };
+    drives.also(services.iter().flat_map(|service| service.source.filesystems.iter().copied()));
+    let (mut jobs, budget) = jobs(search, &services);
     let due = choose::drive_is_due(&report, &facts) && !jobs.iter().any(|job| job.replaces_drive);
     let asks = !jobs.is_empty();
-    if asks {
-        let budgets = cached.as_ref().map(|_| KNOWN).into_iter().chain(budget);
-        let limit = budgets.fold(deadline, Deadline::at_most);
-        match race(search, jobs, drives, machine, limit) {
+    let budgets = cached.as_ref().map(|_| KNOWN).into_iter().chain(budget);
+    let limit = budgets.fold(deadline, Deadline::at_most);
+    while !jobs.is_empty() {
+        match race(search, std::mem::take(&mut jobs), drives, machine, limit) {
             Some(Winner::Service(found)) => return Outcome::Read(found),
             Some(Winner::Drive) => {
                 if let Some(found) = source::find_local(search, &names) {
                     return Outcome::Read(Box::new(found));
                 }
+                // The drive is another's, or only adds to what a service has.
+                jobs = self::jobs(search, &services).0;
             }
             None => {}
         }
+    }
+    if let Some(found) = search.take_otherwise() {
+        return Outcome::Read(Box::new(found));
     }
     let waits = cached.is_none() && (due || !asks);
     let limit = if due { deadline } else { deadline.at_most(UNCERTAIN.saturating_sub(probe::since(root))) };

@@ -71,17 +71,29 @@ pub fn modules(root: &mut Root, boot: &mut Boot, instance: &Instance) {
     [Stage::Init, Stage::Config, Stage::Final].into_iter().for_each(|stage| run.stage(stage, Half::Provision));
 }
 
-/// Files that the source itself brings (a config drive's `files`): once for each instance, 0660 as cloud-init does.
+/// Files that the source itself brings (a config drive's `files`), 0660 as cloud-init does, those that are root's alone, and those
+/// that it takes the place of: once for each instance.
 fn source_files(root: &mut Root, instance: &Instance, report: &mut Report) {
-    if instance.files.is_empty() || state::is_done(root, instance, FILES_DONE, Frequency::Instance) {
+    let Instance { files, private_files, stale_files, .. } = instance;
+    let has_none = files.is_empty() && private_files.is_empty() && stale_files.is_empty();
+    if has_none || state::is_done(root, instance, FILES_DONE, Frequency::Instance) {
         return;
     }
-    for (path, content) in &instance.files {
-        // nova allows a path relative to the root.
-        let path = format!("/{}", path.trim_start_matches('/'));
-        if let Err(e) = root.write(&path, content.0.clone(), Attr::root(0o660)) {
+    let mut keep = |result: Result<()>| {
+        if let Err(e) = result {
             report.warn(format_args!("the datasource's files: {e}"));
         }
+    };
+    stale_files.iter().for_each(|path| keep(root.remove(path)));
+    for (path, content) in files {
+        // nova allows a path relative to the root.
+        let path = format!("/{}", path.trim_start_matches('/'));
+        keep(root.write(&path, content.0.clone(), Attr::root(0o660)));
+    }
+    for (path, content) in private_files {
+        let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+        keep(root.mkdir(folder, Attr::root(0o700)));
+        keep(root.write(path, content.0.clone(), Attr::root(0o600)));
     }
     report.keep(state::mark_done(root, instance, FILES_DONE, Frequency::Instance));
 }
