@@ -27,13 +27,18 @@ fn open(base: &Path, path: &str, flags: OFlags) -> Option<OwnedFd> {
 
 /// The start of a file as text. None where there is none, or it is no regular file.
 pub fn read(base: &Path, path: &str) -> Option<String> {
+    bytes(base, path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The start of a file. None where there is none, or it is no regular file.
+pub fn bytes(base: &Path, path: &str) -> Option<Vec<u8>> {
     let is_file = |fd: &OwnedFd| fstat(fd).is_ok_and(|s| FileType::from_raw_mode(s.st_mode) == FileType::RegularFile);
     // Opening a device can have effects of its own: it is looked at first.
     open(base, path, OFlags::PATH).filter(is_file)?;
     let file = open(base, path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY).filter(is_file)?;
     let mut bytes = Vec::new();
     std::fs::File::from(file).take(MAX_FACT).read_to_end(&mut bytes).ok()?;
-    Some(String::from_utf8_lossy(&bytes).into_owned())
+    Some(bytes)
 }
 
 /// Names in a folder, in no order. Empty where there is none.

@@ -54,6 +54,8 @@ pub struct Case {
     pub names: Vec<(String, Vec<IpAddr>)>,
     /// What a NIC (`*`: each) leases.
     pub leases: Vec<(String, Lease)>,
+    /// The programs that cloud-init ran, with their arguments.
+    pub commands: Vec<Vec<String>>,
     /// What else the machine's surroundings have to answer: the input's keys.
     pub needs: Vec<&'static str>,
 }
@@ -166,7 +168,7 @@ fn nic(value: &Value) -> Result<Nic, String> {
         mac: fields.text("mac")?.ok_or("expected a mac")?,
         driver: fields.text("driver")?,
         index: fields.take("ifindex").and_then(Value::as_int),
-        up: fields.take("up").and_then(Value::as_bool) == Some(true),
+        up: fields.take("up").and_then(Value::as_bool) != Some(false),
         is_virtual: fields.take("virtual").and_then(Value::as_bool) == Some(true),
     };
     fields.end()?;
@@ -226,10 +228,14 @@ impl Case {
     pub fn load(case: &Value) -> Result<Case, String> {
         let mut fields = Fields::new(case.get("input").ok_or("expected an input")?)?;
         let datasource = fields.text("datasource")?.ok_or("expected a datasource")?;
-        let mut needs = Vec::new();
+        let (mut needs, mut commands) = (Vec::new(), Vec::new());
         for (key, keys) in ANSWERS {
             let Some(value) = fields.take(key) else { continue };
             needs.push(*key);
+            if *key == "commands" {
+                let argv = |c: &Value| Some(c.get("argv")?.as_list()?.iter().filter_map(Value::text).collect());
+                commands = value.as_list().unwrap_or_default().iter().filter_map(argv).collect();
+            }
             for entry in value.as_list().unwrap_or_default().iter().filter_map(Value::as_map) {
                 if let Some(unknown) = entry.keys().find(|k| !keys.contains(k)) {
                     return Err(format!("{key}: the key {unknown} is not known"));
@@ -261,6 +267,7 @@ impl Case {
             http: fields.list("http")?.iter().map(exchange).collect::<Result<_, _>>()?,
             names: fields.pairs("dns")?.into_iter().map(addresses).collect::<Result<_, _>>()?,
             leases: fields.pairs("dhcp")?.into_iter().map(lease).collect::<Result<_, _>>()?,
+            commands,
             needs,
         };
         fields.end()?;

@@ -1,6 +1,7 @@
 //! What a source found, against what cloud-init's source says of itself.
 
 use super::case::Case;
+use super::service::same_xml;
 use prepivot::base::base64;
 use prepivot::base::report::Report;
 use prepivot::document::{Map, Value, json};
@@ -87,9 +88,16 @@ pub fn differences(case: &Case, expected: &Value, found: Option<&Instance>, dir:
     wrong.extend(network(case, expected, instance));
     for (path, file) in expected.get("files").and_then(Value::as_map).into_iter().flat_map(|m| m.iter()) {
         let theirs = bytes(file.get("content"));
-        let ours = instance.files.iter().find(|(p, _)| p == path).map(|(_, content)| content.0.clone());
-        if ours.as_ref() != Some(&theirs) {
+        let mut all = instance.files.iter().chain(&instance.private_files);
+        let ours = all.find(|(p, _)| p == path).map(|(_, content)| content.0.clone());
+        let is_same = |ours: &Vec<u8>| *ours == theirs || same_xml(&theirs, ours);
+        if !ours.as_ref().is_some_and(is_same) {
             wrong.push(format!("{path}: expected {:?}, found {ours:?}", String::from_utf8_lossy(&theirs)));
+        }
+    }
+    for path in expected.get("removed").and_then(Value::as_list).into_iter().flatten().filter_map(Value::as_str) {
+        if !instance.stale_files.iter().any(|p| p == path) {
+            wrong.push(format!("{path}: expected to be removed"));
         }
     }
     wrong

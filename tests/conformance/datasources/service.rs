@@ -3,6 +3,7 @@
 use super::case::Case;
 use super::surroundings::{Exchange, script};
 use prepivot::base::deadline::Deadline;
+use prepivot::document::xml::{self, Element};
 use prepivot::instance::Instance;
 use prepivot::link::http::script::{Script, Sent};
 use prepivot::link::http::{Client, Findings, Redirects, Transport};
@@ -110,12 +111,24 @@ fn carries(exchange: &Exchange, sent: &Sent) -> bool {
         // The name of the library that sends it.
         value.starts_with("python-requests/") || header(name).is_some_and(|ours| fits(value, ours))
     });
-    let body = exchange
-        .request_body
-        .as_ref()
-        .is_none_or(|theirs| fits(String::from_utf8_lossy(theirs).trim(), String::from_utf8_lossy(&sent.body).trim()));
+    let body = exchange.request_body.as_ref().is_none_or(|theirs| {
+        fits(String::from_utf8_lossy(theirs).trim(), String::from_utf8_lossy(&sent.body).trim())
+            || same_xml(theirs, &sent.body)
+    });
     let port = !exchange.has_source_port || sent.source_port.is_some_and(|port| (1..1024).contains(&port));
     headers && body && port
+}
+
+/// Whether two documents are XML and say the same. The program that reports is another.
+pub fn same_xml(theirs: &[u8], ours: &[u8]) -> bool {
+    fn same(theirs: &Element, ours: &Element) -> bool {
+        let text = theirs.text.replace("agent=Cloud-Init/", "agent=@AGENT@/");
+        theirs.name == ours.name
+            && fits(text.trim(), ours.text.trim())
+            && theirs.children.len() == ours.children.len()
+            && theirs.children.iter().zip(&ours.children).all(|(theirs, ours)| same(theirs, ours))
+    }
+    matches!((xml::parse("theirs", theirs), xml::parse("ours", ours)), (Ok(theirs), Ok(ours)) if same(&theirs, &ours))
 }
 
 /// Whether a text fits one in which `@` and `@NAME@` represent any text.

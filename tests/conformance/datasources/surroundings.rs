@@ -1,8 +1,11 @@
 //! What the machine of a case is surrounded by: one function for each key of a case's input.
 
 use super::case::Case;
+use prepivot::link::dhcp::record;
 use prepivot::link::http::Reply;
 use prepivot::link::http::script::{Answer, Script};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 /// A request of cloud-init's, and its answer.
@@ -52,6 +55,7 @@ pub fn script(case: &Case) -> Script {
 ///
 /// The reason why the case is skipped.
 pub fn set_up(case: &Case, dir: &Path) -> Result<(), String> {
+    leases(case, dir);
     case.needs.iter().try_for_each(|need| match *need {
         "commands" => commands(case, dir),
         "serial" | "dialogue" | "smartos" => serial(case, dir),
@@ -61,9 +65,27 @@ pub fn set_up(case: &Case, dir: &Path) -> Result<(), String> {
     })
 }
 
-/// Programs that the source runs, and what they answer.
-fn commands(_: &Case, _: &Path) -> Result<(), String> {
-    Err("the harness does not answer commands yet".into())
+/// Programs that the source runs, and what they answer: in a tree nothing runs, so that only their presence is seen.
+fn commands(case: &Case, dir: &Path) -> Result<(), String> {
+    if case.datasource != "Azure" {
+        return Err("the harness does not answer commands yet".into());
+    }
+    for program in case.commands.iter().filter_map(|argv| argv.first()) {
+        let path = dir.join("usr/bin").join(program);
+        fs::create_dir_all(dir.join("usr/bin")).expect("a folder");
+        fs::write(&path, "").expect("a file");
+        fs::set_permissions(path, PermissionsExt::from_mode(0o755)).expect("a mode");
+    }
+    Ok(())
+}
+
+/// The leases that the initramfs leaves for the running system.
+fn leases(case: &Case, dir: &Path) {
+    let folder = dir.join("run/prepivot");
+    for (number, (_, lease)) in case.leases.iter().filter(|_| case.is_local).enumerate() {
+        fs::create_dir_all(&folder).expect("a folder");
+        fs::write(folder.join(format!("lease-{number}.json")), record::to_json(lease)).expect("a file");
+    }
 }
 
 /// The other end of a serial line, or of a zone's socket.
@@ -78,5 +100,6 @@ fn env(_: &Case, _: &Path) -> Result<(), String> {
 
 /// The key that Azure's certificates are encrypted for.
 fn transport_key(_: &Case, _: &Path) -> Result<(), String> {
-    Err("the harness does not give the transport key yet".into())
+    // It is openssl's, which does not run in a tree: source/azure/certificates tests what comes out of the certificates.
+    Ok(())
 }

@@ -75,7 +75,7 @@ fn add_nic(dir: &Path, nic: &Nic) {
     attribute("addr_assign_type", "0");
     attribute("ifindex", &nic.index.unwrap_or(2).to_string());
     attribute("operstate", if nic.up { "up" } else { "down" });
-    attribute("carrier", "1");
+    attribute("carrier", if nic.up { "1" } else { "0" });
     if let Some(driver) = &nic.driver {
         let target = dir.join("sys/bus/drivers").join(driver);
         fs::create_dir_all(&target).expect("a folder");

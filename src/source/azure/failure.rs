@@ -1,0 +1,101 @@
+//! Why provisioning failed, in the form that Azure shows to whoever deploys the machine.
+//!
+//! The reasons and the keys of their data are cloud-init's (<https://aka.ms/linuxprovisioningerror>): Azure's documentation and
+//! its tools know them.
+
+use crate::base::clock;
+use crate::base::error::Error;
+use std::fmt;
+use std::time::SystemTime;
+
+/// The program's name in reports.
+const AGENT: &str = concat!("prepivot/", env!("CARGO_PKG_VERSION"));
+
+/// A reason, which is always the same for the same kind of failure, and the data that goes with it. Never a secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    reason: String,
+    data: Vec<(&'static str, String)>,
+}
+
+impl Failure {
+    /// A failure without data.
+    pub fn new(reason: impl Into<String>) -> Failure {
+        Failure { reason: reason.into(), data: Vec::new() }
+    }
+
+    /// With one more piece of data.
+    pub fn with(mut self, key: &'static str, value: impl fmt::Display) -> Failure {
+        self.data.push((key, value.to_string()));
+        self
+    }
+
+    /// The reason alone.
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+
+    /// The report of the machine `vm_id` at a time.
+    pub fn report(&self, vm_id: &str, time: SystemTime) -> String {
+        let mut fields = vec!["result=error".to_owned(), format!("reason={}", self.reason), format!("agent={AGENT}")];
+        fields.extend(self.data.iter().map(|(key, value)| format!("{key}={value}")));
+        fields.push(format!("vm_id={vm_id}"));
+        fields.push(format!("timestamp={}", timestamp(time)));
+        fields.push("documentation_url=https://aka.ms/linuxprovisioningerror".into());
+        encode(&fields)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)?;
+        self.data.iter().try_for_each(|(key, value)| write!(f, ", {key}={value}"))
+    }
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Error {
+        Error::new(failure.to_string())
+    }
+}
+
+/// The report that the machine `vm_id` is provisioned.
+pub fn success(vm_id: &str, time: SystemTime) -> String {
+    let time = timestamp(time);
+    encode(&["result=success".into(), format!("agent={AGENT}"), format!("timestamp={time}"), format!("vm_id={vm_id}")])
+}
+
+fn timestamp(time: SystemTime) -> String {
+    format!("{}+00:00", clock::timestamp(time, "").replace(' ', "T"))
+}
+
+/// Fields as one line of CSV: separated by `|`, those that need it between single quotes.
+fn encode(fields: &[String]) -> String {
+    let field = |text: &String| match text.contains(['|', '\'', '\n', '\r']) {
+        true => format!("'{}'", text.replace('\'', "''")),
+        false => text.clone(),
+    };
+    fields.iter().map(field).collect::<Vec<_>>().join("|")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, UNIX_EPOCH};
+
+    #[test]
+    fn reports() {
+        let time = UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+        let failure = Failure::new("missing 'HostName'").with("a", "x|y").with("n", 7);
+        let expected = format!(
+            "result=error|'reason=missing ''HostName'''|agent={AGENT}|'a=x|y'|n=7|vm_id=v|timestamp=2023-11-14T22:13:20+00:00\
+             |documentation_url=https://aka.ms/linuxprovisioningerror"
+        );
+        assert_eq!(failure.report("v", time), expected);
+        assert_eq!(Error::from(failure).to_string(), "missing 'HostName', a=x|y, n=7");
+        assert_eq!(
+            success("v", time),
+            format!("result=success|agent={AGENT}|timestamp=2023-11-14T22:13:20+00:00|vm_id=v")
+        );
+    }
+}

@@ -1,0 +1,95 @@
+//! Which machine this is: the instance-id from the SMBIOS UUID, and the ID by which Azure knows it.
+
+use super::failure::Failure;
+use crate::instance::state;
+use crate::machine::{Machine, beneath};
+use crate::root::Root;
+
+/// The machine's identity.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// The instance-id: the SMBIOS UUID in lower case, or the last instance-id if that is the same UUID in another spelling.
+    pub instance_id: String,
+    /// The ID of the virtual machine in Azure's own spelling.
+    pub vm_id: String,
+    /// Whether the last boot was of another instance, or there was none.
+    pub is_new: bool,
+}
+
+impl Identity {
+    /// The identity of `machine`, whose new root is `root`.
+    ///
+    /// # Errors
+    ///
+    /// The SMBIOS has no UUID.
+    pub fn of(machine: &Machine, root: &Root) -> Result<Identity, Failure> {
+        let fail = || Failure::new("failure to identify Azure VM ID");
+        let uuid = machine.uuid().ok_or_else(fail)?;
+        let swapped = swapped(&uuid).ok_or_else(|| fail().with("system_uuid", &uuid))?;
+        // SMBIOS before 2.6, which only machines without UEFI have, leaves the byte order of a UUID open; the kernel takes it
+        // for big-endian and Azure's is little-endian. An upgrade of the machine may change what the kernel shows.
+        let last = state::last_id(root).unwrap_or_default();
+        let is_new = ![&uuid, &swapped].iter().any(|id| id.eq_ignore_ascii_case(&last));
+        let vm_id = if beneath::exists(&machine.base, "sys/firmware/efi") { uuid.clone() } else { swapped };
+        Ok(Identity { instance_id: if is_new { uuid } else { last }, vm_id, is_new })
+    }
+}
+
+/// A UUID whose first three groups have their bytes in the other order. None for what is no UUID.
+fn swapped(uuid: &str) -> Option<String> {
+    let groups: Vec<&str> = uuid.split('-').collect();
+    let is_uuid = groups.iter().map(|g| g.len()).eq([8, 4, 4, 4, 12])
+        && groups.iter().all(|g| g.bytes().all(|b| b.is_ascii_hexdigit()));
+    let turned = |group: &str| -> String {
+        let pairs = group.as_bytes().chunks(2).rev();
+        pairs.flatten().map(|b| char::from(*b)).collect()
+    };
+    let group = |(i, group): (usize, &&str)| if i < 3 { turned(group) } else { (*group).to_owned() };
+    is_uuid.then(|| groups.iter().enumerate().map(group).collect::<Vec<_>>().join("-"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::testing::TempDir;
+    use crate::root::Use;
+
+    const UUID: &str = "12345678-1234-5678-1234-123456789abc";
+
+    fn identity(uuid: &str, last: &str, uefi: bool) -> Result<Identity, Failure> {
+        let dir = TempDir::new("azure-identity");
+        let write = |path: &str, text: &str| {
+            let path = dir.0.join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        write("sys/class/dmi/id/product_uuid", uuid);
+        write("var/lib/cloud/data/instance-id", last);
+        if uefi {
+            std::fs::create_dir_all(dir.0.join("sys/firmware/efi")).unwrap();
+        }
+        Identity::of(&Machine::read(&dir.0), &Root::open(&dir.0, Use::Plan).unwrap())
+    }
+
+    #[test]
+    fn an_instance_keeps_its_id_in_the_spelling_that_it_had() {
+        let of = |last: &str, uefi| {
+            let got = identity(UUID, last, uefi).unwrap();
+            (got.instance_id, got.vm_id, got.is_new)
+        };
+        let swapped = "78563412-3412-7856-1234-123456789abc";
+        assert_eq!(of("", false), (UUID.into(), swapped.into(), true));
+        assert_eq!(of("other\n", true), (UUID.into(), UUID.into(), true));
+        let upper = UUID.to_ascii_uppercase();
+        assert_eq!(of(&upper, true), (upper, UUID.into(), false));
+        let upper = swapped.to_ascii_uppercase();
+        assert_eq!(of(&format!("{upper}\n"), false), (upper, swapped.into(), false));
+    }
+
+    #[test]
+    fn without_a_uuid_there_is_no_identity() {
+        for uuid in ["", "12345678", "12345678-1234-5678-1234-123456789ab", "1234567g-1234-5678-1234-123456789abc"] {
+            assert!(identity(uuid, "", true).is_err(), "{uuid}");
+        }
+    }
+}
