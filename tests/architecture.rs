@@ -34,7 +34,7 @@ const WRITERS: &[(&str, &str)] = &[
     ("drive/wait", "the kernel's polling of removable drives, below /sys"),
     ("link/setup", "settings of links, below /proc/sys"),
     ("module/seed_random", "the kernel's random device"),
-    ("system/console", "the console"),
+    ("stage/outside", "the console"),
     ("link/journal", "to be moved: /run/prepivot"),
     ("stage/handover", "to be moved: /run"),
     ("stage/output", "to be moved: the log that output: names"),

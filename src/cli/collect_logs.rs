@@ -127,7 +127,7 @@ impl CollectLogs {
         let archive = collection.archive.finish();
         if root.is_live()
             && root.which("gzip").is_some()
-            && let Output { status: 0, stdout } =
+            && let Output { status: 0, stdout, .. } =
                 root.output(Command::new(Stage::Final, ["gzip"]).stdin(archive.clone()))?
         {
             return Ok(stdout);

@@ -65,7 +65,7 @@ pub fn moment(root: &mut Root, unit: Option<&str>, property: &str) -> Option<f64
 fn systemctl(root: &mut Root, words: &[&str]) -> Option<String> {
     let argv = std::iter::once("systemctl").chain(words.iter().copied());
     match root.output(Command::new(Stage::Init, argv)) {
-        Ok(Output { status: 0, stdout }) => Some(String::from_utf8_lossy(&stdout).into_owned()),
+        Ok(Output { status: 0, stdout, .. }) => Some(String::from_utf8_lossy(&stdout).into_owned()),
         Ok(Output { status, .. }) => {
             log::warn!("systemctl ended with exit status {status}: whether a unit failed is not known");
             None

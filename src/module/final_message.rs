@@ -19,7 +19,7 @@ use crate::base::error::Result;
 use crate::document::{Map, Value};
 use crate::instance::Frequency;
 use crate::root::{Attr, Stage};
-use crate::system::{Context, template};
+use crate::system::{Context, Screen, template};
 
 const DEFAULT: &str = "## template: jinja\nprepivot {{version}} finished at {{timestamp}}. Datasource {{datasource}}. \
                        Up {{uptime}} seconds";
@@ -46,8 +46,8 @@ fn live(cx: &mut Context) -> Result<()> {
     match &rendered {
         Ok(message) => {
             log::info!("{message}");
-            if cx.root.is_live() {
-                eprintln!("{message}");
+            if cx.root.runs_commands() {
+                cx.outside.show(Screen::Stderr, &format!("{message}\n"));
             }
         }
         Err(e) => cx.report.warn(e),

@@ -47,7 +47,7 @@ pub static MODULE: Module = Module {
 
 fn live(cx: &mut Context) -> Result<()> {
     match request(cx)? {
-        Some((request, tries)) if cx.root.is_live() => {
+        Some((request, tries)) if cx.root.runs_commands() => {
             service::wait_for_network(cx);
             cx.outside.http(&request, tries).map(drop)
         }

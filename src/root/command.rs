@@ -37,6 +37,10 @@ pub struct Command {
     pub secrets: Vec<String>,
     /// Added to the environment.
     pub env: Vec<(String, String)>,
+    /// The folder that it starts in; None: this process's own.
+    pub dir: Option<String>,
+    /// Whether [`Root::output`] takes its standard error too.
+    pub takes_errors: bool,
     pub when: Stage,
     /// It is killed when it takes longer. None, or where its output is asked for: it may take as long as it likes.
     pub limit: Option<Duration>,
@@ -49,18 +53,44 @@ pub struct Output {
     pub status: i32,
     /// Standard output, where it was asked for.
     pub stdout: Vec<u8>,
+    /// Standard error, where it was asked for.
+    pub stderr: Vec<u8>,
 }
+
+/// Answers the commands of a root in the place of its programs.
+pub type Programs = Box<dyn FnMut(&Root, &Command) -> Result<Output>>;
 
 impl Command {
     /// The command `argv` in the stage `when`.
     pub fn new<S: Into<String>>(when: Stage, argv: impl IntoIterator<Item = S>) -> Command {
         let argv = argv.into_iter().map(Into::into).collect();
-        Command { argv, stdin: None, secrets: Vec::new(), env: Vec::new(), when, limit: None }
+        Command {
+            argv,
+            stdin: None,
+            secrets: Vec::new(),
+            env: Vec::new(),
+            dir: None,
+            takes_errors: false,
+            when,
+            limit: None,
+        }
     }
 
     /// With a variable in its environment.
     pub fn env(mut self, name: &str, value: impl Into<String>) -> Command {
         self.env.push((name.to_owned(), value.into()));
+        self
+    }
+
+    /// Started in a folder of the root.
+    pub fn dir(mut self, path: impl Into<String>) -> Command {
+        self.dir = Some(path.into());
+        self
+    }
+
+    /// With its standard error in what [`Root::output`] gives.
+    pub fn with_errors(mut self) -> Command {
+        self.takes_errors = true;
         self
     }
 
@@ -101,20 +131,39 @@ impl Root {
         self.spawn(command, true)
     }
 
+    /// Has `programs` answer every command from now on: a test that plays the programs of a machine whose tree this is.
+    pub fn play(&mut self, programs: Programs) {
+        self.programs = Some(programs);
+    }
+
+    /// Whether commands run here: in the running system, or where [`Root::play`] answers them.
+    pub fn runs_commands(&self) -> bool {
+        self.is_live() || self.programs.is_some()
+    }
+
     fn spawn(&mut self, command: Command, capture: bool) -> Result<Output> {
         self.commands.push(command.clone());
+        if let Some(mut programs) = self.programs.take() {
+            let output = programs(self, &command);
+            self.programs = Some(programs);
+            return output;
+        }
         if !self.is_live() {
-            return Ok(Output { status: 0, stdout: Vec::new() });
+            return Ok(Output { status: 0, stdout: Vec::new(), stderr: Vec::new() });
         }
         for e in self.commit() {
             log::error!("{e}");
         }
         let Some((program, arguments)) = command.argv.split_first() else { return Err(Error::new("an empty command")) };
-        let mut child = std::process::Command::new(program)
+        let mut process = std::process::Command::new(program);
+        process.current_dir(command.dir.as_deref().unwrap_or("."));
+        let takes_errors = capture && command.takes_errors;
+        let mut child = process
             .args(arguments)
             .envs(command.env.iter().map(|(k, v)| (k, v)))
             .stdin(if command.stdin.is_some() { Stdio::piped() } else { Stdio::null() })
             .stdout(if capture { Stdio::piped() } else { Stdio::inherit() })
+            .stderr(if takes_errors { Stdio::piped() } else { Stdio::inherit() })
             .spawn()
             .context(|| format!("failed to run {program}"))?;
         let writer = child.stdin.take().zip(command.stdin).map(|(mut pipe, text)| {
@@ -130,13 +179,14 @@ impl Root {
             let _ = writer.join();
         }
         let signal = std::os::unix::process::ExitStatusExt::signal(&output.status).map(|s| 128 + s);
-        Ok(Output { status: output.status.code().or(signal).unwrap_or(-1), stdout: output.stdout })
+        let status = output.status.code().or(signal).unwrap_or(-1);
+        Ok(Output { status, stdout: output.stdout, stderr: output.stderr })
     }
 
     /// Keeps a command for when the stage has ended and everything it leaves is on the disk; it runs only if `condition`,
     /// where there is one, exits with 0. The stage calls [`Root::run_at_end`].
     pub fn at_end(&mut self, condition: Option<Command>, command: Command) {
-        if !self.is_live() {
+        if !self.runs_commands() {
             self.commands.extend(condition.clone());
             self.commands.push(command.clone());
         }
@@ -146,7 +196,7 @@ impl Root {
     /// Runs what was kept for the end of the stage.
     pub fn run_at_end(&mut self) -> Vec<Error> {
         let mut errors = Vec::new();
-        if !self.is_live() {
+        if !self.runs_commands() {
             return errors;
         }
         for (condition, command) in std::mem::take(&mut self.at_end) {

@@ -22,7 +22,7 @@ pub mod run_dir;
 mod swap;
 
 pub use change::{Change, Content, Over};
-pub use command::{Command, Output, Stage, outlives};
+pub use command::{Command, Output, Programs, Stage, outlives};
 pub use layout::is_on_disk;
 pub use lock::Lock;
 pub use mounts::{Writable, check_writable};
@@ -116,6 +116,8 @@ pub struct Root {
     /// Whether something was written without a journal that may not have reached the disk.
     unsettled: bool,
     commands: Vec<Command>,
+    /// What answers commands in the place of the root's programs.
+    programs: Option<Programs>,
     /// Commands for the end of the stage, each with its condition.
     at_end: Vec<(Option<Command>, Command)>,
 }
@@ -150,6 +152,7 @@ impl Root {
             done: Vec::new(),
             unsettled: false,
             commands: Vec::new(),
+            programs: None,
             at_end: Vec::new(),
         };
         if usage == Use::NewRoot {

@@ -6,13 +6,18 @@ use crate::base::error::Result;
 use crate::drive::devices::{self, Places};
 use crate::drive::search::{Probed, probe_all};
 use crate::machine::beneath;
-use crate::system::{Device, Nothing, Outside, Request};
+use crate::system::{Device, Nothing, Outside, Request, Screen};
 use std::cell::OnceCell;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
 /// How long all devices may take to say what is on them.
 const PROBE: Duration = Duration::from_secs(10);
+
+/// The system's console (console(4)).
+const CONSOLE: &str = "/dev/console";
 
 /// This machine. Its devices are looked at once, when a module first asks.
 #[derive(Default)]
@@ -76,6 +81,15 @@ impl Outside for ThisMachine {
 
     fn http(&self, request: &Request, tries: u32) -> Result<Vec<u8>> {
         web::send(request, tries)
+    }
+
+    fn show(&self, screen: Screen, text: &str) -> bool {
+        if screen == Screen::Stderr {
+            return std::io::stderr().write_all(text.as_bytes()).is_ok();
+        }
+        let flags = rustix::fs::OFlags::NOCTTY.bits() as i32;
+        let console = std::fs::OpenOptions::new().write(true).custom_flags(flags).open(CONSOLE);
+        console.and_then(|mut c| c.write_all(text.as_bytes())).is_ok()
     }
 }
 

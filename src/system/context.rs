@@ -38,6 +38,21 @@ pub trait Outside {
 
     /// Sends an HTTP request, `tries` times at most, and gives the body of an answer that says success.
     fn http(&self, request: &Request, tries: u32) -> Result<Vec<u8>>;
+
+    /// Shows text to the people at the machine, and nowhere else. False where there is no such screen; a machine that is not
+    /// running has nobody to show it to, and says true.
+    fn show(&self, _screen: Screen, _text: &str) -> bool {
+        true
+    }
+}
+
+/// Where text is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Screen {
+    /// The system's console, /dev/console.
+    Console,
+    /// This process's standard error.
+    Stderr,
 }
 
 /// A block device.

@@ -16,4 +16,4 @@ pub mod template;
 pub mod users;
 
 pub use crate::base::password;
-pub use context::{Context, Device, Nothing, Outside, Request, all_or_error, ssh_service};
+pub use context::{Context, Device, Nothing, Outside, Request, Screen, all_or_error, ssh_service};

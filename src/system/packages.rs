@@ -4,6 +4,7 @@ use super::service::wait_for_network;
 use super::{Context, shell};
 use crate::base::error::{Error, Result};
 use crate::document::{Value, json};
+use crate::instance::{Frequency, state};
 use crate::machine::{Distro, Family};
 use crate::root::{Command, Root};
 use rustix::fs::{FlockOperation, fcntl_lock};
@@ -45,7 +46,7 @@ static MANAGERS: &[Manager] = &[
     Manager { name: "yum", program: "yum", families: &[Family::Redhat], refresh: &["-t", "-y", "makecache"], upgrade: &["-t", "-y", "upgrade"], install: &["-t", "-y", "install"], version: "-" },
     Manager { name: "zypper", program: "zypper", families: &[Family::Suse], refresh: &["--non-interactive", "refresh"], upgrade: &["--non-interactive", "update"], install: &["--non-interactive", "install", "--auto-agree-with-licenses"], version: "-" },
     Manager { name: "apk", program: "apk", families: &[Family::Alpine], refresh: &["--quiet", "update"], upgrade: &["--quiet", "upgrade", "--update-cache", "--available"], install: &["--quiet", "add"], version: "=" },
-    Manager { name: "pacman", program: "pacman", families: &[Family::Arch], refresh: &["-Sy", "--quiet", "--noconfirm"], upgrade: &["-Sy", "--quiet", "--noconfirm", "-u"], install: &["-Sy", "--quiet", "--noconfirm"], version: "=" },
+    Manager { name: "pacman", program: "pacman", families: &[Family::Arch], refresh: &["-Sy", "--quiet", "--noconfirm", "-y"], upgrade: &["-Sy", "--quiet", "--noconfirm", "-u"], install: &["-Sy", "--quiet", "--noconfirm"], version: "=" },
     Manager { name: "emerge", program: "emerge", families: &[Family::Gentoo], refresh: &["--quiet", "--sync"], upgrade: &["--quiet", "--update", "world"], install: &["--quiet"], version: "-" },
 ];
 
@@ -67,9 +68,23 @@ fn online(cx: &mut Context) -> Result<&'static Manager> {
     Ok(manager)
 }
 
-/// Refreshes the lists of packages.
+/// The semaphore of the first refresh, which cloud-init shares between all modules.
+const REFRESHED: &str = "update_sources";
+
+/// Refreshes the lists of packages, once for each instance, however many modules ask for it.
+///
+/// # Errors
+/// There is no package manager, or the refresh failed.
 pub fn refresh(cx: &mut Context) -> Result<()> {
     let manager = online(cx)?;
+    refresh_with(cx, manager)
+}
+
+fn refresh_with(cx: &mut Context, manager: &Manager) -> Result<()> {
+    if state::is_done(cx.root, cx.instance, REFRESHED, Frequency::Instance) {
+        return Ok(());
+    }
+    state::mark_done(cx.root, cx.instance, REFRESHED, Frequency::Instance)?;
     run(cx, manager, manager.refresh, &[])
 }
 
@@ -100,21 +115,71 @@ fn refresh_snaps(cx: &mut Context) -> Result<()> {
     cx.root.run(Command::new(cx.stage, ["snap", "refresh"]))
 }
 
-/// Installs packages by name, after a refresh where the manager does not do that itself.
+/// Installs packages by name, after the first refresh where the manager does not do that itself.
+///
+/// # Errors
+/// There is no package manager, or packages could not be installed; the others are.
 pub fn install(cx: &mut Context, names: &[String]) -> Result<()> {
     let manager = online(cx)?;
-    if matches!(manager.name, "apt" | "apk" | "emerge") {
-        run(cx, manager, manager.refresh, &[])?;
+    let mut failed = Vec::new();
+    let unknown = install_known(cx, manager, names.to_vec(), &mut failed)?;
+    install_snaps(cx, unknown, &mut failed);
+    installed_or_error(failed)
+}
+
+/// Installs what the package manager has; gives the names of those that it does not have and that may be snaps.
+fn install_known(
+    cx: &mut Context,
+    manager: &Manager,
+    mut names: Vec<String>,
+    failed: &mut Vec<String>,
+) -> Result<Vec<String>> {
+    let mut unknown = Vec::new();
+    if names.is_empty() {
+        return Ok(unknown);
     }
-    run(cx, manager, manager.install, names)
+    if matches!(manager.name, "apt" | "apk" | "pacman" | "emerge") {
+        refresh_with(cx, manager)?;
+    }
+    if manager.name == "apt" && cx.root.runs_commands() {
+        let known = known_to_apt(cx)?;
+        (names, unknown) = names.into_iter().partition(|n| known.contains(&bare(n)));
+        if cx.distro.name != "ubuntu" || cx.root.which("snap").is_none() {
+            failed.extend(unknown.drain(..).map(|n| format!("{n} is not in the archive")));
+        }
+    }
+    if !names.is_empty()
+        && let Err(e) = run(cx, manager, manager.install, &names)
+    {
+        failed.push(format!("{}: {e}", names.join(" ")));
+    }
+    Ok(unknown)
+}
+
+fn install_snaps(cx: &mut Context, snaps: Vec<String>, failed: &mut Vec<String>) {
+    for snap in snaps {
+        let words = ["snap", "install"].into_iter().chain(snap.splitn(2, '='));
+        if let Err(e) = cx.root.run(Command::new(cx.stage, words)) {
+            failed.push(format!("{snap}: {e}"));
+        }
+    }
+}
+
+fn installed_or_error(failed: Vec<String>) -> Result<()> {
+    if failed.is_empty() {
+        return Ok(());
+    }
+    Err(Error::new(format!("failed to install packages: {}", failed.join("; "))))
 }
 
 /// Installs what `packages` lists: names, `[name, version]`, and names below a manager's own (`apt`, `snap`).
 ///
-/// What cannot be installed does not keep the rest from it; the error names it.
+/// # Errors
+/// Names what could not be installed; the rest is.
 pub fn install_listed(cx: &mut Context, list: &[Value]) -> Result<()> {
     let manager = online(cx)?;
-    let (mut names, mut snaps, mut failed) = (Vec::new(), Vec::new(), Vec::new());
+    // Those under the manager's own name are never looked for elsewhere.
+    let (mut names, mut own_names, mut snaps, mut failed) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for (i, entry) in list.iter().enumerate() {
         let key = format!("packages: entry {}", i + 1);
         let Some(map) = entry.as_map() else {
@@ -125,48 +190,26 @@ pub fn install_listed(cx: &mut Context, list: &[Value]) -> Result<()> {
             for entry in entries.as_list().unwrap_or_default() {
                 match own {
                     "snap" => keep(named(&key, entry, "="), &mut snaps, &mut failed),
-                    own if own == manager.name => keep(named(&key, entry, manager.version), &mut names, &mut failed),
-                    _ => failed.push(format!("{key}: {own} is not this system's package manager")),
+                    own if own == manager.name => {
+                        keep(named(&key, entry, manager.version), &mut own_names, &mut failed)
+                    }
+                    _ => cx.report.error(format_args!("{key}: {own} is not this system's package manager")),
                 }
             }
         }
     }
-    for list in [&mut names, &mut snaps] {
-        let mut seen = HashSet::new();
-        list.retain(|name: &String| seen.insert(name.clone()));
-    }
-    if manager.name == "apt" && cx.root.is_live() && !names.is_empty() {
-        run(cx, manager, manager.refresh, &[])?;
-        let known = known_to_apt(cx)?;
-        let (there, missing): (Vec<String>, Vec<String>) = names.into_iter().partition(|n| known.contains(&bare(n)));
-        names = there;
-        // What the archive does not have, a snap may be.
-        if cx.root.which("snap").is_some() {
-            snaps.extend(missing);
-        } else {
-            failed.extend(missing.into_iter().map(|n| format!("{n} is not in the archive")));
-        }
-        if !names.is_empty()
-            && let Err(e) = run(cx, manager, manager.install, &names)
-        {
-            failed.push(format!("{}: {e}", names.join(" ")));
-        }
-    } else if !names.is_empty()
-        && let Err(e) = install(cx, &names)
-    {
-        failed.push(format!("{}: {e}", names.join(" ")));
-    }
-    for snap in snaps {
-        let words = ["snap", "install"].into_iter().chain(snap.splitn(2, '='));
-        let command = Command::new(cx.stage, words);
-        if let Err(e) = cx.root.run(command) {
-            failed.push(format!("{snap}: {e}"));
-        }
-    }
-    if failed.is_empty() {
-        return Ok(());
-    }
-    Err(Error::new(format!("failed to install packages: {}", failed.join("; "))))
+    let only_here: HashSet<String> = own_names.iter().cloned().collect();
+    names.extend(own_names);
+    let mut seen = HashSet::new();
+    names.retain(|name| seen.insert(name.clone()));
+    let unknown = install_known(cx, manager, names, &mut failed)?;
+    let (missing, maybe_snaps): (Vec<String>, Vec<String>) = unknown.into_iter().partition(|n| only_here.contains(n));
+    failed.extend(missing.into_iter().map(|n| format!("{n} is not in the archive")));
+    snaps.extend(maybe_snaps);
+    seen.clear();
+    snaps.retain(|name| seen.insert(name.clone()));
+    install_snaps(cx, snaps, &mut failed);
+    installed_or_error(failed)
 }
 
 fn keep(name: Result<String>, names: &mut Vec<String>, failed: &mut Vec<String>) {

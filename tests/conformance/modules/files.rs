@@ -1,68 +1,7 @@
-//! What the modules that write files and run commands need beside the common part: the machine of the recorded cases, and how
-//! two files say the same.
+//! What the modules that write files and run commands need beside the common part: how two files say the same.
 
 use super::Case;
-use prepivot::base::error::{Error, Result};
 use prepivot::document::{Map, Value};
-use prepivot::instance::Instance;
-use prepivot::system::{Device, Outside, Request};
-use std::path::Path;
-
-/// The instance of the recorded cases.
-pub fn instance() -> Instance {
-    Instance {
-        instance_id: "iid-datasource-none".into(),
-        local_hostname: Some("md-host".into()),
-        ..Instance::default()
-    }
-}
-
-/// The machine of the recorded cases: `setup.devs`, 2 GiB of memory, and no network.
-pub struct Recorded<'a>(pub &'a Case<'a>);
-
-impl Outside for Recorded<'_> {
-    fn device(&self, name: &str) -> Option<Device> {
-        let devices = devices(self.0);
-        let partitioned = ["1", "p1", "-part1"].iter().any(|n| devices.contains(&format!("{name}{n}")));
-        let content = (!partitioned).then(|| "ext4".to_owned());
-        devices.contains(&name.to_owned()).then(|| Device { path: name.to_owned(), content })
-    }
-
-    fn memory(&self) -> Option<u64> {
-        Some(2 << 30)
-    }
-
-    fn http(&self, _: &Request, _: u32) -> Result<Vec<u8>> {
-        Err(Error::new("there is no network"))
-    }
-}
-
-fn devices(case: &Case) -> Vec<String> {
-    case.setup.get("devs").and_then(Value::as_list).unwrap_or_default().iter().filter_map(Value::text).collect()
-}
-
-/// What a recorded case takes for granted of its machine: users, and the time zone that it can set.
-pub fn set_up(case: &Case, base: &Path) {
-    let write = |path: &str, text: &str| {
-        let path = base.join(path);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
-    };
-    let (mut passwd, mut group) = (String::new(), String::new());
-    let chowns = case.expected.get("chown").and_then(Value::as_list).unwrap_or_default();
-    for (i, entry) in chowns.iter().filter_map(Value::as_list).enumerate() {
-        if let [_, user, owning] = entry {
-            passwd.push_str(&user.text().map(|u| format!("{u}:x:{0}:{0}::/:/bin/sh\n", 2000 + i)).unwrap_or_default());
-            group.push_str(&owning.text().map(|g| format!("{g}:x:{}:\n", 3000 + i)).unwrap_or_default());
-        }
-    }
-    write("etc/passwd", &format!("root:x:0:0::/root:/bin/sh\n{passwd}"));
-    write("etc/group", &format!("root:x:0:\n{group}"));
-    let localtime = case.expected.at(&["files", "/etc/localtime", "content"]).and_then(Value::as_str);
-    if let Some(zone) = localtime.and_then(|c| c.strip_prefix("-> /")) {
-        write(zone, "TZif");
-    }
-}
 
 /// Whether the recorded error says nothing: the recording machine lacked a package manager, or cloud-init a method.
 pub fn error_is_the_recorders(case: &Case) -> bool {
