@@ -129,6 +129,9 @@ impl Distro {
         info.insert("distro", self.name);
         info.insert("default_user", user);
         info.insert("ssh_svcname", self.ssh_service);
+        if let Some(mirrors) = package_mirrors(self.name) {
+            info.insert("package_mirrors", mirrors);
+        }
         if matches!(self.name, "photon" | "raspberry-pi-os") {
             info.insert("disable_fallback_netcfg", true);
         }
@@ -150,6 +153,37 @@ impl Distro {
         config.insert("preserve_hostname", false);
         config.insert("system_info", info);
         Value::Map(config)
+    }
+}
+
+/// Where a distribution's packages are, by architecture, and in clouds that have mirrors of their own.
+fn package_mirrors(name: &str) -> Option<Vec<Value>> {
+    let entry = |arches: &[&str], primary: &str, security: &str, clouds: Option<&str>| {
+        let failsafe: Map = [("primary", primary), ("security", security)].into_iter().collect();
+        let mut entry = Map::new();
+        entry.insert("arches", arches.iter().map(|a| Value::from(*a)).collect::<Vec<_>>());
+        entry.insert("failsafe", failsafe);
+        if let Some((kind, folder)) = clouds.and_then(|c| c.split_once(' ')) {
+            let url = |place: &str, cloud: &str| Value::from(format!("http://%({place})s.{cloud}.{kind}.ubuntu.com/{folder}/"));
+            let urls = vec![url("ec2_region", "ec2"), url("availability_zone", "clouds"), url("region", "clouds")];
+            let search: Map = [("primary", Value::List(urls)), ("security", Value::List(Vec::new()))].into_iter().collect();
+            entry.insert("search", search);
+        }
+        Value::Map(entry)
+    };
+    let (main, security) = ("http://archive.ubuntu.com/ubuntu", "http://security.ubuntu.com/ubuntu");
+    let ports = "http://ports.ubuntu.com/ubuntu-ports";
+    match name {
+        "debian" => {
+            let url = "https://deb.debian.org/debian";
+            Some(vec![entry(&["default"], url, &format!("{url}-security"), None)])
+        }
+        "ubuntu" => Some(vec![
+            entry(&["arm64", "i386", "amd64"], main, security, Some("archive ubuntu")),
+            entry(&["armel", "armhf"], ports, ports, Some("ports ubuntu-ports")),
+            entry(&["default"], ports, ports, None),
+        ]),
+        _ => None,
     }
 }
 

@@ -8,6 +8,7 @@
 //! the notation of [`crate::schema`].
 
 mod apk_configure;
+mod apt_configure;
 mod apt_pipelining;
 mod bootcmd;
 mod ca_certs;
@@ -107,7 +108,7 @@ pub static MODULES: &[&Module] = &[
     &apk_configure::MODULE,
     &unsupported::GRUB_DPKG,
     &apt_pipelining::MODULE,
-    &unsupported::APT_CONFIGURE,
+    &apt_configure::MODULE,
     &unsupported::UBUNTU_PRO,
     &unsupported::RH_SUBSCRIPTION,
     &unsupported::SPACEWALK,

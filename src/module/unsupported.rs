@@ -49,26 +49,6 @@ const DEBIAN: Names = &["ubuntu", "debian", "raspberry-pi-os"];
 /// ```
 pub static ANSIBLE: Module = entry("ansible", Final, Instance, &["ansible"], &[]);
 
-/// # apt_configure
-///
-/// Configures APT: sources, keys, mirrors, proxies, preferences and debconf selections. Not supported yet.
-///
-/// ```schema
-/// apt: {
-///  preserve_sources_list: bool
-///  disable_suites: [str]+ unique
-///  primary, security: [{
-///   arches!, search: [str]+
-///   uri, keyid, key, keyserver: str
-///   search_dns: bool
-///  }]+
-///  add_apt_repo_match, sources_list, conf, https_proxy, http_proxy, proxy, ftp_proxy: str
-///  debconf_selections: {*: str}+
-///  sources: {*: {source, keyid, key, keyserver, filename: str  append: bool}+}
-/// }+
-/// ```
-pub static APT_CONFIGURE: Module = entry("apt_configure", Config, Instance, &["apt"], DEBIAN);
-
 /// # byobu
 ///
 /// Enables byobu for users. Not supported yet.

@@ -10,11 +10,14 @@ use crate::system::{Device, Nothing, Outside, Request, Screen};
 use std::cell::OnceCell;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
+use std::net::{IpAddr, ToSocketAddrs};
 use std::path::Path;
 use std::time::Duration;
 
 /// How long all devices may take to say what is on them.
 const PROBE: Duration = Duration::from_secs(10);
+/// Names that nobody may register (RFC 2606): what a resolver answers for them, it answers for every name.
+const UNKNOWN: [&str; 2] = ["does-not-exist.example.com.", "example.invalid."];
 
 /// The system's console (console(4)).
 const CONSOLE: &str = "/dev/console";
@@ -23,6 +26,8 @@ const CONSOLE: &str = "/dev/console";
 #[derive(Default)]
 pub struct ThisMachine {
     devices: OnceCell<Vec<Probed>>,
+    /// Addresses that the resolver gives for names that do not exist.
+    redirects: OnceCell<Vec<IpAddr>>,
 }
 
 impl ThisMachine {
@@ -75,6 +80,16 @@ impl Outside for ThisMachine {
         Some(Device { path: name.to_owned(), content: found.superblock().map(|s| s.kind.to_owned()) })
     }
 
+    fn resolves(&self, host: &str) -> bool {
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        if bare.parse::<IpAddr>().is_ok() {
+            return true;
+        }
+        let found = addresses(bare);
+        let redirects = || self.redirects.get_or_init(|| UNKNOWN.iter().flat_map(|name| addresses(name)).collect());
+        !found.is_empty() && !found.iter().any(|address| redirects().contains(address))
+    }
+
     fn memory(&self) -> Option<u64> {
         memory_of(Path::new("/"))
     }
@@ -91,6 +106,11 @@ impl Outside for ThisMachine {
         let console = std::fs::OpenOptions::new().write(true).custom_flags(flags).open(CONSOLE);
         console.and_then(|mut c| c.write_all(text.as_bytes())).is_ok()
     }
+}
+
+/// What the system's resolver gives for a name.
+fn addresses(name: &str) -> Vec<IpAddr> {
+    (name, 0).to_socket_addrs().map(|found| found.map(|a| a.ip()).collect()).unwrap_or_default()
 }
 
 /// What proc(5) below a root says of the machine's memory, in bytes.
@@ -138,6 +158,14 @@ impl Outside for OfTree {
 mod tests {
     use super::*;
     use crate::base::testing::TempDir;
+
+    #[test]
+    fn an_address_needs_no_resolver_and_no_host_of_a_tree_has_one() {
+        let machine = ThisMachine::new();
+        assert_eq!(["127.0.0.1", "[::1]", "does-not-exist.example.com."].map(|h| machine.resolves(h)), [true, true, false]);
+        let dir = TempDir::new("outside-names");
+        assert!(!OfTree::new(&dir.0).resolves("127.0.0.1"));
+    }
 
     #[test]
     fn a_tree_may_say_how_much_memory_its_machine_has() {

@@ -33,6 +33,12 @@ pub trait Outside {
         true
     }
 
+    /// Whether a host has an address: a name that the machine's resolver knows, or an address itself.
+    fn resolves(&self, host: &str) -> bool {
+        let _ = host;
+        false
+    }
+
     /// Memory of the machine, in bytes.
     fn memory(&self) -> Option<u64>;
 

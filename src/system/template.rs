@@ -5,10 +5,15 @@ use crate::base::error::{Error, Result};
 use crate::document::Value;
 use crate::userdata::jinja;
 
-/// The image's own template of that name (`/etc/cloud/templates/NAME.tmpl`), rendered. None where the image has none.
-pub fn of_image(cx: &Context, name: &str, values: &Value) -> Result<Option<String>> {
+/// Where the image's own template of that name is, if it has one: `/etc/cloud/templates/NAME.tmpl`.
+pub fn path(cx: &Context, name: &str) -> String {
     let folder = cx.config.at(&["system_info", "paths", "templates_dir"]).and_then(Value::as_str);
-    let path = format!("{}/{name}.tmpl", folder.unwrap_or("/etc/cloud/templates").trim_end_matches('/'));
+    format!("{}/{name}.tmpl", folder.unwrap_or("/etc/cloud/templates").trim_end_matches('/'))
+}
+
+/// The image's own template of that name, rendered. None where the image has none.
+pub fn of_image(cx: &Context, name: &str, values: &Value) -> Result<Option<String>> {
+    let path = path(cx, name);
     match cx.root.read(&path)? {
         Some(bytes) => {
             let text = String::from_utf8(bytes).map_err(|_| Error::new(format!("{path}: not UTF-8")))?;

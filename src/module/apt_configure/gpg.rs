@@ -1,0 +1,87 @@
+//! Keys from a keyserver, by the root's gpg.
+
+use crate::base::error::{Error, Result};
+use crate::root::{Attr, Command, run_dir};
+use crate::system::Context;
+use std::time::Duration;
+
+/// How often a keyserver is asked, and how long to wait in between: they are known to fail now and then.
+const TRIES: usize = 3;
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// A keyring for this run alone.
+#[derive(Default)]
+pub struct Ring {
+    is_open: bool,
+}
+
+impl Ring {
+    fn home() -> String {
+        format!("{}/gnupg", run_dir::DIR)
+    }
+
+    fn command(cx: &Context, words: &[&str]) -> Command {
+        Command::new(cx.stage, words.iter().copied()).env("GNUPGHOME", Ring::home())
+    }
+
+    /// The key with this fingerprint, as text.
+    ///
+    /// # Errors
+    /// The fingerprint is none, or the server has no such key or cannot be reached.
+    pub fn fetch(&mut self, cx: &mut Context, id: &str, server: &str) -> Result<String> {
+        if id.is_empty() || !id.chars().all(|c| c.is_ascii_alphanumeric() || c == ' ') {
+            return Err(Error::new("keyid: expected the fingerprint of a key, in hexadecimal"));
+        }
+        if !self.is_open {
+            cx.root.mkdir(&Ring::home(), Attr::root(0o700))?;
+            self.is_open = true;
+        }
+        let export = |cx: &mut Context| {
+            let output = cx.root.output(Ring::command(cx, &["gpg", "--export", "--armour", id]))?;
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            Ok::<_, Error>(Some(text).filter(|t| output.status == 0 && !t.is_empty()))
+        };
+        if let Some(text) = export(cx)? {
+            return Ok(text);
+        }
+        let from = format!("--keyserver={server}");
+        let mut received = Ok(());
+        for attempt in 0..TRIES {
+            if attempt > 0 && cx.root.is_live() {
+                std::thread::sleep(PAUSE);
+            }
+            received = cx.root.run(Ring::command(cx, &["gpg", "--no-tty", &from, "--recv-keys", id]));
+            if received.is_ok() {
+                break;
+            }
+        }
+        let text = match &received {
+            Ok(()) => export(cx)?,
+            Err(_) => None,
+        };
+        if let Err(e) = cx.root.run(Ring::command(cx, &["gpg", "--batch", "--yes", "--delete-keys", id])) {
+            log::info!("the key {id} stays in the temporary keyring: {e}");
+        }
+        let failed = |e: &dyn std::fmt::Display| Error::new(format!("the key {id} cannot be fetched from {server}: {e}"));
+        received.map_err(|e| failed(&e))?;
+        // A run that is only recorded has no output.
+        match text {
+            None if cx.root.is_live() => Err(failed(&"the server gave no key")),
+            text => Ok(text.unwrap_or_default()),
+        }
+    }
+
+    /// Ends the programs that gpg started, and removes the keyring.
+    pub fn close(self, cx: &mut Context) {
+        if !self.is_open {
+            return;
+        }
+        let ended = match cx.root.which("gpgconf") {
+            Some(_) => cx.root.run(Ring::command(cx, &["gpgconf", "--kill", "all"])),
+            None => Ok(()),
+        };
+        if let Err(e) = ended.and_then(|()| cx.root.remove(&Ring::home())) {
+            cx.report.warn(format_args!("apt: the temporary keyring is not removed: {e}"));
+        }
+    }
+}

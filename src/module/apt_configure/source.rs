@@ -1,0 +1,172 @@
+//! The entries of `apt.sources`.
+
+use super::gpg::Ring;
+use super::pattern::Pattern;
+use super::{Apt, key};
+use crate::base::error::{Context as _, Error, Result};
+use crate::document::{Map, Value, wrong};
+use crate::root::{Attr, Command};
+use crate::system::{Context, template};
+
+const FOLDER: &str = "/etc/apt/sources.list.d";
+/// Keys that hold for every source, and those that a source names.
+const TRUSTED: &str = "/etc/apt/trusted.gpg.d";
+const SIGNED_BY: &str = "/etc/apt/cloud-init.gpg.d";
+/// What add-apt-repository knows: `ppa:user/name`, `cloud-archive:name`.
+const REPOSITORY: &str = r"^[\w-]+:\w";
+const KEYSERVER: &str = "keyserver.ubuntu.com";
+
+/// A key that an entry names.
+pub enum Key {
+    Text(String),
+    Id { id: String, server: String },
+}
+
+impl Key {
+    /// The key of an entry of `sources`, `primary` or `security`.
+    pub fn of(entry: &Value) -> Option<Key> {
+        let text = |key: &str| entry.get(key).and_then(Value::text);
+        let by_id = || Some(Key::Id { id: text("keyid")?, server: text("keyserver").unwrap_or(KEYSERVER.to_owned()) });
+        text("key").map(Key::Text).or_else(by_id)
+    }
+
+    /// Writes the key to a file of that name without its suffix, and gives the file's path. What is no key is reported;
+    /// the path is then one where APT finds none.
+    ///
+    /// # Errors
+    /// The key cannot be fetched, or the file not be written.
+    pub fn install(&self, cx: &mut Context, name: &str, signed_by: bool, ring: &mut Ring) -> Result<String> {
+        let file = name.rsplit('/').next().unwrap_or(name);
+        let stem = file.rsplit_once('.').map_or(file, |(stem, _)| if stem.is_empty() { file } else { stem });
+        let fetched;
+        let text = match self {
+            Key::Text(text) => text,
+            Key::Id { id, server } => {
+                fetched = ring.fetch(cx, id, server)?;
+                &fetched
+            }
+        };
+        match key::dearmor(text) {
+            Ok(bytes) => {
+                let path = format!("{}/{stem}.gpg", if signed_by { SIGNED_BY } else { TRUSTED });
+                cx.root.write(&path, bytes, Attr::root(0o644))?;
+                Ok(path)
+            }
+            Err(e) => {
+                cx.report.warn(format_args!("apt: the key of {name} is not added: {e}"));
+                Ok("/dev/null".to_owned())
+            }
+        }
+    }
+}
+
+/// An entry.
+pub struct Source {
+    /// For messages: `apt.sources.NAME`.
+    at: String,
+    source: Option<String>,
+    filename: String,
+    key: Option<Key>,
+    append: bool,
+    /// Whether add-apt-repository adds it.
+    pub is_repository: bool,
+}
+
+/// The entries, in their order.
+///
+/// # Errors
+/// `sources` or an entry of it is no mapping, or `add_apt_repo_match` is no pattern.
+pub fn entries(apt: &Apt) -> Result<Vec<Source>> {
+    let map = match apt.section.get("sources") {
+        None | Some(Value::Null) => return Ok(Vec::new()),
+        Some(value) => value.as_map().ok_or_else(|| wrong("apt.sources", "a mapping", value))?,
+    };
+    let pattern = apt.text("add_apt_repo_match").unwrap_or(REPOSITORY.to_owned());
+    let pattern = Pattern::new(&pattern).context(|| "apt.add_apt_repo_match")?;
+    let one = |(name, value): (&str, &Value)| {
+        let at = format!("apt.sources.{name}");
+        value.as_map().ok_or_else(|| wrong(&at, "a mapping", value))?;
+        let text = |key: &str| value.get(key).and_then(Value::text);
+        let source = text("source");
+        Ok(Source {
+            is_repository: source.as_ref().is_some_and(|s| pattern.is_in(s)),
+            filename: text("filename").unwrap_or(name.to_owned()),
+            key: Key::of(value),
+            append: value.get("append").is_none_or(|v| v.as_bool() != Some(false)),
+            source,
+            at,
+        })
+    };
+    map.iter().map(one).collect()
+}
+
+/// Which entries wait for the network: those that fetch a key or run a program, those that name a mirror which is not known
+/// yet, and those that add to the file of an earlier one.
+pub fn late(entries: &[Source], mirrors_are_unknown: bool) -> Vec<bool> {
+    let mut files: Vec<String> = Vec::new();
+    let mut is_late = |entry: &Source| {
+        let path = entry.path();
+        let late = entry.is_repository
+            || entry.fetches_key()
+            || (mirrors_are_unknown && entry.has_values())
+            || files.contains(&path);
+        if late {
+            files.push(path);
+        }
+        late
+    };
+    entries.iter().map(&mut is_late).collect()
+}
+
+impl Source {
+    /// Whether its key is on a server.
+    pub fn fetches_key(&self) -> bool {
+        matches!(self.key, Some(Key::Id { .. }))
+    }
+
+    /// Whether values, such as a mirror, are filled in.
+    pub fn has_values(&self) -> bool {
+        self.source.as_ref().is_some_and(|s| s.contains(['$', '{']))
+    }
+
+    fn path(&self) -> String {
+        let folder = if self.filename.starts_with('/') { String::new() } else { format!("{FOLDER}/") };
+        let known = [".list", ".sources"].iter().any(|suffix| self.filename.ends_with(suffix));
+        format!("{folder}{}{}", self.filename, if known { "" } else { ".list" })
+    }
+
+    /// Adds its key and its source.
+    ///
+    /// # Errors
+    /// The key cannot be fetched, the source is no template, add-apt-repository fails, or a file cannot be written.
+    pub fn add(&self, cx: &mut Context, values: &Map, ring: &mut Ring) -> Result<()> {
+        self.add_all(cx, values, ring).context(|| &self.at)
+    }
+
+    fn add_all(&self, cx: &mut Context, values: &Map, ring: &mut Ring) -> Result<()> {
+        let own_key = self.source.as_ref().is_some_and(|s| s.contains("$KEY_FILE"));
+        let mut values = values.clone();
+        if let Some(key) = &self.key {
+            values.insert("KEY_FILE", key.install(cx, &self.filename, own_key, ring)?);
+        } else if own_key {
+            return Err(Error::new("$KEY_FILE needs a key or a keyid"));
+        }
+        let Some(source) = &self.source else { return Ok(()) };
+        let source = template::render("source", source, &Value::Map(values))?;
+        if self.is_repository {
+            return cx.root.run(Command::new(cx.stage, ["add-apt-repository", "--no-update", &source]));
+        }
+        let path = self.path();
+        cx.root.edit_text(&path, Attr::root(0o644), |old| {
+            let has = |line: &str| old.lines().any(|l| l == line);
+            Ok(match self.append && !old.is_empty() {
+                true if source.lines().all(has) => None,
+                // Stanzas need an empty line between them.
+                true if path.ends_with(".sources") => Some(format!("{}\n\n{source}\n", old.trim_end())),
+                true => Some(format!("{}\n{source}\n", old.trim_end_matches('\n'))),
+                false => Some(format!("{source}\n")),
+            })
+        })?;
+        Ok(())
+    }
+}
