@@ -11,12 +11,18 @@ mod apk_configure;
 mod apt_configure;
 mod apt_pipelining;
 mod bootcmd;
+mod byobu;
 mod ca_certs;
 mod disable_ec2_metadata;
+mod fan;
 mod final_message;
+mod grub_dpkg;
+mod install_hotplug;
 mod keyboard;
 mod keys_to_console;
+mod landscape;
 mod locale;
+mod lxd;
 pub mod mounts;
 mod ntp;
 mod package_update_upgrade_install;
@@ -29,10 +35,14 @@ mod scripts;
 mod seed_random;
 pub mod set_hostname;
 mod set_passwords;
+mod snap;
 mod ssh;
 mod ssh_authkey_fingerprints;
 mod ssh_import_id;
 mod timezone;
+mod ubuntu_autoinstall;
+mod ubuntu_drivers;
+mod ubuntu_pro;
 mod unsupported;
 mod update_etc_hosts;
 mod update_hostname;
@@ -100,16 +110,16 @@ pub static MODULES: &[&Module] = &[
     &set_passwords::MODULE,
     // cloud_config_modules
     &unsupported::WIREGUARD,
-    &unsupported::SNAP,
-    &unsupported::UBUNTU_AUTOINSTALL,
+    &snap::MODULE,
+    &ubuntu_autoinstall::MODULE,
     &ssh_import_id::MODULE,
     &keyboard::MODULE,
     &locale::MODULE,
     &apk_configure::MODULE,
-    &unsupported::GRUB_DPKG,
+    &grub_dpkg::MODULE,
     &apt_pipelining::MODULE,
     &apt_configure::MODULE,
-    &unsupported::UBUNTU_PRO,
+    &ubuntu_pro::MODULE,
     &unsupported::RH_SUBSCRIPTION,
     &unsupported::SPACEWALK,
     &yum_add_repo::MODULE,
@@ -119,13 +129,13 @@ pub static MODULES: &[&Module] = &[
     &unsupported::RASPBERRY_PI,
     &disable_ec2_metadata::MODULE,
     &runcmd::MODULE,
-    &unsupported::BYOBU,
+    &byobu::MODULE,
     // cloud_final_modules
     &package_update_upgrade_install::MODULE,
-    &unsupported::FAN,
-    &unsupported::LANDSCAPE,
-    &unsupported::LXD,
-    &unsupported::UBUNTU_DRIVERS,
+    &fan::MODULE,
+    &landscape::MODULE,
+    &lxd::MODULE,
+    &ubuntu_drivers::MODULE,
     &write_files::DEFERRED,
     &unsupported::PUPPET,
     &unsupported::CHEF,
@@ -140,7 +150,7 @@ pub static MODULES: &[&Module] = &[
     &scripts::USER,
     &ssh_authkey_fingerprints::MODULE,
     &keys_to_console::MODULE,
-    &unsupported::INSTALL_HOTPLUG,
+    &install_hotplug::MODULE,
     &phone_home::MODULE,
     &final_message::MODULE,
     &power_state_change::MODULE,

@@ -5,7 +5,7 @@
 
 use super::Module;
 use crate::document::Value;
-use crate::instance::Frequency::{self, Always, Instance, Once};
+use crate::instance::Frequency::{self, Always, Instance};
 use crate::root::Stage::{self, Config, Final, Init};
 
 type Names = &'static [&'static str];
@@ -13,8 +13,6 @@ type Names = &'static [&'static str];
 const fn entry(name: &'static str, stage: Stage, frequency: Frequency, keys: Names, distros: Names) -> Module {
     Module { name, stage, frequency, keys, distros, provision: None, live: None, at_end: None }
 }
-
-const DEBIAN: Names = &["ubuntu", "debian", "raspberry-pi-os"];
 
 /// # ansible
 ///
@@ -48,15 +46,6 @@ const DEBIAN: Names = &["ubuntu", "debian", "raspberry-pi-os"];
 /// }
 /// ```
 pub static ANSIBLE: Module = entry("ansible", Final, Instance, &["ansible"], &[]);
-
-/// # byobu
-///
-/// Enables byobu for users. Not supported yet.
-///
-/// ```schema
-/// byobu_by_default: (enable-system enable-user disable-system disable-user enable disable user system)
-/// ```
-pub static BYOBU: Module = entry("byobu", Config, Instance, &["byobu_by_default"], DEBIAN);
 
 /// # chef
 ///
@@ -100,15 +89,6 @@ pub static CHEF: Module = entry("chef", Final, Always, &["chef"], &[]);
 /// ```
 pub static DISK_SETUP: Module = entry("disk_setup", Init, Instance, &["disk_setup", "fs_setup"], &[]);
 
-/// # fan
-///
-/// Configures Ubuntu's fan networking. Not supported yet.
-///
-/// ```schema
-/// fan: {config!, config_path: str}
-/// ```
-pub static FAN: Module = entry("fan", Final, Instance, &["fan"], &["ubuntu"]);
-
 /// # growpart
 ///
 /// Grows partitions to the size of their disks. Not supported yet.
@@ -121,68 +101,6 @@ pub static FAN: Module = entry("fan", Final, Instance, &["fan"], &["ubuntu"]);
 /// }
 /// ```
 pub static GROWPART: Module = entry("growpart", Init, Always, &["growpart"], &[]);
-
-/// # grub_dpkg
-///
-/// Tells debconf on which disks GRUB is installed. Not supported yet.
-///
-/// ```schema
-/// grub_dpkg: {
-///  enabled: bool
-///  grub-pc/install_devices, grub-efi/install_devices: str
-///  grub-pc/install_devices_empty: bool | str ^22.3 "Use a boolean instead."
-/// }
-/// grub-dpkg: map ~22.2 grub_dpkg
-/// ```
-pub static GRUB_DPKG: Module = entry("grub_dpkg", Config, Instance, &["grub_dpkg", "grub-dpkg"], &["ubuntu", "debian"]);
-
-/// # install_hotplug
-///
-/// Installs the udev rule for network devices that are added later. Not supported yet.
-///
-/// ```schema
-/// updates: {network: {when!: [(boot-new-instance boot-legacy boot hotplug)]}}
-/// ```
-pub static INSTALL_HOTPLUG: Module = entry("install_hotplug", Final, Instance, &[], &[]);
-
-/// # landscape
-///
-/// Installs and configures the Landscape client. Not supported yet.
-///
-/// ```schema
-/// landscape: {
-///  client!: {
-///   url, ping_url, data_path, computer_title!, account_name!, registration_key, http_proxy, https_proxy: str
-///   log_level: (debug info warning error critical)
-///   tags: str/tags
-///   ...
-///  }
-/// }
-/// ```
-pub static LANDSCAPE: Module = entry("landscape", Final, Instance, &["landscape"], &["ubuntu"]);
-
-/// # lxd
-///
-/// Installs and configures LXD. Not supported yet.
-///
-/// ```schema
-/// lxd: {
-///  init: {
-///   network_address, storage_create_device, storage_pool, trust_password: str
-///   network_port, storage_create_loop: int
-///   storage_backend: (zfs dir lvm btrfs)
-///  }
-///  bridge: {
-///   mode!: (none existing new)
-///   name, ipv4_address, ipv4_dhcp_first, ipv4_dhcp_last, ipv6_address, domain: str
-///   mtu: int(-1..)
-///   ipv4_netmask, ipv4_dhcp_leases, ipv6_netmask: int
-///   ipv4_nat, ipv6_nat: bool
-///  }
-///  preseed: str
-/// }+
-/// ```
-pub static LXD: Module = entry("lxd", Final, Instance, &["lxd"], &["ubuntu"]);
 
 /// # mcollective
 ///
@@ -276,18 +194,6 @@ pub static RH_SUBSCRIPTION: Module =
 /// ```
 pub static SALT_MINION: Module = entry("salt_minion", Final, Instance, &["salt_minion"], &[]);
 
-/// # snap
-///
-/// Acknowledges assertions and runs commands of snap. Not supported yet.
-///
-/// ```schema
-/// snap: {
-///  assertions: {...: str}+ | [str]+ unique
-///  commands: {...: str | [str]}+ | [str | [str]]+
-/// }+
-/// ```
-pub static SNAP: Module = entry("snap", Config, Instance, &["snap"], &["ubuntu"]);
-
 /// # spacewalk
 ///
 /// Registers the machine with Spacewalk. Not supported yet.
@@ -296,43 +202,6 @@ pub static SNAP: Module = entry("snap", Config, Instance, &["snap"], &["ubuntu"]
 /// spacewalk: {server, proxy, activation_key: str}
 /// ```
 pub static SPACEWALK: Module = entry("spacewalk", Config, Instance, &["spacewalk"], &["rhel", "fedora", "openeuler"]);
-
-/// # ubuntu_autoinstall
-///
-/// Configuration of Ubuntu's installer; the module only warns where it is not used. Not supported yet.
-///
-/// ```schema
-/// autoinstall: {version!: int  ...}
-/// ```
-pub static UBUNTU_AUTOINSTALL: Module = entry("ubuntu_autoinstall", Config, Once, &["autoinstall"], &["ubuntu"]);
-
-/// # ubuntu_drivers
-///
-/// Installs drivers with ubuntu-drivers. Not supported yet.
-///
-/// ```schema
-/// drivers: {nvidia: {license-accepted!: bool  version: str}}
-/// ```
-pub static UBUNTU_DRIVERS: Module = entry("ubuntu_drivers", Final, Instance, &["drivers"], &["ubuntu"]);
-
-/// # ubuntu_pro ubuntu_advantage
-///
-/// Attaches the machine to Ubuntu Pro. Not supported yet.
-///
-/// ```schema
-/// ubuntu_pro: {
-///  enable, enable_beta: [str]
-///  token: str
-///  features: {disable_auto_attach: bool}
-///  config: {
-///   http_proxy, https_proxy, global_apt_http_proxy, global_apt_https_proxy, ua_apt_http_proxy,
-///    ua_apt_https_proxy: str | null
-///   ...
-///  }
-/// }
-/// ubuntu_advantage ~24.1 ubuntu_pro
-/// ```
-pub static UBUNTU_PRO: Module = entry("ubuntu_pro", Config, Instance, &["ubuntu_pro", "ubuntu_advantage"], &["ubuntu"]);
 
 /// # wireguard
 ///
@@ -348,9 +217,6 @@ pub static WIREGUARD: Module = entry("wireguard", Config, Instance, &["wireguard
 
 /// The key with which a configuration asks for an unsupported module.
 pub fn requested(module: &Module, config: &Value) -> Option<&'static str> {
-    // An image's configuration may have `apt: {preserve_sources_list: true}`, which asks for nothing.
-    let asks = |value: &Value| {
-        !value.is_null() && value.as_map().is_none_or(|m| m.keys().any(|k| k != "preserve_sources_list"))
-    };
+    let asks = |value: &Value| !value.is_null();
     module.keys.iter().copied().find(|key| config.get(key).is_some_and(asks))
 }

@@ -92,8 +92,9 @@ pub struct Source {
     pub seed: Option<ReadFiles>,
     /// Whether the machine's marks say that a drive of it will appear, where none is there yet.
     pub drive_is_due: Option<fn(&Facts) -> bool>,
-    /// Updates that it can serve, beside those on boot.
-    pub hotplug: bool,
+    /// udev rules, each with its line's end, that go to `cloudinit_hook` for the network devices that are added to it, and to
+    /// `cloudinit_end` for others (cloud-init's `extra_hotplug_udev_rules`). Empty: it is asked again for each device.
+    pub hotplug_rules: &'static str,
     /// Updates that happen unless the configuration says otherwise.
     pub updates: &'static [Update],
     /// What is reported back: that the machine is provisioned, that a password was taken. Called at the end of the running
@@ -123,7 +124,7 @@ impl Source {
         has_no_address: false,
         seed: None,
         drive_is_due: None,
-        hotplug: false,
+        hotplug_rules: "",
         updates: &[Update::NewInstance],
         provisioned: None,
         publish_host_keys: None,

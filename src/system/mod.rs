@@ -10,6 +10,7 @@ pub mod hostname;
 pub mod packages;
 pub mod service;
 pub mod shell;
+pub mod snap;
 pub mod sshd_config;
 pub mod sudoers;
 pub mod template;

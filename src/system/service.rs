@@ -9,6 +9,10 @@ use std::time::Duration;
 /// What is asked of a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
+    Start,
+    Stop,
+    /// Start it on every boot from the next one on.
+    Enable,
     Restart,
     /// Reload it, or restart it where it cannot; start it where it does not run.
     Reload,
@@ -32,18 +36,33 @@ pub fn uses_systemd(root: &Root, distro: &Distro) -> bool {
 pub fn manage(cx: &mut Context, action: Action, service: &str) -> Result<()> {
     let argv: Vec<&str> = if uses_systemd(cx.root, cx.distro) {
         let verb = match action {
+            Action::Start => "start",
+            Action::Stop => "stop",
+            Action::Enable => "enable",
             Action::Restart => "restart",
             Action::Reload => "reload-or-restart",
             Action::TryReload | Action::ReadAgain => "try-reload-or-restart",
         };
-        vec!["systemctl", "--no-block", verb, service]
+        // A start that follows would replace the job of a stop that is not waited for.
+        let block: &[&str] = if action == Action::Stop { &[] } else { &["--no-block"] };
+        ["systemctl"].iter().chain(block).chain(&[verb, service]).copied().collect()
     } else if cx.distro.family == Family::Alpine || cx.root.exists("/sbin/openrc-run") {
         match action {
             Action::ReadAgain => vec!["rc-service", "--nocolor", "--ifstarted", service, "reload"],
+            Action::Start => vec!["rc-service", "--nocolor", service, "start"],
+            Action::Stop => vec!["rc-service", "--nocolor", service, "stop"],
+            Action::Enable => vec!["rc-update", "--nocolor", "add", service],
             _ => vec!["rc-service", "--nocolor", service, "restart"],
         }
     } else {
-        vec!["service", service, if action == Action::ReadAgain { "reload" } else { "restart" }]
+        let verb = match action {
+            Action::Start => "start",
+            Action::Stop => "stop",
+            Action::Enable => "enable",
+            Action::ReadAgain => "reload",
+            Action::Restart | Action::Reload | Action::TryReload => "restart",
+        };
+        vec!["service", service, verb]
     };
     cx.root.run(Command::new(cx.stage, argv))
 }

@@ -29,8 +29,8 @@ pub static SOURCE: Source = Source {
     ],
     setting: Some(strict_setting),
     service: Some(service_job),
-    hotplug: true,
-    updates: &[Update::NewInstance],
+    hotplug_rules: "ENV{ID_NET_DRIVER}==\"vif|ena|ixgbevf\", GOTO=\"cloudinit_hook\"\nGOTO=\"cloudinit_end\"\n",
+    updates: &[Update::NewInstance, Update::Hotplug],
     settings: &[
         ("metadata_urls", "addresses of the service, instead of the well-known ones"),
         MAX_WAIT,

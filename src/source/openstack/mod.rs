@@ -20,7 +20,6 @@ pub static SOURCE: Source = Source {
     name: marks::SERVICE,
     marks: marks::SERVICE_MARKS,
     service: Some(service_job),
-    hotplug: true,
     settings: &[
         ("metadata_urls", "addresses of the service, instead of the well-known ones"),
         MAX_WAIT,

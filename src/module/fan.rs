@@ -1,0 +1,66 @@
+//! # fan
+//!
+//! Writes the configuration of Ubuntu's fan networking, installs the package where it is missing, and restarts and enables
+//! the service.
+//!
+//! ```yaml
+//! fan:
+//!   config: |
+//!     10.0.0.0/8 eth0/16 dhcp
+//! ```
+//!
+//! ```schema
+//! fan: {config!, config_path: str}
+//! ```
+
+use super::Module;
+use crate::base::error::Result;
+use crate::instance::Frequency;
+use crate::root::{Attr, Stage};
+use crate::system::service::{self, Action};
+use crate::system::{Context, packages};
+
+const FILE: &str = "/etc/network/fan";
+const SERVICE: &str = "ubuntu-fan";
+
+pub static MODULE: Module = Module {
+    name: "fan",
+    stage: Stage::Final,
+    frequency: Frequency::Instance,
+    keys: &["fan"],
+    distros: &["ubuntu"],
+    provision: Some(provision),
+    live: Some(live),
+    at_end: None,
+};
+
+/// The file and its text, where there is one to write.
+fn asked(cx: &mut Context) -> Option<(String, String)> {
+    let section = cx.map("fan")?;
+    let text = |key: &str| section.get(key).and_then(|v| v.text()).filter(|t| !t.is_empty());
+    let config = text("config")?;
+    let end = if config.ends_with('\n') { "" } else { "\n" };
+    Some((text("config_path").unwrap_or(FILE.to_owned()), format!("{config}{end}")))
+}
+
+fn provision(cx: &mut Context) -> Result<()> {
+    match asked(cx) {
+        Some((path, text)) => cx.root.write(&path, text, Attr::root(0o644)),
+        None => Ok(()),
+    }
+}
+
+fn live(cx: &mut Context) -> Result<()> {
+    if asked(cx).is_none() {
+        return Ok(());
+    }
+    if cx.root.which("fanctl").is_none() {
+        packages::install(cx, &[SERVICE.to_owned()])?;
+    }
+    for action in [Action::Stop, Action::Start] {
+        if let Err(e) = service::manage(cx, action, SERVICE) {
+            cx.report.warn(format_args!("fan: {e}"));
+        }
+    }
+    service::manage(cx, Action::Enable, SERVICE)
+}

@@ -1,0 +1,96 @@
+//! # install_hotplug
+//!
+//! Installs the udev rule by which network devices that are added later are configured, where `updates` or the datasource
+//! asks for that, and removes it where they do not. It needs cloud-init's hook-hotplug and its service in the image.
+//!
+//! ```yaml
+//! updates:
+//!   network:
+//!     when: [boot-new-instance, hotplug]
+//! ```
+//!
+//! ```schema
+//! updates: {network: {when!: [(boot-new-instance boot-legacy boot hotplug)]}}
+//! ```
+
+use super::Module;
+use crate::base::error::Result;
+use crate::document::{Value, json};
+use crate::instance::Frequency;
+use crate::root::{Attr, Command, Stage};
+use crate::source::{self, Update};
+use crate::system::Context;
+
+const RULE: &str = "/etc/udev/rules.d/90-cloud-init-hook-hotplug.rules";
+/// Written by `devel hotplug-hook enable`.
+const ENABLED: &str = "/var/lib/cloud/hotplug.enabled";
+/// Where distributions have cloud-init's programs.
+const FOLDERS: [&str; 2] = ["/usr/libexec/cloud-init", "/usr/lib/cloud-init"];
+
+pub static MODULE: Module = Module {
+    name: "install_hotplug",
+    stage: Stage::Final,
+    frequency: Frequency::Instance,
+    keys: &[],
+    distros: &[],
+    provision: None,
+    live: Some(live),
+    at_end: None,
+};
+
+fn live(cx: &mut Context) -> Result<()> {
+    let source = source::named(&cx.instance.source);
+    let asked = asked(cx);
+    let wanted = asked.unwrap_or_else(|| source.is_some_and(|s| s.updates.contains(&Update::Hotplug))) || is_enabled(cx);
+    let Some(source) = source.filter(|_| wanted) else {
+        if cx.root.exists(RULE) {
+            cx.root.remove(RULE)?;
+            return reload(cx);
+        }
+        if asked == Some(true) {
+            cx.report.warn(format_args!(
+                "updates.network.when: the datasource {} does not support hotplug: it is not set up",
+                cx.instance.source
+            ));
+        }
+        return Ok(());
+    };
+    if cx.root.which("udevadm").is_none() {
+        log::info!("hotplug is not set up: there is no udev");
+        return Ok(());
+    }
+    let Some(folder) = FOLDERS.iter().find(|folder| cx.root.is_file(&format!("{folder}/hook-hotplug"))) else {
+        if asked == Some(true) {
+            cx.report.warn("updates.network.when: hotplug is not set up: the image has no hook-hotplug of cloud-init");
+        }
+        return Ok(());
+    };
+    let text = format!(
+        "# By install_hotplug of the cloud-config\nACTION!=\"add\", GOTO=\"cloudinit_end\"\n{}LABEL=\"cloudinit_hook\"\n\
+         SUBSYSTEM==\"net\", RUN+=\"{folder}/hook-hotplug\"\nLABEL=\"cloudinit_end\"\n",
+        source.hotplug_rules
+    );
+    cx.root.write(RULE, text, Attr::root(0o644))?;
+    reload(cx)
+}
+
+fn reload(cx: &mut Context) -> Result<()> {
+    cx.root.run(Command::new(cx.stage, ["udevadm", "control", "--reload-rules"]))
+}
+
+/// Whether the list of events has hotplug. None where there is no list.
+fn asked(cx: &mut Context) -> Option<bool> {
+    let list = cx.config.at(&["updates", "network", "when"])?.as_list()?;
+    let known = [Update::NewInstance, Update::Boot, Update::BootLegacy, Update::Hotplug].map(Update::name);
+    if list.iter().any(|event| !event.as_str().is_some_and(|e| known.contains(&e))) {
+        cx.report.warn(format_args!("updates.network.when: expected {}: another word is ignored", known.join(", ")));
+    }
+    Some(list.iter().any(|event| event.as_str() == Some(Update::Hotplug.name())))
+}
+
+/// Whether it was enabled on this machine by a command.
+fn is_enabled(cx: &Context) -> bool {
+    let text = cx.root.text(ENABLED);
+    let scopes = json::parse(ENABLED, text.as_bytes()).ok().and_then(|d| d.get("scopes")?.as_list().map(<[Value]>::to_vec));
+    scopes.is_some_and(|scopes| scopes.iter().any(|scope| scope.as_str() == Some("network")))
+}

@@ -1,0 +1,103 @@
+//! # landscape
+//!
+//! Installs the Landscape client and registers the machine, unless it is registered already. What `client` does not set is
+//! as in /etc/landscape/client.conf.
+//!
+//! ```yaml
+//! landscape:
+//!   client:
+//!     computer_title: web 1
+//!     account_name: example
+//!     url: https://landscape.example.com/message-system
+//!     ping_url: http://landscape.example.com/ping
+//! ```
+//!
+//! ```schema
+//! landscape: {
+//!  client!: {
+//!   url, ping_url, data_path, computer_title!, account_name!, registration_key, http_proxy, https_proxy: str
+//!   log_level: (debug info warning error critical)
+//!   tags: str/tags
+//!   ...
+//!  }
+//! }
+//! ```
+
+use super::Module;
+use crate::base::error::{Error, Result};
+use crate::document::{Map, Value, wrong};
+use crate::instance::Frequency;
+use crate::root::{Command, Stage};
+use crate::system::{Context, packages};
+use std::collections::BTreeMap;
+
+const CONF: &str = "/etc/landscape/client.conf";
+const DEFAULTS: [(&str, &str); 4] = [
+    ("log_level", "info"),
+    ("url", "https://landscape.canonical.com/message-system"),
+    ("ping_url", "http://landscape.canonical.com/ping"),
+    ("data_path", "/var/lib/landscape/client"),
+];
+/// The status of `--is-registered` on a machine that is not.
+const NOT_REGISTERED: i32 = 5;
+
+pub static MODULE: Module = Module {
+    name: "landscape",
+    stage: Stage::Final,
+    frequency: Frequency::Instance,
+    keys: &["landscape"],
+    distros: &["ubuntu"],
+    provision: None,
+    live: Some(live),
+    at_end: None,
+};
+
+fn live(cx: &mut Context) -> Result<()> {
+    let section = match cx.get("landscape") {
+        None => return Ok(()),
+        Some(value) => value.as_map().ok_or_else(|| wrong("landscape", "a mapping", value))?,
+    };
+    if section.is_empty() {
+        return Ok(());
+    }
+    let empty = Map::new();
+    let client = match section.get("client") {
+        None | Some(Value::Null) => &empty,
+        Some(value) => value.as_map().ok_or_else(|| wrong("landscape.client", "a mapping", value))?,
+    };
+    packages::install(cx, &["landscape-client".to_owned()])?;
+    let mut settings: BTreeMap<String, String> = DEFAULTS.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
+    settings.extend(client_section(&cx.root.text(CONF)));
+    for (key, value) in client.iter() {
+        let text = value.text().ok_or_else(|| wrong(&format!("landscape.client.{key}"), "a string", value))?;
+        settings.insert(key.to_owned(), text);
+    }
+    let registered = cx.root.output(Command::new(cx.stage, ["landscape-config", "--silent", "--is-registered"]))?;
+    match registered.status {
+        0 if cx.root.runs_commands() => {
+            cx.report.warn("landscape: the machine is registered already: nothing is changed");
+            return Ok(());
+        }
+        0 | NOT_REGISTERED => {}
+        status => {
+            return Err(Error::new(format!("landscape-config --is-registered ended with exit status {status}")));
+        }
+    }
+    let mut argv = vec!["landscape-config".to_owned(), "--silent".to_owned()];
+    for (key, value) in &settings {
+        argv.push(format!("--{}", key.replace('_', "-")));
+        argv.push(value.clone());
+    }
+    let secret = settings.get("registration_key").cloned().unwrap_or_default();
+    cx.root.run(Command::new(cx.stage, argv).secret(secret))
+}
+
+/// What the section `[client]` of a file sets.
+fn client_section(text: &str) -> BTreeMap<String, String> {
+    let lines = text.lines().map(str::trim).skip_while(|l| *l != "[client]").skip(1).take_while(|l| !l.starts_with('['));
+    let setting = |line: &str| {
+        let (key, value) = line.split_once('=').filter(|_| !line.starts_with(['#', ';']))?;
+        Some((key.trim().to_owned(), value.trim().trim_matches(['"', '\'']).to_owned()))
+    };
+    lines.filter_map(setting).collect()
+}

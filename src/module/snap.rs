@@ -1,0 +1,113 @@
+//! # snap
+//!
+//! Gives assertions to snapd, and runs commands of snap. A command as a list is one of snap's, with or without that word in
+//! front; a command as text is run by a shell. Commands in a mapping run in the order of their keys. All commands run, even
+//! if one fails.
+//!
+//! ```yaml
+//! snap:
+//!   assertions:
+//!   - |
+//!     type: account-key
+//!     public-key-sha3-384: ...
+//!   commands:
+//!     '01': [install, hello]
+//!     '02': snap set hello a=b
+//! ```
+//!
+//! ```schema
+//! snap: {
+//!  assertions: {...: str}+ | [str]+ unique
+//!  commands: {...: str | [str]}+ | [str | [str]]+
+//! }+
+//! ```
+
+use super::Module;
+use crate::base::error::{Error, Result};
+use crate::document::{Value, wrong};
+use crate::instance::Frequency;
+use crate::root::{Attr, Command, Stage};
+use crate::system::{Context, service, snap};
+
+/// In the instance's folder.
+const ASSERTIONS: &str = "snapd.assertions";
+
+pub static MODULE: Module = Module {
+    name: "snap",
+    stage: Stage::Config,
+    frequency: Frequency::Instance,
+    keys: &["snap"],
+    distros: &["ubuntu"],
+    provision: Some(provision),
+    live: Some(live),
+    at_end: None,
+};
+
+/// The assertions, in the document's order, as one text. None where there are none.
+fn assertions(cx: &mut Context) -> Result<Option<String>> {
+    let Some(section) = cx.map("snap") else { return Ok(None) };
+    let key = "snap.assertions";
+    let values: Vec<&Value> = match section.get("assertions") {
+        None | Some(Value::Null) => return Ok(None),
+        Some(Value::List(list)) => list.iter().collect(),
+        Some(Value::Map(map)) => map.iter().map(|(_, value)| value).collect(),
+        Some(other) => return Err(wrong(key, "a list or a mapping", other)),
+    };
+    let texts: Option<Vec<&str>> = values.iter().map(|v| v.as_str()).collect();
+    let texts = texts.ok_or_else(|| Error::new(format!("{key}: expected texts")))?;
+    Ok((!texts.is_empty()).then(|| texts.join("\n")))
+}
+
+fn provision(cx: &mut Context) -> Result<()> {
+    match assertions(cx)? {
+        Some(text) => cx.root.write(&format!("{}/{ASSERTIONS}", cx.instance_dir()), text, Attr::root(0o644)),
+        None => Ok(()),
+    }
+}
+
+fn live(cx: &mut Context) -> Result<()> {
+    let Some(section) = cx.map("snap").filter(|section| !section.is_empty()) else { return Ok(()) };
+    snap::wait_seeded(cx)?;
+    service::wait_for_network(cx);
+    if assertions(cx)?.is_some() {
+        cx.root.run(Command::new(cx.stage, ["snap", "ack", &format!("/var/lib/cloud/instance/{ASSERTIONS}")]))?;
+    }
+    let commands: Vec<&Value> = match section.get("commands") {
+        None | Some(Value::Null) => return Ok(()),
+        Some(Value::List(list)) => list.iter().collect(),
+        Some(Value::Map(map)) => map.sorted().into_iter().map(|(_, value)| value).collect(),
+        Some(other) => return Err(wrong("snap.commands", "a list or a mapping", other)),
+    };
+    let mut all = Vec::new();
+    for (i, command) in commands.iter().enumerate() {
+        all.push(argv(cx, &format!("snap.commands: entry {}", i + 1), command)?);
+    }
+    let mut failed = Vec::new();
+    for (i, argv) in all.into_iter().enumerate() {
+        if let Err(e) = cx.root.run(Command::new(cx.stage, argv)) {
+            failed.push(format!("snap.commands: entry {}: {e}", i + 1));
+        }
+    }
+    crate::system::all_or_error(failed)
+}
+
+/// The words of a command: null at the beginning of a list says that it is none of snap's.
+fn argv(cx: &mut Context, key: &str, command: &Value) -> Result<Vec<String>> {
+    let expected = || wrong(key, "a text, or a list of texts", command);
+    match command {
+        Value::String(line) => {
+            if !line.starts_with("snap ") {
+                cx.report.warn(format_args!("{key}: it does not begin with snap"));
+            }
+            Ok(["/bin/sh", "-c", line].map(str::to_owned).to_vec())
+        }
+        Value::List(words) => {
+            let is_other = matches!(words.first(), Some(Value::Null));
+            let words = words.iter().skip(usize::from(is_other)).map(|w| w.as_str().map(str::to_owned));
+            let words = words.collect::<Option<Vec<String>>>().filter(|w| !w.is_empty()).ok_or_else(expected)?;
+            let is_missing = !is_other && words.first().is_some_and(|w| w != "snap");
+            Ok(["snap".to_owned()].into_iter().filter(|_| is_missing).chain(words).collect())
+        }
+        _ => Err(expected()),
+    }
+}

@@ -1,0 +1,24 @@
+//! snapd, where modules need it.
+
+use super::Context;
+use crate::base::error::Result;
+use crate::instance::{Frequency, state};
+use crate::root::Command;
+
+/// cloud-init's name for the mark of [`wait_seeded`].
+const MARK: &str = "snap_seeded";
+
+/// Waits until the snaps of the image are installed, once on this disk, and only where snap is.
+///
+/// # Errors
+/// The mark cannot be written, or the program fails.
+pub fn wait_seeded(cx: &mut Context) -> Result<()> {
+    if state::is_done(cx.root, cx.instance, MARK, Frequency::Once) {
+        return Ok(());
+    }
+    state::mark_done(cx.root, cx.instance, MARK, Frequency::Once)?;
+    if cx.root.which("snap").is_none() {
+        return Ok(());
+    }
+    cx.root.run(Command::new(cx.stage, ["snap", "wait", "system", "seed.loaded"]))
+}
