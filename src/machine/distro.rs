@@ -164,9 +164,12 @@ fn package_mirrors(name: &str) -> Option<Vec<Value>> {
         entry.insert("arches", arches.iter().map(|a| Value::from(*a)).collect::<Vec<_>>());
         entry.insert("failsafe", failsafe);
         if let Some((kind, folder)) = clouds.and_then(|c| c.split_once(' ')) {
-            let url = |place: &str, cloud: &str| Value::from(format!("http://%({place})s.{cloud}.{kind}.ubuntu.com/{folder}/"));
+            let url = |place: &str, cloud: &str| {
+                Value::from(format!("http://%({place})s.{cloud}.{kind}.ubuntu.com/{folder}/"))
+            };
             let urls = vec![url("ec2_region", "ec2"), url("availability_zone", "clouds"), url("region", "clouds")];
-            let search: Map = [("primary", Value::List(urls)), ("security", Value::List(Vec::new()))].into_iter().collect();
+            let search: Map =
+                [("primary", Value::List(urls)), ("security", Value::List(Vec::new()))].into_iter().collect();
             entry.insert("search", search);
         }
         Value::Map(entry)

@@ -46,7 +46,8 @@ fn live(cx: &mut Context) -> Result<()> {
         "disable-system" => (false, false, true),
         "disable" => (false, true, true),
         _ => {
-            cx.report.warn("byobu_by_default: expected user, system, or enable or disable, alone or with -user or -system");
+            cx.report
+                .warn("byobu_by_default: expected user, system, or enable or disable, alone or with -user or -system");
             return Ok(());
         }
     };

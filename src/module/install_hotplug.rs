@@ -41,7 +41,8 @@ pub static MODULE: Module = Module {
 fn live(cx: &mut Context) -> Result<()> {
     let source = source::named(&cx.instance.source);
     let asked = asked(cx);
-    let wanted = asked.unwrap_or_else(|| source.is_some_and(|s| s.updates.contains(&Update::Hotplug))) || is_enabled(cx);
+    let wanted =
+        asked.unwrap_or_else(|| source.is_some_and(|s| s.updates.contains(&Update::Hotplug))) || is_enabled(cx);
     let Some(source) = source.filter(|_| wanted) else {
         if cx.root.exists(RULE) {
             cx.root.remove(RULE)?;
@@ -91,6 +92,7 @@ fn asked(cx: &mut Context) -> Option<bool> {
 /// Whether it was enabled on this machine by a command.
 fn is_enabled(cx: &Context) -> bool {
     let text = cx.root.text(ENABLED);
-    let scopes = json::parse(ENABLED, text.as_bytes()).ok().and_then(|d| d.get("scopes")?.as_list().map(<[Value]>::to_vec));
+    let scopes =
+        json::parse(ENABLED, text.as_bytes()).ok().and_then(|d| d.get("scopes")?.as_list().map(<[Value]>::to_vec));
     scopes.is_some_and(|scopes| scopes.iter().any(|scope| scope.as_str() == Some("network")))
 }

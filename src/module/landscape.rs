@@ -94,7 +94,8 @@ fn live(cx: &mut Context) -> Result<()> {
 
 /// What the section `[client]` of a file sets.
 fn client_section(text: &str) -> BTreeMap<String, String> {
-    let lines = text.lines().map(str::trim).skip_while(|l| *l != "[client]").skip(1).take_while(|l| !l.starts_with('['));
+    let lines =
+        text.lines().map(str::trim).skip_while(|l| *l != "[client]").skip(1).take_while(|l| !l.starts_with('['));
     let setting = |line: &str| {
         let (key, value) = line.split_once('=').filter(|_| !line.starts_with(['#', ';']))?;
         Some((key.trim().to_owned(), value.trim().trim_matches(['"', '\'']).to_owned()))

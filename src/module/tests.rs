@@ -96,8 +96,8 @@ fn an_unsupported_module_is_asked_for_by_its_keys() {
 }
 
 /// A root in a folder, an instance, and a machine whose servers answer with what they were asked.
-struct Fixture {
-    dir: crate::base::testing::TempDir,
+pub(super) struct Fixture {
+    pub(super) dir: crate::base::testing::TempDir,
     instance: Instance,
     distro: Distro,
 }
@@ -123,31 +123,31 @@ impl Outside for Echo {
 }
 
 /// What a run left.
-struct Left {
-    errors: Vec<String>,
-    commands: Vec<String>,
+pub(super) struct Left {
+    pub(super) errors: Vec<String>,
+    pub(super) commands: Vec<String>,
     requests: Vec<String>,
 }
 
 impl Fixture {
-    fn new(distro: &str) -> Fixture {
+    pub(super) fn new(distro: &str) -> Fixture {
         let dir = crate::base::testing::TempDir::new("module");
         let instance = Instance { instance_id: "i-1".into(), ..Instance::default() };
         Fixture { dir, instance, distro: Distro::named(distro) }
     }
 
-    fn put(&self, path: &str, text: &str, mode: u32) {
+    pub(super) fn put(&self, path: &str, text: &str, mode: u32) {
         let path = self.dir.0.join(path.trim_start_matches('/'));
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, text).unwrap();
         std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
     }
 
-    fn text(&self, path: &str) -> String {
+    pub(super) fn text(&self, path: &str) -> String {
         std::fs::read_to_string(self.dir.0.join(path.trim_start_matches('/'))).unwrap_or_default()
     }
 
-    fn run(&self, config: &str, handlers: &[Option<Handler>]) -> Left {
+    pub(super) fn run(&self, config: &str, handlers: &[Option<Handler>]) -> Left {
         let config = crate::document::yaml::parse("cloud-config", config).unwrap();
         let mut root = Root::open(&self.dir.0, crate::root::Use::Tree).unwrap();
         let echo = Echo(Default::default());
@@ -172,7 +172,7 @@ impl Fixture {
         Left { errors, commands, requests: echo.0.into_inner() }
     }
 
-    fn both(&self, config: &str, module: &Module) -> Left {
+    pub(super) fn both(&self, config: &str, module: &Module) -> Left {
         self.run(config, &[module.provision, module.live])
     }
 }

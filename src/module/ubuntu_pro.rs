@@ -93,7 +93,10 @@ fn live(cx: &mut Context) -> Result<()> {
 fn section<'a>(cx: &mut Context<'a>) -> Result<Option<&'a Map>> {
     let old: Vec<&str> = ["ubuntu-advantage", "ubuntu_advantage"].into_iter().filter(|k| cx.get(k).is_some()).collect();
     if old.len() > 1 {
-        return Err(Error::new(format!("{}: only one of them may be given, and ubuntu_pro is its name now", old.join(", "))));
+        return Err(Error::new(format!(
+            "{}: only one of them may be given, and ubuntu_pro is its name now",
+            old.join(", ")
+        )));
     }
     if let Some(old) = old.first() {
         cx.report.warn(format_args!("{old}: the key is deprecated: use ubuntu_pro"));
@@ -159,7 +162,8 @@ fn should_attach(cx: &mut Context) -> bool {
     let answer = api(cx, &[SHOULD_ATTACH]);
     let found = answer.ok().and_then(|a| a.at(&["data", "attributes", "should_auto_attach"])?.as_bool());
     if found.is_none() {
-        cx.report.warn("ubuntu_pro: whether the cloud entitles the machine to Ubuntu Pro is not known: the token is used");
+        cx.report
+            .warn("ubuntu_pro: whether the cloud entitles the machine to Ubuntu Pro is not known: the token is used");
     }
     found.unwrap_or(false)
 }

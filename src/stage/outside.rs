@@ -9,8 +9,8 @@ use crate::machine::beneath;
 use crate::system::{Device, Nothing, Outside, Request, Screen};
 use std::cell::OnceCell;
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::net::{IpAddr, ToSocketAddrs};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -162,7 +162,10 @@ mod tests {
     #[test]
     fn an_address_needs_no_resolver_and_no_host_of_a_tree_has_one() {
         let machine = ThisMachine::new();
-        assert_eq!(["127.0.0.1", "[::1]", "does-not-exist.example.com."].map(|h| machine.resolves(h)), [true, true, false]);
+        assert_eq!(
+            ["127.0.0.1", "[::1]", "does-not-exist.example.com."].map(|h| machine.resolves(h)),
+            [true, true, false]
+        );
         let dir = TempDir::new("outside-names");
         assert!(!OfTree::new(&dir.0).resolves("127.0.0.1"));
     }

@@ -34,8 +34,7 @@ pub trait Outside {
     }
 
     /// Whether a host has an address: a name that the machine's resolver knows, or an address itself.
-    fn resolves(&self, host: &str) -> bool {
-        let _ = host;
+    fn resolves(&self, _host: &str) -> bool {
         false
     }
 

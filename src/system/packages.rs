@@ -80,6 +80,15 @@ pub fn refresh(cx: &mut Context) -> Result<()> {
     refresh_with(cx, manager)
 }
 
+/// Refreshes the lists of packages, whatever was done before: where they come from has changed.
+///
+/// # Errors
+/// As [`refresh`].
+pub fn refresh_again(cx: &mut Context) -> Result<()> {
+    let manager = online(cx)?;
+    run(cx, manager, manager.refresh, &[])
+}
+
 fn refresh_with(cx: &mut Context, manager: &Manager) -> Result<()> {
     if state::is_done(cx.root, cx.instance, REFRESHED, Frequency::Instance) {
         return Ok(());

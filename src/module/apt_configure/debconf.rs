@@ -38,7 +38,8 @@ pub fn select(cx: &mut Context, selections: &Value) -> Result<()> {
         owners.intersection(&installed).partition(|name| *name == "cloud-init");
     if !others.is_empty() {
         let names: Vec<&str> = others.iter().map(|s| s.as_str()).collect();
-        cx.report.warn(format_args!("{key}: already installed, so that their answers are not used: {}", names.join(", ")));
+        cx.report
+            .warn(format_args!("{key}: already installed, so that their answers are not used: {}", names.join(", ")));
     }
     if own.is_empty() {
         return Ok(());

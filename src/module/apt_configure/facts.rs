@@ -153,7 +153,10 @@ mod tests {
         assert_eq!((places.list.as_str(), places.parts.as_str()), ("/etc/apt/sources.list", "/etc/apt/sources.list.d"));
         let (_dir, root) = root_with(&[
             ("etc/apt/apt.conf.d/10a", "// c\nDir { ETC \"etc/myapt\" { sourcelist \"a.list\"; /* x */ }; };\n"),
-            ("etc/apt/apt.conf.d/20b.conf", "Dir::Etc::SourceParts \"/srv/parts/\"; # d\nAPT::Architectures { \"a\"; };"),
+            (
+                "etc/apt/apt.conf.d/20b.conf",
+                "Dir::Etc::SourceParts \"/srv/parts/\"; # d\nAPT::Architectures { \"a\"; };",
+            ),
             ("etc/apt/apt.conf.d/30c.bak", "Dir::Etc \"no\";"),
             ("etc/apt/apt.conf", "Dir::Etc::sourcelist \"my.list\";"),
         ]);

@@ -19,7 +19,9 @@ pub fn dearmor(text: &str) -> Result<Vec<u8>> {
         let (mut data, mut checksum) = (String::new(), None);
         loop {
             match body.next() {
-                None => return Err(Error::new("the key has no end: expected the line -----END PGP PUBLIC KEY BLOCK-----")),
+                None => {
+                    return Err(Error::new("the key has no end: expected the line -----END PGP PUBLIC KEY BLOCK-----"));
+                }
                 Some(END) => break,
                 Some(line) => match line.strip_prefix('=') {
                     Some(sum) => checksum = Some(base64::decode_loosely(sum.as_bytes())),

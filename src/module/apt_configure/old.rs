@@ -51,7 +51,8 @@ pub fn section(cx: &mut Context) -> Result<Map> {
             let mut section: Map = renamed.into_iter().map(|(_, new, value)| (new, value)).collect();
             if !mirror.is_empty() {
                 let arches = vec![Value::from("default")];
-                let entry: Map = [("arches".to_owned(), Value::List(arches))].into_iter().chain(mirror.into_entries()).collect();
+                let entry: Map =
+                    [("arches".to_owned(), Value::List(arches))].into_iter().chain(mirror.into_entries()).collect();
                 section.insert("primary", vec![Value::Map(entry)]);
             }
             Ok(section)

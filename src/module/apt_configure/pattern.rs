@@ -141,7 +141,9 @@ impl Parser {
             let atom = self.atom(depth)?;
             let length = atom.len() as isize;
             let repeated = match self.peek() {
-                Some('*') => [vec![Step::Split(1, length + 2)], atom, vec![Step::Split(-length - 1, -length - 1)]].concat(),
+                Some('*') => {
+                    [vec![Step::Split(1, length + 2)], atom, vec![Step::Split(-length - 1, -length - 1)]].concat()
+                }
                 Some('+') => [atom, vec![Step::Split(-length, 1)]].concat(),
                 Some('?') => [vec![Step::Split(1, length + 1)], atom].concat(),
                 Some('{') => return Err(Error::new("counts in braces are not supported in the pattern")),

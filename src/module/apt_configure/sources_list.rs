@@ -72,9 +72,8 @@ pub fn write(cx: &mut Context, apt: &Apt, mirrors: &Mirrors, ring: &mut Ring) ->
                 return Ok(());
             };
             if apt.codename.is_none() {
-                cx.report.warn(
-                    "apt: os-release does not name the release (VERSION_CODENAME): the sources stay as they are",
-                );
+                cx.report
+                    .warn("apt: os-release does not name the release (VERSION_CODENAME): the sources stay as they are");
                 return Ok(());
             }
             text

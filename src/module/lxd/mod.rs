@@ -125,9 +125,9 @@ fn needed_packages(cx: &mut Context, init: &Map, preseed: &str) -> Vec<String> {
             Err(e) => cx.report.warn(format_args!("{e}: what its storage pools need is not installed")),
         }
     }
-    let needed = DRIVERS.iter().filter(|(driver, program, _)| {
-        drivers.iter().any(|d| d == driver) && cx.root.which(program).is_none()
-    });
+    let needed = DRIVERS
+        .iter()
+        .filter(|(driver, program, _)| drivers.iter().any(|d| d == driver) && cx.root.which(program).is_none());
     needed.map(|(_, _, package)| (*package).to_owned()).collect()
 }
 

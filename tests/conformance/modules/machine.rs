@@ -2,7 +2,7 @@
 //!
 //! Another key of `setup` is written into the tree in [`set_up`], or answered in [`Machine`] or [`programs`].
 
-use super::Case;
+use super::{Case, debian};
 use prepivot::base::error::{Error, Result};
 use prepivot::base::testing::TempDir;
 use prepivot::document::{Map, Value};
@@ -51,6 +51,11 @@ impl Outside for Machine<'_> {
         devices.contains(&name.to_owned()).then(|| Device { path: name.to_owned(), content })
     }
 
+    fn resolves(&self, host: &str) -> bool {
+        let known = self.case.setup.get("resolvable").and_then(Value::as_list).unwrap_or_default();
+        known.iter().any(|name| name.as_str() == Some(host))
+    }
+
     fn memory(&self) -> Option<u64> {
         let memory = self.case.setup.get("memory").and_then(Value::as_int);
         Some(memory.and_then(|m| u64::try_from(m).ok()).unwrap_or(MEMORY))
@@ -89,7 +94,7 @@ pub fn instance(case: &Case) -> Instance {
     let text = |key: &str| case.setup.at(&["instance", key]).and_then(Value::text);
     let metadata = case.setup.at(&["instance", "metadata"]).cloned().unwrap_or(Value::Null);
     let of_metadata = |key: &str| metadata.get(key).and_then(Value::text);
-    let source = text("dsname").unwrap_or_else(|| "Testing".into());
+    let source = text("dsname").unwrap_or_else(|| debian::source(case).unwrap_or("Testing").into());
     Instance {
         instance_id: "iid-datasource-none".into(),
         local_hostname: Some(text("fqdn").unwrap_or_else(|| "md-host".into())),
@@ -110,10 +115,10 @@ pub fn args(case: &Case) -> Vec<String> {
 }
 
 /// The tree below `base`, while it is made.
-struct Tree<'a>(&'a Path);
+pub struct Tree<'a>(&'a Path);
 
 impl Tree<'_> {
-    fn write(&self, path: &str, text: &str, mode: u32) {
+    pub fn write(&self, path: &str, text: &str, mode: u32) {
         let path = self.0.join(path.trim_start_matches('/'));
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, text).unwrap();
@@ -196,10 +201,7 @@ fn set_up_more(case: &Case, tree: &Tree) {
     for (program, _) in map("programs").filter(|(_, there)| there.is_true()) {
         tree.program(program);
     }
-    for name in list("templates_removed").iter().filter_map(Value::as_str) {
-        let path = tree.0.join("etc/cloud/templates").join(name);
-        assert!(!path.exists(), "{} is to be removed", path.display());
-    }
+    debian::set_up(case, tree);
 }
 
 /// A command that was run, as a case shows it.
@@ -214,15 +216,24 @@ pub struct Run {
 pub fn programs(case: &Case, dir: &TempDir, runs: &Rc<RefCell<Vec<Run>>>) -> Programs {
     let outputs = case.setup.get("command_outputs").and_then(Value::as_list).unwrap_or_default().to_vec();
     let installs = case.setup.get("installs").and_then(Value::as_map).cloned().unwrap_or_default();
+    let known = case.setup.get("programs").and_then(Value::as_map).cloned().unwrap_or_default();
+    let api = case.setup.get("pro_api").cloned().unwrap_or(Value::Null);
     let (base, runs) = (dir.0.clone(), Rc::clone(runs));
     let mut counts: BTreeMap<Vec<String>, usize> = BTreeMap::new();
     Box::new(move |root: &Root, command: &Command| {
         let argv = by_base_name(&command.argv);
         let script = command.argv.first().filter(|p| p.starts_with('/') && root.is_file(p)).map(|p| root.text(p));
+        let script = script.or_else(|| debian::template(root, command));
         runs.borrow_mut().push(Run { command: command.clone(), script });
         for (_, brought) in installs.iter().filter(|(package, _)| argv.iter().any(|word| word == package)) {
             let names = brought.as_list().unwrap_or_default();
             names.iter().filter_map(Value::as_str).for_each(|name| Tree(&base).program(name));
+        }
+        if let Some(answer) = debian::answer(&api, command) {
+            return Ok(answer);
+        }
+        if argv.first().is_some_and(|p| known.get(p).is_some_and(Value::is_false) && root.which(p).is_none()) {
+            return Err(Error::new(format!("failed to run {}: No such file or directory", argv.join(" "))));
         }
         let answers: Vec<&Value> = outputs.iter().filter(|o| expected_argv(o) == argv).collect();
         let nth = counts.entry(argv).or_default();
@@ -260,6 +271,7 @@ pub fn compare(case: &Case, machine: &Machine, runs: &[Run], root: &Root, wrong:
     compare_commands(case, runs, wrong);
     compare_requests(case, &machine.requests.borrow(), wrong);
     compare_messages(case, &machine.shown.borrow(), wrong);
+    debian::compare(case, runs, wrong);
     for path in semaphores(case) {
         if !root.is_file(&path) {
             wrong.push(format!("the semaphore {path} is missing"));
@@ -304,7 +316,7 @@ fn compare_commands(case: &Case, runs: &[Run], wrong: &mut Vec<String>) {
     };
     let expected: Vec<Shown> = list
         .iter()
-        .filter(|c| !is_true(c, "asks"))
+        .filter(|c| !is_true(c, "asks") && !debian::is_native(case, &expected_argv(c)))
         .map(|c| {
             let text = |key: &str| c.get(key).and_then(Value::as_str).map(str::to_owned);
             let env = c.get("env").and_then(Value::as_map).into_iter().flat_map(Map::iter);
@@ -315,7 +327,7 @@ fn compare_commands(case: &Case, runs: &[Run], wrong: &mut Vec<String>) {
     let mut found: Vec<Shown> = Vec::new();
     for run in runs {
         let argv: Vec<String> = by_base_name(&run.command.argv).into_iter().filter(|w| w != "--no-block").collect();
-        if asks.contains(&argv) {
+        if asks.contains(&argv) || debian::is_compared(&argv) {
             continue;
         }
         let stdin = String::from_utf8_lossy(run.command.stdin.as_deref().unwrap_or_default()).into_owned();
