@@ -87,7 +87,8 @@ fn live(cx: &mut Context) -> Result<()> {
         None | Some(Value::Null) => "",
         Some(value) => value.as_str().ok_or_else(|| wrong("lxd.preseed", "a string", value))?,
     };
-    if !preseed.is_empty() && !(init.is_empty() && bridge.is_empty()) {
+    let has_settings = !init.is_empty() || !bridge.is_empty();
+    if has_settings && !preseed.is_empty() {
         return Err(Error::new("lxd.preseed: it cannot be combined with lxd.init or lxd.bridge"));
     }
     service::wait_for_network(cx);
