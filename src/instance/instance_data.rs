@@ -10,13 +10,14 @@ use crate::root::{Attr, Root};
 /// Written instead of a secret in the public copy (cloud-init's words, which scripts compare with).
 pub const REDACTED: &str = "redacted for non-root user";
 /// Keys whose values are secret, at any depth.
-const SENSITIVE: [&str; 14] = [
+const SENSITIVE: [&str; 15] = [
     "admin_pass",
     "combined_cloud_config",
     "merged_cfg",
     "merged_system_cfg",
     "random_seed",
     "security-credentials",
+    "startup-script",
     "user-data",
     "user_data",
     "userdata",

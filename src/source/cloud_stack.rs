@@ -1,5 +1,97 @@
 //! Apache CloudStack: the virtual router's metadata and passwords.
+//!
+//! Follows CloudStack's documentation, "User-data and meta-data", and cloud-init's, "CloudStack".
 
-use super::Source;
+use super::documents::{as_mapping, instance};
+use super::exoscale::tree_instance;
+use super::password_server;
+use super::search::{Found, Search};
+use super::service::{Job, MAX_WAIT, RETRIES, TIMEOUT};
+use super::table::Source;
+use crate::base::error::{Error, Result};
 use crate::detect::Mark;
-pub static SOURCE: Source = Source { name: "CloudStack", marks: &[Mark::product("CloudStack*")], ..Source::NEW };
+use crate::document::{Bytes, yaml};
+use crate::link::http::{Client, Redirects};
+use crate::link::{Reach, Uplink, leases};
+use crate::machine::beneath;
+use std::net::IpAddr;
+use std::path::Path;
+use std::time::Duration;
+
+pub static SOURCE: Source = Source {
+    name: "CloudStack",
+    marks: &[Mark::product("CloudStack*")],
+    read: Some(read),
+    service: Some(service_job),
+    provisioned: Some(|live| {
+        let router = live.instance.subplatform.strip_prefix("metadata (http://").and_then(|s| s.strip_suffix("/)"));
+        router.map_or(Ok(()), |router| password_server::saved(live, &passwords(router)))
+    }),
+    settings: &[MAX_WAIT, TIMEOUT, RETRIES],
+    docs: "Apache CloudStack. Read from the virtual router: the host data-server, else the DHCP server, else the router of the \
+        default route; or from /var/lib/cloud/seed/cs. A password that was asked for is fetched from its port 8080; the server is \
+        told that it was taken once the machine runs with it. A host name without a domain gets the leased domain.",
+    ..Source::NEW
+};
+
+/// The folder with meta-data and user-data that takes the place of the service.
+const SEED: &str = "/var/lib/cloud/seed/cs";
+/// What the service is called before the router is known.
+const NAME: &str = "http://data-server";
+
+/// Reads the seed folder.
+fn read(search: &mut Search) -> Result<Option<Found>> {
+    let Some(files) = search.seed_folder(SEED) else { return Ok(None) };
+    let (Some(metadata), Some(user_data)) = (files.get("meta-data"), files.get("user-data")) else { return Ok(None) };
+    let metadata = yaml::parse("meta-data", &String::from_utf8_lossy(metadata))?;
+    let mut found = instance(SOURCE.name, as_mapping("meta-data", metadata)?);
+    found.user_data = (!user_data.is_empty()).then(|| Bytes(user_data.to_vec()));
+    found.subplatform = format!("seed-dir ({SEED})");
+    Ok(Some(Found { instance: found, place: SEED.into() }))
+}
+
+fn service_job(search: &mut Search) -> Option<Job> {
+    let limits = super::service::limits(search, SOURCE.name);
+    if limits.search == Some(Duration::ZERO) {
+        return None;
+    }
+    let base = search.machine.base.clone();
+    let fetch = move |client: &Client, _: &str| {
+        let router = router(client, &base).ok_or_else(|| Error::new("no virtual router: no DHCP lease names one"))?;
+        let mut found = tree_instance(client, &format!("http://{router}/latest"), SOURCE.name)?;
+        if found.availability_zone.is_none() {
+            return Err(Error::new(format!("http://{router}/latest: expected an availability-zone in the metadata")));
+        }
+        found.class = "DataSourceCloudStackLocal".into();
+        found.subplatform = format!("metadata (http://{router}/)");
+        let short = found.local_hostname.as_ref().filter(|name| !name.contains('.'));
+        if let Some((name, domain)) = short.zip(domain(client.uplink(), &base)) {
+            found.local_hostname = Some(format!("{name}.{domain}"));
+        }
+        password_server::fetch(client, &passwords(&router), &mut found);
+        Ok(Found { instance: found, place: format!("http://{router}") })
+    };
+    let urls = |uplink: &Uplink| if uplink.reach == Reach::Ipv4 { vec![NAME.to_owned()] } else { Vec::new() };
+    let (urls, fetch) = (Box::new(urls), Box::new(fetch));
+    Some(Job { name: SOURCE.name, urls, fetch, redirects: Redirects::SameOrigin, replaces_drive: false, limits })
+}
+
+fn passwords(router: &str) -> String {
+    format!("http://{router}:8080/")
+}
+
+/// The virtual router's address.
+fn router(client: &Client, base: &Path) -> Option<String> {
+    let named = client.resolve("data-server").into_iter().find(IpAddr::is_ipv4);
+    let leased = || client.uplink().lease.clone().and_then(|lease| lease.server.or_else(|| lease.router()));
+    let left = || leases::below(base).into_iter().find_map(|lease| lease.server);
+    let routed = || leases::default_gateway(&beneath::read(base, "proc/net/route")?);
+    let found = named.or_else(|| leased().or_else(left).or_else(routed).map(IpAddr::V4));
+    found.map(|address| address.to_string())
+}
+
+/// The leased domain.
+fn domain(uplink: &Uplink, base: &Path) -> Option<String> {
+    let all = uplink.lease.clone().into_iter().chain(leases::below(base));
+    all.map(|lease| lease.domain).find(|domain| !domain.is_empty())
+}

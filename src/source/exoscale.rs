@@ -1,5 +1,84 @@
 //! Exoscale.
+//!
+//! Follows Exoscale's documentation, "Instance metadata", and cloud-init's, "Exoscale".
 
-use super::Source;
+use super::documents::instance;
+use super::ec2::tree::{Service, VALUE_TRIES};
+use super::password_server;
+use super::search::{Found, Search};
+use super::service::{Job, RETRIES, TIMEOUT};
+use super::table::Source;
+use crate::base::error::{Error, Result};
 use crate::detect::Mark;
-pub static SOURCE: Source = Source { name: "Exoscale", marks: &[Mark::product("Exoscale*")], ..Source::NEW };
+use crate::document::{Bytes, Value};
+use crate::instance::Instance;
+use crate::link::http::{Client, Request};
+
+pub static SOURCE: Source = Source {
+    name: "Exoscale",
+    marks: &[Mark::product("Exoscale*")],
+    service: Some(service_job),
+    provisioned: Some(|live| password_server::saved(live, &Addresses::of(settings(live.config)).passwords)),
+    settings: &[
+        ("metadata_url", "the address of the service, instead of http://169.254.169.254"),
+        ("api_version", "the first part of its paths, instead of 1.0"),
+        ("password_server_port", "the port of the password server, instead of 8080"),
+        TIMEOUT,
+        RETRIES,
+    ],
+    docs: "Exoscale. Read from http://169.254.169.254/1.0. A password that was asked for is fetched from port 8080; the server is \
+        told that it was taken once the machine runs with it.",
+    ..Source::NEW
+};
+
+fn settings(config: &Value) -> Option<&Value> {
+    config.at(&["datasource", SOURCE.name])
+}
+
+/// Where the metadata and the passwords are.
+struct Addresses {
+    metadata: String,
+    passwords: String,
+}
+
+impl Addresses {
+    fn of(settings: Option<&Value>) -> Self {
+        let text = |key: &str, default: &str| {
+            settings.and_then(|s| s.get(key)).and_then(Value::text).unwrap_or_else(|| default.into())
+        };
+        let (url, version) = (text("metadata_url", "http://169.254.169.254"), text("api_version", "1.0"));
+        let (url, port) = (url.trim_end_matches('/'), text("password_server_port", "8080"));
+        Addresses { metadata: format!("{url}/{version}"), passwords: format!("{url}:{port}/{version}/") }
+    }
+}
+
+fn service_job(search: &mut Search) -> Option<Job> {
+    let Addresses { metadata, passwords } = Addresses::of(search.settings(SOURCE.name));
+    let fetch = move |client: &Client, root: &str| {
+        let mut found = tree_instance(client, root, SOURCE.name)?;
+        password_server::fetch(client, &passwords, &mut found);
+        Ok(Found { instance: found, place: root.into() })
+    };
+    Some(Job::at(search, SOURCE.name, vec![metadata], Box::new(fetch)))
+}
+
+/// The instance of a service with `user-data` and the EC2 tree `meta-data/` below `root`.
+///
+/// # Errors
+/// No answer, or no instance-id.
+pub fn tree_instance(client: &Client, root: &str, name: &str) -> Result<Instance> {
+    let service = Service::new(client, root, None);
+    let id = service.instance_id(&format!("{root}/meta-data/instance-id"))?;
+    let id = id.ok_or_else(|| Error::new(format!("{root} answers, and has no metadata")))?;
+    let mut problems = Vec::new();
+    let url = format!("{root}/user-data");
+    let user_data = service.get(&Request { tries: VALUE_TRIES, ..Request::get(&url) }).unwrap_or_else(|e| {
+        problems.push(format!("{e}; the boot goes on without user-data"));
+        None
+    });
+    let metadata = service.tree(&format!("{root}/meta-data"), &id, &mut problems);
+    let mut found = instance(name, metadata);
+    found.user_data = user_data.filter(|body| !body.is_empty()).map(Bytes);
+    found.problems = problems;
+    Ok(found)
+}

@@ -1,5 +1,102 @@
 //! Hetzner Cloud.
+//!
+//! Follows Hetzner's documentation of the metadata service, "Server metadata", and cloud-init's, "Hetzner Cloud".
 
-use super::Source;
+use super::documents::{
+    as_mapping, decoded, instance, items, needed, nic_name, physical, record, renamed, set_network,
+};
+use super::search::{Found, Search};
+use super::service::{Job, MAX_WAIT, RETRIES, TIMEOUT, text_setting};
+use super::table::{Source, Update};
+use crate::base::error::{Error, Result};
 use crate::detect::Mark;
-pub static SOURCE: Source = Source { name: "Hetzner", marks: &[Mark::vendor("Hetzner")], ..Source::NEW };
+use crate::document::{Bytes, Map, Value, yaml};
+use crate::link::http::{Client, Request};
+use crate::machine::Nic;
+
+pub static SOURCE: Source = Source {
+    name: "Hetzner",
+    marks: &[Mark::vendor("Hetzner")],
+    service: Some(service_job),
+    // Private networks' interfaces have MAC addresses that begin with 86.
+    hotplug_rules: "ATTR{address}==\"86:*\", GOTO=\"cloudinit_hook\"\nGOTO=\"cloudinit_end\"\n",
+    updates: &[Update::NewInstance, Update::Boot, Update::Hotplug],
+    settings: &[
+        ("metadata_path", "the path of the metadata below /hetzner/v1/, instead of metadata"),
+        ("metadata_private_networks_path", "that of the private networks, instead of metadata/private-networks"),
+        ("userdata_path", "that of the user-data, instead of userdata"),
+        MAX_WAIT,
+        TIMEOUT,
+        RETRIES,
+    ],
+    docs: "Hetzner Cloud. Read from http://[fe80::a9fe:a9fe] on every link and from http://169.254.169.254, whichever answers \
+        first. The instance-id must be the DMI serial number. The network configuration is the service's, with DHCP on the \
+        interface of each private network. User-data may be base64.",
+    ..Source::NEW
+};
+
+/// How often a document is asked for that the instance need not have.
+const OPTIONAL_TRIES: u32 = 5;
+
+fn service_job(search: &mut Search) -> Option<Job> {
+    let path = |key: &str, default: &str| text_setting(search, SOURCE.name, key, default);
+    let metadata = path("metadata_path", "metadata");
+    let networks = path("metadata_private_networks_path", "metadata/private-networks");
+    let user_data = path("userdata_path", "userdata");
+    let (serial, nics) = (search.machine.dmi("product_serial"), search.machine.nics());
+    let urls = ["http://[fe80::a9fe:a9fe%25LINK]", "http://169.254.169.254"].map(|host| format!("{host}/hetzner/v1"));
+    let fetch = move |client: &Client, base: &str| {
+        let url = |path: &str| format!("{base}/{path}");
+        let document = read(&url(&metadata), &needed(client, &Request::get(&url(&metadata)))?)?;
+        let document = as_mapping(&url(&metadata), document)?;
+        let keys = [
+            ("instance-id", "instance-id"),
+            ("hostname", "local-hostname"),
+            ("network-config", "network-config"),
+            ("public-keys", "public-keys"),
+        ];
+        let mut found = instance(SOURCE.name, renamed(&document, &keys));
+        if document.get("instance-id").is_none() || Some(&found.instance_id) != serial.as_ref() {
+            return Err(Error::new(format!("{base}: expected the machine's DMI serial number as the instance-id")));
+        }
+        let networks = url(&networks);
+        let private = client.document(&Request { tries: OPTIONAL_TRIES, ..Request::get(&networks) });
+        let private = match private.and_then(|body| body.map_or(Ok(Value::Null), |body| read(&networks, &body))) {
+            Ok(private) => private,
+            Err(e) => {
+                found.problems.push(format!("{e}; the private networks are not configured"));
+                Value::Null
+            }
+        };
+        set_network(&mut found, network(&document, items(Some(&private)), &nics));
+        let mut metadata = found.metadata.as_map().cloned().unwrap_or_default();
+        if let Some(crate::instance::NetworkData::Cloud(network)) = &found.network {
+            metadata.insert("network-config", network.clone());
+        }
+        metadata.insert("private-networks", Value::from(items(Some(&private)).to_vec()));
+        found.metadata = Value::Map(metadata);
+        found.vendor_data = document.get("vendor_data").cloned().unwrap_or_default();
+        let body = client.get(&url(&user_data))?.filter(|body| !body.is_empty());
+        found.user_data = body.map(|body| Bytes(decoded(body)));
+        Ok(Found { instance: found, place: base.into() })
+    };
+    Some(Job::at(search, SOURCE.name, urls.into(), Box::new(fetch)))
+}
+
+fn read(url: &str, body: &[u8]) -> Result<Value> {
+    yaml::parse(url, &String::from_utf8_lossy(body))
+}
+
+/// The metadata's configuration, and DHCP on the interface of each private network.
+fn network(document: &Map, private: &[Value], nics: &[Nic]) -> Result<Value> {
+    let config = document.get("network-config").and_then(Value::as_map);
+    let mut config = config.cloned().ok_or_else(|| Error::new("the metadata has no network-config"))?;
+    let mut all = items(config.get("config")).to_vec();
+    for network in private {
+        let mac = network.get("mac_address");
+        let subnet = record(vec![("ipv4", true.into()), ("type", "dhcp".into())]);
+        all.push(Value::Map(physical(&nic_name(nics, mac)?, mac, vec![subnet])));
+    }
+    config.insert("config", all);
+    Ok(Value::Map(config))
+}

@@ -34,7 +34,9 @@ mod vultr;
 mod wsl;
 
 pub mod choose;
+mod documents;
 mod keys;
+mod password_server;
 pub mod search;
 pub mod service;
 mod table;

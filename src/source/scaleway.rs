@@ -1,9 +1,116 @@
 //! Scaleway.
+//!
+//! Follows Scaleway's documentation, "How to use the metadata API" and "User data", and cloud-init's, "Scaleway".
 
-use super::Source;
+use super::documents::{instance, items, mapping, record, set_network, text_or_bytes};
+use super::search::{Found, Search};
+use super::service::{Job, MAX_WAIT, RETRIES, TIMEOUT, list_setting};
+use super::table::{Source, Update};
+use crate::base::error::{Error, Result};
 use crate::detect::Mark;
+use crate::document::{Bytes, Map, Value};
+use crate::link::http::{Client, Request};
+use crate::link::{Reach, leases};
+use crate::network::fallback;
+use std::time::Duration;
+
 pub static SOURCE: Source = Source {
     name: "Scaleway",
     marks: &[Mark::vendor("Scaleway"), Mark::Word("scaleway"), Mark::File("/var/run/scaleway")],
+    service: Some(service_job),
+    updates: &[Update::NewInstance, Update::Boot, Update::BootLegacy],
+    settings: &[("metadata_urls", "further addresses of the service, without a path"), MAX_WAIT, TIMEOUT, RETRIES],
+    docs: "Scaleway. Read from http://169.254.42.42 and http://[fd00:42::42], whichever answers first. User-data and vendor-data are \
+        asked for from local ports below 1024, as the service demands. SSH keys are the project's and those of tags \
+        (AUTHORIZED_KEY=…, with underscores for blanks).",
     ..Source::NEW
 };
+
+const URLS: [&str; 2] = ["http://169.254.42.42", "http://[fd00:42::42]"];
+/// The local ports that are tried, and the wait between two of them: one that was used a moment ago is still taken, and the
+/// service limits how often it is asked.
+const PORTS: std::ops::RangeInclusive<u16> = 1..=10;
+const NEXT_PORT: Duration = Duration::from_secs(5);
+/// The router by which the service is reached beside a leased address.
+const ROUTER: &str = "62.210.0.1";
+
+fn service_job(search: &mut Search) -> Option<Job> {
+    let mut urls: Vec<String> = URLS.map(str::to_owned).into();
+    urls.extend(list_setting(search, SOURCE.name, "metadata_urls").iter().map(|url| url.trim_end_matches('/').into()));
+    let (machine, nics) = (search.machine.base.clone(), search.machine.nics());
+    let fetch = move |client: &Client, base: &str| {
+        let mut document = mapping(client, &Request::get(&format!("{base}/conf?format=json")))?;
+        let six = client.uplink().reach != Reach::Ipv4 || base.contains("://[");
+        document.insert("net_in_use", if six { "ipv6" } else { "ipv4" });
+        let text = |key: &str| document.get(key).and_then(Value::text);
+        let mut found = instance(SOURCE.name, Map::new());
+        found.instance_id = text("id").ok_or_else(|| Error::new(format!("{base}: expected an id in the metadata")))?;
+        found.local_hostname = text("hostname").filter(|name| !name.is_empty());
+        found.availability_zone = text("zone");
+        found.region = text("zone").and_then(|zone| zone.rsplit_once('-').map(|(region, _)| region.to_owned()));
+        found.public_keys = keys(&document);
+        let mut problems = Vec::new();
+        found.user_data = privileged(client, &format!("{base}/user_data/cloud-init"), &mut problems).map(Bytes);
+        let vendor_data = privileged(client, &format!("{base}/vendor_data/cloud-init"), &mut problems);
+        found.vendor_data = vendor_data.map_or(Value::Null, text_or_bytes);
+        found.problems = problems;
+        let link = client.uplink().link.clone().or_else(|| fallback::nic(&nics).map(|nic| nic.name.clone()));
+        let lease = client.uplink().lease.clone();
+        let lease = lease.or_else(|| leases::below(&machine).into_iter().find(|l| Some(&l.link) == link.as_ref()));
+        let leased = lease.filter(|_| !six).and_then(|lease| lease.address).map(|address| address.to_string());
+        set_network(&mut found, network(&document, link, leased.as_deref()));
+        found.metadata = Value::Map(document);
+        Ok(Found { instance: found, place: base.into() })
+    };
+    Some(Job::at(search, SOURCE.name, urls, Box::new(fetch)))
+}
+
+/// A document that is given to privileged local ports only. None where there is none.
+fn privileged(client: &Client, url: &str, problems: &mut Vec<String>) -> Option<Vec<u8>> {
+    let mut last = None;
+    for port in PORTS {
+        match client.document(&Request { source_port: Some(port), tries: 1, ..Request::get(url) }) {
+            Ok(body) => return body.filter(|body| !body.is_empty()),
+            Err(e) => last = Some(e),
+        }
+        if !client.wait(NEXT_PORT) {
+            break;
+        }
+    }
+    problems.extend(last.map(|e| format!("{e}; the boot goes on without it")));
+    None
+}
+
+/// The project's SSH keys, and those in tags.
+fn keys(document: &Map) -> Vec<String> {
+    let keys = items(document.get("ssh_public_keys")).iter().filter_map(|key| key.get("key")?.text());
+    let tags = items(document.get("tags")).iter().filter_map(Value::as_str);
+    let tags = tags.filter_map(|tag| tag.strip_prefix("AUTHORIZED_KEY=")).map(|key| key.replace('_', " "));
+    let all: Vec<Value> = keys.chain(tags).map(Value::from).collect();
+    super::keys::public_keys(Some(&Value::List(all)))
+}
+
+/// DHCP for the leased address, and the other public ones as they are.
+fn network(document: &Map, link: Option<String>, leased: Option<&str>) -> Result<Value> {
+    let addresses = document.get("public_ips").and_then(Value::as_list);
+    let addresses = addresses.ok_or_else(|| Error::new("the metadata has no public_ips"))?;
+    let link = link.ok_or_else(|| Error::new("the machine has no network interface"))?;
+    let (mut fixed, mut routes, mut dhcp) = (Vec::new(), Vec::new(), Value::Null);
+    for ip in addresses {
+        let get = |key: &str| ip.get(key).and_then(Value::text).unwrap_or_default();
+        if leased == Some(get("address").as_str()) {
+            dhcp = true.into();
+            let to = Value::from("169.254.42.42/32");
+            routes.push(record(vec![("on-link", true.into()), ("to", to), ("via", ROUTER.into())]));
+        } else {
+            fixed.push(Value::from(format!("{}/{}", get("address"), get("netmask"))));
+            if get("family") == "inet6" {
+                routes.push(record(vec![("via", get("gateway").into()), ("to", "::/0".into())]));
+            }
+        }
+    }
+    let some = |list: Vec<Value>| if list.is_empty() { Value::Null } else { list.into() };
+    let interface = record(vec![("dhcp4", dhcp), ("addresses", some(fixed)), ("routes", some(routes))]);
+    let ethernets: Map = [(link, interface)].into_iter().collect();
+    Ok(record(vec![("version", 2.into()), ("ethernets", ethernets.into())]))
+}

@@ -27,6 +27,20 @@ pub struct Job {
     pub limits: Limits,
 }
 
+impl Job {
+    /// The service of the source `name` at `urls`, each of which is asked by the uplinks that reach its host. `%25LINK` in an
+    /// address is the zone of the uplink's link.
+    pub(super) fn at(search: &mut Search, name: &'static str, urls: Vec<String>, fetch: Fetch) -> Job {
+        let urls = move |uplink: &Uplink| {
+            let zone = uplink.link.as_ref().map(|link| format!("%25{link}")).unwrap_or_default();
+            let urls = urls.iter().map(|url| url.replace("%25LINK", &zone));
+            urls.filter(|url| uplink.reaches(url)).collect()
+        };
+        let limits = limits(search, name);
+        Job { name, urls: Box::new(urls), fetch, redirects: Redirects::SameOrigin, replaces_drive: false, limits }
+    }
+}
+
 /// Asks all services by every uplink of the session at once; where several have one address, in their order. None, and the
 /// reasons as a problem, where none answers.
 pub fn ask(search: &mut Search, jobs: Vec<Job>, session: &mut Session, ca_files: &[PathBuf]) -> Option<Found> {
@@ -92,6 +106,12 @@ pub(super) fn list_setting(search: &Search, source: &str, key: &str) -> Vec<Stri
         Some(one) => one.text().into_iter().collect(),
         None => Vec::new(),
     }
+}
+
+/// `key` of the settings as a text, or the `default`.
+pub(super) fn text_setting(search: &Search, source: &str, key: &str, default: &str) -> String {
+    let set = search.settings(source).and_then(|s| s.get(key)).and_then(Value::text);
+    set.filter(|text| !text.is_empty()).unwrap_or_else(|| default.into())
 }
 
 /// Settings that every source with a service has ([`limits`]), for the manual.

@@ -12,7 +12,7 @@ pub mod script;
 pub use client::{Client, Limits, refused};
 
 use super::uplink::Uplink;
-pub use super::url::Redirects;
+pub use super::url::{Redirects, said};
 use crate::base::deadline::Deadline;
 use crate::base::error::Error;
 use crate::base::report::Report;

@@ -8,6 +8,7 @@ use crate::document::{Bytes, Value};
 use crate::instance::Instance;
 use crate::link::{Reach, Uplink};
 use crate::machine::{Machine, Nic};
+use crate::source::documents::decoded;
 use crate::source::keys::public_keys;
 use std::net::Ipv4Addr;
 
@@ -118,26 +119,11 @@ pub fn instance(
     }
 }
 
-/// User-data that is nothing but base64 was encoded once too often.
-fn decoded(bytes: Vec<u8>) -> Vec<u8> {
-    let trimmed = bytes.trim_ascii_end();
-    match crate::base::base64::decode(trimmed) {
-        Some(inner) if !inner.is_empty() => inner,
-        _ => bytes,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::base::testing::TempDir;
     use crate::document::json;
-
-    #[test]
-    fn what_was_encoded_once_too_often() {
-        assert_eq!(decoded(b"I2Nsb3VkLWNvbmZpZwo=".to_vec()), b"#cloud-config\n");
-        assert_eq!(decoded(b"#cloud-config\n".to_vec()), b"#cloud-config\n");
-    }
 
     #[test]
     fn who_made_the_machine() {

@@ -1,8 +1,9 @@
 //! Ec2: Amazon's metadata service, and the clouds that copy it.
 
 mod instance;
-mod network;
+pub mod network;
 mod service;
+pub mod tree;
 
 use super::search::{Found, Search};
 use super::service::{Job, MAX_WAIT, RETRIES, TIMEOUT, limits, list_setting, switched_off};

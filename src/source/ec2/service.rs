@@ -2,27 +2,16 @@
 //!
 //! Follows the EC2 user guide, "Instance metadata and user data".
 
+use super::tree::{Service, Tokens, VALUE_TRIES};
 use crate::base::error::{Error, Result};
 use crate::document::{Map, Value, json};
-use crate::link::http::{Client, Reply, Request, refused};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use crate::link::http::{Client, Request};
 
 /// Versions of the tree, newest first; every service has the last.
 const VERSIONS: [&str; 4] = ["2021-03-23", "2018-09-24", "2016-09-02", "2009-04-04"];
-/// How long a token is good, in seconds: the longest that the service gives.
-const TOKEN_TTL: &str = "21600";
-const TOKEN_HEADER: &str = "X-aws-ec2-metadata-token";
-/// Bounds of the tree: depth, names, and bytes of one value.
-const MAX_DEPTH: usize = 10;
-const MAX_NAMES: usize = 2_000;
-const MAX_VALUE: usize = 256 << 10;
-/// How many values are asked for side by side.
-const THREADS: usize = 6;
-/// How often one value is asked for; a tree has many, and one that fails is left out.
-const VALUE_TRIES: u32 = 5;
-/// The value of a tag that is listed and not there, as cloud-init has it.
-const NO_TAG: &str = "(skipped)";
+/// The largest identity document.
+const MAX_IDENTITY: usize = 256 << 10;
+const TOKENS: Tokens = Tokens { header: "X-aws-ec2-metadata-token", lifetime: "X-aws-ec2-metadata-token-ttl-seconds" };
 
 /// What the service says.
 #[derive(Debug, Default)]
@@ -39,11 +28,11 @@ pub struct Crawled {
 ///
 /// Errors: no answer, no token where there must be one, or an answer that is not an EC2 service's.
 pub fn crawl(client: &Client, base: &str, needs_token: bool) -> Result<Crawled> {
-    let service = Service { client, base, token: Mutex::default() };
+    let service = Service::new(client, base, Some(&TOKENS));
     if needs_token {
         service.renew("")?;
     }
-    let (version, id) = service.version()?;
+    let (version, id) = newest(&service, base)?;
     let root = format!("{base}/{version}");
     let mut crawled = Crawled::default();
     let user_data = format!("{root}/user-data");
@@ -51,7 +40,7 @@ pub fn crawl(client: &Client, base: &str, needs_token: bool) -> Result<Crawled> 
     std::thread::scope(|scope| {
         let other = scope.spawn(|| {
             let user_data = service.get(&Request::get(&user_data));
-            let limited = Request { limit: MAX_VALUE, tries: VALUE_TRIES, ..Request::get(&identity) };
+            let limited = Request { limit: MAX_IDENTITY, tries: VALUE_TRIES, ..Request::get(&identity) };
             (user_data, service.get(&limited))
         });
         crawled.metadata = service.tree(&format!("{root}/meta-data"), &id, &mut crawled.problems);
@@ -73,245 +62,12 @@ pub fn crawl(client: &Client, base: &str, needs_token: bool) -> Result<Crawled> 
     Ok(crawled)
 }
 
-struct Service<'a> {
-    client: &'a Client,
-    base: &'a str,
-    /// Empty: none.
-    token: Mutex<String>,
-}
-
-impl Service<'_> {
-    fn token(&self) -> String {
-        self.token.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Fetches a token, unless somebody has while `old` was found to be no good.
-    fn renew(&self, old: &str) -> Result<()> {
-        let mut token = self.token.lock().unwrap_or_else(PoisonError::into_inner);
-        if *token != old {
-            return Ok(());
-        }
-        let url = format!("{}/latest/api/token", self.base);
-        let headers = [("X-aws-ec2-metadata-token-ttl-seconds", TOKEN_TTL)];
-        let request = Request { method: "PUT", headers: &headers, limit: 4096, ..Request::get(&url) };
-        let reply = self.client.send(&request)?;
-        let text = String::from_utf8(reply.body).unwrap_or_default().trim().to_owned();
-        // What goes into a header has to be one line of plain text.
-        let good = !text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic());
-        match reply.status {
-            200..=299 if good => {
-                *token = text;
-                Ok(())
-            }
-            200..=299 => Err(Error::new(format!("{url}: expected a token in the answer"))),
-            403 => Err(refused("PUT", &url, 403).context("the instance has its metadata service switched off")),
-            status => Err(refused("PUT", &url, status)),
-        }
-    }
-
-    fn send(&self, request: &Request) -> Result<Reply> {
-        let token = self.token();
-        let send = |token: &str| {
-            let headers = [(TOKEN_HEADER, token)];
-            self.client.send(&Request { headers: if token.is_empty() { &[] } else { &headers }, ..request.clone() })
-        };
-        let reply = send(&token)?;
-        if reply.status != 401 {
-            return Ok(reply);
-        }
-        self.renew(&token)?;
-        send(&self.token())
-    }
-
-    fn get(&self, request: &Request) -> Result<Option<Vec<u8>>> {
-        let reply = self.send(request)?;
-        match reply.status {
-            200..=299 => Ok(Some(reply.body)),
-            404 | 410 => Ok(None),
-            status => Err(refused(request.method, request.url, status)),
-        }
-    }
-
-    /// The newest version that has an instance-id, and the id.
-    fn version(&self) -> Result<(&'static str, String)> {
-        for version in VERSIONS {
-            let url = format!("{}/{version}/meta-data/instance-id", self.base);
-            let limited = Request { limit: 4096, ..Request::get(&url) };
-            let Some(body) = self.get(&limited)? else { continue };
-            let id = String::from_utf8_lossy(&body).trim().to_owned();
-            let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':');
-            if id.is_empty() || id.len() > 255 || !id.chars().all(good) {
-                return Err(Error::new(format!("{url}: expected an instance-id: another service answers there")));
-            }
+/// The newest version that has an instance-id, and the id.
+fn newest(service: &Service, base: &str) -> Result<(&'static str, String)> {
+    for version in VERSIONS {
+        if let Some(id) = service.instance_id(&format!("{base}/{version}/meta-data/instance-id"))? {
             return Ok((version, id));
         }
-        Err(Error::new(format!("{} answers, and has no EC2 metadata", self.base)))
     }
-
-    /// The tree below `root`, level by level, the values of a level side by side.
-    fn tree(&self, root: &str, id: &str, problems: &mut Vec<String>) -> Map {
-        let mut tree = Map::new();
-        tree.insert("instance-id", id);
-        let mut folders: Vec<Vec<String>> = vec![Vec::new()];
-        let mut names = 0;
-        for _ in 0..MAX_DEPTH {
-            let urls =
-                folders.iter().map(|f| format!("{root}/{}", f.iter().map(|n| format!("{n}/")).collect::<String>()));
-            let listings = self.all(&urls.collect::<Vec<_>>(), problems);
-            let (mut next, mut leaves) = (Vec::new(), Vec::new());
-            for (folder, listing) in folders.iter().zip(listings) {
-                let Some(listing) = listing else { continue };
-                insert(&mut tree, folder, Map::new().into());
-                for entry in entries(&String::from_utf8_lossy(&listing)) {
-                    names += 1;
-                    let path = |name: &str| folder.iter().cloned().chain([name.to_owned()]).collect::<Vec<_>>();
-                    match entry {
-                        _ if names > MAX_NAMES => {}
-                        Entry::Folder(name) => next.push(path(&name)),
-                        Entry::Leaf { name, .. } if folder.is_empty() && name == "instance-id" => {}
-                        Entry::Leaf { name, at } => leaves.push((path(&name), format!("{}/{at}", folder.join("/")))),
-                    }
-                }
-            }
-            let urls: Vec<String> =
-                leaves.iter().map(|(_, at)| format!("{root}/{}", at.trim_start_matches('/'))).collect();
-            for ((path, _), body) in leaves.into_iter().zip(self.all(&urls, problems)) {
-                match body {
-                    Some(body) => insert(&mut tree, &path, value(&body)),
-                    // A tag may be listed and have no value (Outscale).
-                    None if path.first().is_some_and(|name| name == "tags") => {
-                        insert(&mut tree, &path, NO_TAG.into());
-                    }
-                    None => {}
-                }
-            }
-            folders = next;
-            if folders.is_empty() {
-                break;
-            }
-        }
-        if names > MAX_NAMES {
-            problems.push(format!("{root}: more than {MAX_NAMES} names; the rest is left out"));
-        }
-        tree
-    }
-
-    /// The documents at `urls`, in their order; None for those that are not there or failed, which is told.
-    fn all(&self, urls: &[String], problems: &mut Vec<String>) -> Vec<Option<Vec<u8>>> {
-        let next = AtomicUsize::new(0);
-        let results = Mutex::new(Vec::with_capacity(urls.len()));
-        std::thread::scope(|scope| {
-            for _ in 0..THREADS.min(urls.len()) {
-                scope.spawn(|| {
-                    loop {
-                        let at = next.fetch_add(1, Ordering::Relaxed);
-                        let Some(url) = urls.get(at) else { return };
-                        let request = Request { limit: MAX_VALUE, tries: VALUE_TRIES, ..Request::get(url) };
-                        let result = self.get(&request);
-                        results.lock().unwrap_or_else(PoisonError::into_inner).push((at, result));
-                    }
-                });
-            }
-        });
-        let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
-        crate::base::sort::by_key(&mut results, |(at, _)| *at);
-        let told = |(_, result): (usize, Result<Option<Vec<u8>>>)| {
-            result.unwrap_or_else(|e| {
-                problems.push(e.to_string());
-                None
-            })
-        };
-        results.into_iter().map(told).collect()
-    }
-}
-
-/// One line of a listing.
-#[derive(Debug, PartialEq, Eq)]
-enum Entry {
-    Folder(String),
-    /// A value, and where it is: for SSH keys the list has `0=name`, and the key is at `0/openssh-key`.
-    Leaf {
-        name: String,
-        at: String,
-    },
-}
-
-/// The lines of a listing. Credentials are not read: what is cached on the disk must not hold them.
-fn entries(listing: &str) -> Vec<Entry> {
-    let plain = |name: &str| {
-        let good = |c: char| c.is_ascii_alphanumeric() || "-_.:@+".contains(c);
-        !name.is_empty() && name != "." && name != ".." && name.chars().all(good)
-    };
-    let entry = |line: &str| {
-        let line = line.trim();
-        if let Some((number, name)) = line.split_once('=') {
-            let number = number.parse::<u32>().ok()?;
-            return Some(Entry::Leaf { name: name.to_owned(), at: format!("{number}/openssh-key") });
-        }
-        match line.strip_suffix('/') {
-            Some("security-credentials") => None,
-            Some(name) if plain(name) => Some(Entry::Folder(name.to_owned())),
-            None if line != "security-credentials" && plain(line) => {
-                Some(Entry::Leaf { name: line.to_owned(), at: line.to_owned() })
-            }
-            _ => None,
-        }
-    };
-    listing.lines().filter_map(entry).collect()
-}
-
-/// A value: JSON where it is a mapping, a list of lines where there are several, else the text.
-fn value(body: &[u8]) -> Value {
-    let Ok(text) = std::str::from_utf8(body) else { return Value::Bytes(body.to_vec()) };
-    if text.trim_start().starts_with('{')
-        && let Ok(value) = json::parse("metadata", body)
-    {
-        return value;
-    }
-    if text.contains('\n') {
-        return Value::List(text.lines().map(Value::from).collect());
-    }
-    Value::from(text)
-}
-
-fn insert(tree: &mut Map, path: &[String], value: Value) {
-    let Some((name, rest)) = path.split_first() else { return };
-    if rest.is_empty() {
-        tree.insert(name.as_str(), value);
-        return;
-    }
-    if !matches!(tree.get(name), Some(Value::Map(_))) {
-        tree.insert(name.as_str(), Map::new());
-    }
-    if let Some(Value::Map(folder)) = tree.get_mut(name) {
-        insert(folder, rest, value);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn listings() {
-        let listing = "ami-id\nnetwork/\n0=my key\niam/\nsecurity-credentials/\n../x\n\n02:00:00:00:00:01/\na b\n";
-        let folder = |n: &str| Entry::Folder(n.into());
-        let leaf = |n: &str, at: &str| Entry::Leaf { name: n.into(), at: at.into() };
-        let expected = [
-            leaf("ami-id", "ami-id"),
-            folder("network"),
-            leaf("my key", "0/openssh-key"),
-            folder("iam"),
-            folder("02:00:00:00:00:01"),
-        ];
-        assert_eq!(entries(listing), expected);
-    }
-
-    #[test]
-    fn values() {
-        assert_eq!(value(b"i-1"), Value::from("i-1"));
-        assert_eq!(value(b"a\nb"), Value::List(vec!["a".into(), "b".into()]));
-        assert_eq!(value(br#"{"Code": "Success"}"#).get("Code"), Some(&Value::from("Success")));
-        assert_eq!(value(b"{broken"), Value::from("{broken"));
-    }
+    Err(Error::new(format!("{base} answers, and has no EC2 metadata")))
 }

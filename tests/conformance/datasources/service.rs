@@ -19,7 +19,8 @@ const TIME: Duration = Duration::from_secs(300);
 /// The uplinks of the machine: before the network is up those of each link, of which the leased ones are ready first; then the
 /// system's own.
 fn uplinks(case: &Case) -> Vec<Uplink> {
-    let nics: Vec<_> = case.nics.iter().filter(|nic| !nic.is_virtual).collect();
+    let mut nics: Vec<_> = case.nics.iter().filter(|nic| !nic.is_virtual).collect();
+    nics.sort_by_key(|nic| &nic.name);
     let mut all: Vec<Uplink> = nics
         .iter()
         .zip(2..)

@@ -1,7 +1,6 @@
 //! What the machine of a case is surrounded by: one function for each key of a case's input.
 
 use super::case::Case;
-use prepivot::link::dhcp::record;
 use prepivot::link::http::Reply;
 use prepivot::link::http::script::{Answer, Script};
 use std::fs;
@@ -55,7 +54,6 @@ pub fn script(case: &Case) -> Script {
 ///
 /// The reason why the case is skipped.
 pub fn set_up(case: &Case, dir: &Path) -> Result<(), String> {
-    leases(case, dir);
     case.needs.iter().try_for_each(|need| match *need {
         "commands" => commands(case, dir),
         "serial" | "dialogue" | "smartos" => serial(case, dir),
@@ -67,8 +65,11 @@ pub fn set_up(case: &Case, dir: &Path) -> Result<(), String> {
 
 /// Programs that the source runs, and what they answer: in a tree nothing runs, so that only their presence is seen.
 fn commands(case: &Case, dir: &Path) -> Result<(), String> {
-    if case.datasource != "Azure" {
-        return Err("the harness does not answer commands yet".into());
+    match case.datasource.as_str() {
+        "Azure" => {}
+        // Its script is not run: every link is asked.
+        "Vultr" => return Ok(()),
+        _ => return Err("the harness does not answer commands yet".into()),
     }
     for program in case.commands.iter().filter_map(|argv| argv.first()) {
         let path = dir.join("usr/bin").join(program);
@@ -77,15 +78,6 @@ fn commands(case: &Case, dir: &Path) -> Result<(), String> {
         fs::set_permissions(path, PermissionsExt::from_mode(0o755)).expect("a mode");
     }
     Ok(())
-}
-
-/// The leases that the initramfs leaves for the running system.
-fn leases(case: &Case, dir: &Path) {
-    let folder = dir.join("run/prepivot");
-    for (number, (_, lease)) in case.leases.iter().filter(|_| case.is_local).enumerate() {
-        fs::create_dir_all(&folder).expect("a folder");
-        fs::write(folder.join(format!("lease-{number}.json")), record::to_json(lease)).expect("a file");
-    }
 }
 
 /// The other end of a serial line, or of a zone's socket.

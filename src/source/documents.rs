@@ -1,0 +1,169 @@
+//! What the sources share whose service is a few documents at fixed addresses.
+
+use super::keys::public_keys;
+use crate::base::error::{Error, Result};
+use crate::document::{Bytes, Map, Value, json, wrong};
+use crate::instance::{Instance, NetworkData};
+use crate::link::http::{Client, Request, said};
+use crate::machine::Nic;
+use std::net::Ipv4Addr;
+
+/// The identity of an instance whose metadata has none, as in cloud-init.
+const DEFAULT_ID: &str = "iid-datasource";
+
+/// The mapping that a JSON document at the request's URL has.
+///
+/// # Errors
+/// No answer, no document, or one that is no mapping.
+pub fn mapping(client: &Client, request: &Request) -> Result<Map> {
+    let name = said(request.method, request.url);
+    as_mapping(&name, json::parse(&name, &needed(client, request)?)?)
+}
+
+/// The value as a mapping, of the document called `name`.
+///
+/// # Errors
+/// It is not one.
+pub fn as_mapping(name: &str, value: Value) -> Result<Map> {
+    match value {
+        Value::Map(map) => Ok(map),
+        other => Err(wrong(name, "a mapping", &other)),
+    }
+}
+
+/// A document that has to be there.
+///
+/// # Errors
+/// No answer, or no document.
+pub fn needed(client: &Client, request: &Request) -> Result<Vec<u8>> {
+    let missing = || Error::new(format!("{}: there is no such document", said(request.method, request.url)));
+    client.document(request)?.ok_or_else(missing)
+}
+
+/// The instance of cloud-init's source `name`, with what its metadata says under cloud-init's usual keys.
+pub fn instance(name: &str, metadata: Map) -> Instance {
+    let text = |key: &str| metadata.get(key).and_then(Value::text).filter(|t| !t.is_empty());
+    let placement = || metadata.get("placement")?.get("availability-zone")?.text();
+    let cloud = name.to_ascii_lowercase();
+    Instance {
+        source: name.into(),
+        class: format!("DataSource{name}"),
+        platform: cloud.clone(),
+        cloud_name: cloud,
+        subplatform: "unknown".into(),
+        instance_id: text("instance-id").unwrap_or_else(|| DEFAULT_ID.into()),
+        local_hostname: text("local-hostname").map(hostname),
+        availability_zone: text("availability-zone").or_else(|| text("availability_zone")).or_else(placement),
+        region: text("region"),
+        public_keys: public_keys(metadata.get("public-keys")),
+        metadata: Value::Map(metadata),
+        ..Instance::default()
+    }
+}
+
+/// An address is no host name: `10.0.0.1` becomes `ip-10-0-0-1`.
+fn hostname(name: String) -> String {
+    if name.parse::<Ipv4Addr>().is_ok() { format!("ip-{}", name.replace('.', "-")) } else { name }
+}
+
+/// The keys of `from` under cloud-init's names: (theirs, cloud-init's). What is not there is null.
+pub fn renamed(from: &Map, keys: &[(&str, &str)]) -> Map {
+    keys.iter().map(|(theirs, ours)| (*ours, from.get(theirs).cloned().unwrap_or_default())).collect()
+}
+
+/// User-data as a document has it. None where it is empty.
+pub fn user_data(value: Option<&Value>) -> Option<Bytes> {
+    value.and_then(Value::bytes).filter(|bytes| !bytes.is_empty()).map(|bytes| Bytes(bytes.to_vec()))
+}
+
+/// Text, or bytes where it is none.
+pub fn text_or_bytes(body: Vec<u8>) -> Value {
+    match String::from_utf8(body) {
+        Ok(text) => Value::String(text),
+        Err(e) => Value::Bytes(e.into_bytes()),
+    }
+}
+
+/// User-data that is nothing but base64 was encoded once too often.
+pub fn decoded(bytes: Vec<u8>) -> Vec<u8> {
+    match crate::base::base64::decode(bytes.trim_ascii_end()) {
+        Some(inner) if !inner.is_empty() => inner,
+        _ => bytes,
+    }
+}
+
+/// Sets the instance's network configuration; why there is none is a problem, and the fallback is used.
+pub fn set_network(instance: &mut Instance, config: Result<Value>) {
+    match config {
+        Ok(config) => instance.network = Some(NetworkData::Cloud(config)),
+        Err(e) => instance.problems.push(format!("{e}; the service's network configuration is not used")),
+    }
+}
+
+/// The name of this machine's interface with the MAC address.
+///
+/// # Errors
+/// There is none.
+pub fn nic_name(nics: &[Nic], mac: Option<&Value>) -> Result<String> {
+    let mac = mac.and_then(Value::as_str).unwrap_or_default();
+    let nic = nics.iter().filter(|n| !mac.is_empty() && n.mac.eq_ignore_ascii_case(mac) && !n.has_master);
+    let nic = nic.min_by_key(|n| !n.physical);
+    nic.map(|n| n.name.clone())
+        .ok_or_else(|| Error::new(format!("the machine has no network interface with the MAC address {mac:?}")))
+}
+
+/// A network configuration of version 1.
+pub fn version_1(config: Vec<Value>) -> Value {
+    record(vec![("version", 1.into()), ("config", config.into())])
+}
+
+/// A physical interface of version 1; further keys may be added to it.
+pub fn physical(name: &str, mac: Option<&Value>, subnets: Vec<Value>) -> Map {
+    let mac = mac.cloned().unwrap_or_default();
+    [("type", "physical".into()), ("name", name.into()), ("mac_address", mac), ("subnets", subnets.into())]
+        .into_iter()
+        .collect::<Map>()
+}
+
+/// A mapping of the pairs that have a value.
+pub fn record(pairs: Vec<(&str, Value)>) -> Value {
+    Value::Map(pairs.into_iter().filter(|(_, value)| !value.is_null()).collect())
+}
+
+/// The items of a list; none where it is something else.
+pub fn items(value: Option<&Value>) -> &[Value] {
+    value.and_then(Value::as_list).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_encoded_once_too_often() {
+        assert_eq!(decoded(b"I2Nsb3VkLWNvbmZpZwo=".to_vec()), b"#cloud-config\n");
+        assert_eq!(decoded(b"#cloud-config\n".to_vec()), b"#cloud-config\n");
+    }
+
+    #[test]
+    fn the_usual_keys() {
+        let text = br#"{"instance-id": 7, "local-hostname": "10.0.0.1", "placement": {"availability-zone": "z"}, "region": "r"}"#;
+        let got = instance("NWCS", as_mapping("t", json::parse("t", text).unwrap()).unwrap());
+        assert_eq!((got.instance_id.as_str(), got.local_hostname.as_deref()), ("7", Some("ip-10-0-0-1")));
+        assert_eq!((got.availability_zone.as_deref(), got.cloud_name.as_str()), (Some("z"), "nwcs"));
+        assert_eq!(instance("NWCS", Map::new()).instance_id, "iid-datasource");
+    }
+
+    #[test]
+    fn an_interface_by_its_address() {
+        let nic = |name: &str, physical| Nic {
+            name: name.into(),
+            mac: "02:00:00:00:00:0a".into(),
+            physical,
+            ..Nic::default()
+        };
+        let nics = [nic("br0", false), nic("eth0", true), Nic::default()];
+        assert_eq!(nic_name(&nics, Some(&"02:00:00:00:00:0A".into())).unwrap(), "eth0");
+        assert!(nic_name(&nics, Some(&"02:00:00:00:00:0b".into())).is_err() && nic_name(&nics, None).is_err());
+    }
+}

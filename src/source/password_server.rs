@@ -1,0 +1,114 @@
+//! The password server of CloudStack's virtual router, and of Exoscale: gives the password that the user asked for until it is
+//! told that the machine has it.
+//!
+//! Follows CloudStack's documentation, "Adding password management to your templates".
+
+use super::documents::record;
+use crate::base::error::Result;
+use crate::document::Value;
+use crate::instance::Instance;
+use crate::link::http::{Client, Request, refused};
+use crate::source::table::Live;
+use std::time::Duration;
+
+/// How long one request may take, and how often it is sent: a server that is not there must not hold up the boot.
+const TIMEOUT: Duration = Duration::from_secs(5);
+const TRIES: u32 = 3;
+/// The longest password.
+const MAX_PASSWORD: usize = 4096;
+
+fn request(client: &Client, url: &str, what: &str, tries: u32) -> Result<String> {
+    let headers = [("DomU_Request", what)];
+    let request =
+        Request { headers: &headers, limit: MAX_PASSWORD, tries, timeout: Some(TIMEOUT), ..Request::get(url) };
+    let reply = client.send(&request)?;
+    match reply.status {
+        200..=299 => Ok(String::from_utf8_lossy(&reply.body).trim().to_owned()),
+        status => Err(refused("GET", url, status)),
+    }
+}
+
+/// Asks for a password and puts it into the instance's configuration. The server keeps it until [`saved`].
+pub fn fetch(client: &Client, url: &str, instance: &mut Instance) {
+    match request(client, url, "send_my_password", TRIES).as_deref() {
+        Ok("" | "saved_password") => {}
+        Ok("bad_request") => instance.problems.push(format!("{url}: the password server knows no such machine")),
+        Ok(password) => {
+            let chpasswd = record(vec![("expire", false.into())]);
+            let password = Value::from(password);
+            instance.config = record(vec![("ssh_pwauth", true.into()), ("password", password), ("chpasswd", chpasswd)]);
+        }
+        Err(e) => instance.problems.push(format!("{e}; the boot goes on without a password")),
+    }
+}
+
+/// Tells the server that the password is on the disk, if this instance has one of it.
+///
+/// # Errors
+/// No answer: the server gives the password again.
+pub fn saved(live: &Live, url: &str) -> Result<()> {
+    if live.instance.config.get("password").is_some() {
+        request(live.client, url, "saved_password", u32::MAX)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::deadline::Deadline;
+    use crate::base::report::Report;
+    use crate::base::testing::TempDir;
+    use crate::link::Uplink;
+    use crate::link::http::script::{Answer, Script};
+    use crate::link::http::{Findings, Redirects};
+    use crate::machine::Machine;
+    use crate::root::{Root, Use};
+    use std::sync::Arc;
+
+    const URL: &str = "http://10.1.1.1:8080/";
+
+    /// The configuration, how many problems there are, and what the server was told, for this answer of it.
+    fn exchange(answer: Answer) -> (Value, usize, Vec<String>) {
+        let script = Arc::new(Script::default().with("GET", URL, answer));
+        let deadline = Deadline::after(Duration::from_secs(100));
+        let client =
+            Client::over(script.clone(), &Uplink::system(), Redirects::SameOrigin, deadline, &Findings::default());
+        let mut instance = Instance::default();
+        fetch(&client, URL, &mut instance);
+        let dir = TempDir::new("password");
+        let (machine, mut root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Plan).unwrap());
+        let live = Live {
+            root: &mut root,
+            machine: &machine,
+            instance: &instance,
+            config: &Value::Null,
+            client: &client,
+            failed: None,
+            public_keys: Vec::new(),
+            report: &mut Report::new(),
+        };
+        saved(&live, URL).unwrap();
+        let told = script.sent().into_iter().flat_map(|s| s.headers).map(|(_, value)| value).collect();
+        (instance.config.clone(), instance.problems.len(), told)
+    }
+
+    #[test]
+    fn a_password_is_kept_by_the_server_until_it_is_saved() {
+        let (config, problems, told) = exchange(Answer::new(200, "s3cret\n"));
+        assert_eq!(config.get("password"), Some(&Value::from("s3cret")));
+        assert_eq!(config.at(&["chpasswd", "expire"]), Some(&Value::from(false)));
+        assert_eq!((problems, told), (0, vec!["send_my_password".into(), "saved_password".into()]));
+    }
+
+    #[test]
+    fn no_password_is_not_saved() {
+        for (answer, problems) in
+            [(Answer::new(200, ""), 0), (Answer::new(200, "saved_password"), 0), (Answer::new(200, "bad_request"), 1)]
+        {
+            assert_eq!(exchange(answer), (Value::Null, problems, vec!["send_my_password".to_owned()]));
+        }
+        let (config, problems, told) = exchange(Answer::Timeout);
+        assert_eq!((config, problems, told.len()), (Value::Null, 1, 3));
+    }
+}
