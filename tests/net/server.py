@@ -196,7 +196,7 @@ class Router(threading.Thread):
 
 
 class Http:
-    """Script: docs {path: text or {"base64": …} or {"status": n}}, token (IMDSv2 is required), and faults:
+    """Script: port or ports, docs {path: text or {"base64": …} or {"status": n, "method": …}}, token (IMDSv2 is required), and faults:
     {"fault": name, "path": substring or absent for all, "times": how often, -1 for ever}."""
 
     def __init__(self, script, log):
@@ -240,7 +240,7 @@ class Http:
             key, _, value = header.decode("latin-1").partition(":")
             headers[key.lower()] = value.strip()
         body = stream.read(int(headers.get("content-length", 0)))
-        self.log.say(http=method, path=path, peer=peer[0], headers=headers)
+        self.log.say(http=method, path=path, peer=peer[0], port=peer[1], headers=headers)
         fault = self.fault(path)
         if fault and not self.broken(connection, fault):
             return False
@@ -293,7 +293,8 @@ class Http:
             if self.token is None or headers.get("x-aws-ec2-metadata-token") != self.token:
                 return 401, b"", {}
         document = self.script.get("docs", {}).get(path)
-        if document is None or method != "GET":
+        wanted = document.get("method", "GET") if isinstance(document, dict) else "GET"
+        if document is None or method != wanted:
             return 404, b"no such thing", {}
         if isinstance(document, dict) and "base64" in document:
             return 200, base64.b64decode(document["base64"]), {}
@@ -315,17 +316,18 @@ def main():
         Dns(config["dns"], log).start()
     if config.get("http") is not None:
         http = Http(config["http"], log)
-        listener = socket.socket(socket.AF_INET6, socket.SOCK_STREAM)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        listener.bind(("::", config["http"].get("port", 80)))
-        listener.listen(64)
         if config["http"].get("tls"):
             import ssl
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(config["http"]["tls"] + "/server.pem", config["http"]["tls"] + "/server.key")
             http.wrap = lambda connection: context.wrap_socket(connection, server_side=True)
-        threading.Thread(target=http.serve, args=(listener,), daemon=True).start()
+        for port in config["http"].get("ports", [config["http"].get("port", 80)]):
+            listener = socket.socket(socket.AF_INET6, socket.SOCK_STREAM)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            listener.bind(("::", port))
+            listener.listen(64)
+            threading.Thread(target=http.serve, args=(listener,), daemon=True).start()
     print("ready", flush=True)
     # Whoever started it ends it by closing its input.
     sys.stdin.read()

@@ -113,6 +113,11 @@ impl Client {
         &self.findings
     }
 
+    /// Whether a service that has not answered is asked more than once: the image's `max_wait` does not forbid it.
+    pub fn is_patient(&self) -> bool {
+        self.limits.search != Some(Duration::ZERO)
+    }
+
     /// The addresses of a host name, by the uplink's name servers. Empty if it has none.
     pub fn resolve(&self, name: &str) -> Vec<IpAddr> {
         self.transport.resolve(name, self.transport.left(self.deadline).min(ATTEMPT))

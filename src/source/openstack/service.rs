@@ -18,6 +18,8 @@ const DOCUMENTS: [(&str, u32); 4] = [
 ];
 /// Vendor-data is the provider's and may come from yet another service: it does not hold the boot up for long.
 const VENDOR_TRIES: u32 = 5;
+/// How often the newest version is asked for before the list: a service that has it may have started a moment ago.
+const NEWEST_TRIES: u32 = 4;
 /// How many block devices are asked for by name.
 const MAX_DEVICES: usize = 32;
 /// How many files that the metadata names are fetched, and how large they may be, all together. nova allows 5 of 10 KiB, by default.
@@ -143,9 +145,9 @@ fn metadata(client: &Client, base: &str) -> Result<(String, Vec<u8>)> {
     let mut listed = false;
     while let Some(version) = versions.pop() {
         let url = format!("{base}/openstack/{version}/meta_data.json");
-        let tries = if listed { u32::MAX } else { 1 };
+        let tries = if listed { u32::MAX } else { NEWEST_TRIES };
         let (body, tried) = match client.document(&Request { tries, ..Request::get(&url) }) {
-            Err(_) if !listed => (None, ""),
+            Err(_) if !listed && client.is_patient() => (None, ""),
             answer => (answer?, version.as_str()),
         };
         if let Some(body) = body.filter(|b| !b.iter().all(u8::is_ascii_whitespace)) {
