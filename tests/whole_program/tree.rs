@@ -205,6 +205,17 @@ pub fn is_random(path: &str) -> bool {
     path == "/etc/shadow" || path.starts_with("/etc/ssh/ssh_host_") || path.contains("/sem/")
 }
 
+/// A text without the hashes of passwords in it, whose salt is random.
+pub fn without_hashes(text: &str) -> String {
+    let mut parts = text.split("$6$");
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        out += "$6$HASH";
+        out += part.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '/' | '$'));
+    }
+    out
+}
+
 /// A difference as `expected` has it: what, mode, owner, and the content or, of a file that was there, its new lines.
 pub fn describe(path: &str, old: Option<&Entry>, new: Option<&Entry>) -> String {
     let Some(new) = new else { return format!("removed {path}\n") };

@@ -40,6 +40,8 @@ pub struct Surroundings {
     /// Files that are no longer true once the machine is provisioned.
     pub stale: Vec<String>,
     pub random_seed: Option<Bytes>,
+    /// The hash of the password that the instance has: it stays the same where the password does.
+    pub password: Option<String>,
 }
 
 /// What was read from the network, or why not.
@@ -137,7 +139,8 @@ impl Surroundings {
         let plain = media.and_then(|m| m.password.as_deref());
         if let Some(plain) = plain {
             default_user.insert("lock_passwd", false);
-            match password::hash(plain, Method::Sha512, None) {
+            let known = self.password.clone().filter(|hash| password::verify(plain, hash));
+            match known.map_or_else(|| password::hash(plain, Method::Sha512, None), Ok) {
                 _ if plain == REDACTED => {}
                 Ok(hash) => drop(default_user.insert("hashed_passwd", hash)),
                 Err(e) => problems.push(format!("{}: the user's password is not set: {e}", media::FILE)),
@@ -246,6 +249,7 @@ mod tests {
             is_ubuntu: false,
             stale: Vec::new(),
             random_seed: None,
+            password: None,
         }
     }
 

@@ -22,6 +22,7 @@ pub static SOURCE: Source = Source {
     name: "Azure",
     marks: &[Mark::asset_tag(ASSET_TAG), Mark::Seed("azure", &["ovf-env.xml"])],
     service: Some(service::job),
+    seed: Some(service::of_files),
     filesystems: &["iso9660", "udf"],
     updates: &[Update::NewInstance, Update::Boot],
     provisioned: Some(provisioned::provisioned),
