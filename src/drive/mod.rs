@@ -1,7 +1,7 @@
 //! A config drive's files: label probe, mount, and readers for a kernel without drivers.
 //!
 //! [`Search`] finds drives by label, [`open`] reads one into memory as [`Files`]. The kernel reads where it can:
-//! the drive is mounted read-only, copied in one pass within bounds, unmounted. Where it has no driver, ISO 9660 and
+//! the drive is mounted read-only, copied in one pass within bounds, unmounted. Where it has no driver, ISO 9660, UDF and
 //! FAT are read here, and so is ext4, for image files. All ways give the same bytes under the same names.
 
 mod bytes;
@@ -18,6 +18,7 @@ mod mount;
 mod rock_ridge;
 pub mod search;
 mod tree;
+mod udf;
 pub mod wait;
 
 pub use files::Files;
@@ -35,7 +36,7 @@ use std::path::Path;
 /// Reads all files of a drive: a block device, an image file of one, or a folder with the same files.
 ///
 /// A block device is mounted by the kernel where it has a driver. An image file is read here, so that it needs no
-/// privileges: ISO 9660, FAT, ext2, ext3 and ext4.
+/// privileges: ISO 9660, UDF, FAT, ext2, ext3 and ext4.
 ///
 /// # Errors
 /// If it can't be read by any way, with what each said.
@@ -67,6 +68,7 @@ pub fn open(drive: &Path, deadline: Deadline) -> Result<Files> {
 fn without_kernel<R: ReadAt>(device: &R, start: &[u8], kind: &str, deadline: Deadline) -> Result<Files> {
     match kind {
         "iso9660" => tree::copy(&iso9660::Iso::open(device, start)?, deadline),
+        "udf" => tree::copy(&udf::Udf::open(device)?, deadline),
         "vfat" => tree::copy(&fat::Fat::open(device, start)?, deadline),
         "ext2" | "ext3" | "ext4" => tree::copy(&ext::Ext::open(device, start)?, deadline),
         _ => Err(Error::new(format!("only the kernel can read {kind}: mount it, and give the folder"))),

@@ -51,6 +51,16 @@ fn likely_devices_first_then_the_others_then_none() {
 }
 
 #[test]
+fn a_drive_may_be_known_by_its_filesystem_alone() {
+    let fake = Fake::new("kinds");
+    fake.add("sr0", MIB, "", &iso("rd_rdfe_stable"));
+    assert_eq!(search(&fake).scan(soon()).unwrap(), []);
+    let mut search = search(&fake);
+    search.also(["iso9660", "udf"]);
+    assert_eq!(names(&search.scan(soon()).unwrap()), ["sr0"]);
+}
+
+#[test]
 fn two_drives_are_taken_last_first_and_told() {
     let fake = Fake::new("two");
     for name in ["sr0", "vdb", "vdc"] {

@@ -191,3 +191,25 @@ pub fn parameters(machine: &Machine) -> Option<(String, Map)> {
     let name = parts.next()?.to_ascii_lowercase();
     Some((name, parts.filter_map(|p| p.split_once('=')).collect()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::testing::TempDir;
+    use crate::root::Use;
+
+    #[test]
+    fn what_is_used_where_no_service_answers() {
+        let dir = TempDir::new("otherwise");
+        let (machine, root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Plan).unwrap());
+        let mut search = Search::new(&machine, &root, &Value::Null, Deadline::after(std::time::Duration::ZERO));
+        assert!(search.take_otherwise().is_none());
+        let mut keep = |refused: &Arc<AtomicBool>| {
+            let found = Found { instance: Instance::default(), place: "/dev/sr0".into() };
+            search.otherwise(found, Arc::clone(refused));
+            search.take_otherwise().map(|found| found.place)
+        };
+        assert_eq!(keep(&Arc::new(AtomicBool::new(false))).as_deref(), Some("/dev/sr0"));
+        assert_eq!(keep(&Arc::new(AtomicBool::new(true))), None);
+    }
+}

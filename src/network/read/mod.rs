@@ -1,6 +1,6 @@
 //! Input formats: one file each, and the table of them.
 
-mod azure_imds;
+pub mod azure_imds;
 mod complete;
 pub mod config;
 pub mod eni;

