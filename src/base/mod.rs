@@ -15,3 +15,4 @@ pub mod sort;
 pub mod tar;
 #[doc(hidden)]
 pub mod testing;
+pub mod uuid;

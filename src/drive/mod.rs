@@ -4,7 +4,8 @@
 //! the drive is mounted read-only, copied in one pass within bounds, unmounted. Where it has no driver, ISO 9660, UDF and
 //! FAT are read here, and so is ext4, for image files. All ways give the same bytes under the same names.
 
-mod bytes;
+pub mod block;
+pub mod bytes;
 pub mod devices;
 mod ext;
 mod fat;

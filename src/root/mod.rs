@@ -7,6 +7,7 @@
 mod change;
 mod command;
 mod commit;
+mod device;
 mod disk;
 mod edit;
 mod journal;
@@ -23,9 +24,10 @@ mod swap;
 
 pub use change::{Change, Content, Over};
 pub use command::{Command, Output, Programs, Stage, outlives};
+pub use device::{Steps, Write};
 pub use layout::is_on_disk;
 pub use lock::Lock;
-pub use mounts::{Writable, check_writable};
+pub use mounts::{Writable, check_writable, unescape};
 pub use owner::Ids;
 
 use crate::base::error::{Context, Error, Result};

@@ -40,8 +40,8 @@ pub(super) fn points(root: &Root) -> Vec<String> {
     found
 }
 
-/// Undoes fstab's octal escapes (fstab(5)).
-fn unescape(field: &str) -> String {
+/// Undoes the octal escapes of fstab and of the kernel's list of mounts (fstab(5)).
+pub fn unescape(field: &str) -> String {
     field.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")
 }
 

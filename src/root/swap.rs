@@ -3,6 +3,7 @@
 use super::disk::{Disk, own};
 use super::{Attr, Command, Root, Stage};
 use crate::base::error::{Context, Error, Result};
+use crate::base::uuid;
 use rustix::fs::{self, AtFlags, FallocateFlags, IFlags, Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
@@ -90,20 +91,8 @@ fn header(page: usize, size: u64) -> Vec<u8> {
     let last = u32::try_from(size / page as u64 - 1).unwrap_or(u32::MAX);
     put(INFO, &1u32.to_ne_bytes());
     put(INFO + 4, &last.to_ne_bytes());
-    put(INFO + 12, &uuid());
+    put(INFO + 12, &uuid::random().unwrap_or_default());
     put(page - MAGIC.len(), MAGIC);
-    bytes
-}
-
-/// A random UUID (RFC 9562, section 5.4).
-fn uuid() -> [u8; 16] {
-    let mut bytes = [0; 16];
-    let random = File::open("/dev/urandom").and_then(|mut f| std::io::Read::read_exact(&mut f, &mut bytes));
-    if random.is_err() {
-        return [0; 16];
-    }
-    bytes[6] = bytes[6] & 0x0f | 0x40;
-    bytes[8] = bytes[8] & 0x3f | 0x80;
     bytes
 }
 

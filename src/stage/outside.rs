@@ -7,11 +7,13 @@ use crate::drive::devices::{self, Places};
 use crate::drive::search::{Probed, probe_all};
 use crate::machine::beneath;
 use crate::system::{Device, Nothing, Outside, Request, Screen};
-use std::cell::OnceCell;
+use rustix::fs::statvfs;
+use std::cell::{OnceCell, RefCell};
 use std::io::Write;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::rc::Rc;
 use std::time::Duration;
 
 /// How long all devices may take to say what is on them.
@@ -22,10 +24,10 @@ const UNKNOWN: [&str; 2] = ["does-not-exist.example.com.", "example.invalid."];
 /// The system's console (console(4)).
 const CONSOLE: &str = "/dev/console";
 
-/// This machine. Its devices are looked at once, when a module first asks.
+/// This machine. Its devices are looked at once, when a module first asks, and again after one has changed them.
 #[derive(Default)]
 pub struct ThisMachine {
-    devices: OnceCell<Vec<Probed>>,
+    devices: RefCell<Option<Rc<[Probed]>>>,
     /// Addresses that the resolver gives for names that do not exist.
     redirects: OnceCell<Vec<IpAddr>>,
 }
@@ -36,17 +38,18 @@ impl ThisMachine {
         Self::default()
     }
 
-    fn devices(&self) -> &[Probed] {
-        self.devices.get_or_init(|| match devices::list(&Places::default()) {
-            Ok(list) => probe_all(list, Deadline::after(PROBE), |_| false),
+    fn devices(&self) -> Rc<[Probed]> {
+        let look = || match devices::list(&Places::default()) {
+            Ok(list) => probe_all(list, Deadline::after(PROBE), |_| false).into(),
             Err(e) => {
                 log::warn!("{e}");
-                Vec::new()
+                Rc::from([])
             }
-        })
+        };
+        self.devices.borrow_mut().get_or_insert_with(look).clone()
     }
 
-    fn find(&self, name: &str) -> Option<&Probed> {
+    fn find(&self, name: &str) -> Option<Probed> {
         let of = |key: &str| name.strip_prefix(key).map(|v| v.trim_matches('"'));
         let text = |wanted: &str, found: Option<&String>| found.is_some_and(|f| f.eq_ignore_ascii_case(wanted));
         let matches = |p: &&Probed| {
@@ -64,7 +67,7 @@ impl ThisMachine {
             }
             p.device.node.as_os_str() == name
         };
-        self.devices().iter().find(matches)
+        self.devices().iter().find(matches).cloned()
     }
 }
 
@@ -90,8 +93,20 @@ impl Outside for ThisMachine {
         !found.is_empty() && !found.iter().any(|address| redirects().contains(address))
     }
 
+    fn places(&self) -> Option<Places> {
+        Some(Places::default())
+    }
+
+    fn devices_changed(&self) {
+        self.devices.take();
+    }
+
     fn memory(&self) -> Option<u64> {
         memory_of(Path::new("/"))
+    }
+
+    fn free_space(&self, folder: &str) -> Option<u64> {
+        statvfs(folder).ok().map(|s| s.f_frsize.saturating_mul(s.f_bfree))
     }
 
     fn http(&self, request: &Request, tries: u32) -> Result<Vec<u8>> {
@@ -145,8 +160,16 @@ impl Outside for OfTree {
         self.own.is_some()
     }
 
+    fn places(&self) -> Option<Places> {
+        self.own.as_ref()?.places()
+    }
+
     fn memory(&self) -> Option<u64> {
         self.memory
+    }
+
+    fn free_space(&self, folder: &str) -> Option<u64> {
+        self.own.as_ref()?.free_space(folder)
     }
 
     fn http(&self, request: &Request, tries: u32) -> Result<Vec<u8>> {

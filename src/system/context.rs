@@ -3,6 +3,7 @@
 use crate::base::error::{Error, Result};
 use crate::base::report::Report;
 use crate::document::{Map, Value, wrong};
+use crate::drive::devices::Places;
 use crate::instance::Instance;
 use crate::machine::Distro;
 use crate::root::{Root, Stage};
@@ -38,8 +39,21 @@ pub trait Outside {
         false
     }
 
+    /// Where the block devices of the machine are, for what changes them. None where they are another machine's.
+    fn places(&self) -> Option<Places> {
+        None
+    }
+
+    /// What was found on devices is out of date: [`Outside::device`] looks again.
+    fn devices_changed(&self) {}
+
     /// Memory of the machine, in bytes.
     fn memory(&self) -> Option<u64>;
+
+    /// What is free on the file system of a folder of the running system, in bytes.
+    fn free_space(&self, _folder: &str) -> Option<u64> {
+        None
+    }
 
     /// Sends an HTTP request, `tries` times at most, and gives the body of an answer that says success.
     fn http(&self, request: &Request, tries: u32) -> Result<Vec<u8>>;

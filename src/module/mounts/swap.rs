@@ -4,7 +4,6 @@ use crate::base::error::{Error, Result};
 use crate::document::{Map, Value, wrong};
 use crate::system::Context;
 use crate::system::fstab;
-use rustix::fs::statvfs;
 
 const GIB: u64 = 1 << 30;
 /// The largest swap file that can be asked for.
@@ -50,9 +49,7 @@ fn size(cx: &Context, section: &Map, path: &str) -> Result<Option<u64>> {
                 return Ok(None);
             };
             let folder = path.rsplit_once('/').map_or("/", |(folder, _)| if folder.is_empty() { "/" } else { folder });
-            let free = statvfs(folder).ok().filter(|_| cx.root.is_live());
-            let free = free.map(|s| s.f_frsize.saturating_mul(s.f_bfree));
-            Ok(Some(suggested(memory, limit, free)))
+            Ok(Some(suggested(memory, limit, cx.outside.free_space(folder))))
         }
         // `maxsize` bounds what is suggested; a size that is asked for is made.
         Some(value) => bytes("swap.size", value).map(|size| Some(size).filter(|s| *s > 0)),

@@ -1,0 +1,28 @@
+//! Random UUIDs.
+
+use super::error::{Error, Result};
+use ring::rand::{SecureRandom, SystemRandom};
+
+/// A random UUID (RFC 9562, section 5.4), in its own byte order.
+///
+/// # Errors
+/// The kernel gives no random bytes.
+pub fn random() -> Result<[u8; 16]> {
+    let mut bytes = [0; 16];
+    SystemRandom::new().fill(&mut bytes).map_err(|_| Error::new("the kernel gave no random bytes for a UUID"))?;
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn version_and_variant_are_those_of_random_uuids() {
+        let (one, other) = (random().unwrap(), random().unwrap());
+        assert_ne!(one, other);
+        assert_eq!((one[6] >> 4, one[8] >> 6), (4, 2));
+    }
+}

@@ -1,0 +1,217 @@
+//! # growpart
+//!
+//! Grows partitions to the next partition or the end of their disk, in every boot. An entry of `devices` is a mount point, any
+//! path of a mounted file system, or a device. prepivot changes GPT and MBR tables itself, logical partitions too, so that no
+//! growpart, sfdisk or sgdisk is needed; at any moment, also after a power cut, the disk has its old table or the new one.
+//! Less than 1 MiB is not worth a change.
+//!
+//! A device that does not lie on a partition itself is followed down. LVM: the partition of its one physical volume, pvresize,
+//! and lvextend by what the volume group has gained; what was free in it before stays free. LUKS: the partition, and with
+//! cloud-init's key file /cc_growpart_keydata (`{"key": base64, "slot": number}`) the mapping too; then the key's slot and the
+//! file are removed. MD: the partitions of a raid1, raid4, raid5 or raid6 with metadata 1.1 or 1.2, and mdadm --grow.
+//!
+//! The modes auto and growpart do the same, off does nothing; gpart and growfs are FreeBSD's. The file /etc/growroot-disabled
+//! means off, unless `ignore_growroot_disabled` is true.
+//!
+//! ```yaml
+//! growpart:
+//!   mode: auto
+//!   devices: [/, /data]
+//! ```
+//!
+//! ```schema
+//! growpart: {
+//!  mode: (auto growpart gpart off) | (false) ^22.3 "Use 'off' in quotes instead."
+//!  devices: [str]
+//!  ignore_growroot_disabled: bool
+//! }
+//! ```
+
+mod beneath;
+
+use super::Module;
+use crate::base::error::{Error, Result};
+use crate::detect::virt;
+use crate::document::{Map, Value, wrong};
+use crate::drive::block::{self, Block, Kind};
+use crate::drive::devices::Places;
+use crate::instance::Frequency;
+use crate::machine::Machine;
+use crate::root::{Command, Stage};
+use crate::system::partitions::{self, Geometry, Table};
+use crate::system::{Context, mount_table};
+
+const DISABLED: &str = "/etc/growroot-disabled";
+
+pub static MODULE: Module = Module {
+    name: "growpart",
+    stage: Stage::Init,
+    frequency: Frequency::Always,
+    keys: &[],
+    distros: &[],
+    provision: None,
+    live: Some(live),
+    at_end: None,
+};
+
+/// What became of a device.
+#[derive(Debug, PartialEq, Eq)]
+enum Outcome {
+    Grown,
+    /// It has all the room that there is.
+    Full,
+    /// It is not one that can be grown, for this reason.
+    Skipped(String),
+}
+
+fn skipped(why: impl Into<String>) -> Result<Outcome> {
+    Ok(Outcome::Skipped(why.into()))
+}
+
+fn live(cx: &mut Context) -> Result<()> {
+    let empty = Map::new();
+    let section = match cx.config.get("growpart") {
+        None => &empty,
+        Some(Value::Map(map)) => map,
+        Some(other) => {
+            cx.report.warn(format_args!("cloud-config: {}", wrong("growpart", "a mapping", other)));
+            return Ok(());
+        }
+    };
+    if !is_on(cx, section)? {
+        return Ok(());
+    }
+    let Some(places) = cx.outside.places() else {
+        log::info!("growpart: the machine's devices cannot be seen from here");
+        return Ok(());
+    };
+    for entry in entries(section) {
+        match grow_entry(cx, &places, &entry) {
+            Ok(Outcome::Grown) => log::info!("growpart: {entry} has grown"),
+            Ok(Outcome::Full) => log::info!("growpart: {entry} has all the room that there is"),
+            Ok(Outcome::Skipped(why)) => log::info!("growpart: {entry} is left as it is: {why}"),
+            Err(e) => cx.report.warn(format_args!("growpart: failed to grow {entry}: {e}")),
+        }
+    }
+    Ok(())
+}
+
+/// Whether the configuration and the machine want partitions to grow.
+fn is_on(cx: &mut Context, section: &Map) -> Result<bool> {
+    let auto = Value::from("auto");
+    let mode = section.get("mode").unwrap_or(&auto);
+    if mode.is_false() {
+        if mode.as_str() != Some("off") {
+            cx.report.deprecated("cloud-config: growpart.mode: use 'off' in quotes instead of a boolean");
+        }
+        return Ok(false);
+    }
+    if section.get("ignore_growroot_disabled").is_none_or(Value::is_false) && cx.root.is_file(DISABLED) {
+        log::info!("growpart: {DISABLED} turns it off");
+        return Ok(false);
+    }
+    if section.get("devices").is_some_and(|d| entries_of(d).is_empty()) {
+        return Ok(false);
+    }
+    match mode.as_str() {
+        Some("auto" | "growpart") => Ok(true),
+        Some(mode @ ("gpart" | "growfs")) => {
+            Err(Error::new(format!("growpart.mode: {mode} is FreeBSD's: expected auto, growpart or off")))
+        }
+        _ => Err(wrong("growpart.mode", "auto, growpart or off", mode)),
+    }
+}
+
+fn entries(section: &Map) -> Vec<String> {
+    section.get("devices").map_or_else(|| vec!["/".to_owned()], entries_of)
+}
+
+fn entries_of(devices: &Value) -> Vec<String> {
+    match devices {
+        Value::List(list) => list.iter().filter_map(Value::text).collect(),
+        other => other.text().into_iter().collect(),
+    }
+}
+
+fn grow_entry(cx: &mut Context, places: &Places, entry: &str) -> Result<Outcome> {
+    let device = if entry.starts_with("/dev/") {
+        entry.to_owned()
+    } else {
+        match mount_table::containing(cx.root, entry) {
+            Some(mounted) => mounted.source,
+            None => return skipped("nothing is mounted there"),
+        }
+    };
+    let from_cmdline = || mount_table::root_on_cmdline(cx.root).filter(|_| !is_container(cx));
+    let device = if device == "/dev/root" { from_cmdline().unwrap_or(device) } else { device };
+    match block::at(places, &device) {
+        Some(block) => grow(cx, places, &block, 0),
+        None => skipped(format!("{device} is no block device")),
+    }
+}
+
+fn is_container(cx: &Context) -> bool {
+    virt::is_container(&virt::detect(&Machine::read(cx.root.path())))
+}
+
+/// Grows a device, and first what it lies on.
+fn grow(cx: &mut Context, places: &Places, block: &Block, depth: usize) -> Result<Outcome> {
+    match &block.kind {
+        Kind::Partition { disk, number } => grow_partition(cx, places, block, disk, *number),
+        Kind::Disk { .. } => skipped(format!("{} is no partition", block.node)),
+        Kind::Mapping { .. } | Kind::Raid { .. } => beneath::grow(cx, places, block, depth),
+    }
+}
+
+fn grow_partition(cx: &mut Context, places: &Places, block: &Block, disk: &str, number: u32) -> Result<Outcome> {
+    let Some((disk, geometry, table)) = table(cx, places, disk)? else {
+        return skipped(format!("{disk} has no partition table that is known"));
+    };
+    let growth = table.grow(number)?;
+    let old = table.partitions().into_iter().find(|p| p.number == number);
+    if let Some(growth) = &growth {
+        let shown = Command::new(cx.stage, ["growpart".to_owned(), disk.node.clone(), number.to_string()]);
+        cx.root.write_device(&disk.node, &growth.steps, false, shown)?;
+    }
+    let now = growth.map(|g| g.partition).or(old);
+    let Some(now) = now.filter(|p| (p.end - p.start) * geometry.sector > block.size) else { return Ok(Outcome::Full) };
+    // The kernel learns a size also where only the table had it: from a run that was cut off.
+    if let Err(e) = cx.root.resize_partition(&disk.node, number, now.start, now.end, geometry.sector) {
+        log::info!("{e}");
+        let partx = ["partx", "--update", "--nr", &number.to_string(), &disk.node];
+        cx.root.run(Command::new(cx.stage, partx)).map_err(|partx| Error::new(format!("{e}; {partx}")))?;
+    }
+    cx.outside.devices_changed();
+    Ok(if old == Some(now) { Outcome::Full } else { Outcome::Grown })
+}
+
+/// A disk by the kernel's name, and its table. None where it has none.
+fn table(cx: &Context, places: &Places, disk: &str) -> Result<Option<(Block, Geometry, Table)>> {
+    let Some(disk) = block::named(places, disk) else { return Ok(None) };
+    let Kind::Disk { sector } = disk.kind else { return Ok(None) };
+    let geometry = Geometry::new(disk.size, sector).map_err(|e| e.context(&disk.node))?;
+    let file = cx.root.open_device(&disk.node)?;
+    let table = partitions::read(&file, geometry).map_err(|e| e.context(&disk.node))?;
+    Ok(table.map(|table| (disk, geometry, table)))
+}
+
+/// Whether a device would grow.
+fn has_room(cx: &Context, places: &Places, block: &Block, depth: usize) -> Result<bool> {
+    if let Kind::Partition { disk, number } = &block.kind {
+        return Ok(match table(cx, places, disk)? {
+            Some((_, _, table)) => table.grow(*number)?.is_some(),
+            None => false,
+        });
+    }
+    if depth >= beneath::MAX_DEPTH {
+        return Ok(false);
+    }
+    for name in &block.below {
+        if let Some(below) = block::named(places, name)
+            && has_room(cx, places, &below, depth + 1)?
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}

@@ -1,0 +1,125 @@
+//! Block devices: their bytes are changed in place and in steps, through the same door as files.
+//!
+//! A journal on a file system cannot cover the table that says where this file system is. So the promise is kept by the order
+//! of writes instead: the caller divides a change into steps, such that the device is readable after each of them and while
+//! one of them has reached it in part. Every step is on the disk before the next one begins.
+
+use super::{Command, Root, Use};
+use crate::base::error::{Context, Error, Result};
+use rustix::fs::OFlags;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, FileTypeExt};
+
+/// The alignment in memory that direct I/O needs, in bytes: no device has larger sectors.
+const ALIGNMENT: usize = 4096;
+
+/// New content for whole sectors of a device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Write {
+    /// In bytes, a multiple of the sector size, as the length of `content`.
+    pub offset: u64,
+    pub content: Vec<u8>,
+}
+
+/// Writes in the order in which they must reach the device: all of one list before the first of the next. Within a list
+/// they may arrive in any order, sector by sector.
+pub type Steps = Vec<Vec<Write>>;
+
+impl Root {
+    /// Opens a block device, or a file that represents one in a tree, to read it.
+    ///
+    /// # Errors
+    /// There is none at `path`, or it cannot be opened.
+    pub fn open_device(&self, path: &str) -> Result<File> {
+        let file = self.open_device_with(path, OFlags::RDONLY).context(|| format!("failed to open {path}"))?;
+        Ok(file)
+    }
+
+    /// Changes a device's bytes. With `exclusive`, only if nothing uses the device or a partition of it: no mount, no swap, no
+    /// mapping (`O_EXCL`, open(2)). It is recorded as `shown`, the command that does the same, and not run in a plan; nor on
+    /// a block device where the root is not the running system's, for it is another machine's.
+    ///
+    /// # Errors
+    /// The device is in use, or a write fails; what the steps before it wrote stays, and the later ones are not begun.
+    pub fn write_device(&mut self, path: &str, steps: &[Vec<Write>], exclusive: bool, shown: Command) -> Result<()> {
+        self.commands.push(shown);
+        if self.plan {
+            return Ok(());
+        }
+        let flags = if exclusive { OFlags::RDWR | OFlags::EXCL } else { OFlags::RDWR };
+        let write = || -> io::Result<()> {
+            let file = self.open_device_with(path, OFlags::RDONLY)?;
+            if !file.metadata()?.file_type().is_block_device() {
+                return write_steps(&self.open_device_with(path, OFlags::RDWR)?, steps);
+            }
+            if !self.is_live() {
+                return Ok(());
+            }
+            // Only the sectors themselves are written. The page cache would write whole pages, and with them an old copy of
+            // what a mounted file system next to a table has changed since.
+            write_steps(&self.open_device_with(path, flags | OFlags::DIRECT)?, steps)
+        };
+        write().map_err(|e| {
+            let busy = e.raw_os_error() == Some(rustix::io::Errno::BUSY.raw_os_error());
+            let hint = if busy { ": it is in use; unmount its file systems and stop what lies on it" } else { "" };
+            Error::new(format!("failed to write to {path}: {e}{hint}"))
+        })
+    }
+
+    /// Tells the kernel the new end of a partition that may be in use (`BLKPG_RESIZE_PARTITION`, linux/blkpg.h). `start` and
+    /// `end`, which is exclusive, are in sectors of `sector` bytes. Nothing is done where [`Root::write_device`] writes nothing.
+    ///
+    /// # Errors
+    /// The kernel refuses it: it does not know the partition, or another one begins before `end`.
+    pub fn resize_partition(&mut self, disk: &str, number: u32, start: u64, end: u64, sector: u64) -> Result<()> {
+        if !self.is_live() {
+            return Ok(());
+        }
+        let resize = || -> io::Result<()> {
+            let file = self.open_device_with(disk, OFlags::RDONLY)?;
+            let too_large = || io::Error::other("its sectors are more than the kernel counts");
+            let bytes = |sectors: u64| sectors.checked_mul(sector).and_then(|b| i64::try_from(b).ok());
+            let (start, end) = bytes(start).zip(bytes(end)).ok_or_else(too_large)?;
+            let number = i32::try_from(number).map_err(|_| too_large())?;
+            Ok(blkpg::resize_partition(&file, number, start, end, 1)?)
+        };
+        resize().context(|| format!("failed to tell the kernel the new size of partition {number} of {disk}"))
+    }
+
+    fn open_device_with(&self, path: &str, flags: OFlags) -> io::Result<File> {
+        let resolved = self.resolve(path, true).map_err(|e| io::Error::other(e.to_string()))?;
+        let is_device = |file: &File| -> io::Result<bool> {
+            let kind = file.metadata()?.file_type();
+            Ok(kind.is_block_device() || (kind.is_file() && self.usage != Use::NewRoot && !self.disk.is_slash()))
+        };
+        // To open a device of another kind can have effects of its own: it is looked at first.
+        let known = File::from(self.disk.open_at(&resolved, OFlags::PATH)?);
+        if !is_device(&known)? {
+            return Err(io::Error::other("it is not a block device"));
+        }
+        let file = File::from(self.disk.open_at(&resolved, flags | OFlags::NONBLOCK | OFlags::NOCTTY)?);
+        if is_device(&file)? { Ok(file) } else { Err(io::Error::other("it is not a block device")) }
+    }
+}
+
+fn write_steps(file: &File, steps: &[Vec<Write>]) -> io::Result<()> {
+    for step in steps {
+        for write in step {
+            let (buffer, at) = aligned(&write.content);
+            file.write_all_at(buffer.get(at..at + write.content.len()).unwrap_or_default(), write.offset)?;
+        }
+        file.sync_all()?;
+    }
+    Ok(())
+}
+
+/// A copy of `content` that begins at a multiple of [`ALIGNMENT`], and where in the buffer that is.
+fn aligned(content: &[u8]) -> (Vec<u8>, usize) {
+    let mut buffer = vec![0; content.len() + ALIGNMENT];
+    let at = buffer.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
+    if let Some(to) = buffer.get_mut(at..at + content.len()) {
+        to.copy_from_slice(content);
+    }
+    (buffer, at)
+}

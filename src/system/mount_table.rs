@@ -1,0 +1,77 @@
+//! What is mounted where, as the kernel lists it (proc_pid_mounts(5)).
+
+use crate::machine::Cmdline;
+use crate::root::{Root, unescape};
+
+/// A mount.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mounted {
+    /// The device, or what a file system without one has in its place.
+    pub source: String,
+    pub point: String,
+    pub kind: String,
+    /// Separated by commas.
+    pub options: String,
+}
+
+impl Mounted {
+    /// Whether an option is set.
+    pub fn has(&self, option: &str) -> bool {
+        self.options.split(',').any(|o| o == option)
+    }
+}
+
+/// The mount that has `path`: the one whose point is the longest above it, and of several there the last.
+pub fn containing(root: &Root, path: &str) -> Option<Mounted> {
+    let text = root.text("/proc/self/mounts");
+    let mounts = text.lines().filter_map(|line| {
+        let mut fields = line.split(' ').map(unescape);
+        Some(Mounted { source: fields.next()?, point: fields.next()?, kind: fields.next()?, options: fields.next()? })
+    });
+    let above = mounts.filter(|m| {
+        let rest = path.strip_prefix(m.point.trim_end_matches('/'));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    });
+    above.max_by_key(|m| m.point.len())
+}
+
+/// The device that `root=` on the kernel command line names, for a kernel that calls the root's device /dev/root: by its path, or
+/// by the link that udev makes for its label or UUID. None where there is none.
+pub fn root_on_cmdline(root: &Root) -> Option<String> {
+    let cmdline = Cmdline::new(&root.text("/proc/cmdline"));
+    let value = cmdline.value("root").filter(|v| !v.is_empty())?;
+    let below = |folder: &str, name: &str| Some(format!("/dev/disk/{folder}/{name}"));
+    match value.split_once('=') {
+        Some(("LABEL", label)) => below("by-label", label),
+        Some(("UUID", uuid)) => below("by-uuid", &uuid.to_ascii_lowercase()),
+        Some(("PARTUUID", uuid)) => below("by-partuuid", &uuid.to_ascii_lowercase()),
+        Some(("PARTLABEL", label)) => below("by-partlabel", label),
+        _ if value.starts_with("/dev/") => Some(value.to_owned()),
+        _ => Some(format!("/dev/{value}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::testing::TempDir;
+    use crate::root::Use;
+
+    #[test]
+    fn the_longest_point_and_of_several_the_last() {
+        let dir = TempDir::new("mount-table");
+        std::fs::create_dir_all(dir.0.join("proc/self")).unwrap();
+        let text = "rootfs / rootfs rw 0 0\n/dev/vda1 / ext4 rw,relatime 0 0\n/dev/vdb1 /data xfs ro 0 0\n\
+            /dev/vdc1 /with\\040space ext4 rw 0 0\nbroken\n";
+        std::fs::write(dir.0.join("proc/self/mounts"), text).unwrap();
+        let root = Root::open(&dir.0, Use::Tree).unwrap();
+        let source = |path| containing(&root, path).map(|m| m.source);
+        for (path, device) in
+            [("/", "/dev/vda1"), ("/database", "/dev/vda1"), ("/data", "/dev/vdb1"), ("/data/x/y", "/dev/vdb1"), ("/with space/x", "/dev/vdc1")]
+        {
+            assert_eq!(source(path).as_deref(), Some(device), "{path}");
+        }
+        assert_eq!(source("relative"), None);
+        assert!(containing(&root, "/data").unwrap().has("ro"));
+    }
+}

@@ -1,0 +1,213 @@
+//! Partition tables: GPT (UEFI 2.10, section 5.3) and MBR with extended and logical partitions, read from a disk's bytes,
+//! and changed in steps between which a power cut leaves the old or the new table.
+//!
+//! The reader to please is the kernel. It looks at the MBR, and where that has an entry of type EE at GPT's header in sector 1;
+//! it does not look for the backup at the end of the disk unless it is told to (block/partitions/efi.c, `gpt` on the kernel
+//! command line). So a GPT with a broken primary header is no table at all, and the primary one is valid at any moment here.
+
+mod gpt;
+pub mod guid;
+mod mbr;
+
+use crate::base::error::{Context, Error, Result};
+use crate::drive::bytes::ReadAt;
+use crate::root::{Steps, Write};
+use gpt::Gpt;
+pub use guid::Kind;
+use mbr::Mbr;
+
+/// What partitions are aligned to, in bytes: as sfdisk and sgdisk do.
+const ALIGNMENT: u64 = 1 << 20;
+/// A partition is not grown by less than this, in bytes, as growpart's `--fudge`.
+const MIN_GROWTH: u64 = 1 << 20;
+/// How much at the start of a disk, and at the start of a new partition, can say what was there before, in bytes.
+pub const SIGNATURES: u64 = 1 << 20;
+
+/// A disk's size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Geometry {
+    /// Bytes of a logical sector: 512 or 4096.
+    pub sector: u64,
+    /// How many there are.
+    pub sectors: u64,
+}
+
+impl Geometry {
+    /// The geometry of a disk of `size` bytes.
+    ///
+    /// # Errors
+    /// The sectors are of a size that no disk has, or the disk is too small for a table.
+    pub fn new(size: u64, sector: u64) -> Result<Geometry> {
+        if !(512..=4096).contains(&sector) || !sector.is_power_of_two() {
+            return Err(Error::new(format!("sectors of {sector} bytes: expected 512 to 4096")));
+        }
+        if size < 2 * ALIGNMENT {
+            return Err(Error::new(format!("{size} bytes are too small for a partition table")));
+        }
+        Ok(Geometry { sector, sectors: size / sector })
+    }
+
+    fn alignment(self) -> u64 {
+        (ALIGNMENT / self.sector).max(1)
+    }
+
+    fn sectors_of(self, bytes: u64) -> u64 {
+        bytes.div_ceil(self.sector)
+    }
+
+    fn write(self, at: u64, mut content: Vec<u8>) -> Write {
+        let whole = self.sectors_of(content.len() as u64) * self.sector;
+        content.resize(usize::try_from(whole).unwrap_or(content.len()), 0);
+        Write { offset: at * self.sector, content }
+    }
+
+    fn read(self, disk: &dyn ReadAt, at: u64, sectors: u64) -> Result<Vec<u8>> {
+        let size = usize::try_from(sectors * self.sector).unwrap_or(usize::MAX);
+        let offset = at.checked_mul(self.sector).filter(|_| at < self.sectors);
+        let offset = offset.ok_or_else(|| Error::new(format!("the table names sector {at}, which is not on the disk")))?;
+        disk.bytes(offset, size).context(|| format!("failed to read sector {at}"))
+    }
+}
+
+/// A partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Partition {
+    /// As in the kernel's name of it: logical ones begin at 5.
+    pub number: u32,
+    /// The first sector, and the one after the last.
+    pub start: u64,
+    pub end: u64,
+    pub kind: Kind,
+}
+
+/// A partition table that was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Table {
+    Gpt(Gpt),
+    Mbr(Mbr),
+}
+
+/// A kind of table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    Gpt,
+    Mbr,
+}
+
+/// How a partition grows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Growth {
+    /// The partition as it is to be.
+    pub partition: Partition,
+    /// The writes that make it so.
+    pub steps: Steps,
+}
+
+/// A partition that is to be made: its size in sectors, None for the rest of the disk, and its type as cloud-config names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wanted {
+    pub sectors: Option<u64>,
+    pub kind: Kind,
+}
+
+/// Reads the table of a disk. None where there is none.
+///
+/// # Errors
+/// The disk cannot be read, or the table is damaged: it is there, and not to be touched.
+pub fn read(disk: &dyn ReadAt, geometry: Geometry) -> Result<Option<Table>> {
+    let first = geometry.read(disk, 0, 1)?;
+    match mbr::parse(&first) {
+        None => Ok(None),
+        Some(entries) if entries.iter().any(|e| e.code == mbr::PROTECTIVE) => {
+            Gpt::read(disk, geometry, &first).map(|gpt| Some(Table::Gpt(gpt)))
+        }
+        Some(_) => Mbr::read(disk, geometry, first).map(|mbr| Some(Table::Mbr(mbr))),
+    }
+}
+
+impl Table {
+    /// The partitions that hold something, by number; not an extended one, which only holds others.
+    pub fn partitions(&self) -> Vec<Partition> {
+        match self {
+            Table::Gpt(gpt) => gpt.partitions(),
+            Table::Mbr(mbr) => mbr.partitions(),
+        }
+    }
+
+    /// How partition `number` grows to the next one, or to the end of the disk. None where that would be less than 1 MiB.
+    ///
+    /// # Errors
+    /// There is no such partition, or the table cannot be changed safely.
+    pub fn grow(&self, number: u32) -> Result<Option<Growth>> {
+        match self {
+            Table::Gpt(gpt) => gpt.grow(number),
+            Table::Mbr(mbr) => mbr.grow(number),
+        }
+    }
+}
+
+/// The writes that make a new table in the place of `old`. Each partition begins at the next multiple of 1 MiB. With
+/// `clean`, what earlier file systems left where the disk and its partitions begin is erased, after the table is there.
+///
+/// # Errors
+/// The partitions do not fit on the disk, or are more than the table has room for.
+pub fn create(
+    old: Option<&Table>,
+    geometry: Geometry,
+    format: Format,
+    wanted: &[Wanted],
+    clean: bool,
+) -> Result<(Vec<Partition>, Steps)> {
+    let last = match format {
+        Format::Gpt => gpt::last_usable(geometry),
+        Format::Mbr => geometry.sectors.min(mbr::MAX_END) - 1,
+    };
+    let mut partitions: Vec<Partition> = Vec::new();
+    for (number, wanted) in (1..).zip(wanted) {
+        let free = partitions.last().map_or(1, |p| p.end);
+        let start = free.next_multiple_of(geometry.alignment());
+        let end = wanted.sectors.map_or(last + 1, |sectors| start.saturating_add(sectors));
+        if start >= end || end > last + 1 {
+            return Err(Error::new(format!("the disk has no room for partition {number} of the layout")));
+        }
+        partitions.push(Partition { number, start, end, kind: wanted.kind });
+    }
+    let mut steps = match format {
+        Format::Gpt => Gpt::create(old, geometry, &partitions)?,
+        Format::Mbr => mbr::create(geometry, &partitions)?,
+    };
+    if matches!((old, format), (Some(Table::Gpt(_)), Format::Mbr)) {
+        steps.push(gpt::erase(geometry));
+    }
+    if clean {
+        steps.push(clean_starts(geometry, format, &partitions));
+    }
+    Ok((partitions, steps))
+}
+
+/// Zeros where file systems that were there before have their superblocks: between the table and the first partition, and at
+/// the start of each partition.
+fn clean_starts(geometry: Geometry, format: Format, partitions: &[Partition]) -> Vec<Write> {
+    let begin = match format {
+        Format::Gpt => gpt::first_usable(geometry),
+        Format::Mbr => 1,
+    };
+    let gap = (begin, partitions.first().map_or(geometry.alignment(), |p| p.start));
+    let starts = partitions.iter().map(|p| (p.start, p.end.min(p.start + geometry.sectors_of(SIGNATURES))));
+    let zeros = |(from, to): (u64, u64)| {
+        let size = usize::try_from((to - from) * geometry.sector).unwrap_or(0);
+        geometry.write(from, vec![0; size])
+    };
+    std::iter::once(gap).chain(starts).map(zeros).collect()
+}
+
+/// The write that zeros the first and the last MiB of a disk of `size` bytes, with whatever table is there.
+pub fn erase(size: u64) -> Steps {
+    let part = SIGNATURES.min(size);
+    let zeros = |offset| Write { offset, content: vec![0; usize::try_from(part).unwrap_or(0)] };
+    // The backup of a GPT first: a cut leaves the table, or none.
+    vec![vec![zeros(size - part)], vec![zeros(0)]]
+}
+
+#[cfg(test)]
+mod tests;
