@@ -120,7 +120,13 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         };
-        for (folder, size) in [("nvme0n1", "4096"), ("nvme0n1/nvme0n1p1", "1024"), ("nvme0n1/nvme0n1p10", "64"), ("dm-0", "8"), ("md0", "8")] {
+        for (folder, size) in [
+            ("nvme0n1", "4096"),
+            ("nvme0n1/nvme0n1p1", "1024"),
+            ("nvme0n1/nvme0n1p10", "64"),
+            ("dm-0", "8"),
+            ("md0", "8"),
+        ] {
             file(&format!("sys/devices/{folder}/size"), &format!("{size}\n"));
             let name = folder.rsplit('/').next().unwrap();
             fs::create_dir_all(dir.0.join("sys/class/block")).unwrap();

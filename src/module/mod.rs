@@ -14,8 +14,10 @@ mod bootcmd;
 mod byobu;
 mod ca_certs;
 mod disable_ec2_metadata;
+mod disk_setup;
 mod fan;
 mod final_message;
+mod growpart;
 mod grub_dpkg;
 mod install_hotplug;
 mod keyboard;
@@ -28,6 +30,7 @@ mod ntp;
 mod package_update_upgrade_install;
 mod phone_home;
 mod power_state_change;
+mod resizefs;
 mod resolv_conf;
 mod rsyslog;
 mod runcmd;
@@ -95,9 +98,9 @@ pub static MODULES: &[&Module] = &[
     &seed_random::MODULE,
     &bootcmd::MODULE,
     &write_files::MODULE,
-    &unsupported::GROWPART,
-    &unsupported::RESIZEFS,
-    &unsupported::DISK_SETUP,
+    &growpart::MODULE,
+    &resizefs::MODULE,
+    &disk_setup::MODULE,
     &mounts::MODULE,
     &set_hostname::MODULE,
     &update_hostname::MODULE,

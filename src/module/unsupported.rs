@@ -6,7 +6,7 @@
 use super::Module;
 use crate::document::Value;
 use crate::instance::Frequency::{self, Always, Instance};
-use crate::root::Stage::{self, Config, Final, Init};
+use crate::root::Stage::{self, Config, Final};
 
 type Names = &'static [&'static str];
 
@@ -67,41 +67,6 @@ pub static ANSIBLE: Module = entry("ansible", Final, Instance, &["ansible"], &[]
 /// ```
 pub static CHEF: Module = entry("chef", Final, Always, &["chef"], &[]);
 
-/// # disk_setup
-///
-/// Partitions disks and makes file systems. Not supported yet.
-///
-/// ```schema
-/// device_aliases: {*: str}
-/// disk_setup: {
-///  *: {
-///   table_type: (mbr gpt)
-///   layout: (remove) | bool | [int | [int | str]2..2]
-///   overwrite: bool
-///  }
-/// }
-/// fs_setup: [{
-///  label, filesystem, device, replace_fs: str
-///  partition: (auto any none)
-///  overwrite: bool
-///  extra_opts, cmd: [str] | str
-/// }]
-/// ```
-pub static DISK_SETUP: Module = entry("disk_setup", Init, Instance, &["disk_setup", "fs_setup"], &[]);
-
-/// # growpart
-///
-/// Grows partitions to the size of their disks. Not supported yet.
-///
-/// ```schema
-/// growpart: {
-///  mode: (auto growpart gpart off) | (false) ^22.3 "Use 'off' in quotes instead."
-///  devices: [str]
-///  ignore_growroot_disabled: bool
-/// }
-/// ```
-pub static GROWPART: Module = entry("growpart", Init, Always, &["growpart"], &[]);
-
 /// # mcollective
 ///
 /// Installs and configures MCollective. Not supported yet.
@@ -148,15 +113,6 @@ pub static RASPBERRY_PI: Module = entry("raspberry_pi", Config, Instance, &["rpi
 ///
 /// Resets the node id of RSCT on PowerVM. Not supported yet.
 pub static RESET_RMC: Module = entry("reset_rmc", Final, Instance, &[], &[]);
-
-/// # resizefs
-///
-/// Grows the root's file system to the size of its partition. Not supported yet.
-///
-/// ```schema
-/// resize_rootfs: (true false noblock)
-/// ```
-pub static RESIZEFS: Module = entry("resizefs", Init, Always, &["resize_rootfs"], &[]);
 
 /// # rh_subscription
 ///

@@ -141,6 +141,30 @@ impl Root {
         self.is_live() || self.programs.is_some()
     }
 
+    /// Starts a command that nothing waits for, like [`Root::run`] in everything else; its end is only logged.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn start(&mut self, command: Command) -> Result<()> {
+        if !self.is_live() {
+            return self.run(command);
+        }
+        self.commands.push(command.clone());
+        for e in self.commit() {
+            log::error!("{e}");
+        }
+        let Some((program, arguments)) = command.argv.split_first() else { return Err(Error::new("an empty command")) };
+        let mut process = std::process::Command::new(program);
+        process.args(arguments).envs(command.env.iter().map(|(k, v)| (k, v))).stdin(Stdio::null());
+        let mut child = process.spawn().context(|| format!("failed to run {program}"))?;
+        let program = program.clone();
+        std::thread::spawn(move || match child.wait() {
+            Ok(status) => log::info!("{program}: {status}"),
+            Err(e) => log::info!("failed to wait for {program}: {e}"),
+        });
+        Ok(())
+    }
+
     fn spawn(&mut self, command: Command, capture: bool) -> Result<Output> {
         self.commands.push(command.clone());
         if let Some(mut programs) = self.programs.take() {

@@ -37,8 +37,8 @@ impl Root {
     }
 
     /// Changes a device's bytes. With `exclusive`, only if nothing uses the device or a partition of it: no mount, no swap, no
-    /// mapping (`O_EXCL`, open(2)). It is recorded as `shown`, the command that does the same, and not run in a plan; nor on
-    /// a block device where the root is not the running system's, for it is another machine's.
+    /// mapping (`O_EXCL`, open(2)). It is recorded as `shown`, the command that does the same. Nothing is written in a
+    /// plan, nor to a block device where the root is not the running system's: it is another machine's.
     ///
     /// # Errors
     /// The device is in use, or a write fails; what the steps before it wrote stays, and the later ones are not begun.

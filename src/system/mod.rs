@@ -4,6 +4,7 @@ pub mod accounts;
 pub mod authorized_keys;
 pub mod console;
 mod context;
+pub mod device_names;
 pub mod fstab;
 pub mod host_keys;
 pub mod hostname;

@@ -66,9 +66,13 @@ mod tests {
         std::fs::write(dir.0.join("proc/self/mounts"), text).unwrap();
         let root = Root::open(&dir.0, Use::Tree).unwrap();
         let source = |path| containing(&root, path).map(|m| m.source);
-        for (path, device) in
-            [("/", "/dev/vda1"), ("/database", "/dev/vda1"), ("/data", "/dev/vdb1"), ("/data/x/y", "/dev/vdb1"), ("/with space/x", "/dev/vdc1")]
-        {
+        for (path, device) in [
+            ("/", "/dev/vda1"),
+            ("/database", "/dev/vda1"),
+            ("/data", "/dev/vdb1"),
+            ("/data/x/y", "/dev/vdb1"),
+            ("/with space/x", "/dev/vdc1"),
+        ] {
             assert_eq!(source(path).as_deref(), Some(device), "{path}");
         }
         assert_eq!(source("relative"), None);

@@ -119,7 +119,7 @@ fn key(text: &[u8]) -> Result<(Vec<u8>, String)> {
     let expected = || Error::new("expected {\"key\": base64, \"slot\": number}");
     // Not what the parser says: it may quote the key.
     let data = json::parse(KEY_FILE, text).map_err(|_| expected())?;
-    let key = data.get("key").and_then(Value::as_str).and_then(|k| base64::decode(k.as_bytes()).ok());
+    let key = data.get("key").and_then(Value::as_str).and_then(|k| base64::decode(k.as_bytes()));
     let slot = data.get("slot").and_then(Value::text).filter(|s| s.bytes().all(|b| b.is_ascii_digit()));
     key.zip(slot).filter(|(_, slot)| !slot.is_empty()).ok_or_else(expected)
 }

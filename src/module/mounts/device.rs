@@ -1,6 +1,6 @@
 //! What the first field of a mount means: a device that is there, one that is not, or something that is no device.
 
-use crate::document::{Map, Value};
+use crate::system::device_names::{alias, dotted, mapped, partition_of};
 use crate::system::{Context, Device};
 
 /// Options with which the first field is a path, and file systems that need no device (filesystems(5), mount(8)).
@@ -64,12 +64,6 @@ fn device_or_late(name: String, held: Result<(), String>) -> What {
     }
 }
 
-/// The name of a device's partition, as the kernel makes it.
-fn partition_of(path: &str, number: &str) -> String {
-    let part = if path.ends_with(|c: char| c.is_ascii_digit()) { "p" } else { "" };
-    format!("{path}{part}{number}")
-}
-
 /// The first of the paths, and the partition that is asked for, where it is not there yet.
 fn late(paths: &[String], partition: Option<&str>) -> What {
     let Some(path) = paths.first() else { return What::Unknown };
@@ -105,12 +99,9 @@ fn candidates(cx: &Context, spec: &str) -> Option<(Vec<String>, Option<String>)>
         return Some((vec![alias(cx, spec).unwrap_or_else(|| spec.to_owned())], None));
     }
     let spec = if spec == "ephemeral" { "ephemeral0" } else { spec };
-    let (name, partition) = match spec.rsplit_once('.') {
-        Some((name, n)) if !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()) => (name, Some(n.to_owned())),
-        _ => (spec, None),
-    };
+    let (name, partition) = dotted(spec);
     // Partition 0 is the whole device.
-    let partition = partition.filter(|n| n != "0");
+    let partition = partition.filter(|n| *n != "0").map(str::to_owned);
     if let Some(path) = alias(cx, name) {
         return Some((vec![path], partition));
     }
@@ -119,11 +110,6 @@ fn candidates(cx: &Context, spec: &str) -> Option<(Vec<String>, Option<String>)>
         return Some((mapped(&cx.instance.device_names, short), partition));
     }
     is_short(name).then(|| (vec![format!("/dev/{name}")], partition))
-}
-
-/// A name of the cloud-config's own (`device_aliases`).
-fn alias(cx: &Context, name: &str) -> Option<String> {
-    cx.get("device_aliases")?.get(name)?.as_str().map(str::to_owned)
 }
 
 /// A name by which a source means a device.
@@ -146,25 +132,6 @@ fn is_short(name: &str) -> bool {
         rest.starts_with(|c: char| c.is_ascii_digit())
             && rest.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'n' | b'p'))
     })
-}
-
-/// What the source says that a name is. It may call a disk `sdb` that this kernel calls `vdb` or `xvdb`.
-fn mapped(names: &Map, name: &str) -> Vec<String> {
-    let value = names.get(name).or_else(|| names.get("ephemeral").filter(|_| name == "ephemeral0"));
-    let Some(value) = value.and_then(Value::as_str) else { return Vec::new() };
-    let short = value.strip_prefix("/dev/").unwrap_or(value);
-    let mut paths = vec![format!("/dev/{short}")];
-    if let Some(rest) =
-        short.strip_prefix("sd").or_else(|| short.strip_prefix("xvd")).or_else(|| short.strip_prefix("vd"))
-    {
-        for prefix in ["vd", "xvd", "sd"] {
-            let path = format!("/dev/{prefix}{rest}");
-            if !paths.contains(&path) {
-                paths.push(path);
-            }
-        }
-    }
-    paths
 }
 
 /// The device, or its partition: the one that is named, else the first where the device itself holds nothing.
@@ -210,8 +177,5 @@ mod tests {
             assert!(is_remote(spec), "{spec}");
         }
         assert!(!is_remote("/dev/disk/by-path/pci-0000:00:1f.2"));
-        let names: Map = [("ephemeral0", "sdb")].into_iter().collect();
-        assert_eq!(mapped(&names, "ephemeral0"), ["/dev/sdb", "/dev/vdb", "/dev/xvdb"]);
-        assert!(mapped(&names, "ephemeral1").is_empty());
     }
 }

@@ -78,7 +78,8 @@ impl Gpt {
 
     fn read_at(disk: &dyn ReadAt, geometry: Geometry, mbr: &[u8], at: u64) -> Result<Gpt> {
         let header = geometry.read(disk, at, 1)?;
-        let gpt = Gpt::parse(geometry, mbr, header, at).ok_or_else(|| Error::new(format!("no header in sector {at}")))?;
+        let gpt =
+            Gpt::parse(geometry, mbr, header, at).ok_or_else(|| Error::new(format!("no header in sector {at}")))?;
         let (count, size) = gpt.array_size();
         let sectors = geometry.sectors_of(count * size);
         let mut entries = geometry.read(disk, gpt.entries_at, sectors)?;
@@ -144,13 +145,17 @@ impl Gpt {
         let this = partitions.iter().find(|p| p.number == number).copied();
         let this = this.ok_or_else(|| Error::new(format!("the GPT has no partition {number}")))?;
         if !self.primary {
-            return Err(Error::new("the primary GPT is damaged; repair it first, for example with sgdisk --load-backup"));
+            return Err(Error::new(
+                "the primary GPT is damaged; repair it first, for example with sgdisk --load-backup",
+            ));
         }
         let end_of_disk = self.geometry.sectors - 1;
         let most = end_of_disk.saturating_sub(1 + self.reserved());
         let last = if self.alternate == end_of_disk { self.last_usable.min(most) } else { most };
         if partitions.iter().any(|p| p.end > last + 1) {
-            return Err(Error::new("a partition ends after the end of the disk, or where the backup of the GPT is to be"));
+            return Err(Error::new(
+                "a partition ends after the end of the disk, or where the backup of the GPT is to be",
+            ));
         }
         let next = partitions.iter().map(|p| p.start).filter(|start| *start > this.start).min();
         let end = next.unwrap_or(u64::MAX).min(last + 1);
@@ -257,8 +262,7 @@ impl Gpt {
     /// The header's sector for the place `at`, with its checksums.
     fn sealed(&self, at: u64, other: u64, entries_at: u64) -> Vec<u8> {
         let mut header = self.header.clone();
-        let fields =
-            [(24, at), (32, other), (40, self.first_usable), (48, self.last_usable), (72, entries_at)];
+        let fields = [(24, at), (32, other), (40, self.first_usable), (48, self.last_usable), (72, entries_at)];
         fields.iter().for_each(|(offset, number)| put(&mut header, *offset, &number.to_le_bytes()));
         put(&mut header, 88, &crc(&self.entries).to_le_bytes());
         put(&mut header, 16, &[0; 4]);

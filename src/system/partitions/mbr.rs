@@ -177,7 +177,9 @@ impl Mbr {
             let sectors = end - container.start;
             steps.push(vec![self.geometry.write(0, resized(&self.table, extended, container.start, sectors))]);
         }
-        if let Some((before, link)) = index.checked_sub(1).and_then(|i| self.logical.get(i)).and_then(|l| Some((l, l.link?))) {
+        if let Some((before, link)) =
+            index.checked_sub(1).and_then(|i| self.logical.get(i)).and_then(|l| Some((l, l.link?)))
+        {
             let table = resized(&before.table, link, this.at, end - this.at);
             steps.push(vec![self.geometry.write(before.at, table)]);
         }
@@ -222,7 +224,9 @@ pub(super) fn create(geometry: Geometry, partitions: &[Partition]) -> Result<Ste
     let identifier: [u8; 16] = uuid::random()?;
     put(&mut table, 440, &identifier[..4]);
     for (slot, partition) in partitions.iter().enumerate() {
-        let Kind::Code(code) = partition.kind else { return Err(Error::new("an MBR's partition has a code as its type")) };
+        let Kind::Code(code) = partition.kind else {
+            return Err(Error::new("an MBR's partition has a code as its type"));
+        };
         let at = TABLE + slot * ENTRY;
         let field = |number: u64| u32::try_from(number).unwrap_or(u32::MAX).to_le_bytes();
         put(&mut table, at + 1, &chs(partition.start));

@@ -64,7 +64,8 @@ impl Geometry {
     fn read(self, disk: &dyn ReadAt, at: u64, sectors: u64) -> Result<Vec<u8>> {
         let size = usize::try_from(sectors * self.sector).unwrap_or(usize::MAX);
         let offset = at.checked_mul(self.sector).filter(|_| at < self.sectors);
-        let offset = offset.ok_or_else(|| Error::new(format!("the table names sector {at}, which is not on the disk")))?;
+        let offset =
+            offset.ok_or_else(|| Error::new(format!("the table names sector {at}, which is not on the disk")))?;
         disk.bytes(offset, size).context(|| format!("failed to read sector {at}"))
     }
 }

@@ -50,7 +50,12 @@ fn rows(dump: &str) -> Vec<Row> {
     };
     let lines = dump.lines().filter(|l| l.contains("start="));
     let row = |l: &str| {
-        (number(l), field(l, "start").parse().unwrap(), field(l, "size").parse().unwrap(), field(l, "type").to_uppercase())
+        (
+            number(l),
+            field(l, "start").parse().unwrap(),
+            field(l, "size").parse().unwrap(),
+            field(l, "type").to_uppercase(),
+        )
     };
     lines.map(row).collect()
 }
@@ -336,8 +341,11 @@ fn new_tables_are_those_of_sfdisk_and_sgdisk() {
                 Format::Gpt => Kind::Guid(guid::guid(name).unwrap()),
                 Format::Mbr => Kind::Code(guid::mbr(name).unwrap()),
             };
-            let wanted: Vec<Wanted> =
-                parts.iter().zip(&types).map(|(sectors, name)| Wanted { sectors: *sectors, kind: kind(name) }).collect();
+            let wanted: Vec<Wanted> = parts
+                .iter()
+                .zip(&types)
+                .map(|(sectors, name)| Wanted { sectors: *sectors, kind: kind(name) })
+                .collect();
             let (ours, theirs) = (Image::new(size), Image::new(size));
             let (partitions, steps) = create(None, ours.geometry, format, &wanted, false).unwrap();
             ours.write(&steps);
@@ -379,7 +387,8 @@ fn a_new_table_replaces_the_old_one_at_one_sector() {
         for format in [Format::Gpt, Format::Mbr] {
             let Some(image) = Image::with(64 * MIB, script) else { return };
             let old = image.sfdisk();
-            let (partitions, steps) = create(image.table().as_ref(), image.geometry, format, &wanted(format), true).unwrap();
+            let (partitions, steps) =
+                create(image.table().as_ref(), image.geometry, format, &wanted(format), true).unwrap();
             let new: Vec<_> = partitions.iter().map(|p| (p.number, p.start, p.end - p.start)).collect();
             image.write_with_cuts(&steps[..steps.len() - 1].to_vec(), &mut |image, state| {
                 let theirs = image.sfdisk();
@@ -439,7 +448,11 @@ fn file_systems_and_rubbish_are_no_tables() {
         let mut disk = vec![0u8; 2 * MIB as usize];
         for at in (0..64 * 512).chain(disk.len() - 512..disk.len()) {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(seed | 1);
-            disk[at] = if seed % 2 == 0 { (random >> 56) as u8 } else { [0, 0, 0x80, 5, 0x0f, 1][(random >> 60) as usize % 6] };
+            disk[at] = if seed % 2 == 0 {
+                (random >> 56) as u8
+            } else {
+                [0, 0, 0x80, 5, 0x0f, 1][(random >> 60) as usize % 6]
+            };
         }
         disk[510..512].copy_from_slice(&[0x55, 0xaa]);
         for slot in 0..4 {

@@ -1,0 +1,149 @@
+//! One entry of `disk_setup`.
+
+use super::{flag, reread, wait_for};
+use crate::base::error::{Context as _, Error, Result};
+use crate::document::{Map, Value, wrong};
+use crate::drive::block::{self, Block, Kind as BlockKind};
+use crate::drive::devices::Places;
+use crate::root::Command;
+use crate::system::Context;
+use crate::system::partitions::{self, Format, Geometry, Kind, Partition, Table, Wanted, guid};
+
+/// The type of a partition that names none.
+const LINUX: &str = "8300";
+
+/// What a layout says of one partition.
+struct Part<'a> {
+    percent: f64,
+    kind: Option<String>,
+    value: &'a Value,
+}
+
+/// Gives a disk the layout of its definition, unless it has it, or has something else that is not to be overwritten.
+pub(super) fn apply(cx: &mut Context, places: &Places, path: &str, definition: &Map) -> Result<()> {
+    let format = match definition.get("table_type").map(|t| t.text().unwrap_or_default()).as_deref() {
+        None | Some("mbr") => Format::Mbr,
+        Some("gpt") => Format::Gpt,
+        Some(_) => return Err(Error::new("table_type: expected mbr or gpt")),
+    };
+    let disk = wait_for(cx, places, path)?;
+    let layout = definition.get("layout").unwrap_or(&Value::Null);
+    let parts = match layout {
+        Value::String(word) if word.eq_ignore_ascii_case("remove") => Vec::new(),
+        Value::Bool(true) => vec![Part { percent: 100.0, kind: None, value: layout }],
+        Value::List(list) if !list.is_empty() => list.iter().map(part).collect::<Result<_>>()?,
+        Value::List(_) | Value::Bool(false) | Value::Null => return Ok(()),
+        other => return Err(wrong("layout", "true, remove, or a list of percentages", other)),
+    };
+    let BlockKind::Disk { sector } = disk.kind else {
+        return Err(Error::new(format!("{} is not a disk", disk.node)));
+    };
+    if parts.is_empty() {
+        return remove(cx, places, &disk);
+    }
+    let geometry = Geometry::new(disk.size, sector)?;
+    let file = cx.root.open_device(&disk.node)?;
+    let old = partitions::read(&file, geometry);
+    if let Ok(Some(table)) = &old
+        && is_there(&table.partitions(), layout, &parts)
+    {
+        log::info!("disk_setup: {} has the layout already", disk.node);
+        return Ok(());
+    }
+    let overwrite = flag(definition, "overwrite");
+    let is_used = !matches!(old, Ok(None | Some(_)))
+        || matches!(&old, Ok(Some(table)) if !table.partitions().is_empty())
+        || !block::partitions(places, &disk.name).is_empty()
+        || block::superblock(places, &disk).is_some();
+    if is_used && !overwrite {
+        log::info!("disk_setup: {} holds something already, and overwrite is not true", disk.node);
+        return Ok(());
+    }
+    make(cx, &disk, geometry, format, &parts, old.ok().flatten().as_ref(), overwrite)
+}
+
+fn part(value: &Value) -> Result<Part<'_>> {
+    let expected = || wrong("layout", "percentages, or pairs of a percentage and a type", value);
+    let (percent, kind) = match value {
+        Value::List(pair) => match pair.as_slice() {
+            [percent, kind] => (percent, Some(kind.text().ok_or_else(expected)?)),
+            _ => return Err(expected()),
+        },
+        percent => (percent, None),
+    };
+    let percent: f64 = percent.text().and_then(|t| t.trim().parse().ok()).ok_or_else(expected)?;
+    if (0.0..=100.0).contains(&percent) { Ok(Part { percent, kind, value }) } else { Err(expected()) }
+}
+
+/// Whether the partitions are as many as the layout has, and of the types that it names. One or more are what `true` asks for.
+fn is_there(found: &[Partition], layout: &Value, parts: &[Part]) -> bool {
+    let same = |(part, found): (&Part, &Partition)| part.kind.as_deref().is_none_or(|kind| found.kind.is_named(kind));
+    match layout {
+        Value::Bool(_) => !found.is_empty(),
+        _ => found.len() == parts.len() && parts.iter().zip(found).all(same),
+    }
+}
+
+fn make(
+    cx: &mut Context,
+    disk: &Block,
+    geometry: Geometry,
+    format: Format,
+    parts: &[Part],
+    old: Option<&Table>,
+    overwrite: bool,
+) -> Result<()> {
+    let mut wanted = Vec::new();
+    for (number, part) in (1..).zip(parts) {
+        let share = geometry.sectors as f64 * (part.percent / 100.0);
+        let sectors = (number < parts.len()).then_some(share as u64);
+        wanted.push(Wanted { sectors, kind: kind(cx, format, part) });
+    }
+    let (made, steps) = partitions::create(old, geometry, format, &wanted, overwrite)?;
+    let script: String = made.iter().map(|p| line(p)).collect();
+    let label: &[&str] = if format == Format::Gpt { &["--label", "gpt"] } else { &[] };
+    let argv = ["sfdisk"].iter().chain(label).copied().chain(["--force", disk.node.as_str()]);
+    let shown = Command::new(cx.stage, argv).stdin(script);
+    cx.root.write_device(&disk.node, &steps, true, shown)?;
+    reread(cx, &disk.node).context(|| "the table is written, but the kernel does not read it")
+}
+
+/// The type of a partition. One that is not known becomes Linux's.
+fn kind(cx: &mut Context, format: Format, part: &Part) -> Kind {
+    let of = |name: &str| match format {
+        Format::Gpt => guid::guid(name).map(Kind::Guid),
+        Format::Mbr => guid::mbr(name).map(Kind::Code),
+    };
+    let name = part.kind.as_deref().unwrap_or(LINUX);
+    of(name)
+        .or_else(|| {
+            cx.report.warn(wrong(
+                "disk_setup: layout: the type of a partition",
+                "one that is known (Linux is taken)",
+                part.value,
+            ));
+            of(LINUX)
+        })
+        // The table of types has Linux's.
+        .unwrap_or(Kind::Code(0x83))
+}
+
+/// A partition as sfdisk's script has it.
+fn line(partition: &Partition) -> String {
+    let kind = match partition.kind {
+        Kind::Code(code) => format!("{code:x}"),
+        Kind::Guid(bytes) => guid::text(&bytes),
+    };
+    format!("{},{},{kind}\n", partition.start, partition.end - partition.start)
+}
+
+/// Erases the file systems of all partitions, then the table.
+fn remove(cx: &mut Context, places: &Places, disk: &Block) -> Result<()> {
+    for partition in block::partitions(places, &disk.name) {
+        let wipe = Command::new(cx.stage, ["wipefs", "--all", &partition.node]);
+        cx.root.run(wipe).context(|| format!("failed to erase what is on {}", partition.node))?;
+    }
+    let shown = Command::new(cx.stage, ["wipefs", "--all", &disk.node]);
+    cx.root.write_device(&disk.node, &partitions::erase(disk.size), true, shown)?;
+    reread(cx, &disk.node)
+}

@@ -1,0 +1,146 @@
+//! # resizefs
+//!
+//! Grows the root's file system to the size of its device, in every boot, while it is mounted: ext2, ext3, ext4, XFS, btrfs,
+//! bcachefs and ZFS, each with the program of its own. With `resize_rootfs: noblock` nothing waits for the program; false
+//! turns the module off. f2fs cannot grow while it is mounted.
+//!
+//! ```yaml
+//! resize_rootfs: noblock
+//! ```
+//!
+//! ```schema
+//! resize_rootfs: (true false noblock)
+//! ```
+
+use super::Module;
+use crate::base::error::{Error, Result};
+use crate::detect::virt;
+use crate::document::Value;
+use crate::drive::block;
+use crate::instance::Frequency;
+use crate::machine::Machine;
+use crate::root::{Command, Kind, Stage};
+use crate::system::Context;
+use crate::system::mount_table::{self, Mounted};
+
+/// The first btrfs-progs whose resize can wait for another exclusive operation.
+const BTRFS_QUEUE: (u32, u32) = (5, 10);
+
+pub static MODULE: Module = Module {
+    name: "resizefs",
+    stage: Stage::Init,
+    frequency: Frequency::Always,
+    keys: &[],
+    distros: &[],
+    provision: None,
+    live: Some(live),
+    at_end: None,
+};
+
+fn live(cx: &mut Context) -> Result<()> {
+    let argument = cx.args.first().map(|a| Value::from(a.as_str()));
+    let asked = argument.as_ref().or(cx.config.get("resize_rootfs"));
+    let waits = !asked.and_then(Value::as_str).is_some_and(|word| word.trim().eq_ignore_ascii_case("noblock"));
+    if waits && !asked.is_none_or(Value::is_true) {
+        return Ok(());
+    }
+    let Some(mounted) = mount_table::containing(cx.root, "/") else {
+        cx.report.warn("resizefs: the kernel does not say what is mounted on /");
+        return Ok(());
+    };
+    let Some(argv) = command(cx, &mounted)? else { return Ok(()) };
+    let command = Command::new(cx.stage, argv);
+    if waits { cx.root.run(command) } else { cx.root.start(command) }
+}
+
+/// The command that grows the root's file system. None where there is nothing to grow, which is reported where a user would not
+/// expect that.
+fn command(cx: &mut Context, mounted: &Mounted) -> Result<Option<Vec<String>>> {
+    let words = |words: &[&str]| Ok(Some(words.iter().map(|w| (*w).to_owned()).collect()));
+    let kind = mounted.kind.to_ascii_lowercase();
+    if kind == "zfs" {
+        let pool = mounted.source.split('/').next().unwrap_or_default();
+        return match disk_of_pool(cx, pool)? {
+            Some(disk) => words(&["zpool", "online", "-e", pool, &disk]),
+            None => Ok(None),
+        };
+    }
+    let Some(device) = device(cx, &mounted.source) else { return Ok(None) };
+    if kind.starts_with("btrfs") {
+        // A snapshot that is mounted read-only is resized through the one writable subvolume that snapper's layouts have.
+        let point = if mounted.has("ro") && cx.root.is_dir("/.snapshots") { "//.snapshots" } else { "/" };
+        return match can_queue(cx)? {
+            true => words(&["btrfs", "filesystem", "resize", "--enqueue", "max", point]),
+            false => words(&["btrfs", "filesystem", "resize", "max", point]),
+        };
+    }
+    if kind.starts_with("ext") {
+        return words(&["resize2fs", &device]);
+    }
+    if kind.starts_with("xfs") {
+        return words(&["xfs_growfs", "/"]);
+    }
+    if kind.starts_with("bcachefs") {
+        return words(&["bcachefs", "device", "resize", &device]);
+    }
+    cx.report.warn(format_args!("resizefs: a file system of type {} cannot grow while it is mounted", mounted.kind));
+    Ok(None)
+}
+
+/// The device of the root as a program may be given it. None where it is not there: reported, but in a container.
+fn device(cx: &mut Context, source: &str) -> Option<String> {
+    if source == "overlayroot" {
+        return None;
+    }
+    let is_container = virt::is_container(&virt::detect(&Machine::read(cx.root.path())));
+    let mut device = source.to_owned();
+    if device == "/dev/root" && !cx.root.exists(&device) && !is_container {
+        match mount_table::root_on_cmdline(cx.root) {
+            Some(named) => device = named,
+            None => {
+                cx.report.warn("resizefs: the kernel calls the root /dev/root, and its command line has no root=");
+                return None;
+            }
+        }
+    }
+    if !device.starts_with("/dev/") && !cx.root.exists(&device) {
+        device = format!("/dev/{}", device.trim_start_matches('/'));
+    }
+    let known = cx.outside.places().and_then(|places| block::at(&places, &device));
+    // A node of the kernel's that sysfs does not list as a block device.
+    let is_device = known.is_some() || cx.root.stat(&device).is_some_and(|s| s.kind == Kind::Other);
+    if !is_device && !is_container {
+        cx.report.warn(format_args!("resizefs: {device}, the device of /, is no device that is there"));
+    }
+    is_device.then_some(device)
+}
+
+/// The first disk of a ZFS pool that is online.
+fn disk_of_pool(cx: &mut Context, pool: &str) -> Result<Option<String>> {
+    if !cx.root.exists("/dev/zfs") {
+        return Ok(None);
+    }
+    let output = cx.root.output(Command::new(cx.stage, ["zpool", "status", pool]))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let disk = text.lines().find(|l| l.contains("ONLINE") && !l.contains(pool) && !l.contains("state"));
+    let disk = disk.and_then(|l| l.split_whitespace().next()).filter(|_| output.status == 0);
+    if disk.is_none() {
+        cx.report.warn(format_args!("resizefs: zpool status shows no disk of the pool {pool} that is online"));
+    }
+    Ok(disk.map(str::to_owned))
+}
+
+/// Whether the root's btrfs knows `--enqueue`.
+fn can_queue(cx: &mut Context) -> Result<bool> {
+    let output = cx.root.output(Command::new(cx.stage, ["btrfs", "--version"]))?;
+    if output.status != 0 {
+        return Err(Error::new(format!("btrfs --version ended with exit status {}", output.status)));
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut numbers = text.lines().next().and_then(|l| l.rsplit_once('v')).map_or("", |(_, v)| v).trim().split('.');
+    let mut number = || {
+        let digits: String = numbers.next().unwrap_or("").chars().take_while(char::is_ascii_digit).collect();
+        digits.parse().unwrap_or(0)
+    };
+    Ok((number(), number()) >= BTRFS_QUEUE)
+}

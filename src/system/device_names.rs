@@ -1,0 +1,62 @@
+//! Names that a cloud-config or a datasource gives to devices.
+
+use super::Context;
+use crate::document::{Map, Value};
+
+/// What `device_aliases` says that a name of the cloud-config's own is.
+pub fn alias(cx: &Context, name: &str) -> Option<String> {
+    cx.get("device_aliases")?.get(name)?.as_str().map(str::to_owned)
+}
+
+/// What the source says that a name is, as paths below /dev. It may call a disk `sdb` that this kernel calls `vdb` or `xvdb`.
+pub fn mapped(names: &Map, name: &str) -> Vec<String> {
+    let value = names.get(name).or_else(|| names.get("ephemeral").filter(|_| name == "ephemeral0"));
+    let Some(value) = value.and_then(Value::as_str) else { return Vec::new() };
+    let short = value.strip_prefix("/dev/").unwrap_or(value);
+    let mut paths = vec![format!("/dev/{short}")];
+    if let Some(rest) =
+        short.strip_prefix("sd").or_else(|| short.strip_prefix("xvd")).or_else(|| short.strip_prefix("vd"))
+    {
+        for prefix in ["vd", "xvd", "sd"] {
+            let path = format!("/dev/{prefix}{rest}");
+            if !paths.contains(&path) {
+                paths.push(path);
+            }
+        }
+    }
+    paths
+}
+
+/// A name and the partition after its dot: `ephemeral0.1`.
+pub fn dotted(spec: &str) -> (&str, Option<&str>) {
+    match spec.rsplit_once('.') {
+        Some((name, n)) if !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()) => (name, Some(n)),
+        _ => (spec, None),
+    }
+}
+
+/// The name of a device's partition, as the kernel makes it.
+pub fn partition_of(path: &str, number: &str) -> String {
+    let part = if path.ends_with(|c: char| c.is_ascii_digit()) { "p" } else { "" };
+    format!("{path}{part}{number}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_a_source_and_their_partitions() {
+        let names: Map = [("ephemeral0", "sdb")].into_iter().collect();
+        assert_eq!(mapped(&names, "ephemeral0"), ["/dev/sdb", "/dev/vdb", "/dev/xvdb"]);
+        assert!(mapped(&names, "ephemeral1").is_empty());
+        assert_eq!(
+            (dotted("e0.12"), dotted("/dev/a.b"), dotted("x.")),
+            (("e0", Some("12")), ("/dev/a.b", None), ("x.", None))
+        );
+        assert_eq!(
+            (partition_of("/dev/vdb", "1"), partition_of("/dev/nvme0n1", "1")),
+            ("/dev/vdb1".into(), "/dev/nvme0n1p1".into())
+        );
+    }
+}
