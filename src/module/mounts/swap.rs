@@ -32,7 +32,7 @@ pub(super) fn make(cx: &mut Context) -> Result<Option<String>> {
 fn in_use(cx: &Context, path: &str) -> bool {
     let swaps = cx.root.text("/proc/swaps");
     let escaped = fstab::escape(path);
-    cx.root.is_live() && (swaps.is_empty() || swaps.lines().any(|l| l.split_whitespace().next() == Some(&escaped)))
+    cx.root.is_live() && swaps.is_empty() || swaps.lines().any(|l| l.split_whitespace().next() == Some(&escaped))
 }
 
 /// Bytes. None where the configuration asks for none.

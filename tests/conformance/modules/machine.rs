@@ -2,25 +2,29 @@
 //!
 //! Another key of `setup` is written into the tree in [`set_up`], or answered in [`Machine`] or [`programs`].
 
-use super::{Case, debian};
+use super::{Case, debian, disks};
 use prepivot::base::error::{Error, Result};
 use prepivot::base::testing::TempDir;
 use prepivot::document::{Map, Value};
+use prepivot::drive::devices::Places;
 use prepivot::instance::Instance;
 use prepivot::root::{Command, Output, Programs, Root};
 use prepivot::system::{Device, Outside, Request, Screen};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 /// Memory of a machine whose case does not say it.
 const MEMORY: u64 = 2 << 30;
+/// What is free on the disk of such a machine.
+const FREE_SPACE: u64 = 40 << 30;
 
 /// What a module sees and does outside the root.
 pub struct Machine<'a> {
     case: &'a Case<'a>,
+    base: PathBuf,
     /// Text that was shown, in order.
     pub shown: RefCell<Vec<(Screen, String)>>,
     /// Requests that were sent, in order.
@@ -28,8 +32,8 @@ pub struct Machine<'a> {
 }
 
 impl<'a> Machine<'a> {
-    pub fn new(case: &'a Case<'a>) -> Self {
-        Machine { case, shown: RefCell::default(), requests: RefCell::default() }
+    pub fn new(case: &'a Case<'a>, base: &Path) -> Self {
+        Machine { case, base: base.to_owned(), shown: RefCell::default(), requests: RefCell::default() }
     }
 
     /// One answer of the case's web servers to a URL: the n-th to its n-th request, the last one for ever.
@@ -45,6 +49,10 @@ impl<'a> Machine<'a> {
 
 impl Outside for Machine<'_> {
     fn device(&self, name: &str) -> Option<Device> {
+        if let Some(device) = self.case.setup.at(&["devices", name]) {
+            let content = device.get("fstype").and_then(Value::as_str).map(str::to_owned);
+            return Some(Device { path: name.to_owned(), content });
+        }
         let devices = devices(self.case);
         let partitioned = ["1", "p1", "-part1"].iter().any(|n| devices.contains(&format!("{name}{n}")));
         let content = (!partitioned).then(|| "ext4".to_owned());
@@ -54,6 +62,15 @@ impl Outside for Machine<'_> {
     fn resolves(&self, host: &str) -> bool {
         let known = self.case.setup.get("resolvable").and_then(Value::as_list).unwrap_or_default();
         known.iter().any(|name| name.as_str() == Some(host))
+    }
+
+    fn places(&self) -> Option<Places> {
+        Some(disks::places(&self.base))
+    }
+
+    fn free_space(&self, _: &str) -> Option<u64> {
+        let free = self.case.setup.get("free_space").and_then(Value::as_int);
+        self.case.more.then(|| free.and_then(|f| u64::try_from(f).ok()).unwrap_or(FREE_SPACE))
     }
 
     fn memory(&self) -> Option<u64> {
@@ -202,6 +219,9 @@ fn set_up_more(case: &Case, tree: &Tree) {
         tree.program(program);
     }
     debian::set_up(case, tree);
+    if disks::is_about(case) {
+        disks::set_up(case, tree.0);
+    }
 }
 
 /// A command that was run, as a case shows it.
@@ -225,6 +245,7 @@ pub fn programs(case: &Case, dir: &TempDir, runs: &Rc<RefCell<Vec<Run>>>) -> Pro
         let script = command.argv.first().filter(|p| p.starts_with('/') && root.is_file(p)).map(|p| root.text(p));
         let script = script.or_else(|| debian::template(root, command));
         runs.borrow_mut().push(Run { command: command.clone(), script });
+        disks::reread(&base, &argv);
         for (_, brought) in installs.iter().filter(|(package, _)| argv.iter().any(|word| word == package)) {
             let names = brought.as_list().unwrap_or_default();
             names.iter().filter_map(Value::as_str).for_each(|name| Tree(&base).program(name));
@@ -258,7 +279,7 @@ pub fn expected_argv(command: &Value) -> Vec<String> {
 }
 
 /// A command with its program by the last part of the name; scripts keep their folder's name off, too.
-fn by_base_name(argv: &[String]) -> Vec<String> {
+pub fn by_base_name(argv: &[String]) -> Vec<String> {
     let mut argv = argv.to_vec();
     if let Some(program) = argv.first_mut() {
         *program = program.rsplit('/').next().unwrap_or_default().to_owned();

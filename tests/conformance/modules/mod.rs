@@ -6,6 +6,7 @@
 
 mod accounts;
 mod debian;
+mod disks;
 mod files;
 mod machine;
 
@@ -204,7 +205,7 @@ impl<'a> Case<'a> {
             false => machine::instance(self),
         };
         let mut errors = Vec::new();
-        let outside = machine::Machine::new(self);
+        let outside = machine::Machine::new(self, &dir.0);
         let (args, runs) = (machine::args(self), Rc::default());
         if self.more {
             root.play(machine::programs(self, &dir, &runs));
@@ -246,7 +247,9 @@ impl<'a> Case<'a> {
                 wrong.push(format!("{path} is not removed"));
             }
         }
-        if self.more {
+        if disks::is_about(self) {
+            disks::compare(self, &dir.0, &root, &mut wrong);
+        } else if self.more {
             self.compare_owners(&root, &mut wrong);
             machine::compare(self, &outside, &runs.borrow(), &root, &mut wrong);
         } else if self.is_about_accounts() {
@@ -286,6 +289,9 @@ impl<'a> Case<'a> {
                 }
             }
             known.insert(path.clone());
+            if disks::is_made_by_program(self, &path) {
+                continue;
+            }
             let Some(stat) = root.lstat(&path) else {
                 wrong.push(format!("{path} is missing"));
                 continue;
@@ -390,7 +396,8 @@ fn check(value: &Value) -> Outcome {
 }
 
 /// Keys of `setup` that nothing here plays yet.
-const NOT_SET_UP: &[&str] = &["container", "devices", "free_space", "mounts"];
+/// Keys of `setup` that only the cases about disks need.
+const OF_DISKS: &[&str] = &["container", "devices", "free_space", "mounts"];
 
 /// Modules that nothing here compares yet.
 const MODULES_NOT_COMPARED: &[&str] = &[
@@ -406,9 +413,6 @@ const MODULES_NOT_COMPARED: &[&str] = &[
     "cc_package_update_upgrade_install",
 ];
 
-/// Results that nothing here compares yet.
-const NOT_COMPARED: &[&str] = &["resized", "zeroed"];
-
 fn check_more(value: &Value) -> Outcome {
     let case = Case::new(value, true);
     let module = match module_of(&case) {
@@ -418,11 +422,14 @@ fn check_more(value: &Value) -> Outcome {
     if MODULES_NOT_COMPARED.contains(&case.module) {
         return Outcome::Skipped(format!("the harness does not compare {} yet", case.module));
     }
-    if let Some(key) = NOT_SET_UP.iter().find(|key| case.module != "cc_grub_dpkg" && case.setup.get(key).is_some()) {
+    if disks::is_about(&case) {
+        if let Some(missing) = disks::missing_tool() {
+            return Outcome::Skipped(missing);
+        }
+    } else if let Some(key) =
+        OF_DISKS.iter().find(|key| case.module != "cc_grub_dpkg" && case.setup.get(key).is_some())
+    {
         return Outcome::Skipped(format!("the harness does not set up {key} yet"));
-    }
-    if let Some(key) = NOT_COMPARED.iter().find(|key| case.expected.get(key).is_some()) {
-        return Outcome::Skipped(format!("the harness does not compare {key} yet"));
     }
     Outcome::of(case.run(module))
 }
