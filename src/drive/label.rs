@@ -180,11 +180,16 @@ const SIGNATURES: &[Signature] = &[
     signature("f2fs", 1024, b"\x10\x20\xf5\xf2", Some(1024 + 108), None),
     signature("linux_raid_member", 4096, b"\xfc\x4e\x2b\xa9\x01\0\0\0", Some(4096 + 16), Some((4096 + 32, 32))),
     signature("bcache", 4096 + 24, b"\xc6\x85\x73\xf6\x4e\x1a\x45\xca\x82\x65\xf5\x7f\x48\xba\x6d\x81", None, None),
+    signature("bcachefs", 4096 + 24, b"\xc6\x85\x73\xf6\x66\xce\x90\xa9\xd9\x6a\x60\xcf\x80\x3d\xf7\xef", None, None),
     signature("swap", 4086, SWAP, SWAP_UUID, SWAP_LABEL),
     signature("swap", 8182, SWAP, SWAP_UUID, SWAP_LABEL),
+    // The list of names and values in the first of ZFS's four labels: XDR, version 0, unique names.
+    signature("zfs_member", 16384, b"\x01\x01\0\0\0\0\0\0\0\0\0\x01\0\0\0", None, None),
     signature("swap", 16374, SWAP, SWAP_UUID, SWAP_LABEL),
     signature("swap", 65526, SWAP, SWAP_UUID, SWAP_LABEL),
+    signature("jfs", 32768, b"JFS1", None, None),
     signature("udf", 32769, b"BEA01", None, None),
+    signature("reiserfs", BTRFS + 52, b"ReIsEr", None, None),
     signature("btrfs", BTRFS + 64, b"_BHRfS_M", Some(BTRFS + 32), Some((BTRFS + 299, 256))),
 ];
 

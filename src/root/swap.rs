@@ -20,16 +20,22 @@ const MAGIC: &[u8] = b"SWAPSPACE2";
 impl Root {
     /// Makes a swap file of `mebibytes`, 0600, in the place of a file that is there; in btrfs without copy on write.
     ///
-    /// In a root that is not the running system it is recorded as the commands that do the same.
-    pub fn make_swap(&mut self, stage: Stage, path: &str, mebibytes: u64) -> Result<()> {
+    /// It is recorded as the commands that do the same, for a file system that is btrfs or not; in a root that is not the running
+    /// system that is all.
+    pub fn make_swap(&mut self, stage: Stage, path: &str, mebibytes: u64, is_btrfs: bool) -> Result<()> {
         let resolved = self.resolve_to_change(path, true)?;
         if self.below_unmounted(&resolved) {
             return Err(Error::new(format!("failed to make the swap file {path}: its file system is not mounted")));
         }
         self.make_parents(&resolved, path)?;
         let size = format!("{mebibytes}M");
-        self.commands.push(Command::new(stage, ["fallocate", "-l", &size, path]));
-        self.commands.push(Command::new(stage, ["mkswap", path]));
+        let mut show = |argv: &[&str]| self.commands.push(Command::new(stage, argv.iter().copied()));
+        if is_btrfs {
+            show(&["truncate", "-s", "0", path]);
+            show(&["chattr", "+C", path]);
+        }
+        show(&["fallocate", "-l", &size, path]);
+        show(&["mkswap", path]);
         if !self.is_live() {
             return Ok(());
         }

@@ -100,7 +100,7 @@ fn make(
         wanted.push(Wanted { sectors, kind: kind(cx, format, part) });
     }
     let (made, steps) = partitions::create(old, geometry, format, &wanted, overwrite)?;
-    let script: String = made.iter().map(|p| line(p)).collect();
+    let script: String = made.iter().map(line).collect();
     let label: &[&str] = if format == Format::Gpt { &["--label", "gpt"] } else { &[] };
     let argv = ["sfdisk"].iter().chain(label).copied().chain(["--force", disk.node.as_str()]);
     let shown = Command::new(cx.stage, argv).stdin(script);

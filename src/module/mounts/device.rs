@@ -10,7 +10,7 @@ const DEVICE_TYPES: [&str; 22] = [
     "f2fs", "jfs", "reiserfs", "bcachefs", "erofs", "squashfs", "hfsplus", "minix", "swap",
 ];
 /// Those of them that only the kernel tells from an empty device.
-const UNSEEN_TYPES: [&str; 5] = ["bcachefs", "hfsplus", "jfs", "minix", "reiserfs"];
+const UNSEEN_TYPES: [&str; 2] = ["hfsplus", "minix"];
 /// What a superblock can name that is no file system of its own.
 const CONTAINERS: [&str; 5] = ["crypto_LUKS", "LVM2_member", "linux_raid_member", "bcache", "zfs_member"];
 const TAGS: [&str; 5] = ["LABEL=", "UUID=", "PARTLABEL=", "PARTUUID=", "ID="];

@@ -112,10 +112,11 @@ fn live(cx: &mut Context) -> Result<()> {
         cx.report.warn(format_args!("failed to set up swap: {e}"));
         None
     });
-    let changed = write(cx, &entries, swap.as_deref())?;
+    let changed = write(cx, &entries, swap.as_ref().map(|s| s.path.as_str()))?;
     let systemd = uses_systemd(cx.root, cx.distro);
     let swaps = swap.is_some() || entries.iter().any(|e| e.missing.is_none() && e.fields[2] == "swap");
-    if swaps && (changed || !systemd) {
+    // systemd has tried every line of the fstab that it found, but not those of a file that was not there yet.
+    if swaps && (changed || !systemd || swap.is_some_and(|s| s.is_new)) {
         cx.root.run(Command::new(cx.stage, ["swapon", "-a"]))?;
     }
     let mounted = mounted_points(cx);
@@ -139,8 +140,9 @@ fn live(cx: &mut Context) -> Result<()> {
 
 /// Whether nothing is to be done for an entry: it is mounted, or systemd has read it and mounts it in its time.
 fn is_cared_for(cx: &Context, entry: &Entry, mounted: &HashSet<String>, systemd: bool) -> bool {
-    let unit = format!("/run/systemd/generator/{}", fstab::unit(entry.point()));
-    !is_wanted(entry, mounted) || (systemd && cx.root.exists(&unit))
+    // A device that comes late is systemd's to mount, too: it must know the line.
+    let is_left = if systemd { !entry.is_written || is_never(entry, mounted) } else { !is_wanted(entry, mounted) };
+    is_left || systemd && cx.root.exists(&format!("/run/systemd/generator/{}", fstab::unit(entry.point())))
 }
 
 /// The points at which something is mounted, as the kernel escapes them (proc_pid_mounts(5)).
@@ -151,10 +153,13 @@ fn mounted_points(cx: &Context) -> HashSet<String> {
 
 /// Whether an entry is to be mounted, and is not yet.
 fn is_wanted(entry: &Entry, mounted: &HashSet<String>) -> bool {
-    if entry.missing.is_some() || !entry.point().starts_with('/') || entry.has("noauto") {
-        return false;
-    }
-    !mounted.contains(&fstab::escape(entry.point().trim_end_matches('/')))
+    entry.missing.is_none() && !is_never(entry, mounted)
+}
+
+/// Whether an entry needs no mount, now or later in this boot.
+fn is_never(entry: &Entry, mounted: &HashSet<String>) -> bool {
+    let is_mounted = || mounted.contains(&fstab::escape(entry.point().trim_end_matches('/')));
+    !entry.point().starts_with('/') || entry.has("noauto") || is_mounted()
 }
 
 /// Mounts what is on this machine's disks. systemd would do it when the network is up (`_netdev`), and the user's scripts of a

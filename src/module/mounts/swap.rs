@@ -2,29 +2,39 @@
 
 use crate::base::error::{Error, Result};
 use crate::document::{Map, Value, wrong};
-use crate::system::Context;
-use crate::system::fstab;
+use crate::system::{Context, fstab, mount_table};
 
 const GIB: u64 = 1 << 30;
 /// The largest swap file that can be asked for.
 const MAX_SIZE: u64 = 1 << 44;
 
-/// Makes the swap file that the configuration asks for. Gives its path: it is to be in fstab. None where none is asked for.
-pub(super) fn make(cx: &mut Context) -> Result<Option<String>> {
+/// A swap file that is to be in fstab.
+pub(super) struct Swap {
+    pub(super) path: String,
+    /// It was made now, so that the kernel does not use it yet.
+    pub(super) is_new: bool,
+}
+
+/// Makes the swap file that the configuration asks for. None where none is asked for.
+pub(super) fn make(cx: &mut Context) -> Result<Option<Swap>> {
     let Some(section) = cx.map("swap") else { return Ok(None) };
     let path = section.get("filename").filter(|v| !v.is_null()).map_or(Some("/swap.img"), Value::as_str);
     let path = path.filter(|p| p.starts_with('/') && !p.ends_with('/') && !p.contains(|c: char| c.is_control()));
     let path = path.ok_or_else(|| Error::new("swap.filename: expected the absolute path of a file"))?.to_owned();
     let Some(size) = size(cx, section, &path)? else { return Ok(None) };
     if cx.root.exists(&path) && in_use(cx, &path) {
-        return Ok(Some(path));
+        return Ok(Some(Swap { path, is_new: false }));
     }
     match size >> 20 {
         0 => {
             log::info!("swap: no swap file is made: its size would be 0");
             Ok(None)
         }
-        mebibytes => cx.root.make_swap(cx.stage, &path, mebibytes).map(|()| Some(path)),
+        mebibytes => {
+            let is_btrfs = mount_table::containing(cx.root, &path).is_some_and(|m| m.kind == "btrfs");
+            cx.root.make_swap(cx.stage, &path, mebibytes, is_btrfs)?;
+            Ok(Some(Swap { path, is_new: true }))
+        }
     }
 }
 
@@ -43,6 +53,7 @@ fn size(cx: &Context, section: &Map, path: &str) -> Result<Option<u64>> {
     };
     match section.get("size") {
         None | Some(Value::Null) | Some(Value::Bool(false)) => Ok(None),
+        Some(Value::String(text)) if text.is_empty() => Ok(None),
         Some(Value::String(word)) if word.eq_ignore_ascii_case("auto") => {
             let Some(memory) = cx.outside.memory() else {
                 log::info!("swap: no swap file is made: the size of the memory is not known");

@@ -305,7 +305,11 @@ pub fn reread(base: &Path, argv: &[String]) {
     let disk = disk.trim_start_matches("/dev/");
     let image = Readable { path: base.join("dev").join(disk), is_loop: false };
     for (number, _, sectors, _) in rows(&image) {
-        let name = if disk.ends_with(|c: char| c.is_ascii_digit()) { format!("{disk}p{number}") } else { format!("{disk}{number}") };
+        let name = if disk.ends_with(|c: char| c.is_ascii_digit()) {
+            format!("{disk}p{number}")
+        } else {
+            format!("{disk}{number}")
+        };
         let node = base.join("dev").join(&name);
         if !node.exists() {
             File::create(node).unwrap().set_len(sectors * SECTOR).unwrap();
@@ -341,7 +345,8 @@ pub fn compare(case: &Case, base: &Path, root: &Root, wrong: &mut Vec<String>) {
             }
         };
         // sfdisk has a GPT's last partition end at a multiple of 1 MiB, sgdisk at the last usable sector.
-        let is_sfdisk = |c: &(Vec<String>, String)| c.0.first().is_some_and(|p| p == "sfdisk") && c.0.contains(&"gpt".into());
+        let is_sfdisk =
+            |c: &(Vec<String>, String)| c.0.first().is_some_and(|p| p == "sfdisk") && c.0.contains(&"gpt".into());
         if case.commands().iter().any(is_sfdisk) {
             for row in expected.iter_mut().chain(&mut found) {
                 row.2 = (row.1 + row.2) / 2048 * 2048 - row.1;
@@ -362,7 +367,9 @@ fn play(case: &Case, base: &Path) -> Result<(), String> {
         let mut argv = machine::expected_argv(command);
         let output = outputs.iter().find(|o| machine::expected_argv(o) == argv);
         let failed = output.is_some_and(|o| number(o, "rc") != 0);
-        let Some(program) = argv.first().filter(|p| TABLE_PROGRAMS.contains(&p.as_str()) && !failed).cloned() else { continue };
+        let Some(program) = argv.first().filter(|p| TABLE_PROGRAMS.contains(&p.as_str()) && !failed).cloned() else {
+            continue;
+        };
         let grown = match argv.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
             ["growpart", disk, n] | ["gpart", "resize", "-i", n, disk] => Some(((*disk).to_owned(), (*n).to_owned())),
             _ => None,
@@ -373,7 +380,10 @@ fn play(case: &Case, base: &Path) -> Result<(), String> {
             let said = output.map_or("", |o| text(o, "stdout"));
             let size = said.split_once("new: size=").map(|(_, rest)| rest.split(',').next().unwrap_or_default());
             let size = size.map_or_else(|| (10 * (1 << 21) - 33 - GROWN_AT).to_string(), str::to_owned);
-            run(&["sfdisk", "--no-reread", "--force", "-N", &n, &image].map(str::to_owned), &format!(",{}\n", size.trim()))?;
+            run(
+                &["sfdisk", "--no-reread", "--force", "-N", &n, &image].map(str::to_owned),
+                &format!(",{}\n", size.trim()),
+            )?;
             continue;
         }
         if program == "gpart" {
@@ -406,7 +416,8 @@ fn compare_zeroed(case: &Case, base: &Path, wrong: &mut Vec<String>) {
         .collect();
     for (path, device) in devices(case).into_iter().filter(|(_, d)| d.get("content").is_some_and(Value::is_true)) {
         let bytes = std::fs::read(base.join(&path[1..])).unwrap();
-        let is_zeroed = |at: u64| zeroed.iter().any(|(p, offset, length)| *p == path && (*offset..offset + length).contains(&at));
+        let is_zeroed =
+            |at: u64| zeroed.iter().any(|(p, offset, length)| *p == path && (*offset..offset + length).contains(&at));
         let differs = (0..).zip(&bytes).find(|(at, byte)| (**byte == 0) != is_zeroed(*at));
         if let Some((at, byte)) = differs {
             wrong.push(format!("{path}: byte {at} of {} is {byte}", number(device, "size")));
@@ -420,7 +431,10 @@ fn compare_commands(case: &Case, root: &Root, wrong: &mut Vec<String>) {
         list.iter().filter(|c| c.get("asks").is_some_and(Value::is_true)).map(machine::expected_argv).collect();
     let is_compared = |argv: &Vec<String>| {
         let program = argv.first().map_or("", String::as_str);
-        let is_own = program == "wipefs" && argv.last().is_some_and(|d| text(case.setup.at(&["devices", d]).unwrap_or(&Value::Null), "type") == "disk");
+        let is_own = program == "wipefs"
+            && argv
+                .last()
+                .is_some_and(|d| text(case.setup.at(&["devices", d]).unwrap_or(&Value::Null), "type") == "disk");
         !asks.contains(argv) && !ASKING.contains(&program) && !TABLE_PROGRAMS.contains(&program) && !is_own
     };
     let expected: Vec<(Vec<String>, String)> = list
