@@ -8,6 +8,7 @@ use super::ec2::tree::{Service, Tokens, VALUE_TRIES};
 use super::search::{Found, Search};
 use super::service::{Job, MAX_WAIT, RETRIES, TIMEOUT, list_setting, switched_off};
 use super::table::{Source, Update};
+use crate::base::error::Error;
 use crate::detect::Mark;
 use crate::document::{Bytes, Value, json};
 use crate::link::http::{Client, Request};
@@ -62,7 +63,8 @@ fn service_job(search: &mut Search) -> Option<Job> {
             Ok(Some(metadata)) if metadata.contains_key("instance-id") => metadata,
             _ => {
                 let id = service.instance_id(&format!("{root}/meta-data/instance-id"))?;
-                service.tree(&format!("{root}/meta-data"), &id.unwrap_or_default(), &mut problems)
+                let id = id.ok_or_else(|| Error::new(format!("{base} answers, and has no metadata")))?;
+                service.tree(&format!("{root}/meta-data"), &id, &mut problems)
             }
         };
         let link = client.uplink().link.as_deref();

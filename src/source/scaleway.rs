@@ -27,9 +27,10 @@ pub static SOURCE: Source = Source {
 };
 
 const URLS: [&str; 2] = ["http://169.254.42.42", "http://[fd00:42::42]"];
-/// The local ports that are tried, and the wait between two of them: one that was used a moment ago is still taken, and the
+/// The local ports that are used, each once: one that was used a moment ago is still taken. The wait after a refusal: the
 /// service limits how often it is asked.
-const PORTS: std::ops::RangeInclusive<u16> = 1..=10;
+const PORTS: std::ops::RangeInclusive<u16> = 1..=20;
+const MAX_TRIES: usize = 10;
 const NEXT_PORT: Duration = Duration::from_secs(5);
 /// The router by which the service is reached beside a leased address.
 const ROUTER: &str = "62.210.0.1";
@@ -49,9 +50,10 @@ fn service_job(search: &mut Search) -> Option<Job> {
         found.availability_zone = text("zone");
         found.region = text("zone").and_then(|zone| zone.rsplit_once('-').map(|(region, _)| region.to_owned()));
         found.public_keys = keys(&document);
-        let mut problems = Vec::new();
-        found.user_data = privileged(client, &format!("{base}/user_data/cloud-init"), &mut problems).map(Bytes);
-        let vendor_data = privileged(client, &format!("{base}/vendor_data/cloud-init"), &mut problems);
+        let (mut problems, mut ports) = (Vec::new(), PORTS);
+        found.user_data =
+            privileged(client, &format!("{base}/user_data/cloud-init"), &mut ports, &mut problems).map(Bytes);
+        let vendor_data = privileged(client, &format!("{base}/vendor_data/cloud-init"), &mut ports, &mut problems);
         found.vendor_data = vendor_data.map_or(Value::Null, text_or_bytes);
         found.problems = problems;
         let link = client.uplink().link.clone().or_else(|| fallback::nic(&nics).map(|nic| nic.name.clone()));
@@ -65,10 +67,15 @@ fn service_job(search: &mut Search) -> Option<Job> {
     Some(Job::at(search, SOURCE.name, urls, Box::new(fetch)))
 }
 
-/// A document that is given to privileged local ports only. None where there is none.
-fn privileged(client: &Client, url: &str, problems: &mut Vec<String>) -> Option<Vec<u8>> {
+/// A document that is given to privileged local ports only: it takes one of `ports` for each try. None where there is none.
+fn privileged(
+    client: &Client,
+    url: &str,
+    ports: &mut impl Iterator<Item = u16>,
+    problems: &mut Vec<String>,
+) -> Option<Vec<u8>> {
     let mut last = None;
-    for port in PORTS {
+    for port in ports.take(MAX_TRIES) {
         match client.document(&Request { source_port: Some(port), tries: 1, ..Request::get(url) }) {
             Ok(body) => return body.filter(|body| !body.is_empty()),
             Err(e) => last = Some(e),

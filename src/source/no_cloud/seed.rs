@@ -25,6 +25,8 @@ pub(super) struct Seed {
     network: Option<Value>,
     problems: Vec<String>,
     found: Vec<String>,
+    /// Whether LXD made the machine: its socket is there.
+    is_lxd: bool,
 }
 
 /// Reads everything local. A `seedfrom` that is a URL needs the network and is left to the service.
@@ -56,7 +58,7 @@ pub(super) fn remote(search: &mut Search) -> Option<(Seed, String)> {
 
 /// What the machine's own marks, the image and the drives say, without `seedfrom`'s content.
 fn gather(search: &mut Search) -> Seed {
-    let mut seed = Seed::default();
+    let mut seed = Seed { is_lxd: search.machine.base.join("dev/lxd/sock").exists(), ..Seed::default() };
     for (place, line) in
         [("dmi", search.machine.dmi("product_serial")), ("cmdline", Some(search.machine.cmdline.text().to_owned()))]
     {
@@ -134,9 +136,10 @@ fn from_line(line: &str) -> Option<Map> {
         }
     }
     // `nocloud-net` is the old name of a seed that needs the network.
-    let remote = map.get("seedfrom").and_then(Value::as_str).is_some_and(|s| local_folder(s).is_none());
-    if remote && !map.contains_key("dsmode") {
-        map.insert("dsmode", "net");
+    if !map.contains_key("dsmode") {
+        let from = map.get("seedfrom").and_then(Value::as_str);
+        let local = from.map_or(!value.to_ascii_lowercase().starts_with(NAMES[1]), |s| local_folder(s).is_some());
+        map.insert("dsmode", if local { "local" } else { "net" });
     }
     Some(map)
 }
@@ -211,7 +214,10 @@ impl Seed {
         self.found.push("ds_config".into());
     }
 
-    pub(super) fn finish(self, class: &str) -> Found {
+    pub(super) fn finish(mut self, class: &str) -> Found {
+        if !self.metadata.contains_key("dsmode") {
+            self.metadata.insert("dsmode", "net");
+        }
         let text = |key: &str| self.metadata.get(key).and_then(Value::text).filter(|t| !t.is_empty());
         let eni = text("network-interfaces").map(NetworkData::Eni);
         let place = self.found.last().cloned().unwrap_or_default();
@@ -220,8 +226,8 @@ impl Seed {
         let instance = Instance {
             source: super::marks::NAME.into(),
             class: class.into(),
-            platform: "nocloud".into(),
-            cloud_name: "nocloud".into(),
+            platform: if self.is_lxd { "lxd" } else { "nocloud" }.into(),
+            cloud_name: "unknown".into(),
             subplatform: format!("{kind} ({places})"),
             instance_id: text("instance-id").unwrap_or_else(|| DEFAULT_ID.into()),
             local_hostname: text("local-hostname").or_else(|| text("hostname")),

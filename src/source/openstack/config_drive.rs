@@ -68,6 +68,9 @@ fn seed(search: &Search, files: &Files, place: &str) -> Option<Instance> {
 fn finish(search: &Search, instance: &mut Instance, kind: &str, place: &str) {
     instance.source = SOURCE.name.into();
     instance.class = "DataSourceConfigDrive".into();
+    // Other clouds than OpenStack's have config drives too.
+    instance.platform = "configdrive".into();
+    instance.cloud_name = "configdrive".into();
     instance.subplatform = format!("{kind} ({place})");
     // What the drive itself says comes first.
     if files::own_mode(&instance.metadata).is_none()

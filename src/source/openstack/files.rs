@@ -244,7 +244,15 @@ fn read_version_1(files: &Files) -> Instance {
     if let Some(eni) = files.get("etc/network/interfaces") {
         instance.network = Some(NetworkData::Eni(String::from_utf8_lossy(eni).into_owned()));
     }
-    instance.metadata = Value::Map(metadata);
+    // cloud-init's names of the three files, which templates and queries use.
+    let mut all = metadata.clone();
+    let file = |path: &str| String::from_utf8_lossy(files.get(path).unwrap_or_default()).into_owned();
+    all.insert("meta_js", metadata);
+    all.insert("authorized_keys", file("root/.ssh/authorized_keys"));
+    all.insert("network_config", file("etc/network/interfaces"));
+    let keys: Vec<Value> = instance.public_keys.iter().map(|key| key.as_str().into()).collect();
+    all.insert("public-keys", keys);
+    instance.metadata = Value::Map(all);
     instance
 }
 
