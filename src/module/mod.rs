@@ -203,4 +203,6 @@ pub fn default_lists() -> Map {
 }
 
 #[cfg(test)]
+mod fake_disks;
+#[cfg(test)]
 mod tests;

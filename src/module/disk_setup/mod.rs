@@ -145,3 +145,6 @@ fn reread(cx: &mut Context, disk: &str) -> Result<()> {
 fn flag(definition: &Map, key: &str) -> bool {
     definition.get(key).is_some_and(Value::is_true)
 }
+
+#[cfg(test)]
+mod tests;

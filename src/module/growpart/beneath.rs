@@ -59,9 +59,7 @@ fn grow_volume(cx: &mut Context, places: &Places, volume: &str, below: &Block, d
         None => {
             let free = free_extents(cx, volume)?;
             cx.root.write(BEGUN, format!("{free} {volume}\n"), Attr::root(0o600))?;
-            if let Some(e) = cx.root.commit().into_iter().next() {
-                return Err(e);
-            }
+            commit(cx)?;
             free
         }
     };
@@ -72,7 +70,13 @@ fn grow_volume(cx: &mut Context, places: &Places, volume: &str, below: &Block, d
         cx.root.run(Command::new(cx.stage, ["lvextend", "--extents", &format!("+{gained}"), volume]))?;
     }
     cx.root.remove(BEGUN)?;
+    commit(cx)?;
     Ok(if gained > 0 { Outcome::Grown } else { Outcome::Full })
+}
+
+/// What was written is on the disk; an error where it is not.
+fn commit(cx: &mut Context) -> Result<()> {
+    cx.root.commit().into_iter().next().map_or(Ok(()), Err)
 }
 
 /// The extents of the volume's group that no volume has.

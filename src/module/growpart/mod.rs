@@ -215,3 +215,6 @@ fn has_room(cx: &Context, places: &Places, block: &Block, depth: usize) -> Resul
     }
     Ok(false)
 }
+
+#[cfg(test)]
+mod tests;
