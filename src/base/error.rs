@@ -47,6 +47,17 @@ fn joined(what: &dyn fmt::Display, cause: &dyn fmt::Display) -> Error {
     Error(format!("{what}: {cause}"))
 }
 
+/// Nothing, or one error of all problems, on one line.
+///
+/// # Errors
+/// There is a problem.
+pub fn all_or_error(problems: Vec<String>) -> Result<()> {
+    if problems.is_empty() {
+        return Ok(());
+    }
+    Err(Error::new(problems.join("; ").replace(char::is_control, "\u{fffd}")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -78,7 +78,7 @@ fn provision(context: &mut Context) -> Result<()> {
         }
     }
     problems.extend(password_logins(context).err().map(|e| e.to_string()));
-    crate::system::all_or_error(problems)
+    crate::base::error::all_or_error(problems)
 }
 
 /// Shows random passwords on the console, the only place where they ever are in the clear.
@@ -183,7 +183,7 @@ fn password_logins(context: &mut Context) -> Result<()> {
     };
     // Before the pivot no server runs yet.
     if sshd_config::set(context.root, "PasswordAuthentication", word)? && context.root.is_live() {
-        let server = crate::system::ssh_service(context);
+        let server = sshd_config::service(context);
         if let Err(e) = service::manage(context, service::Action::ReadAgain, &server) {
             context.report.warn(format_args!("ssh_pwauth may not be in effect yet: {e}"));
         }

@@ -55,7 +55,7 @@ fn provision(context: &mut Context) -> Result<()> {
         None => keep(given_keys(context)),
     }
     keep(logins(context));
-    crate::system::all_or_error(problems)
+    crate::base::error::all_or_error(problems)
 }
 
 /// Keys in homes that could not be seen before, and public keys of given private keys that only ssh-keygen can read.
@@ -67,7 +67,7 @@ fn live(context: &mut Context) -> Result<()> {
     }
     problems.extend(read_private_keys(context).err().map(|e| e.to_string()));
     problems.extend(host_keys::finish_if_alone(context).err().map(|e| e.to_string()));
-    crate::system::all_or_error(problems)
+    crate::base::error::all_or_error(problems)
 }
 
 fn read_private_keys(context: &mut Context) -> Result<()> {
@@ -90,7 +90,7 @@ fn read_private_keys(context: &mut Context) -> Result<()> {
             Err(e) => problems.push(e.to_string()),
         }
     }
-    crate::system::all_or_error(problems)
+    crate::base::error::all_or_error(problems)
 }
 
 /// Writes the keys and certificates of `ssh_keys`.
@@ -163,7 +163,7 @@ fn logins(context: &mut Context) -> Result<()> {
         };
         problems.extend(result.err().map(|e| e.to_string()));
     }
-    crate::system::all_or_error(problems)
+    crate::base::error::all_or_error(problems)
 }
 
 #[cfg(test)]

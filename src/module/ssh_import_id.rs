@@ -65,7 +65,7 @@ fn live(context: &mut Context) -> Result<()> {
     for (user, ids) in wanted {
         problems.extend(import(context, &user, &ids).err().map(|e| format!("user {user}: {e}")));
     }
-    crate::system::all_or_error(problems)
+    crate::base::error::all_or_error(problems)
 }
 
 /// Runs the program as the user, a second time if it fails: a server that is busy answers the next moment.

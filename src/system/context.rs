@@ -1,6 +1,6 @@
 //! What a module works with.
 
-use crate::base::error::{Error, Result};
+use crate::base::error::Result;
 use crate::base::report::Report;
 use crate::document::{Map, Value, wrong};
 use crate::drive::devices::Places;
@@ -143,18 +143,4 @@ impl<'a> Context<'a> {
     pub fn instance_dir(&self) -> String {
         format!("/var/lib/cloud/instances/{}", self.instance.folder())
     }
-}
-
-/// One error, in one line, of everything that went wrong in a module.
-pub fn all_or_error(problems: Vec<String>) -> Result<()> {
-    if problems.is_empty() {
-        return Ok(());
-    }
-    Err(Error::new(problems.join("; ").replace(char::is_control, "\u{fffd}")))
-}
-
-/// The name of the SSH server's service: the configuration's, else the distribution's.
-pub fn ssh_service(context: &Context) -> String {
-    let named = context.config.at(&["system_info", "ssh_svcname"]).and_then(Value::as_str);
-    named.unwrap_or(context.distro.ssh_service).to_owned()
 }

@@ -92,7 +92,7 @@ pub fn finish(context: &mut Context) -> Result<()> {
     if context.root.exists(&file) {
         context.root.set_attr(&file, attr)?;
     }
-    let server = super::ssh_service(context);
+    let server = super::sshd_config::service(context);
     service::manage(context, service::Action::ReadAgain, &server)
 }
 

@@ -20,4 +20,5 @@ pub mod template;
 pub mod users;
 
 pub use crate::base::password;
-pub use context::{Context, Device, Nothing, Outside, Request, Screen, all_or_error, ssh_service};
+pub use crate::base::error::all_or_error;
+pub use context::{Context, Device, Nothing, Outside, Request, Screen};

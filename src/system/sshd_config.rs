@@ -1,7 +1,9 @@
 //! The SSH server's configuration (sshd_config(5)): values that hold for everybody, and changes to them.
 
+use super::Context;
 use crate::base::error::Result;
 use crate::base::glob;
+use crate::document::Value;
 use crate::root::{Attr, Root};
 
 const CONFIG: &str = "/etc/ssh/sshd_config";
@@ -12,6 +14,12 @@ const FOLDER: &str = "/etc/ssh/sshd_config.d";
 const OWN: &str = "/etc/ssh/sshd_config.d/50-cloud-init.conf";
 /// How many files one configuration may include, and how deep.
 const MAX_INCLUDES: (usize, usize) = (256, 16);
+
+/// The name of the SSH server's service: the configuration's, else the distribution's.
+pub fn service(context: &Context) -> String {
+    let named = context.config.at(&["system_info", "ssh_svcname"]).and_then(Value::as_str);
+    named.unwrap_or(context.distro.ssh_service).to_owned()
+}
 
 /// The value of `keyword` for everybody: the first outside a Match block, included files read where they are included.
 pub fn value(root: &Root, keyword: &str) -> Option<String> {

@@ -60,13 +60,17 @@ fn add(root: &mut Root, path: &str, text: &str) -> Result<()> {
     if !root.exists(path) {
         return root.write(path, format!("# Created by prepivot\n{text}"), Attr::root(MODE));
     }
-    root.edit_text(path, Attr::root(MODE), |old| Ok((!old.contains(text)).then(|| after(old, text)))).map(drop)
+    root.edit(path, Attr::root(MODE), |old| {
+        let has = String::from_utf8_lossy(old).contains(text);
+        Ok((!has).then(|| after(old, text)))
+    })
+    .map(drop)
 }
 
 /// A text on lines of its own after another.
-fn after(old: &str, text: &str) -> String {
-    let gap = if old.is_empty() || old.ends_with('\n') { "" } else { "\n" };
-    format!("{old}{gap}{text}")
+fn after(old: &[u8], text: &str) -> Vec<u8> {
+    let gap: &[u8] = if old.is_empty() || old.ends_with(b"\n") { b"" } else { b"\n" };
+    [old, gap, text.as_bytes()].concat()
 }
 
 /// Makes sure that sudoers reads the folder of rules and that the folder is there.
@@ -85,7 +89,7 @@ fn include_folder(root: &mut Root) -> Result<()> {
     if !included {
         let line = format!("\n# Added by prepivot\n#includedir {SUDOERS_DIR}\n");
         if here {
-            root.edit_text(SUDOERS, Attr::root(MODE), |old| Ok(Some(after(old, &line))))?;
+            root.edit(SUDOERS, Attr::root(MODE), |old| Ok(Some(after(old, &line))))?;
         } else {
             let head = "# See sudoers(5) for more information on \"#include\" directives:\n";
             root.write(SUDOERS, format!("{old}{head}{line}"), Attr::root(MODE))?;

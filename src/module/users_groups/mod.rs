@@ -46,7 +46,7 @@
 //! users: str | [str | [str] | $user] | map
 //! ```
 
-use crate::base::error::{Error, Result};
+use crate::base::error::{Error, Result, all_or_error};
 use crate::base::report::Report;
 use crate::document::{Map, Value, wrong};
 use crate::instance::Frequency;
@@ -57,7 +57,7 @@ use crate::system::Context;
 use crate::system::accounts::{Accounts, NewUser, User, check_field, check_name, days_of};
 use crate::system::authorized_keys::{self, DISABLE_USER_OPTS};
 use crate::system::users::{Users, names_of};
-use crate::system::{all_or_error, password, sudoers};
+use crate::system::{password, sudoers};
 
 pub static MODULE: Module = Module {
     name: "users_groups",

@@ -38,6 +38,7 @@ use crate::instance::state;
 use crate::root::{Attr, MAX_READ, Stage};
 use crate::system::{Context, Request};
 use content::Source;
+use std::collections::HashMap;
 
 pub static MODULE: Module = Module {
     name: "write_files",
@@ -88,9 +89,20 @@ struct Entry<'a> {
 }
 
 /// Parts of `owner`; None leaves that part as it is.
+#[derive(Clone)]
 struct Owner {
-    user: Option<String>,
-    group: Option<String>,
+    user: Option<Part>,
+    group: Option<Part>,
+}
+
+/// A user or group that is to own a file.
+#[derive(Clone)]
+struct Part {
+    name: String,
+    /// Its number, if the root knows it.
+    id: Option<u32>,
+    /// Whether this cloud-config makes it.
+    is_made: bool,
 }
 
 /// Everything but the deferred entries, those from a server, and those whose owner is yet to be made.
@@ -110,7 +122,7 @@ pub fn give(cx: &mut Context) {
         return;
     }
     let given = each(cx, false, |cx, entry| {
-        let made_later = entry.owner.parts().any(|name| makes(cx.config, name));
+        let made_later = entry.owner.is_made();
         if made_later && !Source::of(entry.map).is_remote() { own(cx, entry) } else { Ok(()) }
     });
     if let Err(e) = given {
@@ -124,7 +136,7 @@ fn live(cx: &mut Context) -> Result<()> {
         if Source::of(entry.map).is_remote() {
             return write(cx, entry);
         }
-        if entry.owner.parts().any(|name| makes(cx.config, name)) { own(cx, entry) } else { Ok(()) }
+        if entry.owner.is_made() { own(cx, entry) } else { Ok(()) }
     })
 }
 
@@ -137,6 +149,8 @@ fn each(cx: &mut Context, deferred: bool, job: impl Fn(&mut Context, &Entry) -> 
     let Some(value) = cx.get("write_files") else { return Ok(()) };
     let list = value.as_list().ok_or_else(|| wrong("write_files", "a list", value))?;
     let mut failed = Vec::new();
+    // Most files have the same owner, and a look-up reads the root's account files.
+    let mut owners: HashMap<String, Owner> = HashMap::new();
     for (i, value) in list.iter().enumerate() {
         let label = format!("write_files: entry {}", i + 1);
         let Some(map) = value.as_map() else {
@@ -152,7 +166,8 @@ fn each(cx: &mut Context, deferred: bool, job: impl Fn(&mut Context, &Entry) -> 
             continue;
         }
         let path = absolute(&path);
-        let owner = Owner::of(map);
+        let text = map.get("owner").and_then(Value::text).unwrap_or_else(|| "root:root".into());
+        let owner = owners.entry(text).or_insert_with_key(|text| Owner::of(cx, text)).clone();
         let entry = Entry { label: format!("{label} ({path})"), path, map, owner };
         if let Err(e) = job(cx, &entry) {
             failed.push(e.context(&entry.label));
@@ -226,23 +241,15 @@ fn own(cx: &mut Context, entry: &Entry) -> Result<()> {
 fn wanted(cx: &mut Context, entry: &Entry, old: Option<Attr>) -> (Attr, Result<()>) {
     let mut attr = Attr { mode: mode(entry, cx.report), uid: old.map_or(0, |a| a.uid), gid: old.map_or(0, |a| a.gid) };
     let mut missing = None;
-    if let Some(user) = &entry.owner.user {
-        attr.uid = cx.root.user_ids(user).map_or_else(
-            || {
-                missing = Some(user);
-                0
-            },
-            |ids| ids.uid,
-        );
-    }
-    if let Some(group) = &entry.owner.group {
-        attr.gid = cx.root.group_id(group).unwrap_or_else(|| {
-            missing = Some(group);
-            0
-        });
+    for (part, id) in [(&entry.owner.user, &mut attr.uid), (&entry.owner.group, &mut attr.gid)] {
+        let Some(part) = part else { continue };
+        *id = part.id.unwrap_or(0);
+        if part.id.is_none() {
+            missing = Some(part);
+        }
     }
     let result = match missing {
-        Some(name) if !makes(cx.config, name) => Err(Error::new(format!(
+        Some(Part { name, is_made: false, .. }) => Err(Error::new(format!(
             "the owner {name:?} is not known here: the file belongs to root. With defer: true it is written after packages are installed"
         ))),
         Some(_) => {
@@ -256,15 +263,21 @@ fn wanted(cx: &mut Context, entry: &Entry, old: Option<Attr>) -> (Attr, Result<(
 
 impl Owner {
     /// `user:group`, `user`, `:group`. Nothing is root's; `-1` and `None` leave that part.
-    fn of(map: &Map) -> Owner {
-        let text = map.get("owner").and_then(Value::text).unwrap_or_else(|| "root:root".into());
-        let (user, group) = text.split_once(':').unwrap_or((&text, ""));
-        let part = |p: &str| Some(p.trim().to_owned()).filter(|p| !matches!(p.as_str(), "" | "-1" | "None" | "none"));
-        Owner { user: part(user), group: part(group) }
+    fn of(cx: &Context, text: &str) -> Owner {
+        let (user, group) = text.split_once(':').unwrap_or((text, ""));
+        let part = |name: &str, id: &dyn Fn(&str) -> Option<u32>| {
+            let name = Some(name.trim()).filter(|n| !matches!(*n, "" | "-1" | "None" | "none"))?;
+            Some(Part { name: name.to_owned(), id: id(name), is_made: makes(cx.config, name) })
+        };
+        Owner {
+            user: part(user, &|name| cx.root.user_ids(name).map(|ids| ids.uid)),
+            group: part(group, &|name| cx.root.group_id(name)),
+        }
     }
 
-    fn parts(&self) -> impl Iterator<Item = &str> {
-        self.user.iter().chain(&self.group).map(String::as_str)
+    /// Whether this cloud-config makes the user or the group.
+    fn is_made(&self) -> bool {
+        self.user.iter().chain(&self.group).any(|part| part.is_made)
     }
 }
 

@@ -5,7 +5,7 @@ use super::{Accounts, User, check_field, check_name, home};
 use crate::base::error::{Error, Result};
 use crate::base::report::Report;
 use crate::root::{Ids, Root};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Numbers that are not to be given away: 65534 is nobody, 65535 and the last are -1 in 16 and 32 bits.
 const RESERVED: [u32; 3] = [65534, 65535, u32::MAX];
@@ -57,10 +57,12 @@ impl Accounts {
         let (min, max) = self.defs.range("UID", false);
         if !new.system && (min..=max).contains(&uid) {
             let defs = &self.defs;
-            for (table, kind) in [(&mut self.subuid, "SUB_UID"), (&mut self.subgid, "SUB_GID")] {
+            let uids = (&mut self.subuid, &mut self.subuids, "SUB_UID");
+            let gids = (&mut self.subgid, &mut self.subgids, "SUB_GID");
+            for (table, ranges, kind) in [uids, gids] {
                 let number = |key: &str, default| defs.id(&format!("{kind}_{key}"), default);
                 let bounds = (number("MIN", 100_000), number("MAX", 600_100_000), number("COUNT", 65536));
-                add_range(table, new.name, bounds, report);
+                add_range(table, ranges, new.name, bounds, report);
             }
         }
         Ok(User { name: new.name.to_owned(), ids: Ids { uid, gid }, home })
@@ -73,6 +75,7 @@ impl Accounts {
 
     fn put_user(&mut self, new: &NewUser, ids: Ids, home: &str, shell: &str) {
         let password = new.password.unwrap_or("!");
+        self.uids.insert(ids.uid);
         let in_passwd = if self.shadow.exists() { "x" } else { password };
         let (uid, gid) = (ids.uid.to_string(), ids.gid.to_string());
         self.passwd.add(&[new.name, in_passwd, &uid, &gid, new.gecos.unwrap_or(""), home, shell]);
@@ -107,12 +110,12 @@ impl Accounts {
     }
 
     fn choose_uid(&self, new: &NewUser) -> Result<u32> {
-        let used: BTreeSet<u32> = self.passwd.numbers(2).chain(self.alt_passwd.numbers(2)).collect();
+        let used = &self.uids;
         match new.uid {
             Some(uid) if used.contains(&uid) => Err(Error::new(format!("the uid {uid} is another user's"))),
             Some(u32::MAX) => Err(Error::new("the uid is out of range")),
             Some(uid) => Ok(uid),
-            None => free(&used, self.defs.range("UID", new.system), new.system).ok_or_else(|| none_left("uid")),
+            None => free(used, self.defs.range("UID", new.system), new.system).ok_or_else(|| none_left("uid")),
         }
     }
 
@@ -136,11 +139,11 @@ impl Accounts {
 
     /// A free group number: `preferred` if it is free and in the range.
     pub(super) fn free_gid(&self, preferred: Option<u32>, system: bool) -> Result<u32> {
-        let used: BTreeSet<u32> = self.group.numbers(2).chain(self.alt_group.numbers(2)).collect();
+        let used = &self.gids;
         let (min, max) = self.defs.range("GID", system);
         preferred
             .filter(|id| (min..=max).contains(id) && !used.contains(id))
-            .or_else(|| free(&used, (min, max), system))
+            .or_else(|| free(used, (min, max), system))
             .ok_or_else(|| none_left("gid"))
     }
 }
@@ -170,25 +173,59 @@ fn free(used: &BTreeSet<u32>, (min, max): (u32, u32), system: bool) -> Option<u3
     }
 }
 
+/// The ranges of a file of subuid(5) or subgid(5).
+#[derive(Debug, Default)]
+pub(super) struct Ranges {
+    /// How many numbers there are from each first one.
+    lengths: BTreeMap<u64, u64>,
+    /// Below this nothing is free any more.
+    searched: u64,
+}
+
+impl Ranges {
+    /// Those of a file.
+    pub(super) fn of(table: &Table) -> Ranges {
+        let mut lengths = BTreeMap::new();
+        for at in 0..table.len() {
+            if let (Ok(first), Ok(length)) = (table.field(at, 1).parse::<u64>(), table.field(at, 2).parse::<u64>()) {
+                let old = lengths.entry(first).or_insert(length);
+                *old = length.max(*old);
+            }
+        }
+        Ranges { lengths, searched: 0 }
+    }
+
+    /// The first `count` free numbers from `min`.
+    fn next(&self, min: u64, count: u64) -> u64 {
+        let mut start = min.max(self.searched);
+        for (first, length) in self.lengths.range(self.searched..) {
+            if *first >= start.saturating_add(count) {
+                break;
+            }
+            start = start.max(first.saturating_add(*length));
+        }
+        start
+    }
+}
+
 /// Gives `name` the first free range of subuid(5) or subgid(5), if the file is there and it has none.
-fn add_range(table: &mut Table, name: &str, (min, max, count): (u32, u32, u32), report: &mut Report) {
+fn add_range(
+    table: &mut Table,
+    ranges: &mut Ranges,
+    name: &str,
+    (min, max, count): (u32, u32, u32),
+    report: &mut Report,
+) {
     if !table.exists() || count == 0 || table.find(name).is_some() {
         return;
     }
-    let range = |at| Some((table.field(at, 1).parse::<u64>().ok()?, table.field(at, 2).parse::<u64>().ok()?));
-    let mut ranges: Vec<(u64, u64)> = (0..table.len()).filter_map(range).collect();
-    ranges.sort_unstable();
-    let mut start = u64::from(min);
-    for (first, length) in ranges {
-        if first >= start + u64::from(count) {
-            break;
-        }
-        start = start.max(first.saturating_add(length));
-    }
-    if start + u64::from(count) - 1 > u64::from(max) {
+    let start = ranges.next(u64::from(min), u64::from(count));
+    if start.saturating_add(u64::from(count) - 1) > u64::from(max) {
         report.warn(format_args!("no subordinate ids are left for the user {name}"));
         return;
     }
+    ranges.lengths.insert(start, u64::from(count));
+    ranges.searched = start + u64::from(count);
     table.add(&[name, &start.to_string(), &count.to_string()]);
 }
 

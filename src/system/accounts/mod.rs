@@ -17,6 +17,8 @@ pub use name::{check_field, check_name};
 use crate::base::error::{Error, Result};
 use crate::base::report::Report;
 use crate::root::{Ids, Lock, Root};
+use add::Ranges;
+use std::collections::BTreeSet;
 use std::time::Duration;
 use table::Table;
 
@@ -39,6 +41,12 @@ pub struct Accounts {
     /// Accounts of the system's image below /usr (nss-altfiles), which are read only.
     alt_passwd: Table,
     alt_group: Table,
+    /// The numbers that users and groups have.
+    uids: BTreeSet<u32>,
+    gids: BTreeSet<u32>,
+    /// The ranges of subuid(5) and subgid(5).
+    subuids: Ranges,
+    subgids: Ranges,
     pub defs: Defs,
     /// Days since 1970, where the clock is set.
     today: Option<u64>,
@@ -62,15 +70,22 @@ impl Accounts {
             if uses { Table::read(root, path) } else { Ok(Table::default()) }
         };
         let seconds = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let (passwd, alt_passwd) = (Table::read(root, "/etc/passwd")?, alt("/usr/lib/passwd")?);
+        let (group, alt_group) = (Table::read(root, "/etc/group")?, alt("/usr/lib/group")?);
+        let (subuid, subgid) = (Table::read(root, "/etc/subuid")?, Table::read(root, "/etc/subgid")?);
         Ok(Accounts {
-            passwd: Table::read(root, "/etc/passwd")?,
+            uids: passwd.numbers(2).chain(alt_passwd.numbers(2)).collect(),
+            gids: group.numbers(2).chain(alt_group.numbers(2)).collect(),
+            subuids: Ranges::of(&subuid),
+            subgids: Ranges::of(&subgid),
+            passwd,
             shadow: Table::read(root, "/etc/shadow")?,
-            group: Table::read(root, "/etc/group")?,
+            group,
             gshadow: Table::read(root, "/etc/gshadow")?,
-            subuid: Table::read(root, "/etc/subuid")?,
-            subgid: Table::read(root, "/etc/subgid")?,
-            alt_passwd: alt("/usr/lib/passwd")?,
-            alt_group: alt("/usr/lib/group")?,
+            subuid,
+            subgid,
+            alt_passwd,
+            alt_group,
             defs: Defs::read(root),
             today: seconds.ok().map(|s| s.as_secs() / 86400).filter(|d| *d >= CLOCK_IS_SET),
             lock,
@@ -207,6 +222,7 @@ impl Accounts {
     }
 
     fn put_group(&mut self, name: &str, gid: u32) {
+        self.gids.insert(gid);
         self.group.add(&[name, "x", &gid.to_string(), ""]);
         if self.gshadow.exists() && self.gshadow.find(name).is_none() {
             self.gshadow.add(&[name, "!", "", ""]);

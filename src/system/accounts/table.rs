@@ -2,12 +2,15 @@
 
 use crate::base::error::Result;
 use crate::root::{Attr, Root};
+use std::collections::HashMap;
 
 /// A file such as /etc/passwd, in memory.
 #[derive(Debug, Default)]
 pub struct Table {
     path: &'static str,
     lines: Vec<Vec<u8>>,
+    /// Where the first entry of each name is in `lines`.
+    index: HashMap<Vec<u8>, usize>,
     exists: bool,
     changed: bool,
 }
@@ -23,7 +26,9 @@ impl Table {
             [] => Vec::new(),
             text => text.split(|b| *b == b'\n').map(<[u8]>::to_vec).collect(),
         };
-        Ok(Table { path, lines, exists, changed: false })
+        let mut table = Table { path, lines, index: HashMap::new(), exists, changed: false };
+        table.reindex();
+        Ok(table)
     }
 
     /// Whether the file is there.
@@ -33,12 +38,17 @@ impl Table {
 
     /// The entry of the name `name`.
     pub fn find(&self, name: &str) -> Option<usize> {
-        if name.is_empty() {
-            return None;
+        self.index.get(name.as_bytes()).copied()
+    }
+
+    fn reindex(&mut self) {
+        self.index.clear();
+        for (at, line) in self.lines.iter().enumerate() {
+            let name = line.split(|b| *b == b':').next().unwrap_or_default();
+            if !name.is_empty() {
+                self.index.entry(name.to_vec()).or_insert(at);
+            }
         }
-        self.lines
-            .iter()
-            .position(|l| l.strip_prefix(name.as_bytes()).is_some_and(|rest| matches!(rest, [] | [b':', ..])))
     }
 
     /// Field `n` of the entry at `at`, counted from 0; empty where the line has fewer.
@@ -71,14 +81,22 @@ impl Table {
         let new = fields.join(&b':');
         self.changed |= new != *line;
         *line = new;
+        if n == 0 {
+            self.reindex();
+        }
     }
 
     /// Adds an entry after the others, before the lines that ask another service (`+`, `-`: nsswitch.conf(5), compat).
     pub fn add(&mut self, fields: &[&str]) {
         let is_compat = |l: &Vec<u8>| matches!(l.first(), Some(b'+' | b'-'));
         let at = self.lines.iter().rposition(|l| !is_compat(l)).map_or(0, |last| last + 1);
+        let is_last = at == self.lines.len();
         self.lines.insert(at, fields.join(":").into_bytes());
         self.changed = true;
+        match fields.first() {
+            Some(name) if is_last && !name.is_empty() => drop(self.index.entry(name.as_bytes().to_vec()).or_insert(at)),
+            _ => self.reindex(),
+        }
     }
 
     /// Writes the file if it changed; it keeps its mode and owner. `mode` is for a new one.
