@@ -2,17 +2,22 @@
 
 use super::{MAX_NODES, Map, Value};
 use crate::base::error::{Error, Result};
-use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
+use std::cell::Cell;
 use std::fmt;
 
 /// Reads a JSON document. The depth is bounded by serde_json (128), the number of nodes by [`MAX_NODES`].
 ///
 /// Errors name the line and column; `document` is the name put in front.
 pub fn parse(document: &str, bytes: &[u8]) -> Result<Value> {
-    let value: Value = serde_json::from_slice(bytes)
-        .map_err(|e| Error::new(format!("{document}: not valid JSON at line {} column {}", e.line(), e.column())))?;
-    Ok(value)
+    let left = Cell::new(MAX_NODES);
+    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    let value = Bounded(&left).deserialize(&mut deserializer).and_then(|value| deserializer.end().map(|()| value));
+    value.map_err(|e| {
+        let what = if left.get() == 0 { format!("more than {MAX_NODES} values") } else { "not valid JSON".into() };
+        Error::new(format!("{document}: {what} at line {} column {}", e.line(), e.column()))
+    })
 }
 
 /// The value as JSON on one line. Bytes that are not UTF-8 become `ci-b64:` and their base64, as in cloud-init's instance-data.
@@ -74,7 +79,7 @@ impl Serialize for Value {
 
 impl<'de> Deserialize<'de> for Value {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-        deserializer.deserialize_any(ValueVisitor)
+        Bounded(&Cell::new(MAX_NODES)).deserialize(deserializer)
     }
 }
 
@@ -93,9 +98,23 @@ impl<'de> Deserialize<'de> for Map {
     }
 }
 
-struct ValueVisitor;
+/// Reads a value, of which no more than so many nodes are left.
+#[derive(Clone, Copy)]
+struct Bounded<'a>(&'a Cell<usize>);
 
-impl<'de> Visitor<'de> for ValueVisitor {
+impl<'de> DeserializeSeed<'de> for Bounded<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> std::result::Result<Value, D::Error> {
+        match self.0.get().checked_sub(1) {
+            Some(left) => self.0.set(left),
+            None => return Err(serde::de::Error::custom("too many values")),
+        }
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Bounded<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
@@ -124,21 +143,15 @@ impl<'de> Visitor<'de> for ValueVisitor {
     }
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> std::result::Result<Value, A::Error> {
         let mut list = Vec::new();
-        while let Some(item) = seq.next_element()? {
-            if list.len() >= MAX_NODES {
-                return Err(serde::de::Error::custom("too many elements"));
-            }
+        while let Some(item) = seq.next_element_seed(self)? {
             list.push(item);
         }
         Ok(Value::List(list))
     }
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> std::result::Result<Value, A::Error> {
         let mut map = Map::new();
-        while let Some((key, value)) = entries.next_entry::<String, Value>()? {
-            if map.len() >= MAX_NODES {
-                return Err(serde::de::Error::custom("too many entries"));
-            }
-            map.insert(key, value);
+        while let Some(key) = entries.next_key::<String>()? {
+            map.insert(key, entries.next_value_seed(self)?);
         }
         Ok(Value::Map(map))
     }
@@ -147,6 +160,14 @@ impl<'de> Visitor<'de> for ValueVisitor {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_nodes_of_all_levels_count() {
+        let lists = vec![format!("[{}1]", "1,".repeat(999)); 260].join(",");
+        assert!(parse("t", format!("[{lists}]").as_bytes()).unwrap_err().to_string().contains("more than 250000 values"));
+        assert!(parse("t", b"[1,]").unwrap_err().to_string().contains("t: not valid JSON at line 1"));
+        assert!(parse("t", b"[1] 2").is_err());
+    }
 
     #[test]
     fn reads_and_writes_what_it_read() {

@@ -17,7 +17,7 @@ use crate::base::error::Error;
 /// How deep a document may nest.
 pub const MAX_DEPTH: usize = 100;
 /// How many nodes a document may have, aliases expanded.
-pub const MAX_NODES: usize = 1_000_000;
+pub const MAX_NODES: usize = 250_000;
 
 /// A document or a part of one.
 ///

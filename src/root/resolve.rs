@@ -6,6 +6,9 @@ use crate::base::error::{Error, Result};
 /// How many symbolic links one path may lead through, as in the kernel.
 const MAX_LINKS: usize = 40;
 
+/// How many folders a path may lead through: each of them is looked at for every change below it.
+const MAX_COMPONENTS: usize = 128;
+
 /// Where a path leads.
 struct Resolved {
     /// Without links, dots and leading slash.
@@ -55,6 +58,9 @@ impl Root {
         if path.contains('\0') {
             return Err(fail("it holds a NUL byte"));
         }
+        if path.split('/').filter(|name| !name.is_empty()).count() > MAX_COMPONENTS {
+            return Err(fail(&format!("it leads through more than {MAX_COMPONENTS} folders")));
+        }
         let mut left: Vec<String> = path.split('/').rev().map(str::to_owned).collect();
         let mut done = String::new();
         let mut planters = Vec::new();
@@ -98,6 +104,15 @@ mod tests {
     use crate::base::testing::TempDir;
     use crate::root::{Attr, Root, Use};
     use std::os::unix::fs::{chown, lchown, symlink};
+
+    #[test]
+    fn a_path_of_very_many_folders_is_refused() {
+        let dir = TempDir::new("deep");
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        assert!(root.write(&"/a".repeat(super::MAX_COMPONENTS), "x", Attr::root(0o644)).is_ok());
+        let error = root.write(&"/b".repeat(1000), "x", Attr::root(0o644)).unwrap_err().to_string();
+        assert!(error.ends_with("it leads through more than 128 folders"), "{error}");
+    }
 
     #[test]
     fn a_users_link_leads_to_that_users_files_only() {

@@ -197,7 +197,7 @@ fn one_broken_part_never_stops_the_others() {
             "user-data: part-001: not valid gzip, or cut short",
             "user-data: failed to include a URL: 404",
             "user-data: part-001: ignored: cloud-config: not valid YAML at line 1 column 5: expected a value",
-            "user-data: part-002: ignored: the template fails on line 2: syntax error",
+            "user-data: part-002: ignored: the template fails on line 2: a tag that does not end",
             "user-data: part-003: part-handlers (Python) are not supported",
             "user-data: part-004: unhandled bytes (text/foo), of a type that is not supported",
         ]

@@ -1,5 +1,6 @@
 //! Tokens composed into a [`Value`]: anchors, tags, merge keys, and the bounds on what documents may hold.
 
+use super::MAX_BYTES;
 use super::cursor::{Failure, Mark, Step};
 use super::token::{Token, Tokens};
 use crate::document::{MAX_DEPTH, MAX_NODES, Map, Path, Value, scalar};
@@ -14,13 +15,29 @@ type Entries = Vec<(Key, Value)>;
 /// Reads a document's tokens from first to last.
 pub struct Composer<'a> {
     tokens: Tokens<'a>,
-    /// Values and how many nodes they have, aliases expanded.
-    anchors: HashMap<String, (Value, usize)>,
+    /// Values, and what they hold.
+    anchors: HashMap<String, (Value, Size)>,
     /// Tag handles that the document declares.
     handles: HashMap<String, String>,
-    nodes: usize,
+    read: Size,
+    /// What `anchors` holds.
+    anchored: Size,
     depth: usize,
     places: Option<Places>,
+}
+
+/// How much a value holds, aliases expanded: nodes, and bytes of text.
+#[derive(Clone, Copy, Default)]
+struct Size {
+    nodes: usize,
+    bytes: usize,
+}
+
+impl Size {
+    fn add(&mut self, more: Size) {
+        self.nodes = self.nodes.saturating_add(more.nodes);
+        self.bytes = self.bytes.saturating_add(more.bytes);
+    }
 }
 
 /// Looks for the lines of some paths while the document is read.
@@ -47,7 +64,7 @@ enum Key {
 impl<'a> Composer<'a> {
     pub fn new(text: &'a str) -> Self {
         let tokens = Tokens::new(text);
-        Composer { tokens, anchors: HashMap::new(), handles: HashMap::new(), nodes: 0, depth: 0, places: None }
+        Composer { tokens, anchors: HashMap::new(), handles: HashMap::new(), read: Size::default(), anchored: Size::default(), depth: 0, places: None }
     }
 
     /// The lines, from 1, on which `paths` begin: at their keys, or as entries of lists. What comes from an alias has none.
@@ -143,17 +160,24 @@ impl<'a> Composer<'a> {
         result.map_err(|what| Failure { what, mark })
     }
 
-    fn count(&mut self, nodes: usize) -> Step<()> {
-        self.nodes += nodes;
-        if self.nodes > MAX_NODES {
+    fn count(&mut self, nodes: usize, bytes: usize) -> Step<()> {
+        self.read.add(Size { nodes, bytes });
+        self.check(self.read)
+    }
+
+    fn check(&self, size: Size) -> Step<()> {
+        if size.nodes > MAX_NODES {
             return self.fail(format!("more than {MAX_NODES} nodes, aliases expanded"));
+        }
+        if size.bytes > MAX_BYTES {
+            return self.fail(format!("more than {MAX_BYTES} bytes, aliases expanded"));
         }
         Ok(())
     }
 
     /// A node and all in it.
     fn node(&mut self, place: Place) -> Step<Value> {
-        let before = self.nodes;
+        let before = self.read;
         let mark = self.tokens.mark();
         let (mut anchor, mut tag) = (None, None);
         while let token @ (Token::Alias(_) | Token::Anchor(_) | Token::Tag(..)) = self.tokens.peek()? {
@@ -163,7 +187,7 @@ impl<'a> Composer<'a> {
                     let Some((value, size)) = self.anchors.get(&name).cloned() else {
                         return self.fail("an alias to a node that is not there or not complete");
                     };
-                    self.count(size)?;
+                    self.count(size.nodes, size.bytes)?;
                     self.tokens.next()?;
                     return Ok(value);
                 }
@@ -173,7 +197,7 @@ impl<'a> Composer<'a> {
             }
             self.tokens.next()?;
         }
-        self.count(1)?;
+        self.count(1, 0)?;
         if self.depth >= MAX_DEPTH {
             return self.fail(format!("nested deeper than {MAX_DEPTH}"));
         }
@@ -182,7 +206,10 @@ impl<'a> Composer<'a> {
         let value = self.content(place, may_be_empty, tag.flatten().as_deref(), mark)?;
         self.depth -= 1;
         if let Some(name) = anchor {
-            self.anchors.insert(name, (value.clone(), self.nodes - before));
+            let size = Size { nodes: self.read.nodes - before.nodes, bytes: self.read.bytes - before.bytes };
+            self.anchored.add(size);
+            self.check(self.anchored)?;
+            self.anchors.insert(name, (value.clone(), size));
         }
         Ok(value)
     }
@@ -190,7 +217,10 @@ impl<'a> Composer<'a> {
     fn content(&mut self, place: Place, may_be_empty: bool, tag: Option<&str>, mark: Mark) -> Step<Value> {
         match self.tokens.peek()? {
             Token::Scalar(..) => match self.tokens.next()? {
-                Token::Scalar(text, plain) => Self::at(mark, resolve(text, plain, tag)),
+                Token::Scalar(text, plain) => {
+                    self.count(0, text.len())?;
+                    Self::at(mark, resolve(text, plain, tag))
+                }
                 _ => Ok(Value::Null),
             },
             Token::BlockEntry if place == Place::InMapping => self.list(tag, mark, Self::indentless_items),
@@ -206,7 +236,7 @@ impl<'a> Composer<'a> {
     /// The node here, or null where a token stands that ends it.
     fn node_unless(&mut self, place: Place, ends: &[Token]) -> Step<Value> {
         if ends.contains(self.tokens.peek()?) {
-            self.count(1)?;
+            self.count(1, 0)?;
             return Ok(Value::Null);
         }
         self.node(place)
@@ -258,7 +288,7 @@ impl<'a> Composer<'a> {
             if self.accept(&Token::Key)? {
                 let key = self.key(Place::Flow, &[Token::Value, Token::FlowEntry, Token::FlowSequenceEnd])?;
                 let value = self.value(Place::Flow, &ends)?;
-                self.count(1)?;
+                self.count(1, 0)?;
                 items.push(Self::at(self.tokens.mark(), flatten(vec![(key, value)]).map(Value::Map))?);
             } else if !self.is(&Token::FlowSequenceEnd)? {
                 self.enter(&items.len(), None)?;

@@ -130,6 +130,10 @@ mod tests {
             bomb += &format!("a{i}: &a{i} [{}]\n", vec![format!("*a{}", i - 1); 10].join(","));
         }
         assert!(yaml(&bomb).contains("nodes"), "{}", yaml(&bomb));
+        let aliases = vec!["*a"; 10_000].join(",");
+        assert!(yaml(&format!("a: &a {}\nb: [{aliases}]\n", "x".repeat(100_000))).contains("bytes, aliases expanded"));
+        let (begin, end): (String, String) = (0..90).map(|i| (format!("&a{i} ["), ']')).unzip();
+        assert!(yaml(&format!("{begin}{}{end}", "x".repeat(1 << 20))).contains("bytes, aliases expanded"));
         assert!(yaml(&"[".repeat(100_000)).contains("not valid YAML"));
         assert!(yaml(&"- ".repeat(50_000)).contains("not valid YAML"));
         assert!(yaml("!!python/object:os.system x").contains("not valid YAML"));

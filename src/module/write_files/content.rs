@@ -40,8 +40,14 @@ impl Source {
     }
 }
 
+/// How many bytes the entries' own contents may hold together once they are decoded: what user-data itself may unpack to.
+pub(super) const MAX_CONTENTS: usize = crate::userdata::MAX_UNPACKED;
+
 /// The entry's own content, decoded. None where it has none.
-pub(super) fn inline(map: &Map, label: &str, report: &mut Report) -> Result<Option<Vec<u8>>> {
+///
+/// # Errors
+/// It is no text, cannot be decoded, or is larger than `limit`.
+pub(super) fn inline(map: &Map, limit: usize, label: &str, report: &mut Report) -> Result<Option<Vec<u8>>> {
     let bytes = match map.get("content") {
         None | Some(Value::Null) => return Ok(None),
         Some(value) => match value.bytes() {
@@ -51,9 +57,9 @@ pub(super) fn inline(map: &Map, label: &str, report: &mut Report) -> Result<Opti
     };
     let encoding = map.get("encoding").and_then(Value::text).unwrap_or_default().trim().to_ascii_lowercase();
     let decoded = match encoding.as_str() {
-        "gz" | "gzip" => gunzip(&bytes).context(|| "content")?,
+        "gz" | "gzip" => gzip::unpack(&bytes, limit).context(|| "content")?,
         "gz+base64" | "gzip+base64" | "gz+b64" | "gzip+b64" => {
-            gunzip(&unbase64(&bytes, label, report)?).context(|| "content")?
+            gzip::unpack(&unbase64(&bytes, label, report)?, limit).context(|| "content")?
         }
         "b64" | "base64" => unbase64(&bytes, label, report)?,
         "" | "text/plain" => bytes,
@@ -62,6 +68,9 @@ pub(super) fn inline(map: &Map, label: &str, report: &mut Report) -> Result<Opti
             bytes
         }
     };
+    if decoded.len() > limit {
+        return Err(Error::new(format!("content: the entries together hold more than {MAX_CONTENTS} bytes")));
+    }
     Ok(Some(decoded))
 }
 
@@ -93,7 +102,7 @@ mod tests {
     use crate::document::yaml;
 
     fn decoded(text: &str) -> Result<Option<Vec<u8>>> {
-        inline(yaml::parse("t", text).unwrap().as_map().unwrap(), "entry", &mut Report::new())
+        inline(yaml::parse("t", text).unwrap().as_map().unwrap(), MAX_CONTENTS, "entry", &mut Report::new())
     }
 
     #[test]

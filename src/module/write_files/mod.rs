@@ -38,6 +38,7 @@ use crate::instance::state;
 use crate::root::{Attr, MAX_READ, Stage};
 use crate::system::{Context, Request};
 use content::Source;
+use std::cell::Cell;
 use std::collections::HashMap;
 
 pub static MODULE: Module = Module {
@@ -86,6 +87,8 @@ struct Entry<'a> {
     path: String,
     map: &'a Map,
     owner: Owner,
+    /// How many bytes the contents of this entry and those after it may hold.
+    room: &'a Cell<usize>,
 }
 
 /// Parts of `owner`; None leaves that part as it is.
@@ -151,6 +154,7 @@ fn each(cx: &mut Context, deferred: bool, job: impl Fn(&mut Context, &Entry) -> 
     let mut failed = Vec::new();
     // Most files have the same owner, and a look-up reads the root's account files.
     let mut owners: HashMap<String, Owner> = HashMap::new();
+    let room = Cell::new(content::MAX_CONTENTS);
     for (i, value) in list.iter().enumerate() {
         let label = format!("write_files: entry {}", i + 1);
         let Some(map) = value.as_map() else {
@@ -168,7 +172,7 @@ fn each(cx: &mut Context, deferred: bool, job: impl Fn(&mut Context, &Entry) -> 
         let path = absolute(&path);
         let text = map.get("owner").and_then(Value::text).unwrap_or_else(|| "root:root".into());
         let owner = owners.entry(text).or_insert_with_key(|text| Owner::of(cx, text)).clone();
-        let entry = Entry { label: format!("{label} ({path})"), path, map, owner };
+        let entry = Entry { label: format!("{label} ({path})"), path, map, owner, room: &room };
         if let Err(e) = job(cx, &entry) {
             failed.push(e.context(&entry.label));
         }
@@ -327,11 +331,18 @@ fn mode(entry: &Entry, report: &mut Report) -> u32 {
     }
 }
 
+/// The entry's own content, which takes of the room that is left for all.
+fn inline(cx: &mut Context, entry: &Entry) -> Result<Option<Vec<u8>>> {
+    let content = content::inline(entry.map, entry.room.get(), &entry.label, cx.report)?;
+    entry.room.set(entry.room.get() - content.as_ref().map_or(0, Vec::len));
+    Ok(content)
+}
+
 /// The content, from its source or the entry itself. None, and a warning, where the source has none and the entry neither.
 fn content(cx: &mut Context, entry: &Entry) -> Result<Option<Vec<u8>>> {
     let source = Source::of(entry.map);
     let fetched = match &source {
-        Source::Inline => return Ok(Some(content::inline(entry.map, &entry.label, cx.report)?.unwrap_or_default())),
+        Source::Inline => return Ok(Some(inline(cx, entry)?.unwrap_or_default())),
         Source::File(path) => match cx.root.read(path) {
             Ok(Some(bytes)) => Ok(bytes),
             Ok(None) => Err(Error::new(format!("source.uri: there is no file {path}"))),
@@ -353,7 +364,7 @@ fn content(cx: &mut Context, entry: &Entry) -> Result<Option<Vec<u8>>> {
             Err(Error::new("source.uri: expected an address that begins with http://, https:// or file://"))
         }
     };
-    match (fetched, content::inline(entry.map, &entry.label, cx.report)?) {
+    match (fetched, inline(cx, entry)?) {
         (Ok(bytes), _) => Ok(Some(bytes)),
         (Err(e), Some(bytes)) => {
             cx.report.warn(format_args!("{}: {e}: its content is used instead", entry.label));
