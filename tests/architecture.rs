@@ -24,7 +24,7 @@ const CIRCLES: &[&str] = &[
     "stage/config stage/image",
 ];
 
-/// Files outside root/ that write, and what. The last ones are to go through root/.
+/// Files outside root/ that write, and what.
 const WRITERS: &[(&str, &str)] = &[
     ("base/logging", "the kernel's log"),
     ("cli/analyze", "the file that --outfile names"),
@@ -35,11 +35,6 @@ const WRITERS: &[(&str, &str)] = &[
     ("link/setup", "settings of links, below /proc/sys"),
     ("module/seed_random", "the kernel's random device"),
     ("stage/outside", "the console"),
-    ("link/journal", "to be moved: /run/prepivot"),
-    ("stage/handover", "to be moved: /run"),
-    ("stage/output", "to be moved: the log that output: names"),
-    ("stage/probe", "to be moved: /run/prepivot"),
-    ("system/packages", "to be moved: the package manager's lock"),
 ];
 
 /// Calls that change a file.

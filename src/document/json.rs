@@ -164,7 +164,9 @@ mod tests {
     #[test]
     fn the_nodes_of_all_levels_count() {
         let lists = vec![format!("[{}1]", "1,".repeat(999)); 260].join(",");
-        assert!(parse("t", format!("[{lists}]").as_bytes()).unwrap_err().to_string().contains("more than 250000 values"));
+        assert!(
+            parse("t", format!("[{lists}]").as_bytes()).unwrap_err().to_string().contains("more than 250000 values")
+        );
         assert!(parse("t", b"[1,]").unwrap_err().to_string().contains("t: not valid JSON at line 1"));
         assert!(parse("t", b"[1] 2").is_err());
     }

@@ -1,11 +1,12 @@
 //! What the tasks of a session share: the links' state, the journal, and the changes that go through it.
 
 use super::dhcp::{Lease, record};
-use super::journal::{self, Change, Journal};
+use super::journal::{Change, Journal};
 use super::known::Known;
 use super::netlink::{Address, Netlink, Route};
 use super::uplink::{Reach, Uplink};
 use crate::base::error::{Context, Error, Result};
+use crate::root::run_dir;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -53,7 +54,7 @@ impl Ground {
     pub fn keep_lease(&self, lease: &Lease) {
         let Some(folder) = &self.leases else { return };
         let path = folder.join(format!("lease-{}.json", lease.link));
-        if let Err(e) = journal::write(&path, &record::to_json(lease)) {
+        if let Err(e) = run_dir::save(&path, &record::to_json(lease)) {
             log::warn!("failed to leave the lease in {}: {e}", path.display());
         }
     }

@@ -2,6 +2,7 @@
 
 use super::netlink::{Address, Netlink, Route};
 use crate::base::error::{Context, Result};
+use crate::root::run_dir;
 use nanoserde::{DeJson, SerJson};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -106,7 +107,7 @@ impl Journal {
 
     fn save(&self) {
         let Some(path) = &self.path else { return };
-        if let Err(e) = write(path, &self.record.serialize_json()) {
+        if let Err(e) = run_dir::save(path, &self.record.serialize_json()) {
             log::warn!("failed to note network changes in {}: {e}", path.display());
         }
     }
@@ -144,7 +145,7 @@ impl Journal {
     pub fn keep(&mut self) {
         self.record.changes.clear();
         if let Some(path) = &self.path {
-            let _ = std::fs::remove_file(path);
+            run_dir::forget(path);
         }
     }
 }
@@ -186,19 +187,6 @@ fn gone(error: io::Error) -> io::Result<()> {
     use rustix::io::Errno;
     let gone = [Errno::NOENT, Errno::SRCH, Errno::NODEV, Errno::ADDRNOTAVAIL];
     if gone.iter().any(|e| error.raw_os_error() == Some(e.raw_os_error())) { Ok(()) } else { Err(error) }
-}
-
-/// A whole file or none, 0600, in a folder that is made if it is not there (0700).
-pub(super) fn write(path: &Path, text: &str) -> io::Result<()> {
-    use std::io::Write;
-    use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-    if let Some(folder) = path.parent() {
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    }
-    let fresh = path.with_extension("new");
-    let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
-    file.write_all(text.as_bytes())?;
-    std::fs::rename(&fresh, path)
 }
 
 #[cfg(test)]

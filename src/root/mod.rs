@@ -13,6 +13,7 @@ mod edit;
 mod journal;
 mod layout;
 mod lock;
+mod log_file;
 mod mounts;
 mod owner;
 mod record;
@@ -27,6 +28,7 @@ pub use command::{Command, Output, Programs, Stage, outlives};
 pub use device::{Steps, Write};
 pub use layout::is_on_disk;
 pub use lock::Lock;
+pub use log_file::open_log;
 pub use mounts::{Writable, check_writable, unescape};
 pub use owner::Ids;
 

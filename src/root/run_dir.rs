@@ -3,8 +3,14 @@
 //! The folder is 0700 and ends with the boot. Records are JSON of types that derive nanoserde's traits.
 
 use super::{Attr, Root};
-use crate::base::error::Result;
+use crate::base::error::{Context, Result};
 use nanoserde::{DeJson, SerJson};
+use rustix::fs::{StatVfsMountFlags, statvfs};
+use rustix::mount::{MountFlags, mount};
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
 
 /// The folder.
 pub const DIR: &str = "/run/prepivot";
@@ -70,6 +76,48 @@ pub struct Probed {
 
 impl Entry for Probed {
     const PATH: &'static str = PROBED;
+}
+
+/// Writes a record at once, for what must be noted before it is done: a whole file or none, 0600, in a folder that is made if it
+/// is not there (0700).
+///
+/// # Errors
+/// The folder or the file cannot be written.
+pub fn save(path: &Path, text: &str) -> std::io::Result<()> {
+    if let Some(folder) = path.parent() {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    }
+    let fresh = path.with_extension("new");
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
+    file.write_all(text.as_bytes())?;
+    std::fs::rename(&fresh, path)
+}
+
+/// Removes a record that [`save`] wrote, if it is there.
+pub fn forget(path: &Path) {
+    let _ = std::fs::remove_file(path);
+}
+
+/// Puts this program below /run, where the real root finds it, and gives its path. /run is noexec in some initramfs: then it is
+/// on a file system of its own.
+///
+/// # Errors
+/// There is no room, or /run cannot be written.
+pub fn carry_program() -> Result<String> {
+    std::fs::create_dir_all(PROGRAM).context(|| format!("failed to make {PROGRAM}"))?;
+    let flags = statvfs(PROGRAM).context(|| format!("failed to look at {PROGRAM}"))?.f_flag;
+    if flags.contains(StatVfsMountFlags::NOEXEC) {
+        mount("tmpfs", PROGRAM, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, c"mode=0755,size=16m")
+            .context(|| format!("failed to mount a tmpfs on {PROGRAM}"))?;
+    }
+    let program = format!("{PROGRAM}/prepivot");
+    std::fs::copy("/proc/self/exe", &program).context(|| format!("failed to copy this program to {program}"))?;
+    for name in ["cloud-init", "cloud-id", "cloud-init-per"] {
+        let link = Path::new(PROGRAM).join(name);
+        let _ = std::fs::remove_file(&link);
+        std::os::unix::fs::symlink("prepivot", &link).context(|| format!("failed to make {}", link.display()))?;
+    }
+    Ok(program)
 }
 
 #[cfg(test)]

@@ -1,11 +1,8 @@
 //! From the initramfs to the real root: units for the later stages where the image has none, and a binary for them to run.
 
-use crate::base::error::{Context, Result};
-use crate::root::run_dir::PROGRAM;
+use crate::base::error::Result;
+use crate::root::run_dir;
 use crate::root::{Attr, Root};
-use rustix::fs::{StatVfsMountFlags, statvfs};
-use rustix::mount::{MountFlags, mount};
-use std::path::Path;
 
 /// The real root's own copy.
 const INSTALLED: &str = "/usr/bin/prepivot";
@@ -50,7 +47,7 @@ pub fn hand_over(root: &mut Root, found: bool) -> Result<()> {
     if installed && has_units && !foreign {
         return Ok(());
     }
-    let program = if installed { INSTALLED.to_owned() } else { carry()? };
+    let program = if installed { INSTALLED.to_owned() } else { run_dir::carry_program()? };
     if !has_systemd(root) {
         return Ok(());
     }
@@ -70,24 +67,6 @@ fn has_systemd(root: &Root) -> bool {
 fn has_cloud_init(root: &Root) -> bool {
     root.lstat("/usr/bin/cloud-init").is_some()
         && !root.read_link("/usr/bin/cloud-init").is_some_and(|target| target.ends_with("prepivot"))
-}
-
-/// Puts this program below /run, where the real root finds it. /run is noexec in some initramfs: then on a file system of its own.
-fn carry() -> Result<String> {
-    std::fs::create_dir_all(PROGRAM).context(|| format!("failed to make {PROGRAM}"))?;
-    let flags = statvfs(PROGRAM).context(|| format!("failed to look at {PROGRAM}"))?.f_flag;
-    if flags.contains(StatVfsMountFlags::NOEXEC) {
-        mount("tmpfs", PROGRAM, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, c"mode=0755,size=16m")
-            .context(|| format!("failed to mount a tmpfs on {PROGRAM}"))?;
-    }
-    let program = format!("{PROGRAM}/prepivot");
-    std::fs::copy("/proc/self/exe", &program).context(|| format!("failed to copy this program to {program}"))?;
-    for name in ["cloud-init", "cloud-id", "cloud-init-per"] {
-        let link = Path::new(PROGRAM).join(name);
-        let _ = std::fs::remove_file(&link);
-        std::os::unix::fs::symlink("prepivot", &link).context(|| format!("failed to make {}", link.display()))?;
-    }
-    Ok(program)
 }
 
 #[cfg(test)]

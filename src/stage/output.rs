@@ -2,12 +2,10 @@
 
 use crate::base::error::{Context, Error, Result};
 use crate::document::Value;
-use crate::root::{Stage, outlives};
+use crate::root::{Stage, open_log, outlives};
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::stdio::{dup2_stderr, dup2_stdout, stderr, stdout};
-use std::fs::{File, OpenOptions};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -45,9 +43,7 @@ impl Sink {
 
     fn open(&self, children: &mut Vec<Child>) -> Result<OwnedFd> {
         let file = |path: &str, append: bool| -> Result<OwnedFd> {
-            let mut options = OpenOptions::new();
-            options.create(true).mode(MODE).append(append).write(true).truncate(!append);
-            options.open(path).map(File::into).context(|| format!("failed to open {path}"))
+            open_log(path, MODE, append).context(|| format!("failed to open {path}"))
         };
         match self {
             Sink::Replace(path) => file(path, false),

@@ -7,13 +7,13 @@ use crate::document::{Value, json};
 use crate::instance::{Frequency, state};
 use crate::machine::{Distro, Family};
 use crate::root::{Command, Root};
-use rustix::fs::{FlockOperation, fcntl_lock};
 use std::collections::HashSet;
-use std::fs::File;
 use std::time::{Duration, Instant};
 
 /// How long another program may hold the package manager's locks.
 const LOCK_WAIT: Duration = Duration::from_secs(30);
+/// How long a lock is waited for at least: a free one is taken in less.
+const SHORTEST_WAIT: Duration = Duration::from_millis(200);
 /// Locks of dpkg and apt, in the order in which apt takes them.
 const APT_LOCKS: [&str; 4] =
     ["/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock", "/var/cache/apt/archives/lock", "/var/lib/apt/lists/lock"];
@@ -278,7 +278,7 @@ fn run(cx: &mut Context, manager: &Manager, arguments: &[&str], names: &[String]
         await_locks(cx.root, until)?;
         match cx.root.run(command.clone()) {
             // Another program can take a lock between the look and the run.
-            Err(_) if cx.root.is_live() && !locks_are_free() && Instant::now() < until => {}
+            Err(_) if cx.root.is_live() && !locks_are_free(cx.root) && Instant::now() < until => {}
             result => return result,
         }
     }
@@ -312,31 +312,16 @@ fn is_transactional(root: &Root) -> bool {
         })
 }
 
-fn locks_are_free() -> bool {
-    APT_LOCKS.iter().all(|path| {
-        let Ok(file) = File::options().write(true).open(path) else { return true };
-        fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
-    })
+fn locks_are_free(root: &Root) -> bool {
+    await_locks(root, Instant::now()).is_ok()
 }
 
-/// Waits until nobody else holds a lock. A thread waits for each in the kernel; dropping the file gives the lock back.
+/// Waits until nobody else holds a lock of apt's.
 fn await_locks(root: &Root, until: Instant) -> Result<()> {
-    if !root.is_live() || locks_are_free() {
-        return Ok(());
+    for path in APT_LOCKS.into_iter().filter(|path| root.exists(path)) {
+        drop(root.lock(path, until.saturating_duration_since(Instant::now()).max(SHORTEST_WAIT))?);
     }
-    log::info!("waiting for another program that uses the package manager");
-    let (sender, receiver) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
-        for path in APT_LOCKS {
-            if let Ok(file) = File::options().write(true).open(path) {
-                let _ = fcntl_lock(&file, FlockOperation::LockExclusive);
-            }
-        }
-        let _ = sender.send(());
-    });
-    receiver.recv_timeout(until.saturating_duration_since(Instant::now())).map_err(|_| {
-        Error::new(format!("another program has used the package manager for {} seconds", LOCK_WAIT.as_secs()))
-    })
+    Ok(())
 }
 
 #[cfg(test)]

@@ -64,7 +64,15 @@ enum Key {
 impl<'a> Composer<'a> {
     pub fn new(text: &'a str) -> Self {
         let tokens = Tokens::new(text);
-        Composer { tokens, anchors: HashMap::new(), handles: HashMap::new(), read: Size::default(), anchored: Size::default(), depth: 0, places: None }
+        Composer {
+            tokens,
+            anchors: HashMap::new(),
+            handles: HashMap::new(),
+            read: Size::default(),
+            anchored: Size::default(),
+            depth: 0,
+            places: None,
+        }
     }
 
     /// The lines, from 1, on which `paths` begin: at their keys, or as entries of lists. What comes from an alias has none.

@@ -40,8 +40,8 @@ impl Source {
     }
 }
 
-/// How many bytes the entries' own contents may hold together once they are decoded: what user-data itself may unpack to.
-pub(super) const MAX_CONTENTS: usize = crate::userdata::MAX_UNPACKED;
+/// How many bytes the entries' own contents may hold together once they are decoded.
+pub(super) const MAX_CONTENTS: usize = 24 << 20;
 
 /// The entry's own content, decoded. None where it has none.
 ///
