@@ -19,6 +19,6 @@ pub mod sudoers;
 pub mod template;
 pub mod users;
 
-pub use crate::base::password;
 pub use crate::base::error::all_or_error;
+pub use crate::base::password;
 pub use context::{Context, Device, Nothing, Outside, Request, Screen};
