@@ -3,6 +3,7 @@
 case.toml:
     about      one line: what a user gets
     framework  the initramfs (lab/images.py, FRAMEWORKS)
+    extra      true: not a part of the sample, because another case of it boots through the same steps
     root       "systemd" (the default), "installed" (the same with prepivot in it) or "busybox"
     remove     paths taken out of the root image (a pattern may be used)
     cmdline    words added to the kernel command line
@@ -35,7 +36,7 @@ from . import drive, images, service, vm
 CASES = images.BOOT / "cases"
 DRIVE = {"documents": "server", "format": "iso", "label": "config-2", "bus": "cdrom", "partition": False,
          "texts": {}}
-KEYS = {"about", "framework", "root", "remove", "cmdline", "var", "read_only", "full", "boot"}
+KEYS = {"about", "framework", "extra", "root", "remove", "cmdline", "var", "read_only", "full", "boot"}
 BOOT_KEYS = {"drives", "unreadable", "late", "service", "nics", "uuid", "checks", "console", "absent"}
 # What the checks of several cases share.
 HELPERS = ["provisioned", "networked", "furnished", "both-ways", "tidy", "left"]
