@@ -74,7 +74,7 @@ fn find(sources: &str, args: &[String], out: &mut Map) -> Result<()> {
     let mut search = Search::new(&machine, &root, &config, Deadline::after(Duration::from_secs_f64(seconds)));
     let jobs = wanted.iter().filter_map(|name| source::named(name)?.service?(&mut search)).collect();
     let mut session = Session::open(&settings, search.deadline)?;
-    let found = service::ask(&mut search, jobs, &mut session, &ca_files(folder));
+    let found = service::ask(&mut search, jobs, &mut session, &ca_files(folder)).or_else(|| search.take_otherwise());
     out.insert("seconds", Value::Float(started.elapsed().as_secs_f64()));
     out.insert("requests", session.findings().requests());
     out.insert("leases", session.leases().map(|l| Value::from(format!("{l:?}"))).collect::<Vec<_>>());

@@ -8,13 +8,11 @@ use super::wire_server::{GoalState, WireServer};
 use crate::base::base64;
 use crate::base::error::{Error, Result};
 use crate::root::{Command, Stage};
-use std::time::Duration;
 
 /// How many certificates are looked at.
 const MAX_CERTIFICATES: usize = 100;
 const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
 const END: &str = "-----END CERTIFICATE-----";
-const LIMIT: Duration = Duration::from_secs(30);
 
 /// Runs a command of the system's and gives its standard output; an error if it fails.
 pub type Run<'a> = &'a mut dyn FnMut(Command) -> Result<Vec<u8>>;
@@ -52,7 +50,7 @@ pub fn keys(
 }
 
 fn command<const N: usize>(argv: [&str; N]) -> Command {
-    Command::new(Stage::Init, argv).limit(LIMIT)
+    Command::new(Stage::Init, argv)
 }
 
 /// Makes a key and a certificate in `folder`. Gives the certificate in base64.

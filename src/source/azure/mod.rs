@@ -8,6 +8,7 @@ mod imds;
 mod instance;
 mod media;
 mod network;
+mod prepare;
 mod provisioned;
 mod service;
 mod wire_server;
@@ -22,7 +23,7 @@ pub static SOURCE: Source = Source {
     name: "Azure",
     marks: &[Mark::asset_tag(ASSET_TAG), Mark::Seed("azure", &["ovf-env.xml"])],
     service: Some(service::job),
-    seed: Some(service::of_files),
+    seed: Some(prepare::of_files),
     filesystems: &["iso9660", "udf"],
     updates: &[Update::NewInstance, Update::Boot],
     provisioned: Some(provisioned::provisioned),

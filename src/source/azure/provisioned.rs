@@ -31,6 +31,8 @@ const MAX_VALUE: usize = 1023;
 /// The proxy between the guest and Azure's services, and how long it may take to start, in seconds.
 const PROXY: &str = "azure-proxy-agent";
 const PROXY_WAIT: &str = "120";
+/// How long a drive may take to eject its medium.
+const EJECT: Duration = Duration::from_secs(10);
 /// How long a report may take after the proxy was waited for.
 const AFTER_PROXY: Duration = Duration::from_secs(30);
 
@@ -148,7 +150,7 @@ fn eject(live: &mut Live) {
     let place = live.instance.subplatform.strip_prefix("config-disk (").and_then(|p| p.strip_suffix(')'));
     let Some(device) = place.map(str::to_owned) else { return };
     if live.root.which("eject").is_some()
-        && let Err(e) = live.root.run(Command::new(Stage::Init, ["eject", &device]))
+        && let Err(e) = live.root.run(Command::new(Stage::Init, ["eject", &device]).limit(EJECT))
     {
         log::info!("the provisioning media stays in its drive: {e}");
     }
