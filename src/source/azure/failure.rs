@@ -1,4 +1,4 @@
-//! Why provisioning failed, in the form that Azure shows to whoever deploys the machine.
+//! Why provisioning failed, in the form that Azure shows as the deployment's error.
 //!
 //! The reasons and the keys of their data are cloud-init's (<https://aka.ms/linuxprovisioningerror>): Azure's documentation and
 //! its tools know them.

@@ -63,7 +63,7 @@ fn matching(mac: &str, driver: Option<&str>) -> Map {
     matching
 }
 
-/// The driver by which the device with an address is told from others that have it too.
+/// The driver that distinguishes a device from others with the same address.
 fn driver<'a>(mac: &str, nics: &'a [Nic]) -> Option<&'a str> {
     let with: Vec<&Nic> = nics.iter().filter(|nic| nic.mac == mac).collect();
     let drivers = || with.iter().filter_map(|nic| nic.driver.as_deref());

@@ -29,7 +29,8 @@ const MEDIA_TIME: Duration = Duration::from_secs(10);
 /// Azure's services, as one machine asks them.
 struct Service {
     known: Prepared,
-    /// Whether provisioning has failed for good, and whether that was reported, by any uplink.
+    /// Whether the media alone must not be used, because provisioning has failed or the machine has no owner; and whether a
+    /// failure was reported, by any uplink.
     failed: Arc<AtomicBool>,
     reported: AtomicBool,
 }
@@ -38,7 +39,11 @@ struct Service {
 pub fn job(search: &mut Search) -> Option<Job> {
     let failed = Arc::<AtomicBool>::default();
     let known = prepare(search);
-    if let Ok(Prepared { media: Some(found), surroundings, .. }) = &known {
+    let with_media = known.as_ref().ok().and_then(|known| Some((known.media.as_ref()?, known)));
+    // A machine of a pool is nothing before it has an owner.
+    if let Some((found, Prepared { surroundings, .. })) =
+        with_media.filter(|(_, known)| known.pool(&Value::Null).is_none())
+    {
         let problems =
             vec!["the metadata service did not answer: only what the provisioning media says is used".into()];
         let read = Read { imds: &Value::Null, seed: &found.seed, failure: None, problems };
@@ -71,6 +76,23 @@ enum Pool {
     Running,
 }
 
+impl Prepared {
+    /// How the machine waits for its owner. None where it has one.
+    fn pool(&self, imds: &Value) -> Option<Pool> {
+        let by_imds = imds.at(&["extended", "compute", "ppsType"]).and_then(Value::as_str);
+        let media = self.media.as_ref().map(|found| &found.media);
+        let by_media = media.and_then(|m| m.pool.as_deref());
+        let is = |kind: &str| by_imds == Some(kind) || by_media == Some(kind);
+        match () {
+            () if self.has_reported => Some(Pool::Reported),
+            () if is(Pool::Savable.name()) => Some(Pool::Savable),
+            () if is(Pool::OsDisk.name()) => Some(Pool::OsDisk),
+            () if is(Pool::Running.name()) || media.is_some_and(|m| m.preprovisioned) => Some(Pool::Running),
+            () => None,
+        }
+    }
+}
+
 impl Service {
     fn fetch(&self, client: &Client, base: &str) -> Result<Found> {
         let has_route =
@@ -81,6 +103,8 @@ impl Service {
             let limited = client.limited(Limits { search, ..Limits::default() });
             match imds::instance(&limited, base, tries) {
                 Ok(imds) => Ok((imds, None)),
+                // A later boot goes on with what an earlier one learned.
+                Err(failure) if !self.known.surroundings.identity.is_new => Err(Error::from(failure)),
                 // Without a route there may be no service: that is no failure.
                 Err(failure) if media && !has_route && imds::is_unanswered(&failure) => Ok((Value::Null, None)),
                 Err(failure) if media => Ok((Value::Null, Some(failure))),
@@ -91,9 +115,10 @@ impl Service {
         let mut problems = Vec::new();
         let mut media = self.known.media.as_ref().map(|found| (&found.media, found.seed.as_str()));
         self.wait_for_media(client, &document, media.map(|(_, seed)| seed), &mut problems)?;
-        let pool = self.pool(media.map(|(media, _)| media), &document);
+        let pool = self.known.pool(&document);
         let owners;
         if let Some(pool) = pool {
+            self.failed.store(true, Ordering::Relaxed);
             owners = self.wait_for_owner(client, base, pool)?;
             media = owners.as_ref().map(|owners| (owners, IMDS));
             (document, failure) = imds(true)?;
@@ -146,20 +171,6 @@ impl Service {
             MEDIA_TIME.as_secs()
         ));
         Ok(())
-    }
-
-    /// How the machine waits for its owner. None where it has one.
-    fn pool(&self, media: Option<&Media>, imds: &Value) -> Option<Pool> {
-        let by_imds = imds.at(&["extended", "compute", "ppsType"]).and_then(Value::as_str);
-        let by_media = media.and_then(|m| m.pool.as_deref());
-        let is = |kind: &str| by_imds == Some(kind) || by_media == Some(kind);
-        match () {
-            () if self.known.has_reported => Some(Pool::Reported),
-            () if is(Pool::Savable.name()) => Some(Pool::Savable),
-            () if is(Pool::OsDisk.name()) => Some(Pool::OsDisk),
-            () if is(Pool::Running.name()) || media.is_some_and(|m| m.preprovisioned) => Some(Pool::Running),
-            () => None,
-        }
     }
 
     /// Reports to the pool that the machine is ready, and waits for the document of its owner.
@@ -282,6 +293,24 @@ mod tests {
         let (found, script, _) = fetch(&[("var/lib/cloud/data/instance-id", UUID)], refused());
         assert!(found.is_err());
         assert_eq!(posts(&script), 0);
+        // Its media of the first boot does not take the place of what the metadata said then.
+        let media = document("<ns1:HostName>h</ns1:HostName>", "");
+        let known = [("var/lib/cloud/data/instance-id", UUID), ("var/lib/waagent/ovf-env.xml", media.as_str())];
+        assert!(fetch(&known, refused()).0.is_err());
+    }
+
+    #[test]
+    fn a_machine_of_a_pool_is_nothing_without_an_owner() {
+        let media = document("<ns1:HostName>pool</ns1:HostName>", "");
+        let seed = [("var/lib/cloud/seed/azure/ovf-env.xml", media.as_str())];
+        let imds = r#"{"extended": {"compute": {"ppsType": "Running"}}}"#;
+        let (found, script, otherwise) = fetch(&seed, Answer::new(200, imds));
+        assert!(found.is_err() && otherwise.is_none());
+        assert_eq!(posts(&script), 1);
+        let platform = "<ns1:PreprovisionedVm>true</ns1:PreprovisionedVm>";
+        let media = document("<ns1:HostName>pool</ns1:HostName>", platform);
+        let (.., otherwise) = fetch(&[("var/lib/cloud/seed/azure/ovf-env.xml", &media)], Answer::Timeout);
+        assert!(otherwise.is_none());
     }
 
     #[test]
