@@ -60,7 +60,8 @@ fn command(cx: &mut Context, mounted: &Mounted) -> Result<Option<Vec<String>>> {
     let kind = mounted.kind.to_ascii_lowercase();
     if kind == "zfs" {
         let pool = mounted.source.split('/').next().unwrap_or_default();
-        return match disk_of_pool(cx, pool)? {
+        let disk = disk_of_pool(cx, pool)?;
+        return match disk.and_then(|disk| device(cx, &disk)) {
             Some(disk) => words(&["zpool", "online", "-e", pool, &disk]),
             None => Ok(None),
         };
@@ -91,6 +92,9 @@ fn command(cx: &mut Context, mounted: &Mounted) -> Result<Option<Vec<String>>> {
 fn device(cx: &mut Context, source: &str) -> Option<String> {
     if source == "overlayroot" {
         return None;
+    }
+    if source.starts_with("gpt/") {
+        return Some(source.to_owned());
     }
     let is_container = virt::is_container(&virt::detect(&Machine::read(cx.root.path())));
     let mut device = source.to_owned();
@@ -143,4 +147,41 @@ fn can_queue(cx: &mut Context) -> Result<bool> {
         digits.parse().unwrap_or(0)
     };
     Ok((number(), number()) >= BTRFS_QUEUE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::module::fake_disks::{MIB, Machine};
+
+    const STATUS: &str =
+        "  pool: rpool\n state: ONLINE\nconfig:\n\tNAME    STATE\n\trpool   ONLINE  0 0 0\n\t  vda1  ONLINE  0 0 0\n";
+
+    fn machine(mount: &str, answers: &[(&'static str, i32, &'static str)]) -> Machine {
+        let mut machine = Machine::new(&[]);
+        machine.disk("vda", 64 * MIB);
+        machine.partition("vda", 16 * MIB);
+        machine.file("proc/self/mounts", &format!("{mount} 0 0\n"));
+        machine.answers = answers.to_vec();
+        machine
+    }
+
+    #[test]
+    fn a_pool_grows_by_its_disk() {
+        let machine = machine("rpool/ROOT/x / zfs rw", &[("zpool status", 0, STATUS)]);
+        assert_eq!(machine.run("{}", live).commands, [""; 0], "there is no /dev/zfs");
+        machine.file("dev/zfs", "");
+        let done = machine.run("{}", live);
+        assert_eq!(done.commands, ["zpool status rpool", "zpool online -e rpool /dev/vda1"]);
+    }
+
+    #[test]
+    fn what_cannot_grow_is_said_once_and_a_command_of_no_one_fails_nothing() {
+        let done = machine("/dev/vda1 / f2fs rw", &[]).run("{}", live);
+        assert_eq!((done.commands.len(), done.warnings.len()), (0, 1));
+        let done = machine("/dev/vdz1 / ext4 rw", &[]).run("{}", live);
+        assert_eq!((done.commands.len(), done.warnings.len()), (0, 1));
+        let machine = machine("/dev/vda1 / ext4 rw", &[("resize2fs", 1, "")]);
+        assert_eq!(machine.run("resize_rootfs: noblock", live).commands, ["resize2fs /dev/vda1"]);
+    }
 }

@@ -147,7 +147,8 @@ impl Root {
     /// It cannot be started.
     pub fn start(&mut self, command: Command) -> Result<()> {
         if !self.is_live() {
-            return self.run(command);
+            self.run(command).unwrap_or_else(|e| log::info!("{e}"));
+            return Ok(());
         }
         self.commands.push(command.clone());
         for e in self.commit() {
