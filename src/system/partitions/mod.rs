@@ -20,8 +20,11 @@ use mbr::Mbr;
 const ALIGNMENT: u64 = 1 << 20;
 /// A partition is not grown by less than this, in bytes, as growpart's `--fudge`.
 const MIN_GROWTH: u64 = 1 << 20;
-/// How much at the start of a disk, and at the start of a new partition, can say what was there before, in bytes.
-pub const SIGNATURES: u64 = 1 << 20;
+/// How much at the start of a disk, and at its end, is erased to remove its table, in bytes: as cloud-init does.
+const SIGNATURES: u64 = 1 << 20;
+/// How much at the start of a new partition is erased, in bytes: every superblock that is known begins there. A table has up to
+/// 128 partitions.
+const SUPERBLOCKS: u64 = 128 << 10;
 
 /// A disk's size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -194,7 +197,7 @@ fn clean_starts(geometry: Geometry, format: Format, partitions: &[Partition]) ->
         Format::Mbr => 1,
     };
     let gap = (begin, partitions.first().map_or(geometry.alignment(), |p| p.start));
-    let starts = partitions.iter().map(|p| (p.start, p.end.min(p.start + geometry.sectors_of(SIGNATURES))));
+    let starts = partitions.iter().map(|p| (p.start, p.end.min(p.start + geometry.sectors_of(SUPERBLOCKS))));
     let zeros = |(from, to): (u64, u64)| {
         let size = usize::try_from((to - from) * geometry.sector).unwrap_or(0);
         geometry.write(from, vec![0; size])
