@@ -10,8 +10,10 @@ use crate::root::{Attr, Root};
 /// Written instead of a secret in the public copy (cloud-init's words, which scripts compare with).
 pub const REDACTED: &str = "redacted for non-root user";
 /// Keys whose values are secret, at any depth.
-const SENSITIVE: [&str; 15] = [
+const SENSITIVE: [&str; 20] = [
     "admin_pass",
+    "cloud-init.user-data",
+    "cloud-init.vendor-data",
     "combined_cloud_config",
     "merged_cfg",
     "merged_system_cfg",
@@ -19,6 +21,9 @@ const SENSITIVE: [&str; 15] = [
     "security-credentials",
     "startup-script",
     "user-data",
+    "user.meta-data",
+    "user.user-data",
+    "user.vendor-data",
     "user_data",
     "userdata",
     "vendor-data",
@@ -32,7 +37,7 @@ const DOC: &str =
 
 /// The data without user-data and configuration: the variables of templates.
 pub fn standard(root: &Root, machine: &Machine, distro: &Distro, instance: &Instance) -> Map {
-    let mut ds = Map::new();
+    let mut ds = instance.ds.clone();
     ds.insert("_doc", DOC);
     ds.insert("meta_data", instance.metadata.clone());
     if !instance.ec2_metadata.is_null() {

@@ -90,6 +90,8 @@ pub struct Instance {
     pub machine_uuid: Option<String>,
     /// meta_data.json, or the meta-data file, as a mapping; what the later keys hold is in it too.
     pub metadata: Value,
+    /// What else the source has, for `ds` in instance-data beside `meta_data`.
+    pub ds: Map,
     /// The EC2 tree beside it, where there is one.
     pub ec2_metadata: Value,
     pub user_data: Option<Bytes>,

@@ -58,6 +58,8 @@ pub struct Applied {
     pub provisioned: bool,
     /// Whether the instance was read in this boot, and not taken from the cache.
     pub read: bool,
+    /// Whether nothing was provisioned because only the real root can read the machine's datasource.
+    pub later: bool,
 }
 
 impl Entry for Applied {
@@ -131,7 +133,7 @@ mod tests {
         let dir = TempDir::new("run-dir");
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
         assert_eq!(Applied::read(&root), None);
-        let applied = Applied { start: 1.25, finished: 2.5, provisioned: true, read: false };
+        let applied = Applied { start: 1.25, finished: 2.5, provisioned: true, read: false, later: false };
         applied.write(&mut root).unwrap();
         assert_eq!(Applied::read(&root), Some(applied));
         root.write(APPLIED, "{\"start\": ", Attr::root(0o600)).unwrap();

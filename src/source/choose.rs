@@ -77,6 +77,13 @@ pub fn unread(report: &Report, facts: &Facts) -> Vec<String> {
     unread.map(|(name, why)| format!("{name} ({why})")).collect()
 }
 
+/// The first source that the machine has, or its owner names, and that only the real root can read: its name and the reason.
+pub fn left_to_real_root(report: &Report, facts: &Facts) -> Option<String> {
+    let found = report.lines.iter().filter(|l| l.listed && l.finding.verdict == Verdict::Found).map(|l| &l.source);
+    let forced = facts.requested.forced.iter().map(|(name, _)| name);
+    forced.chain(found).find_map(|name| Some(format!("{name}: {}", named(name)?.left_to_real_root?(facts)?)))
+}
+
 /// Whether the machine or its owner says that there is a drive: only sources that read one are named, or a source's own marks
 /// say so.
 pub fn drive_is_due(report: &Report, facts: &Facts) -> bool {
@@ -129,16 +136,18 @@ mod tests {
         (services.collect::<Vec<_>>().join(", "), drive_is_due(&report, &facts))
     }
 
+    /// Sources whose address is the owner's to give: they are asked only where one is given.
+    const ADDRESSED: &str = "MAAS certain, NoCloud certain";
     const NOVA: (&str, &str) = ("sys/class/dmi/id/product_name", "OpenStack Nova\n");
     const QEMU: (&str, &str) = ("sys/class/dmi/id/sys_vendor", "QEMU\n");
 
     #[test]
     fn only_a_mark_or_the_owner_opens_the_network() {
         let all = |own: &str| choice(&[QEMU], own).0;
-        assert_eq!(all(""), "NoCloud certain");
+        assert_eq!(all(""), ADDRESSED);
         assert_eq!(all("datasource_list: [ConfigDrive, OpenStack]"), "");
         assert_eq!(all("datasource_list: [OpenStack, None]"), "OpenStack certain");
-        assert_eq!(choice(&[NOVA], "").0, "NoCloud certain, OpenStack certain");
+        assert_eq!(choice(&[NOVA], "").0, format!("{ADDRESSED}, OpenStack certain"));
         assert_eq!(choice(&[NOVA], "datasource_list: [ConfigDrive, GCE]").0, "");
         let named = |line: &str| choice(&[QEMU, ("proc/cmdline", line)], "datasource_list: [GCE, Hetzner]").0;
         assert_eq!(named("ds=openstack;metadata_urls=http://h"), "OpenStack certain");
@@ -153,9 +162,9 @@ mod tests {
     fn bare_metal_without_a_mark_goes_by_the_images_own_choice() {
         let metal = |own: &str| choice(&[("sys/class/dmi/id/sys_vendor", "Dell Inc.\n")], own).0;
         assert_eq!(metal("datasource_list: [ConfigDrive, OpenStack, None]"), "OpenStack maybe");
-        assert_eq!(metal(""), "NoCloud certain");
+        assert_eq!(metal(""), ADDRESSED);
         let every: Vec<&str> = SOURCES.iter().map(|s| s.name).collect();
-        assert_eq!(metal(&format!("datasource_list: [{}, None]", every.join(", "))), "NoCloud certain");
+        assert_eq!(metal(&format!("datasource_list: [{}, None]", every.join(", "))), ADDRESSED);
     }
 
     #[test]

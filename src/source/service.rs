@@ -114,6 +114,12 @@ pub(super) fn text_setting(search: &Search, source: &str, key: &str, default: &s
     set.filter(|text| !text.is_empty()).unwrap_or_else(|| default.into())
 }
 
+/// Whether a text may be an instance-id, and not a page that any server gives.
+pub(super) fn is_id(text: &str) -> bool {
+    let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':');
+    !text.is_empty() && text.len() <= 255 && text.chars().all(good)
+}
+
 /// Settings that every source with a service has ([`limits`]), for the manual.
 pub(super) const MAX_WAIT: (&str, &str) = (
     "max_wait",

@@ -15,6 +15,7 @@ use crate::drive::Files;
 use crate::instance::Instance;
 use crate::link::http::Client;
 use crate::machine::Machine;
+use crate::network::input::{DEFAULT_ORDER, Origin};
 use crate::root::Root;
 
 /// When a source is read again for the network configuration (cloud-init's update events, `updates: {network: {when: […]}}`).
@@ -84,6 +85,9 @@ pub struct Source {
     pub filesystems: &'static [&'static str],
     /// Reads it where that needs no network. `Ok(None)` where it is not there.
     pub read: Option<Read>,
+    /// Why only the real root can read it, on a machine that has its marks: the initramfs then does nothing, and the real root's
+    /// first stage provisions the machine. None where it can be read now.
+    pub left_to_real_root: Option<fn(&Facts) -> Option<String>>,
     /// How its service is asked. None where this machine does not have one.
     pub service: Option<Prepare>,
     /// Whether the address of its service is the owner's to give: without one, `service` gives None, and with one, no mark is needed.
@@ -97,6 +101,8 @@ pub struct Source {
     pub hotplug_rules: &'static str,
     /// Updates that happen unless the configuration says otherwise.
     pub updates: &'static [Update],
+    /// Which network configuration takes precedence over its own, and over which its own does.
+    pub network_order: &'static [Origin],
     /// What is reported back: that the machine is provisioned, that a password was taken. Called at the end of the running
     /// system's network stage on every boot, after the instance's data is on the disk; before sshd and logins. What is for
     /// once in an instance's life is marked by `state::mark_done`.
@@ -120,12 +126,14 @@ impl Source {
         labels: &[],
         filesystems: &[],
         read: None,
+        left_to_real_root: None,
         service: None,
         has_no_address: false,
         seed: None,
         drive_is_due: None,
         hotplug_rules: "",
         updates: &[Update::NewInstance],
+        network_order: &DEFAULT_ORDER,
         provisioned: None,
         publish_host_keys: None,
         settings: &[],

@@ -122,6 +122,8 @@ struct Done {
     summary: Option<String>,
     /// Whether the instance was read now, and not taken from the cache.
     read: bool,
+    /// Whether the search is left to the real root.
+    later: bool,
 }
 
 impl Done {
@@ -137,7 +139,11 @@ fn provision_outcome(root: &mut Root, boot: &mut Boot, status: &mut Status, outc
         Outcome::Nothing(why) => {
             boot.report.warn(why);
             boot.log();
-            return Done { summary: None, read: false };
+            return Done { summary: None, read: false, later: false };
+        }
+        Outcome::Later(why) => {
+            log::info!("nothing is provisioned before the pivot: {why}");
+            return Done { summary: None, read: false, later: true };
         }
         Outcome::Same(instance) => (*instance, None),
         Outcome::Read(found) => {
@@ -154,7 +160,7 @@ fn provision_outcome(root: &mut Root, boot: &mut Boot, status: &mut Status, outc
     let id = &instance.instance_id;
     let summary =
         place.as_ref().map_or(format!("instance {id} as before"), |place| format!("instance {id} from {place}"));
-    Done { summary: Some(summary), read: place.is_some() }
+    Done { summary: Some(summary), read: place.is_some(), later: false }
 }
 
 fn write(root: &mut Root, boot: &mut Boot) {
@@ -181,8 +187,8 @@ fn save(root: &mut Root, report: &mut Report, status: &Status, messages: &[loggi
 
 /// Leaves for the later stages what this one did.
 fn record(root: &mut Root, boot: &mut Boot, done: &Done) {
-    let (start, provisioned, read) = (boot.start, done.is_provisioned(), done.read);
-    let applied = Applied { start, finished: status::uptime(), provisioned, read };
+    let (start, provisioned, read, later) = (boot.start, done.is_provisioned(), done.read, done.later);
+    let applied = Applied { start, finished: status::uptime(), provisioned, read, later };
     boot.report.keep(applied.write(root));
 }
 

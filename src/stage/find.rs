@@ -35,6 +35,8 @@ pub enum Outcome {
     Same(Box<Instance>),
     /// Read now.
     Read(Box<Found>),
+    /// Nothing here: the real root is to search, for this reason.
+    Later(String),
     /// Nothing, and why.
     Nothing(String),
 }
@@ -102,6 +104,11 @@ fn look(search: &mut Search, own: &Value, drives: &mut Drives, deadline: Deadlin
     let names = choose::names(&report, &facts);
     if let Some(found) = there(search, drives, &names) {
         return Outcome::Read(Box::new(found));
+    }
+    if !root.is_live()
+        && let Some(why) = choose::left_to_real_root(&report, &facts)
+    {
+        return Outcome::Later(why);
     }
     let served = cached.as_ref().is_some_and(|c| was_served_here(c, machine));
     let services = if served { Vec::new() } else { choose::services(&report, &facts) };
@@ -274,6 +281,27 @@ mod tests {
         assert_eq!(of(&[]).0, "");
         // NoCloud has no address to be asked at here.
         assert_eq!(of(&[service("NoCloud", Certain), service("OpenStack", Maybe)]), ("OpenStack".into(), Some(20)));
+    }
+
+    #[test]
+    fn what_only_the_real_root_can_read_is_left_to_it() {
+        let dir = TempDir::new("find-later");
+        for (path, content) in
+            [("sys/class/dmi/id/sys_vendor", "QEMU\n"), ("sys/class/virtio-ports/vport1p1/name", "com.canonical.lxd\n")]
+        {
+            let path = dir.0.join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, content).unwrap();
+        }
+        std::fs::create_dir_all(dir.0.join("sys/class/block")).unwrap();
+        let (machine, root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Plan).unwrap());
+        let mut drives = Drives::new(&[], Places { sys: dir.0.join("sys/class/block"), dev: dir.0.join("dev") });
+        let mut boot = Boot::new(&root, &machine, &Asked::default(), &Nothing);
+        match find_with(&root, &mut boot, &mut drives, Deadline::after(Duration::ZERO)) {
+            Outcome::Later(why) => assert!(why.starts_with("LXD: /dev/lxd/sock is made by "), "{why}"),
+            _ => panic!("the machine is LXD's"),
+        }
+        assert_eq!(boot.errors_and_warnings(), [""; 0]);
     }
 
     #[test]

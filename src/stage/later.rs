@@ -7,7 +7,7 @@ use super::modules::{Half, Run};
 use super::output::Redirected;
 use super::outside::ThisMachine;
 use super::web::Includes;
-use super::{LOG, append_log, apply, commit, config, feedback, provision, recover, refresh, rescue};
+use super::{LOG, append_log, apply, commit, config, feedback, provision, recover, refresh, reporting, rescue};
 use crate::base::error::Result;
 use crate::base::event::Event;
 use crate::base::logging;
@@ -21,10 +21,10 @@ use crate::userdata::{Fetched, Include};
 use std::cell::OnceCell;
 
 /// `init --local`: carries out what an earlier run left and what waited for a file system to be mounted, and does the
-/// initramfs's work where no initramfs of this boot did it. Returns the errors.
+/// initramfs's work where no initramfs of this boot did it, or it left it to this stage. Returns the errors.
 pub fn local(root: &mut Root, machine: &Machine, asked: &Asked) -> Vec<String> {
     let mut report = recover(root);
-    let provisioned = if Applied::read(root).is_none() {
+    let provisioned = if Applied::read(root).is_none_or(|applied| applied.later) {
         Some(apply::real_root(root, machine, asked))
     } else {
         apply::again(root, machine, asked)
@@ -88,12 +88,15 @@ pub fn stage(root: &mut Root, machine: &Machine, stage: Stage, asked: &Asked) ->
     report_back(root, &mut boot, &instance, stage, &status);
     drop(event);
     boot.log();
+    let messages = logging::take();
+    let local_failed = (stage == Stage::Init).then(|| !status.errors().is_empty());
+    reporting::send(root, &mut boot, &messages, local_failed);
     status.end(name, &boot.report);
     boot.report.keep(status.save(root));
     if stage == Stage::Final {
         boot.report.keep(status.save_result(root));
     }
-    boot.report.keep(append_log(root, &logging::take()));
+    boot.report.keep(append_log(root, &[messages, logging::take()].concat()));
     commit(root, &mut boot.report);
     rescue(&status, root, &mut boot.report);
     root.run_at_end().iter().for_each(|e| boot.report.error(e));

@@ -18,6 +18,7 @@ pub mod plan;
 pub mod probe;
 pub mod provision;
 pub mod refresh;
+mod reporting;
 pub mod single;
 pub mod web;
 

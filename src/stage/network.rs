@@ -13,6 +13,7 @@ use crate::network::read::{eni, klibc, openstack};
 use crate::network::render::{self, Owned, RENDERERS};
 use crate::network::{File, Macs, Network, Renderer, Target, fallback};
 use crate::root::{Attr, Root};
+use crate::source::{self, Source};
 
 /// cloud-init's mark of a system that was upgraded in place and keeps its network configuration.
 const UPGRADED: &str = "/var/lib/cloud/data/upgraded-network";
@@ -41,8 +42,9 @@ pub fn apply(
         return Ok(None);
     }
     let nics = machine.nics();
+    let order = source::named(&instance.source).map_or(Source::NEW.network_order, |s| s.network_order);
     let given = |origin| given(origin, machine, image, instance, &nics, report);
-    let (origin, input) = match input::choose(&input::DEFAULT_ORDER, given) {
+    let (origin, input) = match input::choose(order, given) {
         Choice::Use(origin, input) => (origin, input),
         Choice::Disabled(origin) => {
             log::info!("the network is not configured: {origin} disables it");

@@ -23,7 +23,7 @@ def put(text):
 
 
 #: machine: facts; docs: what the service has, of which `main` must be there and `user` has the user-data alone; token: where
-#: a token is; lacks: parts that it never has; address: where it is; header: what each request for `main` carries.
+#: a token is; settings: what the image has to say; lacks: parts that it never has; address: where it is; header: what each request for `main` carries.
 CLOUDS = {
     "Akamai": {
         "machine": {"sys_vendor": "Akamai", "product_serial": "1"}, "main": "/v1/instance", "user": "/v1/user-data",
@@ -61,6 +61,14 @@ CLOUDS = {
         "machine": {"product_name": "Exoscale Compute Platform"}, "id": "i-1", "main": "/1.0/meta-data/instance-id",
         "user": "/1.0/user-data", "lacks": {"network"}, "password": True, "docs": tree("/1.0", **{"/1.0/": "s3cret"}),
     },
+    "GCE": {
+        "machine": {"product_name": "Google Compute Engine"}, "lacks": {"network"}, "header": ("metadata-flavor", "Google"),
+        "main": "/computeMetadata/v1/instance/id", "user": "/computeMetadata/v1/instance/attributes",
+        "docs": {"/computeMetadata/v1/instance/id": "1", "/computeMetadata/v1/instance/zone": "projects/1/zones/us-central1-f",
+                 "/computeMetadata/v1/instance/hostname": "node-1.c.p.internal",
+                 "/computeMetadata/v1/instance/attributes/?recursive=True": json.dumps({"user-data": USER_DATA}),
+                 "/computeMetadata/v1/project/attributes/?recursive=True": "{}"},
+    },
     "Hetzner": {
         "machine": {"sys_vendor": "Hetzner", "product_serial": "1"}, "main": "/hetzner/v1/metadata", "user": "/hetzner/v1/userdata",
         "docs": {"/hetzner/v1/metadata": json.dumps({"instance-id": 1, "hostname": "node-1", "network-config": DHCP_ON_IT}),
@@ -76,6 +84,22 @@ CLOUDS = {
         "user": "/user_data/cloud-init", "ports": True,
         "docs": {"/conf?format=json": json.dumps({"id": "1", "hostname": "node-1", "zone": "fr-par-1", "public_ips": [
             {"address": "10.0.0.5", "netmask": "32", "family": "inet"}]}), "/user_data/cloud-init": USER_DATA},
+    },
+    "Oracle": {
+        "machine": {"chassis_asset_tag": "OracleCloud.com"}, "main": "/opc/v2/instance/",
+        "header": ("authorization", "Bearer Oracle"),
+        "docs": {"/opc/v2/instance/": json.dumps({"id": "1", "hostname": "node-1", "metadata": {
+            "user_data": "I2Nsb3VkLWNvbmZpZwpydW5jbWQ6IFtbInRydWUiXV0K"}}), "/opc/v2/vnics/": json.dumps([
+                {"macAddr": MAC, "privateIp": "10.0.0.5", "subnetCidrBlock": "10.0.0.0/24"}])},
+    },
+    "MAAS": {
+        "settings": {"metadata_url": f"http://{METADATA}/MAAS/metadata/", "consumer_key": "a", "token_key": "b",
+                     "token_secret": "c"}, "lacks": {"network"},
+        "machine": {}, "main": "/MAAS/metadata/2012-03-01/meta-data/instance-id",
+        "user": "/MAAS/metadata/2012-03-01/user-data",
+        "docs": {"/MAAS/metadata/2012-03-01/meta-data/instance-id": "1",
+                 "/MAAS/metadata/2012-03-01/meta-data/local-hostname": "node-1",
+                 "/MAAS/metadata/2012-03-01/user-data": USER_DATA},
     },
     "UpCloud": {
         "machine": {"sys_vendor": "UpCloud", "product_uuid": "00322b68-0096-4042-9406-faad61922128"}, "main": "/metadata/v1.json",
@@ -101,8 +125,8 @@ def ask(t, name, faults=(), docs=None, within=6, deadline=10, **settings):
             lab.ip(lab.server, "addr", "replace", f"{address}/32", "dev", "lo")
         lease = {"address": "10.0.0.5", "server": "10.0.0.2", "options": {"3": "0a000002", "6": "0a000002"}}
         http = {"docs": cloud["docs"] if docs is None else docs, "faults": list(faults), "ports": [80, 8080]}
-        lab.serve(dhcp={"s0": lease}, dns={"data-server": "10.0.0.2"}, http=http)
-        image = "config=" + json.dumps({"datasource": {name: settings}})
+        lab.serve(dhcp={"s0": lease}, dns={"data-server": "10.0.0.2", "metadata.google.internal": METADATA}, http=http)
+        image = "config=" + json.dumps({"datasource": {name: dict(cloud.get("settings", {}), **settings)}})
         answer = t.ask(lab, name, deadline, image, within=within, machine=machine)
         return answer, lab.said("http")
 

@@ -8,6 +8,7 @@ use crate::base::error::{Context, Error, Result};
 use crate::link::rng::Rng;
 use crate::link::url::{redirected, said, same_origin};
 use std::net::IpAddr;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -65,6 +66,16 @@ impl Client {
     pub fn system(settings: &Settings, deadline: Deadline) -> Result<Self> {
         let cancel = Cancel::new().context(|| "failed to set up HTTP")?;
         Ok(Client::new(&Uplink::system(), settings, deadline, cancel, &Findings::default()))
+    }
+
+    /// A client over the Unix stream socket at `path`, until `deadline`.
+    ///
+    /// # Errors
+    /// The process has no file descriptors left.
+    pub fn socket(path: &Path, deadline: Deadline) -> Result<Self> {
+        let cancel = Cancel::new().context(|| "failed to set up HTTP")?;
+        let settings = Settings { redirects: Redirects::SameOrigin, ca_files: Vec::new() };
+        Ok(Client::new(&Uplink::socket(path), &settings, deadline, cancel, &Findings::default()))
     }
 
     /// A client over any transport.

@@ -6,6 +6,7 @@
 
 mod client;
 mod network;
+pub mod oauth;
 #[doc(hidden)]
 pub mod script;
 

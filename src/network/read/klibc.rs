@@ -49,6 +49,11 @@ pub fn of_initramfs(
     if !by_cmdline && !run.join(ISCSI).exists() {
         return None;
     }
+    left_by_initramfs(run, mac, report)
+}
+
+/// Version 1 from the files in `run`, whatever configured the network. None where there are no files.
+pub fn left_by_initramfs(run: &Path, mac: impl Fn(&str) -> Option<String>, report: &mut Report) -> Option<Value> {
     let mut names: Vec<String> = std::fs::read_dir(run)
         .ok()?
         .filter_map(|e| e.ok()?.file_name().into_string().ok())

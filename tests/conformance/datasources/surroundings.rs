@@ -1,6 +1,7 @@
 //! What the machine of a case is surrounded by: one function for each key of a case's input.
 
 use super::case::Case;
+use super::socket;
 use prepivot::link::http::Reply;
 use prepivot::link::http::script::{Answer, Script};
 use std::fs;
@@ -54,6 +55,7 @@ pub fn script(case: &Case) -> Script {
 ///
 /// The reason why the case is skipped.
 pub fn set_up(case: &Case, dir: &Path) -> Result<(), String> {
+    socket::serve(case, dir);
     case.needs.iter().try_for_each(|need| match *need {
         "commands" => commands(case, dir),
         "serial" | "dialogue" | "smartos" => serial(case, dir),
