@@ -26,6 +26,7 @@ use super::Module;
 use crate::base::error::{Error, Result};
 use crate::document::{Value, wrong};
 use crate::instance::Frequency;
+use crate::root::run_dir::RANDOM_PASSWORDS;
 use crate::root::{Attr, Stage};
 use crate::system::accounts::Accounts;
 use crate::system::users::Users;
@@ -41,9 +42,6 @@ pub static MODULE: Module = Module {
     live: Some(live),
     at_end: None,
 };
-
-/// Where random passwords wait for the console of the real root.
-const RANDOM: &str = "/run/prepivot/random-passwords";
 
 /// A password to set.
 enum Password {
@@ -68,7 +66,7 @@ fn provision(context: &mut Context) -> Result<()> {
         accounts.save(context.root, context.report)?;
         // An image would keep them: no console shows them before it boots, with another /run.
         if !shown.is_empty() && context.root.has_run() {
-            context.root.write(RANDOM, shown, Attr::root(0o600))?;
+            context.root.write(RANDOM_PASSWORDS, shown, Attr::root(0o600))?;
         } else if !shown.is_empty() {
             let users: Vec<&str> = shown.lines().filter_map(|line| Some(line.split_once(':')?.0)).collect();
             context.report.warn(format_args!(
@@ -83,10 +81,10 @@ fn provision(context: &mut Context) -> Result<()> {
 
 /// Shows random passwords on the console, the only place where they ever are in the clear.
 fn live(context: &mut Context) -> Result<()> {
-    let Some(shown) = context.root.read(RANDOM)? else { return Ok(()) };
+    let Some(shown) = context.root.read(RANDOM_PASSWORDS)? else { return Ok(()) };
     let text = format!("Set the following 'random' passwords\n\n{}\n", String::from_utf8_lossy(&shown));
     let printed = console::print(context, &text);
-    context.root.remove(RANDOM)?;
+    context.root.remove(RANDOM_PASSWORDS)?;
     if printed { Ok(()) } else { Err(Error::new("failed to show random passwords: there is no console")) }
 }
 
@@ -241,12 +239,12 @@ mod tests {
         assert_eq!(shadow(&root, "b")[1], "$y$j9T$s$h");
         assert_eq!(shadow(&root, "d")[1], "$6$s$hash", "a hash counts more");
         assert_ne!(shadow(&root, "a")[2], "0");
-        assert_eq!(root.stat(RANDOM).unwrap().attr, Attr::root(0o600));
-        let shown = root.text(RANDOM);
+        assert_eq!(root.stat(RANDOM_PASSWORDS).unwrap().attr, Attr::root(0o600));
+        let shown = root.text(RANDOM_PASSWORDS);
         let (user, plain) = shown.trim_end().split_once(':').unwrap();
         assert!(user == "c" && plain.len() == 20 && password::verify(plain, &shadow(&root, "c")[1]));
         run(&mut root, live, config).unwrap();
-        assert!(!root.exists(RANDOM));
+        assert!(!root.exists(RANDOM_PASSWORDS));
     }
 
     #[test]

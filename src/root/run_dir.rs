@@ -24,6 +24,8 @@ pub const NETWORK: &str = "/run/prepivot/network.json";
 pub const LOG: &str = "/run/prepivot/log";
 /// Says that SSH keys for logins are to be written in the running system: homes were not mounted before, or keys came later.
 pub const LATER_LOGINS: &str = "/run/prepivot/later-logins";
+/// Random passwords, `USER:PASSWORD` in lines; the module set_passwords writes them, shows them on the console and removes them.
+pub const RANDOM_PASSWORDS: &str = "/run/prepivot/random-passwords";
 /// This program, for a root that has none; made by the hand-over, run by the later stages' units.
 pub const PROGRAM: &str = "/run/prepivot/bin";
 

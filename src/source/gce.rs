@@ -350,6 +350,7 @@ mod tests {
             client: &client,
             failed: None,
             public_keys: Vec::new(),
+            passwords: Vec::new(),
             report: &mut Report::new(),
         };
         publish_host_keys(&mut live, &["ssh-rsa AAAA root@h".into(), "ssh-ed25519 BBBB".into()]).unwrap();

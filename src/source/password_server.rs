@@ -86,6 +86,7 @@ mod tests {
             client: &client,
             failed: None,
             public_keys: Vec::new(),
+            passwords: Vec::new(),
             report: &mut Report::new(),
         };
         saved(&live, URL).unwrap();

@@ -54,6 +54,9 @@ pub struct Live<'a> {
     pub failed: Option<String>,
     /// Takes SSH public keys that only the running system could get: they may log in as the default user.
     pub public_keys: Vec<String>,
+    /// Random passwords that this boot gave users and that are shown on the console alone: names and passwords, in clear. Only
+    /// what is encrypted leaves the machine.
+    pub passwords: Vec<(String, String)>,
     /// Gets warnings; a failure that the function returns is a warning too.
     pub report: &'a mut Report,
 }

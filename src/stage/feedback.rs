@@ -9,7 +9,7 @@ use crate::instance::status::Status;
 use crate::instance::{Frequency, Instance, state};
 use crate::link::http::{Client, Redirects, Settings, ca_files};
 use crate::module;
-use crate::root::run_dir::LATER_LOGINS;
+use crate::root::run_dir::{LATER_LOGINS, RANDOM_PASSWORDS};
 use crate::root::{Attr, Root};
 use crate::source::{self, Live};
 use crate::system::host_keys;
@@ -20,7 +20,13 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// Calls [`source::Source::provisioned`] of the instance's source, if it has one. For the end of the network stage of every
 /// boot, after its changes are on the disk; `status` has the errors of the earlier stages. A failure is a warning.
-pub fn provisioned(root: &mut Root, boot: &mut Boot, instance: &Instance, status: &Status) {
+pub fn provisioned(
+    root: &mut Root,
+    boot: &mut Boot,
+    instance: &Instance,
+    status: &Status,
+    passwords: Vec<(String, String)>,
+) {
     let Some(act) = source::named(&instance.source).and_then(|s| s.provisioned) else { return };
     if !root.is_live() {
         return;
@@ -29,6 +35,7 @@ pub fn provisioned(root: &mut Root, boot: &mut Boot, instance: &Instance, status
     let failed = boot.errors().into_iter().next().or(earlier);
     let mut keys = Vec::new();
     let done = with_live(root, boot, instance, failed, |live| {
+        live.passwords = passwords;
         let done = act(live);
         keys = std::mem::take(&mut live.public_keys);
         done
@@ -40,6 +47,15 @@ pub fn provisioned(root: &mut Root, boot: &mut Boot, instance: &Instance, status
     if !keys.is_empty() {
         let_in(root, boot, instance, keys);
     }
+}
+
+/// The random passwords that wait for the console: names and passwords.
+pub fn random_passwords(root: &Root) -> Vec<(String, String)> {
+    let text = root.text(RANDOM_PASSWORDS);
+    text.lines()
+        .filter_map(|line| line.split_once(':'))
+        .map(|(user, word)| (user.to_owned(), word.to_owned()))
+        .collect()
 }
 
 /// Lets keys log in that the source had only in the running system: they join the instance's, and the module ssh writes them.
@@ -113,7 +129,17 @@ fn with_live(
     let client = Client::system(&settings, Deadline::after(LIMIT))?;
     let machine = boot.machine;
     let (config, report) = boot.config_and_report();
-    let mut live = Live { root, machine, instance, config, client: &client, failed, public_keys: Vec::new(), report };
+    let mut live = Live {
+        root,
+        machine,
+        instance,
+        config,
+        client: &client,
+        failed,
+        public_keys: Vec::new(),
+        passwords: Vec::new(),
+        report,
+    };
     let done = act(&mut live);
     boot.absorb(client.findings().take());
     done

@@ -83,9 +83,14 @@ pub fn stage(root: &mut Root, machine: &Machine, stage: Stage, asked: &Asked) ->
     commit(root, &mut boot.report);
     rescue(&status, root, &mut boot.report);
     let event = Event::start(label, what);
-    let instance = run(root, &mut boot, instance, stage);
+    let (instance, passwords) = run(root, &mut boot, instance, stage);
     commit(root, &mut boot.report);
-    report_back(root, &mut boot, &instance, stage, &status);
+    if stage == Stage::Init {
+        feedback::provisioned(root, &mut boot, &instance, &status, passwords);
+    }
+    if matches!(stage, Stage::Init | Stage::Final) {
+        feedback::host_keys(root, &mut boot, &instance);
+    }
     drop(event);
     boot.log();
     let messages = logging::take();
@@ -103,8 +108,9 @@ pub fn stage(root: &mut Root, machine: &Machine, stage: Stage, asked: &Asked) ->
     boot.errors()
 }
 
-/// Runs the stage's part of everything. Returns the instance, as its source describes it now.
-fn run(root: &mut Root, boot: &mut Boot, instance: Instance, stage: Stage) -> Instance {
+/// Runs the stage's part of everything. Returns the instance, as its source describes it now, and the random passwords that the
+/// stage shows.
+fn run(root: &mut Root, boot: &mut Boot, instance: Instance, stage: Stage) -> (Instance, Vec<(String, String)>) {
     boot.config = combined(root, boot);
     let refreshed =
         if stage == Stage::Init && boot.config.is_some() { refresh::refresh(root, boot, &instance) } else { None };
@@ -117,18 +123,10 @@ fn run(root: &mut Root, boot: &mut Boot, instance: Instance, stage: Stage) -> In
     if stage == Stage::Init {
         provision::boothooks(root, boot, &instance);
     }
+    // The module that shows them removes them.
+    let passwords = feedback::random_passwords(root);
     Run::new(root, boot, &instance).stage(stage, Half::Live);
-    instance
-}
-
-/// Reports to the instance's source what is on the disk now.
-fn report_back(root: &mut Root, boot: &mut Boot, instance: &Instance, stage: Stage, status: &Status) {
-    if stage == Stage::Init {
-        feedback::provisioned(root, boot, instance, status);
-    }
-    if matches!(stage, Stage::Init | Stage::Final) {
-        feedback::host_keys(root, boot, instance);
-    }
+    (instance, passwords)
 }
 
 /// Merges the configuration, with what it includes from elsewhere. In the network stage its parts are written; and where

@@ -215,6 +215,7 @@ mod tests {
                 client: &client,
                 failed: None,
                 public_keys: Vec::new(),
+                passwords: Vec::new(),
                 report: &mut report,
             };
             let done = provisioned(&mut live);

@@ -3,6 +3,7 @@
 pub mod config_drive;
 mod files;
 mod marks;
+mod password;
 mod service;
 
 pub use files::ds_mode;
@@ -20,6 +21,7 @@ pub static SOURCE: Source = Source {
     name: marks::SERVICE,
     marks: marks::SERVICE_MARKS,
     service: Some(service_job),
+    provisioned: Some(password::provisioned),
     settings: &[
         ("metadata_urls", "addresses of the service, instead of the well-known ones"),
         MAX_WAIT,
@@ -28,7 +30,7 @@ pub static SOURCE: Source = Source {
         ("apply_network_config", "false: DHCP on the first link instead of network_data.json"),
     ],
     docs: "OpenStack's metadata service. Read from http://169.254.169.254 and http://[fe80::a9fe:a9fe] on every link, whichever \
-        answers first, or from metadata_urls. OpenStack's layout, latest included; an answer must be OpenStack's, not any 200. Where nova attached a config drive, the drive is read and the service is not asked.",
+        answers first, or from metadata_urls. OpenStack's layout, latest included; an answer must be OpenStack's, not any 200. Where nova attached a config drive, the drive is read and the service is not asked. A random password of the default user (chpasswd: {users: [{name: USER, type: RANDOM}]}) is posted to the service, encrypted for the instance's RSA key, where the system has openssl and ssh-keygen; nova get-password shows it.",
     ..Source::NEW
 };
 

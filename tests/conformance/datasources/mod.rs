@@ -133,6 +133,7 @@ fn read(source: &Source, case: &Case, dir: &Path, asked: &Asked) -> Result<Optio
             client: &client,
             failed: None,
             public_keys: Vec::new(),
+            passwords: Vec::new(),
             report: &mut report,
         };
         // What cannot be reported is a warning.
