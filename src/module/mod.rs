@@ -7,12 +7,14 @@
 //! with a heading, the module's name; what follows is what `schema --docs` prints, and a block marked `schema` with its keys in
 //! the notation of [`crate::schema`].
 
+mod ansible;
 mod apk_configure;
 mod apt_configure;
 mod apt_pipelining;
 mod bootcmd;
 mod byobu;
 mod ca_certs;
+mod chef;
 mod disable_ec2_metadata;
 mod disk_setup;
 mod fan;
@@ -25,20 +27,27 @@ mod keys_to_console;
 mod landscape;
 mod locale;
 mod lxd;
+mod mcollective;
 pub mod mounts;
 mod ntp;
 mod package_update_upgrade_install;
 mod phone_home;
 mod power_state_change;
+mod puppet;
+mod raspberry_pi;
+mod reset_rmc;
 mod resizefs;
 mod resolv_conf;
+mod rh_subscription;
 mod rsyslog;
 mod runcmd;
+mod salt_minion;
 mod scripts;
 mod seed_random;
 pub mod set_hostname;
 mod set_passwords;
 mod snap;
+mod spacewalk;
 mod ssh;
 mod ssh_authkey_fingerprints;
 mod ssh_import_id;
@@ -46,10 +55,10 @@ mod timezone;
 mod ubuntu_autoinstall;
 mod ubuntu_drivers;
 mod ubuntu_pro;
-mod unsupported;
 mod update_etc_hosts;
 mod update_hostname;
 mod users_groups;
+mod wireguard;
 mod write_files;
 mod yum_add_repo;
 mod zypper_add_repo;
@@ -112,7 +121,7 @@ pub static MODULES: &[&Module] = &[
     &ssh::MODULE,
     &set_passwords::MODULE,
     // cloud_config_modules
-    &unsupported::WIREGUARD,
+    &wireguard::MODULE,
     &snap::MODULE,
     &ubuntu_autoinstall::MODULE,
     &ssh_import_id::MODULE,
@@ -123,13 +132,13 @@ pub static MODULES: &[&Module] = &[
     &apt_pipelining::MODULE,
     &apt_configure::MODULE,
     &ubuntu_pro::MODULE,
-    &unsupported::RH_SUBSCRIPTION,
-    &unsupported::SPACEWALK,
+    &rh_subscription::MODULE,
+    &spacewalk::MODULE,
     &yum_add_repo::MODULE,
     &zypper_add_repo::MODULE,
     &ntp::MODULE,
     &timezone::MODULE,
-    &unsupported::RASPBERRY_PI,
+    &raspberry_pi::MODULE,
     &disable_ec2_metadata::MODULE,
     &runcmd::MODULE,
     &byobu::MODULE,
@@ -140,12 +149,12 @@ pub static MODULES: &[&Module] = &[
     &lxd::MODULE,
     &ubuntu_drivers::MODULE,
     &write_files::DEFERRED,
-    &unsupported::PUPPET,
-    &unsupported::CHEF,
-    &unsupported::ANSIBLE,
-    &unsupported::MCOLLECTIVE,
-    &unsupported::SALT_MINION,
-    &unsupported::RESET_RMC,
+    &puppet::MODULE,
+    &chef::MODULE,
+    &ansible::MODULE,
+    &mcollective::MODULE,
+    &salt_minion::MODULE,
+    &reset_rmc::MODULE,
     &scripts::VENDOR,
     &scripts::PER_ONCE,
     &scripts::PER_BOOT,
@@ -184,7 +193,9 @@ pub fn is_removed(name: &str) -> bool {
 }
 
 /// The key with which a configuration asks for an unsupported module.
-pub use unsupported::requested;
+pub fn requested(module: &Module, config: &Value) -> Option<&'static str> {
+    module.keys.iter().copied().find(|key| config.get(key).is_some_and(|value| !value.is_null()))
+}
 
 /// The key of a stage's list of modules in the configuration.
 pub fn list_key(stage: Stage) -> &'static str {

@@ -8,6 +8,8 @@ pub mod device_names;
 pub mod fstab;
 pub mod host_keys;
 pub mod hostname;
+pub mod ini;
+pub mod installer;
 pub mod mount_table;
 pub mod packages;
 pub mod partitions;

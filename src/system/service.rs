@@ -82,3 +82,25 @@ pub fn wait_for_network(cx: &mut Context) {
         }
     }
 }
+
+/// The longest that [`control`] waits for a service.
+const SERVICE: Duration = Duration::from_secs(180);
+
+/// Has the service manager do `verb` (enable, disable, start, stop, restart) to `service`, and waits for it.
+///
+/// # Errors
+/// There is no such service, it fails, or it takes longer than three minutes.
+pub fn control(cx: &mut Context, verb: &str, service: &str) -> Result<()> {
+    let argv: Vec<&str> = if uses_systemd(cx.root, cx.distro) {
+        vec!["systemctl", verb, service]
+    } else if cx.distro.family == Family::Alpine || cx.root.exists("/sbin/openrc-run") {
+        match verb {
+            "enable" => vec!["rc-update", "--nocolor", "add", service],
+            "disable" => vec!["rc-update", "--nocolor", "del", service],
+            _ => vec!["rc-service", "--nocolor", service, verb],
+        }
+    } else {
+        vec!["service", service, verb]
+    };
+    cx.root.run(Command::new(cx.stage, argv).limit(SERVICE))
+}

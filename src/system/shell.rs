@@ -48,6 +48,12 @@ pub fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
+/// A word as it is where a shell takes it for nothing else, else in single quotes (Python's `shlex.quote`).
+pub fn quoted_if_needed(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "@%+=:,./-_".contains(c);
+    if !word.is_empty() && word.chars().all(plain) { word.to_owned() } else { quoted(word) }
+}
+
 /// Sets `key=value` in a file of such lines, in the place of the first line that sets it, else at the end. Other lines stay as they are.
 pub fn set_variable(text: &str, key: &str, value: &str) -> String {
     let mut out = String::new();

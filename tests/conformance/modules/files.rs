@@ -48,6 +48,13 @@ pub fn normal_file(path: &str, content: &str) -> Option<String> {
     if path == "/etc/fstab" {
         return Some(content.lines().map(fstab_line).collect::<Vec<_>>().join("\n"));
     }
+    if path.starts_with("/etc/salt/") && !path.contains("/pki/")
+        || path.ends_with("/csr_attributes.yaml")
+        || path == "/etc/chef/firstboot.json"
+    {
+        let document = prepivot::document::yaml::parse(path, content).unwrap_or_else(|e| panic!("{e}: {content}"));
+        return Some(prepivot::document::json::to_string_sorted(&document));
+    }
     if path.ends_with(".repo") {
         return Some(repository(content));
     }

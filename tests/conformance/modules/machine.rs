@@ -21,6 +21,10 @@ const MEMORY: u64 = 2 << 30;
 /// What is free on the disk of such a machine.
 const FREE_SPACE: u64 = 40 << 30;
 
+/// The machine's own name. cloud-init asks the C library for it, and prepivot this command.
+const FQDN: &[u8] = b"host.example.com\n";
+const ASKS_NAME: [&str; 2] = ["hostname", "-f"];
+
 /// What a module sees and does outside the root.
 pub struct Machine<'a> {
     case: &'a Case<'a>,
@@ -242,6 +246,9 @@ pub fn programs(case: &Case, dir: &TempDir, runs: &Rc<RefCell<Vec<Run>>>) -> Pro
     let mut counts: BTreeMap<Vec<String>, usize> = BTreeMap::new();
     Box::new(move |root: &Root, command: &Command| {
         let argv = by_base_name(&command.argv);
+        if argv == ASKS_NAME {
+            return Ok(Output { status: 0, stdout: FQDN.into(), stderr: Vec::new() });
+        }
         let script = command.argv.first().filter(|p| p.starts_with('/') && root.is_file(p)).map(|p| root.text(p));
         let script = script.or_else(|| debian::template(root, command));
         runs.borrow_mut().push(Run { command: command.clone(), script });

@@ -1,0 +1,46 @@
+//! # reset_rmc
+//!
+//! Gives a machine on PowerVM a node id of its own: a copy of an image has the id of the image until RSCT is configured again. It
+//! does nothing where RSCT is not installed.
+
+use super::Module;
+use crate::base::error::{Error, Result};
+use crate::instance::Frequency;
+use crate::root::{Command, Stage};
+use crate::system::Context;
+
+const PROGRAMS: &str = "/opt/rsct/install/bin";
+const NODE_ID: &str = "/etc/ct_node_id";
+
+pub static MODULE: Module = Module {
+    name: "reset_rmc",
+    stage: Stage::Final,
+    frequency: Frequency::Instance,
+    keys: &[],
+    distros: &[],
+    provision: None,
+    live: Some(live),
+    at_end: None,
+};
+
+fn live(cx: &mut Context) -> Result<()> {
+    if cx.instance.source == "None" || !cx.root.is_dir(PROGRAMS) {
+        return Ok(());
+    }
+    let before = node_id(cx)?;
+    let path =
+        format!("{PROGRAMS}:{}", std::env::var("PATH").unwrap_or_else(|_| "/usr/sbin:/usr/bin:/sbin:/bin".into()));
+    for argv in [&["rmcctrl", "-z"][..], &["recfgct"]] {
+        cx.root.run(Command::new(cx.stage, argv.iter().copied()).env("PATH", path.clone()))?;
+    }
+    if cx.root.runs_commands() && node_id(cx)? == before {
+        return Err(Error::new(format!("recfgct has not made a new node id: {NODE_ID} has the old one")));
+    }
+    Ok(())
+}
+
+/// The first line of the file.
+fn node_id(cx: &Context) -> Result<String> {
+    let bytes = cx.root.read(NODE_ID)?.ok_or_else(|| Error::new(format!("there is no node id in {NODE_ID}")))?;
+    Ok(String::from_utf8_lossy(&bytes).lines().next().unwrap_or_default().to_owned())
+}

@@ -1,0 +1,32 @@
+//! Installers that a module downloads and runs.
+
+use super::service::wait_for_network;
+use super::{Context, Request};
+use crate::base::error::Result;
+use crate::root::{Attr, Command};
+
+/// The largest installer that is taken, in bytes.
+const MAX_INSTALLER: usize = 8 << 20;
+
+/// Gets the script at `url`, in `tries` tries, and runs it with `arguments`. It lies in the instance's folder, which is root's
+/// alone, only while it runs; `name` is the name of its file.
+///
+/// # Errors
+/// The server does not give it, or it fails.
+pub fn run(cx: &mut Context, name: &str, url: &str, tries: u32, arguments: &[String]) -> Result<()> {
+    let folder = format!("{}/installer", cx.instance_dir());
+    let path = format!("{folder}/{name}");
+    let mut script = Vec::new();
+    if cx.root.runs_commands() {
+        wait_for_network(cx);
+        let request =
+            Request { method: "GET", url: url.to_owned(), headers: Vec::new(), body: Vec::new(), limit: MAX_INSTALLER };
+        script = cx.outside.http(&request, tries)?;
+    }
+    cx.root.mkdir(&folder, Attr::root(0o700))?;
+    cx.root.write(&path, script, Attr::root(0o700))?;
+    let argv = [path].into_iter().chain(arguments.iter().cloned());
+    let result = cx.root.run(Command::new(cx.stage, argv));
+    cx.root.remove(&folder)?;
+    result
+}
