@@ -21,7 +21,8 @@ use crate::instance::Frequency;
 use crate::root::{Attr, Stage};
 use crate::system::{Context, Screen, template};
 
-const DEFAULT: &str = "## template: jinja\nprepivot {{version}} finished at {{timestamp}}. Datasource {{datasource}}. \
+/// Programs that watch a console wait for cloud-init's own words.
+const DEFAULT: &str = "## template: jinja\nCloud-init v. {{version}} finished at {{timestamp}}. Datasource {{datasource}}.  \
                        Up {{uptime}} seconds";
 
 pub static MODULE: Module = Module {

@@ -49,7 +49,10 @@ fn live(cx: &mut Context) -> Result<()> {
     match request(cx)? {
         Some((request, tries)) if cx.root.runs_commands() => {
             service::wait_for_network(cx);
-            cx.outside.http(&request, tries).map(drop)
+            if let Err(e) = cx.outside.http(&request, tries) {
+                cx.report.warn(e);
+            }
+            Ok(())
         }
         Some(_) => {
             log::info!("phone_home: a POST is sent when the system runs");
@@ -106,7 +109,11 @@ fn body(cx: &mut Context, section: &Map) -> String {
             "fqdn" => own.as_ref().map(|n| n.fqdn.clone()),
             "pub_key_rsa" | "pub_key_ecdsa" | "pub_key_ed25519" => {
                 let kind = name.trim_start_matches("pub_key_");
-                Some(cx.root.text(&format!("/etc/ssh/ssh_host_{kind}_key.pub"))).filter(|key| !key.is_empty())
+                let key = cx.root.text(&format!("/etc/ssh/ssh_host_{kind}_key.pub"));
+                if key.is_empty() && section.get("post").is_some_and(|post| post.as_list().is_some()) {
+                    cx.report.warn(format_args!("phone_home.post: there is no {kind} host key: it has the value N/A"));
+                }
+                Some(key).filter(|key| !key.is_empty())
             }
             _ => {
                 cx.report.warn(format_args!(

@@ -23,7 +23,7 @@
 
 use super::Module;
 use crate::base::error::{Error, Result};
-use crate::document::{Value, wrong};
+use crate::document::{Map, Value, wrong};
 use crate::instance::Frequency;
 use crate::machine::Family;
 use crate::root::{Command, Stage};
@@ -41,9 +41,19 @@ pub static MODULE: Module = Module {
 };
 
 /// Keeps the command, and its condition, for the end of the stage: by then the status is written, so `timeout`, which says how
-/// long to wait for that, is only checked.
+/// long to wait for that, is only checked. Nothing happens to a machine whose configuration is wrong.
 fn live(cx: &mut Context) -> Result<()> {
     let Some(section) = cx.map("power_state") else { return Ok(()) };
+    match read(cx, section) {
+        Ok(Some((condition, command))) => cx.root.at_end(condition, command),
+        Ok(None) => {}
+        Err(e) => cx.report.warn(format_args!("{e}: the machine stays on")),
+    }
+    Ok(())
+}
+
+/// The condition and the command. None where the condition is false.
+fn read(cx: &Context, section: &Map) -> Result<Option<(Option<Command>, Command)>> {
     let at = |key: &str| section.get(key).filter(|v| !v.is_null());
     let mode = at("mode").and_then(Value::as_str).unwrap_or_default();
     let flag = match mode {
@@ -74,14 +84,13 @@ fn live(cx: &mut Context) -> Result<()> {
         argv.extend(["shutdown".into(), flag.into(), when]);
         argv.extend(at("message").and_then(Value::text).filter(|m| !m.is_empty()));
     }
-    let condition = match at("condition") {
+    let condition = match section.get("condition") {
         None | Some(Value::Bool(true)) => None,
-        Some(Value::Bool(false)) => return Ok(()),
+        Some(Value::Bool(false)) => return Ok(None),
         Some(Value::String(line)) => Some(vec!["/bin/sh".to_owned(), "-c".into(), line.clone()]),
         Some(list @ Value::List(_)) => Some(shell::words("power_state.condition", list)?),
         Some(other) => return Err(wrong("power_state.condition", "true, false, a command line or a list", other)),
     };
     let condition = condition.map(|argv| Command::new(cx.stage, argv));
-    cx.root.at_end(condition, Command::new(cx.stage, argv));
-    Ok(())
+    Ok(Some((condition, Command::new(cx.stage, argv))))
 }

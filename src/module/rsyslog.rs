@@ -147,7 +147,7 @@ fn live(cx: &mut Context) -> Result<()> {
     if config.configs.is_empty() && config.remotes.is_empty() {
         return Ok(());
     }
-    match config.section.get("service_reload_command") {
+    let reloaded = match config.section.get("service_reload_command") {
         Some(command @ Value::List(_)) => {
             let words = shell::words("rsyslog.service_reload_command", command)?;
             cx.root.run(Command::new(cx.stage, words))
@@ -156,7 +156,11 @@ fn live(cx: &mut Context) -> Result<()> {
             let service = cx.config.at(&["system_info", "rsyslog_svcname"]).and_then(Value::as_str);
             service::manage(cx, Action::TryReload, service.unwrap_or("rsyslog"))
         }
+    };
+    if let Err(e) = reloaded {
+        cx.report.warn(format_args!("rsyslog: failed to reload it: {e}"));
     }
+    Ok(())
 }
 
 /// A line of rsyslog.conf(5) for `[selector] [@|@@]host[:port] [# comment]`. The host may be an address in brackets.

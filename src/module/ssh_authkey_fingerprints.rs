@@ -69,13 +69,20 @@ fn report(user: &str, path: &str, keys: &[Key], method: &str) -> String {
     let width = line.len();
     let mut lines = vec![format!("{title:+^width$}"), line.clone()];
     for (i, row) in rows.iter().enumerate() {
-        lines.push(row.iter().zip(&widths).map(|(t, w)| format!("|{t:^w$}", w = w + 2)).collect::<String>() + "|");
+        lines.push(row.iter().zip(&widths).map(|(t, w)| format!("|{}", centered(t, w + 2))).collect::<String>() + "|");
         if i == 0 {
             lines.push(line.clone());
         }
     }
     lines.push(line);
     lines.iter().map(|l| format!("ci-info: {l}\n")).collect()
+}
+
+/// Text in the middle of `width` characters, as Python's `str.center` puts it: an odd one stands before it if the width is odd.
+fn centered(text: &str, width: usize) -> String {
+    let margin = width.saturating_sub(text.chars().count());
+    let before = margin / 2 + (margin & width & 1);
+    format!("{}{text}{}", " ".repeat(before), " ".repeat(margin - before))
 }
 
 fn or_dash(text: &str) -> String {

@@ -82,7 +82,8 @@ fn import(context: &mut Context, user: &str, ids: &[String]) -> Result<()> {
     } else if context.root.which("doas").is_some() {
         &["doas", "-u"]
     } else {
-        return Err(Error::new("failed to become the user: there is neither sudo nor doas"));
+        context.report.error("ssh_import_id: no keys are imported: there is neither sudo nor doas");
+        return Ok(());
     };
     let argv = become_user.iter().copied().chain([user, PROGRAM]).chain(ids.iter().map(String::as_str));
     let command = Command::new(context.stage, argv);
