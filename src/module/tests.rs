@@ -1,7 +1,7 @@
 //! What users see of modules that have no test of their own.
 
 use super::*;
-use crate::base::report::Report;
+use crate::base::report::{Report, Severity};
 use crate::document::Value;
 use crate::instance::Instance;
 use crate::machine::Distro;
@@ -124,6 +124,7 @@ impl Outside for Echo {
 
 /// What a run left.
 pub(super) struct Left {
+    warnings: Vec<String>,
     pub(super) errors: Vec<String>,
     pub(super) commands: Vec<String>,
     requests: Vec<String>,
@@ -167,9 +168,10 @@ impl Fixture {
             errors.extend(handler(&mut cx).err().map(|e| e.to_string()));
         }
         errors.extend(report.errors());
+        let warnings = report.texts(Severity::Warning).into_iter().map(str::to_owned).collect();
         let commands = root.commands().iter().map(|c| c.argv.join(" ")).collect();
         assert_eq!(root.commit(), []);
-        Left { errors, commands, requests: echo.0.into_inner() }
+        Left { errors, warnings, commands, requests: echo.0.into_inner() }
     }
 
     pub(super) fn both(&self, config: &str, module: &Module) -> Left {
@@ -346,12 +348,24 @@ fn the_machine_is_switched_off_as_asked_or_not_at_all() {
         ("debian", "{mode: halt, delay: 30, condition: test -e /x}", "/bin/sh -c test -e /x, shutdown -H +30"),
         ("alpine", "{mode: poweroff, delay: 2}", "poweroff -d 120"),
         ("debian", "{mode: reboot, condition: false}", ""),
-        ("debian", "{mode: explode}", "power_state.mode: expected poweroff, reboot or halt, found a string"),
-        ("debian", "{mode: reboot, delay: soon}", "power_state.delay: expected now or a number of minutes"),
-        ("debian", "{mode: reboot, timeout: x}", "power_state.timeout: expected a number of seconds, found a string"),
+        (
+            "debian",
+            "{mode: explode}",
+            "power_state.mode: expected poweroff, reboot or halt, found a string: the machine stays on",
+        ),
+        (
+            "debian",
+            "{mode: reboot, delay: soon}",
+            "power_state.delay: expected now or a number of minutes: the machine stays on",
+        ),
+        (
+            "debian",
+            "{mode: reboot, timeout: x}",
+            "power_state.timeout: expected a number of seconds, found a string: the machine stays on",
+        ),
     ] {
         let left = Fixture::new(distro).both(&format!("power_state: {config}"), &power_state_change::MODULE);
-        assert_eq!([left.commands, left.errors].concat().join(", "), expected);
+        assert_eq!([left.commands, left.errors, left.warnings].concat().join(", "), expected);
     }
 }
 
