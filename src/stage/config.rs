@@ -93,6 +93,7 @@ pub fn consume(
         datasource_config: instance.config.as_map().unwrap_or(&empty),
         launch_index: instance.launch_index,
         instance_data,
+        part_handlers: image.part_handlers,
     };
     let base = image.config.as_map().unwrap_or(&empty);
     let consumed = config::consume(base, &sources, fetch, report);

@@ -6,7 +6,12 @@ use crate::document::{Map, Value};
 use crate::instance::boot;
 use crate::machine::{Distro, Machine};
 use crate::root::Root;
-use crate::userdata::merge;
+use crate::userdata::{PartHandlers, merge};
+
+/// What runs part-handlers.
+pub const PYTHON: &str = "python3";
+/// The image's own part-handlers.
+pub const HANDLERS: &str = "/var/lib/cloud/handlers";
 
 /// An image: the root as its maker left it.
 pub struct Image {
@@ -17,6 +22,8 @@ pub struct Image {
     pub own: Value,
     /// Configuration above everything, by its files' names; the first counts most.
     above: Vec<(String, Map)>,
+    /// Which part-handlers can run.
+    pub part_handlers: PartHandlers,
 }
 
 impl Image {
@@ -35,7 +42,7 @@ impl Image {
         {
             distro = Distro::named(name);
         }
-        Image { distro, config, own, above: Vec::new() }
+        Image { distro, config, own, above: Vec::new(), part_handlers: part_handlers(root) }
     }
 
     /// The same with what the command line asks for.
@@ -50,6 +57,20 @@ impl Image {
             return config;
         }
         merge::layers(self.above.iter().cloned().chain([("the configuration".to_owned(), config)]), report)
+    }
+}
+
+/// Names of the image's own part-handlers, which are Python modules.
+pub fn image_handlers(root: &Root) -> Vec<String> {
+    let names = root.list(HANDLERS).into_iter().filter_map(|file| file.strip_suffix(".py").map(str::to_owned));
+    names.filter(|name| !name.is_empty() && !name.contains('.')).collect()
+}
+
+fn part_handlers(root: &Root) -> PartHandlers {
+    match (root.which(PYTHON), image_handlers(root).is_empty()) {
+        (None, _) => PartHandlers::None,
+        (Some(_), true) => PartHandlers::OfParts,
+        (Some(_), false) => PartHandlers::OfImage,
     }
 }
 

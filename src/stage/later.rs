@@ -7,7 +7,9 @@ use super::modules::{Half, Run};
 use super::output::Redirected;
 use super::outside::ThisMachine;
 use super::web::Includes;
-use super::{LOG, append_log, apply, commit, config, feedback, provision, recover, refresh, reporting, rescue};
+use super::{
+    LOG, append_log, apply, commit, config, feedback, part_handlers, provision, recover, refresh, reporting, rescue,
+};
 use crate::base::error::Result;
 use crate::base::event::Event;
 use crate::base::logging;
@@ -148,6 +150,7 @@ fn merge(root: &mut Root, boot: &mut Boot, instance: &Instance, stage: Stage) {
     boot.config = Some(merged.config);
     if stage == Stage::Init {
         boot.report.keep(config::write_parts(root, instance, &consumed));
+        part_handlers::run(root, boot, instance, &consumed);
         if remote {
             config::check(&consumed, &mut boot.report);
             let written = instance_data::write(root, standard, instance, &boot.image.config, boot.config());

@@ -14,6 +14,7 @@ pub mod modules;
 pub mod network;
 mod output;
 pub mod outside;
+mod part_handlers;
 pub mod plan;
 pub mod probe;
 pub mod provision;

@@ -4,7 +4,7 @@
 //! datasource, vendor-data, vendor-data2, user-data.
 
 use super::vendor::{self, Settings};
-use super::{Context, Fetched, Include, UserData, jinja, merge, process};
+use super::{Context, Fetched, Include, PartHandlers, UserData, jinja, merge, process};
 use crate::base::error::{Error, Result};
 use crate::base::report::Report;
 use crate::document::{Map, Value, wrong, yaml};
@@ -154,6 +154,7 @@ pub struct Sources<'a> {
     pub datasource_config: &'a Map,
     pub launch_index: Option<i64>,
     pub instance_data: &'a Value,
+    pub part_handlers: PartHandlers,
 }
 
 /// The sources, processed, and the configuration that results.
@@ -179,8 +180,16 @@ pub fn consume(
 ) -> Consumed {
     let mut consumed = Consumed::default();
     let mut run = |source, vendor, documents: &[&[u8]], disabled: &[String], report: &mut Report| {
-        let (launch_index, instance_data) = (sources.launch_index, sources.instance_data);
-        let context = Context { source, vendor, disabled, launch_index, instance_data, fetch: &mut *fetch, report };
+        let context = Context {
+            source,
+            vendor,
+            disabled,
+            launch_index: sources.launch_index,
+            instance_data: sources.instance_data,
+            part_handlers: sources.part_handlers,
+            fetch: &mut *fetch,
+            report,
+        };
         process(documents, context)
     };
     if allows_user_data(base) {
@@ -313,6 +322,7 @@ mod tests {
             datasource_config: &map("{d: ds, v: ds}"),
             launch_index: None,
             instance_data: &Value::Null,
+            part_handlers: PartHandlers::None,
         };
         let base =
             map(&format!("{{vendor_data: {{enabled: true}}, vendor_data2: {{enabled: true}}, b: base, {base}}}"));

@@ -22,18 +22,20 @@ pub struct Handler<'a> {
     /// What the source's templates may use together.
     fuel: jinja::Fuel,
     out: UserData,
+    /// Parts that only a part-handler can take: what to report where none does.
+    for_handlers: Vec<String>,
 }
 
 impl<'a> Handler<'a> {
     pub fn new(source: &'a str, vendor: bool, instance_data: &'a Value, report: &'a mut Report) -> Self {
         let (config, fuel, out) = (CloudConfig::default(), jinja::Fuel::default(), UserData::default());
-        Handler { source, vendor, instance_data, report, config, fuel, out }
+        Handler { source, vendor, instance_data, report, config, fuel, out, for_handlers: Vec::new() }
     }
 
-    /// All that the parts said; what concerns their unfolding is left empty.
-    pub fn finish(mut self) -> UserData {
+    /// All that the parts said, without what concerns their unfolding; and what to report where no part-handler takes it.
+    pub fn finish(mut self) -> (UserData, Vec<String>) {
         (self.out.cloud_config, self.out.text) = self.config.finish();
-        self.out
+        (self.out, self.for_handlers)
     }
 
     /// Puts one part where it belongs. Warnings name the source and the part, never content.
@@ -55,7 +57,12 @@ impl<'a> Handler<'a> {
             "beginning with none of the known headers such as #cloud-config"
         };
         let (source, name, content_type) = (self.source, &part.filename, &part.content_type);
-        self.report.warn(format_args!("{source}: {name}: unhandled bytes ({content_type}), {why}"));
+        let text = format!("{source}: {name}: unhandled bytes ({content_type}), {why}");
+        if content_type == kind::NOT_MULTIPART {
+            self.report.warn(text);
+        } else {
+            self.for_handlers.push(text);
+        }
         self.out.unsupported.push(format!("{content_type} ({name})"));
     }
 
@@ -74,7 +81,8 @@ impl<'a> Handler<'a> {
             Kind::Boothook => self.boothook(part, content),
             Kind::PartHandler => {
                 let (source, name) = (self.source, &part.filename);
-                self.report.warn(format_args!("{source}: {name}: part-handlers (Python) are not supported"));
+                self.for_handlers
+                    .push(format!("{source}: {name}: a part-handler needs python3, which the root does not have"));
                 self.out.unsupported.push(format!("{} ({})", part.content_type, part.filename));
             }
             Kind::CloudConfigArchive | Kind::Include | Kind::IncludeOnce | Kind::Jinja => self.unhandled(part),

@@ -47,6 +47,18 @@ pub fn cache_name(url: &str) -> String {
     md5::hex(url.as_bytes())
 }
 
+/// Which part-handlers can run, in the real root, where Python is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PartHandlers {
+    /// There is no Python.
+    #[default]
+    None,
+    /// Those among the parts.
+    OfParts,
+    /// Those of the image too.
+    OfImage,
+}
+
 /// What processing one source needs to know beside its bytes.
 pub struct Context<'a> {
     /// What messages call the source: `user-data`.
@@ -59,6 +71,8 @@ pub struct Context<'a> {
     pub launch_index: Option<i64>,
     /// The variables of jinja templates: the sensitive instance-data.
     pub instance_data: &'a Value,
+    /// What no part-handler can take is reported.
+    pub part_handlers: PartHandlers,
     /// Gets an included URL.
     pub fetch: &'a mut dyn FnMut(&Include<'_>) -> Result<Fetched>,
     /// Errors are what makes cloud-init drop the whole source; the rest is processed all the same.
@@ -99,8 +113,10 @@ pub struct UserData {
     pub scripts: Vec<Script>,
     /// Boothooks by name, 0700, run on every boot with INSTANCE_ID set.
     pub boothooks: Vec<(String, Vec<u8>)>,
-    /// What is recognised and not done, by name; reported already.
+    /// What is recognised and not done here, by name: reported already, or left to a part-handler.
     pub unsupported: Vec<String>,
+    /// The MIME types that were left out.
+    pub disabled: Vec<String>,
     /// The URLs that have to wait for the network: with one here, the source is to be processed again then.
     pub deferred: Vec<String>,
     /// The answers to `#include-once`, to be kept under [`cache_name`], 0600: URL and content.
@@ -118,9 +134,17 @@ pub fn process(documents: &[&[u8]], context: Context<'_>) -> UserData {
     for part in parts.iter().filter(|p| !context.disabled.contains(&p.content_type)) {
         handler.part(part);
     }
-    let mut data = handler.finish();
+    let (mut data, for_handlers) = handler.finish();
+    let taken = match context.part_handlers {
+        PartHandlers::None => false,
+        PartHandlers::OfParts => data.unsupported.iter().any(|name| name.starts_with("text/part-handler")),
+        PartHandlers::OfImage => true,
+    };
+    if !taken {
+        for_handlers.iter().for_each(|text| context.report.warn(text));
+    }
     data.processed = mime::write(&parts.iter().map(Part::to_entity).collect::<Vec<_>>());
-    UserData { parts, deferred, fetched_once, ..data }
+    UserData { parts, deferred, fetched_once, disabled: context.disabled.to_vec(), ..data }
 }
 
 /// A part's name as a file's: `/` becomes `_`, and only letters, digits and `_-.()` stay.

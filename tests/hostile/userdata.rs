@@ -3,7 +3,7 @@
 use prepivot::base::report::{Report, Severity};
 use prepivot::base::testing::vectors;
 use prepivot::document::{Map, Value, to_yaml, yaml};
-use prepivot::userdata::{Context, Fetched, UserData, process};
+use prepivot::userdata::{Context, Fetched, PartHandlers, UserData, process};
 use std::io::Write;
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,7 @@ fn run(documents: &[&[u8]]) -> (UserData, Report) {
         disabled: &[],
         launch_index: Some(1),
         instance_data: &data,
+        part_handlers: PartHandlers::None,
         fetch: &mut again,
         report: &mut report,
     };
@@ -183,6 +184,7 @@ fn one_broken_part_never_stops_the_others() {
         disabled: &[],
         launch_index: None,
         instance_data: &nothing,
+        part_handlers: PartHandlers::None,
         fetch: &mut fail,
         report: &mut report,
     };
@@ -198,7 +200,7 @@ fn one_broken_part_never_stops_the_others() {
             "user-data: failed to include a URL: 404",
             "user-data: part-001: ignored: cloud-config: not valid YAML at line 1 column 5: expected a value",
             "user-data: part-002: ignored: the template fails on line 2: a tag that does not end",
-            "user-data: part-003: part-handlers (Python) are not supported",
+            "user-data: part-003: a part-handler needs python3, which the root does not have",
             "user-data: part-004: unhandled bytes (text/foo), of a type that is not supported",
         ]
     );

@@ -28,12 +28,12 @@ const CLAIMS: &[(&str, &str, &str)] = &[
     ("with IMDSv2's token", "tests/net", "latest/api/token"),
     ("read also by a kernel without drivers", "tests/boot/cases", "a kernel without isofs"),
     ("read also by a kernel without drivers", "tests/boot/cases", "a kernel without vfat"),
-    ("user-data formats are supported but `#part-handler`", "tests/conformance", "userdata.json"),
+    ("cloud-init's user-data formats are supported", "tests/conformance", "userdata.json"),
     ("written for every network stack", "tests/conformance", "network.json"),
     ("A metadata service is asked only where", "tests/net", "a machine without a sign asks nobody"),
     ("gets no line in fstab", "tests/conformance", "a device that is not there is left out of fstab"),
     ("No line that is written can stop a boot", "tests/cases", "nofail"),
-    ("it is reported and not run", "tests/conformance", "part-handlers are Python"),
+    ("`#part-handler` runs where the root has Python", "src/stage", "handlers take their types as in cloud init"),
 ];
 
 /// Whether a file below `folder` has the words.

@@ -76,6 +76,10 @@ pub fn set_up(case: &Case, base: &Path) {
     std::fs::write(base.join("etc/passwd"), passwd).unwrap();
     std::fs::write(base.join("etc/group"), group).unwrap();
     std::fs::write(base.join("etc/shadow"), shadow).unwrap();
+    let keygen = base.join("usr/bin/ssh-keygen");
+    std::fs::create_dir_all(keygen.parent().unwrap()).unwrap();
+    std::fs::write(&keygen, "").unwrap();
+    std::fs::set_permissions(&keygen, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
 }
 
 fn replay(case: &Case) -> Expected {
@@ -202,8 +206,17 @@ pub fn compare(case: &Case, root: &Root, wrong: &mut Vec<String>) {
             wrong.push(format!("{argv:?} is not run"));
         }
         let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
-        // RSA keys are left to the final stage.
-        if let ["ssh-keygen", "-t", kind @ ("ecdsa" | "ed25519"), ..] = argv.as_slice() {
+        if let ["ssh-keygen", "-t", "rsa", ..] = argv.as_slice() {
+            // The only key that a program makes, at the end of the final stage.
+            let path = "/etc/ssh/ssh_host_rsa_key";
+            if !root
+                .commands()
+                .iter()
+                .any(|c| c.argv.first().is_some_and(|p| p == "ssh-keygen") && c.argv.contains(&path.to_owned()))
+            {
+                wrong.push("no RSA host key is made".into());
+            }
+        } else if let ["ssh-keygen", "-t", kind @ ("ecdsa" | "ed25519"), ..] = argv.as_slice() {
             let path = format!("/etc/ssh/ssh_host_{kind}_key");
             if !root.text(&path).starts_with("-----BEGIN OPENSSH PRIVATE KEY-----") || !root.is_file(&(path + ".pub")) {
                 wrong.push(format!("there is no {kind} host key"));

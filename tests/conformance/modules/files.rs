@@ -94,23 +94,32 @@ fn repository(content: &str) -> String {
     sections.concat().join("\n")
 }
 
-/// A line without the options that only prepivot adds, so that no line stops a boot.
 fn fstab_line(line: &str) -> String {
-    let mut fields: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-    let ours = line.contains("comment=cloudconfig") || line.contains("\tswap\t");
-    if let Some(options) = fields.get_mut(3).filter(|_| ours) {
-        let added = |o: &&str| *o == "nofail" || o.starts_with("x-systemd.device-timeout=");
-        *options = options.split(',').filter(|o| !added(o)).collect::<Vec<_>>().join(",");
-    }
-    fields.join(" ")
+    line.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Every line that prepivot added can fail.
-pub fn check_fstab(text: &str, before: &str, wrong: &mut Vec<String>) {
-    for line in text.lines().filter(|l| !before.lines().any(|b| b == *l)) {
-        let options = line.split('\t').nth(3).unwrap_or_default();
-        if !options.split(',').any(|o| o == "nofail" || o == "noauto") {
-            wrong.push(format!("/etc/fstab: a line that can stop the boot: {line}"));
+/// fstab as prepivot writes it where cloud-init writes `expected`: every line that is not there `before` has the documented
+/// options with which it cannot stop a boot.
+pub fn expected_fstab(expected: &str, before: &str, systemd: bool) -> String {
+    let old: Vec<String> = before.lines().map(fstab_line).collect();
+    let with_options = |line: &str| {
+        let line = fstab_line(line);
+        let mut fields: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        let (true, false) = (fields.len() == 6, old.contains(&line)) else { return line };
+        let mut options: Vec<&str> = fields[3].split(',').collect();
+        let mark = options.iter().position(|o| *o == "comment=cloudconfig");
+        let is_swap_file = mark.is_none() && fields[2] == "swap";
+        let noauto = options.contains(&"noauto");
+        let at = mark.unwrap_or(options.len());
+        let is_device = fields[0].starts_with("/dev/") || fields[0].contains('=');
+        if mark.is_some() && systemd && is_device && !noauto {
+            options.insert(at, "x-systemd.device-timeout=30s");
         }
-    }
+        if (mark.is_some() || is_swap_file) && !noauto && !options.contains(&"nofail") {
+            options.insert(at, "nofail");
+        }
+        fields[3] = options.join(",");
+        fields.join(" ")
+    };
+    expected.lines().map(with_options).collect::<Vec<_>>().join("\n")
 }
