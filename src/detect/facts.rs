@@ -79,7 +79,7 @@ impl Platform {
         environment.extend(VARIABLES.iter().filter_map(|name| Some((name.to_string(), std::env::var(name).ok()?))));
         let told = environment.get("SYSTEMD_VIRTUALIZATION").and_then(|v| v.split(':').next_back());
         let virt = told.filter(|v| !v.is_empty()).map(str::to_owned).unwrap_or_else(|| virt::detect(machine));
-        let guestinfo = if virt == virt::VMWARE { Guestinfo::of(root) } else { None };
+        let guestinfo = (virt == virt::VMWARE).then(|| Guestinfo::of(machine, root, &root.tools())).flatten();
         Platform { virt, kernel: Kernel::of(machine), environment, filesystems: Vec::new(), guestinfo }
     }
 
@@ -97,7 +97,7 @@ impl Platform {
 
 impl Kernel {
     /// This system's kernel; for a tree what its /proc says, else this program's own machine.
-    fn of(machine: &Machine) -> Kernel {
+    pub fn of(machine: &Machine) -> Kernel {
         if machine.base == Path::new("/") {
             let uname = rustix::system::uname();
             let text = |s: &std::ffi::CStr| s.to_string_lossy().into_owned();

@@ -1,17 +1,24 @@
-//! VMware's guestinfo: values that the hypervisor keeps for a machine, asked for with VMware's tools.
+//! VMware's guestinfo: values that the hypervisor keeps for a machine.
 //!
-//! Only in the running system, where the tools are; before the pivot nothing is run.
+//! Asked for with VMware's tools where they can be run: in the running system. Before the pivot, and without the tools, by the
+//! hypervisor's VM socket for remote calls, which open-vm-tools uses too (lib/rpcChannel/vsockChannel.c; packets as in
+//! lib/dataMap). The older I/O port needs an instruction with registers of its own, which no file of the kernel's gives.
 
+use crate::base::deadline::Deadline;
+use crate::base::error::{Error, Result};
+use crate::link::line::Line;
+use crate::machine::{Machine, Tools};
 use crate::root::Root;
-use std::io::Read;
-use std::process::{Command, Stdio};
-use std::sync::mpsc;
+use std::cell::RefCell;
+use std::path::Path;
 use std::time::Duration;
 
-/// How long the tools may take for one value.
+/// How long one value may take.
 const LIMIT: Duration = Duration::from_secs(5);
-/// How much of a value is read: enough to tell that there is one.
-const START: u64 = 4096;
+/// The longest packet, in bytes.
+const MAX_PACKET: usize = 8 << 20;
+/// Where the hypervisor takes remote calls (GUESTRPC_RPCI_VSOCK_LISTEN_PORT).
+const PORT: u32 = 976;
 
 /// Asks for the value of a key; None where there is none.
 type Ask = dyn Fn(&str) -> Option<String>;
@@ -25,42 +32,155 @@ impl Guestinfo {
         Guestinfo(Box::new(ask))
     }
 
-    /// Those of the running system, by the first of VMware's tools that is there.
-    pub fn of(root: &Root) -> Option<Guestinfo> {
-        if !root.is_live() {
+    /// Those of `machine`: by VMware's tools where `tools` can be run and one of them is there, else by the hypervisor's socket.
+    pub fn of(machine: &Machine, root: &Root, tools: &Tools) -> Option<Guestinfo> {
+        let rpctool = root.which("vmware-rpctool").map(|path| vec![path]);
+        let vmtoolsd = root.which("vmtoolsd").map(|path| vec![path, "--cmd".into()]);
+        let commands: Vec<Vec<String>> = rpctool.into_iter().chain(vmtoolsd).filter(|_| tools.can_run()).collect();
+        if !commands.is_empty() {
+            let tools = tools.clone();
+            return Some(Guestinfo::new(move |key| by_tools(&tools, &commands, key)));
+        }
+        if machine.base != Path::new("/") || root.is_plan() {
             return None;
         }
-        let rpctool = root.which("vmware-rpctool").map(|path| vec![path]);
-        let command = rpctool.or_else(|| root.which("vmtoolsd").map(|path| vec![path, "--cmd".into()]))?;
-        Some(Guestinfo::new(move |key| run(&command, key)))
+        let line = Line::hypervisor(PORT).inspect_err(|e| log::debug!("guestinfo: {e}")).ok()?;
+        let line = RefCell::new(line);
+        Some(Guestinfo::new(move |key| {
+            let answer = call(&mut line.borrow_mut(), &request(key), Deadline::after(LIMIT));
+            answer.inspect_err(|e| log::debug!("guestinfo.{key}: {e}")).ok()?
+        }))
     }
 
-    /// The start of the value of `guestinfo.KEY`.
+    /// The value of `guestinfo.KEY`. One without a letter or digit is none.
     pub fn get(&self, key: &str) -> Option<String> {
         (self.0)(key).filter(|v| v.contains(|c: char| c.is_ascii_alphanumeric()))
     }
 }
 
-fn run(command: &[String], key: &str) -> Option<String> {
-    let (program, arguments) = command.split_first()?;
-    let mut child = Command::new(program)
-        .args(arguments)
-        .arg(format!("info-get guestinfo.{key}"))
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .ok()?;
-    let output = child.stdout.take()?;
-    let (sender, receiver) = mpsc::channel();
-    std::thread::spawn(move || {
-        let mut bytes = Vec::new();
-        let read = output.take(START).read_to_end(&mut bytes);
-        let _ = sender.send(read.map(|_| bytes));
+fn request(key: &str) -> String {
+    format!("info-get guestinfo.{key}")
+}
+
+/// The answer of the first tool that succeeds.
+fn by_tools(tools: &Tools, commands: &[Vec<String>], key: &str) -> Option<String> {
+    let request = request(key);
+    let answer = commands.iter().find_map(|tool| {
+        let words: Vec<&str> = tool.iter().map(String::as_str).chain([request.as_str()]).collect();
+        tools.ask(&words, LIMIT).filter(|answer| answer.success)
     });
-    let read = receiver.recv_timeout(LIMIT).ok().and_then(|r| r.ok());
-    // It has said all that counts; where it has not, it is not waited for.
-    let _ = child.kill();
-    let _ = child.wait();
-    read.map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+    Some(String::from_utf8_lossy(&answer?.stdout).into_owned())
+}
+
+/// Types and keys of a packet's fields.
+const INT: u32 = 1;
+const STRING: u32 = 2;
+const KIND: u32 = 1;
+const PAYLOAD: u32 = 2;
+/// The kind of a packet with a request or an answer, its lower half first.
+const DATA: [u32; 2] = [1, 0];
+
+/// A remote call's answer: None where the call fails, as it does for a value that is not there.
+fn call(line: &mut Line, request: &str, deadline: Deadline) -> Result<Option<String>> {
+    line.send(&packet(request.as_bytes())?, deadline)?;
+    let length = line.exactly(4, deadline)?;
+    let length = number(&length).filter(|n| *n <= MAX_PACKET).ok_or_else(|| Error::new("a packet is too long"))?;
+    let answer = payload(&line.exactly(length, deadline)?).ok_or_else(|| Error::new("a packet is not valid"))?;
+    match answer.split_at_checked(2) {
+        Some((b"1 ", value)) => Ok(Some(String::from_utf8_lossy(value).into_owned())),
+        Some((b"0 ", _)) => Ok(None),
+        _ => Err(Error::new("an answer is not valid")),
+    }
+}
+
+/// A packet with a request, after its length.
+fn packet(request: &[u8]) -> Result<Vec<u8>> {
+    let length = u32::try_from(request.len()).map_err(|_| Error::new("the request is too long"))?;
+    let mut bytes = Vec::new();
+    let fields = [INT, KIND, DATA[0], DATA[1], STRING, PAYLOAD, length];
+    let all = length + u32::try_from(size_of_val(&fields)).unwrap_or_default();
+    [all].iter().chain(&fields).for_each(|n| bytes.extend(n.to_be_bytes()));
+    bytes.extend_from_slice(request);
+    Ok(bytes)
+}
+
+/// The payload among a packet's fields. None where the packet is not valid.
+fn payload(mut packet: &[u8]) -> Option<Vec<u8>> {
+    while !packet.is_empty() {
+        let (kind, rest) = packet.split_at_checked(4)?;
+        let (key, rest) = rest.split_at_checked(4)?;
+        packet = match number(kind)? as u32 {
+            INT => rest.get(8..)?,
+            STRING => {
+                let (length, rest) = rest.split_at_checked(4)?;
+                let (text, rest) = rest.split_at_checked(number(length)?)?;
+                if number(key)? as u32 == PAYLOAD {
+                    return Some(text.to_vec());
+                }
+                rest
+            }
+            _ => return None,
+        };
+    }
+    None
+}
+
+fn number(bytes: &[u8]) -> Option<usize> {
+    usize::try_from(u32::from_be_bytes(bytes.try_into().ok()?)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::testing::TempDir;
+    use crate::machine::tools::Answer;
+    use crate::root::{Attr, Use};
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn the_second_tool_is_asked_where_the_first_fails() {
+        let dir = TempDir::new("guestinfo");
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let machine = Machine::read(&dir.0);
+        for tool in ["vmware-rpctool", "vmtoolsd"] {
+            root.write(&format!("/usr/bin/{tool}"), "", Attr::root(0o755)).unwrap();
+        }
+        let tools = Tools::new(|words, _| match words {
+            ["/usr/bin/vmtoolsd", "--cmd", "info-get guestinfo.metadata"] => {
+                Some(Answer { success: true, stdout: b"instance-id: i\n".to_vec() })
+            }
+            ["/usr/bin/vmtoolsd", "--cmd", "info-get guestinfo.userdata"] => {
+                Some(Answer { success: true, stdout: b"--- \n".to_vec() })
+            }
+            _ => Some(Answer::default()),
+        });
+        let guestinfo = Guestinfo::of(&machine, &root, &tools).unwrap();
+        assert_eq!(guestinfo.get("metadata").as_deref(), Some("instance-id: i\n"));
+        assert_eq!((guestinfo.get("userdata"), guestinfo.get("vendordata")), (None, None));
+        assert!(Guestinfo::of(&machine, &root, &Tools::none()).is_none());
+    }
+
+    #[test]
+    fn remote_calls() {
+        let dir = TempDir::new("guestinfo");
+        let listener = UnixListener::bind(dir.0.join("rpci")).unwrap();
+        let mut line = Line::unix(&dir.0.join("rpci")).unwrap();
+        let (mut other, _) = listener.accept().unwrap();
+        let mut ask = |answer: &[u8]| {
+            other.write_all(&packet(answer).unwrap()).unwrap();
+            let got = call(&mut line, "info-get guestinfo.x", Deadline::after(LIMIT));
+            let mut sent = [0; 32 + 20];
+            other.read_exact(&mut sent).unwrap();
+            assert_eq!(&sent[..8], b"\0\0\0\x30\0\0\0\x01");
+            assert_eq!(&sent[32..], b"info-get guestinfo.x");
+            got
+        };
+        assert_eq!(ask(b"1 a value"), Ok(Some("a value".into())));
+        assert_eq!(ask(b"0 No value found"), Ok(None));
+        assert!(ask(b"2").is_err());
+        for broken in [&b""[..], b"\0\0\0\x01", b"\0\0\0\x02\0\0\0\x02\0\0\xff\xffx", b"\0\0\0\x09\0\0\0\x02"] {
+            assert_eq!(payload(broken), None);
+        }
+    }
 }

@@ -13,6 +13,7 @@ pub mod http;
 mod journal;
 mod known;
 pub mod leases;
+pub mod line;
 mod netlink;
 mod packet_socket;
 mod raise;

@@ -9,6 +9,8 @@ use std::path::Path;
 
 /// The longest fact that is read, in bytes.
 const MAX_FACT: u64 = 64 << 10;
+/// How much of PID 1's environment is read, in bytes: more than a variable may have.
+const MAX_ENVIRONMENT: u64 = 2 << 20;
 /// How many entries of a folder are read.
 const MAX_NAMES: usize = 4096;
 
@@ -32,12 +34,24 @@ pub fn read(base: &Path, path: &str) -> Option<String> {
 
 /// The start of a file. None where there is none, or it is no regular file.
 pub fn bytes(base: &Path, path: &str) -> Option<Vec<u8>> {
+    start(base, path, MAX_FACT)
+}
+
+/// A variable of PID 1's environment.
+pub fn variable(base: &Path, name: &str) -> Option<String> {
+    let environment = start(base, "proc/1/environ", MAX_ENVIRONMENT)?;
+    let mut variables = environment.split(|b| *b == 0);
+    let value = variables.find_map(|v| v.strip_prefix(name.as_bytes())?.strip_prefix(b"="))?;
+    Some(String::from_utf8_lossy(value).into_owned())
+}
+
+fn start(base: &Path, path: &str, limit: u64) -> Option<Vec<u8>> {
     let is_file = |fd: &OwnedFd| fstat(fd).is_ok_and(|s| FileType::from_raw_mode(s.st_mode) == FileType::RegularFile);
     // Opening a device can have effects of its own: it is looked at first.
     open(base, path, OFlags::PATH).filter(is_file)?;
     let file = open(base, path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY).filter(is_file)?;
     let mut bytes = Vec::new();
-    std::fs::File::from(file).take(MAX_FACT).read_to_end(&mut bytes).ok()?;
+    std::fs::File::from(file).take(limit).read_to_end(&mut bytes).ok()?;
     Some(bytes)
 }
 

@@ -4,10 +4,12 @@ pub mod beneath;
 pub mod cmdline;
 pub mod distro;
 pub mod nic;
+pub mod tools;
 
 pub use cmdline::Cmdline;
 pub use distro::{Distro, Family};
 pub use nic::Nic;
+pub use tools::Tools;
 
 use std::path::{Path, PathBuf};
 
@@ -39,6 +41,13 @@ impl Machine {
     /// The start of a file below the base as text, `proc/1/environ` for one. None where there is none, or it is no regular file.
     pub fn fact(&self, path: &str) -> Option<String> {
         beneath::read(&self.base, path)
+    }
+
+    /// A variable of this process's environment, else of PID 1's: a container's. For a tree only the latter. None where it is
+    /// empty.
+    pub fn variable(&self, name: &str) -> Option<String> {
+        let own = (self.base == Path::new("/")).then(|| std::env::var(name).ok()).flatten();
+        own.or_else(|| beneath::variable(&self.base, name)).filter(|v| !v.is_empty())
     }
 
     /// The system's UUID in lower case.

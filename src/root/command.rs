@@ -2,10 +2,9 @@
 
 use super::Root;
 use crate::base::error::{Context, Error, Result};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use crate::machine::tools::{Tools, outlives};
 use std::io::Write;
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 /// The stage that a command belongs to, as `cloud-init modules --mode` names it.
@@ -244,6 +243,11 @@ impl Root {
         &self.commands
     }
 
+    /// The programs that may be asked for facts: those of the running system, where this is its root; else none.
+    pub fn tools(&self) -> Tools {
+        if self.is_live() { Tools::of_this_system() } else { Tools::none() }
+    }
+
     /// Where a program is: the first of the usual folders that has it.
     pub fn which(&self, program: &str) -> Option<String> {
         ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"]
@@ -251,15 +255,6 @@ impl Root {
             .map(|folder| format!("{folder}/{program}"))
             .find(|path| self.stat(path).is_some_and(|s| s.kind == super::Kind::File && s.attr.mode & 0o111 != 0))
     }
-}
-
-/// Whether the process is still there after `limit`. A process that cannot be watched counts as ended: its end is waited for.
-pub fn outlives(child: &Child, limit: Duration) -> bool {
-    let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else { return false };
-    let Ok(fd) = pidfd_open(pid, PidfdFlags::empty()) else { return false };
-    let mut fds = [PollFd::new(&fd, PollFlags::IN)];
-    let limit = Timespec::try_from(limit).ok();
-    matches!(poll(&mut fds, limit.as_ref()), Ok(0))
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ pub mod run_dir;
 mod swap;
 
 pub use change::{Change, Content, Over};
-pub use command::{Command, Output, Programs, Stage, outlives};
+pub use command::{Command, Output, Programs, Stage};
 pub use device::{Steps, Write};
 pub use layout::is_on_disk;
 pub use lock::Lock;

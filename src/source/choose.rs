@@ -87,7 +87,7 @@ pub fn left_to_real_root(report: &Report, facts: &Facts) -> Option<String> {
 /// Whether the machine or its owner says that there is a drive: only sources that read one are named, or a source's own marks
 /// say so.
 pub fn drive_is_due(report: &Report, facts: &Facts) -> bool {
-    let reads_drive = |name: &str| named(name).is_some_and(|s| !s.labels.is_empty());
+    let reads_drive = |name: &str| named(name).is_some_and(|s| !s.labels.is_empty() && !s.has_other_ways);
     if let Some((name, _)) = &facts.requested.forced {
         return reads_drive(name);
     }
@@ -171,6 +171,7 @@ mod tests {
     fn when_a_drive_is_due() {
         let due = |files: &[(&str, &str)], own: &str| choice(files, own).1;
         assert!(due(&[QEMU], "datasource_list: [NoCloud, ConfigDrive, None]"));
+        assert!(due(&[QEMU], "datasource_list: [OpenNebula]") && !due(&[QEMU], "datasource_list: [OVF, None]"));
         assert!(due(&[NOVA], "") && !due(&[NOVA], "datasource_list: [OpenStack, GCE]"));
         assert!(due(&[("sys/class/dmi/id/product_serial", "ds=nocloud\n")], ""));
         assert!(due(&[("proc/cmdline", "ds=nocloud")], "") && !due(&[NOVA, ("proc/cmdline", "ds=openstack")], ""));

@@ -1,44 +1,135 @@
 //! IBM Cloud Classic: an OpenStack drive of its own on Xen.
+//!
+//! Follows cloud-init's documentation, "IBM Cloud": a machine made from a template has a drive labelled METADATA, one made from
+//! an operating system of IBM's a config drive with a UUID of its own.
 
 use super::Source;
+use super::openstack::files;
+use super::search::{Found, Search};
+use crate::base::error::{Error, Result};
 use crate::detect::{Facts, Finding, Mark, label_reason, virt};
+use crate::document::{Map, Value};
+use crate::drive::label::Superblock;
+use crate::instance::{Instance, NetworkData};
+use crate::machine::Machine;
+use crate::root::Root;
 use std::path::Path;
 
 pub static SOURCE: Source = Source {
     name: "IBMCloud",
     marks: &[
-        Mark::Unless(provisioning),
+        Mark::Unless(|facts| provisioning(facts.machine, facts.root)),
         Mark::Check(
             "on Xen: a filesystem with the label METADATA, or with the label config-2 and the UUID 9796-932E",
             |facts| recognised(facts).and_then(Finding::found),
         ),
     ],
+    labels: &[TEMPLATE, DRIVE],
+    read: Some(read),
+    docs: "IBM Cloud Classic, on Xen: OpenStack's layout on a drive labelled METADATA (made from a template; the image's own \
+        network configuration stays), or on one labelled config-2 with the UUID 9796-932E (made from IBM's operating systems; \
+        its network_data.json is used). While IBM provisions the machine itself nothing is read.",
     ..Source::NEW
 };
 
+/// The label of a template's drive.
+const TEMPLATE: &str = "METADATA";
+/// The label and the UUID of the other one.
+const DRIVE: &str = "config-2";
+const UUID: &str = "9796-932E";
+/// The only version that IBM writes.
+const METADATA: &str = "openstack/latest/meta_data.json";
+
 /// IBM's first boot, before the machine is handed over.
-fn provisioning(facts: &Facts) -> Option<String> {
+fn provisioning(machine: &Machine, root: &Root) -> Option<String> {
     const SETTINGS: &str = "/root/provisioningConfiguration.cfg";
     const LOG: &str = "root/swinstall.log";
-    if !facts.root.is_file(SETTINGS) {
+    if !root.is_file(SETTINGS) {
         return None;
     }
     let changed = |path: &Path| std::fs::symlink_metadata(path).and_then(|m| m.modified()).ok();
-    let log = changed(&facts.root.path().join(LOG));
-    let boot = changed(&facts.machine.base.join("proc/1/environ"));
+    let log = changed(&root.path().join(LOG));
+    let boot = changed(&machine.base.join("proc/1/environ"));
     let of_this_boot = log.is_none() || boot.is_none() || log > boot;
     of_this_boot.then(|| format!("the machine is still being provisioned by IBM Cloud: {SETTINGS} is there"))
 }
 
 /// Why the machine is IBM Cloud's, if it is.
 pub fn recognised(facts: &Facts) -> Option<String> {
-    const DRIVE: &str = "config-2";
-    const UUID: &str = "9796-932E";
     if facts.platform.virt != virt::XEN {
         return None;
     }
     let has_uuid = || facts.filesystems().iter().any(|fs| fs.uuid.as_deref() == Some(UUID));
-    provisioning(facts).or_else(|| facts.labelled("METADATA").map(|fs| label_reason(fs, "METADATA"))).or_else(|| {
-        Some(format!("{} and the UUID {UUID}", label_reason(facts.labelled(DRIVE).filter(|_| has_uuid())?, DRIVE)))
-    })
+    provisioning(facts.machine, facts.root)
+        .or_else(|| facts.labelled(TEMPLATE).map(|fs| label_reason(fs, TEMPLATE)))
+        .or_else(|| {
+            Some(format!("{} and the UUID {UUID}", label_reason(facts.labelled(DRIVE).filter(|_| has_uuid())?, DRIVE)))
+        })
+}
+
+fn is_os_drive(superblock: &Superblock) -> bool {
+    superblock.is_labelled(DRIVE) && superblock.uuid.as_deref() == Some(UUID)
+}
+
+/// Whether the drives of OpenStack's layout are IBM's, and no config drive: on its machines, where the source is listed.
+pub fn owns_drives(search: &Search) -> bool {
+    let list = search.config.get("datasource_list").and_then(Value::as_list);
+    let listed = list.is_none_or(|list| list.iter().filter_map(Value::as_str).any(|name| SOURCE.is_named(name)));
+    let drives = || search.drives_of(&|d| d.superblock().is_some_and(|s| s.is_labelled(TEMPLATE) || is_os_drive(s)));
+    listed && virt::detect(search.machine) == virt::XEN && !drives().is_empty()
+}
+
+/// Reads the drive of IBM's operating systems, else a template's.
+fn read(search: &mut Search) -> Result<Option<Found>> {
+    if virt::detect(search.machine) != virt::XEN {
+        return Ok(None);
+    }
+    let os = search.drives_of(&|d| d.superblock().is_some_and(is_os_drive));
+    let template = search.drives_of(&|d| d.superblock().is_some_and(|s| s.is_labelled(TEMPLATE)));
+    let Some((kind, drive)) =
+        os.first().map(|d| ("OS-Code/Live", d)).or_else(|| template.first().map(|d| ("Template/Live/Metadata", d)))
+    else {
+        return Ok(None);
+    };
+    if let Some(why) = provisioning(search.machine, search.root) {
+        search.reason(format!("IBMCloud: {why}"));
+        return Ok(None);
+    }
+    let Some(files) = search.open_drive(drive) else { return Ok(None) };
+    let missing = || Error::new(format!("{drive}: expected {METADATA} of OpenStack's layout"));
+    let instance = files.contains(METADATA).then(|| files::read(&files)).flatten().ok_or_else(missing)?;
+    let instance = finish(instance, kind, drive, !os.is_empty());
+    Ok(Some(Found { instance, place: drive.clone() }))
+}
+
+/// What IBM's drive has, and nothing else of OpenStack's.
+fn finish(read: Instance, kind: &str, drive: &str, has_network: bool) -> Instance {
+    let of = |key: &str| read.metadata.get(key).cloned();
+    let kept = [("instance-id", "uuid"), ("local-hostname", "hostname"), ("public-keys", "public_keys")];
+    let mut metadata: Map = kept.into_iter().filter_map(|(name, key)| Some((name, of(key)?))).collect();
+    if let Some(seed) = read.random_seed.as_ref().and_then(|seed| std::str::from_utf8(&seed.0).ok()) {
+        metadata.insert("random_seed", seed);
+    }
+    let unchanged = || {
+        NetworkData::Cloud(Value::Map(
+            [("version", Value::Int(1)), ("config", "disabled".into())].into_iter().collect(),
+        ))
+    };
+    Instance {
+        source: SOURCE.name.into(),
+        class: "DataSourceIBMCloud".into(),
+        platform: "ibmcloud".into(),
+        cloud_name: "ibmcloud".into(),
+        subplatform: format!("{kind} ({drive})"),
+        network: if has_network { read.network } else { Some(unchanged()) },
+        instance_id: if read.instance_id.is_empty() { "iid-datasource".into() } else { read.instance_id },
+        local_hostname: read.local_hostname,
+        public_keys: read.public_keys,
+        random_seed: read.random_seed,
+        user_data: read.user_data,
+        vendor_data: read.vendor_data,
+        problems: read.problems,
+        metadata: Value::Map(metadata),
+        ..Instance::default()
+    }
 }

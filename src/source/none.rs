@@ -25,6 +25,7 @@ pub fn instance(settings: Option<&Value>) -> Instance {
         class: "DataSourceNone".into(),
         platform: "none".into(),
         cloud_name: "none".into(),
+        subplatform: "config".into(),
         instance_id: text("instance-id").unwrap_or_else(|| "iid-datasource-none".into()),
         local_hostname: text("local-hostname"),
         public_keys: super::keys::public_keys(metadata.get("public-keys")),

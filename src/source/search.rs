@@ -7,7 +7,7 @@ use crate::document::{Map, Value};
 use crate::drive::search::Probed;
 use crate::drive::{self, Files};
 use crate::instance::Instance;
-use crate::machine::Machine;
+use crate::machine::{Machine, Tools};
 use crate::root::Root;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -28,6 +28,10 @@ pub struct Search<'a> {
     /// The image's own configuration.
     pub config: &'a Value,
     pub deadline: Deadline,
+    /// The programs that may be asked: none before the pivot.
+    pub tools: Tools,
+    /// Sources that are asked once at most.
+    asked: Vec<&'static str>,
     drives: Vec<Probed>,
     open: BTreeMap<PathBuf, Option<Files>>,
     otherwise: Option<(Found, Arc<AtomicBool>)>,
@@ -44,6 +48,8 @@ impl<'a> Search<'a> {
             root,
             config,
             deadline,
+            tools: root.tools(),
+            asked: Vec::new(),
             drives: Vec::new(),
             open: BTreeMap::new(),
             otherwise: None,
@@ -62,6 +68,15 @@ impl<'a> Search<'a> {
     /// The image's settings for a source: `datasource: {Name: …}`.
     pub fn settings(&self, name: &str) -> Option<&'a Value> {
         self.config.at(&["datasource", name])
+    }
+
+    /// Whether `source` has not been asked in this search. For what takes time and does not change when a drive appears.
+    pub fn first_time(&mut self, source: &'static str) -> bool {
+        let first = !self.asked.contains(&source);
+        if first {
+            self.asked.push(source);
+        }
+        first
     }
 
     /// The files of a folder of the root; None where there is none.
@@ -103,6 +118,11 @@ impl<'a> Search<'a> {
     /// Takes what is used where no service has answered.
     pub fn take_otherwise(&mut self) -> Option<Found> {
         self.otherwise.take().filter(|(_, refused)| !refused.load(Ordering::Relaxed)).map(|(found, _)| found)
+    }
+
+    /// Paths of the drives that suit, in the order in which they are tried: by name, last first.
+    pub fn drives_of(&self, suits: &dyn Fn(&Probed) -> bool) -> Vec<String> {
+        self.drives.iter().filter(|d| suits(d)).map(|d| d.device.node.display().to_string()).collect()
     }
 
     /// The files of a drive. None, and a problem, where it cannot be read.

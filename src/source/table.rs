@@ -99,6 +99,8 @@ pub struct Source {
     pub seed: Option<ReadFiles>,
     /// Whether the machine's marks say that a drive of it will appear, where none is there yet.
     pub drive_is_due: Option<fn(&Facts) -> bool>,
+    /// Whether its data may be elsewhere than on a drive, so that a list with drives' sources alone does not mean that one is due.
+    pub has_other_ways: bool,
     /// udev rules, each with its line's end, that go to `cloudinit_hook` for the network devices that are added to it, and to
     /// `cloudinit_end` for others (cloud-init's `extra_hotplug_udev_rules`). Empty: it is asked again for each device.
     pub hotplug_rules: &'static str,
@@ -134,6 +136,7 @@ impl Source {
         has_no_address: false,
         seed: None,
         drive_is_due: None,
+        has_other_ways: false,
         hotplug_rules: "",
         updates: &[Update::NewInstance],
         network_order: &DEFAULT_ORDER,

@@ -2,7 +2,8 @@
 
 use crate::base::error::{Context, Error, Result};
 use crate::document::Value;
-use crate::root::{Stage, open_log, outlives};
+use crate::machine::tools::outlives;
+use crate::root::{Stage, open_log};
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::stdio::{dup2_stderr, dup2_stdout, stderr, stdout};
 use std::os::fd::OwnedFd;

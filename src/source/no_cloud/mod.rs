@@ -4,6 +4,9 @@ mod marks;
 mod seed;
 mod service;
 
+pub use seed::Seed;
+pub use service::fetch;
+
 use super::service::{MAX_WAIT, RETRIES, TIMEOUT};
 use super::table::Source;
 use crate::detect::Mark;

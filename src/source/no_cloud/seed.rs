@@ -18,12 +18,12 @@ const DEFAULT_ID: &str = "nocloud";
 
 /// What was found so far.
 #[derive(Clone, Default)]
-pub(super) struct Seed {
+pub struct Seed {
     metadata: Map,
     user_data: Option<Vec<u8>>,
     vendor_data: Option<Vec<u8>>,
     network: Option<Value>,
-    problems: Vec<String>,
+    pub(super) problems: Vec<String>,
     found: Vec<String>,
     /// Whether LXD made the machine: its socket is there.
     is_lxd: bool,
@@ -145,6 +145,11 @@ fn from_line(line: &str) -> Option<Map> {
 }
 
 impl Seed {
+    /// A seed of what is known already, found at `place`.
+    pub fn new(metadata: Map, user_data: Option<Vec<u8>>, place: &str) -> Seed {
+        Seed { metadata, user_data, found: vec![place.to_owned()], ..Seed::default() }
+    }
+
     /// What was there first stays.
     fn take_metadata(&mut self, more: Map) {
         for (key, value) in more.into_entries() {
@@ -154,7 +159,8 @@ impl Seed {
         }
     }
 
-    pub(super) fn take_files(&mut self, files: &Files, place: &str) {
+    /// Adds the files of a seed: what was there first of the meta-data stays, the rest is replaced.
+    pub fn take_files(&mut self, files: &Files, place: &str) {
         let text = |name: &str| files.get(name).map(String::from_utf8_lossy);
         let parse = |name: &str, problems: &mut Vec<String>| {
             let document = format!("{name} of {place}");
@@ -214,7 +220,8 @@ impl Seed {
         self.found.push("ds_config".into());
     }
 
-    pub(super) fn finish(mut self, class: &str) -> Found {
+    /// The instance, by cloud-init's name of the class.
+    pub fn finish(mut self, class: &str) -> Found {
         if !self.metadata.contains_key("dsmode") {
             self.metadata.insert("dsmode", "net");
         }

@@ -8,7 +8,7 @@ use crate::drive::Files;
 use crate::link::Uplink;
 use crate::link::http::{Client, Redirects, Request};
 use crate::machine::Machine;
-use crate::source::search::{Found, Search};
+use crate::source::search::Search;
 use crate::source::service::{Job, limits};
 
 /// The files of a seed; the first two have to be there.
@@ -24,7 +24,7 @@ pub fn job(search: &mut Search) -> Option<Job> {
         search.problem("NoCloud: seedfrom: expected a URL of http or https, or an absolute path".into());
         return None;
     }
-    let fetch = move |client: &Client, url: &str| fetch(client, seed.clone(), url);
+    let fetch = move |client: &Client, url: &str| Ok(fetch(client, seed.clone(), url)?.finish("DataSourceNoCloudNet"));
     let urls = move |uplink: &Uplink| if uplink.reaches(&from) { vec![from.clone()] } else { Vec::new() };
     let (urls, fetch, limits) = (Box::new(urls), Box::new(fetch), limits(search, super::marks::NAME));
     Some(Job { name: super::marks::NAME, replaces_drive: true, urls, fetch, redirects: Redirects::Any, limits })
@@ -32,8 +32,10 @@ pub fn job(search: &mut Search) -> Option<Job> {
 
 /// Fetches the seed at `from`: meta-data first, and once it has told that somebody is there, the others side by side.
 ///
-/// Errors: no answer, or no meta-data or user-data there. Other files that fail are told in the instance's problems.
-fn fetch(client: &Client, mut seed: Seed, from: &str) -> Result<Found> {
+/// # Errors
+///
+/// No answer, or no meta-data or user-data there. Other files that fail are problems of the seed.
+pub fn fetch(client: &Client, mut seed: Seed, from: &str) -> Result<Seed> {
     let [(meta_data, user_data), others] = [(FILES[0], FILES[1]), (FILES[2], FILES[3])];
     let get = |name: &str, tries: u32| client.document(&Request { tries, ..Request::get(&file_url(from, name)) });
     let missing = |name: &str| Error::new(format!("there is no {name} at {}", plain(from)));
@@ -56,9 +58,8 @@ fn fetch(client: &Client, mut seed: Seed, from: &str) -> Result<Found> {
     });
     files.insert(FILES[1], user_data?);
     seed.take_files(&files, plain(from));
-    let mut found = seed.finish("DataSourceNoCloudNet");
-    found.instance.problems.extend(problems);
-    Ok(found)
+    seed.problems.extend(problems);
+    Ok(seed)
 }
 
 /// The URL of one file: `%s` stands for its name; else the name goes to the end, after a slash if none is there. A URL with

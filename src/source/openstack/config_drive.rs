@@ -7,6 +7,7 @@ use crate::detect::Mark;
 use crate::document::Value;
 use crate::drive::Files;
 use crate::instance::Instance;
+use crate::source::ibm_cloud;
 use crate::source::search::{Found, Search};
 use crate::source::table::Source;
 
@@ -43,6 +44,9 @@ fn read(search: &mut Search) -> Result<Option<Found>> {
             finish(search, &mut instance, "seed-dir", seed);
             return Ok(Some(Found { instance, place: seed.into() }));
         }
+    }
+    if ibm_cloud::owns_drives(search) {
+        return Ok(None);
     }
     for drive in search.drives_labelled(LABEL) {
         let Some(files) = search.open_drive(&drive) else { continue };

@@ -1,7 +1,7 @@
 //! OpenStack: nova's metadata service, and the config drive with the same documents.
 
 pub mod config_drive;
-mod files;
+pub mod files;
 mod marks;
 mod password;
 mod service;

@@ -58,6 +58,8 @@ pub struct Case {
     pub commands: Vec<Vec<String>>,
     /// What else the machine's surroundings have to answer: the input's keys.
     pub needs: Vec<&'static str>,
+    /// The whole input.
+    pub input: Value,
 }
 
 /// A mapping of which each key is taken, so that none is overlooked.
@@ -269,6 +271,7 @@ impl Case {
             leases: fields.pairs("dhcp")?.into_iter().map(lease).collect::<Result<_, _>>()?,
             commands,
             needs,
+            input: case.get("input").cloned().unwrap_or_default(),
         };
         fields.end()?;
         Ok(loaded)

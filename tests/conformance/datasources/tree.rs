@@ -2,6 +2,7 @@
 
 use super::case::{Case, Device, Entry, Nic};
 use prepivot::base::testing::TempDir;
+use prepivot::document::Value;
 use prepivot::link::dhcp::record;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -20,7 +21,8 @@ const DMI: &[(&str, &str)] = &[
     ("baseboard-serial-number", "board_serial"),
 ];
 
-fn write(dir: &Path, path: &str, content: impl AsRef<[u8]>) {
+/// Writes a file of the machine, and the folders that it is in.
+pub fn write(dir: &Path, path: &str, content: impl AsRef<[u8]>) {
     let path = dir.join(path.trim_start_matches('/'));
     fs::create_dir_all(path.parent().expect("a parent")).expect("a folder");
     fs::write(path, content).expect("a file");
@@ -56,6 +58,9 @@ pub fn build(case: &Case, dir: &Path) -> Result<(), String> {
             }
         }
     }
+    if let Some(version) = case.input.get("uname_version").and_then(Value::as_str) {
+        write(dir, "proc/sys/kernel/version", format!("{version}\n"));
+    }
     for nic in &case.nics {
         add_nic(dir, nic);
         // As the network session leaves it.
@@ -76,6 +81,9 @@ fn add_nic(dir: &Path, nic: &Nic) {
     attribute("ifindex", &nic.index.unwrap_or(2).to_string());
     attribute("operstate", if nic.up { "up" } else { "down" });
     attribute("carrier", if nic.up { "1" } else { "0" });
+    if !nic.is_virtual {
+        fs::create_dir_all(dir.join(&folder).join("device")).expect("a folder");
+    }
     if let Some(driver) = &nic.driver {
         let target = dir.join("sys/bus/drivers").join(driver);
         fs::create_dir_all(&target).expect("a folder");

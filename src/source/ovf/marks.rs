@@ -1,27 +1,17 @@
-//! OVF: ovf-env.xml on a drive or in VMware's guestinfo.
+//! How an OVF environment is recognised.
 
-use super::{Source, azure};
-use crate::detect::{Facts, Filesystem, Finding, Mark, virt};
+use crate::detect::{Facts, Filesystem, Finding, virt};
+use crate::machine::Machine;
+use crate::source::azure;
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 
-pub static SOURCE: Source = Source {
-    name: "OVF",
-    marks: &[
-        Mark::Seed("ovf", &["ovf-env.xml"]),
-        Mark::Unless(ruled_out),
-        Mark::Check(
-            "an OVF environment in guestinfo, on a CD-ROM labelled OVF-TRANSPORT, OVFENV or OVF ENV, or on one below 10 MiB that names \
-         the OVF schema",
-            mark,
-        ),
-    ],
-    ..Source::NEW
-};
+/// Labels of a CD-ROM with an environment, in any case.
+pub const LABELS: &[&str] = &["OVF-TRANSPORT", "OVFENV", "OVF ENV"];
 
 /// No OVF environment is looked for outside of a virtual machine, nor on Azure, whose own drive looks like one.
-fn ruled_out(facts: &Facts) -> Option<String> {
+pub fn ruled_out(facts: &Facts) -> Option<String> {
     if facts.platform.virt == virt::NONE {
         return Some("the machine is not virtual".into());
     }
@@ -29,46 +19,53 @@ fn ruled_out(facts: &Facts) -> Option<String> {
 }
 
 /// An OVF environment: VMware's guestinfo, or a CD-ROM.
-fn mark(facts: &Facts) -> Option<Finding> {
+pub fn mark(facts: &Facts) -> Option<Finding> {
     let guestinfo = facts.platform.guestinfo.as_ref().filter(|_| facts.platform.virt == virt::VMWARE);
     let environment = guestinfo.and_then(|g| g.get("ovfEnv"));
     if environment.is_some_and(|text| text.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("<?xml"))) {
         return Finding::found("guestinfo has ovfEnv");
     }
-    let found = facts.filesystems().iter().filter(|fs| fs.kind == "iso9660").find(|fs| is_ovf(facts, fs))?;
+    let found = facts.filesystems().iter().find(|fs| is_cdrom(fs) && has_environment(facts.machine, fs))?;
     Finding::found(format!("{} is an OVF environment", found.device))
 }
 
-/// Whether a CD-ROM has an OVF label, or is small and has the schema's name in it.
-fn is_ovf(facts: &Facts, fs: &Filesystem) -> bool {
-    const LABELS: [&str; 3] = ["ovf-transport", "ovfenv", "ovf env"];
+/// Whether a filesystem is on a CD-ROM, by the drive's name.
+fn is_cdrom(fs: &Filesystem) -> bool {
+    let name = fs.device.strip_prefix("/dev/").unwrap_or_default();
+    let one_more = |prefix: &str, kind: fn(&u8) -> bool| {
+        name.strip_prefix(prefix).is_some_and(|rest| rest.len() == 1 && rest.as_bytes().iter().all(kind))
+    };
+    one_more("sr", u8::is_ascii_digit) || one_more("hd", u8::is_ascii_lowercase)
+}
+
+/// Whether a filesystem is on a drive that cloud-init takes for a CD-ROM: those of Xen's machines too.
+pub fn is_drive(fs: &Filesystem) -> bool {
+    is_cdrom(fs) || ["/dev/sr", "/dev/xvd"].iter().any(|start| fs.device.starts_with(start))
+}
+
+/// Whether a filesystem has an OVF label, or is small and has the schema's name in it.
+pub fn has_environment(machine: &Machine, fs: &Filesystem) -> bool {
     const OTHERS: [&str; 2] = ["config-2", "cidata"];
     /// How the label of Azure's drive begins.
     const AZURE: &str = "rd_rdfe_stable";
     const SCHEMA: &[u8] = b"http://schemas.dmtf.org/ovf/environment/1";
     /// In sectors of 512 bytes: 10 MiB.
     const TOO_LARGE: u64 = 10 * 2048;
-    let Some(name) = fs.device.strip_prefix("/dev/") else { return false };
-    let one_more = |prefix: &str, kind: fn(&u8) -> bool| {
-        name.strip_prefix(prefix).is_some_and(|rest| rest.len() == 1 && rest.as_bytes().iter().all(kind))
-    };
-    if !one_more("sr", u8::is_ascii_digit) && !one_more("hd", u8::is_ascii_lowercase) {
-        return false;
-    }
+    let Some(name) = fs.device.strip_prefix("/dev/").filter(|_| fs.kind == "iso9660") else { return false };
     let labels: Vec<String> = fs.labels.iter().map(|l| l.to_ascii_lowercase()).collect();
-    let any = |known: &[&str]| labels.iter().any(|l| known.contains(&l.as_str()));
-    if any(&LABELS) {
+    let any = |known: &[&str]| labels.iter().any(|l| known.iter().any(|k| l.eq_ignore_ascii_case(k)));
+    if any(LABELS) {
         return true;
     }
     if any(&OTHERS) || labels.iter().any(|l| l.starts_with(AZURE)) {
         return false;
     }
-    let size = facts.machine.fact(&format!("sys/class/block/{name}/size"));
+    let size = machine.fact(&format!("sys/class/block/{name}/size"));
     if size.and_then(|s| s.trim().parse::<u64>().ok()).is_none_or(|s| s >= TOO_LARGE) {
         return false;
     }
     let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-    let file = File::options().read(true).custom_flags(flags).open(facts.machine.base.join("dev").join(name));
+    let file = File::options().read(true).custom_flags(flags).open(machine.base.join("dev").join(name));
     file.is_ok_and(|file| contains(file.take(TOO_LARGE * 512), SCHEMA))
 }
 

@@ -1,0 +1,231 @@
+//! A line to the hypervisor or its host: a serial port, a socket in the file system, a VM socket. Bounded in time and size.
+
+use crate::base::deadline::Deadline;
+use crate::base::error::{Context, Error, Result};
+use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, VsockAddr};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
+use std::fmt::Display;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+/// The address of the hypervisor (vsock(7), VMADDR_CID_HYPERVISOR).
+const HYPERVISOR: u32 = 0;
+/// Ports that only root may use, and how many of them are tried.
+const PRIVILEGED: std::ops::RangeInclusive<u32> = 1016..=1023;
+/// How much is read at once.
+const PIECE: usize = 4096;
+
+/// An open line.
+pub struct Line {
+    fd: OwnedFd,
+    /// What was read and not taken yet.
+    read: Vec<u8>,
+    /// For messages.
+    name: String,
+}
+
+impl Line {
+    /// Opens a serial port and makes it raw. No other program may use it at the same time.
+    ///
+    /// # Errors
+    ///
+    /// It is not there, is no serial port, or another program uses it.
+    pub fn serial(path: &Path) -> Result<Line> {
+        let what = || format!("failed to open the serial port {}", path.display());
+        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let fd = rustix::fs::open(path, flags, Mode::empty()).context(what)?;
+        let mut settings = tcgetattr(&fd).context(what)?;
+        rustix::fs::fcntl_lock(&fd, FlockOperation::NonBlockingLockExclusive)
+            .map_err(|_| Error::new("another program uses it"))
+            .context(what)?;
+        settings.make_raw();
+        tcsetattr(&fd, OptionalActions::Now, &settings).context(what)?;
+        Ok(Line::new(fd, path.display()))
+    }
+
+    /// Connects to a socket in the file system.
+    ///
+    /// # Errors
+    ///
+    /// Nothing listens there.
+    pub fn unix(path: &Path) -> Result<Line> {
+        let what = || format!("failed to connect to {}", path.display());
+        let stream = UnixStream::connect(path).context(what)?;
+        stream.set_nonblocking(true).context(what)?;
+        Ok(Line::new(stream.into(), path.display()))
+    }
+
+    /// Connects to a port of the hypervisor's, from a privileged port. The kernel ends the attempt after 2 seconds (vsock(7)).
+    ///
+    /// # Errors
+    ///
+    /// The kernel has no VM sockets, or nothing listens there.
+    pub fn hypervisor(port: u32) -> Result<Line> {
+        const ANY: u32 = u32::MAX;
+        let what = || format!("failed to connect to the hypervisor's port {port}");
+        for own in PRIVILEGED.rev() {
+            let fd =
+                socket::socket(AddressFamily::Vsock, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).context(what)?;
+            match socket::bind(fd.as_raw_fd(), &VsockAddr::new(ANY, own)) {
+                // Another program has the port.
+                Err(nix::errno::Errno::EADDRINUSE) => continue,
+                bound => bound.context(what)?,
+            }
+            match socket::connect(fd.as_raw_fd(), &VsockAddr::new(HYPERVISOR, port)) {
+                // The other end has not given up an earlier connection from this port.
+                Err(nix::errno::Errno::ECONNRESET) => continue,
+                connected => connected.context(what)?,
+            }
+            rustix::io::ioctl_fionbio(&fd, true).context(what)?;
+            return Ok(Line::new(fd, format_args!("the hypervisor's port {port}")));
+        }
+        Err(Error::new("no port is free")).context(what)
+    }
+
+    fn new(fd: OwnedFd, name: impl Display) -> Line {
+        Line { fd, read: Vec::new(), name: name.to_string() }
+    }
+
+    /// Sends all of `bytes`.
+    ///
+    /// # Errors
+    ///
+    /// The deadline passes, or the other end is gone.
+    pub fn send(&mut self, bytes: &[u8], deadline: Deadline) -> Result<()> {
+        let mut left = bytes;
+        while !left.is_empty() {
+            match rustix::io::write(&self.fd, left) {
+                Ok(written) => left = left.get(written..).unwrap_or_default(),
+                Err(Errno::AGAIN) => self.wait(PollFlags::OUT, deadline)?,
+                Err(Errno::INTR) => {}
+                Err(e) => return Err(e).context(|| format!("failed to write to {}", self.name)),
+            }
+        }
+        Ok(())
+    }
+
+    /// The next line, without its end, of at most `limit` bytes.
+    ///
+    /// # Errors
+    ///
+    /// The deadline passes, the line is longer, or the other end is gone.
+    pub fn line(&mut self, limit: usize, deadline: Deadline) -> Result<Vec<u8>> {
+        let mut searched = 0;
+        loop {
+            let unseen = self.read.get(searched..).unwrap_or_default();
+            if let Some(at) = unseen.iter().position(|b| *b == b'\n') {
+                let mut line: Vec<u8> = self.read.drain(..=searched + at).collect();
+                line.pop();
+                return Ok(line);
+            }
+            searched = self.read.len();
+            self.fill(limit, deadline)?;
+        }
+    }
+
+    /// The next `count` bytes.
+    ///
+    /// # Errors
+    ///
+    /// The deadline passes, or the other end is gone.
+    pub fn exactly(&mut self, count: usize, deadline: Deadline) -> Result<Vec<u8>> {
+        while self.read.len() < count {
+            self.fill(count, deadline)?;
+        }
+        Ok(self.read.drain(..count).collect())
+    }
+
+    /// Drops what has arrived, until nothing more does for as long as `quiet`.
+    pub fn drop_pending(&mut self, limit: usize, quiet: Deadline) {
+        while self.fill(limit, quiet).is_ok() {
+            self.read.clear();
+        }
+        self.read.clear();
+    }
+
+    /// Reads more.
+    fn fill(&mut self, limit: usize, deadline: Deadline) -> Result<()> {
+        if self.read.len() >= limit {
+            return Err(Error::new(format!("{}: expected at most {limit} bytes", self.name)));
+        }
+        let mut piece = [0; PIECE];
+        loop {
+            match rustix::io::read(&self.fd, &mut piece) {
+                Ok(0) => return Err(Error::new(format!("{}: the other end is gone", self.name))),
+                Ok(read) => {
+                    self.read.extend_from_slice(piece.get(..read).unwrap_or_default());
+                    return Ok(());
+                }
+                Err(Errno::AGAIN) => self.wait(PollFlags::IN, deadline)?,
+                Err(Errno::INTR) => {}
+                Err(e) => return Err(e).context(|| format!("failed to read from {}", self.name)),
+            }
+        }
+    }
+
+    fn wait(&self, events: PollFlags, deadline: Deadline) -> Result<()> {
+        loop {
+            let left = deadline.left();
+            if left.is_zero() {
+                return Err(Error::new(format!("{} does not answer in time", self.name)));
+            }
+            match poll(&mut [PollFd::new(&self.fd, events)], Timespec::try_from(left).ok().as_ref()) {
+                Ok(0) | Err(Errno::INTR) => {}
+                Ok(_) => return Ok(()),
+                Err(e) => return Err(e).context(|| format!("failed to wait for {}", self.name)),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::testing::TempDir;
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixListener;
+    use std::time::{Duration, Instant};
+
+    fn soon() -> Deadline {
+        Deadline::after(Duration::from_millis(100))
+    }
+
+    #[test]
+    fn lines_and_bytes_of_a_socket() {
+        let dir = TempDir::new("line");
+        let path = dir.0.join("socket");
+        let listener = UnixListener::bind(&path).unwrap();
+        let mut line = Line::unix(&path).unwrap();
+        let (mut other, _) = listener.accept().unwrap();
+        other.write_all(b"one\ntwo\nabcd").unwrap();
+        assert_eq!(line.line(100, soon()).unwrap(), b"one");
+        assert_eq!(line.line(100, soon()).unwrap(), b"two");
+        assert_eq!(line.exactly(3, soon()).unwrap(), b"abc");
+        line.send(b"hello", soon()).unwrap();
+        let mut got = [0; 5];
+        other.read_exact(&mut got).unwrap();
+        assert_eq!(&got, b"hello");
+        let started = Instant::now();
+        assert!(line.line(100, soon()).unwrap_err().to_string().ends_with("does not answer in time"));
+        assert!(started.elapsed() < Duration::from_secs(30));
+        other.write_all(&[b'x'; 300]).unwrap();
+        assert!(line.line(200, soon()).unwrap_err().to_string().ends_with("expected at most 200 bytes"));
+        line.drop_pending(1 << 20, soon());
+        drop(other);
+        assert!(line.exactly(1, soon()).unwrap_err().to_string().ends_with("the other end is gone"));
+        assert!(Line::unix(&dir.0.join("none")).is_err());
+    }
+
+    #[test]
+    fn a_file_is_no_serial_port() {
+        let dir = TempDir::new("line");
+        let path = dir.0.join("ttyS1");
+        std::fs::write(&path, "x").unwrap();
+        let error = Line::serial(&path).err().unwrap().to_string();
+        assert!(error.starts_with("failed to open the serial port ") && error.contains("ttyS1: "), "{error}");
+    }
+}

@@ -1,0 +1,111 @@
+//! Tools of the running system that are asked for what nothing else knows: VMware's and Windows's.
+//!
+//! Before the pivot, and for a tree that represents a machine, there are none.
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::io::Read;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+/// How much of an answer is read, in bytes.
+const MAX_ANSWER: u64 = 8 << 20;
+/// How long a program that has answered may take to end.
+const END: Duration = Duration::from_secs(1);
+
+/// How a program ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// Whether it exited with 0.
+    pub success: bool,
+    /// Its standard output.
+    pub stdout: Vec<u8>,
+}
+
+type Run = dyn Fn(&[&str], Duration) -> Option<Answer> + Send + Sync;
+
+/// The programs of a system.
+#[derive(Clone)]
+pub struct Tools(Option<Arc<Run>>);
+
+impl Tools {
+    /// A system whose programs are never run.
+    pub fn none() -> Tools {
+        Tools(None)
+    }
+
+    /// Those of the running system.
+    pub fn of_this_system() -> Tools {
+        Tools::new(run)
+    }
+
+    /// Tools whose answers `run` gives: for the words of a command and a limit.
+    pub fn new(run: impl Fn(&[&str], Duration) -> Option<Answer> + Send + Sync + 'static) -> Tools {
+        Tools(Some(Arc::new(run)))
+    }
+
+    /// Whether programs can be run.
+    pub fn can_run(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// What a program answers, by its path and arguments, within `limit`. None where it cannot be run or takes longer.
+    pub fn ask(&self, words: &[&str], limit: Duration) -> Option<Answer> {
+        self.0.as_ref()?(words, limit)
+    }
+}
+
+fn run(words: &[&str], limit: Duration) -> Option<Answer> {
+    let (program, arguments) = words.split_first()?;
+    let mut child = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .ok()?;
+    let output = child.stdout.take()?;
+    let (sender, receiver) = mpsc::channel();
+    // A program that it started may keep the pipe: then the thread is left behind.
+    let reader = move || {
+        let mut bytes = Vec::new();
+        let read = output.take(MAX_ANSWER).read_to_end(&mut bytes);
+        let _ = sender.send(read.map(|_| bytes));
+    };
+    let started = std::thread::Builder::new().spawn(reader);
+    let read = started.ok().and_then(|_| receiver.recv_timeout(limit).ok()?.ok());
+    if read.is_none() || outlives(&child, END) {
+        let _ = child.kill();
+    }
+    let status = child.wait().ok()?;
+    read.map(|stdout| Answer { success: status.success(), stdout })
+}
+
+/// Whether the process is still there after `limit`. A process that cannot be watched counts as ended: its end is waited for.
+pub fn outlives(child: &Child, limit: Duration) -> bool {
+    let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else { return false };
+    let Ok(fd) = pidfd_open(pid, PidfdFlags::empty()) else { return false };
+    let mut fds = [PollFd::new(&fd, PollFlags::IN)];
+    let limit = Timespec::try_from(limit).ok();
+    matches!(poll(&mut fds, limit.as_ref()), Ok(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    #[test]
+    fn programs_answer_within_their_limit() {
+        let tools = Tools::of_this_system();
+        let ask = |words: &[&str]| tools.ask(words, Duration::from_millis(500));
+        assert_eq!(ask(&["echo", "a b"]), Some(Answer { success: true, stdout: b"a b\n".to_vec() }));
+        assert_eq!(ask(&["false"]), Some(Answer::default()));
+        assert_eq!(ask(&["/no/such/program"]), None);
+        let started = Instant::now();
+        assert_eq!(ask(&["sleep", "60"]), None);
+        assert!(started.elapsed() < Duration::from_secs(30));
+        assert_eq!(Tools::none().ask(&["echo"], Duration::ZERO), None);
+    }
+}

@@ -1,0 +1,139 @@
+//! OpenNebula's `ETHn_` variables as a network configuration, version 2.
+//!
+//! Follows OpenNebula's documentation, "Virtual Machine Template", "Context section".
+
+use crate::document::{Map, Value};
+use crate::machine::Nic;
+use std::net::Ipv4Addr;
+
+/// The prefix length of IPv6 addresses without one, and the mask of IPv4 addresses.
+const PREFIX_6: &str = "64";
+const MASK: &str = "255.255.255.0";
+
+/// The configuration of every physical NIC; None where no variable gives an address. Problems go into `problems`.
+pub fn config(context: &Map, nics: &[Nic], problems: &mut Vec<String>) -> Option<Value> {
+    context.keys().any(is_address).then_some(())?;
+    let devices = nics.iter().filter(|nic| nic.physical).filter_map(|nic| {
+        let device = device(context, nic).map_err(|e| problems.push(format!("context.sh: {}: {e}", nic.name))).ok()?;
+        Some((nic.name.as_str(), device))
+    });
+    let devices: Map = devices.collect();
+    Some(Value::Map([("version", Value::Int(2)), ("ethernets", devices.into())].into_iter().collect()))
+}
+
+/// `ETH0_IP`, `ETH10_IP6`, …
+fn is_address(name: &str) -> bool {
+    let number = name.strip_prefix("ETH").map(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit()));
+    number.is_some_and(|rest| rest.starts_with("_IP") && !name.starts_with("ETH_"))
+}
+
+/// The configuration of one NIC.
+fn device(context: &Map, nic: &Nic) -> Result<Map, String> {
+    let text = |name: &str| context.get(name).and_then(Value::as_str).filter(|v| !v.is_empty());
+    // The one whose address is this NIC's, else the one of its name.
+    let same = |(name, value): (&str, &Value)| {
+        let prefix = name.strip_suffix("_MAC")?;
+        value.as_str().is_some_and(|mac| mac.eq_ignore_ascii_case(&nic.mac)).then(|| prefix.to_owned())
+    };
+    let prefix = context.iter().find_map(same).unwrap_or_else(|| nic.name.to_ascii_uppercase());
+    let field = |name: &str| text(&format!("{prefix}_{name}"));
+    let words = |name: &str| {
+        let mut all: Vec<Value> = Vec::new();
+        for word in [field(name), text(name)].into_iter().flatten().flat_map(str::split_whitespace).map(Value::from) {
+            if !all.contains(&word) {
+                all.push(word);
+            }
+        }
+        all
+    };
+    let address = match field("IP") {
+        Some(address) => address.to_owned(),
+        None => of_mac(&nic.mac).ok_or("its MAC address does not give an IPv4 address")?.to_string(),
+    };
+    let mask = field("MASK").unwrap_or(MASK);
+    let prefix_4 = match mask.parse::<Ipv4Addr>() {
+        Ok(mask) if mask.to_bits().leading_ones() + mask.to_bits().trailing_zeros() >= 32 => {
+            mask.to_bits().leading_ones()
+        }
+        _ => mask.parse().ok().filter(|p| *p <= 32).ok_or("MASK: expected a mask as 255.255.255.0")?,
+    };
+    let mut addresses = vec![Value::from(format!("{address}/{prefix_4}"))];
+    let prefix_6 = field("IP6_PREFIX_LENGTH").unwrap_or(PREFIX_6);
+    addresses
+        .extend(["IP6", "IP6_ULA"].iter().filter_map(|n| field(n)).map(|a| Value::from(format!("{a}/{prefix_6}"))));
+    let mut device = Map::new();
+    device.insert("match", [("macaddress", nic.mac.as_str())].into_iter().collect::<Map>());
+    device.insert("addresses", addresses);
+    let gateways = [("gateway4", field("GATEWAY")), ("gateway6", field("IP6_GATEWAY").or_else(|| field("GATEWAY6")))];
+    for (key, gateway) in gateways {
+        gateway.map(|gateway| device.insert(key, gateway));
+    }
+    let lists = [("addresses", words("DNS")), ("search", words("SEARCH_DOMAIN"))];
+    let nameservers: Map = lists.into_iter().filter(|(_, list)| !list.is_empty()).collect();
+    if !nameservers.is_empty() {
+        device.insert("nameservers", nameservers);
+    }
+    if let Some(mtu) = field("MTU") {
+        device.insert("mtu", mtu.parse::<u32>().map_err(|_| "MTU: expected a number")?);
+    }
+    if let Some(routes) = field("ROUTES") {
+        device.insert("routes", self::routes(routes)?);
+    }
+    Ok(device)
+}
+
+/// `NETWORK via ROUTER, …`.
+fn routes(text: &str) -> Result<Vec<Value>, &'static str> {
+    let route = |entry: &str| match entry.split_whitespace().collect::<Vec<_>>()[..] {
+        [to, "via", via] => Ok(Value::Map([("to", to), ("via", via)].into_iter().collect())),
+        _ => Err("ROUTES: expected NETWORK via ROUTER, and a comma between several"),
+    };
+    text.split(',').map(str::trim).filter(|entry| !entry.is_empty()).map(route).collect()
+}
+
+/// OpenNebula makes the last four bytes of a MAC address from the IPv4 address.
+fn of_mac(mac: &str) -> Option<Ipv4Addr> {
+    let bytes: Vec<u8> = mac.split(':').map(|byte| u8::from_str_radix(byte, 16)).collect::<Result<_, _>>().ok()?;
+    match bytes[..] {
+        [_, _, a, b, c, d] => Some(Ipv4Addr::new(a, b, c, d)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::json;
+
+    fn nic(name: &str, mac: &str) -> Nic {
+        Nic { name: name.into(), mac: mac.into(), physical: true, ..Nic::default() }
+    }
+
+    #[test]
+    fn addresses_by_variable_and_by_mac() {
+        let context: Map = [("ETH0_IP", "10.0.0.5"), ("ETH0_MAC", "02:00:0A:00:00:05"), ("ETH0_MASK", "255.255.0.0")]
+            .into_iter()
+            .collect();
+        let (nics, mut problems) = ([nic("ens3", "02:00:0a:00:00:05"), nic("ens4", "02:00:0a:01:00:09")], Vec::new());
+        let config = config(&context, &nics, &mut problems).unwrap();
+        let addresses = |name| json::to_string(config.at(&["ethernets", name, "addresses"]).unwrap());
+        assert_eq!((addresses("ens3"), addresses("ens4")), ("[\"10.0.0.5/16\"]".into(), "[\"10.1.0.9/24\"]".into()));
+        assert!(problems.is_empty());
+        assert!(
+            super::config(&[("ETH0_MAC", "x"), ("ETH_IP", "y")].into_iter().collect(), &nics, &mut problems).is_none()
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_is_a_problem_of_its_nic() {
+        for (name, value) in [("MASK", "255.0.255.0"), ("MTU", "big"), ("ROUTES", "10.0.0.0/8 10.0.0.1")] {
+            let context: Map =
+                [("ETH0_IP".to_owned(), "10.0.0.5"), (format!("ETH0_{name}"), value)].into_iter().collect();
+            let mut problems = Vec::new();
+            let config = config(&context, &[nic("eth0", "02:00:0a:00:00:05")], &mut problems).unwrap();
+            assert!(config.at(&["ethernets", "eth0"]).is_none());
+            assert!(problems[0].starts_with(&format!("context.sh: eth0: {name}: expected ")), "{problems:?}");
+        }
+        assert_eq!(of_mac("00:00"), None);
+    }
+}

@@ -1,0 +1,168 @@
+//! OVF: ovf-env.xml on a drive, in a folder, or in VMware's guestinfo.
+//!
+//! Follows DMTF DSP0243, "Open Virtualization Format Specification", section "OVF environment", and cloud-init's documentation,
+//! "OVF".
+
+mod environment;
+mod marks;
+
+use super::Source;
+use super::no_cloud::{self, Seed};
+use super::search::{Found, Search};
+use super::service::{Job, MAX_WAIT, RETRIES, TIMEOUT, limits};
+use crate::base::error::{Error, Result};
+use crate::detect::{Filesystem, Guestinfo, Mark, virt};
+use crate::document::Value;
+use crate::drive::Files;
+use crate::instance::{Instance, NetworkData};
+use crate::link::Uplink;
+use crate::link::http::{Client, Redirects};
+use environment::Environment;
+
+pub static SOURCE: Source = Source {
+    name: "OVF",
+    marks: &[
+        Mark::Seed("ovf", &["ovf-env.xml"]),
+        Mark::Unless(marks::ruled_out),
+        Mark::Check(
+            "an OVF environment in guestinfo, on a CD-ROM labelled OVF-TRANSPORT, OVFENV or OVF ENV, or on one below 10 MiB that names \
+         the OVF schema",
+            marks::mark,
+        ),
+    ],
+    labels: marks::LABELS,
+    has_other_ways: true,
+    read: Some(read),
+    service: Some(job),
+    seed: Some(|_, files, place| {
+        let environment = of_files(files)?.ok()?;
+        Some(finish(environment.seed(place), &environment, place, true).instance)
+    }),
+    settings: &[MAX_WAIT, TIMEOUT, RETRIES],
+    docs: "An OVF environment, ovf-env.xml: in /var/lib/cloud/seed, in VMware's guestinfo.ovfEnv, or on a CD-ROM with an OVF label \
+        or of less than 10 MiB that names OVF's schema. Its properties are instance-id, hostname, public-keys, password, \
+        user-data, network-config (both in base64) and seedfrom: a folder of the image, or a URL where a NoCloud seed is. Before the pivot \
+        guestinfo is read by the hypervisor's VM socket, where the initramfs has its drivers (vmw_vmci, vmw_vsock_vmci_transport).",
+    ..Source::NEW
+};
+
+/// The names that the file may have.
+const NAMES: [&str; 4] = ["ovf-env.xml", "ovf_env.xml", "OVF_ENV.XML", "OVF-ENV.XML"];
+/// The instance-id of an environment without one.
+const DEFAULT_ID: &str = "iid-dsovf";
+/// Where a folder of the image may have it: cloud-init's place, and ds-identify's.
+const SEEDS: [&str; 2] = ["/var/lib/cloud/seed", "/var/lib/cloud/seed/ovf"];
+
+/// Reads the environment, with what a seedfrom of the image itself adds. One at a URL is left to the service.
+fn read(search: &mut Search) -> Result<Option<Found>> {
+    let Some((environment, place)) = environment(search)? else { return Ok(None) };
+    let mut seed = environment.seed(&place.name);
+    match environment.seedfrom() {
+        None => {}
+        Some(from) if is_url(from) => return Ok(None),
+        Some(from) => {
+            let folder = from.strip_prefix("file://").unwrap_or(from);
+            let none = || {
+                Error::new(format!(
+                    "OVF: seedfrom: expected a URL of http or https, or a folder of the image: {folder}"
+                ))
+            };
+            let files = search.seed_folder(folder).filter(|_| folder.starts_with('/')).ok_or_else(none)?;
+            seed.take_files(&files, folder);
+        }
+    }
+    Ok(Some(finish(seed, &environment, &place.name, place.gives_network)))
+}
+
+/// How the rest is fetched from the URL that the environment names.
+fn job(search: &mut Search) -> Option<Job> {
+    let (environment, place) = environment(search).ok()??;
+    let from = environment.seedfrom().filter(|from| is_url(from))?.to_owned();
+    let fetch = move |client: &Client, url: &str| {
+        let seed = no_cloud::fetch(client, environment.seed(&place.name), url)?;
+        let mut found = finish(seed, &environment, &place.name, place.gives_network);
+        found.instance.class = "DataSourceOVFNet".into();
+        Ok(found)
+    };
+    let urls = move |uplink: &Uplink| if uplink.reaches(&from) { vec![from.clone()] } else { Vec::new() };
+    let (urls, fetch, limits) = (Box::new(urls), Box::new(fetch), limits(search, SOURCE.name));
+    Some(Job { name: SOURCE.name, replaces_drive: true, urls, fetch, redirects: Redirects::Any, limits })
+}
+
+fn is_url(from: &str) -> bool {
+    from.starts_with("http://") || from.starts_with("https://")
+}
+
+/// Where an environment was.
+struct Place {
+    /// cloud-init's name for it: a path, or a transport.
+    name: String,
+    /// A network-config in a seed folder is ignored, as in cloud-init.
+    gives_network: bool,
+}
+
+/// The first environment: of a folder of the image, of guestinfo, of a drive.
+fn environment(search: &mut Search) -> Result<Option<(Environment, Place)>> {
+    for folder in SEEDS {
+        for name in NAMES {
+            let path = format!("{folder}/{name}");
+            if let Some(bytes) = search.root.read(&path)? {
+                return Ok(Some((Environment::parse(&path, &bytes)?, Place { name: path, gives_network: false })));
+            }
+        }
+    }
+    let name = |name: &str| Place { name: name.into(), gives_network: true };
+    // A program's words cost time: only VMware's machines are asked.
+    if let Some(text) = guestinfo(search).and_then(|guestinfo| guestinfo.get("ovfEnv")) {
+        return Ok(Some((Environment::parse("guestinfo.ovfEnv", text.as_bytes())?, name("com.vmware.guestInfo"))));
+    }
+    let machine = search.machine;
+    let suits = |fs: Filesystem| marks::is_drive(&fs) && marks::has_environment(machine, &fs);
+    for drive in search.drives_of(&|probed| Filesystem::of(probed).is_some_and(suits)) {
+        let Some(files) = search.open_drive(&drive) else { continue };
+        match of_files(&files) {
+            Some(Ok(environment)) => return Ok(Some((environment, name("iso")))),
+            Some(Err(e)) => return Err(e.context(drive)),
+            None => {}
+        }
+    }
+    Ok(None)
+}
+
+/// VMware's guestinfo, where it can be asked.
+fn guestinfo(search: &Search) -> Option<Guestinfo> {
+    let here = search.tools.can_run() || virt::detect(search.machine) == virt::VMWARE;
+    here.then(|| Guestinfo::of(search.machine, search.root, &search.tools))?
+}
+
+/// The environment of a tree of files. None where it has none, or Azure's.
+fn of_files(files: &Files) -> Option<Result<Environment>> {
+    let (name, bytes) = NAMES.iter().find_map(|name| Some((name, files.get(name)?)))?;
+    match Environment::parse(name, bytes) {
+        Ok(environment) if environment.is_azures => None,
+        parsed => Some(parsed),
+    }
+}
+
+/// The instance of an environment, with what its seed has.
+fn finish(seed: Seed, environment: &Environment, place: &str, gives_network: bool) -> Found {
+    let mut found = seed.finish("DataSourceOVF");
+    let own = Instance {
+        source: SOURCE.name.into(),
+        platform: "ovf".into(),
+        cloud_name: "ovf".into(),
+        subplatform: format!("ovf ({place})"),
+        config: environment.config(),
+        network: environment.network.clone().filter(|_| gives_network).map(NetworkData::Cloud),
+        ..std::mem::take(&mut found.instance)
+    };
+    found.instance = own;
+    if let Value::Map(metadata) = &mut found.instance.metadata
+        && !metadata.contains_key("instance-id")
+    {
+        metadata.insert("instance-id", DEFAULT_ID);
+        found.instance.instance_id = DEFAULT_ID.into();
+    }
+    found.instance.problems.extend(environment.problems.iter().cloned());
+    found
+}

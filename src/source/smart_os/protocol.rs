@@ -1,0 +1,157 @@
+//! Joyent's metadata protocol, version 2, by lines.
+//!
+//! Follows "SmartOS Metadata Protocol Specification" (eng.tritondatacenter.com/mdata/protocol.html). A frame is `V2 LENGTH CRC32
+//! BODY`: both of the body, which begins with the request's number.
+
+use crate::base::base64;
+use crate::base::deadline::Deadline;
+use crate::base::error::{Error, Result};
+use crate::link::line::Line;
+use std::time::Duration;
+
+/// The longest answer, in bytes.
+const MAX_LINE: usize = 8 << 20;
+/// How long the line must be quiet before it is empty, and how much may be on it.
+const QUIET: Duration = Duration::from_millis(100);
+const MAX_PENDING: usize = 64 << 10;
+/// How long the host may take for the first answer before it is asked again.
+const ATTEMPT: Duration = Duration::from_secs(5);
+
+/// An open session.
+pub struct Client {
+    line: Line,
+    deadline: Deadline,
+    /// The number of the last request.
+    request: u32,
+}
+
+impl Client {
+    /// Begins a session. On a serial line (`is_shared`) what an earlier program left is passed over first.
+    ///
+    /// # Errors
+    ///
+    /// The host does not answer by the deadline, or does not know version 2.
+    pub fn open(line: Line, is_shared: bool, deadline: Deadline) -> Result<Client> {
+        let mut client = Client { line, deadline, request: 0 };
+        if is_shared {
+            client.synchronize()?;
+        }
+        match client.exchange("NEGOTIATE V2")?.as_str() {
+            "V2_OK" => Ok(client),
+            _ => Err(Error::new("the host does not know version 2 of the metadata protocol")),
+        }
+    }
+
+    /// Empties the line: an empty request is answered with an error, after whatever was on its way.
+    fn synchronize(&mut self) -> Result<()> {
+        self.line.drop_pending(MAX_PENDING, self.deadline.at_most(QUIET));
+        loop {
+            self.line.send(b"\n", self.deadline)?;
+            let attempt = self.deadline.at_most(ATTEMPT);
+            while let Ok(answer) = self.line.line(MAX_PENDING, attempt) {
+                match answer.as_slice() {
+                    b"invalid command" => return Ok(()),
+                    // The host is busy.
+                    b"FAILURE" => break,
+                    _ => {}
+                }
+            }
+            if self.deadline.passed() {
+                return Err(Error::new("the host's metadata service does not answer in time"));
+            }
+        }
+    }
+
+    /// The value of a key; None where there is none.
+    ///
+    /// # Errors
+    ///
+    /// The host does not answer, or with a frame that is not valid.
+    pub fn get(&mut self, key: &str) -> Result<Option<String>> {
+        self.ask(&format!("GET {}", base64::encode(key.as_bytes())))
+    }
+
+    /// Every key of the owner's.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::get`].
+    pub fn keys(&mut self) -> Result<Vec<String>> {
+        Ok(self.ask("KEYS")?.unwrap_or_default().lines().map(str::to_owned).collect())
+    }
+
+    fn ask(&mut self, request: &str) -> Result<Option<String>> {
+        self.request = self.request.wrapping_add(1);
+        let id = format!("{:08x}", self.request);
+        let body = format!("{id} {request}");
+        let answer = self.exchange(&format!("V2 {} {} {body}", body.len(), checksum(&body)))?;
+        value(&answer, &id)
+    }
+
+    fn exchange(&mut self, request: &str) -> Result<String> {
+        self.line.send(format!("{request}\n").as_bytes(), self.deadline)?;
+        let answer = self.line.line(MAX_LINE, self.deadline)?;
+        String::from_utf8(answer).map_err(|_| Error::new("the host's answer is not valid: it is no text"))
+    }
+}
+
+/// The value in a frame that answers the request `id`.
+fn value(frame: &str, id: &str) -> Result<Option<String>> {
+    let invalid = |what: &str| Error::new(format!("the host's answer is not valid: {what}"));
+    let mut parts = frame.splitn(4, ' ');
+    let (Some("V2"), Some(length), Some(sum), Some(body)) = (parts.next(), parts.next(), parts.next(), parts.next())
+    else {
+        return Err(invalid("expected V2, a length, a checksum and a body"));
+    };
+    if length.parse() != Ok(body.len()) {
+        return Err(invalid("its length is another one"));
+    }
+    if sum != checksum(body) {
+        return Err(invalid("its checksum is another one"));
+    }
+    let mut words = body.split(' ');
+    if words.next() != Some(id) {
+        return Err(invalid("it answers another request"));
+    }
+    match (words.next(), words.next()) {
+        (Some("NOTFOUND"), _) | (Some("SUCCESS"), None) => Ok(None),
+        (Some("SUCCESS"), Some(encoded)) => {
+            let bytes = base64::decode(encoded.as_bytes()).ok_or_else(|| invalid("expected base64"))?;
+            String::from_utf8(bytes).map(Some).map_err(|_| invalid("expected UTF-8"))
+        }
+        _ => Err(invalid("expected SUCCESS or NOTFOUND")),
+    }
+}
+
+/// CRC-32 in hexadecimal digits.
+fn checksum(body: &str) -> String {
+    let mut crc = flate2::Crc::new();
+    crc.update(body.as_bytes());
+    format!("{:08x}", crc.sum())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames() {
+        let frame = "V2 29 603c391a 00000007 SUCCESS dGVzdC1ob3N0";
+        assert_eq!(value(frame, "00000007"), Ok(Some("test-host".into())));
+        assert_eq!(value("V2 17 2d23001c 00000007 NOTFOUND", "00000007"), Ok(None));
+        for broken in [
+            "V2 28 603c391a 00000007 SUCCESS dGVzdC1ob3N0",
+            "V2 29 603c391b 00000007 SUCCESS dGVzdC1ob3N0",
+            "V2 29 603c391a 00000007 SUCCESS dGVzdC1ob3N1",
+            "V3 29 603c391a 00000007 SUCCESS dGVzdC1ob3N0",
+            "V2 29",
+            "",
+        ] {
+            assert!(value(broken, "00000007").unwrap_err().to_string().starts_with("the host's answer is not valid: "));
+        }
+        assert!(value(frame, "00000008").is_err());
+        crate::base::testing::mutations(frame.as_bytes(), 2000, |bytes| {
+            drop(value(&String::from_utf8_lossy(bytes), "00000007"));
+        });
+    }
+}
