@@ -15,6 +15,7 @@ mod known;
 pub mod leases;
 pub mod line;
 mod netlink;
+pub mod own_address;
 mod packet_socket;
 mod raise;
 pub mod rename;

@@ -1,5 +1,6 @@
 //! Facts about the machine, read only: kernel command line, DMI, NICs, distribution.
 
+pub mod appear;
 pub mod beneath;
 pub mod cmdline;
 pub mod distro;

@@ -10,7 +10,7 @@ pub mod klibc;
 pub mod openstack;
 mod v1;
 mod v2;
-mod vmware_imc;
+pub mod vmware_imc;
 
 pub use format::Format;
 

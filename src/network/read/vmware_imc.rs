@@ -30,10 +30,11 @@ fn read(document: &str, value: &Value, macs: &Macs, report: &mut Report) -> Resu
 }
 
 /// The values by section and key: `NIC1|MACADDR`. A key may contain bars.
-struct Settings(BTreeMap<String, String>);
+pub struct Settings(BTreeMap<String, String>);
 
 impl Settings {
-    fn parse(text: &str) -> Settings {
+    /// Reads sections of `KEY = VALUE`.
+    pub fn parse(text: &str) -> Settings {
         let (mut section, mut found) = (String::new(), BTreeMap::new());
         for line in text.lines().map(str::trim).filter(|l| !l.starts_with(['#', ';'])) {
             if let Some(name) = line.strip_prefix('[').and_then(|l| l.strip_suffix(']')) {
@@ -45,12 +46,20 @@ impl Settings {
         Settings(found)
     }
 
-    fn get(&self, section: &str, key: &str) -> Option<&str> {
+    /// A value; None where it is empty.
+    pub fn get(&self, section: &str, key: &str) -> Option<&str> {
         self.0.get(&format!("{section}|{key}")).map(String::as_str).filter(|v| !v.is_empty())
     }
 
-    fn is(&self, section: &str, key: &str, values: &[&str]) -> bool {
+    /// Whether a value is one of `values`, in any case.
+    pub fn is(&self, section: &str, key: &str, values: &[&str]) -> bool {
         self.get(section, key).is_some_and(|v| values.iter().any(|w| v.eq_ignore_ascii_case(w)))
+    }
+
+    /// The sections of the NICs.
+    pub fn nics(&self) -> Vec<&str> {
+        let nics = self.get("NIC-CONFIG", "NICS").unwrap_or_default();
+        nics.split(',').map(str::trim).filter(|n| !n.is_empty()).take(MAX_ITEMS).collect()
     }
 
     /// The values of `KEY|1`, `KEY|2`, … with their numbers.
@@ -67,8 +76,7 @@ const YES: [&str; 2] = ["yes", "true"];
 /// A NIC has no MAC address, an IPv6 address has no prefix length, an address is not valid, or several NICs are primary.
 pub fn to_v2(text: &str, macs: &Macs) -> Result<Value> {
     let settings = &Settings::parse(text);
-    let nics = settings.get("NIC-CONFIG", "NICS").unwrap_or_default();
-    let nics: Vec<&str> = nics.split(',').map(str::trim).filter(|n| !n.is_empty()).take(MAX_ITEMS).collect();
+    let nics = settings.nics();
     let primary: Vec<&str> = nics.iter().copied().filter(|nic| settings.is(nic, "PRIMARY", &YES)).collect();
     if primary.len() > 1 {
         return Err(Error::new(format!("PRIMARY: expected at most one such NIC, found {}", primary.join(" and "))));

@@ -30,13 +30,14 @@ fn is_address(name: &str) -> bool {
 /// The configuration of one NIC.
 fn device(context: &Map, nic: &Nic) -> Result<Map, String> {
     let text = |name: &str| context.get(name).and_then(Value::as_str).filter(|v| !v.is_empty());
-    // The one whose address is this NIC's, else the one of its name.
+    // The one whose address is this NIC's, else the one of its name, where that is not another NIC's.
     let same = |(name, value): (&str, &Value)| {
         let prefix = name.strip_suffix("_MAC")?;
         value.as_str().is_some_and(|mac| mac.eq_ignore_ascii_case(&nic.mac)).then(|| prefix.to_owned())
     };
-    let prefix = context.iter().find_map(same).unwrap_or_else(|| nic.name.to_ascii_uppercase());
-    let field = |name: &str| text(&format!("{prefix}_{name}"));
+    let of_name = || Some(nic.name.to_ascii_uppercase()).filter(|prefix| text(&format!("{prefix}_MAC")).is_none());
+    let prefix = context.iter().find_map(same).or_else(of_name);
+    let field = |name: &str| text(&format!("{}_{name}", prefix.as_ref()?));
     let words = |name: &str| {
         let mut all: Vec<Value> = Vec::new();
         for word in [field(name), text(name)].into_iter().flatten().flat_map(str::split_whitespace).map(Value::from) {
@@ -118,6 +119,10 @@ mod tests {
         let config = config(&context, &nics, &mut problems).unwrap();
         let addresses = |name| json::to_string(config.at(&["ethernets", name, "addresses"]).unwrap());
         assert_eq!((addresses("ens3"), addresses("ens4")), ("[\"10.0.0.5/16\"]".into(), "[\"10.1.0.9/24\"]".into()));
+        // An eth0 that is not the one of ETH0_MAC.
+        let other = super::config(&context, &[nic("eth0", "02:00:0a:02:00:09")], &mut problems).unwrap();
+        let other = other.at(&["ethernets", "eth0", "addresses"]).unwrap();
+        assert_eq!(json::to_string(other), "[\"10.2.0.9/24\"]");
         assert!(problems.is_empty());
         assert!(
             super::config(&[("ETH0_MAC", "x"), ("ETH_IP", "y")].into_iter().collect(), &nics, &mut problems).is_none()

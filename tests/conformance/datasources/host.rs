@@ -19,6 +19,13 @@ fn list<'a>(case: &'a Case, key: &str) -> &'a [Value] {
     case.input.get(key).and_then(Value::as_list).unwrap_or_default()
 }
 
+/// What a machine has where the case does not say: Ubuntu 24.04 in Windows, where cloud-init's tests have it too.
+pub fn set_release(case: &Case, dir: &Path) {
+    if case.datasource == "WSL" && !dir.join("etc/os-release").exists() {
+        write(dir, "etc/os-release", "ID=ubuntu\nVERSION_ID=\"24.04\"\nVERSION_CODENAME=noble\n");
+    }
+}
+
 /// Makes the programs of the machine, as files that can be run.
 pub fn make_programs(case: &Case, dir: &Path) {
     for path in list(case, "programs").iter().filter_map(Value::as_str) {

@@ -99,7 +99,7 @@ fn check(value: &Value) -> Outcome {
     if let Err(reason) = built {
         return Outcome::Skipped(reason);
     }
-    let expected = value.get("expected").expect("an expectation");
+    let expected = &compare::without_fallback(&case, value.get("expected").expect("an expectation"));
     let asked = Asked::default();
     let mut wrong = match read(source, &case, &dir.0, &asked) {
         Ok((found, root)) => {

@@ -57,6 +57,7 @@ pub fn script(case: &Case) -> Script {
 /// The reason why the case is skipped.
 pub fn set_up(case: &Case, dir: &Path) -> Result<(), String> {
     host::make_programs(case, dir);
+    host::set_release(case, dir);
     if case.needs.contains(&"dialogue") || case.needs.contains(&"smartos") {
         host::start(case, dir);
     }

@@ -1,0 +1,196 @@
+//! Guest customization (IMC): what VMware's tools leave in a folder of the running system.
+//!
+//! Follows cloud-init's documentation, "VMware", "IMC", and open-vm-tools' deployPkg plugin for the calls.
+
+use super::values::Values;
+use super::{document_of, marks};
+use crate::base::base64;
+use crate::base::error::{Error, Result};
+use crate::document::{Map, Value};
+use crate::instance::Instance;
+use crate::machine::appear;
+use crate::network::Macs;
+use crate::network::read::vmware_imc::{Settings, to_v2};
+use crate::source::search::Search;
+use std::path::Path;
+use std::time::Duration;
+
+/// The folder that the tools make, and the file that has the customization.
+const FOLDER: &str = "/var/run/vmware-imc";
+const FILE: &str = "cust.cfg";
+/// How long it is waited for, where the image does not say.
+const WAIT: u64 = 15;
+/// The longest wait that is accepted.
+const MAX_WAIT: u64 = 180;
+/// How long the hypervisor may take for one call, and how often it is asked whether NICs are connected, once a second.
+const CALL: Duration = Duration::from_secs(10);
+const QUERIES: usize = 5;
+/// The largest list of NICs.
+const MAX_NICS: usize = 1024;
+/// The log that the hypervisor shows.
+const LOG: &str = "/var/log/cloud-init.log";
+/// What a customization that needs it left where it ran before, by its own name.
+const MARKER: &str = "/var/lib/cloud/data/.markerfile-";
+
+/// States and events of deployPkg's calls.
+const RUNNING: u32 = 4;
+const DONE: u32 = 5;
+const FAILED: u32 = 100;
+const NETWORK_FAILED: u32 = 101;
+const ENABLE_NICS: u32 = 103;
+const QUERY_NICS: u32 = 104;
+
+/// Reads the customization, if there is one and the image takes it. One that is switched on is waited for in the running system.
+///
+/// # Errors
+///
+/// A file that it names cannot be read, or its network is not valid.
+pub fn read(search: &mut Search) -> Result<Option<Values>> {
+    let setting = |key: &str| search.settings(super::SOURCE.name).and_then(|s| s.get(key));
+    let traditional = marks::customizes(search.config);
+    let raw = !setting("allow_raw_data").is_some_and(Value::is_false);
+    if !(traditional || raw) || marks::plugin(search.root).is_none() {
+        return Ok(None);
+    }
+    let path = format!("{FOLDER}/{FILE}");
+    if traditional && search.root.is_live() {
+        let seconds =
+            setting("vmware_cust_file_max_wait").and_then(Value::text).and_then(|t| t.parse().ok()).unwrap_or(WAIT);
+        appear::wait_for(Path::new(&path), search.deadline.at_most(Duration::from_secs(seconds.min(MAX_WAIT))));
+    }
+    let Some(bytes) = search.root.read(&path)? else { return Ok(None) };
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let settings = Settings::parse(&text);
+    let mut values = match settings.get("CLOUDINIT", "METADATA") {
+        Some(name) if raw => {
+            let values = raw_data(search, name, settings.get("CLOUDINIT", "USERDATA"));
+            values.inspect_err(|_| failed(search, FAILED))?
+        }
+        None if traditional => {
+            connect_nics(search);
+            written(search, &settings, &text).inspect_err(|_| failed(search, NETWORK_FAILED))?
+        }
+        _ => return Ok(None),
+    };
+    values.place = "imc (vmware-tools)".into();
+    values.stale_files.push(FOLDER.to_owned());
+    Ok(Some(values))
+}
+
+/// cloud-init's own documents, in files beside the customization.
+fn raw_data(search: &Search, metadata: &str, user_data: Option<&str>) -> Result<Values> {
+    let read = |name: &str| {
+        let path = format!("{FOLDER}/{name}");
+        let missing = || Error::new(format!("VMware: {FOLDER}/{FILE} names {name}, and there is no such file"));
+        if name.contains('/') || name == ".." { Err(missing()) } else { search.root.read(&path)?.ok_or_else(missing) }
+    };
+    let user_data = user_data.map(read).transpose()?;
+    let metadata = document_of(metadata, &read(metadata)?)?;
+    if metadata.as_map().is_none() {
+        return Err(crate::document::wrong("VMware: the metadata of the customization", "a mapping", &metadata));
+    }
+    // Windows's ends of lines.
+    let user_data = user_data.map(|bytes| bytes.into_iter().filter(|b| *b != b'\r').collect());
+    Ok(Values { metadata: Some(metadata), user_data, ..Values::default() })
+}
+
+/// The customization that vSphere writes by itself.
+fn written(search: &Search, settings: &Settings, text: &str) -> Result<Values> {
+    let mut metadata = Map::new();
+    if let Some(host) = settings.get("NETWORK", "HOSTNAME") {
+        let domain = settings.get("NETWORK", "DOMAINNAME").map(|domain| format!(".{domain}")).unwrap_or_default();
+        metadata.insert("local-hostname", format!("{host}{domain}"));
+    }
+    settings.get("MISC", "INSTANCE-ID").map(|id| metadata.insert("instance-id", id));
+    let macs = Macs::of(&search.machine.nics());
+    let is_here =
+        |nic: &&str| settings.get(nic, "MACADDR").is_some_and(|mac| macs.name(&mac.to_ascii_lowercase()).is_some());
+    if let Some(nic) = settings.nics().into_iter().find(|nic| !is_here(nic)) {
+        return Err(Error::new(format!(
+            "VMware: {FILE}: [{nic}] MACADDR: expected the address of an interface of this machine"
+        )));
+    }
+    metadata.insert("network", to_v2(text, &macs)?);
+    let mut config = Map::new();
+    settings.get("DATETIME", "TIMEZONE").map(|zone| config.insert("timezone", zone));
+    let mut values = Values::default();
+    let marker = settings.get("MISC", "MARKER-ID");
+    // What is done once for each customization, and not again for a machine that was cloned after it.
+    if marker.is_some_and(|id| !search.root.exists(&format!("{MARKER}{id}.txt"))) {
+        let reset = settings.is("PASSWORD", "RESET", &["yes", "true"]);
+        match settings.get("PASSWORD", "-PASS").map(|p| base64::decode(p.as_bytes()).map(String::from_utf8)) {
+            Some(Some(Ok(password))) => drop(config.insert("chpasswd", password_of_root(&password, reset))),
+            Some(_) => values.problems.push("cust.cfg: [PASSWORD] -PASS: expected base64: it is ignored".into()),
+            None if reset => {
+                values.problems.push("cust.cfg: [PASSWORD] RESET: without a password it is ignored".into())
+            }
+            None => {}
+        }
+        if settings.get("CUSTOM-SCRIPT", "SCRIPT-NAME").is_some() {
+            values.problems.push("cust.cfg: [CUSTOM-SCRIPT]: the script is not run: use user-data".into());
+        }
+    }
+    // For the marker, and for the last call.
+    let own: Map = [("marker-id", marker), ("post-gc-status", settings.get("MISC", "POST-GC-STATUS"))]
+        .into_iter()
+        .filter_map(|(key, value)| Some((key, value?)))
+        .collect();
+    if !own.is_empty() {
+        metadata.insert("imc", own);
+    }
+    Ok(Values { metadata: Some(Value::Map(metadata)), config: Value::Map(config), ..values })
+}
+
+fn password_of_root(password: &str, expires: bool) -> Map {
+    let user: Map =
+        [("name", "root"), ("password", password.trim_end_matches('\n')), ("type", "text")].into_iter().collect();
+    [("expire", Value::Bool(expires)), ("users", vec![Value::Map(user)].into())].into_iter().collect()
+}
+
+fn state(state: u32, event: u32, message: &str) -> String {
+    format!("deployPkg.update.state {state} {event} {LOG}{message}")
+}
+
+/// Has the hypervisor connect the NICs that it kept off until now, and waits for them for a few seconds.
+fn connect_nics(search: &mut Search) {
+    let Ok(Some(bytes)) = search.root.read(&format!("{FOLDER}/nics.txt")) else { return };
+    let Some(tool) = search.root.which("vmware-rpctool") else { return };
+    let nics = String::from_utf8_lossy(bytes.get(..MAX_NICS.min(bytes.len())).unwrap_or_default());
+    let message = format!("@{}", nics.trim());
+    let call = |event| {
+        let answer = search.tools.ask(&[&tool, &state(RUNNING, event, &message)], CALL)?;
+        Some(String::from_utf8_lossy(&answer.stdout).trim().to_owned())
+    };
+    if call(ENABLE_NICS).as_deref() != Some("queryNicsSupported") {
+        return;
+    }
+    for _ in 0..QUERIES {
+        if call(QUERY_NICS).as_deref() == Some("connected") {
+            return;
+        }
+        // The hypervisor reports nothing by itself.
+        std::thread::sleep(Duration::from_secs(1).min(search.deadline.left()));
+    }
+    search.problem("VMware: the NICs that the customization has connected are not connected in time".into());
+}
+
+/// Has the hypervisor show that the customization failed.
+fn failed(search: &Search, event: u32) {
+    if let Some(tool) = search.root.which("vmware-rpctool") {
+        search.tools.ask(&[&tool, &state(RUNNING, event, "")], CALL);
+    }
+}
+
+/// The calls at the end of a customization.
+pub fn ended(instance: &Instance) -> Vec<String> {
+    let status = instance.metadata.at(&["imc", "post-gc-status"]).and_then(Value::text);
+    let wanted = status.is_some_and(|s| s.eq_ignore_ascii_case("yes"));
+    let status = wanted.then(|| "info-set guestinfo.gc.status Successful".to_owned());
+    [state(DONE, 0, "")].into_iter().chain(status).collect()
+}
+
+/// The file that marks this customization as done, if it asks for one.
+pub fn marker(instance: &Instance) -> Option<String> {
+    let id = instance.metadata.at(&["imc", "marker-id"])?.text()?;
+    (!id.contains('/')).then(|| format!("{MARKER}{id}.txt"))
+}

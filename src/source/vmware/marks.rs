@@ -1,0 +1,52 @@
+//! How VMware's data is recognised.
+
+use crate::detect::{Facts, Finding, virt};
+use crate::document::Value;
+use crate::root::Root;
+
+/// The values that are data.
+pub const KEYS: [&str; 3] = ["metadata", "userdata", "vendordata"];
+/// The variable that says that the environment has them.
+pub const VARIABLE: &str = "VMX_GUESTINFO";
+
+/// The variable of a value: `VMX_GUESTINFO_METADATA`.
+pub fn variable(key: &str) -> String {
+    format!("{VARIABLE}_{}", key.to_ascii_uppercase().replace('.', "_"))
+}
+
+/// VMware: variables of a container, guestinfo, or guest customization where the image switches it on.
+pub fn mark(facts: &Facts) -> Option<Finding> {
+    if facts.variable(VARIABLE).is_some()
+        && let Some(key) = KEYS.iter().find(|key| facts.variable(&variable(key)).is_some())
+    {
+        return Finding::found(format!("{VARIABLE} and its {key} are in the environment"));
+    }
+    let guestinfo = facts.platform.guestinfo.as_ref().filter(|_| facts.platform.virt == virt::VMWARE)?;
+    if let Some(key) = KEYS.iter().find(|key| guestinfo.get(key).is_some()) {
+        return Finding::found(format!("guestinfo has {key}"));
+    }
+    if !customizes(facts.own) {
+        return None;
+    }
+    let plugin = plugin(facts.root)?;
+    Finding::found(format!("guest customization is switched on and {plugin} is there"))
+}
+
+/// Whether the image's configuration switches guest customization on.
+pub fn customizes(config: &Value) -> bool {
+    config.get("disable_vmware_customization").is_some_and(Value::is_false)
+}
+
+/// The plugin of VMware's tools that takes customizations.
+pub fn plugin(root: &Root) -> Option<String> {
+    const FOLDERS: [&str; 5] = [
+        "/usr/lib",
+        "/usr/lib64",
+        "/usr/lib/x86_64-linux-gnu",
+        "/usr/lib/aarch64-linux-gnu",
+        "/usr/lib/i386-linux-gnu",
+    ];
+    let path = |folder: &str, tools: &str| format!("{folder}/{tools}/plugins/vmsvc/libdeployPkgPlugin.so");
+    let mut paths = FOLDERS.iter().flat_map(|f| ["vmware-tools", "open-vm-tools"].map(|tools| path(f, tools)));
+    paths.find(|path| root.is_file(path))
+}

@@ -1,0 +1,146 @@
+//! VMware: guestinfo, the environment of a container, and guest customization.
+//!
+//! Follows cloud-init's documentation, "VMware".
+
+mod customization;
+mod marks;
+mod report;
+mod values;
+
+use super::Source;
+use super::keys::public_keys;
+use super::search::{Found, Search};
+use super::table::Update;
+use crate::base::error::Result;
+use crate::detect::{Guestinfo, Mark};
+use crate::document::{Bytes, Map, Value, json, wrong, yaml};
+use crate::instance::{Instance, NetworkData};
+use values::Values;
+
+pub static SOURCE: Source = Source {
+    name: "VMware",
+    marks: &[Mark::Check(
+        "VMX_GUESTINFO and its data in the environment; guestinfo, in the running system by VMware's tools; guest customization \
+         that disable_vmware_customization: false switches on",
+        marks::mark,
+    )],
+    read: Some(read),
+    hotplug_rules: HOTPLUG,
+    updates: &[Update::NewInstance, Update::Hotplug],
+    provisioned: Some(report::report),
+    settings: &[
+        ("allow_raw_data", "false: no customization with cloud-init's own metadata and user-data is taken"),
+        (
+            "vmware_cust_file_max_wait",
+            "seconds that a customization is waited for, where it is switched on; 15 unless given",
+        ),
+    ],
+    docs: "VMware vSphere, Workstation and Fusion. The first of these that has metadata, userdata or vendordata: variables \
+        VMX_GUESTINFO_METADATA and so on, with VMX_GUESTINFO set; guestinfo.metadata and so on, each with a .encoding of base64 or \
+        gzip+base64, by vmware-rpctool or vmtoolsd in the running system, or by the hypervisor's VM socket before the pivot, \
+        where the initramfs has its drivers (vmw_vmci, vmw_vsock_vmci_transport) and the hypervisor offers it; a guest \
+        customization (cust.cfg) in the running system, with its hostname, time zone, instance-id, network and root password. Custom \
+        scripts of a customization are not run. Values that metadata names under redact are cleared once they are on the disk.",
+    ..Source::NEW
+};
+
+/// Network devices by VMware's drivers, and no container's.
+const HOTPLUG: &str = "ENV{ID_NET_DRIVER}==\"e1000|e1000e|vlance|vmxnet2|vmxnet3|vrdma\", GOTO=\"cloudinit_hook\"\n\
+    GOTO=\"cloudinit_end\"\n";
+
+/// Reads the first transport that has data.
+fn read(search: &mut Search) -> Result<Option<Found>> {
+    if let Some(values) = of_environment(search) {
+        return found(search, values);
+    }
+    let is_vmware = search.machine.dmi("product_name").is_some_and(|p| p.to_ascii_lowercase().contains("vmware"));
+    if !is_vmware || !search.first_time(SOURCE.name) {
+        return Ok(None);
+    }
+    let guestinfo = Guestinfo::of(search.machine, search.root, &search.tools);
+    if let Some(values) = guestinfo.and_then(|g| Values::read("guestinfo (guestinfo.metadata)", |key| g.get(key))) {
+        return found(search, values);
+    }
+    match customization::read(search)? {
+        Some(values) => found(search, values),
+        None => Ok(None),
+    }
+}
+
+fn of_environment(search: &Search) -> Option<Values> {
+    search.machine.variable(marks::VARIABLE)?;
+    let place = format!("envvar ({})", marks::variable("metadata"));
+    Values::read(&place, |key| search.machine.variable(&marks::variable(key)))
+}
+
+/// The instance of what a transport has.
+fn found(search: &Search, values: Values) -> Result<Option<Found>> {
+    let mut problems = values.problems;
+    let mut metadata = match values.metadata {
+        Some(Value::Map(map)) => map,
+        Some(other) => return Err(wrong("VMware: metadata", "a mapping", &other)),
+        None => Map::new(),
+    };
+    let network = network(&mut metadata, &mut problems);
+    let text = |key: &str| metadata.get(key).and_then(Value::text).filter(|t| !t.is_empty());
+    const KEYS: [&str; 4] = ["public-keys-data", "public_keys_data", "public-keys", "public_keys"];
+    let keys = KEYS.iter().find_map(|key| metadata.get(key));
+    let id = text("instance-id").or_else(|| search.machine.uuid()).unwrap_or_else(|| "iid-datasource".into());
+    let mut instance = Instance {
+        source: SOURCE.name.into(),
+        class: "DataSourceVMware".into(),
+        platform: "vmware".into(),
+        cloud_name: "vmware".into(),
+        subplatform: values.place.clone(),
+        instance_id: id,
+        local_hostname: text("local-hostname"),
+        availability_zone: text("availability-zone").or_else(|| text("availability_zone")),
+        region: text("region"),
+        public_keys: public_keys(keys),
+        user_data: values.user_data.map(Bytes),
+        vendor_data: values.vendor_data.map_or(Value::Null, |data| match String::from_utf8(data) {
+            Ok(text) => text.into(),
+            Err(e) => Value::Bytes(e.into_bytes()),
+        }),
+        network: network.map(NetworkData::Cloud),
+        config: values.config,
+        stale_files: values.stale_files,
+        problems,
+        ..Instance::default()
+    };
+    metadata.insert("instance-id", instance.instance_id.as_str());
+    instance.metadata = Value::Map(metadata);
+    Ok(Some(Found { instance, place: values.place }))
+}
+
+/// The network configuration in the metadata: a mapping, or a text in an encoding of its own. It is kept as cloud-init keeps it.
+fn network(metadata: &mut Map, problems: &mut Vec<String>) -> Option<Value> {
+    let encoding = metadata.remove("network.encoding").and_then(|e| e.text());
+    let config = match metadata.remove("network")? {
+        map @ Value::Map(_) => map,
+        Value::String(text) if text.is_empty() => return None,
+        Value::String(text) => {
+            let document = "metadata: network";
+            let decoded = values::decoded(document, encoding.as_deref(), &text);
+            match decoded.and_then(|bytes| document_of(document, &bytes)) {
+                Ok(config) => config,
+                Err(e) => {
+                    problems.push(e.to_string());
+                    return None;
+                }
+            }
+        }
+        Value::Null => return None,
+        other => {
+            problems.push(wrong("metadata: network", "a mapping or a text", &other).to_string());
+            return None;
+        }
+    };
+    metadata.insert("network", [("config", config.clone())].into_iter().collect::<Map>());
+    Some(config)
+}
+
+/// A document of JSON or YAML.
+fn document_of(name: &str, bytes: &[u8]) -> Result<Value> {
+    json::parse(name, bytes).or_else(|_| yaml::parse(name, &String::from_utf8_lossy(bytes)))
+}

@@ -1,0 +1,104 @@
+//! What the hypervisor is told in the running system: values that are cleared, how a customization ended, the machine's addresses.
+
+use super::customization;
+use crate::base::error::Result;
+use crate::document::Value;
+use crate::instance::{Frequency, Instance, state};
+use crate::link::own_address;
+use crate::root::{Attr, Command, Root, Stage};
+use crate::source::table::{Live, Update};
+use std::time::Duration;
+
+/// What was done once for an instance.
+const DONE: &str = "prepivot_vmware_told";
+/// How long one call may take.
+const LIMIT: Duration = Duration::from_secs(10);
+/// The most values that metadata may have cleared.
+const MAX_KEYS: usize = 100;
+
+/// Tells the hypervisor, by the tools of the running system, once for an instance. What fails is a warning.
+pub fn report(live: &mut Live) -> Result<()> {
+    if state::is_done(live.root, live.instance, DONE, Frequency::Instance) {
+        return Ok(());
+    }
+    let rpctool = live.root.which("vmware-rpctool").map(|path| vec![path]);
+    let vmtoolsd = || live.root.which("vmtoolsd").map(|path| vec![path, "--cmd".into()]);
+    let Some(tool) = rpctool.or_else(vmtoolsd) else { return Ok(()) };
+    for call in calls(live.instance, live.config) {
+        let words = tool.iter().cloned().chain([call]);
+        if let Err(e) = live.root.run(Command::new(Stage::Init, words).limit(LIMIT)) {
+            live.report.warn(format_args!("VMware: the hypervisor was not told: {e}"));
+        }
+    }
+    if let Some(marker) = customization::marker(live.instance) {
+        live.root.write(&marker, "", Attr::root(0o644))?;
+    }
+    state::mark_done(live.root, live.instance, DONE, Frequency::Instance)?;
+    commit(live.root)
+}
+
+fn commit(root: &mut Root) -> Result<()> {
+    root.commit().into_iter().next().map_or(Ok(()), Err)
+}
+
+/// The calls, in order.
+fn calls(instance: &Instance, config: &Value) -> Vec<String> {
+    let mut calls = Vec::new();
+    let set = |key: &str, value: &str| format!("info-set guestinfo.{key} {value}");
+    if instance.subplatform.starts_with("guestinfo") {
+        let keys = instance.metadata.get("redact").or_else(|| instance.metadata.get("cleanup-guestinfo"));
+        let keys: Vec<String> = match keys {
+            Some(Value::List(list)) => list.iter().filter_map(Value::text).take(MAX_KEYS).collect(),
+            Some(one) => one.text().into_iter().collect(),
+            None => Vec::new(),
+        };
+        for key in keys {
+            // A value cannot be empty: these are as good as none.
+            calls.push(set(&key, "---"));
+            calls.push(set(&format!("{key}.encoding"), " "));
+        }
+    }
+    if instance.subplatform.starts_with("imc") {
+        calls.extend(customization::ended(instance));
+    }
+    for (key, address) in [("local-ipv4", own_address::ipv4()), ("local-ipv6", own_address::ipv6())] {
+        calls.extend(address.map(|address| set(key, &address)));
+    }
+    calls.push(set("cloudinit.updates.supported", "network=boot;boot-new-instance;hotplug"));
+    calls.push(set("cloudinit.updates.enabled", &format!("network={}", enabled(config).join(";"))));
+    calls
+}
+
+/// The events on which the network is configured again: those of the configuration, else the source's own.
+fn enabled(config: &Value) -> Vec<String> {
+    let own = || super::SOURCE.updates.iter().map(|update: &Update| update.name().to_owned()).collect();
+    let when = config.at(&["updates", "network", "when"]).and_then(Value::as_list);
+    let mut names: Vec<String> = when.map_or_else(own, |list| list.iter().filter_map(Value::text).collect());
+    names.sort();
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::Map;
+
+    #[test]
+    fn values_are_cleared_once_they_are_used() {
+        let metadata: Map = [("redact", vec![Value::from("userdata")])].into_iter().collect();
+        let instance = Instance {
+            subplatform: "guestinfo (guestinfo.metadata)".into(),
+            metadata: Value::Map(metadata.clone()),
+            ..Instance::default()
+        };
+        let calls = calls(&instance, &Value::Null);
+        assert_eq!(calls[..2], ["info-set guestinfo.userdata ---", "info-set guestinfo.userdata.encoding  "]);
+        assert_eq!(
+            calls.last().unwrap(),
+            "info-set guestinfo.cloudinit.updates.enabled network=boot-new-instance;hotplug"
+        );
+        let other =
+            Instance { subplatform: "envvar (X)".into(), metadata: Value::Map(metadata), ..Instance::default() };
+        assert!(!super::calls(&other, &Value::Null).iter().any(|c| c.contains("---")));
+    }
+}

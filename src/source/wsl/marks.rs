@@ -1,0 +1,58 @@
+//! How data for a WSL distribution is recognised, and what its files are called.
+
+use crate::detect::{Facts, Finding, MAX_ENTRIES, virt};
+use crate::machine::Machine;
+use crate::root::Root;
+
+/// The folders of a Windows user that may have data: Ubuntu Pro's, then the user's own.
+pub const FOLDERS: [&str; 2] = [".ubuntupro/.cloud-init", ".cloud-init"];
+
+/// Where the drives of Windows are mounted, as absolute paths.
+pub fn drives(machine: &Machine) -> Vec<String> {
+    let mounts = machine.fact("proc/mounts").unwrap_or_default();
+    let place = |line: &str| {
+        let mut fields = line.split_whitespace().skip(1);
+        let (place, kind, options) = (fields.next()?, fields.next()?, fields.next()?);
+        (kind == "9p" && options.contains("aname=drvfs;")).then(|| place.to_owned())
+    };
+    mounts.lines().filter_map(place).take(MAX_ENTRIES).collect()
+}
+
+/// Data for this distribution in the home folder of a Windows user. Which user it is, only a Windows program knows, so that all
+/// of them are looked at.
+pub fn mark(facts: &Facts) -> Option<Finding> {
+    if facts.platform.virt != virt::WSL {
+        return None;
+    }
+    let wanted = user_data_names(facts.root, facts.variable("WSL_DISTRO_NAME"));
+    for drive in drives(facts.machine) {
+        let users = format!("{}/Users", drive.trim_start_matches('/'));
+        for user in facts.entries(&users) {
+            for folder in FOLDERS {
+                let is_wanted = |name: &String| {
+                    (name == "agent.yaml" && folder == FOLDERS[0]) || wanted.contains(&name.to_lowercase())
+                };
+                let folder = format!("{users}/{user}/{folder}");
+                if let Some(name) = facts.entries(&folder).iter().find(|n| is_wanted(n)) {
+                    return Finding::found(format!("/{folder}/{name} is there"));
+                }
+            }
+        }
+    }
+    None
+}
+
+/// The names of user-data files for this distribution, in lower case, the most specific first (cloud-init's documentation,
+/// "WSL"). `instance` is the distribution's name in Windows.
+pub fn user_data_names(root: &Root, instance: Option<&str>) -> Vec<String> {
+    let release = root.text("/etc/os-release");
+    let value = |key: &str| {
+        let line = release.lines().find_map(|l| l.strip_prefix(key)?.strip_prefix('='));
+        line.map(|v| v.trim_matches(['"', '\'']).to_lowercase()).unwrap_or_default()
+    };
+    // Debian's unreleased systems have a name and no number yet.
+    let version = Some(value("VERSION_ID")).filter(|v| !v.is_empty()).unwrap_or_else(|| value("VERSION_CODENAME"));
+    let id = Some(value("ID")).filter(|i| !i.is_empty()).unwrap_or_else(|| "linux".into());
+    let names = [format!("{id}-{version}"), format!("{id}-all"), "default".into()];
+    instance.map(str::to_lowercase).into_iter().chain(names).map(|name| format!("{name}.user-data")).collect()
+}

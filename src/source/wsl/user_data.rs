@@ -1,0 +1,79 @@
+//! The user-data of a WSL distribution: the Ubuntu Pro agent's and the user's or Landscape's, as one.
+
+use crate::base::error::Result;
+use crate::document::{Map, Value, json, to_yaml, yaml};
+use crate::root::Root;
+
+/// Where Landscape's client is configured in a cloud-config.
+const CLIENT: [&str; 2] = ["landscape", "client"];
+const REQUEST: &str = "installation_request_id";
+
+/// A file of user-data.
+pub struct Document {
+    path: String,
+    text: String,
+    /// It, where it is a cloud-config.
+    config: Option<Map>,
+}
+
+impl Document {
+    /// Reads a file. Where it configures Landscape's client, `request` becomes its installation request, unless it has one.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read.
+    pub fn read(root: &Root, path: &str, request: Option<&str>) -> Result<Option<Document>> {
+        let Some(bytes) = root.read(path)? else { return Ok(None) };
+        let mut text = String::from_utf8_lossy(&bytes).into_owned();
+        let mut config = match text.starts_with("#cloud-config").then(|| yaml::parse(path, &text)) {
+            Some(Ok(Value::Map(map))) => Some(map),
+            _ => None,
+        };
+        if let (Some(config), Some(request)) = (&mut config, request)
+            && let Some(client) = client(config)
+        {
+            if !client.contains_key(REQUEST) {
+                client.insert(REQUEST, request);
+            }
+            text = format!("#cloud-config\n{}", written(config));
+        }
+        Ok(Some(Document { path: path.to_owned(), text, config }))
+    }
+}
+
+fn client(config: &mut Map) -> Option<&mut Map> {
+    let mut at = config;
+    for key in CLIENT {
+        at = match at.get_mut(key)? {
+            Value::Map(map) => map,
+            _ => return None,
+        };
+    }
+    Some(at)
+}
+
+fn written(config: &Map) -> String {
+    to_yaml(&json::sorted(&Value::Map(config.clone()))).trim().to_owned()
+}
+
+/// Both as one document: top-level keys of the agent's replace the user's, but the user's tags of Landscape's client stay. Two
+/// that cannot be merged become an include of both.
+pub fn merged(agent: Option<Document>, user: Option<Document>) -> Option<String> {
+    let has_text = |document: &Document| !document.text.is_empty();
+    let (agent, user) = match (agent.filter(has_text), user.filter(has_text)) {
+        (Some(agent), Some(user)) => (agent, user),
+        (agent, user) => return agent.or(user).map(|document| document.text),
+    };
+    let (Some(agent_config), Some(mut config)) = (agent.config, user.config) else {
+        return Some(format!("#include\n{}\n{}\n", agent.path, user.path));
+    };
+    let tags = client(&mut config).and_then(|client| client.get("tags").cloned());
+    for (key, value) in agent_config.into_entries() {
+        config.insert(key, value);
+    }
+    if let (Some(tags), Some(client)) = (tags.filter(|t| t.as_str() != Some("")), client(&mut config)) {
+        client.insert("tags", tags);
+    }
+    // cloud-init's own line, letter for letter.
+    Some(format!("#cloud-config\n# WSL datasouce Merged agent.yaml and user_data\n{}", written(&config)))
+}
