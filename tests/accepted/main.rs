@@ -1,5 +1,7 @@
-//! What other programs make of what prepivot installs and writes: shells, initramfs frameworks, systemd and network stacks.
+//! What other programs make of what prepivot installs and writes: shells, initramfs frameworks, systemd, network stacks and
+//! APT.
 
+mod apt;
 mod hooks;
 mod install;
 mod network;

@@ -24,11 +24,11 @@ impl Ring {
         Command::new(cx.stage, words.iter().copied()).env("GNUPGHOME", Ring::home())
     }
 
-    /// The key with this fingerprint, as text.
+    /// The key with this fingerprint, as text. None where the commands are only recorded.
     ///
     /// # Errors
     /// The fingerprint is none, or the server has no such key or cannot be reached.
-    pub fn fetch(&mut self, cx: &mut Context, id: &str, server: &str) -> Result<String> {
+    pub fn fetch(&mut self, cx: &mut Context, id: &str, server: &str) -> Result<Option<String>> {
         if id.is_empty() || !id.chars().all(|c| c.is_ascii_alphanumeric() || c == ' ') {
             return Err(Error::new("keyid: expected the fingerprint of a key, in hexadecimal"));
         }
@@ -42,7 +42,7 @@ impl Ring {
             Ok::<_, Error>(Some(text).filter(|t| output.status == 0 && !t.is_empty()))
         };
         if let Some(text) = export(cx)? {
-            return Ok(text);
+            return Ok(Some(text));
         }
         let from = format!("--keyserver={server}");
         let mut received = Ok(());
@@ -65,10 +65,9 @@ impl Ring {
         let failed =
             |e: &dyn std::fmt::Display| Error::new(format!("the key {id} cannot be fetched from {server}: {e}"));
         received.map_err(|e| failed(&e))?;
-        // A run that is only recorded has no output.
         match text {
             None if cx.root.runs_commands() => Err(failed(&"the server gave no key")),
-            text => Ok(text.unwrap_or_default()),
+            text => Ok(text),
         }
     }
 

@@ -103,12 +103,11 @@ impl Apt {
             return Ok(None);
         }
         let preserves = section.get("preserve_sources_list").is_some_and(|v| !v.is_null() && !v.is_false());
-        Ok(Some(Apt {
-            writes_list: !preserves && (sources_list::is_asked(&section) || sources_list::has_template(cx)),
-            section,
-            codename: facts::codename(cx.root),
-            arch: facts::architecture(cx.root),
-        }))
+        let writes_list = !preserves && (sources_list::is_asked(&section) || sources_list::has_template(cx));
+        // dpkg's list of packages has some megabytes.
+        let writes_any = writes_list || section.contains_key("sources");
+        let arch = if writes_any { facts::architecture(cx.root) } else { String::new() };
+        Ok(Some(Apt { section, codename: facts::codename(cx.root), arch, writes_list }))
     }
 
     fn text(&self, key: &str) -> Option<String> {

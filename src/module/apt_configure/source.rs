@@ -38,17 +38,16 @@ impl Key {
     pub fn install(&self, cx: &mut Context, name: &str, signed_by: bool, ring: &mut Ring) -> Result<String> {
         let file = name.rsplit('/').next().unwrap_or(name);
         let stem = file.rsplit_once('.').map_or(file, |(stem, _)| if stem.is_empty() { file } else { stem });
-        let fetched;
+        let path = format!("{}/{stem}.gpg", if signed_by { SIGNED_BY } else { TRUSTED });
         let text = match self {
-            Key::Text(text) => text,
-            Key::Id { id, server } => {
-                fetched = ring.fetch(cx, id, server)?;
-                &fetched
-            }
+            Key::Text(text) => text.clone(),
+            Key::Id { id, server } => match ring.fetch(cx, id, server)? {
+                Some(text) => text,
+                None => return Ok(path),
+            },
         };
-        match key::dearmor(text) {
+        match key::dearmor(&text) {
             Ok(bytes) => {
-                let path = format!("{}/{stem}.gpg", if signed_by { SIGNED_BY } else { TRUSTED });
                 cx.root.write(&path, bytes, Attr::root(0o644))?;
                 Ok(path)
             }
