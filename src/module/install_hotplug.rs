@@ -15,15 +15,11 @@
 
 use super::Module;
 use crate::base::error::Result;
-use crate::document::{Value, json};
 use crate::instance::Frequency;
 use crate::root::{Attr, Command, Stage};
-use crate::source::{self, Update};
-use crate::system::Context;
+use crate::system::{Context, hotplug};
 
 const RULE: &str = "/etc/udev/rules.d/90-cloud-init-hook-hotplug.rules";
-/// Written by `devel hotplug-hook enable`.
-const ENABLED: &str = "/var/lib/cloud/hotplug.enabled";
 /// Where distributions have cloud-init's programs.
 const FOLDERS: [&str; 2] = ["/usr/libexec/cloud-init", "/usr/lib/cloud-init"];
 
@@ -39,11 +35,8 @@ pub static MODULE: Module = Module {
 };
 
 fn live(cx: &mut Context) -> Result<()> {
-    let source = source::named(&cx.instance.source);
-    let asked = asked(cx);
-    let wanted =
-        asked.unwrap_or_else(|| source.is_some_and(|s| s.updates.contains(&Update::Hotplug))) || is_enabled(cx);
-    let Some(source) = source.filter(|_| wanted) else {
+    let asked = hotplug::asked(cx.config, cx.report);
+    let Some(source) = hotplug::source(cx.root, cx.config, cx.instance, cx.report) else {
         if cx.root.exists(RULE) {
             cx.root.remove(RULE)?;
             return reload(cx);
@@ -77,22 +70,4 @@ fn live(cx: &mut Context) -> Result<()> {
 
 fn reload(cx: &mut Context) -> Result<()> {
     cx.root.run(Command::new(cx.stage, ["udevadm", "control", "--reload-rules"]))
-}
-
-/// Whether the list of events has hotplug. None where there is no list.
-fn asked(cx: &mut Context) -> Option<bool> {
-    let list = cx.config.at(&["updates", "network", "when"])?.as_list()?;
-    let known = [Update::NewInstance, Update::Boot, Update::BootLegacy, Update::Hotplug].map(Update::name);
-    if list.iter().any(|event| !event.as_str().is_some_and(|e| known.contains(&e))) {
-        cx.report.warn(format_args!("updates.network.when: expected {}: another word is ignored", known.join(", ")));
-    }
-    Some(list.iter().any(|event| event.as_str() == Some(Update::Hotplug.name())))
-}
-
-/// Whether it was enabled on this machine by a command.
-fn is_enabled(cx: &Context) -> bool {
-    let text = cx.root.text(ENABLED);
-    let scopes =
-        json::parse(ENABLED, text.as_bytes()).ok().and_then(|d| d.get("scopes")?.as_list().map(<[Value]>::to_vec));
-    scopes.is_some_and(|scopes| scopes.iter().any(|scope| scope.as_str() == Some("network")))
 }

@@ -8,6 +8,7 @@ mod diff;
 mod feedback;
 pub mod find;
 pub mod handover;
+pub mod hotplug;
 pub mod image;
 pub mod later;
 pub mod modules;

@@ -12,6 +12,7 @@ use crate::drive::Search as Drives;
 use crate::drive::devices::Places;
 use crate::instance::{Instance, state};
 use crate::link;
+use crate::network::render::Renderer;
 use crate::root::run_dir::{Applied, Entry};
 use crate::root::{Command, Root, Stage};
 use crate::source::service::{self, Job};
@@ -45,7 +46,7 @@ pub fn refresh(root: &mut Root, boot: &mut Boot, instance: &Instance) -> Option<
             None
         }
         Ok(found) => {
-            let updated = store(root, boot, found);
+            let updated = store(root, boot, found).map(|(instance, _)| instance);
             updated.map_err(|e| boot.report.warn(format_args!("what the datasource says now is not used: {e}"))).ok()
         }
         Err(e) => {
@@ -87,7 +88,7 @@ fn is_local(name: &str) -> bool {
 
 /// What the instance's own source says now: the drive or seed that it came from, if that is there, else a service. None where
 /// there is neither.
-fn again(root: &Root, boot: &mut Boot, instance: &Instance) -> Option<Result<Instance>> {
+pub fn again(root: &Root, boot: &mut Boot, instance: &Instance) -> Option<Result<Instance>> {
     let (machine, image) = (boot.machine, &boot.image);
     let facts = Facts::new(machine, root, &image.own, Platform::of(machine, root));
     let report = detect::identify(&facts, &candidates());
@@ -122,18 +123,25 @@ fn ask(search: &mut Search, jobs: Vec<Job>) -> Result<Instance> {
     found.map(|f| f.instance).ok_or_else(|| Error::new(search.problems().join("; ")))
 }
 
-fn store(root: &mut Root, boot: &mut Boot, mut instance: Instance) -> Result<Instance> {
+/// Keeps what the source says now, and writes its network files; the program that reads them does so again where they changed.
+/// Gives the instance, and what wrote the files.
+pub fn store(
+    root: &mut Root,
+    boot: &mut Boot,
+    mut instance: Instance,
+) -> Result<(Instance, Option<&'static Renderer>)> {
     instance.machine_uuid = boot.machine.uuid();
     state::store(root, &instance)?;
     let applied = network::apply(root, boot.machine, &boot.image, &instance, &mut boot.report)?;
-    if let Some(renderer) = applied.map(|a| a.renderer)
+    let renderer = applied.map(|a| a.renderer);
+    if let Some(renderer) = renderer
         && !renderer.reload.is_empty()
         && root.changes().iter().any(|c| renderer.owns(c.path()))
     {
         log::info!("the network configuration changed: {} reads it again", renderer.title);
         root.run(Command::new(Stage::Init, renderer.reload.iter().copied()))?;
     }
-    Ok(instance)
+    Ok((instance, renderer))
 }
 
 #[cfg(test)]

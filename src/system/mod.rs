@@ -10,6 +10,7 @@ pub mod host_keys;
 pub mod hostname;
 pub mod ini;
 pub mod installer;
+pub mod hotplug;
 pub mod mount_table;
 pub mod packages;
 pub mod partitions;

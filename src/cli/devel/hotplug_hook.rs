@@ -1,20 +1,22 @@
-//! `devel hotplug-hook`: network devices that appear later, which are not configured.
+//! `devel hotplug-hook`: network devices that are added to the running system.
 
-use crate::cli::program::{Program, print};
+use crate::cli::program::{FAILED, Program, print};
+use crate::cli::real_root;
 use crate::cli::verb::Verb;
-use crate::instance::state;
+use crate::machine::Machine;
 use crate::root::{Root, Use};
+use crate::stage::hotplug;
 use argh::{ArgsInfo, FromArgs};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// say whether network devices that appear later are configured: they are not
+/// configure network devices that are added to the running system
 #[derive(FromArgs, ArgsInfo)]
 #[argh(
     subcommand,
     name = "hotplug-hook",
     help_triggers("-h", "--help"),
-    error_code(1, "there is no datasource, or enable was asked for")
+    error_code(1, "there is no datasource, or a device could not be configured")
 )]
 pub struct HotplugHook {
     /// the subsystem
@@ -29,7 +31,7 @@ pub struct HotplugHook {
 #[argh(subcommand)]
 enum Action {
     Query(Query),
-    Handle(#[allow(dead_code)] Handle),
+    Handle(Handle),
     Enable(Enable),
 }
 
@@ -38,21 +40,19 @@ enum Action {
 #[argh(subcommand, name = "query", help_triggers("-h", "--help"))]
 struct Query {}
 
-/// handle a device: does nothing, because hotplug is not enabled
+/// configure a device that was added, if hotplug is enabled: the datasource is asked again until it knows the device
 #[derive(FromArgs, ArgsInfo)]
 #[argh(subcommand, name = "handle", help_triggers("-h", "--help"))]
 struct Handle {
     /// the device's path in sysfs
     #[argh(option, short = 'd')]
-    #[allow(dead_code)]
     devpath: String,
-    /// what happened
+    /// what happened; nothing is done for a device that was removed
     #[argh(option, short = 'u', arg_name = "add|remove")]
-    #[allow(dead_code)]
     udevaction: String,
 }
 
-/// enable hotplug: not supported
+/// enable hotplug, and install the udev rule that reports devices
 #[derive(FromArgs, ArgsInfo)]
 #[argh(subcommand, name = "enable", help_triggers("-h", "--help"))]
 struct Enable {}
@@ -63,18 +63,30 @@ fn net(name: &str) -> Result<(), String> {
 
 impl Verb for HotplugHook {
     fn run(self, program: &Program) -> ExitCode {
-        match self.action {
-            Action::Query(Query {}) => match Root::open(Path::new("/"), Use::Tree) {
-                // Unlike the cached datasource, the id is readable for everyone.
-                Ok(root) if state::last_id(&root).is_some() => {
-                    print("disabled\n");
-                    ExitCode::SUCCESS
-                }
-                Ok(_) => program.fail("whether hotplug is enabled is not known: no datasource was found"),
-                Err(e) => program.fail(e),
-            },
+        let code = match self.action {
+            Action::Query(Query {}) => return query(program),
+            Action::Handle(handle) if handle.udevaction == "add" => {
+                real_root::run(program, &[], |root, machine, _| hotplug::added(root, machine, &handle.devpath))
+            }
             Action::Handle(_) => ExitCode::SUCCESS,
-            Action::Enable(Enable {}) => program.fail("hotplug is not supported for events of net"),
+            Action::Enable(Enable {}) => {
+                real_root::run(program, &[], |root, machine, _| hotplug::enable(root, machine))
+            }
+        };
+        if code == ExitCode::SUCCESS { code } else { ExitCode::from(FAILED) }
+    }
+}
+
+fn query(program: &Program) -> ExitCode {
+    let path = Path::new("/");
+    match Root::open(path, Use::Tree).map(|root| hotplug::is_on(&root, &Machine::read(path))) {
+        Ok(Some(on)) => {
+            print(if on { "enabled\n" } else { "disabled\n" });
+            ExitCode::SUCCESS
         }
+        Ok(None) => {
+            program.fail("whether hotplug is enabled is not known: no datasource was found, or only root may see it")
+        }
+        Err(e) => program.fail(e),
     }
 }

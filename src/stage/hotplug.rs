@@ -1,0 +1,214 @@
+//! `devel hotplug-hook`: a network device that was added to the running system. The datasource is asked again until it knows
+//! the device, the network files follow, and the network's own program reads them.
+
+use super::boot::Boot;
+use super::modules::Run;
+use super::outside::ThisMachine;
+use super::{Asked, append_log, commit, later, recover, refresh};
+use crate::base::error::{Context, Error, Result};
+use crate::base::logging;
+use crate::document::json;
+use crate::instance::{Frequency, Instance, NetworkData};
+use crate::machine::Machine;
+use crate::module;
+use crate::root::{Command, Root, Stage};
+use crate::system::{Outside, hotplug};
+use std::time::Duration;
+
+/// How long to wait before each further try, in seconds: a service learns of a device later than the machine.
+const WAITS: [u64; 5] = [1, 3, 5, 10, 30];
+
+/// Whether devices that are added are configured. None where there is no instance.
+pub fn is_on(root: &Root, machine: &Machine) -> Option<bool> {
+    let asked = Asked::default();
+    let instance = asked.instance(root)?;
+    let outside = ThisMachine::new();
+    let mut boot = Boot::new(root, machine, &asked, &outside);
+    later::configure(root, &mut boot, &instance);
+    let config = boot.config().clone();
+    Some(hotplug::source(root, &config, &instance, &mut boot.report).is_some())
+}
+
+/// Configures the device with this path below /sys, if hotplug is on. Returns the errors.
+pub fn added(root: &mut Root, machine: &Machine, path: &str) -> Vec<String> {
+    run(root, machine, &ThisMachine::new(), |root, boot, instance| {
+        let config = boot.config().clone();
+        if hotplug::source(root, &config, instance, &mut boot.report).is_none() {
+            log::info!("hotplug is off: {path} is not configured");
+            return Ok(());
+        }
+        let name = path.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+        let address = boot.machine.fact(&format!("sys/class/net/{name}/address"));
+        let device = Device { name, address: address.unwrap_or_default().trim().to_ascii_lowercase() };
+        let found = device.known(root, boot, instance)?;
+        let (_, renderer) = refresh::store(root, boot, found)?;
+        match renderer {
+            // A stack without a program that reads its files again brings devices up one by one.
+            Some(renderer) if renderer.reload.is_empty() => root.run(Command::new(Stage::Init, ["ifup", name])),
+            _ => Ok(()),
+        }
+    })
+}
+
+/// Switches hotplug on, and installs the rule that reports devices. Returns the errors.
+pub fn enable(root: &mut Root, machine: &Machine) -> Vec<String> {
+    run(root, machine, &ThisMachine::new(), |root, boot, instance| {
+        if !hotplug::enable(root)? {
+            log::info!("hotplug is on already");
+            return Ok(());
+        }
+        if let Some(module) = module::find("install_hotplug") {
+            Run::new(root, boot, instance).single(module, Some(Frequency::Always), &[]);
+        }
+        Ok(())
+    })
+}
+
+/// Puts together what this system knows of its instance, does `work`, and writes what it leaves.
+fn run(
+    root: &mut Root,
+    machine: &Machine,
+    outside: &dyn Outside,
+    work: impl FnOnce(&mut Root, &mut Boot, &Instance) -> Result<()>,
+) -> Vec<String> {
+    let recovered = recover(root);
+    let asked = Asked::default();
+    let Some(instance) = asked.instance(root) else {
+        return vec!["there is no datasource: nothing was provisioned yet".to_owned()];
+    };
+    let mut boot = Boot::new(root, machine, &asked, outside);
+    boot.report.absorb(recovered);
+    later::configure(root, &mut boot, &instance);
+    let done = work(root, &mut boot, &instance);
+    boot.report.keep(done);
+    commit(root, &mut boot.report);
+    boot.log();
+    boot.report.keep(append_log(root, &logging::take()));
+    commit(root, &mut boot.report);
+    boot.errors()
+}
+
+/// A network device.
+struct Device<'a> {
+    name: &'a str,
+    /// Its MAC address in lower case. Empty: not known.
+    address: String,
+}
+
+impl Device<'_> {
+    /// What the datasource says when it knows the device.
+    fn known(&self, root: &mut Root, boot: &mut Boot, instance: &Instance) -> Result<Instance> {
+        let mut last = Error::new("the datasource cannot be asked again");
+        for wait in [0].into_iter().chain(WAITS) {
+            if wait > 0 && root.is_live() {
+                std::thread::sleep(Duration::from_secs(wait));
+            }
+            match refresh::again(root, boot, instance) {
+                Some(Ok(found)) if found.instance_id != instance.instance_id => {
+                    last = Error::new("the datasource knows this machine by another instance-id");
+                }
+                Some(Ok(found)) if self.is_in(&found) => return Ok(found),
+                Some(Ok(_)) => last = Error::new("the datasource does not know it"),
+                Some(Err(e)) => last = e,
+                None => break,
+            }
+        }
+        Err(last).context(|| format!("the network device {} is not configured", self.name))
+    }
+
+    /// Whether the instance's network configuration has the device, by its address or its name.
+    fn is_in(&self, instance: &Instance) -> bool {
+        let text = match &instance.network {
+            Some(NetworkData::Openstack(value) | NetworkData::Cloud(value)) => json::to_string(value),
+            Some(NetworkData::Eni(text)) => text.replace(char::is_whitespace, "\""),
+            None => return false,
+        };
+        let text = text.to_ascii_lowercase();
+        (!self.address.is_empty() && text.contains(&self.address))
+            || text.contains(&format!("\"{}\"", self.name.to_ascii_lowercase()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::testing::TempDir;
+    use crate::document::yaml;
+    use crate::instance::state;
+    use crate::root::{Attr, Use};
+
+    fn instance(network: &str) -> Instance {
+        let network = Some(NetworkData::Cloud(yaml::parse("t", network).unwrap()));
+        Instance { source: "NoCloud".into(), instance_id: "i-1".into(), network, ..Instance::default() }
+    }
+
+    #[test]
+    fn a_device_is_known_by_its_address_or_its_name() {
+        let device = Device { name: "eth1", address: "fa:16:3e:00:00:02".into() };
+        for (network, expected) in [
+            ("{version: 2, ethernets: {x: {match: {macaddress: 'FA:16:3E:00:00:02'}}}}", true),
+            ("{version: 2, ethernets: {eth1: {dhcp4: true}}}", true),
+            ("{version: 1, config: [{type: physical, name: eth1}]}", true),
+            ("{version: 2, ethernets: {eth10: {dhcp4: true}}}", false),
+        ] {
+            assert_eq!(device.is_in(&instance(network)), expected, "{network}");
+        }
+        let eni = Instance { network: Some(NetworkData::Eni("auto eth1\n".into())), ..Instance::default() };
+        assert!(device.is_in(&eni) && !device.is_in(&Instance::default()));
+    }
+
+    /// A tree whose instance came from a seed in it, with hotplug as `config` says.
+    fn tree(config: &str, seed: &str) -> (TempDir, Root, Machine) {
+        let dir = TempDir::new("hotplug");
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let write = |root: &mut Root, path: &str, text: &str| root.write(path, text, Attr::root(0o755)).unwrap();
+        write(&mut root, "/usr/lib/os-release", "ID=debian\n");
+        for program in ["/usr/lib/systemd/systemd-networkd", "/usr/bin/ip", "/usr/bin/systemctl"] {
+            write(&mut root, program, "");
+        }
+        write(&mut root, "/sys/class/net/eth1/address", "fa:16:3e:00:00:02\n");
+        write(&mut root, "/etc/cloud/cloud.cfg", config);
+        for (name, text) in
+            [("meta-data", "instance-id: i-1\n"), ("user-data", "#cloud-config\n{}\n"), ("network-config", seed)]
+        {
+            write(&mut root, &format!("/var/lib/cloud/seed/nocloud/{name}"), text);
+        }
+        state::store(&mut root, &instance("{version: 2, ethernets: {eth0: {dhcp4: true}}}")).unwrap();
+        assert_eq!(root.commit(), []);
+        let machine = Machine::read(&dir.0);
+        (dir, root, machine)
+    }
+
+    const SEED: &str =
+        "version: 2\nethernets: {n: {match: {macaddress: 'fa:16:3e:00:00:02'}, addresses: [10.0.0.2/24]}}\n";
+    const PATH: &str = "/devices/virtual/net/eth1";
+
+    #[test]
+    fn an_added_device_is_configured_where_hotplug_is_on() {
+        let (dir, mut root, machine) = tree("updates: {network: {when: [hotplug]}}\n", SEED);
+        assert_eq!(is_on(&root, &machine), Some(true));
+        assert_eq!(added(&mut root, &machine, PATH), [""; 0]);
+        let folder = dir.0.join("etc/systemd/network");
+        let names = std::fs::read_dir(&folder).unwrap().map(|e| std::fs::read_to_string(e.unwrap().path()).unwrap());
+        assert!(names.into_iter().any(|text| text.contains("Address=10.0.0.2/24")));
+        assert!(root.commands().iter().any(|c| c.argv == ["networkctl", "reload"]), "{:?}", root.commands());
+    }
+
+    #[test]
+    fn nothing_is_asked_where_it_is_off_and_a_command_switches_it_on() {
+        let (dir, mut root, machine) = tree("{}\n", SEED);
+        assert_eq!((is_on(&root, &machine), added(&mut root, &machine, PATH)), (Some(false), vec![]));
+        assert!(!dir.0.join("etc/systemd/network").exists());
+        assert_eq!(enable(&mut root, &machine), [""; 0]);
+        assert_eq!(is_on(&root, &machine), Some(true));
+        assert_eq!(root.text("/var/lib/cloud/hotplug.enabled"), r#"{"scopes":["network"]}"#);
+    }
+
+    #[test]
+    fn a_device_that_the_source_does_not_know_is_an_error() {
+        let config = "updates: {network: {when: [hotplug]}}\n";
+        let (_dir, mut root, machine) = tree(config, "version: 2\nethernets: {eth0: {dhcp4: true}}\n");
+        let errors = added(&mut root, &machine, PATH);
+        assert_eq!(errors, ["the network device eth1 is not configured: the datasource does not know it"]);
+    }
+}
