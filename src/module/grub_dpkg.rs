@@ -84,8 +84,13 @@ fn of_boot(cx: &mut Context, is_efi: bool) -> Result<String> {
     if disk.is_empty() || !cx.root.exists(&disk) {
         return Ok(String::new());
     }
-    let links = cx.root.output(Command::new(cx.stage, ["udevadm", "info", "--root", "--query=symlink", &disk]));
-    let links = links.map(|o| String::from_utf8_lossy(&o.stdout).into_owned()).unwrap_or_default();
+    let links = match cx.root.output(Command::new(cx.stage, ["udevadm", "info", "--root", "--query=symlink", &disk])) {
+        Ok(found) if found.status == 0 => String::from_utf8_lossy(&found.stdout).into_owned(),
+        _ => {
+            cx.report.warn(format_args!("grub_dpkg: udev does not say other names of {disk}"));
+            String::new()
+        }
+    };
     let first = links.split_whitespace().filter(|link| link.contains("disk/by-id")).min();
     Ok(first.map_or(disk, str::to_owned))
 }

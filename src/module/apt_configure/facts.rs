@@ -19,6 +19,16 @@ pub fn codename(root: &Root) -> Option<String> {
     })
 }
 
+/// Whether the root is Ubuntu Core, whose packages are snaps (`util.system_is_snappy`).
+pub fn is_core(root: &Root) -> bool {
+    let is =
+        |path: &str| shell::variable(&root.text(path), "ID").is_some_and(|id| id.eq_ignore_ascii_case("ubuntu-core"));
+    is("/etc/os-release")
+        || is("/usr/lib/os-release")
+        || root.text("/etc/system-image/channel.ini").to_ascii_lowercase().contains("ubuntu-core")
+        || root.is_dir("/etc/system-image/config.d")
+}
+
 /// dpkg's name for the architecture: that of the dpkg that is installed, else this program's.
 pub fn architecture(root: &Root) -> String {
     let text = root.text(DPKG_STATUS);
@@ -179,7 +189,9 @@ mod tests {
         assert_eq!((codename(&root).as_deref(), architecture(&root).as_str()), (Some("bookworm"), "armhf"));
         assert_eq!(installed(&root).into_iter().collect::<Vec<_>>(), ["adduser", "dpkg"]);
         let (_dir, root) = root_with(&[("etc/os-release", "VERSION_CODENAME='a b'\n")]);
-        assert_eq!(codename(&root), None);
+        assert_eq!((codename(&root), is_core(&root)), (None, false));
         assert_ne!(architecture(&root), "");
+        let (_dir, root) = root_with(&[("usr/lib/os-release", "ID=ubuntu-core\n")]);
+        assert!(is_core(&root));
     }
 }

@@ -99,7 +99,8 @@ impl Apt {
     /// What the cloud-config asks for. None where there is nothing to configure: no `apt`, and no APT.
     fn of(cx: &mut Context) -> Result<Option<Apt>> {
         let section = old::section(cx)?;
-        if section.is_empty() && ["apt-get", "apt"].iter().all(|program| cx.root.which(program).is_none()) {
+        let has_apt = ["apt-get", "apt"].iter().any(|program| cx.root.which(program).is_some());
+        if section.is_empty() && (!has_apt || facts::is_core(cx.root)) {
             return Ok(None);
         }
         let preserves = section.get("preserve_sources_list").is_some_and(|v| !v.is_null() && !v.is_false());

@@ -7,6 +7,7 @@ use crate::base::error::{Context as _, Error, Result};
 use crate::document::{Map, Value, wrong};
 use crate::root::{Attr, Command};
 use crate::system::{Context, template};
+use std::collections::HashSet;
 
 const FOLDER: &str = "/etc/apt/sources.list.d";
 /// Keys that hold for every source, and those that a source names.
@@ -14,6 +15,8 @@ const TRUSTED: &str = "/etc/apt/trusted.gpg.d";
 const SIGNED_BY: &str = "/etc/apt/cloud-init.gpg.d";
 /// What add-apt-repository knows: `ppa:user/name`, `cloud-archive:name`.
 const REPOSITORY: &str = r"^[\w-]+:\w";
+/// The longest source that may be one, in bytes.
+const MAX_REPOSITORY: usize = 4096;
 const KEYSERVER: &str = "keyserver.ubuntu.com";
 
 /// A key that an entry names.
@@ -88,7 +91,7 @@ pub fn entries(apt: &Apt) -> Result<Vec<Source>> {
         let text = |key: &str| value.get(key).and_then(Value::text);
         let source = text("source");
         Ok(Source {
-            is_repository: source.as_ref().is_some_and(|s| pattern.is_in(s)),
+            is_repository: source.as_ref().is_some_and(|s| s.len() <= MAX_REPOSITORY && pattern.is_in(s)),
             filename: text("filename").unwrap_or(name.to_owned()),
             key: Key::of(value),
             append: value.get("append").is_none_or(|v| v.as_bool() != Some(false)),
@@ -102,7 +105,7 @@ pub fn entries(apt: &Apt) -> Result<Vec<Source>> {
 /// Which entries wait for the network: those that fetch a key or run a program, those that name a mirror which is not known
 /// yet, and those that add to the file of an earlier one.
 pub fn late(entries: &[Source], mirrors_are_unknown: bool) -> Vec<bool> {
-    let mut files: Vec<String> = Vec::new();
+    let mut files = HashSet::new();
     let mut is_late = |entry: &Source| {
         let path = entry.path();
         let late = entry.is_repository
@@ -110,7 +113,7 @@ pub fn late(entries: &[Source], mirrors_are_unknown: bool) -> Vec<bool> {
             || (mirrors_are_unknown && entry.has_values())
             || files.contains(&path);
         if late {
-            files.push(path);
+            files.insert(path);
         }
         late
     };

@@ -97,11 +97,8 @@ fn live(cx: &mut Context) -> Result<()> {
         cx.root.run(Command::new(cx.stage, ["snap", "install", "lxd"]))?;
     }
     let needed = needed_packages(cx, init, preseed);
-    if !needed.is_empty()
-        && let Err(e) = packages::install(cx, &needed)
-    {
-        cx.report.warn(format_args!("lxd: it is not set up: {e}"));
-        return Ok(());
+    if !needed.is_empty() {
+        packages::install(cx, &needed)?;
     }
     cx.root.run(Command::new(cx.stage, ["lxd", "waitready", "--timeout=300"]))?;
     if !preseed.is_empty() {

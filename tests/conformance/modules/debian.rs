@@ -24,7 +24,10 @@ pub fn set_up(case: &Case, tree: &Tree) {
         output.and_then(|o| o.get("stdout")).and_then(Value::as_str)
     };
     if case.module == "cc_install_hotplug" {
-        tree.write("usr/lib/cloud-init/hook-hotplug", "#!/bin/sh\n", 0o755);
+        let dirs = case.setup.get("dirs").and_then(Value::as_list).unwrap_or_default();
+        let has_libexec = dirs.iter().any(|dir| dir.as_str() == Some("/usr/libexec/cloud-init"));
+        let folder = if has_libexec { "usr/libexec" } else { "usr/lib" };
+        tree.write(&format!("{folder}/cloud-init/hook-hotplug"), "#!/bin/sh\n", 0o755);
     }
     for (device, _) in case.setup.get("devices").and_then(Value::as_map).into_iter().flat_map(Map::iter) {
         if case.module == "cc_grub_dpkg" {
