@@ -18,7 +18,7 @@ use std::time::Duration;
 
 /// How long all devices may take to say what is on them.
 const PROBE: Duration = Duration::from_secs(10);
-/// Names that nobody may register (RFC 2606): what a resolver answers for them, it answers for every name.
+/// Reserved names (RFC 2606): a resolver that has an address for them has one for every name.
 const UNKNOWN: [&str; 2] = ["does-not-exist.example.com.", "example.invalid."];
 
 /// The system's console (console(4)).
