@@ -1,52 +1,32 @@
-//! Base64 (RFC 4648, section 4). By hand: the crate that was here before puts 33 KB into the program for every width that a
-//! digit can have.
+//! Base64 (RFC 4648, section 4), by the crate that SSH keys need too.
 
-const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+use base64ct::{Base64, Encoding};
 
 /// As text in one line, padded.
 pub fn encode(bytes: &[u8]) -> String {
-    let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let bits = chunk.iter().fold(0u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
-        for digit in 0..4 {
-            let letter = ALPHABET[(bits >> (18 - 6 * digit) & 63) as usize];
-            out.push(if digit <= chunk.len() { char::from(letter) } else { '=' });
-        }
-    }
-    out
+    Base64::encode_string(bytes)
 }
 
 /// What [`encode`] would write as exactly this text: padded, no white space, no bits left over. None for all else.
 pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
-    let bytes = decode_loosely(text);
-    (encode(&bytes).as_bytes() == text).then_some(bytes)
+    Base64::decode_vec(std::str::from_utf8(text).ok()?).ok()
 }
 
 /// Up to the first `=`; bytes that are not of its alphabet are skipped, an incomplete end is dropped.
 pub fn decode_loosely(text: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(text.len() / 4 * 3);
-    let (mut bits, mut count) = (0u16, 0);
-    for six in text.iter().take_while(|b| **b != b'=').filter_map(|b| digit(*b)) {
-        bits = bits << 6 | u16::from(six);
-        count += 6;
-        if count >= 8 {
-            count -= 8;
-            out.push((bits >> count) as u8);
-        }
-    }
+    let letters = text.iter().take_while(|b| **b != b'=').filter(|b| is_letter(**b));
+    let mut letters: String = letters.map(|b| char::from(*b)).collect();
+    // Each letter has six bits; those that are left over after the last byte may be any.
+    let bytes = letters.len() * 6 / 8;
+    letters.extend(std::iter::repeat_n('A', letters.len().next_multiple_of(4) - letters.len()));
+    let mut out = Base64::decode_vec(&letters).unwrap_or_default();
+    out.truncate(bytes);
     out
 }
 
-/// The value of a letter of the alphabet.
-pub fn digit(letter: u8) -> Option<u8> {
-    match letter {
-        b'A'..=b'Z' => Some(letter - b'A'),
-        b'a'..=b'z' => Some(letter - b'a' + 26),
-        b'0'..=b'9' => Some(letter - b'0' + 52),
-        b'+' => Some(62),
-        b'/' => Some(63),
-        _ => None,
-    }
+/// Whether a byte is a letter of the alphabet.
+pub fn is_letter(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/')
 }
 
 #[cfg(test)]

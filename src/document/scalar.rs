@@ -97,7 +97,7 @@ pub fn float(text: &str) -> Option<f64> {
 /// Base64 with anything between its letters, as PyYAML takes it (documents have dots for what they leave out), as text where it is
 /// UTF-8. None where the padding does not fit.
 pub fn binary(text: &str) -> Option<Value> {
-    let letters = text.bytes().take_while(|b| *b != b'=').filter(|b| crate::base::base64::digit(*b).is_some()).count();
+    let letters = text.bytes().take_while(|b| *b != b'=').filter(|b| crate::base::base64::is_letter(*b)).count();
     let padding = text.bytes().filter(|b| *b == b'=').count();
     if !matches!((letters % 4, padding), (0, _) | (2, 2..) | (3, 1..)) {
         return None;

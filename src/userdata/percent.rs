@@ -2,21 +2,7 @@
 
 /// `%41` becomes `A`; what is no escape stays.
 pub fn decode(text: &str) -> Vec<u8> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [byte, after @ ..] = rest {
-        rest = after;
-        if *byte == b'%'
-            && let [high, low, next @ ..] = after
-            && let (Some(high), Some(low)) = (hex(*high), hex(*low))
-        {
-            out.push(high << 4 | low);
-            rest = next;
-        } else {
-            out.push(*byte);
-        }
-    }
-    out
+    percent_encoding::percent_decode_str(text).collect()
 }
 
 /// The value of a hexadecimal digit.

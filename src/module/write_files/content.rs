@@ -76,7 +76,7 @@ pub(super) fn inline(map: &Map, limit: usize, label: &str, report: &mut Report) 
 
 /// Base64 in which characters outside its alphabet are ignored, as in Python.
 fn unbase64(bytes: &[u8], label: &str, report: &mut Report) -> Result<Vec<u8>> {
-    let known = |b: &u8| base64::digit(*b).is_some();
+    let known = |b: &u8| base64::is_letter(*b);
     if bytes.iter().any(|b| !known(b) && *b != b'=' && !b.is_ascii_whitespace()) {
         report.warn(format_args!("{label}: content: characters that are not base64 are ignored"));
     }
