@@ -142,12 +142,15 @@ fn contents(metadata: &[u8]) -> Vec<String> {
 /// answer: a service that cannot give that document may be there all the same.
 fn metadata(client: &Client, base: &str) -> Result<(String, Vec<u8>)> {
     let mut versions = vec![VERSIONS[0].to_owned()];
-    let mut listed = false;
+    let (mut listed, mut unanswered) = (false, None);
     while let Some(version) = versions.pop() {
         let url = format!("{base}/openstack/{version}/meta_data.json");
         let tries = if listed { u32::MAX } else { NEWEST_TRIES };
         let (body, tried) = match client.document(&Request { tries, ..Request::get(&url) }) {
-            Err(_) if !listed && client.is_patient() => (None, ""),
+            Err(e) if !listed && client.is_patient() => {
+                unanswered = Some(e);
+                (None, "")
+            }
             answer => (answer?, version.as_str()),
         };
         if let Some(body) = body.filter(|b| !b.iter().all(u8::is_ascii_whitespace)) {
@@ -155,7 +158,8 @@ fn metadata(client: &Client, base: &str) -> Result<(String, Vec<u8>)> {
             return Ok((version, body));
         }
         if !std::mem::replace(&mut listed, true) {
-            let list = client.get(&format!("{base}/openstack"))?.unwrap_or_default();
+            let list = client.get(&format!("{base}/openstack"));
+            let list = list.map_err(|e| unanswered.take().unwrap_or(e))?.unwrap_or_default();
             versions = candidates(&String::from_utf8_lossy(&list), tried);
         }
     }
