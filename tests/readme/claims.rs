@@ -31,7 +31,7 @@ const CLAIMS: &[(&str, &str, &str)] = &[
     ("cloud-init's user-data formats are supported", "tests/conformance", "userdata.json"),
     ("written for every network stack", "tests/conformance", "network.json"),
     ("A metadata service is asked only where", "tests/net", "a machine without a sign asks nobody"),
-    ("gets no line in fstab", "tests/conformance", "a device that is not there is left out of fstab"),
+    ("gets its line in fstab", "tests/boot/guest", "absent-waits"),
     ("No line that is written can stop a boot", "tests/cases", "nofail"),
     ("`#part-handler` runs where the root has Python", "src/stage", "handlers take their types as in cloud init"),
 ];
