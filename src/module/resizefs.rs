@@ -2,7 +2,7 @@
 //!
 //! Grows the root's file system to the size of its device, in every boot, while it is mounted: ext2, ext3, ext4, XFS, btrfs,
 //! bcachefs and ZFS, each with the program of its own. With `resize_rootfs: noblock` nothing waits for the program; false
-//! turns the module off. f2fs cannot grow while it is mounted.
+//! turns the module off. f2fs cannot grow while it is mounted. In an image without the program, the file system stays as it is.
 //!
 //! ```yaml
 //! resize_rootfs: noblock
@@ -49,6 +49,11 @@ fn live(cx: &mut Context) -> Result<()> {
         return Ok(());
     };
     let Some(argv) = command(cx, &mounted)? else { return Ok(()) };
+    // An image without the file system's tools has chosen the size that it has.
+    if let Some(program) = argv.first().filter(|program| cx.root.is_live() && cx.root.which(program).is_none()) {
+        log::info!("resizefs: / stays as large as it is: there is no {program}");
+        return Ok(());
+    }
     let command = Command::new(cx.stage, argv);
     if waits { cx.root.run(command) } else { cx.root.start(command) }
 }
@@ -136,6 +141,9 @@ fn disk_of_pool(cx: &mut Context, pool: &str) -> Result<Option<String>> {
 
 /// Whether the root's btrfs knows `--enqueue`.
 fn can_queue(cx: &mut Context) -> Result<bool> {
+    if cx.root.is_live() && cx.root.which("btrfs").is_none() {
+        return Ok(false);
+    }
     let output = cx.root.output(Command::new(cx.stage, ["btrfs", "--version"]))?;
     if output.status != 0 {
         return Err(Error::new(format!("btrfs --version ended with exit status {}", output.status)));

@@ -8,7 +8,7 @@ import stat
 BY_PRESENCE = re.compile(r"^var/log/cloud-init\.log$|^var/lib/cloud/data/(status|result)\.json$|/sem/|^run/prepivot/")
 KEYS = re.compile(rb"-----BEGIN OPENSSH PRIVATE KEY-----.*?-----END OPENSSH PRIVATE KEY-----", re.S)
 PUBLIC = re.compile(rb"((?:ssh|ecdsa)-[a-z0-9-]+) A{4}[A-Za-z0-9+/=]+")
-HASH = re.compile(rb"\$(\w+)\$[^:\n]{20,}")
+HASH = re.compile(rb"\$(\w+)\$[^:\n\"]{20,}")
 DAY = re.compile(rb"^([^:\n]+:[^:\n]*):\d{5}:", re.M)
 TIME = re.compile(rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[^\s\"]*|\b\d{10}(?:\.\d+)?\b")
 
@@ -22,7 +22,7 @@ def shape(path, content):
     if path == "etc/shadow":
         content = DAY.sub(rb"\1:DAY:", HASH.sub(rb"$\1$HASH", content))
     if path.startswith(("var/lib/cloud/", "run/cloud-init/")):
-        content = TIME.sub(b"TIME", content)
+        content = TIME.sub(b"TIME", HASH.sub(rb"$\1$HASH", content))
     return content
 
 
