@@ -10,6 +10,7 @@ pub mod glob;
 pub mod logging;
 pub mod mask;
 pub mod password;
+pub mod percent;
 pub mod report;
 pub mod sort;
 pub mod tar;

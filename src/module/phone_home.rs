@@ -20,6 +20,7 @@
 
 use super::Module;
 use crate::base::error::Result;
+use crate::base::percent::encode_form;
 use crate::base::report::Report;
 use crate::document::{Map, Value};
 use crate::instance::Frequency;
@@ -123,21 +124,9 @@ fn body(cx: &mut Context, section: &Map) -> String {
                 None
             }
         };
-        pairs.push(format!("{}={}", encode(&name), encode(value.as_deref().unwrap_or("N/A"))));
+        pairs.push(format!("{}={}", encode_form(&name), encode_form(value.as_deref().unwrap_or("N/A"))));
     }
     pairs.join("&")
-}
-
-fn encode(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b' ' => out.push('+'),
-            b if b.is_ascii_alphanumeric() || b"*-._".contains(&b) => out.push(char::from(b)),
-            b => out.push_str(&format!("%{b:02X}")),
-        }
-    }
-    out
 }
 
 #[cfg(test)]
@@ -146,6 +135,6 @@ mod tests {
 
     #[test]
     fn forms_are_encoded() {
-        assert_eq!(encode("ssh-rsa AA+b/c= ü\n"), "ssh-rsa+AA%2Bb%2Fc%3D+%C3%BC%0A");
+        assert_eq!(encode_form("ssh-rsa AA+b/c= ü\n"), "ssh-rsa+AA%2Bb%2Fc%3D+%C3%BC%0A");
     }
 }

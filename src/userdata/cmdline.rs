@@ -1,6 +1,6 @@
 //! Cloud-config on the kernel command line: `cc: YAML end_cc`, any number of times.
 
-use super::percent;
+use crate::base::percent;
 use crate::base::report::Report;
 use crate::document::{Map, Value, wrong, yaml};
 

@@ -12,7 +12,6 @@ mod md5;
 pub mod merge;
 pub mod mime;
 mod parts;
-mod percent;
 pub mod vendor;
 
 pub use cloud_config::{CloudConfig, IGNORED, text_of};

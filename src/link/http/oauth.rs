@@ -3,6 +3,7 @@
 use super::{Client, Reply, Request};
 use crate::base::clock;
 use crate::base::error::{Error, Result};
+use crate::base::percent;
 use crate::document::Value;
 use ring::rand::{SecureRandom, SystemRandom};
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -75,6 +76,8 @@ impl OAuth {
     /// The header's value (RFC 5849, section 3.5.1).
     fn authorization(&self, nonce: u64, time: i64) -> String {
         // The secrets are encoded once for the signature and once for the header.
+        // RFC 5849, section 3.6.
+        let encoded = |text: &str| percent::encode(text, percent::ALL);
         let signature = format!("{}&{}", encoded(&self.consumer_secret), encoded(&self.token_secret));
         format!(
             "OAuth oauth_nonce=\"{nonce}{time}\", oauth_timestamp=\"{time}\", oauth_version=\"1.0\", \
@@ -89,15 +92,6 @@ impl OAuth {
 /// The time of day, in seconds since 1970.
 fn now(client: &Client) -> i64 {
     i64::try_from(clock::since_1970(client.now()).as_secs()).unwrap_or(i64::MAX)
-}
-
-/// Percent-encoded (RFC 5849, section 3.6).
-fn encoded(text: &str) -> String {
-    let one = |byte: u8| match byte {
-        b if b.is_ascii_alphanumeric() || b"-._~".contains(&b) => char::from(b).to_string(),
-        b => format!("%{b:02X}"),
-    };
-    text.bytes().map(one).collect()
 }
 
 #[cfg(test)]

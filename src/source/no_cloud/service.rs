@@ -4,6 +4,7 @@
 
 use super::seed::{self, Seed};
 use crate::base::error::{Error, Result};
+use crate::base::percent;
 use crate::drive::Files;
 use crate::link::Uplink;
 use crate::link::http::{Client, Redirects, Request};
@@ -85,7 +86,7 @@ fn substituted(from: &str, machine: &Machine) -> String {
             continue;
         };
         let known = DMIDECODE.iter().find(|(name, _)| *name == key).map_or(key, |(_, file)| file);
-        out.push_str(&escaped(&machine.dmi(known).unwrap_or_default()));
+        out.push_str(&percent::encode(&machine.dmi(known).unwrap_or_default(), percent::ALL));
         rest = tail;
     }
     out + rest
@@ -111,12 +112,6 @@ const DMIDECODE: [(&str, &str); 17] = [
     ("system-uuid", "product_uuid"),
     ("system-version", "product_version"),
 ];
-
-/// A value as part of a path: what may not stand there is percent-encoded (RFC 3986).
-fn escaped(value: &str) -> String {
-    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~".contains(&b);
-    value.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
-}
 
 /// For messages: without query and credentials.
 fn plain(from: &str) -> &str {

@@ -1,7 +1,5 @@
 //! Transfer encodings (RFC 2045, 6) and the charsets that are not UTF-8.
 
-use crate::userdata::percent::hex;
-
 /// Undoes a transfer encoding. What is wrongly encoded is decoded as far as it makes sense, as mail programs do.
 pub fn decode(encoding: &str, body: &[u8]) -> Vec<u8> {
     match encoding.trim().to_ascii_lowercase().as_str() {
@@ -66,6 +64,11 @@ fn uuencode(body: &[u8]) -> Vec<u8> {
         out.extend(bytes);
     }
     out
+}
+
+/// The value of a hexadecimal digit.
+fn hex(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).and_then(|d| u8::try_from(d).ok())
 }
 
 #[cfg(test)]

@@ -141,7 +141,7 @@ fn extended(value: &str) -> String {
         [charset, _, text] => (charset.to_string(), text.to_string()),
         _ => (String::new(), value.to_owned()),
     };
-    let bytes = encoding::to_utf8(&charset, crate::userdata::percent::decode(&text));
+    let bytes = encoding::to_utf8(&charset, crate::base::percent::decode(&text));
     String::from_utf8_lossy(&bytes).into_owned()
 }
 

@@ -1,7 +1,7 @@
 //! Parts as one MIME multipart: the processed form that cloud-init keeps beside the raw one (user-data.txt.i).
 
 use super::Entity;
-use crate::base::base64;
+use crate::base::{base64, percent};
 
 /// What a boundary begins with; zeros are added until no part has it.
 const BOUNDARY: &str = "===============prepivot==";
@@ -63,10 +63,7 @@ fn filename(name: &str) -> String {
     if name.is_ascii() {
         return format!("filename=\"{}\"", one_line(name).replace('\\', "\\\\").replace('"', "\\\""));
     }
-    name.bytes().fold(String::from("filename*=utf-8''"), |out, b| match b {
-        b if b.is_ascii_alphanumeric() || b"-._".contains(&b) => out + &char::from(b).to_string(),
-        b => out + &format!("%{b:02X}"),
-    })
+    format!("filename*=utf-8''{}", percent::encode(name, percent::PARAMETER))
 }
 
 fn one_line(text: &str) -> String {

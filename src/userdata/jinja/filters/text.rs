@@ -7,6 +7,7 @@ use super::super::print::{printed, represented, to_json};
 use super::super::render::Renderer;
 use super::super::value::Value;
 use super::{is_true, size_of};
+use crate::base::percent;
 
 /// The widest that a text is padded or indented to.
 const MAX_WIDTH: usize = 10_000;
@@ -230,22 +231,22 @@ pub fn xmlattr<'a>(cx: &Renderer<'a, '_>, value: Value<'a>, given: Bound<'a>) ->
 }
 
 pub fn urlencode<'a>(cx: &Renderer<'a, '_>, value: Value<'a>, _: Bound<'a>) -> Step<Value<'a>> {
-    let quote = |value: &Value<'a>, keep: &str| -> Step<String> {
+    let quote = |value: &Value<'a>, escaped| -> Step<String> {
         let text = printed(value, cx.budget())?;
         cx.budget().take(text.len() * 3)?;
-        Ok(quoted(&text, keep))
+        Ok(percent::encode(&text, escaped))
     };
     let pairs = match &value {
         Value::Dict(_) => items(cx, &value)?,
         Value::List(list) => list.clone(),
         Value::Undefined(_) => return Ok(Value::borrowed("")),
-        other => return cx.heap.text(quote(other, "/")?),
+        other => return cx.heap.text(quote(other, percent::PATH)?),
     };
     let mut out = String::new();
     for pair in (0..).map_while(|i| pairs.get(i)) {
         let pair = cx.heap.items(&pair)?;
         let (Some(key), Some(value), 2) = (pair.get(0), pair.get(1), pair.len()) else { return fail("expected pairs") };
-        let field = |value: &Value<'a>| quote(value, "").map(|text| text.replace("%20", "+"));
+        let field = |value: &Value<'a>| quote(value, percent::ALL).map(|text| text.replace("%20", "+"));
         out.push_str(if out.is_empty() { "" } else { "&" });
         out.push_str(&field(&key)?);
         out.push('=');
@@ -278,18 +279,4 @@ pub fn tojson<'a>(cx: &Renderer<'a, '_>, value: Value<'a>, given: Bound<'a>) -> 
     let [indent] = given.by_name(["indent"])?;
     let indent = indent.filter(|i| !matches!(i, Value::None)).map(|i| size_of(Some(&i), 0)).transpose()?;
     cx.heap.text(to_json(&value, indent, cx.budget())?)
-}
-
-/// Percent escapes for all but unreserved characters (RFC 3986, 2.3) and those to keep.
-fn quoted(text: &str, keep: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        let c = char::from(byte);
-        if c.is_ascii_alphanumeric() || "_.-~".contains(c) || keep.contains(c) {
-            out.push(c);
-        } else {
-            out.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    out
 }
