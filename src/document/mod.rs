@@ -12,7 +12,7 @@ pub use bytes::Bytes;
 pub use path::Path;
 pub use yaml_write::to_yaml;
 
-use crate::base::error::Error;
+use crate::base::error::{Error, Result};
 
 /// How deep a document may nest.
 pub const MAX_DEPTH: usize = 100;
@@ -272,6 +272,18 @@ impl Value {
 /// The error for a key of a document that holds the wrong kind of value. It names the key, never the value.
 pub fn wrong(key: &str, expected: &str, found: &Value) -> Error {
     Error::new(format!("{key}: expected {expected}, found {}", found.kind()))
+}
+
+/// The value of a key as a mapping; None where it is absent or null.
+///
+/// # Errors
+/// It is something else. The error names `key`.
+pub fn optional_map<'v>(key: &str, value: Option<&'v Value>) -> Result<Option<&'v Map>> {
+    match value {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::Map(map)) => Ok(Some(map)),
+        Some(other) => Err(wrong(key, "a mapping", other)),
+    }
 }
 
 macro_rules! from {

@@ -25,7 +25,7 @@
 
 use super::Module;
 use crate::base::error::{Error, Result};
-use crate::document::{Map, Value, wrong};
+use crate::document::{Map, optional_map, wrong};
 use crate::instance::Frequency;
 use crate::root::{Command, Stage};
 use crate::system::{Context, packages};
@@ -53,18 +53,12 @@ pub static MODULE: Module = Module {
 };
 
 fn live(cx: &mut Context) -> Result<()> {
-    let section = match cx.get("landscape") {
-        None => return Ok(()),
-        Some(value) => value.as_map().ok_or_else(|| wrong("landscape", "a mapping", value))?,
-    };
+    let Some(section) = optional_map("landscape", cx.get("landscape"))? else { return Ok(()) };
     if section.is_empty() {
         return Ok(());
     }
     let empty = Map::new();
-    let client = match section.get("client") {
-        None | Some(Value::Null) => &empty,
-        Some(value) => value.as_map().ok_or_else(|| wrong("landscape.client", "a mapping", value))?,
-    };
+    let client = optional_map("landscape.client", section.get("client"))?.unwrap_or(&empty);
     packages::install(cx, &["landscape-client".to_owned()])?;
     let mut settings: BTreeMap<String, String> = DEFAULTS.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
     settings.extend(client_section(&cx.root.text(CONF)));

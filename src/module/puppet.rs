@@ -34,7 +34,7 @@
 
 use super::Module;
 use crate::base::error::{Error, Result};
-use crate::document::{Map, Value, to_yaml, wrong};
+use crate::document::{Map, Value, optional_map, to_yaml, wrong};
 use crate::instance::Frequency;
 use crate::root::{Attr, Command, Ids, Stage};
 use crate::system::ini::Ini;
@@ -81,8 +81,8 @@ fn live(cx: &mut Context) -> Result<()> {
         runs = false;
     }
     let agent = Agent { aio: kind == "aio", section };
-    if let Some(conf) = section.get("conf").filter(|v| !v.is_null()) {
-        agent.configure(cx, conf.as_map().ok_or_else(|| wrong("puppet.conf", "a mapping", conf))?)?;
+    if let Some(conf) = optional_map("puppet.conf", section.get("conf"))? {
+        agent.configure(cx, conf)?;
     }
     if let Some(attributes) = section.get("csr_attributes").filter(|v| !v.is_null()) {
         let path = agent.path(cx, "csr_attributes_path", "csr_attributes")?;

@@ -25,7 +25,7 @@
 
 use super::Module;
 use crate::base::error::{Error, Result};
-use crate::document::{Map, Value, wrong};
+use crate::document::{Map, Value, optional_map, wrong};
 use crate::instance::Frequency;
 use crate::root::{Attr, Command, Stage};
 use crate::system::service::{self, Action};
@@ -77,10 +77,7 @@ fn config(cx: &Context) -> Result<Option<Config>> {
         None => Vec::new(),
         Some(value) => value.as_list().ok_or_else(|| wrong("rsyslog.configs", "a list", value))?.to_vec(),
     };
-    let remotes = match section.get("remotes").filter(|v| !v.is_null()) {
-        None => Map::new(),
-        Some(value) => value.as_map().ok_or_else(|| wrong("rsyslog.remotes", "a mapping", value))?.clone(),
-    };
+    let remotes = optional_map("rsyslog.remotes", section.get("remotes"))?.cloned().unwrap_or_default();
     let folder = text("config_dir", "/etc/rsyslog.d")?;
     let file = text("config_filename", "20-cloud-config.conf")?;
     Ok(Some(Config { folder, file, configs, remotes, section }))

@@ -23,7 +23,7 @@
 use super::Module;
 use super::users_groups::key_lines;
 use crate::base::error::Result;
-use crate::document::{Map, Value, wrong};
+use crate::document::{Map, Value, optional_map, wrong};
 use crate::instance::Frequency;
 use crate::root::run_dir::LATER_LOGINS;
 use crate::root::{Attr, Command, Stage};
@@ -95,10 +95,7 @@ fn read_private_keys(context: &mut Context) -> Result<()> {
 
 /// Writes the keys and certificates of `ssh_keys`.
 fn given_keys(context: &mut Context) -> Result<()> {
-    let keys = match context.get("ssh_keys") {
-        None => return Ok(()),
-        Some(value) => value.as_map().ok_or_else(|| wrong("ssh_keys", "a mapping", value))?,
-    };
+    let Some(keys) = optional_map("ssh_keys", context.get("ssh_keys"))? else { return Ok(()) };
     for (key, value) in keys.iter() {
         let known = key.split_once('_').filter(|(kind, _)| host_keys::TYPES.contains(kind));
         let (end, mode) = match known {

@@ -15,7 +15,7 @@
 
 use super::Module;
 use crate::base::error::{Error, Result};
-use crate::document::{Value, wrong};
+use crate::document::{Value, optional_map};
 use crate::instance::Frequency;
 use crate::root::{Attr, Command, Stage, run_dir};
 use crate::system::{Context, packages};
@@ -36,10 +36,7 @@ pub static MODULE: Module = Module {
 };
 
 fn live(cx: &mut Context) -> Result<()> {
-    let section = match cx.get("drivers") {
-        None => return Ok(()),
-        Some(value) => value.as_map().ok_or_else(|| wrong("drivers", "a mapping", value))?,
-    };
+    let Some(section) = optional_map("drivers", cx.get("drivers"))? else { return Ok(()) };
     let nvidia = section.get("nvidia");
     if !nvidia.and_then(|n| n.get("license-accepted")).is_some_and(Value::is_true) {
         log::info!("drivers.nvidia.license-accepted is not true: no drivers are installed");

@@ -30,7 +30,7 @@
 
 use super::Module;
 use crate::base::error::{Error, Result};
-use crate::document::{Map, Value, json, wrong};
+use crate::document::{Map, Value, json, optional_map, wrong};
 use crate::instance::Frequency;
 use crate::root::{Command, Stage};
 use crate::system::{Context, all_or_error, packages, service};
@@ -102,18 +102,12 @@ fn section<'a>(cx: &mut Context<'a>) -> Result<Option<&'a Map>> {
         cx.report.warn(format_args!("{old}: the key is deprecated: use ubuntu_pro"));
     }
     let key = if cx.get("ubuntu_pro").is_some() { "ubuntu_pro" } else { old.first().copied().unwrap_or("ubuntu_pro") };
-    match cx.get(key) {
-        None => Ok(None),
-        Some(value) => value.as_map().map(Some).ok_or_else(|| wrong(key, "a mapping", value)),
-    }
+    optional_map(key, cx.get(key))
 }
 
 /// Sets and unsets what `config` has, in the order of its keys, if all of it is right.
 fn configure(cx: &mut Context, config: Option<&Value>) -> Result<()> {
-    let config = match config {
-        None | Some(Value::Null) => return Ok(()),
-        Some(value) => value.as_map().ok_or_else(|| wrong("ubuntu_pro.config", "a mapping", value))?,
-    };
+    let Some(config) = optional_map("ubuntu_pro.config", config)? else { return Ok(()) };
     let (mut problems, mut commands) = (Vec::new(), Vec::new());
     for (key, value) in config.sorted() {
         let at = format!("ubuntu_pro.config.{key}");

@@ -4,7 +4,7 @@ use super::gpg::Ring;
 use super::pattern::Pattern;
 use super::{Apt, key};
 use crate::base::error::{Context as _, Error, Result};
-use crate::document::{Map, Value, wrong};
+use crate::document::{Map, Value, optional_map, wrong};
 use crate::root::{Attr, Command};
 use crate::system::{Context, template};
 use std::collections::HashSet;
@@ -79,10 +79,7 @@ pub struct Source {
 /// # Errors
 /// `sources` or an entry of it is no mapping, or `add_apt_repo_match` is no pattern.
 pub fn entries(apt: &Apt) -> Result<Vec<Source>> {
-    let map = match apt.section.get("sources") {
-        None | Some(Value::Null) => return Ok(Vec::new()),
-        Some(value) => value.as_map().ok_or_else(|| wrong("apt.sources", "a mapping", value))?,
-    };
+    let Some(map) = optional_map("apt.sources", apt.section.get("sources"))? else { return Ok(Vec::new()) };
     let pattern = apt.text("add_apt_repo_match").unwrap_or(REPOSITORY.to_owned());
     let pattern = Pattern::new(&pattern).context(|| "apt.add_apt_repo_match")?;
     let one = |(name, value): (&str, &Value)| {

@@ -38,7 +38,7 @@ mod bridge;
 
 use super::Module;
 use crate::base::error::{Error, Result};
-use crate::document::{Map, Value, wrong, yaml};
+use crate::document::{Map, Value, optional_map, wrong, yaml};
 use crate::instance::Frequency;
 use crate::root::{Command, Stage};
 use crate::system::{Context, packages, service, snap};
@@ -69,20 +69,14 @@ pub static MODULE: Module = Module {
 };
 
 fn live(cx: &mut Context) -> Result<()> {
-    let section = match cx.get("lxd") {
-        None => return Ok(()),
-        Some(value) => value.as_map().ok_or_else(|| wrong("lxd", "a mapping", value))?,
-    };
+    let Some(section) = optional_map("lxd", cx.get("lxd"))? else { return Ok(()) };
     if section.is_empty() {
         return Ok(());
     }
     snap::wait_seeded(cx)?;
     let empty = Map::new();
-    let map = |key: &str| match section.get(key) {
-        None | Some(Value::Null) => Ok(&empty),
-        Some(value) => value.as_map().ok_or_else(|| wrong(&format!("lxd.{key}"), "a mapping", value)),
-    };
-    let (init, bridge) = (map("init")?, map("bridge")?);
+    let map = |key: &str| optional_map(&format!("lxd.{key}"), section.get(key));
+    let (init, bridge) = (map("init")?.unwrap_or(&empty), map("bridge")?.unwrap_or(&empty));
     let preseed = match section.get("preseed") {
         None | Some(Value::Null) => "",
         Some(value) => value.as_str().ok_or_else(|| wrong("lxd.preseed", "a string", value))?,
