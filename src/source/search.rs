@@ -103,12 +103,6 @@ impl<'a> Search<'a> {
         paths
     }
 
-    /// Paths of the drives with a filesystem of type `kind` (`iso9660`, `udf`), whatever its label; by name, last first.
-    pub fn drives_of_kind(&self, kind: &str) -> Vec<String> {
-        let is_kind = |d: &&Probed| d.superblock().is_some_and(|s| s.kind == kind);
-        self.drives.iter().filter(is_kind).map(|d| d.device.node.display().to_string()).collect()
-    }
-
     /// Keeps what is used where no service answers: a drive with less than its service has. Not once `refused` is true: the
     /// service has answered, and what it said rules the drive out.
     pub fn otherwise(&mut self, found: Found, refused: Arc<AtomicBool>) {

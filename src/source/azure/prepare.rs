@@ -8,6 +8,7 @@ use super::{SOURCE, disk, network};
 use crate::base::deadline::Deadline;
 use crate::document::{Bytes, Map, Value};
 use crate::drive::Files;
+use crate::drive::search::Probed;
 use crate::instance::{Instance, state};
 use crate::machine::{Distro, beneath};
 use crate::source::search::Search;
@@ -119,8 +120,9 @@ pub fn of_files(search: &Search, files: &Files, place: &str) -> Option<Instance>
 
 /// The first media that is Azure's: the seed folder, /dev/sr0, other drives, and what an earlier boot kept.
 fn media_of(search: &mut Search, data_dir: &str) -> std::result::Result<Option<Medium>, Failure> {
-    let mut drives = search.drives_of_kind("iso9660");
-    drives.extend(search.drives_of_kind("udf"));
+    let of_kind = |kind: &'static str| move |d: &Probed| d.superblock().is_some_and(|s| s.kind == kind);
+    let mut drives = search.drives_of(&of_kind("iso9660"));
+    drives.extend(search.drives_of(&of_kind("udf")));
     crate::base::sort::by_key(&mut drives, |path| !path.ends_with("/dev/sr0"));
     let folders = |folder: &str| (folder.to_owned(), false);
     let places = std::iter::once(folders(SEED))
