@@ -50,12 +50,17 @@ fn live(cx: &mut Context) -> Result<()> {
     };
     let Some(argv) = command(cx, &mounted)? else { return Ok(()) };
     // An image without the file system's tools has chosen the size that it has.
-    if let Some(program) = argv.first().filter(|program| cx.root.is_live() && cx.root.which(program).is_none()) {
+    if let Some(program) = argv.first().filter(|program| is_missing(cx, program)) {
         log::info!("resizefs: / stays as large as it is: there is no {program}");
         return Ok(());
     }
     let command = Command::new(cx.stage, argv);
     if waits { cx.root.run(command) } else { cx.root.start(command) }
+}
+
+/// Whether the running system lacks a program.
+fn is_missing(cx: &Context, program: &str) -> bool {
+    cx.root.is_live() && cx.root.which(program).is_none()
 }
 
 /// The command that grows the root's file system. None where there is nothing to grow, which is reported where a user would not
@@ -101,9 +106,10 @@ fn device(cx: &mut Context, source: &str) -> Option<String> {
     if source.starts_with("gpt/") {
         return Some(source.to_owned());
     }
-    let is_container = virt::is_container(&virt::detect(&Machine::read(cx.root.path())));
+    let root = cx.root.path().to_owned();
+    let is_container = || virt::is_container(&virt::detect(&Machine::read(&root)));
     let mut device = source.to_owned();
-    if device == "/dev/root" && !cx.root.exists(&device) && !is_container {
+    if device == "/dev/root" && !cx.root.exists(&device) && !is_container() {
         match mount_table::root_on_cmdline(cx.root) {
             Some(named) => device = named,
             None => {
@@ -118,7 +124,7 @@ fn device(cx: &mut Context, source: &str) -> Option<String> {
     let known = cx.outside.places().and_then(|places| block::at(&places, &device));
     // A node of the kernel's that sysfs does not list as a block device.
     let is_device = known.is_some() || cx.root.stat(&device).is_some_and(|s| s.kind == Kind::Other);
-    if !is_device && !is_container {
+    if !is_device && !is_container() {
         cx.report.warn(format_args!("resizefs: {device}, the device of /, is no device that is there"));
     }
     is_device.then_some(device)
@@ -141,7 +147,7 @@ fn disk_of_pool(cx: &mut Context, pool: &str) -> Result<Option<String>> {
 
 /// Whether the root's btrfs knows `--enqueue`.
 fn can_queue(cx: &mut Context) -> Result<bool> {
-    if cx.root.is_live() && cx.root.which("btrfs").is_none() {
+    if is_missing(cx, "btrfs") {
         return Ok(false);
     }
     let output = cx.root.output(Command::new(cx.stage, ["btrfs", "--version"]))?;

@@ -25,15 +25,15 @@ pub fn is_on(root: &Root, machine: &Machine) -> Option<bool> {
     let outside = ThisMachine::new();
     let mut boot = Boot::new(root, machine, &asked, &outside);
     later::configure(root, &mut boot, &instance);
-    let config = boot.config().clone();
-    Some(hotplug::source(root, &config, &instance, &mut boot.report).is_some())
+    let (config, report) = boot.config_and_report();
+    Some(hotplug::source(root, config, &instance, report).is_some())
 }
 
 /// Configures the device with this path below /sys, if hotplug is on. Returns the errors.
 pub fn added(root: &mut Root, machine: &Machine, path: &str) -> Vec<String> {
     run(root, machine, &ThisMachine::new(), |root, boot, instance| {
-        let config = boot.config().clone();
-        if hotplug::source(root, &config, instance, &mut boot.report).is_none() {
+        let (config, report) = boot.config_and_report();
+        if hotplug::source(root, config, instance, report).is_none() {
             log::info!("hotplug is off: {path} is not configured");
             return Ok(());
         }
