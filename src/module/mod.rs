@@ -81,8 +81,7 @@ pub struct Module {
     pub stage: Stage,
     /// How often it runs where its entry in the list does not say.
     pub frequency: Frequency,
-    /// It runs only if one of these is in the cloud-config; empty: always (`activate_by_schema_keys`). For an unsupported
-    /// module: the keys that ask for it.
+    /// It runs only if one of these is in the cloud-config; empty: always (`activate_by_schema_keys`).
     pub keys: &'static [&'static str],
     /// Distributions on which it runs; empty: all.
     pub distros: &'static [&'static str],
@@ -92,13 +91,6 @@ pub struct Module {
     pub live: Option<Handler>,
     /// What nothing waits for: after the last module of the final stage, once for each instance.
     pub at_end: Option<Handler>,
-}
-
-impl Module {
-    /// Whether prepivot has it, and not only its name.
-    pub fn is_supported(&self) -> bool {
-        self.provision.is_some() || self.live.is_some()
-    }
 }
 
 /// Every module of cloud-init 26.2, in the order of its default lists (config/cloud.cfg.tmpl).
@@ -181,7 +173,7 @@ fn canonical(name: &str) -> String {
     RENAMED.iter().find(|(old, _)| *old == name).map_or(name, |(_, new)| new).to_owned()
 }
 
-/// The module that a list or a command names, supported or not.
+/// The module that a list or a command names.
 pub fn find(name: &str) -> Option<&'static Module> {
     let name = canonical(name);
     MODULES.iter().copied().find(|m| m.name == name)
@@ -190,11 +182,6 @@ pub fn find(name: &str) -> Option<&'static Module> {
 /// Whether cloud-init once had a module of that name.
 pub fn is_removed(name: &str) -> bool {
     REMOVED.contains(&canonical(name).as_str())
-}
-
-/// The key with which a configuration asks for an unsupported module.
-pub fn requested(module: &Module, config: &Value) -> Option<&'static str> {
-    module.keys.iter().copied().find(|key| config.get(key).is_some_and(|value| !value.is_null()))
 }
 
 /// The key of a stage's list of modules in the configuration.

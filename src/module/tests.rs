@@ -32,9 +32,7 @@ fn the_table_says_what_cloud_inits_says() {
         };
         let ours = find(text("module")).unwrap_or_else(|| panic!("{} is not in the table", text("module")));
         assert_eq!(Some(ours.frequency), Frequency::named(text("frequency")), "{}", ours.name);
-        if ours.is_supported() {
-            assert_eq!(sorted(ours.keys), list("activate_by"), "{}: keys", ours.name);
-        }
+        assert_eq!(sorted(ours.keys), list("activate_by"), "{}: keys", ours.name);
         assert_eq!(sorted(ours.distros), list("distros"), "{}: distros", ours.name);
         let stages = theirs.get("stage_variants").and_then(Value::as_map).unwrap();
         assert!(stages.is_empty() || stages.contains_key(ours.stage.name()), "{}: stage", ours.name);
@@ -63,7 +61,7 @@ fn every_module_has_documentation_and_a_schema_in_its_file() {
         assert!(docs.len() > 40, "{}: {docs}", module.name);
         assert!(module.keys.iter().all(|key| of_any.contains(key)), "{}: {:?}", module.name, module.keys);
         let example = docs.split_once("```yaml\n").and_then(|(_, rest)| rest.strip_suffix("```"));
-        assert!(example.is_some() || module.keys.is_empty() || !module.is_supported(), "{}: an example", module.name);
+        assert!(example.is_some() || module.keys.is_empty(), "{}: an example", module.name);
         let Some(example) = example else { continue };
         let Ok(Value::Map(config)) = crate::document::yaml::parse(module.name, example) else { panic!("{example}") };
         assert_eq!(schema::cloud_config(&config), schema::Findings::default(), "{example}");
@@ -83,16 +81,6 @@ fn every_module_has_documentation_and_a_schema_in_its_file() {
 fn names_of_old_are_known() {
     assert_eq!(find("cc_ubuntu-advantage").unwrap().name, "ubuntu_pro");
     assert!(is_removed("cc_migrator") && !is_removed("runcmd") && find("migrator").is_none());
-}
-
-#[test]
-fn an_unsupported_module_is_asked_for_by_its_keys() {
-    let requested = |config: &str| {
-        let config = crate::document::yaml::parse("t", config).unwrap();
-        requested(&Module { keys: &["a", "b"], provision: None, live: None, ..seed_random::MODULE }, &config)
-    };
-    assert_eq!(requested("{a: , c: 1}"), None);
-    assert_eq!(requested("{b: {x: y}}"), Some("b"));
 }
 
 /// A root in a folder, an instance, and a machine whose servers answer with what they were asked.

@@ -35,7 +35,7 @@ struct Entry {
 
 /// `- name`, `- [name, frequency, args…]` or `- {name:, frequency:, args:}` (cloud-init's module list). Those that cannot run are
 /// reported once.
-fn entry(value: &Value, config: &Value, half: Half, report: &mut Report) -> Option<Entry> {
+fn entry(value: &Value, half: Half, report: &mut Report) -> Option<Entry> {
     let name = name_of(value)?;
     let (frequency, args) = match value {
         Value::List(list) => {
@@ -48,9 +48,11 @@ fn entry(value: &Value, config: &Value, half: Half, report: &mut Report) -> Opti
         }
         _ => (None, Vec::new()),
     };
-    let Some(module) = module::find(&name).filter(|m| m.is_supported()) else {
-        if half == Half::Provision {
-            not_run(&name, config, report);
+    let Some(module) = module::find(&name) else {
+        if half == Half::Provision && module::is_removed(&name) {
+            log::info!("module {name} was removed from cloud-init: its name is ignored");
+        } else if half == Half::Provision {
+            report.warn(format_args!("there is no module called {name}"));
         }
         return None;
     };
@@ -61,21 +63,6 @@ fn entry(value: &Value, config: &Value, half: Half, report: &mut Report) -> Opti
         ));
     }
     Some(Entry { module, frequency: frequency.unwrap_or(module.frequency), args })
-}
-
-/// Reports why a name in a list runs nothing, if the configuration needs it to.
-fn not_run(name: &str, config: &Value, report: &mut Report) {
-    match module::find(name) {
-        Some(module) => {
-            if let Some(key) = module::requested(module, config) {
-                report.warn(format_args!("cloud-config: {key}: the module {} is not supported yet", module.name));
-            }
-        }
-        None if module::is_removed(name) => {
-            log::info!("module {name} was removed from cloud-init: its name is ignored")
-        }
-        None => report.warn(format_args!("there is no module called {name}")),
-    }
 }
 
 /// The module that an entry of a list names.
@@ -98,7 +85,7 @@ impl<'a, 'b> Run<'a, 'b> {
     pub fn stage(&mut self, stage: Stage, half: Half) {
         let (config, report) = self.boot.config_and_report();
         let list = config.get(module::list_key(stage)).and_then(Value::as_list).unwrap_or_default();
-        let entries: Vec<Entry> = list.iter().filter_map(|v| entry(v, config, half, report)).collect();
+        let entries: Vec<Entry> = list.iter().filter_map(|v| entry(v, half, report)).collect();
         self.boot.log();
         entries.iter().for_each(|e| self.one(e, stage, half));
         if (stage, half) == (Stage::Final, Half::Live) {
@@ -197,10 +184,6 @@ impl<'a, 'b> Run<'a, 'b> {
 
     /// `cloud-init single`: both halves of one module, whether its keys are there or not.
     pub fn single(&mut self, module: &'static Module, frequency: Option<Frequency>, args: &[String]) {
-        if !module.is_supported() {
-            self.boot.report.error(format_args!("the module {} is not supported yet", module.name));
-            return;
-        }
         for (half, handler) in [(Half::Provision, module.provision), (Half::Live, module.live)] {
             let Some(handler) = handler else { continue };
             if self.is_due(module, half, frequency.unwrap_or(module.frequency)) {

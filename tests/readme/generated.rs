@@ -121,7 +121,7 @@ fn names(which: impl Fn(&Module) -> bool) -> String {
 fn modules_by_stage() -> String {
     let stages = [Stage::Init, Stage::Config, Stage::Final]
         .into_iter()
-        .map(|stage| vec![stage.name().to_owned(), names(|m| m.is_supported() && m.stage == stage)]);
+        .map(|stage| vec![stage.name().to_owned(), names(|m| m.stage == stage)]);
     table(&["stage", "modules"], stages)
 }
 
@@ -134,11 +134,10 @@ fn modules() -> String {
             Frequency::Once => "once",
         };
         let distros = if m.distros.is_empty() { "all".to_owned() } else { m.distros.join(", ") };
-        let supported = if m.is_supported() { "yes" } else { "not yet" };
-        let own = [m.name, supported, m.stage.name(), frequency, &code(m.keys), &distros];
+        let own = [m.name, m.stage.name(), frequency, &code(m.keys), &distros];
         own.map(str::to_owned).to_vec()
     };
-    let head = ["module", "supported", "stage", "frequency", "keys", "distributions"];
+    let head = ["module", "stage", "frequency", "keys", "distributions"];
     table(&head, sorted().iter().map(row))
 }
 
