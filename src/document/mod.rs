@@ -235,6 +235,14 @@ impl Value {
         }
     }
 
+    /// The texts ([`Value::text`]) of a list, or the one text where the value is no list.
+    pub fn texts(&self) -> Vec<String> {
+        match self {
+            Value::List(list) => list.iter().filter_map(Value::text).collect(),
+            one => one.text().into_iter().collect(),
+        }
+    }
+
     /// The bytes of a string or of binary data.
     pub fn bytes(&self) -> Option<&[u8]> {
         match self {

@@ -55,10 +55,8 @@ pub static MODULE: Module = Module {
     stage: Stage::Final,
     frequency: Frequency::Instance,
     keys: &["ansible"],
-    distros: &[],
-    provision: None,
     live: Some(live),
-    at_end: None,
+    ..Module::NEW
 };
 
 fn live(cx: &mut Context) -> Result<()> {
@@ -267,11 +265,7 @@ impl<'a> Job<'a> {
             return Err(Error::new("ansible.pull.diff: it needs Ansible 2.7 or later"));
         }
         let names = pull.get("playbook_names").or_else(|| pull.get("playbook_name"));
-        let names: Vec<String> = match names {
-            Some(Value::List(list)) => list.iter().filter_map(Value::text).collect(),
-            Some(one) => one.text().into_iter().collect(),
-            None => Vec::new(),
-        };
+        let names = names.map(Value::texts).unwrap_or_default();
         let options = options(pull, &["playbook_name", "playbook_names"]);
         let at_once = if version.is_some_and(|v| v >= (2, 12)) { names.len().max(1) } else { 1 };
         for names in names.chunks(at_once) {

@@ -35,8 +35,7 @@ pub static MODULE: Module = Module {
     keys: &["apk_repos"],
     distros: &["alpine"],
     provision: Some(provision),
-    live: None,
-    at_end: None,
+    ..Module::NEW
 };
 
 fn provision(cx: &mut Context) -> Result<()> {

@@ -26,8 +26,7 @@ pub static MODULE: Module = Module {
     keys: &["apt_pipelining"],
     distros: &["ubuntu", "debian", "raspberry-pi-os"],
     provision: Some(provision),
-    live: None,
-    at_end: None,
+    ..Module::NEW
 };
 
 fn provision(cx: &mut Context) -> Result<()> {

@@ -27,10 +27,8 @@ pub static MODULE: Module = Module {
     stage: Stage::Init,
     frequency: Frequency::Always,
     keys: &["bootcmd"],
-    distros: &[],
-    provision: None,
     live: Some(live),
-    at_end: None,
+    ..Module::NEW
 };
 
 fn live(cx: &mut Context) -> Result<()> {

@@ -24,11 +24,9 @@ pub static MODULE: Module = Module {
     name: "byobu",
     stage: Stage::Config,
     frequency: Frequency::Instance,
-    keys: &[],
     distros: &["ubuntu", "debian", "raspberry-pi-os"],
-    provision: None,
     live: Some(live),
-    at_end: None,
+    ..Module::NEW
 };
 
 fn live(cx: &mut Context) -> Result<()> {

@@ -43,7 +43,7 @@ pub static MODULE: Module = Module {
     ],
     provision: Some(provision),
     live: Some(live),
-    at_end: None,
+    ..Module::NEW
 };
 
 /// The start of the names of our own files.

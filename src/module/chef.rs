@@ -84,10 +84,9 @@ pub static MODULE: Module = Module {
     stage: Stage::Final,
     frequency: Frequency::Always,
     keys: &["chef"],
-    distros: &[],
     provision: Some(provision),
     live: Some(live),
-    at_end: None,
+    ..Module::NEW
 };
 
 /// A setting's text; a list or a mapping is no text.
@@ -106,11 +105,7 @@ fn provision(cx: &mut Context) -> Result<()> {
             return Err(Error::new(format!("chef.{key}: it is needed")));
         }
     }
-    let own = match section.get("directories") {
-        Some(Value::List(list)) => list.iter().filter_map(Value::text).collect(),
-        Some(value) => value.text().into_iter().collect(),
-        None => Vec::new(),
-    };
+    let own = section.get("directories").map(Value::texts).unwrap_or_default();
     let folders = if own.is_empty() { FOLDERS.map(str::to_owned).to_vec() } else { own };
     for folder in folders.iter().map(String::as_str).chain(FOLDERS.first().copied()) {
         cx.root.mkdir(folder, Attr::root(0o755))?;

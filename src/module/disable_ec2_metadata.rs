@@ -22,10 +22,8 @@ pub static MODULE: Module = Module {
     stage: Stage::Config,
     frequency: Frequency::Always,
     keys: &["disable_ec2_metadata"],
-    distros: &[],
-    provision: None,
     live: Some(live),
-    at_end: None,
+    ..Module::NEW
 };
 
 fn live(cx: &mut Context) -> Result<()> {

@@ -31,7 +31,7 @@ pub static MODULE: Module = Module {
     distros: &["ubuntu"],
     provision: Some(provision),
     live: Some(live),
-    at_end: None,
+    ..Module::NEW
 };
 
 /// The file and its text, where there is one to write.

@@ -29,11 +29,8 @@ pub static MODULE: Module = Module {
     name: "final_message",
     stage: Stage::Final,
     frequency: Frequency::Always,
-    keys: &[],
-    distros: &[],
-    provision: None,
     live: Some(live),
-    at_end: None,
+    ..Module::NEW
 };
 
 fn live(cx: &mut Context) -> Result<()> {

@@ -32,9 +32,8 @@ pub static MODULE: Module = Module {
     frequency: Frequency::Instance,
     keys: &["grub_dpkg", "grub-dpkg"],
     distros: &["ubuntu", "debian"],
-    provision: None,
     live: Some(live),
-    at_end: None,
+    ..Module::NEW
 };
 
 fn live(cx: &mut Context) -> Result<()> {

@@ -27,11 +27,8 @@ pub static MODULE: Module = Module {
     name: "install_hotplug",
     stage: Stage::Final,
     frequency: Frequency::Instance,
-    keys: &[],
-    distros: &[],
-    provision: None,
     live: Some(live),
-    at_end: None,
+    ..Module::NEW
 };
 
 fn live(cx: &mut Context) -> Result<()> {

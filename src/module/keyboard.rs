@@ -41,7 +41,7 @@ pub static MODULE: Module = Module {
     ],
     provision: Some(provision),
     live: Some(live),
-    at_end: None,
+    ..Module::NEW
 };
 
 struct Keyboard {

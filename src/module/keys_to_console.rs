@@ -26,11 +26,8 @@ pub static MODULE: Module = Module {
     name: "keys_to_console",
     stage: Stage::Final,
     frequency: Frequency::Instance,
-    keys: &[],
-    distros: &[],
-    provision: None,
     live: Some(live),
-    at_end: None,
+    ..Module::NEW
 };
 
 const BAR: &str = "#############################################################";

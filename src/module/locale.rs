@@ -34,11 +34,9 @@ pub static MODULE: Module = Module {
     name: "locale",
     stage: Stage::Config,
     frequency: Frequency::Instance,
-    keys: &[],
-    distros: &[],
     provision: Some(provision),
     live: Some(live),
-    at_end: None,
+    ..Module::NEW
 };
 
 /// What is to be done.

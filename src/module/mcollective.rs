@@ -34,10 +34,8 @@ pub static MODULE: Module = Module {
     stage: Stage::Final,
     frequency: Frequency::Instance,
     keys: &["mcollective"],
-    distros: &[],
-    provision: None,
     live: Some(live),
-    at_end: None,
+    ..Module::NEW
 };
 
 fn live(cx: &mut Context) -> Result<()> {

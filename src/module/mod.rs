@@ -93,6 +93,20 @@ pub struct Module {
     pub at_end: Option<Handler>,
 }
 
+impl Module {
+    /// What an entry starts from: `Module { name: "…", …, ..Module::NEW }`. It runs everywhere, and does nothing yet.
+    pub const NEW: Module = Module {
+        name: "",
+        stage: Stage::Config,
+        frequency: Frequency::Instance,
+        keys: &[],
+        distros: &[],
+        provision: None,
+        live: None,
+        at_end: None,
+    };
+}
+
 /// Every module of cloud-init 26.2, in the order of its default lists (config/cloud.cfg.tmpl).
 pub static MODULES: &[&Module] = &[
     // cloud_init_modules

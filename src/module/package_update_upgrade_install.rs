@@ -40,10 +40,8 @@ pub static MODULE: Module = Module {
     stage: Stage::Final,
     frequency: Frequency::Instance,
     keys: &["apt_update", "package_update", "apt_upgrade", "package_upgrade", "packages"],
-    distros: &[],
-    provision: None,
     live: Some(live),
-    at_end: None,
+    ..Module::NEW
 };
 
 fn live(cx: &mut Context) -> Result<()> {

@@ -34,10 +34,8 @@ pub static MODULE: Module = Module {
     stage: Stage::Final,
     frequency: Frequency::Instance,
     keys: &["power_state"],
-    distros: &[],
-    provision: None,
     live: Some(live),
-    at_end: None,
+    ..Module::NEW
 };
 
 /// Keeps the command, and its condition, for the end of the stage: by then the status is written, so `timeout`, which says how

@@ -46,9 +46,8 @@ pub static MODULE: Module = Module {
     frequency: Frequency::Instance,
     keys: &["rpi"],
     distros: &["raspberry-pi-os"],
-    provision: None,
     live: Some(live),
-    at_end: None,
+    ..Module::NEW
 };
 
 fn live(cx: &mut Context) -> Result<()> {

@@ -26,16 +26,8 @@ use crate::system::mount_table::{self, Mounted};
 /// The first btrfs-progs whose resize can wait for another exclusive operation.
 const BTRFS_QUEUE: (u32, u32) = (5, 10);
 
-pub static MODULE: Module = Module {
-    name: "resizefs",
-    stage: Stage::Init,
-    frequency: Frequency::Always,
-    keys: &[],
-    distros: &[],
-    provision: None,
-    live: Some(live),
-    at_end: None,
-};
+pub static MODULE: Module =
+    Module { name: "resizefs", stage: Stage::Init, frequency: Frequency::Always, live: Some(live), ..Module::NEW };
 
 fn live(cx: &mut Context) -> Result<()> {
     let argument = cx.args.first().map(|a| Value::from(a.as_str()));

@@ -41,8 +41,7 @@ pub static MODULE: Module = Module {
         "alpine", "azurelinux", "fedora", "mariner", "opensuse", "opensuse-leap", "opensuse-microos", "opensuse-tumbleweed", "photon", "rhel", "sle_hpc", "sle-micro", "sles", "openeuler",
     ],
     provision: Some(provision),
-    live: None,
-    at_end: None,
+    ..Module::NEW
 };
 
 fn provision(cx: &mut Context) -> Result<()> {

@@ -49,9 +49,8 @@ pub static MODULE: Module = Module {
     frequency: Frequency::Instance,
     keys: &["rh_subscription"],
     distros: &["fedora", "rhel"],
-    provision: None,
     live: Some(live),
-    at_end: None,
+    ..Module::NEW
 };
 
 /// The configuration; each key also in the spelling of old, with hyphens.

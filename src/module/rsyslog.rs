@@ -36,10 +36,9 @@ pub static MODULE: Module = Module {
     stage: Stage::Init,
     frequency: Frequency::Instance,
     keys: &["rsyslog"],
-    distros: &[],
     provision: Some(provision),
     live: Some(live),
-    at_end: None,
+    ..Module::NEW
 };
 
 /// The section, in its old form (a list) or the new one.

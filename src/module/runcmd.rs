@@ -24,10 +24,8 @@ pub static MODULE: Module = Module {
     stage: Stage::Config,
     frequency: Frequency::Instance,
     keys: &["runcmd"],
-    distros: &[],
     provision: Some(provision),
-    live: None,
-    at_end: None,
+    ..Module::NEW
 };
 
 fn provision(cx: &mut Context) -> Result<()> {

@@ -34,10 +34,9 @@ pub static MODULE: Module = Module {
     stage: Stage::Final,
     frequency: Frequency::Instance,
     keys: &["salt_minion"],
-    distros: &[],
     provision: Some(provision),
     live: Some(live),
-    at_end: None,
+    ..Module::NEW
 };
 
 /// Before the package is installed its folders are not known, and files in its place would stop some package managers.

@@ -11,16 +11,7 @@ use crate::system::{Context, shell};
 use rustix::fs::{StatVfsMountFlags, statvfs};
 
 const fn module(name: &'static str, frequency: Frequency, live: Handler) -> Module {
-    Module {
-        name,
-        stage: Stage::Final,
-        frequency,
-        keys: &[],
-        distros: &[],
-        provision: None,
-        live: Some(live),
-        at_end: None,
-    }
+    Module { name, stage: Stage::Final, frequency, live: Some(live), ..Module::NEW }
 }
 
 /// # scripts_per_boot

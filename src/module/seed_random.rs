@@ -35,11 +35,9 @@ pub static MODULE: Module = Module {
     name: "seed_random",
     stage: Stage::Init,
     frequency: Frequency::Instance,
-    keys: &[],
-    distros: &[],
     provision: Some(provision),
     live: Some(live),
-    at_end: None,
+    ..Module::NEW
 };
 
 fn section<'a>(cx: &mut Context<'a>) -> Option<&'a Map> {

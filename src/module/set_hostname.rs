@@ -31,11 +31,9 @@ pub static MODULE: Module = Module {
     name: "set_hostname",
     stage: Stage::Init,
     frequency: Frequency::Instance,
-    keys: &[],
-    distros: &[],
     provision: Some(provision),
     live: Some(live),
-    at_end: None,
+    ..Module::NEW
 };
 
 /// Writes /etc/hostname. A stage may call it before its modules: the second call finds nothing to do.

@@ -36,11 +36,9 @@ pub static MODULE: Module = Module {
     name: "set_passwords",
     stage: Stage::Init,
     frequency: Frequency::Instance,
-    keys: &[],
-    distros: &[],
     provision: Some(provision),
     live: Some(live),
-    at_end: None,
+    ..Module::NEW
 };
 
 /// A password to set.

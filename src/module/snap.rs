@@ -40,7 +40,7 @@ pub static MODULE: Module = Module {
     distros: &["ubuntu"],
     provision: Some(provision),
     live: Some(live),
-    at_end: None,
+    ..Module::NEW
 };
 
 /// The assertions, in the document's order, as one text. None where there are none.

@@ -30,9 +30,8 @@ pub static MODULE: Module = Module {
     frequency: Frequency::Instance,
     keys: &["spacewalk"],
     distros: &["rhel", "fedora", "openeuler"],
-    provision: None,
     live: Some(live),
-    at_end: None,
+    ..Module::NEW
 };
 
 fn live(cx: &mut Context) -> Result<()> {

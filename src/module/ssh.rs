@@ -36,11 +36,10 @@ pub static MODULE: Module = Module {
     name: "ssh",
     stage: Stage::Init,
     frequency: Frequency::Instance,
-    keys: &[],
-    distros: &[],
     provision: Some(provision),
     live: Some(live),
     at_end: Some(host_keys::finish),
+    ..Module::NEW
 };
 
 /// Host keys and authorized keys. One that fails does not keep the others from being written.

@@ -28,11 +28,8 @@ pub static MODULE: Module = Module {
     name: "ssh_authkey_fingerprints",
     stage: Stage::Final,
     frequency: Frequency::Instance,
-    keys: &[],
-    distros: &[],
-    provision: None,
     live: Some(live),
-    at_end: None,
+    ..Module::NEW
 };
 
 /// Prints a table for each user. The RSA host key, which is slow to make, is made now, when nothing waits any more.

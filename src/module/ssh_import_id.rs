@@ -26,11 +26,9 @@ pub static MODULE: Module = Module {
     name: "ssh_import_id",
     stage: Stage::Config,
     frequency: Frequency::Instance,
-    keys: &[],
     distros: &["alpine", "cos", "debian", "raspberry-pi-os", "ubuntu"],
-    provision: None,
     live: Some(live),
-    at_end: None,
+    ..Module::NEW
 };
 
 fn live(context: &mut Context) -> Result<()> {

@@ -26,9 +26,8 @@ pub static MODULE: Module = Module {
     frequency: Frequency::Once,
     keys: &["autoinstall"],
     distros: &["ubuntu"],
-    provision: None,
     live: Some(live),
-    at_end: None,
+    ..Module::NEW
 };
 
 fn live(cx: &mut Context) -> Result<()> {

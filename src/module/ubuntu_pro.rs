@@ -56,9 +56,8 @@ pub static MODULE: Module = Module {
     frequency: Frequency::Instance,
     keys: &["ubuntu_pro", "ubuntu_advantage", "ubuntu-advantage"],
     distros: &["ubuntu"],
-    provision: None,
     live: Some(live),
-    at_end: None,
+    ..Module::NEW
 };
 
 fn live(cx: &mut Context) -> Result<()> {

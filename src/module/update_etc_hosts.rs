@@ -27,10 +27,8 @@ pub static MODULE: Module = Module {
     stage: Stage::Init,
     frequency: Frequency::Always,
     keys: &["manage_etc_hosts"],
-    distros: &[],
     provision: Some(provision),
-    live: None,
-    at_end: None,
+    ..Module::NEW
 };
 
 fn provision(cx: &mut Context) -> Result<()> {

@@ -23,11 +23,9 @@ pub static MODULE: Module = Module {
     name: "update_hostname",
     stage: Stage::Init,
     frequency: Frequency::Always,
-    keys: &[],
-    distros: &[],
     provision: Some(provision),
     live: Some(live),
-    at_end: None,
+    ..Module::NEW
 };
 
 fn provision(cx: &mut Context) -> Result<()> {

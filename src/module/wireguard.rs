@@ -40,7 +40,7 @@ pub static MODULE: Module = Module {
     distros: &["ubuntu"],
     provision: Some(provision),
     live: Some(live),
-    at_end: None,
+    ..Module::NEW
 };
 
 /// An entry of `interfaces`: its name, the file and the file's text.

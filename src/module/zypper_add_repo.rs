@@ -38,8 +38,7 @@ pub static MODULE: Module = Module {
         "opensuse", "opensuse-microos", "opensuse-tumbleweed", "opensuse-leap", "sle_hpc", "sle-micro", "sles",
     ],
     provision: Some(provision),
-    live: None,
-    at_end: None,
+    ..Module::NEW
 };
 
 fn provision(cx: &mut Context) -> Result<()> {

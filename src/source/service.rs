@@ -101,11 +101,7 @@ pub(super) fn list_setting(search: &Search, source: &str, key: &str) -> Vec<Stri
     if let Some(line) = from_line {
         return line.split(',').map(|u| u.trim().to_owned()).filter(|u| !u.is_empty()).collect();
     }
-    match search.settings(source).and_then(|s| s.get(key)) {
-        Some(Value::List(list)) => list.iter().filter_map(Value::text).collect(),
-        Some(one) => one.text().into_iter().collect(),
-        None => Vec::new(),
-    }
+    search.settings(source).and_then(|s| s.get(key)).map(Value::texts).unwrap_or_default()
 }
 
 /// `key` of the settings as a text, or the `default`.

@@ -106,11 +106,7 @@ fn unpublished(root: &Root, config: &Value, instance: &Instance) -> Vec<(String,
     if section.and_then(|s| s.get("enabled")).is_some_and(Value::is_false) {
         return Vec::new();
     }
-    let excluded = match section.and_then(|s| s.get("blacklist")) {
-        Some(Value::List(list)) => list.iter().filter_map(Value::text).collect(),
-        Some(one) => one.text().into_iter().collect(),
-        None => Vec::new(),
-    };
+    let excluded = section.and_then(|s| s.get("blacklist")).map(Value::texts).unwrap_or_default();
     let is_excluded = |file: &str| excluded.iter().any(|kind| file == format!("ssh_host_{kind}_key.pub"));
     let is_new = |file: &str| !state::is_done(root, instance, &mark(file), Frequency::Instance);
     let keys = host_keys::public_keys(root).into_iter();

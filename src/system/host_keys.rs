@@ -3,7 +3,6 @@
 use super::{Context, service};
 use crate::base::base64;
 use crate::base::error::{Context as _, Error, Result};
-use crate::document::Value;
 use crate::root::{Attr, Command, Root};
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
@@ -44,9 +43,7 @@ pub fn generated_types(context: &Context) -> Option<Vec<String>> {
     }
     Some(match context.config.get("ssh_genkeytypes") {
         None => TYPES.map(str::to_owned).to_vec(),
-        Some(Value::Null) => Vec::new(),
-        Some(Value::List(list)) => list.iter().filter_map(Value::text).collect(),
-        Some(value) => value.text().into_iter().collect(),
+        Some(value) => value.texts(),
     })
 }
 

@@ -78,11 +78,10 @@ pub static MODULE: Module = Module {
     name: "apt_configure",
     stage: Stage::Config,
     frequency: Frequency::Instance,
-    keys: &[],
     distros: &["ubuntu", "debian", "raspberry-pi-os"],
     provision: Some(provision),
     live: Some(live),
-    at_end: None,
+    ..Module::NEW
 };
 
 /// What is asked for, and of what system.

@@ -59,10 +59,8 @@ pub static MODULE: Module = Module {
     stage: Stage::Init,
     frequency: Frequency::Instance,
     keys: &["disk_setup", "fs_setup"],
-    distros: &[],
-    provision: None,
     live: Some(live),
-    at_end: None,
+    ..Module::NEW
 };
 
 fn live(cx: &mut Context) -> Result<()> {

@@ -43,16 +43,8 @@ use crate::system::{Context, mount_table};
 
 const DISABLED: &str = "/etc/growroot-disabled";
 
-pub static MODULE: Module = Module {
-    name: "growpart",
-    stage: Stage::Init,
-    frequency: Frequency::Always,
-    keys: &[],
-    distros: &[],
-    provision: None,
-    live: Some(live),
-    at_end: None,
-};
+pub static MODULE: Module =
+    Module { name: "growpart", stage: Stage::Init, frequency: Frequency::Always, live: Some(live), ..Module::NEW };
 
 /// What became of a device.
 #[derive(Debug, PartialEq, Eq)]

@@ -63,9 +63,8 @@ pub static MODULE: Module = Module {
     frequency: Frequency::Instance,
     keys: &["lxd"],
     distros: &["ubuntu"],
-    provision: None,
     live: Some(live),
-    at_end: None,
+    ..Module::NEW
 };
 
 fn live(cx: &mut Context) -> Result<()> {

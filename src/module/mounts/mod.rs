@@ -49,11 +49,9 @@ pub static MODULE: Module = Module {
     name: "mounts",
     stage: Stage::Init,
     frequency: Frequency::Instance,
-    keys: &[],
-    distros: &[],
     provision: Some(provision),
     live: Some(live),
-    at_end: None,
+    ..Module::NEW
 };
 
 /// An entry as it goes into fstab.

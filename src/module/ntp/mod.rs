@@ -51,7 +51,7 @@ pub static MODULE: Module = Module {
     ],
     provision: Some(provision),
     live: Some(live),
-    at_end: None,
+    ..Module::NEW
 };
 
 /// What is to be written and started.

@@ -63,11 +63,9 @@ pub static MODULE: Module = Module {
     name: "users_groups",
     stage: Stage::Init,
     frequency: Frequency::Instance,
-    keys: &[],
-    distros: &[],
     provision: Some(provision),
     live: Some(live),
-    at_end: None,
+    ..Module::NEW
 };
 
 /// Names of users whose homes are on a file system that is mounted after the pivot: what is there already must not be

@@ -46,10 +46,9 @@ pub static MODULE: Module = Module {
     stage: Stage::Init,
     frequency: Frequency::Instance,
     keys: &["write_files"],
-    distros: &[],
     provision: Some(provision),
     live: Some(live),
-    at_end: None,
+    ..Module::NEW
 };
 
 /// # write_files_deferred
@@ -69,10 +68,8 @@ pub static DEFERRED: Module = Module {
     stage: Stage::Final,
     frequency: Frequency::Instance,
     keys: &["write_files"],
-    distros: &[],
-    provision: None,
     live: Some(deferred),
-    at_end: None,
+    ..Module::NEW
 };
 
 /// How often a server is asked for the content of a file.

@@ -70,10 +70,7 @@ fn to_v2(network: &Network, unsupported: &mut Unsupported) -> Map {
 fn names(text: &str) -> Vec<DeviceName> {
     let Ok(document) = yaml::parse("netplan", text) else { return Vec::new() };
     let named = |device: &Value| {
-        let texts = |key: &str| match device.at(&["match", key]) {
-            Some(Value::List(list)) => list.iter().filter_map(Value::text).collect(),
-            one => Vec::from_iter(one.and_then(Value::text)),
-        };
+        let texts = |key: &str| device.at(&["match", key]).map(Value::texts).unwrap_or_default();
         let one = |key: &str| texts(key).into_iter().next();
         let matching = Match { mac: one("macaddress"), name: one("name"), drivers: texts("driver") };
         DeviceName { matching, name: device.get("set-name")?.text()? }.complete()
