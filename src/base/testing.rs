@@ -5,6 +5,7 @@ use std::fmt::Display;
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 /// The conformance vectors' file `name`, parsed. They are kept beside the project, not in it: the folder is
 /// `PREPIVOT_VECTORS`, else `../shared/vectors`.
@@ -57,6 +58,12 @@ impl Drop for TempDir {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
+}
+
+/// The CPU time that the calling thread has taken. A test that bounds it does not depend on how busy the machine is.
+pub fn cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())
 }
 
 /// Calls `check` with `valid` cut short at up to 512 places, and with `rounds` copies of it in which some bytes are

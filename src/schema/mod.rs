@@ -101,9 +101,9 @@ pub fn one_line(problems: &[Problem]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::testing::vectors;
+    use crate::base::testing::{cpu_time, vectors};
     use crate::document::yaml;
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     fn found(text: &str) -> Findings {
         let config = yaml::parse("t", text).unwrap();
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn documents_of_any_size_are_checked_in_bounded_time() {
-        let start = Instant::now();
+        let start = cpu_time();
         let users = format!("users: [{}]", "{name: 1, lock-passwd: 2, x: 3},".repeat(10_000));
         let many = found(&users);
         assert_eq!(many.errors.len(), MAX_PROBLEMS + 1);
@@ -280,7 +280,7 @@ mod tests {
         assert!(errors(&format!("ntp: {{pools: [{}]}}", pools.join(","))).is_empty());
         let keys: Vec<String> = (0..20_000).map(|n| format!("k{n}: 1")).collect();
         assert_eq!(errors(&format!("users: [{{{}}}]", keys.join(","))).len(), MAX_PROBLEMS + 1);
-        assert!(start.elapsed() < Duration::from_secs(30));
+        assert!(cpu_time() - start < Duration::from_secs(30));
     }
 
     #[test]

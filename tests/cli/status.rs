@@ -78,7 +78,7 @@ fn waited(dir: &TempDir, units: &str, then: Option<&str>) -> Option<Answer> {
     let script = format!(
         "mount -t tmpfs tmpfs /run && mkdir -p /run/systemd/system /run/cloud-init && cd /run/cloud-init || exit 77
          echo '{{\"v1\": {{\"stage\": \"init\", \"init\": {{\"start\": 1}}}}}}' > status.json
-         {then} PATH={}:$PATH timeout 20 {PROGRAM} status --wait",
+         {then} PATH={}:$PATH timeout 120 {PROGRAM} status --wait",
         dir.0.join("bin").display()
     );
     let output = Command::new("unshare").args(["--mount", "sh", "-c", &script]).output();

@@ -206,7 +206,7 @@ report() {
     ip rule show
 }
 # What comes last, of what the kernel can have.
-for _ in $(seq 100); do
+for _ in $(seq 600); do
     kill -0 $pid || break
     report >"$files/state"
     if grep -q 'br0 .*inet 10.7.0.2' "$files/state" && grep -q 'br0:.*LOWER_UP' "$files/state" &&
