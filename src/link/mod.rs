@@ -23,6 +23,7 @@ mod rng;
 mod session;
 mod setup;
 mod tcp;
+#[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
 mod tls;
 mod uplink;
 mod url;

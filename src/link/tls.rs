@@ -4,6 +4,8 @@
 
 use crate::base::clock;
 use crate::base::error::{Error, Result};
+use crate::link::dns::UplinkResolver;
+use crate::link::tcp::LinkConnector;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use rustls::client::ClientConfig;
 use rustls::crypto::ring::{ALL_KX_GROUPS, cipher_suite as suite};
@@ -17,6 +19,8 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use ureq::Agent;
+use ureq::config::Config as AgentConfig;
 use ureq::unversioned::transport::{
     Buffers, ConnectionDetails, Connector, LazyBuffers, NextTimeout, Transport, TransportAdapter,
 };
@@ -25,6 +29,14 @@ use webpki::ring as signature;
 /// When this program was built, in seconds since 1970: SOURCE_DATE_EPOCH of the build. 0 if the build had none.
 const BUILT: Option<&str> = option_env!("SOURCE_DATE_EPOCH");
 
+/// How certificates are checked.
+pub type Config = Arc<ClientConfig>;
+
+/// An agent whose connections have TLS.
+pub fn agent(settings: AgentConfig, connector: LinkConnector, resolver: UplinkResolver, tls: Config) -> Agent {
+    Agent::with_parts(settings, connector.chain(TlsConnector(tls)), resolver)
+}
+
 /// The configuration with the authorities in the first of `ca_files` that exists.
 ///
 /// A certificate is checked at the later of the clock's time, the program's build, and the last change of that file: a machine
@@ -32,7 +44,7 @@ const BUILT: Option<&str> = option_env!("SOURCE_DATE_EPOCH");
 ///
 /// # Errors
 /// None of the files exists, or the first has no certificate.
-pub fn config(ca_files: &[PathBuf]) -> Result<Arc<ClientConfig>> {
+pub fn config(ca_files: &[PathBuf]) -> Result<Config> {
     let found = ca_files.iter().find_map(|path| Some((path, std::fs::read(path).ok()?)));
     let Some((path, pem)) = found else {
         let names: Vec<_> = ca_files.iter().map(|p| p.display().to_string()).collect();
@@ -46,7 +58,7 @@ pub fn config(ca_files: &[PathBuf]) -> Result<Arc<ClientConfig>> {
     configured(roots, earliest(path))
 }
 
-fn configured(roots: RootCertStore, earliest: SystemTime) -> Result<Arc<ClientConfig>> {
+fn configured(roots: RootCertStore, earliest: SystemTime) -> Result<Config> {
     let builder = ClientConfig::builder_with_details(Arc::new(provider()), Arc::new(Clock { earliest }));
     let builder = builder.with_safe_default_protocol_versions().map_err(|e| Error::new(e.to_string()))?;
     Ok(Arc::new(builder.with_root_certificates(roots).with_no_client_auth()))
@@ -74,7 +86,7 @@ impl TimeProvider for Clock {
 
 /// Opens TLS on the connections of another connector.
 #[derive(Debug)]
-pub struct TlsConnector(pub Arc<ClientConfig>);
+struct TlsConnector(Config);
 
 impl<In: Transport> Connector<In> for TlsConnector {
     type Out = TlsTransport<In>;
@@ -130,7 +142,7 @@ fn explained(error: &rustls::Error) -> String {
 }
 
 /// A connection with TLS.
-pub struct TlsTransport<In: Transport> {
+struct TlsTransport<In: Transport> {
     stream: StreamOwned<ClientConnection, TransportAdapter<In>>,
     buffers: LazyBuffers,
 }

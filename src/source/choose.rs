@@ -68,7 +68,7 @@ pub fn names(report: &Report, facts: &Facts) -> Vec<String> {
     }
 }
 
-/// What the machine has, or its owner names, and prepivot does not read: each with the reason.
+/// What the machine has, or its owner names, and this build leaves out: each with the reason.
 pub fn unread(report: &Report, facts: &Facts) -> Vec<String> {
     let found = report.lines.iter().filter(|l| l.listed && l.finding.verdict == Verdict::Found);
     let found = found.map(|l| (&l.source, &l.finding.why));

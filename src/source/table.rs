@@ -146,12 +146,24 @@ impl Source {
         docs: "",
     };
 
+    /// The entry of this build. A source that is not `included` is still recognised, and is not read: what only reading it
+    /// needs is not referenced then, and the linker leaves it out. What is for the manual alone is in a build with that feature.
+    const fn in_build(&self, included: bool) -> Source {
+        let Source { name, aliases, marks, setting, .. } = *self;
+        if !included {
+            return Source { name, aliases, marks, setting, ..Source::NEW };
+        }
+        let (settings, docs) =
+            if cfg!(feature = "manual") { (self.settings, self.docs) } else { (Source::NEW.settings, "") };
+        Source { settings, docs, ..*self }
+    }
+
     /// What detection knows of it.
     pub fn candidate(&self) -> Candidate {
         Candidate { name: self.name, aliases: self.aliases, marks: self.marks, setting: self.setting }
     }
 
-    /// Whether prepivot reads it, and not only recognises it.
+    /// Whether this build reads it, and does not only recognise it.
     pub fn is_read(&self) -> bool {
         self.read.is_some() || self.service.is_some()
     }
@@ -163,39 +175,39 @@ impl Source {
 }
 
 /// Every datasource of cloud-init, in ds-identify's order, which is the order in which they are tried where the image's
-/// configuration has no list.
+/// configuration has no list. Each is read by builds with the Cargo feature of its name, in lower case.
 pub static SOURCES: &[&Source] = &[
-    &maas::SOURCE,
-    &openstack::config_drive::SOURCE,
-    &no_cloud::SOURCE,
-    &alt_cloud::SOURCE,
-    &azure::SOURCE,
-    &bigstep::SOURCE,
-    &cloud_sigma::SOURCE,
-    &cloud_stack::SOURCE,
-    &digital_ocean::SOURCE,
-    &vultr::SOURCE,
-    &aliyun::SOURCE,
-    &ec2::SOURCE,
-    &gce::SOURCE,
-    &open_nebula::SOURCE,
-    &openstack::SOURCE,
-    &vmware::SOURCE,
-    &ovf::SOURCE,
-    &smart_os::SOURCE,
-    &scaleway::SOURCE,
-    &hetzner::SOURCE,
-    &ibm_cloud::SOURCE,
-    &oracle::SOURCE,
-    &exoscale::SOURCE,
-    &rbx_cloud::SOURCE,
-    &up_cloud::SOURCE,
-    &lxd::SOURCE,
-    &nwcs::SOURCE,
-    &akamai::SOURCE,
-    &wsl::SOURCE,
-    &cloud_cix::SOURCE,
-    &none::SOURCE,
+    &maas::SOURCE.in_build(cfg!(feature = "maas")),
+    &openstack::config_drive::SOURCE.in_build(cfg!(feature = "configdrive")),
+    &no_cloud::SOURCE.in_build(cfg!(feature = "nocloud")),
+    &alt_cloud::SOURCE.in_build(cfg!(feature = "altcloud")),
+    &azure::SOURCE.in_build(cfg!(feature = "azure")),
+    &bigstep::SOURCE.in_build(cfg!(feature = "bigstep")),
+    &cloud_sigma::SOURCE.in_build(cfg!(feature = "cloudsigma")),
+    &cloud_stack::SOURCE.in_build(cfg!(feature = "cloudstack")),
+    &digital_ocean::SOURCE.in_build(cfg!(feature = "digitalocean")),
+    &vultr::SOURCE.in_build(cfg!(feature = "vultr")),
+    &aliyun::SOURCE.in_build(cfg!(feature = "aliyun")),
+    &ec2::SOURCE.in_build(cfg!(feature = "ec2")),
+    &gce::SOURCE.in_build(cfg!(feature = "gce")),
+    &open_nebula::SOURCE.in_build(cfg!(feature = "opennebula")),
+    &openstack::SOURCE.in_build(cfg!(feature = "openstack")),
+    &vmware::SOURCE.in_build(cfg!(feature = "vmware")),
+    &ovf::SOURCE.in_build(cfg!(feature = "ovf")),
+    &smart_os::SOURCE.in_build(cfg!(feature = "smartos")),
+    &scaleway::SOURCE.in_build(cfg!(feature = "scaleway")),
+    &hetzner::SOURCE.in_build(cfg!(feature = "hetzner")),
+    &ibm_cloud::SOURCE.in_build(cfg!(feature = "ibmcloud")),
+    &oracle::SOURCE.in_build(cfg!(feature = "oracle")),
+    &exoscale::SOURCE.in_build(cfg!(feature = "exoscale")),
+    &rbx_cloud::SOURCE.in_build(cfg!(feature = "rbxcloud")),
+    &up_cloud::SOURCE.in_build(cfg!(feature = "upcloud")),
+    &lxd::SOURCE.in_build(cfg!(feature = "lxd")),
+    &nwcs::SOURCE.in_build(cfg!(feature = "nwcs")),
+    &akamai::SOURCE.in_build(cfg!(feature = "akamai")),
+    &wsl::SOURCE.in_build(cfg!(feature = "wsl")),
+    &cloud_cix::SOURCE.in_build(cfg!(feature = "cloudcix")),
+    &none::SOURCE.in_build(true),
 ];
 
 /// The source called `name`, or with that alias, in any case.

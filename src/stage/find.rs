@@ -232,7 +232,10 @@ fn race(
 fn reason(search: &Search, unread: &[String], due: bool) -> String {
     match search.problems() {
         [] if !unread.is_empty() => {
-            format!("no datasource: this machine's is {}, which prepivot does not read", unread.join(" and "))
+            format!(
+                "no datasource: this machine's is {}, which this build of prepivot leaves out",
+                unread.join(" and ")
+            )
         }
         [] if due => {
             "no datasource: a config drive is due and none appeared; attach one labelled config-2 or cidata".into()

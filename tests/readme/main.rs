@@ -84,6 +84,31 @@ fn every_module_is_in_the_table_and_nothing_else() {
     assert_eq!(first_column(page("initramfs/man/prepivot-modules.7.md").section("## MODULES")), code);
 }
 
+/// The names in a list of Cargo.toml's features.
+fn feature_list(name: &str) -> BTreeSet<String> {
+    let manifest = pages::text("Cargo.toml");
+    let list = manifest.split_once(&format!("\n{name} = [")).expect("the feature").1;
+    let list = list.split_once(']').expect("its end").0;
+    list.split('"').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+#[test]
+fn every_datasource_has_a_cargo_feature_of_its_name() {
+    let code: BTreeSet<String> =
+        SOURCES.iter().map(|s| s.name.to_ascii_lowercase()).filter(|name| name != "none").collect();
+    assert_eq!(feature_list("sources"), code);
+    assert_eq!(feature_list("default"), ["manual", "sources", "tls"].map(str::to_owned).into());
+    // Each line of the table has its own: the names of the sources are in the same order.
+    let table = pages::text("src/source/table.rs");
+    let lines = table.lines().filter_map(|l| l.trim().split_once("::SOURCE.in_build(")?.1.strip_suffix("),"));
+    let lines: Vec<&str> = lines.collect();
+    assert_eq!(lines.len(), SOURCES.len());
+    for (line, source) in lines.iter().zip(SOURCES) {
+        let wanted = format!("cfg!(feature = \"{}\")", source.name.to_ascii_lowercase());
+        assert_eq!(*line, if source.name == "None" { "true" } else { &wanted }, "{}", source.name);
+    }
+}
+
 #[test]
 fn every_datasource_of_cloud_init_is_read() {
     let unread: Vec<&str> = SOURCES.iter().filter(|s| !s.is_read() && s.name != "None").map(|s| s.name).collect();

@@ -11,12 +11,12 @@ use crate::link::tls;
 use crate::link::url::unscoped;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use std::time::Duration;
 use ureq::Agent;
 use ureq::http::Uri;
 use ureq::unversioned::resolver::Resolver;
-use ureq::unversioned::transport::{Connector, NextTimeout, time};
+use ureq::unversioned::transport::{NextTimeout, time};
 
 /// How long a service may take to accept a connection.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -34,7 +34,7 @@ pub struct Network {
     ca_files: Vec<PathBuf>,
     cancel: Cancel,
     plain: Agent,
-    tls: OnceLock<Result<Arc<rustls::ClientConfig>>>,
+    tls: OnceLock<Result<tls::Config>>,
     secure: OnceLock<Result<Agent>>,
 }
 
@@ -65,7 +65,7 @@ impl Network {
     fn secure(&self, port: Option<u16>) -> Result<Agent> {
         let tls = self.tls.get_or_init(|| tls::config(&self.ca_files)).clone()?;
         let (connector, resolver) = self.parts(port);
-        Ok(Agent::with_parts(config().build(), connector.chain(tls::TlsConnector(tls)), resolver))
+        Ok(tls::agent(config().build(), connector, resolver, tls))
     }
 }
 

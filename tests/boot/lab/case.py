@@ -11,12 +11,15 @@ case.toml:
     read_only  true: the root disk cannot be written at all
     full       true: the root filesystem has no free block
     [[boot]]   one for each time the machine is switched on, always with the same disks
-        drives   list of {documents, format, label, bus, partition, texts}; DRIVE has what is left out
+        drives   list of {documents, format, label, bus, partition, texts, files}; DRIVE has what is left out; `files`,
+                 texts by path, are all that is on it (lab/texts.py's words stand in them)
         unreadable   text: reading the drives' sectors that hold it fails
         late     text on the console at which the drives are plugged in (without it they are there from the start)
         service  a metadata service and the NICs that lead to it (lab/service.py)
         nics     how many NICs the machine has, where there is no service; 1 without it
         uuid     the machine's UUID, given with nova's other marks; without it the machine has none of them
+        dmi      what the firmware says of another machine, by the kernel's names (lab/vm.py, SMBIOS)
+        expect   values for the checks of guest/cloud, which are used then
         checks   the file of the folder that checks from inside; "" when the machine is not expected to come up
         console  texts that must be on the console (a machine without checks is ended when they are)
         absent   texts that must not be on the console
@@ -25,19 +28,20 @@ root/ beside it is copied into the root image.
 
 import contextlib
 import re
+import shlex
 import shutil
 import subprocess
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import drive, images, service, vm
+from . import drive, images, service, texts, vm
 
 CASES = images.BOOT / "cases"
 DRIVE = {"documents": "server", "format": "iso", "label": "config-2", "bus": "cdrom", "partition": False,
-         "texts": {}}
+         "texts": {}, "files": {}}
 KEYS = {"about", "framework", "extra", "root", "remove", "cmdline", "var", "read_only", "full", "boot"}
-BOOT_KEYS = {"drives", "unreadable", "late", "service", "nics", "uuid", "checks", "console", "absent"}
+BOOT_KEYS = {"drives", "unreadable", "late", "service", "nics", "uuid", "checks", "console", "absent", "dmi", "expect"}
 # What the checks of several cases share.
 HELPERS = ["provisioned", "networked", "furnished", "both-ways", "tidy", "left"]
 # Looks before the checks do, at what the initramfs left.
@@ -76,13 +80,14 @@ def run(name, lab):
     wrong, seconds = [], []
     for number, boot in enumerate(case["boot"], 1):
         prefix = f"boot {number}: " if len(case["boot"]) > 1 else ""
-        checks = boot.get("checks", "checks")
-        put_checks(root, CASES / name / checks if checks else None, folder, lab, [FIRST_UNIT] if "service" in boot else [])
+        checks = boot.get("checks", "" if "expect" in boot else "checks")
+        source = CASES / name / checks if checks else images.BOOT / "guest/cloud" if "expect" in boot else None
+        put_checks(root, source, folder, lab, [FIRST_UNIT] if "service" in boot else [], boot.get("expect", {}))
         if case.get("full") and number == 1:
             images.fill(root)
         machine = vm.Machine(
             kernel=images.kernel(lab.trees), initrd=lab.initramfs[case["framework"]], root=root, disks=disks,
-            cmdline=case.get("cmdline", ""), logs=folder / f"boot{number}", uuid=boot.get("uuid", ""),
+            cmdline=case.get("cmdline", ""), logs=folder / f"boot{number}", dmi=dmi(boot),
             drives=make_drives(boot, folder / f"drives{number}", lab), late=boot.get("late", ""),
             unreadable=boot.get("unreadable", ""), read_only_root=case.get("read_only", False),
             nics=[None] * boot.get("nics", 1))
@@ -91,8 +96,8 @@ def run(name, lab):
             if "service" in boot:
                 served = stack.enter_context(service.Service(boot["service"], folder / f"drives{number}", public(lab)))
                 machine.nics = served.nics
-            outcome = vm.boot(machine, until=boot.get("console", []) if not checks else ())
-            found = judge(boot, bool(checks), outcome) + (served.wrong() if served else [])
+            outcome = vm.boot(machine, until=boot.get("console", []) if not source else ())
+            found = judge(boot, bool(source), outcome) + (served.wrong() if served else [])
         seconds.append(outcome.seconds)
         wrong += [prefix + text for text in found]
     return wrong, seconds
@@ -119,8 +124,14 @@ def why_not(name):
     return service.net.why_not() if any("service" in boot for boot in load(name)["boot"]) else None
 
 
-def put_checks(root, checks, folder, lab, units):
-    """The checks of this boot, the key and the shared helpers, into /boot-test of the root image; and `units` of guest/."""
+def dmi(boot):
+    """What the firmware says."""
+    return vm.nova(boot["uuid"]) if "uuid" in boot else boot.get("dmi", {})
+
+
+def put_checks(root, checks, folder, lab, units, expected):
+    """The checks of this boot, what they expect, the key and the shared helpers, into /boot-test of the root image; and `units`
+    of guest/."""
     if not checks:
         return
     tree = folder / "guest"
@@ -130,6 +141,8 @@ def put_checks(root, checks, folder, lab, units):
     for helper in HELPERS:
         shutil.copy(images.BOOT / "guest" / helper, tree / "boot-test")
     shutil.copy(lab.key, tree / "boot-test/id")
+    lines = [f"{name}={shlex.quote(str(value))}\n" for name, value in expected.items()]
+    (tree / "boot-test/expected").write_text("".join(lines))
     for unit in units:
         wants = tree / "etc/systemd/system/sysinit.target.wants"
         wants.mkdir(parents=True, exist_ok=True)
@@ -146,7 +159,10 @@ def make_drives(boot, folder, lab):
         if set(asked) != set(DRIVE):
             raise ValueError(f"unknown keys of a drive: {set(asked) - set(DRIVE)}")
         tree, image = folder / f"tree{number}", folder / f"{number}.img"
-        drive.write_tree(tree, images.BOOT / "drives" / asked["documents"], asked["texts"], public(lab))
+        if asked["files"]:
+            drive.write_files(tree, texts.filled(asked["files"], public(lab)))
+        else:
+            drive.write_tree(tree, images.BOOT / "drives" / asked["documents"], asked["texts"], public(lab))
         drive.make_image(tree, image, asked["format"], asked["label"], asked["partition"])
         made.append((image, asked["bus"]))
     return made

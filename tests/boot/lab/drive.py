@@ -43,6 +43,14 @@ def write_tree(tree, documents, texts, key):
             (folder / "user-data").write_text(found["user_data"])
 
 
+def write_files(tree, files):
+    """Lay out texts by path under `tree`."""
+    shutil.rmtree(tree, ignore_errors=True)
+    for path, text in files.items():
+        (tree / path).parent.mkdir(parents=True, exist_ok=True)
+        (tree / path).write_text(text)
+
+
 def make_image(tree, image, kind, label, partition):
     """Write `tree` to `image` as a filesystem of `kind` (iso, vfat, ext4), as the first partition of a disk if asked."""
     image.unlink(missing_ok=True)

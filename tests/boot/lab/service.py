@@ -4,6 +4,9 @@ to their links. Frames go through sockets, so that no /dev/net/tun is needed.
 What a case says of it (all optional):
     documents   a folder of drives/, whose documents are served as on a drive; "server" without it
     texts       documents given another text, by name
+    http        in place of both: what is served, by path: a text, or {method, status, body}; lab/texts.py's words stand in it
+    ports       the ports that it is served on; [80] without it
+    dns         addresses by name, of a name server beside it
     nics        for each NIC of the machine the link that it is on, by number; [0] without it
     nowhere     links that have no server
     vlan        the VLAN in which the servers are; 0 is none
@@ -18,9 +21,9 @@ import itertools
 import shutil
 import socket
 
-from . import drive, images
+from . import drive, images, texts
 
-KEYS = {"documents", "texts", "nics", "nowhere", "vlan", "addresses", "dhcp", "ra", "requests"}
+KEYS = {"documents", "texts", "http", "ports", "dns", "nics", "nowhere", "vlan", "addresses", "dhcp", "ra", "requests"}
 NET = images.PROJECT / "tests/net/lab.py"
 # Frames that wait for the other side, in bytes: more than a TCP window.
 BUFFER = 4 << 20
@@ -59,7 +62,8 @@ class Service:
                     words = ["nodad"] if ":" in address else []
                     self.lab.ip(self.lab.server, "addr", "add", address, "dev", link, *words)
             self.lab.serve(dhcp={link: lease(dict(given)) for link, given in self.given.get("dhcp", {}).items()},
-                           ra=self.given.get("ra", {}), http={"docs": self.documents()},
+                           ra=self.given.get("ra", {}), dns=self.given.get("dns", {}),
+                           http={"docs": self.documents(), "ports": self.given.get("ports", [80])},
                            cable=[f"s{n}" for n in range(max(on) + 1) if n not in nowhere])
         except BaseException:
             self.__exit__()
@@ -67,7 +71,9 @@ class Service:
         return self
 
     def documents(self):
-        """The files of a config drive by path, and the list of versions."""
+        """The case's own, or the files of a config drive by path, and the list of versions."""
+        if "http" in self.given:
+            return texts.filled(self.given["http"], self.key)
         tree = self.folder / "served"
         drive.write_tree(tree, images.BOOT / "drives" / self.given.get("documents", "server"),
                          self.given.get("texts", {}), self.key)

@@ -10,8 +10,12 @@ from pathlib import Path
 TIME_LIMIT = 900
 # The hardware address of a machine's first NIC; the others count up.
 FIRST_MAC = 0x52_54_00_12_34_56
-# What nova says about a machine through the firmware's tables.
-NOVA = {"manufacturer": "OpenStack Foundation", "product": "OpenStack Nova"}
+# What nova says about a machine through the firmware's tables, by the kernel's names.
+NOVA = {"sys_vendor": "OpenStack Foundation", "product_name": "OpenStack Nova", "chassis_asset_tag": "OpenStack Nova"}
+# Where the firmware's tables have it: the type of the table, and QEMU's name.
+SMBIOS = {"bios_vendor": (0, "vendor"), "sys_vendor": (1, "manufacturer"), "product_name": (1, "product"),
+          "product_serial": (1, "serial"), "product_uuid": (1, "uuid"), "product_family": (1, "family"),
+          "board_serial": (2, "serial"), "chassis_asset_tag": (3, "asset")}
 
 
 @dataclass
@@ -25,7 +29,7 @@ class Machine:
     unreadable: str = ""                         # text whose sector on the drives fails to be read
     late: str = ""                               # console text at which the drives are plugged in
     disks: list = field(default_factory=list)    # further disks
-    uuid: str = ""                               # nova's machine UUID, or "" for a machine that is not nova's
+    dmi: dict = field(default_factory=dict)      # what the firmware says of the machine, by the kernel's names
     read_only_root: bool = False
     time_limit: int = TIME_LIMIT                 # seconds
     icount: bool = True   # the clock that counts instructions
@@ -42,6 +46,11 @@ class Outcome:
     ended: str   # "off", "seen" (the awaited console text came) or "time"
 
 
+def nova(uuid):
+    """What the firmware of a machine of nova's says."""
+    return NOVA | {"product_uuid": uuid}
+
+
 def command(machine):
     argv = ["qemu-system-x86_64", "-accel", "tcg", "-machine", "pc", "-cpu", "max", "-m", str(machine.memory),
             "-nodefaults", "-display", "none", "-no-reboot",
@@ -55,9 +64,13 @@ def command(machine):
                  "-device", f"virtio-net-pci,netdev=net{number},mac={mac(number)},romfile="]
     if machine.icount:
         argv += ["-icount", "shift=0"]
-    if machine.uuid:
-        smbios = ",".join(f"{k}={v}" for k, v in NOVA.items())
-        argv += ["-smbios", f"type=1,{smbios},uuid={machine.uuid}", "-smbios", "type=3,asset=OpenStack Nova"]
+    tables = {}
+    for name, value in machine.dmi.items():
+        table, word = SMBIOS[name]
+        # A comma within a value is written twice.
+        tables.setdefault(table, []).append(f"{word}={value.replace(',', ',,')}")
+    for table, words in tables.items():
+        argv += ["-smbios", f"type={table},{','.join(words)}"]
     read_only = "on" if machine.read_only_root else "off"
     argv += ["-drive", f"if=virtio,format=raw,cache=unsafe,file={machine.root},readonly={read_only}"]
     for path in machine.disks:

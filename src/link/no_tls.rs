@@ -1,0 +1,23 @@
+//! The HTTP client in a build without https (the Cargo feature `tls`).
+
+use crate::base::error::{Error, Result};
+use crate::link::dns::UplinkResolver;
+use crate::link::tcp::LinkConnector;
+use std::path::PathBuf;
+use ureq::Agent;
+use ureq::config::Config as AgentConfig;
+
+/// There is none.
+#[derive(Clone, Copy)]
+pub enum Config {}
+
+/// # Errors
+/// Always.
+pub fn config(_: &[PathBuf]) -> Result<Config> {
+    Err(Error::new("this build of prepivot leaves https out: use http, or a build with TLS"))
+}
+
+/// Is never called: nothing gives it a configuration.
+pub fn agent(_: AgentConfig, _: LinkConnector, _: UplinkResolver, tls: Config) -> Agent {
+    match tls {}
+}
