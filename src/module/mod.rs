@@ -63,7 +63,7 @@ mod write_files;
 mod yum_add_repo;
 mod zypper_add_repo;
 
-use crate::base::error::Result;
+use crate::base::error::{Error, Result};
 use crate::document::{Map, Value};
 use crate::instance::Frequency;
 use crate::root::Stage;
@@ -105,9 +105,25 @@ impl Module {
         live: None,
         at_end: None,
     };
+
+    /// The entry of a module that sets up software of its own, in this build: without the feature `software` it fails where a
+    /// document asks for it, and the linker leaves its code out.
+    const fn of_software(&self) -> Module {
+        let Module { name, stage, frequency, keys, distros, provision, live, at_end } = *self;
+        if cfg!(feature = "software") {
+            Module { name, stage, frequency, keys, distros, provision, live, at_end }
+        } else {
+            Module { name, stage, frequency, keys, distros, provision: None, live: Some(left_out), at_end: None }
+        }
+    }
 }
 
-/// Every module of cloud-init 26.2, in the order of its default lists (config/cloud.cfg.tmpl).
+fn left_out(_: &mut Context) -> Result<()> {
+    Err(Error::new("this build of prepivot leaves it out"))
+}
+
+/// Every module of cloud-init 26.2, in the order of its default lists (config/cloud.cfg.tmpl). Those `of_software` are left out
+/// of a build without that Cargo feature.
 pub static MODULES: &[&Module] = &[
     // cloud_init_modules
     &seed_random::MODULE,
@@ -115,52 +131,52 @@ pub static MODULES: &[&Module] = &[
     &write_files::MODULE,
     &growpart::MODULE,
     &resizefs::MODULE,
-    &disk_setup::MODULE,
+    &disk_setup::MODULE.of_software(),
     &mounts::MODULE,
     &set_hostname::MODULE,
     &update_hostname::MODULE,
     &update_etc_hosts::MODULE,
     &resolv_conf::MODULE,
     &ca_certs::MODULE,
-    &rsyslog::MODULE,
+    &rsyslog::MODULE.of_software(),
     &users_groups::MODULE,
     &ssh::MODULE,
     &set_passwords::MODULE,
     // cloud_config_modules
-    &wireguard::MODULE,
-    &snap::MODULE,
-    &ubuntu_autoinstall::MODULE,
-    &ssh_import_id::MODULE,
+    &wireguard::MODULE.of_software(),
+    &snap::MODULE.of_software(),
+    &ubuntu_autoinstall::MODULE.of_software(),
+    &ssh_import_id::MODULE.of_software(),
     &keyboard::MODULE,
     &locale::MODULE,
-    &apk_configure::MODULE,
-    &grub_dpkg::MODULE,
-    &apt_pipelining::MODULE,
-    &apt_configure::MODULE,
-    &ubuntu_pro::MODULE,
-    &rh_subscription::MODULE,
-    &spacewalk::MODULE,
-    &yum_add_repo::MODULE,
-    &zypper_add_repo::MODULE,
-    &ntp::MODULE,
+    &apk_configure::MODULE.of_software(),
+    &grub_dpkg::MODULE.of_software(),
+    &apt_pipelining::MODULE.of_software(),
+    &apt_configure::MODULE.of_software(),
+    &ubuntu_pro::MODULE.of_software(),
+    &rh_subscription::MODULE.of_software(),
+    &spacewalk::MODULE.of_software(),
+    &yum_add_repo::MODULE.of_software(),
+    &zypper_add_repo::MODULE.of_software(),
+    &ntp::MODULE.of_software(),
     &timezone::MODULE,
-    &raspberry_pi::MODULE,
+    &raspberry_pi::MODULE.of_software(),
     &disable_ec2_metadata::MODULE,
     &runcmd::MODULE,
-    &byobu::MODULE,
+    &byobu::MODULE.of_software(),
     // cloud_final_modules
-    &package_update_upgrade_install::MODULE,
-    &fan::MODULE,
-    &landscape::MODULE,
-    &lxd::MODULE,
-    &ubuntu_drivers::MODULE,
+    &package_update_upgrade_install::MODULE.of_software(),
+    &fan::MODULE.of_software(),
+    &landscape::MODULE.of_software(),
+    &lxd::MODULE.of_software(),
+    &ubuntu_drivers::MODULE.of_software(),
     &write_files::DEFERRED,
-    &puppet::MODULE,
-    &chef::MODULE,
-    &ansible::MODULE,
-    &mcollective::MODULE,
-    &salt_minion::MODULE,
-    &reset_rmc::MODULE,
+    &puppet::MODULE.of_software(),
+    &chef::MODULE.of_software(),
+    &ansible::MODULE.of_software(),
+    &mcollective::MODULE.of_software(),
+    &salt_minion::MODULE.of_software(),
+    &reset_rmc::MODULE.of_software(),
     &scripts::VENDOR,
     &scripts::PER_ONCE,
     &scripts::PER_BOOT,

@@ -2,6 +2,7 @@
 
 import json
 
+import manual
 from cases import METADATA, all_of, bad, good, neutron, stand
 from lab import Lab, route121
 
@@ -62,7 +63,8 @@ def azure_names_keys_and_network(t):
     assert instance["public_keys"] == [KEY] and instance["availability_zone"] == "2", instance
     device = instance["network"]["data"]["ethernets"]["eth0"]
     assert device["addresses"] == ["10.0.0.6/24"] and device["match"]["macaddress"] == Lab.mac(0), device
-    assert len(requests) == 1 and requests[0]["headers"]["metadata"] == "true", requests
+    manual.compare("Azure", len(requests))
+    assert requests[0]["headers"]["metadata"] == "true", requests
     assert DATA not in json.dumps(instance["metadata"]), "user-data is not metadata"
     return f"{answer['requests']} requests"
 

@@ -6,6 +6,7 @@ import os
 import threading
 import time
 
+import manual
 from lab import Lab, route121, run
 
 UUID = "7f3e0c4a-5f3b-4a53-9e7d-6a3e0c1f2b3d"
@@ -90,7 +91,7 @@ def behind_option_121(t):
         stand(lab)
         lab.serve(dhcp={"s0": neutron()}, http={"docs": NOVA})
         answer = good(t.ask(lab, "OpenStack", 20, within=3))
-        assert answer["requests"] == 5, f"{answer['requests']} requests"
+        manual.compare("OpenStack", answer["requests"])
         assert (answer["place"], answer["by"]) == (f"http://{METADATA}", "c0"), answer["place"]
         instance = answer["instance"]
         assert instance["instance_id"] == UUID and instance["local_hostname"] == "node-1.example.org", instance

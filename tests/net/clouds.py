@@ -2,6 +2,7 @@
 
 import json
 
+import manual
 from cases import METADATA, bad, good
 from lab import Lab
 
@@ -156,6 +157,7 @@ def a_cloud(t, name):
     instance = whole(name, answer)
     assert instance["problems"] == [] and instance["from_network"], instance
     paths = [r["path"] for r in requests]
+    manual.compare(name, len(requests))
     asked_twice = {p for p in paths if paths.count(p) > 1}
     assert not asked_twice, asked_twice
     if "header" in cloud:

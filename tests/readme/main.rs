@@ -79,6 +79,21 @@ fn every_datasource_that_is_recognised_is_in_the_table_in_its_order() {
 }
 
 #[test]
+fn the_requests_of_every_service_are_in_the_table() {
+    // Of these a service is only an address that a seed names.
+    let seeds = ["NoCloud", "OVF"];
+    let services = SOURCES.iter().filter(|s| s.service.is_some() && !seeds.contains(&s.name));
+    let code: BTreeSet<String> = services.map(|s| s.name.to_owned()).collect();
+    let page = page("initramfs/man/prepivot-datasources.7.md");
+    let section = page.section("## REQUESTS OF A FIRST BOOT");
+    assert_eq!(first_column(section), code);
+    for row in table(section) {
+        let counts: Vec<u32> = row[1..3].iter().map(|n| n.parse().expect("a number")).collect();
+        assert!(counts[0] <= counts[1], "{}: more than cloud-init", row[0]);
+    }
+}
+
+#[test]
 fn every_module_is_in_the_table_and_nothing_else() {
     let code: BTreeSet<String> = MODULES.iter().map(|m| m.name.to_owned()).collect();
     assert_eq!(first_column(page("initramfs/man/prepivot-modules.7.md").section("## MODULES")), code);
@@ -97,7 +112,7 @@ fn every_datasource_has_a_cargo_feature_of_its_name() {
     let code: BTreeSet<String> =
         SOURCES.iter().map(|s| s.name.to_ascii_lowercase()).filter(|name| name != "none").collect();
     assert_eq!(feature_list("sources"), code);
-    assert_eq!(feature_list("default"), ["manual", "sources", "tls"].map(str::to_owned).into());
+    assert_eq!(feature_list("default"), ["jinja", "manual", "software", "sources", "tls"].map(str::to_owned).into());
     // Each line of the table has its own: the names of the sources are in the same order.
     let table = pages::text("src/source/table.rs");
     let lines = table.lines().filter_map(|l| l.trim().split_once("::SOURCE.in_build(")?.1.strip_suffix("),"));

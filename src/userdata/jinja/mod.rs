@@ -67,8 +67,11 @@ pub fn render(template: &str, instance_data: &Value) -> Result<Rendered> {
 /// The same for one of several templates, which share the time in `fuel`.
 ///
 /// # Errors
-/// As [`render`].
+/// As [`render`], and always in a build without the Cargo feature `jinja`.
 pub fn render_with(template: &str, instance_data: &Value, fuel: &Fuel) -> Result<Rendered> {
+    if !cfg!(feature = "jinja") {
+        return Err(Error::new("this build of prepivot leaves Jinja templates out"));
+    }
     let budget = Budget::new(fuel);
     let normal = with_unix_lines(template);
     let source = normal.strip_suffix('\n').unwrap_or(&normal);

@@ -11,7 +11,7 @@ from pathlib import Path
 BOOT = Path(__file__).resolve().parent.parent
 PROJECT = BOOT.parent.parent
 CACHE = Path(os.environ.get("PREPIVOT_CACHE", PROJECT / "target" / "boot-cache"))
-BINARY = PROJECT / "target" / "prepivot"
+PROGRAM = PROJECT / "target" / "prepivot"
 ROOT_MIB = {"systemd": 600, "installed": 600, "busybox": 64}
 
 FRAMEWORKS = ["dracut-systemd", "dracut-systemd-nofs", "dracut", "initramfs-tools", "mkinitcpio",
@@ -76,7 +76,7 @@ def root_image(kind, trees_dir, out, source=None):
             shutil.copy(BOOT / "guest/check.service", unit)
             (unit / "multi-user.target.wants/check.service").symlink_to("/etc/systemd/system/check.service")
         if kind == "installed":
-            run(PROJECT / "initramfs/install", "--root", tree)
+            run(PROJECT / "initramfs/install", "--root", tree, "--binary", PROGRAM)
         (tree / "boot-test").mkdir()
         shutil.copy(BOOT / "guest/run", tree / "boot-test/run")
         mkfs(out, "root", ROOT_MIB[kind], tree)
@@ -93,7 +93,7 @@ def mkfs(out, label, mebibytes, tree=None):
 def builder(trees_dir, out):
     """A tree as on the machine of someone who makes images: a Debian with kernel, frameworks and prepivot installed."""
     run("cp", "-a", "--reflink=auto", trees_dir / "builder", out)
-    run(PROJECT / "initramfs/install", "--root", out)
+    run(PROJECT / "initramfs/install", "--root", out, "--binary", PROGRAM)
 
 
 def initramfs(framework, builder_dir, out):
