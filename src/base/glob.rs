@@ -1,31 +1,18 @@
 //! Wildcards in names.
 
-/// Whether `name` fits `pattern`, in which `*` stands for any text and `?` for one byte. Takes time that grows with the product
-/// of both lengths at most.
+use glob::Pattern;
+
+/// Whether `name` matches `pattern` as in fnmatch(3): `*` is any text, `?` any character, `[a-z]` one of a set and `[!a-z]` one
+/// outside of it. A pattern with an unfinished set matches nothing.
 pub fn matches(pattern: &str, name: &str) -> bool {
-    let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
-    let (mut p, mut n, mut star) = (0, 0, None);
-    while let Some(byte) = name.get(n) {
-        match pattern.get(p) {
-            Some(b'*') => {
-                star = Some((p, n));
-                p += 1;
-            }
-            Some(c) if *c == b'?' || c == byte => {
-                p += 1;
-                n += 1;
-            }
-            _ => match star {
-                Some((at, taken)) => {
-                    star = Some((at, taken + 1));
-                    p = at + 1;
-                    n = taken + 1;
-                }
-                None => return false,
-            },
+    let mut text = String::with_capacity(pattern.len());
+    for c in pattern.chars() {
+        // Two stars in a row have a meaning of their own in the crate: folders.
+        if c != '*' || !text.ends_with('*') {
+            text.push(c);
         }
     }
-    pattern.iter().skip(p).all(|c| *c == b'*')
+    Pattern::new(&text).is_ok_and(|pattern| pattern.matches(name))
 }
 
 #[cfg(test)]
@@ -33,10 +20,14 @@ mod tests {
     use super::matches;
 
     #[test]
-    fn stars_and_question_marks() {
+    fn stars_question_marks_and_sets() {
         assert!(matches("*.conf", "10-a.conf") && matches("e*0?", "e1000e") && matches("", "") && matches("a**", "a"));
         assert!(!matches("*.conf", "10-a.txt") && !matches("e?", "e") && !matches("a", "ab") && !matches("", "a"));
         assert!(matches("a?c*", "abcd") && matches("*a*b", "xaxb") && !matches("*.conf", "a.config"));
         assert!(!matches(&"*a".repeat(40), &"a".repeat(39)));
+        assert!(matches("en[op]*", "enp3s0") && !matches("en[op]*", "ens3") && matches("eth[!0]", "eth1"));
+        assert!(!matches("[", "[") && matches(".", ".") && matches("*.zstack.io", "a.zstack.io"));
+        assert!(matches("CloudStack*", "CloudStack KVM Hypervisor") && !matches("CloudStack*", "My CloudStack"));
+        assert!(matches("*", ".hidden") && matches("a*c", "a/b/c"));
     }
 }

@@ -1,10 +1,10 @@
 //! What the marks are looked for in: the machine's facts, the image's files, and what is on the block devices.
 
 use super::guestinfo::Guestinfo;
-use super::mark::matches;
 use super::policy::Requested;
 use super::virt;
 use crate::base::deadline::Deadline;
+use crate::base::glob;
 use crate::document::Value;
 use crate::drive::devices::{self, Places};
 use crate::drive::search::{Probed, probe_all};
@@ -156,7 +156,7 @@ impl<'a> Facts<'a> {
 
     /// Whether a DMI value is there and matches a pattern, in which `*` at either end matches any text.
     pub fn dmi_matches(&self, field: &str, pattern: &str) -> bool {
-        self.dmi(field).is_some_and(|value| matches(pattern, &value))
+        self.dmi(field).is_some_and(|value| glob::matches(pattern, &value))
     }
 
     /// A variable of this process's environment, else of PID 1's; an empty one is none.

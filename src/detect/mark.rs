@@ -113,24 +113,3 @@ pub fn judge(marks: &[Mark], facts: &Facts) -> Finding {
     };
     Finding { verdict: Verdict::NotFound, why }
 }
-
-/// Whether `value` matches `pattern`, in which `*` at either end matches any text.
-pub(super) fn matches(pattern: &str, value: &str) -> bool {
-    match (pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
-        (Some(end), _) => value.ends_with(end),
-        (_, Some(start)) => value.starts_with(start),
-        _ => value == pattern,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn patterns() {
-        assert!(matches("Hetzner", "Hetzner") && !matches("Hetzner", "Hetzner Cloud") && !matches("Hetzner", ""));
-        assert!(matches("CloudStack*", "CloudStack KVM Hypervisor") && !matches("CloudStack*", "My CloudStack"));
-        assert!(matches("*.zstack.io", "a.zstack.io") && !matches("*.zstack.io", "zstack.io.example"));
-    }
-}
