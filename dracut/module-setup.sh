@@ -13,8 +13,9 @@ depends() {
 }
 
 installkernel() {
-    local drivers
-    mapfile -t drivers < <(sed 's/#.*//' "${dracutsysrootdir-}/usr/share/prepivot/drivers" | xargs -n 1)
+    local drivers list="${dracutsysrootdir-}/etc/prepivot/drivers"
+    [[ -e $list ]] || list="${dracutsysrootdir-}/usr/share/prepivot/drivers"
+    mapfile -t drivers < <(sed 's/#.*//' "$list" | xargs -n 1)
     # Unfiltered: the machine that builds the image has no drive in it.
     hostonly='' instmods "${drivers[@]}"
 }

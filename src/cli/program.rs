@@ -87,8 +87,8 @@ pub fn print(text: &str) {
     }
 }
 
-/// The line that `--version` prints: `/usr/bin/cloud-init 26.2 (prepivot 0.1.0)` where the program is called cloud-init, else
-/// `prepivot 0.1.0`.
+/// The line that `--version` prints: `/usr/bin/cloud-init 26.2 (prepivot 0.2.0)` where the program is called cloud-init, else
+/// `prepivot 0.2.0`.
 pub fn version(path: &str, name: &str) -> String {
     let own = concat!("prepivot ", env!("CARGO_PKG_VERSION"));
     if name == CLOUD_INIT { format!("{path} {CLOUD_INIT_VERSION} ({own})\n") } else { format!("{own}\n") }

@@ -41,9 +41,10 @@ pub fn hand_over(root: &mut Root, found: bool) -> Result<()> {
         }
     }
     let installed = root.exists(INSTALLED);
-    let has_units = ["/usr/lib/systemd/system", "/lib/systemd/system", "/etc/systemd/system"]
-        .iter()
-        .any(|folder| root.text(&format!("{folder}/cloud-init-local.service")).contains(INSTALLED));
+    let has_units =
+        ["/usr/local/lib/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system", "/etc/systemd/system"]
+            .iter()
+            .any(|folder| root.text(&format!("{folder}/cloud-init-local.service")).contains(INSTALLED));
     if installed && has_units && !foreign {
         return Ok(());
     }

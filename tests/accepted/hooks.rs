@@ -30,6 +30,11 @@ fn every_script_parses_in_the_shells_that_run_it() {
     let posix = [
         "initramfs/build",
         "initramfs/install",
+        "initramfs/package",
+        "initramfs/packages/apk",
+        "initramfs/packages/arch",
+        "initramfs/packages/deb",
+        "initramfs/packages/rpm",
         "initramfs/hook",
         "initramfs/premount",
         "initramfs/bottom",
@@ -96,6 +101,30 @@ fn dracut(included: &str, calls: &str) -> Vec<String> {
 fn dracut_asks_for_the_drivers_by_name_and_unfiltered() {
     let lines = dracut("", "installkernel");
     assert_eq!(lines, [format!("instmods hostonly= {}", drivers().join(" "))]);
+}
+
+/// What an install overwrites, /usr/share, is not where a user's own list is.
+#[test]
+fn a_list_of_drivers_in_etc_takes_precedence() {
+    let folder = TempDir::new("own-drivers");
+    let own = folder.0.join("etc/prepivot");
+    fs::create_dir_all(&own).unwrap();
+    fs::write(own.join("drivers"), "isofs # mine\n9p\n").unwrap();
+
+    let lines = dracut("", &format!("dracutsysrootdir={}; installkernel", folder.0.display()));
+    assert_eq!(lines, ["instmods hostonly= isofs 9p"]);
+
+    let script =
+        |path: &str| fs::read_to_string(project(path)).unwrap().replace("/etc/prepivot", own.to_str().unwrap());
+    let hook = script("initramfs/hook")
+        .replace(". /usr/share/initramfs-tools/hook-functions", "")
+        .replace("[ -x /usr/bin/prepivot ]", "true");
+    let functions = "copy_exec() { :; }; manual_add_modules() { echo \"$*\"; }";
+    assert_eq!(run("sh", &format!("{functions}\n{hook}")), ["isofs 9p"]);
+
+    let functions = "add_module() { echo \"$1\"; }; add_binary() { :; }; add_runscript() { :; }";
+    let lines = run("bash", &format!("{functions}\n{}\nbuild", script("mkinitcpio/install/prepivot")));
+    assert_eq!(lines, ["isofs?", "9p?"]);
 }
 
 #[test]

@@ -7,7 +7,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Output};
 
-const PROGRAM: &[u8] = b"a program\n";
+/// A program that prints its arguments: `completions bash`.
+const PROGRAM: &[u8] = b"#!/bin/sh\necho \"$@\"\n";
 
 /// Everything that an install makes: a path and its mode, or a path and what it links to.
 const TREE: &[(&str, &str)] = &[
@@ -20,17 +21,26 @@ const TREE: &[(&str, &str)] = &[
     ("usr/lib/dracut/modules.d/55prepivot/prepivot-probe.sh", "755"),
     ("usr/lib/initcpio/hooks/prepivot", "644"),
     ("usr/lib/initcpio/install/prepivot", "644"),
-    ("usr/lib/systemd/system/cloud-config.service", "644"),
-    ("usr/lib/systemd/system/cloud-config.target", "644"),
-    ("usr/lib/systemd/system/cloud-final.service", "644"),
-    ("usr/lib/systemd/system/cloud-init-local.service", "644"),
-    ("usr/lib/systemd/system/cloud-init-network.service", "644"),
-    ("usr/lib/systemd/system/cloud-init.service", "-> cloud-init-network.service"),
-    ("usr/lib/systemd/system/cloud-init.target", "644"),
-    ("usr/lib/systemd/system/multi-user.target.wants/cloud-init.target", "-> ../cloud-init.target"),
     ("usr/lib/systemd/system/prepivot-apply.service", "644"),
     ("usr/lib/systemd/system/prepivot-emergency.service", "644"),
     ("usr/lib/systemd/system/prepivot-probe.service", "644"),
+    ("usr/local/lib/systemd/system/cloud-config.service", "644"),
+    ("usr/local/lib/systemd/system/cloud-config.target", "644"),
+    ("usr/local/lib/systemd/system/cloud-final.service", "644"),
+    ("usr/local/lib/systemd/system/cloud-init-local.service", "644"),
+    ("usr/local/lib/systemd/system/cloud-init-main.service", "-> /dev/null"),
+    ("usr/local/lib/systemd/system/cloud-init-network.service", "644"),
+    ("usr/local/lib/systemd/system/cloud-init.service", "-> cloud-init-network.service"),
+    ("usr/local/lib/systemd/system/cloud-init.target", "644"),
+    ("usr/local/lib/systemd/system/multi-user.target.wants/cloud-init.target", "-> ../cloud-init.target"),
+    ("usr/share/bash-completion/completions/cloud-id", "-> prepivot"),
+    ("usr/share/bash-completion/completions/cloud-init", "-> prepivot"),
+    ("usr/share/bash-completion/completions/cloud-init-per", "-> prepivot"),
+    ("usr/share/bash-completion/completions/prepivot", "644"),
+    ("usr/share/fish/vendor_completions.d/cloud-id.fish", "-> prepivot.fish"),
+    ("usr/share/fish/vendor_completions.d/cloud-init-per.fish", "-> prepivot.fish"),
+    ("usr/share/fish/vendor_completions.d/cloud-init.fish", "-> prepivot.fish"),
+    ("usr/share/fish/vendor_completions.d/prepivot.fish", "644"),
     ("usr/share/initramfs-tools/hooks/prepivot", "755"),
     ("usr/share/initramfs-tools/scripts/local-bottom/prepivot", "755"),
     ("usr/share/initramfs-tools/scripts/local-premount/prepivot", "755"),
@@ -40,6 +50,7 @@ const TREE: &[(&str, &str)] = &[
     ("usr/share/man/man1/cloud-init-per.1", "-> cloud-init.1"),
     ("usr/share/man/man1/cloud-init.1", "644"),
     ("usr/share/man/man7/prepivot-architecture.7", "644"),
+    ("usr/share/man/man7/prepivot-changes.7", "644"),
     ("usr/share/man/man7/prepivot-cmdline.7", "644"),
     ("usr/share/man/man7/prepivot-datasources.7", "644"),
     ("usr/share/man/man7/prepivot-differences.7", "644"),
@@ -47,6 +58,7 @@ const TREE: &[(&str, &str)] = &[
     ("usr/share/man/man7/prepivot-network.7", "644"),
     ("usr/share/man/man8/prepivot.8", "644"),
     ("usr/share/prepivot/drivers", "644"),
+    ("usr/share/zsh/site-functions/_prepivot", "644"),
 ];
 
 /// A root tree below a temporary folder, and a program to install.
@@ -58,6 +70,7 @@ impl Tree {
     fn new() -> Self {
         let folder = TempDir::new("install");
         fs::write(folder.0.join("program"), PROGRAM).unwrap();
+        fs::set_permissions(folder.0.join("program"), PermissionsExt::from_mode(0o755)).unwrap();
         fs::create_dir(folder.0.join("root")).unwrap();
         Tree { folder }
     }
@@ -192,10 +205,87 @@ fn a_cloud_init_in_the_tree_keeps_its_files_and_that_is_said() {
     assert_eq!(fs::read_to_string(&unit).unwrap(), "ExecStart=/usr/bin/cloud-init init --local\n");
 
     let files = tree.files();
-    assert!(!files.contains_key("usr/lib/systemd/system/cloud-final.service"), "half of the units: {files:#?}");
+    assert!(!files.keys().any(|path| path.ends_with("/cloud-final.service")), "half of the units: {files:#?}");
     assert!(!files.contains_key("usr/share/man/man1/cloud-init.1"), "{files:#?}");
     assert_eq!(files.get("usr/bin/cloud-id").map(String::as_str), Some("-> prepivot"));
     assert!(files.contains_key("usr/lib/systemd/system/prepivot-apply.service"));
+}
+
+/// What a package of cloud-init puts over an install, as a package manager does: without asking, and away again.
+#[test]
+fn a_cloud_init_that_comes_later_replaces_no_unit_and_takes_none_away() {
+    let tree = Tree::new();
+    tree.installed(&[]);
+    let before = tree.files();
+    let theirs = ["cloud-init-local.service", "cloud-init.service", "cloud-config.service", "cloud-init-main.service"];
+    for name in theirs {
+        fs::write(tree.path(&format!("usr/lib/systemd/system/{name}")), "ExecStart=/usr/bin/cloud-init\n").unwrap();
+    }
+    for line in tree.installed(&[]) {
+        assert!(line.starts_with("unchanged "), "{line}");
+    }
+    for name in theirs {
+        fs::remove_file(tree.path(&format!("usr/lib/systemd/system/{name}"))).unwrap();
+    }
+    assert_eq!(tree.files(), before);
+}
+
+#[test]
+fn a_package_has_its_units_where_packages_have_them() {
+    let tree = Tree::new();
+    tree.installed(&["--package"]);
+    let expected: BTreeMap<String, String> = TREE
+        .iter()
+        .filter(|(path, _)| !path.ends_with("/cloud-init-main.service"))
+        .map(|(path, mode)| (path.replace("usr/local/lib/", "usr/lib/"), mode.to_string()))
+        .collect();
+    assert_eq!(tree.files(), expected);
+}
+
+#[test]
+fn an_initrd_gets_the_program_and_its_own_units() {
+    let tree = Tree::new();
+    let program = tree.folder.0.join("program").display().to_string();
+    let run = |more: &[&str]| {
+        let output = Command::new("initramfs/install")
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .args(["--binary", &program, "--initrd"])
+            .arg(tree.path(""))
+            .args(more)
+            .output()
+            .expect("failed to run initramfs/install");
+        assert!(output.status.success(), "{output:?}");
+    };
+    run(&[]);
+    let units = "usr/lib/systemd/system";
+    let mut expected = BTreeMap::from([("usr/bin/prepivot".to_owned(), "755".to_owned())]);
+    for name in ["probe", "apply"] {
+        let link = format!("{units}/initrd.target.wants/prepivot-{name}.service");
+        expected.insert(link, format!("-> ../prepivot-{name}.service"));
+    }
+    for name in ["probe", "apply", "emergency"] {
+        expected.insert(format!("{units}/prepivot-{name}.service"), "644".to_owned());
+    }
+    assert_eq!(tree.files(), expected);
+    run(&["--remove"]);
+    assert_eq!(tree.files(), BTreeMap::new());
+}
+
+#[test]
+fn remove_leaves_nothing_of_it_and_everything_of_others() {
+    let tree = Tree::new();
+    tree.installed(&["--package"]);
+    tree.installed(&[]);
+    let theirs = ["usr/bin/cloud-id", "usr/lib/systemd/system/cloud-final.service", "usr/bin/other"];
+    for path in theirs {
+        let _ = fs::remove_file(tree.path(path));
+        fs::write(tree.path(path), "theirs\n").unwrap();
+    }
+    let lines = tree.installed(&["--remove"]);
+    assert!(lines.iter().all(|line| line.starts_with("removed ")), "{lines:#?}");
+    assert_eq!(tree.files().into_keys().collect::<Vec<_>>(), ["usr/bin/cloud-id", "usr/bin/other", theirs[1]]);
+    assert!(!tree.path("usr/share/prepivot").exists() && !tree.path("usr/local/lib/systemd").exists());
+    assert_eq!(tree.installed(&["--remove"]), [""; 0]);
 }
 
 #[test]
@@ -258,7 +348,7 @@ fn systemd_finds_no_cycle_and_nothing_unknown_in_the_units() {
         return;
     }
     let tree = Tree::new();
-    tree.installed(&[]);
+    tree.installed(&["--package"]);
     let units = tree.path("usr/lib/systemd/system");
     for (stages, text) in [(true, ""), (false, "After=multi-user.target\nBefore=sysinit.target\n")] {
         let dropin = units.join("cloud-init-network.service.d");
