@@ -54,6 +54,7 @@ const TREE: &[(&str, &str)] = &[
     ("usr/share/man/man7/prepivot-cmdline.7", "644"),
     ("usr/share/man/man7/prepivot-datasources.7", "644"),
     ("usr/share/man/man7/prepivot-differences.7", "644"),
+    ("usr/share/man/man7/prepivot-images.7", "644"),
     ("usr/share/man/man7/prepivot-modules.7", "644"),
     ("usr/share/man/man7/prepivot-network.7", "644"),
     ("usr/share/man/man8/prepivot.8", "644"),
