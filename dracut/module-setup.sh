@@ -32,6 +32,7 @@ install() {
         done
     else
         inst_hook pre-mount 50 "${moddir:?}/prepivot-probe.sh"
+        # By name after 10-mount-overlayfs.sh and 50-mount-usr.sh, and before 50-selinux-loadpolicy.sh.
         inst_hook pre-pivot 50 "$moddir/prepivot-apply.sh"
     fi
 }

@@ -17,8 +17,9 @@ use std::process::ExitCode;
     subcommand,
     name = "apply",
     help_triggers("-h", "--help"),
-    note = "Without --seed it is for the initramfs: it reads the machine's datasource, logs to the kernel, and fails only with \
-            prepivot.fail=emergency on the kernel command line. With --seed the exit code is the number of errors."
+    note = "Without --seed it is for the initramfs: it reads the machine's datasource, logs to the kernel, and fails only where \
+            something could not be written, or with prepivot.fail=emergency on the kernel command line. With --seed the exit \
+            code is the number of errors."
 )]
 pub struct Apply {
     /// the root
@@ -38,8 +39,8 @@ impl Verb for Apply {
         let Some(seed) = self.seed else {
             logging::to_kmsg();
             let machine = Machine::read(Path::new("/"));
-            let problems = apply::new_root(&self.root, &machine);
-            return initramfs::finish(&machine, &problems);
+            let ended = apply::new_root(&self.root, &machine);
+            return initramfs::finish(&machine, &ended.problems, ended.written);
         };
         program.log(LevelFilter::Info);
         match apply::tree(&self.root, &seed) {

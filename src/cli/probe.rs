@@ -31,6 +31,6 @@ impl Verb for Probe {
         logging::to_kmsg();
         let machine = Machine::read(Path::new("/"));
         let problems: Vec<String> = probe::run(&machine).err().into_iter().map(|e| e.to_string()).collect();
-        initramfs::finish(&machine, &problems)
+        initramfs::finish(&machine, &problems, true)
     }
 }

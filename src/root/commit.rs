@@ -6,9 +6,10 @@
 
 use super::disk::Touched;
 use super::journal::{FOLDERS, Journal, WAITING, path_in};
-use super::layout::{ACCOUNTS, is_mark, is_record, is_shadowed, is_volatile};
+use super::layout::{ACCOUNTS, is_mark, is_record, is_volatile};
 use super::record::{self, Entry};
-use super::{Attr, Change, Kind, Node, Over, Root};
+use super::mounts::Writable;
+use super::{Attr, Change, Kind, Node, Over, Root, Use};
 use crate::base::error::{Context, Error, Result};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
@@ -41,7 +42,7 @@ impl Root {
             if waits {
                 entries.push(Entry { change: unseen(path, node), hidden: false });
             }
-            if !waits || is_shadowed(path) {
+            if !waits || self.is_shadowed(path) {
                 self.difference(path, node, &mut changes);
                 entries.extend(changes.drain(..).map(|change| Entry { change, hidden: waits }));
             }
@@ -111,8 +112,8 @@ impl Root {
         let (volatile, entries): (Vec<_>, Vec<_>) = entries.into_iter().partition(|e| is_volatile(e.change.resolved()));
         let (waiting, entries): (Vec<_>, Vec<_>) =
             entries.into_iter().partition(|e| !e.hidden && self.below_unmounted(e.change.resolved()));
-        let (records, mut entries): (Vec<_>, Vec<_>) =
-            entries.into_iter().partition(|e| is_record(e.change.resolved()));
+        let (records, entries): (Vec<_>, Vec<_>) = entries.into_iter().partition(|e| is_record(e.change.resolved()));
+        let mut entries = self.writable(entries, &mut errors);
         errors.extend(self.make(volatile).errors);
         let to_relabel = waiting.iter().filter(|e| !matches!(e.change, Change::Remove { .. }));
         self.done.extend(to_relabel.map(|e| e.change.path().to_owned()));
@@ -121,20 +122,67 @@ impl Root {
         if self.waiting_changed {
             match self.list_of_waiting() {
                 Ok(change) => entries.push(Entry { change, hidden: false }),
-                Err(e) => errors.push(e),
+                Err(e) => {
+                    self.unwritten = true;
+                    errors.push(e);
+                }
             }
             self.waiting_changed = false;
         }
         if entries.iter().all(|e| is_mark(e.change.resolved())) {
             // What they mark is on the disk already.
             if entries.is_empty() || self.settle(&mut errors) {
-                errors.extend(self.make(entries).errors);
+                let outcome = self.make(entries);
+                self.unwritten |= outcome.starved;
+                errors.extend(outcome.errors);
+            } else {
+                self.unwritten = true;
             }
         } else {
             errors.extend(self.through_journal(entries));
         }
         errors.extend(self.make(records).errors);
         errors
+    }
+
+    /// Whether a change was not made that a run with room on the disk, or with a disk that can be written, would have made.
+    /// Then nothing is done, and the next stage that can write does it again.
+    pub fn is_unwritten(&self) -> bool {
+        self.unwritten
+    }
+
+    /// Makes the root's own file system writable where a change needs that, until the result is dropped.
+    ///
+    /// # Errors
+    /// It is read-only and stays so.
+    pub fn make_writable(&self) -> Result<Option<Writable>> {
+        let needs_own = |e: Entry| {
+            let waits = !e.hidden && self.below_unmounted(e.change.resolved());
+            // What waits is in a list there.
+            let path = if waits { "etc" } else { e.change.resolved() };
+            let own = || self.disk.nearest(path).is_some_and(|(_, fd)| self.disk.is_own(fd));
+            !is_volatile(path) && self.disk.is_read_only(path) && own()
+        };
+        if self.entries().into_iter().any(needs_own) { Writable::make(self.path()) } else { Ok(None) }
+    }
+
+    /// Leaves out what is on a file system that is read-only: one error for all of it. Before the pivot nothing is marked then,
+    /// because the real root may have a writable file system in that place. There, what can be written is all there is.
+    fn writable(&mut self, entries: Vec<Entry>, errors: &mut Vec<Error>) -> Vec<Entry> {
+        let (left, mut entries): (Vec<_>, Vec<_>) =
+            entries.into_iter().partition(|e| self.disk.is_read_only(e.change.resolved()));
+        let Some(first) = left.first() else { return entries };
+        self.unwritten = true;
+        let more = if left.len() > 1 { format!(" and {} other changes", left.len() - 1) } else { String::new() };
+        errors.push(Error::new(format!(
+            "failed to {} {}{more}: the file system is read-only",
+            first.change.verb(),
+            first.change.path()
+        )));
+        if self.usage == Use::NewRoot {
+            entries.retain(|e| !is_mark(e.change.resolved()));
+        }
+        entries
     }
 
     /// The change that keeps the list of waiting changes.
@@ -156,9 +204,13 @@ impl Root {
 
     /// Folders that can hold the journal, the best first: on the root's own file system, and on one that keeps what is written.
     pub(super) fn journal_folders(&self) -> Vec<String> {
-        let mounts = super::mounts::points(self);
-        let below_mount = |folder: &str| mounts.iter().any(|m| super::layout::is_below(folder, m));
-        let usable = |folder: &str| self.resolve(folder, true).ok().filter(|f| !below_mount(f));
+        let points = super::points::all(self);
+        let below_mount = |folder: &str| points.iter().any(|p| super::layout::is_below(folder, &p.path));
+        // PID 1 needs /etc: where it is mounted, it is so from the initramfs on.
+        let usable = |folder: &str| {
+            let resolved = self.resolve(folder, true).ok()?;
+            (!below_mount(&resolved) || folder == "etc" && !self.below_unmounted(&resolved)).then_some(resolved)
+        };
         let mut folders: Vec<String> = FOLDERS.iter().filter_map(|f| usable(f)).collect();
         folders.retain(|f| self.disk.stat(f).is_some_and(|s| s.kind == Kind::Dir));
         folders.sort_by_key(|folder| self.disk.volatility(folder));
@@ -186,9 +238,12 @@ impl Root {
 
     fn write_journal(&mut self, entries: &[Entry]) -> Result<Journal> {
         let failed = || "the journal cannot be kept";
-        self.disk.check_room(record::length(entries)).context(failed)?;
         let mut last = std::io::Error::from(Errno::NOENT);
         for folder in self.journal_folders() {
+            if let Err(e) = self.disk.check_room(&folder, record::length(entries)) {
+                last = e;
+                continue;
+            }
             let mut written = Journal::write(&self.disk, &folder, entries);
             if written.as_ref().is_err_and(|e| e.kind() == ErrorKind::AlreadyExists) {
                 // Another process's: its changes come first.
@@ -222,8 +277,9 @@ impl Root {
     /// Waits for the disk and removes the journal. One whose changes may not have reached the disk stays for the next run.
     pub(super) fn end_journal(&mut self, journal: Journal, touched: &Touched, outcome: Outcome) -> Vec<Error> {
         let mut errors = outcome.errors;
+        self.unwritten |= outcome.starved;
         if let Err(e) = touched.sync() {
-            self.unsettled = true;
+            (self.unsettled, self.unwritten) = (true, true);
             errors.push(Error::new(format!("failed to sync the root: {e}")));
         } else if let Err(e) = journal.remove(&self.disk) {
             errors.push(Error::new(format!("failed to remove the journal: {e}")));
@@ -275,6 +331,7 @@ impl Root {
             }
         }
         outcome.synced(&touched);
+        self.unwritten |= outcome.starved;
         if !outcome.starved {
             self.unsettled = false;
             for Entry { change, .. } in marks {

@@ -1,10 +1,15 @@
 //! The disk below a root: reads, and one change at a time. Every path here is resolved already, so no component may be
 //! a symbolic link: one that somebody puts there in between makes the call fail instead of leading outside.
 
+use super::layout::{KEPT_STATE, STATE};
 use super::{Attr, Change, Kind, MAX_READ, Over, Stat};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{self, AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, ResolveFlags, Uid, XattrFlags};
+use rustix::fs::{
+    self, AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, ResolveFlags, StatVfsMountFlags, StatxAttributes, StatxFlags,
+    Uid, XattrFlags,
+};
 use rustix::io::Errno;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CStr;
 use std::fs::File;
@@ -16,6 +21,8 @@ pub(super) struct Disk {
     base: OwnedFd,
     /// This system's own `/`, for `/run`, which moves along when the root is pivoted.
     own: Option<OwnedFd>,
+    /// Whether [`STATE`] is kept in [`KEPT_STATE`].
+    pub(super) keeps_state: bool,
 }
 
 /// The longest value of an extended attribute, and the longest list of their names (xattr(7)).
@@ -37,7 +44,7 @@ impl Disk {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let base = fs::open(path, flags, Mode::empty())?;
         let own = if own_run { Some(fs::open("/", flags, Mode::empty())?) } else { None };
-        Ok(Disk { path: path.to_owned(), base, own })
+        Ok(Disk { path: path.to_owned(), base, own, keeps_state: false })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -55,7 +62,18 @@ impl Disk {
         }
     }
 
+    /// Where `path` is on the disk.
+    fn place<'p>(&self, path: &'p str) -> Cow<'p, str> {
+        match path.strip_prefix(STATE) {
+            Some(rest) if self.keeps_state && (rest.is_empty() || rest.starts_with('/')) => {
+                Cow::Owned(format!("{KEPT_STATE}{rest}"))
+            }
+            _ => Cow::Borrowed(path),
+        }
+    }
+
     pub(super) fn open_at(&self, path: &str, flags: OFlags) -> Io<OwnedFd> {
+        let path = &*self.place(path);
         let base = self.base_of(path);
         let path = if path.is_empty() { "." } else { path };
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -78,6 +96,7 @@ impl Disk {
     }
 
     pub(super) fn open_parent<'p>(&self, path: &'p str) -> Io<(OwnedFd, &'p str)> {
+        let path = if self.keeps_state && path == STATE { KEPT_STATE } else { path };
         let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
         Ok((self.open_at(parent, OFlags::PATH | OFlags::DIRECTORY)?, name))
     }
@@ -93,6 +112,36 @@ impl Disk {
         };
         let attr = Attr { mode: stat.st_mode & 0o7777, uid: stat.st_uid, gid: stat.st_gid };
         Some(Stat { kind, attr, size: u64::try_from(stat.st_size).unwrap_or(0) })
+    }
+
+    /// Whether something is mounted at `path`; by its device number where the kernel is older than 5.8.
+    pub(super) fn is_mount(&self, path: &str) -> bool {
+        let flags = AtFlags::EMPTY_PATH;
+        let asked = self.open_at(path, OFlags::PATH).and_then(|fd| fs::statx(fd, "", flags, StatxFlags::empty()));
+        match asked {
+            Ok(stat) if stat.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT) => {
+                stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)
+            }
+            _ => self.device(path).is_some_and(|device| Some(device) != self.device("")),
+        }
+    }
+
+    /// Whether the file system that has `path`, or is to have it, is read-only.
+    pub(super) fn is_read_only(&self, path: &str) -> bool {
+        let stat = self.nearest(path).and_then(|(_, fd)| fs::fstatvfs(fd).ok());
+        stat.is_some_and(|stat| stat.f_flag.contains(StatVfsMountFlags::RDONLY))
+    }
+
+    /// The first folder above `path` that is there, or `path` itself if it is one.
+    pub(super) fn nearest<'p>(&self, path: &'p str) -> Option<(&'p str, OwnedFd)> {
+        let mut at = path;
+        loop {
+            match self.open_at(at, OFlags::RDONLY | OFlags::DIRECTORY) {
+                Ok(fd) => return Some((at, fd)),
+                Err(_) if at.is_empty() => return None,
+                Err(_) => at = at.rsplit_once('/').map_or("", |(above, _)| above),
+            }
+        }
     }
 
     /// Device number of the file system that holds `path`.
@@ -240,6 +289,7 @@ impl Disk {
 
     /// The temporary name for what is to be at `path`, with nothing there: what a killed run left is removed.
     fn clear_temporary(&self, path: &str) -> std::io::Result<String> {
+        let path = &*self.place(path);
         let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
         let temporary = temporary_name(name);
         let whole = if folder.is_empty() { temporary.clone() } else { format!("{folder}/{temporary}") };
@@ -280,17 +330,32 @@ impl Disk {
     /// How little a folder's file system is known to keep: 0 for a disk's, 1 for an overlay, whose upper layer may be anything,
     /// 2 for memory.
     pub(super) fn volatility(&self, folder: &str) -> u8 {
-        let stat = self.open_at(folder, OFlags::PATH | OFlags::DIRECTORY).and_then(fs::fstatfs);
-        match stat.map(|s| s.f_type as u32) {
-            Ok(OVERLAY) => 1,
-            Ok(TMPFS | RAMFS) => 2,
+        match self.kind(folder) {
+            Some(OVERLAY) => 1,
+            Some(TMPFS | RAMFS) => 2,
             _ => 0,
         }
     }
 
-    /// An error where the root has no room for `bytes` twice: as a journal, and as the files themselves.
-    pub(super) fn check_room(&self, bytes: u64) -> std::io::Result<()> {
-        let stat = fs::fstatvfs(&self.base)?;
+    /// Whether a folder is on an overlay.
+    pub(super) fn is_overlay(&self, folder: &str) -> bool {
+        self.kind(folder) == Some(OVERLAY)
+    }
+
+    /// Whether `fd` is on the root's own file system.
+    pub(super) fn is_own(&self, fd: impl AsFd) -> bool {
+        fs::fstat(fd).is_ok_and(|stat| fs::fstat(&self.base).is_ok_and(|own| own.st_dev == stat.st_dev))
+    }
+
+    /// The type of a folder's file system (statfs(2)).
+    fn kind(&self, folder: &str) -> Option<u32> {
+        let stat = self.open_at(folder, OFlags::PATH | OFlags::DIRECTORY).and_then(fs::fstatfs);
+        stat.ok().map(|s| s.f_type as u32)
+    }
+
+    /// An error where the file system of a folder has no room for `bytes` twice: as a journal, and as the files themselves.
+    pub(super) fn check_room(&self, folder: &str, bytes: u64) -> std::io::Result<()> {
+        let stat = fs::fstatvfs(self.open_at(folder, OFlags::PATH | OFlags::DIRECTORY)?)?;
         let free = stat.f_bfree.saturating_mul(stat.f_frsize);
         // File systems that do not know their size say 0.
         if stat.f_blocks > 0 && free < bytes.saturating_mul(2).saturating_add(MARGIN) {
@@ -324,23 +389,16 @@ pub(super) struct Touched {
 impl Touched {
     /// Remembers the file system of the folder that `path` is in.
     pub(super) fn add(&mut self, disk: &Disk, path: &str) {
-        let mut folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+        let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
         if folder == self.last && !self.folders.is_empty() {
             return;
         }
         self.last = folder.to_owned();
-        loop {
-            let opened = disk.open_at(folder, OFlags::RDONLY | OFlags::DIRECTORY);
-            if let Ok((fd, stat)) = opened.and_then(|fd| fs::fstat(&fd).map(|stat| (fd, stat))) {
-                self.folders.entry(stat.st_dev).or_insert(fd);
-                return;
-            }
-            // It is made by one of the changes.
-            match folder.rsplit_once('/') {
-                Some((above, _)) => folder = above,
-                None if folder.is_empty() => return,
-                None => folder = "",
-            }
+        // One that is not there is made by one of the changes.
+        if let Some((_, fd)) = disk.nearest(folder)
+            && let Ok(stat) = fs::fstat(&fd)
+        {
+            self.folders.entry(stat.st_dev).or_insert(fd);
         }
     }
 

@@ -2,7 +2,9 @@
 
 /// cloud-init's state. It is written also below a mount point that is not mounted yet, where the next boot's initramfs
 /// looks for it.
-const STATE: &str = "var/lib/cloud";
+pub(super) const STATE: &str = "var/lib/cloud";
+/// Where it is kept for the next boot's initramfs instead, if its own place below the mount point cannot be used.
+pub(super) const KEPT_STATE: &str = "etc/.prepivot-state";
 /// Files of one boot, which nothing later depends on.
 const RECORDS: [&str; 3] =
     ["var/log/cloud-init.log", "var/lib/cloud/data/status.json", "var/lib/cloud/data/result.json"];

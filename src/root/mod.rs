@@ -16,6 +16,7 @@ mod lock;
 mod log_file;
 mod mounts;
 mod owner;
+mod points;
 mod record;
 mod recover;
 mod relabel;
@@ -33,6 +34,7 @@ pub use mounts::{Writable, check_writable, unescape};
 pub use owner::Ids;
 
 use crate::base::error::{Context, Error, Result};
+use crate::machine::{Cmdline, Machine};
 use disk::Disk;
 use record::Entry;
 use std::collections::BTreeMap;
@@ -104,7 +106,9 @@ pub struct Root {
     usage: Use,
     nodes: BTreeMap<String, Node>,
     plan: bool,
-    /// Mount points of the root's own fstab that are not mounted yet.
+    /// The kernel command line, where the root is this machine's.
+    cmdline: Cmdline,
+    /// Mount points of the real root that are not mounted yet.
     unmounted: Vec<String>,
     /// Changes that wait for a file system to be mounted.
     waiting: Vec<Entry>,
@@ -117,6 +121,8 @@ pub struct Root {
     recovered: bool,
     /// Paths that a commit wrote.
     done: Vec<String>,
+    /// Whether a change that another run may make was not made.
+    unwritten: bool,
     /// Whether something was written without a journal that may not have reached the disk.
     unsettled: bool,
     commands: Vec<Command>,
@@ -147,6 +153,7 @@ impl Root {
             usage,
             nodes: BTreeMap::new(),
             plan: usage == Use::Plan,
+            cmdline: Cmdline::default(),
             unmounted: Vec::new(),
             waiting: Vec::new(),
             waiting_folder: None,
@@ -154,15 +161,25 @@ impl Root {
             due: Vec::new(),
             recovered: false,
             done: Vec::new(),
+            unwritten: false,
             unsettled: false,
             commands: Vec::new(),
             programs: None,
             at_end: Vec::new(),
         };
+        if root.has_run() {
+            root.cmdline = Machine::read(Path::new("/")).cmdline;
+        }
         if usage == Use::NewRoot {
-            root.unmounted = mounts::unmounted(&root);
+            points::find(&mut root);
         }
         Ok(root)
+    }
+
+    /// Why the running system will not see what is written to this root now, or why the root is not whole yet. None where
+    /// neither is so: the root can be provisioned.
+    pub fn unfinished(&self) -> Option<String> {
+        points::unfinished(self)
     }
 
     /// Whether nothing is written: `prepivot plan`.
@@ -407,7 +424,13 @@ impl Root {
     /// Whether a file system that is not mounted yet will be over what the disk has at a path.
     fn is_unseen(&self, resolved: &str) -> bool {
         let below_mount = |m: &String| resolved.len() > m.len() && layout::is_below(resolved, m);
-        self.unmounted.iter().any(below_mount) && !layout::is_shadowed(resolved)
+        self.unmounted.iter().any(below_mount) && !self.is_shadowed(resolved)
+    }
+
+    /// Whether a path is used also while its file system is not mounted. Of a state that is kept elsewhere the folders above
+    /// it are not: a file system may be mounted only over an empty folder.
+    fn is_shadowed(&self, resolved: &str) -> bool {
+        layout::is_shadowed(resolved) && (!self.disk.keeps_state || layout::is_below(resolved, layout::STATE))
     }
 
     /// Whether what the disk has at a path is not what is there: a parent is removed, or a file system that is not mounted yet

@@ -1,44 +1,9 @@
-//! File systems of the new root: mount points that are not mounted yet, and a root that is mounted read-only.
+//! A root that is mounted read-only, and the texts of mount tables.
 
-use super::Root;
 use crate::base::error::{Context, Error, Result};
 use rustix::fs::{StatVfsMountFlags, statvfs};
 use rustix::mount::{MountFlags, mount_remount};
 use std::path::{Path, PathBuf};
-
-/// Mount points that come from elsewhere than the disk.
-const NOT_ON_DISK: [&str; 5] = ["proc", "sys", "dev", "run", "tmp"];
-
-/// Mount points of the root's fstab on which nothing is mounted, without a leading slash.
-pub(super) fn unmounted(root: &Root) -> Vec<String> {
-    let own = root.disk.device("");
-    let mut found = points(root);
-    found.retain(|point| root.disk.device(point).is_none_or(|d| Some(d) == own));
-    found
-}
-
-/// Mount points of the root's fstab but for the root itself, without a leading slash.
-pub(super) fn points(root: &Root) -> Vec<String> {
-    let fstab = root.text("/etc/fstab");
-    let mut found = Vec::new();
-    for line in fstab.lines().filter(|l| !l.trim_start().starts_with('#')) {
-        let mut fields = line.split_whitespace();
-        let (Some(point), Some(_), options) = (fields.nth(1), fields.next(), fields.next().unwrap_or("")) else {
-            continue;
-        };
-        let Ok(point) = root.resolve(&unescape(point), true) else { continue };
-        let first = point.split('/').next().unwrap_or("");
-        let skipped = point.is_empty()
-            || first == "none"
-            || first == "swap"
-            || NOT_ON_DISK.contains(&first)
-            || options.split(',').any(|o| o == "noauto");
-        if !skipped {
-            found.push(point);
-        }
-    }
-    found
-}
 
 /// Undoes the octal escapes of fstab and of the kernel's list of mounts (fstab(5)).
 pub fn unescape(field: &str) -> String {

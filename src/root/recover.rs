@@ -4,7 +4,8 @@ use super::commit::Outcome;
 use super::disk::Touched;
 use super::journal::{FOLDERS, JOURNAL, Journal, WAITING, open_own, path_in};
 use super::layout::is_below;
-use super::mounts::{self, Writable};
+use super::mounts::Writable;
+use super::points;
 use super::record::{Entry, Record};
 use super::{Change, Kind, Over, Root, Use};
 use crate::base::error::{Context, Error, Result};
@@ -25,7 +26,8 @@ impl Root {
             return Vec::new();
         }
         let mut errors = Vec::new();
-        let writable = if self.usage == Use::NewRoot {
+        let folder_is_read_only = || folders.iter().any(|f| self.disk.is_read_only(f));
+        let writable = if self.usage == Use::NewRoot && folder_is_read_only() {
             Writable::make(self.path()).map_err(|e| errors.push(e)).ok().flatten()
         } else {
             None
@@ -35,8 +37,7 @@ impl Root {
             errors.extend(self.recover_journal(folder).context(named).unwrap_or_else(|e| vec![e]));
         }
         if journal && self.usage == Use::NewRoot {
-            self.unmounted.clear();
-            self.unmounted = mounts::unmounted(self);
+            points::find(self);
         }
         for folder in &folders {
             errors.extend(self.load_waiting(folder).err());
@@ -56,11 +57,11 @@ impl Root {
         errors
     }
 
-    /// Mount points of the root's fstab on which nothing is mounted, and may still be.
+    /// Mount points of the root on which nothing is mounted, and may still be.
     fn not_mounted(&self) -> Vec<String> {
         match self.usage {
             Use::NewRoot => self.unmounted.clone(),
-            Use::Tree | Use::Plan if self.disk.is_slash() => mounts::unmounted(self),
+            Use::Tree | Use::Plan if self.disk.is_slash() => points::unmounted(self).into_iter().map(|p| p.path).collect(),
             // Nothing is ever mounted in a folder.
             Use::Tree | Use::Plan => Vec::new(),
         }

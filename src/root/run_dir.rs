@@ -56,11 +56,11 @@ pub struct Applied {
     /// When it began and ended, in seconds since the kernel started.
     pub start: f64,
     pub finished: f64,
-    /// Whether the root has an instance.
+    /// Whether the root has an instance, and all of it was written.
     pub provisioned: bool,
     /// Whether the instance was read in this boot, and not taken from the cache.
     pub read: bool,
-    /// Whether nothing was provisioned because only the real root can read the machine's datasource.
+    /// Whether the real root's first stage is to provision: only there the datasource can be read or the root be written.
     pub later: bool,
 }
 

@@ -22,33 +22,41 @@ use std::path::Path;
 const NAME: &str = "init-local";
 const WHAT: &str = "provisioning the root";
 
-/// Provisions the new root at `path` with what this machine's datasource says. Returns the errors and warnings, one line each;
-/// the boot goes on whatever they are.
-pub fn new_root(path: &Path, machine: &Machine) -> Vec<String> {
+/// How the stage went in the initramfs.
+pub struct Ended {
+    /// The errors and warnings, one line each.
+    pub problems: Vec<String>,
+    /// Whether everything was written. What was not is left to the real root's first stage.
+    pub written: bool,
+}
+
+/// Provisions the new root at `path` with what this machine's datasource says. The boot goes on whatever fails.
+pub fn new_root(path: &Path, machine: &Machine) -> Ended {
     let mut root = match Root::open(path, Use::NewRoot) {
         Ok(root) => root,
-        Err(e) => return vec![format!("{e}; nothing is provisioned")],
+        Err(e) => return Ended { problems: vec![format!("{e}; nothing is provisioned")], written: false },
     };
-    let recovered = recover(&mut root);
+    let unfinished = root.unfinished();
+    let recovered = if unfinished.is_some() { Report::new() } else { recover(&mut root) };
     if let Some(why) = disabled(&root, machine) {
         log::info!("nothing is provisioned: {why}");
-        return recovered.entries().iter().map(ToString::to_string).collect();
+        let problems = recovered.entries().iter().map(ToString::to_string).collect();
+        return Ended { problems, written: !root.is_unwritten() };
     }
     let outside = ThisMachine::new();
     let mut boot = Boot::new(&root, machine, &Asked::default(), &outside);
     boot.report.absorb(recovered);
     let stage = Event::start(NAME, WHAT);
-    let outcome = search(&root, &mut boot);
+    let outcome = unfinished.map_or_else(|| search(&root, &mut boot), Outcome::Later);
     let mut status = Status::new();
-    let done = provision_outcome(&mut root, &mut boot, &mut status, outcome);
+    let mut done = provision_outcome(&mut root, &mut boot, &mut status, outcome);
     // Where nothing was found too: what appears later is for the real root's first stage.
     boot.report.keep(handover::hand_over(&mut root, done.is_provisioned()));
     let changes = root.has_changes_on_disk();
-    let writable = if changes { boot.report.keep(Writable::make(root.path())).flatten() } else { None };
-    write(&mut root, &mut boot);
+    let writable = write(&mut root, &mut boot, &mut done);
     drop(stage);
     let messages = end(&mut boot, &mut status, &done);
-    if !done.is_provisioned() {
+    if !done.is_provisioned() || !done.written {
         boot.report.keep(status.save_in_run(&mut root, false));
     } else if changes {
         save(&mut root, &mut boot.report, &status, &messages);
@@ -63,7 +71,7 @@ pub fn new_root(path: &Path, machine: &Machine) -> Vec<String> {
     commit(&mut root, &mut boot.report);
     rescue(&status, &mut root, &mut boot.report);
     drop(writable);
-    boot.errors_and_warnings()
+    Ended { problems: boot.errors_and_warnings(), written: done.written }
 }
 
 /// The local stage of a real root that no initramfs provisioned. Returns the errors.
@@ -94,10 +102,8 @@ pub fn again(root: &mut Root, machine: &Machine, asked: &Asked) -> Option<Vec<St
 
 fn in_real_root(root: &mut Root, mut boot: Boot, outcome: Outcome, stage: Event) -> Vec<String> {
     let mut status = Status::new();
-    let done = provision_outcome(root, &mut boot, &mut status, outcome);
-    let changes = root.has_changes_on_disk();
-    let _writable = if changes { boot.report.keep(Writable::make(root.path())).flatten() } else { None };
-    write(root, &mut boot);
+    let mut done = provision_outcome(root, &mut boot, &mut status, outcome);
+    let _writable = write(root, &mut boot, &mut done);
     drop(stage);
     let messages = end(&mut boot, &mut status, &done);
     if done.is_provisioned() {
@@ -124,6 +130,8 @@ struct Done {
     read: bool,
     /// Whether the search is left to the real root.
     later: bool,
+    /// Whether everything was written that a run with a writable disk would have written.
+    written: bool,
 }
 
 impl Done {
@@ -139,11 +147,11 @@ fn provision_outcome(root: &mut Root, boot: &mut Boot, status: &mut Status, outc
         Outcome::Nothing(why) => {
             boot.report.warn(why);
             boot.log();
-            return Done { summary: None, read: false, later: false };
+            return Done { summary: None, read: false, later: false, written: true };
         }
         Outcome::Later(why) => {
             log::info!("nothing is provisioned before the pivot: {why}");
-            return Done { summary: None, read: false, later: true };
+            return Done { summary: None, read: false, later: true, written: true };
         }
         Outcome::Same(instance) => (*instance, None),
         Outcome::Read(found) => {
@@ -160,18 +168,23 @@ fn provision_outcome(root: &mut Root, boot: &mut Boot, status: &mut Status, outc
     let id = &instance.instance_id;
     let summary =
         place.as_ref().map_or(format!("instance {id} as before"), |place| format!("instance {id} from {place}"));
-    Done { summary: Some(summary), read: place.is_some(), later: false }
+    Done { summary: Some(summary), read: place.is_some(), later: false, written: true }
 }
 
-fn write(root: &mut Root, boot: &mut Boot) {
+/// Writes what was provisioned. Returns the root's file system, if it was made writable for that.
+fn write(root: &mut Root, boot: &mut Boot, done: &mut Done) -> Option<Writable> {
     let _event = Event::start("write", "writing what was provisioned");
+    let writable = boot.report.keep(root.make_writable()).flatten();
     commit(root, &mut boot.report);
+    done.written = !root.is_unwritten();
+    writable
 }
 
 /// Ends the stage in status.json. Returns its messages for the log.
 fn end(boot: &mut Boot, status: &mut Status, done: &Done) -> Vec<logging::Message> {
     if let Some(summary) = &done.summary {
-        log::info!("{summary}: provisioned in {:.3} s", status::uptime() - boot.start);
+        let how = if done.written { "provisioned" } else { "not all of it could be written" };
+        log::info!("{summary}: {how} in {:.3} s", status::uptime() - boot.start);
     }
     boot.log();
     status.end(NAME, &boot.report);
@@ -187,8 +200,9 @@ fn save(root: &mut Root, report: &mut Report, status: &Status, messages: &[loggi
 
 /// Leaves for the later stages what this one did.
 fn record(root: &mut Root, boot: &mut Boot, done: &Done) {
-    let (start, provisioned, read, later) = (boot.start, done.is_provisioned(), done.read, done.later);
-    let applied = Applied { start, finished: status::uptime(), provisioned, read, later };
+    let (start, read) = (boot.start, done.read);
+    let provisioned = done.is_provisioned() && done.written;
+    let applied = Applied { start, finished: status::uptime(), provisioned, read, later: done.later || !done.written };
     boot.report.keep(applied.write(root));
 }
 

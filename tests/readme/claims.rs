@@ -21,7 +21,7 @@ const CLAIMS: &[(&str, &str, &str)] = &[
         "dracut installs units where systemd runs the image",
     ),
     ("with `systemd`, two units; without, two hooks", "tests/accepted", "mkinitcpio builds a systemd image with units"),
-    ("local-premount and local-bottom scripts", "tests/accepted", "initramfs tools builds an image"),
+    ("init-bottom scripts", "tests/accepted", "initramfs tools builds an image"),
     ("To see what would change, and change nothing", "tests/whole_program", "a plan changes the tree"),
     ("every datasource of cloud-init as ds-identify does", "tests/conformance", "ds identify.json"),
     ("the metadata service, by IPv4 and IPv6", "tests/boot/cases", "fe80::a9fe:a9fe"),

@@ -1,0 +1,235 @@
+//! File systems that are mounted over folders of the root after the initramfs's stage: where a write lasts, and who sees it.
+//!
+//! The real root's systemd mounts what these name: fstab(5) and the credential `fstab.extra`, mount units (systemd.mount(5)),
+//! systemd.mount-extra= and systemd.volatile= (systemd-fstab-generator(8)), partitions of the root's disk
+//! (systemd-gpt-auto-generator(8)), and ostree.
+
+use super::layout::{STATE, is_below};
+use super::mounts::unescape;
+use super::{Root, Use};
+use std::collections::BTreeSet;
+
+/// Folders whose file systems come from elsewhere than the disk.
+const NOT_ON_DISK: [&str; 6] = ["proc", "sys", "dev", "run", "tmp", "none"];
+/// Folders of mount units, the first takes precedence.
+const UNITS: [&str; 3] = ["/etc/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system"];
+/// The types of partitions that are mounted without a line in fstab, and where (systemd-gpt-auto-generator(8)).
+const PARTITIONS: [(&str, &str); 4] = [
+    ("933ac7e1-2eb4-4f13-b844-0e14e2aef915", "home"),
+    ("3b8f8425-20e0-4f3b-907f-1a25a76f98e8", "srv"),
+    ("4d21b016-b534-45c2-a9fb-5c16e091fd2d", "var"),
+    ("7ec6f557-3bc5-4aca-b293-16ef5df639d1", "var/tmp"),
+];
+const GPT_AUTO: &str = "/usr/lib/systemd/system-generators/systemd-gpt-auto-generator";
+/// udev's database, one file for each device.
+const UDEV: &str = "/run/udev/data";
+/// Words of the kernel command line that put an overlay over the root: dracut's (dracut.cmdline(7)) and overlayroot's.
+const OVERLAYS: [&str; 4] = ["rd.overlay", "rd.overlayfs", "rd.live.overlay.overlayfs", "overlayroot"];
+
+/// A mount point of the real root.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Point {
+    /// Without a leading slash, links followed.
+    pub(super) path: String,
+    /// What is written there is gone after the boot.
+    in_memory: bool,
+    /// The file system is mounted only where the folder is empty.
+    over_empty: bool,
+}
+
+/// Finds what is to be mounted over the new root, and where the state is kept meanwhile.
+pub(super) fn find(root: &mut Root) {
+    root.unmounted.clear();
+    root.disk.keeps_state = false;
+    let points = unmounted(root);
+    let of_state = points.iter().find(|p| is_below(STATE, &p.path));
+    root.disk.keeps_state = of_state.is_some_and(|p| p.in_memory || p.over_empty)
+        || (of_state.is_some() && root.disk.is_read_only(STATE) && !root.disk.is_read_only("etc"));
+    root.unmounted = points.into_iter().map(|p| p.path).collect();
+}
+
+/// Mount points on which nothing is mounted yet.
+pub(super) fn unmounted(root: &Root) -> Vec<Point> {
+    let mut found = all(root);
+    found.retain(|point| !root.disk.is_mount(&point.path));
+    found
+}
+
+/// Mount points of the root but for the root itself.
+pub(super) fn all(root: &Root) -> Vec<Point> {
+    let mut points = Points { root, found: Vec::new() };
+    points.table(&root.text("/etc/fstab"));
+    if root.has_run() {
+        points.table(&root.text("/run/credentials/@system/fstab.extra"));
+        points.cmdline();
+    }
+    points.units();
+    if root.usage == Use::NewRoot {
+        points.partitions();
+    }
+    points.found
+}
+
+/// Why the root is not as the running system will see it. See [`Root::unfinished`].
+pub(super) fn unfinished(root: &Root) -> Option<String> {
+    if root.unmounted.iter().any(|point| point == "usr") {
+        return Some("/usr is a file system of its own and is not mounted yet".into());
+    }
+    let is_on = |word: &&&str| {
+        let value = root.cmdline.value(word).or_else(|| root.cmdline.has(word).then_some("1"));
+        value.is_some_and(|v| !matches!(v, "" | "0" | "no" | "off" | "disabled"))
+    };
+    let word = OVERLAYS.iter().find(is_on).filter(|_| !root.disk.is_overlay(""))?;
+    Some(format!("kernel command line: {word}: an overlay is to be mounted over the root later"))
+}
+
+struct Points<'a> {
+    root: &'a Root,
+    found: Vec<Point>,
+}
+
+impl Points<'_> {
+    fn add(&mut self, path: &str, in_memory: bool, over_empty: bool) {
+        let Ok(path) = self.root.resolve(path, true) else { return };
+        let first = path.split('/').next().unwrap_or("");
+        let known = self.found.iter().any(|point| point.path == path);
+        if !path.is_empty() && !known && !NOT_ON_DISK.contains(&first) {
+            self.found.push(Point { path, in_memory, over_empty });
+        }
+    }
+
+    /// The lines of an fstab.
+    fn table(&mut self, text: &str) {
+        for line in text.lines().filter(|l| !l.trim_start().starts_with('#')) {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            let [_, point, kind, rest @ ..] = fields.as_slice() else { continue };
+            let noauto = rest.first().is_some_and(|options| options.split(',').any(|o| o == "noauto"));
+            if *kind != "swap" && *point != "none" && !noauto {
+                self.add(&unescape(point), is_memory(kind), false);
+            }
+        }
+    }
+
+    fn cmdline(&mut self) {
+        let root = self.root;
+        for extra in root.cmdline.values("systemd.mount-extra") {
+            let mut fields = extra.split(':').skip(1);
+            if let Some(point) = fields.next() {
+                self.add(point, fields.next().is_some_and(is_memory), false);
+            }
+        }
+        if root.cmdline.value("systemd.volatile") == Some("state") {
+            // Over whatever fstab has there.
+            self.found.retain(|point| point.path != "var");
+            self.add("var", true, false);
+        }
+        // The deployment's own /var is empty; ostree mounts the one that all deployments share.
+        if root.cmdline.value("ostree").is_some() && root.exists("/usr/lib/systemd/system-generators/ostree-system-generator") {
+            self.add("var", false, false);
+        }
+    }
+
+    /// Mount units, enabled or not: what needs a path pulls in the unit that mounts it (systemd.unit(5), RequiresMountsFor=).
+    fn units(&mut self) {
+        let mut seen = BTreeSet::new();
+        for folder in UNITS {
+            for name in self.root.list(folder).into_iter().filter(|name| name.ends_with(".mount")) {
+                let text = self.root.text(&format!("{folder}/{name}"));
+                if seen.insert(name) {
+                    let value = |key: &str| text.lines().filter_map(|l| l.trim().strip_prefix(key)?.strip_prefix('=')).last();
+                    // A masked one is empty.
+                    if let Some(point) = value("Where") {
+                        self.add(point.trim(), value("Type").is_some_and(|t| is_memory(t.trim())), false);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Partitions of the root's disk, as udev has read their types.
+    fn partitions(&mut self) {
+        let root = self.root;
+        let off = root.cmdline.value("systemd.gpt_auto").is_some_and(|v| matches!(v, "0" | "no" | "off" | "false"));
+        let Some(device) = root.disk.device("").filter(|_| !off && root.exists(GPT_AUTO)) else { return };
+        let device = format!("b{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+        let property = |name: &str, key: &str| {
+            let text = root.text(&format!("{UDEV}/{name}"));
+            text.lines().find_map(|l| l.strip_prefix("E:")?.strip_prefix(key)?.strip_prefix('=')).map(str::to_owned)
+        };
+        let Some(disk) = property(&device, "ID_PART_ENTRY_DISK") else { return };
+        for name in root.list(UDEV).into_iter().filter(|name| name.starts_with('b')) {
+            let kind = property(&name, "ID_PART_ENTRY_TYPE").unwrap_or_default();
+            let point = PARTITIONS.iter().find(|(uuid, _)| kind == *uuid).map(|(_, point)| *point);
+            if let Some(point) = point.filter(|p| property(&name, "ID_PART_ENTRY_DISK").as_ref() == Some(&disk) && root.list(p).is_empty()) {
+                self.add(point, false, true);
+            }
+        }
+    }
+}
+
+fn is_memory(kind: &str) -> bool {
+    matches!(kind, "tmpfs" | "ramfs")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::testing::TempDir;
+    use crate::machine::Cmdline;
+    use crate::root::Attr;
+
+    /// The mount points of a tree with these files and this kernel command line; those in memory have a `*`, those over an
+    /// empty folder a `?`.
+    fn points(line: &str, files: &[(&str, &str)]) -> String {
+        let dir = TempDir::new("points");
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        root.cmdline = Cmdline::new(line);
+        for (path, text) in files {
+            root.write(path, *text, Attr::root(0o644)).unwrap();
+        }
+        let mut points = Points { root: &root, found: Vec::new() };
+        points.table(&root.text("/etc/fstab"));
+        points.cmdline();
+        points.units();
+        let mark = |p: &Point| format!("{}{}{}", p.path, if p.in_memory { "*" } else { "" }, if p.over_empty { "?" } else { "" });
+        points.found.iter().map(mark).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn every_place_that_names_a_mount_point_is_read() {
+        let fstab = "# /x /no ext4\nLABEL=a / ext4\nLABEL=b /var\\040x ext4 defaults 0 2\nLABEL=s none swap\n\
+                     tmpfs /tmp tmpfs\ntmpfs /var/tmp tmpfs\nLABEL=n /mnt ext4 noauto,x\nbroken\n";
+        assert_eq!(points("", &[("/etc/fstab", fstab)]), "var x var/tmp*");
+        let units = [
+            ("/etc/systemd/system/srv.mount", ""),
+            ("/usr/lib/systemd/system/srv.mount", "[Mount]\nWhere=/srv\n"),
+            ("/usr/lib/systemd/system/var.mount", "[Mount]\nWhat=/dev/vdb\nWhere=/var\nType=ext4\n"),
+            ("/usr/lib/systemd/system/tmp.mount", "[Mount]\nWhere=/tmp\nType=tmpfs\n"),
+            ("/usr/lib/systemd/system/opt.mount", "[Mount]\nWhere=/opt\nType = x\nType=tmpfs\n"),
+        ];
+        assert_eq!(points("", &units), "opt* var", "srv is masked");
+        let line = "systemd.mount-extra=/dev/vdb:/data:ext4:ro systemd.mount-extra=t:/cache:tmpfs systemd.mount-extra=";
+        assert_eq!(points(line, &[]), "data cache*");
+        assert_eq!(points("systemd.volatile=state", &[("/etc/fstab", "LABEL=v /var ext4\n")]), "var*");
+        assert_eq!(points("systemd.volatile=yes", &[]), "");
+        let ostree = [("/usr/lib/systemd/system-generators/ostree-system-generator", "")];
+        assert_eq!(points("ostree=/ostree/boot.1/x/0", &ostree), "var");
+    }
+
+    #[test]
+    fn a_root_without_usr_or_its_overlay_is_not_finished() {
+        let dir = TempDir::new("points-unfinished");
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        root.cmdline = Cmdline::new("rd.overlay=0 overlayroot=disabled quiet");
+        assert_eq!(root.unfinished(), None);
+        for line in ["rd.overlay=1", "rd.overlay", "overlayroot=tmpfs:recurse=0", "rd.live.overlay.overlayfs=1"] {
+            root.cmdline = Cmdline::new(line);
+            assert!(root.unfinished().is_some(), "{line}");
+        }
+        root.cmdline = Cmdline::new("");
+        root.unmounted = vec!["usr/local".into()];
+        assert_eq!(root.unfinished(), None);
+        root.unmounted = vec!["usr".into()];
+        assert!(root.unfinished().unwrap().starts_with("/usr is "));
+    }
+}
