@@ -1,7 +1,7 @@
 //! The disk below a root: reads, and one change at a time. Every path here is resolved already, so no component may be
 //! a symbolic link: one that somebody puts there in between makes the call fail instead of leading outside.
 
-use super::layout::{KEPT_STATE, STATE};
+use super::layout::{KEPT_STATE, STATE, is_below};
 use super::{Attr, Change, Kind, MAX_READ, Over, Stat};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{
@@ -64,12 +64,12 @@ impl Disk {
 
     /// Where `path` is on the disk.
     fn place<'p>(&self, path: &'p str) -> Cow<'p, str> {
-        match path.strip_prefix(STATE) {
-            Some(rest) if self.keeps_state && (rest.is_empty() || rest.starts_with('/')) => {
-                Cow::Owned(format!("{KEPT_STATE}{rest}"))
-            }
-            _ => Cow::Borrowed(path),
+        // Seeds and handlers are the image's own.
+        let is_image = |name: &str| is_below(path, &format!("{STATE}/{name}"));
+        if !self.keeps_state || !is_below(path, STATE) || is_image("seed") || is_image("handlers") {
+            return Cow::Borrowed(path);
         }
+        Cow::Owned(path.replacen(STATE, KEPT_STATE, 1))
     }
 
     pub(super) fn open_at(&self, path: &str, flags: OFlags) -> Io<OwnedFd> {
@@ -330,16 +330,17 @@ impl Disk {
     /// How little a folder's file system is known to keep: 0 for a disk's, 1 for an overlay, whose upper layer may be anything,
     /// 2 for memory.
     pub(super) fn volatility(&self, folder: &str) -> u8 {
-        match self.kind(folder) {
-            Some(OVERLAY) => 1,
-            Some(TMPFS | RAMFS) => 2,
-            _ => 0,
-        }
+        2 * u8::from(self.is_memory(folder)) + u8::from(self.is_overlay(folder))
     }
 
     /// Whether a folder is on an overlay.
     pub(super) fn is_overlay(&self, folder: &str) -> bool {
         self.kind(folder) == Some(OVERLAY)
+    }
+
+    /// Whether a folder is in memory.
+    pub(super) fn is_memory(&self, folder: &str) -> bool {
+        matches!(self.kind(folder), Some(TMPFS | RAMFS))
     }
 
     /// Whether `fd` is on the root's own file system.

@@ -4,9 +4,11 @@
 //! systemd.mount-extra= and systemd.volatile= (systemd-fstab-generator(8)), partitions of the root's disk
 //! (systemd-gpt-auto-generator(8)), and ostree.
 
-use super::layout::{STATE, is_below};
+use super::layout::{KEPT_STATE, STATE, is_below};
 use super::mounts::unescape;
 use super::{Root, Use};
+use crate::base::error::{Context, Result};
+use rustix::mount::mount_bind;
 use std::collections::BTreeSet;
 
 /// Folders whose file systems come from elsewhere than the disk.
@@ -46,6 +48,22 @@ pub(super) fn find(root: &mut Root) {
     root.disk.keeps_state = of_state.is_some_and(|p| p.in_memory || p.over_empty)
         || (of_state.is_some() && root.disk.is_read_only(STATE) && !root.disk.is_read_only("etc"));
     root.unmounted = points.into_iter().map(|p| p.path).collect();
+}
+
+impl Root {
+    /// In the running system: where the state's file system is in memory, the state that is kept on the disk is mounted there.
+    ///
+    /// # Errors
+    /// It cannot be mounted.
+    pub fn bind_state(&self) -> Result<()> {
+        let in_memory = || self.disk.nearest(STATE).is_some_and(|(folder, _)| self.disk.is_memory(folder));
+        if !self.is_live() || !self.is_dir(KEPT_STATE) || !in_memory() {
+            return Ok(());
+        }
+        let (kept, place) = (format!("/{KEPT_STATE}"), format!("/{STATE}"));
+        std::fs::create_dir_all(&place).context(|| format!("failed to make {place}"))?;
+        mount_bind(&kept, &place).context(|| format!("failed to mount {kept} on {place}"))
+    }
 }
 
 /// Mount points on which nothing is mounted yet.

@@ -71,7 +71,11 @@ pub fn new_root(path: &Path, machine: &Machine) -> Ended {
     commit(&mut root, &mut boot.report);
     rescue(&status, &mut root, &mut boot.report);
     drop(writable);
-    Ended { problems: boot.errors_and_warnings(), written: done.written }
+    let mut problems = boot.errors_and_warnings();
+    if !done.written {
+        problems.insert(0, "not everything could be written before the pivot: the real root's first stage tries again".into());
+    }
+    Ended { problems, written: done.written }
 }
 
 /// The local stage of a real root that no initramfs provisioned. Returns the errors.

@@ -25,7 +25,9 @@ use std::cell::OnceCell;
 /// `init --local`: carries out what an earlier run left and what waited for a file system to be mounted, and does the
 /// initramfs's work where no initramfs of this boot did it, or it left it to this stage. Returns the errors.
 pub fn local(root: &mut Root, machine: &Machine, asked: &Asked) -> Vec<String> {
+    let bound = root.bind_state();
     let mut report = recover(root);
+    report.keep(bound);
     let provisioned = if Applied::read(root).is_none_or(|applied| applied.later) {
         Some(apply::real_root(root, machine, asked))
     } else {

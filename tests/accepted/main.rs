@@ -5,3 +5,4 @@ mod apt;
 mod hooks;
 mod install;
 mod network;
+mod roots;

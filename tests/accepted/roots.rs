@@ -1,0 +1,188 @@
+//! Roots of every layout, in a mount namespace: the initramfs's stage provisions a root before something is mounted over it,
+//! and the real root's first stage runs in what came of that.
+
+use prepivot::base::testing::{TempDir, skip};
+use std::process::Command;
+
+/// Makes an image at $W/image and a machine without datasource but for the seed in it, whatever this machine is.
+/// `initramfs` provisions $W/root and prints its exit code and what it says on the console; `real` runs the local stage in it.
+const PRELUDE: &str = r#"
+mount -t tmpfs work "$W"
+mkdir -p $W/image/etc/systemd $W/image/usr/lib/systemd $W/image/usr/bin $W/image/var/lib/cloud/seed/nocloud $W/empty $W/up $W/root
+cd $W/image
+mkdir -p proc sys dev run tmp root
+echo 'ID=debian' >usr/lib/os-release
+echo 'root:x:0:0:root:/root:/bin/sh' >etc/passwd
+echo 'root:x:0:' >etc/group
+echo 'root:*::0:::::' >etc/shadow
+: >usr/lib/systemd/systemd
+: >usr/lib/systemd/systemd-networkd
+# The program of a test is linked dynamically.
+for library in $(ldd "$PREPIVOT" | grep -o '/[^ ]*'); do
+    mkdir -p ".${library%/*}"
+    cp "$library" ".$library"
+done
+cp "$PREPIVOT" usr/bin/prepivot
+cd $W/image/var/lib/cloud/seed/nocloud
+echo 'instance-id: i-1' >meta-data
+printf '#cloud-config\nhostname: web\nssh_deletekeys: false\nssh_genkeytypes: []\nruncmd: ["true"]\nwrite_files: [{path: /var/x, content: x}]\n' >user-data
+cd /
+mount -t tmpfs run /run
+: >$W/kmsg
+mount --bind $W/kmsg /dev/kmsg
+echo "$CMDLINE" >$W/cmdline
+mount --bind $W/cmdline /proc/cmdline
+initramfs() {
+    : >$W/kmsg
+    code=0
+    "$PREPIVOT" apply --root $W/root || code=$?
+    echo "apply $code"
+    [ $code = 0 ] || sed -n 's/^<[0-3]>prepivot[^:]*: /console /p' $W/kmsg | tail -n 1
+}
+real() {
+    mount --bind /proc $W/root/proc
+    mount --bind /run $W/root/run
+    code=0
+    chroot $W/root /usr/bin/prepivot init --local 2>/dev/null || code=$?
+    umount $W/root/proc $W/root/run
+    echo "local $code"
+}
+show() { echo "$1" $(cat "$W/root/$1" 2>/dev/null || echo -); }
+instance() { echo instance $(readlink $W/root/var/lib/cloud/instance || echo -); }
+"#;
+
+/// What `steps` print in a machine with this kernel command line.
+fn machine(name: &str, cmdline: &str, steps: &str) -> Option<Vec<String>> {
+    if !rustix::process::geteuid().is_root() {
+        skip("a mount namespace needs root");
+        return None;
+    }
+    let dir = TempDir::new(name);
+    let output = Command::new("unshare")
+        .args(["--mount", "sh", "-euc", &format!("{PRELUDE}{steps}")])
+        .env("W", &dir.0)
+        .env("CMDLINE", cmdline)
+        .env("PREPIVOT", env!("CARGO_BIN_EXE_prepivot"))
+        .output();
+    let output = match output {
+        Ok(output) if output.status.success() => output,
+        Ok(output) => panic!("{}", String::from_utf8_lossy(&output.stderr)),
+        Err(e) => {
+            skip(format!("unshare: {e}"));
+            return None;
+        }
+    };
+    Some(String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect())
+}
+
+const SEED: &str = "ds=nocloud";
+const INSTANCE: &str = "instance /var/lib/cloud/instances/i-1";
+
+#[test]
+fn what_a_read_only_root_did_not_take_is_written_by_the_first_stage_that_can() {
+    let steps = r#"
+mount -t overlay image -o lowerdir=$W/image:$W/empty $W/root
+initramfs
+instance
+umount $W/root
+mkdir $W/up/u $W/up/w
+mount -t overlay root -o lowerdir=$W/image,upperdir=$W/up/u,workdir=$W/up/w $W/root
+real
+show etc/hostname
+instance
+grep -o '"init-local":{"errors":\[[^]]*\]' /run/cloud-init/status.json || true
+"#;
+    let Some(lines) = machine("roots-read-only", SEED, steps) else { return };
+    assert_eq!(lines[0], "apply 1");
+    assert!(lines[1].starts_with("console not everything could be written before the pivot"), "{lines:?}");
+    assert_eq!(lines[2..5], ["instance -", "local 0", "etc/hostname web"]);
+    assert_eq!(lines[5], INSTANCE);
+}
+
+#[test]
+fn a_root_that_is_never_written_fails_each_stage_and_says_so() {
+    let steps = r#"
+mount -t overlay image -o lowerdir=$W/image:$W/empty $W/root
+initramfs
+real
+tr -d '\n ' <$W/root/run/cloud-init/status.json 2>/dev/null || tr -d '\n ' </run/cloud-init/status.json
+"#;
+    let Some(lines) = machine("roots-never", SEED, steps) else { return };
+    assert_eq!(lines[0], "apply 1");
+    assert_ne!(lines[2], "local 0");
+    assert!(lines[3].contains("isread-only"), "{lines:?}");
+}
+
+#[test]
+fn a_var_in_memory_has_the_state_of_the_disk() {
+    let steps = r#"
+mount --bind $W/image $W/root
+for boot in 1 2; do
+    initramfs
+    mount -t tmpfs var $W/root/var
+    real
+    instance
+    show var/x
+    show var/lib/cloud/data/instance-id
+    umount -R $W/root/var
+    find /run -mindepth 1 -delete
+done
+ls -A $W/root/etc | grep prepivot
+"#;
+    let Some(lines) = machine("roots-state", "ds=nocloud systemd.volatile=state", steps) else { return };
+    let first = ["apply 0", "local 0", INSTANCE, "var/x x", "var/lib/cloud/data/instance-id i-1"];
+    // What is written once for each instance is gone with the memory that it was in.
+    let second = ["apply 0", "local 0", INSTANCE, "var/x -", "var/lib/cloud/data/instance-id i-1"];
+    assert_eq!(lines, [&first[..], &second, &[".prepivot-state"]].concat());
+}
+
+#[test]
+fn a_root_that_is_not_whole_yet_is_left_to_the_real_root() {
+    let steps = r#"
+mount --bind $W/image $W/root
+echo 'LABEL=usr /usr ext4 defaults 0 2' >>$W/root/etc/fstab
+mkdir $W/usr
+mv $W/root/usr/* $W/usr
+initramfs
+show etc/hostname
+mount --bind $W/usr $W/root/usr
+real
+show etc/hostname
+instance
+"#;
+    let Some(lines) = machine("roots-usr", SEED, steps) else { return };
+    assert_eq!(lines, ["apply 0", "etc/hostname -", "local 0", "etc/hostname web", INSTANCE]);
+    let steps = r#"
+mount --bind $W/image $W/root
+initramfs
+find $W/root -newer $W/cmdline -type f
+mkdir $W/up/u $W/up/w
+mount -t overlay root -o lowerdir=$W/image,upperdir=$W/up/u,workdir=$W/up/w $W/root
+initramfs
+show etc/hostname
+"#;
+    let Some(lines) = machine("roots-overlay", "ds=nocloud rd.overlay=1", steps) else { return };
+    assert_eq!(lines, ["apply 0", "apply 0", "etc/hostname web"]);
+}
+
+#[test]
+fn a_mount_point_that_only_a_unit_or_the_kernel_command_line_names_keeps_its_writes() {
+    let steps = r#"
+mount --bind $W/image $W/root
+mkdir -p $W/root/etc/systemd/system
+printf '[Mount]\nWhat=LABEL=var\nWhere=/var\nType=ext4\n' >$W/root/etc/systemd/system/var.mount
+mkdir $W/var
+initramfs
+mount --bind $W/var $W/root/var
+real
+show var/x
+instance
+"#;
+    let expected = ["apply 0", "local 0", "var/x x", INSTANCE];
+    let Some(lines) = machine("roots-unit", SEED, steps) else { return };
+    assert_eq!(lines, expected);
+    let without_unit = steps.replace("printf", ": printf");
+    let line = "ds=nocloud systemd.mount-extra=LABEL=var:/var:ext4";
+    let Some(lines) = machine("roots-extra", line, &without_unit) else { return };
+    assert_eq!(lines, expected);
+}
