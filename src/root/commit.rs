@@ -7,8 +7,8 @@
 use super::disk::Touched;
 use super::journal::{FOLDERS, Journal, WAITING, path_in};
 use super::layout::{ACCOUNTS, is_mark, is_record, is_volatile};
-use super::record::{self, Entry};
 use super::mounts::Writable;
+use super::record::{self, Entry};
 use super::{Attr, Change, Kind, Node, Over, Root, Use};
 use crate::base::error::{Context, Error, Result};
 use rustix::io::Errno;

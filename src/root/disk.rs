@@ -5,8 +5,8 @@ use super::layout::{KEPT_STATE, STATE, is_below};
 use super::{Attr, Change, Kind, MAX_READ, Over, Stat};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{
-    self, AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, ResolveFlags, StatVfsMountFlags, StatxAttributes, StatxFlags,
-    Uid, XattrFlags,
+    self, AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, ResolveFlags, StatVfsMountFlags, StatxAttributes,
+    StatxFlags, Uid, XattrFlags,
 };
 use rustix::io::Errno;
 use std::borrow::Cow;

@@ -142,7 +142,9 @@ impl Points<'_> {
             self.add("var", true, false);
         }
         // The deployment's own /var is empty; ostree mounts the one that all deployments share.
-        if root.cmdline.value("ostree").is_some() && root.exists("/usr/lib/systemd/system-generators/ostree-system-generator") {
+        if root.cmdline.value("ostree").is_some()
+            && root.exists("/usr/lib/systemd/system-generators/ostree-system-generator")
+        {
             self.add("var", false, false);
         }
     }
@@ -154,7 +156,8 @@ impl Points<'_> {
             for name in self.root.list(folder).into_iter().filter(|name| name.ends_with(".mount")) {
                 let text = self.root.text(&format!("{folder}/{name}"));
                 if seen.insert(name) {
-                    let value = |key: &str| text.lines().filter_map(|l| l.trim().strip_prefix(key)?.strip_prefix('=')).last();
+                    let value =
+                        |key: &str| text.lines().filter_map(|l| l.trim().strip_prefix(key)?.strip_prefix('=')).last();
                     // A masked one is empty.
                     if let Some(point) = value("Where") {
                         self.add(point.trim(), value("Type").is_some_and(|t| is_memory(t.trim())), false);
@@ -178,7 +181,9 @@ impl Points<'_> {
         for name in root.list(UDEV).into_iter().filter(|name| name.starts_with('b')) {
             let kind = property(&name, "ID_PART_ENTRY_TYPE").unwrap_or_default();
             let point = PARTITIONS.iter().find(|(uuid, _)| kind == *uuid).map(|(_, point)| *point);
-            if let Some(point) = point.filter(|p| property(&name, "ID_PART_ENTRY_DISK").as_ref() == Some(&disk) && root.list(p).is_empty()) {
+            if let Some(point) = point
+                .filter(|p| property(&name, "ID_PART_ENTRY_DISK").as_ref() == Some(&disk) && root.list(p).is_empty())
+            {
                 self.add(point, false, true);
             }
         }
@@ -209,7 +214,9 @@ mod tests {
         points.table(&root.text("/etc/fstab"));
         points.cmdline();
         points.units();
-        let mark = |p: &Point| format!("{}{}{}", p.path, if p.in_memory { "*" } else { "" }, if p.over_empty { "?" } else { "" });
+        let mark = |p: &Point| {
+            format!("{}{}{}", p.path, if p.in_memory { "*" } else { "" }, if p.over_empty { "?" } else { "" })
+        };
         points.found.iter().map(mark).collect::<Vec<_>>().join(" ")
     }
 

@@ -61,7 +61,9 @@ impl Root {
     fn not_mounted(&self) -> Vec<String> {
         match self.usage {
             Use::NewRoot => self.unmounted.clone(),
-            Use::Tree | Use::Plan if self.disk.is_slash() => points::unmounted(self).into_iter().map(|p| p.path).collect(),
+            Use::Tree | Use::Plan if self.disk.is_slash() => {
+                points::unmounted(self).into_iter().map(|p| p.path).collect()
+            }
             // Nothing is ever mounted in a folder.
             Use::Tree | Use::Plan => Vec::new(),
         }

@@ -73,7 +73,10 @@ pub fn new_root(path: &Path, machine: &Machine) -> Ended {
     drop(writable);
     let mut problems = boot.errors_and_warnings();
     if !done.written {
-        problems.insert(0, "not everything could be written before the pivot: the real root's first stage tries again".into());
+        problems.insert(
+            0,
+            "not everything could be written before the pivot: the real root's first stage tries again".into(),
+        );
     }
     Ended { problems, written: done.written }
 }
