@@ -18,6 +18,7 @@ pub mod label;
 mod mount;
 mod rock_ridge;
 pub mod search;
+pub mod settle;
 mod tree;
 mod udf;
 pub mod wait;

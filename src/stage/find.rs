@@ -9,6 +9,7 @@ use crate::detect::{self, Facts, Platform};
 use crate::document::Value;
 use crate::drive::Search as Drives;
 use crate::drive::devices::Places;
+use crate::drive::settle::settle;
 use crate::instance::{DsMode, Instance, state};
 use crate::link;
 use crate::machine::Machine;
@@ -22,6 +23,9 @@ use std::time::Duration;
 /// counted in: usb-storage looks at a stick a second after it was plugged in, and a bus on which the root's disk was found has
 /// shown its other drives.
 const UNCERTAIN: Duration = Duration::from_millis(1500);
+
+/// How long udev may take with the devices that are there, before a service is asked.
+const COLDPLUG: Duration = Duration::from_secs(30);
 
 /// How long the drives that are there in the real root may take.
 const AGAIN: Duration = Duration::from_secs(10);
@@ -114,6 +118,13 @@ fn look(search: &mut Search, own: &Value, drives: &mut Drives, deadline: Deadlin
     let services = if served { Vec::new() } else { choose::services(&report, &facts) };
     drives.also(services.iter().flat_map(|service| service.source.filesystems.iter().copied()));
     let (mut jobs, budget) = jobs(search, &services);
+    // A drive comes before a service, also one whose driver is being loaded.
+    if !jobs.is_empty() && coldplugged(drives, machine, deadline) {
+        search.set_drives(drives.seen());
+        if let Some(found) = source::find_local(search, &names) {
+            return Outcome::Read(Box::new(found));
+        }
+    }
     let due = choose::drive_is_due(&report, &facts) && !jobs.iter().any(|job| job.replaces_drive);
     let asks = !jobs.is_empty();
     let budgets = cached.as_ref().map(|_| KNOWN).into_iter().chain(budget);
@@ -160,6 +171,14 @@ fn look(search: &mut Search, own: &Value, drives: &mut Drives, deadline: Deadlin
         return Outcome::Read(Box::new(found));
     }
     Outcome::Nothing(reason(search, &choose::unread(&report, &facts), due))
+}
+
+/// Waits until udev has loaded the drivers of the devices that are there. Whether drives have appeared since they were looked at.
+fn coldplugged(drives: &mut Drives, machine: &Machine, deadline: Deadline) -> bool {
+    if !settle(&machine.base.join("run/udev"), deadline.at_most(COLDPLUG)) {
+        log::info!("udev is still busy: a drive that it is about to show is not waited for");
+    }
+    drives.wait(Deadline::after(Duration::ZERO), None).is_ok_and(|found| !found.is_empty())
 }
 
 /// How the services are asked, and for how long: those that only may be there for less, and not beside one that is certain.
