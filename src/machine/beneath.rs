@@ -45,7 +45,8 @@ pub fn variable(base: &Path, name: &str) -> Option<String> {
     Some(String::from_utf8_lossy(value).into_owned())
 }
 
-fn start(base: &Path, path: &str, limit: u64) -> Option<Vec<u8>> {
+/// The first `limit` bytes of a file. None where there is none, or it is no regular file.
+pub fn start(base: &Path, path: &str, limit: u64) -> Option<Vec<u8>> {
     let is_file = |fd: &OwnedFd| fstat(fd).is_ok_and(|s| FileType::from_raw_mode(s.st_mode) == FileType::RegularFile);
     // Opening a device can have effects of its own: it is looked at first.
     open(base, path, OFlags::PATH).filter(is_file)?;

@@ -19,6 +19,9 @@ pub fn mark(facts: &Facts) -> Option<Finding> {
     if serial_says_no_cloud(facts) {
         return Finding::found("DMI product_serial has ds=nocloud");
     }
+    if super::seed::is_seed(&super::credentials::files(facts.machine)) {
+        return Finding::found("systemd credentials have user-data or meta-data");
+    }
     if let Some(folder) = SEEDS.iter().find(|folder| facts.has_seed(folder, &["meta-data", "user-data"])) {
         return Finding::found(format!("{folder} has meta-data and user-data"));
     }

@@ -1,5 +1,6 @@
 //! NoCloud: meta-data and user-data of the owner's own, from a drive, a folder, the kernel command line, SMBIOS or a URL.
 
+mod credentials;
 mod marks;
 mod seed;
 mod service;
@@ -16,7 +17,7 @@ pub static SOURCE: Source = Source {
     aliases: &["nocloud-net"],
     marks: &[Mark::Check(
         "ds=nocloud in DMI product_serial; /var/lib/cloud/seed/nocloud or nocloud-net with meta-data and user-data; a filesystem \
-         with the label cidata (or fs_label); seedfrom, or user-data and meta-data, below datasource: NoCloud: in the configuration",
+         with the label cidata (or fs_label); systemd credentials cloud-init.user-data or cloud-init.meta-data; seedfrom, or user-data and meta-data, below datasource: NoCloud: in the configuration",
         marks::mark,
     )],
     labels: &[marks::LABEL],
@@ -37,7 +38,8 @@ pub static SOURCE: Source = Source {
         RETRIES,
     ],
     docs: "The owner's own meta-data and user-data: on a drive labelled cidata; in /var/lib/cloud/seed/nocloud; where \
-        ds=nocloud;s=… points, on the kernel command line or in the DMI serial number; where seedfrom points, a path or an http(s) \
-        URL; or in the image's configuration itself. Any of these is enough.",
+        ds=nocloud;s=… points, on the kernel command line or in the DMI serial number; in systemd's system credentials \
+        cloud-init.meta-data, cloud-init.user-data, cloud-init.vendor-data and cloud-init.network-config (SMBIOS, fw_cfg, the \
+        kernel command line, /run/credentials/@system); where seedfrom points, a path or an http(s) URL; or in the image's configuration itself. Any of these is enough.",
     ..Source::NEW
 };

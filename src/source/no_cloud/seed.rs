@@ -67,6 +67,10 @@ fn gather(search: &mut Search) -> Seed {
             seed.found.push(place.into());
         }
     }
+    let credentials = super::credentials::files(search.machine);
+    if is_seed(&credentials) {
+        seed.take_files(&credentials, "credentials");
+    }
     for folder in SEEDS {
         if let Some(files) = search.seed_folder(folder)
             && is_seed(&files)
@@ -107,7 +111,7 @@ pub(super) fn of_files(files: &Files, place: &str) -> Option<Instance> {
     Some(seed.finish("DataSourceNoCloud").instance)
 }
 
-fn is_seed(files: &Files) -> bool {
+pub(super) fn is_seed(files: &Files) -> bool {
     files.contains("meta-data") || files.contains("user-data")
 }
 

@@ -1,0 +1,123 @@
+//! A seed in systemd's system credentials: `cloud-init.meta-data`, `cloud-init.user-data`, `cloud-init.vendor-data` and
+//! `cloud-init.network-config`.
+//!
+//! Follows systemd's documentation, "System and Service Credentials". Where systemd is PID 1 it has collected them in
+//! /run/credentials/@system; in other initramfs they are read where systemd would: SMBIOS strings of type 11, QEMU's fw_cfg,
+//! the kernel command line.
+
+use crate::base::base64;
+use crate::drive::Files;
+use crate::machine::{Machine, beneath};
+
+/// What the names of ours begin with; the rest is the name of the seed's file.
+const PREFIX: &str = "cloud-init.";
+const NAMES: [&str; 4] = ["meta-data", "user-data", "vendor-data", "network-config"];
+/// The longest credential that is read (systemd's CREDENTIAL_SIZE_MAX), and the longest SMBIOS table, in bytes.
+const MAX: u64 = 1 << 20;
+const COLLECTED: &str = "run/credentials/@system";
+const SMBIOS: &str = "sys/firmware/dmi/tables/DMI";
+const FW_CFG: &str = "sys/firmware/qemu_fw_cfg/by_name/opt/io.systemd.credentials";
+
+/// The files that the machine's credentials have; the first place that has one of them wins. Empty where there are none.
+pub fn files(machine: &Machine) -> Files {
+    let mut files = Files::default();
+    let base = &machine.base;
+    for name in NAMES {
+        let places = [format!("{COLLECTED}/{PREFIX}{name}"), format!("{FW_CFG}/{PREFIX}{name}/raw")];
+        for bytes in places.iter().filter_map(|place| beneath::start(base, place, MAX)) {
+            files.insert(name, bytes);
+        }
+    }
+    let table = beneath::start(base, SMBIOS, MAX).unwrap_or_default();
+    for string in strings(&table) {
+        let text = String::from_utf8_lossy(string);
+        for (start, binary) in [("io.systemd.credential:", false), ("io.systemd.credential.binary:", true)] {
+            if let Some((name, value)) = text.strip_prefix(start).and_then(|rest| rest.split_once('=')) {
+                add(&mut files, name, value, binary);
+            }
+        }
+    }
+    for (key, binary) in [("systemd.set_credential", false), ("systemd.set_credential_binary", true)] {
+        for (name, value) in machine.cmdline.values(key).filter_map(|word| word.split_once(':')) {
+            add(&mut files, name, value, binary);
+        }
+    }
+    files
+}
+
+fn add(files: &mut Files, name: &str, value: &str, binary: bool) {
+    let Some(name) = name.strip_prefix(PREFIX).filter(|name| NAMES.contains(name)) else { return };
+    let bytes = if binary { base64::decode(value.as_bytes()) } else { Some(value.as_bytes().to_vec()) };
+    if let Some(bytes) = bytes {
+        files.insert(name, bytes);
+    }
+}
+
+/// The strings of the structures of type 11, "OEM Strings" (DMTF's DSP0134, sections 6.1.2, 6.1.3 and 7.12).
+fn strings(table: &[u8]) -> Vec<&[u8]> {
+    const OEM_STRINGS: u8 = 11;
+    let mut found = Vec::new();
+    let mut rest = table;
+    while let [kind, length, ..] = rest {
+        // The formatted part, then strings that each end in a zero byte, then one more.
+        let Some(text) = rest.get(usize::from(*length).max(4)..) else { break };
+        let Some(end) = text.windows(2).position(|w| w == [0, 0]) else { break };
+        if *kind == OEM_STRINGS {
+            found.extend(text.get(..end).unwrap_or_default().split(|b| *b == 0));
+        }
+        rest = text.get(end + 2..).unwrap_or_default();
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::testing::{TempDir, mutations};
+
+    fn table() -> Vec<u8> {
+        let mut table = b"\x01\x04\x00\x00QEMU\0\0".to_vec();
+        table.extend_from_slice(
+            b"\x0b\x05\x01\x00\x03other\0io.systemd.credential:cloud-init.user-data=#cloud-config\0",
+        );
+        table.extend_from_slice(b"io.systemd.credential.binary:cloud-init.meta-data=aW5zdGFuY2UtaWQ6IGktOQo=\0");
+        table.extend_from_slice(b"io.systemd.credential:passwd.hashed-password.root=x\0\0\x7f\x04\x00\x00\0\0");
+        table
+    }
+
+    #[test]
+    fn every_place_of_a_credential_is_read_and_the_first_wins() {
+        let dir = TempDir::new("credentials");
+        let write = |path: &str, bytes: &[u8]| {
+            let path = dir.0.join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, bytes).unwrap();
+        };
+        let all = || {
+            let files = files(&Machine::read(&dir.0));
+            let text = |(name, bytes): (&str, &[u8])| format!("{name} {}", String::from_utf8_lossy(bytes).trim());
+            files.iter().map(text).collect::<Vec<_>>()
+        };
+        assert_eq!(all(), [""; 0]);
+        let line = "systemd.set_credential=cloud-init.network-config:{} systemd.set_credential=cloud-init.x:y quiet \
+                    systemd.set_credential_binary=cloud-init.user-data:bGluZQ==";
+        write("proc/cmdline", line.as_bytes());
+        assert_eq!(all(), ["network-config {}", "user-data line"]);
+        write(SMBIOS, &table());
+        let with_table = ["meta-data instance-id: i-9", "network-config {}", "user-data #cloud-config"];
+        assert_eq!(all(), with_table);
+        write(&format!("{FW_CFG}/cloud-init.vendor-data/raw"), b"v");
+        write(&format!("{COLLECTED}/cloud-init.user-data"), b"collected");
+        assert_eq!(all(), ["meta-data instance-id: i-9", "network-config {}", "user-data collected", "vendor-data v"]);
+    }
+
+    #[test]
+    fn a_table_that_is_cut_or_wrong_gives_what_it_has() {
+        let table = table();
+        assert_eq!(strings(&table).len(), 4);
+        for end in 0..table.len() {
+            assert!(strings(&table[..end]).len() <= 4);
+        }
+        mutations(&table, 2000, |bytes| drop(strings(bytes)));
+    }
+}
