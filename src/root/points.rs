@@ -156,8 +156,9 @@ impl Points<'_> {
             for name in self.root.list(folder).into_iter().filter(|name| name.ends_with(".mount")) {
                 let text = self.root.text(&format!("{folder}/{name}"));
                 if seen.insert(name) {
-                    let value =
-                        |key: &str| text.lines().filter_map(|l| l.trim().strip_prefix(key)?.strip_prefix('=')).last();
+                    let value = |key: &str| {
+                        text.lines().filter_map(|l| l.trim().strip_prefix(key)?.strip_prefix('=')).next_back()
+                    };
                     // A masked one is empty.
                     if let Some(point) = value("Where") {
                         self.add(point.trim(), value("Type").is_some_and(|t| is_memory(t.trim())), false);
