@@ -76,6 +76,15 @@ def azure_that_is_not_ready_yet(t):
     assert len(requests) == 4, requests
 
 
+def azure_in_trouble(t):
+    """A connection is lost, and what answers is no service of Azure's."""
+    answer, requests = azure(t, {INSTANCE: metadata()}, [{"fault": "reset", "path": "metadata", "times": 2}], within=9)
+    good(answer, {"metadata", "network"})
+    assert len(requests) == 3, requests
+    answer, _ = azure(t, {INSTANCE: metadata()}, [{"fault": "garbage", "path": "metadata"}], within=20, deadline=12)
+    assert not answer["ok"], answer
+
+
 def azure_of_an_old_installation(t):
     docs = {INSTANCE: {"status": 400}, OLD_INSTANCE: metadata()}
     good(azure(t, docs)[0], {"metadata", "network"})

@@ -70,6 +70,19 @@ def ec2_token_that_ends(t):
     good(ec2(t, ec2_docs("2021-03-23"), token=True, faults=faults)[0], {"metadata", "user_data", "network"})
 
 
+def ec2_in_trouble(t):
+    """It asks for patience, is silent once, lacks a part, or is something else."""
+    docs = ec2_docs("2021-03-23")
+    later = {"fault": "status", "status": 429, "path": "api/token", "headers": {"Retry-After": "1"}, "times": 1}
+    good(ec2(t, docs, token=True, faults=[later], within=6)[0], {"metadata", "user_data", "network"})
+    lost = {"fault": "reset", "path": "user-data", "times": 1}
+    good(ec2(t, docs, token=True, faults=[lost], within=6)[0], {"metadata", "user_data", "network"})
+    gap = {"fault": "status", "status": 404, "path": "/meta-data/placement"}
+    instance = good(ec2(t, docs, token=True, faults=[gap], within=6)[0], {"metadata", "user_data", "network"})["instance"]
+    assert instance["instance_id"] == TREE["instance-id"] and "placement" not in json.dumps(instance["metadata"]), instance
+    bad(ec2(t, docs, token=True, faults=[{"fault": "garbage"}], within=LATE)[0], "not an HTTP answer")
+
+
 def ec2_switched_off(t):
     faults = [{"fault": "status", "status": 403, "path": "api/token"}]
     bad(ec2(t, ec2_docs("2021-03-23"), faults=faults, within=LATE)[0], "switched off", "403")
