@@ -47,13 +47,21 @@ fn joined(what: &dyn fmt::Display, cause: &dyn fmt::Display) -> Error {
     Error(format!("{what}: {cause}"))
 }
 
-/// Nothing, or one error of all problems, on one line.
+/// How many problems one error lists.
+const MAX_PROBLEMS: usize = 100;
+
+/// Nothing, or one error of all problems, on one line; of more than 100, how many follow.
 ///
 /// # Errors
 /// There is a problem.
-pub fn all_or_error(problems: Vec<String>) -> Result<()> {
+pub fn all_or_error(mut problems: Vec<String>) -> Result<()> {
     if problems.is_empty() {
         return Ok(());
+    }
+    let more = problems.len().saturating_sub(MAX_PROBLEMS);
+    if more > 0 {
+        problems.truncate(MAX_PROBLEMS);
+        problems.push(format!("and {more} more"));
     }
     Err(Error::new(problems.join("; ").replace(char::is_control, "\u{fffd}")))
 }
@@ -61,6 +69,14 @@ pub fn all_or_error(problems: Vec<String>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_lists_100_problems() {
+        let error = |count: usize| all_or_error(vec!["x".to_owned(); count]).unwrap_err().to_string();
+        assert_eq!(error(2), "x; x");
+        assert_eq!(error(100).matches('x').count(), 100);
+        assert!(error(20_000).ends_with("x; and 19900 more") && error(20_000).len() < 400);
+    }
 
     #[test]
     fn context_stands_before_its_cause() {

@@ -28,6 +28,26 @@ pub fn urls(text: &str) -> Cow<'_, str> {
     if out.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(out + rest) }
 }
 
+/// The options of fstab(5) that are passwords (mount.cifs(8)).
+const PASSWORDS: [&str; 4] = ["password", "pass", "password2", "pass2"];
+
+/// `text` with the value of each mount option that is a password masked: `user=a,password=b` becomes `user=a,password=********`.
+pub fn options(text: &str) -> Cow<'_, str> {
+    let is_end = |c: char| c == ',' || c.is_whitespace();
+    let mut out = String::new();
+    let mut found = false;
+    for option in text.split_inclusive(is_end) {
+        match option.split_once('=') {
+            Some((name, value)) if PASSWORDS.contains(&name) => {
+                found = true;
+                out.extend([name, "=", MASK, &value[value.trim_end_matches(is_end).len()..]]);
+            }
+            _ => out.push_str(option),
+        }
+    }
+    if found { Cow::Owned(out) } else { Cow::Borrowed(text) }
+}
+
 /// `text` with each of `secrets` masked wherever it stands, and the credentials of URLs.
 pub fn secrets<'a>(text: &'a str, secrets: &[String]) -> Cow<'a, str> {
     let mut out = urls(text);
@@ -59,6 +79,14 @@ mod tests {
             assert_eq!(urls(text), masked);
         }
         assert!(matches!(urls("plain"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn passwords_in_mount_options() {
+        let line = "//s/a=b\t/m\tcifs\tpassword=a b,pass=c=d,user=x,password2=e\t0 0";
+        let masked = "//s/a=b\t/m\tcifs\tpassword=******** b,pass=********,user=x,password2=********\t0 0";
+        assert_eq!(options(line), masked);
+        assert!(matches!(options("rw,credentials=/etc/c,passwords=x"), Cow::Borrowed(_)));
     }
 
     #[test]

@@ -159,7 +159,7 @@ impl UplinkResolver {
 }
 
 /// None for a name that DNS cannot hold.
-fn question(id: u16, name: &str, kind: u16) -> Option<Vec<u8>> {
+pub fn question(id: u16, name: &str, kind: u16) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(name.len() + 18);
     out.extend(id.to_be_bytes());
     // Recursion desired; one question.
@@ -177,7 +177,7 @@ fn question(id: u16, name: &str, kind: u16) -> Option<Vec<u8>> {
 
 /// The addresses in the answer to a question, through its aliases; empty if the name has none. None for messages that do not
 /// answer this question (its id, name, type and class are compared), and for a server's failure, which another may not have.
-fn read_answer(message: &[u8], id: u16, name: &str, kind: u16) -> Option<Vec<IpAddr>> {
+pub fn read_answer(message: &[u8], id: u16, name: &str, kind: u16) -> Option<Vec<IpAddr>> {
     let word = |at: usize| message.get(at..)?.first_chunk().map(|b| u16::from_be_bytes(*b));
     let flags = word(2)?;
     let code = flags & 0xf;

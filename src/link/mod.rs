@@ -7,7 +7,7 @@
 mod arp;
 pub mod cmdline_net;
 pub mod dhcp;
-mod dns;
+pub mod dns;
 mod ground;
 pub mod http;
 mod journal;
@@ -24,9 +24,9 @@ mod session;
 mod setup;
 mod tcp;
 #[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
-mod tls;
+pub mod tls;
 mod uplink;
-mod url;
+pub mod url;
 
 pub use session::{Session, Settings, Stopper, restore_left};
 pub use uplink::{Reach, Uplink};

@@ -87,17 +87,16 @@ fn live(context: &mut Context) -> Result<()> {
 }
 
 fn set(accounts: &mut Accounts, user: &str, password: Password, shown: &mut String) -> Result<()> {
-    let (method, rounds) = accounts.defs.encryption();
     let fail = |e: Error| e.context(format_args!("failed to set the password of {user}"));
     if accounts.user(user).is_none() {
         return Err(fail(Error::new("there is no such user")));
     }
     let field = match password {
         Password::Hash(hash) => hash,
-        Password::Plain(plain) => password::hash(&plain, method, rounds).map_err(fail)?,
+        Password::Plain(plain) => accounts.hash(&plain).map_err(fail)?,
         Password::Random => {
             let plain = password::random().map_err(fail)?;
-            let hash = password::hash(&plain, method, rounds).map_err(fail)?;
+            let hash = accounts.hash(&plain).map_err(fail)?;
             *shown += &format!("{user}:{plain}\n");
             hash
         }

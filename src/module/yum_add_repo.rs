@@ -26,6 +26,7 @@
 
 use super::Module;
 use crate::base::error::{Error, Result};
+use crate::base::mask;
 use crate::document::{Value, wrong};
 use crate::instance::Frequency;
 use crate::root::{Attr, Stage};
@@ -58,7 +59,7 @@ fn provision(cx: &mut Context) -> Result<()> {
             continue;
         }
         match file(name, &id, value) {
-            Ok(text) => cx.root.write(&path, text, Attr::root(0o644))?,
+            Ok(text) => cx.root.write(&path, text.as_str(), Attr::root(mode(&text)))?,
             Err(e) => cx.report.warn(e),
         }
     }
@@ -104,10 +105,23 @@ pub fn section(key: &str, id: &str, entries: &[(String, &Value)], join: &str) ->
     Ok(text)
 }
 
+/// The mode of a repository's file: readable for its owner alone where it holds a password or a URL with credentials.
+pub fn mode(text: &str) -> u32 {
+    let is_password = |line: &str| line.split_once(" = ").is_some_and(|(name, _)| name.ends_with("password"));
+    if text.lines().any(is_password) || mask::urls(text) != text { 0o600 } else { 0o644 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::document::yaml;
+
+    #[test]
+    fn secrets_are_for_root_alone() {
+        assert_eq!(mode("[a]\nbaseurl = https://h/a@b\n"), 0o644);
+        assert_eq!(mode("[a]\nbaseurl = https://user:pw@h/\n"), 0o600);
+        assert_eq!(mode("[a]\nproxy_password = x\n"), 0o600);
+    }
 
     #[test]
     fn a_repository_is_one_section_and_nothing_else() {

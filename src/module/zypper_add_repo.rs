@@ -74,7 +74,7 @@ fn provision(cx: &mut Context) -> Result<()> {
             }
         }
         match yum_add_repo::section(&key, &id, &entries, "\n    ") {
-            Ok(text) => cx.root.write(&path, text, Attr::root(0o644))?,
+            Ok(text) => cx.root.write(&path, text.as_str(), Attr::root(yum_add_repo::mode(&text)))?,
             Err(e) => cx.report.warn(e),
         }
     }

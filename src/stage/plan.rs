@@ -72,7 +72,8 @@ impl Plan {
                 let public = attr.mode & 0o004 != 0;
                 match (old, std::str::from_utf8(content)) {
                     (Some(old), Ok(new)) if public => {
-                        out.extend(super::diff::lines(&old, new, "      ").split_inclusive('\n').map(shown));
+                        let lines = super::diff::lines(&old, new, "      ");
+                        out.extend(lines.split_inclusive('\n').map(|line| shown(&mask::options(line))));
                     }
                     _ => {}
                 }
@@ -170,7 +171,7 @@ mod tests {
     /// A plan, as text and as JSON.
     fn planned(user_data: &str) -> [String; 2] {
         let (tree, seed) = (TempDir::new("plan-tree"), TempDir::new("plan-seed"));
-        for (path, text) in [("etc/os-release", "ID=fedora\n"), ("etc/motd", "old\n")] {
+        for (path, text) in [("etc/os-release", "ID=fedora\n"), ("etc/motd", "old\n"), ("etc/fstab", "# fstab\n")] {
             std::fs::create_dir_all(tree.0.join("etc")).unwrap();
             std::fs::write(tree.0.join(path), text).unwrap();
         }
@@ -193,6 +194,16 @@ mod tests {
             assert!(!what.contains("geheim"), "{what}");
         }
         assert!(text.contains("http://********@h/"), "{text}");
+    }
+
+    #[test]
+    fn passwords_of_mounts_and_repositories_are_not_shown() {
+        let [text, _] = planned(
+            "#cloud-config\nmounts: [[//server/share, /mnt, cifs, 'rw,user=me,password=geheim']]\n\
+             yum_repos: {a: {baseurl: 'https://h/', password: geheim}}\n",
+        );
+        assert!(text.contains("user=me,password=********,nofail") && !text.contains("geheim"), "{text}");
+        assert!(text.contains("write   /etc/yum.repos.d/a.repo (0600 root:root"), "{text}");
     }
 
     #[test]

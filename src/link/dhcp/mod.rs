@@ -1,6 +1,6 @@
 //! A DHCP client for one link (RFC 2131; rapid commit by RFC 4039).
 
-mod frame;
+pub mod frame;
 mod lease;
 pub mod packet;
 pub mod record;

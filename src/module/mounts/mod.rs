@@ -30,6 +30,7 @@ mod swap;
 
 use super::Module;
 use crate::base::error::Result;
+use crate::base::mask;
 use crate::document::{Value, wrong};
 use crate::instance::Frequency;
 use crate::root::{Attr, Command, Stage};
@@ -94,6 +95,13 @@ fn provision(cx: &mut Context) -> Result<()> {
             let note = entry.note(why);
             // In an initramfs a device can be late; the running system looks again.
             if cx.root.is_plan() { cx.report.warn(note) } else { log::info!("{note}") }
+        }
+        if entry.is_written && mask::options(&entry.fields[3]) != entry.fields[3] {
+            cx.report.warn(format_args!(
+                "mounts: the options of {} hold a password, and every user can read {FSTAB}: \
+                 expected credentials=FILE (mount.cifs(8)) and the file by write_files, with permissions 0600",
+                entry.point()
+            ));
         }
     }
     write(cx, &entries, None).map(drop)

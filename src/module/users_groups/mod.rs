@@ -353,8 +353,7 @@ impl One<'_, '_, '_> {
                 .warn(format_args!("passwd of {} is ignored: the user exists already: use hashed_passwd", self.name));
         }
         if let Some(plain) = self.password("plain_text_passwd") {
-            let (method, rounds) = self.accounts.defs.encryption();
-            let result = password::hash(&plain, method, rounds).and_then(|h| self.accounts.set_password(self.name, &h));
+            let result = self.accounts.hash(&plain).and_then(|h| self.accounts.set_password(self.name, &h));
             self.keep_password(result);
         }
         if let Some(hash) = self.password("hashed_passwd") {

@@ -15,6 +15,7 @@ pub use defs::Defs;
 pub use name::{check_field, check_name};
 
 use crate::base::error::{Error, Result};
+use crate::base::password;
 use crate::base::report::Report;
 use crate::root::{Ids, Lock, Root};
 use add::Ranges;
@@ -28,6 +29,11 @@ const LOCK: &str = "/etc/.pwd.lock";
 const LOCK_WAIT: Duration = Duration::from_secs(15);
 /// Clocks before this day, 1 January 2020, are not set: a machine without a clock starts at 1970.
 const CLOCK_IS_SET: u64 = 18262;
+
+/// How many rounds all passwords together are hashed in: 1,000 passwords in the usual 5,000 rounds, which takes 3 to 8 s.
+const HASH_ROUNDS: u32 = 5_000_000;
+/// The rounds of a password where login.defs gives no number (crypt(5)).
+const USUAL_ROUNDS: u32 = 5_000;
 
 /// The account files of a root, in memory.
 #[derive(Debug)]
@@ -51,6 +57,8 @@ pub struct Accounts {
     /// Days since 1970, where the clock is set.
     today: Option<u64>,
     lock: Option<Lock>,
+    /// What is left of [`HASH_ROUNDS`].
+    rounds_left: u32,
 }
 
 /// A user of passwd(5).
@@ -89,7 +97,23 @@ impl Accounts {
             defs: Defs::read(root),
             today: seconds.ok().map(|s| s.as_secs() / 86400).filter(|d| *d >= CLOCK_IS_SET),
             lock,
+            rounds_left: HASH_ROUNDS,
         })
+    }
+
+    /// Hashes a plain password as login.defs(5) says.
+    ///
+    /// # Errors
+    /// It cannot be hashed, or those before it took all the time that there is for passwords.
+    pub fn hash(&mut self, plain: &str) -> Result<String> {
+        let (method, rounds) = self.defs.encryption();
+        let left = self.rounds_left.checked_sub(rounds.unwrap_or(USUAL_ROUNDS));
+        self.rounds_left = left.ok_or_else(|| {
+            Error::new(
+                "there are too many plain passwords: expected at most 1,000, and hashes (mkpasswd(1)) for the others",
+            )
+        })?;
+        password::hash(plain, method, rounds)
     }
 
     /// Writes what changed. In `/` of the running system it is on the disk before the lock is given back.

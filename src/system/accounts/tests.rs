@@ -181,6 +181,16 @@ fn shadow_keeps_its_owner_and_mode_and_passwords_their_form() {
 }
 
 #[test]
+fn passwords_take_bounded_time() {
+    let dir = tree("passwords");
+    let mut accounts = Accounts::open(&Root::open(&dir.0, Use::Plan).unwrap()).unwrap();
+    accounts.rounds_left = 2 * USUAL_ROUNDS;
+    assert!(accounts.hash("a").is_ok() && accounts.hash("b").is_ok());
+    let error = accounts.hash("SECRET").unwrap_err().to_string();
+    assert!(error.contains("at most 1,000") && !error.contains("SECRET"), "{error}");
+}
+
+#[test]
 fn a_root_without_shadow_has_its_passwords_in_passwd() {
     let dir = TempDir::new("accounts-no-shadow");
     let mut root = Root::open(&dir.0, Use::Tree).unwrap();
