@@ -18,7 +18,7 @@ impl AsFd for Cancel {
 }
 
 impl Cancel {
-    /// One that nobody has cancelled.
+    /// One that is not cancelled.
     pub fn new() -> io::Result<Self> {
         Ok(Cancel(Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)))
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A failure, told as one line for a person. Never holds a secret: not a password, a key or user-data.
+/// A failure, as one line for a person. Never holds a secret: not a password, a key or user-data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error(String);
 

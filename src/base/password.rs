@@ -1,4 +1,4 @@
-//! Passwords: what counts as a hash, hashing, and random ones.
+//! Passwords: what is a hash, hashing, and random ones.
 
 use crate::base::error::{Error, Result};
 use ring::rand::{SecureRandom, SystemRandom};

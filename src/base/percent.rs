@@ -2,7 +2,7 @@
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
-/// What is escaped of a text that stands for itself: all but the unreserved characters (RFC 3986, 2.3).
+/// What is escaped in a text that is data: all but the unreserved characters (RFC 3986, 2.3).
 pub const ALL: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 /// The same for a path, whose slashes stay.
 pub const PATH: &AsciiSet = &ALL.remove(b'/');

@@ -13,7 +13,7 @@ use crate::root::Root;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// The variables of this process's environment that count.
+/// The variables of this process's environment that are looked at.
 const VARIABLES: [&str; 7] = [
     "KERNEL_CMDLINE",
     "SYSTEMD_VIRTUALIZATION",
@@ -26,7 +26,7 @@ const VARIABLES: [&str; 7] = [
 /// The most entries of a folder that are looked at.
 pub const MAX_ENTRIES: usize = 256;
 
-/// A filesystem, as blkid tells of it.
+/// A filesystem, as blkid describes it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filesystem {
     /// The device node: `/dev/sr0`.
@@ -51,7 +51,7 @@ impl Filesystem {
     }
 }
 
-/// The kernel, as uname tells of it.
+/// The kernel, as uname describes it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Kernel {
     /// `#1 SMP Debian 6.1.0`.
@@ -65,7 +65,7 @@ pub struct Platform {
     /// As systemd-detect-virt names it: `none`, `kvm`, `lxc`.
     pub virt: String,
     pub kernel: Kernel,
-    /// This process's environment, as far as it counts.
+    /// The variables of this process's environment that are looked at.
     pub environment: BTreeMap<String, String>,
     pub filesystems: Vec<Filesystem>,
     /// VMware's tools, where they are there to be asked.

@@ -15,7 +15,7 @@ const MARKER: &str = "/etc/cloud/cloud-init.disabled";
 const DISABLED: &str = "cloud-init=disabled";
 const ENABLED: &str = "cloud-init=enabled";
 const VARIABLE: &str = "KERNEL_CMDLINE";
-/// Keys of the kernel command line that name a source; the last one that is there counts.
+/// Keys of the kernel command line that name a source; the last one takes precedence.
 const NAME_KEYS: [&str; 3] = ["ds", "ci.ds", "ci.datasource"];
 const POLICY_KEY: &str = "ci.di.policy";
 /// The most names of a list that are looked at.
@@ -28,7 +28,7 @@ pub enum Mode {
     /// Nothing is looked for, and every source of the list is tried.
     Enabled,
     Search,
-    /// A search whose result is only told.
+    /// A search whose result is only reported.
     Report,
 }
 
@@ -36,7 +36,7 @@ pub enum Mode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
     pub mode: Mode,
-    /// `found=first`: only the first source that is found counts.
+    /// `found=first`: only the first source that is found is used.
     pub first_only: bool,
     /// `maybe=all`: where none is found, those that may be there count.
     pub maybe: bool,
@@ -52,7 +52,7 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// Reads a policy; what it does not say is as by default, and so is what is not known, which is told.
+    /// Reads a policy; what it does not say is as by default, and so is what is not known, which is reported.
     pub fn parse(text: &str) -> Policy {
         let mut policy = Policy::default();
         for word in text.split(',').map(str::trim).filter(|w| !w.is_empty()) {
@@ -192,7 +192,7 @@ pub fn disabled_by_policy(root: &Root, cmdline: &Cmdline) -> Option<String> {
     (asked.policy.mode == Mode::Disabled).then(|| format!("{} says disabled", asked.policy_place()))
 }
 
-/// The value of a key in ds-identify's own configuration, without quotes and comments; the last one counts.
+/// The value of a key in ds-identify's own configuration, without quotes and comments; the last one takes precedence.
 fn file_value(text: &str, key: &str) -> Option<String> {
     let lines = text.lines().rev().filter_map(|line| line.split('#').next()?.split_once(':'));
     let value = lines.filter(|(k, _)| k.trim() == key).map(|(_, v)| unquoted(v.trim())).next()?;

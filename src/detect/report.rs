@@ -47,7 +47,7 @@ impl Outcome {
 pub struct Line {
     /// Its name, as the list has it.
     pub source: String,
-    /// Whether it is among those that count: of the image's list, or any where there is none.
+    /// Whether it may be used: it is in the image's list, or there is no list.
     pub listed: bool,
     pub finding: Finding,
 }
@@ -62,7 +62,7 @@ pub struct Report {
     pub why: String,
     /// The sources that are tried, in their order, as ds-identify writes them.
     pub list: Vec<String>,
-    /// What ds-identify writes to /run/cloud-init/cloud.cfg; null where it writes nothing that counts.
+    /// What ds-identify writes to /run/cloud-init/cloud.cfg; null where it writes nothing that is used.
     pub run_config: Value,
 }
 

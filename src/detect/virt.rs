@@ -1,4 +1,4 @@
-//! What this machine runs in, by systemd-detect-virt(1)'s names: told by files alone, without the CPUID instruction.
+//! What this machine runs in, by systemd-detect-virt(1)'s names: found by files alone, without the CPUID instruction.
 
 use crate::machine::Machine;
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// How much of a key's name is told, in characters.
+/// How much of a key's name a message shows, in characters.
 const MAX_NAME: usize = 64;
 
 /// Keys and positions from the top, with dots between them: `users.0.name`.

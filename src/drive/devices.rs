@@ -45,7 +45,7 @@ pub struct Device {
     pub optical: bool,
     /// The partition's name in a GPT (PARTLABEL).
     pub partition_label: Option<String>,
-    /// The partition's UUID (PARTUUID), where the kernel tells it (6.7 and later).
+    /// The partition's UUID (PARTUUID), where the kernel reports it (6.7 and later).
     pub partition_uuid: Option<String>,
     /// Small, removable or optical: as config drives are.
     pub likely: bool,

@@ -115,9 +115,9 @@ impl<R: ReadAt> Ext<R> {
         if inode.flags & UNREADABLE != 0 {
             return Err(Error::new("it is encrypted or kept in its inode: only the kernel can read it"));
         }
-        // What no block stands for reads as zeros. The caller has checked the size.
+        // A part of a file that has no block reads as zeros. The caller has checked the size.
         let size = usize::try_from(inode.size.min(MAX_FILE)).context(|| "too large")?;
-        // A map's block stands for 84 or more runs of blocks, so a sound file has far fewer of them than this.
+        // A map's block describes 84 or more runs of blocks, so a sound file has far fewer of them than this.
         let maps = 8 + size / self.block_size as usize / 64;
         let mut reader = Contents { ext: self, bytes: vec![0; size], maps, filled: 0 };
         if inode.flags & EXTENTS != 0 {

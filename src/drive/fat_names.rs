@@ -6,7 +6,7 @@ use super::bytes::{array, utf16};
 const MAX_LONG: usize = 255;
 const MAX_PARTS: u8 = 20;
 
-/// Code page 437's upper half, the one that Linux's vfat takes unless told otherwise.
+/// Code page 437's upper half, which Linux's vfat uses by default.
 const CP437: &str = "ÇüéâäàåçêëèïîìÄÅÉæÆôöòûùÿÖÜ¢£¥₧ƒáíóúñÑªº¿⌐¬½¼¡«»░▒▓│┤╡╢╖╕╣║╗╝╜╛┐└┴┬├─┼╞╟╚╔╩╦╠═╬╧╨╤╥╙╘╒╓╫╪┘┌█▄▌▐▀\
 αßΓπΣσµτΦΘΩδ∞φε∩≡±≥≤⌠⌡÷≈°∙·√ⁿ²■\u{a0}";
 

@@ -81,7 +81,7 @@ fn identify(start: &[u8]) -> Option<(Superblock, Option<BootSector>)> {
     Some((superblock, None))
 }
 
-/// ext2, ext3 and ext4 differ by their features, as e2fsprogs tells them apart.
+/// ext2, ext3 and ext4 differ by their features, in the way that e2fsprogs distinguishes them.
 fn extended(start: &[u8]) -> Option<Superblock> {
     const JOURNAL: u32 = 0x4;
     const JOURNAL_DEVICE: u32 = 0x8;
@@ -128,7 +128,7 @@ fn volume(iso: &Descriptors) -> Superblock {
     Superblock { kind: "iso9660", second_label: primary.filter(|l| Some(l) != whole.as_ref()), label: whole, uuid }
 }
 
-/// A filesystem, or another use of a device, that is told by a few bytes at a fixed place.
+/// A filesystem, or another use of a device, that a few bytes at a fixed place identify.
 struct Signature {
     kind: &'static str,
     /// Where the bytes are.
@@ -210,7 +210,7 @@ fn uuid(bytes: &[u8], at: usize) -> Option<String> {
     })
 }
 
-/// What stands for a UUID and is none: the serial numbers of exFAT and NTFS, and LUKS's, which is text.
+/// What takes the place of a UUID and is none: the serial numbers of exFAT and NTFS, and LUKS's, which is text.
 fn odd_uuid(kind: &str, start: &[u8]) -> Option<String> {
     match kind {
         "exfat" => le32(start, 100).map(|n| format!("{:04X}-{:04X}", n >> 16, n & 0xffff)),

@@ -15,7 +15,7 @@ fn blkid(image: &str) -> Option<Superblock> {
     Some(Superblock { kind, label: value("LABEL"), second_label: value("LABEL_FATBOOT"), uuid: value("UUID") })
 }
 
-/// Asserts that an image is told as blkid tells it. False if there is no blkid.
+/// Asserts that an image is described as blkid describes it. False if there is no blkid.
 fn like_blkid(image: &str) -> bool {
     let Some(mut expected) = blkid(image) else { return false };
     let mut found = probe(&File::open(image).unwrap()).unwrap().expect("a filesystem is recognised");

@@ -61,7 +61,7 @@ pub fn fields(area: &[u8], read: impl Fn(u64, u64, usize) -> Result<Vec<u8>>) ->
                 b"NM" => {
                     // CURRENT and PARENT name the directory itself or its parent: not a name.
                     if let Some((flags, text)) = data.split_first().filter(|(flags, _)| **flags & 0b110 == 0) {
-                        // A further NM counts only if the one before was to be continued.
+                        // A further NM is used only if the one before is to be continued.
                         if !named {
                             name.extend(text);
                             named = flags & 1 == 0;

@@ -13,7 +13,7 @@ pub const MAX_DEPTH: usize = 16;
 pub const MAX_ENTRIES: usize = 16 * 1024;
 pub const MAX_DIRECTORIES: u64 = 16 * 1024 * 1024;
 
-/// What a name in a directory stands for; `N` finds it again in its own filesystem.
+/// What a name in a directory refers to; `N` finds it again in its own filesystem.
 #[derive(Debug)]
 pub enum Kind<N> {
     Directory(N),

@@ -47,7 +47,7 @@ impl Watch {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let protocol = Some(netlink::KOBJECT_UEVENT);
         let socket = socket_with(AddressFamily::NETLINK, SocketType::DGRAM, flags, protocol).context(what)?;
-        // Past the system's limit where that is allowed. Without it events may be lost, which is told.
+        // Past the system's limit where that is allowed. Without it events may be lost, which is reported.
         let _ = sockopt::set_socket_recv_buffer_size_force(&socket, QUEUE)
             .or_else(|_| sockopt::set_socket_recv_buffer_size(&socket, QUEUE));
         bind(&socket, &SocketAddrNetlink::new(0, KERNEL_GROUP)).context(what)?;
@@ -84,7 +84,7 @@ impl Watch {
         }
     }
 
-    /// Waits until something can be read. False once the deadline has passed, or where nobody waits any more.
+    /// Waits until something can be read. False once the deadline has passed, or the wait was cancelled.
     fn readable(&self, deadline: Deadline, cancel: Option<&Cancel>) -> Result<bool> {
         loop {
             let left = deadline.left();

@@ -16,7 +16,7 @@ const PROBE_WAIT: Duration = Duration::from_millis(200);
 /// How many addresses are tried (RFC 3927's MAX_CONFLICTS).
 const MAX_CONFLICTS: u32 = 10;
 
-/// Finds an address that nobody on the link uses. The first choice comes from the hardware address, so that a machine
+/// Finds an address that is unused on the link. The first choice comes from the hardware address, so that a machine
 /// tends to have the same one each time.
 pub async fn claim(name: &str, index: u32, mac: [u8; 6], deadline: Deadline) -> Result<Ipv4Addr> {
     let socket = PacketSocket::open(index, Ethertype::Arp).map_err(|e| e.context(name))?;
@@ -63,7 +63,7 @@ async fn free(socket: &PacketSocket, mac: [u8; 6], address: Ipv4Addr, deadline: 
     true
 }
 
-/// Who has `address`? From nobody yet (RFC 5227, 2.1.1).
+/// The question who has `address`, from an unspecified address (RFC 5227, 2.1.1).
 fn probe(mac: [u8; 6], address: Ipv4Addr) -> Vec<u8> {
     let mut frame = vec![0xff; 6];
     frame.extend(mac);
@@ -74,7 +74,7 @@ fn probe(mac: [u8; 6], address: Ipv4Addr) -> Vec<u8> {
     frame
 }
 
-/// Whether somebody else has the address, or asks for it for himself.
+/// Whether another machine has the address, or probes for it.
 fn conflicts(frame: &[u8], mac: [u8; 6], address: Ipv4Addr) -> bool {
     let field = |from: usize, to: usize| frame.get(from..to).unwrap_or_default();
     if field(12, 20) != [8, 6, 0, 1, 8, 0, 6, 4] || field(22, 28) == mac {

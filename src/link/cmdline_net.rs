@@ -124,7 +124,7 @@ pub struct StaticRoute {
 }
 
 impl Plan {
-    /// Reads the words of a kernel command line. What is wrong is left out and told in `problems`.
+    /// Reads the words of a kernel command line. What is wrong is left out and reported in `problems`.
     pub fn parse(cmdline: &Cmdline) -> Self {
         let mut plan = Plan::default();
         let words = cmdline.words().map(|w| w.split_once('=').unwrap_or((w, "")));
@@ -237,7 +237,7 @@ fn extras(fields: &[&str], ip: &mut Ip) -> Result<(), &'static str> {
             return Ok(());
         }
     }
-    // The third is a time server, which nobody here asks.
+    // The third is a time server, which is unused.
     ip.dns.extend(fields.iter().take(2).filter_map(|f| address(f)));
     Ok(())
 }

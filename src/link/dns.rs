@@ -246,7 +246,7 @@ mod tests {
         unasked[5] = 0;
         assert_eq!(read(&unasked), None, "no question");
         let mut foreign = four.clone();
-        // The address of a name that nobody asked for: that of the question's last part.
+        // The address of a name that was not asked for: that of the question's last part.
         let owner = foreign.len() - 16;
         foreign[owner + 1] = 25;
         assert_eq!(read(&foreign), Some(vec![]));

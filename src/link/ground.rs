@@ -64,8 +64,8 @@ impl Ground {
         self.allowed.borrow_mut().insert(index);
     }
 
-    /// Whether the link was made or set up here, so that being up does not make it somebody else's. The kernel sets a VLAN up
-    /// together with its parent.
+    /// Whether the link was made or set up here, so that being up does not mean that another program uses it. The kernel sets a
+    /// VLAN up together with its parent.
     pub fn is_ours(&self, index: u32) -> bool {
         self.allowed.borrow().contains(&index) || self.journal.borrow().has(&Change::Up { index })
     }

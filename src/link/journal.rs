@@ -55,7 +55,7 @@ struct Record {
     changes: Vec<Change>,
 }
 
-/// The changes, oldest first, kept in a file as well: whoever comes next can take back what a killed process left.
+/// The changes, oldest first, kept in a file as well, so that the next process can take back what a killed one left.
 #[derive(Debug, Default)]
 pub struct Journal {
     path: Option<PathBuf>,
@@ -173,7 +173,7 @@ async fn undo(change: &Change, netlink: &Netlink) -> io::Result<()> {
     }
 }
 
-/// Whether somebody else uses the link by now: it has an address that is not ours (those were removed before) and not the
+/// Whether another program uses the link by now: it has an address that is not ours (those were removed before) and not the
 /// kernel's own, or it is part of a bond or bridge.
 async fn is_used(index: u32, netlink: &Netlink) -> io::Result<bool> {
     let addresses = netlink.addresses().await.map_err(io::Error::other)?;

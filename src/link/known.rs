@@ -70,7 +70,7 @@ impl Known {
         self.state.borrow().links.get(&index).is_some_and(|l| l.up && l.carrier)
     }
 
-    /// Whether the link has an address of the kind that somebody gave it: none that the kernel makes by itself.
+    /// Whether the link has an address of the kind that was configured: none that the kernel makes by itself.
     pub fn addressed(&self, index: u32) -> bool {
         self.address(index, |ip| !link_local6(ip))
     }
@@ -146,7 +146,7 @@ pub fn barred(link: &Link, addressed: bool, software: bool, sys: &Path) -> Optio
         (link.up, "up already"),
         (addressed, "has an address already"),
         (!software && (link.software || !class.join("device").exists()), "not a device"),
-        // A wireless link has no carrier before somebody logs in.
+        // A wireless link has no carrier before it has joined a network.
         (class.join("wireless").exists() || class.join("phy80211").exists(), "wireless"),
     ];
     rules.into_iter().find(|(applies, _)| *applies).map(|(_, why)| why)

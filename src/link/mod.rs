@@ -1,6 +1,6 @@
 //! Live network in the initramfs: netlink, DHCP, HTTP with one deadline.
 //!
-//! A [`Session`] raises the links that nobody uses, all at once, and opens a [`Uplink`] for each that becomes ready; every
+//! A [`Session`] raises the unused links, all at once, and opens a [`Uplink`] for each that becomes ready; every
 //! way is asked by an [`http::Client`] of its own, and the first that leads to an answer wins. What was changed is
 //! noted, and exactly that is taken back.
 

@@ -23,7 +23,7 @@ const ROUTER_WAIT: Duration = Duration::from_secs(13);
 /// Added routes come after all others, and each link's have their own place: two links may lead to the same network.
 const METRIC: u32 = 0x10000;
 
-/// Raises a link that is down and tells the session each way that it opens.
+/// Raises a link that is down, and reports to the session each way that it opens.
 pub async fn link(link: Link, plan: Plan, ground: Ground, deadline: Deadline) {
     if let Err(e) = raise(&link, &plan, &ground, deadline).await {
         let [four, others @ ..] = Reach::ALL;
@@ -32,7 +32,7 @@ pub async fn link(link: Link, plan: Plan, ground: Ground, deadline: Deadline) {
     }
 }
 
-/// Watches a link that somebody else has set up, and tells the ways that it has or gets.
+/// Watches a link that another program has set up, and reports the ways that it has or gets.
 pub async fn watch(link: Link, ground: Ground, deadline: Deadline) {
     let deadline = deadline.at_most(CARRIER_WAIT);
     let four = async {
@@ -165,7 +165,7 @@ async fn add_route(link: &Link, destination: IpAddr, prefix: u8, gateway: Option
     }
 }
 
-/// The kernel makes the link's own address and listens for routers; both are told by events.
+/// The kernel makes the link's own address and listens for routers; events report both.
 async fn six(link: &Link, ground: &Ground, deadline: Deadline) {
     let own = within(deadline.at_most(V6_WAIT), ground.known.until(|k| k.link_local6(link.index))).await;
     if own {

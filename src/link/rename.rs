@@ -1,7 +1,7 @@
 //! Gives links their names by netlink, swaps and longer cycles included.
 //!
-//! Only links that nobody uses are renamed: down, without an address, part of nothing. Whatever fails, every link keeps a
-//! name that somebody gave it: no temporary one is left behind.
+//! Only unused links are renamed: down, without an address, part of nothing. Whatever fails, every link keeps a
+//! name that was given to it: no temporary one is left behind.
 
 use super::netlink::{Link, Netlink};
 use crate::base::error::{Context, Error, Result};

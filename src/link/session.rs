@@ -25,7 +25,7 @@ const MAX_LINKS: usize = 64;
 /// What is left for the reasons once the waiting is over.
 const GRACE: Duration = Duration::from_millis(200);
 /// How long ways may stay silent once another has answered with a no, and no further way can come but by a router:
-/// neighbour discovery takes 3 s to find that nobody has an address.
+/// neighbour discovery takes 3 s to find that an address is unused.
 const SILENT_AFTER_NO: Duration = Duration::from_secs(5);
 /// How many addresses are asked by each way.
 const MAX_URLS: usize = 8;
@@ -41,7 +41,7 @@ pub struct Settings {
     pub plan: Plan,
     /// Whether links of software are raised too: for namespaces, which have no devices.
     pub software_links: bool,
-    /// Whether links are raised at all. Not in the real root, whose network is somebody else's: there the system's own
+    /// Whether links are raised at all. Not in the real root, whose network is not prepivot's: there the system's own
     /// routes are asked, and the metadata service's IPv6 address on every device that is up.
     pub raise: bool,
 }
@@ -58,7 +58,7 @@ impl Stopper {
     }
 }
 
-/// The raised network. Dropping it takes back what it changed, unless it was told to keep it.
+/// The raised network. Dropping it takes back what it changed, unless it is to be kept.
 pub struct Session {
     runtime: Runtime,
     local: LocalSet,
@@ -80,7 +80,7 @@ impl Session {
     /// Takes back what a killed session left, makes what the kernel command line asks for, and sets every link up that
     /// may be touched. Everything ends at `deadline`.
     ///
-    /// Errors: no netlink. A link that fails is told by [`Session::ask`].
+    /// Errors: no netlink. A link that fails is reported by [`Session::ask`].
     pub fn open(settings: &Settings, deadline: Deadline) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.context(|| "failed to start the network runtime")?;

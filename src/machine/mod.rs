@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 /// What was found out about this machine, once.
 #[derive(Debug, Clone, Default)]
 pub struct Machine {
-    /// The folder that holds `proc` and `sys`: `/`, or a tree that stands for a machine.
+    /// The folder that holds `proc` and `sys`: `/`, or a tree that represents a machine.
     pub base: PathBuf,
     pub cmdline: Cmdline,
 }

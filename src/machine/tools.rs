@@ -82,7 +82,7 @@ fn run(words: &[&str], limit: Duration) -> Option<Answer> {
     read.map(|stdout| Answer { success: status.success(), stdout })
 }
 
-/// Whether the process is still there after `limit`. A process that cannot be watched counts as ended: its end is waited for.
+/// Whether the process is still there after `limit`. A process that cannot be watched is taken as ended: its end is waited for.
 pub fn outlives(child: &Child, limit: Duration) -> bool {
     let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else { return false };
     let Ok(fd) = pidfd_open(pid, PidfdFlags::empty()) else { return false };

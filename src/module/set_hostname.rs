@@ -24,7 +24,7 @@ use crate::root::{Attr, Stage};
 use crate::system::Context;
 use crate::system::hostname::{self, Name};
 
-/// What was set last, to tell a new name from one that somebody changed since.
+/// What was set last, to distinguish a new name from one that was changed since.
 const SET: &str = "/var/lib/cloud/data/set-hostname";
 
 pub static MODULE: Module = Module {
@@ -54,7 +54,7 @@ pub fn provision(cx: &mut Context) -> Result<()> {
     cx.root.write(SET, format!("{text}\n"), Attr::root(0o644))
 }
 
-/// The kernel's name, where nobody has changed the file since.
+/// The kernel's name, where the file has not been changed since.
 fn live(cx: &mut Context) -> Result<()> {
     if cx.flag("preserve_hostname", false) {
         return Ok(());

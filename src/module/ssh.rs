@@ -176,7 +176,7 @@ mod tests {
 
     const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILM+rvN+ot98qgEN796jTiQfZfG1KaT0PtFDJ/XFSqti me@host";
 
-    /// A copied image with somebody else's host keys.
+    /// A copied image with another machine's host keys.
     fn image() -> (TempDir, Root) {
         let dir = TempDir::new("ssh");
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();

@@ -114,7 +114,7 @@ impl Command {
 
 impl Root {
     /// Runs a command and waits for it; what was written before is on the disk when it starts. Its output goes where this
-    /// process's goes. In a plan, or in a root that is not the running system, it is recorded and counts as done.
+    /// process's goes. In a plan, or in a root that is not the running system, it is recorded and taken as done.
     ///
     /// An error if it cannot be started or does not exit with 0.
     pub fn run(&mut self, command: Command) -> Result<()> {

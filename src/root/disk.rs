@@ -1,5 +1,5 @@
 //! The disk below a root: reads, and one change at a time. Every path here is resolved already, so no component may be
-//! a symbolic link: one that somebody puts there in between makes the call fail instead of leading outside.
+//! a symbolic link: one that is put there in between makes the call fail instead of leading outside.
 
 use super::layout::{KEPT_STATE, STATE, is_below};
 use super::{Attr, Change, Kind, MAX_READ, Over, Stat};

@@ -106,7 +106,7 @@ impl Journal {
 /// Opens a file of prepivot's own: a regular file that only this process's user can read and write. None where there is none.
 ///
 /// # Errors
-/// It is somebody else's, or cannot be opened.
+/// It belongs to another user, or cannot be opened.
 pub(super) fn open_own(disk: &Disk, path: &str) -> io::Result<Option<File>> {
     let Some(file) = disk.open_file(path)? else { return Ok(None) };
     let stat = fs::fstat(&file)?;

@@ -34,7 +34,7 @@ impl Root {
     /// Takes the advisory write lock of the file `path`, made if it is not there, as lckpwdf(3) does. Only where other
     /// programs run, in `/` of the running system: None anywhere else.
     ///
-    /// An error if somebody else still holds it after `wait`.
+    /// An error if another process still holds it after `wait`.
     pub fn lock(&self, path: &str, wait: Duration) -> Result<Option<Lock>> {
         if !self.is_live() {
             return Ok(None);

@@ -60,7 +60,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The first alternative that the value fits counts. Of none, the errors are those of the one that was most likely meant.
+    /// The first alternative that the value fits is used. Where it fits none, the errors are those of the one that was most
+    /// likely meant.
     fn one_of(&mut self, node: &'a [Alternative], value: &Value) {
         let before = take(&mut self.found);
         let mut nearest: Option<Findings> = None;

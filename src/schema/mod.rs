@@ -32,7 +32,7 @@ use check::Walk;
 use grammar::Grammar;
 use std::fmt;
 
-/// How many problems of one document are told.
+/// How many problems of one document are reported.
 pub const MAX_PROBLEMS: usize = 100;
 
 /// One thing to tell about a document. Never holds a value.

@@ -64,7 +64,7 @@ fn has_systemd(root: &Root) -> bool {
     ["/usr/lib/systemd/systemd", "/lib/systemd/systemd"].iter().any(|path| root.exists(path))
 }
 
-/// Whether /usr/bin/cloud-init is somebody else's.
+/// Whether /usr/bin/cloud-init belongs to another package.
 fn has_cloud_init(root: &Root) -> bool {
     root.lstat("/usr/bin/cloud-init").is_some()
         && !root.read_link("/usr/bin/cloud-init").is_some_and(|target| target.ends_with("prepivot"))
@@ -94,7 +94,7 @@ mod tests {
                 .contains("ExecStart=/usr/bin/prepivot init --local")
         );
 
-        // The name is a link to this program: nothing of it is somebody else's.
+        // The name is a link to this program: nothing of it belongs to another package.
         root.remove("/usr/bin/cloud-init").unwrap();
         root.remove("/run").unwrap();
         root.symlink("/usr/bin/cloud-init", "prepivot").unwrap();

@@ -20,7 +20,7 @@ pub struct Image {
     pub config: Value,
     /// What of it the image and the kernel command line say themselves, with nothing that holds by default.
     pub own: Value,
-    /// Configuration above everything, by its files' names; the first counts most.
+    /// Configuration above everything, by its files' names; the first takes precedence.
     above: Vec<(String, Map)>,
     /// Which part-handlers can run.
     pub part_handlers: PartHandlers,

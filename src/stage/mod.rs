@@ -44,7 +44,7 @@ const MAX_BUDGET: Duration = Duration::from_secs(3600);
 /// What the command line asks of a stage.
 #[derive(Debug, Default)]
 pub struct Asked {
-    /// Configuration above all other, by the files' names; the first counts most.
+    /// Configuration above all other, by the files' names; the first takes precedence.
     pub files: Vec<(String, Map)>,
     /// Modules run although there is no instance.
     pub force: bool,

@@ -64,7 +64,7 @@ impl Sink {
     }
 }
 
-/// What `output` says for a stage: its own entry, or else that of `all`. A text stands for both; a list has standard output
+/// What `output` says for a stage: its own entry, or else that of `all`. A text is for both; a list has standard output
 /// and standard error, a mapping `output` and `error`. `&1` for standard error: where standard output goes.
 fn sinks(config: &Value, stage: Stage) -> (Option<Sink>, Option<Sink>) {
     let Some(Value::Map(output)) = config.get("output") else { return (None, None) };

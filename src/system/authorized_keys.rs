@@ -215,7 +215,7 @@ fn is_in_home(user: &User, path: &str) -> bool {
     path.strip_prefix(home).is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// Whether sshd would read `path` for the user (misc.c, safe_path): nobody else can write to it or to a folder above it.
+/// Whether sshd would read `path` for the user (misc.c, safe_path): no other user can write to it or to a folder above it.
 /// What is not there yet is made well.
 fn check(root: &Root, user: &User, path: &str, strict: bool) -> Result<()> {
     let wrong = |at: &str, why: &str| Err(Error::new(format!("{at} {why}")));
@@ -226,7 +226,7 @@ fn check(root: &Root, user: &User, path: &str, strict: bool) -> Result<()> {
         let is_file = end == path.len();
         let Some(stat) = root.lstat(at) else { return Ok(()) };
         match stat.kind {
-            // A link in a folder of root's is the system's own layout (/home → /var/home); in a home it is anybody's guess.
+            // A link in a folder of root's is the system's own layout (/home → /var/home); in a home its owner made it.
             Kind::Symlink if is_file || is_in_home(user, at) => return wrong(at, "is a symbolic link"),
             Kind::File if !is_file => return wrong(at, "is a file"),
             Kind::Dir if is_file => return wrong(at, "is a folder"),

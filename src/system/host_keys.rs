@@ -74,7 +74,7 @@ pub fn make(context: &mut Context, kinds: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Makes the RSA key with ssh-keygen, if it is wanted and not there, and tells a server that runs. For the final stage,
+/// Makes the RSA key with ssh-keygen, if it is wanted and not there, and notifies a server that runs. For the final stage,
 /// which nothing waits for.
 pub fn finish(context: &mut Context) -> Result<()> {
     let file = path("rsa");

@@ -316,7 +316,7 @@ fn locks_are_free(root: &Root) -> bool {
     await_locks(root, Instant::now()).is_ok()
 }
 
-/// Waits until nobody else holds a lock of apt's.
+/// Waits until no other process holds a lock of apt's.
 fn await_locks(root: &Root, until: Instant) -> Result<()> {
     for path in APT_LOCKS.into_iter().filter(|path| root.exists(path)) {
         drop(root.lock(path, until.saturating_duration_since(Instant::now()).max(SHORTEST_WAIT))?);

@@ -16,7 +16,7 @@ pub struct Users {
     pub default: Option<String>,
     /// Names and members.
     pub groups: Vec<(String, Vec<String>)>,
-    /// What is wrong with the configuration; the rest of it counts.
+    /// What is wrong with the configuration; the rest of it is used.
     pub problems: Vec<String>,
 }
 

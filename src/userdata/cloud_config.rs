@@ -5,7 +5,7 @@ use super::{jsonp, kind, kind::Kind};
 use crate::base::error::{Error, Result};
 use crate::document::{Map, Value, json, to_yaml, wrong, yaml};
 
-/// The header fields that say how a part is merged; the first that is there counts.
+/// The header fields that say how a part is merged; the first that is there takes precedence.
 const MERGE_HEADERS: [&str; 2] = ["Merge-Type", "X-Merge-Type"];
 
 /// How the text of a merged cloud-config says that a part was left out; the part's name follows.

@@ -1,4 +1,4 @@
-//! Vendor-data: what its JSON holds, and whether and how it counts.
+//! Vendor-data: what its JSON holds, and whether and how it is used.
 
 use super::Script;
 use crate::base::error::Result;

@@ -74,7 +74,7 @@ impl<'a> Cursor<'a> {
         self.take(end)
     }
 
-    /// Goes past a line break, and gives what it stands for: `\n`, or a Unicode break as it is. Nothing where there is none.
+    /// Goes past a line break, and returns what it means: `\n`, or a Unicode break as it is. Nothing where there is none.
     pub fn take_break(&mut self) -> &'a str {
         let rest = self.rest();
         let width = break_width(rest);

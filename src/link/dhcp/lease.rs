@@ -1,4 +1,4 @@
-//! What a DHCP server gave: address, routes, name servers, and the bytes of every option for whoever needs more.
+//! What a DHCP server gave: address, routes, name servers, and the bytes of every option.
 
 use super::packet::{Message, Options, option};
 use std::net::Ipv4Addr;

@@ -155,7 +155,7 @@ impl<'a> Client<'a> {
             let (name, servers) = (self.name, self.servers);
             let wait = self.wait(attempt);
             let answer = self.receive(xid, deadline.at_most(wait), |message| {
-                // A relay may rewrite the server's identifier; the address tells whose answer this is.
+                // A relay may rewrite the server's identifier; the address shows whose answer this is.
                 match message.kind {
                     _ if !is_from(servers, message) => None,
                     Kind::Ack => Lease::from_ack(name, message).map(Some),

@@ -71,7 +71,7 @@ pub struct Route {
     pub metric: u32,
 }
 
-/// What the kernel told.
+/// What the kernel reported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// More happened than the socket could hold: what is known has to be read anew.

@@ -10,7 +10,7 @@ use rtnetlink::packet_route::link::{LinkFlags, LinkHeader, LinkLayerType};
 use rtnetlink::packet_route::route::RouteHeader;
 use std::net::IpAddr;
 
-/// What a message tells; None where it says nothing that matters here.
+/// What a message reports; None where nothing in it matters here.
 pub fn event(message: NetlinkMessage<Message>) -> Option<Event> {
     let message = match message.payload {
         NetlinkPayload::InnerMessage(message) => message,

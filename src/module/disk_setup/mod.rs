@@ -103,7 +103,7 @@ fn disks<'a>(cx: &Context<'a>) -> Vec<(String, &'a Value)> {
 }
 
 /// The path that a name means: of an alias, of the source, or the path itself. A source may mean several, of which the first
-/// that is there counts.
+/// that is there is used.
 fn path(cx: &Context, name: &str) -> String {
     let target = alias(cx, name);
     let name = target.as_deref().unwrap_or(name);

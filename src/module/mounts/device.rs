@@ -9,7 +9,7 @@ const DEVICE_TYPES: [&str; 22] = [
     "auto", "ext2", "ext3", "ext4", "xfs", "btrfs", "vfat", "msdos", "exfat", "ntfs", "ntfs3", "iso9660", "udf",
     "f2fs", "jfs", "reiserfs", "bcachefs", "erofs", "squashfs", "hfsplus", "minix", "swap",
 ];
-/// Those of them that only the kernel tells from an empty device.
+/// Those of them that only the kernel can distinguish from an empty device.
 const UNSEEN_TYPES: [&str; 2] = ["hfsplus", "minix"];
 /// What a superblock can name that is no file system of its own.
 const CONTAINERS: [&str; 5] = ["crypto_LUKS", "LVM2_member", "linux_raid_member", "bcache", "zfs_member"];

@@ -243,7 +243,7 @@ impl One<'_, '_, '_> {
         self.problems.extend(result.err().map(|e| e.to_string()));
     }
 
-    /// A scalar as text. The wrong kind is a problem and counts as not there; so does what is empty.
+    /// A scalar as text. A value of the wrong kind is reported and taken as not there; so is an empty one.
     fn text(&mut self, key: &str) -> Option<String> {
         let value = self.config.get(key).filter(|v| !v.is_null())?;
         let text = value.text();
@@ -419,7 +419,7 @@ pub fn key_lines(value: &Value) -> Option<Vec<String>> {
     }
 }
 
-/// What counts as true where any value is taken: not null, not empty, not zero, and no word for false.
+/// What is true where any value is accepted: not null, not empty, not zero, and no word for false.
 fn is_truthy(value: &Value) -> bool {
     match value {
         Value::Null => false,

@@ -227,7 +227,7 @@ fn own(cx: &mut Context, entry: &Entry) -> Result<()> {
             cx.root.set_attr(folder, Attr { mode: 0o755, ..attr })?;
         }
     }
-    // Once they are on the disk, only empty ones but for the file can be told from others.
+    // Once they are on the disk, only those that are empty but for the file can be distinguished from others.
     let parent = entry.path.rsplit_once('/').map_or("", |(p, _)| p);
     let alone = !parent.is_empty() && cx.root.list(parent).len() == 1;
     let parent_attr = cx.root.stat(parent).map(|s| s.attr).filter(|a| alone && *a == Attr::root(0o755));

@@ -1,4 +1,4 @@
-//! What the running system tells Azure, once for each instance: that the machine is provisioned, or why that failed.
+//! What the running system reports to Azure, once for each instance: that the machine is provisioned, or why that failed.
 //!
 //! As cloud-init does, and unlike azure-init, a machine whose user-data's modules fail is ready: the deployment is what failed
 //! only where the metadata or the media cannot be used.

@@ -31,7 +31,7 @@ pub fn job(search: &mut Search) -> Option<Job> {
     Some(Job { name: super::marks::NAME, replaces_drive: true, urls, fetch, redirects: Redirects::Any, limits })
 }
 
-/// Fetches the seed at `from`: meta-data first, and once it has told that somebody is there, the others side by side.
+/// Fetches the seed at `from`: meta-data first, and once it shows that a server answers, the others in parallel.
 ///
 /// # Errors
 ///
@@ -63,8 +63,8 @@ pub fn fetch(client: &Client, mut seed: Seed, from: &str) -> Result<Seed> {
     Ok(seed)
 }
 
-/// The URL of one file: `%s` stands for its name; else the name goes to the end, after a slash if none is there. A URL with
-/// a query gets the name as it is.
+/// The URL of one file: `%s` is replaced by its name; otherwise the name goes to the end, after a slash if none is there. A URL
+/// with a query gets the name as it is.
 fn file_url(from: &str, name: &str) -> String {
     if from.contains("%s") {
         return from.replace("%s", name);

@@ -29,7 +29,7 @@ fn is_version_1(files: &Files) -> bool {
     ["meta.js", "etc/network/interfaces", "root/.ssh/authorized_keys"].iter().any(|p| files.contains(p))
 }
 
-/// Reads the tree. What is broken is told in `problems` and the rest is used. None where the layout is not OpenStack's.
+/// Reads the tree. What is broken is reported in `problems`, and the rest is used. None where the layout is not OpenStack's.
 pub fn read(files: &Files) -> Option<Instance> {
     if versions(files).next().is_some() {
         Some(read_version_2(files))
@@ -38,7 +38,7 @@ pub fn read(files: &Files) -> Option<Instance> {
     }
 }
 
-/// A document of the newest version that has it whole. Broken ones are told and the next older one is asked.
+/// A document of the newest version that has it whole. Broken ones are reported, and the next older version is read.
 fn document(files: &Files, name: &str, problems: &mut Vec<String>) -> Option<Value> {
     for version in versions(files) {
         let path = format!("openstack/{version}/{name}");

@@ -65,7 +65,7 @@ fn is_date(name: &str) -> bool {
     name.len() == 10 && name.starts_with('2') && name.bytes().enumerate().all(form)
 }
 
-/// A container of nova's tells by the environment of its PID 1.
+/// A container of nova's is recognised by the environment of its PID 1.
 fn container(facts: &Facts) -> Option<Finding> {
     let told = facts.variable_of_init("product_name")?;
     let nova = ["OpenStack Nova", "OpenStack Compute"].contains(&told);

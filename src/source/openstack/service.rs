@@ -50,11 +50,11 @@ pub fn urls(uplink: &Uplink, configured: &[String]) -> Vec<String> {
 }
 
 /// Fetches everything from the service at `base`, with as few requests as there are documents and injected files: one first,
-/// which tells whether this is OpenStack's service, then the others side by side.
+/// which shows whether this is OpenStack's service, then the others in parallel.
 ///
 /// `disks`: whether the machine has more than one disk, so that their names in the EC2 tree matter.
 ///
-/// Errors: no answer, or one that is not OpenStack's. Documents beside meta_data.json that fail are told in `problems`.
+/// Errors: no answer, or one that is not OpenStack's. Documents beside meta_data.json that fail are reported in `problems`.
 pub fn fetch(client: &Client, base: &str, disks: bool) -> Result<Fetched> {
     let (version, metadata) = metadata(client, base)?;
     let path = |name: &str| format!("openstack/{version}/{name}");
@@ -104,7 +104,7 @@ pub fn fetch(client: &Client, base: &str, disks: bool) -> Result<Fetched> {
     Ok(fetched)
 }
 
-/// The files at `paths`, and why some could not be had. One that is not there is none: whoever wants it says so.
+/// The files at `paths`, and why some could not be had. One that is not there is None; the caller reports it.
 fn injected(client: &Client, base: &str, paths: &[String]) -> (Vec<(String, Vec<u8>)>, Vec<String>) {
     let (mut files, mut problems, mut left) = (Vec::new(), Vec::new(), MAX_CONTENT);
     for path in paths {

@@ -29,7 +29,7 @@ pub fn runner(instance: &Instance) -> String {
     )
 }
 
-/// Writes them, removes those that the host has no more, and tells the host that the zone is provisioned.
+/// Writes them, removes those that the host no longer has, and reports to the host that the zone is provisioned.
 pub fn write(live: &mut Live) -> Result<()> {
     let text = |key: &str| live.instance.metadata.get(key).and_then(Value::as_str).filter(|t| !t.is_empty());
     let user_script = script(live.instance, "user-script");

@@ -1,4 +1,5 @@
-//! What the hypervisor is told in the running system: values that are cleared, how a customization ended, the machine's addresses.
+//! What the running system reports to the hypervisor: values that are cleared, how a customization ended, the machine's
+//! addresses.
 
 use super::customization;
 use crate::base::error::Result;

@@ -13,7 +13,7 @@ const MAX_SKELETON: (usize, usize) = (10_000, 32);
 pub(super) fn make(root: &mut Root, user: &User, defs: &Defs, mail: Option<u32>, report: &mut Report) -> Result<()> {
     if !root.exists(&user.home) || root.is_new_dir(&user.home) {
         make_own(root, &user.home, Attr::owned(defs.home_mode(), user.ids))?;
-        // What is there already counts.
+        // What is there already takes precedence.
         let own = [defs.useradd("SKEL").unwrap_or("/etc/skel"), "/usr/etc/skel"];
         for skeleton in own {
             copy(root, skeleton, user, report)?;

@@ -198,7 +198,8 @@ fn resized(table: &[u8], slot: usize, start: u64, sectors: u64) -> Vec<u8> {
     table
 }
 
-/// Makes the table a GPT's protective one for the disk. One that has other entries is a hybrid of somebody's own, and stays.
+/// Makes the table a GPT's protective one for the disk. One that has other entries is a hybrid that was made on purpose, and
+/// stays.
 pub(super) fn protect(table: &mut [u8], geometry: Geometry) {
     let entries = parse(table).unwrap_or([Entry { code: 0, start: 0, sectors: 0 }; 4]);
     let used = entries.iter().filter(|e| e.code != 0).count();
