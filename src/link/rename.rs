@@ -27,7 +27,9 @@ pub struct Rename {
 /// Gives links other names. Those that are in use keep theirs, and so do those whose new name such a link has: that is
 /// logged. The others are renamed all or none: at the first failure the names so far are given back.
 ///
-/// Errors: no netlink, the kernel's refusal.
+/// # Errors
+///
+/// No netlink, the kernel's refusal.
 pub fn rename(wanted: &[Rename]) -> Result<()> {
     if wanted.iter().all(|w| w.from == w.to) {
         return Ok(());

@@ -80,7 +80,9 @@ impl Session {
     /// Takes back what a killed session left, makes what the kernel command line asks for, and sets every link up that
     /// may be touched. Everything ends at `deadline`.
     ///
-    /// Errors: no netlink. A link that fails is reported by [`Session::ask`].
+    /// # Errors
+    ///
+    /// No netlink. A link that fails is reported by [`Session::ask`].
     pub fn open(settings: &Settings, deadline: Deadline) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.context(|| "failed to start the network runtime")?;

@@ -26,7 +26,9 @@ pub struct Crawled {
 /// Reads everything from the service at `base`. With a token from the start where `needs_token`, as version 2 of the
 /// service demands; elsewhere a token is fetched once the service asks for one (401).
 ///
-/// Errors: no answer, no token where there must be one, or an answer that is not an EC2 service's.
+/// # Errors
+///
+/// No answer, no token where there must be one, or an answer that is not an EC2 service's.
 pub fn crawl(client: &Client, base: &str, needs_token: bool) -> Result<Crawled> {
     let service = Service::new(client, base, Some(&TOKENS));
     if needs_token {

@@ -54,7 +54,9 @@ pub fn urls(uplink: &Uplink, configured: &[String]) -> Vec<String> {
 ///
 /// `disks`: whether the machine has more than one disk, so that their names in the EC2 tree matter.
 ///
-/// Errors: no answer, or one that is not OpenStack's. Documents beside meta_data.json that fail are reported in `problems`.
+/// # Errors
+///
+/// No answer, or one that is not OpenStack's. Documents beside meta_data.json that fail are reported in `problems`.
 pub fn fetch(client: &Client, base: &str, disks: bool) -> Result<Fetched> {
     let (version, metadata) = metadata(client, base)?;
     let path = |name: &str| format!("openstack/{version}/{name}");
