@@ -2,6 +2,7 @@
 
 use crate::detect::{Facts, Finding, label_reason};
 use crate::document::Value;
+use crate::drive::Files;
 
 /// cloud-init's name of the source.
 pub const NAME: &str = "NoCloud";
@@ -19,7 +20,7 @@ pub fn mark(facts: &Facts) -> Option<Finding> {
     if serial_says_no_cloud(facts) {
         return Finding::found("DMI product_serial has ds=nocloud");
     }
-    if super::seed::is_seed(&super::credentials::files(facts.machine)) {
+    if is_seed(&super::credentials::files(facts.machine)) {
         return Finding::found("systemd credentials have user-data or meta-data");
     }
     if let Some(folder) = SEEDS.iter().find(|folder| facts.has_seed(folder, &["meta-data", "user-data"])) {
@@ -38,6 +39,11 @@ pub fn mark(facts: &Facts) -> Option<Finding> {
     }
     let inline = has("user-data") && has("meta-data");
     if inline { Finding::found("datasource: NoCloud: has user-data and meta-data in the configuration") } else { None }
+}
+
+/// Whether files are a seed: meta-data or user-data is among them.
+pub fn is_seed(files: &Files) -> bool {
+    files.contains("meta-data") || files.contains("user-data")
 }
 
 /// Whether the machine's serial number names NoCloud.

@@ -3,7 +3,7 @@
 //! Follows cloud-init's documentation, "NoCloud": sources are merged, what is found first wins for meta-data and what is found
 //! last wins for user-data, vendor-data and network-config.
 
-use super::marks::{LABEL, SEEDS};
+use super::marks::{LABEL, SEEDS, is_seed};
 use crate::base::error::{Error, Result};
 use crate::document::{Bytes, Map, Value, yaml};
 use crate::drive::Files;
@@ -109,10 +109,6 @@ pub(super) fn of_files(files: &Files, place: &str) -> Option<Instance> {
     let mut seed = Seed::default();
     is_seed(files).then(|| seed.take_files(files, place))?;
     Some(seed.finish("DataSourceNoCloud").instance)
-}
-
-pub(super) fn is_seed(files: &Files) -> bool {
-    files.contains("meta-data") || files.contains("user-data")
 }
 
 /// The folder of a `seedfrom` that needs no network.
