@@ -7,6 +7,10 @@ use crate::machine::Cmdline;
 use crate::root::Root;
 use std::fmt;
 
+/// The image's main configuration file.
+pub const CLOUD_CFG: &str = "/etc/cloud/cloud.cfg";
+/// Where files stand that are laid over it, unless it says otherwise (`conf_d`).
+pub const CLOUD_CFG_D: &str = "/etc/cloud/cloud.cfg.d";
 /// ds-identify's own configuration: lines of `key: value`.
 const DS_IDENTIFY_CFG: &str = "/etc/cloud/ds-identify.cfg";
 /// The marker of an image that is not to be provisioned.
@@ -18,6 +22,8 @@ const VARIABLE: &str = "KERNEL_CMDLINE";
 /// Keys of the kernel command line that name a source; the last one takes precedence.
 const NAME_KEYS: [&str; 3] = ["ds", "ci.ds", "ci.datasource"];
 const POLICY_KEY: &str = "ci.di.policy";
+/// The key of the image's configuration that has the list.
+const LIST_KEY: &str = "datasource_list";
 /// The most names of a list that are looked at.
 const MAX_NAMES: usize = 100;
 
@@ -94,7 +100,7 @@ pub struct Requested {
     pub policy_from: Option<String>,
     /// A source that is taken without a look, and where it is named.
     pub forced: Option<(String, String)>,
-    /// The image's own datasource_list.
+    /// The image's own datasource_list. None where a file of its configuration has it over several lines.
     pub list: Option<Vec<String>>,
     /// The text of ds-identify's own configuration.
     file: String,
@@ -118,7 +124,7 @@ impl Requested {
             policy: policy.as_ref().map(|(text, _)| Policy::parse(text)).unwrap_or_default(),
             policy_from: policy.map(|(_, place)| place),
             forced: forced.or_else(|| from("datasource")),
-            list: own.get("datasource_list").and_then(names),
+            list: own.get(LIST_KEY).and_then(names).filter(|_| cmdline.text().contains(LIST_KEY) || !is_spread(root)),
             file,
             manual_clean: root.is_file("/var/lib/cloud/instance/manual-clean"),
         }
@@ -204,6 +210,24 @@ fn unquoted(text: &str) -> &str {
     inner('"').or_else(|| inner('\'')).unwrap_or(text)
 }
 
+/// Whether the last line with `datasource_list:` in the image's configuration has no value: it stands on the lines below.
+/// ds-identify (check_config, get_single_line_flow_sequence) reads only that line, and where it has no value looks for every
+/// source: an image with such a list boots on any cloud.
+fn is_spread(root: &Root) -> bool {
+    let names = root.list(CLOUD_CFG_D).into_iter().filter(|name| name.ends_with(".cfg"));
+    let paths = std::iter::once(CLOUD_CFG.to_owned()).chain(names.map(|name| format!("{CLOUD_CFG_D}/{name}")));
+    let value = |line: &str| {
+        let rest = line.split('#').next()?.split_once(LIST_KEY)?.1.trim_start_matches(['"', '\'']).trim_start();
+        rest.strip_prefix(':')?;
+        Some(rest.rsplit(':').next()?.trim_matches(['[', ']', ' ', '\t', '\r']).is_empty())
+    };
+    let last = paths.filter_map(|path| root.text(&path).lines().filter_map(value).last()).last();
+    if last == Some(true) {
+        log::info!("{LIST_KEY} is ignored, as ds-identify does: write its values on its own line, in brackets");
+    }
+    last == Some(true)
+}
+
 /// The names of a list, which may also be one text with commas.
 fn names(value: &Value) -> Option<Vec<String>> {
     let names: Vec<String> = match value {
@@ -254,11 +278,31 @@ mod tests {
     fn lists() {
         let list = |own: &str| asked("", "", own).list.unwrap_or_default().join(" ");
         assert_eq!(list("datasource_list: [ NoCloud, None ]"), "NoCloud None");
-        assert_eq!(list("datasource_list:\n- NoCloud\n- ConfigDrive\n"), "NoCloud ConfigDrive");
         assert_eq!(list("datasource_list: Ec2, None"), "Ec2 None");
         assert_eq!(list("datasource_list: {a: b}"), "");
         let single = |own: &str| asked("", "", own).single().is_some();
         assert!(single("datasource_list: [Ec2]") && single("datasource_list: [Ec2, None]"));
         assert!(!single("datasource_list: [None, Ec2]") && !single("datasource_list: [GCE, Ec2]") && !single(""));
+    }
+
+    #[test]
+    fn a_list_over_several_lines_is_ignored_as_by_ds_identify() {
+        let list = |files: &[(&str, &str)], cmdline: &str| {
+            let dir = TempDir::new("spread");
+            std::fs::create_dir_all(dir.0.join("etc/cloud/cloud.cfg.d")).unwrap();
+            files.iter().for_each(|(name, text)| std::fs::write(dir.0.join("etc/cloud").join(name), text).unwrap());
+            let root = Root::open(&dir.0, Use::Plan).unwrap();
+            let own = yaml::parse("t", "datasource_list: [Ec2, None]").unwrap();
+            Requested::read(&root, &Cmdline::new(cmdline), &own).list.is_some()
+        };
+        let spread = "a: b\ndatasource_list:\n- Ec2\n- None\n";
+        assert!(!list(&[("cloud.cfg", spread)], ""));
+        assert!(!list(&[("cloud.cfg", "'datasource_list' : [  # ours\n  Ec2, None]\n")], ""));
+        assert!(list(&[("cloud.cfg", "datasource_list: [ Ec2, None ]\n# datasource_list:\n")], ""));
+        assert!(list(&[("cloud.cfg", "datasource_list: [Ec2,\n  None]\n")], ""));
+        // The last file decides, and the kernel command line above all.
+        assert!(list(&[("cloud.cfg", spread), ("cloud.cfg.d/90.cfg", "datasource_list: [Ec2]\n")], ""));
+        assert!(!list(&[("cloud.cfg", "datasource_list: [Ec2]\n"), ("cloud.cfg.d/90.cfg", spread)], ""));
+        assert!(list(&[("cloud.cfg", spread)], "cc: datasource_list: [Ec2, None] end_cc"));
     }
 }

@@ -7,12 +7,9 @@ use super::vendor::{self, Settings};
 use super::{Context, Fetched, Include, PartHandlers, UserData, jinja, merge, process};
 use crate::base::error::{Error, Result};
 use crate::base::report::Report;
+pub use crate::detect::{CLOUD_CFG, CLOUD_CFG_D};
 use crate::document::{Map, Value, wrong, yaml};
 
-/// The image's main configuration file.
-pub const CLOUD_CFG: &str = "/etc/cloud/cloud.cfg";
-/// Where files stand that are laid over it, unless it says otherwise (`conf_d`).
-pub const CLOUD_CFG_D: &str = "/etc/cloud/cloud.cfg.d";
 /// What was found out about this boot.
 pub const RUN_CLOUD_CFG: &str = "/run/cloud-init/cloud.cfg";
 /// How a configuration file's name in a folder ends.
