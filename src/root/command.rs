@@ -3,9 +3,13 @@
 use super::Root;
 use crate::base::error::{Context, Error, Result};
 use crate::machine::tools::{Tools, outlives};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::process::Stdio;
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+/// How long the pipes of a command with a limit are read after its end: what it has started may keep them open.
+const PIPES_END: Duration = Duration::from_secs(1);
 
 /// The stage that a command belongs to, as `cloud-init modules --mode` names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,7 +45,7 @@ pub struct Command {
     /// Whether [`Root::output`] takes its standard error too.
     pub takes_errors: bool,
     pub when: Stage,
-    /// It is killed when it takes longer. None, or where its output is asked for: it may take as long as it likes.
+    /// It is killed when it takes longer. None: it may take as long as it likes.
     pub limit: Option<Duration>,
 }
 
@@ -194,17 +198,21 @@ impl Root {
             // A command that does not read its input to the end is no error of ours.
             std::thread::spawn(move || drop(pipe.write_all(&text)))
         });
-        if !capture && command.limit.is_some_and(|limit| outlives(&child, limit)) {
+        let stdout = child.stdout.take().map(reader);
+        let stderr = child.stderr.take().map(reader);
+        if command.limit.is_some_and(|limit| outlives(&child, limit)) {
             log::warn!("{program} is killed: it has taken longer than {:?}", command.limit.unwrap_or_default());
             let _ = child.kill();
         }
-        let output = child.wait_with_output().context(|| format!("failed to wait for {program}"))?;
-        if let Some(writer) = writer {
+        // What has no limit is read to its end before it is waited for.
+        let end = command.limit.map(|_| Instant::now() + PIPES_END);
+        let (stdout, stderr) = (taken(stdout, end), taken(stderr, end));
+        let status = child.wait().context(|| format!("failed to wait for {program}"))?;
+        if let Some(writer) = writer.filter(|w| end.is_none() || w.is_finished()) {
             let _ = writer.join();
         }
-        let signal = std::os::unix::process::ExitStatusExt::signal(&output.status).map(|s| 128 + s);
-        let status = output.status.code().or(signal).unwrap_or(-1);
-        Ok(Output { status, stdout: output.stdout, stderr: output.stderr })
+        let signal = std::os::unix::process::ExitStatusExt::signal(&status).map(|s| 128 + s);
+        Ok(Output { status: status.code().or(signal).unwrap_or(-1), stdout, stderr })
     }
 
     /// Keeps a command for when the stage has ended and everything it leaves is on the disk; it runs only if `condition`,
@@ -257,12 +265,31 @@ impl Root {
     }
 }
 
+/// Reads a pipe of a command's on a thread of its own.
+fn reader(mut pipe: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = pipe.read_to_end(&mut bytes);
+        let _ = sender.send(bytes);
+    });
+    receiver
+}
+
+/// What a [`reader`] has read. Nothing where a process keeps the pipe open after `end`; then its thread is left behind.
+fn taken(reader: Option<Receiver<Vec<u8>>>, end: Option<Instant>) -> Vec<u8> {
+    let bytes = reader.and_then(|reader| match end {
+        Some(end) => reader.recv_timeout(end.saturating_duration_since(Instant::now())).ok(),
+        None => reader.recv().ok(),
+    });
+    bytes.unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::root::Use;
     use std::path::Path;
-    use std::time::Instant;
 
     #[test]
     fn a_command_past_its_limit_is_killed_and_an_ordinary_one_is_not() {
@@ -272,6 +299,21 @@ mod tests {
         assert_eq!(root.run(slow).unwrap_err().to_string(), "sleep ended with exit status 137");
         assert!(started.elapsed() < Duration::from_secs(30));
         root.run(Command::new(Stage::Config, ["true"]).limit(Duration::from_secs(60))).unwrap();
+    }
+
+    #[test]
+    fn a_limit_holds_where_the_output_is_asked_for() {
+        let mut root = Root::open(Path::new("/"), Use::Tree).unwrap();
+        let started = Instant::now();
+        let shell = |script: &str| Command::new(Stage::Config, ["sh", "-c", script]);
+        let slow = root.output(shell("echo begun; exec sleep 60").limit(Duration::from_millis(300))).unwrap();
+        assert_eq!((slow.status, slow.stdout.as_slice()), (137, &b"begun\n"[..]));
+        // A process that it leaves behind keeps the pipes.
+        let left = shell("echo out; echo err >&2; sleep 60 &").with_errors().limit(Duration::from_secs(30));
+        assert_eq!(root.output(left).unwrap().status, 0);
+        assert!(started.elapsed() < Duration::from_secs(30));
+        let quick = root.output(shell("echo out; echo err >&2").with_errors().limit(Duration::from_secs(60))).unwrap();
+        assert_eq!((quick.stdout.as_slice(), quick.stderr.as_slice()), (&b"out\n"[..], &b"err\n"[..]));
     }
 
     #[test]
