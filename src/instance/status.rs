@@ -73,15 +73,21 @@ impl Status {
         self.0.insert("stage", Value::Null);
         self.stage(stage, |s| {
             s.insert("finished", Value::Float(uptime()));
-            s.insert("errors", texts(report, Severity::Error));
-            let mut recoverable = Map::new();
-            for severity in [Severity::Warning, Severity::Deprecated] {
-                let texts = texts(report, severity);
-                if !texts.is_empty() {
-                    recoverable.insert(severity.name(), texts);
+            s.insert("errors", Vec::<Value>::new());
+            s.insert("recoverable_errors", Map::new());
+        });
+        self.add(stage, report);
+    }
+
+    /// Adds what a later part of the stage reports, each text once.
+    pub fn add(&mut self, stage: &str, report: &Report) {
+        self.stage(stage, |s| {
+            extend(s, "errors", texts(report, Severity::Error));
+            if let Some(Value::Map(recoverable)) = s.get_mut("recoverable_errors") {
+                for severity in [Severity::Warning, Severity::Deprecated] {
+                    extend(recoverable, severity.name(), texts(report, severity));
                 }
             }
-            s.insert("recoverable_errors", recoverable);
         });
     }
 
@@ -166,6 +172,15 @@ fn write(root: &mut Root, name: &str, document: &Value) -> Result<()> {
 /// The texts of one severity, as a list.
 fn texts(report: &Report, severity: Severity) -> Vec<Value> {
     report.texts(severity).into_iter().map(Value::from).collect()
+}
+
+/// Adds to the list at `key` the texts that it lacks. No empty list is made.
+fn extend(map: &mut Map, key: &str, texts: Vec<Value>) {
+    let mut list = map.get(key).and_then(Value::as_list).unwrap_or_default().to_vec();
+    list.extend(texts.into_iter().filter(|t| !list.contains(t)).collect::<Vec<_>>());
+    if !list.is_empty() {
+        map.insert(key, list);
+    }
 }
 
 fn write_in_run(root: &mut Root, name: &str, document: &Value) -> Result<()> {

@@ -89,6 +89,12 @@ pub struct Module {
     pub provision: Option<Handler>,
     /// The half that needs the running system.
     pub live: Option<Handler>,
+    /// Whether both halves come as soon as they can, so that the first service finds what they have done: `provision` only in the
+    /// initramfs, and `live` in the local stage of the real root. Not where a command of the user's is to run first.
+    pub early: bool,
+    /// Whether a run that was cut off is repeated. Else it is marked as done when it begins, as in cloud-init: a user's command
+    /// may end the boot.
+    pub repeats: bool,
     /// What nothing waits for: after the last module of the final stage, once for each instance.
     pub at_end: Option<Handler>,
 }
@@ -103,6 +109,8 @@ impl Module {
         distros: &[],
         provision: None,
         live: None,
+        early: false,
+        repeats: false,
         at_end: None,
     };
 

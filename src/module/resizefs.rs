@@ -2,7 +2,8 @@
 //!
 //! Grows the root's file system to the size of its device, in every boot, while it is mounted: ext2, ext3, ext4, XFS, btrfs,
 //! bcachefs and ZFS, each with the program of its own. With `resize_rootfs: noblock` nothing waits for the program; false
-//! turns the module off. f2fs cannot grow while it is mounted. In an image without the program, the file system stays as it is.
+//! turns the module off. f2fs cannot grow while it is mounted, and an overlay has no size. In an image without the program, the file
+//! system stays as it is. It comes right after growpart (there: when).
 //!
 //! ```yaml
 //! resize_rootfs: noblock
@@ -26,8 +27,14 @@ use crate::system::mount_table::{self, Mounted};
 /// The first btrfs-progs whose resize can wait for another exclusive operation.
 const BTRFS_QUEUE: (u32, u32) = (5, 10);
 
-pub static MODULE: Module =
-    Module { name: "resizefs", stage: Stage::Init, frequency: Frequency::Always, live: Some(live), ..Module::NEW };
+pub static MODULE: Module = Module {
+    name: "resizefs",
+    stage: Stage::Init,
+    frequency: Frequency::Always,
+    live: Some(live),
+    early: true,
+    ..Module::NEW
+};
 
 fn live(cx: &mut Context) -> Result<()> {
     let argument = cx.args.first().map(|a| Value::from(a.as_str()));
@@ -67,6 +74,10 @@ fn command(cx: &mut Context, mounted: &Mounted) -> Result<Option<Vec<String>>> {
             Some(disk) => words(&["zpool", "online", "-e", pool, &disk]),
             None => Ok(None),
         };
+    }
+    if kind.starts_with("overlay") {
+        log::info!("resizefs: / is an overlay, which has no size of its own");
+        return Ok(None);
     }
     let Some(device) = device(cx, &mounted.source) else { return Ok(None) };
     if kind.starts_with("btrfs") {
@@ -187,6 +198,8 @@ mod tests {
         assert_eq!((done.commands.len(), done.warnings.len()), (0, 1));
         let done = machine("/dev/vdz1 / ext4 rw", &[]).run("{}", live);
         assert_eq!((done.commands.len(), done.warnings.len()), (0, 1));
+        let done = machine("overlay / overlay rw,lowerdir=/ro,upperdir=/rw", &[]).run("{}", live);
+        assert_eq!((done.commands.len(), done.warnings.len()), (0, 0), "it has no size");
         let machine = machine("/dev/vda1 / ext4 rw", &[("resize2fs", 1, "")]);
         assert_eq!(machine.run("resize_rootfs: noblock", live).commands, ["resize2fs /dev/vda1"]);
     }

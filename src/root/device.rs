@@ -38,7 +38,8 @@ impl Root {
 
     /// Changes a device's bytes. With `exclusive`, only if nothing uses the device or a partition of it: no mount, no swap, no
     /// mapping (`O_EXCL`, open(2)). It is recorded as `shown`, the command that does the same. Nothing is written in a
-    /// plan, nor to a block device where the root is not the running system's: it is another machine's.
+    /// plan, nor to a block device where the root is neither the running system's nor an initramfs's new root: it is another
+    /// machine's.
     ///
     /// # Errors
     /// The device is in use, or a write fails; what the steps before it wrote stays, and the later ones are not begun.
@@ -53,7 +54,7 @@ impl Root {
             if !file.metadata()?.file_type().is_block_device() {
                 return write_steps(&self.open_device_with(path, OFlags::RDWR)?, steps);
             }
-            if !self.is_live() {
+            if !self.has_devices() {
                 return Ok(());
             }
             // Only the sectors themselves are written. The page cache would write whole pages, and with them an old copy of
@@ -73,7 +74,7 @@ impl Root {
     /// # Errors
     /// The kernel refuses it: it does not know the partition, or another one begins before `end`.
     pub fn resize_partition(&mut self, disk: &str, number: u32, start: u64, end: u64, sector: u64) -> Result<()> {
-        if !self.is_live() {
+        if !self.has_devices() {
             return Ok(());
         }
         let resize = || -> io::Result<()> {
@@ -87,18 +88,30 @@ impl Root {
         resize().context(|| format!("failed to tell the kernel the new size of partition {number} of {disk}"))
     }
 
+    /// Whether the block devices of this machine are the root's.
+    fn has_devices(&self) -> bool {
+        self.is_live() || self.is_initramfs()
+    }
+
     fn open_device_with(&self, path: &str, flags: OFlags) -> io::Result<File> {
-        let resolved = self.resolve(path, true).map_err(|e| io::Error::other(e.to_string()))?;
+        let in_initramfs = self.is_initramfs();
+        // The new root's own /dev is empty.
+        let resolved =
+            if in_initramfs { Ok(path.trim_start_matches('/').to_owned()) } else { self.resolve(path, true) };
+        let resolved = resolved.map_err(|e| io::Error::other(e.to_string()))?;
+        let open = |flags| {
+            if in_initramfs { self.disk.open_own(&resolved, flags) } else { self.disk.open_at(&resolved, flags) }
+        };
         let is_device = |file: &File| -> io::Result<bool> {
             let kind = file.metadata()?.file_type();
             Ok(kind.is_block_device() || (kind.is_file() && self.usage != Use::NewRoot && !self.disk.is_slash()))
         };
         // To open a device of another kind can have effects of its own: it is looked at first.
-        let known = File::from(self.disk.open_at(&resolved, OFlags::PATH)?);
+        let known = File::from(open(OFlags::PATH)?);
         if !is_device(&known)? {
             return Err(io::Error::other("it is not a block device"));
         }
-        let file = File::from(self.disk.open_at(&resolved, flags | OFlags::NONBLOCK | OFlags::NOCTTY)?);
+        let file = File::from(open(flags | OFlags::NONBLOCK | OFlags::NOCTTY)?);
         if is_device(&file)? { Ok(file) } else { Err(io::Error::other("it is not a block device")) }
     }
 }

@@ -354,6 +354,18 @@ impl Disk {
         stat.ok().map(|s| s.f_type as u32)
     }
 
+    /// Opens a path of this system's own `/`, which is not the root's.
+    pub(super) fn open_own(&self, path: &str, flags: OFlags) -> Io<OwnedFd> {
+        let own = self.own.as_ref().ok_or(Errno::NOENT)?;
+        fs::openat(own, path, flags | OFlags::CLOEXEC, Mode::empty())
+    }
+
+    /// Whether this system's own `/` is in memory, and not the root: an initramfs.
+    pub(super) fn is_in_initramfs(&self) -> bool {
+        let kind = self.own.as_ref().and_then(|own| fs::fstatfs(own).ok()).map(|s| s.f_type as u32);
+        matches!(kind, Some(TMPFS | RAMFS))
+    }
+
     /// An error where the file system of a folder has no room for `bytes` twice: as a journal, and as the files themselves.
     pub(super) fn check_room(&self, folder: &str, bytes: u64) -> std::io::Result<()> {
         let stat = fs::fstatvfs(self.open_at(folder, OFlags::PATH | OFlags::DIRECTORY)?)?;

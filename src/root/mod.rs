@@ -192,6 +192,11 @@ impl Root {
         self.disk.is_slash() && !self.plan
     }
 
+    /// Whether this is the new root of an initramfs, whose own `/` is in memory.
+    pub fn is_initramfs(&self) -> bool {
+        self.usage == Use::NewRoot && self.disk.is_in_initramfs()
+    }
+
     /// Whether its /run is the running system's: the root of this boot, and no image.
     pub fn has_run(&self) -> bool {
         self.usage == Use::NewRoot || self.is_live()

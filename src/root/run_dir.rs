@@ -24,6 +24,12 @@ pub const NETWORK: &str = "/run/prepivot/network.json";
 pub const LOG: &str = "/run/prepivot/log";
 /// Says that SSH keys for logins are to be written in the running system: homes were not mounted before, or keys came later.
 pub const LATER_LOGINS: &str = "/run/prepivot/later-logins";
+/// Says that the local stage of the real root runs the modules that come before every service ([`EARLY_DUE`]), or has run them
+/// ([`EARLY_DONE`]): then the network stage leaves them out, and removes this.
+pub const EARLY: &str = "/run/prepivot/early";
+/// What [`EARLY`] holds before and after.
+pub const EARLY_DUE: &str = "due";
+pub const EARLY_DONE: &str = "done";
 /// Random passwords, `USER:PASSWORD` in lines; the module set_passwords writes them, shows them on the console and removes them.
 pub const RANDOM_PASSWORDS: &str = "/run/prepivot/random-passwords";
 /// This program, for a root that has none; made by the hand-over, run by the later stages' units.

@@ -13,6 +13,7 @@ use super::{
 use crate::base::error::Result;
 use crate::base::event::Event;
 use crate::base::logging;
+use crate::base::report::Report;
 use crate::document::{Value, json};
 use crate::instance::status::{self, Status};
 use crate::instance::{Instance, instance_data, state};
@@ -33,15 +34,38 @@ pub fn local(root: &mut Root, machine: &Machine, asked: &Asked) -> Vec<String> {
     } else {
         apply::again(root, machine, asked)
     };
-    if let Some(errors) = provisioned {
-        errors.iter().for_each(|e| report.error(e));
-        return report.errors();
+    let is_early_due = root.text(run_dir::EARLY) == run_dir::EARLY_DUE;
+    match provisioned {
+        Some(errors) => errors.iter().for_each(|e| report.error(e)),
+        None => drop(report.keep(log_of_initramfs(root))),
     }
-    report.keep(log_of_initramfs(root));
+    if is_early_due {
+        early(root, machine, asked, &mut report);
+    }
     report.keep(append_log(root, &logging::take()));
     commit(root, &mut report);
     rescue(&Status::load(root), root, &mut report);
     report.errors()
+}
+
+/// Runs the modules of the network stage that grow the root, so that the first service finds the room. What they report belongs
+/// to this stage in status.json.
+fn early(root: &mut Root, machine: &Machine, asked: &Asked, report: &mut Report) {
+    let Some(instance) = asked.instance(root) else { return };
+    let outside = ThisMachine::new();
+    let mut boot = Boot::new(root, machine, asked, &outside);
+    boot.config = combined(root, &mut boot);
+    if boot.config.is_some() {
+        let _event = Event::start("init-local", "growing the root");
+        let _redirected = root.is_live().then(|| Redirected::new(boot.config(), Stage::Init));
+        Run::new(root, &mut boot, &instance).early();
+    }
+    if !boot.report.is_empty() {
+        let mut status = Status::load(root);
+        status.add("init-local", &boot.report);
+        boot.report.keep(status.save(root));
+    }
+    report.absorb(boot.report);
 }
 
 /// An initramfs that left the disk alone left its part of the log, and status.json, in /run.

@@ -7,7 +7,7 @@ use crate::document::Value;
 use crate::instance::Frequency;
 use crate::instance::{Instance, state};
 use crate::module::{self, Handler, Module};
-use crate::root::{Root, Stage};
+use crate::root::{Attr, Root, Stage, run_dir};
 use crate::system::Context;
 
 /// A run of modules, in one stage, for one instance.
@@ -83,14 +83,58 @@ impl<'a, 'b> Run<'a, 'b> {
     /// Runs one half of the modules that a stage's list names, in its order. One that fails is an error of the report; the
     /// others run.
     pub fn stage(&mut self, stage: Stage, half: Half) {
-        let (config, report) = self.boot.config_and_report();
-        let list = config.get(module::list_key(stage)).and_then(Value::as_list).unwrap_or_default();
-        let entries: Vec<Entry> = list.iter().filter_map(|v| entry(v, half, report)).collect();
-        self.boot.log();
-        entries.iter().for_each(|e| self.one(e, stage, half));
+        let is_network_stage = (stage, half) == (Stage::Init, Half::Live);
+        let early_done = is_network_stage && self.root.text(run_dir::EARLY) == run_dir::EARLY_DONE;
+        let may_be_early = (stage, half) == (Stage::Init, Half::Provision) && self.nothing_comes_first();
+        for entry in self.entries(stage, half) {
+            let is_its_time = match half {
+                Half::Provision => !entry.module.early || may_be_early,
+                Half::Live => !entry.module.early || !early_done,
+            };
+            if is_its_time {
+                self.one(&entry, stage, half);
+            }
+        }
+        if early_done {
+            self.boot.report.keep(self.root.remove(run_dir::EARLY));
+        }
         if (stage, half) == (Stage::Final, Half::Live) {
             self.at_end();
         }
+    }
+
+    fn entries(&mut self, stage: Stage, half: Half) -> Vec<Entry> {
+        let (config, report) = self.boot.config_and_report();
+        let list = config.get(module::list_key(stage)).and_then(Value::as_list).unwrap_or_default();
+        let entries = list.iter().filter_map(|v| entry(v, half, report)).collect();
+        self.boot.log();
+        entries
+    }
+
+    /// Whether no command of the user's runs before the modules of the network stage: it may prepare what they find, for
+    /// example take room for a partition of its own.
+    fn nothing_comes_first(&self) -> bool {
+        let hooks = format!("{}/boothooks", state::folder(self.instance));
+        self.boot.config().get("bootcmd").is_none_or(Value::is_null) && self.root.list(&hooks).is_empty()
+    }
+
+    /// Leaves for the local stage of the real root that it is to run the early modules: the configuration is complete.
+    pub fn leave_early(&mut self) {
+        if self.root.has_run() && self.nothing_comes_first() {
+            let left = self.root.write(run_dir::EARLY, run_dir::EARLY_DUE, Attr::root(0o600));
+            self.boot.report.keep(left);
+        }
+    }
+
+    /// Runs the early modules of the network stage's list in the local stage of the real root.
+    pub fn early(&mut self) {
+        for entry in self.entries(Stage::Init, Half::Live) {
+            if entry.module.early {
+                self.one(&entry, Stage::Init, Half::Live);
+            }
+        }
+        let done = self.root.write(run_dir::EARLY, run_dir::EARLY_DONE, Attr::root(0o600));
+        self.boot.report.keep(done);
     }
 
     /// What the modules of all lists leave to the end of the final stage, once for each instance.
@@ -127,19 +171,26 @@ impl<'a, 'b> Run<'a, 'b> {
             Half::Live => module.live,
         };
         let Some(handler) = handler else { return };
-        if self.is_requested(module) && self.is_due(module, half, entry.frequency) {
-            self.call(handler, module, stage, &entry.args);
+        if self.is_requested(module) {
+            self.call_if_due(handler, module, half, (stage, entry.frequency, &entry.args));
         }
     }
 
-    /// Whether one half of a module has not run at its frequency yet; it is marked as done.
-    fn is_due(&mut self, module: &Module, half: Half, frequency: Frequency) -> bool {
+    /// Runs one half of a module unless it has run at its frequency, and marks it as done.
+    fn call_if_due(&mut self, handler: Handler, module: &Module, half: Half, how: (Stage, Frequency, &[String])) {
+        let (stage, frequency, args) = how;
         let mark = mark(module, half);
         if state::is_done(self.root, self.instance, &mark, frequency) {
-            return false;
+            return;
+        }
+        if module.repeats {
+            self.call(handler, module, stage, args);
         }
         let marked = state::mark_done(self.root, self.instance, &mark, frequency);
-        self.boot.report.keep(marked.map_err(|e| e.context(module.name))).is_some()
+        let is_marked = self.boot.report.keep(marked.map_err(|e| e.context(module.name))).is_some();
+        if is_marked && !module.repeats {
+            self.call(handler, module, stage, args);
+        }
     }
 
     /// Whether the cloud-config has a key of the module's, and the distribution is one that it is for.
@@ -186,9 +237,7 @@ impl<'a, 'b> Run<'a, 'b> {
     pub fn single(&mut self, module: &'static Module, frequency: Option<Frequency>, args: &[String]) {
         for (half, handler) in [(Half::Provision, module.provision), (Half::Live, module.live)] {
             let Some(handler) = handler else { continue };
-            if self.is_due(module, half, frequency.unwrap_or(module.frequency)) {
-                self.call(handler, module, module.stage, args);
-            }
+            self.call_if_due(handler, module, half, (module.stage, frequency.unwrap_or(module.frequency), args));
         }
     }
 }
@@ -231,5 +280,64 @@ mod tests {
         assert_eq!(made("{cloud_init_modules: [[ssh, always]], cloud_final_modules: [runcmd]}"), 1);
         assert_eq!(made("{cloud_init_modules: [cc_ssh], cloud_final_modules: [], ssh_genkeytypes: [ed25519]}"), 0);
         assert_eq!(made("{cloud_init_modules: [users_groups]}"), 0);
+    }
+
+    /// What the network stage's modules run, in a tree: with `early`, after the local stage has run those that come early.
+    fn ran(config: &str, early: bool) -> (Vec<String>, bool) {
+        let dir = TempDir::new("early");
+        std::fs::create_dir_all(dir.0.join("proc/self")).unwrap();
+        std::fs::create_dir_all(dir.0.join("dev")).unwrap();
+        std::fs::write(dir.0.join("dev/vda"), "").unwrap();
+        std::fs::write(dir.0.join("proc/self/mounts"), "gpt/root / ext4 rw 0 0\n").unwrap();
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let instance = Instance { instance_id: "i".into(), ..Instance::default() };
+        let machine = Machine::default();
+        let mut boot = Boot::new(&root, &machine, &Asked::default(), &Nothing);
+        boot.config = Some(yaml::parse("t", config).unwrap());
+        let mut run = Run::new(&mut root, &mut boot, &instance);
+        let may_be_early = run.nothing_comes_first();
+        if early {
+            run.early();
+        }
+        run.stage(Stage::Init, Half::Live);
+        assert_eq!(boot.errors(), [""; 0]);
+        (root.commands().iter().map(|c| c.argv.join(" ")).collect(), may_be_early)
+    }
+
+    #[test]
+    fn what_ran_early_runs_no_second_time_and_never_before_the_users_commands() {
+        let list = "cloud_init_modules: [bootcmd, growpart, resizefs]";
+        assert_eq!(ran(&format!("{{{list}}}"), true), (vec!["resize2fs gpt/root".into()], true));
+        assert_eq!(ran(&format!("{{{list}}}"), false), (vec!["resize2fs gpt/root".into()], true));
+        let (commands, may_be_early) = ran(&format!("{{{list}, bootcmd: [sgdisk -n 0 /dev/vda]}}"), false);
+        assert!(!may_be_early && commands.len() == 2, "{commands:?}");
+        assert_eq!(ran("{cloud_init_modules: [growpart]}", true).0, [""; 0]);
+    }
+
+    #[test]
+    fn a_file_system_is_marked_as_made_when_it_is() {
+        let dir = TempDir::new("marks");
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let instance = Instance { instance_id: "i".into(), ..Instance::default() };
+        let machine = Machine::default();
+        let mut boot = Boot::new(&root, &machine, &Asked::default(), &Nothing);
+        boot.config = Some(yaml::parse("t", "{x: 1}").unwrap());
+        let is_marked = |cx: &mut Context| {
+            let names = cx.root.list(&format!("{}/sem", cx.instance_dir()));
+            cx.report.error(names.join(" "));
+            Ok(())
+        };
+        for repeats in [true, false] {
+            let module = Module { name: "x", keys: &["x"], live: Some(is_marked), repeats, ..Module::NEW };
+            let mut run = Run::new(&mut root, &mut boot, &instance);
+            for _ in 0..2 {
+                run.call_if_due(is_marked, &module, Half::Live, (Stage::Init, Frequency::Instance, &[]));
+            }
+            assert!(root.exists("/var/lib/cloud/instances/i/sem/config_x"));
+            root.remove("/var/lib/cloud/instances/i/sem/config_x").unwrap();
+        }
+        assert_eq!(boot.errors(), ["", "config_x"]);
+        let repeated: Vec<&str> = module::MODULES.iter().filter(|m| m.repeats).map(|m| m.name).collect();
+        assert_eq!(repeated, ["disk_setup"]);
     }
 }

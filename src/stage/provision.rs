@@ -45,6 +45,7 @@ pub fn provision(root: &mut Root, boot: &mut Boot, instance: &Instance) {
         Run::new(root, boot, instance).hostname();
     } else {
         modules(root, boot, instance);
+        Run::new(root, boot, instance).leave_early();
     }
 }
 

@@ -1,7 +1,8 @@
 //! What is mounted where, as the kernel lists it (proc_pid_mounts(5)).
 
-use crate::machine::Cmdline;
+use crate::machine::{Cmdline, beneath};
 use crate::root::{Root, unescape};
+use std::path::Path;
 
 /// A mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,7 +24,16 @@ impl Mounted {
 
 /// The mount that has `path`: the one whose point is the longest above it, and of several there the last.
 pub fn containing(root: &Root, path: &str) -> Option<Mounted> {
-    let text = root.text("/proc/self/mounts");
+    find(&root.text("/proc/self/mounts"), path)
+}
+
+/// The mount of an initramfs's new root.
+pub fn of_new_root(root: &Root) -> Option<Mounted> {
+    let path = root.path().to_str()?;
+    find(&beneath::read(Path::new("/"), "proc/self/mounts")?, path).filter(|m| m.point == path)
+}
+
+fn find(text: &str, path: &str) -> Option<Mounted> {
     let mounts = text.lines().filter_map(|line| {
         let mut fields = line.split(' ').map(unescape);
         Some(Mounted { source: fields.next()?, point: fields.next()?, kind: fields.next()?, options: fields.next()? })

@@ -1,6 +1,7 @@
 //! # disk_setup
 //!
-//! Partitions disks (`disk_setup`) and makes file systems (`fs_setup`), once for each instance. A device is a path below /dev, a
+//! Partitions disks (`disk_setup`) and makes file systems (`fs_setup`), once for each instance; where the power fails meanwhile,
+//! again in the next boot. A device is a path below /dev, a
 //! name of `device_aliases`, or a name of the datasource such as ephemeral0; in `fs_setup` a number after a dot is a partition
 //! of it: ephemeral0.1.
 //!
@@ -60,6 +61,7 @@ pub static MODULE: Module = Module {
     frequency: Frequency::Instance,
     keys: &["disk_setup", "fs_setup"],
     live: Some(live),
+    repeats: true,
     ..Module::NEW
 };
 

@@ -5,6 +5,12 @@
 //! growpart, sfdisk or sgdisk is needed; at any moment, also after a power cut, the disk has its old table or the new one.
 //! Less than 1 MiB is not worth a change.
 //!
+//! The root's own partition grows in the initramfs, once the root is mounted and its configuration is read: only then is it known
+//! whether the image wants that, and the kernel takes a partition's new end while it is mounted. All else, and the file system
+//! (resizefs), comes in the local stage of the real root, before any service but those that mount its file systems. Where the
+//! instance has a bootcmd, a boothook, or user-data that refers to something remote, both modules run in the network stage, in
+//! their place in the list, as in cloud-init.
+//!
 //! A device that does not lie on a partition itself is followed down. LVM: the partition of its one physical volume, pvresize,
 //! and lvextend by what the volume group has gained; what was free in it before stays free. LUKS: the partition, and with
 //! cloud-init's key file /cc_growpart_keydata (`{"key": base64, "slot": number}`) the mapping too; then the key's slot and the
@@ -43,8 +49,15 @@ use crate::system::{Context, mount_table};
 
 const DISABLED: &str = "/etc/growroot-disabled";
 
-pub static MODULE: Module =
-    Module { name: "growpart", stage: Stage::Init, frequency: Frequency::Always, live: Some(live), ..Module::NEW };
+pub static MODULE: Module = Module {
+    name: "growpart",
+    stage: Stage::Init,
+    frequency: Frequency::Always,
+    provision: Some(provision),
+    live: Some(live),
+    early: true,
+    ..Module::NEW
+};
 
 /// What became of a device.
 #[derive(Debug, PartialEq, Eq)]
@@ -60,6 +73,26 @@ fn skipped(why: impl Into<String>) -> Result<Outcome> {
     Ok(Outcome::Skipped(why.into()))
 }
 
+/// The root's partition, in the initramfs: the new root is mounted, and nothing of it runs yet. What lies on other devices needs
+/// programs, and is left to [`live`], as is every report: it comes to the same.
+fn provision(cx: &mut Context) -> Result<()> {
+    let empty = Map::new();
+    let section = cx.config.get("growpart").map_or(Some(&empty), Value::as_map);
+    let Some(section) = section.filter(|s| is_on(cx, s).unwrap_or(false)) else { return Ok(()) };
+    if !cx.root.is_initramfs() || !entries(section).iter().any(|entry| entry == "/") {
+        return Ok(());
+    }
+    let Some((places, mounted)) = cx.outside.places().zip(mount_table::of_new_root(cx.root)) else { return Ok(()) };
+    let Some(block) = block::at(&places, &mounted.source) else { return Ok(()) };
+    let Kind::Partition { disk, number } = &block.kind else { return Ok(()) };
+    match grow_partition(cx, &places, &block, disk, *number) {
+        Ok(Outcome::Grown) => log::info!("growpart: {}, the root's partition, has grown", block.node),
+        Ok(_) => {}
+        Err(e) => log::info!("growpart: {} is left to the real root: {e}", block.node),
+    }
+    Ok(())
+}
+
 fn live(cx: &mut Context) -> Result<()> {
     let empty = Map::new();
     let section = match cx.config.get("growpart") {
@@ -70,6 +103,10 @@ fn live(cx: &mut Context) -> Result<()> {
             return Ok(());
         }
     };
+    let mode = section.get("mode");
+    if mode.is_some_and(|m| m.is_false() && m.as_str() != Some("off")) {
+        cx.report.deprecated("cloud-config: growpart.mode: use 'off' in quotes instead of a boolean");
+    }
     if !is_on(cx, section)? {
         return Ok(());
     }
@@ -89,13 +126,10 @@ fn live(cx: &mut Context) -> Result<()> {
 }
 
 /// Whether the configuration and the machine want partitions to grow.
-fn is_on(cx: &mut Context, section: &Map) -> Result<bool> {
+fn is_on(cx: &Context, section: &Map) -> Result<bool> {
     let auto = Value::from("auto");
     let mode = section.get("mode").unwrap_or(&auto);
     if mode.is_false() {
-        if mode.as_str() != Some("off") {
-            cx.report.deprecated("cloud-config: growpart.mode: use 'off' in quotes instead of a boolean");
-        }
         return Ok(false);
     }
     if section.get("ignore_growroot_disabled").is_none_or(Value::is_false) && cx.root.is_file(DISABLED) {
