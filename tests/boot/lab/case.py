@@ -10,9 +10,13 @@ case.toml:
     var        true: /var is a filesystem of its own, on a second disk
     read_only  true: the root disk cannot be written at all
     full       true: the root filesystem has no free block
+    disk       what the root lies on: a partition of a table, or more (lab/disks.py, KINDS); its checks are on another disk
     [[boot]]   one for each time the machine is switched on, always with the same disks
         drives   list of {documents, format, label, bus, partition, texts, files}; DRIVE has what is left out; `files`,
                  texts by path, are all that is on it (lab/texts.py's words stand in them)
+        enlarge  MiB that the root's disk gains before
+        cut      {at, after, writes}: the power fails `after` seconds after the text `at` on the console, on a disk that takes no
+                 more than `writes` a second
         unreadable   text: reading the drives' sectors that hold it fails
         late     text on the console at which the drives are plugged in (without it they are there from the start)
         service  a metadata service and the NICs that lead to it (lab/service.py)
@@ -35,17 +39,20 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import drive, images, service, texts, vm
+from . import disks, drive, images, service, texts, vm
 
 CASES = images.BOOT / "cases"
 DRIVE = {"documents": "server", "format": "iso", "label": "config-2", "bus": "cdrom", "partition": False,
          "texts": {}, "files": {}}
-KEYS = {"about", "framework", "extra", "root", "remove", "cmdline", "var", "read_only", "full", "boot"}
-BOOT_KEYS = {"drives", "unreadable", "late", "service", "nics", "uuid", "checks", "console", "absent", "dmi", "expect"}
+KEYS = {"about", "framework", "extra", "root", "remove", "cmdline", "var", "read_only", "full", "disk", "boot"}
+BOOT_KEYS = {"drives", "enlarge", "cut", "unreadable", "late", "service", "nics", "uuid", "checks", "console", "absent", "dmi",
+             "expect"}
 # What the checks of several cases share.
-HELPERS = ["provisioned", "networked", "furnished", "both-ways", "tidy", "left"]
+HELPERS = ["provisioned", "networked", "furnished", "both-ways", "tidy", "left", "grown"]
 # Looks before the checks do, at what the initramfs left.
 FIRST_UNIT = "left.service"
+# Writes down how large the root is before the first service.
+SPACE_UNIT = "space.service"
 
 
 @dataclass
@@ -55,6 +62,7 @@ class Lab:
     trees: Path
     roots: dict        # kind of root -> image
     initramfs: dict    # framework -> image
+    made: dict         # kind of disk -> image, of those that a machine makes
     key: Path          # the private SSH key; its public half stands for @SSH_KEY@ in documents
 
 
@@ -76,18 +84,24 @@ def run(name, lab):
     case, folder = load(name), lab.work / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    root, disks = prepare_disks(case, CASES / name, folder, lab)
+    root, others = prepare_disks(case, CASES / name, folder, lab)
     wrong, seconds = [], []
     for number, boot in enumerate(case["boot"], 1):
         prefix = f"boot {number}: " if len(case["boot"]) > 1 else ""
-        checks = boot.get("checks", "" if "expect" in boot else "checks")
+        cut = boot.get("cut", {})
+        checks = boot.get("checks", "" if "expect" in boot or cut else "checks")
         source = CASES / name / checks if checks else images.BOOT / "guest/cloud" if "expect" in boot else None
-        put_checks(root, source, folder, lab, [FIRST_UNIT] if "service" in boot else [], boot.get("expect", {}))
+        units = [FIRST_UNIT] if "service" in boot else [SPACE_UNIT] if case.get("disk") in disks.TABLES else []
+        place = folder / "checks.img" if case.get("disk") in disks.MADE else root
+        put_checks(place, source, folder, lab, units, boot.get("expect", {}), offset(case))
+        with open(root, "r+b") as file:
+            file.truncate(root.stat().st_size + (boot.get("enlarge", 0) << 20))
         if case.get("full") and number == 1:
             images.fill(root)
         machine = vm.Machine(
-            kernel=images.kernel(lab.trees), initrd=lab.initramfs[case["framework"]], root=root, disks=disks,
-            cmdline=case.get("cmdline", ""), logs=folder / f"boot{number}", dmi=dmi(boot),
+            kernel=images.kernel(lab.trees), initrd=lab.initramfs[case["framework"]], root=root, disks=others,
+            cmdline=f"{disks.MADE.get(case.get('disk'), '')} {case.get('cmdline', '')}".strip(),
+            writes=cut.get("writes", 0), logs=folder / f"boot{number}", dmi=dmi(boot),
             drives=make_drives(boot, folder / f"drives{number}", lab), late=boot.get("late", ""),
             unreadable=boot.get("unreadable", ""), read_only_root=case.get("read_only", False),
             nics=[None] * boot.get("nics", 1))
@@ -96,8 +110,10 @@ def run(name, lab):
             if "service" in boot:
                 served = stack.enter_context(service.Service(boot["service"], folder / f"drives{number}", public(lab)))
                 machine.nics = served.nics
-            outcome = vm.boot(machine, until=boot.get("console", []) if not source else ())
-            found = judge(boot, bool(source), outcome) + (served.wrong() if served else [])
+            until = [cut["at"]] if cut else boot.get("console", []) if not source else ()
+            outcome = vm.boot(machine, until=until, after=cut.get("after", 0))
+            found = [f"the console does not say '{cut['at']}'"] if cut and outcome.ended != "seen" else []
+            found += judge(boot, bool(source), outcome) + (served.wrong() if served else [])
         seconds.append(outcome.seconds)
         wrong += [prefix + text for text in found]
     return wrong, seconds
@@ -106,17 +122,31 @@ def run(name, lab):
 def prepare_disks(case, source, folder, lab):
     kind = case.get("root", "systemd")
     root = folder / "root.img"
-    images.run("cp", "--sparse=always", "--reflink=auto", lab.roots[kind], root)
+    if case.get("disk") in disks.MADE:
+        images.run("cp", "--sparse=always", "--reflink=auto", lab.made[case["disk"]], root)
+        (folder / "checks").mkdir()
+        shutil.copy(images.BOOT / "guest/run", folder / "checks/run")
+        images.mkfs(folder / "checks.img", "checks", 8, folder / "checks")
+        return root, [folder / "checks.img"]
+    if "disk" in case:
+        disks.partitioned(case["disk"], lab.roots[kind], root)
+    else:
+        images.run("cp", "--sparse=always", "--reflink=auto", lab.roots[kind], root)
     removed = [f"/{path.relative_to(lab.trees / 'root')}" for pattern in case.get("remove", [])
                for path in (lab.trees / "root").glob(pattern)]
-    images.edit_root(root, source / "root", removed)
+    images.edit_root(root, source / "root", removed, offset(case))
     data = folder / "data.img"
     images.mkfs(data, "data", 8)
-    disks = [data]
+    others = [data]
     if case.get("var"):
         images.mkfs(folder / "var.img", "var", 128, lab.trees / "root/var")
-        disks.append(folder / "var.img")
-    return root, disks
+        others.append(folder / "var.img")
+    return root, others
+
+
+def offset(case):
+    """Where in the root's image its file system begins, in bytes."""
+    return disks.START if case.get("disk") in disks.TABLES else 0
 
 
 def why_not(name):
@@ -129,26 +159,27 @@ def dmi(boot):
     return vm.nova(boot["uuid"]) if "uuid" in boot else boot.get("dmi", {})
 
 
-def put_checks(root, checks, folder, lab, units, expected):
-    """The checks of this boot, what they expect, the key and the shared helpers, into /boot-test of the root image; and `units`
-    of guest/."""
+def put_checks(root, checks, folder, lab, units, expected, offset):
+    """The checks of this boot, what they expect, the key and the shared helpers, into /boot-test of the root image (or into the
+    disk of checks); and `units` of guest/."""
     if not checks:
         return
     tree = folder / "guest"
     shutil.rmtree(tree, ignore_errors=True)
-    (tree / "boot-test").mkdir(parents=True)
-    shutil.copy(checks, tree / "boot-test/checks")
+    place = tree if root.name == "checks.img" else tree / "boot-test"
+    place.mkdir(parents=True)
+    shutil.copy(checks, place / "checks")
     for helper in HELPERS:
-        shutil.copy(images.BOOT / "guest" / helper, tree / "boot-test")
-    shutil.copy(lab.key, tree / "boot-test/id")
+        shutil.copy(images.BOOT / "guest" / helper, place)
+    shutil.copy(lab.key, place / "id")
     lines = [f"{name}={shlex.quote(str(value))}\n" for name, value in expected.items()]
-    (tree / "boot-test/expected").write_text("".join(lines))
+    (place / "expected").write_text("".join(lines))
     for unit in units:
         wants = tree / "etc/systemd/system/sysinit.target.wants"
         wants.mkdir(parents=True, exist_ok=True)
         shutil.copy(images.BOOT / "guest" / unit, wants.parent)
         (wants / unit).symlink_to(f"../{unit}")
-    images.edit_root(root, tree, [])
+    images.edit_root(root, tree, [], offset)
 
 
 def make_drives(boot, folder, lab):

@@ -15,7 +15,7 @@ PROGRAM = PROJECT / "target" / "prepivot"
 ROOT_MIB = {"systemd": 600, "installed": 600, "busybox": 64}
 
 FRAMEWORKS = ["dracut-systemd", "dracut-systemd-nofs", "dracut", "initramfs-tools", "mkinitcpio",
-              "mkinitcpio-systemd", "no-cdrom", "plain", "measured"]
+              "mkinitcpio-systemd", "no-cdrom", "plain", "measured", "dracut-disks"]
 
 
 class Skip(Exception):
@@ -101,10 +101,14 @@ def initramfs(framework, builder_dir, out):
     run("unshare", "--mount", BOOT / "build-initramfs", framework, builder_dir, out, log=out.with_suffix(".log"))
 
 
-def edit_root(image, add, remove):
-    """Copy the tree `add` into an ext4 image (owner root, modes kept), after removing the paths `remove`."""
+def edit_root(image, add, remove, offset=0):
+    """Copy the tree `add` into an ext4 image (owner root, modes kept), after removing the paths `remove`.
+
+    `offset` is where in the image the file system begins, in bytes.
+    """
+    device = f"{image}?offset={offset}" if offset else image
     # A machine that was switched off leaves a journal, and it would be replayed over what is written here.
-    subprocess.run(["e2fsck", "-fy", image], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    subprocess.run(["e2fsck", "-fy", device], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     commands = [f"rm {path}" for path in remove]
     if add and add.is_dir():
         for path in sorted(add.rglob("*")):
@@ -117,7 +121,7 @@ def edit_root(image, add, remove):
                 commands += [f"rm {inside}", f"write {path} {inside}"]
     script = image.with_suffix(".debugfs")
     script.write_text("\n".join(commands) + "\n")
-    run("debugfs", "-w", "-f", script, image, log=image.with_suffix(".debugfs.log"))
+    run("debugfs", "-w", "-f", script, device, log=image.with_suffix(".debugfs.log"))
 
 
 def fill(image):

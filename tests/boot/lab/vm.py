@@ -31,6 +31,7 @@ class Machine:
     disks: list = field(default_factory=list)    # further disks
     dmi: dict = field(default_factory=dict)      # what the firmware says of the machine, by the kernel's names
     read_only_root: bool = False
+    writes: int = 0                              # how many writes a second the root's disk takes; 0: any number
     time_limit: int = TIME_LIMIT                 # seconds
     icount: bool = True   # the clock that counts instructions
     memory: int = 512
@@ -72,7 +73,8 @@ def command(machine):
     for table, words in tables.items():
         argv += ["-smbios", f"type={table},{','.join(words)}"]
     read_only = "on" if machine.read_only_root else "off"
-    argv += ["-drive", f"if=virtio,format=raw,cache=unsafe,file={machine.root},readonly={read_only}"]
+    slow = f",throttling.iops-write={machine.writes}" if machine.writes else ""
+    argv += ["-drive", f"if=virtio,format=raw,cache=unsafe,file={machine.root},readonly={read_only}{slow}"]
     for path in machine.disks:
         argv += ["-drive", f"if=virtio,format=raw,cache=unsafe,file={path}"]
     for number, (path, bus) in enumerate(machine.drives):
@@ -119,8 +121,9 @@ def plug(machine):
             pass
 
 
-def boot(machine, until=(), watch=None):
-    """Run the machine until it switches itself off, all texts of `until` are on its console, or time is over.
+def boot(machine, until=(), watch=None, after=0):
+    """Run the machine until it switches itself off, all texts of `until` are on its console (and `after` seconds later), or
+    time is over.
 
     `watch` is called with the console's text again and again.
     """
@@ -148,9 +151,10 @@ def boot(machine, until=(), watch=None):
                 plug(machine)
                 plugged = True
             if until and all(wanted in text for wanted in until):
+                time.sleep(after)
                 ended = "seen"
                 break
-            time.sleep(0.1)
+            time.sleep(0.02 if until and after else 0.1)
     finally:
         if process.poll() is None:
             process.kill()

@@ -1,0 +1,91 @@
+"""Disks with the root in a partition, and on what may lie between the two.
+
+GPT and MBR are written here. What only a kernel with the drivers can make, a machine makes once: it boots the ordinary root with
+an empty disk for each of MADE, and copies itself onto them (guest/make-disks).
+"""
+
+import hashlib
+import shutil
+import subprocess
+
+from . import images, vm
+
+MIB = 1 << 20
+# Where the root's partition begins.
+START = 4 * MIB
+# The root's partition is the last of its disk. MBR's is a logical one, behind a primary one.
+TABLES = {
+    "gpt": "label: gpt\nstart={start}, size={size}, type=L\n",
+    "mbr": "label: dos\nstart=2048, size=2048, type=83\nstart=4096, size={extended}, type=5\nstart={start}, size={size}, type=83\n",
+}
+# The size of the others in MiB, and what the kernel command line says of each.
+SIZE = 768
+UUID = "7e9b6a1c-58c3-4d5e-9d0e-3c1f5a2b4d60"
+MADE = {
+    "lvm": "rd.lvm.lv=vg/root",
+    "luks": f"rd.luks.name={UUID}=root rd.luks.key={UUID}=/boot-test.key",
+    "btrfs": "rootfstype=btrfs",
+    "xfs": "rootfstype=xfs",
+}
+KINDS = [*TABLES, *MADE]
+
+
+def table(image, kind, size):
+    """Write a table with one partition of `size` bytes for the root into the image."""
+    sectors = {"start": START // 512, "size": size // 512, "extended": (START + size) // 512 - 4096}
+    with open(image, "r+b") as file:
+        # Room for GPT's backup.
+        file.truncate(START + size + MIB)
+    subprocess.run(["sfdisk", "-q", image], input=TABLES[kind].format(**sectors), text=True, check=True,
+                   stdout=subprocess.DEVNULL)
+
+
+def partitioned(kind, root, out):
+    """A disk with the ext4 image `root` in its last partition."""
+    out.unlink(missing_ok=True)
+    out.touch()
+    table(out, kind, root.stat().st_size)
+    images.run("dd", f"if={root}", f"of={out}", f"seek={START // MIB}", "bs=1M", "conv=notrunc,sparse")
+
+
+def trees():
+    """The folder with the Debian trees that have the programs of LVM, LUKS, btrfs and XFS."""
+    recipe = hashlib.sha256(b"".join((images.BOOT / name).read_bytes() for name in ["build-disk-trees", "build-root"]))
+    folder = images.CACHE / f"disks-{recipe.hexdigest()[:12]}"
+    if not (folder / "done").exists():
+        print(f"making the Debian trees of disks in {folder} (once) …", flush=True)
+        images.run(images.BOOT / "build-disk-trees", images.trees(), folder, log=folder.with_suffix(".log"))
+        (folder / "done").write_text("")
+    return folder
+
+
+def make(work, initramfs):
+    """The disks that a machine makes, by kind. They are kept: nothing of the program under test is in them."""
+    folder = trees()
+    script = images.BOOT / "guest/make-disks"
+    parts = [script, images.BOOT / "guest/check.service", images.BOOT / "guest/space.service", images.BOOT / "lab/disks.py"]
+    done = folder / f"made-{hashlib.sha256(b''.join(part.read_bytes() for part in parts)).hexdigest()[:12]}"
+    made = {kind: done / f"{kind}.img" for kind in MADE}
+    if done.exists():
+        return made
+    print(f"making {', '.join(MADE)} in {done} (once) …", flush=True)
+    fresh = work / "made"
+    shutil.rmtree(fresh, ignore_errors=True)
+    (fresh / "guest/boot-test").mkdir(parents=True)
+    root = fresh / "root.img"
+    images.root_image("systemd", folder, root)
+    shutil.copy(script, fresh / "guest/boot-test/checks")
+    shutil.copy(images.BOOT / "guest/space.service", fresh / "guest/boot-test")
+    images.edit_root(root, fresh / "guest", [])
+    for kind in MADE:
+        (fresh / f"{kind}.img").touch()
+        table(fresh / f"{kind}.img", "gpt", (SIZE - 8) * MIB)
+    machine = vm.Machine(kernel=images.kernel(images.trees()), initrd=initramfs, root=root, cmdline="cloud-init=disabled",
+                         logs=fresh / "logs", disks=[fresh / f"{kind}.img" for kind in MADE])
+    outcome = vm.boot(machine)
+    if "CHECK end" not in outcome.checks or "CHECK FAIL" in outcome.checks:
+        raise RuntimeError(f"the machine did not make the disks ({outcome.ended}): see {fresh / 'logs'}")
+    shutil.rmtree(fresh / "guest")
+    root.unlink()
+    fresh.rename(done) if fresh.stat().st_dev == folder.stat().st_dev else shutil.move(fresh, done)
+    return made
