@@ -231,6 +231,14 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
+    fn a_source_that_a_build_leaves_out_is_recognised_and_not_read() {
+        let (out, included) = (azure::SOURCE.in_build(false), azure::SOURCE.in_build(true));
+        assert_eq!((out.name, out.marks.len()), (included.name, included.marks.len()));
+        assert!(!out.is_read() && out.seed.is_none() && out.provisioned.is_none() && out.filesystems.is_empty());
+        assert!(included.is_read() && included.seed.is_some() && included.provisioned.is_some());
+    }
+
+    #[test]
     fn every_source_of_the_built_in_list_has_an_entry() {
         let Some(tables) = crate::base::testing::vectors("tables.json") else { return };
         let list = tables.get("datasources").and_then(Value::as_list).expect("a list of sources");
