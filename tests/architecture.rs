@@ -27,6 +27,7 @@ const WRITERS: &[(&str, &str)] = &[
     ("drive/mount", "its own mount point"),
     ("drive/wait", "the kernel's polling of removable drives, below /sys"),
     ("link/setup", "settings of links, below /proc/sys"),
+    ("machine/drivers/insert", "where the kernel looks for firmware, below /sys"),
     ("module/seed_random", "the kernel's random device"),
     ("stage/outside", "the console"),
 ];

@@ -7,6 +7,8 @@ use crate::base::cancel::Cancel;
 use crate::base::deadline::Deadline;
 use crate::base::error::{Error, Result};
 use crate::base::sort;
+use crate::machine::Drivers;
+use crate::machine::drivers::Kind;
 use rustix::fs::{Mode, OFlags};
 use std::fmt;
 use std::fs::File;
@@ -144,6 +146,8 @@ pub struct Search {
     waiting: Option<(Vec<Device>, Vec<Device>)>,
     seen: Vec<Probed>,
     notes: Vec<String>,
+    /// Drivers for devices that have none, once they are to be used.
+    drivers: Option<Drivers>,
 }
 
 impl Search {
@@ -155,12 +159,28 @@ impl Search {
             Err(e) => (None, vec![e.to_string()]),
         };
         let labels = labels.iter().map(|label| label.to_string()).collect();
-        Search { places, labels, kinds: Vec::new(), watch, waiting: None, seen: Vec::new(), notes }
+        Search { places, labels, kinds: Vec::new(), watch, waiting: None, seen: Vec::new(), notes, drivers: None }
     }
 
     /// Takes drives with a filesystem of one of these types too, whatever their label.
     pub fn also(&mut self, kinds: impl IntoIterator<Item = &'static str>) {
         self.kinds.extend(kinds);
+    }
+
+    /// Loads drivers for the disks and CD-ROMs that have none, now and when one appears. Whether any was loaded: then `scan`
+    /// has more to look at.
+    pub fn use_drivers(&mut self, mut drivers: Drivers) -> bool {
+        let loaded = drivers.for_devices(Kind::Storage);
+        self.drivers = Some(drivers);
+        if loaded {
+            self.waiting = None;
+        }
+        loaded
+    }
+
+    /// The drivers in use, for devices of other kinds.
+    pub fn drivers(&mut self) -> Option<&mut Drivers> {
+        self.drivers.as_mut()
     }
 
     /// What was read so far, by device.
@@ -190,7 +210,10 @@ impl Search {
     pub fn scan(&mut self, deadline: Deadline) -> Result<Vec<Device>> {
         let (likely, others) = match self.waiting.take() {
             Some(waiting) => waiting,
-            None => devices::list(&self.places)?.into_iter().partition(|device| device.likely),
+            None => {
+                let is_new = |device: &Device| !self.seen.iter().any(|seen| seen.device.name == device.name);
+                devices::list(&self.places)?.into_iter().filter(is_new).partition(|device| device.likely)
+            }
         };
         let (now, later) = if likely.is_empty() { (others, Vec::new()) } else { (likely, others) };
         let more = !later.is_empty();
@@ -215,6 +238,9 @@ impl Search {
                     events.push(event);
                 }
             }
+            if let Some(drivers) = self.drivers.as_mut().filter(|_| events.iter().any(|e| matches!(e, Event::Device | Event::Lost))) {
+                drivers.for_devices(Kind::Storage);
+            }
             let changed = match events.contains(&Event::Lost) {
                 true => devices::list(&self.places)?,
                 false => events.iter().filter_map(|event| self.changed(event)).collect(),
@@ -234,7 +260,7 @@ impl Search {
     fn changed(&self, event: &Event) -> Option<Device> {
         match event {
             Event::Changed(name) => devices::device(&self.places, name),
-            Event::Lost => None,
+            Event::Device | Event::Lost => None,
         }
     }
 

@@ -27,6 +27,8 @@ const MEDIUM_POLL: &str = "2000";
 pub enum Event {
     /// It appeared, or it or its medium changed. The kernel's name, as in /sys/class/block.
     Changed(String),
+    /// A device that a driver may be had for has appeared.
+    Device,
     /// Events were lost because too many came at once: look at all devices again.
     Lost,
 }
@@ -54,7 +56,7 @@ impl Watch {
         Ok(Watch { socket, polled: Vec::new() })
     }
 
-    /// The next event of a block device; None once the deadline has passed or `cancel` was cancelled. With a deadline that
+    /// The next event of a device; None once the deadline has passed or `cancel` was cancelled. With a deadline that
     /// has passed already, what has happened so far.
     ///
     /// # Errors
@@ -125,10 +127,13 @@ impl Drop for Watch {
 }
 
 /// A message of the kernel: `ACTION@DEVPATH`, then `KEY=value`, each ended by a zero byte. None if it is about
-/// something else than a block device that is there.
+/// something else than a block device that is there, or a device that has just appeared and asks for a driver.
 fn parse(message: &[u8]) -> Option<Event> {
     let mut fields = message.split(|b| *b == 0).map(|field| std::str::from_utf8(field).unwrap_or_default());
     let (action, path) = fields.next()?.split_once('@')?;
+    if action == "add" && fields.clone().any(|field| field.starts_with("MODALIAS=")) {
+        return Some(Event::Device);
+    }
     if !matches!(action, "add" | "change" | "online" | "move") || !fields.any(|field| field == "SUBSYSTEM=block") {
         return None;
     }
@@ -150,6 +155,8 @@ mod tests {
         assert_eq!(parse(message("change", "block").as_bytes()), Some(Event::Changed("sr0".into())));
         assert_eq!(parse(message("remove", "block").as_bytes()), None);
         assert_eq!(parse(message("add", "net").as_bytes()), None);
+        let scsi = |action: &str| parse(format!("{action}@/devices/1:0:0:0\0MODALIAS=scsi:t-0x05\0").as_bytes());
+        assert_eq!((scsi("add"), scsi("remove")), (Some(Event::Device), None));
         for broken in [&b""[..], b"@", b"add@", b"add@/\0SUBSYSTEM=block", b"libudev\0\xfe\xed", b"add@/a/b"] {
             assert_eq!(parse(broken), None, "{broken:?}");
         }

@@ -14,7 +14,8 @@ const MAX_ENVIRONMENT: u64 = 2 << 20;
 /// How many entries of a folder are read.
 const MAX_NAMES: usize = 4096;
 
-fn open(base: &Path, path: &str, flags: OFlags) -> Option<OwnedFd> {
+/// Opens what is at a path; nothing outside of `base`.
+pub(super) fn open(base: &Path, path: &str, flags: OFlags) -> Option<OwnedFd> {
     let flags = flags | OFlags::CLOEXEC;
     let folder = openat(CWD, base, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;

@@ -4,11 +4,13 @@ pub mod appear;
 pub mod beneath;
 pub mod cmdline;
 pub mod distro;
+pub mod drivers;
 pub mod nic;
 pub mod tools;
 
 pub use cmdline::Cmdline;
 pub use distro::{Distro, Family};
+pub use drivers::Drivers;
 pub use nic::Nic;
 pub use tools::Tools;
 

@@ -11,8 +11,8 @@ use crate::drive::Search as Drives;
 use crate::drive::devices::Places;
 use crate::drive::settle::settle;
 use crate::instance::{DsMode, Instance, state};
-use crate::link;
-use crate::machine::Machine;
+use crate::link::{self, cmdline_net::Made};
+use crate::machine::{Drivers, Machine};
 use crate::root::{Root, run_dir};
 use crate::source::choose::{self, Certainty, MAYBE_TIME, Service};
 use crate::source::service::{self, Job};
@@ -109,12 +109,21 @@ fn look(search: &mut Search, own: &Value, drives: &mut Drives, deadline: Deadlin
     if let Some(found) = there(search, drives, &names) {
         return Outcome::Read(Box::new(found));
     }
+    // A service that was asked before, by this machine, has no drive to come before it.
+    let served = cached.as_ref().is_some_and(|c| was_served_here(c, machine));
+    if root.has_run()
+        && !root.is_live()
+        && !served
+        && drives.use_drivers(Drivers::of(machine, root.path()))
+        && let Some(found) = there(search, drives, &names)
+    {
+        return Outcome::Read(Box::new(found));
+    }
     if !root.is_live()
         && let Some(why) = choose::left_to_real_root(&report, &facts)
     {
         return Outcome::Later(why);
     }
-    let served = cached.as_ref().is_some_and(|c| was_served_here(c, machine));
     let services = if served { Vec::new() } else { choose::services(&report, &facts) };
     drives.also(services.iter().flat_map(|service| service.source.filesystems.iter().copied()));
     let (mut jobs, budget) = jobs(search, &services);
@@ -170,7 +179,7 @@ fn look(search: &mut Search, own: &Value, drives: &mut Drives, deadline: Deadlin
     if let Some(found) = facts.requested.lists_none().then(|| none::configured(search)).flatten() {
         return Outcome::Read(Box::new(found));
     }
-    Outcome::Nothing(reason(search, &choose::unread(&report, &facts), due))
+    Outcome::Nothing(reason(search, drives, &choose::unread(&report, &facts), due))
 }
 
 /// Waits until udev has loaded the drivers of the devices that are there. Whether drives have appeared since they were looked at.
@@ -213,6 +222,9 @@ fn race(
         software_links: false,
         raise: true,
     };
+    if let Some(drivers) = drives.drivers() {
+        drivers.for_network(&network_modules(&settings.plan));
+    }
     let mut session = match link::Session::open(&settings, deadline) {
         Ok(session) => session,
         Err(e) => {
@@ -248,8 +260,23 @@ fn race(
     appeared.then_some(Winner::Drive)
 }
 
-fn reason(search: &Search, unread: &[String], due: bool) -> String {
-    match search.problems() {
+/// The modules that the network may need beside its devices' drivers: what lets this program send packets, and what the kernel
+/// command line asks for. Each with a file that is there once the kernel has it.
+fn network_modules(plan: &link::cmdline_net::Plan) -> Vec<(&'static str, &'static str)> {
+    let mut modules = vec![("af_packet", "proc/self/net/packet"), ("ipv6", "proc/self/net/if_inet6")];
+    modules.extend(plan.made.iter().map(|made| match made {
+        Made::Bond { .. } => ("bonding", "sys/module/bonding"),
+        Made::Bridge { .. } => ("bridge", "sys/module/bridge"),
+        Made::Vlan { .. } => ("8021q", "proc/self/net/vlan"),
+    }));
+    modules
+}
+
+fn reason(search: &Search, drives: &mut Drives, unread: &[String], due: bool) -> String {
+    // A root without the drivers that were wanted is why nothing was found.
+    let notes = drives.drivers().map(|drivers| drivers.notes().to_vec()).unwrap_or_default();
+    let problems: Vec<String> = search.problems().iter().chain(&notes).cloned().collect();
+    match problems.as_slice() {
         [] if !unread.is_empty() => {
             format!(
                 "no datasource: this machine's is {}, which this build of prepivot leaves out",

@@ -1,0 +1,162 @@
+//! kmod's lists: what is for a device, what a module depends on, and what modprobe.d says.
+
+use super::super::beneath;
+use crate::base::glob;
+use std::path::Path;
+
+/// How many files of a folder of modprobe.d are read.
+const MAX_FILES: usize = 64;
+/// The longest parameters of a module, in bytes: the kernel takes a page.
+const MAX_OPTIONS: usize = 4000;
+
+/// A module's name out of the path of its file: `kernel/drivers/net/virtio-net.ko.xz` is `virtio_net`.
+pub fn name_of(path: &str) -> String {
+    let file = path.rsplit('/').next().unwrap_or_default();
+    file.split(".ko").next().unwrap_or_default().replace('-', "_")
+}
+
+/// Whether a module's name, as written in a list, is `name`: `-` and `_` are the same.
+pub fn is_named(written: &str, name: &str) -> bool {
+    let same = |(a, b): (u8, u8)| a == b || matches!((a, b), (b'-', b'_') | (b'_', b'-'));
+    written.len() == name.len() && written.bytes().zip(name.bytes()).all(same)
+}
+
+/// The modules that modules.alias has for one of the modaliases.
+pub fn resolve<'a>(list: &'a str, modaliases: &[String]) -> Vec<&'a str> {
+    let mut found: Vec<&str> = Vec::new();
+    for line in list.lines() {
+        let Some((pattern, module)) = line.strip_prefix("alias ").and_then(|l| l.rsplit_once(' ')) else { continue };
+        let pattern = pattern.trim_end();
+        let fits = |alias: &String| {
+            // What comes before the first wildcard rules most lines out.
+            let plain = pattern.find(['*', '?', '[']).unwrap_or(pattern.len());
+            pattern.get(..plain).is_some_and(|start| alias.starts_with(start)) && glob::matches(&one_for_set(pattern), alias)
+        };
+        if modaliases.iter().any(fits) && !found.contains(&module) {
+            found.push(module);
+        }
+    }
+    found
+}
+
+/// The pattern with any character in the place of a set of them (`[0-9]`, of revisions).
+fn one_for_set(pattern: &str) -> String {
+    let mut parts = pattern.split('[');
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        out.push('?');
+        out.push_str(part.split_once(']').map_or("", |(_, rest)| rest));
+    }
+    out
+}
+
+/// The files of the modules, as modules.dep has them, with those that they depend on, softly too. In the order in which they can
+/// be loaded.
+pub fn closure<'a>(dep: &'a str, soft: &str, names: &[&str]) -> Vec<&'a str> {
+    let mut paths = files(dep, names);
+    let mut first: Vec<&str> = Vec::new();
+    for line in soft.lines() {
+        let mut words = line.split_ascii_whitespace();
+        let (Some("softdep"), Some(module)) = (words.next(), words.next()) else { continue };
+        if paths.iter().any(|path| is_file_of(path, module)) {
+            first.extend(words.filter(|word| !word.ends_with(':')));
+        }
+    }
+    if first.is_empty() {
+        return paths;
+    }
+    let mut all = files(dep, &first);
+    paths.retain(|path| !all.contains(path));
+    all.append(&mut paths);
+    all
+}
+
+fn is_file_of(path: &str, name: &str) -> bool {
+    let file = path.rsplit('/').next().unwrap_or_default();
+    is_named(file.split(".ko").next().unwrap_or_default(), name)
+}
+
+fn files<'a>(dep: &'a str, names: &[&str]) -> Vec<&'a str> {
+    let mut paths: Vec<&str> = Vec::new();
+    for line in dep.lines() {
+        let Some((path, needs)) = line.split_once(':') else { continue };
+        if !names.iter().any(|name| is_file_of(path, name)) {
+            continue;
+        }
+        // modules.dep(5) has what is needed first at the end.
+        for need in needs.split_ascii_whitespace().rev().chain([path]) {
+            if !paths.contains(&need) {
+                paths.push(need);
+            }
+        }
+    }
+    paths
+}
+
+/// What modprobe.d(5) and the kernel command line say about modules.
+#[derive(Default)]
+pub struct Rules {
+    /// Modules that are not loaded for a device.
+    barred: Vec<String>,
+    /// Modules that a command is run for instead: they are left alone.
+    replaced: Vec<String>,
+    /// Modules and their parameters.
+    options: Vec<(String, String)>,
+}
+
+impl Rules {
+    /// Reads the files of the root, and the words of the kernel command line.
+    pub fn read(root: &Path, words: &[String]) -> Rules {
+        // As systemd's own file has it: the module makes an interface otherwise.
+        let mut rules = Rules { options: vec![("bonding".into(), "max_bonds=0".into())], ..Rules::default() };
+        for folder in ["usr/lib/modprobe.d", "lib/modprobe.d", "etc/modprobe.d"] {
+            let mut names = beneath::names(root, folder);
+            names.sort();
+            for name in names.iter().filter(|name| name.ends_with(".conf")).take(MAX_FILES) {
+                let text = beneath::read(root, &format!("{folder}/{name}")).unwrap_or_default();
+                text.replace("\\\n", " ").lines().for_each(|line| rules.line(line));
+            }
+        }
+        for word in words {
+            if let Some(list) = word.strip_prefix("modprobe.blacklist=") {
+                rules.barred.extend(list.split(',').map(str::to_owned));
+            } else if let Some((module, option)) = word.split_once('.')
+                && !module.contains('=')
+            {
+                rules.options.push((module.to_owned(), option.to_owned()));
+            }
+        }
+        rules
+    }
+
+    fn line(&mut self, line: &str) {
+        let (what, rest) = line.trim().split_once([' ', '\t']).unwrap_or_default();
+        let (module, rest) = rest.trim().split_once([' ', '\t']).unwrap_or((rest.trim(), ""));
+        match what {
+            "blacklist" => self.barred.push(module.to_owned()),
+            "install" => self.replaced.push(module.to_owned()),
+            "options" => self.options.push((module.to_owned(), rest.trim().to_owned())),
+            _ => {}
+        }
+    }
+
+    /// Whether the module is not to be loaded because a device is there.
+    pub fn is_barred(&self, name: &str) -> bool {
+        self.barred.iter().any(|barred| is_named(barred, name))
+    }
+
+    /// Whether a command is to be run in the place of loading the module.
+    pub fn is_replaced(&self, name: &str) -> bool {
+        self.replaced.iter().any(|replaced| is_named(replaced, name))
+    }
+
+    /// The module's parameters, in one line.
+    pub fn options(&self, name: &str) -> String {
+        let own = self.options.iter().filter(|(module, _)| is_named(module, name)).map(|(_, options)| options.as_str());
+        let mut all = own.collect::<Vec<_>>().join(" ");
+        if all.len() > MAX_OPTIONS {
+            all.clear();
+        }
+        all
+    }
+}
