@@ -14,7 +14,8 @@ depends() {
 
 installkernel() {
     local drivers list="${dracutsysrootdir-}/etc/prepivot/drivers"
-    [[ -e $list ]] || list="${dracutsysrootdir-}/usr/share/prepivot/drivers"
+    # Drivers come from the new root, unless whoever made the image has a list.
+    [[ -e $list ]] || return 0
     mapfile -t drivers < <(sed 's/#.*//' "$list" | xargs -n 1)
     # Unfiltered: the machine that builds the image has no drive in it.
     hostonly='' instmods "${drivers[@]}"
@@ -24,15 +25,12 @@ install() {
     local unit
     inst_simple /usr/bin/prepivot
     if dracut_module_included systemd; then
-        for unit in prepivot-probe.service prepivot-apply.service prepivot-emergency.service; do
+        for unit in prepivot-apply.service prepivot-emergency.service; do
             inst_simple "${systemdsystemunitdir:?}/$unit"
         done
-        for unit in prepivot-probe.service prepivot-apply.service; do
-            ${SYSTEMCTL:-systemctl} -q --root "${initdir:?}" add-wants initrd.target "$unit"
-        done
+        ${SYSTEMCTL:-systemctl} -q --root "${initdir:?}" add-wants initrd.target prepivot-apply.service
     else
-        inst_hook pre-mount 50 "${moddir:?}/prepivot-probe.sh"
         # By name after 10-mount-overlayfs.sh and 50-mount-usr.sh, and before 50-selinux-loadpolicy.sh.
-        inst_hook pre-pivot 50 "$moddir/prepivot-apply.sh"
+        inst_hook pre-pivot 50 "${moddir:?}/prepivot-apply.sh"
     fi
 }

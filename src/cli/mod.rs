@@ -20,7 +20,6 @@ mod logs;
 mod modules;
 mod per;
 mod plan;
-mod probe;
 mod program;
 mod query;
 mod real_root;
@@ -39,7 +38,6 @@ use verb::{Entry, Pick, Table};
 
 /// The verbs, in the order of the help.
 static VERBS: &[Entry] = &[
-    Entry::of::<probe::Probe>(),
     Entry::of::<apply::Apply>(),
     Entry::of::<plan::Plan>(),
     Entry::of::<detect::Detect>(),

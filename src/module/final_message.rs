@@ -30,6 +30,7 @@ pub static MODULE: Module = Module {
     stage: Stage::Final,
     frequency: Frequency::Always,
     live: Some(live),
+    offline: true,
     ..Module::NEW
 };
 

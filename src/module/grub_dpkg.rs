@@ -33,6 +33,7 @@ pub static MODULE: Module = Module {
     keys: &["grub_dpkg", "grub-dpkg"],
     distros: &["ubuntu", "debian"],
     live: Some(live),
+    offline: true,
     ..Module::NEW
 };
 

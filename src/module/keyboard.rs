@@ -41,6 +41,7 @@ pub static MODULE: Module = Module {
     ],
     provision: Some(provision),
     live: Some(live),
+    offline: true,
     ..Module::NEW
 };
 

@@ -36,6 +36,7 @@ pub static MODULE: Module = Module {
     frequency: Frequency::Instance,
     provision: Some(provision),
     live: Some(live),
+    offline: true,
     ..Module::NEW
 };
 

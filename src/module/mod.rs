@@ -95,6 +95,10 @@ pub struct Module {
     /// Whether a run that was cut off is repeated. Else it is marked as done when it begins, as in cloud-init: a user's command
     /// may end the boot.
     pub repeats: bool,
+    /// Whether `live` has nothing to do in this boot although it is its time, as far as can be said before the pivot.
+    pub idle: Option<fn(&mut Context) -> bool>,
+    /// Whether `live` never needs the network.
+    pub offline: bool,
     /// What nothing waits for: after the last module of the final stage, once for each instance.
     pub at_end: Option<Handler>,
 }
@@ -111,6 +115,8 @@ impl Module {
         live: None,
         early: false,
         repeats: false,
+        idle: None,
+        offline: false,
         at_end: None,
     };
 

@@ -35,6 +35,7 @@ pub static MODULE: Module = Module {
     frequency: Frequency::Instance,
     keys: &["power_state"],
     live: Some(live),
+    offline: true,
     ..Module::NEW
 };
 

@@ -47,6 +47,7 @@ pub static MODULE: Module = Module {
     keys: &["rpi"],
     distros: &["raspberry-pi-os"],
     live: Some(live),
+    offline: true,
     ..Module::NEW
 };
 

@@ -21,7 +21,7 @@ use crate::drive::block;
 use crate::instance::Frequency;
 use crate::machine::Machine;
 use crate::root::{Command, Kind, Stage};
-use crate::system::Context;
+use crate::system::{Context, disk_sizes};
 use crate::system::mount_table::{self, Mounted};
 
 /// The first btrfs-progs whose resize can wait for another exclusive operation.
@@ -32,11 +32,22 @@ pub static MODULE: Module = Module {
     stage: Stage::Init,
     frequency: Frequency::Always,
     live: Some(live),
+    idle: Some(idle),
     early: true,
     ..Module::NEW
 };
 
+fn idle(cx: &mut Context) -> bool {
+    disk_sizes::are_as_recorded(cx)
+}
+
 fn live(cx: &mut Context) -> Result<()> {
+    grow(cx)?;
+    // growpart has run by then.
+    disk_sizes::record(cx)
+}
+
+fn grow(cx: &mut Context) -> Result<()> {
     let argument = cx.args.first().map(|a| Value::from(a.as_str()));
     let asked = argument.as_ref().or(cx.config.get("resize_rootfs"));
     let waits = !asked.and_then(Value::as_str).is_some_and(|word| word.trim().eq_ignore_ascii_case("noblock"));

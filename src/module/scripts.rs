@@ -10,29 +10,41 @@ use crate::system::service::wait_for_network;
 use crate::system::{Context, shell};
 use rustix::fs::{StatVfsMountFlags, statvfs};
 
-const fn module(name: &'static str, frequency: Frequency, live: Handler) -> Module {
-    Module { name, stage: Stage::Final, frequency, live: Some(live), ..Module::NEW }
+/// The image's own scripts: for each boot, for each instance, once.
+const FOLDERS: [&str; 3] =
+    ["/var/lib/cloud/scripts/per-boot", "/var/lib/cloud/scripts/per-instance", "/var/lib/cloud/scripts/per-once"];
+
+fn of_user(cx: &Context) -> String {
+    format!("{}/scripts", cx.instance_dir())
+}
+
+fn of_vendor(cx: &Context) -> String {
+    format!("{}/scripts/vendor", cx.instance_dir())
+}
+
+const fn module(name: &'static str, frequency: Frequency, live: Handler, idle: fn(&mut Context) -> bool) -> Module {
+    Module { name, stage: Stage::Final, frequency, live: Some(live), idle: Some(idle), ..Module::NEW }
 }
 
 /// # scripts_per_boot
 ///
 /// Runs the programs in /var/lib/cloud/scripts/per-boot, on every boot.
-pub static PER_BOOT: Module = module("scripts_per_boot", Frequency::Always, per_boot);
+pub static PER_BOOT: Module = module("scripts_per_boot", Frequency::Always, per_boot, |cx| cx.root.list(FOLDERS[0]).is_empty());
 
 /// # scripts_per_instance
 ///
 /// Runs the programs in /var/lib/cloud/scripts/per-instance, once for each instance.
-pub static PER_INSTANCE: Module = module("scripts_per_instance", Frequency::Instance, per_instance);
+pub static PER_INSTANCE: Module = module("scripts_per_instance", Frequency::Instance, per_instance, |cx| cx.root.list(FOLDERS[1]).is_empty());
 
 /// # scripts_per_once
 ///
 /// Runs the programs in /var/lib/cloud/scripts/per-once, once in the life of the image.
-pub static PER_ONCE: Module = module("scripts_per_once", Frequency::Once, per_once);
+pub static PER_ONCE: Module = module("scripts_per_once", Frequency::Once, per_once, |cx| cx.root.list(FOLDERS[2]).is_empty());
 
 /// # scripts_user
 ///
 /// Runs the scripts of user-data and the commands of `runcmd`, once for each instance, in the order of their names.
-pub static USER: Module = module("scripts_user", Frequency::Instance, user);
+pub static USER: Module = module("scripts_user", Frequency::Instance, user, |cx| cx.root.list(&of_user(cx)).is_empty());
 
 /// # scripts_vendor
 ///
@@ -51,22 +63,22 @@ pub static USER: Module = module("scripts_user", Frequency::Instance, user);
 ///  prefix: [str | int] | str
 /// }
 /// ```
-pub static VENDOR: Module = module("scripts_vendor", Frequency::Instance, vendor);
+pub static VENDOR: Module = module("scripts_vendor", Frequency::Instance, vendor, |cx| cx.root.list(&of_vendor(cx)).is_empty());
 
 fn per_boot(cx: &mut Context) -> Result<()> {
-    run_parts(cx, "/var/lib/cloud/scripts/per-boot", &[])
+    run_parts(cx, FOLDERS[0], &[])
 }
 
 fn per_instance(cx: &mut Context) -> Result<()> {
-    run_parts(cx, "/var/lib/cloud/scripts/per-instance", &[])
+    run_parts(cx, FOLDERS[1], &[])
 }
 
 fn per_once(cx: &mut Context) -> Result<()> {
-    run_parts(cx, "/var/lib/cloud/scripts/per-once", &[])
+    run_parts(cx, FOLDERS[2], &[])
 }
 
 fn user(cx: &mut Context) -> Result<()> {
-    run_parts(cx, &format!("{}/scripts", cx.instance_dir()), &[])
+    run_parts(cx, &of_user(cx), &[])
 }
 
 /// With the user's `vendor_data: prefix` before each.
@@ -78,7 +90,7 @@ fn vendor(cx: &mut Context) -> Result<()> {
         Some(Value::List(list)) if list.is_empty() => Vec::new(),
         Some(value) => shell::words("vendor_data.prefix", value)?,
     };
-    run_parts(cx, &format!("{}/scripts/vendor", cx.instance_dir()), &prefix)
+    run_parts(cx, &of_vendor(cx), &prefix)
 }
 
 /// Runs every executable file of a folder, in the order of their names. A failure does not stop the others.

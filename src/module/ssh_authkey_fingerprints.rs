@@ -29,6 +29,7 @@ pub static MODULE: Module = Module {
     stage: Stage::Final,
     frequency: Frequency::Instance,
     live: Some(live),
+    offline: true,
     ..Module::NEW
 };
 

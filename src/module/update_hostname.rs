@@ -25,6 +25,8 @@ pub static MODULE: Module = Module {
     frequency: Frequency::Always,
     provision: Some(provision),
     live: Some(live),
+    // PID 1 reads the file, which has the name by then.
+    idle: Some(|cx| cx.root.exists(HOSTNAME)),
     ..Module::NEW
 };
 

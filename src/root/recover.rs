@@ -48,6 +48,11 @@ impl Root {
         errors
     }
 
+    /// Whether changes wait for a file system that is not mounted yet.
+    pub fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
     /// Carries out the changes that still wait for a file system: it will not be mounted in this boot. For the last stage.
     ///
     /// Gives one error for each change that could not be made.

@@ -14,10 +14,10 @@ use std::path::Path;
 
 /// The folder.
 pub const DIR: &str = "/run/prepivot";
-/// What the probe saw ([`Probed`]); the search for a drive reads it.
-pub const PROBED: &str = "/run/prepivot/probe.json";
 /// What this boot's local stage did ([`Applied`]); the later stages and `status` read it.
 pub const APPLIED: &str = "/run/prepivot/applied.json";
+/// A file here, named as in status.json, says that a stage has nothing to do in this boot; the conditions of the units look for it.
+pub const IDLE: &str = "/run/prepivot/idle";
 /// Changes of the network that are taken back before the pivot; written and read by `link`.
 pub const NETWORK: &str = "/run/prepivot/network.json";
 /// Lines for cloud-init.log, from an initramfs that had nothing else to write to the disk.
@@ -72,20 +72,6 @@ pub struct Applied {
 
 impl Entry for Applied {
     const PATH: &'static str = APPLIED;
-}
-
-/// What the probe saw.
-#[derive(Debug, Clone, PartialEq, SerJson, DeJson)]
-pub struct Probed {
-    /// When it began and ended, in seconds since the kernel started.
-    pub start: f64,
-    pub finished: f64,
-    /// The drives of a datasource that were there, by their nodes.
-    pub drives: Vec<String>,
-}
-
-impl Entry for Probed {
-    const PATH: &'static str = PROBED;
 }
 
 /// Writes a record at once, for what must be noted before it is done: a whole file or none, 0600, in a folder that is made if it

@@ -5,6 +5,7 @@ use super::boot::Boot;
 use super::find::{self, Outcome};
 use super::image::disabled;
 use super::outside::{OfTree, ThisMachine};
+use super::demand::{self, Provisioned};
 use super::{Asked, append_log, commit, handover, network, provision, recover, rescue};
 use crate::base::error::Result;
 use crate::base::event::Event;
@@ -55,7 +56,7 @@ pub fn new_root(path: &Path, machine: &Machine) -> Ended {
     let changes = root.has_changes_on_disk();
     let writable = write(&mut root, &mut boot, &mut done);
     drop(stage);
-    let messages = end(&mut boot, &mut status, &done);
+    let messages = end(&mut root, &mut boot, &mut status, &done);
     if !done.is_provisioned() || !done.written {
         boot.report.keep(status.save_in_run(&mut root, false));
     } else if changes {
@@ -112,7 +113,7 @@ fn in_real_root(root: &mut Root, mut boot: Boot, outcome: Outcome, stage: Event)
     let mut done = provision_outcome(root, &mut boot, &mut status, outcome);
     let _writable = write(root, &mut boot, &mut done);
     drop(stage);
-    let messages = end(&mut boot, &mut status, &done);
+    let messages = end(root, &mut boot, &mut status, &done);
     if done.is_provisioned() {
         save(root, &mut boot.report, &status, &messages);
     } else {
@@ -139,6 +140,8 @@ struct Done {
     later: bool,
     /// Whether everything was written that a run with a writable disk would have written.
     written: bool,
+    /// What the other stages have to do follows from it.
+    provisioned: Option<Provisioned>,
 }
 
 impl Done {
@@ -154,11 +157,11 @@ fn provision_outcome(root: &mut Root, boot: &mut Boot, status: &mut Status, outc
         Outcome::Nothing(why) => {
             boot.report.warn(why);
             boot.log();
-            return Done { summary: None, read: false, later: false, written: true };
+            return Done { summary: None, read: false, later: false, written: true, provisioned: None };
         }
         Outcome::Later(why) => {
             log::info!("nothing is provisioned before the pivot: {why}");
-            return Done { summary: None, read: false, later: true, written: true };
+            return Done { summary: None, read: false, later: true, written: true, provisioned: None };
         }
         Outcome::Same(instance) => (*instance, None),
         Outcome::Read(found) => {
@@ -169,13 +172,14 @@ fn provision_outcome(root: &mut Root, boot: &mut Boot, status: &mut Status, outc
         }
     };
     status.set_datasource(&state::description(&instance));
-    provision::provision(root, boot, &instance);
+    let complete = provision::provision(root, boot, &instance);
     network::rename_links(root, boot.machine, &mut boot.report);
     boot.log();
     let id = &instance.instance_id;
     let summary =
         place.as_ref().map_or(format!("instance {id} as before"), |place| format!("instance {id} from {place}"));
-    Done { summary: Some(summary), read: place.is_some(), later: false, written: true }
+    let read = place.is_some();
+    Done { summary: Some(summary), read, later: false, written: true, provisioned: Some(Provisioned { instance, read, complete }) }
 }
 
 /// Writes what was provisioned. Returns the root's file system, if it was made writable for that.
@@ -188,13 +192,17 @@ fn write(root: &mut Root, boot: &mut Boot, done: &mut Done) -> Option<Writable> 
 }
 
 /// Ends the stage in status.json. Returns its messages for the log.
-fn end(boot: &mut Boot, status: &mut Status, done: &Done) -> Vec<logging::Message> {
+fn end(root: &mut Root, boot: &mut Boot, status: &mut Status, done: &Done) -> Vec<logging::Message> {
     if let Some(summary) = &done.summary {
         let how = if done.written { "provisioned" } else { "not all of it could be written" };
         log::info!("{summary}: {how} in {:.3} s", status::uptime() - boot.start);
     }
     boot.log();
     status.end(NAME, &boot.report);
+    if let Some(provisioned) = &done.provisioned {
+        let left = demand::leave(root, boot, status, provisioned);
+        boot.report.keep(left);
+    }
     logging::take()
 }
 

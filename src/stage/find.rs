@@ -2,7 +2,6 @@
 //! local source, and a drive that is due and not there yet is waited for.
 
 use super::boot::Boot;
-use super::probe;
 use crate::base::cancel::Cancel;
 use crate::base::deadline::Deadline;
 use crate::detect::{self, Facts, Platform};
@@ -19,8 +18,8 @@ use crate::source::service::{self, Job};
 use crate::source::{self, Found, Search, candidates, none};
 use std::time::Duration;
 
-/// How long a drive is looked for where nothing says that there is one, and nothing else can be tried, the probe's time
-/// counted in: usb-storage looks at a stick a second after it was plugged in, and a bus on which the root's disk was found has
+/// How long a drive is looked for where nothing says that there is one, and nothing else can be tried, since systemd-udevd began to
+/// load drivers: usb-storage looks at a stick a second after it was plugged in, and a bus on which the root's disk was found has
 /// shown its other drives.
 const UNCERTAIN: Duration = Duration::from_millis(1500);
 
@@ -155,7 +154,7 @@ fn look(search: &mut Search, own: &Value, drives: &mut Drives, deadline: Deadlin
         return Outcome::Read(Box::new(found));
     }
     let waits = cached.is_none() && (due || !asks);
-    let limit = if due { deadline } else { deadline.at_most(UNCERTAIN.saturating_sub(probe::since(root))) };
+    let limit = if due { deadline } else { deadline.at_most(UNCERTAIN.saturating_sub(since_udev(machine))) };
     while waits && !limit.passed() {
         match drives.wait(limit, None) {
             Ok(found) if found.is_empty() => break,
@@ -188,6 +187,12 @@ fn coldplugged(drives: &mut Drives, machine: &Machine, deadline: Deadline) -> bo
         log::info!("udev is still busy: a drive that it is about to show is not waited for");
     }
     drives.wait(Deadline::after(Duration::ZERO), None).is_ok_and(|found| !found.is_empty())
+}
+
+/// How long systemd-udevd has been there; zero where it is not.
+fn since_udev(machine: &Machine) -> Duration {
+    let started = std::fs::metadata(machine.base.join("run/udev/control")).and_then(|m| m.modified());
+    started.ok().and_then(|time| time.elapsed().ok()).unwrap_or_default()
 }
 
 /// How the services are asked, and for how long: those that only may be there for less, and not beside one that is certain.

@@ -107,6 +107,8 @@ pub fn stage(root: &mut Root, machine: &Machine, stage: Stage, asked: &Asked) ->
     let outside = ThisMachine::new();
     let mut boot = Boot::new(root, machine, asked, &outside);
     boot.report.absorb(recovered);
+    // Where the local stage of the real root had nothing else to do.
+    boot.report.keep(log_of_initramfs(root));
     boot.report.keep(status.save(root));
     commit(root, &mut boot.report);
     rescue(&status, root, &mut boot.report);

@@ -1,9 +1,10 @@
-//! What runs when: probe (initramfs: find the source), apply (initramfs: provision the new root), the later stages of the
-//! real root, and the hand-over between them.
+//! What runs when: apply (in the initramfs: find the source, and provision the new root), the later stages of the real root,
+//! and the hand-over between them.
 
 pub mod apply;
 pub mod boot;
 pub mod config;
+mod demand;
 mod diff;
 mod feedback;
 pub mod find;
@@ -17,7 +18,6 @@ mod output;
 pub mod outside;
 mod part_handlers;
 pub mod plan;
-pub mod probe;
 pub mod provision;
 pub mod refresh;
 mod reporting;

@@ -26,6 +26,16 @@ pub enum Half {
     Live,
 }
 
+/// What a stage has to do in the running system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Work {
+    None,
+    /// Something that needs no network.
+    Local,
+    /// Something that may need it.
+    Remote,
+}
+
 /// An entry of a stage's list.
 struct Entry {
     module: &'static Module,
@@ -135,6 +145,33 @@ impl<'a, 'b> Run<'a, 'b> {
         }
         let done = self.root.write(run_dir::EARLY, run_dir::EARLY_DONE, Attr::root(0o600));
         self.boot.report.keep(done);
+    }
+
+    /// What the live halves of a stage's modules have to do.
+    pub fn work(&mut self, stage: Stage) -> Work {
+        let config = self.boot.config();
+        let list = config.get(module::list_key(stage)).and_then(Value::as_list).unwrap_or_default();
+        // Entries that cannot run were reported before.
+        let entries: Vec<Entry> = list.iter().filter_map(|v| entry(v, Half::Live, &mut Report::new())).collect();
+        let mut work = Work::None;
+        for Entry { module, frequency, args } in entries {
+            let done = state::is_done(self.root, self.instance, &mark(module, Half::Live), frequency);
+            if module.live.is_none() || done || !self.is_requested(module) {
+                continue;
+            }
+            let (distro, outside) = (self.boot.image.distro, self.boot.outside);
+            let (config, report) = self.boot.config_and_report();
+            let (root, instance) = (&mut *self.root, self.instance);
+            let mut context = Context { root, config, instance, distro: &distro, args: &args, stage, outside, report };
+            if module.idle.is_some_and(|idle| idle(&mut context)) {
+                continue;
+            }
+            if !module.offline {
+                return Work::Remote;
+            }
+            work = Work::Local;
+        }
+        work
     }
 
     /// What the modules of all lists leave to the end of the final stage, once for each instance.

@@ -21,22 +21,30 @@ const RAN: &str = "part_handlers";
 
 /// Runs the handlers for all sources, where there are any. A handler that fails is a warning.
 pub fn run(root: &mut Root, boot: &mut Boot, instance: &Instance, consumed: &Consumed) {
-    let named = [("user-data", &consumed.user), ("vendor-data", &consumed.vendor), ("vendor-data2", &consumed.vendor2)];
-    let sources: Vec<(&str, &UserData)> = named.into_iter().filter_map(|(n, d)| Some((n, d.as_ref()?))).collect();
-    let any = sources.iter().any(|(_, data)| data.parts.iter().any(|part| is_handler(data, part)));
-    let wanted = match boot.image.part_handlers {
-        PartHandlers::None => false,
-        PartHandlers::OfParts => any,
-        PartHandlers::OfImage => true,
-    };
-    if !wanted {
+    if !are_wanted(&boot.image, consumed) {
         return;
     }
-    match call(root, &boot.image, instance, &sources) {
+    match call(root, &boot.image, instance, &sources(consumed)) {
         Ok(problems) => problems.iter().for_each(|text| boot.report.warn(text)),
         Err(e) => boot.report.error(e),
     }
     boot.log();
+}
+
+fn sources(consumed: &Consumed) -> Vec<(&str, &UserData)> {
+    let named = [("user-data", &consumed.user), ("vendor-data", &consumed.vendor), ("vendor-data2", &consumed.vendor2)];
+    named.into_iter().filter_map(|(n, d)| Some((n, d.as_ref()?))).collect()
+}
+
+/// Whether there are handlers, and what runs them.
+pub fn are_wanted(image: &Image, consumed: &Consumed) -> bool {
+    match image.part_handlers {
+        PartHandlers::None => false,
+        PartHandlers::OfParts => {
+            sources(consumed).iter().any(|(_, data)| data.parts.iter().any(|part| is_handler(data, part)))
+        }
+        PartHandlers::OfImage => true,
+    }
 }
 
 fn is_handler(data: &UserData, part: &Part) -> bool {

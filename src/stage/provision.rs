@@ -2,7 +2,7 @@
 
 use super::boot::Boot;
 use super::modules::{Half, Run};
-use super::{config, network};
+use super::{config, network, part_handlers};
 use crate::base::error::Result;
 use crate::base::report::Report;
 use crate::document::{Value, json};
@@ -15,8 +15,9 @@ use crate::system::fstab::{FSTAB, without_ours};
 const FILES_DONE: &str = "prepivot_files";
 
 /// Does the file half of everything: the state, the network, the files of the source, the parts of user-data, and the modules
-/// unless user-data has parts that are remote. The merged configuration stays in `boot`.
-pub fn provision(root: &mut Root, boot: &mut Boot, instance: &Instance) {
+/// unless user-data has parts that are remote. The merged configuration stays in `boot`. Whether it is complete: nothing of it is
+/// remote or left to part-handlers.
+pub fn provision(root: &mut Root, boot: &mut Boot, instance: &Instance) -> bool {
     let last = state::last_id(root);
     let new = last.as_deref() != Some(&instance.instance_id);
     if new && last.is_some() {
@@ -40,6 +41,7 @@ pub fn provision(root: &mut Root, boot: &mut Boot, instance: &Instance) {
     boot.report.keep(instance_data::write(root, standard, instance, &boot.image.config, &merged.config));
     boot.log();
     boot.config = Some(merged.config);
+    let complete = !merged.needs_network && !part_handlers::are_wanted(&boot.image, &consumed);
     if merged.needs_network {
         log::info!("user-data refers to something remote: the modules run when the network is up");
         Run::new(root, boot, instance).hostname();
@@ -47,6 +49,7 @@ pub fn provision(root: &mut Root, boot: &mut Boot, instance: &Instance) {
         modules(root, boot, instance);
         Run::new(root, boot, instance).leave_early();
     }
+    complete
 }
 
 /// Takes the lines of another instance's `mounts` out of fstab: its disks are not this machine's.
@@ -99,9 +102,18 @@ fn source_files(root: &mut Root, instance: &Instance, report: &mut Report) {
     report.keep(state::mark_done(root, instance, FILES_DONE, Frequency::Instance));
 }
 
+fn boothooks_of(instance: &Instance) -> String {
+    format!("{}/boothooks", state::folder(instance))
+}
+
+/// Whether the instance has boothooks, which run on every boot.
+pub fn has_boothooks(root: &Root, instance: &Instance) -> bool {
+    !root.list(&boothooks_of(instance)).is_empty()
+}
+
 /// Runs the boothooks of the instance: on every boot, before any module of the real root.
 pub fn boothooks(root: &mut Root, boot: &mut Boot, instance: &Instance) {
-    let folder = format!("{}/boothooks", state::folder(instance));
+    let folder = boothooks_of(instance);
     for name in root.list(&folder) {
         let command = Command::new(Stage::Init, [format!("{folder}/{name}")]);
         if let Err(e) = root.run(command.env("INSTANCE_ID", instance.instance_id.as_str())) {

@@ -26,8 +26,7 @@ const BUDGET: Duration = Duration::from_secs(30);
 /// or an image whose list has only services and whose instance came from a drive. What it says now replaces what was known, and
 /// the network files follow. None where nothing was asked or nothing answered; the instance then stays as it is.
 pub fn refresh(root: &mut Root, boot: &mut Boot, instance: &Instance) -> Option<Instance> {
-    let source = source::named(&instance.source);
-    if !is_later_boot(root) || !(allows_boot(boot.config(), source) || left_its_drive(&boot.image, instance)) {
+    if !is_later_boot(root) || !is_allowed(boot, instance) {
         return None;
     }
     let found = match again(root, boot, instance) {
@@ -54,6 +53,11 @@ pub fn refresh(root: &mut Root, boot: &mut Boot, instance: &Instance) -> Option<
             None
         }
     }
+}
+
+/// Whether the user allows that the datasource is asked again on a later boot.
+pub fn is_allowed(boot: &Boot, instance: &Instance) -> bool {
+    allows_boot(boot.config(), source::named(&instance.source)) || left_its_drive(&boot.image, instance)
 }
 
 /// Whether the local stage of this boot took the instance from the cache.

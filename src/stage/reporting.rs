@@ -69,11 +69,20 @@ impl Event {
     }
 }
 
+fn is_webhook(section: &Value) -> bool {
+    section.get("type").and_then(Value::as_str) == Some("webhook")
+}
+
+/// Whether the configuration has a webhook, to which every stage reports.
+pub fn has_webhook(boot: &Boot) -> bool {
+    let handlers = boot.config().get("reporting").and_then(Value::as_map);
+    handlers.is_some_and(|handlers| handlers.iter().any(|(_, section)| is_webhook(section)))
+}
+
 /// Sends what `messages`, a stage's log, says of it. `local_failed`: the stage is the network stage, which reports the local stage too,
 /// and whether that one had errors. A webhook that fails is a warning.
 pub fn send(root: &Root, boot: &mut Boot, messages: &[Message], local_failed: Option<bool>) {
     let Some(Value::Map(handlers)) = boot.config().get("reporting") else { return };
-    let is_webhook = |section: &Value| section.get("type").and_then(Value::as_str) == Some("webhook");
     let webhooks: Vec<(String, Value)> =
         handlers.iter().filter(|(_, s)| is_webhook(s)).map(|(name, s)| (name.to_owned(), s.clone())).collect();
     if webhooks.is_empty() || !root.is_live() {

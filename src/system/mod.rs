@@ -5,6 +5,7 @@ pub mod authorized_keys;
 pub mod console;
 mod context;
 pub mod device_names;
+pub mod disk_sizes;
 pub mod fstab;
 pub mod host_keys;
 pub mod hostname;

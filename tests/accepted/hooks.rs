@@ -36,9 +36,7 @@ fn every_script_parses_in_the_shells_that_run_it() {
         "initramfs/packages/deb",
         "initramfs/packages/rpm",
         "initramfs/hook",
-        "initramfs/premount",
         "initramfs/bottom",
-        "dracut/prepivot-probe.sh",
         "dracut/prepivot-apply.sh",
         "mkinitcpio/hooks/prepivot",
     ];
@@ -80,6 +78,11 @@ fn the_drivers_are_plain_names_each_once() {
 
 /// dracut's module with its helpers replaced; `included` are the modules of the image.
 fn dracut(included: &str, calls: &str) -> Vec<String> {
+    dracut_of(std::path::Path::new("/nowhere"), included, calls)
+}
+
+/// The same in a tree that may have a list of drivers.
+fn dracut_of(tree: &std::path::Path, included: &str, calls: &str) -> Vec<String> {
     let text = format!(
         r#"
         say() {{ printf '%s\n' "$*"; }}
@@ -87,19 +90,22 @@ fn dracut(included: &str, calls: &str) -> Vec<String> {
         dracut_module_included() {{ [[ " {included} " == *" $1 "* ]]; }}
         instmods() {{ printf 'instmods hostonly=%s %s\n' "$hostonly" "$*"; }}
         for f in inst_simple inst_hook systemctl; do eval "$f() {{ say $f \"\$@\"; }}"; done
-        sed() {{ command sed "${{@/#\/usr\/share\/prepivot/{share}}}"; }}
-        hostonly=yes moddir=/m initdir=/i systemdsystemunitdir=/u dracutsysrootdir= SYSTEMCTL=systemctl
+        hostonly=yes moddir=/m initdir=/i systemdsystemunitdir=/u dracutsysrootdir={tree} SYSTEMCTL=systemctl
         . {setup}
         {calls}"#,
-        share = project("initramfs"),
+        tree = tree.display(),
         setup = project("dracut/module-setup.sh"),
     );
     run("bash", &text)
 }
 
 #[test]
-fn dracut_asks_for_the_drivers_by_name_and_unfiltered() {
-    let lines = dracut("", "installkernel");
+fn dracut_asks_for_the_drivers_of_a_packagers_list_by_name_and_unfiltered() {
+    assert_eq!(dracut("", "installkernel; echo $?"), ["0"]);
+    let tree = TempDir::new("dracut-drivers");
+    fs::create_dir_all(tree.0.join("etc/prepivot")).unwrap();
+    fs::copy(project("initramfs/drivers"), tree.0.join("etc/prepivot/drivers")).unwrap();
+    let lines = dracut_of(&tree.0, "", "installkernel");
     assert_eq!(lines, [format!("instmods hostonly= {}", drivers().join(" "))]);
 }
 
@@ -133,20 +139,14 @@ fn dracut_installs_units_where_systemd_runs_the_image_and_hooks_where_not() {
         dracut("base systemd systemd-initrd", "install"),
         [
             "inst_simple /usr/bin/prepivot",
-            "inst_simple /u/prepivot-probe.service",
             "inst_simple /u/prepivot-apply.service",
             "inst_simple /u/prepivot-emergency.service",
-            "systemctl -q --root /i add-wants initrd.target prepivot-probe.service",
             "systemctl -q --root /i add-wants initrd.target prepivot-apply.service",
         ]
     );
     assert_eq!(
         dracut("base", "install"),
-        [
-            "inst_simple /usr/bin/prepivot",
-            "inst_hook pre-mount 50 /m/prepivot-probe.sh",
-            "inst_hook pre-pivot 50 /m/prepivot-apply.sh",
-        ]
+        ["inst_simple /usr/bin/prepivot", "inst_hook pre-pivot 50 /m/prepivot-apply.sh"]
     );
 }
 
@@ -159,7 +159,7 @@ fn dracut_takes_the_module_unless_it_looks_for_what_mounts_the_root() {
 }
 
 /// mkinitcpio's build() with its helpers replaced; with `systemd`, as the systemd hook leaves the shell.
-fn mkinitcpio(systemd: bool) -> (Vec<String>, TempDir) {
+fn mkinitcpio(systemd: bool, listed: bool) -> (Vec<String>, TempDir) {
     let image = TempDir::new("mkinitcpio");
     let units = image.0.join("usr/lib/systemd/system");
     fs::create_dir_all(&units).unwrap();
@@ -172,26 +172,26 @@ fn mkinitcpio(systemd: bool) -> (Vec<String>, TempDir) {
     } else {
         String::new()
     };
+    let list = if listed { project("initramfs/drivers") } else { "/nowhere".to_owned() };
+    let install = fs::read_to_string(project("mkinitcpio/install/prepivot")).unwrap();
+    let install = install.replace("/etc/prepivot/drivers", &list);
     let text = format!(
         r#"
         say() {{ printf '%s\n' "$*"; }}
         for f in module binary symlink; do eval "add_$f() {{ say $f \"\$@\"; }}"; done
         add_runscript() {{ say runscript; }}
         {declare}
-        sed() {{ command sed "${{@/#\/usr\/share\/prepivot/{share}}}"; }}
         BUILDROOT={root}
-        . {install}
+        {install}
         build"#,
-        share = project("initramfs"),
         root = image.0.display(),
-        install = project("mkinitcpio/install/prepivot"),
     );
     (run("bash", &text), image)
 }
 
 #[test]
 fn mkinitcpio_builds_a_busybox_image_with_the_runtime_hook() {
-    let (lines, _image) = mkinitcpio(false);
+    let (lines, _image) = mkinitcpio(false, true);
     let mut expected: Vec<String> = drivers().iter().map(|d| format!("module {d}?")).collect();
     expected.extend(["binary /usr/bin/prepivot".to_string(), "runscript".to_string()]);
     assert_eq!(lines, expected);
@@ -199,22 +199,18 @@ fn mkinitcpio_builds_a_busybox_image_with_the_runtime_hook() {
 
 #[test]
 fn mkinitcpio_builds_a_systemd_image_with_units_that_name_it() {
-    let (lines, image) = mkinitcpio(true);
+    let (lines, image) = mkinitcpio(true, false);
     assert_eq!(
-        lines[drivers().len()..],
+        lines,
         [
             "binary /usr/bin/prepivot",
             "unit prepivot-emergency.service",
-            "unit prepivot-probe.service",
-            "symlink /usr/lib/systemd/system/initrd.target.wants/prepivot-probe.service ../prepivot-probe.service",
             "unit prepivot-apply.service",
             "symlink /usr/lib/systemd/system/initrd.target.wants/prepivot-apply.service ../prepivot-apply.service",
         ]
     );
-    for (unit, run) in [("probe", "probe"), ("apply", "apply --root /sysroot")] {
-        let text = fs::read_to_string(image.0.join(format!("usr/lib/systemd/system/prepivot-{unit}.service"))).unwrap();
-        assert!(text.contains(&format!("ExecStart=/usr/bin/prepivot {run} --framework mkinitcpio\n")), "{text}");
-    }
+    let text = fs::read_to_string(image.0.join("usr/lib/systemd/system/prepivot-apply.service")).unwrap();
+    assert!(text.contains("ExecStart=/usr/bin/prepivot apply --root /sysroot --framework mkinitcpio\n"), "{text}");
 }
 
 #[test]
@@ -223,20 +219,22 @@ fn initramfs_tools_builds_an_image_and_never_fails_it() {
     let functions = folder.0.join("hook-functions");
     fs::write(&functions, "copy_exec() { echo copy_exec \"$@\"; }\nmanual_add_modules() { echo modules \"$@\"; }\n")
         .unwrap();
-    let hook = |program: &str| {
+    let list = project("initramfs/drivers");
+    let hook = |program: &str, list: &str| {
         fs::read_to_string(project("initramfs/hook"))
             .unwrap()
             .replace("/usr/share/initramfs-tools/hook-functions", functions.to_str().unwrap())
-            .replace("/usr/share/prepivot", &project("initramfs"))
+            .replace("/etc/prepivot/drivers", list)
             .replace("[ -x /usr/bin/prepivot ]", &format!("[ -x {program} ]"))
     };
     assert_eq!(
-        run("sh", &hook("/bin/sh")),
+        run("sh", &hook("/bin/sh", &list)),
         ["copy_exec /usr/bin/prepivot /usr/bin".to_string(), format!("modules {}", drivers().join(" "))]
     );
-    assert!(run("sh", &format!("set -- prereqs\n{}", hook("/bin/sh"))).is_empty());
+    assert!(run("sh", &format!("set -- prereqs\n{}", hook("/bin/sh", &list))).is_empty());
+    assert_eq!(run("sh", &hook("/bin/sh", "/nowhere")), ["copy_exec /usr/bin/prepivot /usr/bin"]);
 
-    let output = Command::new("sh").args(["-c", &hook("/nowhere")]).output().unwrap();
+    let output = Command::new("sh").args(["-c", &hook("/nowhere", &list)]).output().unwrap();
     assert!(output.status.success(), "an image without prepivot still boots");
     assert!(String::from_utf8_lossy(&output.stderr).contains("this image does not provision"));
 }
@@ -267,11 +265,8 @@ fn boot(script: &str, prelude: &str, calls: &str, program_ends: u8, cmdline: &st
 
 /// Script, what the framework has set up, what it calls then, and the program's command line.
 const STAGES: &[(&str, &str, &str, &str)] = &[
-    ("dracut/prepivot-probe.sh", DRACUT, "", "prepivot probe --framework dracut"),
     ("dracut/prepivot-apply.sh", DRACUT, "", "prepivot apply --root /sysroot --framework dracut"),
-    ("mkinitcpio/hooks/prepivot", MKINITCPIO, "run_hook", "prepivot probe --framework mkinitcpio"),
     ("mkinitcpio/hooks/prepivot", MKINITCPIO, "run_latehook", "prepivot apply --root /new_root --framework mkinitcpio"),
-    ("initramfs/premount", "", "", "prepivot probe --framework initramfs-tools"),
     ("initramfs/bottom", "rootmnt=/root", "", "prepivot apply --root /root --framework initramfs-tools"),
 ];
 const DRACUT: &str = "NEWROOT=/sysroot; emergency_shell() { echo \"emergency: $*\"; }";
@@ -310,14 +305,12 @@ fn a_boot_without_the_program_is_left_alone() {
 #[test]
 fn a_failed_unit_reaches_the_emergency_target_only_where_the_kernel_command_line_says_so() {
     let unit = |name: &str| fs::read_to_string(project(&format!("initramfs/units/prepivot-{name}.service"))).unwrap();
-    for name in ["probe", "apply"] {
-        let text = unit(name);
-        assert_eq!(
-            text.lines().filter(|l| l.starts_with("OnFailure")).collect::<Vec<_>>(),
-            ["OnFailure=prepivot-emergency.service"]
-        );
-        assert!(text.contains("\nConditionPathExists=/etc/initrd-release\n"), "it must do nothing in the real root");
-    }
+    let text = unit("apply");
+    assert_eq!(
+        text.lines().filter(|l| l.starts_with("OnFailure")).collect::<Vec<_>>(),
+        ["OnFailure=prepivot-emergency.service"]
+    );
+    assert!(text.contains("\nConditionPathExists=/etc/initrd-release\n"), "it must do nothing in the real root");
     assert!(unit("emergency").contains("\nConditionKernelCommandLine=prepivot.fail=emergency\n"));
     assert!(unit("emergency").contains("\nConditionPathExists=/etc/initrd-release\n"));
 }

@@ -18,12 +18,10 @@ const TREE: &[(&str, &str)] = &[
     ("usr/bin/prepivot", "755"),
     ("usr/lib/dracut/modules.d/55prepivot/module-setup.sh", "755"),
     ("usr/lib/dracut/modules.d/55prepivot/prepivot-apply.sh", "755"),
-    ("usr/lib/dracut/modules.d/55prepivot/prepivot-probe.sh", "755"),
     ("usr/lib/initcpio/hooks/prepivot", "644"),
     ("usr/lib/initcpio/install/prepivot", "644"),
     ("usr/lib/systemd/system/prepivot-apply.service", "644"),
     ("usr/lib/systemd/system/prepivot-emergency.service", "644"),
-    ("usr/lib/systemd/system/prepivot-probe.service", "644"),
     ("usr/local/lib/systemd/system/cloud-config.service", "644"),
     ("usr/local/lib/systemd/system/cloud-config.target", "644"),
     ("usr/local/lib/systemd/system/cloud-final.service", "644"),
@@ -43,8 +41,6 @@ const TREE: &[(&str, &str)] = &[
     ("usr/share/fish/vendor_completions.d/prepivot.fish", "644"),
     ("usr/share/initramfs-tools/hooks/prepivot", "755"),
     ("usr/share/initramfs-tools/scripts/init-bottom/prepivot", "755"),
-    ("usr/share/initramfs-tools/scripts/local-premount/prepivot", "755"),
-    ("usr/share/initramfs-tools/scripts/nfs-premount/prepivot", "755"),
     ("usr/share/man/man1/cloud-id.1", "-> cloud-init.1"),
     ("usr/share/man/man1/cloud-init-per.1", "-> cloud-init.1"),
     ("usr/share/man/man1/cloud-init.1", "644"),
@@ -162,7 +158,7 @@ fn a_second_install_changes_nothing() {
 fn what_differs_is_put_right_and_named() {
     let tree = Tree::new();
     tree.installed(&[]);
-    let unit = tree.path("usr/lib/systemd/system/prepivot-probe.service");
+    let unit = tree.path("usr/lib/systemd/system/prepivot-apply.service");
     fs::write(&unit, "[Unit]\n").unwrap();
     fs::set_permissions(tree.path("usr/bin/prepivot"), PermissionsExt::from_mode(0o600)).unwrap();
     fs::remove_file(tree.path("usr/bin/cloud-id")).unwrap();
@@ -174,7 +170,7 @@ fn what_differs_is_put_right_and_named() {
         [
             "installed /usr/bin/prepivot",
             "linked    /usr/bin/cloud-id -> prepivot",
-            "installed /usr/lib/systemd/system/prepivot-probe.service",
+            "installed /usr/lib/systemd/system/prepivot-apply.service",
         ]
     );
     assert_ne!(fs::read(unit).unwrap(), b"[Unit]\n");
@@ -355,7 +351,7 @@ fn systemd_finds_no_cycle_and_nothing_unknown_in_the_units() {
         fs::create_dir_all(&dropin).unwrap();
         fs::write(dropin.join("order.conf"), format!("[Unit]\n{text}")).unwrap();
         let output = Command::new("systemd-analyze")
-            .args(["verify", "--man=no", "multi-user.target", "prepivot-probe.service", "prepivot-apply.service"])
+            .args(["verify", "--man=no", "multi-user.target", "prepivot-apply.service"])
             .env("SYSTEMD_UNIT_PATH", format!("{}:", units.display()))
             .output()
             .unwrap();

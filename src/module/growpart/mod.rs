@@ -45,7 +45,7 @@ use crate::instance::Frequency;
 use crate::machine::Machine;
 use crate::root::{Command, Stage};
 use crate::system::partitions::{self, Geometry, Table};
-use crate::system::{Context, mount_table};
+use crate::system::{Context, disk_sizes, mount_table};
 
 const DISABLED: &str = "/etc/growroot-disabled";
 
@@ -55,6 +55,7 @@ pub static MODULE: Module = Module {
     frequency: Frequency::Always,
     provision: Some(provision),
     live: Some(live),
+    idle: Some(idle),
     early: true,
     ..Module::NEW
 };
@@ -91,6 +92,15 @@ fn provision(cx: &mut Context) -> Result<()> {
         Err(e) => log::info!("growpart: {} is left to the real root: {e}", block.node),
     }
     Ok(())
+}
+
+/// No disk has another size than when this ran last. Only the root's own is there for sure before the pivot.
+fn idle(cx: &mut Context) -> bool {
+    let of_root = match cx.config.get("growpart") {
+        None => true,
+        Some(section) => section.get("devices").is_none_or(|devices| *devices == Value::List(vec!["/".into()])),
+    };
+    of_root && disk_sizes::are_as_recorded(cx)
 }
 
 fn live(cx: &mut Context) -> Result<()> {

@@ -69,6 +69,7 @@ pub static DEFERRED: Module = Module {
     frequency: Frequency::Instance,
     keys: &["write_files"],
     live: Some(deferred),
+    offline: true,
     ..Module::NEW
 };
 

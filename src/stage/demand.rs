@@ -1,0 +1,71 @@
+//! Which of the later stages have something to do in this boot. The others are not started: a condition of their units fails, which
+//! satisfies what is ordered after them.
+//!
+//! The final stage always runs. It says that everything is done, and writes to the disk what waited for the system to be up.
+
+use super::boot::Boot;
+use super::modules::{Run, Work};
+use super::{provision, refresh, reporting};
+use crate::base::error::Result;
+use crate::base::report::Report;
+use crate::instance::Instance;
+use crate::instance::status::{Status, uptime};
+use crate::root::run_dir::{IDLE, LATER_LOGINS, RANDOM_PASSWORDS};
+use crate::root::{Attr, Command, Root, Stage};
+use crate::source;
+
+/// systemd's drop-in that has the network waited for, where the final stage needs it.
+const WANTS_NETWORK: &str = "/run/systemd/system/cloud-final.service.d/prepivot-network.conf";
+
+/// What the local stage knows of the instance that it provisioned.
+pub struct Provisioned {
+    pub instance: Instance,
+    /// Whether the instance was read in this boot.
+    pub read: bool,
+    /// Whether everything that configures it is there: nothing remote, and no part-handlers.
+    pub complete: bool,
+}
+
+/// Leaves for systemd which stages are not needed, and marks them as done in `status`. For the end of a local stage whose changes are
+/// on the disk.
+///
+/// # Errors
+///
+/// /run cannot be written, or the running system's systemd does not answer.
+pub fn leave(root: &mut Root, boot: &mut Boot, status: &mut Status, done: &Provisioned) -> Result<()> {
+    let mut run = Run::new(root, boot, &done.instance);
+    let work = [Stage::Init, Stage::Config, Stage::Final].map(|stage| run.work(stage));
+    let needs_network = !done.complete || work[1..].contains(&Work::Remote);
+    if root.is_live() {
+        return match needs_network && root.is_dir("/run/systemd/system") {
+            true => root.run(Command::new(Stage::Init, ["systemctl", "--no-block", "start", "network-online.target"])),
+            false => Ok(()),
+        };
+    }
+    if needs_network {
+        root.write(WANTS_NETWORK, "[Unit]\nWants=network-online.target\n", Attr::root(0o644))?;
+    }
+    // What went wrong is for the stages to report, and to do again.
+    if !boot.report.errors().is_empty() || !done.complete || reporting::has_webhook(boot) {
+        return Ok(());
+    }
+    let source = source::named(&done.instance.source);
+    let reports = source.is_some_and(|s| s.provisioned.is_some() || s.publish_host_keys.is_some());
+    let left = [LATER_LOGINS, RANDOM_PASSWORDS].iter().any(|path| root.exists(path));
+    let init = work[0] != Work::None
+        || reports
+        || left
+        || provision::has_boothooks(root, &done.instance)
+        || (!done.read && refresh::is_allowed(boot, &done.instance));
+    for (name, needed) in [("init-local", root.is_waiting()), ("init", init), ("modules-config", work[1] != Work::None)] {
+        if needed {
+            continue;
+        }
+        root.write(&format!("{IDLE}/{name}"), "", Attr::root(0o600))?;
+        if name != "init-local" {
+            status.begin(name, uptime());
+            status.end(name, &Report::new());
+        }
+    }
+    Ok(())
+}

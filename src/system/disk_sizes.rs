@@ -1,0 +1,38 @@
+//! The sizes that disks and partitions had when the root was last grown: while they stay, there is nothing to grow.
+
+use super::Context;
+use crate::base::error::Result;
+use crate::drive::devices;
+use crate::root::Attr;
+
+/// A line for each, with its name and its size in bytes.
+const RECORD: &str = "/var/lib/cloud/data/disk-sizes";
+/// Devices whose size follows from that of others, or that are made anew in each boot.
+const MADE: [&str; 6] = ["dm-", "md", "loop", "ram", "zram", "nbd"];
+
+fn lines(cx: &Context) -> Option<Vec<String>> {
+    let list = devices::list(&cx.outside.places()?).ok()?;
+    let lasting = list.iter().filter(|d| !d.optical && !MADE.iter().any(|made| d.name.starts_with(made)));
+    let mut lines: Vec<String> = lasting.map(|d| format!("{} {}\n", d.name, d.size)).collect();
+    lines.sort();
+    Some(lines)
+}
+
+/// Whether every disk and partition that is there has the size that was recorded.
+pub fn are_as_recorded(cx: &Context) -> bool {
+    let recorded = cx.root.text(RECORD);
+    let is_known = |line: &String| recorded.split_inclusive('\n').any(|known| known == line);
+    lines(cx).is_some_and(|lines| !lines.is_empty() && lines.iter().all(is_known))
+}
+
+/// Records the sizes of now.
+///
+/// # Errors
+///
+/// The record cannot be written.
+pub fn record(cx: &mut Context) -> Result<()> {
+    match lines(cx) {
+        Some(lines) => cx.root.write(RECORD, lines.concat(), Attr::root(0o644)),
+        None => Ok(()),
+    }
+}
