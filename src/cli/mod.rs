@@ -6,6 +6,7 @@
 mod analyze;
 mod apply;
 mod args;
+mod background;
 mod clean;
 mod cloud_id;
 mod collect_logs;
@@ -53,6 +54,7 @@ static VERBS: &[Entry] = &[
     Entry::of::<analyze::Analyze>(),
     Entry::of::<schema::Schema>(),
     Entry::of::<features::Features>(),
+    Entry::of::<background::Background>(),
     Entry::of::<devel::Devel>(),
     Entry::of::<completions::Completions>(),
 ];

@@ -99,8 +99,8 @@ pub struct Module {
     pub idle: Option<fn(&mut Context) -> bool>,
     /// Whether `live` never needs the network.
     pub offline: bool,
-    /// What nothing waits for: after the last module of the final stage, once for each instance.
-    pub at_end: Option<Handler>,
+    /// What nothing waits for: in a process of its own at idle priority, after the final stage, once for each instance.
+    pub in_background: Option<Handler>,
 }
 
 impl Module {
@@ -117,7 +117,7 @@ impl Module {
         repeats: false,
         idle: None,
         offline: false,
-        at_end: None,
+        in_background: None,
     };
 
     /// The entry of a module that sets up software of its own, in this build: without the feature `software` it fails where a

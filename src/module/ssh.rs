@@ -2,7 +2,8 @@
 //!
 //! Makes SSH host keys, or writes those of `ssh_keys`, and lets the public keys of the datasource and of
 //! `ssh_authorized_keys` log in as the default user. Keys of a copied image are removed unless `ssh_deletekeys: false`.
-//! Ed25519 and ECDSA keys are made before the pivot, RSA in the final stage. Root is told to log in as the default user
+//! Ed25519 and ECDSA keys are made before the pivot, RSA in the background, after the
+//! final stage. Root is told to log in as the default user
 //! unless `disable_root: false`.
 //!
 //! ```yaml
@@ -38,7 +39,7 @@ pub static MODULE: Module = Module {
     frequency: Frequency::Instance,
     provision: Some(provision),
     live: Some(live),
-    at_end: Some(host_keys::finish),
+    in_background: Some(host_keys::finish),
     ..Module::NEW
 };
 

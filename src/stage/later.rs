@@ -10,7 +10,7 @@ use super::web::Includes;
 use super::{
     LOG, append_log, apply, commit, config, feedback, part_handlers, provision, recover, refresh, reporting, rescue,
 };
-use crate::base::error::Result;
+use crate::base::error::{Context, Result};
 use crate::base::event::Event;
 use crate::base::logging;
 use crate::base::report::Report;
@@ -19,7 +19,7 @@ use crate::instance::status::{self, Status};
 use crate::instance::{Instance, instance_data, state};
 use crate::machine::Machine;
 use crate::root::run_dir::{self, Applied, Entry};
-use crate::root::{Attr, Root, Stage};
+use crate::root::{Attr, Command, Root, Stage};
 use crate::userdata::{Fetched, Include};
 use std::cell::OnceCell;
 
@@ -118,7 +118,7 @@ pub fn stage(root: &mut Root, machine: &Machine, stage: Stage, asked: &Asked) ->
     if stage == Stage::Init {
         feedback::provisioned(root, &mut boot, &instance, &status, passwords);
     }
-    if matches!(stage, Stage::Init | Stage::Final) {
+    if stage == Stage::Init {
         feedback::host_keys(root, &mut boot, &instance);
     }
     drop(event);
@@ -134,7 +134,36 @@ pub fn stage(root: &mut Root, machine: &Machine, stage: Stage, asked: &Asked) ->
     boot.report.keep(append_log(root, &[messages, logging::take()].concat()));
     commit(root, &mut boot.report);
     rescue(&status, root, &mut boot.report);
+    if stage == Stage::Final && root.is_live() && Run::new(root, &mut boot, &instance).has_background() {
+        let started = start_background(root);
+        boot.report.keep(started);
+    }
     root.run_at_end().iter().for_each(|e| boot.report.error(e));
+    boot.errors()
+}
+
+/// Starts this program again for what nothing waits for.
+fn start_background(root: &mut Root) -> Result<()> {
+    let program = std::env::current_exe().context(|| "failed to find this program")?.display().to_string();
+    // Below every other process, where the system has util-linux.
+    let idle: &[&str] = if root.which("chrt").is_some() { &["chrt", "--idle", "0"] } else { &["nice", "-n", "19"] };
+    let argv = idle.iter().map(|word| (*word).to_owned()).chain([program, "background".to_owned()]);
+    root.start(Command::new(Stage::Final, argv))
+}
+
+/// What the final stage leaves to the background: `prepivot background`. Returns the errors.
+pub fn background(root: &mut Root, machine: &Machine, asked: &Asked) -> Vec<String> {
+    let mut recovered = recover(root);
+    let Some(instance) = asked.instance(root) else { return recovered.errors() };
+    let outside = ThisMachine::new();
+    let mut boot = Boot::new(root, machine, asked, &outside);
+    boot.report.absorb(std::mem::take(&mut recovered));
+    configure(root, &mut boot, &instance);
+    Run::new(root, &mut boot, &instance).background();
+    feedback::host_keys(root, &mut boot, &instance);
+    boot.log();
+    boot.report.keep(append_log(root, &logging::take()));
+    commit(root, &mut boot.report);
     boot.errors()
 }
 

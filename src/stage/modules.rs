@@ -108,9 +108,6 @@ impl<'a, 'b> Run<'a, 'b> {
         if early_done {
             self.boot.report.keep(self.root.remove(run_dir::EARLY));
         }
-        if (stage, half) == (Stage::Final, Half::Live) {
-            self.at_end();
-        }
     }
 
     fn entries(&mut self, stage: Stage, half: Half) -> Vec<Entry> {
@@ -174,17 +171,26 @@ impl<'a, 'b> Run<'a, 'b> {
         work
     }
 
-    /// What the modules of all lists leave to the end of the final stage, once for each instance.
-    fn at_end(&mut self) {
-        for module in module::MODULES {
-            let Some(handler) = module.at_end else { continue };
-            let mark = format!("config_{}.end", module.name);
-            if !self.is_listed(module)
-                || !self.is_requested(module)
-                || state::is_done(self.root, self.instance, &mark, Frequency::Instance)
-            {
-                continue;
-            }
+    /// What the modules of all lists leave to the background, once for each instance, and has not been done.
+    fn left_to_background(&self) -> Vec<(&'static Module, Handler, String)> {
+        let modules = module::MODULES.iter().filter_map(|module| Some((*module, module.in_background?)));
+        modules
+            .map(|(module, handler)| (module, handler, format!("config_{}.end", module.name)))
+            .filter(|(module, _, mark)| {
+                let done = state::is_done(self.root, self.instance, mark, Frequency::Instance);
+                !done && self.is_listed(module) && self.is_requested(module)
+            })
+            .collect()
+    }
+
+    /// Whether there is something for [`Run::background`].
+    pub fn has_background(&self) -> bool {
+        !self.left_to_background().is_empty()
+    }
+
+    /// Does what the modules leave to the background.
+    pub fn background(&mut self) {
+        for (module, handler, mark) in self.left_to_background() {
             self.call(handler, module, Stage::Final, &[]);
             let marked = state::mark_done(self.root, self.instance, &mark, Frequency::Instance);
             self.boot.report.keep(marked.map_err(|e| e.context(module.name)));
@@ -296,7 +302,7 @@ mod tests {
     use crate::system::Nothing;
 
     #[test]
-    fn the_rsa_host_key_is_made_at_the_end_whatever_the_final_list_has() {
+    fn the_rsa_host_key_is_made_in_the_background_whatever_the_final_list_has() {
         let made = |config: &str| {
             let dir = TempDir::new("at-end");
             std::fs::create_dir_all(dir.0.join("usr/bin")).unwrap();
@@ -309,7 +315,9 @@ mod tests {
             let mut boot = Boot::new(&root, &machine, &Asked::default(), &Nothing);
             boot.config = Some(yaml::parse("t", config).unwrap());
             for _ in 0..2 {
-                Run::new(&mut root, &mut boot, &instance).stage(Stage::Final, Half::Live);
+                let mut run = Run::new(&mut root, &mut boot, &instance);
+                run.stage(Stage::Final, Half::Live);
+                run.background();
             }
             assert_eq!(boot.errors(), [""; 0]);
             root.commands().iter().filter(|c| c.argv.join(" ").starts_with("ssh-keygen -q -t rsa")).count()

@@ -74,8 +74,8 @@ pub fn make(context: &mut Context, kinds: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Makes the RSA key with ssh-keygen, if it is wanted and not there, and notifies a server that runs. For the final stage,
-/// which nothing waits for.
+/// Makes the RSA key with ssh-keygen, if it is wanted and not there, and notifies a server that runs. For the background, which
+/// nothing waits for.
 pub fn finish(context: &mut Context) -> Result<()> {
     let file = path("rsa");
     let wanted = generated_types(context).is_some_and(|kinds| kinds.iter().any(|k| k == "rsa"));

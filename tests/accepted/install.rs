@@ -255,11 +255,9 @@ fn an_initrd_gets_the_program_and_its_own_units() {
     run(&[]);
     let units = "usr/lib/systemd/system";
     let mut expected = BTreeMap::from([("usr/bin/prepivot".to_owned(), "755".to_owned())]);
-    for name in ["probe", "apply"] {
-        let link = format!("{units}/initrd.target.wants/prepivot-{name}.service");
-        expected.insert(link, format!("-> ../prepivot-{name}.service"));
-    }
-    for name in ["probe", "apply", "emergency"] {
+    let link = format!("{units}/initrd.target.wants/prepivot-apply.service");
+    expected.insert(link, "-> ../prepivot-apply.service".to_owned());
+    for name in ["apply", "emergency"] {
         expected.insert(format!("{units}/prepivot-{name}.service"), "644".to_owned());
     }
     assert_eq!(tree.files(), expected);

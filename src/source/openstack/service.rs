@@ -75,13 +75,6 @@ pub fn fetch(client: &Client, base: &str, disks: bool) -> Result<Fetched> {
                 (*name, std::thread::Builder::new().spawn_scoped(scope, get))
             })
             .collect();
-        if disks {
-            match block_devices(client, base) {
-                Ok(Some(json)) => fetched.files.push(("ec2/latest/meta-data.json".into(), json)),
-                Ok(None) => {}
-                Err(e) => fetched.problems.push(e.to_string()),
-            }
-        }
         for (name, thread) in threads {
             let answer = thread.context(|| "failed to start a thread").and_then(|thread| match thread.join() {
                 Ok(answer) => answer,
@@ -103,6 +96,13 @@ pub fn fetch(client: &Client, base: &str, disks: bool) -> Result<Fetched> {
             None => {}
         }
     });
+    if disks {
+        match block_devices(client, base, &fetched.files) {
+            Ok(Some(json)) => fetched.files.push(("ec2/latest/meta-data.json".into(), json)),
+            Ok(None) => {}
+            Err(e) => fetched.problems.push(e.to_string()),
+        }
+    }
     Ok(fetched)
 }
 
@@ -184,13 +184,25 @@ fn is_openstack(url: &str, body: &[u8]) -> Result<()> {
     }
 }
 
-/// The names of block devices, which only the EC2 tree has, in the form of a config drive's ec2 document.
-fn block_devices(client: &Client, base: &str) -> Result<Option<Vec<u8>>> {
+/// Whether a device is asked for: it is mounted by default, or `documents` name it.
+fn is_wanted(name: &str, documents: &[(String, Vec<u8>)]) -> bool {
+    let names = |body: &Vec<u8>| {
+        // What is compressed or included may name any.
+        let hides = body.starts_with(&[0x1f, 0x8b]) || body.starts_with(b"#include");
+        hides || body.windows(name.len()).any(|text| text == name.as_bytes())
+    };
+    let data = || documents.iter().filter(|(path, _)| path.ends_with("_data") || path.contains("/vendor_data"));
+    name.starts_with("ephemeral") || name == "swap" || data().any(|(_, body)| names(body))
+}
+
+/// The names of block devices, which only the EC2 tree has, in the form of a config drive's ec2 document: those that somebody asks
+/// for.
+fn block_devices(client: &Client, base: &str, documents: &[(String, Vec<u8>)]) -> Result<Option<Vec<u8>>> {
     let folder = format!("{base}/latest/meta-data/block-device-mapping");
     let get = |url: &str| client.document(&Request { tries: VENDOR_TRIES, limit: 64 << 10, ..Request::get(url) });
     let Some(list) = get(&format!("{folder}/"))? else { return Ok(None) };
     let mut devices = Map::new();
-    for name in String::from_utf8_lossy(&list).lines().map(str::trim).filter(|n| is_name(n)).take(MAX_DEVICES) {
+    for name in String::from_utf8_lossy(&list).lines().map(str::trim).filter(|n| is_name(n) && is_wanted(n, documents)).take(MAX_DEVICES) {
         if let Some(device) = get(&format!("{folder}/{name}"))? {
             devices.insert(name, String::from_utf8_lossy(&device).trim().to_owned());
         }
@@ -212,6 +224,17 @@ mod tests {
         let list = "2012-08-10\n2015-10-15/\r\n2018-08-27\n2025-04-04\nlatest\n";
         assert_eq!(candidates(list, VERSIONS[0]), ["latest", "2012-08-10", "2015-10-15"]);
         assert_eq!(candidates("<html>", ""), ["latest"]);
+    }
+
+    #[test]
+    fn only_devices_that_somebody_asks_for_are_fetched() {
+        let wanted = |user_data: &[u8]| {
+            let documents = [("openstack/latest/user_data".to_owned(), user_data.to_vec())];
+            ["ami", "root", "ebs0", "ephemeral0", "swap"].into_iter().filter(|n| is_wanted(n, &documents)).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(wanted(b"#cloud-config\n{}\n"), "ephemeral0 swap");
+        assert_eq!(wanted(b"#cloud-config\nmounts: [[ebs0, /srv]]\n"), "ebs0 ephemeral0 swap");
+        assert_eq!(wanted(&[0x1f, 0x8b, 8]), "ami root ebs0 ephemeral0 swap");
     }
 
     #[test]

@@ -315,7 +315,7 @@ impl<'a> Case<'a> {
             root.play(machine::programs(self, &dir, &runs));
         }
         let mut report = Report::new();
-        for half in [module.provision, module.live, module.at_end].into_iter().flatten() {
+        for half in [module.provision, module.live, module.in_background].into_iter().flatten() {
             let mut context = Context {
                 root: &mut root,
                 config: &self.config,
