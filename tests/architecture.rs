@@ -29,6 +29,7 @@ const WRITERS: &[(&str, &str)] = &[
     ("link/setup", "settings of links, below /proc/sys"),
     ("machine/drivers/insert", "where the kernel looks for firmware, below /sys"),
     ("module/seed_random", "the kernel's random device"),
+    ("stage/first_process", "the initramfs's mount points"),
     ("stage/outside", "the console"),
 ];
 

@@ -7,6 +7,7 @@ mod analyze;
 mod apply;
 mod args;
 mod background;
+mod boot;
 mod clean;
 mod cloud_id;
 mod collect_logs;
@@ -30,6 +31,7 @@ mod status;
 mod units;
 mod verb;
 
+use crate::stage::first_process;
 use argh::{ArgsInfo, CommandInfo, CommandInfoWithArgs, EarlyExit, FromArgs};
 use program::{Program, print};
 use std::ffi::OsString;
@@ -55,6 +57,7 @@ static VERBS: &[Entry] = &[
     Entry::of::<schema::Schema>(),
     Entry::of::<features::Features>(),
     Entry::of::<background::Background>(),
+    Entry::of::<boot::Boot>(),
     Entry::of::<devel::Devel>(),
     Entry::of::<completions::Completions>(),
 ];
@@ -106,6 +109,9 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let path = args.next().map(|a| a.to_string_lossy().into_owned()).unwrap_or_default();
     let name = path.rsplit('/').next().filter(|n| !n.is_empty()).unwrap_or("prepivot").to_owned();
     let mut program = Program { path, name, words: args.collect(), debug: false, force: false, command, aliases };
+    if boot::is_first_process(&program) {
+        first_process::run(&program.words);
+    }
     let words: Vec<String> = program.words.iter().map(|a| a.to_string_lossy().into_owned()).collect();
     if let Some(entry) = VERBS.iter().find(|entry| entry.programs.contains(&program.name.as_str())) {
         return alone(&program, entry, &[&program.name], words);

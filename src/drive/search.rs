@@ -56,6 +56,27 @@ impl Probed {
     }
 }
 
+impl Probed {
+    /// Whether it is the device that `name` means: a path below /dev, or LABEL=, UUID=, PARTLABEL= or PARTUUID= as in fstab(5).
+    pub fn is_named(&self, name: &str) -> bool {
+        let of = |key: &str| name.strip_prefix(key).map(|v| v.trim_matches('"'));
+        let text = |wanted: &str, found: Option<&String>| found.is_some_and(|f| f.eq_ignore_ascii_case(wanted));
+        if let Some(label) = of("LABEL=") {
+            return self.superblock().is_some_and(|s| s.label.as_deref() == Some(label));
+        }
+        if let Some(uuid) = of("UUID=") {
+            return self.superblock().is_some_and(|s| text(uuid, s.uuid.as_ref()));
+        }
+        if let Some(label) = of("PARTLABEL=") {
+            return self.device.partition_label.as_deref() == Some(label);
+        }
+        if let Some(uuid) = of("PARTUUID=") {
+            return text(uuid, self.device.partition_uuid.as_ref());
+        }
+        self.device.node.as_os_str() == name
+    }
+}
+
 impl fmt::Display for Probed {
     /// As in `/dev/vda1 (ext4, label root)` or `/dev/sr0 (no medium)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -222,6 +243,16 @@ impl Search {
         if found.is_empty() && more { self.scan(deadline) } else { Ok(found) }
     }
 
+    /// Waits until a device appears or changes, and reads it. False where the deadline has passed, or nothing can be waited for.
+    ///
+    /// # Errors
+    /// If the kernel's events can't be read.
+    pub fn wait_for_change(&mut self, deadline: Deadline) -> Result<bool> {
+        let Some(event) = self.next_event(deadline, None)? else { return Ok(false) };
+        self.take(vec![event], deadline)?;
+        Ok(true)
+    }
+
     /// Waits for drives that appear, or get a medium, until the deadline or until `cancel` is cancelled. Empty then.
     ///
     /// # Errors
@@ -238,19 +269,26 @@ impl Search {
                     events.push(event);
                 }
             }
-            if let Some(drivers) = self.drivers.as_mut().filter(|_| events.iter().any(|e| matches!(e, Event::Device | Event::Lost))) {
-                drivers.for_devices(Kind::Storage);
-            }
-            let changed = match events.contains(&Event::Lost) {
-                true => devices::list(&self.places)?,
-                false => events.iter().filter_map(|event| self.changed(event)).collect(),
-            };
-            let found = self.look(changed, deadline.at_most(PROBE));
+            let found = self.take(events, deadline)?;
             if !found.is_empty() {
                 return Ok(found);
             }
         }
         Ok(Vec::new())
+    }
+
+    /// Loads drivers for what has appeared, and reads what has changed. Gives the drives among it.
+    fn take(&mut self, events: Vec<Event>, deadline: Deadline) -> Result<Vec<Device>> {
+        if let Some(drivers) =
+            self.drivers.as_mut().filter(|_| events.iter().any(|e| matches!(e, Event::Device | Event::Lost)))
+        {
+            drivers.for_devices(Kind::Storage);
+        }
+        let changed = match events.contains(&Event::Lost) {
+            true => devices::list(&self.places)?,
+            false => events.iter().filter_map(|event| self.changed(event)).collect(),
+        };
+        Ok(self.look(changed, deadline.at_most(PROBE)))
     }
 
     fn next_event(&mut self, deadline: Deadline, cancel: Option<&Cancel>) -> Result<Option<Event>> {

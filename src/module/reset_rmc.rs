@@ -12,8 +12,14 @@ use crate::system::Context;
 const PROGRAMS: &str = "/opt/rsct/install/bin";
 const NODE_ID: &str = "/etc/ct_node_id";
 
-pub static MODULE: Module =
-    Module { name: "reset_rmc", stage: Stage::Final, frequency: Frequency::Instance, live: Some(live), offline: true, ..Module::NEW };
+pub static MODULE: Module = Module {
+    name: "reset_rmc",
+    stage: Stage::Final,
+    frequency: Frequency::Instance,
+    live: Some(live),
+    offline: true,
+    ..Module::NEW
+};
 
 fn live(cx: &mut Context) -> Result<()> {
     if cx.instance.source == "None" || !cx.root.is_dir(PROGRAMS) {

@@ -21,8 +21,8 @@ use crate::drive::block;
 use crate::instance::Frequency;
 use crate::machine::Machine;
 use crate::root::{Command, Kind, Stage};
-use crate::system::{Context, disk_sizes};
 use crate::system::mount_table::{self, Mounted};
+use crate::system::{Context, disk_sizes};
 
 /// The first btrfs-progs whose resize can wait for another exclusive operation.
 const BTRFS_QUEUE: (u32, u32) = (5, 10);

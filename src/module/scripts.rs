@@ -29,17 +29,20 @@ const fn module(name: &'static str, frequency: Frequency, live: Handler, idle: f
 /// # scripts_per_boot
 ///
 /// Runs the programs in /var/lib/cloud/scripts/per-boot, on every boot.
-pub static PER_BOOT: Module = module("scripts_per_boot", Frequency::Always, per_boot, |cx| cx.root.list(FOLDERS[0]).is_empty());
+pub static PER_BOOT: Module =
+    module("scripts_per_boot", Frequency::Always, per_boot, |cx| cx.root.list(FOLDERS[0]).is_empty());
 
 /// # scripts_per_instance
 ///
 /// Runs the programs in /var/lib/cloud/scripts/per-instance, once for each instance.
-pub static PER_INSTANCE: Module = module("scripts_per_instance", Frequency::Instance, per_instance, |cx| cx.root.list(FOLDERS[1]).is_empty());
+pub static PER_INSTANCE: Module =
+    module("scripts_per_instance", Frequency::Instance, per_instance, |cx| cx.root.list(FOLDERS[1]).is_empty());
 
 /// # scripts_per_once
 ///
 /// Runs the programs in /var/lib/cloud/scripts/per-once, once in the life of the image.
-pub static PER_ONCE: Module = module("scripts_per_once", Frequency::Once, per_once, |cx| cx.root.list(FOLDERS[2]).is_empty());
+pub static PER_ONCE: Module =
+    module("scripts_per_once", Frequency::Once, per_once, |cx| cx.root.list(FOLDERS[2]).is_empty());
 
 /// # scripts_user
 ///
@@ -63,7 +66,8 @@ pub static USER: Module = module("scripts_user", Frequency::Instance, user, |cx|
 ///  prefix: [str | int] | str
 /// }
 /// ```
-pub static VENDOR: Module = module("scripts_vendor", Frequency::Instance, vendor, |cx| cx.root.list(&of_vendor(cx)).is_empty());
+pub static VENDOR: Module =
+    module("scripts_vendor", Frequency::Instance, vendor, |cx| cx.root.list(&of_vendor(cx)).is_empty());
 
 fn per_boot(cx: &mut Context) -> Result<()> {
     run_parts(cx, FOLDERS[0], &[])

@@ -2,10 +2,10 @@
 //! provisioned, and by hand for a tree and a seed.
 
 use super::boot::Boot;
+use super::demand::{self, Provisioned};
 use super::find::{self, Outcome};
 use super::image::disabled;
 use super::outside::{OfTree, ThisMachine};
-use super::demand::{self, Provisioned};
 use super::{Asked, append_log, commit, handover, network, provision, recover, rescue};
 use crate::base::error::Result;
 use crate::base::event::Event;
@@ -179,7 +179,13 @@ fn provision_outcome(root: &mut Root, boot: &mut Boot, status: &mut Status, outc
     let summary =
         place.as_ref().map_or(format!("instance {id} as before"), |place| format!("instance {id} from {place}"));
     let read = place.is_some();
-    Done { summary: Some(summary), read, later: false, written: true, provisioned: Some(Provisioned { instance, read, complete }) }
+    Done {
+        summary: Some(summary),
+        read,
+        later: false,
+        written: true,
+        provisioned: Some(Provisioned { instance, read, complete }),
+    }
 }
 
 /// Writes what was provisioned. Returns the root's file system, if it was made writable for that.

@@ -10,7 +10,7 @@ use crate::base::error::Result;
 use crate::base::report::Report;
 use crate::instance::Instance;
 use crate::instance::status::{Status, uptime};
-use crate::root::run_dir::{IDLE, LATER_LOGINS, RANDOM_PASSWORDS};
+use crate::root::run_dir::{EARLY, EARLY_DUE, IDLE, LATER_LOGINS, RANDOM_PASSWORDS};
 use crate::root::{Attr, Command, Root, Stage};
 use crate::source;
 
@@ -57,7 +57,10 @@ pub fn leave(root: &mut Root, boot: &mut Boot, status: &mut Status, done: &Provi
         || left
         || provision::has_boothooks(root, &done.instance)
         || (!done.read && refresh::is_allowed(boot, &done.instance));
-    for (name, needed) in [("init-local", root.is_waiting()), ("init", init), ("modules-config", work[1] != Work::None)] {
+    let early = work[0] != Work::None && root.text(EARLY) == EARLY_DUE;
+    for (name, needed) in
+        [("init-local", root.is_waiting() || early), ("init", init), ("modules-config", work[1] != Work::None)]
+    {
         if needed {
             continue;
         }

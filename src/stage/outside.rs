@@ -50,24 +50,7 @@ impl ThisMachine {
     }
 
     fn find(&self, name: &str) -> Option<Probed> {
-        let of = |key: &str| name.strip_prefix(key).map(|v| v.trim_matches('"'));
-        let text = |wanted: &str, found: Option<&String>| found.is_some_and(|f| f.eq_ignore_ascii_case(wanted));
-        let matches = |p: &&Probed| {
-            if let Some(label) = of("LABEL=") {
-                return p.superblock().is_some_and(|s| s.label.as_deref() == Some(label));
-            }
-            if let Some(uuid) = of("UUID=") {
-                return p.superblock().is_some_and(|s| text(uuid, s.uuid.as_ref()));
-            }
-            if let Some(label) = of("PARTLABEL=") {
-                return p.device.partition_label.as_deref() == Some(label);
-            }
-            if let Some(uuid) = of("PARTUUID=") {
-                return text(uuid, p.device.partition_uuid.as_ref());
-            }
-            p.device.node.as_os_str() == name
-        };
-        self.devices().iter().find(matches).cloned()
+        self.devices().iter().find(|probed| probed.is_named(name)).cloned()
     }
 }
 

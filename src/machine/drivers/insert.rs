@@ -41,7 +41,10 @@ pub fn module(base: &Path, root: &Path, path: &str, options: &str) -> Result<boo
         }
         Some("gzip") => {
             let mut image = Vec::new();
-            GzDecoder::new(&file).take(MAX_MODULE).read_to_end(&mut image).context(|| format!("failed to unpack {path}"))?;
+            GzDecoder::new(&file)
+                .take(MAX_MODULE)
+                .read_to_end(&mut image)
+                .context(|| format!("failed to unpack {path}"))?;
             init_module(&image, &options)
         }
         Some(_) => return Ok(false),
@@ -61,7 +64,9 @@ impl Firmware {
         let place = base.join(FIRMWARE_PATH);
         let is_free = beneath::read(base, FIRMWARE_PATH).is_some_and(|path| path.trim().is_empty());
         let folder = ["usr/lib/firmware", "lib/firmware"].into_iter().find(|folder| beneath::exists(root, folder));
-        let set = folder.filter(|_| is_free).map(|folder| std::fs::write(&place, root.join(folder).as_os_str().as_encoded_bytes()));
+        let set = folder
+            .filter(|_| is_free)
+            .map(|folder| std::fs::write(&place, root.join(folder).as_os_str().as_encoded_bytes()));
         Firmware(set.and_then(|written| written.is_ok().then_some(place)))
     }
 }

@@ -30,7 +30,8 @@ pub fn resolve<'a>(list: &'a str, modaliases: &[String]) -> Vec<&'a str> {
         let fits = |alias: &String| {
             // What comes before the first wildcard rules most lines out.
             let plain = pattern.find(['*', '?', '[']).unwrap_or(pattern.len());
-            pattern.get(..plain).is_some_and(|start| alias.starts_with(start)) && glob::matches(&one_for_set(pattern), alias)
+            pattern.get(..plain).is_some_and(|start| alias.starts_with(start))
+                && glob::matches(&one_for_set(pattern), alias)
         };
         if modaliases.iter().any(fits) && !found.contains(&module) {
             found.push(module);

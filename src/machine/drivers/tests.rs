@@ -12,7 +12,8 @@ alias scsi:t-0x05* sr_mod
 alias usb:v0424pEC00d010[0-9]dc*dsc*dp*ic02isc*ip*in* smsc95xx
 alias broken
 ";
-const DEP: &str = "kernel/drivers/scsi/sr_mod.ko.xz: kernel/drivers/cdrom/cdrom.ko.xz kernel/drivers/scsi/scsi_mod.ko.xz \
+const DEP: &str =
+    "kernel/drivers/scsi/sr_mod.ko.xz: kernel/drivers/cdrom/cdrom.ko.xz kernel/drivers/scsi/scsi_mod.ko.xz \
                    kernel/drivers/scsi/scsi_common.ko.xz
 kernel/drivers/net/virtio-net.ko.xz: kernel/net/net_failover.ko.xz kernel/net/failover.ko.xz
 kernel/crypto/crc32c_generic.ko.xz:
@@ -28,7 +29,8 @@ fn what_is_for_a_device_and_what_comes_before_it() {
     assert_eq!(resolved("usb:v0424pEC00d0107dc00dsc00dp01ic02isc06ip00in00"), "smsc95xx");
     assert_eq!(resolved("pci:v00001234d00001111sv*"), "");
 
-    let files = |names: &[&str]| closure(DEP, "softdep libcrc32c pre: crc32c-generic\n", names).into_iter().map(name_of);
+    let files =
+        |names: &[&str]| closure(DEP, "softdep libcrc32c pre: crc32c-generic\n", names).into_iter().map(name_of);
     let files = |names: &[&str]| files(names).collect::<Vec<_>>().join(" ");
     assert_eq!(files(&["sr_mod"]), "scsi_common scsi_mod cdrom sr_mod");
     assert_eq!(files(&["virtio_net"]), "failover net_failover virtio_net");
@@ -52,10 +54,14 @@ fn modprobe_d_is_followed() {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();
     };
-    write("usr/lib/modprobe.d/a.conf", "# x\nblacklist e1000e\noptions  virtio-net \\\n napi_tx=0\ninstall usb-storage /bin/true\n");
+    write(
+        "usr/lib/modprobe.d/a.conf",
+        "# x\nblacklist e1000e\noptions  virtio-net \\\n napi_tx=0\ninstall usb-storage /bin/true\n",
+    );
     write("etc/modprobe.d/b.conf", "options virtio_net csum=N\nblacklist\noptions\n");
     write("etc/modprobe.d/b.conf.bak", "blacklist igb\n");
-    let rules = Rules::read(&dir.0, &["modprobe.blacklist=ixgbe,ice".into(), "igb.max_vfs=2".into(), "root=a.b".into()]);
+    let rules =
+        Rules::read(&dir.0, &["modprobe.blacklist=ixgbe,ice".into(), "igb.max_vfs=2".into(), "root=a.b".into()]);
     let barred = |name| rules.is_barred(name);
     assert!(barred("e1000e") && barred("ixgbe") && barred("ice") && !barred("igb") && !barred("virtio_net"));
     assert!(rules.is_replaced("usb_storage"));
@@ -90,7 +96,10 @@ fn devices_without_a_driver_by_what_they_are_for() {
         assert!(!drivers.for_devices(Kind::Network));
     }
     let [note] = drivers.notes() else { panic!("{:?}", drivers.notes()) };
-    assert!(note.starts_with("the root has no modules for the running kernel ") && note.ends_with(": 1 of its devices have no driver"));
+    assert!(
+        note.starts_with("the root has no modules for the running kernel ")
+            && note.ends_with(": 1 of its devices have no driver")
+    );
 }
 
 #[test]
@@ -99,7 +108,8 @@ fn a_file_that_is_no_module_is_refused_and_said() {
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     let folder = dir.0.join("usr/lib/modules").join(release);
     std::fs::create_dir_all(&folder).unwrap();
-    std::fs::write(folder.join("modules.dep"), "no-module.ko:\nno-gzip.ko.gz:\n../../../../../etc/passwd.ko:\n").unwrap();
+    std::fs::write(folder.join("modules.dep"), "no-module.ko:\nno-gzip.ko.gz:\n../../../../../etc/passwd.ko:\n")
+        .unwrap();
     std::fs::write(folder.join("no-module.ko"), "x").unwrap();
     std::fs::write(folder.join("no-gzip.ko.gz"), "x").unwrap();
     let machine = Machine { base: dir.0.clone(), cmdline: Cmdline::default() };

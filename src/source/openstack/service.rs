@@ -202,7 +202,12 @@ fn block_devices(client: &Client, base: &str, documents: &[(String, Vec<u8>)]) -
     let get = |url: &str| client.document(&Request { tries: VENDOR_TRIES, limit: 64 << 10, ..Request::get(url) });
     let Some(list) = get(&format!("{folder}/"))? else { return Ok(None) };
     let mut devices = Map::new();
-    for name in String::from_utf8_lossy(&list).lines().map(str::trim).filter(|n| is_name(n) && is_wanted(n, documents)).take(MAX_DEVICES) {
+    for name in String::from_utf8_lossy(&list)
+        .lines()
+        .map(str::trim)
+        .filter(|n| is_name(n) && is_wanted(n, documents))
+        .take(MAX_DEVICES)
+    {
         if let Some(device) = get(&format!("{folder}/{name}"))? {
             devices.insert(name, String::from_utf8_lossy(&device).trim().to_owned());
         }
@@ -230,7 +235,11 @@ mod tests {
     fn only_devices_that_somebody_asks_for_are_fetched() {
         let wanted = |user_data: &[u8]| {
             let documents = [("openstack/latest/user_data".to_owned(), user_data.to_vec())];
-            ["ami", "root", "ebs0", "ephemeral0", "swap"].into_iter().filter(|n| is_wanted(n, &documents)).collect::<Vec<_>>().join(" ")
+            ["ami", "root", "ebs0", "ephemeral0", "swap"]
+                .into_iter()
+                .filter(|n| is_wanted(n, &documents))
+                .collect::<Vec<_>>()
+                .join(" ")
         };
         assert_eq!(wanted(b"#cloud-config\n{}\n"), "ephemeral0 swap");
         assert_eq!(wanted(b"#cloud-config\nmounts: [[ebs0, /srv]]\n"), "ebs0 ephemeral0 swap");

@@ -15,7 +15,7 @@ PROGRAM = PROJECT / "target" / "prepivot"
 ROOT_MIB = {"systemd": 600, "installed": 600, "busybox": 64}
 
 FRAMEWORKS = ["dracut-systemd", "dracut-systemd-nofs", "dracut", "initramfs-tools", "mkinitcpio",
-              "mkinitcpio-systemd", "no-cdrom", "host-only", "plain", "measured", "dracut-disks"]
+              "mkinitcpio-systemd", "no-cdrom", "host-only", "image", "plain", "measured", "dracut-disks"]
 
 
 class Skip(Exception):
