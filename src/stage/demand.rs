@@ -33,6 +33,9 @@ pub struct Provisioned {
 ///
 /// /run cannot be written, or the running system's systemd does not answer.
 pub fn leave(root: &mut Root, boot: &mut Boot, status: &mut Status, done: &Provisioned) -> Result<()> {
+    if !root.has_run() {
+        return Ok(());
+    }
     let mut run = Run::new(root, boot, &done.instance);
     let work = [Stage::Init, Stage::Config, Stage::Final].map(|stage| run.work(stage));
     let needs_network = !done.complete || work[1..].contains(&Work::Remote);

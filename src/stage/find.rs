@@ -278,10 +278,14 @@ fn network_modules(plan: &link::cmdline_net::Plan) -> Vec<(&'static str, &'stati
 }
 
 fn reason(search: &Search, drives: &mut Drives, unread: &[String], due: bool) -> String {
-    // A root without the drivers that were wanted is why nothing was found.
+    // A root without the drivers that were wanted may be why nothing was found.
     let notes = drives.drivers().map(|drivers| drivers.notes().to_vec()).unwrap_or_default();
-    let problems: Vec<String> = search.problems().iter().chain(&notes).cloned().collect();
-    match problems.as_slice() {
+    let reason = without_notes(search, unread, due);
+    std::iter::once(reason).chain(notes).collect::<Vec<_>>().join("; ")
+}
+
+fn without_notes(search: &Search, unread: &[String], due: bool) -> String {
+    match search.problems() {
         [] if !unread.is_empty() => {
             format!(
                 "no datasource: this machine's is {}, which this build of prepivot leaves out",
