@@ -30,25 +30,13 @@ pub fn resolve<'a>(list: &'a str, modaliases: &[String]) -> Vec<&'a str> {
         let fits = |alias: &String| {
             // What comes before the first wildcard rules most lines out.
             let plain = pattern.find(['*', '?', '[']).unwrap_or(pattern.len());
-            pattern.get(..plain).is_some_and(|start| alias.starts_with(start))
-                && glob::matches(&one_for_set(pattern), alias)
+            pattern.get(..plain).is_some_and(|start| alias.starts_with(start)) && glob::matches(pattern, alias)
         };
         if modaliases.iter().any(fits) && !found.contains(&module) {
             found.push(module);
         }
     }
     found
-}
-
-/// The pattern with any character in the place of a set of them (`[0-9]`, of revisions).
-fn one_for_set(pattern: &str) -> String {
-    let mut parts = pattern.split('[');
-    let mut out = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        out.push('?');
-        out.push_str(part.split_once(']').map_or("", |(_, rest)| rest));
-    }
-    out
 }
 
 /// The files of the modules, as modules.dep has them, with those that they depend on, softly too. In the order in which they can
