@@ -22,7 +22,7 @@ impl Verb for Boot {
         logging::to_kmsg();
         let machine = Machine::read(Path::new("/"));
         match first_process::prepare(&machine) {
-            Ok(problems) => initramfs::finish(&machine, &problems),
+            Ok(ended) => initramfs::finish(&machine, &ended.problems, ended.written),
             Err(e) => {
                 logging::console(&e.to_string());
                 program.say(e);

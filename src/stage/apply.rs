@@ -205,7 +205,8 @@ fn end(root: &mut Root, boot: &mut Boot, status: &mut Status, done: &Done) -> Ve
     }
     boot.log();
     status.end(NAME, &boot.report);
-    if let Some(provisioned) = &done.provisioned {
+    // What was not written is for the real root's first stage, and all that follow it.
+    if let Some(provisioned) = done.provisioned.as_ref().filter(|_| done.written) {
         let left = demand::leave(root, boot, status, provisioned);
         boot.report.keep(left);
     }

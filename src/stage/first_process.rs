@@ -63,12 +63,12 @@ pub fn run(words: &[OsString]) -> ! {
     fail(&machine, &outcome.err().unwrap_or_else(|| Error::new("the root's init ended")))
 }
 
-/// Mounts the root and provisions it, in a process that may fail. Returns the problems, one line each.
+/// Mounts the root and provisions it, in a process that may fail. Returns how that went.
 ///
 /// # Errors
 ///
 /// The root cannot be found or mounted.
-pub fn prepare(machine: &Machine) -> Result<Vec<String>> {
+pub fn prepare(machine: &Machine) -> Result<apply::Ended> {
     let target = Path::new(TARGET);
     mount_root(machine, target)?;
     Ok(apply::new_root(target, machine))
