@@ -123,10 +123,35 @@ impl Module {
     /// The entry of a module that sets up software of its own, in this build: without the feature `software` it fails where a
     /// document asks for it, and the linker leaves its code out.
     const fn of_software(&self) -> Module {
-        let Module { name, stage, frequency, keys, distros, provision, live, early, repeats, idle, offline, in_background } =
-            *self;
+        let Module {
+            name,
+            stage,
+            frequency,
+            keys,
+            distros,
+            provision,
+            live,
+            early,
+            repeats,
+            idle,
+            offline,
+            in_background,
+        } = *self;
         if cfg!(feature = "software") {
-            Module { name, stage, frequency, keys, distros, provision, live, early, repeats, idle, offline, in_background }
+            Module {
+                name,
+                stage,
+                frequency,
+                keys,
+                distros,
+                provision,
+                live,
+                early,
+                repeats,
+                idle,
+                offline,
+                in_background,
+            }
         } else {
             Module { name, stage, frequency, keys, distros, live: Some(left_out), early, repeats, ..Module::NEW }
         }
