@@ -1,6 +1,7 @@
 //! What takes how long, in the log: the lines that `analyze` reads, in the form of cloud-init's own events (its reporting module).
 
 use std::cell::RefCell;
+use std::time::Instant;
 
 thread_local! {
     /// The events that have begun, the outermost first.
@@ -16,6 +17,9 @@ pub const FINISH: &str = "finish: ";
 pub struct Event {
     name: String,
     what: String,
+    /// What is logged at its end, if it did not fail: by default `what`.
+    done: Option<String>,
+    begun: Instant,
     failed: bool,
 }
 
@@ -26,8 +30,17 @@ impl Event {
     }
 
     /// Begins a module's part of a stage: `init-local/config-users_groups`.
-    pub fn module(name: &str) -> Event {
-        Event::begin("config-", name.to_owned(), format!("running config-{name}"))
+    pub fn module(name: &str, frequency: &str) -> Event {
+        let what = format!("running config-{name} with frequency {frequency}");
+        let mut event = Event::begin("config-", name.to_owned(), what);
+        event.done = Some(format!("config-{name} ran successfully"));
+        event
+    }
+
+    /// A module that has run at its frequency before: nothing is done.
+    pub fn ran_before(name: &str, frequency: &str) {
+        let mut event = Event::module(name, frequency);
+        event.done = Some(format!("config-{name} previously ran"));
     }
 
     fn begin(name: &'static str, rest: String, what: String) -> Event {
@@ -40,7 +53,7 @@ impl Event {
             path + name + &rest
         });
         log::debug!("{START}{name}: {what}");
-        Event { name, what, failed: false }
+        Event { name, what, done: None, begun: Instant::now(), failed: false }
     }
 
     /// It did not do what it should.
@@ -52,8 +65,16 @@ impl Event {
 impl Drop for Event {
     fn drop(&mut self) {
         OPEN.with_borrow_mut(Vec::pop);
-        let result = if self.failed { "FAIL" } else { "SUCCESS" };
-        log::debug!("{FINISH}{}: {result}: {}", self.name, self.what);
+        let name = &self.name;
+        match self.done.take().filter(|_| !self.failed) {
+            Some(done) if done.ends_with("successfully") => {
+                let seconds = self.begun.elapsed().as_secs_f64();
+                log::debug!("{FINISH}{name}: SUCCESS: {done} and took {seconds:.3} seconds");
+            }
+            Some(done) => log::debug!("{FINISH}{name}: SUCCESS: {done}"),
+            None if self.failed => log::debug!("{FINISH}{name}: FAIL: {}", self.what),
+            None => log::debug!("{FINISH}{name}: SUCCESS: {}", self.what),
+        }
     }
 }
 
@@ -66,20 +87,25 @@ mod tests {
     fn events_stand_in_each_other() {
         let messages = logging::capture(|| {
             let stage = Event::start("init-local", "all of it");
-            Event::module("x").fail();
+            Event::module("x", "always").fail();
             drop(stage);
-            drop(Event::module("y"));
+            drop(Event::module("y", "once"));
+            Event::ran_before("z", "once-per-instance");
         });
-        let lines: Vec<String> = messages.into_iter().map(|m| m.text).collect();
+        let mut lines: Vec<String> = messages.into_iter().map(|m| m.text).collect();
+        let took = lines[5].split_off("finish: config-y: SUCCESS: config-y ran successfully and took 0.0".len());
+        assert!(took.ends_with(" seconds"), "{took}");
         assert_eq!(
             lines,
             [
                 "start: init-local: all of it",
-                "start: init-local/config-x: running config-x",
-                "finish: init-local/config-x: FAIL: running config-x",
+                "start: init-local/config-x: running config-x with frequency always",
+                "finish: init-local/config-x: FAIL: running config-x with frequency always",
                 "finish: init-local: SUCCESS: all of it",
-                "start: config-y: running config-y",
-                "finish: config-y: SUCCESS: running config-y",
+                "start: config-y: running config-y with frequency once",
+                "finish: config-y: SUCCESS: config-y ran successfully and took 0.0",
+                "start: config-z: running config-z with frequency once-per-instance",
+                "finish: config-z: SUCCESS: config-z previously ran",
             ]
         );
     }

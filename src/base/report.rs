@@ -92,6 +92,12 @@ impl Report {
         }
     }
 
+    /// Adds the entries of another report whose texts are not `known`.
+    pub fn absorb_new(&mut self, mut other: Report, known: &[String]) {
+        other.entries.retain(|entry| !known.contains(&entry.text));
+        self.absorb(other);
+    }
+
     /// The entries, the oldest first.
     pub fn entries(&self) -> &[Entry] {
         &self.entries

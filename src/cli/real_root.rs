@@ -34,7 +34,7 @@ pub fn run(
 pub fn all_stages(program: &Program) -> ExitCode {
     run(program, &[], |root, machine, asked| {
         let mut errors = later::local(root, machine, asked);
-        for stage in [Stage::Init, Stage::Config, Stage::Final] {
+        for stage in Stage::ALL {
             errors.extend(later::stage(root, machine, stage, asked));
         }
         errors

@@ -83,6 +83,8 @@ pub struct Instance {
     pub cloud_name: String,
     /// Where it was read: `config-disk (/dev/sr0)`, `metadata (http://169.254.169.254)`.
     pub subplatform: String,
+    /// What cloud-init adds to the class where it names the datasource: `[seed=/dev/vda]`. Empty: nothing.
+    pub described: String,
     pub instance_id: String,
     /// Whether a service on the network gave it, and not a drive or a folder.
     pub from_network: bool,

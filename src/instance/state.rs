@@ -91,10 +91,9 @@ fn raw_vendor_data(data: &Value) -> Vec<u8> {
     }
 }
 
-/// The datasource as status.json names it: `DataSourceConfigDrive [net,source=config-disk (/dev/sr0)]`.
+/// The datasource as status.json and the final message name it: `DataSourceConfigDrive [net,ver=2][source=/dev/sr0]`.
 pub fn description(instance: &Instance) -> String {
-    let mode = format!("{:?}", instance.dsmode).to_ascii_lowercase();
-    format!("{} [{mode},source={}]", instance.class, instance.subplatform)
+    format!("{} {}", instance.class, instance.described).trim_end().to_owned()
 }
 
 /// The mark that `name` was done. None for what runs always.

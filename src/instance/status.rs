@@ -73,7 +73,10 @@ impl Status {
         self.0.insert("stage", Value::Null);
         self.stage(stage, |s| {
             s.insert("finished", Value::Float(uptime()));
-            s.insert("errors", Vec::<Value>::new());
+            // A stage that is run again in one boot keeps its errors.
+            if s.get("errors").is_none_or(|e| e.as_list().is_none()) {
+                s.insert("errors", Vec::<Value>::new());
+            }
             s.insert("recoverable_errors", Map::new());
         });
         self.add(stage, report);
@@ -89,6 +92,32 @@ impl Status {
                 }
             }
         });
+    }
+
+    /// Errors of one stage.
+    pub fn errors_of(&self, stage: &str) -> Vec<String> {
+        self.0.get(stage).and_then(|s| s.get("errors")).map(Value::texts).unwrap_or_default()
+    }
+
+    /// What all stages so far have found wrong and got over.
+    pub fn recoverable(&self) -> Vec<String> {
+        let of = |stage: &&str| self.0.get(stage)?.get("recoverable_errors")?.as_map().cloned();
+        let lists: Vec<Map> = STAGES.iter().filter_map(of).collect();
+        lists.iter().flat_map(Map::iter).flat_map(|(_, list)| list.texts()).collect()
+    }
+
+    /// Takes errors back that hold no longer.
+    pub fn withdraw(&mut self, errors: &[String]) {
+        for stage in STAGES {
+            self.stage(stage, |s| {
+                let list = s.get("errors").and_then(Value::as_list).unwrap_or_default();
+                if !errors.is_empty() && !list.is_empty() {
+                    let kept = |e: &&Value| !errors.iter().any(|old| e.as_str() == Some(old));
+                    let kept: Vec<Value> = list.iter().filter(kept).cloned().collect();
+                    s.insert("errors", kept);
+                }
+            });
+        }
     }
 
     /// Errors of all stages.

@@ -28,6 +28,7 @@ pub static MODULE: Module = Module {
     frequency: Frequency::Always,
     keys: &["bootcmd"],
     live: Some(live),
+    runs_commands: true,
     ..Module::NEW
 };
 

@@ -141,6 +141,7 @@ impl Machine {
             args: &[],
             stage: Stage::Init,
             outside: &Disks(self.places()),
+            again: false,
             report: &mut report,
         };
         handler(&mut cx).unwrap();

@@ -17,7 +17,7 @@ use super::Module;
 use crate::base::clock;
 use crate::base::error::Result;
 use crate::document::{Map, Value};
-use crate::instance::Frequency;
+use crate::instance::{Frequency, state};
 use crate::root::{Attr, Stage};
 use crate::system::{Context, Screen, template};
 
@@ -39,12 +39,14 @@ fn live(cx: &mut Context) -> Result<()> {
     let (time, version) = (clock::now(), env!("CARGO_PKG_VERSION"));
     let given = cx.args.first().cloned().or_else(|| cx.text("final_message")).unwrap_or_default();
     let text = if given.trim().is_empty() { DEFAULT } else { given.trim() };
+    let datasource = state::description(cx.instance);
     let values =
-        values(&[("uptime", &uptime), ("timestamp", &time), ("version", version), ("datasource", &cx.instance.class)]);
+        values(&[("uptime", &uptime), ("timestamp", &time), ("version", version), ("datasource", &datasource)]);
     let rendered = template::render("final_message", text, &values);
     match &rendered {
         Ok(message) => {
-            log::info!("{message}");
+            // Each line is one of the log.
+            message.lines().filter(|line| !line.is_empty()).for_each(|line| log::info!("{line}"));
             if cx.root.runs_commands() {
                 cx.outside.show(Screen::Stderr, &format!("{message}\n"));
             }

@@ -18,7 +18,7 @@ use super::Module;
 use crate::base::error::Result;
 use crate::document::Value;
 use crate::instance::Frequency;
-use crate::root::Stage;
+use crate::root::{Command, Stage};
 use crate::system::users::names_of;
 use crate::system::{Context, console, host_keys};
 
@@ -41,8 +41,21 @@ fn live(context: &mut Context) -> Result<()> {
         let keys = host_keys::public_keys(context.root);
         let text = report(&keys, &hidden("ssh_fp_console_blacklist"), &hidden("ssh_key_console_blacklist"));
         console::print(context, &text);
+        to_syslog(context, &text);
     }
     finished
+}
+
+/// Gives the fingerprints, and not the keys, to the system's log, as cloud-init does.
+fn to_syslog(context: &mut Context, text: &str) {
+    let fingerprints: String = text.split_inclusive('\n').take_while(|line| !line.contains("HOST KEY KEYS")).collect();
+    if fingerprints.is_empty() || context.root.which("logger").is_none() {
+        return;
+    }
+    let command = Command::new(context.stage, ["logger", "-p", "user.info", "-t", "cloud-init"]);
+    if let Err(e) = context.root.run(command.stdin(fingerprints)) {
+        log::info!("the host keys' fingerprints are not in the system's log: {e}");
+    }
 }
 
 fn report(keys: &[(String, String)], hidden_fingerprints: &[String], hidden_keys: &[String]) -> String {

@@ -101,6 +101,8 @@ pub struct Module {
     pub offline: bool,
     /// What nothing waits for: in a process of its own at idle priority, after the final stage, once for each instance.
     pub in_background: Option<Handler>,
+    /// Its live half runs the user's commands before every other module: file halves that ran earlier look at what they changed.
+    pub runs_commands: bool,
 }
 
 impl Module {
@@ -118,43 +120,17 @@ impl Module {
         idle: None,
         offline: false,
         in_background: None,
+        runs_commands: false,
     };
 
     /// The entry of a module that sets up software of its own, in this build: without the feature `software` it fails where a
     /// document asks for it, and the linker leaves its code out.
     const fn of_software(&self) -> Module {
-        let Module {
-            name,
-            stage,
-            frequency,
-            keys,
-            distros,
-            provision,
-            live,
-            early,
-            repeats,
-            idle,
-            offline,
-            in_background,
-        } = *self;
         if cfg!(feature = "software") {
-            Module {
-                name,
-                stage,
-                frequency,
-                keys,
-                distros,
-                provision,
-                live,
-                early,
-                repeats,
-                idle,
-                offline,
-                in_background,
-            }
-        } else {
-            Module { name, stage, frequency, keys, distros, live: Some(left_out), early, repeats, ..Module::NEW }
+            return Module { ..*self };
         }
+        let Module { name, stage, frequency, keys, distros, early, repeats, .. } = *self;
+        Module { name, stage, frequency, keys, distros, live: Some(left_out), early, repeats, ..Module::NEW }
     }
 }
 

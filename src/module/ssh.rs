@@ -47,7 +47,8 @@ pub static MODULE: Module = Module {
 fn provision(context: &mut Context) -> Result<()> {
     let mut problems = Vec::new();
     let mut keep = |result: Result<()>| problems.extend(result.err().map(|e| e.to_string()));
-    if context.get("ssh_deletekeys").is_none_or(|v| !v.is_false()) {
+    // Keys of this boot are the machine's own.
+    if !context.again && context.get("ssh_deletekeys").is_none_or(|v| !v.is_false()) {
         keep(host_keys::remove_all(context.root));
     }
     match host_keys::generated_types(context) {
@@ -216,6 +217,7 @@ mod tests {
             args,
             stage,
             outside: &Nothing,
+            again: false,
             report: &mut Report::new(),
         })
     }

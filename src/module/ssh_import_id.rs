@@ -116,6 +116,7 @@ mod tests {
             args: &[],
             stage: Stage::Config,
             outside: &Nothing,
+            again: false,
             report: &mut Report::new(),
         });
         assert_eq!(error.unwrap_err().to_string(), "user v: there is no such user");

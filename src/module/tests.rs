@@ -151,6 +151,7 @@ impl Fixture {
                 args: &[],
                 stage: Stage::Final,
                 outside: &echo,
+                again: false,
                 report: &mut report,
             };
             errors.extend(handler(&mut cx).err().map(|e| e.to_string()));
@@ -203,6 +204,7 @@ fn a_file_of_a_user_that_is_made_later_is_given_to_it_then() {
         args: &[],
         stage: Stage::Init,
         outside: &Nothing,
+        again: false,
         report: &mut Report::new(),
     };
     write_files::MODULE.live.unwrap()(&mut cx).unwrap();
@@ -379,6 +381,7 @@ fn home_hears_what_it_asked_for() {
         args: &[],
         stage: Stage::Final,
         outside: &Nothing,
+        again: false,
         report: &mut Report::new(),
     };
     let (request, tries) = phone_home::request(&mut cx).unwrap().unwrap();

@@ -20,6 +20,9 @@ pub enum Stage {
 }
 
 impl Stage {
+    /// All, in their order.
+    pub const ALL: [Stage; 3] = [Stage::Init, Stage::Config, Stage::Final];
+
     /// The name in a plan and in the log.
     pub fn name(self) -> &'static str {
         match self {

@@ -144,6 +144,15 @@ impl Disk {
         }
     }
 
+    /// Mode, owner, group, inode, size, and the time of the last change in seconds and nanoseconds. None where there is nothing.
+    pub(super) fn version(&self, path: &str) -> Option<[u64; 7]> {
+        let stat = fs::fstat(self.open_at(path, OFlags::PATH).ok()?).ok()?;
+        let number = |n: i64| u64::try_from(n).unwrap_or(0);
+        let (uid, gid) = (u64::from(stat.st_uid), u64::from(stat.st_gid));
+        let (size, seconds) = (number(stat.st_size as i64), number(stat.st_ctime as i64));
+        Some([u64::from(stat.st_mode), uid, gid, stat.st_ino, size, seconds, stat.st_ctime_nsec as u64])
+    }
+
     /// Device number of the file system that holds `path`.
     pub(super) fn device(&self, path: &str) -> Option<u64> {
         Some(fs::fstat(self.open_at(path, OFlags::PATH).ok()?).ok()?.st_dev)

@@ -23,6 +23,7 @@ mod relabel;
 mod resolve;
 pub mod run_dir;
 mod swap;
+mod watch;
 
 pub use change::{Change, Content, Over};
 pub use command::{Command, Output, Programs, Stage};
@@ -32,12 +33,14 @@ pub use lock::Lock;
 pub use log_file::open_log;
 pub use mounts::{Writable, check_writable, unescape};
 pub use owner::Ids;
+pub use watch::Mark;
 
 use crate::base::error::{Context, Error, Result};
 use crate::machine::{Cmdline, Machine};
 use disk::Disk;
 use record::Entry;
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// The largest file that is read from the root, in bytes.
@@ -130,6 +133,8 @@ pub struct Root {
     programs: Option<Programs>,
     /// Commands for the end of the stage, each with its condition.
     at_end: Vec<(Option<Command>, Command)>,
+    /// Paths that were looked at since [`Root::watch`].
+    watched: RefCell<Option<BTreeSet<String>>>,
 }
 
 /// How a [`Root`] is used.
@@ -166,6 +171,7 @@ impl Root {
             commands: Vec::new(),
             programs: None,
             at_end: Vec::new(),
+            watched: RefCell::default(),
         };
         if root.has_run() {
             root.cmdline = Machine::read(Path::new("/")).cmdline;
@@ -273,6 +279,7 @@ impl Root {
 
     /// Names in a folder, sorted. Empty where there is none.
     pub fn list(&self, path: &str) -> Vec<String> {
+        self.note(path, true);
         let Ok(resolved) = self.resolve(path, true) else { return Vec::new() };
         let hidden = self.hidden(&resolved) || matches!(self.nodes.get(&resolved), Some(Node::Absent));
         let mut names = if hidden { Default::default() } else { self.disk.list(&resolved) };

@@ -54,6 +54,7 @@ impl Root {
     }
 
     fn follow(&self, path: &str, follow: bool) -> Result<Resolved> {
+        self.note(path, false);
         let fail = |why: &str| Error::new(format!("failed to resolve {path} in the root: {why}"));
         if path.contains('\0') {
             return Err(fail("it holds a NUL byte"));

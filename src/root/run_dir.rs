@@ -74,6 +74,27 @@ impl Entry for Applied {
     const PATH: &'static str = APPLIED;
 }
 
+/// What a module's file half of this boot depends on.
+#[derive(Debug, Clone, PartialEq, SerJson, DeJson)]
+pub struct FileHalf {
+    /// The module's name.
+    pub module: String,
+    /// The paths that it read, looked at or changed ([`Root::take_watched`]).
+    pub paths: Vec<String>,
+    /// Why it failed; empty if it did not.
+    pub error: String,
+}
+
+/// The file halves that ran before the user's early commands: the network stage looks whether those commands changed something.
+#[derive(Debug, Clone, PartialEq, SerJson, DeJson)]
+pub struct FileHalves {
+    pub halves: Vec<FileHalf>,
+}
+
+impl Entry for FileHalves {
+    const PATH: &'static str = "/run/prepivot/file-halves.json";
+}
+
 /// Writes a record at once, for what must be noted before it is done: a whole file or none, 0600, in a folder that is made if it
 /// is not there (0700).
 ///

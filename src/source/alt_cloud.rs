@@ -14,6 +14,7 @@ use crate::root::Root;
 
 pub static SOURCE: Source = Source {
     name: "AltCloud",
+    described: "[seed={place}]",
     marks: &[Mark::Check("RHEV with a floppy drive, vSphere with a filesystem with the label CDROM: maybe", mark)],
     read: Some(read),
     seed: Some(|_, files, place| Some(instance(user_data(files)?, &format!("seed ({place})")))),

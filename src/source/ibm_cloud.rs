@@ -17,6 +17,7 @@ use std::path::Path;
 
 pub static SOURCE: Source = Source {
     name: "IBMCloud",
+    described: "[{platform} {kind}]",
     marks: &[
         Mark::Unless(|facts| provisioning(facts.machine, facts.root)),
         Mark::Check(

@@ -18,6 +18,7 @@ use crate::network::input::Origin;
 
 pub static SOURCE: Source = Source {
     name: "MAAS",
+    described: "[{place}]",
     read: Some(read),
     service: Some(service_job),
     has_no_address: true,

@@ -49,11 +49,16 @@ use crate::base::error::{Error, Result};
 use crate::base::report::Report;
 use crate::document::Value;
 use crate::drive;
-use crate::instance::DsMode;
+use crate::instance::{DsMode, Instance};
 use crate::machine::Machine;
 use crate::root::Root;
 use std::path::Path;
 use std::time::Duration;
+
+/// Says of an instance what cloud-init says of its source ([`Source::describe`]).
+pub fn describe(instance: &mut Instance) {
+    instance.described = named(&instance.source).map(|s| s.describe(instance)).unwrap_or_default();
+}
 
 /// How long reading `--seed` may take.
 const SEED_TIME: Duration = Duration::from_secs(60);

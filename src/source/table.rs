@@ -97,6 +97,9 @@ pub struct Source {
     pub has_no_address: bool,
     /// Reads a tree of files of its layout, for `--seed`. None where the tree is not one.
     pub seed: Option<ReadFiles>,
+    /// What cloud-init adds to the name of its class, with `{place}` (a device, a folder, a URL), `{mode}` (`dsmode`), `{platform}`
+    /// and `{kind}` (of the place).
+    pub described: &'static str,
     /// Whether the machine's marks say that a drive of it will appear, where none is there yet.
     pub drive_is_due: Option<fn(&Facts) -> bool>,
     /// Whether its data may be elsewhere than on a drive, so that a list with drives' sources alone does not mean that one is due.
@@ -122,6 +125,15 @@ pub struct Source {
 }
 
 impl Source {
+    /// How cloud-init describes an instance of this source, beside its class ([`Instance::described`]).
+    pub fn describe(&self, instance: &Instance) -> String {
+        let (kind, place) = instance.subplatform.split_once(" (").unwrap_or((&instance.subplatform, ""));
+        let place = place.strip_suffix(')').unwrap_or(place);
+        let mode = format!("{:?}", instance.dsmode).to_ascii_lowercase();
+        let text = self.described.replace("{mode}", &mode).replace("{platform}", &instance.platform);
+        text.replace("{kind}", kind).replace("{place}", place)
+    }
+
     /// What an entry starts from: `Source { name: "…", …, ..Source::NEW }`.
     pub const NEW: Source = Source {
         name: "",
@@ -135,6 +147,7 @@ impl Source {
         service: None,
         has_no_address: false,
         seed: None,
+        described: "",
         drive_is_due: None,
         has_other_ways: false,
         hotplug_rules: "",

@@ -6,7 +6,7 @@ use super::demand::{self, Provisioned};
 use super::find::{self, Outcome};
 use super::image::disabled;
 use super::outside::{OfTree, ThisMachine};
-use super::{Asked, append_log, commit, handover, network, provision, recover, rescue};
+use super::{Asked, append_log, commit, handover, network, provision, recover, refresh, rescue, welcome};
 use crate::base::error::Result;
 use crate::base::event::Event;
 use crate::base::logging;
@@ -17,6 +17,7 @@ use crate::machine::Machine;
 use crate::root::run_dir::{self, Applied, Entry};
 use crate::root::{Attr, Root, Use, Writable, check_writable};
 use crate::source::{self, Found};
+use crate::system::Screen;
 use std::path::Path;
 
 /// The stage in status.json, and what it does.
@@ -44,6 +45,7 @@ pub fn new_root(path: &Path, machine: &Machine) -> Ended {
         let problems = recovered.entries().iter().map(ToString::to_string).collect();
         return Ended { problems, written: !root.is_unwritten() };
     }
+    log::debug!("{}", welcome(NAME));
     let outside = ThisMachine::new();
     let mut boot = Boot::new(&root, machine, &Asked::default(), &outside);
     boot.report.absorb(recovered);
@@ -89,10 +91,11 @@ pub fn real_root(root: &mut Root, machine: &Machine, asked: &Asked) -> Vec<Strin
         return Vec::new();
     }
     let outside = ThisMachine::new();
+    begin(&outside, NAME);
     let mut boot = Boot::new(root, machine, asked, &outside);
     let stage = Event::start(NAME, WHAT);
     let outcome = search(root, &mut boot);
-    in_real_root(root, boot, outcome, stage)
+    in_real_root(root, boot, outcome, stage, false)
 }
 
 /// The local stage of the real root after an initramfs that found nothing: a drive may have appeared since. None where there
@@ -105,13 +108,31 @@ pub fn again(root: &mut Root, machine: &Machine, asked: &Asked) -> Option<Vec<St
     let mut boot = Boot::new(root, machine, asked, &outside);
     let found = find::find_again(root, &mut boot)?;
     let stage = Event::start(NAME, WHAT);
-    Some(in_real_root(root, boot, Outcome::Read(Box::new(found)), stage))
+    Some(in_real_root(root, boot, Outcome::Read(Box::new(found)), stage, false))
 }
 
-fn in_real_root(root: &mut Root, mut boot: Boot, outcome: Outcome, stage: Event) -> Vec<String> {
+/// The local stage by a service that the machine has for certain, over the running system's network: in the network stage, where
+/// nothing answered before. None where that is not the case, or it still does not answer; else the errors.
+pub fn by_service(root: &mut Root, machine: &Machine, asked: &Asked) -> Option<Vec<String>> {
+    if Applied::read(root)?.provisioned || disabled(root, machine).is_some() {
+        return None;
+    }
+    let outside = ThisMachine::new();
+    let mut boot = Boot::new(root, machine, asked, &outside);
+    let found = find::find_service(root, &mut boot)?;
+    let stage = Event::start(NAME, WHAT);
+    Some(in_real_root(root, boot, Outcome::Read(Box::new(found)), stage, true))
+}
+
+/// `late`: the network is up already, by other files than those that are written now.
+fn in_real_root(root: &mut Root, mut boot: Boot, outcome: Outcome, stage: Event, late: bool) -> Vec<String> {
     let mut status = Status::new();
     let mut done = provision_outcome(root, &mut boot, &mut status, outcome);
+    let reload = late && refresh::has_new_network(root);
     let _writable = write(root, &mut boot, &mut done);
+    if reload && let Some(renderer) = network::renderer(root, &boot.image, &mut boot.report) {
+        boot.report.keep(refresh::reload(root, renderer));
+    }
     drop(stage);
     let messages = end(root, &mut boot, &mut status, &done);
     if done.is_provisioned() {
@@ -123,6 +144,13 @@ fn in_real_root(root: &mut Root, mut boot: Boot, outcome: Outcome, stage: Event)
     commit(root, &mut boot.report);
     rescue(&status, root, &mut boot.report);
     boot.errors()
+}
+
+/// Logs and prints the line that begins a stage.
+pub(super) fn begin(outside: &dyn crate::system::Outside, action: &str) {
+    let line = welcome(action);
+    log::debug!("{line}");
+    outside.show(Screen::Stderr, &(line + "\n"));
 }
 
 fn search(root: &Root, boot: &mut Boot) -> Outcome {
@@ -167,12 +195,13 @@ fn provision_outcome(root: &mut Root, boot: &mut Boot, status: &mut Status, outc
         Outcome::Read(found) => {
             let Found { mut instance, place } = *found;
             instance.machine_uuid = boot.machine.uuid();
+            source::describe(&mut instance);
             warn_of_problems(boot, &instance, &place);
             (instance, Some(place))
         }
     };
     status.set_datasource(&state::description(&instance));
-    let complete = provision::provision(root, boot, &instance);
+    let complete = provision::provision(root, boot, &instance, place.is_some());
     network::rename_links(root, boot.machine, &mut boot.report);
     boot.log();
     let id = &instance.instance_id;
@@ -264,9 +293,10 @@ pub fn tree(path: &Path, seed: &Path) -> Result<Vec<String>> {
 pub fn seeded(root: &mut Root, boot: &mut Boot, seed: &Path) -> Result<Instance> {
     let found = source::read_seed(boot.machine, root, &boot.image.config, seed, &mut boot.report);
     boot.log();
-    let Found { instance, place } = found?;
+    let Found { mut instance, place } = found?;
+    source::describe(&mut instance);
     warn_of_problems(boot, &instance, &place);
-    provision::provision(root, boot, &instance);
+    provision::provision(root, boot, &instance, true);
     boot.log();
     Ok(instance)
 }

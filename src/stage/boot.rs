@@ -19,6 +19,8 @@ pub struct Boot<'a> {
     pub report: Report,
     /// The merged configuration, once it is merged.
     pub config: Option<Value>,
+    /// Errors of earlier stages that hold no longer: what failed was done again, with success.
+    pub withdrawn: Vec<String>,
     /// When the stage began, in seconds since the kernel started.
     pub start: f64,
     /// How many entries of the report are in the log.
@@ -31,7 +33,7 @@ impl<'a> Boot<'a> {
         let start = status::uptime();
         let mut report = Report::new();
         let image = Image::read(root, machine, &mut report).as_asked(asked);
-        let mut boot = Boot { machine, image, outside, report, config: None, start, logged: 0 };
+        let mut boot = Boot { machine, image, outside, report, config: None, withdrawn: Vec::new(), start, logged: 0 };
         boot.log();
         boot
     }

@@ -110,7 +110,7 @@ pub fn check(consumed: &Consumed, report: &mut Report) {
     if !errors.is_empty() {
         errors.truncate(MAX_REPORTED);
         report.warn(format_args!(
-            "cloud-config failed schema validation! {}; `cloud-init schema --system` says more",
+            "cloud-config failed schema validation! You may run 'sudo cloud-init schema --system' to check the details. {}",
             one_line(&errors)
         ));
     }
@@ -119,8 +119,11 @@ pub fn check(consumed: &Consumed, report: &mut Report) {
     }
 }
 
-/// Writes the parts: the merged documents on every boot, the scripts once for each instance.
-pub fn write_parts(root: &mut Root, instance: &Instance, consumed: &Consumed) -> Result<()> {
+/// Writes the parts: the merged documents on every boot; the scripts for each instance, and where its data was read again.
+///
+/// # Errors
+/// A path cannot be resolved.
+pub fn write_parts(root: &mut Root, instance: &Instance, consumed: &Consumed, read: bool) -> Result<()> {
     let folder = state::folder(instance);
     let named = [
         ("user-data", "", &consumed.user),
@@ -138,7 +141,7 @@ pub fn write_parts(root: &mut Root, instance: &Instance, consumed: &Consumed) ->
         for (name, content) in &data.boothooks {
             root.write(&format!("{folder}/boothooks/{name}"), content.clone(), Attr::root(0o700))?;
         }
-        if first {
+        if first || read {
             scripts(root, &folder, data)?;
         }
     }
@@ -181,9 +184,7 @@ mod tests {
             panic!("{both:?}")
         };
         assert!(
-            wrong.contains(
-                "failed schema validation! hostname: expected a string, found an integer, users.0.sudoo: there"
-            )
+            wrong.contains("to check the details. hostname: expected a string, found an integer, users.0.sudoo: there")
         );
         assert!(
             old.starts_with("Deprecated cloud-config provided: users.0.lock-passwd:  Deprecated in version 22.3. ")

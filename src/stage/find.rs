@@ -4,6 +4,7 @@
 use super::boot::Boot;
 use crate::base::cancel::Cancel;
 use crate::base::deadline::Deadline;
+use crate::base::error::{Error, Result};
 use crate::detect::{self, Facts, Platform};
 use crate::document::Value;
 use crate::drive::Search as Drives;
@@ -28,6 +29,9 @@ const COLDPLUG: Duration = Duration::from_secs(30);
 
 /// How long the drives that are there in the real root may take.
 const AGAIN: Duration = Duration::from_secs(10);
+
+/// How long a service may take in the real root that did not answer in the initramfs.
+const SERVED: Duration = Duration::from_secs(30);
 
 /// How long a service may take where the instance of the last boot can stay.
 const KNOWN: Duration = Duration::from_secs(10);
@@ -60,6 +64,38 @@ pub fn find_again(root: &Root, boot: &mut Boot) -> Option<Found> {
     let names = choose::names(&detect::identify(&facts, &candidates()), &facts);
     let mut search = Search::new(boot.machine, root, &boot.image.config, Deadline::after(AGAIN));
     let found = there(&mut search, &mut drives, &names);
+    let report = search.take_report();
+    boot.absorb(report);
+    found
+}
+
+/// Asks services over the running system's own network.
+///
+/// # Errors
+/// None answers.
+pub fn ask(search: &mut Search, jobs: Vec<Job>) -> Result<Found> {
+    let settings = link::Settings {
+        record: None,
+        sys: search.machine.base.join("sys"),
+        plan: link::cmdline_net::Plan::parse(&search.machine.cmdline),
+        software_links: false,
+        raise: false,
+    };
+    let mut session = link::Session::open(&settings, search.deadline)?;
+    let ca_files = link::http::ca_files(search.root.path());
+    let found = service::ask(search, jobs, &mut session, &ca_files);
+    found.ok_or_else(|| Error::new(search.problems().join("; ")))
+}
+
+/// What a service says that the machine has for certain, asked over the running system's network.
+pub fn find_service(root: &Root, boot: &mut Boot) -> Option<Found> {
+    let facts = Facts::new(boot.machine, root, &boot.image.own, Platform::of(boot.machine, root));
+    let services = choose::services(&detect::identify(&facts, &candidates()), &facts);
+    let mut search = Search::new(boot.machine, root, &boot.image.config, Deadline::after(SERVED));
+    let found = match jobs(&mut search, &services) {
+        (jobs, None) if !jobs.is_empty() => ask(&mut search, jobs).ok(),
+        _ => None,
+    };
     let report = search.take_report();
     boot.absorb(report);
     found

@@ -1,6 +1,7 @@
 //! The stages of the real root: `init --local`, `init`, `modules --mode config`, `modules --mode final`.
 
 use super::Asked;
+use super::again::Before;
 use super::boot::Boot;
 use super::image::disabled;
 use super::modules::{Half, Run};
@@ -8,7 +9,8 @@ use super::output::Redirected;
 use super::outside::ThisMachine;
 use super::web::Includes;
 use super::{
-    LOG, append_log, apply, commit, config, feedback, part_handlers, provision, recover, refresh, reporting, rescue,
+    LOG_GROUP, append_log, append_to_log, apply, commit, config, feedback, part_handlers, provision, recover, refresh,
+    reporting, rescue,
 };
 use crate::base::error::{Context, Result};
 use crate::base::event::Event;
@@ -19,7 +21,7 @@ use crate::instance::status::{self, Status};
 use crate::instance::{Instance, instance_data, state};
 use crate::machine::Machine;
 use crate::root::run_dir::{self, Applied, Entry};
-use crate::root::{Attr, Command, Root, Stage};
+use crate::root::{Command, Root, Stage};
 use crate::userdata::{Fetched, Include};
 use std::cell::OnceCell;
 
@@ -57,7 +59,7 @@ fn early(root: &mut Root, machine: &Machine, asked: &Asked, report: &mut Report)
     boot.config = combined(root, &mut boot);
     if boot.config.is_some() {
         let _event = Event::start("init-local", "growing the root");
-        let _redirected = root.is_live().then(|| Redirected::new(boot.config(), Stage::Init));
+        let _redirected = root.is_live().then(|| Redirected::new(boot.config(), Stage::Init, root.group_id(LOG_GROUP)));
         Run::new(root, &mut boot, &instance).early();
     }
     if !boot.report.is_empty() {
@@ -74,7 +76,7 @@ fn log_of_initramfs(root: &mut Root) -> Result<()> {
     let status = Status::load(root);
     Status::forget(root)?;
     status.save(root)?;
-    root.append(LOG, &lines, Attr::root(0o640))?;
+    append_to_log(root, &lines)?;
     root.remove(run_dir::LOG)
 }
 
@@ -89,11 +91,16 @@ pub fn stage(root: &mut Root, machine: &Machine, stage: Stage, asked: &Asked) ->
         log::info!("nothing is done: {why}");
         return recovered.errors();
     }
-    let (name, label, what) = match stage {
-        Stage::Init => ("init", "init-network", "running what needs the network"),
-        Stage::Config => ("modules-config", "modules-config", "running modules for config"),
-        Stage::Final => ("modules-final", "modules-final", "running modules for final"),
+    let (name, action, label, what) = match stage {
+        Stage::Init => ("init", "init", "init-network", "running what needs the network"),
+        Stage::Config => ("modules-config", "modules:config", "modules-config", "running modules for config"),
+        Stage::Final => ("modules-final", "modules:final", "modules-final", "running modules for final"),
     };
+    if stage == Stage::Init {
+        for error in apply::by_service(root, machine, asked).unwrap_or_default() {
+            recovered.error(error);
+        }
+    }
     let mut status = Status::load(root);
     status.begin(name, start);
     let Some(instance) = asked.instance(root) else {
@@ -113,7 +120,7 @@ pub fn stage(root: &mut Root, machine: &Machine, stage: Stage, asked: &Asked) ->
     commit(root, &mut boot.report);
     rescue(&status, root, &mut boot.report);
     let event = Event::start(label, what);
-    let (instance, passwords) = run(root, &mut boot, instance, stage);
+    let (instance, passwords) = run(root, &mut boot, instance, (stage, action), &status.recoverable());
     commit(root, &mut boot.report);
     if stage == Stage::Init {
         feedback::provisioned(root, &mut boot, &instance, &status, passwords);
@@ -126,6 +133,9 @@ pub fn stage(root: &mut Root, machine: &Machine, stage: Stage, asked: &Asked) ->
     let messages = logging::take();
     let local_failed = (stage == Stage::Init).then(|| !status.errors().is_empty());
     reporting::send(root, &mut boot, &messages, local_failed);
+    status.withdraw(&boot.withdrawn);
+    // A stage that is run again in one boot keeps its failure.
+    let failed_before = status.errors_of(name);
     status.end(name, &boot.report);
     boot.report.keep(status.save(root));
     if stage == Stage::Final {
@@ -139,7 +149,9 @@ pub fn stage(root: &mut Root, machine: &Machine, stage: Stage, asked: &Asked) ->
         boot.report.keep(started);
     }
     root.run_at_end().iter().for_each(|e| boot.report.error(e));
-    boot.errors()
+    let mut errors = boot.errors();
+    errors.extend(failed_before.into_iter().filter(|e| !boot.errors().contains(e)));
+    errors
 }
 
 /// Starts this program again for what nothing waits for.
@@ -169,28 +181,38 @@ pub fn background(root: &mut Root, machine: &Machine, asked: &Asked) -> Vec<Stri
 
 /// Runs the stage's part of everything. Returns the instance, as its source describes it now, and the random passwords that the
 /// stage shows.
-fn run(root: &mut Root, boot: &mut Boot, instance: Instance, stage: Stage) -> (Instance, Vec<(String, String)>) {
+fn run(
+    root: &mut Root,
+    boot: &mut Boot,
+    instance: Instance,
+    (stage, action): (Stage, &str),
+    known: &[String],
+) -> (Instance, Vec<(String, String)>) {
     boot.config = combined(root, boot);
     let refreshed =
         if stage == Stage::Init && boot.config.is_some() { refresh::refresh(root, boot, &instance) } else { None };
     boot.log();
+    let changed = refreshed.is_some();
     let instance = refreshed.unwrap_or(instance);
     if stage == Stage::Init || boot.config.is_none() {
-        merge(root, boot, &instance, stage);
+        merge(root, boot, &instance, (stage, changed), known);
     }
-    let _redirected = root.is_live().then(|| Redirected::new(boot.config(), stage));
+    let _redirected = root.is_live().then(|| Redirected::new(boot.config(), stage, root.group_id(LOG_GROUP)));
+    apply::begin(boot.outside, action);
+    let before = if stage == Stage::Init { Before::look(root, boot) } else { Before::default() };
     if stage == Stage::Init {
         provision::boothooks(root, boot, &instance);
     }
     // The module that shows them removes them.
     let passwords = feedback::random_passwords(root);
-    Run::new(root, boot, &instance).stage(stage, Half::Live);
+    Run::new(root, boot, &instance).after(before).stage(stage, Half::Live);
     (instance, passwords)
 }
 
 /// Merges the configuration, with what it includes from elsewhere. In the network stage its parts are written; and where
-/// parts are remote, the file half of the modules, which waited for them, runs.
-fn merge(root: &mut Root, boot: &mut Boot, instance: &Instance, stage: Stage) {
+/// parts are remote, the file half of the modules, which waited for them, runs; where the instance has changed since the local
+/// stage, that of the modules that are due again does.
+fn merge(root: &mut Root, boot: &mut Boot, instance: &Instance, (stage, changed): (Stage, bool), known: &[String]) {
     let standard = instance_data::standard(root, boot.machine, &boot.image.distro, instance);
     let variables = Value::Map(standard.clone());
     let web = OnceCell::new();
@@ -203,12 +225,15 @@ fn merge(root: &mut Root, boot: &mut Boot, instance: &Instance, stage: Stage) {
         }
         fetched => Ok(fetched),
     };
-    let (merged, consumed) = config::consume(&boot.image, instance, &variables, &mut boot.report, &mut fetch);
+    let mut found = Report::new();
+    let (merged, consumed) = config::consume(&boot.image, instance, &variables, &mut found, &mut fetch);
+    // The local stage has reported what it read too.
+    boot.report.absorb_new(found, known);
     boot.config = Some(merged.config);
     if stage == Stage::Init {
-        boot.report.keep(config::write_parts(root, instance, &consumed));
+        boot.report.keep(config::write_parts(root, instance, &consumed, changed));
         part_handlers::run(root, boot, instance, &consumed);
-        if remote {
+        if remote || changed {
             config::check(&consumed, &mut boot.report);
             let written = instance_data::write(root, standard, instance, &boot.image.config, boot.config());
             boot.report.keep(written);
@@ -245,7 +270,8 @@ fn combined(root: &Root, boot: &mut Boot) -> Option<Value> {
 mod tests {
     use super::*;
     use crate::base::testing::TempDir;
-    use crate::root::Use;
+    use crate::root::{Attr, Use};
+    use crate::stage::LOG;
 
     #[test]
     fn what_the_initramfs_did_not_write_is_written_here() {

@@ -1,6 +1,7 @@
 //! What runs when: apply (in the initramfs: find the source, and provision the new root), the later stages of the real root,
 //! and the hand-over between them.
 
+mod again;
 pub mod apply;
 pub mod boot;
 pub mod config;
@@ -26,12 +27,13 @@ mod reporting;
 pub mod single;
 pub mod web;
 
+use crate::base::clock;
 use crate::base::deadline::Deadline;
 use crate::base::error::Result;
 use crate::base::logging::{self, Message};
 use crate::base::report::Report;
 use crate::document::Map;
-use crate::instance::status::Status;
+use crate::instance::status::{self, Status};
 use crate::instance::{Instance, state};
 use crate::machine::Machine;
 use crate::root::{Attr, Root};
@@ -76,6 +78,12 @@ pub fn fails_loudly(machine: &Machine) -> bool {
     machine.cmdline.value("prepivot.fail") == Some("emergency")
 }
 
+/// The line that begins a stage, in cloud-init's words: programs that watch a console or a log wait for it.
+fn welcome(action: &str) -> String {
+    let (version, uptime) = (env!("CARGO_PKG_VERSION"), status::uptime());
+    format!("Cloud-init v. {version} running '{action}' at {}. Up {uptime:.2} seconds.", clock::now())
+}
+
 /// cloud-init's log.
 const LOG: &str = "/var/log/cloud-init.log";
 
@@ -101,16 +109,23 @@ fn commit(root: &mut Root, report: &mut Report) {
     root.commit().iter().for_each(|e| report.error(e));
 }
 
+/// The group that may read logs.
+const LOG_GROUP: &str = "adm";
 /// How much of the log is kept when lines are added, in bytes.
 const MAX_LOG: u64 = 4 << 20;
 
-/// Adds a stage's messages to the log, which only root and its group may read.
+/// Adds a stage's messages to the log.
 fn append_log(root: &mut Root, messages: &[Message]) -> Result<()> {
-    let lines = logging::to_file_lines(messages);
+    append_to_log(root, logging::to_file_lines(messages).as_bytes())
+}
+
+/// Adds lines to the log. It keeps the mode and owner that it has; a new one is the group adm's to read, where there is one.
+fn append_to_log(root: &mut Root, lines: &[u8]) -> Result<()> {
+    let attr = Attr { gid: root.group_id(LOG_GROUP).unwrap_or(0), ..Attr::root(0o640) };
     if root.stat(LOG).is_some_and(|s| s.size > MAX_LOG) {
-        return root.rewrite(LOG, lines, Attr::root(0o640));
+        return root.rewrite(LOG, lines, attr);
     }
-    root.append(LOG, lines.as_bytes(), Attr::root(0o640))
+    root.append(LOG, lines, attr)
 }
 
 #[cfg(test)]

@@ -1,12 +1,16 @@
 //! Runs the modules of a stage: which, in what order, how often.
 
+use super::again::Before;
 use super::boot::Boot;
+use super::commit;
+use crate::base::error::Result;
 use crate::base::event::Event;
 use crate::base::report::Report;
 use crate::document::Value;
 use crate::instance::Frequency;
 use crate::instance::{Instance, state};
 use crate::module::{self, Handler, Module};
+use crate::root::run_dir::FileHalf;
 use crate::root::{Attr, Root, Stage, run_dir};
 use crate::system::Context;
 
@@ -15,6 +19,10 @@ pub struct Run<'a, 'b> {
     root: &'a mut Root,
     boot: &'a mut Boot<'b>,
     instance: &'a Instance,
+    /// File halves that ran, and what they depend on, where that is wanted.
+    noted: Option<Vec<FileHalf>>,
+    /// The file halves that may have to run again.
+    before: Before,
 }
 
 /// Which half of the modules runs.
@@ -62,7 +70,7 @@ fn entry(value: &Value, half: Half, report: &mut Report) -> Option<Entry> {
         if half == Half::Provision && module::is_removed(&name) {
             log::info!("module {name} was removed from cloud-init: its name is ignored");
         } else if half == Half::Provision {
-            report.warn(format_args!("there is no module called {name}"));
+            report.warn(format_args!("Could not find module named {name}"));
         }
         return None;
     };
@@ -87,7 +95,22 @@ fn name_of(entry: &Value) -> Option<String> {
 impl<'a, 'b> Run<'a, 'b> {
     /// A run with the merged configuration of `boot`, whose report gets what goes wrong.
     pub fn new(root: &'a mut Root, boot: &'a mut Boot<'b>, instance: &'a Instance) -> Self {
-        Run { root, boot, instance }
+        Run { root, boot, instance, noted: None, before: Before::default() }
+    }
+
+    /// The same run, which adds every file half to `noted`, if there is such a list.
+    pub fn noting(self, noted: Option<Vec<FileHalf>>) -> Self {
+        Run { noted, ..self }
+    }
+
+    /// The file halves that ran, if they were noted.
+    pub fn into_noted(self) -> Option<Vec<FileHalf>> {
+        self.noted
+    }
+
+    /// The same run, after whose user's commands the file halves of `before` run again where they have to.
+    pub fn after(self, before: Before) -> Self {
+        Run { before, ..self }
     }
 
     /// Runs one half of the modules that a stage's list names, in its order. One that fails is an error of the report; the
@@ -96,13 +119,25 @@ impl<'a, 'b> Run<'a, 'b> {
         let is_network_stage = (stage, half) == (Stage::Init, Half::Live);
         let early_done = is_network_stage && self.root.text(run_dir::EARLY) == run_dir::EARLY_DONE;
         let may_be_early = (stage, half) == (Stage::Init, Half::Provision) && self.nothing_comes_first();
-        for entry in self.entries(stage, half) {
+        let entries = self.entries(stage, half);
+        if half == Half::Live {
+            self.log_skipped(&entries);
+        }
+        // Without such a module in the list there are the boothooks, which ran before.
+        let commands = entries.iter().position(|e| e.module.runs_commands).filter(|_| half == Half::Live);
+        if commands.is_none() {
+            self.files_again();
+        }
+        for (at, entry) in entries.iter().enumerate() {
             let is_its_time = match half {
                 Half::Provision => !entry.module.early || may_be_early,
                 Half::Live => !entry.module.early || !early_done,
             };
             if is_its_time {
-                self.one(&entry, stage, half);
+                self.one(entry, stage, half);
+            }
+            if commands == Some(at) {
+                self.files_again();
             }
         }
         if early_done {
@@ -110,6 +145,34 @@ impl<'a, 'b> Run<'a, 'b> {
         }
     }
 
+    /// Runs the file halves again that depend on what the user's commands changed.
+    fn files_again(&mut self) {
+        let mut before = std::mem::take(&mut self.before);
+        if before.is_empty() {
+            return;
+        }
+        commit(self.root, &mut self.boot.report);
+        for stage in Stage::ALL {
+            for entry in self.entries(stage, Half::Live) {
+                let module = entry.module;
+                let Some(half) = before.take_changed(self.root, module.name) else { continue };
+                let Some(handler) = module.provision else { continue };
+                // What it warns of was reported when it ran first.
+                let known = std::mem::take(&mut self.boot.report);
+                let done = self.handle(handler, stage, &entry.args, true);
+                self.boot.report = known;
+                match done {
+                    Ok(()) if !half.error.is_empty() => self.boot.withdrawn.push(half.error),
+                    Ok(()) => {}
+                    Err(e) => self.boot.report.error(format_args!("module {} failed: {e}", module.name)),
+                }
+                self.boot.log();
+                commit(self.root, &mut self.boot.report);
+            }
+        }
+    }
+
+    /// The entries of a stage's list.
     fn entries(&mut self, stage: Stage, half: Half) -> Vec<Entry> {
         let (config, report) = self.boot.config_and_report();
         let list = config.get(module::list_key(stage)).and_then(Value::as_list).unwrap_or_default();
@@ -159,7 +222,8 @@ impl<'a, 'b> Run<'a, 'b> {
             let (distro, outside) = (self.boot.image.distro, self.boot.outside);
             let (config, report) = self.boot.config_and_report();
             let (root, instance) = (&mut *self.root, self.instance);
-            let mut context = Context { root, config, instance, distro: &distro, args: &args, stage, outside, report };
+            let mut context =
+                Context { root, config, instance, distro: &distro, args: &args, stage, outside, again: false, report };
             if module.idle.is_some_and(|idle| idle(&mut context)) {
                 continue;
             }
@@ -191,7 +255,7 @@ impl<'a, 'b> Run<'a, 'b> {
     /// Does what the modules leave to the background.
     pub fn background(&mut self) {
         for (module, handler, mark) in self.left_to_background() {
-            self.call(handler, module, Stage::Final, &[]);
+            self.call(handler, module, Frequency::Instance, Stage::Final, &[]);
             let marked = state::mark_done(self.root, self.instance, &mark, Frequency::Instance);
             self.boot.report.keep(marked.map_err(|e| e.context(module.name)));
         }
@@ -224,39 +288,88 @@ impl<'a, 'b> Run<'a, 'b> {
         let (stage, frequency, args) = how;
         let mark = mark(module, half);
         if state::is_done(self.root, self.instance, &mark, frequency) {
+            // The file half may have run a moment ago.
+            if half == Half::Live {
+                Event::ran_before(module.name, frequency.name());
+            }
             return;
         }
+        let noted = self.noted.is_some() && half == Half::Provision;
+        if noted {
+            self.root.watch();
+        }
+        let mut error = None;
         if module.repeats {
-            self.call(handler, module, stage, args);
+            error = self.call(handler, module, frequency, stage, args);
         }
         let marked = state::mark_done(self.root, self.instance, &mark, frequency);
         let is_marked = self.boot.report.keep(marked.map_err(|e| e.context(module.name))).is_some();
         if is_marked && !module.repeats {
-            self.call(handler, module, stage, args);
+            error = self.call(handler, module, frequency, stage, args);
         }
+        if let Some(list) = self.noted.as_mut().filter(|_| noted) {
+            let (paths, error) = (self.root.take_watched(), error.unwrap_or_default());
+            list.push(FileHalf { module: module.name.into(), paths, error });
+        }
+    }
+
+    /// Logs which modules of a list do nothing, and why, in cloud-init's words: tools look for them.
+    fn log_skipped(&self, entries: &[Entry]) {
+        let names = |skipped: &dyn Fn(&Module) -> bool| {
+            let names: Vec<&str> = entries.iter().map(|e| e.module).filter(|m| skipped(m)).map(|m| m.name).collect();
+            Some(names.join(",")).filter(|names| !names.is_empty())
+        };
+        if let Some(names) = names(&|m| !self.has_key(m)) {
+            log::info!("Skipping modules '{names}' because no applicable config is provided.");
+        }
+        if let Some(names) = names(&|m| self.has_key(m) && !self.is_requested(m)) {
+            let distro = self.boot.image.distro.name;
+            log::info!(
+                "Skipping modules '{names}' because they are not verified on distro '{distro}'.  To run anyway, add them to \
+                 'unverified_modules' in config."
+            );
+        }
+    }
+
+    fn has_key(&self, module: &Module) -> bool {
+        module.keys.is_empty() || module.keys.iter().any(|k| self.boot.config().get(k).is_some())
     }
 
     /// Whether the cloud-config has a key of the module's, and the distribution is one that it is for.
     fn is_requested(&self, module: &Module) -> bool {
-        let has_key = module.keys.is_empty() || module.keys.iter().any(|k| self.boot.config().get(k).is_some());
         let unverified = || {
             let list = self.boot.config().get("unverified_modules").and_then(Value::as_list).unwrap_or_default();
             list.iter().any(|v| v.as_str() == Some(module.name))
         };
-        has_key && (module.distros.is_empty() || module.distros.contains(&self.boot.image.distro.name) || unverified())
+        self.has_key(module)
+            && (module.distros.is_empty() || module.distros.contains(&self.boot.image.distro.name) || unverified())
     }
 
-    fn call(&mut self, handler: Handler, module: &Module, stage: Stage, args: &[String]) {
-        let (distro, outside) = (self.boot.image.distro, self.boot.outside);
-        let (config, report) = self.boot.config_and_report();
-        let mut context =
-            Context { root: self.root, config, instance: self.instance, distro: &distro, args, stage, outside, report };
-        let mut event = Event::module(module.name);
-        if let Err(e) = handler(&mut context) {
+    /// Calls one half of a module. A failure goes into the report and is returned.
+    fn call(
+        &mut self,
+        handler: Handler,
+        module: &Module,
+        frequency: Frequency,
+        stage: Stage,
+        args: &[String],
+    ) -> Option<String> {
+        let mut event = Event::module(module.name, frequency.name());
+        let error = self.handle(handler, stage, args, false).err();
+        let error = error.map(|e| format!("module {} failed: {e}", module.name));
+        if let Some(error) = &error {
             event.fail();
-            self.boot.report.error(format_args!("module {} failed: {e}", module.name));
+            self.boot.report.error(error);
         }
         self.boot.log();
+        error
+    }
+
+    fn handle(&mut self, handler: Handler, stage: Stage, args: &[String], again: bool) -> Result<()> {
+        let (root, instance) = (&mut *self.root, self.instance);
+        let (distro, outside) = (self.boot.image.distro, self.boot.outside);
+        let (config, report) = self.boot.config_and_report();
+        handler(&mut Context { root, config, instance, distro: &distro, args, stage, outside, again, report })
     }
 
     /// Writes the hostname before any other module, for a boot whose modules wait for the network: the network's own
@@ -264,7 +377,7 @@ impl<'a, 'b> Run<'a, 'b> {
     pub fn hostname(&mut self) {
         let module = module::find("set_hostname");
         if let Some((module, handler)) = module.and_then(|m| Some((m, m.provision?))) {
-            self.call(handler, module, Stage::Init, &[]);
+            self.call(handler, module, Frequency::Always, Stage::Init, &[]);
         }
     }
 
@@ -272,7 +385,7 @@ impl<'a, 'b> Run<'a, 'b> {
     pub fn logins(&mut self) {
         let module = module::find("ssh").filter(|ssh| self.is_listed(ssh));
         if let Some((module, handler)) = module.and_then(|m| Some((m, m.live?))) {
-            self.call(handler, module, Stage::Init, &[]);
+            self.call(handler, module, Frequency::Always, Stage::Init, &[]);
         }
     }
 

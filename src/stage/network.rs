@@ -3,8 +3,8 @@
 use super::image::Image;
 use crate::base::error::{Context, Result};
 use crate::base::report::Report;
-use crate::document::Value;
-use crate::instance::{Instance, NetworkData};
+use crate::document::{Value, json};
+use crate::instance::{Instance, NetworkData, state};
 use crate::link::rename::{Rename, rename};
 use crate::machine::{Machine, Nic};
 use crate::network::input::{self, Choice, Input, Origin};
@@ -62,6 +62,17 @@ pub fn apply(
     Ok(Some(Applied { config: input.document, renderer }))
 }
 
+/// What was chosen, where cloud-init keeps it.
+///
+/// # Errors
+/// A path cannot be resolved.
+pub fn write_json(root: &mut Root, instance: &Instance, applied: Option<Applied>) -> Result<()> {
+    let path = format!("{}/network-config.json", state::folder(instance));
+    let text = json::to_string_sorted(&applied.map(|a| a.config).unwrap_or_default());
+    root.write(&path, text, Attr::root(0o600))?;
+    root.symlink(&format!("{}/network-config.json", state::RUN_DIR), &path)
+}
+
 /// The configuration of one origin. One that cannot be read is reported.
 fn given(
     origin: Origin,
@@ -97,11 +108,24 @@ fn default(image: &Image, nics: &[Nic]) -> Option<Value> {
     if refused { None } else { fallback::nic(nics).map(fallback::config) }
 }
 
-fn write(root: &mut Root, image: &Image, network: &Network, report: &mut Report) -> Result<&'static Renderer> {
-    let target = Target { distro: image.distro, ip_tool: root.which("ip").is_some() };
+fn target(root: &Root, image: &Image) -> Target {
+    Target { distro: image.distro, ip_tool: root.which("ip").is_some() }
+}
+
+/// What the network files are written for; None where the root has no stack that is known.
+pub fn renderer(root: &Root, image: &Image, report: &mut Report) -> Option<&'static Renderer> {
+    choose(root, image, &target(root, image), report).ok()
+}
+
+fn choose(root: &Root, image: &Image, target: &Target, report: &mut Report) -> Result<&'static Renderer> {
     let configured = image.config.at(&["system_info", "network", "renderers"]).and_then(Value::as_list);
     let configured: Option<Vec<String>> = configured.map(|l| l.iter().filter_map(Value::text).collect());
-    let renderer = render::choose(&|path| root.exists(path), &target, configured.as_deref(), report)?;
+    render::choose(&|path| root.exists(path), target, configured.as_deref(), report)
+}
+
+fn write(root: &mut Root, image: &Image, network: &Network, report: &mut Report) -> Result<&'static Renderer> {
+    let target = target(root, image);
+    let renderer = choose(root, image, &target, report)?;
     let files = renderer.files(network, &target, report);
     remove_old(root, &files)?;
     for File { path, content, mode, owner } in files {

@@ -5,8 +5,10 @@ use crate::document::Value;
 use crate::machine::tools::outlives;
 use crate::root::{Stage, open_log};
 use rustix::io::fcntl_dupfd_cloexec;
+use rustix::process::geteuid;
 use rustix::stdio::{dup2_stderr, dup2_stdout, stderr, stdout};
 use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -42,7 +44,7 @@ impl Sink {
         (!rest.is_empty()).then(|| sink(rest.to_owned()))
     }
 
-    fn open(&self, children: &mut Vec<Child>) -> Result<OwnedFd> {
+    fn open(&self, children: &mut Vec<Child>, group: Option<u32>) -> Result<OwnedFd> {
         let file = |path: &str, append: bool| -> Result<OwnedFd> {
             open_log(path, MODE, append).context(|| format!("failed to open {path}"))
         };
@@ -51,7 +53,11 @@ impl Sink {
             Sink::Append(path) => file(path, true),
             Sink::Pipe(command) => {
                 let script = format!("umask 037; {command}");
-                let mut child = Command::new("/bin/sh")
+                let mut shell = Command::new("/bin/sh");
+                if let Some(group) = group.filter(|_| geteuid().is_root()) {
+                    shell.gid(group);
+                }
+                let mut child = shell
                     .args(["-c", &script])
                     .stdin(Stdio::piped())
                     .spawn()
@@ -87,26 +93,27 @@ pub struct Redirected {
 }
 
 impl Redirected {
-    /// Sends them where the configuration says. What does not work is told, and stays as it is.
-    pub fn new(config: &Value, stage: Stage) -> Redirected {
+    /// Sends them where the configuration says; a program that is piped to runs in `group`, to which the logs that it makes then
+    /// belong. What does not work is reported, and stays as it is.
+    pub fn new(config: &Value, stage: Stage, group: Option<u32>) -> Redirected {
         let (out, err) = sinks(config, stage);
         let mut this = Redirected { old: None, children: Vec::new() };
         if (out.is_some() || err.is_some())
-            && let Err(e) = this.start(out, err)
+            && let Err(e) = this.start(out, err, group)
         {
             log::warn!("output: {}: {e}", stage.name());
         }
         this
     }
 
-    fn start(&mut self, out: Option<Sink>, err: Option<Sink>) -> Result<()> {
+    fn start(&mut self, out: Option<Sink>, err: Option<Sink>, group: Option<u32>) -> Result<()> {
         let keep = |e: rustix::io::Result<OwnedFd>| e.context(|| "failed to keep the standard output");
         let old = (keep(fcntl_dupfd_cloexec(stdout(), 3))?, keep(fcntl_dupfd_cloexec(stderr(), 3))?);
         // Both are opened before either is changed: a program that is piped to says what it says to the old ones.
-        let out_fd = out.as_ref().map(|sink| sink.open(&mut self.children)).transpose()?;
+        let out_fd = out.as_ref().map(|sink| sink.open(&mut self.children, group)).transpose()?;
         let err_fd = match (&out_fd, &err) {
             (Some(same), Some(_)) if out == err => Some(same.try_clone().context(|| "failed to share a file")?),
-            (_, Some(sink)) => Some(sink.open(&mut self.children)?),
+            (_, Some(sink)) => Some(sink.open(&mut self.children, group)?),
             (_, None) => None,
         };
         self.old = Some(old);
@@ -161,7 +168,7 @@ mod tests {
             let script = format!("echo {text}; echo {text}-error >&2");
             assert!(Command::new("/bin/sh").args(["-c", &script]).status().unwrap().success());
         };
-        let redirected = Redirected::new(&yaml::parse("t", output).unwrap(), Stage::Config);
+        let redirected = Redirected::new(&yaml::parse("t", output).unwrap(), Stage::Config, None);
         say("inside");
         drop(redirected);
         say("outside");

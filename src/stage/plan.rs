@@ -35,7 +35,7 @@ pub fn plan(path: &Path, seed: &Path) -> Result<Plan> {
     let mut last = root.changes();
     let mut changes: Vec<(Option<Stage>, Change)> = last.iter().map(|c| (None, c.clone())).collect();
     provision::boothooks(&mut root, &mut boot, &instance);
-    for stage in [Stage::Init, Stage::Config, Stage::Final] {
+    for stage in Stage::ALL {
         Run::new(&mut root, &mut boot, &instance).stage(stage, Half::Live);
         let now = root.changes();
         let known: HashSet<&Change> = last.iter().collect();

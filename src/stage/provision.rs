@@ -2,22 +2,24 @@
 
 use super::boot::Boot;
 use super::modules::{Half, Run};
-use super::{config, network, part_handlers};
+use super::{again, config, network, part_handlers, refresh};
 use crate::base::error::Result;
 use crate::base::report::Report;
-use crate::document::{Value, json};
+use crate::document::Value;
 use crate::instance::Frequency;
 use crate::instance::{Instance, instance_data, state};
+use crate::root::run_dir::{Entry, FileHalves};
 use crate::root::{Attr, Command, Root, Stage};
+use crate::source;
 use crate::system::fstab::{FSTAB, without_ours};
 
 /// The mark that the source's own files were written.
 const FILES_DONE: &str = "prepivot_files";
 
 /// Does the file half of everything: the state, the network, the files of the source, the parts of user-data, and the modules
-/// unless user-data has parts that are remote. The merged configuration stays in `boot`. Whether it is complete: nothing of it is
-/// remote or left to part-handlers.
-pub fn provision(root: &mut Root, boot: &mut Boot, instance: &Instance) -> bool {
+/// unless user-data has parts that are remote. The merged configuration stays in `boot`. `read`: the instance was read now, and
+/// not taken from the cache. Returns whether the configuration is complete: nothing of it is remote or left to part-handlers.
+pub fn provision(root: &mut Root, boot: &mut Boot, instance: &Instance, read: bool) -> bool {
     let last = state::last_id(root);
     let new = last.as_deref() != Some(&instance.instance_id);
     if new && last.is_some() {
@@ -25,8 +27,7 @@ pub fn provision(root: &mut Root, boot: &mut Boot, instance: &Instance) -> bool 
     }
     boot.report.keep(state::store(root, instance));
     if new {
-        let applied = network::apply(root, boot.machine, &boot.image, instance, &mut boot.report);
-        boot.report.keep(applied.and_then(|applied| network_json(root, instance, applied)));
+        network(root, boot, instance);
     }
     source_files(root, instance, &mut boot.report);
     let standard = instance_data::standard(root, boot.machine, &boot.image.distro, instance);
@@ -36,12 +37,17 @@ pub fn provision(root: &mut Root, boot: &mut Boot, instance: &Instance) -> bool 
     });
     if !merged.needs_network {
         config::check(&consumed, &mut boot.report);
-        boot.report.keep(config::write_parts(root, instance, &consumed));
+        boot.report.keep(config::write_parts(root, instance, &consumed, read));
     }
     boot.report.keep(instance_data::write(root, standard, instance, &boot.image.config, &merged.config));
     boot.log();
     boot.config = Some(merged.config);
     let complete = !merged.needs_network && !part_handlers::are_wanted(&boot.image, &consumed);
+    let kept = keep_for_good(root, boot.config(), instance);
+    boot.report.keep(kept);
+    if !new && read && refresh::allows_boot(boot.config(), source::named(&instance.source)) {
+        network(root, boot, instance);
+    }
     if merged.needs_network {
         log::info!("user-data refers to something remote: the modules run when the network is up");
         Run::new(root, boot, instance).hostname();
@@ -50,6 +56,22 @@ pub fn provision(root: &mut Root, boot: &mut Boot, instance: &Instance) -> bool 
         Run::new(root, boot, instance).leave_early();
     }
     complete
+}
+
+/// Leaves the mark by which ds-identify keeps the instance on later boots (`manual_cache_clean`).
+fn keep_for_good(root: &mut Root, config: &Value, instance: &Instance) -> Result<()> {
+    let mark = format!("{}/manual-clean", state::folder(instance));
+    if config.get("manual_cache_clean").is_some_and(Value::is_true) {
+        root.write(&mark, "", Attr::root(0o644))
+    } else {
+        root.remove(&mark)
+    }
+}
+
+/// Writes the network files.
+fn network(root: &mut Root, boot: &mut Boot, instance: &Instance) {
+    let applied = network::apply(root, boot.machine, &boot.image, instance, &mut boot.report);
+    boot.report.keep(applied.and_then(|applied| network::write_json(root, instance, applied)));
 }
 
 /// Takes the lines of another instance's `mounts` out of fstab: its disks are not this machine's.
@@ -61,18 +83,14 @@ fn forget_mounts(root: &mut Root) -> Result<()> {
     .map(drop)
 }
 
-/// What was chosen, where cloud-init keeps it.
-fn network_json(root: &mut Root, instance: &Instance, applied: Option<network::Applied>) -> Result<()> {
-    let path = format!("{}/network-config.json", state::folder(instance));
-    let text = json::to_string_sorted(&applied.map(|a| a.config).unwrap_or_default());
-    root.write(&path, text, Attr::root(0o600))?;
-    root.symlink(&format!("{}/network-config.json", state::RUN_DIR), &path)
-}
-
-/// The file half of every stage's modules.
+/// The file half of every stage's modules. Where the user's commands run after them, it is noted what they depend on.
 pub fn modules(root: &mut Root, boot: &mut Boot, instance: &Instance) {
-    let mut run = Run::new(root, boot, instance);
-    [Stage::Init, Stage::Config, Stage::Final].into_iter().for_each(|stage| run.stage(stage, Half::Provision));
+    let noted = (root.has_run() && again::has_early_commands(root, boot, instance)).then(Vec::new);
+    let mut run = Run::new(root, boot, instance).noting(noted);
+    Stage::ALL.into_iter().for_each(|stage| run.stage(stage, Half::Provision));
+    if let Some(halves) = run.into_noted() {
+        boot.report.keep(FileHalves { halves }.write(root));
+    }
 }
 
 /// Files that the source itself brings (a config drive's `files`), 0660 as cloud-init does, those that are root's alone, and those

@@ -5,17 +5,15 @@ use super::find;
 use super::image::Image;
 use super::network;
 use crate::base::deadline::Deadline;
-use crate::base::error::{Error, Result};
+use crate::base::error::Result;
 use crate::detect::{self, Facts, Platform};
 use crate::document::Value;
 use crate::drive::Search as Drives;
 use crate::drive::devices::Places;
 use crate::instance::{Instance, state};
-use crate::link;
-use crate::network::render::Renderer;
+use crate::network::render::{RENDERERS, Renderer};
 use crate::root::run_dir::{Applied, Entry};
 use crate::root::{Command, Root, Stage};
-use crate::source::service::{self, Job};
 use crate::source::{self, Search, Source, Update, candidates, choose};
 use std::time::Duration;
 
@@ -24,7 +22,7 @@ const BUDGET: Duration = Duration::from_secs(30);
 
 /// Asks the datasource again, if this boot did not read the instance anew and the user allows it: `updates: {network: {when: [boot]}}`,
 /// or an image whose list has only services and whose instance came from a drive. What it says now replaces what was known, and
-/// the network files follow. None where nothing was asked or nothing answered; the instance then stays as it is.
+/// the network files follow. None where nothing was asked, nothing answered, or the answer is the instance as it was.
 pub fn refresh(root: &mut Root, boot: &mut Boot, instance: &Instance) -> Option<Instance> {
     if !is_later_boot(root) || !is_allowed(boot, instance) {
         return None;
@@ -46,7 +44,9 @@ pub fn refresh(root: &mut Root, boot: &mut Boot, instance: &Instance) -> Option<
         }
         Ok(found) => {
             let updated = store(root, boot, found).map(|(instance, _)| instance);
-            updated.map_err(|e| boot.report.warn(format_args!("what the datasource says now is not used: {e}"))).ok()
+            let updated =
+                updated.map_err(|e| boot.report.warn(format_args!("what the datasource says now is not used: {e}")));
+            updated.ok().filter(|updated| updated != instance)
         }
         Err(e) => {
             boot.report.warn(format_args!("the datasource was asked again and did not answer: {e}"));
@@ -67,7 +67,7 @@ fn is_later_boot(root: &Root) -> bool {
 
 /// Whether `updates: {network: {when: […]}}` has the event of a boot, or, where the configuration does not say, the source reads
 /// again on each boot by itself (cloud-init, "Events and updates").
-fn allows_boot(config: &Value, source: Option<&Source>) -> bool {
+pub fn allows_boot(config: &Value, source: Option<&Source>) -> bool {
     let on_boot = [Update::Boot, Update::BootLegacy];
     match config.at(&["updates", "network", "when"]) {
         Some(when) => {
@@ -106,25 +106,11 @@ pub fn again(root: &Root, boot: &mut Boot, instance: &Instance) -> Option<Result
     }
     if found.is_none() {
         let (jobs, _) = find::jobs(&mut search, &choose::services(&report, &facts));
-        found = (!jobs.is_empty()).then(|| ask(&mut search, jobs));
+        found = (!jobs.is_empty()).then(|| find::ask(&mut search, jobs).map(|found| found.instance));
     }
     let report = search.take_report();
     boot.absorb(report);
     found
-}
-
-fn ask(search: &mut Search, jobs: Vec<Job>) -> Result<Instance> {
-    let settings = link::Settings {
-        record: None,
-        sys: search.machine.base.join("sys"),
-        plan: link::cmdline_net::Plan::parse(&search.machine.cmdline),
-        software_links: false,
-        raise: false,
-    };
-    let mut session = link::Session::open(&settings, search.deadline)?;
-    let ca_files = link::http::ca_files(search.root.path());
-    let found = service::ask(search, jobs, &mut session, &ca_files);
-    found.map(|f| f.instance).ok_or_else(|| Error::new(search.problems().join("; ")))
 }
 
 /// Keeps what the source says now, and writes its network files; the program that reads them does so again where they changed.
@@ -135,17 +121,31 @@ pub fn store(
     mut instance: Instance,
 ) -> Result<(Instance, Option<&'static Renderer>)> {
     instance.machine_uuid = boot.machine.uuid();
+    source::describe(&mut instance);
     state::store(root, &instance)?;
     let applied = network::apply(root, boot.machine, &boot.image, &instance, &mut boot.report)?;
-    let renderer = applied.map(|a| a.renderer);
-    if let Some(renderer) = renderer
-        && !renderer.reload.is_empty()
-        && root.changes().iter().any(|c| renderer.owns(c.path()))
-    {
-        log::info!("the network configuration changed: {} reads it again", renderer.title);
-        root.run(Command::new(Stage::Init, renderer.reload.iter().copied()))?;
-    }
+    let renderer = applied.as_ref().map(|a| a.renderer);
+    let changed = renderer.filter(|_| has_new_network(root));
+    network::write_json(root, &instance, applied)?;
+    changed.map_or(Ok(()), |renderer| reload(root, renderer))?;
     Ok((instance, renderer))
+}
+
+/// Whether the changes that are to be written have network files.
+pub fn has_new_network(root: &Root) -> bool {
+    root.changes().iter().any(|c| RENDERERS.iter().any(|renderer| renderer.owns(c.path())))
+}
+
+/// Has the running system's program read the network files again.
+///
+/// # Errors
+/// It fails.
+pub fn reload(root: &mut Root, renderer: &Renderer) -> Result<()> {
+    if renderer.reload.is_empty() {
+        return Ok(());
+    }
+    log::info!("the network configuration changed: {} reads it again", renderer.title);
+    root.run(Command::new(Stage::Init, renderer.reload.iter().copied()))
 }
 
 #[cfg(test)]

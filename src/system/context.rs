@@ -20,6 +20,8 @@ pub struct Context<'a> {
     /// The stage that runs, for commands.
     pub stage: Stage,
     pub outside: &'a dyn Outside,
+    /// The file half ran before in this boot, and the user's early commands changed something that it had looked at.
+    pub again: bool,
     /// Where a module says what it ignored or replaced.
     pub report: &'a mut Report,
 }

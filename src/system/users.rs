@@ -252,6 +252,7 @@ mod tests {
             args: &[],
             stage: Stage::Init,
             outside: &Nothing,
+            again: false,
             report: &mut Report::new(),
         })
     }

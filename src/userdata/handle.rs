@@ -57,7 +57,9 @@ impl<'a> Handler<'a> {
             "beginning with none of the known headers such as #cloud-config"
         };
         let (source, name, content_type) = (self.source, &part.filename, &part.content_type);
-        let text = format!("{source}: {name}: unhandled bytes ({content_type}), {why}");
+        // Tools look for the first words.
+        let what = if content_type == kind::NOT_MULTIPART { "non-multipart" } else { "unknown content-type" };
+        let text = format!("Unhandled {what} ({content_type}) userdata: {source}: {name}, {why}");
         if content_type == kind::NOT_MULTIPART {
             self.report.warn(text);
         } else {

@@ -38,6 +38,7 @@ fn provisioned(name: &str, config: &str) -> TempDir {
         args: &[],
         stage: Stage::Config,
         outside: &Nothing,
+        again: false,
         report: &mut report,
     });
     assert_eq!((result.map_err(|e| e.to_string()), report.entries()), (Ok(()), &[][..]));

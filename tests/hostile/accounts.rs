@@ -247,6 +247,7 @@ fn hostile_values_make_no_lines() {
                     args: &[],
                     stage: module.stage,
                     outside: &Nothing,
+                    again: false,
                     report: &mut Report::new(),
                 };
                 if let Err(e) = half(&mut context) {

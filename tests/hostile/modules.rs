@@ -168,6 +168,7 @@ fn run(config: &Value, key: &str, instance: &Instance, distro: &Distro, base: &T
                 args: &[],
                 stage: module.stage,
                 outside: &OneDisk,
+                again: false,
                 report: &mut Report::new(),
             };
             let _ = half(&mut cx);

@@ -201,7 +201,7 @@ fn one_broken_part_never_stops_the_others() {
             "user-data: part-001: ignored: cloud-config: not valid YAML at line 1 column 5: expected a value",
             "user-data: part-002: ignored: the template fails on line 2: a tag that does not end",
             "user-data: part-003: a part-handler needs python3, which the root does not have",
-            "user-data: part-004: unhandled bytes (text/foo), of a type that is not supported",
+            "Unhandled unknown content-type (text/foo) userdata: user-data: part-004, of a type that is not supported",
         ]
     );
     assert_eq!(data.unsupported, ["text/part-handler (part-003)", "text/foo (part-004)"]);

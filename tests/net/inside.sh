@@ -10,10 +10,11 @@ set -e
 machine=$1 root=$2
 shift 2
 
-# sysfs with this namespace's links and the machine's DMI; the block devices are none.
+# sysfs with this namespace's links and the machine's DMI and disks, whose nodes are not there.
 sys=$(mktemp -d)
 mount -t tmpfs sys "$sys"
 mkdir -p "$sys/class/net" "$sys/class/dmi/id" "$sys/class/block" "$sys/block" "$sys/devices"
+if [ -d "$machine/sys/block" ]; then cp -r "$machine/sys/block/." "$sys/block"; fi
 mount --bind /sys/devices "$sys/devices"
 mount --bind /sys/class/net "$sys/class/net"
 mount --bind "$machine/sys/class/dmi/id" "$sys/class/dmi/id"

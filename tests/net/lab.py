@@ -125,6 +125,12 @@ class Lab:
         log = self.log if where is None else f"{self.log}-{where}"
         self.start(where or self.server, "server.py", log, given=json.dumps(config) + "\n")
 
+    def stop(self):
+        """Ends what was started last."""
+        process = self.processes.pop()
+        process.stdin.close()
+        process.wait(5)
+
     def said(self, kind):
         """The lines of the server's log that have the key `kind`."""
         if not os.path.exists(self.log):

@@ -197,12 +197,13 @@ class Router(threading.Thread):
 
 class Http:
     """Script: port or ports, docs {path: text or {"base64": …} or {"status": n, "method": …}}, token (IMDSv2 is required), and faults:
-    {"fault": name, "path": substring or absent for all, "times": how often, -1 for ever}."""
+    {"fault": name, "path": substring or absent for all, "times": how often, -1 for ever}; rate [n, seconds]: more requests than n in
+    that time get 429."""
 
     def __init__(self, script, log):
         self.script, self.log = script, log
         self.faults = [dict(f) for f in script.get("faults", [])]
-        self.token = None
+        self.token, self.recent = None, []
         self.wrap = lambda connection: connection
 
     def serve(self, listener):
@@ -230,6 +231,18 @@ class Http:
                     return fault
         return None
 
+    def limited(self):
+        if "rate" not in self.script:
+            return None
+        most, seconds = self.script["rate"]
+        with LOCK:
+            now = time.monotonic()
+            self.recent = [t for t in self.recent if now - t < seconds]
+            if len(self.recent) >= most:
+                return {"fault": "status", "status": 429}
+            self.recent.append(now)
+        return None
+
     def request(self, connection, stream, peer):
         line = stream.readline(8192).decode("latin-1").split()
         if len(line) < 3:
@@ -241,7 +254,7 @@ class Http:
             headers[key.lower()] = value.strip()
         body = stream.read(int(headers.get("content-length", 0)))
         self.log.say(http=method, path=path, peer=peer[0], port=peer[1], headers=headers)
-        fault = self.fault(path)
+        fault = self.limited() or self.fault(path)
         if fault and not self.broken(connection, fault):
             return False
         status, answer, extra = (fault["status"], b"", fault.get("headers", {})) if fault else \

@@ -126,6 +126,83 @@ def too_much_user_data(t):
         assert "user_data: larger than 16777216 bytes" in box.console()[0], box.console()
 
 
+def a_service_that_does_not_know_the_machine_yet(t):
+    """404 for everything at first: asked again until there is an answer, by the initramfs and by the real root."""
+    faults = [{"fault": "status", "status": 404, "times": 9}]
+    with Lab() as lab:
+        stand(lab)
+        lab.serve(dhcp={"s0": neutron()}, http={"docs": NOVA, "faults": faults})
+        box = Machine(lab, t.prepivot, cmdline="ip=c0:dhcp")
+        settled(*box.apply())
+        assert box.read("var/lib/cloud/data/instance-id") == UUID + "\n", box.console()
+        assert len(lab.said("http")) >= 14, len(lab.said("http"))
+    with Lab() as lab:
+        stand(lab)
+        lab.serve(dhcp={"s0": neutron()}, http={"docs": NOVA, "faults": [{"fault": "status", "status": 404}]})
+        box = Machine(lab, t.prepivot, cmdline="ip=c0:dhcp prepivot.timeout=5")
+        code, said, seconds = box.apply()
+        assert code == 0 and 3 <= seconds < 8 and "has no OpenStack metadata" in said, (code, seconds, said)
+        assert not box.read("var/lib/cloud/data/instance-id")
+        up_again(lab)
+        settled(*box.init("--local"))
+        code, said, seconds = box.init()
+        assert code == 0 and not box.read("var/lib/cloud/data/instance-id"), said
+    with Lab() as lab:
+        stand(lab)
+        lab.serve(dhcp={"s0": neutron()}, http={"docs": NOVA, "faults": [{"fault": "status", "status": 404, "times": 20}]})
+        box = Machine(lab, t.prepivot, cmdline="ip=c0:dhcp prepivot.timeout=3")
+        settled(*box.apply())
+        assert not box.read("var/lib/cloud/data/instance-id")
+        up_again(lab)
+        settled(*box.init("--local"))
+        code, said, seconds = box.init()
+        assert box.read("var/lib/cloud/data/instance-id") == UUID + "\n", said
+        assert box.status()["init"]["errors"] == [] and box.commands() == ["netplan apply"], (box.status(), box.commands())
+
+
+def up_again(lab):
+    """The real root has brought a link up that leads to the service."""
+    run("ip", "netns", "exec", lab.client, "sysctl", "-q", "net.ipv6.conf.c0.disable_ipv6=1")
+    lab.ip(lab.client, "link", "set", "c0", "up")
+    lab.ip(lab.client, "addr", "add", "10.0.0.5/24", "dev", "c0")
+    lab.ip(lab.client, "route", "add", f"{METADATA}/32", "via", "10.0.0.2")
+
+
+def documents_that_fail_for_good(t):
+    """A document with 500, nonsense, or no answer costs a few tries, and the boot goes on without it and says so."""
+    for fault, path, word in [({"fault": "status", "status": 500}, "user_data", "500"),
+                              ({"fault": "status", "status": 500}, "network_data.json", "500"),
+                              ({"fault": "silent"}, "vendor_data2.json", "no complete answer")]:
+        with Lab() as lab:
+            stand(lab)
+            lab.serve(dhcp={"s0": neutron()}, http={"docs": NOVA, "faults": [dict(fault, path=path)]})
+            box = Machine(lab, t.prepivot, cmdline="ip=c0:dhcp")
+            code, said, seconds = box.apply()
+            assert code == 0 and seconds < 30, (path, code, seconds)
+            assert box.read("var/lib/cloud/data/instance-id") == UUID + "\n", box.console()
+            warnings = json.dumps(box.status()["init-local"]["recoverable_errors"])
+            assert path in warnings and word in warnings and "goes on without it" in warnings, warnings
+
+
+def a_limit_of_the_rate(t):
+    """Ten requests in ten seconds: what is turned away is asked for again, and nothing is missing."""
+    names = {"/latest/meta-data/block-device-mapping/": "ami\nephemeral0\nroot\nebs0\nebs1\nebs2\nebs3\nebs4\n"}
+    names.update({f"/latest/meta-data/block-device-mapping/{n}": f"/dev/vd{n[-1]}" for n in names["/latest/meta-data/block-device-mapping/"].split()})
+    with Lab() as lab:
+        stand(lab)
+        lab.serve(dhcp={"s0": neutron()}, http={"docs": dict(NOVA, **names), "rate": [10, 10]})
+        box = Machine(lab, t.prepivot, cmdline="ip=c0:dhcp")
+        for disk in ("vda", "vdb"):
+            box.write(f"sys/block/{disk}/size", "100\n", box.base)
+        code, said, seconds = box.apply()
+        assert code == 0 and seconds < 60, (code, seconds, said)
+        assert box.status()["init-local"]["recoverable_errors"] == {}, box.status()
+        asked = {line["path"] for line in lab.said("http")}
+        assert "/latest/meta-data/block-device-mapping/ebs4" in asked, asked
+        cache = box.read(f"var/lib/cloud/instances/{UUID}/datasource.json")
+        assert "/dev/vd4" in cache, cache
+
+
 def files_that_the_service_injects(t):
     named = [{"path": "/etc/injected.conf", "content_path": "/content/0000"}]
     metadata = {"uuid": UUID, "hostname": "node-1", "files": named}
@@ -421,6 +498,41 @@ def a_refresh_that_nobody_answers(t):
             assert code == 0 and seconds < 35, (code, seconds, said)
             assert "10.0.0.77" in box.read(NETPLAN) and not box.commands()
             assert word in box.read("var/log/cloud-init.log"), box.read("var/log/cloud-init.log")
+
+
+def two_changes_over_three_boots(t):
+    """Where every boot may ask, what has changed is in effect in that boot: user-data, templates, and both halves of the modules
+    that are set to run always."""
+    user_data = """## template: jinja
+#cloud-config
+write_files: [{path: /etc/said, content: '{{ ds.meta_data.meta.word }}'}]
+bootcmd: ['echo {{ ds.meta_data.meta.word }} >>/booted']
+"""
+
+    def docs(word, text):
+        metadata = {"uuid": UUID, "hostname": "node-1", "meta": {"word": word}}
+        return dict(NOVA, **{f"{VERSION}/meta_data.json": json.dumps(metadata), f"{VERSION}/user_data": text})
+
+    config = {"datasource_list": ["OpenStack"], "updates": {"network": {"when": ["boot"]}},
+              "cloud_init_modules": ["bootcmd", ["write_files", "always"]], "cloud_config_modules": [["runcmd", "always"]],
+              "cloud_final_modules": [["scripts_user", "always"]]}
+    with Lab() as lab:
+        up(lab)
+        boots = [("one", user_data), ("two", user_data), ("three", user_data + "runcmd: ['echo ran >>/booted']\n")]
+        combined = "run/cloud-init/combined-cloud-config.json"
+        box = None
+        for n, (word, text) in enumerate(boots):
+            lab.serve(http={"docs": docs(word, text), "port": 80})
+            box = box or Machine(lab, t.prepivot, config=config)
+            settled(*box.init("--local"))
+            settled(*box.init())
+            settled(*box.run("modules", "--mode", "config", real=True))
+            settled(*box.run("modules", "--mode", "final", real=True))
+            assert box.read("etc/said") == word, (n, box.read("etc/said"), box.status())
+            assert word in box.read(combined, box.base), box.read(combined, box.base)
+            lab.stop()
+            box.reboot()
+        assert box.read("booted").split() == ["one", "two", "three", "ran"], box.read("booted")
 
 
 ALL = all_of(globals())

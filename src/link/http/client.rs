@@ -21,6 +21,8 @@ const LONGEST_BACKOFF: Duration = Duration::from_secs(8);
 /// How often an invalid answer is asked for again.
 const MAX_INVALID: u32 = 3;
 const MAX_REDIRECTS: u32 = 5;
+/// How often at least a request is sent that a limit of the service's rate turns away (429).
+const RATE_TRIES: u32 = 10;
 /// The statuses that mean "later".
 const TRANSIENT: [u16; 6] = [408, 429, 500, 502, 503, 504];
 /// An answer that took longer than this, repeats included, is worth a warning.
@@ -140,6 +142,13 @@ impl Client {
         self.transport.wait(time.min(left)) && time < left
     }
 
+    /// Waits before a service is asked again for what it does not have yet, longer each time. False once the search for the
+    /// service is to end: see [`Limits::search`].
+    pub fn wait_for_service(&self, tries: u32) -> bool {
+        let wait = self.backoff(tries.max(1), None);
+        self.is_patient() && wait < self.transport.left(self.search) && self.transport.wait(wait)
+    }
+
     /// The time of day, for what is signed with it.
     pub fn now(&self) -> SystemTime {
         self.transport.now()
@@ -179,6 +188,7 @@ impl Client {
         let mut reason = String::new();
         loop {
             let (most, deadline) = self.bounds(request);
+            let mut limited = false;
             let (failure, after) = match self.follow(request, deadline) {
                 Ok(reply) if !TRANSIENT.contains(&reply.status) && !request.retry.contains(&reply.status) => {
                     self.answered.store(true, Ordering::Relaxed);
@@ -190,7 +200,10 @@ impl Client {
                     }
                     return Ok(reply);
                 }
-                Ok(reply) => (status_text(reply.status), retry_after(&reply)),
+                Ok(reply) => {
+                    limited = reply.status == 429 && self.limits.retries.is_none() && most > 1;
+                    (status_text(reply.status), retry_after(&reply))
+                }
                 Err(Failure::Silent(reason)) => (reason, None),
                 Err(Failure::Invalid(reason)) => {
                     invalid += 1;
@@ -202,7 +215,10 @@ impl Client {
             tries += 1;
             let wait = self.backoff(tries, after);
             let invited = after.is_some() && !self.answered.load(Ordering::Relaxed) && request.tries > tries;
-            let exhausted = invalid >= MAX_INVALID || (tries >= most && !invited);
+            let taken = before.saturating_sub(self.transport.left(self.deadline)).saturating_add(wait);
+            let late = !limited && request.within.is_some_and(|within| taken >= within);
+            let most = if limited { most.max(RATE_TRIES) } else { most };
+            let exhausted = late || invalid >= MAX_INVALID || (tries >= most && !invited);
             if exhausted || wait >= self.transport.left(deadline) || !self.transport.wait(wait) {
                 let tries = if tries == 1 { "1 try".into() } else { format!("{tries} tries") };
                 return Err(Error::new(format!("{}: {reason} ({tries})", said(request.method, request.url))));

@@ -42,6 +42,9 @@ pub struct Request<'a> {
     pub tries: u32,
     /// How long one attempt may take. None: 30 s. The image's `timeout` setting ([`Limits::attempt`]) takes precedence.
     pub timeout: Option<Duration>,
+    /// How long all tries may take together; the last one may end later. A service that limits its rate (429) has longer. None:
+    /// until the deadline.
+    pub within: Option<Duration>,
     /// Statuses that are asked again like a lost connection, besides 408, 429, 500, 502, 503 and 504.
     pub retry: &'a [u16],
     /// The local TCP port, for services that answer only privileged ports (Scaleway: 1 to 1023). None: any.
@@ -59,6 +62,7 @@ impl<'a> Request<'a> {
             limit: MAX_BODY,
             tries: u32::MAX,
             timeout: None,
+            within: None,
             retry: &[],
             source_port: None,
         }

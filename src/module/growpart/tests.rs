@@ -228,6 +228,7 @@ fn the_kernel_grows_a_partition_that_is_mounted() {
         args: &[],
         stage: Stage::Init,
         outside: &Here,
+        again: false,
         report: &mut report,
     };
     live(&mut cx).unwrap();

@@ -60,6 +60,7 @@ impl Machine {
             args: &[],
             stage: Stage::Init,
             outside: &self.devices,
+            again: false,
             report: &mut Report::new(),
         };
         handler(&mut cx).unwrap();
@@ -83,6 +84,7 @@ impl Machine {
             args: &[],
             stage: Stage::Init,
             outside: &self.devices,
+            again: false,
             report: &mut report,
         };
         live(&mut cx).unwrap();
@@ -274,6 +276,7 @@ fn no_value_makes_a_second_line_or_a_field_too_many() {
             args: &[],
             stage: Stage::Init,
             outside: &machine.devices,
+            again: false,
             report: &mut Report::new(),
         };
         let _ = provision(&mut cx);
@@ -330,6 +333,7 @@ fn devices_of_another_machine_are_taken_as_given_or_as_the_tree_shows_them() {
             args: &[],
             stage: Stage::Init,
             outside: &Unseen,
+            again: false,
             report: &mut Report::new(),
         };
         device::resolve(&cx, spec, "auto", "defaults")

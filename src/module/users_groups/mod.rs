@@ -367,8 +367,17 @@ impl One<'_, '_, '_> {
         } else if specified || (existing && !self.accounts.has_no_password(self.name)) {
             self.accounts.unlock(self.name)
         } else {
+            // Tools look for these two texts.
+            let (of, missing) = if existing {
+                (
+                    "blank password for existing user",
+                    "no existing password set and no 'plain_text_passwd'/'hashed_passwd'",
+                )
+            } else {
+                ("password for user", "no 'passwd'/'plain_text_passwd'/'hashed_passwd'")
+            };
             self.context.report.warn(format_args!(
-                "the password of {} stays locked: lock_passwd is false, but there is no password",
+                "Not unlocking {of} {}. 'lock_passwd: false' present in user-data but {missing} provided in user-data",
                 self.name
             ));
             Ok(())

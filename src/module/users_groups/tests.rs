@@ -33,6 +33,7 @@ fn run(root: &mut Root, half: Handler, config: &str) -> Result<()> {
         args: &[],
         stage: Stage::Init,
         outside: &Nothing,
+        again: false,
         report: &mut Report::new(),
     })
 }

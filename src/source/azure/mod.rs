@@ -21,6 +21,7 @@ const ASSET_TAG: &str = "7783-7084-3265-9085-8269-3286-77";
 
 pub static SOURCE: Source = Source {
     name: "Azure",
+    described: "[seed={place}]",
     marks: &[Mark::asset_tag(ASSET_TAG), Mark::Seed("azure", &["ovf-env.xml"])],
     service: Some(service::job),
     seed: Some(prepare::of_files),

@@ -17,6 +17,7 @@ use crate::instance::{DsMode, Instance, NetworkData};
 
 pub static SOURCE: Source = Source {
     name: "OpenNebula",
+    described: "[seed={place}][dsmode={mode}]",
     marks: &[
         Mark::Seed("opennebula", &[FILE]),
         Mark::Seed("opennebula", &["meta-data"]),

@@ -13,6 +13,7 @@ use crate::source::table::Source;
 
 pub static SOURCE: Source = Source {
     name: marks::CONFIG_DRIVE,
+    described: "[{mode},ver=2][source={place}]",
     marks: &[Mark::Check(
         "openstack/latest or openstack/DATE with meta_data.json in /config-drive or /var/lib/cloud/seed/config_drive; a filesystem \
          with the label config-2",

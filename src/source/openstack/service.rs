@@ -8,16 +8,16 @@ use crate::base::error::{Context, Error, Result};
 use crate::document::{Map, Value, json};
 use crate::link::http::{Client, Request};
 use crate::link::{Reach, Uplink};
+use std::time::Duration;
 
-/// The documents beside meta_data.json and how often each is asked for. Services that have only old versions may have them too.
-const DOCUMENTS: [(&str, u32); 4] = [
-    ("user_data", u32::MAX),
-    ("network_data.json", u32::MAX),
-    ("vendor_data.json", VENDOR_TRIES),
-    ("vendor_data2.json", VENDOR_TRIES),
-];
-/// Vendor-data is the provider's and may come from yet another service: it does not hold the boot up for long.
-const VENDOR_TRIES: u32 = 5;
+/// The documents beside meta_data.json. Services that have only old versions may have them too.
+const DOCUMENTS: [&str; 4] = ["user_data", "network_data.json", "vendor_data.json", "vendor_data2.json"];
+/// How often each of them is asked for, and how long, before the boot goes on without it: the service has answered, and one of
+/// its documents may fail for good.
+const TRIES: u32 = 7;
+const WITHIN: Duration = Duration::from_secs(20);
+/// How long one try may take. Dynamic vendor-data comes from other services, each of which nova waits for (5 s by default).
+const ATTEMPT: Duration = Duration::from_secs(12);
 /// How often the newest version is asked for before the list: a service that has it may have started a moment ago.
 const NEWEST_TRIES: u32 = 4;
 /// How many block devices are asked for by name.
@@ -25,8 +25,6 @@ const MAX_DEVICES: usize = 32;
 /// How many files that the metadata names are fetched, and how large they may be, all together. nova allows 5 of 10 KiB, by default.
 const MAX_CONTENTS: usize = 100;
 const MAX_CONTENT: usize = 16 << 20;
-/// How often one of them is asked for.
-const CONTENT_TRIES: u32 = 5;
 
 /// What was fetched: paths as on a config drive (`openstack/2018-08-27/meta_data.json`), and what could not be.
 #[derive(Debug, Default)]
@@ -54,11 +52,21 @@ pub fn urls(uplink: &Uplink, configured: &[String]) -> Vec<String> {
 ///
 /// `disks`: whether the machine has more than one disk, so that their names in the EC2 tree matter.
 ///
+/// `expected`: the machine is OpenStack's, so that a service without the documents does not have them yet: it is asked again.
+///
 /// # Errors
 ///
 /// No answer, or one that is not OpenStack's. Documents beside meta_data.json that fail are reported in `problems`.
-pub fn fetch(client: &Client, base: &str, disks: bool) -> Result<Fetched> {
-    let (version, metadata) = metadata(client, base)?;
+pub fn fetch(client: &Client, base: &str, disks: bool, expected: bool) -> Result<Fetched> {
+    let mut tries = 0;
+    let (version, metadata) = loop {
+        tries += 1;
+        match metadata(client, base)? {
+            Some(found) => break found,
+            None if expected && client.wait_for_service(tries) => {}
+            None => return Err(Error::new(format!("{base} answers, and has no OpenStack metadata"))),
+        }
+    };
     let path = |name: &str| format!("openstack/{version}/{name}");
     let url = |name: &str| format!("{base}/openstack/{version}/{name}");
     let mut fetched = Fetched { base: base.into(), ..Fetched::default() };
@@ -69,9 +77,9 @@ pub fn fetch(client: &Client, base: &str, disks: bool) -> Result<Fetched> {
         let injected = (!contents.is_empty()).then(|| std::thread::Builder::new().spawn_scoped(scope, injected));
         let threads: Vec<_> = DOCUMENTS
             .iter()
-            .map(|(name, tries)| {
+            .map(|name| {
                 let url = url(name);
-                let get = move || client.document(&Request { tries: *tries, ..Request::get(&url) });
+                let get = move || client.document(&bounded(&url));
                 (*name, std::thread::Builder::new().spawn_scoped(scope, get))
             })
             .collect();
@@ -111,7 +119,7 @@ fn injected(client: &Client, base: &str, paths: &[String]) -> (Vec<(String, Vec<
     let (mut files, mut problems, mut left) = (Vec::new(), Vec::new(), MAX_CONTENT);
     for path in paths {
         let url = format!("{base}/{path}");
-        match client.document(&Request { tries: CONTENT_TRIES, limit: left, ..Request::get(&url) }) {
+        match client.document(&Request { limit: left, ..bounded(&url) }) {
             Ok(Some(body)) => {
                 left = left.saturating_sub(body.len());
                 files.push((path.clone(), body));
@@ -140,9 +148,14 @@ fn contents(metadata: &[u8]) -> Vec<String> {
     paths
 }
 
-/// meta_data.json of the newest version that is there. The version list is only asked for where the newest is not, or gives no
+/// A request for a document without which the boot goes on.
+fn bounded(url: &str) -> Request<'_> {
+    Request { tries: TRIES, timeout: Some(ATTEMPT), within: Some(WITHIN), ..Request::get(url) }
+}
+
+/// meta_data.json of the newest version that is there; None where the service has none. The version list is only asked for where the newest is not, or gives no
 /// answer: a service that cannot give that document may be there all the same.
-fn metadata(client: &Client, base: &str) -> Result<(String, Vec<u8>)> {
+fn metadata(client: &Client, base: &str) -> Result<Option<(String, Vec<u8>)>> {
     let mut versions = vec![VERSIONS[0].to_owned()];
     let (mut listed, mut unanswered) = (false, None);
     while let Some(version) = versions.pop() {
@@ -157,7 +170,7 @@ fn metadata(client: &Client, base: &str) -> Result<(String, Vec<u8>)> {
         };
         if let Some(body) = body.filter(|b| !b.iter().all(u8::is_ascii_whitespace)) {
             is_openstack(&url, &body)?;
-            return Ok((version, body));
+            return Ok(Some((version, body)));
         }
         if !std::mem::replace(&mut listed, true) {
             let list = client.get(&format!("{base}/openstack"));
@@ -165,7 +178,7 @@ fn metadata(client: &Client, base: &str) -> Result<(String, Vec<u8>)> {
             versions = candidates(&String::from_utf8_lossy(&list), tried);
         }
     }
-    Err(Error::new(format!("{base} answers, and has no OpenStack metadata")))
+    Ok(None)
 }
 
 /// What to ask for after a look at the list, the best last: the known versions in it by age, and `latest` before them.
@@ -199,7 +212,7 @@ fn is_wanted(name: &str, documents: &[(String, Vec<u8>)]) -> bool {
 /// for.
 fn block_devices(client: &Client, base: &str, documents: &[(String, Vec<u8>)]) -> Result<Option<Vec<u8>>> {
     let folder = format!("{base}/latest/meta-data/block-device-mapping");
-    let get = |url: &str| client.document(&Request { tries: VENDOR_TRIES, limit: 64 << 10, ..Request::get(url) });
+    let get = |url: &str| client.document(&Request { limit: 64 << 10, ..bounded(url) });
     let Some(list) = get(&format!("{folder}/"))? else { return Ok(None) };
     let mut devices = Map::new();
     for name in String::from_utf8_lossy(&list)

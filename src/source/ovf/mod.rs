@@ -21,6 +21,7 @@ use environment::Environment;
 
 pub static SOURCE: Source = Source {
     name: "OVF",
+    described: "[seed={place}]",
     marks: &[
         Mark::Seed("ovf", &["ovf-env.xml"]),
         Mark::Unless(marks::ruled_out),

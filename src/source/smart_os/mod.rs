@@ -21,6 +21,7 @@ use std::time::Duration;
 
 pub static SOURCE: Source = Source {
     name: "SmartOS",
+    described: "[client={place}]",
     marks: &[Mark::product("SmartDC*"), Mark::Check("/native/.zonecontrol/metadata.sock in a SmartOS zone", zone)],
     read: Some(read),
     updates: &[Update::NewInstance, Update::Boot, Update::BootLegacy],

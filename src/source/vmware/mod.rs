@@ -19,6 +19,7 @@ use values::Values;
 
 pub static SOURCE: Source = Source {
     name: "VMware",
+    described: "[seed={kind}]",
     marks: &[Mark::Check(
         "VMX_GUESTINFO and its data in the environment; guestinfo, in the running system by VMware's tools; guest customization \
          that disable_vmware_customization: false switches on",

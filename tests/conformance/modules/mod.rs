@@ -324,6 +324,7 @@ impl<'a> Case<'a> {
                 args: &args,
                 stage: module.stage,
                 outside: if self.is_about_accounts() { &Nothing } else { &outside },
+                again: false,
                 report: &mut report,
             };
             errors.extend(half(&mut context).err());

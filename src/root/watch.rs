@@ -1,0 +1,110 @@
+//! Which paths a piece of work depends on, and whether what is there has changed since.
+
+use super::{Kind, Root, layout};
+use std::collections::BTreeSet;
+
+/// How many paths are noted for one piece of work.
+const MAX_PATHS: usize = 2000;
+/// Folders that hold this program's own state, with which no work of a module begins.
+const OWN: [&str; 3] = ["var/lib/cloud", "run/cloud-init", "run/prepivot"];
+
+/// What was at a path. Equal marks: nothing has changed in between.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mark {
+    /// Where the path led.
+    resolved: String,
+    /// Mode, owner and group; for a file also its inode, size, and when it last changed.
+    version: Option<[u64; 7]>,
+    /// Names in the folder, where they were read.
+    names: Vec<String>,
+}
+
+impl Root {
+    /// Begins to note the paths that are read, looked at or changed.
+    pub fn watch(&mut self) {
+        *self.watched.borrow_mut() = Some(BTreeSet::new());
+    }
+
+    /// Ends what [`Root::watch`] began, and returns the paths. Those of folders whose names were read end with a slash.
+    pub fn take_watched(&mut self) -> Vec<String> {
+        self.watched.take().unwrap_or_default().into_iter().collect()
+    }
+
+    /// Notes a path, if they are noted.
+    pub(super) fn note(&self, path: &str, is_list: bool) {
+        let mut watched = self.watched.borrow_mut();
+        let Some(paths) = watched.as_mut().filter(|paths| paths.len() < MAX_PATHS) else { return };
+        let path = path.trim_matches('/');
+        if !OWN.iter().any(|own| layout::is_below(path, own)) {
+            paths.insert(if is_list { format!("/{path}/") } else { format!("/{path}") });
+        }
+    }
+
+    /// What the disk has at a noted path.
+    pub fn mark(&self, path: &str) -> Mark {
+        let resolved = self.resolve(path, true).unwrap_or_default();
+        let mut version = self.disk.version(&resolved);
+        let is_dir = self.disk.stat(&resolved).is_some_and(|s| s.kind == Kind::Dir);
+        if let (Some([.., inode, size, seconds, nanoseconds]), true) = (&mut version, is_dir) {
+            // They change with every file in it.
+            (*inode, *size, *seconds, *nanoseconds) = (0, 0, 0, 0);
+        }
+        let names = if path.ends_with('/') { self.list(path) } else { Vec::new() };
+        Mark { resolved, version, names }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::base::testing::TempDir;
+    use crate::root::{Attr, Root, Use};
+
+    #[test]
+    fn what_is_read_and_written_is_noted_and_a_change_of_it_is_seen() {
+        let dir = TempDir::new("watch");
+        let path = |p: &str| dir.0.join(p);
+        std::fs::create_dir_all(path("etc/d")).unwrap();
+        std::fs::write(path("etc/a"), "1").unwrap();
+        std::fs::write(path("etc/b"), "1").unwrap();
+        std::os::unix::fs::symlink("a", path("etc/link")).unwrap();
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        root.text("/etc/b");
+        root.watch();
+        root.text("/etc/link");
+        root.list("/etc/d");
+        root.is_dir("/etc");
+        root.exists("/etc/none");
+        root.text("/var/lib/cloud/data/instance-id");
+        root.write("/etc/new", "x", Attr::root(0o644)).unwrap();
+        let noted = root.take_watched();
+        assert_eq!(noted, ["/etc", "/etc/d", "/etc/d/", "/etc/link", "/etc/new", "/etc/none"]);
+        assert_eq!(root.take_watched(), [""; 0]);
+        root.commit();
+
+        let marks = |root: &Root| noted.iter().map(|p| root.mark(p)).collect::<Vec<_>>();
+        let mut before = marks(&root);
+        let mut changed = |root: &Root| {
+            let now = marks(root);
+            let changed: Vec<String> = noted
+                .iter()
+                .zip(before.iter().zip(&now))
+                .filter(|(_, (a, b))| a != b)
+                .map(|(p, _)| p.clone())
+                .collect();
+            before = now;
+            changed
+        };
+        std::fs::write(path("etc/b"), "another").unwrap();
+        std::fs::write(path("etc/unrelated"), "x").unwrap();
+        assert_eq!(changed(&root), [""; 0]);
+        std::fs::write(path("etc/a"), "another").unwrap();
+        assert_eq!(changed(&root), ["/etc/link"]);
+        std::fs::remove_file(path("etc/link")).unwrap();
+        std::os::unix::fs::symlink("b", path("etc/link")).unwrap();
+        std::fs::write(path("etc/d/x"), "").unwrap();
+        assert_eq!(changed(&root), ["/etc/d/", "/etc/link"]);
+        std::fs::write(path("etc/none"), "").unwrap();
+        std::fs::remove_file(path("etc/new")).unwrap();
+        assert_eq!(changed(&root), ["/etc/new", "/etc/none"]);
+    }
+}
