@@ -221,7 +221,7 @@ fn is_spread(root: &Root) -> bool {
         rest.strip_prefix(':')?;
         Some(rest.rsplit(':').next()?.trim_matches(['[', ']', ' ', '\t', '\r']).is_empty())
     };
-    let last = paths.filter_map(|path| root.text(&path).lines().filter_map(value).last()).last();
+    let last = paths.filter_map(|path| root.text(&path).lines().filter_map(value).next_back()).last();
     if last == Some(true) {
         log::info!("{LIST_KEY} is ignored, as ds-identify does: write its values on its own line, in brackets");
     }

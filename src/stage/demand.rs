@@ -5,7 +5,7 @@
 
 use super::boot::Boot;
 use super::modules::{Run, Work};
-use super::{provision, refresh, reporting};
+use super::{handover, provision, refresh, reporting};
 use crate::base::error::Result;
 use crate::base::report::Report;
 use crate::instance::Instance;
@@ -40,12 +40,13 @@ pub fn leave(root: &mut Root, boot: &mut Boot, status: &mut Status, done: &Provi
     let work = [Stage::Init, Stage::Config, Stage::Final].map(|stage| run.work(stage));
     let needs_network = !done.complete || work[1..].contains(&Work::Remote);
     if root.is_live() {
-        return match needs_network && root.is_dir("/run/systemd/system") {
+        return match needs_network && root.is_dir("/run/systemd/system") && root.which("systemctl").is_some() {
             true => root.run(Command::new(Stage::Init, ["systemctl", "--no-block", "start", "network-online.target"])),
             false => Ok(()),
         };
     }
-    if needs_network {
+    // Elsewhere the folder would make programs believe that systemd runs (sd_booted(3)).
+    if needs_network && handover::has_systemd(root) {
         root.write(WANTS_NETWORK, "[Unit]\nWants=network-online.target\n", Attr::root(0o644))?;
     }
     // What went wrong is for the stages to report, and to do again.

@@ -60,7 +60,8 @@ pub fn hand_over(root: &mut Root, found: bool) -> Result<()> {
     root.symlink(&format!("{UNITS}/multi-user.target.wants/cloud-init.target"), "../cloud-init.target")
 }
 
-fn has_systemd(root: &Root) -> bool {
+/// Whether the root has systemd, running or not.
+pub(super) fn has_systemd(root: &Root) -> bool {
     ["/usr/lib/systemd/systemd", "/lib/systemd/systemd"].iter().any(|path| root.exists(path))
 }
 
