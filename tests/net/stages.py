@@ -196,7 +196,9 @@ def a_limit_of_the_rate(t):
             box.write(f"sys/block/{disk}/size", "100\n", box.base)
         code, said, seconds = box.apply()
         assert code == 0 and seconds < 60, (code, seconds, said)
-        assert box.status()["init-local"]["recoverable_errors"] == {}, box.status()
+        # What took over 10 s is reported, as an answer.
+        warnings = box.status()["init-local"]["recoverable_errors"].get("WARNING", [])
+        assert all("429 Too Many Requests; answered at try" in w for w in warnings), warnings
         asked = {line["path"] for line in lab.said("http")}
         assert "/latest/meta-data/block-device-mapping/ebs4" in asked, asked
         cache = box.read(f"var/lib/cloud/instances/{UUID}/datasource.json")
