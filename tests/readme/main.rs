@@ -179,7 +179,7 @@ fn the_programs_sizes_are_those_that_the_tests_allow() {
     compare("tests/minimal/run", "set up software: less than ");
     let said = compare("tests/run", "The static program is ");
     let ways = table(page("initramfs/man/prepivot.8.md").section("### The static build"));
-    assert_eq!(ways[0][2], format!("{said} MB"));
+    assert_eq!(ways[0][2], format!("{said:.1} MB"));
 }
 
 #[test]
