@@ -11,11 +11,10 @@ const ORDER: &[&str] = &[
     "system", "schema", "module", "stage", "cli",
 ];
 
-/// Groups of files that use each other in a circle. The interpreter of templates is one by its nature: a value can be a macro,
-/// which is syntax, and a filter calls what it is given. The others are to be taken apart.
+/// Groups of files that use each other in a circle. The only one is the interpreter of templates: there a value can be a macro,
+/// which is syntax, and a filter calls what it is given.
 const CIRCLES: &[&str] = &[
     "userdata/jinja/call userdata/jinja/data userdata/jinja/filters userdata/jinja/filters/sequence userdata/jinja/filters/text userdata/jinja/format userdata/jinja/methods userdata/jinja/operators userdata/jinja/predicates userdata/jinja/print userdata/jinja/render userdata/jinja/scope userdata/jinja/syntax userdata/jinja/value",
-    "stage/config stage/image",
 ];
 
 /// Files outside root/ that write, and what.

@@ -4,50 +4,24 @@ use super::image::Image;
 use super::web::{self, Includes};
 use crate::base::error::Result;
 use crate::base::report::Report;
-use crate::document::{Map, Value, json};
+use crate::document::{Map, Value};
 use crate::instance::Frequency;
 use crate::instance::{Instance, state};
-use crate::machine::{Distro, Machine};
-use crate::module;
 use crate::root::{Attr, Root};
 use crate::schema::{self, Findings, one_line};
-use crate::userdata::config::{self, Consumed, Files, Sources};
+use crate::userdata::config::{self, Consumed, Sources};
 use crate::userdata::{Fetched, Include, Script, UserData, When, cache_name, vendor};
 
 /// cloud-init's semaphore for the parts of user-data.
 const CONSUMED: &str = "consume_data";
 /// How many mistakes of a cloud-config are reported.
 const MAX_REPORTED: usize = 10;
-/// The last boot's instance-data, for configuration files that are templates.
-const INSTANCE_DATA: &str = "/run/cloud-init/instance-data-sensitive.json";
 
 /// What an instance's user-data comes to.
 pub struct Merged {
     pub config: Value,
     /// Whether parts of it are remote and are not in it yet.
     pub needs_network: bool,
-}
-
-struct InRoot<'a>(&'a Root);
-
-impl Files for InRoot<'_> {
-    fn read(&mut self, path: &str) -> Result<Option<Vec<u8>>> {
-        self.0.read(path)
-    }
-
-    fn names(&mut self, folder: &str) -> Result<Option<Vec<String>>> {
-        Ok(self.0.is_dir(folder).then(|| self.0.list(folder)))
-    }
-}
-
-/// The image's configuration: its files and the kernel command line, over the distribution's defaults.
-pub fn base(root: &Root, machine: &Machine, distro: &Distro, report: &mut Report) -> config::Base {
-    let data = root.read(INSTANCE_DATA).ok().flatten().and_then(|b| json::parse(INSTANCE_DATA, &b).ok());
-    let mut defaults = distro.default_config().as_map().cloned().unwrap_or_default();
-    for (key, list) in module::default_lists().iter() {
-        defaults.insert(key, list.clone());
-    }
-    config::base(&mut InRoot(root), machine.cmdline.text(), data.as_ref(), defaults, report)
 }
 
 /// Gets what user-data includes.

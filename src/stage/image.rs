@@ -1,17 +1,44 @@
 //! What the image itself says: its distribution, its configuration, and whether it wants to be provisioned at all.
 
 use super::Asked;
+use crate::base::error::Result;
 use crate::base::report::Report;
-use crate::document::{Map, Value};
+use crate::document::{Map, Value, json};
 use crate::instance::boot;
 use crate::machine::{Distro, Machine};
+use crate::module;
 use crate::root::Root;
+use crate::userdata::config::{self, Files};
 use crate::userdata::{PartHandlers, merge};
 
 /// What runs part-handlers.
 pub const PYTHON: &str = "python3";
 /// The image's own part-handlers.
 pub const HANDLERS: &str = "/var/lib/cloud/handlers";
+/// The last boot's instance-data, for configuration files that are templates.
+const INSTANCE_DATA: &str = "/run/cloud-init/instance-data-sensitive.json";
+
+struct InRoot<'a>(&'a Root);
+
+impl Files for InRoot<'_> {
+    fn read(&mut self, path: &str) -> Result<Option<Vec<u8>>> {
+        self.0.read(path)
+    }
+
+    fn names(&mut self, folder: &str) -> Result<Option<Vec<String>>> {
+        Ok(self.0.is_dir(folder).then(|| self.0.list(folder)))
+    }
+}
+
+/// The image's configuration: its files and the kernel command line, over the distribution's defaults.
+fn configuration(root: &Root, machine: &Machine, distro: &Distro, report: &mut Report) -> config::Base {
+    let data = root.read(INSTANCE_DATA).ok().flatten().and_then(|b| json::parse(INSTANCE_DATA, &b).ok());
+    let mut defaults = distro.default_config().as_map().cloned().unwrap_or_default();
+    for (key, list) in module::default_lists().iter() {
+        defaults.insert(key, list.clone());
+    }
+    config::base(&mut InRoot(root), machine.cmdline.text(), data.as_ref(), defaults, report)
+}
 
 /// An image: the root as its maker left it.
 pub struct Image {
@@ -35,7 +62,7 @@ impl Image {
             os_release = root.text("/usr/lib/os-release");
         }
         let mut distro = Distro::of_os_release(&os_release);
-        let base = super::config::base(root, machine, &distro, report);
+        let base = configuration(root, machine, &distro, report);
         let (config, own) = (Value::Map(base.config), Value::Map(base.own));
         if distro.name == "unknown"
             && let Some(name) = config.at(&["system_info", "distro"]).and_then(Value::as_str)
