@@ -263,18 +263,30 @@ impl Search {
             watch.poll_medium(&self.places, &empty.device.name);
         }
         while let Some(first) = self.next_event(deadline, cancel)? {
-            let mut events = vec![first];
-            while let Some(event) = self.next_event(Deadline::after(Duration::ZERO), None)? {
-                if !events.contains(&event) {
-                    events.push(event);
-                }
-            }
-            let found = self.take(events, deadline)?;
+            let found = self.take_with_more(vec![first], deadline)?;
             if !found.is_empty() {
                 return Ok(found);
             }
         }
         Ok(Vec::new())
+    }
+
+    /// Drives that have appeared, or got a medium, by now; the deadline is for reading them. Empty where there is none.
+    ///
+    /// # Errors
+    /// If the kernel's events can't be read.
+    pub fn appeared(&mut self, deadline: Deadline) -> Result<Vec<Device>> {
+        self.take_with_more(Vec::new(), deadline)
+    }
+
+    /// [`Search::take`], with the events that have come by now.
+    fn take_with_more(&mut self, mut events: Vec<Event>, deadline: Deadline) -> Result<Vec<Device>> {
+        while let Some(event) = self.next_event(Deadline::after(Duration::ZERO), None)? {
+            if !events.contains(&event) {
+                events.push(event);
+            }
+        }
+        self.take(events, deadline)
     }
 
     /// Loads drivers for what has appeared, and reads what has changed. Gives the drives among it.

@@ -177,9 +177,8 @@ fn waiting_ends_at_the_deadline() {
     assert!(start.elapsed() < Duration::from_secs(5));
 }
 
-/// A real device that gets its contents after the search began: the kernel's events, the real /sys and /dev.
-#[test]
-fn a_drive_that_appears_is_found() {
+/// What was found of a real device that got its contents after the search began: the kernel's events, the real /sys and /dev.
+fn found_later(look: impl Fn(&mut Search) -> Result<Vec<Device>>) {
     let Some((_dir, image)) = images::iso(&images::config_drive(), &["-V", "late-drive"]) else {
         return;
     };
@@ -189,8 +188,18 @@ fn a_drive_that_appears_is_found() {
         Err(e) => return crate::base::testing::skip(e),
     }
     let Some(node) = images::attach(&image) else { return };
-    let found = search.wait(soon().at_most(Duration::from_secs(10)), None);
+    let found = look(&mut search);
     images::detach(&node);
     let found = found.unwrap();
     assert_eq!(found.iter().map(|d| d.node.to_str().unwrap()).collect::<Vec<_>>(), [node]);
+}
+
+#[test]
+fn a_drive_that_appears_is_found() {
+    found_later(|search| search.wait(soon().at_most(Duration::from_secs(10)), None));
+}
+
+#[test]
+fn a_drive_that_has_appeared_is_read_without_a_wait() {
+    found_later(|search| search.appeared(soon()));
 }

@@ -222,7 +222,7 @@ fn coldplugged(drives: &mut Drives, machine: &Machine, deadline: Deadline) -> bo
     if !settle(&machine.base.join("run/udev"), deadline.at_most(COLDPLUG)) {
         log::info!("udev is still busy: a drive that it is about to show is not waited for");
     }
-    drives.wait(Deadline::after(Duration::ZERO), None).is_ok_and(|found| !found.is_empty())
+    drives.appeared(deadline).is_ok_and(|found| !found.is_empty())
 }
 
 /// How long systemd-udevd has been there; zero where it is not.
