@@ -69,7 +69,18 @@ pub fn apply(
 pub fn write_json(root: &mut Root, instance: &Instance, applied: Option<Applied>) -> Result<()> {
     let path = format!("{}/network-config.json", state::folder(instance));
     let text = json::to_string_sorted(&applied.map(|a| a.config).unwrap_or_default());
-    root.write(&path, text, Attr::root(0o600))?;
+    root.write(&path, text, Attr::root(0o600))
+}
+
+/// Leaves the link to the record of [`write_json`] where cloud-init has it in each boot: in /run.
+///
+/// # Errors
+/// /run cannot be written.
+pub fn link_json(root: &mut Root, instance: &Instance) -> Result<()> {
+    let path = format!("{}/network-config.json", state::folder(instance));
+    if !root.exists(&path) {
+        return Ok(());
+    }
     root.symlink(&format!("{}/network-config.json", state::RUN_DIR), &path)
 }
 

@@ -48,6 +48,7 @@ pub fn provision(root: &mut Root, boot: &mut Boot, instance: &Instance, read: bo
     if !new && read && refresh::allows_boot(boot.config(), source::named(&instance.source)) {
         network(root, boot, instance);
     }
+    boot.report.keep(network::link_json(root, instance));
     if merged.needs_network {
         log::info!("user-data refers to something remote: the modules run when the network is up");
         Run::new(root, boot, instance).hostname();

@@ -186,7 +186,8 @@ def documents_that_fail_for_good(t):
 
 def a_limit_of_the_rate(t):
     """Ten requests in ten seconds: what is turned away is asked for again, and nothing is missing."""
-    names = {"/latest/meta-data/block-device-mapping/": "ami\nephemeral0\nroot\nebs0\nebs1\nebs2\nebs3\nebs4\n"}
+    disks = "".join(f"ephemeral{n}\n" for n in range(8))
+    names = {"/latest/meta-data/block-device-mapping/": f"ami\nroot\n{disks}"}
     names.update({f"/latest/meta-data/block-device-mapping/{n}": f"/dev/vd{n[-1]}" for n in names["/latest/meta-data/block-device-mapping/"].split()})
     with Lab() as lab:
         stand(lab)
@@ -200,7 +201,7 @@ def a_limit_of_the_rate(t):
         warnings = box.status()["init-local"]["recoverable_errors"].get("WARNING", [])
         assert all("429 Too Many Requests; answered at try" in w for w in warnings), warnings
         asked = {line["path"] for line in lab.said("http")}
-        assert "/latest/meta-data/block-device-mapping/ebs4" in asked, asked
+        assert "/latest/meta-data/block-device-mapping/ephemeral4" in asked, asked
         cache = box.read(f"var/lib/cloud/instances/{UUID}/datasource.json")
         assert "/dev/vd4" in cache, cache
 

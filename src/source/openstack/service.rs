@@ -10,8 +10,15 @@ use crate::link::http::{Client, Request};
 use crate::link::{Reach, Uplink};
 use std::time::Duration;
 
-/// The documents beside meta_data.json. Services that have only old versions may have them too.
-const DOCUMENTS: [&str; 4] = ["user_data", "network_data.json", "vendor_data.json", "vendor_data2.json"];
+/// The documents beside meta_data.json and how often each is asked for. Services that have only old versions may have them too.
+const DOCUMENTS: [(&str, u32); 4] = [
+    ("user_data", TRIES),
+    ("network_data.json", TRIES),
+    ("vendor_data.json", VENDOR_TRIES),
+    ("vendor_data2.json", VENDOR_TRIES),
+];
+/// Vendor-data is the provider's and may come from yet another service: it does not hold the boot up for long.
+const VENDOR_TRIES: u32 = 5;
 /// How often each of them is asked for, and how long, before the boot goes on without it: the service has answered, and one of
 /// its documents may fail for good.
 const TRIES: u32 = 7;
@@ -77,9 +84,9 @@ pub fn fetch(client: &Client, base: &str, disks: bool, expected: bool) -> Result
         let injected = (!contents.is_empty()).then(|| std::thread::Builder::new().spawn_scoped(scope, injected));
         let threads: Vec<_> = DOCUMENTS
             .iter()
-            .map(|name| {
+            .map(|(name, tries)| {
                 let url = url(name);
-                let get = move || client.document(&bounded(&url));
+                let get = move || client.document(&Request { tries: *tries, ..bounded(&url) });
                 (*name, std::thread::Builder::new().spawn_scoped(scope, get))
             })
             .collect();
@@ -153,8 +160,8 @@ fn bounded(url: &str) -> Request<'_> {
     Request { tries: TRIES, timeout: Some(ATTEMPT), within: Some(WITHIN), ..Request::get(url) }
 }
 
-/// meta_data.json of the newest version that is there; None where the service has none. The version list is only asked for where the newest is not, or gives no
-/// answer: a service that cannot give that document may be there all the same.
+/// meta_data.json of the newest version that is there; None where the service has none. The version list is only asked for where
+/// the newest is not, or gives no answer: a service that cannot give that document may be there all the same.
 fn metadata(client: &Client, base: &str) -> Result<Option<(String, Vec<u8>)>> {
     let mut versions = vec![VERSIONS[0].to_owned()];
     let (mut listed, mut unanswered) = (false, None);
