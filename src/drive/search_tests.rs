@@ -150,7 +150,7 @@ fn a_thousand_other_devices_take_no_time() {
     assert_eq!(search.scan(soon()).unwrap(), []);
     let all = start.elapsed();
     println!("1,001 devices: the drive after {first:?}, all of them read after {all:?}");
-    assert!(first < Duration::from_secs(10) && all < Duration::from_secs(30), "{first:?}, {all:?}");
+    assert!(first < Duration::from_secs(2) && all < Duration::from_secs(8), "{first:?}, {all:?}");
     assert_eq!(search.seen().len(), 1001);
 }
 

@@ -90,7 +90,6 @@ mount -t overlay root -o lowerdir=$W/image,upperdir=$W/up/u,workdir=$W/up/w $W/r
 real
 show etc/hostname
 instance
-grep -o '"init-local":{"errors":\[[^]]*\]' /run/cloud-init/status.json || true
 "#;
     let Some(lines) = machine("roots-read-only", SEED, steps) else { return };
     assert_eq!(lines[0], "apply 1");
