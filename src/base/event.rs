@@ -19,7 +19,8 @@ pub struct Event {
     what: String,
     /// What is logged at its end, if it did not fail: by default `what`.
     done: Option<String>,
-    begun: Instant,
+    /// When it began; None where its end does not say how long it took.
+    begun: Option<Instant>,
     failed: bool,
 }
 
@@ -34,6 +35,7 @@ impl Event {
         let what = format!("running config-{name} with frequency {frequency}");
         let mut event = Event::begin("config-", name.to_owned(), what);
         event.done = Some(format!("config-{name} ran successfully"));
+        event.begun = Some(Instant::now());
         event
     }
 
@@ -41,6 +43,7 @@ impl Event {
     pub fn ran_before(name: &str, frequency: &str) {
         let mut event = Event::module(name, frequency);
         event.done = Some(format!("config-{name} previously ran"));
+        event.begun = None;
     }
 
     fn begin(name: &'static str, rest: String, what: String) -> Event {
@@ -53,7 +56,7 @@ impl Event {
             path + name + &rest
         });
         log::debug!("{START}{name}: {what}");
-        Event { name, what, done: None, begun: Instant::now(), failed: false }
+        Event { name, what, done: None, begun: None, failed: false }
     }
 
     /// It did not do what it should.
@@ -66,15 +69,12 @@ impl Drop for Event {
     fn drop(&mut self) {
         OPEN.with_borrow_mut(Vec::pop);
         let name = &self.name;
-        match self.done.take().filter(|_| !self.failed) {
-            Some(done) if done.ends_with("successfully") => {
-                let seconds = self.begun.elapsed().as_secs_f64();
-                log::debug!("{FINISH}{name}: SUCCESS: {done} and took {seconds:.3} seconds");
-            }
-            Some(done) => log::debug!("{FINISH}{name}: SUCCESS: {done}"),
-            None if self.failed => log::debug!("{FINISH}{name}: FAIL: {}", self.what),
-            None => log::debug!("{FINISH}{name}: SUCCESS: {}", self.what),
+        if self.failed {
+            return log::debug!("{FINISH}{name}: FAIL: {}", self.what);
         }
+        let text = self.done.as_ref().unwrap_or(&self.what);
+        let took = self.begun.map(|begun| format!(" and took {:.3} seconds", begun.elapsed().as_secs_f64()));
+        log::debug!("{FINISH}{name}: SUCCESS: {text}{}", took.unwrap_or_default());
     }
 }
 

@@ -3,6 +3,7 @@
 use super::program::is_root;
 use crate::base::error::{Context, Error, Result};
 use crate::document::{Value, json};
+use crate::instance::instance_data::SENSITIVE_FILE;
 use crate::instance::state::RUN_DIR;
 use crate::root::{MAX_READ, Root};
 use crate::userdata::jinja;
@@ -43,7 +44,7 @@ pub fn instance_data(root: &Root, named: Option<&str>) -> Result<Value> {
     }
     let public = format!("{RUN_DIR}/instance-data.json");
     if is_root() {
-        let sensitive = format!("{RUN_DIR}/instance-data-sensitive.json");
+        let sensitive = format!("{RUN_DIR}/{SENSITIVE_FILE}");
         if let Some(bytes) = root.read(&sensitive)? {
             return json::parse(&sensitive, &bytes);
         }

@@ -54,9 +54,7 @@ impl Probed {
             _ => None,
         }
     }
-}
 
-impl Probed {
     /// Whether it is the device that `name` means: a path below /dev, or LABEL=, UUID=, PARTLABEL= or PARTUUID= as in fstab(5).
     pub fn is_named(&self, name: &str) -> bool {
         let of = |key: &str| name.strip_prefix(key).map(|v| v.trim_matches('"'));
@@ -263,7 +261,7 @@ impl Search {
             watch.poll_medium(&self.places, &empty.device.name);
         }
         while let Some(first) = self.next_event(deadline, cancel)? {
-            let found = self.take_with_more(vec![first], deadline)?;
+            let found = self.take(vec![first], deadline)?;
             if !found.is_empty() {
                 return Ok(found);
             }
@@ -276,21 +274,17 @@ impl Search {
     /// # Errors
     /// If the kernel's events can't be read.
     pub fn appeared(&mut self, deadline: Deadline) -> Result<Vec<Device>> {
-        self.take_with_more(Vec::new(), deadline)
+        self.take(Vec::new(), deadline)
     }
 
-    /// [`Search::take`], with the events that have come by now.
-    fn take_with_more(&mut self, mut events: Vec<Event>, deadline: Deadline) -> Result<Vec<Device>> {
+    /// Loads drivers for what has appeared, and reads what has changed, by `events` and those that have come by now. Gives the
+    /// drives among it.
+    fn take(&mut self, mut events: Vec<Event>, deadline: Deadline) -> Result<Vec<Device>> {
         while let Some(event) = self.next_event(Deadline::after(Duration::ZERO), None)? {
             if !events.contains(&event) {
                 events.push(event);
             }
         }
-        self.take(events, deadline)
-    }
-
-    /// Loads drivers for what has appeared, and reads what has changed. Gives the drives among it.
-    fn take(&mut self, events: Vec<Event>, deadline: Deadline) -> Result<Vec<Device>> {
         if let Some(drivers) =
             self.drivers.as_mut().filter(|_| events.iter().any(|e| matches!(e, Event::Device | Event::Lost)))
         {

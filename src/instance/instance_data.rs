@@ -152,6 +152,9 @@ pub fn canonical_cloud_id(cloud_name: &str, region: &str, platform: &str) -> Str
     }
 }
 
+/// The file below [`state::RUN_DIR`] that has everything, which only root may read.
+pub const SENSITIVE_FILE: &str = "instance-data-sensitive.json";
+
 /// Writes instance-data.json (0644), its sensitive twin (0600), combined-cloud-config.json (0600) and the cloud-id files.
 pub fn write(root: &mut Root, standard: Map, instance: &Instance, base: &Value, merged: &Value) -> Result<()> {
     let run = state::RUN_DIR;
@@ -177,7 +180,7 @@ pub fn write(root: &mut Root, standard: Map, instance: &Instance, base: &Value, 
         root.write(&format!("{run}/{name}"), json::to_string_sorted(document) + "\n", Attr::root(mode))
     };
     put("instance-data.json", &public, 0o644)?;
-    put("instance-data-sensitive.json", &data, 0o600)?;
+    put(SENSITIVE_FILE, &data, 0o600)?;
     put("combined-cloud-config.json", merged, 0o600)?;
     let id = cloud_id(instance).replace('/', "_");
     let file = format!("{run}/cloud-id-{id}");

@@ -101,20 +101,16 @@ impl Status {
 
     /// What all stages so far have found wrong and got over.
     pub fn recoverable(&self) -> Vec<String> {
-        let of = |stage: &&str| self.0.get(stage)?.get("recoverable_errors")?.as_map().cloned();
-        let lists: Vec<Map> = STAGES.iter().filter_map(of).collect();
-        lists.iter().flat_map(Map::iter).flat_map(|(_, list)| list.texts()).collect()
+        let stages = STAGES.iter().filter_map(|stage| self.0.get(stage)?.get("recoverable_errors")?.as_map());
+        stages.flat_map(Map::iter).flat_map(|(_, list)| list.texts()).collect()
     }
 
     /// Takes errors back that hold no longer.
     pub fn withdraw(&mut self, errors: &[String]) {
         for stage in STAGES {
             self.stage(stage, |s| {
-                let list = s.get("errors").and_then(Value::as_list).unwrap_or_default();
-                if !errors.is_empty() && !list.is_empty() {
-                    let kept = |e: &&Value| !errors.iter().any(|old| e.as_str() == Some(old));
-                    let kept: Vec<Value> = list.iter().filter(kept).cloned().collect();
-                    s.insert("errors", kept);
+                if let Some(Value::List(list)) = s.get_mut("errors") {
+                    list.retain(|e| !errors.iter().any(|old| e.as_str() == Some(old)));
                 }
             });
         }

@@ -4,9 +4,10 @@
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use std::io::Read;
+use std::io::{self, Read};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
 /// How much of an answer is read, in bytes.
@@ -66,20 +67,25 @@ fn run(words: &[&str], limit: Duration) -> Option<Answer> {
         .spawn()
         .ok()?;
     let output = child.stdout.take()?;
-    let (sender, receiver) = mpsc::channel();
-    // A program that it started may keep the pipe: then the thread is left behind.
-    let reader = move || {
-        let mut bytes = Vec::new();
-        let read = output.take(MAX_ANSWER).read_to_end(&mut bytes);
-        let _ = sender.send(read.map(|_| bytes));
-    };
-    let started = std::thread::Builder::new().spawn(reader);
-    let read = started.ok().and_then(|_| receiver.recv_timeout(limit).ok()?.ok());
+    let read = reader(output.take(MAX_ANSWER)).recv_timeout(limit).ok().and_then(Result::ok);
     if read.is_none() || outlives(&child, END) {
         let _ = child.kill();
     }
     let status = child.wait().ok()?;
     read.map(|stdout| Answer { success: status.success(), stdout })
+}
+
+/// Reads a pipe to its end, on a thread of its own: what it read comes once. A process may keep the pipe open after the one that
+/// was started has ended; then the thread is left behind. Nothing ever comes where no thread can be started.
+pub fn reader(mut pipe: impl Read + Send + 'static) -> Receiver<io::Result<Vec<u8>>> {
+    let (sender, receiver) = mpsc::channel();
+    // A thread that cannot be started drops the sender, which ends the wait of the other side.
+    let _ = std::thread::Builder::new().spawn(move || {
+        let mut bytes = Vec::new();
+        let read = pipe.read_to_end(&mut bytes);
+        let _ = sender.send(read.map(|_| bytes));
+    });
+    receiver
 }
 
 /// Whether the process is still there after `limit`. A process that cannot be watched is taken as ended: its end is waited for.

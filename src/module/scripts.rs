@@ -10,9 +10,10 @@ use crate::system::service::wait_for_network;
 use crate::system::{Context, shell};
 use rustix::fs::{StatVfsMountFlags, statvfs};
 
-/// The image's own scripts: for each boot, for each instance, once.
-const FOLDERS: [&str; 3] =
-    ["/var/lib/cloud/scripts/per-boot", "/var/lib/cloud/scripts/per-instance", "/var/lib/cloud/scripts/per-once"];
+/// The image's own scripts.
+const EACH_BOOT: &str = "/var/lib/cloud/scripts/per-boot";
+const EACH_INSTANCE: &str = "/var/lib/cloud/scripts/per-instance";
+const ONE_TIME: &str = "/var/lib/cloud/scripts/per-once";
 
 fn of_user(cx: &Context) -> String {
     format!("{}/scripts", cx.instance_dir())
@@ -30,19 +31,19 @@ const fn module(name: &'static str, frequency: Frequency, live: Handler, idle: f
 ///
 /// Runs the programs in /var/lib/cloud/scripts/per-boot, on every boot.
 pub static PER_BOOT: Module =
-    module("scripts_per_boot", Frequency::Always, per_boot, |cx| cx.root.list(FOLDERS[0]).is_empty());
+    module("scripts_per_boot", Frequency::Always, per_boot, |cx| cx.root.list(EACH_BOOT).is_empty());
 
 /// # scripts_per_instance
 ///
 /// Runs the programs in /var/lib/cloud/scripts/per-instance, once for each instance.
 pub static PER_INSTANCE: Module =
-    module("scripts_per_instance", Frequency::Instance, per_instance, |cx| cx.root.list(FOLDERS[1]).is_empty());
+    module("scripts_per_instance", Frequency::Instance, per_instance, |cx| cx.root.list(EACH_INSTANCE).is_empty());
 
 /// # scripts_per_once
 ///
 /// Runs the programs in /var/lib/cloud/scripts/per-once, once in the life of the image.
 pub static PER_ONCE: Module =
-    module("scripts_per_once", Frequency::Once, per_once, |cx| cx.root.list(FOLDERS[2]).is_empty());
+    module("scripts_per_once", Frequency::Once, per_once, |cx| cx.root.list(ONE_TIME).is_empty());
 
 /// # scripts_user
 ///
@@ -70,15 +71,15 @@ pub static VENDOR: Module =
     module("scripts_vendor", Frequency::Instance, vendor, |cx| cx.root.list(&of_vendor(cx)).is_empty());
 
 fn per_boot(cx: &mut Context) -> Result<()> {
-    run_parts(cx, FOLDERS[0], &[])
+    run_parts(cx, EACH_BOOT, &[])
 }
 
 fn per_instance(cx: &mut Context) -> Result<()> {
-    run_parts(cx, FOLDERS[1], &[])
+    run_parts(cx, EACH_INSTANCE, &[])
 }
 
 fn per_once(cx: &mut Context) -> Result<()> {
-    run_parts(cx, FOLDERS[2], &[])
+    run_parts(cx, ONE_TIME, &[])
 }
 
 fn user(cx: &mut Context) -> Result<()> {

@@ -2,10 +2,10 @@
 
 use super::Root;
 use crate::base::error::{Context, Error, Result};
-use crate::machine::tools::{Tools, outlives};
-use std::io::{Read, Write};
+use crate::machine::tools::{Tools, outlives, reader};
+use std::io::{self, Write};
 use std::process::Stdio;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 /// How long the pipes of a command with a limit are read after its end: what it has started may keep them open.
@@ -268,24 +268,13 @@ impl Root {
     }
 }
 
-/// Reads a pipe of a command's on a thread of its own.
-fn reader(mut pipe: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
-    let (sender, receiver) = channel();
-    std::thread::spawn(move || {
-        let mut bytes = Vec::new();
-        let _ = pipe.read_to_end(&mut bytes);
-        let _ = sender.send(bytes);
-    });
-    receiver
-}
-
-/// What a [`reader`] has read. Nothing where a process keeps the pipe open after `end`; then its thread is left behind.
-fn taken(reader: Option<Receiver<Vec<u8>>>, end: Option<Instant>) -> Vec<u8> {
-    let bytes = reader.and_then(|reader| match end {
+/// What a [`reader`] has read. Nothing where a process keeps the pipe open after `end`.
+fn taken(reader: Option<Receiver<io::Result<Vec<u8>>>>, end: Option<Instant>) -> Vec<u8> {
+    let read = reader.and_then(|reader| match end {
         Some(end) => reader.recv_timeout(end.saturating_duration_since(Instant::now())).ok(),
         None => reader.recv().ok(),
     });
-    bytes.unwrap_or_default()
+    read.and_then(io::Result::ok).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -344,23 +344,18 @@ impl Disk {
 
     /// Whether a folder is on an overlay.
     pub(super) fn is_overlay(&self, folder: &str) -> bool {
-        self.kind(folder) == Some(OVERLAY)
+        let stat = self.open_at(folder, OFlags::PATH | OFlags::DIRECTORY).and_then(fs::fstatfs);
+        stat.is_ok_and(|stat| stat.f_type as u32 == OVERLAY)
     }
 
     /// Whether a folder is in memory.
     pub(super) fn is_memory(&self, folder: &str) -> bool {
-        matches!(self.kind(folder), Some(TMPFS | RAMFS))
+        self.open_at(folder, OFlags::PATH | OFlags::DIRECTORY).is_ok_and(is_in_memory)
     }
 
     /// Whether `fd` is on the root's own file system.
     pub(super) fn is_own(&self, fd: impl AsFd) -> bool {
         fs::fstat(fd).is_ok_and(|stat| fs::fstat(&self.base).is_ok_and(|own| own.st_dev == stat.st_dev))
-    }
-
-    /// The type of a folder's file system (statfs(2)).
-    fn kind(&self, folder: &str) -> Option<u32> {
-        let stat = self.open_at(folder, OFlags::PATH | OFlags::DIRECTORY).and_then(fs::fstatfs);
-        stat.ok().map(|s| s.f_type as u32)
     }
 
     /// Opens a path of this system's own `/`, which is not the root's.
@@ -371,8 +366,7 @@ impl Disk {
 
     /// Whether this system's own `/` is in memory, and not the root: an initramfs.
     pub(super) fn is_in_initramfs(&self) -> bool {
-        let kind = self.own.as_ref().and_then(|own| fs::fstatfs(own).ok()).map(|s| s.f_type as u32);
-        matches!(kind, Some(TMPFS | RAMFS))
+        self.own.as_ref().is_some_and(is_in_memory)
     }
 
     /// An error where the file system of a folder has no room for `bytes` twice: as a journal, and as the files themselves.
@@ -398,6 +392,11 @@ impl Disk {
         }
         Ok(fs::unlinkat(&parent, name, AtFlags::REMOVEDIR)?)
     }
+}
+
+/// Whether an open folder is in memory (tmpfs, ramfs).
+pub fn is_in_memory(folder: impl AsFd) -> bool {
+    fs::fstatfs(folder).is_ok_and(|stat| matches!(stat.f_type as u32, TMPFS | RAMFS))
 }
 
 /// The file systems that changes touch, to be synced together.

@@ -28,6 +28,7 @@ mod watch;
 pub use change::{Change, Content, Over};
 pub use command::{Command, Output, Programs, Stage};
 pub use device::{Steps, Write};
+pub use disk::is_in_memory;
 pub use layout::is_on_disk;
 pub use lock::Lock;
 pub use log_file::open_log;

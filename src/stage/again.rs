@@ -7,9 +7,19 @@ use crate::instance::{Instance, state};
 use crate::root::run_dir::{Entry, FileHalf, FileHalves};
 use crate::root::{Mark, Root};
 
+/// The folder of the instance's boothooks.
+pub fn boothooks_of(instance: &Instance) -> String {
+    format!("{}/boothooks", state::folder(instance))
+}
+
+/// Whether the instance has boothooks, which run on every boot.
+pub fn has_boothooks(root: &Root, instance: &Instance) -> bool {
+    !root.list(&boothooks_of(instance)).is_empty()
+}
+
 /// Whether this boot runs boothooks or the commands of `bootcmd`.
 pub fn has_early_commands(root: &Root, boot: &Boot, instance: &Instance) -> bool {
-    boot.config().get("bootcmd").is_some() || !root.list(&format!("{}/boothooks", state::folder(instance))).is_empty()
+    boot.config().get("bootcmd").is_some_and(|v| !v.is_null()) || has_boothooks(root, instance)
 }
 
 /// The file halves that ran in this boot before the user's early commands, and what they had looked at.

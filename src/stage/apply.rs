@@ -101,27 +101,31 @@ pub fn real_root(root: &mut Root, machine: &Machine, asked: &Asked) -> Vec<Strin
 /// The local stage of the real root after an initramfs that found nothing: a drive may have appeared since. None where there
 /// is none, else the errors.
 pub fn again(root: &mut Root, machine: &Machine, asked: &Asked) -> Option<Vec<String>> {
-    if Applied::read(root)?.provisioned || disabled(root, machine).is_some() {
-        return None;
-    }
-    let outside = ThisMachine::new();
-    let mut boot = Boot::new(root, machine, asked, &outside);
-    let found = find::find_again(root, &mut boot)?;
-    let stage = Event::start(NAME, WHAT);
-    Some(in_real_root(root, boot, Outcome::Read(Box::new(found)), stage, false))
+    after_nothing(root, machine, asked, find::find_again, false)
 }
 
 /// The local stage by a service that the machine has for certain, over the running system's network: in the network stage, where
 /// nothing answered before. None where that is not the case, or it still does not answer; else the errors.
 pub fn by_service(root: &mut Root, machine: &Machine, asked: &Asked) -> Option<Vec<String>> {
+    after_nothing(root, machine, asked, find::find_service, true)
+}
+
+/// The local stage with what `find` finds where this boot has nothing yet; `late` as in [`in_real_root`].
+fn after_nothing(
+    root: &mut Root,
+    machine: &Machine,
+    asked: &Asked,
+    find: fn(&Root, &mut Boot) -> Option<Found>,
+    late: bool,
+) -> Option<Vec<String>> {
     if Applied::read(root)?.provisioned || disabled(root, machine).is_some() {
         return None;
     }
     let outside = ThisMachine::new();
     let mut boot = Boot::new(root, machine, asked, &outside);
-    let found = find::find_service(root, &mut boot)?;
+    let found = find(root, &mut boot)?;
     let stage = Event::start(NAME, WHAT);
-    Some(in_real_root(root, boot, Outcome::Read(Box::new(found)), stage, true))
+    Some(in_real_root(root, boot, Outcome::Read(Box::new(found)), stage, late))
 }
 
 /// `late`: the network is up already, by other files than those that are written now.
@@ -159,22 +163,19 @@ fn search(root: &Root, boot: &mut Boot) -> Outcome {
 }
 
 /// What came of a search.
+#[derive(Default)]
 struct Done {
-    /// What was provisioned, in words. None where nothing was found.
-    summary: Option<String>,
-    /// Whether the instance was read now, and not taken from the cache.
-    read: bool,
     /// Whether the search is left to the real root.
     later: bool,
     /// Whether everything was written that a run with a writable disk would have written.
     written: bool,
-    /// What the other stages have to do follows from it.
-    provisioned: Option<Provisioned>,
+    /// What was provisioned, in words, and what the other stages have to do follows from. None where nothing was found.
+    provisioned: Option<(String, Provisioned)>,
 }
 
 impl Done {
     fn is_provisioned(&self) -> bool {
-        self.summary.is_some()
+        self.provisioned.is_some()
     }
 }
 
@@ -185,11 +186,11 @@ fn provision_outcome(root: &mut Root, boot: &mut Boot, status: &mut Status, outc
         Outcome::Nothing(why) => {
             boot.report.warn(why);
             boot.log();
-            return Done { summary: None, read: false, later: false, written: true, provisioned: None };
+            return Done::default();
         }
         Outcome::Later(why) => {
             log::info!("nothing is provisioned before the pivot: {why}");
-            return Done { summary: None, read: false, later: true, written: true, provisioned: None };
+            return Done { later: true, ..Done::default() };
         }
         Outcome::Same(instance) => (*instance, None),
         Outcome::Read(found) => {
@@ -208,13 +209,7 @@ fn provision_outcome(root: &mut Root, boot: &mut Boot, status: &mut Status, outc
     let summary =
         place.as_ref().map_or(format!("instance {id} as before"), |place| format!("instance {id} from {place}"));
     let read = place.is_some();
-    Done {
-        summary: Some(summary),
-        read,
-        later: false,
-        written: true,
-        provisioned: Some(Provisioned { instance, read, complete }),
-    }
+    Done { provisioned: Some((summary, Provisioned { instance, read, complete })), ..Done::default() }
 }
 
 /// Writes what was provisioned. Returns the root's file system, if it was made writable for that.
@@ -228,14 +223,14 @@ fn write(root: &mut Root, boot: &mut Boot, done: &mut Done) -> Option<Writable> 
 
 /// Ends the stage in status.json. Returns its messages for the log.
 fn end(root: &mut Root, boot: &mut Boot, status: &mut Status, done: &Done) -> Vec<logging::Message> {
-    if let Some(summary) = &done.summary {
+    if let Some((summary, _)) = &done.provisioned {
         let how = if done.written { "provisioned" } else { "not all of it could be written" };
         log::info!("{summary}: {how} in {:.3} s", status::uptime() - boot.start);
     }
     boot.log();
     status.end(NAME, &boot.report);
     // What was not written is for the real root's first stage, and all that follow it.
-    if let Some(provisioned) = done.provisioned.as_ref().filter(|_| done.written) {
+    if let Some((_, provisioned)) = done.provisioned.as_ref().filter(|_| done.written) {
         let left = demand::leave(root, boot, status, provisioned);
         boot.report.keep(left);
     }
@@ -251,9 +246,10 @@ fn save(root: &mut Root, report: &mut Report, status: &Status, messages: &[loggi
 
 /// Leaves for the later stages what this one did.
 fn record(root: &mut Root, boot: &mut Boot, done: &Done) {
-    let (start, read) = (boot.start, done.read);
+    let (start, finished) = (boot.start, status::uptime());
     let provisioned = done.is_provisioned() && done.written;
-    let applied = Applied { start, finished: status::uptime(), provisioned, read, later: done.later || !done.written };
+    let read = done.provisioned.as_ref().is_some_and(|(_, provisioned)| provisioned.read);
+    let applied = Applied { start, finished, provisioned, read, later: done.later || !done.written };
     boot.report.keep(applied.write(root));
 }
 

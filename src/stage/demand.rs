@@ -3,9 +3,10 @@
 //!
 //! The final stage always runs. It says that everything is done, and writes to the disk what waited for the system to be up.
 
+use super::again::has_boothooks;
 use super::boot::Boot;
 use super::modules::{Run, Work};
-use super::{handover, provision, refresh, reporting};
+use super::{refresh, reporting};
 use crate::base::error::Result;
 use crate::base::report::Report;
 use crate::instance::Instance;
@@ -13,6 +14,7 @@ use crate::instance::status::{Status, uptime};
 use crate::root::run_dir::{EARLY, EARLY_DUE, IDLE, LATER_LOGINS, RANDOM_PASSWORDS};
 use crate::root::{Attr, Command, Root, Stage};
 use crate::source;
+use crate::system::service::has_systemd;
 
 /// systemd's drop-in that has the network waited for, where the final stage needs it.
 const WANTS_NETWORK: &str = "/run/systemd/system/cloud-final.service.d/prepivot-network.conf";
@@ -46,7 +48,7 @@ pub fn leave(root: &mut Root, boot: &mut Boot, status: &mut Status, done: &Provi
         };
     }
     // Elsewhere the folder would make programs believe that systemd runs (sd_booted(3)).
-    if needs_network && handover::has_systemd(root) {
+    if needs_network && has_systemd(root) {
         root.write(WANTS_NETWORK, "[Unit]\nWants=network-online.target\n", Attr::root(0o644))?;
     }
     // What went wrong is for the stages to report, and to do again.
@@ -59,7 +61,7 @@ pub fn leave(root: &mut Root, boot: &mut Boot, status: &mut Status, done: &Provi
     let init = work[0] != Work::None
         || reports
         || left
-        || provision::has_boothooks(root, &done.instance)
+        || has_boothooks(root, &done.instance)
         || (!done.read && refresh::is_allowed(boot, &done.instance));
     let early = work[0] != Work::None && root.text(EARLY) == EARLY_DUE;
     for (name, needed) in

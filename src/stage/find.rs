@@ -163,11 +163,11 @@ fn look(search: &mut Search, own: &Value, drives: &mut Drives, deadline: Deadlin
     drives.also(services.iter().flat_map(|service| service.source.filesystems.iter().copied()));
     let (mut jobs, budget) = jobs(search, &services);
     // A drive comes before a service, also one whose driver is being loaded.
-    if !jobs.is_empty() && coldplugged(drives, machine, deadline) {
-        search.set_drives(drives.seen());
-        if let Some(found) = source::find_local(search, &names) {
-            return Outcome::Read(Box::new(found));
-        }
+    if !jobs.is_empty()
+        && coldplugged(drives, machine, deadline)
+        && let Some(found) = there(search, drives, &names)
+    {
+        return Outcome::Read(Box::new(found));
     }
     let due = choose::drive_is_due(&report, &facts) && !jobs.iter().any(|job| job.replaces_drive);
     let asks = !jobs.is_empty();

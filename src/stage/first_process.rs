@@ -8,6 +8,7 @@ use super::{apply, fails_loudly};
 use crate::base::error::{Context, Error, Result};
 use crate::base::logging;
 use crate::machine::{Machine, beneath, tools};
+use crate::root::is_in_memory;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, openat, statat, unlinkat};
 use rustix::mount::{MountFlags, mount, mount_move};
 use rustix::process::{chdir, chroot};
@@ -123,11 +124,8 @@ fn switch_root(machine: &Machine, words: &[OsString]) -> Result<()> {
 
 /// Removes the files of the initramfs, which keep memory. Nothing of another file system, and nothing but of a RAM disk.
 fn empty(folder: &OwnedFd, depth: usize) {
-    /// ramfs and tmpfs (statfs(2)).
-    const RAM: [i128; 2] = [0x8584_58f6, 0x0102_1994];
     let Ok(own) = rustix::fs::fstat(folder) else { return };
-    if depth == 0 || !rustix::fs::fstatfs(folder).is_ok_and(|fs| RAM.iter().any(|kind| *kind == i128::from(fs.f_type)))
-    {
+    if depth == 0 || !is_in_memory(folder) {
         return;
     }
     let Ok(entries) = Dir::read_from(folder) else { return };

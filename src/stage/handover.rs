@@ -3,6 +3,7 @@
 use crate::base::error::Result;
 use crate::root::run_dir;
 use crate::root::{Attr, Root};
+use crate::system::service::has_systemd;
 
 /// The real root's own copy.
 const INSTALLED: &str = "/usr/bin/prepivot";
@@ -58,11 +59,6 @@ pub fn hand_over(root: &mut Root, found: bool) -> Result<()> {
     root.symlink(&format!("{UNITS}/cloud-init.service"), "cloud-init-network.service")?;
     // cloud-init.target itself names the four stages.
     root.symlink(&format!("{UNITS}/multi-user.target.wants/cloud-init.target"), "../cloud-init.target")
-}
-
-/// Whether the root has systemd, running or not.
-pub(super) fn has_systemd(root: &Root) -> bool {
-    ["/usr/lib/systemd/systemd", "/lib/systemd/systemd"].iter().any(|path| root.exists(path))
 }
 
 /// Whether /usr/bin/cloud-init belongs to another package.

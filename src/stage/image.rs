@@ -4,7 +4,8 @@ use super::Asked;
 use crate::base::error::Result;
 use crate::base::report::Report;
 use crate::document::{Map, Value, json};
-use crate::instance::boot;
+use crate::instance::instance_data::SENSITIVE_FILE;
+use crate::instance::{boot, state};
 use crate::machine::{Distro, Machine};
 use crate::module;
 use crate::root::Root;
@@ -15,8 +16,6 @@ use crate::userdata::{PartHandlers, merge};
 pub const PYTHON: &str = "python3";
 /// The image's own part-handlers.
 pub const HANDLERS: &str = "/var/lib/cloud/handlers";
-/// The last boot's instance-data, for configuration files that are templates.
-const INSTANCE_DATA: &str = "/run/cloud-init/instance-data-sensitive.json";
 
 struct InRoot<'a>(&'a Root);
 
@@ -32,7 +31,9 @@ impl Files for InRoot<'_> {
 
 /// The image's configuration: its files and the kernel command line, over the distribution's defaults.
 fn configuration(root: &Root, machine: &Machine, distro: &Distro, report: &mut Report) -> config::Base {
-    let data = root.read(INSTANCE_DATA).ok().flatten().and_then(|b| json::parse(INSTANCE_DATA, &b).ok());
+    // For configuration files that are templates.
+    let path = format!("{}/{SENSITIVE_FILE}", state::RUN_DIR);
+    let data = root.read(&path).ok().flatten().and_then(|b| json::parse(&path, &b).ok());
     let mut defaults = distro.default_config().as_map().cloned().unwrap_or_default();
     for (key, list) in module::default_lists().iter() {
         defaults.insert(key, list.clone());

@@ -91,10 +91,10 @@ pub fn stage(root: &mut Root, machine: &Machine, stage: Stage, asked: &Asked) ->
         log::info!("nothing is done: {why}");
         return recovered.errors();
     }
-    let (name, action, label, what) = match stage {
-        Stage::Init => ("init", "init", "init-network", "running what needs the network"),
-        Stage::Config => ("modules-config", "modules:config", "modules-config", "running modules for config"),
-        Stage::Final => ("modules-final", "modules:final", "modules-final", "running modules for final"),
+    let (name, label, what) = match stage {
+        Stage::Init => ("init", "init-network", "running what needs the network"),
+        Stage::Config => ("modules-config", "modules-config", "running modules for config"),
+        Stage::Final => ("modules-final", "modules-final", "running modules for final"),
     };
     if stage == Stage::Init {
         for error in apply::by_service(root, machine, asked).unwrap_or_default() {
@@ -120,7 +120,7 @@ pub fn stage(root: &mut Root, machine: &Machine, stage: Stage, asked: &Asked) ->
     commit(root, &mut boot.report);
     rescue(&status, root, &mut boot.report);
     let event = Event::start(label, what);
-    let (instance, passwords) = run(root, &mut boot, instance, (stage, action), &status.recoverable());
+    let (instance, passwords) = run(root, &mut boot, instance, stage, &status.recoverable());
     commit(root, &mut boot.report);
     if stage == Stage::Init {
         feedback::provisioned(root, &mut boot, &instance, &status, passwords);
@@ -150,7 +150,11 @@ pub fn stage(root: &mut Root, machine: &Machine, stage: Stage, asked: &Asked) ->
     }
     root.run_at_end().iter().for_each(|e| boot.report.error(e));
     let mut errors = boot.errors();
-    errors.extend(failed_before.into_iter().filter(|e| !boot.errors().contains(e)));
+    for error in failed_before {
+        if !errors.contains(&error) {
+            errors.push(error);
+        }
+    }
     errors
 }
 
@@ -165,11 +169,11 @@ fn start_background(root: &mut Root) -> Result<()> {
 
 /// What the final stage leaves to the background: `prepivot background`. Returns the errors.
 pub fn background(root: &mut Root, machine: &Machine, asked: &Asked) -> Vec<String> {
-    let mut recovered = recover(root);
+    let recovered = recover(root);
     let Some(instance) = asked.instance(root) else { return recovered.errors() };
     let outside = ThisMachine::new();
     let mut boot = Boot::new(root, machine, asked, &outside);
-    boot.report.absorb(std::mem::take(&mut recovered));
+    boot.report.absorb(recovered);
     configure(root, &mut boot, &instance);
     Run::new(root, &mut boot, &instance).background();
     feedback::host_keys(root, &mut boot, &instance);
@@ -185,7 +189,7 @@ fn run(
     root: &mut Root,
     boot: &mut Boot,
     instance: Instance,
-    (stage, action): (Stage, &str),
+    stage: Stage,
     known: &[String],
 ) -> (Instance, Vec<(String, String)>) {
     boot.config = combined(root, boot);
@@ -195,9 +199,14 @@ fn run(
     let changed = refreshed.is_some();
     let instance = refreshed.unwrap_or(instance);
     if stage == Stage::Init || boot.config.is_none() {
-        merge(root, boot, &instance, (stage, changed), known);
+        merge(root, boot, &instance, stage, changed, known);
     }
     let _redirected = root.is_live().then(|| Redirected::new(boot.config(), stage, root.group_id(LOG_GROUP)));
+    let action = match stage {
+        Stage::Init => "init",
+        Stage::Config => "modules:config",
+        Stage::Final => "modules:final",
+    };
     apply::begin(boot.outside, action);
     let before = if stage == Stage::Init { Before::look(root, boot) } else { Before::default() };
     if stage == Stage::Init {
@@ -212,7 +221,7 @@ fn run(
 /// Merges the configuration, with what it includes from elsewhere. In the network stage its parts are written; and where
 /// parts are remote, the file half of the modules, which waited for them, runs; where the instance has changed since the local
 /// stage, that of the modules that are due again does.
-fn merge(root: &mut Root, boot: &mut Boot, instance: &Instance, (stage, changed): (Stage, bool), known: &[String]) {
+fn merge(root: &mut Root, boot: &mut Boot, instance: &Instance, stage: Stage, changed: bool, known: &[String]) {
     let standard = instance_data::standard(root, boot.machine, &boot.image.distro, instance);
     let variables = Value::Map(standard.clone());
     let web = OnceCell::new();

@@ -1,9 +1,8 @@
 //! Runs the modules of a stage: which, in what order, how often.
 
-use super::again::Before;
+use super::again::{Before, has_early_commands};
 use super::boot::Boot;
 use super::commit;
-use crate::base::error::Result;
 use crate::base::event::Event;
 use crate::base::report::Report;
 use crate::document::Value;
@@ -159,7 +158,7 @@ impl<'a, 'b> Run<'a, 'b> {
                 let Some(handler) = module.provision else { continue };
                 // What it warns of was reported when it ran first.
                 let known = std::mem::take(&mut self.boot.report);
-                let done = self.handle(handler, stage, &entry.args, true);
+                let done = self.with_context(stage, &entry.args, true, handler);
                 self.boot.report = known;
                 match done {
                     Ok(()) if !half.error.is_empty() => self.boot.withdrawn.push(half.error),
@@ -184,8 +183,7 @@ impl<'a, 'b> Run<'a, 'b> {
     /// Whether no command of the user's runs before the modules of the network stage: it may prepare what they find, for
     /// example take room for a partition of its own.
     fn nothing_comes_first(&self) -> bool {
-        let hooks = format!("{}/boothooks", state::folder(self.instance));
-        self.boot.config().get("bootcmd").is_none_or(Value::is_null) && self.root.list(&hooks).is_empty()
+        !has_early_commands(self.root, self.boot, self.instance)
     }
 
     /// Leaves for the local stage of the real root that it is to run the early modules: the configuration is complete.
@@ -219,12 +217,7 @@ impl<'a, 'b> Run<'a, 'b> {
             if module.live.is_none() || done || !self.is_requested(module) {
                 continue;
             }
-            let (distro, outside) = (self.boot.image.distro, self.boot.outside);
-            let (config, report) = self.boot.config_and_report();
-            let (root, instance) = (&mut *self.root, self.instance);
-            let mut context =
-                Context { root, config, instance, distro: &distro, args: &args, stage, outside, again: false, report };
-            if module.idle.is_some_and(|idle| idle(&mut context)) {
+            if module.idle.is_some_and(|idle| self.with_context(stage, &args, false, idle)) {
                 continue;
             }
             if !module.offline {
@@ -279,13 +272,20 @@ impl<'a, 'b> Run<'a, 'b> {
         };
         let Some(handler) = handler else { return };
         if self.is_requested(module) {
-            self.call_if_due(handler, module, half, (stage, entry.frequency, &entry.args));
+            self.call_if_due(handler, module, half, stage, entry.frequency, &entry.args);
         }
     }
 
     /// Runs one half of a module unless it has run at its frequency, and marks it as done.
-    fn call_if_due(&mut self, handler: Handler, module: &Module, half: Half, how: (Stage, Frequency, &[String])) {
-        let (stage, frequency, args) = how;
+    fn call_if_due(
+        &mut self,
+        handler: Handler,
+        module: &Module,
+        half: Half,
+        stage: Stage,
+        frequency: Frequency,
+        args: &[String],
+    ) {
         let mark = mark(module, half);
         if state::is_done(self.root, self.instance, &mark, frequency) {
             // The file half may have run a moment ago.
@@ -355,7 +355,7 @@ impl<'a, 'b> Run<'a, 'b> {
         args: &[String],
     ) -> Option<String> {
         let mut event = Event::module(module.name, frequency.name());
-        let error = self.handle(handler, stage, args, false).err();
+        let error = self.with_context(stage, args, false, handler).err();
         let error = error.map(|e| format!("module {} failed: {e}", module.name));
         if let Some(error) = &error {
             event.fail();
@@ -365,11 +365,12 @@ impl<'a, 'b> Run<'a, 'b> {
         error
     }
 
-    fn handle(&mut self, handler: Handler, stage: Stage, args: &[String], again: bool) -> Result<()> {
+    /// What `of` says in the context of a module.
+    fn with_context<T>(&mut self, stage: Stage, args: &[String], again: bool, of: fn(&mut Context) -> T) -> T {
         let (root, instance) = (&mut *self.root, self.instance);
         let (distro, outside) = (self.boot.image.distro, self.boot.outside);
         let (config, report) = self.boot.config_and_report();
-        handler(&mut Context { root, config, instance, distro: &distro, args, stage, outside, again, report })
+        of(&mut Context { root, config, instance, distro: &distro, args, stage, outside, again, report })
     }
 
     /// Writes the hostname before any other module, for a boot whose modules wait for the network: the network's own
@@ -393,7 +394,7 @@ impl<'a, 'b> Run<'a, 'b> {
     pub fn single(&mut self, module: &'static Module, frequency: Option<Frequency>, args: &[String]) {
         for (half, handler) in [(Half::Provision, module.provision), (Half::Live, module.live)] {
             let Some(handler) = handler else { continue };
-            self.call_if_due(handler, module, half, (module.stage, frequency.unwrap_or(module.frequency), args));
+            self.call_if_due(handler, module, half, module.stage, frequency.unwrap_or(module.frequency), args);
         }
     }
 }
@@ -489,7 +490,7 @@ mod tests {
             let module = Module { name: "x", keys: &["x"], live: Some(is_marked), repeats, ..Module::NEW };
             let mut run = Run::new(&mut root, &mut boot, &instance);
             for _ in 0..2 {
-                run.call_if_due(is_marked, &module, Half::Live, (Stage::Init, Frequency::Instance, &[]));
+                run.call_if_due(is_marked, &module, Half::Live, Stage::Init, Frequency::Instance, &[]);
             }
             assert!(root.exists("/var/lib/cloud/instances/i/sem/config_x"));
             root.remove("/var/lib/cloud/instances/i/sem/config_x").unwrap();

@@ -121,18 +121,9 @@ fn source_files(root: &mut Root, instance: &Instance, report: &mut Report) {
     report.keep(state::mark_done(root, instance, FILES_DONE, Frequency::Instance));
 }
 
-fn boothooks_of(instance: &Instance) -> String {
-    format!("{}/boothooks", state::folder(instance))
-}
-
-/// Whether the instance has boothooks, which run on every boot.
-pub fn has_boothooks(root: &Root, instance: &Instance) -> bool {
-    !root.list(&boothooks_of(instance)).is_empty()
-}
-
 /// Runs the boothooks of the instance: on every boot, before any module of the real root.
 pub fn boothooks(root: &mut Root, boot: &mut Boot, instance: &Instance) {
-    let folder = boothooks_of(instance);
+    let folder = again::boothooks_of(instance);
     for name in root.list(&folder) {
         let command = Command::new(Stage::Init, [format!("{folder}/{name}")]);
         if let Err(e) = root.run(command.env("INSTANCE_ID", instance.instance_id.as_str())) {

@@ -22,9 +22,14 @@ pub enum Action {
     ReadAgain,
 }
 
+/// Whether the root has systemd, running or not.
+pub fn has_systemd(root: &Root) -> bool {
+    ["/usr/lib/systemd/systemd", "/lib/systemd/systemd"].iter().any(|path| root.exists(path))
+}
+
 /// Whether the root's service manager is systemd. Where the root has no init at all, by the distribution.
 pub fn uses_systemd(root: &Root, distro: &Distro) -> bool {
-    if ["/usr/lib/systemd/systemd", "/lib/systemd/systemd"].iter().any(|p| root.exists(p)) {
+    if has_systemd(root) {
         return true;
     }
     !["/sbin/init", "/usr/sbin/init", "/sbin/openrc-run"].iter().any(|p| root.exists(p))

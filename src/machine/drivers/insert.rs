@@ -59,7 +59,7 @@ pub fn module(base: &Path, root: &Path, path: &str, options: &str) -> Result<boo
 pub struct Firmware(Option<PathBuf>);
 
 impl Firmware {
-    /// Points the kernel to the firmware of `root`, unless somebody has chosen a place already.
+    /// Points the kernel to the firmware of `root`, unless a place is chosen already.
     pub fn of(base: &Path, root: &Path) -> Firmware {
         let place = base.join(FIRMWARE_PATH);
         let is_free = beneath::read(base, FIRMWARE_PATH).is_some_and(|path| path.trim().is_empty());

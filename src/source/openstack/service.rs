@@ -215,8 +215,8 @@ fn is_wanted(name: &str, documents: &[(String, Vec<u8>)]) -> bool {
     name.starts_with("ephemeral") || name == "swap" || data().any(|(_, body)| names(body))
 }
 
-/// The names of block devices, which only the EC2 tree has, in the form of a config drive's ec2 document: those that somebody asks
-/// for.
+/// The names of block devices, which only the EC2 tree has, in the form of a config drive's ec2 document: those that are
+/// wanted ([`is_wanted`]).
 fn block_devices(client: &Client, base: &str, documents: &[(String, Vec<u8>)]) -> Result<Option<Vec<u8>>> {
     let folder = format!("{base}/latest/meta-data/block-device-mapping");
     let get = |url: &str| client.document(&Request { limit: 64 << 10, ..bounded(url) });
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn only_devices_that_somebody_asks_for_are_fetched() {
+    fn only_devices_that_are_wanted_are_fetched() {
         let wanted = |user_data: &[u8]| {
             let documents = [("openstack/latest/user_data".to_owned(), user_data.to_vec())];
             ["ami", "root", "ebs0", "ephemeral0", "swap"]
