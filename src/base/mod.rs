@@ -9,6 +9,7 @@ pub mod event;
 pub mod glob;
 pub mod logging;
 pub mod mask;
+pub mod p256;
 pub mod password;
 pub mod percent;
 pub mod report;

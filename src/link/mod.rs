@@ -25,6 +25,8 @@ mod setup;
 mod tcp;
 #[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
 pub mod tls;
+#[cfg(feature = "tls")]
+mod tls_p256;
 mod uplink;
 pub mod url;
 

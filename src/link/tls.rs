@@ -6,9 +6,11 @@ use crate::base::clock;
 use crate::base::error::{Error, Result};
 use crate::link::dns::UplinkResolver;
 use crate::link::tcp::LinkConnector;
+use crate::link::tls_p256 as p256;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use rustls::client::ClientConfig;
-use rustls::crypto::ring::{ALL_KX_GROUPS, cipher_suite as suite};
+use rustls::crypto::ring::cipher_suite as suite;
+use rustls::crypto::ring::kx_group::{SECP384R1, X25519};
 use rustls::crypto::{CryptoProvider, GetRandomFailed, KeyProvider, SecureRandom, WebPkiSupportedAlgorithms};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
@@ -182,7 +184,7 @@ impl<In: Transport> std::fmt::Debug for TlsTransport<In> {
 }
 
 /// TLS 1.3 and 1.2 with AES-GCM, which every server has (RFC 8446, section 9.1, requires it), and every group and signature of
-/// the crate.
+/// ring's provider.
 fn provider() -> CryptoProvider {
     CryptoProvider {
         cipher_suites: vec![
@@ -193,7 +195,7 @@ fn provider() -> CryptoProvider {
             suite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
             suite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
         ],
-        kx_groups: ALL_KX_GROUPS.to_vec(),
+        kx_groups: vec![X25519, p256::SECP256R1, SECP384R1],
         signature_verification_algorithms: SIGNATURES,
         secure_random: &System,
         key_provider: &System,
@@ -202,8 +204,8 @@ fn provider() -> CryptoProvider {
 
 const SIGNATURES: WebPkiSupportedAlgorithms = WebPkiSupportedAlgorithms {
     all: &[
-        signature::ECDSA_P256_SHA256,
-        signature::ECDSA_P256_SHA384,
+        p256::ECDSA_SHA256,
+        p256::ECDSA_SHA384,
         signature::ECDSA_P384_SHA256,
         signature::ECDSA_P384_SHA384,
         signature::ED25519,
@@ -219,8 +221,8 @@ const SIGNATURES: WebPkiSupportedAlgorithms = WebPkiSupportedAlgorithms {
     ],
     // In TLS 1.2 an ECDSA scheme does not name the curve.
     mapping: &[
-        (Scheme::ECDSA_NISTP384_SHA384, &[signature::ECDSA_P384_SHA384, signature::ECDSA_P256_SHA384]),
-        (Scheme::ECDSA_NISTP256_SHA256, &[signature::ECDSA_P256_SHA256, signature::ECDSA_P384_SHA256]),
+        (Scheme::ECDSA_NISTP384_SHA384, &[signature::ECDSA_P384_SHA384, p256::ECDSA_SHA384]),
+        (Scheme::ECDSA_NISTP256_SHA256, &[p256::ECDSA_SHA256, signature::ECDSA_P384_SHA256]),
         (Scheme::ED25519, &[signature::ED25519]),
         (Scheme::RSA_PSS_SHA512, &[signature::RSA_PSS_2048_8192_SHA512_LEGACY_KEY]),
         (Scheme::RSA_PSS_SHA384, &[signature::RSA_PSS_2048_8192_SHA384_LEGACY_KEY]),
@@ -363,15 +365,15 @@ mod tests {
         let (ours, theirs) = (provider(), rustls::crypto::ring::default_provider());
         let wanted = theirs.cipher_suites.iter().filter(|s| !format!("{s:?}").contains("CHACHA20"));
         assert!(ours.cipher_suites.iter().eq(wanted));
-        assert_eq!(format!("{:?}", ours.kx_groups), format!("{:?}", theirs.kx_groups));
+        let names = |p: &CryptoProvider| p.kx_groups.iter().map(|g| g.name()).collect::<Vec<_>>();
+        assert_eq!(names(&ours), names(&theirs));
         let (ours, theirs) = (ours.signature_verification_algorithms, theirs.signature_verification_algorithms);
-        let debug = |algorithms: &WebPkiSupportedAlgorithms| format!("{:?} {:?}", algorithms.all, algorithms.mapping);
-        assert_eq!(debug(&ours), debug(&theirs));
         assert_eq!(ours.supported_schemes(), theirs.supported_schemes());
+        let ids = |list: &[&'static dyn rustls::pki_types::SignatureVerificationAlgorithm]| {
+            list.iter().map(|a| (a.public_key_alg_id(), a.signature_alg_id())).collect::<Vec<_>>()
+        };
+        assert_eq!(ids(ours.all), ids(theirs.all));
         for ((scheme, list), (other, theirs)) in ours.mapping.iter().zip(theirs.mapping) {
-            let ids = |list: &[&'static dyn rustls::pki_types::SignatureVerificationAlgorithm]| {
-                list.iter().map(|a| (a.public_key_alg_id(), a.signature_alg_id())).collect::<Vec<_>>()
-            };
             assert_eq!((scheme, ids(list)), (other, ids(theirs)));
         }
     }

@@ -3,10 +3,11 @@
 use super::{Context, service};
 use crate::base::base64;
 use crate::base::error::{Context as _, Error, Result};
+use crate::base::p256;
 use crate::root::{Attr, Command, Root};
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
-use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair};
+use ring::signature::{Ed25519KeyPair, KeyPair};
 use ssh_encoding::Decode;
 use ssh_key::private::{EcdsaKeypair, Ed25519Keypair, Ed25519PrivateKey, KeypairData};
 use ssh_key::public::Ed25519PublicKey;
@@ -145,16 +146,12 @@ fn ed25519() -> Result<KeypairData> {
     Ok(KeypairData::Ed25519(Ed25519Keypair { public, private: Ed25519PrivateKey::from_bytes(&seed) }))
 }
 
-/// On the curve P-256. The crate gives a new key as PKCS #8 (RFC 5958) only, in which both halves have one place: the
-/// structure around them is always the same (RFC 5915).
+/// On the curve P-256.
 fn ecdsa() -> Result<KeypairData> {
-    const PRIVATE: std::ops::Range<usize> = 36..68;
-    const PUBLIC: std::ops::Range<usize> = 73..138;
-    let document = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new());
-    let document = document.map_err(|_| no_randomness())?;
-    let half = |range| document.as_ref().get(range).unwrap_or_default();
+    let (private, public) = p256::new_key()?;
+    let private = private.to_bytes();
     // As a key lies in the agent's messages and in its file (RFC 5656, section 3.1): strings with their lengths.
-    let strings = [b"nistp256", half(PUBLIC), half(PRIVATE)];
+    let strings = [b"nistp256", public.as_slice(), private.as_slice()];
     let bytes = strings.map(|s| [&(s.len() as u32).to_be_bytes(), s].concat()).concat();
     EcdsaKeypair::decode(&mut bytes.as_slice()).map(KeypairData::Ecdsa).map_err(not_a_key)
 }

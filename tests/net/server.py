@@ -47,7 +47,8 @@ def whole_frames(link):
 
 
 class Dhcp(threading.Thread):
-    """A DHCP server on one link. Script (all optional): address, prefix, server, options {code: hex}, and faults:
+    """A DHCP server on one link. Script (all optional): address (a `*` in it is the last byte of the client's MAC address), prefix,
+    server, options {code: hex}, and faults:
     silent, drop (how many messages are ignored), nak (how many requests are refused; -1: all), rapid, delay (seconds),
     garbage (answers that no DHCP message is), wrong_xid, long (options split in two)."""
 
@@ -104,7 +105,7 @@ class Dhcp(threading.Thread):
     def reply(self, mac, message, kind, rapid):
         script = self.script
         xid = b"\xde\xad\xbe\xef" if script.get("wrong_xid") else message[4:8]
-        address = b"\0" * 4 if kind == 6 else socket.inet_aton(script["address"])
+        address = b"\0" * 4 if kind == 6 else socket.inet_aton(script["address"].replace("*", str(mac[5])))
         server = socket.inet_aton(script.get("server", "10.0.0.1"))
         mask = (0xFFFFFFFF << (32 - script.get("prefix", 24))) & 0xFFFFFFFF
         options = [(53, bytes([kind])), (54, server)]
@@ -198,29 +199,49 @@ class Router(threading.Thread):
 class Http:
     """Script: port or ports, docs {path: text or {"base64": …} or {"status": n, "method": …}}, token (IMDSv2 is required), and faults:
     {"fault": name, "path": substring or absent for all, "times": how often, -1 for ever}; rate [n, seconds]: more requests than n in
-    that time get 429."""
+    that time get 429, or the status of `shed` {"status": n, "headers": {…}}; down [from, until]: between these seconds after the first
+    request nothing listens."""
 
     def __init__(self, script, log):
         self.script, self.log = script, log
         self.faults = [dict(f) for f in script.get("faults", [])]
-        self.token, self.recent = None, []
+        self.token, self.recent, self.first, self.connections = None, [], threading.Event(), set()
         self.wrap = lambda connection: connection
 
-    def serve(self, listener):
+    def serve(self, listener, port):
+        if "down" in self.script:
+            threading.Thread(target=self.restart, args=(listener, port), daemon=True).start()
         while True:
-            connection, peer = listener.accept()
+            try:
+                connection, peer = listener.accept()
+            except OSError:
+                # Shut down: `restart` listens again.
+                return
             threading.Thread(target=self.connection, args=(connection, peer), daemon=True).start()
+
+    def restart(self, listener, port):
+        self.first.wait()
+        start, end = self.script.pop("down")
+        time.sleep(start)
+        for open_socket in [listener, *self.connections]:
+            open_socket.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        self.log.say(down=port)
+        time.sleep(end - start)
+        self.serve(listen(port), port)
 
     def connection(self, connection, peer):
         try:
             connection = self.wrap(connection)
             stream = connection.makefile("rb")
+            self.connections.add(connection)
             self.log.say(connected=peer[0])
             while self.request(connection, stream, peer):
                 pass
         except OSError:
             pass
         finally:
+            self.connections.discard(connection)
             connection.close()
 
     def fault(self, path):
@@ -239,7 +260,7 @@ class Http:
             now = time.monotonic()
             self.recent = [t for t in self.recent if now - t < seconds]
             if len(self.recent) >= most:
-                return {"fault": "status", "status": 429}
+                return {"fault": "status", **self.script.get("shed", {"status": 429})}
             self.recent.append(now)
         return None
 
@@ -254,6 +275,7 @@ class Http:
             headers[key.lower()] = value.strip()
         body = stream.read(int(headers.get("content-length", 0)))
         self.log.say(http=method, path=path, peer=peer[0], port=peer[1], headers=headers)
+        self.first.set()
         fault = self.limited() or self.fault(path)
         if fault and not self.broken(connection, fault):
             return False
@@ -316,6 +338,15 @@ class Http:
         return 200, document.encode(), {"Content-Type": self.script.get("type", "text/plain")}
 
 
+def listen(port):
+    listener = socket.socket(socket.AF_INET6, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+    listener.bind(("::", port))
+    listener.listen(256)
+    return listener
+
+
 def main():
     config, log = json.loads(sys.stdin.readline()), Log(sys.argv[1])
     cable = config.get("cable", ())
@@ -335,12 +366,7 @@ def main():
             context.load_cert_chain(config["http"]["tls"] + "/server.pem", config["http"]["tls"] + "/server.key")
             http.wrap = lambda connection: context.wrap_socket(connection, server_side=True)
         for port in config["http"].get("ports", [config["http"].get("port", 80)]):
-            listener = socket.socket(socket.AF_INET6, socket.SOCK_STREAM)
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-            listener.bind(("::", port))
-            listener.listen(64)
-            threading.Thread(target=http.serve, args=(listener,), daemon=True).start()
+            threading.Thread(target=http.serve, args=(listen(port), port), daemon=True).start()
     print("ready", flush=True)
     # Whoever started it ends it by closing its input.
     sys.stdin.read()
