@@ -68,7 +68,8 @@ struct Ecdsa {
 impl SignatureVerificationAlgorithm for Ecdsa {
     fn verify_signature(&self, public_key: &[u8], message: &[u8], signature: &[u8]) -> Result<(), InvalidSignature> {
         let key = uncompressed(public_key).ok_or(InvalidSignature)?;
-        let signature = DerSignature::from_bytes(signature).and_then(Signature::try_from).map_err(|_| InvalidSignature)?;
+        let signature =
+            DerSignature::from_bytes(signature).and_then(Signature::try_from).map_err(|_| InvalidSignature)?;
         let sum = digest(self.digest, message);
         VerifyingKey::from(&key).verify_prehash(sum.as_ref(), &signature).map_err(|_| InvalidSignature)
     }

@@ -47,6 +47,8 @@ pub struct Client {
     redirects: Redirects,
     findings: Findings,
     rng: Arc<Mutex<Rng>>,
+    /// Held by the request that the service turned away and that waits to be sent again: one at a time.
+    turn: Arc<Mutex<()>>,
     deadline: Deadline,
     limits: Limits,
     /// When the search for the service ends, and whether it has: the service has answered.
@@ -94,6 +96,7 @@ impl Client {
             redirects,
             findings: findings.clone(),
             rng: Arc::new(Mutex::new(Rng::new(uplink.name().as_bytes()))),
+            turn: Arc::default(),
             deadline,
             limits: Limits::default(),
             search: deadline,
@@ -109,6 +112,7 @@ impl Client {
             redirects: self.redirects,
             findings: self.findings.clone(),
             rng: self.rng.clone(),
+            turn: self.turn.clone(),
             deadline: self.deadline,
             limits,
             search: limits.search.filter(|s| !s.is_zero()).map_or(self.deadline, |s| self.deadline.at_most(s)),
@@ -179,6 +183,9 @@ impl Client {
     /// [`Request::retry`]) and lost connections are asked again until the tries or the deadline run out. `Retry-After` is
     /// honoured if it ends before the deadline.
     ///
+    /// A service that turns machines away (429, 503) has too many of them at once. What it turned away is sent again one request
+    /// after the other, and until the deadline where the request has a time of its own ([`Request::within`]).
+    ///
     /// # Errors
     /// No answer in time, or an unacceptable one: too large, a redirect that must not be followed. The message names the URL
     /// without its query and credentials, and the last failure.
@@ -186,9 +193,10 @@ impl Client {
         let (mut tries, mut invalid) = (0u32, 0);
         let before = self.transport.left(self.deadline);
         let mut reason = String::new();
+        // The status with which the service turned this request away, before it may have gone silent.
+        let (mut away, mut turn) = (None, None);
         loop {
             let (most, deadline) = self.bounds(request);
-            let mut limited = false;
             let (failure, after) = match self.follow(request, deadline) {
                 Ok(reply) if !TRANSIENT.contains(&reply.status) && !request.retry.contains(&reply.status) => {
                     self.answered.store(true, Ordering::Relaxed);
@@ -201,7 +209,8 @@ impl Client {
                     return Ok(reply);
                 }
                 Ok(reply) => {
-                    limited = reply.status == 429 && self.limits.retries.is_none() && most > 1;
+                    let patient = self.limits.retries.is_none() && most > 1;
+                    away = Some(reply.status).filter(|status| patient && matches!(status, 429 | 503));
                     (status_text(reply.status), retry_after(&reply))
                 }
                 Err(Failure::Silent(reason)) => (reason, None),
@@ -216,8 +225,15 @@ impl Client {
             let wait = self.backoff(tries, after);
             let invited = after.is_some() && !self.answered.load(Ordering::Relaxed) && request.tries > tries;
             let taken = before.saturating_sub(self.transport.left(self.deadline)).saturating_add(wait);
-            let late = !limited && request.within.is_some_and(|within| taken >= within);
-            let most = if limited { most.max(RATE_TRIES) } else { most };
+            let late = away.is_none() && request.within.is_some_and(|within| taken >= within);
+            let most = match away {
+                Some(_) if request.within.is_some() => u32::MAX,
+                Some(429) => most.max(RATE_TRIES),
+                _ => most,
+            };
+            if away.is_some() && turn.is_none() {
+                turn = Some(self.turn.lock().unwrap_or_else(PoisonError::into_inner));
+            }
             let exhausted = late || invalid >= MAX_INVALID || (tries >= most && !invited);
             if exhausted || wait >= self.transport.left(deadline) || !self.transport.wait(wait) {
                 let tries = if tries == 1 { "1 try".into() } else { format!("{tries} tries") };
@@ -238,10 +254,18 @@ impl Client {
     }
 
     fn backoff(&self, tries: u32, after: Option<Duration>) -> Duration {
-        let spread = self.rng.lock().unwrap_or_else(PoisonError::into_inner).between(0.5, 1.5);
-        let wait = FIRST_BACKOFF.saturating_mul(1 << (tries - 1).min(16)).min(LONGEST_BACKOFF).mul_f64(spread);
-        // What the server asks for is a minimum; the random part separates machines that it turned away together.
-        after.map_or(wait, |after| after.saturating_add(wait.min(Duration::from_secs(1))))
+        let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
+        match after {
+            None => FIRST_BACKOFF
+                .saturating_mul(1 << (tries - 1).min(16))
+                .min(LONGEST_BACKOFF)
+                .mul_f64(rng.between(0.5, 1.5)),
+            // What the server asks for is a minimum; the random part separates machines that it turned away together.
+            Some(after) => {
+                let spread = after.clamp(Duration::from_secs(1), LONGEST_BACKOFF).mul_f64(rng.between(0.0, 1.0));
+                after.saturating_add(spread)
+            }
+        }
     }
 
     /// One attempt, with the redirects that it meets.
@@ -333,6 +357,42 @@ mod tests {
             "{error}"
         );
         assert!(client.now() >= script.now() && script.left(client.deadline) < Duration::from_secs(10));
+    }
+
+    #[test]
+    fn a_service_that_turns_machines_away_is_asked_until_the_deadline() {
+        let within = Some(Duration::from_secs(5));
+        let tries = |status, request: Request| {
+            let script = Script::default().with("GET", URL, Answer::new(status, ""));
+            let (client, script) = client(script, Redirects::Any, 100);
+            client.answered.store(true, Ordering::Relaxed);
+            client.send(&request).unwrap_err();
+            script.sent().len()
+        };
+        for (status, least, most) in [(503, 12, 40), (429, 12, 40), (500, 2, 7)] {
+            let tries = tries(status, Request { tries: 7, within, ..Request::get(URL) });
+            assert!((least..=most).contains(&tries), "{status}: {tries}");
+        }
+        // Without a time of its own a request has the tries that it asks for, and some more where a rate is limited.
+        for (status, wanted) in [(503, 3), (429, RATE_TRIES as usize), (500, 3)] {
+            assert_eq!(tries(status, Request { tries: 3, ..Request::get(URL) }), wanted, "{status}");
+        }
+    }
+
+    #[test]
+    fn machines_that_are_turned_away_together_do_not_return_together() {
+        let mut waits = Vec::new();
+        for _ in 0..50 {
+            let later = vec![("retry-after".into(), "5".into())];
+            let busy = Answer::Reply(Reply { status: 503, headers: later, ..Reply::default() });
+            let script = Script::default().with("GET", URL, busy).with("GET", URL, Answer::new(200, ""));
+            let (client, script) = client(script, Redirects::Any, 100);
+            let before = script.now();
+            client.get(URL).unwrap();
+            waits.push(script.now().duration_since(before).unwrap().as_secs_f64());
+        }
+        let (least, most) = waits.iter().fold((f64::MAX, 0.0f64), |(a, b), wait| (a.min(*wait), b.max(*wait)));
+        assert!(least >= 5.0 && most <= 10.0 && most - least > 2.5, "{least} to {most}");
     }
 
     #[test]
