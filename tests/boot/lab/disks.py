@@ -76,12 +76,15 @@ def make(work, initramfs):
     images.root_image("systemd", folder, root)
     shutil.copy(script, fresh / "guest/boot-test/checks")
     shutil.copy(images.BOOT / "guest/space.service", fresh / "guest/boot-test")
+    unit = fresh / "guest/etc/systemd/system/check.service.d/copies.conf"
+    unit.parent.mkdir(parents=True)
+    unit.write_text("[Service]\nTimeoutStartSec=infinity\n")
     images.edit_root(root, fresh / "guest", [])
     for kind in MADE:
         (fresh / f"{kind}.img").touch()
         table(fresh / f"{kind}.img", "gpt", (SIZE - 8) * MIB)
     machine = vm.Machine(kernel=images.kernel(images.trees()), initrd=initramfs, root=root, cmdline="cloud-init=disabled",
-                         logs=fresh / "logs", disks=[fresh / f"{kind}.img" for kind in MADE])
+                         logs=fresh / "logs", disks=[fresh / f"{kind}.img" for kind in MADE], icount=False, time_limit=3000)
     outcome = vm.boot(machine)
     if "CHECK end" not in outcome.checks or "CHECK FAIL" in outcome.checks:
         raise RuntimeError(f"the machine did not make the disks ({outcome.ended}): see {fresh / 'logs'}")
