@@ -84,6 +84,26 @@ pub fn named(places: &Places, name: &str) -> Option<Block> {
     Some(Block { name: name.to_owned(), node, size, kind, below: names(&folder.join("slaves")) })
 }
 
+/// Whether the device lies on one that is reached through the network: an NBD, Ceph's RBD, DRBD, or a disk of iSCSI.
+pub fn is_on_network(places: &Places, block: &Block) -> bool {
+    let mut below = vec![block.name.clone()];
+    for _ in 0..MAX_LISTED {
+        let Some(name) = below.pop() else { return false };
+        let path = places.sys.join(&name).canonicalize().unwrap_or_default();
+        // The disk of an iSCSI session is below it (drivers/scsi/scsi_transport_iscsi.c).
+        let is_session = |c: std::path::Component| c.as_os_str().to_str().is_some_and(|c| c.starts_with("session"));
+        if ["nbd", "rbd", "drbd"].iter().any(|kind| name.starts_with(kind)) || path.components().any(is_session) {
+            return true;
+        }
+        let Some(block) = named(places, &name) else { continue };
+        below.extend(block.below);
+        if let Kind::Partition { disk, .. } = block.kind {
+            below.push(disk);
+        }
+    }
+    false
+}
+
 /// The partitions of the disk with the kernel's `name`, by number.
 pub fn partitions(places: &Places, name: &str) -> Vec<Block> {
     let number = |b: &Block| if let Kind::Partition { number, .. } = b.kind { Some(number) } else { None };
@@ -126,6 +146,9 @@ mod tests {
             ("nvme0n1/nvme0n1p10", "64"),
             ("dm-0", "8"),
             ("md0", "8"),
+            ("nbd0", "8"),
+            ("platform/host2/session1/target2:0:0/block/sda", "8"),
+            ("platform/host2/session1/target2:0:0/block/sda/sda1", "8"),
         ] {
             file(&format!("sys/devices/{folder}/size"), &format!("{size}\n"));
             let name = folder.rsplit('/').next().unwrap();
@@ -168,6 +191,18 @@ mod tests {
         for path in ["/dev/unknown", "/dev/outside", "/dev/none", "/etc/passwd", "nvme0n1", "/dev/../dev/nvme0n1x"] {
             assert_eq!(at(&places, path), None, "{path}");
         }
+    }
+
+    #[test]
+    fn devices_of_a_server() {
+        let dir = TempDir::new("block-network");
+        let places = tree(&dir);
+        let is_remote = |path: &str| is_on_network(&places, &at(&places, path).unwrap());
+        assert!(!is_remote("/dev/nvme0n1p1") && !is_remote("/dev/mapper/vg-root"));
+        assert!(is_remote("/dev/nbd0") && is_remote("/dev/sda") && is_remote("/dev/sda1"));
+        // A mapping of a server's disk.
+        std::fs::create_dir_all(dir.0.join("sys/devices/dm-0/slaves/sda1")).unwrap();
+        assert!(is_remote("/dev/mapper/vg-root"));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The model that every format is read to and every renderer writes.
 
 use super::address::{Cidr, Ip, is_v6};
-use crate::document::Map;
+use crate::document::{Map, Value};
 
 /// A machine's network configuration.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -225,6 +225,23 @@ impl Network {
     /// The VLANs on top of `name`.
     pub fn vlans_on<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Interface> {
         self.interfaces.iter().filter(move |i| matches!(&i.device_type, DeviceType::Vlan { link, .. } if link == name))
+    }
+
+    /// Has the network stack leave a device as it finds it, for a root that is reached by it: its addresses, routes and leases
+    /// stay when the stack starts, stops, or loses its lease. A device whose document says how much is kept is not changed.
+    pub fn keep(&mut self, name: &str) {
+        let Some(interface) = self.interfaces.iter_mut().find(|i| i.name == name) else { return };
+        if interface.keep_configuration.is_some() || interface.extra.contains_key("critical") {
+            return;
+        }
+        interface.keep_configuration = Some("yes".into());
+        let Some(v2) = &mut self.v2 else { return };
+        for section in v2.keys().map(str::to_owned).collect::<Vec<_>>() {
+            let Some(Value::Map(devices)) = v2.get_mut(&section) else { continue };
+            if let Some(Value::Map(device)) = devices.get_mut(&interface.id) {
+                device.insert("critical", true);
+            }
+        }
     }
 
     /// The interface's own name servers, else the machine's.

@@ -14,6 +14,7 @@ use crate::network::render::{self, Owned, RENDERERS};
 use crate::network::{File, Macs, Network, Renderer, Target, fallback};
 use crate::root::{Attr, Root};
 use crate::source::{self, Source};
+use crate::system::mount_table;
 
 /// cloud-init's mark of a system that was upgraded in place and keeps its network configuration.
 const UPGRADED: &str = "/var/lib/cloud/data/upgraded-network";
@@ -57,7 +58,10 @@ pub fn apply(
     };
     let macs: Macs = nics.iter().filter(|n| n.physical).map(|n| (n.mac.as_str(), n.name.as_str())).collect();
     let name = format!("network configuration ({origin})");
-    let network = input.read(&name, &macs, report).context(|| "the network is not configured")?;
+    let mut network = input.read(&name, &macs, report).context(|| "the network is not configured")?;
+    if mount_table::is_root_on_network(root) {
+        nics.iter().filter(|nic| nic.operstate == "up").for_each(|nic| network.keep(&nic.name));
+    }
     let renderer = write(root, image, &network, report)?;
     Ok(Some(Applied { config: input.document, renderer }))
 }

@@ -1,5 +1,7 @@
 //! What is mounted where, as the kernel lists it (proc_pid_mounts(5)).
 
+use crate::drive::block;
+use crate::drive::devices::Places;
 use crate::machine::{Cmdline, beneath};
 use crate::root::{Root, unescape};
 use std::path::Path;
@@ -15,7 +17,16 @@ pub struct Mounted {
     pub options: String,
 }
 
+/// File systems that are reached through the network.
+const NETWORK: [&str; 6] = ["nfs", "nfs4", "cifs", "smb3", "ceph", "afs"];
+
 impl Mounted {
+    /// Whether it is reached through the network: as a file system of a server's, or on a device of one.
+    fn is_on_network(&self, places: &Places) -> bool {
+        let is_device = || block::at(places, &self.source).is_some_and(|b| block::is_on_network(places, &b));
+        NETWORK.contains(&self.kind.as_str()) || is_device()
+    }
+
     /// Whether an option is set.
     pub fn has(&self, option: &str) -> bool {
         self.options.split(',').any(|o| o == option)
@@ -31,6 +42,12 @@ pub fn containing(root: &Root, path: &str) -> Option<Mounted> {
 pub fn of_new_root(root: &Root) -> Option<Mounted> {
     let path = root.path().to_str()?;
     find(&beneath::read(Path::new("/"), "proc/self/mounts")?, path).filter(|m| m.point == path)
+}
+
+/// Whether the root that a system runs from, or will, is reached through the network. Never for a tree that is an image.
+pub fn is_root_on_network(root: &Root) -> bool {
+    let mounted = if root.is_live() { containing(root, "/") } else { of_new_root(root) };
+    mounted.is_some_and(|m| m.is_on_network(&Places::default()))
 }
 
 fn find(text: &str, path: &str) -> Option<Mounted> {
@@ -86,6 +103,10 @@ mod tests {
             assert_eq!(source(path).as_deref(), Some(device), "{path}");
         }
         assert_eq!(source("relative"), None);
+        let places = Places { sys: dir.0.join("sys/class/block"), dev: dir.0.join("dev") };
+        assert!(!containing(&root, "/").unwrap().is_on_network(&places));
+        let of_server = "10.0.2.2:/export/root / nfs4 rw,vers=4.2,addr=10.0.2.2 0 0\n";
+        assert!(find(of_server, "/").unwrap().is_on_network(&places));
         assert!(containing(&root, "/data").unwrap().has("ro"));
     }
 }

@@ -119,6 +119,25 @@ mod tests {
     }
 
     #[test]
+    fn a_device_that_carries_the_root_is_kept() {
+        let text = "version: 2\nethernets: {a: {dhcp4: true}, b: {dhcp4: true, critical: false}, c: {dhcp4: true}}";
+        let mut network = crate::network::testing::network(text);
+        for name in ["a", "b", "none"] {
+            network.keep(name);
+        }
+        let content = |renderer: &Renderer, end: &str| {
+            let files = renderer.files(&network, &crate::network::testing::target("debian"), &mut Report::new());
+            files.into_iter().find(|f| f.path.ends_with(end)).unwrap().content
+        };
+        let is_kept = |name: &str| {
+            content(&networkd::RENDERER, &format!("-{name}.network")).contains("\nKeepConfiguration=yes\n")
+        };
+        assert_eq!(["a", "b", "c"].map(is_kept), [true, false, false]);
+        let netplan = content(&netplan::RENDERER, ".yaml");
+        assert_eq!(netplan.matches("critical: true").count(), 1, "{netplan}");
+    }
+
+    #[test]
     fn preferences_are_cloud_inits() {
         let Some(tables) = crate::base::testing::vectors("tables.json") else { return };
         for (name, config) in tables.get("default_cfg_per_variant").and_then(Value::as_map).unwrap().iter() {
