@@ -399,6 +399,30 @@ impl Root {
         Ok(())
     }
 
+    /// Where /etc is on a file system that is read-only: moves what is to be written in `folder`, which is below /etc, to the
+    /// same path below /run, for one boot.
+    ///
+    /// # Errors
+    /// Something else than a folder is where that folder is to be.
+    pub fn divert_to_run(&mut self, folder: &str) -> Result<()> {
+        let Some(name) = folder.strip_prefix("/etc/").filter(|_| self.has_run() && self.disk.is_read_only("etc"))
+        else {
+            return Ok(());
+        };
+        let from = self.resolve(folder, true)?;
+        let inside = |path: &str| path.strip_prefix(&from).is_some_and(|rest| rest.starts_with('/'));
+        let is_new = |node: &Node| matches!(node, Node::File { .. } | Node::Symlink(_));
+        let new = self.nodes.iter().filter(|(path, node)| inside(path) && is_new(node));
+        for path in new.map(|(path, _)| path.clone()).collect::<Vec<_>>() {
+            let to = format!("run/{name}{}", &path[from.len()..]);
+            self.make_parents(&to, &to)?;
+            if let Some(node) = self.nodes.remove(&path) {
+                self.nodes.insert(to, node);
+            }
+        }
+        Ok(())
+    }
+
     /// The folder in which `path` lies is below a mount point that is not mounted yet.
     pub fn is_kept_for_later(&self, path: &str) -> bool {
         self.resolve(path, true).is_ok_and(|p| self.below_unmounted(&p))

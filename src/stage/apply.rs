@@ -216,6 +216,7 @@ fn provision_outcome(root: &mut Root, boot: &mut Boot, status: &mut Status, outc
 fn write(root: &mut Root, boot: &mut Boot, done: &mut Done) -> Option<Writable> {
     let _event = Event::start("write", "writing what was provisioned");
     let writable = boot.report.keep(root.make_writable()).flatten();
+    boot.report.keep(network::divert(root));
     commit(root, &mut boot.report);
     done.written = !root.is_unwritten();
     writable

@@ -15,6 +15,7 @@ use crate::network::{File, Macs, Network, Renderer, Target, fallback};
 use crate::root::{Attr, Root};
 use crate::source::{self, Source};
 use crate::system::mount_table;
+use std::collections::BTreeSet;
 
 /// cloud-init's mark of a system that was upgraded in place and keeps its network configuration.
 const UPGRADED: &str = "/var/lib/cloud/data/upgraded-network";
@@ -64,6 +65,17 @@ pub fn apply(
     }
     let renderer = write(root, image, &network, report)?;
     Ok(Some(Applied { config: input.document, renderer }))
+}
+
+/// Moves the files of [`apply`] to /run where /etc cannot be written and their stack reads them there too: the machine has its
+/// network in this boot all the same.
+///
+/// # Errors
+/// A folder is not one.
+pub fn divert(root: &mut Root) -> Result<()> {
+    let owned = RENDERERS.iter().filter(|r| r.reads_run).flat_map(|r| r.owned);
+    let folders: BTreeSet<&str> = owned.filter_map(|owned| Some(owned.pattern.rsplit_once('/')?.0)).collect();
+    folders.into_iter().try_for_each(|folder| root.divert_to_run(folder))
 }
 
 /// What was chosen, where cloud-init keeps it.

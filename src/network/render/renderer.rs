@@ -19,6 +19,8 @@ pub struct Renderer {
     pub detected_by: &'static [Evidence],
     /// The files that it writes.
     pub owned: &'static [Owned],
+    /// Whether the stack reads such files also below /run, by the same path as below /etc.
+    pub reads_run: bool,
     /// The command that makes the running stack read its files again. Empty: there is none.
     pub reload: &'static [&'static str],
     /// What the stack cannot express, for the manual.

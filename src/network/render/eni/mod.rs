@@ -18,6 +18,7 @@ pub static RENDERER: Renderer = Renderer {
     // Busybox's ifup, which comes without ifquery, does not read addresses with a prefix length.
     detected_by: &[Evidence { family: None, programs: &["ifquery", "ifup", "ifdown"], any_path: &[INTERFACES] }],
     owned: &[Owned::new(INTERFACES), Owned::new(DEBIAN), udev::RULES, udev::LINKS],
+    reads_run: false,
     reload: &[],
     limits: "Patterns in `match`, dummy devices, Wi-Fi, VRFs and tunnels; `optional`, `link-local`, `keep_configuration` of a \
              device that is brought up, an MTU of IPv6, routing rules, an address's label and lifetime, and DHCP overrides other \

@@ -15,6 +15,7 @@ pub static RENDERER: Renderer = Renderer {
     detected_by: &[Evidence { family: None, programs: &["netplan"], any_path: &[] }],
     // netplan itself makes a .link file for each `set-name`.
     owned: &[Owned::naming(PATH, names)],
+    reads_run: true,
     reload: &["netplan", "apply"],
     limits: "Version 2 reaches netplan as it is. Of version 1: `keep_configuration` other than a plain yes, `pointopoint`, \
              `scope`, a second metric for the leases of one interface, and parameters of bonds and bridges that netplan has no \

@@ -33,6 +33,7 @@ pub static RENDERER: Renderer = Renderer {
         Owned::new(CONF),
         udev::LINKS,
     ],
+    reads_run: true,
     reload: &["nmcli", "connection", "reload"],
     limits: "`optional`, `keep_configuration` of a device that is brought up, an unusual broadcast address, `pointopoint`, an \
              address's scope, label and lifetime, the DHCP overrides `use-domains`, `use-hostname`, `use-mtu` and `use-ntp`, \

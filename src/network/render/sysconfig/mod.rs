@@ -52,6 +52,7 @@ pub static RENDERER: Renderer = Renderer {
         udev::SUSE_RULES,
         udev::LINKS,
     ],
+    reads_run: false,
     reload: &[],
     limits: "Patterns in `match`, dummy devices, Wi-Fi, VRFs and tunnels; `optional`, `link-local`, `keep_configuration` of a \
              device that is brought up, an unusual broadcast address, `pointopoint`, an address's scope, label and lifetime, \
