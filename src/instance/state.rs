@@ -21,6 +21,18 @@ pub fn folder(instance: &Instance) -> String {
     format!("{CLOUD_DIR}/instances/{}", instance.folder())
 }
 
+/// Says that SSH keys for logins are to be written in the running system: homes were not mounted before, or keys came later. It
+/// is with the instance, so that a power cut before that loses nothing.
+pub fn later_logins(instance: &Instance) -> String {
+    format!("{}/prepivot-later-logins", folder(instance))
+}
+
+/// Names of users, in lines, whose homes are on a file system that is mounted after the pivot: what is there already must not
+/// be written over, so that home and keys are made when it can be seen.
+pub fn later_homes(instance: &Instance) -> String {
+    format!("{}/prepivot-later-homes", folder(instance))
+}
+
 /// The instance of the last boot, as it was cached. None where there is none, or its cache cannot be read.
 pub fn cached(root: &Root) -> Option<Instance> {
     let path = format!("{CLOUD_DIR}/instance/{CACHE}");

@@ -52,38 +52,61 @@ enum Password {
 fn provision(context: &mut Context) -> Result<()> {
     let mut problems = Vec::new();
     let wanted = wanted(context, &mut problems);
-    let expire = context.config.at(&["chpasswd", "expire"]).filter(|v| !v.is_null()).is_none_or(Value::is_true);
-    if !wanted.is_empty() {
-        let mut accounts = Accounts::open(context.root)?;
-        let mut shown = String::new();
-        for (user, password) in wanted {
-            let result = set(&mut accounts, &user, password, &mut shown);
-            let result = result.and_then(|()| if expire { accounts.expire(&user) } else { Ok(()) });
-            problems.extend(result.err().map(|e| e.to_string()));
-        }
-        accounts.save(context.root, context.report)?;
-        // An image would keep them: no console shows them before it boots, with another /run.
-        if !shown.is_empty() && context.root.has_run() {
-            context.root.write(RANDOM_PASSWORDS, shown, Attr::root(0o600))?;
-        } else if !shown.is_empty() {
-            let users: Vec<&str> = shown.lines().filter_map(|line| Some(line.split_once(':')?.0)).collect();
-            context.report.warn(format_args!(
-                "random passwords are set and not shown: nothing of them is kept in an image ({})",
-                users.join(", ")
-            ));
-        }
+    let shown = set_all(context, wanted, &mut problems)?;
+    // An image would keep them: no console shows them before it boots, with another /run.
+    if !shown.is_empty() && context.root.has_run() {
+        context.root.write(RANDOM_PASSWORDS, shown, Attr::root(0o600))?;
+    } else if !shown.is_empty() {
+        let users: Vec<&str> = shown.lines().filter_map(|line| Some(line.split_once(':')?.0)).collect();
+        context.report.warn(format_args!(
+            "random passwords are set and not shown: nothing of them is kept in an image, whose first boot sets and shows \
+             others ({})",
+            users.join(", ")
+        ));
     }
     problems.extend(password_logins(context).err().map(|e| e.to_string()));
     crate::base::error::all_or_error(problems)
 }
 
-/// Shows random passwords on the console, the only place where they ever are in the clear.
+/// Shows random passwords on the console, the only place where they ever are in the clear. Those that an image was given, or a
+/// boot that was cut off before it showed them, are set anew.
 fn live(context: &mut Context) -> Result<()> {
-    let Some(shown) = context.root.read(RANDOM_PASSWORDS)? else { return Ok(()) };
-    let text = format!("Set the following 'random' passwords\n\n{}\n", String::from_utf8_lossy(&shown));
+    let shown = match context.root.read(RANDOM_PASSWORDS)? {
+        Some(shown) => String::from_utf8_lossy(&shown).into_owned(),
+        None => set_anew(context)?,
+    };
+    if shown.is_empty() {
+        return Ok(());
+    }
+    let text = format!("Set the following 'random' passwords\n\n{shown}\n");
     let printed = console::print(context, &text);
     context.root.remove(RANDOM_PASSWORDS)?;
     if printed { Ok(()) } else { Err(Error::new("failed to show random passwords: there is no console")) }
+}
+
+/// Sets random passwords again. Returns what is to be shown.
+fn set_anew(context: &mut Context) -> Result<String> {
+    // Problems were reported when the passwords were set first.
+    let mut random = wanted(context, &mut Vec::new());
+    random.retain(|(_, password)| matches!(password, Password::Random));
+    set_all(context, random, &mut Vec::new())
+}
+
+/// Sets passwords. Returns the random ones, `USER:PASSWORD` in lines.
+fn set_all(context: &mut Context, wanted: Vec<(String, Password)>, problems: &mut Vec<String>) -> Result<String> {
+    let mut shown = String::new();
+    if wanted.is_empty() {
+        return Ok(shown);
+    }
+    let expire = context.config.at(&["chpasswd", "expire"]).filter(|v| !v.is_null()).is_none_or(Value::is_true);
+    let mut accounts = Accounts::open(context.root)?;
+    for (user, password) in wanted {
+        let result = set(&mut accounts, &user, password, &mut shown);
+        let result = result.and_then(|()| if expire { accounts.expire(&user) } else { Ok(()) });
+        problems.extend(result.err().map(|e| e.to_string()));
+    }
+    accounts.save(context.root, context.report)?;
+    Ok(shown)
 }
 
 fn set(accounts: &mut Accounts, user: &str, password: Password, shown: &mut String) -> Result<()> {
@@ -243,6 +266,11 @@ mod tests {
         assert!(user == "c" && plain.len() == 20 && password::verify(plain, &shadow(&root, "c")[1]));
         run(&mut root, live, config).unwrap();
         assert!(!root.exists(RANDOM_PASSWORDS));
+        assert!(password::verify(plain, &shadow(&root, "c")[1]));
+        // The power failed before it was shown.
+        run(&mut root, live, config).unwrap();
+        assert!(!password::verify(plain, &shadow(&root, "c")[1]) && shadow(&root, "c")[1].starts_with('$'));
+        assert!(password::verify("pl:ain", &shadow(&root, "a")[1]), "it is known");
     }
 
     #[test]

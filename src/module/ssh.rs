@@ -25,8 +25,7 @@ use super::Module;
 use super::users_groups::key_lines;
 use crate::base::error::Result;
 use crate::document::{Map, Value, optional_map, wrong};
-use crate::instance::Frequency;
-use crate::root::run_dir::LATER_LOGINS;
+use crate::instance::{Frequency, state};
 use crate::root::{Attr, Command, Stage};
 use crate::system::accounts::Accounts;
 use crate::system::authorized_keys::{self, DISABLE_USER_OPTS};
@@ -62,8 +61,9 @@ fn provision(context: &mut Context) -> Result<()> {
 /// Keys in homes that could not be seen before, and public keys of given private keys that only ssh-keygen can read.
 fn live(context: &mut Context) -> Result<()> {
     let mut problems = Vec::new();
-    if context.root.exists(LATER_LOGINS) {
-        context.root.remove(LATER_LOGINS)?;
+    let later = state::later_logins(context.instance);
+    if context.root.exists(&later) {
+        context.root.remove(&later)?;
         problems.extend(logins(context).err().map(|e| e.to_string()));
     }
     problems.extend(read_private_keys(context).err().map(|e| e.to_string()));
@@ -155,7 +155,7 @@ fn logins(context: &mut Context) -> Result<()> {
         };
         // A home that is mounted after the pivot may have keys already, which must not be written over.
         let result = if context.root.is_kept_for_later(&user.home) {
-            context.root.write(LATER_LOGINS, "", Attr::root(0o600))
+            context.root.write(&state::later_logins(context.instance), "", Attr::root(0o600))
         } else {
             authorized_keys::add(context.root, &user, &keys, options, context.report)
         };

@@ -22,8 +22,6 @@ pub const IDLE: &str = "/run/prepivot/idle";
 pub const NETWORK: &str = "/run/prepivot/network.json";
 /// Lines for cloud-init.log, from an initramfs that had nothing else to write to the disk.
 pub const LOG: &str = "/run/prepivot/log";
-/// Says that SSH keys for logins are to be written in the running system: homes were not mounted before, or keys came later.
-pub const LATER_LOGINS: &str = "/run/prepivot/later-logins";
 /// Says that the local stage of the real root runs the modules that come before every service ([`EARLY_DUE`]), or has run them
 /// ([`EARLY_DONE`]): then the network stage leaves them out, and removes this.
 pub const EARLY: &str = "/run/prepivot/early";

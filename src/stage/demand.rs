@@ -9,9 +9,9 @@ use super::modules::{Run, Work};
 use super::{refresh, reporting};
 use crate::base::error::Result;
 use crate::base::report::Report;
-use crate::instance::Instance;
 use crate::instance::status::{Status, uptime};
-use crate::root::run_dir::{EARLY, EARLY_DUE, IDLE, LATER_LOGINS, RANDOM_PASSWORDS};
+use crate::instance::{Instance, state};
+use crate::root::run_dir::{EARLY, EARLY_DUE, IDLE, RANDOM_PASSWORDS};
 use crate::root::{Attr, Command, Root, Stage};
 use crate::source;
 use crate::system::service::has_systemd;
@@ -57,7 +57,7 @@ pub fn leave(root: &mut Root, boot: &mut Boot, status: &mut Status, done: &Provi
     }
     let source = source::named(&done.instance.source);
     let reports = source.is_some_and(|s| s.provisioned.is_some() || s.publish_host_keys.is_some());
-    let left = [LATER_LOGINS, RANDOM_PASSWORDS].iter().any(|path| root.exists(path));
+    let left = [&state::later_logins(&done.instance), RANDOM_PASSWORDS].iter().any(|path| root.exists(path));
     let init = work[0] != Work::None
         || reports
         || left

@@ -9,7 +9,7 @@ use crate::instance::status::Status;
 use crate::instance::{Frequency, Instance, state};
 use crate::link::http::{Client, Redirects, Settings, ca_files};
 use crate::module;
-use crate::root::run_dir::{LATER_LOGINS, RANDOM_PASSWORDS};
+use crate::root::run_dir::RANDOM_PASSWORDS;
 use crate::root::{Attr, Root};
 use crate::source::{self, Live};
 use crate::system::host_keys;
@@ -67,7 +67,7 @@ fn let_in(root: &mut Root, boot: &mut Boot, instance: &Instance, keys: Vec<Strin
         }
     }
     boot.report.keep(state::store(root, &instance));
-    boot.report.keep(root.write(LATER_LOGINS, "", Attr::root(0o600)));
+    boot.report.keep(root.write(&state::later_logins(&instance), "", Attr::root(0o600)));
     Run::new(root, boot, &instance).logins();
 }
 
@@ -193,6 +193,6 @@ mod tests {
         let_in(&mut root, &mut boot, &instance, vec![key.into(), key.into()]);
         assert!(root.text("/home/a/.ssh/authorized_keys").contains(key));
         assert_eq!(state::cached(&root).unwrap().public_keys.len(), 2);
-        assert!(!root.exists(LATER_LOGINS));
+        assert!(!root.exists(&state::later_logins(&instance)));
     }
 }

@@ -143,6 +143,31 @@ ls -A $W/root/etc | grep prepivot
 }
 
 #[test]
+fn what_waits_for_a_file_system_outlasts_a_boot_that_was_cut_off() {
+    let steps = r#"
+mount --bind $W/image $W/root
+echo 'LABEL=home /home ext4 defaults 0 2' >>$W/root/etc/fstab
+mkdir $W/home $W/root/home
+sed -i '1s/$/\nusers: [{name: ada}]/' $W/root/var/lib/cloud/seed/nocloud/user-data
+initramfs
+find /run -mindepth 1 -delete
+initramfs
+ls $W/root/home
+mount --bind $W/home $W/root/home
+real
+mount --bind /proc $W/root/proc
+mount --bind /run $W/root/run
+chroot $W/root /usr/bin/prepivot init >/dev/null 2>&1 || echo "init $?"
+umount $W/root/proc $W/root/run
+stat -c '%n %a %u' $W/home/*
+ls -A $W/root/var/lib/cloud/instance | grep later || :
+"#;
+    let Some(lines) = machine("roots-home", SEED, steps) else { return };
+    let lines: Vec<&str> = lines.iter().map(|line| line.rsplit('/').next().unwrap()).collect();
+    assert_eq!(lines, ["apply 0", "apply 0", "local 0", "ada 755 1000"]);
+}
+
+#[test]
 fn a_root_that_is_not_whole_yet_is_left_to_the_real_root() {
     let steps = r#"
 mount --bind $W/image $W/root

@@ -49,7 +49,7 @@
 use crate::base::error::{Error, Result, all_or_error};
 use crate::base::report::Report;
 use crate::document::{Map, Value, wrong};
-use crate::instance::Frequency;
+use crate::instance::{Frequency, state};
 use crate::machine::Family;
 use crate::module::{Module, write_files};
 use crate::root::{Attr, Command, Stage};
@@ -68,9 +68,6 @@ pub static MODULE: Module = Module {
     ..Module::NEW
 };
 
-/// Names of users whose homes are on a file system that is mounted after the pivot: what is there already must not be
-/// written over, so that home and keys are made when it can be seen.
-const LATER: &str = "/run/prepivot/later-homes";
 /// What a user without a home cannot have.
 const NEED_HOME: [&str; 3] = ["ssh_authorized_keys", "ssh_import_id", "ssh_redirect_user"];
 
@@ -99,7 +96,7 @@ fn provision(context: &mut Context) -> Result<()> {
     accounts.save(context.root, context.report)?;
     write_files::give(context);
     if !later.is_empty() {
-        context.root.write(LATER, later, Attr::root(0o600))?;
+        context.root.write(&state::later_homes(context.instance), later, Attr::root(0o600))?;
     }
     all_or_error(problems)
 }
@@ -109,7 +106,8 @@ fn live(context: &mut Context) -> Result<()> {
     let mut problems = Vec::new();
     let stage = context.stage;
     let users = Users::of(context);
-    let later = context.root.text(LATER);
+    let list = state::later_homes(context.instance);
+    let later = context.root.text(&list);
     if !later.is_empty() {
         let mut accounts = Accounts::open(context.root)?;
         for (name, config) in users.users.iter().filter(|(n, _)| later.lines().any(|l| l == n)) {
@@ -124,7 +122,7 @@ fn live(context: &mut Context) -> Result<()> {
             one.keys(&user, redirect, &users);
             problems.extend(one.problems.into_iter().map(|p| format!("user {name}: {p}")));
         }
-        context.root.remove(LATER)?;
+        context.root.remove(&list)?;
     }
     for (name, config) in users.users {
         let result = if let Some(email) = config.get("snapuser") {
