@@ -1,10 +1,24 @@
 //! Base64 (RFC 4648, section 4), by the crate that SSH keys need too.
 
 use base64ct::{Base64, Encoding};
+use std::fmt;
+
+/// How many bytes [`Marked`] encodes at a time: a multiple of three.
+const BLOCK: usize = 3 << 10;
 
 /// As text in one line, padded.
 pub fn encode(bytes: &[u8]) -> String {
     Base64::encode_string(bytes)
+}
+
+/// A mark and the base64 of bytes, written block by block.
+pub struct Marked<'a>(pub &'a str, pub &'a [u8]);
+
+impl fmt::Display for Marked<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(self.0)?;
+        self.1.chunks(BLOCK).try_for_each(|block| f.write_str(&encode(block)))
+    }
 }
 
 /// What [`encode`] would write as exactly this text: padded, no white space, no bits left over. None for all else.

@@ -117,7 +117,7 @@ fn unpacked(bytes: Vec<u8>) -> Value {
         Ok(unpacked) if gzip::is_gzip(&bytes) => unpacked,
         _ => bytes,
     };
-    String::from_utf8(bytes).map_or_else(|e| Value::Bytes(e.into_bytes()), Value::String)
+    Value::of_bytes(bytes)
 }
 
 /// The text to print: a string as it is, anything else as JSON; with `list_keys` the names of the keys.
@@ -137,7 +137,7 @@ fn answer(data: &Value, varname: Option<&str>, list_keys: bool) -> Result<String
         return Ok(keys.join("\n"));
     }
     match found {
-        Value::String(text) => Ok(text.clone()),
+        Value::String(text) => Ok(text.to_string()),
         other => Ok(json::to_string_sorted(other)),
     }
 }
@@ -208,6 +208,6 @@ mod tests {
     #[test]
     fn packed_user_data_is_shown_as_text() {
         assert_eq!(unpacked(gzip::pack(b"#cloud-config\n")), Value::from("#cloud-config\n"));
-        assert_eq!(unpacked(vec![0xff, 0]), Value::Bytes(vec![0xff, 0]));
+        assert_eq!(unpacked(vec![0xff, 0]), Value::Bytes(vec![0xff, 0].into()));
     }
 }

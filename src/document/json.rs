@@ -6,6 +6,7 @@ use serde::de::{Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess
 use serde::ser::{Serialize, Serializer};
 use std::cell::Cell;
 use std::fmt;
+use std::io::{self, Write};
 
 /// Reads a JSON document. The depth is bounded by serde_json (128), the number of nodes by [`MAX_NODES`].
 ///
@@ -27,7 +28,23 @@ pub fn to_string(value: &Value) -> String {
 
 /// The value as JSON, indented by one space with sorted keys: the form of cloud-init's own files (`util.json_dumps`).
 pub fn to_string_sorted(value: &Value) -> String {
-    to_string_indented(&sorted(value), " ")
+    let mut out = Vec::new();
+    // Memory takes everything.
+    let _ = write_indented(&Sorted(value), &mut out);
+    String::from_utf8(out).unwrap_or_default()
+}
+
+/// Writes the mapping of `entries` as [`to_string_sorted`] does, piece by piece.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_sorted(entries: Vec<(&str, &Value)>, out: &mut dyn Write) -> io::Result<()> {
+    write_indented(&SortedMap(entries), out)
+}
+
+fn write_indented(value: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
+    let format = serde_json::ser::PrettyFormatter::with_indent(b" ");
+    Ok(value.serialize(&mut serde_json::Serializer::with_formatter(out, format))?)
 }
 
 /// The value as JSON, with `indent` before what stands one level deeper.
@@ -70,10 +87,37 @@ impl Serialize for Value {
             Value::Int(i) => serializer.serialize_i64(*i),
             Value::Float(f) => serializer.serialize_f64(*f),
             Value::String(s) => serializer.serialize_str(s),
-            Value::Bytes(b) => serializer.serialize_str(&format!("ci-b64:{}", crate::base::base64::encode(b))),
+            Value::Bytes(b) => match std::str::from_utf8(b) {
+                Ok(text) => serializer.serialize_str(text),
+                Err(_) => serializer.collect_str(&crate::base::base64::Marked("ci-b64:", b)),
+            },
             Value::List(l) => serializer.collect_seq(l),
             Value::Map(m) => m.serialize(serializer),
         }
+    }
+}
+
+/// A value whose mappings are written in the order of their keys.
+struct Sorted<'a>(&'a Value);
+
+impl Serialize for Sorted<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::List(list) => serializer.collect_seq(list.iter().map(Sorted)),
+            Value::Map(map) => SortedMap(map.iter().collect()).serialize(serializer),
+            other => other.serialize(serializer),
+        }
+    }
+}
+
+/// The entries of a mapping that is written so.
+struct SortedMap<'a>(Vec<(&'a str, &'a Value)>);
+
+impl Serialize for SortedMap<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        let mut entries = self.0.clone();
+        crate::base::sort::by_key(&mut entries, |(key, _)| *key);
+        serializer.collect_map(entries.into_iter().map(|(key, value)| (key, Sorted(value))))
     }
 }
 
@@ -136,10 +180,10 @@ impl<'de> Visitor<'de> for Bounded<'_> {
         Ok(Value::Float(v))
     }
     fn visit_str<E>(self, v: &str) -> std::result::Result<Value, E> {
-        Ok(Value::String(v.to_owned()))
+        Ok(v.into())
     }
     fn visit_string<E>(self, v: String) -> std::result::Result<Value, E> {
-        Ok(Value::String(v))
+        Ok(v.into())
     }
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> std::result::Result<Value, A::Error> {
         let mut list = Vec::new();

@@ -4,15 +4,18 @@ mod bytes;
 pub mod json;
 mod path;
 mod scalar;
+mod text;
 pub mod xml;
 pub mod yaml;
 mod yaml_write;
 
 pub use bytes::Bytes;
 pub use path::Path;
-pub use yaml_write::to_yaml;
+pub use text::Text;
+pub use yaml_write::{to_yaml, write_yaml};
 
 use crate::base::error::{Error, Result};
+use std::collections::HashMap;
 
 /// How deep a document may nest.
 pub const MAX_DEPTH: usize = 100;
@@ -29,9 +32,9 @@ pub enum Value {
     Bool(bool),
     Int(i64),
     Float(f64),
-    String(String),
+    String(Text),
     /// `!!binary` whose bytes are not UTF-8; binary that is UTF-8 is a `String`.
-    Bytes(Vec<u8>),
+    Bytes(Bytes),
     List(Vec<Value>),
     Map(Map),
 }
@@ -39,15 +42,21 @@ pub enum Value {
 /// A mapping that keeps the order of its document. Keys that are not strings are held as their text
 /// (`true`, `null`, `1`). Of duplicate keys the last wins and the first keeps its place, as in Python. Two are equal whatever
 /// their order.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct Map {
     entries: Vec<(String, Value)>,
     /// Positions by key, once there are enough entries for a search by eye to be slow.
-    index: std::collections::HashMap<String, usize>,
+    index: Option<Box<HashMap<String, usize>>>,
 }
 
 /// Up to this many entries are searched in order; beyond it an index is kept.
 const INDEX_FROM: usize = 16;
+
+impl std::fmt::Debug for Map {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
 
 impl PartialEq for Map {
     fn eq(&self, other: &Map) -> bool {
@@ -65,15 +74,13 @@ impl Map {
         if self.entries.len() < INDEX_FROM {
             self.entries.iter().position(|(k, _)| k == key)
         } else {
-            self.index.get(key).copied()
+            self.index.as_ref()?.get(key).copied()
         }
     }
 
     fn reindex(&mut self) {
-        self.index.clear();
-        if self.entries.len() >= INDEX_FROM {
-            self.index = self.entries.iter().enumerate().map(|(i, (k, _))| (k.clone(), i)).collect();
-        }
+        let index = || Box::new(self.entries.iter().enumerate().map(|(i, (k, _))| (k.clone(), i)).collect());
+        self.index = (self.entries.len() >= INDEX_FROM).then(index);
     }
 
     /// The value at `key`.
@@ -96,8 +103,11 @@ impl Map {
         self.entries.push((key.clone(), value));
         match self.entries.len() {
             n if n == INDEX_FROM => self.reindex(),
-            n if n > INDEX_FROM => drop(self.index.insert(key, n - 1)),
-            _ => {}
+            n => {
+                if let Some(index) = &mut self.index {
+                    index.insert(key, n - 1);
+                }
+            }
         }
         None
     }
@@ -227,7 +237,7 @@ impl Value {
     /// None for null, lists, mappings and bytes.
     pub fn text(&self) -> Option<String> {
         match self {
-            Value::String(s) => Some(s.clone()),
+            Value::String(s) => Some(s.to_string()),
             Value::Int(i) => Some(i.to_string()),
             Value::Float(f) => Some(json::float(*f)),
             Value::Bool(b) => Some(b.to_string()),
@@ -260,6 +270,14 @@ impl Value {
     /// Whether cloud-init takes this as false: false itself, and the words off, 0, no, false in any case (`util.is_false`).
     pub fn is_false(&self) -> bool {
         self.text().is_some_and(|t| ["off", "0", "no", "false"].contains(&t.trim().to_ascii_lowercase().as_str()))
+    }
+
+    /// The value that holds `bytes`: a string where they are UTF-8.
+    pub fn of_bytes(bytes: Vec<u8>) -> Value {
+        match String::from_utf8(bytes) {
+            Ok(text) => text.into(),
+            Err(e) => Value::Bytes(e.into_bytes().into()),
+        }
     }
 
     /// What kind of value this is, for an error message.
@@ -303,7 +321,7 @@ macro_rules! from {
         }
     )*};
 }
-from!(bool => Bool, i64 => Int, i32 => Int, u32 => Int, &str => String, String => String, Map => Map, Vec<Value> => List);
+from!(bool => Bool, i64 => Int, i32 => Int, u32 => Int, &str => String, String => String, Text => String, Bytes => Bytes, Map => Map, Vec<Value> => List);
 
 #[cfg(test)]
 mod tests {

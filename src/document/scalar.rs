@@ -10,7 +10,7 @@ pub fn resolve(text: &str) -> Value {
     if let Some(b) = boolean(text) {
         return Value::Bool(b);
     }
-    integer(text).or_else(|| float(text).map(Value::Float)).unwrap_or_else(|| Value::String(text.to_owned()))
+    integer(text).or_else(|| float(text).map(Value::Float)).unwrap_or_else(|| text.into())
 }
 
 /// yes, no, true, false, on, off in lower, Title or UPPER case.
@@ -103,7 +103,7 @@ pub fn binary(text: &str) -> Option<Value> {
         return None;
     }
     let bytes = crate::base::base64::decode_loosely(text.as_bytes());
-    Some(String::from_utf8(bytes).map_or_else(|e| Value::Bytes(e.into_bytes()), Value::String))
+    Some(Value::of_bytes(bytes))
 }
 
 fn signed(text: &str) -> (bool, &str) {

@@ -2,6 +2,7 @@
 
 use super::yaml::is_printable;
 use super::{Map, Value, json, scalar};
+use std::io::{self, Write};
 
 /// The longest key, as it is written, that needs no `?` before it, in bytes: every reader takes 1,024 characters (YAML 1.1, 9.1.1).
 const MAX_SIMPLE_KEY: usize = 1000;
@@ -9,7 +10,7 @@ const MAX_SIMPLE_KEY: usize = 1000;
 /// The value as one YAML document without `---`, ending in a newline. What it writes, [`super::yaml::parse`] reads back the same;
 /// so do PyYAML and libyaml.
 pub fn to_yaml(value: &Value) -> String {
-    let mut out = String::new();
+    let mut out = Out::default();
     match value {
         Value::Map(map) if !map.is_empty() => write_map(&mut out, map, 0),
         Value::List(list) if !list.is_empty() => write_list(&mut out, list, 0),
@@ -18,14 +19,65 @@ pub fn to_yaml(value: &Value) -> String {
             out.push('\n');
         }
     }
-    out
+    out.text
 }
 
-fn pad(out: &mut String, indent: usize) {
-    out.extend(std::iter::repeat_n(' ', indent));
+/// Writes a mapping as [`to_yaml`] does, piece by piece.
+///
+/// # Errors
+/// Those of `sink`.
+pub fn write_yaml(map: &Map, sink: &mut dyn Write) -> io::Result<()> {
+    let mut out = Out { sink: Some(sink), ..Out::default() };
+    if map.is_empty() {
+        out.push_str("{}\n");
+    }
+    write_map(&mut out, map, 0);
+    match out {
+        Out { error: Some(e), .. } => Err(e),
+        Out { text, sink: Some(sink), .. } => sink.write_all(text.as_bytes()),
+        Out { sink: None, .. } => Ok(()),
+    }
 }
 
-fn write_map(out: &mut String, map: &Map, indent: usize) {
+/// How much text is held before it goes to the sink, in bytes.
+const BUFFER: usize = 16 << 10;
+
+/// Where the text goes: to a sink, or all of it stays here.
+#[derive(Default)]
+struct Out<'a> {
+    text: String,
+    sink: Option<&'a mut dyn Write>,
+    error: Option<io::Error>,
+}
+
+impl Out<'_> {
+    fn push_str(&mut self, text: &str) {
+        let is_full = self.text.len() + text.len() > BUFFER;
+        let Some(sink) = self.sink.as_mut().filter(|_| is_full) else { return self.text.push_str(text) };
+        // The last character stays: how the text goes on depends on it.
+        let (head, last) = text.split_at(text.char_indices().next_back().map_or(0, |(at, _)| at));
+        if self.error.is_none() {
+            let written = sink.write_all(self.text.as_bytes()).and_then(|()| sink.write_all(head.as_bytes()));
+            self.error = written.err();
+        }
+        self.text.clear();
+        self.text.push_str(last);
+    }
+
+    fn push(&mut self, c: char) {
+        self.push_str(c.encode_utf8(&mut [0; 4]));
+    }
+
+    fn ends_with(&self, c: char) -> bool {
+        self.text.ends_with(c)
+    }
+}
+
+fn pad(out: &mut Out, indent: usize) {
+    (0..indent).for_each(|_| out.push(' '));
+}
+
+fn write_map(out: &mut Out, map: &Map, indent: usize) {
     for (i, (key, value)) in map.iter().enumerate() {
         if i > 0 || indent == 0 || out.ends_with('\n') {
             pad(out, indent);
@@ -50,18 +102,21 @@ fn write_map(out: &mut String, map: &Map, indent: usize) {
 }
 
 /// A key with its `:`. A long one is explicit.
-fn write_key(out: &mut String, key: &str, indent: usize) {
-    let start = out.len();
-    write_string(out, key);
-    if out.len() - start > MAX_SIMPLE_KEY {
-        out.insert_str(start, "? ");
+fn write_key(out: &mut Out, key: &str, indent: usize) {
+    let mut written = Out::default();
+    write_string(&mut written, key);
+    if written.text.len() > MAX_SIMPLE_KEY {
+        out.push_str("? ");
+        out.push_str(&written.text);
         out.push('\n');
         pad(out, indent);
+    } else {
+        out.push_str(&written.text);
     }
     out.push(':');
 }
 
-fn write_list(out: &mut String, list: &[Value], indent: usize) {
+fn write_list(out: &mut Out, list: &[Value], indent: usize) {
     for (i, value) in list.iter().enumerate() {
         if i > 0 || indent == 0 || out.ends_with('\n') {
             pad(out, indent);
@@ -78,7 +133,7 @@ fn write_list(out: &mut String, list: &[Value], indent: usize) {
     }
 }
 
-fn write_inline(out: &mut String, value: &Value, indent: usize) {
+fn write_inline(out: &mut Out, value: &Value, indent: usize) {
     match value {
         Value::Null => out.push_str("null"),
         Value::Bool(b) => out.push_str(if *b { "true" } else { "false" }),
@@ -125,7 +180,7 @@ fn is_literal(text: &str) -> bool {
         && body.lines().all(|l| l.trim_end().len() == l.len())
 }
 
-fn write_literal(out: &mut String, text: &str, indent: usize) {
+fn write_literal(out: &mut Out, text: &str, indent: usize) {
     let body = text.strip_suffix('\n').unwrap_or(text);
     out.push_str(if text.ends_with('\n') { "|" } else { "|-" });
     for line in body.split('\n') {
@@ -138,7 +193,7 @@ fn write_literal(out: &mut String, text: &str, indent: usize) {
 }
 
 /// A string on one line: plain, in single quotes, or in double quotes with escapes.
-fn write_string(out: &mut String, text: &str) {
+fn write_string(out: &mut Out, text: &str) {
     let plain_chars = |c: char| {
         c.is_ascii_alphanumeric() || "_-./+@%=,:^~$()[]{} ".contains(c) || (c as u32 > 0xa0 && c.is_alphanumeric())
     };
@@ -232,8 +287,8 @@ mod tests {
                 1 => Value::Bool(self.below(2) == 0),
                 2 => Value::Int([0, 7, -7, i64::MAX, i64::MIN][self.below(5)]),
                 3 => Value::Float([0.5, -1e300, 1e-7, 1e16, f64::INFINITY, f64::NEG_INFINITY, 123.0][self.below(7)]),
-                4 => Value::Bytes(vec![0xff; 1 + self.below(2000)]),
-                5 | 6 => Value::String(self.text()),
+                4 => Value::Bytes(vec![0xff; 1 + self.below(2000)].into()),
+                5 | 6 => self.text().into(),
                 7 | 8 => Value::List((0..self.below(5)).map(|_| self.value(depth - 1)).collect()),
                 _ => Value::Map((0..self.below(5)).map(|_| (self.text(), self.value(depth - 1))).collect()),
             }

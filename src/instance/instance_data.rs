@@ -2,10 +2,11 @@
 //! secrets for everyone.
 
 use super::{Instance, NetworkData, state, vendor_document};
-use crate::base::error::Result;
+use crate::base::error::{Context, Result};
 use crate::document::{Map, Value, json};
 use crate::machine::{Distro, Machine};
-use crate::root::{Attr, Root};
+use crate::root::{Attr, Content, Root};
+use std::sync::Arc;
 
 /// Written instead of a secret in the public copy (cloud-init's words, which scripts compare with).
 pub const REDACTED: &str = "redacted for non-root user";
@@ -32,6 +33,10 @@ const SENSITIVE: [&str; 20] = [
     "vendordata",
     "vendordata2",
 ];
+/// Where OpenStack's and the config drive's metadata have what the machine's user gave it (nova's `--property`).
+const OF_USER: &str = "ds/meta_data/meta/";
+/// The key of the merged configuration.
+const MERGED: &str = "merged_cfg";
 const DOC: &str =
     "EXPERIMENTAL: The structure and format of content scoped under the 'ds' key may change in subsequent releases.";
 
@@ -156,54 +161,64 @@ pub fn canonical_cloud_id(cloud_name: &str, region: &str, platform: &str) -> Str
 pub const SENSITIVE_FILE: &str = "instance-data-sensitive.json";
 
 /// Writes instance-data.json (0644), its sensitive twin (0600), combined-cloud-config.json (0600) and the cloud-id files.
-pub fn write(root: &mut Root, standard: Map, instance: &Instance, base: &Value, merged: &Value) -> Result<()> {
+pub fn write(root: &mut Root, standard: Map, instance: &Instance, base: &Value, merged: Arc<Value>) -> Result<()> {
     let run = state::RUN_DIR;
-    let text = |bytes: Option<&[u8]>| Value::from(bytes.map(String::from_utf8_lossy).unwrap_or_default().into_owned());
     let mut data = standard;
-    data.insert("merged_cfg", merged.clone());
     data.insert("merged_system_cfg", base.clone());
-    data.insert("userdata", text(instance.user_data.as_ref().map(|b| b.0.as_slice())));
+    data.insert("userdata", instance.user_data.clone().unwrap_or_default());
     data.insert("vendordata", vendor_document(&instance.vendor_data).clone());
     data.insert("vendordata2", vendor_document(&instance.vendor_data2).clone());
-    let mut paths = Vec::new();
-    let mut data = Value::Map(data);
-    let redacted = redact(&data, "", &mut paths);
+    let mut paths = vec![MERGED.to_owned()];
+    let mut public = Map::new();
+    for (key, value) in data.iter() {
+        public.insert(key, redacted(key, value, key, &mut paths));
+    }
     paths.sort_unstable();
     let paths = Value::List(paths.into_iter().map(Value::from).collect());
-    let mut public = redacted;
-    for document in [&mut data, &mut public] {
-        if let Value::Map(map) = document {
-            map.insert("sensitive_keys", paths.clone());
-        }
-    }
-    let mut put = |name: &str, document: &Value, mode| {
-        root.write(&format!("{run}/{name}"), json::to_string_sorted(document) + "\n", Attr::root(mode))
+    let mut put = |name: &str, mut document: Map, merged: &Arc<Value>, mode| {
+        document.insert("sensitive_keys", paths.clone());
+        let (path, merged) = (format!("{run}/{name}"), merged.clone());
+        let content = Content::made(move |out| {
+            let entries = document.iter().chain([(MERGED, &*merged)]);
+            json::write_sorted(entries.collect(), out)?;
+            out.write_all(b"\n")
+        });
+        root.write(&path, content.context(|| format!("failed to write {path}"))?, Attr::root(mode))
     };
-    put("instance-data.json", &public, 0o644)?;
-    put(SENSITIVE_FILE, &data, 0o600)?;
-    put("combined-cloud-config.json", merged, 0o600)?;
+    put("instance-data.json", public, &Arc::new(REDACTED.into()), 0o644)?;
+    put(SENSITIVE_FILE, data, &merged, 0o600)?;
+    let combined = Content::made(move |out| {
+        json::write_sorted(merged.as_map().map(|map| map.iter().collect()).unwrap_or_default(), out)?;
+        out.write_all(b"\n")
+    });
+    let path = format!("{run}/combined-cloud-config.json");
+    root.write(&path, combined.context(|| format!("failed to write {path}"))?, Attr::root(0o600))?;
     let id = cloud_id(instance).replace('/', "_");
     let file = format!("{run}/cloud-id-{id}");
     root.write(&file, format!("{id}\n"), Attr::root(0o644))?;
     root.symlink(&format!("{run}/cloud-id"), &file)
 }
 
-/// A copy in which secrets are replaced; their paths, parted by `/`, are added to `paths`.
-fn redact(value: &Value, path: &str, paths: &mut Vec<String>) -> Value {
+/// Whether a name that a user chose says that the value is a secret.
+fn says_secret(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    ["pass", "secret", "token", "private"].iter().any(|word| name.contains(word))
+}
+
+/// A copy of what is at `key` in which secrets are replaced; their paths, parted by `/`, are added to `paths`.
+fn redacted(key: &str, value: &Value, path: &str, paths: &mut Vec<String>) -> Value {
+    let is_secret = SENSITIVE.contains(&key) || path.starts_with(OF_USER) && says_secret(key);
+    if is_secret && !value.is_null() {
+        paths.push(path.to_owned());
+        return REDACTED.into();
+    }
     match value {
         Value::Map(map) => {
-            let copy = map.iter().map(|(key, value)| {
-                let here = if path.is_empty() { key.to_owned() } else { format!("{path}/{key}") };
-                if SENSITIVE.contains(&key) && !value.is_null() {
-                    paths.push(here);
-                    return (key, Value::from(REDACTED));
-                }
-                (key, redact(value, &here, paths))
-            });
+            let copy = map.iter().map(|(key, value)| (key, redacted(key, value, &format!("{path}/{key}"), paths)));
             Value::Map(copy.collect())
         }
         Value::List(list) => {
-            Value::List(list.iter().enumerate().map(|(i, v)| redact(v, &format!("{path}/{i}"), paths)).collect())
+            Value::List(list.iter().enumerate().map(|(i, v)| redacted("", v, &format!("{path}/{i}"), paths)).collect())
         }
         other => other.clone(),
     }
@@ -213,7 +228,6 @@ fn redact(value: &Value, path: &str, paths: &mut Vec<String>) -> Value {
 mod tests {
     use super::*;
     use crate::base::testing::TempDir;
-    use crate::document::Bytes;
     use crate::root::Use;
 
     #[test]
@@ -227,21 +241,25 @@ mod tests {
             cloud_name: "aws".into(),
             region: Some("cn-north-1".into()),
             local_hostname: Some("web.example".into()),
-            user_data: Some(Bytes(b"#cloud-config\npassword: geheim\n".to_vec())),
-            metadata: json::parse("t", br#"{"admin_pass": "geheim", "meta": {"role": "db"}}"#).unwrap(),
+            user_data: Some(b"#cloud-config\npassword: geheim\n".to_vec().into()),
+            metadata: json::parse("t", br#"{"admin_pass": "geheim", "meta": {"role": "db", "db_password": "geheim", "api": {"Token": "geheim"}}}"#).unwrap(),
             ..Instance::default()
         };
         let standard = standard(&root, &Machine::default(), &Distro::named("debian"), &instance);
         let merged = json::parse("t", br#"{"password": "geheim"}"#).unwrap();
-        write(&mut root, standard, &instance, &Value::Null, &merged).unwrap();
+        write(&mut root, standard, &instance, &Value::Null, merged.into()).unwrap();
         let public = root.text("/run/cloud-init/instance-data.json");
         assert!(!public.contains("geheim"), "{public}");
         let public = json::parse("t", public.as_bytes()).unwrap();
         assert_eq!(public.at(&["ds", "meta_data", "admin_pass"]), Some(&Value::from(REDACTED)));
         assert_eq!(public.at(&["v1", "local_hostname"]), Some(&Value::from("web")));
         assert_eq!(public.at(&["v1", "distro_release"]), Some(&Value::from("bookworm")));
+        assert_eq!(public.at(&["ds", "meta_data", "meta", "role"]), Some(&Value::from("db")));
         let keys = json::to_string(public.get("sensitive_keys").unwrap());
-        assert_eq!(keys, r#"["ds/meta_data/admin_pass","merged_cfg","userdata"]"#);
+        assert_eq!(
+            keys,
+            r#"["ds/meta_data/admin_pass","ds/meta_data/meta/api/Token","ds/meta_data/meta/db_password","merged_cfg","userdata"]"#
+        );
         assert!(root.text("/run/cloud-init/instance-data-sensitive.json").contains("geheim"));
         assert_eq!(root.stat("/run/cloud-init/instance-data-sensitive.json").unwrap().attr.mode, 0o600);
         assert_eq!(root.stat("/run/cloud-init/combined-cloud-config.json").unwrap().attr.mode, 0o600);

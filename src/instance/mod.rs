@@ -159,10 +159,10 @@ mod tests {
     fn the_cache_gives_back_what_went_in() {
         let instance = Instance {
             instance_id: "a/b".into(),
-            user_data: Some(Bytes(vec![0, 159, 146])),
+            user_data: Some(Bytes::from(vec![0, 159, 146])),
             metadata: json::parse("t", br#"{"uuid": "u", "meta": {"a": 1}}"#).unwrap(),
             network: Some(NetworkData::Eni("auto lo\n".into())),
-            files: vec![("/etc/x".into(), Bytes(b"y".to_vec()))],
+            files: vec![("/etc/x".into(), Bytes::from(b"y".to_vec()))],
             ..Instance::default()
         };
         let text = serde_json::to_string(&instance).unwrap();

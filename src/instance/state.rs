@@ -2,9 +2,9 @@
 
 use super::{Frequency, Instance, vendor_document};
 use crate::base::clock;
-use crate::base::error::{Error, Result};
-use crate::document::{Value, json};
-use crate::root::{Attr, Root};
+use crate::base::error::{Context, Result};
+use crate::document::{Bytes, Value, json};
+use crate::root::{Attr, Content, Root};
 use std::time::SystemTime;
 
 /// cloud-init's state.
@@ -84,22 +84,24 @@ pub fn store(root: &mut Root, instance: &Instance) -> Result<()> {
         root.write(&format!("{CLOUD_DIR}/data/previous-datasource"), class.clone(), Attr::root(0o644))?;
         root.write(&of_instance, class, Attr::root(0o644))?;
     }
-    let cache = serde_json::to_string(instance).map_err(|e| Error::new(format!("failed to write the cache: {e}")))?;
+    let cached = instance.clone();
+    let cache = Content::made(move |out| Ok(serde_json::to_writer(out, &cached)?))
+        .context(|| "failed to write the cached datasource")?;
     root.write(&format!("{folder}/{CACHE}"), cache, Attr::root(0o600))?;
-    let mut raw = |name: &str, bytes: Vec<u8>| root.write(&format!("{folder}/{name}"), bytes, Attr::root(0o600));
-    raw("user-data.txt", instance.user_data.as_ref().map(|b| b.0.clone()).unwrap_or_default())?;
+    let mut raw = |name: &str, bytes: Bytes| root.write(&format!("{folder}/{name}"), bytes, Attr::root(0o600));
+    raw("user-data.txt", instance.user_data.clone().unwrap_or_default())?;
     raw("vendor-data.txt", raw_vendor_data(&instance.vendor_data))?;
     raw("vendor-data2.txt", raw_vendor_data(&instance.vendor_data2))?;
     root.write(&format!("{RUN_DIR}/.instance-id"), format!("{}\n", instance.instance_id), Attr::root(0o644))
 }
 
 /// Vendor-data as cloud-init stores it: the document, a list of them as JSON, and nothing of what is not for cloud-init.
-fn raw_vendor_data(data: &Value) -> Vec<u8> {
+fn raw_vendor_data(data: &Value) -> Bytes {
     match vendor_document(data) {
-        Value::String(text) => text.clone().into_bytes(),
+        Value::String(text) => text.as_bytes().into(),
         Value::Bytes(bytes) => bytes.clone(),
-        list @ Value::List(items) if !items.is_empty() => json::to_string(list).into_bytes(),
-        _ => Vec::new(),
+        list @ Value::List(items) if !items.is_empty() => json::to_string(list).into_bytes().into(),
+        _ => Bytes::default(),
     }
 }
 
@@ -174,8 +176,8 @@ mod tests {
             ("5", ""),
         ] {
             let data = json::parse("t", data.as_bytes()).unwrap();
-            assert_eq!(String::from_utf8(raw_vendor_data(&data)).unwrap(), stored, "{data:?}");
+            assert_eq!(String::from_utf8(raw_vendor_data(&data).to_vec()).unwrap(), stored, "{data:?}");
         }
-        assert_eq!(raw_vendor_data(&Value::Bytes(vec![31, 139])), [31, 139]);
+        assert_eq!(*raw_vendor_data(&Value::Bytes(vec![31, 139].into())), [31, 139]);
     }
 }

@@ -224,7 +224,7 @@ fn live(cx: &mut Context) -> Result<()> {
     }
     let arguments = match section.get("exec_arguments") {
         Some(Value::List(list)) => list.iter().filter_map(shell::word).collect(),
-        Some(Value::String(one)) => vec![one.clone()],
+        Some(Value::String(one)) => vec![one.to_string()],
         other => {
             if let Some(other) = other {
                 cx.report.warn(wrong("chef.exec_arguments", "a list or a string", other));

@@ -96,7 +96,7 @@ fn tries(section: &Map, report: &mut Report) -> u32 {
 fn body(cx: &mut Context, section: &Map) -> String {
     let names: Vec<String> = match section.get("post") {
         Some(Value::List(list)) => list.iter().filter_map(shell::word).collect(),
-        Some(Value::String(one)) if one != "all" => vec![one.clone()],
+        Some(Value::String(one)) if one.as_str() != "all" => vec![one.to_string()],
         _ => ALL.map(str::to_owned).to_vec(),
     };
     let own = Name::of(cx);

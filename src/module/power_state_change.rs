@@ -68,7 +68,7 @@ fn read(cx: &Context, section: &Map) -> Result<Option<(Option<Command>, Command)
     }
     let delay = match at("delay") {
         None => None,
-        Some(Value::String(word)) if word == "now" => None,
+        Some(Value::String(word)) if word.as_str() == "now" => None,
         Some(value) => {
             let minutes = value.text().and_then(|t| t.trim().trim_start_matches('+').parse::<u32>().ok());
             Some(minutes.ok_or_else(|| Error::new("power_state.delay: expected now or a number of minutes"))?)
@@ -86,7 +86,7 @@ fn read(cx: &Context, section: &Map) -> Result<Option<(Option<Command>, Command)
     let condition = match section.get("condition") {
         None | Some(Value::Bool(true)) => None,
         Some(Value::Bool(false)) => return Ok(None),
-        Some(Value::String(line)) => Some(vec!["/bin/sh".to_owned(), "-c".into(), line.clone()]),
+        Some(Value::String(line)) => Some(vec!["/bin/sh".to_owned(), "-c".into(), line.to_string()]),
         Some(list @ Value::List(_)) => Some(shell::words("power_state.condition", list)?),
         Some(other) => return Err(wrong("power_state.condition", "true, false, a command line or a list", other)),
     };

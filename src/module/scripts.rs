@@ -91,7 +91,7 @@ fn vendor(cx: &mut Context) -> Result<()> {
     let prefix = match cx.config.at(&["vendor_data", "prefix"]) {
         None | Some(Value::Null) => Vec::new(),
         Some(Value::String(program)) if program.is_empty() => Vec::new(),
-        Some(Value::String(program)) => vec![program.clone()],
+        Some(Value::String(program)) => vec![program.to_string()],
         Some(Value::List(list)) if list.is_empty() => Vec::new(),
         Some(value) => shell::words("vendor_data.prefix", value)?,
     };

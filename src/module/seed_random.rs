@@ -66,7 +66,7 @@ fn provision(cx: &mut Context) -> Result<()> {
             }
         }
     };
-    seed.extend_from_slice(cx.instance.random_seed.as_ref().map_or(&[], |s| &s.0));
+    seed.extend_from_slice(cx.instance.random_seed.as_ref().map_or(&[], |s| s));
     if seed.is_empty() {
         return Ok(());
     }

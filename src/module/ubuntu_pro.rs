@@ -192,7 +192,7 @@ fn attach(cx: &mut Context, section: &Map) -> Result<()> {
         None | Some(Value::Null) => Vec::new(),
         Some(Value::String(one)) => {
             cx.report.warn("ubuntu_pro.enable: expected a list, found a string: it is taken for one service");
-            vec![one.clone()]
+            vec![one.to_string()]
         }
         Some(Value::List(list)) => list.iter().filter_map(Value::text).collect(),
         Some(other) => {

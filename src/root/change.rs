@@ -1,12 +1,8 @@
 //! A change of the disk: what a commit makes, a plan prints and the journal keeps.
 
-use super::{Attr, Root};
+use super::{Attr, Content, Root};
 use crate::base::base64;
 use crate::document::{Map, Value};
-use std::sync::Arc;
-
-/// A file's bytes. They are held once, however many lists of changes have them.
-pub type Content = Arc<Vec<u8>>;
 
 /// What happens to a file that is there already. Anything but `Replace` is for files that cannot be seen yet, because their
 /// file system is not mounted, and for logs.
@@ -112,9 +108,9 @@ impl Change {
             }
         }
         match self {
-            Change::Write { content, .. } => match std::str::from_utf8(content) {
+            Change::Write { content, .. } => match String::from_utf8(content.to_vec()) {
                 Ok(text) => drop(map.insert("content", text)),
-                Err(_) => drop(map.insert("content_base64", base64::encode(content))),
+                Err(e) => drop(map.insert("content_base64", base64::encode(e.as_bytes()))),
             },
             Change::Symlink { target, .. } => drop(map.insert("target", target.as_str())),
             _ => {}

@@ -81,8 +81,8 @@ impl Root {
             }
             Node::File { content, attr, over } => {
                 let same = *over != Over::Append
-                    && disk.is_some_and(|d| d.kind == Kind::File && d.size == content.len() as u64)
-                    && self.disk.read(resolved).is_ok_and(|c| c.as_ref() == Some(content));
+                    && disk.is_some_and(|d| d.kind == Kind::File && d.size == content.len())
+                    && self.disk.open_file(resolved).is_ok_and(|f| f.is_some_and(|mut f| content.is_all_of(&mut f)));
                 if same {
                     touch(path, disk.map(|d| d.attr), *attr, changes);
                 } else {

@@ -2,7 +2,7 @@
 //! a symbolic link: one that is put there in between makes the call fail instead of leading outside.
 
 use super::layout::{KEPT_STATE, STATE, is_below};
-use super::{Attr, Change, Kind, MAX_READ, Over, Stat};
+use super::{Attr, Change, Content, Kind, MAX_READ, Over, Stat};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{
     self, AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, ResolveFlags, StatVfsMountFlags, StatxAttributes,
@@ -13,7 +13,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CStr;
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 pub(super) struct Disk {
@@ -34,6 +34,8 @@ const OF_CONTENT: [&CStr; 3] = [c"security.capability", c"security.ima", c"secur
 const TMPFS: u32 = 0x0102_1994;
 const RAMFS: u32 = 0x8584_58f6;
 const OVERLAY: u32 = 0x794c_7630;
+/// How much of a content that is made is written at a time, in bytes.
+const BUFFER: usize = 64 << 10;
 /// Room for folders and inodes, beside contents.
 const MARGIN: u64 = 256 << 10;
 
@@ -258,7 +260,7 @@ impl Disk {
     }
 
     /// Makes the file's new content, under a temporary name beside it, with the mode and owner that it is to have.
-    pub(super) fn prepare(&self, path: &str, content: &[u8], attr: Attr) -> std::io::Result<()> {
+    pub(super) fn prepare(&self, path: &str, content: &Content, attr: Attr) -> std::io::Result<()> {
         let (parent, _) = self.open_parent(path)?;
         let temporary = self.clear_temporary(path)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -269,7 +271,9 @@ impl Disk {
                 keep_xattrs(&replaced, file, old.uid == attr.uid);
             }
             own(&file, attr)?;
-            file.write_all(content)
+            let mut out = BufWriter::with_capacity(BUFFER, file);
+            content.write_to(&mut out)?;
+            out.flush()
         };
         write(&mut file).inspect_err(|_| {
             let _ = fs::unlinkat(&parent, &temporary, AtFlags::empty());
@@ -287,13 +291,13 @@ impl Disk {
     }
 
     /// Adds to the end of a file, in place.
-    fn append(&self, path: &str, content: &[u8], attr: Attr) -> std::io::Result<()> {
+    fn append(&self, path: &str, content: &Content, attr: Attr) -> std::io::Result<()> {
         if !matches!(self.stat(path), Some(Stat { kind: Kind::File, .. })) {
             self.prepare(path, content, attr)?;
             return self.publish(path);
         }
         let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NONBLOCK | OFlags::NOCTTY;
-        File::from(self.open_at(path, flags)?).write_all(content)
+        File::from(self.open_at(path, flags)?).write_all(&content.to_vec())
     }
 
     /// The temporary name for what is to be at `path`, with nothing there: what a killed run left is removed.

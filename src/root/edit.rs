@@ -64,7 +64,7 @@ impl Root {
         }
         match self.nodes.get_mut(&resolved) {
             Some(Node::File { content: old, .. }) => {
-                *old = joined(old, content)?.into();
+                *old = joined(&old.to_vec(), content)?.into();
                 Ok(())
             }
             _ => {

@@ -7,6 +7,7 @@
 mod change;
 mod command;
 mod commit;
+mod content;
 mod device;
 mod disk;
 mod edit;
@@ -25,8 +26,9 @@ pub mod run_dir;
 mod swap;
 mod watch;
 
-pub use change::{Change, Content, Over};
+pub use change::{Change, Over};
 pub use command::{Command, Output, Programs, Stage};
+pub use content::Content;
 pub use device::{Steps, Write};
 pub use disk::is_in_memory;
 pub use layout::is_on_disk;
@@ -134,6 +136,8 @@ pub struct Root {
     programs: Option<Programs>,
     /// Commands for the end of the stage, each with its condition.
     at_end: Vec<(Option<Command>, Command)>,
+    /// How many rounds the passwords were hashed in that this run has set: what bounds them is one for all modules.
+    pub hash_rounds: u32,
     /// Paths that were looked at since [`Root::watch`].
     watched: RefCell<Option<BTreeSet<String>>>,
 }
@@ -172,6 +176,7 @@ impl Root {
             commands: Vec::new(),
             programs: None,
             at_end: Vec::new(),
+            hash_rounds: 0,
             watched: RefCell::default(),
         };
         if root.has_run() {
@@ -251,7 +256,9 @@ impl Root {
         let on_disk = || self.disk.read(&resolved).context(|| format!("failed to read {path}"));
         match self.nodes.get(&resolved) {
             Some(Node::File { content, over: Over::Append, .. }) if !self.below_unmounted(&resolved) => {
-                Ok(Some([on_disk()?.unwrap_or_default().as_slice(), content].concat()))
+                let mut all = on_disk()?.unwrap_or_default();
+                all.extend(content.to_vec());
+                Ok(Some(all))
             }
             Some(Node::File { content, .. }) => Ok(Some(content.to_vec())),
             Some(Node::Touched(..)) => on_disk(),
@@ -302,20 +309,20 @@ impl Root {
     ///
     /// # Errors
     /// A folder or a device is at `path`, or something else than a folder above it.
-    pub fn write(&mut self, path: &str, content: impl Into<Vec<u8>>, attr: Attr) -> Result<()> {
-        self.write_over(path, content.into().into(), attr, Over::Replace)
+    pub fn write(&mut self, path: &str, content: impl Into<Content>, attr: Attr) -> Result<()> {
+        self.write_over(path, content.into(), attr, Over::Replace)
     }
 
     /// Writes a file unless there is one. A file on a file system that is not mounted yet stays as it is, too.
     ///
     /// # Errors
     /// As [`Root::write`].
-    pub fn write_new(&mut self, path: &str, content: impl Into<Vec<u8>>, attr: Attr) -> Result<()> {
+    pub fn write_new(&mut self, path: &str, content: impl Into<Content>, attr: Attr) -> Result<()> {
         if self.exists(path) {
             return Ok(());
         }
         let over = if self.is_kept_for_later(path) { Over::Keep } else { Over::Replace };
-        self.write_over(path, content.into().into(), attr, over)
+        self.write_over(path, content.into(), attr, over)
     }
 
     fn write_over(&mut self, path: &str, content: Content, attr: Attr, over: Over) -> Result<()> {
@@ -331,7 +338,7 @@ impl Root {
     }
 
     /// Writes a file that keeps the mode and owner it has; `attr` is for a new one.
-    pub fn rewrite(&mut self, path: &str, content: impl Into<Vec<u8>>, attr: Attr) -> Result<()> {
+    pub fn rewrite(&mut self, path: &str, content: impl Into<Content>, attr: Attr) -> Result<()> {
         let attr = self.stat(path).map_or(attr, |s| s.attr);
         self.write(path, content, attr)
     }
@@ -488,7 +495,7 @@ impl Root {
             Some(Node::Dir(attr)) => stat(Kind::Dir, *attr, 0),
             Some(Node::File { content, attr, over }) => {
                 let before = if *over == Over::Append { self.disk.stat(resolved).map_or(0, |s| s.size) } else { 0 };
-                stat(Kind::File, *attr, before + content.len() as u64)
+                stat(Kind::File, *attr, before + content.len())
             }
             Some(Node::Symlink(target)) => stat(Kind::Symlink, Attr::root(0o777), target.len() as u64),
             Some(Node::Touched(kind, attr)) => stat(*kind, *attr, self.disk.stat(resolved).map_or(0, |s| s.size)),

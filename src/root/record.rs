@@ -55,7 +55,7 @@ pub(super) fn write(out: &mut impl Write, entries: &[Entry]) -> io::Result<()> {
 pub(super) fn length(entries: &[Entry]) -> u64 {
     let one = |entry: &Entry| {
         let more = match &entry.change {
-            Change::Write { content, .. } => 12 + 8 + content.len(),
+            Change::Write { content, .. } => 12 + 8 + content.len() as usize,
             Change::Mkdir { .. } | Change::Chown { .. } | Change::Chmod { .. } => 12,
             Change::Symlink { target, .. } => 4 + target.len(),
             Change::Remove { .. } => 0,
@@ -86,8 +86,8 @@ fn put(out: &mut impl Write, entry: &Entry) -> io::Result<()> {
     match &entry.change {
         Change::Write { content, attr, .. } => {
             attributes(out, attr)?;
-            out.write_all(&(content.len() as u64).to_le_bytes())?;
-            out.write_all(content)
+            out.write_all(&(content.len()).to_le_bytes())?;
+            content.write_to(out)
         }
         Change::Mkdir { attr, .. } | Change::Chown { attr, .. } | Change::Chmod { attr, .. } => attributes(out, attr),
         Change::Symlink { target, .. } => text(out, target),

@@ -180,10 +180,10 @@ impl Root {
         }
         match entry.change {
             Change::Write { path, content, attr, over } => match over {
-                Over::Replace => self.write(&path, content.to_vec(), attr),
-                Over::Append => self.append(&path, &content, attr),
-                Over::Merge => self.edit(&path, attr, |old| Ok(Some(merged(old, &content)))).map(drop),
-                Over::Keep => self.write_new(&path, content.to_vec(), attr),
+                Over::Replace => self.write(&path, content, attr),
+                Over::Append => self.append(&path, &content.to_vec(), attr),
+                Over::Merge => self.edit(&path, attr, |old| Ok(Some(merged(old, &content.to_vec())))).map(drop),
+                Over::Keep => self.write_new(&path, content, attr),
             },
             Change::Mkdir { path, attr } => self.mkdir(&path, attr),
             Change::Symlink { path, .. } if self.lstat(&path).is_some_and(|s| s.kind != Kind::Symlink) => Ok(()),

@@ -96,7 +96,7 @@ fn service_job(search: &mut Search) -> Option<Job> {
         found.class = "DataSourceAkamaiLocal".into();
         let (url, headers) = (format!("{base}{userdata}"), [("Metadata-Token", token.as_str())]);
         let body = client.document(&Request { headers: &headers, ..Request::get(&url) })?;
-        found.user_data = body.filter(|body| !body.is_empty()).map(|body| Bytes(decoded(body)));
+        found.user_data = body.filter(|body| !body.is_empty()).map(|body| Bytes::from(decoded(body)));
         Ok(Found { instance: found, place: base.into() })
     };
     Some(Job::at(search, SOURCE.name, urls, Box::new(fetch)))

@@ -2,7 +2,7 @@
 //!
 //! Follows Alibaba Cloud's documentation, "Instance metadata", and its security-hardened mode, and cloud-init's, "AliYun".
 
-use super::documents::{as_mapping, instance, text_or_bytes};
+use super::documents::{as_mapping, instance};
 use super::ec2::network;
 use super::ec2::tree::{Service, Tokens, VALUE_TRIES};
 use super::search::{Found, Search};
@@ -73,8 +73,8 @@ fn service_job(search: &mut Search) -> Option<Job> {
         found.class = "DataSourceAliYunLocal".into();
         found.subplatform = format!("metadata ({base})");
         found.local_hostname = found.metadata.get("hostname").and_then(Value::text).filter(|name| !name.is_empty());
-        found.user_data = user_data.map(Bytes);
-        found.vendor_data = vendor_data.map_or(Value::Null, text_or_bytes);
+        found.user_data = user_data.map(Bytes::from);
+        found.vendor_data = vendor_data.map_or(Value::Null, Value::of_bytes);
         found.network = network;
         found.problems = problems;
         Ok(Found { instance: found, place: base.into() })

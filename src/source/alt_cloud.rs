@@ -107,7 +107,7 @@ fn instance(user_data: Vec<u8>, subplatform: &str) -> Instance {
         subplatform: subplatform.into(),
         instance_id: ID.to_string(),
         local_hostname: Some("localhost".into()),
-        user_data: Some(Bytes(user_data)),
+        user_data: Some(Bytes::from(user_data)),
         metadata: Value::Map(metadata.into_iter().collect()),
         ..Instance::default()
     }

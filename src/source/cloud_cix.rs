@@ -23,7 +23,7 @@ fn service_job(search: &mut Search) -> Option<Job> {
         let (metadata, userdata) = (format!("{base}/metadata"), format!("{base}/userdata"));
         let mut found = instance(SOURCE.name, mapping(client, &Request::get(&metadata))?);
         let body = needed(client, &Request::get(&userdata))?;
-        found.user_data = (!body.is_empty()).then(|| Bytes(decoded(body)));
+        found.user_data = (!body.is_empty()).then(|| Bytes::from(decoded(body)));
         let network = found.metadata.get("network").cloned().unwrap_or(Value::Null);
         set_network(&mut found, as_mapping("network of the metadata", network).map(Value::Map));
         Ok(Found { instance: found, place: base.into() })

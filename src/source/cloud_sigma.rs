@@ -83,7 +83,7 @@ fn instance(context: Value) -> Instance {
         public_keys: public_keys(context.at(&["meta", "ssh_public_key"])),
         dsmode: text(&["meta", "cloudinit-dsmode"]).as_deref().and_then(ds_mode).unwrap_or_default(),
         instance_id: id,
-        user_data: user_data.filter(|d| !d.is_empty()).map(Bytes),
+        user_data: user_data.filter(|d| !d.is_empty()).map(Bytes::from),
         vendor_data: context.at(&["vendor_data", "cloudinit"]).cloned().unwrap_or_default(),
         metadata: context,
         problems,

@@ -45,7 +45,7 @@ fn read(search: &mut Search) -> Result<Option<Found>> {
     let (Some(metadata), Some(user_data)) = (files.get("meta-data"), files.get("user-data")) else { return Ok(None) };
     let metadata = yaml::parse("meta-data", &String::from_utf8_lossy(metadata))?;
     let mut found = instance(SOURCE.name, as_mapping("meta-data", metadata)?);
-    found.user_data = (!user_data.is_empty()).then(|| Bytes(user_data.to_vec()));
+    found.user_data = (!user_data.is_empty()).then(|| Bytes::from(user_data.to_vec()));
     found.subplatform = format!("seed-dir ({SEED})");
     Ok(Some(Found { instance: found, place: SEED.into() }))
 }

@@ -73,15 +73,7 @@ pub fn renamed(from: &Map, keys: &[(&str, &str)]) -> Map {
 
 /// User-data as a document has it. None where it is empty.
 pub fn user_data(value: Option<&Value>) -> Option<Bytes> {
-    value.and_then(Value::bytes).filter(|bytes| !bytes.is_empty()).map(|bytes| Bytes(bytes.to_vec()))
-}
-
-/// Text, or bytes where it is none.
-pub fn text_or_bytes(body: Vec<u8>) -> Value {
-    match String::from_utf8(body) {
-        Ok(text) => Value::String(text),
-        Err(e) => Value::Bytes(e.into_bytes()),
-    }
+    value.and_then(Value::bytes).filter(|bytes| !bytes.is_empty()).map(|bytes| Bytes::from(bytes))
 }
 
 /// User-data that is nothing but base64 was encoded once too often.

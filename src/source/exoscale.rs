@@ -78,7 +78,7 @@ pub fn tree_instance(client: &Client, root: &str, name: &str) -> Result<Instance
     });
     let metadata = service.tree(&format!("{root}/meta-data"), &id, &mut problems);
     let mut found = instance(name, metadata);
-    found.user_data = user_data.filter(|body| !body.is_empty()).map(Bytes);
+    found.user_data = user_data.filter(|body| !body.is_empty()).map(Bytes::from);
     found.problems = problems;
     Ok(found)
 }

@@ -160,7 +160,7 @@ fn read(client: &Client, base: &str, user: Option<&str>, nics: &[Nic]) -> Result
         region: Some(zone.rsplit_once('-').map_or(zone.as_str(), |(region, _)| region).to_owned()),
         availability_zone: Some(zone),
         public_keys: public_keys(&keys, user, now),
-        user_data: user_data(&own, &mut problems).map(Bytes),
+        user_data: user_data(&own, &mut problems).map(Bytes::from),
         network: network(client.uplink(), nics),
         metadata: Value::Map(metadata),
         problems,
@@ -285,7 +285,7 @@ mod tests {
             (Some("us-central1"), Some("us-central1-f"))
         );
         assert_eq!(got.public_keys, ["ssh-rsa A a", "ssh-rsa C"]);
-        assert_eq!(got.user_data.unwrap().0, b"#cloud-config\n");
+        assert_eq!(*got.user_data.unwrap(), *b"#cloud-config\n");
         assert_eq!(got.problems, [""; 0]);
         let sent = script.sent();
         assert_eq!(sent.len(), 5);

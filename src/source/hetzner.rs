@@ -77,7 +77,7 @@ fn service_job(search: &mut Search) -> Option<Job> {
         found.metadata = Value::Map(metadata);
         found.vendor_data = document.get("vendor_data").cloned().unwrap_or_default();
         let body = client.get(&url(&user_data))?.filter(|body| !body.is_empty());
-        found.user_data = body.map(|body| Bytes(decoded(body)));
+        found.user_data = body.map(|body| Bytes::from(decoded(body)));
         Ok(Found { instance: found, place: base.into() })
     };
     Some(Job::at(search, SOURCE.name, urls.into(), Box::new(fetch)))

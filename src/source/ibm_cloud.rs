@@ -108,7 +108,7 @@ fn finish(read: Instance, kind: &str, drive: &str, has_network: bool) -> Instanc
     let of = |key: &str| read.metadata.get(key).cloned();
     let kept = [("instance-id", "uuid"), ("local-hostname", "hostname"), ("public-keys", "public_keys")];
     let mut metadata: Map = kept.into_iter().filter_map(|(name, key)| Some((name, of(key)?))).collect();
-    if let Some(seed) = read.random_seed.as_ref().and_then(|seed| std::str::from_utf8(&seed.0).ok()) {
+    if let Some(seed) = read.random_seed.as_ref().and_then(|seed| std::str::from_utf8(seed).ok()) {
         metadata.insert("random_seed", seed);
     }
     let unchanged = || {

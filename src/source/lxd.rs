@@ -161,7 +161,7 @@ impl Crawl<'_> {
             availability_zone: value(&["availability-zone", "availability_zone"]),
             region: value(&["region"]),
             public_keys: public_keys(metadata.get("public-keys")),
-            user_data: of("user-data").map(|text| Bytes(text.into_bytes())),
+            user_data: of("user-data").map(|text| Bytes::from(text.into_bytes())),
             vendor_data: of("vendor-data").map_or(Value::Null, Value::from),
             network: Some(NetworkData::Cloud(network.unwrap_or_else(|| default_network(machine)))),
             metadata: Value::Map(metadata),
@@ -263,7 +263,7 @@ mod tests {
         ]);
         let instance = found.unwrap().unwrap().instance;
         assert_eq!((instance.instance_id.as_str(), instance.local_hostname.as_deref()), ("i-1", Some("c2")));
-        assert_eq!(instance.user_data.unwrap().0, b"#cloud-config\n{}\n");
+        assert_eq!(*instance.user_data.unwrap(), *b"#cloud-config\n{}\n");
         assert_eq!((instance.vendor_data, instance.public_keys), (Value::Null, vec!["ssh-rsa A".to_owned()]));
         assert_eq!(instance.problems.len(), 1, "{:?}", instance.problems);
         let ds = Value::Map(instance.ds);

@@ -142,7 +142,7 @@ fn instance(get: &dyn Fn(&str) -> Result<Option<Vec<u8>>>, place: &str) -> Resul
         instance_id: id,
         local_hostname: Some(hostname),
         public_keys: public_keys(keys.map(Value::from).as_ref()),
-        user_data: user_data.map(Bytes),
+        user_data: user_data.map(Bytes::from),
         vendor_data,
         metadata: Value::Map(metadata),
         problems,
@@ -179,7 +179,7 @@ mod tests {
         .concat());
         let got = got.unwrap();
         assert_eq!((got.instance_id.as_str(), got.local_hostname.as_deref()), ("4y3h7n", Some("node1")));
-        assert_eq!((got.public_keys.len(), got.user_data.unwrap().0), (2, b"u".to_vec()));
+        assert_eq!((got.public_keys.len(), got.user_data.unwrap()), (2, b"u".to_vec().into()));
         assert_eq!(crate::instance::vendor_document(&got.vendor_data), &Value::List(vec!["#!/bin/sh".into()]));
         assert!(of(&both).unwrap().problems.is_empty());
         let broken = of(&[&both[..], &[(VENDOR_DATA, "{a: ")]].concat()).unwrap();

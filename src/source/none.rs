@@ -29,7 +29,7 @@ pub fn instance(settings: Option<&Value>) -> Instance {
         instance_id: text("instance-id").unwrap_or_else(|| "iid-datasource-none".into()),
         local_hostname: text("local-hostname"),
         public_keys: super::keys::public_keys(metadata.get("public-keys")),
-        user_data: settings.and_then(|s| s.get("userdata_raw")).and_then(Value::bytes).map(|b| Bytes(b.to_vec())),
+        user_data: settings.and_then(|s| s.get("userdata_raw")).and_then(Value::bytes).map(|b| Bytes::from(b.to_vec())),
         metadata: Value::Map(metadata),
         ..Instance::default()
     }

@@ -71,7 +71,7 @@ fn of_files(search: &Search, files: &Files) -> Result<Instance> {
         subplatform: "unknown".into(),
         instance_id: id,
         local_hostname: Some(name),
-        user_data: files.get("user.data").filter(|b| !b.is_empty()).map(|b| Bytes(b.to_vec())),
+        user_data: files.get("user.data").filter(|b| !b.is_empty()).map(|b| Bytes::from(b.to_vec())),
         config: config(search, document.get("additionalMetadata").unwrap_or(&Value::Null), &network),
         network: Some(NetworkData::Cloud(network)),
         metadata: Value::Map(metadata.into_iter().collect()),

@@ -2,7 +2,7 @@
 //!
 //! Follows Scaleway's documentation, "How to use the metadata API" and "User data", and cloud-init's, "Scaleway".
 
-use super::documents::{instance, items, mapping, record, set_network, text_or_bytes};
+use super::documents::{instance, items, mapping, record, set_network};
 use super::search::{Found, Search};
 use super::service::{Job, MAX_WAIT, RETRIES, TIMEOUT, list_setting};
 use super::table::{Source, Update};
@@ -52,9 +52,9 @@ fn service_job(search: &mut Search) -> Option<Job> {
         found.public_keys = keys(&document);
         let (mut problems, mut ports) = (Vec::new(), PORTS);
         found.user_data =
-            privileged(client, &format!("{base}/user_data/cloud-init"), &mut ports, &mut problems).map(Bytes);
+            privileged(client, &format!("{base}/user_data/cloud-init"), &mut ports, &mut problems).map(Bytes::from);
         let vendor_data = privileged(client, &format!("{base}/vendor_data/cloud-init"), &mut ports, &mut problems);
-        found.vendor_data = vendor_data.map_or(Value::Null, text_or_bytes);
+        found.vendor_data = vendor_data.map_or(Value::Null, Value::of_bytes);
         found.problems = problems;
         let link = client.uplink().link.clone().or_else(|| fallback::nic(&nics).map(|nic| nic.name.clone()));
         let lease = client.uplink().lease.clone();

@@ -91,7 +91,7 @@ mod tests {
         let instance = Instance { instance_id: "i".into(), ..Instance::default() };
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
         let mut boot = Boot::new(&root, &machine, &Asked::default(), &Nothing);
-        boot.config = Some(yaml::parse("t", &config).unwrap());
+        boot.config = Some(yaml::parse("t", &config).unwrap().into());
         assert!(has_early_commands(&root, &boot, &instance));
         let mut run = Run::new(&mut root, &mut boot, &instance).noting(Some(Vec::new()));
         run.stage(Stage::Init, Half::Provision);
@@ -107,7 +107,7 @@ mod tests {
 
         // The commands.
         let mut boot = Boot::new(&root, &machine, &Asked::default(), &Nothing);
-        boot.config = Some(yaml::parse("t", &config).unwrap());
+        boot.config = Some(yaml::parse("t", &config).unwrap().into());
         let before = Before::look(&mut root, &mut boot);
         assert!(!root.exists(FileHalves::PATH) && !before.is_empty());
         fs::write(path("etc/ssh/sshd_config"), "AuthorizedKeysFile /etc/ssh/keys/%u\n").unwrap();

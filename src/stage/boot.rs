@@ -9,6 +9,7 @@ use crate::instance::status;
 use crate::machine::Machine;
 use crate::root::Root;
 use crate::system::Outside;
+use std::sync::Arc;
 
 /// One run of a stage.
 pub struct Boot<'a> {
@@ -18,7 +19,7 @@ pub struct Boot<'a> {
     /// What went wrong so far.
     pub report: Report,
     /// The merged configuration, once it is merged.
-    pub config: Option<Value>,
+    pub config: Option<Arc<Value>>,
     /// Errors of earlier stages that hold no longer: what failed was done again, with success.
     pub withdrawn: Vec<String>,
     /// When the stage began, in seconds since the kernel started.
@@ -40,12 +41,12 @@ impl<'a> Boot<'a> {
 
     /// The merged configuration; the image's own where nothing was merged.
     pub fn config(&self) -> &Value {
-        self.config.as_ref().unwrap_or(&self.image.config)
+        self.config.as_deref().unwrap_or(&self.image.config)
     }
 
     /// The merged configuration, and the report to write to while it is read.
     pub fn config_and_report(&mut self) -> (&Value, &mut Report) {
-        (self.config.as_ref().unwrap_or(&self.image.config), &mut self.report)
+        (self.config.as_deref().unwrap_or(&self.image.config), &mut self.report)
     }
 
     /// Adds the entries of another report, and logs them.

@@ -2,15 +2,16 @@
 
 use super::image::Image;
 use super::web::{self, Includes};
-use crate::base::error::Result;
+use crate::base::error::{Context, Result};
 use crate::base::report::Report;
 use crate::document::{Map, Value};
 use crate::instance::Frequency;
 use crate::instance::{Instance, state};
-use crate::root::{Attr, Root};
+use crate::root::{Attr, Content, Root};
 use crate::schema::{self, Findings, one_line};
 use crate::userdata::config::{self, Consumed, Sources};
-use crate::userdata::{Fetched, Include, Script, UserData, When, cache_name, vendor};
+use crate::userdata::{Fetched, Include, Part, Script, UserData, When, cache_name, mime, vendor};
+use std::sync::Arc;
 
 /// cloud-init's semaphore for the parts of user-data.
 const CONSUMED: &str = "consume_data";
@@ -19,7 +20,7 @@ const MAX_REPORTED: usize = 10;
 
 /// What an instance's user-data comes to.
 pub struct Merged {
-    pub config: Value,
+    pub config: Arc<Value>,
     /// Whether parts of it are remote and are not in it yet.
     pub needs_network: bool,
 }
@@ -61,7 +62,7 @@ pub fn consume(
     let (vendor_data, vendor_data2) =
         (documents("vendor-data", &instance.vendor_data), documents("vendor-data2", &instance.vendor_data2));
     let sources = Sources {
-        user_data: instance.user_data.as_ref().map_or(&[], |b| b.0.as_slice()),
+        user_data: instance.user_data.clone().unwrap_or_default(),
         vendor_data: &vendor_data,
         vendor_data2: &vendor_data2,
         datasource_config: instance.config.as_map().unwrap_or(&empty),
@@ -70,16 +71,17 @@ pub fn consume(
         part_handlers: image.part_handlers,
     };
     let base = image.config.as_map().unwrap_or(&empty);
-    let consumed = config::consume(base, &sources, fetch, report);
+    let mut consumed = config::consume(base, &sources, fetch, report);
     let all = [&consumed.user, &consumed.vendor, &consumed.vendor2];
     let needs_network = all.into_iter().flatten().any(|data| !data.deferred.is_empty());
-    (Merged { config: Value::Map(image.over(consumed.config.clone(), report)), needs_network }, consumed)
+    let config = image.over(std::mem::take(&mut consumed.config), report);
+    (Merged { config: Arc::new(Value::Map(config)), needs_network }, consumed)
 }
 
 /// Reports what is wrong with the merged cloud-config of user-data, and what is deprecated in it: once in each boot, as cloud-init
 /// does. The modules use what they can of it.
 pub fn check(consumed: &Consumed, report: &mut Report) {
-    let Some(config) = consumed.user.as_ref().and_then(|user| user.cloud_config.as_ref()) else { return };
+    let Some(config) = consumed.user.as_ref().and_then(|user| user.cloud_config.merged()) else { return };
     let Findings { mut errors, deprecations } = schema::cloud_config(config);
     if !errors.is_empty() {
         errors.truncate(MAX_REPORTED);
@@ -107,8 +109,13 @@ pub fn write_parts(root: &mut Root, instance: &Instance, consumed: &Consumed, re
     let first = !state::is_done(root, instance, CONSUMED, Frequency::Instance);
     for (name, prefix, data) in named {
         let Some(data) = data else { continue };
-        root.write(&format!("{folder}/{name}.txt.i"), data.processed.clone(), Attr::root(0o600))?;
-        root.write(&format!("{folder}/{prefix}cloud-config.txt"), data.text.clone(), Attr::root(0o600))?;
+        let failed = || format!("failed to write the parts of {name}");
+        let parts: Vec<_> = data.parts.iter().map(Part::to_entity).collect();
+        let processed = Content::made(move |out| mime::write_to(&parts, out)).context(failed)?;
+        root.write(&format!("{folder}/{name}.txt.i"), processed, Attr::root(0o600))?;
+        let merged = data.cloud_config.clone();
+        let text = Content::made(move |out| merged.write(out)).context(failed)?;
+        root.write(&format!("{folder}/{prefix}cloud-config.txt"), text, Attr::root(0o600))?;
         for (url, content) in &data.fetched_once {
             root.write(&format!("{folder}/data/urlcache/{}", cache_name(url)), content.clone(), Attr::root(0o600))?;
         }
@@ -141,10 +148,11 @@ mod tests {
     use super::*;
     use crate::base::report::Severity;
     use crate::document::yaml;
+    use crate::userdata::CloudConfig;
 
     fn checked(text: &str) -> Report {
         let Ok(Value::Map(config)) = yaml::parse("t", text) else { panic!("{text}") };
-        let user = UserData { cloud_config: Some(config), ..UserData::default() };
+        let user = UserData { cloud_config: CloudConfig::from(config).into(), ..UserData::default() };
         let mut report = Report::new();
         check(&Consumed { user: Some(user), ..Consumed::default() }, &mut report);
         report

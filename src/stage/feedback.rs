@@ -186,7 +186,7 @@ mod tests {
         let machine = Machine::default();
         let mut boot = Boot::new(&root, &machine, &Asked::default(), &Nothing);
         let config = "{users: [default], system_info: {default_user: {name: a}}, cloud_init_modules: [ssh]}";
-        boot.config = Some(yaml::parse("t", config).unwrap());
+        boot.config = Some(yaml::parse("t", config).unwrap().into());
         let key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILM+rvN+ot98qgEN796jTiQfZfG1KaT0PtFDJ/XFSqti";
         let instance =
             Instance { instance_id: "i".into(), public_keys: vec!["ssh-rsa AAAA".into()], ..Instance::default() };

@@ -24,6 +24,7 @@ use crate::root::run_dir::{self, Applied, Entry};
 use crate::root::{Command, Root, Stage};
 use crate::userdata::{Fetched, Include};
 use std::cell::OnceCell;
+use std::sync::Arc;
 
 /// `init --local`: carries out what an earlier run left and what waited for a file system to be mounted, and does the
 /// initramfs's work where no initramfs of this boot did it, or it left it to this stage. Returns the errors.
@@ -244,7 +245,8 @@ fn merge(root: &mut Root, boot: &mut Boot, instance: &Instance, stage: Stage, ch
         part_handlers::run(root, boot, instance, &consumed);
         if remote || changed {
             config::check(&consumed, &mut boot.report);
-            let written = instance_data::write(root, standard, instance, &boot.image.config, boot.config());
+            let config = boot.config.clone().unwrap_or_default();
+            let written = instance_data::write(root, standard, instance, &boot.image.config, config);
             boot.report.keep(written);
             provision::modules(root, boot, instance);
         }
@@ -262,12 +264,12 @@ pub fn configure(root: &Root, boot: &mut Boot, instance: &Instance) {
 }
 
 /// The configuration as this boot's earlier stages merged it.
-fn combined(root: &Root, boot: &mut Boot) -> Option<Value> {
+fn combined(root: &Root, boot: &mut Boot) -> Option<Arc<Value>> {
     let path = format!("{}/combined-cloud-config.json", state::RUN_DIR);
     let bytes = root.read(&path).ok()??;
     match json::parse(&path, &bytes) {
-        Ok(Value::Map(config)) => Some(Value::Map(boot.image.over(config, &mut boot.report))),
-        Ok(other) => Some(other),
+        Ok(Value::Map(config)) => Some(Value::Map(boot.image.over(config, &mut boot.report)).into()),
+        Ok(other) => Some(other.into()),
         Err(e) => {
             boot.report.warn(e);
             None

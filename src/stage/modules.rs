@@ -427,7 +427,7 @@ mod tests {
             let instance = Instance { instance_id: "i".into(), ..Instance::default() };
             let machine = Machine::default();
             let mut boot = Boot::new(&root, &machine, &Asked::default(), &Nothing);
-            boot.config = Some(yaml::parse("t", config).unwrap());
+            boot.config = Some(yaml::parse("t", config).unwrap().into());
             for _ in 0..2 {
                 let mut run = Run::new(&mut root, &mut boot, &instance);
                 run.stage(Stage::Final, Half::Live);
@@ -452,7 +452,7 @@ mod tests {
         let instance = Instance { instance_id: "i".into(), ..Instance::default() };
         let machine = Machine::default();
         let mut boot = Boot::new(&root, &machine, &Asked::default(), &Nothing);
-        boot.config = Some(yaml::parse("t", config).unwrap());
+        boot.config = Some(yaml::parse("t", config).unwrap().into());
         let mut run = Run::new(&mut root, &mut boot, &instance);
         let may_be_early = run.nothing_comes_first();
         if early {
@@ -480,7 +480,7 @@ mod tests {
         let instance = Instance { instance_id: "i".into(), ..Instance::default() };
         let machine = Machine::default();
         let mut boot = Boot::new(&root, &machine, &Asked::default(), &Nothing);
-        boot.config = Some(yaml::parse("t", "{x: 1}").unwrap());
+        boot.config = Some(yaml::parse("t", "{x: 1}").unwrap().into());
         let is_marked = |cx: &mut Context| {
             let names = cx.root.list(&format!("{}/sem", cx.instance_dir()));
             cx.report.error(names.join(" "));

@@ -183,7 +183,7 @@ mod tests {
         .concat();
         let instance = Instance {
             instance_id: "i-1".into(),
-            user_data: Some(crate::document::Bytes(document.into_bytes())),
+            user_data: Some(document.into_bytes().into()),
             ..Instance::default()
         };
         let machine = Machine::default();

@@ -70,9 +70,9 @@ impl Plan {
             if let Change::Write { path, content, attr, .. } = change {
                 let old = self.on_disk(path);
                 let public = attr.mode & 0o004 != 0;
-                match (old, std::str::from_utf8(content)) {
+                match (old, String::from_utf8(content.to_vec())) {
                     (Some(old), Ok(new)) if public => {
-                        let lines = super::diff::lines(&old, new, "      ");
+                        let lines = super::diff::lines(&old, &new, "      ");
                         out.extend(lines.split_inclusive('\n').map(|line| shown(&mask::options(line))));
                     }
                     _ => {}

@@ -39,7 +39,7 @@ pub fn provision(root: &mut Root, boot: &mut Boot, instance: &Instance, read: bo
         config::check(&consumed, &mut boot.report);
         boot.report.keep(config::write_parts(root, instance, &consumed, read));
     }
-    boot.report.keep(instance_data::write(root, standard, instance, &boot.image.config, &merged.config));
+    boot.report.keep(instance_data::write(root, standard, instance, &boot.image.config, merged.config.clone()));
     boot.log();
     boot.config = Some(merged.config);
     let complete = !merged.needs_network && !part_handlers::are_wanted(&boot.image, &consumed);
@@ -111,12 +111,12 @@ fn source_files(root: &mut Root, instance: &Instance, report: &mut Report) {
     for (path, content) in files {
         // nova allows a path relative to the root.
         let path = format!("/{}", path.trim_start_matches('/'));
-        keep(root.write(&path, content.0.clone(), Attr::root(0o660)));
+        keep(root.write(&path, content.clone(), Attr::root(0o660)));
     }
     for (path, content) in private_files {
         let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
         keep(root.mkdir(folder, Attr::root(0o700)));
-        keep(root.write(path, content.0.clone(), Attr::root(0o600)));
+        keep(root.write(path, content.clone(), Attr::root(0o600)));
     }
     report.keep(state::mark_done(root, instance, FILES_DONE, Frequency::Instance));
 }

@@ -292,7 +292,7 @@ fn apt_get(cx: &Context) -> Result<Vec<String>> {
     };
     let wrapper = option(cx, "apt_get_wrapper");
     let words = match wrapper.and_then(|w| w.get("command")) {
-        Some(Value::String(program)) => vec![program.clone()],
+        Some(Value::String(program)) => vec![program.to_string()],
         Some(value) => shell::words("system_info.apt_get_wrapper.command", value)?,
         None => vec!["eatmydata".to_owned()],
     };

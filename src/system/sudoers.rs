@@ -44,7 +44,7 @@ pub fn add_doas(root: &mut Root, user: &str, rules: &Value, report: &mut Report)
 fn texts(value: &Value) -> Option<Vec<String>> {
     match value {
         Value::List(list) => list.iter().map(|v| v.as_str().map(str::to_owned)).collect(),
-        Value::String(rule) => Some(vec![rule.clone()]),
+        Value::String(rule) => Some(vec![rule.to_string()]),
         _ => None,
     }
 }

@@ -3,7 +3,8 @@
 use super::merge::{REPLACE, Strategy};
 use super::{jsonp, kind, kind::Kind};
 use crate::base::error::{Error, Result};
-use crate::document::{Map, Value, json, to_yaml, wrong, yaml};
+use crate::document::{Map, Value, json, write_yaml, wrong, yaml};
+use std::io::{self, Write};
 
 /// The header fields that say how a part is merged; the first that is there takes precedence.
 const MERGE_HEADERS: [&str; 2] = ["Merge-Type", "X-Merge-Type"];
@@ -47,10 +48,41 @@ impl CloudConfig {
         outcome
     }
 
-    /// The mapping, None where no part came; and the text of cloud-config.txt.
-    pub fn finish(self) -> (Option<Map>, String) {
-        let text = self.merged.as_ref().map_or(String::new(), |map| text_of(map, &self.names, &self.ignored));
-        (self.merged, text)
+    /// The merged mapping. None where no part came.
+    pub fn merged(&self) -> Option<&Map> {
+        self.merged.as_ref()
+    }
+
+    /// Writes cloud-config.txt: the header, from which parts it is and which were ignored, and one YAML document. Nothing where no
+    /// part came.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        let Some(map) = &self.merged else { return Ok(()) };
+        // A name is what a MIME header says, and has to stay inside its comment.
+        let clean = |name: &String| -> String {
+            name.chars()
+                .map(|c| if c.is_ascii_graphic() || c == ' ' || c.is_alphanumeric() { c } else { '?' })
+                .collect()
+        };
+        let mut text = String::from("#cloud-config\n\n");
+        if !self.names.is_empty() {
+            text += &format!("# from {} files\n", self.names.len());
+            self.names.iter().for_each(|name| text += &format!("# {}\n", clean(name)));
+            text.push('\n');
+        }
+        self.ignored.iter().for_each(|name| text += &format!("{IGNORED}{}\n", clean(name)));
+        text += if map.is_empty() { "--- " } else { "---\n" };
+        out.write_all(text.as_bytes())?;
+        write_yaml(map, out)?;
+        out.write_all(b"...\n")
+    }
+}
+
+impl From<Map> for CloudConfig {
+    fn from(merged: Map) -> CloudConfig {
+        CloudConfig { merged: Some(merged), ..CloudConfig::default() }
     }
 }
 
@@ -84,27 +116,15 @@ fn patched(base: &Map, content: &[u8]) -> Result<Map> {
     }
 }
 
-/// A mapping as cloud-config.txt has it: the header, which parts it is from and which were ignored, and one YAML document.
-pub fn text_of(map: &Map, names: &[String], ignored: &[String]) -> String {
-    // A name is what a MIME header says, and has to stay inside its comment.
-    let clean = |name: &String| -> String {
-        name.chars().map(|c| if c.is_ascii_graphic() || c == ' ' || c.is_alphanumeric() { c } else { '?' }).collect()
-    };
-    let mut text = String::from("#cloud-config\n\n");
-    if !names.is_empty() {
-        text += &format!("# from {} files\n", names.len());
-        names.iter().for_each(|name| text += &format!("# {}\n", clean(name)));
-        text.push('\n');
-    }
-    ignored.iter().for_each(|name| text += &format!("{IGNORED}{}\n", clean(name)));
-    let document = to_yaml(&Value::Map(map.clone()));
-    text += if map.is_empty() { "--- " } else { "---\n" };
-    text + &document + "...\n"
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn written(config: &CloudConfig) -> String {
+        let mut text = Vec::new();
+        config.write(&mut text).unwrap();
+        String::from_utf8(text).unwrap()
+    }
 
     fn finished(parts: &[&str]) -> (String, Vec<bool>) {
         let mut config = CloudConfig::default();
@@ -116,12 +136,17 @@ mod tests {
                 config.add(kind, &format!("p{i}"), part.as_bytes(), &|_| None).is_ok()
             })
             .collect();
-        (config.finish().1, outcomes)
+        (written(&config), outcomes)
     }
 
     #[test]
     fn a_name_stays_inside_its_comment() {
-        let text = text_of(&Map::new(), &["a\nb: 1\u{7}".to_owned()], &["c\r\nd: 2".to_owned()]);
+        let names = |name: &str| vec![name.to_owned()];
+        let text = written(&CloudConfig {
+            merged: Some(Map::new()),
+            names: names("a\nb: 1\u{7}"),
+            ignored: names("c\r\nd: 2"),
+        });
         assert!(text.contains("\n# a?b: 1?\n") && text.contains(": c??d: 2\n"), "{text}");
     }
 

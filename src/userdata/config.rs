@@ -8,7 +8,7 @@ use super::{Context, Fetched, Include, PartHandlers, UserData, jinja, merge, pro
 use crate::base::error::{Error, Result};
 use crate::base::report::Report;
 pub use crate::detect::{CLOUD_CFG, CLOUD_CFG_D};
-use crate::document::{Map, Value, wrong, yaml};
+use crate::document::{Bytes, Map, Value, wrong, yaml};
 
 /// What was found out about this boot.
 pub const RUN_CLOUD_CFG: &str = "/run/cloud-init/cloud.cfg";
@@ -143,10 +143,10 @@ fn parse(path: &str, content: &[u8], instance_data: Option<&Value>, report: &mut
 
 /// What an instance's sources say, and what is known for reading them.
 pub struct Sources<'a> {
-    pub user_data: &'a [u8],
+    pub user_data: Bytes,
     /// The documents of vendor-data: see [`vendor::documents`].
-    pub vendor_data: &'a [Vec<u8>],
-    pub vendor_data2: &'a [Vec<u8>],
+    pub vendor_data: &'a [Bytes],
+    pub vendor_data2: &'a [Bytes],
     /// What the datasource itself sets.
     pub datasource_config: &'a Map,
     pub launch_index: Option<i64>,
@@ -176,7 +176,7 @@ pub fn consume(
     report: &mut Report,
 ) -> Consumed {
     let mut consumed = Consumed::default();
-    let mut run = |source, vendor, documents: &[&[u8]], disabled: &[String], report: &mut Report| {
+    let mut run = |source, vendor, documents: &[Bytes], disabled: &[String], report: &mut Report| {
         let context = Context {
             source,
             vendor,
@@ -190,21 +190,19 @@ pub fn consume(
         process(documents, context)
     };
     if allows_user_data(base) {
-        consumed.user = Some(run("user-data", false, &[sources.user_data], &[], report));
+        consumed.user = Some(run("user-data", false, std::slice::from_ref(&sources.user_data), &[], report));
     } else {
         log::info!("user-data is left out: allow_userdata is false");
     }
     let without_vendor = merged(base, sources.datasource_config, [&consumed.user, &None, &None], report);
-    let mut vendor_data = |source, key, documents: &[Vec<u8>]| {
-        let settings = Settings::read(&without_vendor, key, report);
-        if documents.is_empty() || !settings.enabled {
-            return (None, settings);
-        }
-        let documents: Vec<&[u8]> = documents.iter().map(Vec::as_slice).collect();
-        (Some(run(source, true, &documents, &settings.disabled_handlers, report)), settings)
+    let [settings, settings2] = ["vendor_data", "vendor_data2"].map(|key| Settings::read(&without_vendor, key, report));
+    drop(without_vendor);
+    let mut vendor_data = |source, settings: &Settings, documents: &[Bytes]| {
+        let is_used = !documents.is_empty() && settings.enabled;
+        is_used.then(|| run(source, true, documents, &settings.disabled_handlers, report))
     };
-    let (vendor, settings) = vendor_data("vendor-data", "vendor_data", sources.vendor_data);
-    let (mut vendor2, _) = vendor_data("vendor-data2", "vendor_data2", sources.vendor_data2);
+    let vendor = vendor_data("vendor-data", &settings, sources.vendor_data);
+    let mut vendor2 = vendor_data("vendor-data2", &settings2, sources.vendor_data2);
     if let (Some(first), Some(second)) = (&vendor, &mut vendor2) {
         vendor::keep_apart(&first.scripts, &mut second.scripts);
     }
@@ -220,7 +218,8 @@ fn allows_user_data(base: &Map) -> bool {
 /// All layers, `sources` highest first above the datasource's own.
 fn merged(base: &Map, datasource: &Map, sources: [&Option<UserData>; 3], report: &mut Report) -> Map {
     let names = ["user-data", "vendor-data2", "vendor-data"];
-    let configs = sources.into_iter().map(|s| s.as_ref().and_then(|s| s.cloud_config.clone()).unwrap_or_default());
+    let configs =
+        sources.into_iter().map(|s| s.as_ref().and_then(|s| s.cloud_config.merged().cloned()).unwrap_or_default());
     let layers = names.into_iter().zip(configs).map(|(name, config)| (name.to_owned(), config));
     let below =
         [("the datasource".to_owned(), datasource.clone()), ("the base configuration".to_owned(), base.clone())];
@@ -313,9 +312,9 @@ mod tests {
             _ => Map::new(),
         };
         let sources = Sources {
-            user_data: user.as_bytes(),
-            vendor_data: &[vendor.as_bytes().to_vec()],
-            vendor_data2: &[vendor2.as_bytes().to_vec()],
+            user_data: user.as_bytes().into(),
+            vendor_data: &[vendor.as_bytes().into()],
+            vendor_data2: &[vendor2.as_bytes().into()],
             datasource_config: &map("{d: ds, v: ds}"),
             launch_index: None,
             instance_data: &Value::Null,

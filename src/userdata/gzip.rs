@@ -2,7 +2,7 @@
 
 use crate::base::error::{Error, Result};
 use flate2::bufread::GzDecoder;
-use std::io::Read;
+use std::io::{self, BufRead, Read, Write};
 
 /// The first bytes of a gzip member (RFC 1952, 2.3.1).
 const MAGIC: &[u8] = &[0x1f, 0x8b];
@@ -18,21 +18,38 @@ pub fn is_gzip(data: &[u8]) -> bool {
 /// Data that is not gzip, is cut short, has a wrong check sum or something after it, or unpacks to more than `limit` bytes.
 pub fn unpack(data: &[u8], limit: usize) -> Result<Vec<u8>> {
     let mut out = Vec::new();
-    let mut rest = data;
+    unpack_to(&mut &*data, limit, &mut out).map(|()| out).map_err(|e| Error::new(e.to_string()))
+}
+
+/// Writes what [`unpack`] gives, piece by piece.
+///
+/// # Errors
+/// As [`unpack`], and those of `out`.
+pub fn unpack_to(input: &mut dyn BufRead, limit: usize, out: &mut dyn Write) -> io::Result<()> {
+    let mut part = vec![0; 16 << 10];
+    let mut left = limit;
     loop {
-        let room = (limit - out.len()) as u64;
-        let mut decoder = GzDecoder::new(rest);
-        let mut bounded = decoder.by_ref().take(room + 1);
-        bounded.read_to_end(&mut out).map_err(|_| Error::new("not valid gzip, or cut short"))?;
-        if out.len() > limit {
-            return Err(Error::new(format!("unpacks to more than {limit} bytes")));
+        let mut decoder = GzDecoder::new(&mut *input);
+        loop {
+            let count = decoder.read(&mut part).map_err(|_| io::Error::other("not valid gzip, or cut short"))?;
+            if count == 0 {
+                break;
+            }
+            let rest = left.checked_sub(count);
+            left = rest.ok_or_else(|| io::Error::other(format!("unpacks to more than {limit} bytes")))?;
+            out.write_all(part.get(..count).unwrap_or_default())?;
         }
-        rest = decoder.into_inner();
-        while let [0, after @ ..] = rest {
-            rest = after;
-        }
-        if rest.is_empty() {
-            return Ok(out);
+        loop {
+            let rest = input.fill_buf()?;
+            let zeros = rest.iter().take_while(|b| **b == 0).count();
+            if rest.is_empty() {
+                return Ok(());
+            }
+            let is_padding = zeros == rest.len();
+            input.consume(zeros);
+            if !is_padding {
+                break;
+            }
         }
     }
 }
@@ -40,7 +57,6 @@ pub fn unpack(data: &[u8], limit: usize) -> Result<Vec<u8>> {
 /// `data` as gzip: for tests.
 #[cfg(test)]
 pub fn pack(data: &[u8]) -> Vec<u8> {
-    use std::io::Write;
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
     encoder.write_all(data).unwrap();
     encoder.finish().unwrap()

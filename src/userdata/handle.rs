@@ -5,7 +5,7 @@ use super::kind::{self, Kind};
 use super::parts::Part;
 use super::{Script, UserData, When, file_name, jinja};
 use crate::base::report::Report;
-use crate::document::Value;
+use crate::document::{Bytes, Value};
 
 /// Why a part of the type `text/jinja2` is ignored.
 const NOT_A_TEMPLATE: &str = "a template is UTF-8 and begins with `## template: jinja`";
@@ -34,7 +34,7 @@ impl<'a> Handler<'a> {
 
     /// All that the parts said, without what concerns their unfolding; and what to report where no part-handler takes it.
     pub fn finish(mut self) -> (UserData, Vec<String>) {
-        (self.out.cloud_config, self.out.text) = self.config.finish();
+        self.out.cloud_config = self.config.into();
         (self.out, self.for_handlers)
     }
 
@@ -68,7 +68,7 @@ impl<'a> Handler<'a> {
         self.out.unsupported.push(format!("{content_type} ({name})"));
     }
 
-    fn content(&mut self, kind: Kind, part: &Part, content: &[u8]) {
+    fn content(&mut self, kind: Kind, part: &Part, content: &Bytes) {
         match kind {
             Kind::CloudConfig | Kind::CloudConfigJsonp => {
                 let header = |name: &str| part.header(name).map(str::to_owned);
@@ -92,7 +92,7 @@ impl<'a> Handler<'a> {
     }
 
     /// The latest of two scripts with one name and one place stays.
-    fn script(&mut self, part: &Part, content: &[u8], when: When) {
+    fn script(&mut self, part: &Part, content: &Bytes, when: When) {
         let script = Script { name: file_name(&part.filename), content: with_unix_lines(content), when };
         match self.out.scripts.iter_mut().find(|s| s.name == script.name && s.when == when) {
             Some(old) => *old = script,
@@ -100,9 +100,9 @@ impl<'a> Handler<'a> {
         }
     }
 
-    fn boothook(&mut self, part: &Part, content: &[u8]) {
+    fn boothook(&mut self, part: &Part, content: &Bytes) {
         let content = with_unix_lines(content);
-        let hook = (file_name(&part.filename), script_of_boothook(&content).to_vec());
+        let hook = (file_name(&part.filename), Bytes::from(script_of_boothook(&content)));
         match self.out.boothooks.iter_mut().find(|(name, _)| *name == hook.0) {
             Some(old) => *old = hook,
             None => self.out.boothooks.push(hook),
@@ -124,7 +124,7 @@ impl<'a> Handler<'a> {
             let missing = rendered.missing.join(", ");
             self.report.warn(format_args!("{source}: {name}: no such variables: {missing}"));
         }
-        let content = rendered.text.as_bytes();
+        let content = &Bytes::from(rendered.text.into_bytes());
         match Kind::of_content(content) {
             Some(kind @ (Kind::CloudConfig | Kind::CloudConfigJsonp | Kind::Script | Kind::Boothook)) => {
                 self.content(kind, part, content);
@@ -139,13 +139,13 @@ impl<'a> Handler<'a> {
 }
 
 /// Content whose first line ends in CRLF, with LF everywhere.
-fn with_unix_lines(content: &[u8]) -> Vec<u8> {
+fn with_unix_lines(content: &Bytes) -> Bytes {
     let first_end = content.iter().position(|b| *b == b'\n').unwrap_or(0);
     if first_end == 0 || content.get(first_end - 1) != Some(&b'\r') {
-        return content.to_vec();
+        return content.clone();
     }
     let followed = content.iter().copied().zip(content.iter().copied().skip(1).chain([0]));
-    followed.filter(|pair| *pair != (b'\r', b'\n')).map(|(byte, _)| byte).collect()
+    followed.filter(|pair| *pair != (b'\r', b'\n')).map(|(byte, _)| byte).collect::<Vec<u8>>().into()
 }
 
 /// What of a boothook is run: all but its header, behind which the script may begin on the same line.
@@ -163,10 +163,14 @@ mod tests {
 
     #[test]
     fn lines() {
-        assert_eq!(with_unix_lines(b"#!/bin/sh\r\na\r\r\nb\r\n"), b"#!/bin/sh\na\r\nb\n");
-        assert_eq!(with_unix_lines(b"#!/bin/sh\na\r\n"), b"#!/bin/sh\na\r\n");
-        assert_eq!(with_unix_lines(b"\n"), b"\n");
-        assert_eq!(with_unix_lines(b""), b"");
+        for (text, expected) in [
+            ("#!/bin/sh\r\na\r\r\nb\r\n", "#!/bin/sh\na\r\nb\n"),
+            ("#!/bin/sh\na\r\n", "#!/bin/sh\na\r\n"),
+            ("\n", "\n"),
+            ("", ""),
+        ] {
+            assert_eq!(*with_unix_lines(&text.as_bytes().into()), *expected.as_bytes());
+        }
     }
 
     #[test]

@@ -157,7 +157,7 @@ impl Strategy {
             },
             (Value::List(base), _, Some(merger), _) => self.lists(merger, base, new, depth),
             (Value::String(base), _, _, Some(merger)) => match new {
-                Value::String(new) if merger.append => Ok(Value::String(base + &new)),
+                Value::String(new) if merger.append => Ok((base.into_string() + &new).into()),
                 new if merger.append => Err(wrong("appending to a string", "a string", &new)),
                 new => Ok(new),
             },

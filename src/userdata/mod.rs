@@ -14,13 +14,14 @@ pub mod mime;
 mod parts;
 pub mod vendor;
 
-pub use cloud_config::{CloudConfig, IGNORED, text_of};
+pub use cloud_config::{CloudConfig, IGNORED};
 pub use cmdline::from_cmdline;
 pub use parts::Part;
 
 use crate::base::error::Result;
 use crate::base::report::Report;
-use crate::document::{Map, Value};
+use crate::document::{Bytes, Value};
+use std::sync::Arc;
 
 /// How much one source's documents may come to, unpacked, in bytes.
 pub const MAX_UNPACKED: usize = 32 << 20;
@@ -94,24 +95,21 @@ pub enum When {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Script {
     pub name: String,
-    pub content: Vec<u8>,
+    pub content: Bytes,
     pub when: When,
 }
 
 /// All that one source (user-data, vendor-data, vendor-data2) says.
 #[derive(Debug, Default)]
 pub struct UserData {
-    /// The parts after unfolding and after those for other instances are left out, in order.
+    /// The parts after unfolding and after those for other instances are left out, in order. [`mime::write`] makes user-data.txt.i
+    /// of them, 0600.
     pub parts: Vec<Part>,
-    /// The cloud-config parts, merged. None where there was no cloud-config part at all.
-    pub cloud_config: Option<Map>,
-    /// What goes into cloud-config.txt, 0600.
-    pub text: String,
-    /// The parts as MIME: what goes into user-data.txt.i, 0600.
-    pub processed: Vec<u8>,
+    /// The cloud-config parts, merged.
+    pub cloud_config: Arc<CloudConfig>,
     pub scripts: Vec<Script>,
     /// Boothooks by name, 0700, run on every boot with INSTANCE_ID set.
-    pub boothooks: Vec<(String, Vec<u8>)>,
+    pub boothooks: Vec<(String, Bytes)>,
     /// What is recognised and not done here, by name: reported already, or left to a part-handler.
     pub unsupported: Vec<String>,
     /// The MIME types that were left out.
@@ -119,12 +117,12 @@ pub struct UserData {
     /// The URLs that have to wait for the network: with one here, the source is to be processed again then.
     pub deferred: Vec<String>,
     /// The answers to `#include-once`, to be kept under [`cache_name`], 0600: URL and content.
-    pub fetched_once: Vec<(String, Vec<u8>)>,
+    pub fetched_once: Vec<(String, Bytes)>,
 }
 
 /// Processes one source: its documents are unfolded into parts, and each part is put where it belongs. What is wrong with one
 /// part never stops the others.
-pub fn process(documents: &[&[u8]], context: Context<'_>) -> UserData {
+pub fn process(documents: &[Bytes], context: Context<'_>) -> UserData {
     let mut unfolder = parts::Unfolder::new(context.source, context.fetch, context.report);
     documents.iter().for_each(|document| unfolder.document(document));
     let parts::Unfolded { mut parts, deferred, fetched_once } = unfolder.finish();
@@ -133,7 +131,7 @@ pub fn process(documents: &[&[u8]], context: Context<'_>) -> UserData {
     for part in parts.iter().filter(|p| !context.disabled.contains(&p.content_type)) {
         handler.part(part);
     }
-    let (mut data, for_handlers) = handler.finish();
+    let (data, for_handlers) = handler.finish();
     let taken = match context.part_handlers {
         PartHandlers::None => false,
         PartHandlers::OfParts => data.unsupported.iter().any(|name| name.starts_with("text/part-handler")),
@@ -142,7 +140,6 @@ pub fn process(documents: &[&[u8]], context: Context<'_>) -> UserData {
     if !taken {
         for_handlers.iter().for_each(|text| context.report.warn(text));
     }
-    data.processed = mime::write(&parts.iter().map(Part::to_entity).collect::<Vec<_>>());
     UserData { parts, deferred, fetched_once, disabled: context.disabled.to_vec(), ..data }
 }
 

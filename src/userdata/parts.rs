@@ -4,7 +4,7 @@ use super::kind::{self, Kind};
 use super::{Fetched, Include, MAX_UNPACKED, gzip, mime};
 use crate::base::error::{Error, Result};
 use crate::base::report::Report;
-use crate::document::{Value, yaml};
+use crate::document::{Bytes, Value, yaml};
 
 /// How deep includes may include.
 const MAX_INCLUDE_DEPTH: usize = 10;
@@ -24,7 +24,7 @@ pub struct Part {
     pub launch_index: Option<String>,
     /// The header fields of a MIME part, or the further keys of an archive's entry.
     pub headers: Vec<(String, String)>,
-    pub content: Vec<u8>,
+    pub content: Bytes,
 }
 
 impl Part {
@@ -63,7 +63,7 @@ pub struct Unfolded {
     /// The URLs that have to wait for the network.
     pub deferred: Vec<String>,
     /// The answers to `#include-once`, to be kept for the next boot: URL and content.
-    pub fetched_once: Vec<(String, Vec<u8>)>,
+    pub fetched_once: Vec<(String, Bytes)>,
 }
 
 /// Unfolds documents; a source can have several (vendor-data as a list).
@@ -111,11 +111,11 @@ impl<'a> Unfolder<'a> {
     }
 
     /// Unfolds a whole document. gzip that cannot be unpacked is left as it is, as any other unknown content.
-    pub fn document(&mut self, document: &[u8]) {
+    pub fn document(&mut self, document: &Bytes) {
         self.document_at(document, 0);
     }
 
-    fn document_at(&mut self, document: &[u8], depth: usize) {
+    fn document_at(&mut self, document: &Bytes, depth: usize) {
         let unpacked = match gzip::is_gzip(document).then(|| gzip::unpack(document, self.room)) {
             Some(Ok(unpacked)) => Some(unpacked),
             Some(Err(e)) => {
@@ -124,7 +124,7 @@ impl<'a> Unfolder<'a> {
             }
             None => None,
         };
-        let document = unpacked.as_deref().unwrap_or(document);
+        let document = &unpacked.map_or_else(|| document.clone(), Bytes::from);
         if let Err(e) = self.take_room(document.len()) {
             return self.fail(e);
         }
@@ -134,7 +134,7 @@ impl<'a> Unfolder<'a> {
                     content_type: kind::NOT_MULTIPART.into(),
                     filename: None,
                     headers: Vec::new(),
-                    content: document.to_vec(),
+                    content: document.clone(),
                 },
                 depth,
             );
@@ -148,7 +148,7 @@ impl<'a> Unfolder<'a> {
     fn part(&mut self, mut entity: mime::Entity, depth: usize) {
         if kind::is_gzip(&entity.content_type) {
             match gzip::unpack(&entity.content, self.room).and_then(|c| self.take_room(c.len()).map(|()| c)) {
-                Ok(content) => entity.content = content,
+                Ok(content) => entity.content = content.into(),
                 Err(e) => return self.fail(e.context(self.next_name(&entity))),
             }
             entity.content_type = kind::PLAIN.into();
@@ -216,6 +216,7 @@ impl<'a> Unfolder<'a> {
         self.fetches += 1;
         match (self.fetch)(include) {
             Ok(Fetched::Content(content)) => {
+                let content = Bytes::from(content);
                 self.document_at(&content, depth + 1);
                 if include.once {
                     self.out.fetched_once.push((include.url.to_owned(), content));
@@ -263,13 +264,13 @@ fn launch_index_in(part: &Part) -> Option<String> {
 /// An entry as a part; None for what is neither text nor mapping, which cloud-init skips too.
 fn archive_entry(entry: Value) -> Result<Option<mime::Entity>> {
     let map = match entry {
-        Value::String(text) => [("content", text)].into_iter().collect(),
+        Value::String(text) => [("content", Value::from(text))].into_iter().collect(),
         Value::Map(map) => map,
         _ => return Ok(None),
     };
     let content = match map.get("content") {
-        None => Vec::new(),
-        Some(value) => value.bytes().ok_or_else(|| crate::document::wrong("content", "text", value))?.to_vec(),
+        None => Bytes::default(),
+        Some(value) => value.bytes().ok_or_else(|| crate::document::wrong("content", "text", value))?.into(),
     };
     let declared = map.get("type").filter(|t| !t.is_null()).and_then(Value::text).filter(|t| !t.is_empty());
     let content_type = declared.unwrap_or_else(|| {

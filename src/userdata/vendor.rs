@@ -3,7 +3,7 @@
 use super::Script;
 use crate::base::error::Result;
 use crate::base::report::Report;
-use crate::document::{Map, Value, wrong};
+use crate::document::{Bytes, Map, Value, wrong};
 use crate::instance::vendor_document;
 use std::collections::HashSet;
 
@@ -12,11 +12,11 @@ use std::collections::HashSet;
 ///
 /// # Errors
 /// Anything else. Entries of a list that are not text are reported and skipped.
-pub fn documents(data: &Value, report: &mut Report) -> Result<Vec<Vec<u8>>> {
+pub fn documents(data: &Value, report: &mut Report) -> Result<Vec<Bytes>> {
     match vendor_document(data) {
         Value::Null | Value::Bool(false) | Value::Int(0) => Ok(Vec::new()),
         Value::String(text) if text.is_empty() => Ok(Vec::new()),
-        Value::String(text) => Ok(vec![text.clone().into_bytes()]),
+        Value::String(text) => Ok(vec![text.as_bytes().into()]),
         Value::Bytes(bytes) => Ok(vec![bytes.clone()]),
         Value::List(list) => Ok(list.iter().enumerate().filter_map(|(i, item)| entry(i, item, report)).collect()),
         Value::Map(map) if map.is_empty() => Ok(Vec::new()),
@@ -24,8 +24,8 @@ pub fn documents(data: &Value, report: &mut Report) -> Result<Vec<Vec<u8>>> {
     }
 }
 
-fn entry(index: usize, item: &Value, report: &mut Report) -> Option<Vec<u8>> {
-    let bytes = item.bytes().map(<[u8]>::to_vec);
+fn entry(index: usize, item: &Value, report: &mut Report) -> Option<Bytes> {
+    let bytes = item.bytes().map(Bytes::from);
     if bytes.is_none() {
         report.warn(format_args!("vendor-data: entry {} ignored: expected text, found {}", index + 1, item.kind()));
     }
@@ -101,10 +101,13 @@ mod tests {
             (r#""""#, Some(vec![])),
             ("5", None),
         ] {
-            let expected = expected.map(|e| e.into_iter().map(|t| t.as_bytes().to_vec()).collect::<Vec<_>>());
+            let expected = expected.map(|e| e.into_iter().map(|t| t.as_bytes().into()).collect::<Vec<_>>());
             assert_eq!(documents(&value(text), &mut Report::new()).ok(), expected, "{text}");
         }
-        assert_eq!(documents(&Value::Bytes(vec![31, 139]), &mut Report::new()).ok(), Some(vec![vec![31, 139]]));
+        assert_eq!(
+            documents(&Value::Bytes(vec![31, 139].into()), &mut Report::new()).ok(),
+            Some(vec![vec![31, 139].into()])
+        );
     }
 
     #[test]

@@ -24,8 +24,10 @@ fn merged(case: &Value) -> Result<Value, String> {
         // A part that fails is told and left out; what counts is what the others come to.
         let _ = config.add(Kind::CloudConfig, &format!("part-{i}"), document.as_str().unwrap().as_bytes(), &header);
     }
-    let (merged, text) = config.finish();
-    let merged = merged.map_or(Value::Null, Value::Map);
+    let mut text = Vec::new();
+    config.write(&mut text).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    let merged = config.merged().cloned().map_or(Value::Null, Value::Map);
     assert_eq!(yaml::parse("cloud-config.txt", &text).unwrap(), merged, "what is written is what was merged");
     Ok(merged)
 }

@@ -5,7 +5,7 @@ use libtest_mimic::Trial;
 use prepivot::base::error::Error;
 use prepivot::base::report::{Report, Severity};
 use prepivot::base::testing::find_vectors;
-use prepivot::document::{Map, Value, json, yaml};
+use prepivot::document::{Bytes, Map, Value, json, yaml};
 use prepivot::userdata::config::{Consumed, Sources, consume};
 use prepivot::userdata::{Fetched, Include, PartHandlers, UserData, When, cache_name};
 use std::collections::BTreeMap;
@@ -57,7 +57,7 @@ fn run(case: &Value, urls: &Value, launch_index: Option<i64>) -> (Consumed, Repo
         _ => Err(Error::new("404 Not Found")),
     };
     let sources = Sources {
-        user_data: &bytes(case.get("input").unwrap()),
+        user_data: bytes(case.get("input").unwrap()).into(),
         vendor_data: &vendor_data,
         vendor_data2: &[],
         datasource_config: &Map::new(),
@@ -70,11 +70,22 @@ fn run(case: &Value, urls: &Value, launch_index: Option<i64>) -> (Consumed, Repo
 }
 
 /// Vendor-data that leaves what the case's vendor-data left.
-fn vendor_data(case: &Value) -> Vec<Vec<u8>> {
+fn vendor_data(case: &Value) -> Vec<Bytes> {
     let files = case.at(&["expected", "files"]).and_then(Value::as_map).unwrap();
     let kept = ["/vendor-cloud-config.txt", "/scripts/vendor/", "/handlers/"];
     let from_vendor = files.iter().filter(|(path, _)| kept.iter().any(|k| path.contains(k)));
-    from_vendor.map(|(_, file)| bytes(file.get("content").unwrap())).filter(|c| !c.is_empty()).collect()
+    from_vendor
+        .map(|(_, file)| bytes(file.get("content").unwrap()))
+        .filter(|c| !c.is_empty())
+        .map(Bytes::from)
+        .collect()
+}
+
+/// cloud-config.txt.
+fn text(data: &UserData) -> Vec<u8> {
+    let mut text = Vec::new();
+    data.cloud_config.write(&mut text).unwrap();
+    text
 }
 
 /// The files that a result leaves: paths below the instance's folder or cloud-init's.
@@ -83,7 +94,7 @@ fn files(consumed: &Consumed) -> BTreeMap<String, (Vec<u8>, &'static str)> {
     let instance = "/cloud/instances/i-testing";
     let sources = [(&consumed.user, "cloud-config.txt"), (&consumed.vendor, "vendor-cloud-config.txt")];
     for (data, name) in sources.into_iter().filter_map(|(d, n)| d.as_ref().map(|d| (d, n))) {
-        files.insert(format!("{instance}/{name}"), (data.text.clone().into_bytes(), "0o600"));
+        files.insert(format!("{instance}/{name}"), (text(data), "0o600"));
         for script in &data.scripts {
             let folder = match script.when {
                 When::User => format!("{instance}/scripts"),
@@ -92,13 +103,13 @@ fn files(consumed: &Consumed) -> BTreeMap<String, (Vec<u8>, &'static str)> {
                 When::PerInstance => "/cloud/scripts/per-instance".into(),
                 When::PerOnce => "/cloud/scripts/per-once".into(),
             };
-            files.insert(format!("{folder}/{}", script.name), (script.content.clone(), "0o700"));
+            files.insert(format!("{folder}/{}", script.name), (script.content.to_vec(), "0o700"));
         }
         for (name, content) in &data.boothooks {
-            files.insert(format!("{instance}/boothooks/{name}"), (content.clone(), "0o700"));
+            files.insert(format!("{instance}/boothooks/{name}"), (content.to_vec(), "0o700"));
         }
         for (url, content) in &data.fetched_once {
-            files.insert(format!("{instance}/data/urlcache/{}", cache_name(url)), (content.clone(), "0o600"));
+            files.insert(format!("{instance}/data/urlcache/{}", cache_name(url)), (content.to_vec(), "0o600"));
         }
     }
     files
@@ -125,7 +136,7 @@ fn same_value(ours: &Value, theirs: &Value) -> bool {
             a.len() == b.len() && a.iter().all(|(k, v)| b.get(k).is_some_and(|w| same_value(v, w)))
         }
         (Value::List(a), Value::List(b)) => a.len() == b.len() && a.iter().zip(b).all(|(v, w)| same_value(v, w)),
-        (Value::String(a), Value::String(b)) => a == b || format!("b'{a}'") == *b,
+        (Value::String(a), Value::String(b)) => a == b || format!("b'{}'", a.as_str()) == b.as_str(),
         _ => ours == theirs,
     }
 }
@@ -140,7 +151,7 @@ fn differences(case: &Value, consumed: &Consumed, report: &Report) -> Vec<String
     }
     let configs = expected.get("cloud_config").and_then(Value::as_map).unwrap();
     for (name, source) in [("user", &consumed.user), ("vendor", &consumed.vendor)] {
-        let ours = source.as_ref().map(|d| d.cloud_config.clone().map_or(Value::Null, Value::Map));
+        let ours = source.as_ref().map(|d| d.cloud_config.merged().cloned().map_or(Value::Null, Value::Map));
         let same = match (&ours, configs.get(name)) {
             (Some(ours), Some(theirs)) => same_value(ours, theirs),
             (None | Some(Value::Null), None | Some(Value::Null)) => true,
@@ -157,7 +168,7 @@ fn differences(case: &Value, consumed: &Consumed, report: &Report) -> Vec<String
         let theirs = parts.iter().map(|p| {
             let text = |key| p.get(key).and_then(Value::as_str);
             let payload = bytes(p.get("payload").unwrap());
-            (text("content_type").unwrap(), text("filename").unwrap(), text("launch_index"), payload)
+            (text("content_type").unwrap(), text("filename").unwrap(), text("launch_index"), payload.into())
         });
         if !ours.clone().eq(theirs) {
             found.push(format!("parts: {:?}", ours.collect::<Vec<_>>()));
@@ -217,7 +228,7 @@ fn check_example(case: &Value) -> Outcome {
     let Some(header) = case.get("header_type").and_then(Value::as_str) else { return Outcome::of(wrong) };
     let mut later = |_: &Include<'_>| Ok(Fetched::Later);
     let sources = Sources {
-        user_data: text.as_bytes(),
+        user_data: text.as_bytes().into(),
         vendor_data: &[],
         vendor_data2: &[],
         datasource_config: &Map::new(),
@@ -228,11 +239,11 @@ fn check_example(case: &Value) -> Outcome {
     let mut report = Report::new();
     let data = consume(&Map::new(), &sources, &mut later, &mut report).user.unwrap();
     let fine = match header {
-        "text/cloud-config" | "text/jinja2" => data.cloud_config.is_some() && !data.text.contains("ignored"),
+        "text/cloud-config" | "text/jinja2" => data.cloud_config.merged().is_some_and(|map| !map.is_empty()),
         "text/cloud-boothook" => data.boothooks.len() == 1,
         "text/x-shellscript" => data.scripts.len() == 1,
         "text/x-include-url" => !data.deferred.is_empty(),
-        "text/cloud-config-archive" => data.cloud_config.is_some() && data.boothooks.len() == 1,
+        "text/cloud-config-archive" => data.cloud_config.merged().is_some() && data.boothooks.len() == 1,
         "text/part-handler" => data.unsupported.len() == 1,
         _ => false,
     };

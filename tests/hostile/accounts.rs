@@ -134,8 +134,8 @@ impl Random {
             1 => Value::Bool(self.below(2) == 0),
             2 => Value::Int([0, -1, 5, i64::MAX, i64::MIN, 70000][self.below(6)]),
             3 => Value::Float([0.5, f64::NAN, 1e308][self.below(3)]),
-            4 => Value::Bytes(vec![0xff, 0, b'\n']),
-            5..=9 => Value::String(self.word()),
+            4 => Value::Bytes(vec![0xff, 0, b'\n'].into()),
+            5..=9 => self.word().into(),
             10..=12 => Value::List((0..self.below(4)).map(|_| self.value(depth + 1)).collect()),
             _ => Value::Map(self.map(USER_KEYS, depth + 1)),
         }

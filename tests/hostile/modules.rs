@@ -108,7 +108,7 @@ fn hostile() -> Vec<Value> {
         Value::Float(f64::NAN),
         Value::Float(1e300),
     ]);
-    values.push(Value::Bytes(vec![0xff, 0, b'\n']));
+    values.push(Value::Bytes(vec![0xff, 0, b'\n'].into()));
     values.push(Value::List(vec![]));
     values.push(Value::List(vec![Value::Null, Value::List(vec![Value::Map(Map::new())])]));
     values.push(Value::Map([("EVIL\nkey", "v")].into_iter().collect()));

@@ -122,7 +122,7 @@ fn mutate(value: &mut Value, random: &mut Random, pool: &[Value]) {
         6 => Value::List(vec![Value::from("eth0"), Value::Null]),
         7 => Value::Map(Map::from_iter([("a", Value::Bool(true))])),
         8 => Value::from("10.0.0.1/0"),
-        9 => Value::Bytes(vec![0xff, 0]),
+        9 => Value::Bytes(vec![0xff, 0].into()),
         10 => Value::Float(1.5e300),
         _ => pool.get(random.next(pool.len())).cloned().unwrap_or_default(),
     };

@@ -2,8 +2,8 @@
 
 use prepivot::base::report::{Report, Severity};
 use prepivot::base::testing::{cpu_time, vectors};
-use prepivot::document::{Map, Value, to_yaml, yaml};
-use prepivot::userdata::{Context, Fetched, PartHandlers, UserData, process};
+use prepivot::document::{Bytes, Map, Value, to_yaml, yaml};
+use prepivot::userdata::{Context, Fetched, Part, PartHandlers, UserData, mime, process};
 use std::io::Write;
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,8 @@ fn run(documents: &[&[u8]]) -> (UserData, Report) {
         fetch: &mut again,
         report: &mut report,
     };
-    (process(documents, context), report)
+    let documents: Vec<Bytes> = documents.iter().map(|document| (*document).into()).collect();
+    (process(&documents, context), report)
 }
 
 fn gzip(data: &[u8]) -> Vec<u8> {
@@ -87,10 +88,12 @@ fn mutations_of_every_input() {
         let began = cpu_time();
         let (data, _) = run(&[&one, &two]);
         assert!(cpu_time() - began < Duration::from_secs(20), "{:?}", String::from_utf8_lossy(&one));
-        if let Some(config) = data.cloud_config {
-            let config = Value::Map(config);
-            let again = yaml::parse("t", &data.text).unwrap();
-            assert!(same(&again, &config), "{}", data.text);
+        if let Some(config) = data.cloud_config.merged() {
+            let mut text = Vec::new();
+            data.cloud_config.write(&mut text).unwrap();
+            let text = String::from_utf8(text).unwrap();
+            let again = yaml::parse("t", &text).unwrap();
+            assert!(same(&again, &Value::Map(config.clone())), "{text}");
         }
         tried += 1;
     }
@@ -104,7 +107,7 @@ fn same(a: &Value, b: &Value) -> bool {
 
 fn collect(value: &Value, texts: &mut Vec<Vec<u8>>) {
     match value {
-        Value::String(text) if text.contains('\n') && text.len() < 3000 => texts.push(text.clone().into_bytes()),
+        Value::String(text) if text.contains('\n') && text.len() < 3000 => texts.push(text.as_bytes().to_vec()),
         Value::List(list) => list.iter().for_each(|v| collect(v, texts)),
         Value::Map(map) => map.iter().for_each(|(_, v)| collect(v, texts)),
         _ => {}
@@ -164,7 +167,8 @@ fn bombs_end_in_time_and_bounds() {
         let took = cpu_time() - start;
         println!("{name}: {took:?}, {} parts, {} errors", data.parts.len(), report.entries().len());
         assert!(took < Duration::from_secs(30), "{name}: {took:?}");
-        assert!(data.processed.len() < 100 << 20);
+        let entities: Vec<_> = data.parts.iter().map(Part::to_entity).collect();
+        assert!(mime::write(&entities).len() < 100 << 20);
     }
 }
 
@@ -188,8 +192,8 @@ fn one_broken_part_never_stops_the_others() {
         fetch: &mut fail,
         report: &mut report,
     };
-    let data = process(&[document.as_bytes()], context);
-    assert_eq!(data.cloud_config, Some([("good", 1)].into_iter().collect()));
+    let data = process(&[document.as_bytes().into()], context);
+    assert_eq!(data.cloud_config.merged(), Some(&[("good", 1)].into_iter().collect()));
     assert_eq!(data.scripts.len(), 1);
     // The rest is used: nothing of it fails the stage.
     assert!(!report.has(Severity::Error));

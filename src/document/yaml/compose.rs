@@ -432,11 +432,11 @@ fn tag_name(tag: &str) -> std::result::Result<&str, String> {
 
 fn resolve(text: String, plain: bool, tag: Option<&str>) -> std::result::Result<Value, String> {
     let Some(tag) = tag else {
-        return Ok(if plain { scalar::resolve(&text) } else { Value::String(text) });
+        return Ok(if plain { scalar::resolve(&text) } else { text.into() });
     };
     let name = tag_name(tag)?;
     let value = match name {
-        "str" | "timestamp" => Some(Value::String(text)),
+        "str" | "timestamp" => Some(text.into()),
         "null" => Some(Value::Null),
         "bool" => scalar::boolean(&text).map(Value::Bool),
         "int" => scalar::integer(&text),

@@ -1,11 +1,12 @@
 //! The content of an entry: where it comes from, and how it is encoded.
 
 use crate::base::base64;
-use crate::base::error::{Context, Error, Result};
+use crate::base::error::{Error, Result};
 use crate::base::report::Report;
 use crate::document::{Map, Value, wrong};
-use crate::root::MAX_READ;
+use crate::root::{Content, MAX_READ};
 use crate::userdata::gzip;
+use std::io::{BufRead, Read};
 
 /// Where the content comes from.
 pub(super) enum Source {
@@ -43,52 +44,108 @@ impl Source {
 /// How many bytes the entries' own contents may hold together once they are decoded.
 pub(super) const MAX_CONTENTS: usize = 24 << 20;
 
-/// The entry's own content, decoded. None where it has none.
+/// The entry's own content. What is packed or encoded is so until it is written. None where it has none.
 ///
 /// # Errors
 /// It is no text, cannot be decoded, or is larger than `limit`.
-pub(super) fn inline(map: &Map, limit: usize, label: &str, report: &mut Report) -> Result<Option<Vec<u8>>> {
-    let bytes = match map.get("content") {
+pub(super) fn inline(map: &Map, limit: usize, label: &str, report: &mut Report) -> Result<Option<Content>> {
+    let value = match map.get("content") {
         None | Some(Value::Null) => return Ok(None),
-        Some(value) => match value.bytes() {
-            Some(bytes) => bytes.to_vec(),
-            None => value.text().ok_or_else(|| wrong("content", "text or binary data", value))?.into_bytes(),
-        },
+        Some(value @ (Value::String(_) | Value::Bytes(_))) => value.clone(),
+        Some(value) => value.text().ok_or_else(|| wrong("content", "text or binary data", value))?.into(),
     };
     let encoding = map.get("encoding").and_then(Value::text).unwrap_or_default().trim().to_ascii_lowercase();
-    let decoded = match encoding.as_str() {
-        "gz" | "gzip" => gzip::unpack(&bytes, limit).context(|| "content")?,
-        "gz+base64" | "gzip+base64" | "gz+b64" | "gzip+b64" => {
-            gzip::unpack(&unbase64(&bytes, label, report)?, limit).context(|| "content")?
-        }
-        "b64" | "base64" => unbase64(&bytes, label, report)?,
-        "" | "text/plain" => bytes,
+    let (is_base64, is_gzip) = match encoding.as_str() {
+        "gz" | "gzip" => (false, true),
+        "gz+base64" | "gzip+base64" | "gz+b64" | "gzip+b64" => (true, true),
+        "b64" | "base64" => (true, false),
+        "" | "text/plain" => (false, false),
         _ => {
             report.warn(format_args!("{label}: encoding: expected text/plain, b64, gz or gz+b64: it is taken as text"));
-            bytes
+            (false, false)
         }
     };
-    if decoded.len() > limit {
+    if is_base64 {
+        check_base64(value.bytes().unwrap_or_default(), label, report)?;
+    }
+    let content = match value {
+        value if is_base64 || is_gzip => Content::made(move |out| {
+            let bytes = value.bytes().unwrap_or_default();
+            let mut decoded: Box<dyn BufRead + '_> =
+                if is_base64 { Box::new(Unbase64::new(bytes)) } else { Box::new(bytes) };
+            if is_gzip { gzip::unpack_to(&mut decoded, limit, out) } else { std::io::copy(&mut decoded, out).map(drop) }
+        })
+        .map_err(|e| Error::new(format!("content: {e}")))?,
+        Value::String(text) => text.into(),
+        Value::Bytes(bytes) => bytes.into(),
+        _ => return Ok(None),
+    };
+    if content.len() > limit as u64 {
         return Err(Error::new(format!("content: the entries together hold more than {MAX_CONTENTS} bytes")));
     }
-    Ok(Some(decoded))
+    Ok(Some(content))
 }
 
-/// Base64 in which characters outside its alphabet are ignored, as in Python.
-fn unbase64(bytes: &[u8], label: &str, report: &mut Report) -> Result<Vec<u8>> {
+/// Checks base64 in which characters outside its alphabet are ignored, as in Python.
+fn check_base64(bytes: &[u8], label: &str, report: &mut Report) -> Result<()> {
     let known = |b: &u8| base64::is_letter(*b);
     if bytes.iter().any(|b| !known(b) && *b != b'=' && !b.is_ascii_whitespace()) {
         report.warn(format_args!("{label}: content: characters that are not base64 are ignored"));
     }
-    let kept: Vec<u8> = bytes.iter().copied().filter(known).collect();
+    let letters = bytes.iter().filter(|b| known(b)).count();
     let padding = bytes.iter().rev().filter(|b| !b.is_ascii_whitespace()).take_while(|b| **b == b'=').count();
-    if padding < kept.len().next_multiple_of(4) - kept.len() {
+    if padding < letters.next_multiple_of(4) - letters {
         return Err(Error::new("content: not valid base64: it is cut off"));
     }
-    if kept.len() % 4 == 1 {
+    if letters % 4 == 1 {
         return Err(Error::new("content: not valid base64"));
     }
-    Ok(base64::decode_loosely(&kept))
+    Ok(())
+}
+
+/// How many letters of base64 are decoded at a time: a multiple of four.
+const BLOCK: usize = 16 << 10;
+
+/// Decodes base64 block by block.
+struct Unbase64<'a> {
+    encoded: &'a [u8],
+    decoded: Vec<u8>,
+    /// How much of `decoded` was read.
+    at: usize,
+}
+
+impl<'a> Unbase64<'a> {
+    fn new(encoded: &'a [u8]) -> Self {
+        Unbase64 { encoded, decoded: Vec::new(), at: 0 }
+    }
+}
+
+impl BufRead for Unbase64<'_> {
+    fn fill_buf(&mut self) -> std::io::Result<&[u8]> {
+        while self.at >= self.decoded.len() && !self.encoded.is_empty() {
+            let mut letters = Vec::with_capacity(BLOCK);
+            while let [byte, rest @ ..] = self.encoded
+                && letters.len() < BLOCK
+            {
+                letters.extend(Some(*byte).filter(|b| base64::is_letter(*b)));
+                self.encoded = rest;
+            }
+            (self.decoded, self.at) = (base64::decode_loosely(&letters), 0);
+        }
+        Ok(self.decoded.get(self.at..).unwrap_or_default())
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.at += count;
+    }
+}
+
+impl Read for Unbase64<'_> {
+    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        let count = self.fill_buf()?.read(out)?;
+        self.consume(count);
+        Ok(count)
+    }
 }
 
 /// What gzip has packed, of at most [`MAX_READ`] bytes.
@@ -103,6 +160,7 @@ mod tests {
 
     fn decoded(text: &str) -> Result<Option<Vec<u8>>> {
         inline(yaml::parse("t", text).unwrap().as_map().unwrap(), MAX_CONTENTS, "entry", &mut Report::new())
+            .map(|content| content.map(|c| c.to_vec()))
     }
 
     #[test]
@@ -122,6 +180,16 @@ mod tests {
         assert_eq!(decoded(&format!("{{content: !!binary {packed}, encoding: gz}}")).unwrap().unwrap(), b"hello\n");
         assert_eq!(decoded("{}").unwrap(), None);
         assert_eq!(decoded("{content: 5}").unwrap().unwrap(), b"5");
+    }
+
+    #[test]
+    fn what_is_long_is_decoded_when_it_is_written() {
+        let plain: Vec<u8> = (0..200_000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        for (packed, encoding) in [(plain.clone(), "b64"), (gzip::pack(&plain), "gz+b64")] {
+            let lines: Vec<String> = packed.chunks(57).map(base64::encode).collect();
+            let text = format!("encoding: {encoding}\ncontent: |\n  {}\n", lines.join("\n  "));
+            assert_eq!(decoded(&text).unwrap().unwrap(), plain, "{encoding}");
+        }
     }
 
     #[test]

@@ -35,7 +35,7 @@ use crate::base::report::Report;
 use crate::document::{Map, Value, wrong};
 use crate::instance::Frequency;
 use crate::instance::state;
-use crate::root::{Attr, MAX_READ, Stage};
+use crate::root::{Attr, Content, MAX_READ, Stage};
 use crate::system::{Context, Request};
 use content::Source;
 use std::cell::Cell;
@@ -205,6 +205,7 @@ fn write(cx: &mut Context, entry: &Entry) -> Result<()> {
         cx.root.mkdir(parent, Attr { mode: 0o755, ..attr })?;
     }
     if entry.map.get("append").is_some_and(Value::is_true) {
+        let content = content.to_vec();
         let mut all = cx.root.read(&entry.path)?.unwrap_or_default();
         let is_there = |new: &str| std::str::from_utf8(&all).is_ok_and(|all| all.contains(new));
         if cx.again && std::str::from_utf8(&content).is_ok_and(is_there) {
@@ -334,17 +335,17 @@ fn mode(entry: &Entry, report: &mut Report) -> u32 {
 }
 
 /// The entry's own content, which takes of the room that is left for all.
-fn inline(cx: &mut Context, entry: &Entry) -> Result<Option<Vec<u8>>> {
+fn inline(cx: &mut Context, entry: &Entry) -> Result<Option<Content>> {
     let content = content::inline(entry.map, entry.room.get(), &entry.label, cx.report)?;
-    entry.room.set(entry.room.get() - content.as_ref().map_or(0, Vec::len));
+    entry.room.set(entry.room.get() - content.as_ref().map_or(0, |c| c.len() as usize));
     Ok(content)
 }
 
 /// The content, from its source or the entry itself. None, and a warning, where the source has none and the entry neither.
-fn content(cx: &mut Context, entry: &Entry) -> Result<Option<Vec<u8>>> {
+fn content(cx: &mut Context, entry: &Entry) -> Result<Option<Content>> {
     let source = Source::of(entry.map);
     let fetched = match &source {
-        Source::Inline => return Ok(Some(inline(cx, entry)?.unwrap_or_default())),
+        Source::Inline => return Ok(Some(inline(cx, entry)?.unwrap_or_else(|| "".into()))),
         Source::File(path) => match cx.root.read(path) {
             Ok(Some(bytes)) => Ok(bytes),
             Ok(None) => Err(Error::new(format!("source.uri: there is no file {path}"))),
@@ -367,7 +368,7 @@ fn content(cx: &mut Context, entry: &Entry) -> Result<Option<Vec<u8>>> {
         }
     };
     match (fetched, inline(cx, entry)?) {
-        (Ok(bytes), _) => Ok(Some(bytes)),
+        (Ok(bytes), _) => Ok(Some(bytes.into())),
         (Err(e), Some(bytes)) => {
             cx.report.warn(format_args!("{}: {e}: its content is used instead", entry.label));
             Ok(Some(bytes))

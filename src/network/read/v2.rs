@@ -294,6 +294,11 @@ fn refer_by_name(network: &mut Network) {
             id.clone_from(name);
         }
     };
+    let rename_value = |value: &mut Value| {
+        if let Some(name) = value.as_str().and_then(|id| names.get(id)) {
+            *value = name.as_str().into();
+        }
+    };
     for interface in &mut network.interfaces {
         match &mut interface.device_type {
             DeviceType::Bond { interfaces, params } | DeviceType::Bridge { interfaces, params } => {
@@ -308,15 +313,15 @@ fn refer_by_name(network: &mut Network) {
                         *ports = renamed.collect();
                     }
                 }
-                if let Some(Value::String(primary)) = params.get_mut("primary") {
-                    rename(primary);
+                if let Some(primary) = params.get_mut("primary") {
+                    rename_value(primary);
                 }
             }
             DeviceType::Vrf { interfaces, .. } => interfaces.iter_mut().for_each(rename),
             DeviceType::Vlan { link, .. } => rename(link),
             DeviceType::Tunnel(keys) => {
-                if let Some(Value::String(link)) = keys.get_mut("link") {
-                    rename(link);
+                if let Some(link) = keys.get_mut("link") {
+                    rename_value(link);
                 }
             }
             _ => {}

@@ -77,7 +77,7 @@ impl Surroundings {
             metadata.insert("public-keys", public_keys.iter().map(|k| k.as_str().into()).collect::<Vec<Value>>());
         }
         if let Some(seed) = &self.random_seed {
-            metadata.insert("random_seed", base64::encode(&seed.0));
+            metadata.insert("random_seed", base64::encode(seed));
         }
         if let Some(failure) = failure {
             metadata.insert(FAILURE, report(failure));
@@ -111,7 +111,7 @@ impl Surroundings {
             config: Value::Map(config),
             public_keys,
             private_files: document
-                .map(|d| (format!("{}/{}", self.data_dir, media::FILE), Bytes(d)))
+                .map(|d| (format!("{}/{}", self.data_dir, media::FILE), Bytes::from(d)))
                 .into_iter()
                 .collect(),
             stale_files: self.stale_files(),
@@ -211,14 +211,14 @@ fn is_openssh(key: &str) -> bool {
 /// The media's custom data, else the metadata's user-data.
 fn user_data(media: Option<&Media>, imds: &Value, problems: &mut Vec<String>) -> Option<Bytes> {
     if let Some(data) = media.and_then(|m| m.custom_data.as_ref()) {
-        return Some(Bytes(data.clone()));
+        return Some(Bytes::from(data.clone()));
     }
     let encoded = imds.at(&["compute", "userData"])?.as_str()?.split_whitespace().collect::<String>();
     let decoded = base64::decode(encoded.as_bytes());
     if decoded.is_none() {
         problems.push("the metadata's user-data is ignored: expected base64".into());
     }
-    decoded.filter(|data| !data.is_empty()).map(Bytes)
+    decoded.filter(|data| !data.is_empty()).map(Bytes::from)
 }
 
 /// The metadata as it is kept for others to read: user-data is not among it.
@@ -280,20 +280,20 @@ mod tests {
         assert_eq!((got.local_hostname.as_deref(), got.subplatform.as_str()), (Some("vm1"), "config-disk (/dev/sr0)"));
         assert_eq!((got.region.as_deref(), got.availability_zone.as_deref()), (Some("westus2"), Some("2")));
         assert_eq!(got.public_keys, ["ssh-rsa AAAAB3 a"]);
-        assert_eq!(got.user_data, Some(Bytes(b"ovf".to_vec())));
+        assert_eq!(got.user_data, Some(Bytes::from(b"ovf".to_vec())));
         let user = got.config.at(&["system_info", "default_user"]).unwrap();
         assert_eq!((user.get("name"), user.get("lock_passwd")), (Some(&"adm".into()), Some(&false.into())));
         assert!(password::verify("S3cret", user.get("hashed_passwd").unwrap().as_str().unwrap()));
         assert_eq!(got.config.get("ssh_pwauth"), Some(&false.into()));
         let (path, content) = &got.private_files[0];
         assert_eq!(path, "/var/lib/waagent/ovf-env.xml");
-        let everything = serde_json::to_string(&got).unwrap() + &String::from_utf8_lossy(&content.0);
+        let everything = serde_json::to_string(&got).unwrap() + &String::from_utf8_lossy(content);
         assert!(!everything.contains("S3cret") && !everything.contains("aW1kcw=="), "{everything}");
 
         let alone = of("null", Some(&media));
         assert_eq!((alone.local_hostname.as_deref(), alone.region), (Some("ovf-host"), None));
         assert_eq!(alone.config.get("ssh_pwauth"), Some(&true.into()));
-        assert_eq!(of(IMDS, None).user_data, Some(Bytes(b"imds".to_vec())));
+        assert_eq!(of(IMDS, None).user_data, Some(Bytes::from(b"imds".to_vec())));
     }
 
     #[test]
@@ -327,7 +327,7 @@ mod tests {
         assert_eq!((got.subplatform.as_str(), got.metadata.get(FAILURE)), ("imds (IMDS)", Some(&"why".into())));
         let plain = of(IMDS, None);
         assert!(plain.config.get("disk_setup").is_none() && plain.stale_files.is_empty());
-        let media = media::parse(&plain.private_files[0].1.0).unwrap().unwrap();
+        let media = media::parse(&plain.private_files[0].1).unwrap().unwrap();
         assert_eq!((media.host_name.as_str(), media.user.as_deref()), ("vm1", Some("adm")));
     }
 

@@ -99,7 +99,7 @@ fn surroundings(search: &Search, identity: Identity, data_dir: String) -> Surrou
         has_resource_disk,
         is_ubuntu: distro.name == "ubuntu",
         stale: search.root.is_file(REPORTED).then(|| REPORTED.to_owned()).into_iter().collect(),
-        random_seed: beneath::bytes(&search.machine.base, RANDOM_SEED).filter(|b| !b.is_empty()).map(Bytes),
+        random_seed: beneath::bytes(&search.machine.base, RANDOM_SEED).filter(|b| !b.is_empty()).map(Bytes::from),
         identity,
         data_dir,
         disk_aliases,

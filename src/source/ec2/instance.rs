@@ -105,7 +105,7 @@ pub fn instance(
         availability_zone: zone,
         launch_index: text(&["ami-launch-index"]).and_then(|i| i.parse().ok()),
         public_keys: public_keys(metadata.get("public-keys")),
-        user_data: user_data.map(|b| Bytes(decoded(b))),
+        user_data: user_data.map(|b| Bytes::from(decoded(b))),
         device_names: metadata.get("block-device-mapping").and_then(Value::as_map).cloned().unwrap_or_default(),
         network: network::config(&metadata, nics, link, full_network, router),
         ec2_metadata: if identity.is_null() {

@@ -232,7 +232,7 @@ fn entries(listing: &str) -> Vec<Entry> {
 
 /// A value: JSON where it is a mapping, a list of lines where there are several, else the text.
 fn value(body: &[u8]) -> Value {
-    let Ok(text) = std::str::from_utf8(body) else { return Value::Bytes(body.to_vec()) };
+    let Ok(text) = std::str::from_utf8(body) else { return Value::Bytes(body.into()) };
     if text.trim_start().starts_with('{')
         && let Ok(value) = json::parse("metadata", body)
     {

@@ -243,11 +243,8 @@ impl Seed {
             dsmode: text("dsmode").as_deref().and_then(ds_mode).unwrap_or_default(),
             public_keys: public_keys(self.metadata.get("public-keys").or_else(|| self.metadata.get("public_keys"))),
             launch_index: self.metadata.get("launch-index").and_then(Value::as_int),
-            user_data: self.user_data.filter(|b| !b.is_empty()).map(Bytes),
-            vendor_data: self.vendor_data.map_or(Value::Null, |b| match String::from_utf8(b) {
-                Ok(text) => Value::String(text),
-                Err(e) => Value::Bytes(e.into_bytes()),
-            }),
+            user_data: self.user_data.filter(|b| !b.is_empty()).map(Bytes::from),
+            vendor_data: self.vendor_data.map_or(Value::Null, Value::of_bytes),
             network: self.network.map(NetworkData::Cloud).or(eni),
             metadata: Value::Map(self.metadata),
             problems: self.problems,

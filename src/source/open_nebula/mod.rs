@@ -91,7 +91,7 @@ fn of_files(search: &Search, files: &Files, kind: &str, place: &str) -> Result<O
         local_hostname: first(&["SET_HOSTNAME", "HOSTNAME", "PUBLIC_IP", "IP_PUBLIC", "ETH0_IP"]),
         dsmode: text("DSMODE").or(setting).and_then(ds_mode).unwrap_or(DsMode::Net),
         public_keys: super::keys::public_keys(keys.as_ref()),
-        user_data: user_data.map(Bytes),
+        user_data: user_data.map(Bytes::from),
         network,
         problems,
         ..Instance::default()

@@ -72,7 +72,7 @@ fn read_version_2(files: &Files) -> Instance {
     instance.user_data = versions(files)
         .find_map(|v| files.get(&format!("openstack/{v}/user_data")))
         .filter(|b| !b.is_empty())
-        .map(|b| Bytes(b.to_vec()));
+        .map(|b| Bytes::from(b.to_vec()));
     instance.vendor_data = document(files, "vendor_data.json", &mut problems).unwrap_or_default();
     instance.vendor_data2 = document(files, "vendor_data2.json", &mut problems).unwrap_or_default();
     instance.network = match document(files, "network_data.json", &mut problems) {
@@ -122,7 +122,7 @@ fn from_metadata(files: &Files, metadata: &Map, instance: &mut Instance) -> Vec<
     if let Some(seed) = metadata.get("random_seed") {
         let decoded = seed.as_str().and_then(|s| crate::base::base64::decode(s.trim().as_bytes()));
         match decoded {
-            Some(bytes) => instance.random_seed = Some(Bytes(bytes)),
+            Some(bytes) => instance.random_seed = Some(Bytes::from(bytes)),
             None => problems.push("meta_data.json: random_seed: expected base64".into()),
         }
     }
@@ -175,7 +175,7 @@ fn read_files(files: &Files, metadata: &Map, instance: &mut Instance, problems: 
             continue;
         };
         match content_of(files, content) {
-            Some(bytes) => instance.files.push((path.to_owned(), Bytes(bytes.to_vec()))),
+            Some(bytes) => instance.files.push((path.to_owned(), Bytes::from(bytes.to_vec()))),
             None => problems
                 .push(format!("meta_data.json: files[{i}]: there is no openstack/{}", content.trim_start_matches('/'))),
         }
@@ -229,7 +229,7 @@ fn read_version_1(files: &Files) -> Instance {
     let text = |key: &str| metadata.get(key).and_then(Value::text).filter(|t| !t.is_empty());
     instance.instance_id = text("instance-id").unwrap_or_default();
     instance.local_hostname = text("local-hostname");
-    instance.user_data = text("user-data").map(|t| Bytes(t.into_bytes()));
+    instance.user_data = text("user-data").map(|t| Bytes::from(t.into_bytes()));
     if let Some(mode) = mode_in(&metadata) {
         instance.dsmode = mode;
     }
@@ -286,10 +286,10 @@ mod tests {
         assert_eq!(read.instance_id, "u");
         assert_eq!(read.local_hostname.as_deref(), Some("h.example"));
         assert_eq!(read.public_keys, ["ssh-rsa A"]);
-        assert_eq!(read.random_seed, Some(Bytes(b"hi".to_vec())));
+        assert_eq!(read.random_seed, Some(Bytes::from(b"hi".to_vec())));
         assert_eq!(read.dsmode, DsMode::Local);
-        assert_eq!(read.files, [("/etc/f".to_owned(), Bytes(b"F".to_vec()))]);
-        assert_eq!(read.user_data, Some(Bytes(b"#!/bin/sh\n".to_vec())));
+        assert_eq!(read.files, [("/etc/f".to_owned(), Bytes::from(b"F".to_vec()))]);
+        assert_eq!(read.user_data, Some(Bytes::from(b"#!/bin/sh\n".to_vec())));
         assert_eq!(read.metadata.get("local-hostname"), Some(&Value::from("h.example")));
         assert_eq!(read.device_names.get("ami"), Some(&Value::from("sda")));
         assert_eq!(read.problems.len(), 2, "{:?}", read.problems);

@@ -116,7 +116,7 @@ fn read(client: &Client, host: &str, here: &Here) -> Result<Found> {
         availability_zone: zone,
         launch_index: Some(0),
         public_keys: public_keys(Some(&keys)),
-        user_data: user_data.map(|text| Bytes(base64::decode_loosely(text.as_bytes()))),
+        user_data: user_data.map(|text| Bytes::from(base64::decode_loosely(text.as_bytes()))),
         network: here.config(&vnics, &mut problems),
         metadata: Value::Map(metadata),
         problems,
@@ -174,7 +174,7 @@ mod tests {
         assert_eq!(instance.subplatform, "metadata (http://169.254.169.254/opc/v2/)");
         assert_eq!((instance.instance_id.as_str(), instance.launch_index), ("ocid1.x", Some(0)));
         assert_eq!(instance.public_keys, ["ssh-rsa A", "ssh-rsa B"]);
-        assert_eq!(instance.user_data.unwrap().0, b"#!/bin/sh\n");
+        assert_eq!(*instance.user_data.unwrap(), *b"#!/bin/sh\n");
 
         let old = with(Script::default(), "/opc/v2/instance/", 404, "");
         let old = with(with(old, "/opc/v1/instance/", 200, INSTANCE), "/opc/v1/vnics/", 404, "");

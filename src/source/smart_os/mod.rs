@@ -125,7 +125,7 @@ fn read(search: &mut Search) -> Result<Option<Found>> {
         local_hostname: name,
         availability_zone: text("availability_zone"),
         public_keys: public_keys(metadata.get("public-keys")),
-        user_data: text("user-data").map(|data| Bytes(data.into_bytes())),
+        user_data: text("user-data").map(|data| Bytes::from(data.into_bytes())),
         config: if is_zone { Value::Null } else { disk_config()? },
         device_names: devices,
         network: network.map(NetworkData::Cloud),

@@ -98,11 +98,8 @@ fn found(search: &Search, values: Values) -> Result<Option<Found>> {
         availability_zone: text("availability-zone").or_else(|| text("availability_zone")),
         region: text("region"),
         public_keys: public_keys(keys),
-        user_data: values.user_data.map(Bytes),
-        vendor_data: values.vendor_data.map_or(Value::Null, |data| match String::from_utf8(data) {
-            Ok(text) => text.into(),
-            Err(e) => Value::Bytes(e.into_bytes()),
-        }),
+        user_data: values.user_data.map(Bytes::from),
+        vendor_data: values.vendor_data.map_or(Value::Null, Value::of_bytes),
         network: network.map(NetworkData::Cloud),
         config: values.config,
         stale_files: values.stale_files,

@@ -75,7 +75,9 @@ fn read(search: &mut Search) -> Result<Option<Found>> {
         local_hostname: text("local-hostname"),
         public_keys: public_keys(metadata.get("public-keys")),
         instance_id: id,
-        user_data: user_data::merged(agent, user).filter(|text| !text.is_empty()).map(|text| Bytes(text.into_bytes())),
+        user_data: user_data::merged(agent, user)
+            .filter(|text| !text.is_empty())
+            .map(|text| Bytes::from(text.into_bytes())),
         metadata: Value::Map(metadata),
         ..Instance::default()
     };

@@ -30,7 +30,7 @@ const LOCK_WAIT: Duration = Duration::from_secs(15);
 /// Clocks before this day, 1 January 2020, are not set: a machine without a clock starts at 1970.
 const CLOCK_IS_SET: u64 = 18262;
 
-/// How many rounds all passwords together are hashed in: 1,000 passwords in the usual 5,000 rounds, which takes 3 to 8 s.
+/// How many rounds all passwords of a run together are hashed in: 1,000 passwords in the usual 5,000 rounds, which takes 3 to 8 s.
 const HASH_ROUNDS: u32 = 5_000_000;
 /// The rounds of a password where login.defs gives no number (crypt(5)).
 const USUAL_ROUNDS: u32 = 5_000;
@@ -57,8 +57,8 @@ pub struct Accounts {
     /// Days since 1970, where the clock is set.
     today: Option<u64>,
     lock: Option<Lock>,
-    /// What is left of [`HASH_ROUNDS`].
-    rounds_left: u32,
+    /// Those of [`Root::hash_rounds`], and of this.
+    hash_rounds: u32,
 }
 
 /// A user of passwd(5).
@@ -97,7 +97,7 @@ impl Accounts {
             defs: Defs::read(root),
             today: seconds.ok().map(|s| s.as_secs() / 86400).filter(|d| *d >= CLOCK_IS_SET),
             lock,
-            rounds_left: HASH_ROUNDS,
+            hash_rounds: root.hash_rounds,
         })
     }
 
@@ -107,17 +107,19 @@ impl Accounts {
     /// It cannot be hashed, or those before it took all the time that there is for passwords.
     pub fn hash(&mut self, plain: &str) -> Result<String> {
         let (method, rounds) = self.defs.encryption();
-        let left = self.rounds_left.checked_sub(rounds.unwrap_or(USUAL_ROUNDS));
-        self.rounds_left = left.ok_or_else(|| {
-            Error::new(
+        let sum = self.hash_rounds.saturating_add(rounds.unwrap_or(USUAL_ROUNDS));
+        if sum > HASH_ROUNDS {
+            return Err(Error::new(
                 "there are too many plain passwords: expected at most 1,000, and hashes (mkpasswd(1)) for the others",
-            )
-        })?;
+            ));
+        }
+        self.hash_rounds = sum;
         password::hash(plain, method, rounds)
     }
 
     /// Writes what changed. In `/` of the running system it is on the disk before the lock is given back.
     pub fn save(self, root: &mut Root, report: &mut Report) -> Result<()> {
+        root.hash_rounds = self.hash_rounds;
         let tables = [
             (&self.passwd, 0o644),
             (&self.group, 0o644),

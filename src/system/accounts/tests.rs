@@ -184,10 +184,23 @@ fn shadow_keeps_its_owner_and_mode_and_passwords_their_form() {
 fn passwords_take_bounded_time() {
     let dir = tree("passwords");
     let mut accounts = Accounts::open(&Root::open(&dir.0, Use::Plan).unwrap()).unwrap();
-    accounts.rounds_left = 2 * USUAL_ROUNDS;
+    accounts.hash_rounds = HASH_ROUNDS - 2 * USUAL_ROUNDS;
     assert!(accounts.hash("a").is_ok() && accounts.hash("b").is_ok());
     let error = accounts.hash("SECRET").unwrap_err().to_string();
     assert!(error.contains("at most 1,000") && !error.contains("SECRET"), "{error}");
+}
+
+#[test]
+fn modules_share_the_time_for_passwords() {
+    let dir = tree("passwords-of-two");
+    let mut root = Root::open(&dir.0, Use::Plan).unwrap();
+    for is_left in [true, true, false] {
+        let mut accounts = Accounts::open(&root).unwrap();
+        let rounds = accounts.hash_rounds;
+        assert_eq!(accounts.hash("a").is_ok(), is_left, "{rounds}");
+        accounts.hash_rounds = rounds + HASH_ROUNDS / 2;
+        accounts.save(&mut root, &mut Report::new()).unwrap();
+    }
 }
 
 #[test]

@@ -6,9 +6,10 @@ mod encoding;
 mod header;
 mod write;
 
-pub use write::write;
+pub use write::{write, write_to};
 
 use crate::base::error::{Error, Result};
+use crate::document::Bytes;
 use header::Headers;
 
 /// How deep multiparts may nest.
@@ -27,7 +28,7 @@ pub struct Entity {
     pub filename: Option<String>,
     /// What else the part's header says, in order: not the fields that describe content and encoding.
     pub headers: Vec<(String, String)>,
-    pub content: Vec<u8>,
+    pub content: Bytes,
 }
 
 /// Whether a document is MIME: it says so, in any case, near its start.
@@ -73,7 +74,7 @@ fn entity(data: &[u8], default_type: &str, depth: usize, parts: &mut Vec<Entity>
         content = encoding::to_utf8(&charset, content);
     }
     let filename = headers.filename();
-    parts.push(Entity { content_type, filename, headers: headers.others(), content });
+    parts.push(Entity { content_type, filename, headers: headers.others(), content: content.into() });
     Ok(())
 }
 

@@ -2,32 +2,43 @@
 
 use super::Entity;
 use crate::base::{base64, percent};
+use std::io::{self, Write};
 
 /// What a boundary begins with; zeros are added until no part has it.
 const BOUNDARY: &str = "===============prepivot==";
-/// The longest line of base64 (RFC 2045, 6.8).
-const LINE: usize = 76;
+/// How many bytes a line of base64 has: its 76 characters are the longest (RFC 2045, 6.8).
+const LINE: usize = 57;
 
 /// The parts as a multipart/mixed that [`super::parse`] reads back the same. `Number-Attachments` says how many there are.
 pub fn write(parts: &[Entity]) -> Vec<u8> {
+    let mut out = Vec::new();
+    // Memory takes everything.
+    let _ = write_to(parts, &mut out);
+    out
+}
+
+/// Writes what [`write`] gives, piece by piece.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_to(parts: &[Entity], out: &mut dyn Write) -> io::Result<()> {
     let mut boundary = BOUNDARY.to_owned();
     while parts.iter().any(|p| p.content.windows(boundary.len()).any(|w| w == boundary.as_bytes())) {
         boundary.push('0');
     }
-    let mut out = format!(
-        "Content-Type: multipart/mixed; boundary=\"{boundary}\"\nMIME-Version: 1.0\nNumber-Attachments: {}\n\n",
+    writeln!(
+        out,
+        "Content-Type: multipart/mixed; boundary=\"{boundary}\"\nMIME-Version: 1.0\nNumber-Attachments: {}\n",
         parts.len()
-    )
-    .into_bytes();
+    )?;
     for part in parts {
-        out.extend(format!("--{boundary}\n").bytes());
-        write_part(part, &mut out);
+        writeln!(out, "--{boundary}")?;
+        write_part(part, out)?;
     }
-    out.extend(format!("--{boundary}--\n").bytes());
-    out
+    writeln!(out, "--{boundary}--")
 }
 
-fn write_part(part: &Entity, out: &mut Vec<u8>) {
+fn write_part(part: &Entity, out: &mut dyn Write) -> io::Result<()> {
     let as_is = is_text(&part.content);
     let charset = if part.content_type.starts_with("text/") && as_is { "; charset=\"utf-8\"" } else { "" };
     let encoding = if as_is { "8bit" } else { "base64" };
@@ -41,17 +52,13 @@ fn write_part(part: &Entity, out: &mut Vec<u8>) {
     for (name, value) in &part.headers {
         header += &format!("{}: {}\n", one_line(name), one_line(value));
     }
-    out.extend(header.bytes());
-    out.push(b'\n');
+    writeln!(out, "{header}")?;
     if as_is {
-        out.extend_from_slice(&part.content);
+        out.write_all(&part.content)?;
     } else {
-        for line in base64::encode(&part.content).as_bytes().chunks(LINE) {
-            out.extend_from_slice(line);
-            out.push(b'\n');
-        }
+        part.content.chunks(LINE).try_for_each(|line| writeln!(out, "{}", base64::encode(line)))?;
     }
-    out.push(b'\n');
+    out.write_all(b"\n")
 }
 
 /// Whether content comes back the same when it stands in the multipart as it is.
@@ -81,7 +88,7 @@ mod tests {
             content_type: content_type.into(),
             filename: filename.map(Into::into),
             headers: vec![("Merge-Type".into(), "list(append)+dict()".into())],
-            content: content.to_vec(),
+            content: content.into(),
         };
         let parts = [
             part("text/cloud-config", Some("part-001"), b"#cloud-config\na: caf\xc3\xa9\n"),

@@ -67,7 +67,7 @@ pub fn differences(case: &Case, expected: &Value, found: Option<&Instance>, dir:
     if ours != theirs {
         wrong.push(format!("public_keys: expected {theirs:?}, found {ours:?}"));
     }
-    let user_data = instance.user_data.as_ref().map(|d| d.0.clone()).unwrap_or_default();
+    let user_data = instance.user_data.as_ref().map(|d| d.to_vec()).unwrap_or_default();
     let theirs = bytes(expected.get("user_data"));
     if user_data != theirs && !same_yaml(&theirs, &user_data) {
         wrong.push(format!(
@@ -96,7 +96,7 @@ pub fn differences(case: &Case, expected: &Value, found: Option<&Instance>, dir:
     for (path, file) in expected.get("files").and_then(Value::as_map).into_iter().flat_map(|m| m.iter()) {
         let theirs = bytes(file.get("content"));
         let mut all = instance.files.iter().chain(&instance.private_files);
-        let ours = all.find(|(p, _)| p == path).map(|(_, content)| content.0.clone());
+        let ours = all.find(|(p, _)| p == path).map(|(_, content)| content.to_vec());
         let ours = ours.or_else(|| written(dir, path, file.get("mode")));
         let is_same = |ours: &Vec<u8>| *ours == theirs || same_xml(&theirs, ours);
         if !ours.as_ref().is_some_and(is_same) {

@@ -105,7 +105,7 @@ pub fn answer(api: &Value, command: &Command) -> Option<Output> {
             _ => failure("some-error"),
         },
         ["pro", "api", "u.pro.attach.auto.full_auto_attach.v1", "--data", _] => match says("full_auto_attach") {
-            Some(Value::String(word)) if word == "ok" => r#"{"errors": [], "result": "success"}"#.to_owned(),
+            Some(Value::String(word)) if word.as_str() == "ok" => r#"{"errors": [], "result": "success"}"#.to_owned(),
             Some(Value::String(word)) if word.contains("attached") => failure("already-attached"),
             _ => failure("some-error"),
         },

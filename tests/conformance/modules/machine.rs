@@ -285,7 +285,7 @@ pub fn programs(case: &Case, dir: &TempDir, runs: &Rc<RefCell<Vec<Run>>>) -> Pro
 pub fn expected_argv(command: &Value) -> Vec<String> {
     match command.get("argv") {
         Some(Value::List(words)) => by_base_name(&words.iter().filter_map(Value::text).collect::<Vec<_>>()),
-        Some(Value::String(line)) => vec!["sh".into(), "-c".into(), line.clone()],
+        Some(Value::String(line)) => vec!["sh".into(), "-c".into(), line.to_string()],
         _ => Vec::new(),
     }
 }

@@ -485,7 +485,9 @@ fn plain(value: &Value) -> Value {
         Value::List(list) => Value::List(list.iter().map(plain).collect()),
         Value::Map(map) => match map.iter().next() {
             Some(("__date__", date)) => date.clone(),
-            Some(("__bytes_b64__", Value::String(text))) => Value::Bytes(base64::decode(text.as_bytes()).unwrap()),
+            Some(("__bytes_b64__", Value::String(text))) => {
+                Value::Bytes(base64::decode(text.as_bytes()).unwrap().into())
+            }
             _ => Value::Map(map.iter().map(|(k, v)| (k, plain(v))).collect()),
         },
         other => other.clone(),

@@ -145,7 +145,7 @@ fn user_data(data: &[u8]) {
         fetch: &mut include,
         report: &mut Report::new(),
     };
-    userdata::process(&[data], context);
+    userdata::process(&[data.into()], context);
 }
 
 fn gzipped(data: &[u8]) {

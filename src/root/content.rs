@@ -1,0 +1,193 @@
+//! What a file is to hold.
+
+use crate::document::{Bytes, Text};
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::io::{self, Read, Write};
+use std::sync::Arc;
+
+/// Up to this many bytes, what is made from something else is held in memory.
+const HELD: u64 = 64 << 10;
+
+type Make = dyn Fn(&mut dyn Write) -> io::Result<()> + Send + Sync;
+
+/// The bytes of a file. They are held once, however many lists of changes have them; or they are made anew each time that they are
+/// written.
+#[derive(Clone)]
+pub struct Content(Source);
+
+#[derive(Clone)]
+enum Source {
+    Bytes(Bytes),
+    Text(Text),
+    Made { length: u64, make: Arc<Make> },
+}
+
+impl Content {
+    /// What `make` writes, the same each time. It is held where it is short.
+    ///
+    /// # Errors
+    /// Those of `make`.
+    pub fn made(make: impl Fn(&mut dyn Write) -> io::Result<()> + Send + Sync + 'static) -> io::Result<Content> {
+        let mut short = Short::default();
+        make(&mut short)?;
+        Ok(Content(match short.length {
+            ..=HELD => Source::Bytes(short.held.into()),
+            length => Source::Made { length, make: Arc::new(make) },
+        }))
+    }
+
+    /// How many bytes it has.
+    pub fn len(&self) -> u64 {
+        match &self.0 {
+            Source::Bytes(bytes) => bytes.len() as u64,
+            Source::Text(text) => text.len() as u64,
+            Source::Made { length, .. } => *length,
+        }
+    }
+
+    /// Writes it.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn write_to(&self, out: &mut dyn Write) -> io::Result<()> {
+        match &self.0 {
+            Source::Bytes(bytes) => out.write_all(bytes),
+            Source::Text(text) => out.write_all(text.as_bytes()),
+            Source::Made { make, .. } => make(out),
+        }
+    }
+
+    /// A copy of the bytes.
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        // It was made once without an error, and memory takes everything.
+        let _ = self.write_to(&mut bytes);
+        bytes
+    }
+
+    /// Whether `file` has exactly these bytes.
+    pub(super) fn is_all_of(&self, file: &mut dyn Read) -> bool {
+        let mut compared = Compared(file);
+        self.write_to(&mut compared).is_ok() && matches!(compared.0.read(&mut [0]), Ok(0))
+    }
+}
+
+impl From<Vec<u8>> for Content {
+    fn from(bytes: Vec<u8>) -> Content {
+        Bytes::from(bytes).into()
+    }
+}
+
+impl From<&[u8]> for Content {
+    fn from(bytes: &[u8]) -> Content {
+        bytes.to_vec().into()
+    }
+}
+
+impl From<String> for Content {
+    fn from(text: String) -> Content {
+        text.into_bytes().into()
+    }
+}
+
+impl From<&str> for Content {
+    fn from(text: &str) -> Content {
+        text.as_bytes().into()
+    }
+}
+
+impl From<Bytes> for Content {
+    fn from(bytes: Bytes) -> Content {
+        Content(Source::Bytes(bytes))
+    }
+}
+
+impl From<Text> for Content {
+    fn from(text: Text) -> Content {
+        Content(Source::Text(text))
+    }
+}
+
+impl PartialEq for Content {
+    fn eq(&self, other: &Content) -> bool {
+        match (&self.0, &other.0) {
+            (Source::Bytes(one), Source::Bytes(two)) => one == two,
+            (Source::Text(one), Source::Text(two)) => one == two,
+            _ => self.len() == other.len() && self.to_vec() == other.to_vec(),
+        }
+    }
+}
+
+impl Eq for Content {}
+
+impl Hash for Content {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.len().hash(state);
+    }
+}
+
+impl fmt::Debug for Content {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        String::from_utf8_lossy(&self.to_vec()).fmt(f)
+    }
+}
+
+/// Counts what is written, and holds it while it is short.
+#[derive(Default)]
+struct Short {
+    held: Vec<u8>,
+    length: u64,
+}
+
+impl Write for Short {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.length += bytes.len() as u64;
+        if self.length <= HELD {
+            self.held.extend_from_slice(bytes);
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Takes what a file has, and fails on all else.
+struct Compared<'a>(&'a mut dyn Read);
+
+impl Write for Compared<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut old = [0; 4096];
+        let (new, old) = (bytes.get(..old.len()).unwrap_or(bytes), &mut old);
+        let old = old.get_mut(..new.len()).unwrap_or_default();
+        self.0.read_exact(old)?;
+        if old == new { Ok(new.len()) } else { Err(io::Error::other("another content")) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_made_is_made_anew_when_it_is_long() {
+        for (length, held) in [(0, true), (HELD, true), (HELD + 1, false), (300_000, false)] {
+            let lines = move |out: &mut dyn Write| (0..length).try_for_each(|i| out.write_all(&[i as u8]));
+            let made = Content::made(lines).unwrap();
+            assert_eq!(matches!(made.0, Source::Bytes(_)), held);
+            let all: Vec<u8> = (0..length).map(|i| i as u8).collect();
+            assert_eq!((made.len(), made.to_vec()), (length, all.clone()));
+            assert_eq!(made, all.clone().into());
+            assert!(made.is_all_of(&mut all.as_slice()));
+            assert!(!made.is_all_of(&mut [all.as_slice(), b"x"].concat().as_slice()));
+            assert_eq!(made.is_all_of(&mut all.get(1..).unwrap_or_default()), length == 0);
+        }
+        assert!(Content::made(|_| Err(io::Error::other("no"))).is_err());
+    }
+}
