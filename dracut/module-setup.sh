@@ -14,7 +14,7 @@ depends() {
 
 installkernel() {
     local drivers list="${dracutsysrootdir-}/etc/prepivot/drivers"
-    # Drivers come from the new root, unless whoever made the image has a list.
+    # Drivers come from the new root, unless the administrator configured a list.
     [[ -e $list ]] || return 0
     mapfile -t drivers < <(sed 's/#.*//' "$list" | xargs -n 1)
     # Unfiltered: the machine that builds the image has no drive in it.

@@ -11,8 +11,8 @@ const ORDER: &[&str] = &[
     "system", "schema", "module", "stage", "cli",
 ];
 
-/// Groups of files that use each other in a circle. The only one is the interpreter of templates: there a value can be a macro,
-/// which is syntax, and a filter calls what it is given.
+/// Groups of files that use each other in a cycle. The only one is the interpreter of templates: there a value can be a
+/// macro, which is syntax, and a filter calls what it is given.
 const CIRCLES: &[&str] = &[
     "userdata/jinja/call userdata/jinja/data userdata/jinja/filters userdata/jinja/filters/sequence userdata/jinja/filters/text userdata/jinja/format userdata/jinja/methods userdata/jinja/operators userdata/jinja/predicates userdata/jinja/print userdata/jinja/render userdata/jinja/scope userdata/jinja/syntax userdata/jinja/value",
 ];
@@ -64,7 +64,7 @@ fn code(text: &str) -> String {
     for line in text[..end.unwrap_or(text.len())].lines() {
         let mut parts = line.split('"');
         out += parts.next().unwrap_or_default().split("//").next().unwrap_or_default();
-        // What follows a text is code again, what follows a comment is not.
+        // After a text follows code again, after a comment it does not.
         if !line.trim_start().starts_with("//") {
             out.extend(parts.skip(1).step_by(2));
         }
@@ -154,8 +154,8 @@ fn expand<'a>(prefix: &str, mut rest: &'a str, out: &mut Vec<String>) -> &'a str
     }
 }
 
-/// What each module uses. A folder's own file (mod.rs) holds what its files share, and the table of a registry has the type of
-/// its entries: that those two know the entries makes no circle.
+/// What each module uses. A folder's own file (mod.rs) has what its files share, and the table of a registry has the
+/// type of its entries: their uses of the entries do not form a cycle.
 fn uses(sources: &[Source]) -> BTreeMap<&str, BTreeSet<&str>> {
     let modules: BTreeSet<&str> = sources.iter().map(|s| s.module.as_str()).collect();
     let inside = |a: &str, b: &str| a.strip_prefix(b).is_some_and(|r| r.is_empty() || r.starts_with('/'));

@@ -6,24 +6,24 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Ends every wait of those that hold a copy, now and later.
+/// Ends every wait on any copy of this value, now and later.
 #[derive(Debug, Clone)]
 pub struct Cancel(Arc<OwnedFd>);
 
 impl AsFd for Cancel {
-    /// Readable once cancelled.
+    /// A file descriptor that becomes readable on cancellation.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 }
 
 impl Cancel {
-    /// One that is not cancelled.
+    /// A new value, not cancelled.
     pub fn new() -> io::Result<Self> {
         Ok(Cancel(Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)))
     }
 
-    /// Cancels.
+    /// Cancels this value and all copies of it.
     pub fn cancel(&self) {
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }

@@ -15,7 +15,7 @@ impl Error {
         Error(message.into())
     }
 
-    /// The same error, with what was being done put in front: `what: cause`.
+    /// Prefixes the error with what was being done: `what: cause`.
     pub fn context(self, what: impl fmt::Display) -> Self {
         Error(format!("{what}: {}", self.0))
     }
@@ -29,7 +29,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Puts what was being done in front of any error, once for each boundary that it crosses.
+/// Adds context to an error: what was being done. Called once at each boundary that the error crosses.
 pub trait Context<T> {
     /// `Err(cause)` becomes `Err("what(): cause")`.
     fn context<D: fmt::Display>(self, what: impl FnOnce() -> D) -> Result<T>;
@@ -41,7 +41,7 @@ impl<T, E: fmt::Display> Context<T> for std::result::Result<T, E> {
     }
 }
 
-/// One function for all types: it is called from hundreds of places.
+/// Not generic: called from hundreds of places, copies would add up.
 #[cold]
 fn joined(what: &dyn fmt::Display, cause: &dyn fmt::Display) -> Error {
     Error(format!("{what}: {cause}"))
@@ -50,7 +50,7 @@ fn joined(what: &dyn fmt::Display, cause: &dyn fmt::Display) -> Error {
 /// How many problems one error lists.
 const MAX_PROBLEMS: usize = 100;
 
-/// Nothing, or one error of all problems, on one line; of more than 100, how many follow.
+/// Combines `problems` into one error on one line: the first 100, and the number of further ones. Ok if there are none.
 ///
 /// # Errors
 /// There is a problem.

@@ -1,23 +1,24 @@
-//! What takes how long, in the log: the lines that `analyze` reads, in the form of cloud-init's own events (its reporting module).
+//! Timing events in the log: the lines that `analyze` reads, in the form of cloud-init's own events (its reporting
+//! module).
 
 use std::cell::RefCell;
 use std::time::Instant;
 
 thread_local! {
-    /// The events that have begun, the outermost first.
+    /// The open events, the outermost first.
     static OPEN: RefCell<Vec<&'static str>> = const { RefCell::new(Vec::new()) };
 }
 
-/// How the line of an event's beginning begins.
+/// The prefix of the line that begins an event.
 pub const START: &str = "start: ";
-/// How the line of its end begins.
+/// The prefix of the line that ends an event.
 pub const FINISH: &str = "finish: ";
 
-/// Something that has begun. It ends when it is dropped.
+/// An open event. It ends when it is dropped.
 pub struct Event {
     name: String,
     what: String,
-    /// What is logged at its end, if it did not fail: by default `what`.
+    /// The description logged at the end of an event that did not fail: by default that of its beginning.
     done: Option<String>,
     /// When it began; None where its end does not say how long it took.
     begun: Option<Instant>,
@@ -59,7 +60,7 @@ impl Event {
         Event { name, what, done: None, begun: None, failed: false }
     }
 
-    /// It did not do what it should.
+    /// Marks the event as failed.
     pub fn fail(&mut self) {
         self.failed = true;
     }

@@ -31,7 +31,7 @@ pub struct Message {
 /// The messages since the last [`take`].
 #[derive(Default)]
 struct Buffer {
-    /// What is in `messages`, so that each text is kept once.
+    /// The texts in `messages`, so that each is kept once.
     seen: HashSet<(Level, String)>,
     messages: Vec<Message>,
 }
@@ -52,7 +52,7 @@ static BUFFER: LazyLock<Mutex<Buffer>> = LazyLock::new(Mutex::default);
 static ON_STDERR: LazyLock<Mutex<HashSet<String>>> = LazyLock::new(Mutex::default);
 
 thread_local! {
-    /// What this thread keeps for itself: see [`capture`].
+    /// The messages of this thread while [`capture`] runs.
     static CAPTURED: RefCell<Option<Buffer>> = const { RefCell::new(None) };
 }
 

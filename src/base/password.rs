@@ -10,7 +10,7 @@ const MAX_PASSWORD: usize = 511;
 const RANDOM_LENGTH: usize = 20;
 /// The alphabet of crypt's base64, in its order (crypt(5)).
 const ALPHABET: &[u8; 64] = b"./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-/// More rounds than this would let a boot wait (about half a second).
+/// The most rounds of hashing: more would delay a boot (this many take about half a second).
 const MAX_ROUNDS: u32 = 1_000_000;
 
 /// The hash that is made of a plain password (`ENCRYPT_METHOD` of login.defs). Others come as hashes only.
@@ -130,7 +130,7 @@ pub fn random() -> Result<String> {
         while password.len() < RANDOM_LENGTH {
             let mut byte = [0];
             random_bytes(&mut byte)?;
-            // The seven bits that are no printable character are drawn again, so that every character is as likely.
+            // A value that is not a printable character is drawn again, so that all characters are equally likely.
             match byte[0] & 127 {
                 c if c.is_ascii_graphic() => password.push(char::from(c)),
                 _ => {}

@@ -52,9 +52,9 @@ impl fmt::Display for Entry {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
     entries: Vec<Entry>,
-    /// What is in `entries`, so that finding a text again costs no walk through them.
+    /// The texts in `entries`, for a look-up without a linear search.
     seen: HashSet<(Severity, String)>,
-    /// How many were not kept because there were too many.
+    /// How many entries were dropped because there were too many.
     dropped: usize,
 }
 

@@ -40,7 +40,7 @@ impl Archive {
         for at in [265, 297] {
             put(at, b"root");
         }
-        // Of all bytes, with spaces in its own place.
+        // The checksum counts its own field as spaces.
         let sum: u32 = header.iter().copied().map(u32::from).sum();
         let sum = format!("{sum:06o}\0 ");
         header.iter_mut().skip(148).zip(sum.bytes()).for_each(|(place, byte)| *place = byte);

@@ -1,4 +1,4 @@
-//! `background`: what the final stage leaves to a process of its own, which nothing waits for.
+//! `background`: the final stage's background work, in a process of its own.
 
 use super::program::Program;
 use super::real_root;

@@ -1,4 +1,4 @@
-//! `collect-logs`: what a bug report needs, in one file.
+//! `collect-logs`: the files for a bug report, in one archive.
 
 use super::logs;
 use super::program::{Program, is_root, version_of_cloud_init};
@@ -153,7 +153,7 @@ fn save(path: &str, bytes: &[u8]) -> Result<()> {
     written.inspect_err(|_| drop(std::fs::remove_file(&new))).context(|| format!("failed to write {path}"))
 }
 
-/// What has been collected so far.
+/// The archive so far.
 struct Collection<'a> {
     archive: Archive,
     /// The folder in the archive.

@@ -1,4 +1,4 @@
-//! What every verb gets: how the program was called, where its messages go, and its exit codes.
+//! The context of a verb: how the program was called, where its messages go, and its exit codes.
 
 use crate::base::{logging, mask};
 use argh::CommandInfoWithArgs;

@@ -73,7 +73,7 @@ fn schema_type(name: &str) -> std::result::Result<Type, String> {
     }
 }
 
-/// What this system was given: its name, what it is, the file that was made of it, and the raw one.
+/// The documents of this system: name, kind, processed file and raw file.
 const SYSTEM: [(&str, Type, &str, &str); 4] = [
     ("user-data", Type::CloudConfig, "cloud-config.txt", "user-data.txt"),
     ("vendor-data", Type::CloudConfig, "vendor-cloud-config.txt", "vendor-data.txt"),
@@ -265,7 +265,7 @@ fn not_checked(mime_type: &str) -> String {
     format!("User-data type '{mime_type}' not currently evaluated by cloud-init schema")
 }
 
-/// What the system whose root is `path` was given.
+/// The documents of the system whose root is `path`.
 fn system(path: &str) -> Result<Vec<Document>> {
     let root = Root::open(Path::new(path), Use::Tree)?;
     if root.is_live() && !is_root() {
@@ -309,7 +309,7 @@ fn network_config(path: &str, text: String) -> Result<Outcome> {
         return Ok(Outcome::Passed("Skipping network-config schema validation on empty config.".to_owned()));
     }
     let found = match &document {
-        // What is neither of the other formats is checked as cloud-init's.
+        // A document in none of the other formats is checked as cloud-init's.
         Value::Map(map) if read::recognise(&document).is_none_or(|f| *f == config::FORMAT) => {
             schema::network_config(map)
         }

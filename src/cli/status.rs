@@ -165,7 +165,7 @@ pub struct Source {
     /// Whether it is this system.
     live: bool,
     systemd: bool,
-    /// Whether systemd's environment switches provisioning off, once it was asked.
+    /// Whether systemd's environment disables provisioning, once it was queried.
     environment: Option<bool>,
 }
 
@@ -181,7 +181,7 @@ impl Source {
         Ok(Source { machine: Machine::read(path), live, systemd, environment: None, root })
     }
 
-    /// What status.json and result.json say now.
+    /// Reads status.json and result.json.
     pub fn report(&mut self) -> Result<Report> {
         let path = format!("{RUN_DIR}/status.json");
         let status = self.root.read(&path)?.map(|bytes| json::parse(&path, &bytes)).transpose();
@@ -227,7 +227,7 @@ fn by_environment() -> bool {
     std::env::var_os("KERNEL_CMDLINE").is_some_and(|v| v.to_string_lossy().contains(units::DISABLED))
 }
 
-/// Tells when one of the files that say how far it is changes.
+/// Notifies of changes to the files with the state of the boot.
 struct Changes(Option<OwnedFd>);
 
 impl Changes {

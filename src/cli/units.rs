@@ -1,4 +1,4 @@
-//! The stages' units: what systemd says of them, and whose they are.
+//! The stages' units: their state in systemd, and the program that they belong to.
 
 use crate::root::{Command, Output, Root, Stage, run_dir};
 
@@ -13,7 +13,7 @@ const UNIT_FOLDERS: [&str; 4] =
 /// The word in systemd's environment that switches provisioning off.
 pub const DISABLED: &str = "cloud-init=disabled";
 
-/// What systemd will do with the stages.
+/// The state of the stages in systemd.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outlook {
     /// They run or are queued, or systemd does not answer.

@@ -1,7 +1,8 @@
-//! What a verb is: the trait that its file implements, and the entry that a table of verbs has for it.
+//! Verbs: the trait that a verb's file implements, and its entry in the table of verbs.
 //!
-//! argh parses the command line and writes the help. Its own way to list subcommands is an enum, which would add a variant and
-//! a match arm for each verb. [`Pick`] gives argh a table of [`Entry`]s instead, so that a verb is one file and one line.
+//! argh parses the command line and writes the help. Its subcommands are normally an enum, which would need a variant
+//! and a match arm for each verb. [`Pick`] gives argh a table of [`Entry`]s instead, so that a verb is one file and one
+//! line.
 
 use super::program::{Program, USAGE};
 use argh::{ArgsInfo, CommandInfo, CommandInfoWithArgs, EarlyExit, FromArgs, SubCommand, SubCommandInfo, SubCommands};
@@ -20,7 +21,7 @@ pub trait Verb: SubCommand + ArgsInfo {
     /// The exit code for a wrong command line.
     const USAGE: u8 = USAGE;
 
-    /// Does what the verb is for, and returns the exit code.
+    /// Runs the verb, and returns the exit code.
     fn run(self, program: &Program) -> ExitCode;
 }
 

@@ -1,4 +1,4 @@
-//! What the marks are looked for in: the machine's facts, the image's files, and what is on the block devices.
+//! The input of detection: the machine's facts, the image's files, and the filesystems on the block devices.
 
 use super::guestinfo::Guestinfo;
 use super::policy::Requested;
@@ -60,7 +60,7 @@ pub struct Kernel {
     pub machine: String,
 }
 
-/// What does not stand in files of the tree as it is.
+/// Facts that are not read from files of the tree.
 pub struct Platform {
     /// As systemd-detect-virt names it: `none`, `kvm`, `lxc`.
     pub virt: String,
@@ -68,7 +68,7 @@ pub struct Platform {
     /// The variables of this process's environment that are looked at.
     pub environment: BTreeMap<String, String>,
     pub filesystems: Vec<Filesystem>,
-    /// VMware's tools, where they are there to be asked.
+    /// VMware's tools, where they are installed and can be run.
     pub guestinfo: Option<Guestinfo>,
 }
 
@@ -111,11 +111,11 @@ impl Kernel {
     }
 }
 
-/// Everything that the marks are looked for in.
+/// The input of detection.
 pub struct Facts<'a> {
     pub machine: &'a Machine,
     pub root: &'a Root,
-    /// The image's own configuration, with nothing that holds by default.
+    /// The image's own configuration, without defaults.
     pub own: &'a Value,
     pub platform: Platform,
     /// What the image and the kernel command line ask for.

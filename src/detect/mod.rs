@@ -17,12 +17,12 @@ pub use mark::{Candidate, Mark, SEEDS, Setting, judge, label_reason};
 pub use policy::{CLOUD_CFG, CLOUD_CFG_D, Mode, NONE, Policy, Requested, disabled, disabled_by_policy, named_source};
 pub use report::{Line, Outcome, Report, identify};
 
-/// What is said of a source.
+/// The verdict on a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// The machine has a mark of it.
     Found,
-    /// Nothing rules it out, and nothing proves it.
+    /// The machine has no mark of it, and nothing rules it out.
     Maybe,
     NotFound,
 }

@@ -9,7 +9,7 @@ use std::fmt;
 
 /// The image's main configuration file.
 pub const CLOUD_CFG: &str = "/etc/cloud/cloud.cfg";
-/// Where files stand that are laid over it, unless it says otherwise (`conf_d`).
+/// The folder of files that override it, unless it names another (`conf_d`).
 pub const CLOUD_CFG_D: &str = "/etc/cloud/cloud.cfg.d";
 /// ds-identify's own configuration: lines of `key: value`.
 const DS_IDENTIFY_CFG: &str = "/etc/cloud/ds-identify.cfg";
@@ -27,7 +27,7 @@ const LIST_KEY: &str = "datasource_list";
 /// The most names of a list that are looked at.
 const MAX_NAMES: usize = 100;
 
-/// What ds-identify does at all.
+/// Whether ds-identify searches, and whether its result is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     Disabled,
@@ -38,13 +38,13 @@ pub enum Mode {
     Report,
 }
 
-/// What becomes of the verdicts.
+/// How the verdicts decide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
     pub mode: Mode,
     /// `found=first`: only the first source that is found is used.
     pub first_only: bool,
-    /// `maybe=all`: where none is found, those that may be there count.
+    /// `maybe=all`: where none is found, those that may be there are used.
     pub maybe: bool,
     /// `notfound=enabled`: where nothing is found, cloud-init runs nevertheless.
     pub enabled_without: bool,
@@ -98,7 +98,7 @@ pub struct Requested {
     pub policy: Policy,
     /// Where the policy stands, if anywhere.
     pub policy_from: Option<String>,
-    /// A source that is taken without a look, and where it is named.
+    /// A source that is used without detection, and where it is named.
     pub forced: Option<(String, String)>,
     /// The image's own datasource_list. None where a file of its configuration has it over several lines.
     pub list: Option<Vec<String>>,
@@ -156,7 +156,7 @@ impl Requested {
         self.list.iter().flatten().chain(forced).any(|name| name.eq_ignore_ascii_case(NONE))
     }
 
-    /// The only source of the list, which is taken without a look.
+    /// The only source of the list, which is used without detection.
     pub fn single(&self) -> Option<&[String]> {
         match self.list.as_deref()? {
             list @ ([_] | [_, _]) if list.len() == 1 || list.last().is_some_and(|n| n == NONE) => Some(list),
@@ -165,7 +165,7 @@ impl Requested {
     }
 }
 
-/// cloud-init's source that stands at the end of a list and is always there.
+/// cloud-init's source None, the last of a list, which is always available.
 pub const NONE: &str = "None";
 
 /// The key and value that name a source on the kernel command line: `ds=nocloud;s=…`.
@@ -177,8 +177,8 @@ pub fn named_source(cmdline: &Cmdline) -> Option<(&'static str, &str)> {
     pairs.filter(|(_, value)| !value.is_empty() && !value.starts_with(';')).last()
 }
 
-/// Why nothing is provisioned, if so: the marker file, systemd's environment, the kernel command line. `cloud-init=enabled`
-/// on the kernel command line beats all of them.
+/// Why nothing is provisioned, if so: the marker file, systemd's environment, the kernel command line.
+/// `cloud-init=enabled` on the kernel command line takes precedence over all of them.
 pub fn disabled(root: &Root, cmdline: &Cmdline, environment: Option<&str>) -> Option<String> {
     if cmdline.has(ENABLED) {
         return None;
@@ -300,7 +300,7 @@ mod tests {
         assert!(!list(&[("cloud.cfg", "'datasource_list' : [  # ours\n  Ec2, None]\n")], ""));
         assert!(list(&[("cloud.cfg", "datasource_list: [ Ec2, None ]\n# datasource_list:\n")], ""));
         assert!(list(&[("cloud.cfg", "datasource_list: [Ec2,\n  None]\n")], ""));
-        // The last file decides, and the kernel command line above all.
+        // The last file takes precedence over the others, and the kernel command line over all of them.
         assert!(list(&[("cloud.cfg", spread), ("cloud.cfg.d/90.cfg", "datasource_list: [Ec2]\n")], ""));
         assert!(!list(&[("cloud.cfg", "datasource_list: [Ec2]\n"), ("cloud.cfg.d/90.cfg", spread)], ""));
         assert!(list(&[("cloud.cfg", spread)], "cc: datasource_list: [Ec2, None] end_cc"));

@@ -1,4 +1,4 @@
-//! The verdicts of all sources, and what they come to.
+//! The verdicts on all sources, and the outcome.
 
 use super::facts::Facts;
 use super::mark::{Candidate, judge};
@@ -6,7 +6,7 @@ use super::policy::{self, Mode, NONE, Policy};
 use super::{Finding, Verdict};
 use crate::document::{Map, Value};
 
-/// What the verdicts come to.
+/// The outcome of detection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// Sources were found, or named.
@@ -42,7 +42,7 @@ impl Outcome {
     }
 }
 
-/// What is said of one source.
+/// The verdict on one source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
     /// Its name, as the list has it.
@@ -58,7 +58,7 @@ pub struct Report {
     /// Every source: those of the list in its order, then the others.
     pub lines: Vec<Line>,
     pub outcome: Outcome,
-    /// Why it is that, in words.
+    /// The reason for the verdict.
     pub why: String,
     /// The sources that are tried, in their order, as ds-identify writes them.
     pub list: Vec<String>,

@@ -39,13 +39,13 @@ pub enum Value {
     Map(Map),
 }
 
-/// A mapping that keeps the order of its document. Keys that are not strings are held as their text
-/// (`true`, `null`, `1`). Of duplicate keys the last wins and the first keeps its place, as in Python. Two are equal whatever
+/// A mapping that keeps the order of its document. Keys that are not strings are held as their text (`true`, `null`,
+/// `1`). For duplicate keys, the last value is used, in the place of the first, as in Python. Two are equal whatever
 /// their order.
 #[derive(Clone, Default)]
 pub struct Map {
     entries: Vec<(String, Value)>,
-    /// Positions by key, once there are enough entries for a search by eye to be slow.
+    /// An index by key, once there are so many entries that a linear search would be slow.
     index: Option<Box<HashMap<String, usize>>>,
 }
 

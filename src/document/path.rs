@@ -1,4 +1,4 @@
-//! Where in a document something stands.
+//! A path to a place in a document.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ pub struct Path {
 }
 
 impl Path {
-    /// One step down, to a key or a position. Control characters and the rest of a very long key are left out.
+    /// Appends a key or a position. Control characters and the rest of a very long key are left out.
     pub fn enter(&mut self, step: &dyn fmt::Display) {
         self.before.push(self.text.len());
         if !self.text.is_empty() {

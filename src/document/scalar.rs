@@ -85,7 +85,8 @@ pub fn float(text: &str) -> Option<f64> {
     let exponent_ok = exponent.is_none_or(|e| e.strip_prefix(['+', '-']).is_some_and(digits));
     let digits_ok =
         (digits(whole) || (whole.is_empty() && digits(fraction))) && (fraction.is_empty() || digits(fraction));
-    // A point before all digits stands first, and a digit after it: `-.5` and `._5` are strings.
+    // Without digits before it, the point must be the first character, and a digit must follow it: `-.5` and `._5` are
+    // strings.
     let start_ok = body.starts_with(|c: char| c.is_ascii_digit())
         || (body.len() == text.len() && body.starts_with('.') && !body.starts_with("._"));
     if !exponent_ok || !digits_ok || !start_ok {

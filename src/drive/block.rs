@@ -1,4 +1,5 @@
-//! One block device as sysfs describes it, and what it lies on (Documentation/ABI/stable/sysfs-block of the kernel).
+//! One block device as sysfs describes it, and the devices below it (Documentation/ABI/stable/sysfs-block of the
+//! kernel).
 
 use super::devices::{Places, attribute};
 use super::label::{self, Superblock};
@@ -22,7 +23,7 @@ pub struct Block {
     /// In bytes.
     pub size: u64,
     pub kind: Kind,
-    /// The kernel's names of the devices that it lies on.
+    /// The kernel's names of the devices below it.
     pub below: Vec<String>,
 }
 
@@ -113,7 +114,7 @@ pub fn partitions(places: &Places, name: &str) -> Vec<Block> {
     found
 }
 
-/// What is on a device now. None where it holds nothing that is known, or cannot be read.
+/// The filesystem or other content of a device, read now. None where it is unknown, or the device cannot be read.
 pub fn superblock(places: &Places, block: &Block) -> Option<Superblock> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
     let path = places.dev.join(block.node.strip_prefix("/dev/")?);

@@ -15,7 +15,7 @@ const SMALL: u64 = 256 * 1024 * 1024;
 /// The unit of sysfs's `size`, whatever the device's own sectors are.
 const SECTOR: u64 = 512;
 
-/// Where the kernel shows its devices. A test has its own.
+/// The folders in which the kernel shows devices; tests have their own.
 #[derive(Debug, Clone)]
 pub struct Places {
     /// Every block device and partition by name.

@@ -10,7 +10,7 @@ const MAX_PARTS: u8 = 20;
 const CP437: &str = "ÇüéâäàåçêëèïîìÄÅÉæÆôöòûùÿÖÜ¢£¥₧ƒáíóúñÑªº¿⌐¬½¼¡«»░▒▓│┤╡╢╖╕╣║╗╝╜╛┐└┴┬├─┼╞╟╚╔╩╦╠═╬╧╨╤╥╙╘╒╓╫╪┘┌█▄▌▐▀\
 αßΓπΣσµτΦΘΩδ∞φε∩≡±≥≤⌠⌡÷≈°∙·√ⁿ²■\u{a0}";
 
-/// A long name as it is put together: its parts stand before the short entry, last part first.
+/// A long name while it is assembled: its parts come before the short entry, the last part first.
 #[derive(Debug, Default)]
 pub struct LongName {
     units: Vec<u16>,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The most symlinks followed on one way to a file, as Linux does (path_resolution(7)).
+/// The most symlinks followed on the path to one file, as in Linux (path_resolution(7)).
 const MAX_LINKS: usize = 40;
 
 /// The files of a drive by path: relative, parts separated by `/`, as in `openstack/latest/meta_data.json`.
@@ -111,7 +111,7 @@ impl Files {
             if name == wanted {
                 return Some(name);
             }
-            // The least of several, so that the answer is the same every time.
+            // The first in order, so that the result is always the same.
             if name.eq_ignore_ascii_case(wanted) && alike.is_none_or(|alike| name < alike) {
                 alike = Some(name);
             }

@@ -61,8 +61,8 @@ pub(super) fn read<R: ReadAt>(device: &R) -> Result<(Vec<u8>, Option<Superblock>
 /// What FAT's boot sector has in place of a label if there is none.
 const NO_NAME: &str = "NO NAME";
 
-/// What the first bytes of a device say, and FAT's boot sector if it is FAT. What lies nearest the start wins: it
-/// is what was written last, over the rest of something older.
+/// What the first bytes of a device say, and FAT's boot sector if it is FAT. The signature nearest to the start is
+/// used: it was written last, over the remains of an older filesystem.
 fn identify(start: &[u8]) -> Option<(Superblock, Option<BootSector>)> {
     let known = |from: usize, to: usize| {
         SIGNATURES.iter().filter(move |s| (from..to).contains(&s.at)).find_map(|s| s.read(start))
@@ -166,7 +166,7 @@ const SWAP_UUID: Option<usize> = Some(1024 + 12);
 const SWAP_LABEL: Option<(usize, usize)> = Some((1024 + 28, 16));
 const BTRFS: usize = 64 * 1024;
 
-/// The rest, so that a device is never taken for empty when it is in use.
+/// Other uses of a device, so that it is not mistaken for an empty one.
 const SIGNATURES: &[Signature] = &[
     signature("xfs", 0, b"XFSB", Some(32), Some((108, 12))),
     signature("squashfs", 0, b"hsqs", None, None),

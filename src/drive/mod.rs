@@ -1,8 +1,8 @@
 //! A config drive's files: label probe, mount, and readers for a kernel without drivers.
 //!
-//! [`Search`] finds drives by label, [`open`] reads one into memory as [`Files`]. The kernel reads where it can:
-//! the drive is mounted read-only, copied in one pass within bounds, unmounted. Where it has no driver, ISO 9660, UDF and
-//! FAT are read here, and so is ext4, for image files. All ways give the same bytes under the same names.
+//! [`Search`] finds drives by label, [`open`] reads one into memory as [`Files`]. The kernel reads where it can: the
+//! drive is mounted read-only, copied in one pass within bounds, unmounted. Where it has no driver, ISO 9660, UDF and
+//! FAT are read here, and so is ext4, for image files. Each of them gives the same bytes under the same names.
 
 pub mod block;
 pub mod bytes;
@@ -40,8 +40,7 @@ use std::path::Path;
 /// A block device is mounted by the kernel where it has a driver. An image file is read here, so that it needs no
 /// privileges: ISO 9660, UDF, FAT, ext2, ext3 and ext4.
 ///
-/// # Errors
-/// If it can't be read by any way, with what each said.
+/// # Errors No method can read it; the error has the reason of each.
 pub fn open(drive: &Path, deadline: Deadline) -> Result<Files> {
     let what = || format!("failed to read {}", drive.display());
     let kind = drive.metadata().context(what)?.file_type();

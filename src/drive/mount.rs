@@ -17,9 +17,9 @@ use sys_mount::{Mount, MountFlags, Unmount, UnmountFlags};
 /// Where drives are mounted; only root can look into it.
 const MOUNTS: &str = "/run/prepivot";
 
-/// The ways to mount each type, the first that works: type and options. FAT and Joliet names must be UTF-8; a kernel
-/// that can't do that (it lacks a table of characters) leaves the drive to the readers. A journal is left alone: to replay
-/// it would write to the drive.
+/// Filesystem types and options to try for each type; the first that works is used. FAT and Joliet names must be UTF-8;
+/// a kernel that can't do that (it lacks a table of characters) leaves the drive to the readers. A journal is left
+/// alone: to replay it would write to the drive.
 const WAYS: &[(&str, &[(&str, &str)])] = &[
     ("iso9660", &[("iso9660", "utf8")]),
     ("vfat", &[("vfat", "utf8")]),

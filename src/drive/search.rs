@@ -20,7 +20,7 @@ use std::time::Duration;
 
 /// How long the devices that are there may take to answer, all together; a broken disk takes a minute or more.
 const PROBE: Duration = Duration::from_secs(10);
-/// How long the others may take once a drive was found, to tell whether it is the only one.
+/// How long the other devices may take once a drive was found, to learn whether it is the only one.
 const GRACE: Duration = Duration::from_millis(500);
 /// How many devices are read at the same time: waiting for disks is what takes time.
 const READERS: usize = 16;
@@ -55,7 +55,8 @@ impl Probed {
         }
     }
 
-    /// Whether it is the device that `name` means: a path below /dev, or LABEL=, UUID=, PARTLABEL= or PARTUUID= as in fstab(5).
+    /// Whether `name` refers to the device: a path below /dev, or LABEL=, UUID=, PARTLABEL= or PARTUUID= as in
+    /// fstab(5).
     pub fn is_named(&self, name: &str) -> bool {
         let of = |key: &str| name.strip_prefix(key).map(|v| v.trim_matches('"'));
         let text = |wanted: &str, found: Option<&String>| found.is_some_and(|f| f.eq_ignore_ascii_case(wanted));
@@ -115,8 +116,9 @@ pub fn probe(device: Device) -> Probed {
     Probed { device, contents }
 }
 
-/// Reads what is on each of `devices`, several at a time, and returns it in their order. What has not answered by
-/// the deadline is failed, and its reader left behind; so it is soon after `enough` says that a find will do.
+/// Reads what is on each of `devices`, several at a time, and returns it in their order. A device that has not answered
+/// by the deadline is reported as failed, and its thread is abandoned; the same happens shortly after `enough` accepts
+/// a result.
 pub fn probe_all(devices: Vec<Device>, deadline: Deadline, enough: impl Fn(&Probed) -> bool) -> Vec<Probed> {
     let mut results: Vec<Option<Probed>> = vec![None; devices.len()];
     let queue = Arc::new(Mutex::new(devices.clone().into_iter().enumerate()));
@@ -154,8 +156,8 @@ pub fn probe_all(devices: Vec<Device>, deadline: Deadline, enough: impl Fn(&Prob
 
 /// A search for drives with one of some labels.
 ///
-/// Each step gives the drives that are new, best first: `scan` what is there, the likely devices before the others,
-/// and `wait` what appears later. A caller stops as soon as one of them is good.
+/// Each step returns new drives, best first: `scan` those that are present, the likely devices before the others, and
+/// `wait` those that appear later. A caller stops as soon as one of them is good.
 pub struct Search {
     places: Places,
     labels: Vec<String>,
@@ -207,7 +209,7 @@ impl Search {
         &self.seen
     }
 
-    /// What a person should know: two drives of the same label, devices that could not be read. One line each.
+    /// Warnings, one line each: two drives with the same label, devices that could not be read.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }

@@ -72,7 +72,7 @@ impl Budget {
     /// Takes a directory of `size` bytes.
     pub fn directory(&mut self, size: u64) -> Result<()> {
         let left = self.directories.checked_sub(size).filter(|_| self.directories > 0);
-        // Nothing more is read once it was too much.
+        // Nothing more is read once the limit was exceeded.
         self.directories = left.unwrap_or(0);
         match left {
             Some(_) => Ok(()),

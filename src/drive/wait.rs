@@ -19,7 +19,7 @@ const KERNEL_GROUP: u32 = 1;
 const QUEUE: usize = 4 * 1024 * 1024;
 /// The kernel's own limit is 2 KiB of variables and a path.
 const MAX_EVENT: usize = 8 * 1024;
-/// How often the kernel looks for a medium in a drive that can't tell by itself: udev's value, in milliseconds.
+/// How often the kernel polls a drive that does not report a medium by itself: udev's value, in milliseconds.
 const MEDIUM_POLL: &str = "2000";
 
 /// What happened to a block device.
@@ -40,7 +40,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Subscribes. What happens from now on is not missed, so do this before looking at what is there.
+    /// Subscribes. Events from now on are not missed, so call this before reading the current state.
     ///
     /// # Errors
     /// If the kernel has no netlink, or this process may not use it.

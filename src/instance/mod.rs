@@ -60,7 +60,7 @@ pub enum NetworkData {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DsMode {
-    /// Everything is there without a network.
+    /// The data is complete without a network.
     Local,
     #[default]
     Net,
@@ -115,7 +115,7 @@ pub struct Instance {
     pub files: Vec<(String, Bytes)>,
     /// Files for other agents of the platform: path and content. Written for root alone, in folders for root alone.
     pub private_files: Vec<(String, Bytes)>,
-    /// Files and folders of the image that this source's data takes the place of: removed once.
+    /// Files and folders of the image that this source's data replaces: removed once.
     pub stale_files: Vec<String>,
     pub random_seed: Option<Bytes>,
     /// Devices by the source's names (`ephemeral0`, `swap`, …).

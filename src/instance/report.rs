@@ -105,7 +105,7 @@ impl Report {
         }
     }
 
-    /// The boot is at its end because systemd will not go on with it.
+    /// The boot has ended because systemd will not start its other stages.
     pub fn fail_by_unit(&mut self) {
         self.running = Running::Done;
         self.condition = Condition::Error;
@@ -118,7 +118,7 @@ impl Report {
         if self.condition == Condition::Error { "error" } else { self.running.name() }
     }
 
-    /// The same with what `status` leaves out: `degraded done`, `error - running`.
+    /// The extended status, with what the short one leaves out: `degraded done`, `error - running`.
     pub fn extended_status(&self) -> String {
         match (self.condition, self.running) {
             (Condition::Error, running) => format!("error - {}", running.name()),

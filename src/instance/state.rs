@@ -1,4 +1,4 @@
-//! The instance on disk, laid out as cloud-init's (/var/lib/cloud), and the marks that say what was done.
+//! The instance on disk, in cloud-init's layout (/var/lib/cloud), and the marks of what was done (semaphores).
 
 use super::{Frequency, Instance, vendor_document};
 use crate::base::clock;

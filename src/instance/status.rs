@@ -37,7 +37,7 @@ impl Status {
         Status(v1)
     }
 
-    /// What the earlier stages of this boot left; an empty one where there is none.
+    /// status.json as the earlier stages of this boot left it; empty where there is none.
     pub fn load(root: &Root) -> Status {
         let read = || {
             let bytes = root.read(&format!("{RUN_DIR}/status.json")).ok()??;
@@ -99,13 +99,13 @@ impl Status {
         self.0.get(stage).and_then(|s| s.get("errors")).map(Value::texts).unwrap_or_default()
     }
 
-    /// What all stages so far have found wrong and got over.
+    /// The recoverable errors of all stages so far.
     pub fn recoverable(&self) -> Vec<String> {
         let stages = STAGES.iter().filter_map(|stage| self.0.get(stage)?.get("recoverable_errors")?.as_map());
         stages.flat_map(Map::iter).flat_map(|(_, list)| list.texts()).collect()
     }
 
-    /// Takes errors back that hold no longer.
+    /// Removes errors that no longer apply.
     pub fn withdraw(&mut self, errors: &[String]) {
         for stage in STAGES {
             self.stage(stage, |s| {
@@ -135,8 +135,8 @@ impl Status {
         if done { write_in_run(root, "result.json", &self.result()) } else { Ok(()) }
     }
 
-    /// After a commit: what could not be written to a full or read-only disk is told in /run, in the place of the link.
-    /// Whether there was something.
+    /// After a commit: writes a status that a full or read-only disk did not take to /run instead, in the place of the
+    /// link. Returns whether that was necessary.
     pub fn rescue(&self, root: &mut Root) -> Result<bool> {
         let mut rescued = false;
         for (name, document) in [("status.json", self.document()), ("result.json", self.result())] {

@@ -163,7 +163,7 @@ impl Plan {
         Ok(())
     }
 
-    /// What `ip=` says for a link: the word that names it, else the one for all. None: nothing is said.
+    /// What `ip=` says for a link: the word that names it, else the one for all. None: no `ip=` applies.
     pub fn for_link(&self, name: &str) -> Option<&Ip> {
         let named = self.ip.iter().find(|ip| ip.device.as_deref() == Some(name));
         named.or_else(|| self.ip.iter().find(|ip| ip.device.is_none()))

@@ -33,7 +33,7 @@ const CNAME: u16 = 5;
 const AAAA: u16 = 28;
 const IN: u16 = 1;
 
-/// Resolves for one way: literal addresses with their scope, names by the way's servers, else by the system.
+/// Resolves for one uplink: literal addresses with their scope, names by the uplink's servers, else by the system.
 #[derive(Debug)]
 pub struct UplinkResolver {
     pub uplink: Uplink,

@@ -1,4 +1,4 @@
-//! What was changed about the network, so that exactly that is taken back.
+//! The record of changes to the network, so that exactly these are undone.
 
 use super::netlink::{Address, Netlink, Route};
 use crate::base::error::{Context, Result};
@@ -86,18 +86,18 @@ impl Journal {
         self.record.changes.is_empty()
     }
 
-    /// Whether this change was noted.
+    /// Whether this change is recorded.
     pub fn has(&self, change: &Change) -> bool {
         self.record.changes.contains(change)
     }
 
-    /// Notes a change, before it is made.
+    /// Records a change before it is made.
     pub fn note(&mut self, change: Change) {
         self.record.changes.push(change);
         self.save();
     }
 
-    /// Forgets the last noted change, which could not be made.
+    /// Removes the last recorded change, which could not be made.
     pub fn forget(&mut self, change: &Change) {
         if let Some(at) = self.record.changes.iter().rposition(|c| c == change) {
             self.record.changes.remove(at);
@@ -112,7 +112,7 @@ impl Journal {
         }
     }
 
-    /// Takes everything back, newest first. What is gone already is no error; what fails does not keep the rest.
+    /// Undoes all changes, newest first. What no longer exists is not an error; a failure does not stop the rest.
     pub async fn undo(&mut self, netlink: &Netlink) -> Result<()> {
         let mut first = Ok(());
         let changes = std::mem::take(&mut self.record.changes);

@@ -1,5 +1,5 @@
-//! Leases that a DHCP client of the system has left in files, for the real root, where the network is not ours: what a datasource
-//! finds in [`super::Uplink::lease`] in the initramfs.
+//! Leases that a DHCP client of the system has left in files, for the real root, where another program configures the
+//! network. In the initramfs a datasource gets the same from [`super::Uplink::lease`].
 
 use super::dhcp::packet::{Message, option};
 use super::dhcp::record::{self, unhex};

@@ -194,7 +194,7 @@ mod tests {
         Deadline::after(Duration::from_millis(100))
     }
 
-    /// For what is there already, however busy the machine is.
+    /// For data that has already arrived, however busy the machine is.
     fn later() -> Deadline {
         Deadline::after(Duration::from_secs(60))
     }

@@ -1,19 +1,18 @@
 //! Live network in the initramfs: netlink, DHCP, HTTP with one deadline.
 //!
-//! A [`Session`] raises the unused links, all at once, and opens a [`Uplink`] for each that becomes ready; every
-//! way is asked by an [`http::Client`] of its own, and the first that leads to an answer wins. What was changed is
-//! noted, and exactly that is taken back.
+//! A [`Session`] raises the unused links, all at once, and opens an [`Uplink`] for each that becomes ready. A service
+//! is asked through every uplink by an [`http::Client`] of its own, and the first answer is used. Every change is
+//! recorded, and exactly the recorded changes are undone.
 
 mod arp;
 pub mod cmdline_net;
 pub mod dhcp;
 pub mod dns;
-mod ground;
 pub mod http;
 mod journal;
-mod known;
 pub mod leases;
 pub mod line;
+mod link_table;
 mod netlink;
 pub mod own_address;
 mod packet_socket;
@@ -22,6 +21,7 @@ pub mod rename;
 mod rng;
 mod session;
 mod setup;
+mod task;
 mod tcp;
 #[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
 pub mod tls;

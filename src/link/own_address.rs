@@ -1,4 +1,5 @@
-//! The addresses by which the running system reaches others. Nothing is sent: the kernel chooses them when a socket is connected.
+//! The source addresses of the running system's default routes. Nothing is sent: the kernel chooses them when a socket
+//! is connected.
 
 use std::net::UdpSocket;
 

@@ -1,4 +1,4 @@
-//! A packet socket on one link, for what has to be said before there is an address: DHCP and ARP.
+//! A packet socket on one link, for protocols that work before there is an address: DHCP and ARP.
 
 use crate::base::error::{Context, Error, Result};
 use nix::sys::socket::{LinkAddr, bind};
@@ -12,7 +12,7 @@ pub const MAX_FRAME: usize = 2048;
 /// How many frames of other links may lie in a new socket.
 const MAX_STALE: usize = 1024;
 
-/// What a socket hears.
+/// What a socket receives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ethertype {
     Ipv4,

@@ -3,8 +3,8 @@
 use super::arp;
 use super::cmdline_net::{Ip, Method, Plan};
 use super::dhcp::{Client, Lease, LeaseRoute};
-use super::ground::{Ground, Told};
 use super::netlink::{Address, Link, Route};
+use super::task::{TaskContext, TaskEvent};
 use super::uplink::{Reach, Uplink};
 use crate::base::deadline::Deadline;
 use crate::base::error::{Error, Result};
@@ -23,60 +23,60 @@ const ROUTER_WAIT: Duration = Duration::from_secs(13);
 /// Added routes come after all others, and each link's have their own place: two links may lead to the same network.
 const METRIC: u32 = 0x10000;
 
-/// Raises a link that is down, and reports to the session each way that it opens.
-pub async fn link(link: Link, plan: Plan, ground: Ground, deadline: Deadline) {
-    if let Err(e) = raise(&link, &plan, &ground, deadline).await {
+/// Raises a link that is down, and reports each uplink to the session.
+pub async fn link(link: Link, plan: Plan, context: TaskContext, deadline: Deadline) {
+    if let Err(e) = raise(&link, &plan, &context, deadline).await {
         let [four, others @ ..] = Reach::ALL;
-        ground.tell(Told::Ended(link.index, four, Some(named(&link, e))));
-        others.into_iter().for_each(|reach| ground.tell(Told::Ended(link.index, reach, None)));
+        context.report(TaskEvent::Ended(link.index, four, Some(named(&link, e))));
+        others.into_iter().for_each(|reach| context.report(TaskEvent::Ended(link.index, reach, None)));
     }
 }
 
-/// Watches a link that another program has set up, and reports the ways that it has or gets.
-pub async fn watch(link: Link, ground: Ground, deadline: Deadline) {
+/// Watches a link that another program has set up, and reports the uplinks that it has or gets.
+pub async fn watch(link: Link, context: TaskContext, deadline: Deadline) {
     let deadline = deadline.at_most(CARRIER_WAIT);
     let four = async {
-        if within(deadline, ground.known.until(|k| k.usable4(link.index))).await {
-            ground.tell(Told::Uplink(uplink(&link, Reach::Ipv4).into()));
+        if within(deadline, context.links.wait_until(|l| l.has_global_ipv4(link.index))).await {
+            context.report(TaskEvent::Uplink(uplink(&link, Reach::Ipv4).into()));
         }
-        ground.tell(Told::Ended(link.index, Reach::Ipv4, None));
+        context.report(TaskEvent::Ended(link.index, Reach::Ipv4, None));
     };
-    both(four, six(&link, &ground, deadline)).await;
+    both(four, ipv6(&link, &context, deadline)).await;
 }
 
-async fn raise(link: &Link, plan: &Plan, ground: &Ground, deadline: Deadline) -> Result<()> {
+async fn raise(link: &Link, plan: &Plan, context: &TaskContext, deadline: Deadline) -> Result<()> {
     let ip = plan.for_link(&link.name);
     let mut link = link.clone();
     if let Some(mac) = ip.and_then(|ip| ip.mac) {
-        ground.set_mac(link.index, mac).await;
+        context.set_mac(link.index, mac).await;
         link.mac = Some(mac);
     }
     if let Some(mtu) = ip.and_then(|ip| ip.mtu) {
-        ground.set_mtu(link.index, mtu).await;
+        context.set_mtu(link.index, mtu).await;
     }
-    ground.set_up(link.index).await?;
+    context.set_up(link.index).await?;
     let patience = deadline.at_most(CARRIER_WAIT);
     let asked = patience.left();
-    if !within(patience, ground.known.until(|k| k.carrier(link.index))).await {
+    if !within(patience, context.links.wait_until(|l| l.has_carrier(link.index))).await {
         return Err(Error::new(format!("no carrier in {} s: is a cable plugged in?", asked.as_secs_f32().round())));
     }
     let four = async {
-        let failed = v4(&link, plan, ip, ground, deadline).await.err();
-        ground.tell(Told::Ended(link.index, Reach::Ipv4, failed.map(|e| named(&link, e))));
+        let failed = ipv4(&link, plan, ip, context, deadline).await.err();
+        context.report(TaskEvent::Ended(link.index, Reach::Ipv4, failed.map(|e| named(&link, e))));
     };
     if plan.pin.leases_only() {
         four.await;
-        ground.tell(Told::Ended(link.index, Reach::Ipv6LinkLocal, None));
-        ground.tell(Told::Ended(link.index, Reach::Ipv6Routed, None));
+        context.report(TaskEvent::Ended(link.index, Reach::Ipv6LinkLocal, None));
+        context.report(TaskEvent::Ended(link.index, Reach::Ipv6Routed, None));
     } else {
-        both(four, six(&link, ground, deadline)).await;
+        both(four, ipv6(&link, context, deadline)).await;
     }
     Ok(())
 }
 
-async fn v4(link: &Link, plan: &Plan, ip: Option<&Ip>, ground: &Ground, deadline: Deadline) -> Result<()> {
+async fn ipv4(link: &Link, plan: &Plan, ip: Option<&Ip>, context: &TaskContext, deadline: Deadline) -> Result<()> {
     if let Some(ip) = ip.filter(|ip| ip.address.is_some()) {
-        return fixed(link, plan, ip, ground).await;
+        return fixed(link, plan, ip, context).await;
     }
     if ip.is_some_and(|ip| matches!(ip.method, Method::Auto6 | Method::LinkLocal)) {
         return Ok(());
@@ -92,39 +92,39 @@ async fn v4(link: &Link, plan: &Plan, ip: Option<&Ip>, ground: &Ground, deadline
                 Ok(address) => {
                     log::debug!("{}: no DHCP yet; {address} for the metadata service", link.name);
                     let address = Address::new(link.index, address.into(), arp::PREFIX);
-                    ground.add_address(address).await?;
-                    ground.tell(Told::Uplink(uplink(link, Reach::Ipv4).into()));
+                    context.add_address(address).await?;
+                    context.report(TaskEvent::Uplink(uplink(link, Reach::Ipv4).into()));
                 }
                 Err(e) => log::debug!("{e}"),
             }
             client.acquire(deadline).await?
         }
     };
-    leased(link, lease, ground).await
+    leased(link, lease, context).await
 }
 
 /// The address and routes of a lease.
-async fn leased(link: &Link, lease: Lease, ground: &Ground) -> Result<()> {
+async fn leased(link: &Link, lease: Lease, context: &TaskContext) -> Result<()> {
     let own = lease.address.ok_or_else(|| Error::new("a lease without an address"))?;
     log::info!("{}: {own}/{} by DHCP", link.name, lease.prefix);
     // Only a smaller MTU matters to what is fetched here, and IPv6 ends below 1280.
     if let Some(mtu) = lease.mtu.map(u32::from).filter(|mtu| *mtu < link.mtu && *mtu >= 1280) {
-        ground.set_mtu(link.index, mtu).await;
+        context.set_mtu(link.index, mtu).await;
     }
     let address = Address::new(link.index, own.into(), lease.prefix);
-    ground.add_address(address).await?;
+    context.add_address(address).await?;
     let mut routes = lease.routes.clone();
     if !lease.reaches(METADATA) {
-        // No route says where the service is; then it is on the link, as for a link without DHCP.
+        // Without a route to the service, it is assumed on the link, as for a link without DHCP.
         routes.push(LeaseRoute { destination: METADATA, prefix: 32, gateway: None });
     }
     // What is on the link comes before what is behind it.
     crate::base::sort::by_key(&mut routes, |r| r.gateway.is_some());
     for route in routes {
         let (destination, gateway) = (route.destination.into(), route.gateway.map(IpAddr::from));
-        add_route(link, destination, route.prefix, gateway, ground).await;
+        add_route(link, destination, route.prefix, gateway, context).await;
     }
-    ground.keep_lease(&lease);
+    context.keep_lease(&lease);
     let mut uplink = uplink(link, Reach::Ipv4);
     uplink.dns = lease.dns.iter().copied().map(IpAddr::from).collect();
     uplink.search = if lease.search.is_empty() { Some(lease.domain.clone()) } else { None }
@@ -133,49 +133,49 @@ async fn leased(link: &Link, lease: Lease, ground: &Ground) -> Result<()> {
         .filter(|d| !d.is_empty())
         .collect();
     uplink.lease = Some(lease);
-    ground.tell(Told::Uplink(uplink.into()));
+    context.report(TaskEvent::Uplink(uplink.into()));
     Ok(())
 }
 
 /// The address and routes of the kernel command line.
-async fn fixed(link: &Link, plan: &Plan, ip: &Ip, ground: &Ground) -> Result<()> {
+async fn fixed(link: &Link, plan: &Plan, ip: &Ip, context: &TaskContext) -> Result<()> {
     let Some((own, prefix)) = ip.address else { return Ok(()) };
-    ground.add_address(Address::new(link.index, own, prefix)).await?;
+    context.add_address(Address::new(link.index, own, prefix)).await?;
     if let Some(gateway) = ip.gateway.filter(|g| g.is_ipv4() == own.is_ipv4()) {
         let all: IpAddr =
             if own.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { std::net::Ipv6Addr::UNSPECIFIED.into() };
-        add_route(link, all, 0, Some(gateway), ground).await;
+        add_route(link, all, 0, Some(gateway), context).await;
     } else if own.is_ipv4() {
-        add_route(link, METADATA.into(), 32, None, ground).await;
+        add_route(link, METADATA.into(), 32, None, context).await;
     }
     for route in plan.routes.iter().filter(|r| r.destination.is_ipv4() == own.is_ipv4()) {
-        add_route(link, route.destination, route.prefix, route.gateway, ground).await;
+        add_route(link, route.destination, route.prefix, route.gateway, context).await;
     }
     let mut uplink = uplink(link, if own.is_ipv4() { Reach::Ipv4 } else { Reach::Ipv6Routed });
     uplink.dns = ip.dns.iter().chain(&plan.dns).copied().collect();
-    ground.tell(Told::Uplink(uplink.into()));
+    context.report(TaskEvent::Uplink(uplink.into()));
     Ok(())
 }
 
 /// One route that the kernel refuses does not make the others useless.
-async fn add_route(link: &Link, destination: IpAddr, prefix: u8, gateway: Option<IpAddr>, ground: &Ground) {
+async fn add_route(link: &Link, destination: IpAddr, prefix: u8, gateway: Option<IpAddr>, context: &TaskContext) {
     let route = Route { index: link.index, destination, prefix, gateway, metric: METRIC + link.index };
-    if let Err(e) = ground.add_route(route).await {
+    if let Err(e) = context.add_route(route).await {
         log::warn!("{}: {e}", link.name);
     }
 }
 
 /// The kernel makes the link's own address and listens for routers; events report both.
-async fn six(link: &Link, ground: &Ground, deadline: Deadline) {
-    let own = within(deadline.at_most(V6_WAIT), ground.known.until(|k| k.link_local6(link.index))).await;
+async fn ipv6(link: &Link, context: &TaskContext, deadline: Deadline) {
+    let own = within(deadline.at_most(V6_WAIT), context.links.wait_until(|l| l.has_link_local_ipv6(link.index))).await;
     if own {
-        ground.tell(Told::Uplink(uplink(link, Reach::Ipv6LinkLocal).into()));
+        context.report(TaskEvent::Uplink(uplink(link, Reach::Ipv6LinkLocal).into()));
     }
-    ground.tell(Told::Ended(link.index, Reach::Ipv6LinkLocal, None));
-    if own && within(deadline.at_most(ROUTER_WAIT), ground.known.until(|k| k.router6(link.index))).await {
-        ground.tell(Told::Uplink(uplink(link, Reach::Ipv6Routed).into()));
+    context.report(TaskEvent::Ended(link.index, Reach::Ipv6LinkLocal, None));
+    if own && within(deadline.at_most(ROUTER_WAIT), context.links.wait_until(|l| l.has_ipv6_router(link.index))).await {
+        context.report(TaskEvent::Uplink(uplink(link, Reach::Ipv6Routed).into()));
     }
-    ground.tell(Told::Ended(link.index, Reach::Ipv6Routed, None));
+    context.report(TaskEvent::Ended(link.index, Reach::Ipv6Routed, None));
 }
 
 fn uplink(link: &Link, reach: Reach) -> Uplink {

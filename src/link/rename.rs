@@ -107,7 +107,7 @@ async fn take(step: &Step, netlink: &Netlink) -> std::io::Result<()> {
 async fn give_back(step: &Step, netlink: &Netlink) {
     let mut given = netlink.rename(step.index, &step.from).await;
     if given.is_err() && netlink.set_up(step.index, false).await.is_ok() {
-        // Somebody set it up in between, and most kernels rename only what is down.
+        // Another program set it up in between, and most kernels rename only links that are down.
         given = netlink.rename(step.index, &step.from).await;
         let _ = netlink.set_up(step.index, true).await;
     }

@@ -1,11 +1,12 @@
-//! The network for the time of the search: raised, asked by every way at once, and given back.
+//! The network during the search: links are raised, services are asked through every uplink at once, and all changes
+//! are undone.
 
 use super::cmdline_net::Plan;
-use super::ground::{Ground, Told};
 use super::http;
 use super::journal::Journal;
-use super::known::{Known, barred};
+use super::link_table::{LinkTable, why_unusable};
 use super::netlink::Netlink;
+use super::task::{TaskContext, TaskEvent};
 use super::uplink::{Reach, Uplink};
 use super::{raise, setup};
 use crate::base::cancel::Cancel;
@@ -20,65 +21,66 @@ use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 
-/// How many links are raised; a machine with more has a kernel command line that says which.
+/// How many links are raised at most; for a machine with more, the kernel command line has to name them.
 const MAX_LINKS: usize = 64;
-/// What is left for the reasons once the waiting is over.
+/// The time for collecting the reasons of failures after the wait.
 const GRACE: Duration = Duration::from_millis(200);
-/// How long ways may stay silent once another has answered with a no, and no further way can come but by a router:
-/// neighbour discovery takes 3 s to find that an address is unused.
+/// How long the other uplinks may take once one has answered that there is no service, and no further uplink can appear
+/// except through a router: neighbour discovery takes 3 s to find that an address is unused.
 const SILENT_AFTER_NO: Duration = Duration::from_secs(5);
-/// How many addresses are asked by each way.
+/// How many addresses are asked through each uplink.
 const MAX_URLS: usize = 8;
 
 /// How a session is opened.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Where the changes are noted, below /run; leases are left beside it (`lease-LINK.json`).
+    /// The file below /run that the changes are recorded in; leases are kept beside it (`lease-LINK.json`).
     pub record: Option<PathBuf>,
     /// The mounted sysfs.
     pub sys: PathBuf,
     /// What the kernel command line says about the network.
     pub plan: Plan,
-    /// Whether links of software are raised too: for namespaces, which have no devices.
+    /// Whether virtual links are raised too: for namespaces, which have no devices.
     pub software_links: bool,
     /// Whether links are raised at all. Not in the real root, whose network is not prepivot's: there the system's own
     /// routes are asked, and the metadata service's IPv6 address on every device that is up.
     pub raise: bool,
 }
 
-/// Ends a session's asking, from another thread.
+/// Ends a session's requests, from another thread.
 #[derive(Clone)]
-pub struct Stopper(mpsc::UnboundedSender<Told>);
+pub struct Stopper(mpsc::UnboundedSender<TaskEvent>);
 
 impl Stopper {
-    /// [`Session::ask`] gives an error at once.
+    /// Makes [`Session::ask`] return an error at once.
     pub fn stop(&self) {
-        // A session that is gone does not ask any more.
-        let _ = self.0.send(Told::Stop);
+        // A session that was dropped has no requests to end.
+        let _ = self.0.send(TaskEvent::Stop);
     }
 }
 
-/// The raised network. Dropping it takes back what it changed, unless it is to be kept.
+/// The raised network. Dropping it undoes its changes, unless it is to be kept.
 pub struct Session {
     runtime: Runtime,
     local: LocalSet,
     netlink: Netlink,
     journal: Rc<RefCell<Journal>>,
-    listener: mpsc::UnboundedReceiver<Told>,
-    ground: Ground,
-    /// Ways that may still become ready.
+    listener: mpsc::UnboundedReceiver<TaskEvent>,
+    context: TaskContext,
+    /// Uplinks that may still become ready.
     pending: Vec<Uplink>,
     uplinks: Vec<Uplink>,
     reasons: Vec<Error>,
-    /// When the tasks and clients give up, and when the session does: a moment later, so that it hears their reasons.
+    /// When the tasks and clients give up, and when the session does: a moment later, so that it receives their
+    /// reasons.
     deadline: Deadline,
     patience: Deadline,
     findings: http::Findings,
 }
 
 impl Session {
-    /// Takes back what a killed session left, makes what the kernel command line asks for, and sets every link up that
-    /// may be touched. Everything ends at `deadline`.
+    /// Undoes the changes of a killed session, creates the links that the kernel command line asks for, and raises
+    /// every link that may be changed. Everything ends at `deadline`.
     ///
     /// # Errors
     ///
@@ -87,30 +89,30 @@ impl Session {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.context(|| "failed to start the network runtime")?;
         let local = LocalSet::new();
-        let (told, listener) = mpsc::unbounded_channel();
+        let (events, listener) = mpsc::unbounded_channel();
         let journal = Rc::new(RefCell::new(Journal::new(settings.record.clone())));
-        let ground = runtime.block_on(local.run_until(async {
-            let (netlink, events) = Netlink::open()?;
+        let context = runtime.block_on(local.run_until(async {
+            let (netlink, changes) = Netlink::open()?;
             if let Some(mut left) = settings.record.as_deref().and_then(Journal::left) {
-                // What cannot be taken back was logged; the rest is no reason to stop.
+                // A change that cannot be undone was logged, and does not prevent a new session.
                 let _ = left.undo(&netlink).await;
             }
-            let known = Known::follow(&netlink, events).await?;
+            let links = LinkTable::follow(&netlink, changes).await?;
             let (sys, journal) = (settings.sys.clone(), journal.clone());
             let leases = settings.record.as_deref().and_then(Path::parent).map(Path::to_owned);
-            let ground = Ground { netlink, known, sys, journal, allowed: Rc::default(), told, leases };
-            setup::make(&settings.plan, &ground).await;
-            // What was made is younger than the last event that was heard.
-            ground.known.read(&ground.netlink).await?;
-            Ok::<_, Error>(ground)
+            let context = TaskContext { netlink, links, sys, journal, allowed: Rc::default(), events, leases };
+            setup::make(&settings.plan, &context).await;
+            // The new links are younger than the last event received.
+            context.links.read(&context.netlink).await?;
+            Ok::<_, Error>(context)
         }))?;
         let mut session = Session {
             runtime,
             local,
-            netlink: ground.netlink.clone(),
+            netlink: context.netlink.clone(),
             journal,
             listener,
-            ground,
+            context,
             pending: Vec::new(),
             uplinks: Vec::new(),
             reasons: Vec::new(),
@@ -129,32 +131,32 @@ impl Session {
         }
         let _local = self.local.enter();
         let _runtime = self.runtime.enter();
-        let known = &self.ground.known;
+        let links = &self.context.links;
         let loopback = |l: &super::netlink::Link| l.name == "lo";
-        for link in known.links().into_iter().filter(|l| !loopback(l) && !l.enslaved).take(MAX_LINKS) {
-            let made = self.ground.allowed.borrow().contains(&link.index);
+        for link in links.links().into_iter().filter(|l| !loopback(l) && !l.enslaved).take(MAX_LINKS) {
+            let made = self.context.allowed.borrow().contains(&link.index);
             let software = settings.software_links || made || settings.plan.names_link(&link.name);
-            let others = link.up && !self.ground.is_ours(link.index);
+            let others = link.up && !self.context.is_ours(link.index);
             let state = super::netlink::Link { up: others, ..link.clone() };
-            let barred = barred(&state, known.addressed(link.index), software, &settings.sys);
-            let (ground, deadline) = (self.ground.clone(), self.deadline);
+            let unusable = why_unusable(&state, links.has_address(link.index), software, &settings.sys);
+            let (context, deadline) = (self.context.clone(), self.deadline);
             let pin = &settings.plan.pin;
-            match barred {
-                _ if !pin.allows(link.mac) || (pin.leases_only() && barred.is_some()) => {
+            match unusable {
+                _ if !pin.allows(link.mac) || (pin.leases_only() && unusable.is_some()) => {
                     log::debug!("{}: left alone: prepivot.network= excludes it", link.name);
                 }
                 None if settings.plan.allows(&link.name) => {
                     log::debug!("{}: raised", link.name);
                     let plan = settings.plan.clone();
                     self.pending.extend(Reach::ALL.map(|reach| Uplink::of(&link.name, link.index, reach)));
-                    tokio::task::spawn_local(raise::link(link, plan, ground, deadline));
+                    tokio::task::spawn_local(raise::link(link, plan, context, deadline));
                 }
                 None => log::debug!("{}: left alone: the kernel command line does not name it", link.name),
                 Some(why) => {
                     log::debug!("{}: left alone: {why}", link.name);
                     if others && link.ethernet {
                         self.pending.extend(Reach::ALL.map(|reach| Uplink::of(&link.name, link.index, reach)));
-                        tokio::task::spawn_local(raise::watch(link, ground, deadline));
+                        tokio::task::spawn_local(raise::watch(link, context, deadline));
                     }
                 }
             }
@@ -166,9 +168,9 @@ impl Session {
 
     fn use_what_is_there(&mut self) {
         self.uplinks.push(Uplink::system());
-        let known = &self.ground.known;
-        let devices = known.links().into_iter().filter(|l| l.ethernet && l.up && !l.software && !l.enslaved);
-        for link in devices.filter(|l| known.link_local6(l.index)).take(MAX_LINKS) {
+        let links = &self.context.links;
+        let devices = links.links().into_iter().filter(|l| l.ethernet && l.up && !l.software && !l.enslaved);
+        for link in devices.filter(|l| links.has_link_local_ipv6(l.index)).take(MAX_LINKS) {
             self.uplinks.push(Uplink::of(&link.name, link.index, Reach::Ipv6LinkLocal));
         }
     }
@@ -178,15 +180,16 @@ impl Session {
         &self.findings
     }
 
-    /// What ends the asking from another thread.
+    /// A handle that ends the requests from another thread.
     pub fn stopper(&self) -> Stopper {
-        Stopper(self.ground.told.clone())
+        Stopper(self.context.events.clone())
     }
 
-    /// Asks by every way for each address that `urls` has for it: `probe`, with a client and the address, in a thread of
-    /// its own as soon as the way is ready. `http` says how each address is asked. Gives the first result that is no error; the others are cancelled.
+    /// Asks through every uplink for each address that `urls` has for it: calls `probe` with a client and the address,
+    /// in a thread of its own, as soon as the uplink is ready. `http` says how each address is asked. Returns the first
+    /// result that is not an error; the others are cancelled.
     ///
-    /// An error once everyone has failed or the deadline has passed, with the reason of each.
+    /// An error once all have failed or the deadline has passed, with the reason of each.
     pub fn ask<T: Send>(
         &mut self,
         http: &dyn Fn(&Uplink, &str) -> http::Settings,
@@ -196,16 +199,16 @@ impl Session {
         let cancel = Cancel::new().context(|| "failed to make an eventfd")?;
         let answers: Mutex<Vec<Result<T>>> = Mutex::default();
         let (deadline, patience, findings) = (self.deadline, self.patience, self.findings.clone());
-        let Session { runtime, local, listener, ground, pending, uplinks, reasons, .. } = self;
+        let Session { runtime, local, listener, context, pending, uplinks, reasons, .. } = self;
         std::thread::scope(|scope| {
             let start = |uplink: &Uplink, url: String| {
                 let client = http::Client::new(uplink, &http(uplink, &url), deadline, cancel.clone(), &findings);
-                let (answers, told, name) = (&answers, ground.told.clone(), uplink.name());
+                let (answers, events, name) = (&answers, context.events.clone(), uplink.name());
                 let thread = std::thread::Builder::new().name(name.clone());
                 let spawned = thread.spawn_scoped(scope, move || {
                     let answer = probe(&client, &url).map_err(|e| e.context(&name));
                     answers.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(answer);
-                    let _ = told.send(Told::Answered);
+                    let _ = events.send(TaskEvent::Answered);
                 });
                 spawned.is_ok()
             };
@@ -231,7 +234,7 @@ impl Session {
                             }
                         }
                     }
-                    // A way that would not be asked is not waited for.
+                    // An uplink without addresses to ask is not waited for.
                     let no_more_uplinks = pending.iter().all(|uplink| urls(uplink).is_empty());
                     if running == 0 && no_more_uplinks {
                         return Err(because(reasons, &failed, "nobody answered"));
@@ -240,13 +243,13 @@ impl Session {
                     let only_routers = pending.iter().all(|w| w.reach == Reach::Ipv6Routed || urls(w).is_empty());
                     let limit = if only_routers && !failed.is_empty() { silent } else { patience };
                     match tokio::time::timeout(limit.left(), listener.recv()).await {
-                        Ok(Some(Told::Uplink(uplink))) => uplinks.push(*uplink),
-                        Ok(Some(Told::Ended(index, reach, reason))) => {
+                        Ok(Some(TaskEvent::Uplink(uplink))) => uplinks.push(*uplink),
+                        Ok(Some(TaskEvent::Ended(index, reach, reason))) => {
                             pending.retain(|uplink| uplink.index != index || uplink.reach != reach);
                             reasons.extend(reason);
                         }
-                        Ok(Some(Told::Answered)) => {}
-                        Ok(Some(Told::Stop)) => return Err(Error::new("nobody has to answer any more")),
+                        Ok(Some(TaskEvent::Answered)) => {}
+                        Ok(Some(TaskEvent::Stop)) => return Err(Error::new("nobody has to answer any more")),
                         Ok(None) | Err(_) => return Err(because(reasons, &failed, "no answer in time")),
                     }
                 }
@@ -261,7 +264,7 @@ impl Session {
         self.uplinks.iter().filter_map(|uplink| uplink.lease.as_ref())
     }
 
-    /// Takes back every address, route and link state that was changed, and nothing else.
+    /// Undoes every change of an address, route or link state, and nothing else.
     pub fn restore(mut self) -> Result<()> {
         self.undo()
     }
@@ -272,7 +275,7 @@ impl Session {
     }
 
     fn undo(&mut self) -> Result<()> {
-        // The tasks end first: none may add to what is being taken back.
+        // The tasks end first: none may make changes while these are undone.
         self.local = LocalSet::new();
         let (journal, netlink) = (self.journal.clone(), self.netlink.clone());
         // Nobody else borrows the journal once the tasks are gone.
@@ -289,7 +292,7 @@ impl Drop for Session {
     }
 }
 
-/// Takes back what a session left behind that was killed or handed over, by the record it kept.
+/// Undoes the changes of a session that was killed or handed over, by the record that it kept.
 pub fn restore_left(record: &Path) -> Result<()> {
     let Some(mut left) = Journal::left(record) else { return Ok(()) };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

@@ -11,7 +11,7 @@ pub fn said(method: &str, url: &str) -> String {
     format!("{method} {scheme}://{host}{path}")
 }
 
-/// The URL without the zone of a link-local address (RFC 6874): the way says which link.
+/// The URL without the zone of a link-local address (RFC 6874): the uplink decides the link.
 pub fn unscoped(url: &str) -> String {
     let zone = url.find("://[").and_then(|start| {
         let end = start + url.get(start..)?.find(']')?;

@@ -1,5 +1,5 @@
-//! Small files below a folder that represents a machine. Symbolic links lead nowhere outside of it, and only regular files are
-//! opened: a tree may have a FIFO, a device or a link to the host's own files at any path.
+//! Small files below a folder that represents a machine. Symbolic links are resolved inside it, and only regular files
+//! are opened: a tree may have a FIFO, a device or a link to the host's files at any path.
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, readlinkat};

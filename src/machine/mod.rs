@@ -16,7 +16,7 @@ pub use tools::Tools;
 
 use std::path::{Path, PathBuf};
 
-/// What was found out about this machine, once.
+/// Facts about this machine, read once.
 #[derive(Debug, Clone, Default)]
 pub struct Machine {
     /// The folder that holds `proc` and `sys`: `/`, or a tree that represents a machine.
@@ -31,8 +31,8 @@ impl Machine {
         Machine { base: base.to_owned(), cmdline: Cmdline::new(&cmdline) }
     }
 
-    /// A DMI value by the kernel's name for it (`product_uuid`, `chassis_asset_tag`, …), trimmed. None where the machine has
-    /// no such value or it is not ours to read.
+    /// A DMI value by the kernel's name for it (`product_uuid`, `chassis_asset_tag`, …), trimmed. None where the
+    /// machine has no such value or it cannot be read.
     pub fn dmi(&self, key: &str) -> Option<String> {
         if key.contains(['/', '.']) {
             return None;

@@ -116,7 +116,7 @@ fn options(map: &Map, but: &[&str]) -> Vec<String> {
     kept.filter_map(option).collect()
 }
 
-/// What is to be done, as whom.
+/// What to run, and as which user.
 struct Job<'a> {
     by_pip: bool,
     package: String,
@@ -174,7 +174,7 @@ impl<'a> Job<'a> {
             return dir.into_iter().fold(command, Command::dir);
         };
         let mut line = dir.map(|dir| format!("cd {} && ", shell::quoted_if_needed(dir))).unwrap_or_default();
-        // What pip installs for a user is not in every user's PATH.
+        // Programs that pip installs for a user are not in every PATH.
         line.push_str(if self.by_pip { "env PATH=$PATH:$HOME/.local/bin" } else { "env PATH=$PATH" });
         if let Some(path) = &self.config {
             line.push_str(&format!(" ANSIBLE_CONFIG={}", shell::quoted_if_needed(path)));

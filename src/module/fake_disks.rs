@@ -7,7 +7,7 @@ use crate::document::yaml;
 use crate::drive::devices::Places;
 use crate::instance::Instance;
 use crate::machine::Distro;
-use crate::root::{Command, Output, Root, Stage, Use};
+use crate::root::{Command, Output, Root, Use};
 use crate::system::partitions::{self, Format, Geometry, Kind, Partition, Wanted};
 use crate::system::{Context, Device, Outside, Request};
 use std::fs::{self, File};
@@ -133,17 +133,10 @@ impl Machine {
             Ok(Output { status, stdout: stdout.into(), stderr: Vec::new() })
         }));
         let mut report = Report::new();
-        let mut cx = Context {
-            root: &mut root,
-            config: &config,
-            instance: &Instance::default(),
-            distro: &Distro::named("debian"),
-            args: &[],
-            stage: Stage::Init,
-            outside: &Disks(self.places()),
-            again: false,
-            report: &mut report,
-        };
+        let instance = Instance::default();
+        let distro = Distro::named("debian");
+        let outside = Disks(self.places());
+        let mut cx = Context { outside: &outside, ..Context::new(&mut root, &config, &instance, &distro, &mut report) };
         handler(&mut cx).unwrap();
         let commands = root.commands().iter().map(|c| c.argv.join(" ")).collect();
         let warnings = report.entries().iter().map(|e| e.to_string()).collect();

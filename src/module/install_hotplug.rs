@@ -13,7 +13,7 @@
 //! updates: {network: {when!: [(boot-new-instance boot-legacy boot hotplug)]}}
 //! ```
 
-use super::Module;
+use super::{Module, Role};
 use crate::base::error::Result;
 use crate::instance::Frequency;
 use crate::root::{Attr, Command, Stage};
@@ -29,6 +29,7 @@ pub static MODULE: Module = Module {
     frequency: Frequency::Instance,
     live: Some(live),
     offline: true,
+    role: Some(Role::Hotplug),
     ..Module::NEW
 };
 

@@ -54,7 +54,7 @@ struct Keyboard {
 
 fn keyboard(cx: &mut Context) -> Result<Option<Keyboard>> {
     let Some(map) = cx.map("keyboard") else { return Ok(None) };
-    // The file is read by shells, so nothing that one could take for more than a name.
+    // The file is read by shells, so only characters that are not special to one are accepted.
     let name = |key: &str, default: &str| match map.get(key).filter(|v| !v.is_null()) {
         None => Ok(default.to_owned()),
         Some(value) => match value.as_str() {

@@ -85,7 +85,7 @@ fn live(cx: &mut Context) -> Result<()> {
     cx.root.run(Command::new(cx.stage, argv).secret(secret))
 }
 
-/// What the section `[client]` of a file sets.
+/// The values in the section `[client]` of a file.
 fn client_section(text: &str) -> BTreeMap<String, String> {
     let lines =
         text.lines().map(str::trim).skip_while(|l| *l != "[client]").skip(1).take_while(|l| !l.starts_with('['));

@@ -27,7 +27,7 @@ const SUPPORTED: &str = "/usr/share/i18n/SUPPORTED";
 const DEBIAN: &str = "/etc/default/locale";
 const SYSTEMD: &str = "/etc/locale.conf";
 const ALPINE: &str = "/etc/profile.d/50-cloud-init-locale.sh";
-/// What Debian's programs run with while the locale is made.
+/// The environment of Debian's programs while the locale is generated.
 const NEUTRAL: &str = "C.UTF-8";
 
 pub static MODULE: Module = Module {
@@ -40,7 +40,7 @@ pub static MODULE: Module = Module {
     ..Module::NEW
 };
 
-/// What is to be done.
+/// The work to do.
 struct Wanted {
     locale: String,
     /// The file that the distribution, or `locale_configfile`, has it in.
@@ -84,7 +84,7 @@ fn default_file(family: Family) -> &'static str {
     }
 }
 
-/// What a system gets that has none and is asked for none, on the distributions that have such a default.
+/// The locale of a system without one where none is configured, on the distributions that have such a default.
 fn default_locale(family: Family) -> Option<&'static str> {
     match family {
         Family::Debian | Family::Alpine => Some("C.UTF-8"),

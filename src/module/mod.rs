@@ -73,7 +73,18 @@ use crate::system::Context;
 /// what was asked for.
 pub type Handler = fn(&mut Context) -> Result<()>;
 
-/// A module: all that the rest of the program knows about it.
+/// What a stage calls a module for beside its place in a list. At most one module has each role.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Writes the machine's name; called before the network's own programs report it to others.
+    Hostname,
+    /// Writes SSH keys that may log in; called again for keys that came later, and its host keys are published.
+    Ssh,
+    /// Installs the rule for network devices that are added; called where a command switches hotplug on.
+    Hotplug,
+}
+
+/// A module: everything that the rest of the program uses of it.
 pub struct Module {
     /// With underscores, as in cloud-init's semaphores: `write_files`.
     pub name: &'static str,
@@ -99,10 +110,11 @@ pub struct Module {
     pub idle: Option<fn(&mut Context) -> bool>,
     /// Whether `live` never needs the network.
     pub offline: bool,
-    /// What nothing waits for: in a process of its own at idle priority, after the final stage, once for each instance.
+    /// Background work: in a process of its own at idle priority, after the final stage, once for each instance.
     pub in_background: Option<Handler>,
     /// Its live half runs the user's commands before every other module: file halves that ran earlier look at what they changed.
     pub runs_commands: bool,
+    pub role: Option<Role>,
 }
 
 impl Module {
@@ -121,6 +133,7 @@ impl Module {
         offline: false,
         in_background: None,
         runs_commands: false,
+        role: None,
     };
 
     /// The entry of a module that sets up software of its own, in this build: without the feature `software` it fails where a
@@ -223,6 +236,11 @@ fn canonical(name: &str) -> String {
 pub fn find(name: &str) -> Option<&'static Module> {
     let name = canonical(name);
     MODULES.iter().copied().find(|m| m.name == name)
+}
+
+/// The module with a role.
+pub fn with_role(role: Role) -> Option<&'static Module> {
+    MODULES.iter().copied().find(|m| m.role == Some(role))
 }
 
 /// Whether cloud-init once had a module of that name.

@@ -61,7 +61,7 @@ fn live(cx: &mut Context) -> Result<()> {
     }
 }
 
-/// What is sent, and how often it is tried. None where the configuration asks for nothing.
+/// The request, and how often it is tried. None where none is configured.
 pub(super) fn request(cx: &mut Context) -> Result<Option<(Request, u32)>> {
     let Some(section) = cx.map("phone_home") else { return Ok(None) };
     let Some(url) = section.get("url").and_then(Value::as_str) else {
@@ -92,7 +92,7 @@ fn tries(section: &Map, report: &mut Report) -> u32 {
     }
 }
 
-/// What is posted, as a form (WHATWG URL Standard, application/x-www-form-urlencoded). What is not there is `N/A`.
+/// The posted form (WHATWG URL Standard, application/x-www-form-urlencoded). A missing value is `N/A`.
 fn body(cx: &mut Context, section: &Map) -> String {
     let names: Vec<String> = match section.get("post") {
         Some(Value::List(list)) => list.iter().filter_map(shell::word).collect(),

@@ -156,7 +156,7 @@ impl Agent<'_> {
             return Ok(path);
         }
         if !cx.root.runs_commands() {
-            // What a plan shows.
+            // The value that a plan shows.
             return Ok(format!("/etc/puppet/{setting}"));
         }
         let output = cx.root.output(Command::new(cx.stage, [self.program(), "config", "print", setting]))?;

@@ -16,7 +16,7 @@
 //! hostname, fqdn: str
 //! ```
 
-use super::Module;
+use super::{Module, Role};
 use crate::base::error::Result;
 use crate::document::{Map, Value, json};
 use crate::instance::Frequency;
@@ -24,7 +24,7 @@ use crate::root::{Attr, Stage};
 use crate::system::Context;
 use crate::system::hostname::{self, Name};
 
-/// What was set last, to distinguish a new name from one that was changed since.
+/// The name that was set last, to recognise a later change.
 const SET: &str = "/var/lib/cloud/data/set-hostname";
 
 pub static MODULE: Module = Module {
@@ -33,6 +33,7 @@ pub static MODULE: Module = Module {
     frequency: Frequency::Instance,
     provision: Some(provision),
     live: Some(live),
+    role: Some(Role::Hostname),
     ..Module::NEW
 };
 

@@ -53,7 +53,7 @@ fn provision(context: &mut Context) -> Result<()> {
     let mut problems = Vec::new();
     let wanted = wanted(context, &mut problems);
     let shown = set_all(context, wanted, &mut problems)?;
-    // An image would keep them: no console shows them before it boots, with another /run.
+    // Not in an image: it boots with another /run, so they would never be shown.
     if !shown.is_empty() && context.root.has_run() {
         context.root.write(RANDOM_PASSWORDS, shown, Attr::root(0o600))?;
     } else if !shown.is_empty() {
@@ -127,7 +127,7 @@ fn set(accounts: &mut Accounts, user: &str, password: Password, shown: &mut Stri
     accounts.set_password(user, &field)
 }
 
-/// Who gets which password, in cloud-init's order: plain ones and random ones, then hashes. Secrets stay out of problems.
+/// The passwords by user, in cloud-init's order: plain ones and random ones, then hashes. Problems never hold a secret.
 fn wanted(context: &mut Context, problems: &mut Vec<String>) -> Vec<(String, Password)> {
     let mut wanted = Vec::new();
     if let Some(chpasswd) = context.map("chpasswd") {
@@ -219,7 +219,6 @@ mod tests {
     use crate::machine::Distro;
     use crate::module::Handler;
     use crate::root::{Root, Use};
-    use crate::system::Nothing;
 
     fn start() -> (TempDir, Root) {
         let dir = TempDir::new("set-passwords");
@@ -232,17 +231,13 @@ mod tests {
     }
 
     fn run(root: &mut Root, half: Handler, config: &str) -> Result<()> {
-        half(&mut Context {
+        half(&mut Context::new(
             root,
-            config: &yaml::parse("t", config).unwrap(),
-            instance: &Instance::default(),
-            distro: &Distro::named("debian"),
-            args: &[],
-            stage: Stage::Init,
-            outside: &Nothing,
-            again: false,
-            report: &mut Report::new(),
-        })
+            &yaml::parse("t", config).unwrap(),
+            &Instance::default(),
+            &Distro::named("debian"),
+            &mut Report::new(),
+        ))
     }
 
     fn shadow(root: &Root, user: &str) -> Vec<String> {

@@ -21,8 +21,8 @@
 //! ssh_publish_hostkeys: {enabled: bool  blacklist: [str]}
 //! ```
 
-use super::Module;
 use super::users_groups::key_lines;
+use super::{Module, Role};
 use crate::base::error::Result;
 use crate::document::{Map, Value, optional_map, wrong};
 use crate::instance::{Frequency, state};
@@ -39,10 +39,11 @@ pub static MODULE: Module = Module {
     provision: Some(provision),
     live: Some(live),
     in_background: Some(host_keys::finish),
+    role: Some(Role::Ssh),
     ..Module::NEW
 };
 
-/// Host keys and authorized keys. One that fails does not keep the others from being written.
+/// Host keys and authorized keys. The others are written even if one fails.
 fn provision(context: &mut Context) -> Result<()> {
     let mut problems = Vec::new();
     let mut keep = |result: Result<()>| problems.extend(result.err().map(|e| e.to_string()));
@@ -174,7 +175,6 @@ mod tests {
     use crate::machine::Distro;
     use crate::module::Handler;
     use crate::root::{Root, Use};
-    use crate::system::Nothing;
 
     const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILM+rvN+ot98qgEN796jTiQfZfG1KaT0PtFDJ/XFSqti me@host";
 
@@ -210,15 +210,9 @@ mod tests {
             all.insert(key, defaults.get(key).unwrap().clone());
         }
         half(&mut Context {
-            root,
-            config: &Value::Map(all),
-            instance: &instance,
-            distro: &distro,
             args,
             stage,
-            outside: &Nothing,
-            again: false,
-            report: &mut Report::new(),
+            ..Context::new(root, &Value::Map(all), &instance, &distro, &mut Report::new())
         })
     }
 

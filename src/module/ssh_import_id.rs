@@ -97,7 +97,6 @@ mod tests {
     use crate::instance::Instance;
     use crate::machine::Distro;
     use crate::root::{Attr, Root, Use};
-    use crate::system::Nothing;
 
     #[test]
     fn each_user_fetches_its_own() {
@@ -109,15 +108,14 @@ mod tests {
         let config = "ssh_import_id: [gh:a]\nsystem_info: {default_user: {name: main}}\n\
                       users: [default, {name: u, ssh_import_id: 'b, lp:c'}, {name: v, ssh_import_id: d}, {name: main, ssh_import_id: e}]\n";
         let error = live(&mut Context {
-            root: &mut root,
-            config: &yaml::parse("t", config).unwrap(),
-            instance: &Instance::default(),
-            distro: &Distro::named("debian"),
-            args: &[],
             stage: Stage::Config,
-            outside: &Nothing,
-            again: false,
-            report: &mut Report::new(),
+            ..Context::new(
+                &mut root,
+                &yaml::parse("t", config).unwrap(),
+                &Instance::default(),
+                &Distro::named("debian"),
+                &mut Report::new(),
+            )
         });
         assert_eq!(error.unwrap_err().to_string(), "user v: there is no such user");
         let found: Vec<String> = root.commands().iter().map(|c| c.argv.join(" ")).collect();

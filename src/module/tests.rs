@@ -1,4 +1,4 @@
-//! What users see of modules that have no test of their own.
+//! Modules without tests of their own.
 
 use super::*;
 use crate::base::report::{Report, Severity};
@@ -7,7 +7,7 @@ use crate::instance::Instance;
 use crate::machine::Distro;
 use crate::root::Root;
 use crate::schema;
-use crate::system::{Device, Nothing, Outside, Request};
+use crate::system::{Device, Outside, Request};
 
 #[test]
 fn the_table_says_what_cloud_inits_says() {
@@ -110,7 +110,7 @@ impl Outside for Echo {
     }
 }
 
-/// What a run left.
+/// The result of a run.
 pub(super) struct Left {
     warnings: Vec<String>,
     pub(super) errors: Vec<String>,
@@ -144,15 +144,9 @@ impl Fixture {
         let mut report = Report::new();
         for handler in handlers.iter().flatten() {
             let mut cx = Context {
-                root: &mut root,
-                config: &config,
-                instance: &self.instance,
-                distro: &self.distro,
-                args: &[],
                 stage: Stage::Final,
                 outside: &echo,
-                again: false,
-                report: &mut report,
+                ..Context::new(&mut root, &config, &self.instance, &self.distro, &mut report)
             };
             errors.extend(handler(&mut cx).err().map(|e| e.to_string()));
         }
@@ -196,17 +190,8 @@ fn a_file_of_a_user_that_is_made_later_is_given_to_it_then() {
     fixture.put("/etc/group", "bob:x:1235:\n", 0o644);
     let config = crate::document::yaml::parse("t", config).unwrap();
     let mut root = Root::open(&fixture.dir.0, crate::root::Use::Plan).unwrap();
-    let mut cx = Context {
-        root: &mut root,
-        config: &config,
-        instance: &fixture.instance,
-        distro: &fixture.distro,
-        args: &[],
-        stage: Stage::Init,
-        outside: &Nothing,
-        again: false,
-        report: &mut Report::new(),
-    };
+    let mut report = Report::new();
+    let mut cx = Context::new(&mut root, &config, &fixture.instance, &fixture.distro, &mut report);
     write_files::MODULE.live.unwrap()(&mut cx).unwrap();
     let attr = root.stat("/srv/app/x").unwrap().attr;
     assert_eq!((attr.mode, attr.uid, attr.gid), (0o640, 1234, 1235));
@@ -373,16 +358,10 @@ fn home_hears_what_it_asked_for() {
                   post: [pub_key_ed25519, pub_key_rsa, instance_id, hostname]}}";
     let config = crate::document::yaml::parse("t", config).unwrap();
     let mut root = Root::open(&fixture.dir.0, crate::root::Use::Plan).unwrap();
+    let mut report = Report::new();
     let mut cx = Context {
-        root: &mut root,
-        config: &config,
-        instance: &fixture.instance,
-        distro: &fixture.distro,
-        args: &[],
         stage: Stage::Final,
-        outside: &Nothing,
-        again: false,
-        report: &mut Report::new(),
+        ..Context::new(&mut root, &config, &fixture.instance, &fixture.distro, &mut report)
     };
     let (request, tries) = phone_home::request(&mut cx).unwrap().unwrap();
     assert_eq!((request.method, request.url.as_str(), tries), ("POST", "http://x/i-1/", 7));

@@ -35,7 +35,7 @@ use crate::instance::Frequency;
 use crate::root::{Command, Stage};
 use crate::system::{Context, all_or_error, packages, service};
 
-/// What `pro config` is known to take: URLs of proxies.
+/// The known keys of `pro config`: URLs of proxies.
 const PROXIES: [&str; 6] = [
     "http_proxy",
     "https_proxy",
@@ -104,7 +104,7 @@ fn section<'a>(cx: &mut Context<'a>) -> Result<Option<&'a Map>> {
     optional_map(key, cx.get(key))
 }
 
-/// Sets and unsets what `config` has, in the order of its keys, if all of it is right.
+/// Sets and unsets the keys of `config`, in their order, if all of them are valid.
 fn configure(cx: &mut Context, config: Option<&Value>) -> Result<()> {
     let Some(config) = optional_map("ubuntu_pro.config", config)? else { return Ok(()) };
     let (mut problems, mut commands) = (Vec::new(), Vec::new());

@@ -77,7 +77,7 @@ fn from_template(cx: &Context, name: &Name) -> Result<String> {
     Ok(text.unwrap_or_else(|| built_in(family, name)))
 }
 
-/// What cloud-init's template for the distribution maps, for an image that brings no template.
+/// The lines of cloud-init's template for the distribution, for an image without one.
 fn built_in(family: &str, name: &Name) -> String {
     let lines: &[&str] = match family {
         "debian" | "arch" => &["127.0.1.1 @", "127.0.0.1 localhost", LOOPBACK6, NODES, ROUTERS],

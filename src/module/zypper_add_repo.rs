@@ -81,7 +81,7 @@ fn provision(cx: &mut Context) -> Result<()> {
     Ok(())
 }
 
-/// Sets each in its place: the module runs on every boot, and nothing may add up.
+/// Sets each value in place: the module runs on every boot, and must not add lines again.
 fn settings(cx: &mut Context, config: &Map) -> Result<()> {
     let mut values = Vec::new();
     for (key, value) in config.iter() {

@@ -4,8 +4,8 @@ use super::{Attr, Content, Root};
 use crate::base::base64;
 use crate::document::{Map, Value};
 
-/// What happens to a file that is there already. Anything but `Replace` is for files that cannot be seen yet, because their
-/// file system is not mounted, and for logs.
+/// How an existing file changes. Anything but `Replace` is for files that cannot be seen yet, because their file system
+/// is not mounted, and for logs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Over {
     /// Its content becomes this one.
@@ -80,7 +80,7 @@ impl Change {
         }
     }
 
-    /// What is done, for a message in which the path follows.
+    /// A description of the change, for a message in which the path follows.
     pub(super) fn verb(&self) -> &'static str {
         match self {
             Change::Write { .. } => "write",

@@ -20,7 +20,7 @@ pub enum Stage {
 }
 
 impl Stage {
-    /// All, in their order.
+    /// All stages, in their order.
     pub const ALL: [Stage; 3] = [Stage::Init, Stage::Config, Stage::Final];
 
     /// The name in a plan and in the log.
@@ -48,7 +48,7 @@ pub struct Command {
     /// Whether [`Root::output`] takes its standard error too.
     pub takes_errors: bool,
     pub when: Stage,
-    /// It is killed when it takes longer. None: it may take as long as it likes.
+    /// The command is killed after this time. None: no limit.
     pub limit: Option<Duration>,
 }
 
@@ -137,7 +137,7 @@ impl Root {
         self.spawn(command, true)
     }
 
-    /// Has `programs` answer every command from now on: a test that plays the programs of a machine whose tree this is.
+    /// Answers every command with `programs` from now on: for tests, on the tree of a machine.
     pub fn play(&mut self, programs: Programs) {
         self.programs = Some(programs);
     }
@@ -198,7 +198,7 @@ impl Root {
             .spawn()
             .context(|| format!("failed to run {program}"))?;
         let writer = child.stdin.take().zip(command.stdin).map(|(mut pipe, text)| {
-            // A command that does not read its input to the end is no error of ours.
+            // A command that does not read all of its input is not an error.
             std::thread::spawn(move || drop(pipe.write_all(&text)))
         });
         let stdout = child.stdout.take().map(reader);
@@ -207,7 +207,7 @@ impl Root {
             log::warn!("{program} is killed: it has taken longer than {:?}", command.limit.unwrap_or_default());
             let _ = child.kill();
         }
-        // What has no limit is read to its end before it is waited for.
+        // Without a limit, the output is read to its end before the process is waited for.
         let end = command.limit.map(|_| Instant::now() + PIPES_END);
         let (stdout, stderr) = (taken(stdout, end), taken(stderr, end));
         let status = child.wait().context(|| format!("failed to wait for {program}"))?;

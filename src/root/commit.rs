@@ -1,8 +1,8 @@
-//! From memory to the disk: what differs, and its way through the journal.
+//! From memory to the disk: finds what differs, and writes it through the journal.
 //!
-//! SQLite's rollback journal is the model, the other way round: here the journal has what is to be, not what was. Until it is
-//! complete on the disk nothing has changed; from then on a cut at any point ends in all changes, because the next run makes
-//! them again ([`Root::recover`](super::Root::recover)).
+//! The model is SQLite's rollback journal, except that this journal has the new contents, not the old ones. Until it is
+//! complete on the disk nothing has changed; from then on a cut at any point ends in all changes, because the next run
+//! makes them again ([`Root::recover`](super::Root::recover)).
 
 use super::disk::Touched;
 use super::journal::{FOLDERS, Journal, WAITING, path_in};
@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 
-/// What a list of changes came to.
+/// The result of making a list of changes.
 #[derive(Default)]
 pub(super) struct Outcome {
     pub(super) errors: Vec<Error>,
@@ -24,7 +24,7 @@ pub(super) struct Outcome {
 }
 
 impl Root {
-    /// What is not on the disk yet, folders before what is in them.
+    /// The changes that are not on the disk yet, folders before their contents.
     pub fn changes(&self) -> Vec<Change> {
         self.entries().into_iter().filter(|e| !e.hidden).map(|e| e.change).collect()
     }
@@ -158,7 +158,7 @@ impl Root {
     pub fn make_writable(&self) -> Result<Option<Writable>> {
         let needs_own = |e: Entry| {
             let waits = !e.hidden && self.below_unmounted(e.change.resolved());
-            // What waits is in a list there.
+            // The waiting changes are in a list there.
             let path = if waits { "etc" } else { e.change.resolved() };
             let own = || self.disk.nearest(path).is_some_and(|(_, fd)| self.disk.is_own(fd));
             !is_volatile(path) && self.disk.is_read_only(path) && own()
@@ -218,7 +218,7 @@ impl Root {
     }
 
     fn through_journal(&mut self, entries: Vec<Entry>) -> Vec<Error> {
-        // Marks last: where a change fails for want of room, nothing is marked.
+        // Marks come last: where a change fails for lack of space, nothing is marked.
         let (marks, mut entries): (Vec<_>, Vec<_>) = entries.into_iter().partition(|e| is_mark(e.change.resolved()));
         let first_mark = entries.len();
         entries.extend(marks);
@@ -246,7 +246,7 @@ impl Root {
             }
             let mut written = Journal::write(&self.disk, &folder, entries);
             if written.as_ref().is_err_and(|e| e.kind() == ErrorKind::AlreadyExists) {
-                // Another process's: its changes come first.
+                // The journal of another process: its changes come first.
                 let earlier = self.recover_journal(&folder);
                 written = earlier.and_then(|_| Journal::write(&self.disk, &folder, entries));
             }
@@ -287,8 +287,8 @@ impl Root {
         errors
     }
 
-    /// Makes the changes where the journal cannot be kept, in the order in which a cut hurts least: contents under temporary
-    /// names, a sync, then everything takes its place, the account files last; a sync; then the marks.
+    /// Makes the changes where the journal cannot be kept, in the order in which a power cut does the least damage:
+    /// contents under temporary names, a sync, then the renames, the account files last; a sync; then the marks.
     fn without_journal(&mut self, mut entries: Vec<Entry>, first_mark: usize) -> Vec<Error> {
         let marks = entries.split_off(first_mark);
         let mut outcome = Outcome::default();

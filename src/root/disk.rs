@@ -445,7 +445,7 @@ pub(super) fn own(file: impl AsFd, attr: Attr) -> std::io::Result<()> {
 /// Gives `file` the extended attributes of the file that it replaces: the SELinux label, and where the owner stays the same
 /// access control lists and the rest. The mode that is set later limits what a list grants (acl(5)).
 fn keep_xattrs(replaced: &OwnedFd, file: &File, same_owner: bool) {
-    // An error: the file system has none.
+    // On an error, the file system has no extended attributes.
     let length = fs::flistxattr_query(replaced).unwrap_or(0);
     if length == 0 {
         return;

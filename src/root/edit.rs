@@ -1,4 +1,4 @@
-//! Changes of files that are there, in bytes.
+//! Changes of existing files, in bytes.
 
 use super::layout::is_record;
 use super::{Attr, MAX_READ, Node, Over, Root};

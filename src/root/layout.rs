@@ -9,8 +9,8 @@ pub(super) const KEPT_STATE: &str = "etc/.prepivot-state";
 const RECORDS: [&str; 3] =
     ["var/log/cloud-init.log", "var/lib/cloud/data/status.json", "var/lib/cloud/data/result.json"];
 
-/// What becomes of a file system's name lists, in the order in which a half-written set of them hurts least: a user
-/// exists when /etc/passwd has the name, so that it comes last.
+/// The account files, in the order in which a partly written set of them does the least damage: a user exists once
+/// /etc/passwd has the name, so that it comes last.
 pub(super) const ACCOUNTS: [&str; 6] =
     ["etc/subuid", "etc/subgid", "etc/group", "etc/gshadow", "etc/shadow", "etc/passwd"];
 

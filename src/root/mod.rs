@@ -72,7 +72,7 @@ impl Attr {
     }
 }
 
-/// What kind of thing a path is.
+/// The type of what is at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     File,
@@ -82,7 +82,7 @@ pub enum Kind {
     Other,
 }
 
-/// What is known of a path.
+/// What is at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stat {
     pub kind: Kind,
@@ -123,7 +123,7 @@ pub struct Root {
     waiting_changed: bool,
     /// Changes of the list that the next commit makes as they are.
     due: Vec<Entry>,
-    /// Whether what an earlier run left was looked for.
+    /// Whether the changes of an earlier run were looked for.
     recovered: bool,
     /// Paths that a commit wrote.
     done: Vec<String>,
@@ -132,7 +132,7 @@ pub struct Root {
     /// Whether something was written without a journal that may not have reached the disk.
     unsettled: bool,
     commands: Vec<Command>,
-    /// What answers commands in the place of the root's programs.
+    /// Answers commands instead of the root's programs, in tests.
     programs: Option<Programs>,
     /// Commands for the end of the stage, each with its condition.
     at_end: Vec<(Option<Command>, Command)>,
@@ -477,8 +477,8 @@ impl Root {
         layout::is_shadowed(resolved) && (!self.disk.keeps_state || layout::is_below(resolved, layout::STATE))
     }
 
-    /// Whether what the disk has at a path is not what is there: a parent is removed, or a file system that is not mounted yet
-    /// will be over it.
+    /// Whether what the disk has at a path is hidden: a parent is removed in memory, or a file system that is not
+    /// mounted yet will be over it.
     fn hidden(&self, resolved: &str) -> bool {
         if self.is_unseen(resolved) {
             return true;

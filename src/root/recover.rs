@@ -1,4 +1,5 @@
-//! What an earlier run left: a journal that was not carried out to its end, and changes whose file system was not mounted.
+//! Recovery after an earlier run: a journal that was not carried out completely, and changes whose file system was not
+//! mounted.
 
 use super::commit::Outcome;
 use super::disk::Touched;
@@ -12,8 +13,8 @@ use crate::base::error::{Context, Error, Result};
 use std::io;
 
 impl Root {
-    /// Carries out what an earlier run left, to its end: its journal, and the changes that waited for a file system which is
-    /// mounted now. The first thing that a stage does. A plan only takes them into account.
+    /// Carries out the changes that an earlier run left: its journal, and changes that waited for a file system which
+    /// is mounted now. Every stage begins with this. A plan only takes them into account.
     ///
     /// Gives one error for each change that could not be made.
     pub fn recover(&mut self) -> Vec<Error> {
@@ -74,7 +75,7 @@ impl Root {
         }
     }
 
-    /// Whether what an entry is for can be reached: the file system, or the folder that it hides when it is mounted.
+    /// Whether the target of an entry can be reached: the file system, or the folder that it hides when it is mounted.
     fn is_due(&self, entry: &Entry, not_mounted: &[String]) -> bool {
         let path = entry.change.resolved();
         if entry.hidden { self.is_on_own(path) } else { !not_mounted.iter().any(|m| is_below(path, m)) }

@@ -1,4 +1,4 @@
-//! Which paths a piece of work depends on, and whether what is there has changed since.
+//! Which paths a piece of work depends on, and whether they have changed since.
 
 use super::{Kind, Root, layout};
 use std::collections::BTreeSet;
@@ -8,10 +8,10 @@ const MAX_PATHS: usize = 2000;
 /// Folders that hold this program's own state, with which no work of a module begins.
 const OWN: [&str; 3] = ["var/lib/cloud", "run/cloud-init", "run/prepivot"];
 
-/// What was at a path. Equal marks: nothing has changed in between.
+/// The state of a path. Equal values: nothing has changed in between.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mark {
-    /// Where the path led.
+    /// The path that it resolved to.
     resolved: String,
     /// Mode, owner and group; for a file also its inode, size, and when it last changed.
     version: Option<[u64; 7]>,
@@ -46,7 +46,7 @@ impl Root {
         let mut version = self.disk.version(&resolved);
         let is_dir = self.disk.stat(&resolved).is_some_and(|s| s.kind == Kind::Dir);
         if let (Some([.., inode, size, seconds, nanoseconds]), true) = (&mut version, is_dir) {
-            // They change with every file in it.
+            // A folder's times change with every file in it.
             (*inode, *size, *seconds, *nanoseconds) = (0, 0, 0, 0);
         }
         let names = if path.ends_with('/') { self.list(path) } else { Vec::new() };

@@ -60,8 +60,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The first alternative that the value fits is used. Where it fits none, the errors are those of the one that was most
-    /// likely meant.
+    /// The first alternative that the value fits is used. Where it fits none, the errors are those of the closest
+    /// alternative.
     fn one_of(&mut self, node: &'a [Alternative], value: &Value) {
         let before = take(&mut self.found);
         let mut nearest: Option<Findings> = None;
@@ -213,7 +213,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Tells what was expected. What is deprecated is not recommended.
+    /// Describes what was expected, without deprecated alternatives.
     fn mismatch(&mut self, node: &[&'a Alternative], found: &Value) {
         let mut names: Vec<String> = Vec::new();
         let mut words: Vec<&str> = Vec::new();

@@ -215,7 +215,7 @@ impl Tokens {
             part if part.starts_with('$') => Shape::Part(part),
             "any" => Shape::Any,
             "str" => Shape::Text(""),
-            // What is no kind fits nothing.
+            // An unknown word matches no value.
             word => word.strip_prefix("str/").map_or(Shape::Words(Vec::new()), Shape::Text),
         }
     }

@@ -35,7 +35,7 @@ use std::fmt;
 /// How many problems of one document are reported.
 pub const MAX_PROBLEMS: usize = 100;
 
-/// One thing to tell about a document. Never holds a value.
+/// One problem of a document. Never holds a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     /// Keys and positions with dots: `users.0.name`.
@@ -52,11 +52,11 @@ impl fmt::Display for Problem {
     }
 }
 
-/// What there is to tell about a document, in its order; [`MAX_PROBLEMS`] of each at most.
+/// The problems of a document, in its order; at most [`MAX_PROBLEMS`] of each kind.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Findings {
     pub errors: Vec<Problem>,
-    /// What is valid and will not be for ever.
+    /// Valid values that are deprecated.
     pub deprecations: Vec<Problem>,
 }
 

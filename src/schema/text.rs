@@ -55,7 +55,7 @@ fn is_size(text: &str) -> bool {
     (whole.is_empty() || is_number(whole)) && is_number(rest)
 }
 
-/// Year, month and day as RFC 3339 writes them, and a day that there is since 1970.
+/// Year, month and day as in RFC 3339: a valid date since 1970.
 fn is_date(text: &str) -> bool {
     let fits = |(at, byte): (usize, u8)| if matches!(at, 4 | 7) { byte == b'-' } else { byte.is_ascii_digit() };
     text.len() == 10 && text.bytes().enumerate().all(fits) && days_of(text).is_some()

@@ -1,8 +1,8 @@
 //! Which of the sources are read, from what detection found: what is looked for locally, which services may be asked and how
 //! long, and whether a drive is due.
 //!
-//! Whoever answers on the link-local addresses decides who gets root: a service is asked only where the machine says that it is
-//! on that cloud (CVE-2024-6174), or its owner does.
+//! A service on a link-local address decides who gets root. So a service is asked only where the machine's marks
+//! (CVE-2024-6174) or its owner say that it is there.
 
 use super::table::{SOURCES, Source, named};
 use crate::detect::{Facts, Line, Outcome, Report, Verdict, virt};
@@ -13,7 +13,7 @@ pub const MAYBE_TIME: Duration = Duration::from_secs(20);
 /// A list with more names is what a distribution ships for every cloud, not its owner's choice for these machines.
 const MAX_CHOICE: usize = 8;
 
-/// How sure it is that a service is there.
+/// How certain it is that a service is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Certainty {
     Certain,
@@ -35,6 +35,8 @@ impl Certainty {
 pub struct Service {
     pub source: &'static Source,
     pub certainty: Certainty,
+    /// Whether the machine has a mark of the source, and not only its owner or a list names it.
+    pub marked: bool,
 }
 
 /// The sources whose service may be asked over the network, in the order of the list.
@@ -56,8 +58,13 @@ pub fn services(report: &Report, facts: &Facts) -> Vec<Service> {
     let known = named_sources.into_iter().filter_map(|(name, certainty)| Some((named(&name)?, certainty)));
     known
         .filter(|(source, _)| source.service.is_some())
-        .map(|(source, certainty)| Service { source, certainty })
+        .map(|(source, certainty)| Service { source, certainty, marked: is_marked(report, source) })
         .collect()
+}
+
+/// Whether the machine has a mark of a source.
+fn is_marked(report: &Report, source: &Source) -> bool {
+    report.lines.iter().any(|l| source.is_named(&l.source) && l.finding.verdict == Verdict::Found)
 }
 
 /// The sources that are looked for, in their order.

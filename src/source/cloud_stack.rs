@@ -30,7 +30,7 @@ pub static SOURCE: Source = Source {
     settings: &[MAX_WAIT, TIMEOUT, RETRIES],
     docs: "Apache CloudStack. Read from the virtual router: the host data-server, else the DHCP server, else the router of the \
         default route; or from /var/lib/cloud/seed/cs. A password that was asked for is fetched from its port 8080; the server is \
-        told that it was taken once the machine runs with it. A host name without a domain gets the leased domain.",
+        notified once the machine runs with it. A host name without a domain gets the leased domain.",
     ..Source::NEW
 };
 

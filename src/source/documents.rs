@@ -11,7 +11,7 @@ use std::net::Ipv4Addr;
 /// The identity of an instance whose metadata has none, as in cloud-init.
 const DEFAULT_ID: &str = "iid-datasource";
 
-/// The mapping that a JSON document at the request's URL has.
+/// The JSON document at the request's URL, which must be a mapping.
 ///
 /// # Errors
 /// No answer, no document, or one that is no mapping.
@@ -31,7 +31,7 @@ pub fn as_mapping(name: &str, value: Value) -> Result<Map> {
     }
 }
 
-/// A document that has to be there.
+/// A required document.
 ///
 /// # Errors
 /// No answer, or no document.
@@ -76,7 +76,7 @@ pub fn user_data(value: Option<&Value>) -> Option<Bytes> {
     value.and_then(Value::bytes).filter(|bytes| !bytes.is_empty()).map(|bytes| Bytes::from(bytes))
 }
 
-/// User-data that is nothing but base64 was encoded once too often.
+/// User-data that is entirely base64 was encoded twice.
 pub fn decoded(bytes: Vec<u8>) -> Vec<u8> {
     match crate::base::base64::decode(bytes.trim_ascii_end()) {
         Some(inner) if !inner.is_empty() => inner,

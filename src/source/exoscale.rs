@@ -27,7 +27,7 @@ pub static SOURCE: Source = Source {
         RETRIES,
     ],
     docs: "Exoscale. Read from http://169.254.169.254/1.0. A password that was asked for is fetched from port 8080; the server is \
-        told that it was taken once the machine runs with it.",
+        notified once the machine runs with it.",
     ..Source::NEW
 };
 

@@ -103,7 +103,7 @@ fn read(search: &mut Search) -> Result<Option<Found>> {
     Ok(Some(Found { instance, place: drive.clone() }))
 }
 
-/// What IBM's drive has, and nothing else of OpenStack's.
+/// Only what IBM's drive has of OpenStack's documents.
 fn finish(read: Instance, kind: &str, drive: &str, has_network: bool) -> Instance {
     let of = |key: &str| read.metadata.get(key).cloned();
     let kept = [("instance-id", "uuid"), ("local-hostname", "hostname"), ("public-keys", "public_keys")];

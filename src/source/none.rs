@@ -1,4 +1,4 @@
-//! None: what a machine is where no other source has anything.
+//! None: the instance of a machine on which no other source was found.
 
 use super::search::{Found, Search};
 use super::table::Source;

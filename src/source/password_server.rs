@@ -1,5 +1,5 @@
-//! The password server of CloudStack's virtual router, and of Exoscale: gives the password that the user asked for until it is
-//! told that the machine has it.
+//! The password server of CloudStack's virtual router, and of Exoscale: returns the password that the user requested
+//! until the machine confirms that it has it.
 //!
 //! Follows CloudStack's documentation, "Adding password management to your templates".
 
@@ -42,7 +42,7 @@ pub fn fetch(client: &Client, url: &str, instance: &mut Instance) {
     }
 }
 
-/// Tells the server that the password is on the disk, if this instance has one of it.
+/// Confirms to the server that its password is on the disk, if this instance has one of it.
 ///
 /// # Errors
 /// No answer: the server gives the password again.
@@ -68,7 +68,7 @@ mod tests {
 
     const URL: &str = "http://10.1.1.1:8080/";
 
-    /// The configuration, how many problems there are, and what the server was told, for this answer of it.
+    /// The configuration, how many problems there are, and what was sent to the server, for this answer of it.
     fn exchange(answer: Answer) -> (Value, usize, Vec<String>) {
         let script = Arc::new(Script::default().with("GET", URL, answer));
         let deadline = Deadline::after(Duration::from_secs(100));

@@ -30,7 +30,10 @@ pub struct Search<'a> {
     pub deadline: Deadline,
     /// The programs that may be asked: none before the pivot.
     pub tools: Tools,
-    /// Sources that are asked once at most.
+    /// Whether the machine has a mark of the source whose service is to be asked: one without documents does not have them
+    /// yet, and is asked again.
+    pub marked: bool,
+    /// Sources that were asked and are not asked again.
     asked: Vec<&'static str>,
     drives: Vec<Probed>,
     open: BTreeMap<PathBuf, Option<Files>>,
@@ -49,6 +52,7 @@ impl<'a> Search<'a> {
             config,
             deadline,
             tools: root.tools(),
+            marked: false,
             asked: Vec::new(),
             drives: Vec::new(),
             open: BTreeMap::new(),
@@ -141,7 +145,7 @@ impl<'a> Search<'a> {
         files
     }
 
-    /// Adds something that the user should know: a warning.
+    /// Adds a warning.
     pub fn problem(&mut self, text: String) {
         self.report.warn(&text);
         self.reason(text);

@@ -1,4 +1,4 @@
-//! How a service on the network is asked: what sources declare of theirs, and the race of all of them.
+//! Asking services on the network: what a source declares of its own, and all of them asked in parallel.
 
 use super::search::{Found, Search, parameters};
 use crate::base::error::{Error, Result};
@@ -125,8 +125,8 @@ pub(super) const TIMEOUT: (&str, &str) = ("timeout", "seconds for one request");
 pub(super) const RETRIES: (&str, &str) =
     ("retries", "how often a document is asked for again once the service has answered");
 
-/// How long a service is asked, as the image says (cloud-init's documentation of each datasource). What is no number is a
-/// problem and does not count.
+/// How long a service is asked, as the image says (cloud-init's documentation of each datasource). A value that is not
+/// a number is reported and ignored.
 pub(super) fn limits(search: &mut Search, source: &str) -> Limits {
     let mut number = |key: &str| {
         let value = search.settings(source)?.get(key).filter(|v| !v.is_null())?;

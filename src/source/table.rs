@@ -67,7 +67,7 @@ pub type Read = fn(&mut Search) -> Result<Option<Found>>;
 pub type Prepare = fn(&mut Search) -> Option<Job>;
 /// Reads a tree of files; the text says where it is from.
 pub type ReadFiles = fn(&Search, &Files, &str) -> Option<Instance>;
-/// Acts in the running system.
+/// A function that acts in the running system.
 pub type Act = fn(&mut Live) -> Result<()>;
 /// Publishes lines of SSH host keys.
 pub type Publish = fn(&mut Live, &[String]) -> Result<()>;
@@ -120,7 +120,7 @@ pub struct Source {
     pub publish_host_keys: Option<Publish>,
     /// Keys of its settings in the image's configuration (`datasource: {NAME: …}`) and what each means, for the manual.
     pub settings: &'static [(&'static str, &'static str)],
-    /// What it is and what it reads, one paragraph for the manual.
+    /// A paragraph for the manual: the source and what it reads.
     pub docs: &'static str,
 }
 

@@ -18,7 +18,7 @@ pub static SOURCE: Source = Source {
     service: Some(service_job),
     settings: &[
         ("url", "the address of the service, without a path"),
-        ("user-agent", "what the service is told of the system, which decides what vendor-data it gives"),
+        ("user-agent", "the system as reported to the service, which selects the vendor-data by it"),
         TIMEOUT,
         RETRIES,
     ],

@@ -1,9 +1,10 @@
-//! The user's early commands (boothooks and bootcmd) run before every module in cloud-init. Here the file half of the modules
-//! has run before the pivot: it runs again where those commands changed what it had looked at or written.
+//! The user's early commands (boothooks and bootcmd) run before every module in cloud-init. Here the file half of the
+//! modules has run before the pivot: it runs again where those commands changed paths that it had read or written.
 
 use super::boot::Boot;
 use super::commit;
 use crate::instance::{Instance, state};
+use crate::module::MODULES;
 use crate::root::run_dir::{Entry, FileHalf, FileHalves};
 use crate::root::{Mark, Root};
 
@@ -17,17 +18,20 @@ pub fn has_boothooks(root: &Root, instance: &Instance) -> bool {
     !root.list(&boothooks_of(instance)).is_empty()
 }
 
-/// Whether this boot runs boothooks or the commands of `bootcmd`.
+/// Whether this boot runs boothooks or the commands of a module ([`crate::module::Module::runs_commands`]).
 pub fn has_early_commands(root: &Root, boot: &Boot, instance: &Instance) -> bool {
-    boot.config().get("bootcmd").is_some_and(|v| !v.is_null()) || has_boothooks(root, instance)
+    let is_set = |key: &&str| boot.config().get(key).is_some_and(|v| !v.is_null());
+    MODULES.iter().any(|m| m.runs_commands && m.keys.iter().any(is_set)) || has_boothooks(root, instance)
 }
 
-/// The file halves that ran in this boot before the user's early commands, and what they had looked at.
+/// The file halves that ran in this boot before the user's early commands, with the state of the paths that they depend
+/// on.
 #[derive(Default)]
 pub struct Before(Vec<(FileHalf, Vec<Mark>)>);
 
 impl Before {
-    /// Looks at what the file halves of this boot depend on. For the network stage, before the first early command.
+    /// Records the state of the paths that the file halves of this boot depend on. For the network stage, before the
+    /// first early command.
     pub fn look(root: &mut Root, boot: &mut Boot) -> Before {
         let Some(FileHalves { halves }) = FileHalves::read(root) else { return Before::default() };
         commit(root, &mut boot.report);

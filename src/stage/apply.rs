@@ -162,14 +162,14 @@ fn search(root: &Root, boot: &mut Boot) -> Outcome {
     find::find(root, boot, super::deadline(boot.machine))
 }
 
-/// What came of a search.
+/// The result of a search.
 #[derive(Default)]
 struct Done {
     /// Whether the search is left to the real root.
     later: bool,
     /// Whether everything was written that a run with a writable disk would have written.
     written: bool,
-    /// What was provisioned, in words, and what the other stages have to do follows from. None where nothing was found.
+    /// What was provisioned, from which follows what the other stages have to do. None where nothing was found.
     provisioned: Option<(String, Provisioned)>,
 }
 
@@ -230,7 +230,7 @@ fn end(root: &mut Root, boot: &mut Boot, status: &mut Status, done: &Done) -> Ve
     }
     boot.log();
     status.end(NAME, &boot.report);
-    // What was not written is for the real root's first stage, and all that follow it.
+    // Changes that were not written are left to the real root's first stage and those after it.
     if let Some((_, provisioned)) = done.provisioned.as_ref().filter(|_| done.written) {
         let left = demand::leave(root, boot, status, provisioned);
         boot.report.keep(left);
@@ -245,7 +245,7 @@ fn save(root: &mut Root, report: &mut Report, status: &Status, messages: &[loggi
     report.keep(append_log(root, messages));
 }
 
-/// Leaves for the later stages what this one did.
+/// Records for the later stages what this one did.
 fn record(root: &mut Root, boot: &mut Boot, done: &Done) {
     let (start, finished) = (boot.start, status::uptime());
     let provisioned = done.is_provisioned() && done.written;

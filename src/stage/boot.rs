@@ -1,4 +1,4 @@
-//! What one run of a stage knows: put together at its start, and passed on.
+//! The state of one run of a stage: put together at its start, and passed on.
 
 use super::Asked;
 use super::image::Image;
@@ -16,11 +16,11 @@ pub struct Boot<'a> {
     pub machine: &'a Machine,
     pub image: Image,
     pub outside: &'a dyn Outside,
-    /// What went wrong so far.
+    /// The report of this run so far.
     pub report: Report,
     /// The merged configuration, once it is merged.
     pub config: Option<Arc<Value>>,
-    /// Errors of earlier stages that hold no longer: what failed was done again, with success.
+    /// Errors of earlier stages that no longer apply, because the work was repeated successfully.
     pub withdrawn: Vec<String>,
     /// When the stage began, in seconds since the kernel started.
     pub start: f64,

@@ -18,7 +18,7 @@ const CONSUMED: &str = "consume_data";
 /// How many mistakes of a cloud-config are reported.
 const MAX_REPORTED: usize = 10;
 
-/// What an instance's user-data comes to.
+/// The configuration of an instance, and the parts of its user-data.
 pub struct Merged {
     pub config: Arc<Value>,
     /// Whether parts of it are remote and are not in it yet.

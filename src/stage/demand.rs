@@ -19,7 +19,7 @@ use crate::system::service::has_systemd;
 /// systemd's drop-in that has the network waited for, where the final stage needs it.
 const WANTS_NETWORK: &str = "/run/systemd/system/cloud-final.service.d/prepivot-network.conf";
 
-/// What the local stage knows of the instance that it provisioned.
+/// The result of the local stage, for an instance that it provisioned.
 pub struct Provisioned {
     pub instance: Instance,
     /// Whether the instance was read in this boot.
@@ -51,7 +51,7 @@ pub fn leave(root: &mut Root, boot: &mut Boot, status: &mut Status, done: &Provi
     if needs_network && has_systemd(root) {
         root.write(WANTS_NETWORK, "[Unit]\nWants=network-online.target\n", Attr::root(0o644))?;
     }
-    // What went wrong is for the stages to report, and to do again.
+    // After an error, the stages run, to report it and to repeat the work.
     if !boot.report.errors().is_empty() || !done.complete || reporting::has_webhook(boot) {
         return Ok(());
     }

@@ -1,4 +1,4 @@
-//! What the running system reports back to the instance's datasource, once the instance's data is on the disk.
+//! Reports of the running system to the instance's datasource, once the instance's data is on the disk.
 
 use super::boot::Boot;
 use super::modules::Run;
@@ -8,7 +8,7 @@ use crate::document::Value;
 use crate::instance::status::Status;
 use crate::instance::{Frequency, Instance, state};
 use crate::link::http::{Client, Redirects, Settings, ca_files};
-use crate::module;
+use crate::module::{self, Role};
 use crate::root::run_dir::RANDOM_PASSWORDS;
 use crate::root::{Attr, Root};
 use crate::source::{self, Live};
@@ -76,7 +76,7 @@ fn let_in(root: &mut Root, boot: &mut Boot, instance: &Instance, keys: Vec<Strin
 /// network stage, and of the final stage, which makes the RSA key. A failure is a warning.
 pub fn host_keys(root: &mut Root, boot: &mut Boot, instance: &Instance) {
     let Some(publish) = source::named(&instance.source).and_then(|s| s.publish_host_keys) else { return };
-    let listed = module::find("ssh").is_some_and(|ssh| Run::new(root, boot, instance).is_listed(ssh));
+    let listed = module::with_role(Role::Ssh).is_some_and(|ssh| Run::new(root, boot, instance).is_listed(ssh));
     if !listed || !root.is_live() {
         return;
     }

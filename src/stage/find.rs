@@ -42,9 +42,9 @@ pub enum Outcome {
     Same(Box<Instance>),
     /// Read now.
     Read(Box<Found>),
-    /// Nothing here: the real root is to search, for this reason.
+    /// Nothing: the search is left to the real root, for this reason.
     Later(String),
-    /// Nothing, and why.
+    /// Nothing, for this reason.
     Nothing(String),
 }
 
@@ -57,7 +57,8 @@ pub fn find(root: &Root, boot: &mut Boot, deadline: Deadline) -> Outcome {
     outcome
 }
 
-/// What is there now, without waiting and without asking a service: for the real root, where the initramfs found nothing.
+/// Finds what is present, without waiting and without asking a service: for the real root, where the initramfs found
+/// nothing.
 pub fn find_again(root: &Root, boot: &mut Boot) -> Option<Found> {
     let mut drives = Drives::new(&source::labels(), Places::default());
     let facts = Facts::new(boot.machine, root, &boot.image.own, Platform::of(boot.machine, root));
@@ -87,7 +88,7 @@ pub fn ask(search: &mut Search, jobs: Vec<Job>) -> Result<Found> {
     found.ok_or_else(|| Error::new(search.problems().join("; ")))
 }
 
-/// What a service says that the machine has for certain, asked over the running system's network.
+/// Asks a service that the machine certainly has, over the running system's network.
 pub fn find_service(root: &Root, boot: &mut Boot) -> Option<Found> {
     let facts = Facts::new(boot.machine, root, &boot.image.own, Platform::of(boot.machine, root));
     let services = choose::services(&detect::identify(&facts, &candidates()), &facts);
@@ -101,8 +102,8 @@ pub fn find_service(root: &Root, boot: &mut Boot) -> Option<Found> {
     found
 }
 
-/// The first good one of the drives and seeds that are there. One that leaves the machine to others (`dsmode: pass`) counts
-/// where there is no other.
+/// The first valid one of the drives and seeds that are present. One that leaves the machine to other sources (`dsmode:
+/// pass`) is used only where there is no other.
 fn there(search: &mut Search, drives: &mut Drives, names: &[String]) -> Option<Found> {
     let mut passed = None;
     loop {
@@ -235,13 +236,18 @@ fn since_udev(machine: &Machine) -> Duration {
 pub fn jobs(search: &mut Search, services: &[Service]) -> (Vec<Job>, Option<Duration>) {
     let mut of = |certainty: Certainty| -> Vec<Job> {
         let services = services.iter().filter(|s| s.certainty == certainty);
-        services.filter_map(|s| s.source.service?(search)).collect()
+        services
+            .filter_map(|service| {
+                search.marked = service.marked;
+                service.source.service?(search)
+            })
+            .collect()
     };
     let certain = of(Certainty::Certain);
     if certain.is_empty() { (of(Certainty::Maybe), Some(MAYBE_TIME)) } else { (certain, None) }
 }
 
-/// Who was first.
+/// Which of the two was first.
 enum Winner {
     Service(Box<Found>),
     /// A drive appeared; it is among those that the search knows.
@@ -314,7 +320,7 @@ fn network_modules(plan: &link::cmdline_net::Plan) -> Vec<(&'static str, &'stati
 }
 
 fn reason(search: &Search, drives: &mut Drives, unread: &[String], due: bool) -> String {
-    // A root without the drivers that were wanted may be why nothing was found.
+    // Missing drivers in the root may be the reason that nothing was found.
     let notes = drives.drivers().map(|drivers| drivers.notes().to_vec()).unwrap_or_default();
     let reason = without_notes(search, unread, due);
     std::iter::once(reason).chain(notes).collect::<Vec<_>>().join("; ")
@@ -362,7 +368,7 @@ mod tests {
         let dir = TempDir::new("jobs");
         let (machine, root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Plan).unwrap());
         let mut search = Search::new(&machine, &root, &Value::Null, Deadline::after(Duration::ZERO));
-        let service = |name, certainty| Service { source: source::named(name).unwrap(), certainty };
+        let service = |name, certainty| Service { source: source::named(name).unwrap(), certainty, marked: true };
         let mut of = |services: &[Service]| {
             let (jobs, budget) = jobs(&mut search, services);
             (jobs.iter().map(|j| j.name).collect::<Vec<_>>().join(" "), budget.map(|b| b.as_secs()))

@@ -1,5 +1,5 @@
-//! prepivot as the first process of an initramfs: mounts what the others need, has the root mounted and provisioned by a process of
-//! its own, which may fail in any way, and becomes the root's init.
+//! prepivot as the first process of an initramfs: mounts what other programs need, mounts and provisions the root in a
+//! process of its own, whose failure is not fatal, and executes the root's init.
 //!
 //! A first process that ends takes the kernel with it. So this one reads nothing from outside but the kernel command line.
 
@@ -32,8 +32,8 @@ const MOUNTS: [(&str, &str, MountFlags, &str); 4] = [
 ];
 /// Where the kernel looks for init (init/main.c), without the shell.
 const INITS: [&str; 3] = ["/sbin/init", "/etc/init", "/bin/init"];
-/// How long the other process may take beyond the stage's deadline: the wait for the root's device, and some more. Where the kernel
-/// command line says how long that is, as long as it likes.
+/// How long the other process may take beyond the stage's deadline: the wait for the root's device, and some more.
+/// Where the kernel command line sets that wait, there is no limit here.
 const BEYOND: Duration = Duration::from_secs(150);
 const NO_LIMIT: Duration = Duration::from_secs(31 * 24 * 3600);
 /// How deep the initramfs is emptied.

@@ -10,7 +10,7 @@ const INSTALLED: &str = "/usr/bin/prepivot";
 /// systemd's units of this boot only; they come before those of the image in /usr/lib (systemd.unit(5), search path).
 const UNITS: &str = "/run/systemd/system";
 
-/// The later stages' units, under cloud-init's names.
+/// The units of the later stages, under cloud-init's names.
 const FILES: [(&str, &str); 6] = [
     ("cloud-init-local.service", include_str!("../../initramfs/units/cloud-init-local.service")),
     ("cloud-init-network.service", include_str!("../../initramfs/units/cloud-init-network.service")),

@@ -10,7 +10,7 @@ use crate::base::logging;
 use crate::document::json;
 use crate::instance::{Frequency, Instance, NetworkData};
 use crate::machine::Machine;
-use crate::module;
+use crate::module::{self, Role};
 use crate::root::{Command, Root, Stage};
 use crate::system::{Outside, hotplug};
 use std::time::Duration;
@@ -57,14 +57,14 @@ pub fn enable(root: &mut Root, machine: &Machine) -> Vec<String> {
             log::info!("hotplug is on already");
             return Ok(());
         }
-        if let Some(module) = module::find("install_hotplug") {
+        if let Some(module) = module::with_role(Role::Hotplug) {
             Run::new(root, boot, instance).single(module, Some(Frequency::Always), &[]);
         }
         Ok(())
     })
 }
 
-/// Puts together what this system knows of its instance, does `work`, and writes what it leaves.
+/// Reads the state of this system's instance, does `work`, and writes the changes.
 fn run(
     root: &mut Root,
     machine: &Machine,

@@ -1,4 +1,4 @@
-//! What the image itself says: its distribution, its configuration, and whether it wants to be provisioned at all.
+//! The image: its distribution, its configuration, and whether it is to be provisioned at all.
 
 use super::Asked;
 use crate::base::error::Result;
@@ -46,9 +46,9 @@ pub struct Image {
     pub distro: Distro,
     /// Its configuration, below everything that the datasource says.
     pub config: Value,
-    /// What of it the image and the kernel command line say themselves, with nothing that holds by default.
+    /// The configuration of the image and the kernel command line, without defaults.
     pub own: Value,
-    /// Configuration above everything, by its files' names; the first takes precedence.
+    /// Configuration that takes precedence over everything, by file name; the first of them over the others.
     above: Vec<(String, Map)>,
     /// Which part-handlers can run.
     pub part_handlers: PartHandlers,

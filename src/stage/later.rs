@@ -159,7 +159,7 @@ pub fn stage(root: &mut Root, machine: &Machine, stage: Stage, asked: &Asked) ->
     errors
 }
 
-/// Starts this program again for what nothing waits for.
+/// Starts this program again for background work.
 fn start_background(root: &mut Root) -> Result<()> {
     let program = std::env::current_exe().context(|| "failed to find this program")?.display().to_string();
     // Below every other process, where the system has util-linux.
@@ -168,7 +168,7 @@ fn start_background(root: &mut Root) -> Result<()> {
     root.start(Command::new(Stage::Final, argv))
 }
 
-/// What the final stage leaves to the background: `prepivot background`. Returns the errors.
+/// The background work of the final stage: `prepivot background`. Returns the errors.
 pub fn background(root: &mut Root, machine: &Machine, asked: &Asked) -> Vec<String> {
     let recovered = recover(root);
     let Some(instance) = asked.instance(root) else { return recovered.errors() };
@@ -184,7 +184,7 @@ pub fn background(root: &mut Root, machine: &Machine, asked: &Asked) -> Vec<Stri
     boot.errors()
 }
 
-/// Runs the stage's part of everything. Returns the instance, as its source describes it now, and the random passwords that the
+/// Runs all work of the stage. Returns the instance, as its source describes it now, and the random passwords that the
 /// stage shows.
 fn run(
     root: &mut Root,

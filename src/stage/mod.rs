@@ -45,7 +45,7 @@ pub const BUDGET: Duration = Duration::from_secs(120);
 /// The longest that `prepivot.timeout=` may ask for.
 const MAX_BUDGET: Duration = Duration::from_secs(3600);
 
-/// What the command line asks of a stage.
+/// Options of a stage on the command line.
 #[derive(Debug, Default)]
 pub struct Asked {
     /// Configuration above all other, by the files' names; the first takes precedence.
@@ -87,14 +87,14 @@ fn welcome(action: &str) -> String {
 /// cloud-init's log.
 const LOG: &str = "/var/log/cloud-init.log";
 
-/// Sees to it that status.json can be read, whatever the disk took of it.
+/// Makes status.json readable below /run where the disk did not take it.
 fn rescue(status: &Status, root: &mut Root, report: &mut Report) {
     if report.keep(status.rescue(root)) == Some(true) {
         commit(root, report);
     }
 }
 
-/// Carries out what an earlier run left, before anything is read; what fails is an error of the report.
+/// Carries out the changes that an earlier run left, before anything is read; a failure is an error of the report.
 fn recover(root: &mut Root) -> Report {
     let mut report = Report::new();
     for error in root.recover() {

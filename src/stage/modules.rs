@@ -8,7 +8,7 @@ use crate::base::report::Report;
 use crate::document::Value;
 use crate::instance::Frequency;
 use crate::instance::{Instance, state};
-use crate::module::{self, Handler, Module};
+use crate::module::{self, Handler, Module, Role};
 use crate::root::run_dir::FileHalf;
 use crate::root::{Attr, Root, Stage, run_dir};
 use crate::system::Context;
@@ -33,13 +33,13 @@ pub enum Half {
     Live,
 }
 
-/// What a stage has to do in the running system.
+/// The work of a stage in the running system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Work {
     None,
-    /// Something that needs no network.
+    /// Work that needs no network.
     Local,
-    /// Something that may need it.
+    /// Work that may need the network.
     Remote,
 }
 
@@ -156,7 +156,7 @@ impl<'a, 'b> Run<'a, 'b> {
                 let module = entry.module;
                 let Some(half) = before.take_changed(self.root, module.name) else { continue };
                 let Some(handler) = module.provision else { continue };
-                // What it warns of was reported when it ran first.
+                // Its warnings were reported when it ran first.
                 let known = std::mem::take(&mut self.boot.report);
                 let done = self.with_context(stage, &entry.args, true, handler);
                 self.boot.report = known;
@@ -205,7 +205,7 @@ impl<'a, 'b> Run<'a, 'b> {
         self.boot.report.keep(done);
     }
 
-    /// What the live halves of a stage's modules have to do.
+    /// The work of the live halves of a stage's modules.
     pub fn work(&mut self, stage: Stage) -> Work {
         let config = self.boot.config();
         let list = config.get(module::list_key(stage)).and_then(Value::as_list).unwrap_or_default();
@@ -228,7 +228,7 @@ impl<'a, 'b> Run<'a, 'b> {
         work
     }
 
-    /// What the modules of all lists leave to the background, once for each instance, and has not been done.
+    /// Background work of the modules of all lists that was not done for this instance yet.
     fn left_to_background(&self) -> Vec<(&'static Module, Handler, String)> {
         let modules = module::MODULES.iter().filter_map(|module| Some((*module, module.in_background?)));
         modules
@@ -245,7 +245,7 @@ impl<'a, 'b> Run<'a, 'b> {
         !self.left_to_background().is_empty()
     }
 
-    /// Does what the modules leave to the background.
+    /// Does the modules' background work.
     pub fn background(&mut self) {
         for (module, handler, mark) in self.left_to_background() {
             self.call(handler, module, Frequency::Instance, Stage::Final, &[]);
@@ -365,18 +365,18 @@ impl<'a, 'b> Run<'a, 'b> {
         error
     }
 
-    /// What `of` says in the context of a module.
+    /// Calls `of` with the context of a module.
     fn with_context<T>(&mut self, stage: Stage, args: &[String], again: bool, of: fn(&mut Context) -> T) -> T {
         let (root, instance) = (&mut *self.root, self.instance);
         let (distro, outside) = (self.boot.image.distro, self.boot.outside);
         let (config, report) = self.boot.config_and_report();
-        of(&mut Context { root, config, instance, distro: &distro, args, stage, outside, again, report })
+        of(&mut Context { args, stage, outside, again, ..Context::new(root, config, instance, &distro, report) })
     }
 
     /// Writes the hostname before any other module, for a boot whose modules wait for the network: the network's own
     /// programs report it to others.
     pub fn hostname(&mut self) {
-        let module = module::find("set_hostname");
+        let module = module::with_role(Role::Hostname);
         if let Some((module, handler)) = module.and_then(|m| Some((m, m.provision?))) {
             self.call(handler, module, Frequency::Always, Stage::Init, &[]);
         }
@@ -384,7 +384,7 @@ impl<'a, 'b> Run<'a, 'b> {
 
     /// Writes SSH keys that came after the module ssh has run, if a list names it.
     pub fn logins(&mut self) {
-        let module = module::find("ssh").filter(|ssh| self.is_listed(ssh));
+        let module = module::with_role(Role::Ssh).filter(|ssh| self.is_listed(ssh));
         if let Some((module, handler)) = module.and_then(|m| Some((m, m.live?))) {
             self.call(handler, module, Frequency::Always, Stage::Init, &[]);
         }

@@ -33,10 +33,10 @@ const FLAGS: &[(&str, MountFlags)] = &[
     ("strictatime", MountFlags::STRICTATIME),
     ("lazytime", MountFlags::LAZYTIME),
 ];
-/// Options of mount(8) that mean nothing here.
+/// Options of mount(8) without effect here.
 const IGNORED: [&str; 4] = ["defaults", "ro", "rw", ""];
 
-/// What the kernel command line says about the root.
+/// The kernel command line's options for the root.
 #[derive(Debug, PartialEq)]
 struct Asked {
     device: String,

@@ -78,7 +78,7 @@ pub fn divert(root: &mut Root) -> Result<()> {
     folders.into_iter().try_for_each(|folder| root.divert_to_run(folder))
 }
 
-/// What was chosen, where cloud-init keeps it.
+/// Writes the chosen configuration where cloud-init keeps it.
 ///
 /// # Errors
 /// A path cannot be resolved.

@@ -1,4 +1,4 @@
-//! `output`: where the programs of a stage say what they say, as cloud-init's configuration documents it.
+//! `output`: where the output of a stage's programs goes, as documented for cloud-init's configuration.
 
 use crate::base::error::{Context, Error, Result};
 use crate::document::Value;
@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 
 /// How long a program that was piped to may take to write the rest. One that is still read from has it to itself.
 const REST: Duration = Duration::from_secs(1);
-/// What a log may be read by: its owner and group.
+/// The owner and group of a log.
 const MODE: u32 = 0o640;
 
-/// One way for standard output or standard error to go.
+/// A destination of standard output or standard error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Sink {
     /// `> FILE`
@@ -70,8 +70,8 @@ impl Sink {
     }
 }
 
-/// What `output` says for a stage: its own entry, or else that of `all`. A text is for both; a list has standard output
-/// and standard error, a mapping `output` and `error`. `&1` for standard error: where standard output goes.
+/// The value of `output` for a stage: its own entry, or else that of `all`. A text is for both; a list has standard
+/// output and standard error, a mapping `output` and `error`. `&1` for standard error: where standard output goes.
 fn sinks(config: &Value, stage: Stage) -> (Option<Sink>, Option<Sink>) {
     let Some(Value::Map(output)) = config.get("output") else { return (None, None) };
     fn text(value: Option<&Value>) -> Option<&str> {
@@ -93,8 +93,8 @@ pub struct Redirected {
 }
 
 impl Redirected {
-    /// Sends them where the configuration says; a program that is piped to runs in `group`, to which the logs that it makes then
-    /// belong. What does not work is reported, and stays as it is.
+    /// Sends them where the configuration says; a program that is piped to runs in `group`, to which the logs that it
+    /// makes then belong. A failure is reported, and that output stays as it is.
     pub fn new(config: &Value, stage: Stage, group: Option<u32>) -> Redirected {
         let (out, err) = sinks(config, stage);
         let mut this = Redirected { old: None, children: Vec::new() };
@@ -109,7 +109,7 @@ impl Redirected {
     fn start(&mut self, out: Option<Sink>, err: Option<Sink>, group: Option<u32>) -> Result<()> {
         let keep = |e: rustix::io::Result<OwnedFd>| e.context(|| "failed to keep the standard output");
         let old = (keep(fcntl_dupfd_cloexec(stdout(), 3))?, keep(fcntl_dupfd_cloexec(stderr(), 3))?);
-        // Both are opened before either is changed: a program that is piped to says what it says to the old ones.
+        // Both are opened before either is changed: a program that is piped to inherits the old ones.
         let out_fd = out.as_ref().map(|sink| sink.open(&mut self.children, group)).transpose()?;
         let err_fd = match (&out_fd, &err) {
             (Some(same), Some(_)) if out == err => Some(same.try_clone().context(|| "failed to share a file")?),

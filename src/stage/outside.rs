@@ -1,4 +1,4 @@
-//! What modules ask of the machine beside the root.
+//! What modules need of the machine beside the root.
 
 use super::web;
 use crate::base::deadline::Deadline;
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 /// How long all devices may take to say what is on them.
 const PROBE: Duration = Duration::from_secs(10);
-/// Reserved names (RFC 2606): a resolver that has an address for them has one for every name.
+/// Reserved names (RFC 2606): a resolver that returns an address for them returns one for every name.
 const UNKNOWN: [&str; 2] = ["does-not-exist.example.com.", "example.invalid."];
 
 /// The system's console (console(4)).
@@ -111,7 +111,7 @@ fn addresses(name: &str) -> Vec<IpAddr> {
     (name, 0).to_socket_addrs().map(|found| found.map(|a| a.ip()).collect()).unwrap_or_default()
 }
 
-/// What proc(5) below a root says of the machine's memory, in bytes.
+/// The machine's memory by proc(5) below a root, in bytes.
 fn memory_of(root: &Path) -> Option<u64> {
     let text = beneath::read(root, "proc/meminfo")?;
     let line = text.lines().find_map(|l| l.strip_prefix("MemTotal:"))?;

@@ -1,4 +1,4 @@
-//! `prepivot plan`: the same work with nothing changed, printed.
+//! `prepivot plan`: does the same work without changing anything, and prints the changes.
 
 use super::Asked;
 use super::apply;
@@ -15,7 +15,7 @@ use crate::root::{Change, Command, Root, Stage, Use};
 use std::collections::HashSet;
 use std::path::Path;
 
-/// What would change, and what went wrong while it was planned.
+/// The changes that would be made, and the errors of planning them.
 pub struct Plan {
     pub root: Root,
     /// Changes in the order of their paths: those that are made before the pivot, then those of each stage of the real root.

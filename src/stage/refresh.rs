@@ -20,9 +20,10 @@ use std::time::Duration;
 /// How long the service may take, the wait for a link that leads there included. The instance is known; logins wait for the stage.
 const BUDGET: Duration = Duration::from_secs(30);
 
-/// Asks the datasource again, if this boot did not read the instance anew and the user allows it: `updates: {network: {when: [boot]}}`,
-/// or an image whose list has only services and whose instance came from a drive. What it says now replaces what was known, and
-/// the network files follow. None where nothing was asked, nothing answered, or the answer is the instance as it was.
+/// Asks the datasource again, if this boot did not read the instance anew and the user allows it: `updates: {network:
+/// {when: [boot]}}`, or an image whose list has only services and whose instance came from a drive. The answer replaces
+/// the cached instance, and the network files are written again. None where no source was asked, none answered, or the
+/// answer equals the cached instance.
 pub fn refresh(root: &mut Root, boot: &mut Boot, instance: &Instance) -> Option<Instance> {
     if !is_later_boot(root) || !is_allowed(boot, instance) {
         return None;
@@ -90,7 +91,7 @@ fn is_local(name: &str) -> bool {
     source::named(name).is_some_and(|s| s.read.is_some())
 }
 
-/// What the instance's own source says now: the drive or seed that it came from, if that is there, else a service. None where
+/// Reads the instance's own source again: the drive or seed that it came from, if present, else a service. None where
 /// there is neither.
 pub fn again(root: &Root, boot: &mut Boot, instance: &Instance) -> Option<Result<Instance>> {
     let (machine, image) = (boot.machine, &boot.image);
@@ -113,8 +114,8 @@ pub fn again(root: &Root, boot: &mut Boot, instance: &Instance) -> Option<Result
     found
 }
 
-/// Keeps what the source says now, and writes its network files; the program that reads them does so again where they changed.
-/// Gives the instance, and what wrote the files.
+/// Stores the new instance, and writes its network files; the program that reads them reloads them where they changed.
+/// Returns the instance, and the renderer of the files.
 pub fn store(
     root: &mut Root,
     boot: &mut Boot,

@@ -40,7 +40,7 @@ struct Event {
 }
 
 impl Event {
-    /// What a line of the log says.
+    /// The event in a line of the log.
     fn of(message: &Message) -> Option<Event> {
         let (rest, ends) = match message.text.strip_prefix(START) {
             Some(rest) => (rest, false),
@@ -79,8 +79,8 @@ pub fn has_webhook(boot: &Boot) -> bool {
     handlers.is_some_and(|handlers| handlers.iter().any(|(_, section)| is_webhook(section)))
 }
 
-/// Sends what `messages`, a stage's log, says of it. `local_failed`: the stage is the network stage, which reports the local stage too,
-/// and whether that one had errors. A webhook that fails is a warning.
+/// Sends the events in `messages`, a stage's log. `local_failed`: the stage is the network stage, which reports the
+/// local stage too, and whether that one had errors. A webhook that fails is a warning.
 pub fn send(root: &Root, boot: &mut Boot, messages: &[Message], local_failed: Option<bool>) {
     let Some(Value::Map(handlers)) = boot.config().get("reporting") else { return };
     let webhooks: Vec<(String, Value)> =

@@ -1,4 +1,4 @@
-//! What is asked of the network in the real root: included user-data, remote files, phone-home.
+//! Requests over the network in the real root: included user-data, remote files, phone-home.
 
 use crate::base::deadline::Deadline;
 use crate::base::error::{Error, Result};

@@ -8,8 +8,8 @@ use crate::base::report::Report;
 use crate::root::{Attr, Kind, Root};
 use std::collections::HashMap;
 
-/// What stands in front of keys that may not log in; `$USER` is who to log in as, `$DISABLE_USER` who is refused. The
-/// form is an interface: disable_root_opts is written the same way.
+/// The options of keys that may not log in: `$USER` is the user to log in as, `$DISABLE_USER` the user that is refused.
+/// The form is an interface: disable_root_opts is written in the same form.
 pub const DISABLE_USER_OPTS: &str = "no-port-forwarding,no-agent-forwarding,no-X11-forwarding,\
     command=\"echo 'Please login as the user \\\"$USER\\\" rather than the user \\\"$DISABLE_USER\\\".';echo;sleep 10;exit 142\"";
 
@@ -199,7 +199,7 @@ fn file(root: &mut Root, user: &User, report: &mut Report) -> Result<String> {
         }
     }
     let path = default_file(user);
-    // A link that the user made would lead a file of root's making anywhere.
+    // A link of the user's could lead a file that root creates anywhere.
     let inside = [format!("{}/.ssh", user.home.trim_end_matches('/')), path.clone()];
     if let Some(bad) = inside.iter().find(|p| root.lstat(p).is_some_and(|s| s.kind == Kind::Symlink)) {
         return Err(Error::new(format!("failed to write the SSH keys of {}: {bad} is a symbolic link", user.name)));
@@ -215,8 +215,8 @@ fn is_in_home(user: &User, path: &str) -> bool {
     path.strip_prefix(home).is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// Whether sshd would read `path` for the user (misc.c, safe_path): no other user can write to it or to a folder above it.
-/// What is not there yet is made well.
+/// Whether sshd would read `path` for the user (misc.c, safe_path): no other user can write to it or to a folder above
+/// it. What does not exist yet will be created with suitable modes.
 fn check(root: &Root, user: &User, path: &str, strict: bool) -> Result<()> {
     let wrong = |at: &str, why: &str| Err(Error::new(format!("{at} {why}")));
     let home = user.home.trim_end_matches('/');

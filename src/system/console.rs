@@ -1,4 +1,4 @@
-//! Text for the people at the console of the machine.
+//! Text on the machine's console.
 
 use super::{Context, Screen};
 

@@ -1,4 +1,4 @@
-//! What a module works with.
+//! The context of a module.
 
 use crate::base::error::Result;
 use crate::base::report::Report;
@@ -8,7 +8,7 @@ use crate::instance::Instance;
 use crate::machine::Distro;
 use crate::root::{Root, Stage};
 
-/// What a module works with.
+/// The context of a module.
 pub struct Context<'a> {
     pub root: &'a mut Root,
     /// The whole merged cloud-config.
@@ -22,11 +22,11 @@ pub struct Context<'a> {
     pub outside: &'a dyn Outside,
     /// The file half ran before in this boot, and the user's early commands changed something that it had looked at.
     pub again: bool,
-    /// Where a module says what it ignored or replaced.
+    /// Where a module reports what it ignored or replaced.
     pub report: &'a mut Report,
 }
 
-/// What modules ask of the machine beside the root: a stage answers with the machine's own, a test with what it says.
+/// What modules need of the machine beside the root: a stage passes the real machine, a test a scripted one.
 pub trait Outside {
     /// The block device that `name` means: a path below `/dev`, or `LABEL=`, `UUID=`, `PARTLABEL=` or `PARTUUID=` and a value.
     fn device(&self, name: &str) -> Option<Device>;
@@ -46,7 +46,7 @@ pub trait Outside {
         None
     }
 
-    /// What was found on devices is out of date: [`Outside::device`] looks again.
+    /// Invalidates the cached contents of devices: [`Outside::device`] reads them again.
     fn devices_changed(&self) {}
 
     /// Memory of the machine, in bytes.
@@ -60,8 +60,8 @@ pub trait Outside {
     /// Sends an HTTP request, `tries` times at most, and gives the body of an answer that says success.
     fn http(&self, request: &Request, tries: u32) -> Result<Vec<u8>>;
 
-    /// Shows text to the people at the machine, and nowhere else. False where there is no such screen; a machine that is not
-    /// running has nobody to show it to, and says true.
+    /// Shows text to the people at the machine, and nowhere else. False where there is no such screen; for a machine
+    /// that is not running there is no one to show it to: then true.
     fn show(&self, _screen: Screen, _text: &str) -> bool {
         true
     }
@@ -117,6 +117,27 @@ impl Outside for Nothing {
 }
 
 impl<'a> Context<'a> {
+    /// The context of a module without arguments, in the stage `init`, on a machine of which nothing is known ([`Nothing`]).
+    pub fn new(
+        root: &'a mut Root,
+        config: &'a Value,
+        instance: &'a Instance,
+        distro: &'a Distro,
+        report: &'a mut Report,
+    ) -> Self {
+        Context {
+            root,
+            config,
+            instance,
+            distro,
+            report,
+            args: &[],
+            stage: Stage::Init,
+            outside: &Nothing,
+            again: false,
+        }
+    }
+
     /// The value of a top-level key; null is as if it were absent.
     pub fn get(&self, key: &str) -> Option<&'a Value> {
         self.config.get(key).filter(|v| !v.is_null())

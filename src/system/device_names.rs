@@ -3,12 +3,13 @@
 use super::Context;
 use crate::document::{Map, Value};
 
-/// What `device_aliases` says that a name of the cloud-config's own is.
+/// The device that `device_aliases` gives for a name of the cloud-config.
 pub fn alias(cx: &Context, name: &str) -> Option<String> {
     cx.get("device_aliases")?.get(name)?.as_str().map(str::to_owned)
 }
 
-/// What the source says that a name is, as paths below /dev. It may call a disk `sdb` that this kernel calls `vdb` or `xvdb`.
+/// The devices that the datasource gives for a name, as paths below /dev. A disk that it calls `sdb` may be `vdb` or
+/// `xvdb` to this kernel.
 pub fn mapped(names: &Map, name: &str) -> Vec<String> {
     let value = names.get(name).or_else(|| names.get("ephemeral").filter(|_| name == "ephemeral0"));
     let Some(value) = value.and_then(Value::as_str) else { return Vec::new() };

@@ -25,7 +25,7 @@ pub fn are_as_recorded(cx: &Context) -> bool {
     lines(cx).is_some_and(|lines| !lines.is_empty() && lines.iter().all(is_known))
 }
 
-/// Records the sizes of now.
+/// Records the current sizes.
 ///
 /// # Errors
 ///

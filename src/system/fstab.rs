@@ -1,11 +1,11 @@
 //! Lines of fstab(5).
 
-/// Where mounts are listed.
+/// The path of fstab.
 pub const FSTAB: &str = "/etc/fstab";
 /// The option that marks a line as cloud-init's, and ours.
 pub const MARK: &str = "comment=cloudconfig";
 
-/// Escapes what would end a field (fstab(5)). An octal escape that is there already stays.
+/// Escapes characters that would end a field (fstab(5)). Existing octal escapes stay.
 pub fn escape(field: &str) -> String {
     let mut out = String::with_capacity(field.len());
     for (i, c) in field.char_indices() {

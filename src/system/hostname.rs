@@ -1,4 +1,4 @@
-//! The machine's name: what it is to be, and where it is written.
+//! The machine's name, and the files that have it.
 
 use super::Context;
 use crate::base::error::Result;
@@ -57,8 +57,8 @@ fn local_name(name: &str, report: &mut Report) -> Option<String> {
     }
 }
 
-/// A name that every part of a system takes: letters, digits, `-`, `_` and `.`, without empty labels, and short enough.
-/// What is wrong in it is replaced and reported; None where nothing is left.
+/// A name that every part of a system accepts: letters, digits, `-`, `_` and `.`, without empty labels, and short
+/// enough. Invalid characters are replaced and reported; None where nothing is left.
 fn clean(name: &str, key: &str, report: &mut Report) -> Option<String> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let replaced: String = name.trim().chars().map(|c| if allowed(c) { c } else { '-' }).take(MAX_FQDN).collect();

@@ -1,4 +1,4 @@
-//! What modules share: the context that they work in, and the parts of the system that more than one of them changes.
+//! Code that modules share: their context, and the parts of the system that more than one of them changes.
 
 pub mod accounts;
 pub mod authorized_keys;

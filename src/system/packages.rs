@@ -54,7 +54,7 @@ fn manager(root: &Root, distro: &Distro) -> Result<&'static Manager> {
     let of_family = |m: &&Manager| m.families.contains(&distro.family);
     let installed = |m: &&Manager| root.which(m.program).is_some();
     let found = MANAGERS.iter().find(|m| of_family(m) && installed(m)).or_else(|| MANAGERS.iter().find(installed));
-    // A root without any program is a plan for one that will have it: the family's last, which every version of it has.
+    // For a root without any of the programs (a plan): the family's last, which every version of it has.
     let found = found.or_else(|| MANAGERS.iter().rfind(of_family).filter(|_| !root.is_live()));
     found.ok_or_else(|| {
         Error::new("no package manager is installed that is known: apt, dnf, yum, tdnf, zypper, apk, pacman")

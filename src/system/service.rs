@@ -6,12 +6,12 @@ use crate::machine::{Distro, Family};
 use crate::root::{Command, Root, Stage};
 use std::time::Duration;
 
-/// What is asked of a service.
+/// An action on a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     Start,
     Stop,
-    /// Start it on every boot from the next one on.
+    /// Starts it on every boot from the next one on.
     Enable,
     Restart,
     /// Reload it, or restart it where it cannot; start it where it does not run.

@@ -48,7 +48,8 @@ pub fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
-/// A word as it is where a shell takes it for nothing else, else in single quotes (Python's `shlex.quote`).
+/// A word unchanged where it has no character that is special to a shell, else in single quotes (Python's
+/// `shlex.quote`).
 pub fn quoted_if_needed(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "@%+=:,./-_".contains(c);
     if !word.is_empty() && word.chars().all(plain) { word.to_owned() } else { quoted(word) }

@@ -1,4 +1,4 @@
-//! The SSH server's configuration (sshd_config(5)): values that hold for everybody, and changes to them.
+//! The SSH server's configuration (sshd_config(5)): values outside of Match blocks, and changes to them.
 
 use super::Context;
 use crate::base::error::Result;
@@ -21,7 +21,7 @@ pub fn service(context: &Context) -> String {
     named.unwrap_or(context.distro.ssh_service).to_owned()
 }
 
-/// The value of `keyword` for everybody: the first outside a Match block, included files read where they are included.
+/// The value of `keyword` outside of Match blocks: the first one, with included files read where they are included.
 pub fn value(root: &Root, keyword: &str) -> Option<String> {
     let start = if root.is_file(CONFIG) { CONFIG } else { VENDOR_CONFIG };
     let mut left = MAX_INCLUDES.0;
@@ -54,7 +54,7 @@ fn find(root: &Root, path: &str, keyword: &str, depth: usize, left: &mut usize) 
     None
 }
 
-/// Sets `keyword` for everybody. Returns whether anything changed.
+/// Sets `keyword` outside of Match blocks. Returns whether anything changed.
 pub fn set(root: &mut Root, keyword: &str, value: &str) -> Result<bool> {
     let path = file_to_change(root)?;
     root.edit_text(path, Attr::root(mode_of_new(path)), |text| Ok(with_value(text, keyword, value)))

@@ -46,7 +46,7 @@ fn basic(text: &str, values: &Value) -> String {
         let braced = after.strip_prefix('{').and_then(|a| a.split_once('}'));
         let end = after.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '.'))).unwrap_or(after.len());
         let (name, next) = braced.unwrap_or_else(|| after.split_at(end));
-        // A point at the end of a sentence is none of the name's.
+        // A point at the end of a sentence is not part of the name.
         let trimmed = if braced.is_some() { name } else { name.trim_end_matches('.') };
         let path: Vec<&str> = trimmed.split('.').collect();
         match values.at(&path).and_then(Value::text) {

@@ -1,4 +1,4 @@
-//! `users`, `user` and `groups` in all their forms, as one list: what users_groups, set_passwords and ssh all start from.
+//! `users`, `user` and `groups` in all their forms, as one list, which users_groups, set_passwords and ssh share.
 
 use super::Context;
 use crate::base::report::Report;
@@ -16,7 +16,7 @@ pub struct Users {
     pub default: Option<String>,
     /// Names and members.
     pub groups: Vec<(String, Vec<String>)>,
-    /// What is wrong with the configuration; the rest of it is used.
+    /// Errors in the configuration; the rest of it is used.
     pub problems: Vec<String>,
 }
 
@@ -234,8 +234,7 @@ mod tests {
     use crate::document::yaml;
     use crate::instance::Instance;
     use crate::machine::Distro;
-    use crate::root::{Root, Stage, Use};
-    use crate::system::Nothing;
+    use crate::root::{Root, Use};
 
     fn users(text: &str) -> Users {
         let dir = TempDir::new("users");
@@ -244,17 +243,13 @@ mod tests {
             config = map;
         }
         config.insert("system_info", Distro::named("ubuntu").default_config().get("system_info").unwrap().clone());
-        Users::of(&mut Context {
-            root: &mut Root::open(&dir.0, Use::Plan).unwrap(),
-            config: &Value::Map(config),
-            instance: &Instance::default(),
-            distro: &Distro::named("ubuntu"),
-            args: &[],
-            stage: Stage::Init,
-            outside: &Nothing,
-            again: false,
-            report: &mut Report::new(),
-        })
+        Users::of(&mut Context::new(
+            &mut Root::open(&dir.0, Use::Plan).unwrap(),
+            &Value::Map(config),
+            &Instance::default(),
+            &Distro::named("ubuntu"),
+            &mut Report::new(),
+        ))
     }
 
     fn names(users: &Users) -> Vec<&str> {

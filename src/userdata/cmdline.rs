@@ -6,7 +6,7 @@ use crate::document::{Map, Value, wrong, yaml};
 
 const BEGIN: &str = " cc:";
 const END: &str = "end_cc";
-/// What errors call it.
+/// Its name in errors.
 pub const NAME: &str = "cc: on the kernel command line";
 
 /// The configuration that a kernel command line holds. Each piece ends at `end_cc` or with the line; percent escapes and `\n`

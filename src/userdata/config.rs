@@ -1,4 +1,4 @@
-//! The layers of configuration, and what the sources of one instance come to together.
+//! The layers of configuration, and the merged result of the sources of one instance.
 //!
 //! Low to high: built in, /etc/cloud/cloud.cfg, cloud.cfg.d, /run/cloud-init/cloud.cfg, the kernel command line, the
 //! datasource, vendor-data, vendor-data2, user-data.
@@ -10,12 +10,12 @@ use crate::base::report::Report;
 pub use crate::detect::{CLOUD_CFG, CLOUD_CFG_D};
 use crate::document::{Bytes, Map, Value, wrong, yaml};
 
-/// What was found out about this boot.
+/// Configuration that detection wrote for this boot.
 pub const RUN_CLOUD_CFG: &str = "/run/cloud-init/cloud.cfg";
 /// How a configuration file's name in a folder ends.
 const SUFFIX: &str = ".cfg";
 
-/// What holds where nothing else is said.
+/// The built-in defaults.
 const BUILT_IN: &str = "
 datasource_list: [NoCloud, ConfigDrive, LXD, OpenNebula, DigitalOcean, Azure, AltCloud, VMware, OVF, MAAS, GCE, OpenStack,
   AliYun, Vultr, Ec2, CloudSigma, CloudStack, SmartOS, Bigstep, Scaleway, Hetzner, IBMCloud, Oracle, Exoscale, RbxCloud,
@@ -31,7 +31,7 @@ vendor_data: {enabled: true, prefix: []}
 vendor_data2: {enabled: true, prefix: []}
 ";
 
-/// How the base layers' files are got at: by paths as the machine will see them.
+/// Access to the files of the base layers, by their paths in the root.
 pub trait Files {
     /// A file's content; None where there is none.
     fn read(&mut self, path: &str) -> Result<Option<Vec<u8>>>;
@@ -42,9 +42,9 @@ pub trait Files {
 /// The base layers.
 #[derive(Debug, Default)]
 pub struct Base {
-    /// All of them, merged: what holds before any datasource speaks.
+    /// All base layers, merged: the configuration before any datasource is read.
     pub config: Map,
-    /// What the image's own files and the kernel command line say, with nothing that holds by default.
+    /// The image's own files and the kernel command line, merged, without defaults.
     pub own: Map,
 }
 
@@ -141,7 +141,7 @@ fn parse(path: &str, content: &[u8], instance_data: Option<&Value>, report: &mut
     }
 }
 
-/// What an instance's sources say, and what is known for reading them.
+/// The sources of an instance, and what processing them needs.
 pub struct Sources<'a> {
     pub user_data: Bytes,
     /// The documents of vendor-data: see [`vendor::documents`].
@@ -157,7 +157,7 @@ pub struct Sources<'a> {
 /// The sources, processed, and the configuration that results.
 #[derive(Debug, Default)]
 pub struct Consumed {
-    /// None where the configuration does not let user-data count (`allow_userdata: false`).
+    /// None where the configuration disables user-data (`allow_userdata: false`).
     pub user: Option<UserData>,
     /// None where there is none, or it is disabled.
     pub vendor: Option<UserData>,

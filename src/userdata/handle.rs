@@ -1,4 +1,4 @@
-//! Each part put where it belongs: merged, kept as a script or boothook, rendered first, or reported.
+//! Processes each part by its type: merged, kept as a script or boothook, rendered first, or reported.
 
 use super::cloud_config::CloudConfig;
 use super::kind::{self, Kind};
@@ -19,7 +19,7 @@ pub struct Handler<'a> {
     instance_data: &'a Value,
     report: &'a mut Report,
     config: CloudConfig,
-    /// What the source's templates may use together.
+    /// The budget of all templates of the source.
     fuel: jinja::Fuel,
     out: UserData,
     /// Parts that only a part-handler can take: what to report where none does.
@@ -32,7 +32,7 @@ impl<'a> Handler<'a> {
         Handler { source, vendor, instance_data, report, config, fuel, out, for_handlers: Vec::new() }
     }
 
-    /// All that the parts said, without what concerns their unfolding; and what to report where no part-handler takes it.
+    /// The result of all parts, without that of their unfolding; and what to report where no part-handler takes a part.
     pub fn finish(mut self) -> (UserData, Vec<String>) {
         self.out.cloud_config = self.config.into();
         (self.out, self.for_handlers)
@@ -91,7 +91,7 @@ impl<'a> Handler<'a> {
         }
     }
 
-    /// The latest of two scripts with one name and one place stays.
+    /// Of two scripts with the same name in the same place, the later one is kept.
     fn script(&mut self, part: &Part, content: &Bytes, when: When) {
         let script = Script { name: file_name(&part.filename), content: with_unix_lines(content), when };
         match self.out.scripts.iter_mut().find(|s| s.name == script.name && s.when == when) {
@@ -148,7 +148,7 @@ fn with_unix_lines(content: &Bytes) -> Bytes {
     followed.filter(|pair| *pair != (b'\r', b'\n')).map(|(byte, _)| byte).collect::<Vec<u8>>().into()
 }
 
-/// What of a boothook is run: all but its header, behind which the script may begin on the same line.
+/// The script of a boothook: all but its header, after which the script may begin on the same line.
 fn script_of_boothook(content: &[u8]) -> &[u8] {
     let mut rest = kind::trim_start(content);
     if Kind::of_content(rest) == Some(Kind::Boothook) {

@@ -17,9 +17,9 @@ pub enum Kind {
     Jinja,
 }
 
-/// What a document is called that has no type of its own.
+/// The MIME type of a document without a type.
 pub const NOT_MULTIPART: &str = "text/x-not-multipart";
-/// What a MIME part is that says no type.
+/// The MIME type of a part that declares none.
 pub const PLAIN: &str = "text/plain";
 
 /// Header, MIME type, kind; longer headers before their own beginnings.

@@ -4,9 +4,10 @@ use crate::base::error::{Error, Result};
 use crate::base::report::Report;
 use crate::document::{MAX_DEPTH, Map, Value, wrong};
 
-/// How documents of one source are merged that do not say: the later one's keys replace, whole.
+/// The default strategy for documents of one source: a key of a later document replaces the whole value of an earlier
+/// one.
 pub const REPLACE: &str = "dict(replace)+list()+str()";
-/// How layers of configuration are merged that do not say: the higher one's keys stay, mappings are merged into.
+/// The default strategy for layers of configuration: keys of the higher layer stay, and mappings are merged.
 pub const KEEP: &str = "list()+dict()+str()";
 
 /// How two documents are merged: one merger for each type that has any. Other values have none and stay.
@@ -79,7 +80,7 @@ impl Strategy {
             if merger.is_empty() {
                 continue;
             }
-            // As lenient as cloud-init: what stands between the first bracket and the last is options.
+            // As lenient as cloud-init: the text between the first bracket and the last is the options.
             let parts = merger.strip_suffix(')').and_then(|m| m.split_once('('));
             let Some((name, options)) = parts.filter(|(name, _)| is_name(name)) else {
                 return Err(Error::new("merge_how: expected mergers like list(append)+dict(no_replace)+str()"));

@@ -59,7 +59,7 @@ pub enum PartHandlers {
     OfImage,
 }
 
-/// What processing one source needs to know beside its bytes.
+/// What processing one source needs beside its bytes.
 pub struct Context<'a> {
     /// What messages call the source: `user-data`.
     pub source: &'a str,
@@ -99,7 +99,7 @@ pub struct Script {
     pub when: When,
 }
 
-/// All that one source (user-data, vendor-data, vendor-data2) says.
+/// The result of one source (user-data, vendor-data, vendor-data2).
 #[derive(Debug, Default)]
 pub struct UserData {
     /// The parts after unfolding and after those for other instances are left out, in order. [`mime::write`] makes user-data.txt.i
@@ -110,7 +110,7 @@ pub struct UserData {
     pub scripts: Vec<Script>,
     /// Boothooks by name, 0700, run on every boot with INSTANCE_ID set.
     pub boothooks: Vec<(String, Bytes)>,
-    /// What is recognised and not done here, by name: reported already, or left to a part-handler.
+    /// Parts that are recognised and not processed here, by name: reported already, or left to a part-handler.
     pub unsupported: Vec<String>,
     /// The MIME types that were left out.
     pub disabled: Vec<String>,

@@ -1,4 +1,4 @@
-//! A document's parts: gzip, MIME, archives and includes unfolded until only things to act on are left.
+//! A document's parts: gzip, MIME, archives and includes are unfolded until only parts to process are left.
 
 use super::kind::{self, Kind};
 use super::{Fetched, Include, MAX_UNPACKED, gzip, mime};
@@ -73,7 +73,7 @@ pub struct Unfolder<'a> {
     report: &'a mut Report,
     errors: usize,
     fetches: usize,
-    /// How many bytes may still come out.
+    /// How many bytes the parts may still have.
     room: usize,
     out: Unfolded,
 }
@@ -88,7 +88,7 @@ impl<'a> Unfolder<'a> {
         Unfolder { source, fetch, report, errors: 0, fetches: 0, room: MAX_UNPACKED, out: Unfolded::default() }
     }
 
-    /// What has come out.
+    /// The parts so far.
     pub fn finish(self) -> Unfolded {
         self.out
     }

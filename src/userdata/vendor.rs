@@ -43,7 +43,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Reads `key` of a configuration that has no vendor-data in it. What is wrong with it disables.
+    /// Reads `key` of a configuration that has no vendor-data in it. An invalid value disables it.
     pub fn read(config: &Map, key: &str, report: &mut Report) -> Settings {
         let settings = match config.get(key) {
             Some(Value::Map(settings)) => settings,

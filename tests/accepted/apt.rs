@@ -8,7 +8,7 @@ use prepivot::instance::Instance;
 use prepivot::machine::Distro;
 use prepivot::module;
 use prepivot::root::{Root, Stage, Use};
-use prepivot::system::{Context, Nothing};
+use prepivot::system::Context;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -31,15 +31,14 @@ fn provisioned(name: &str, config: &str) -> TempDir {
     let mut report = Report::new();
     let half = module::find("apt_configure").and_then(|m| m.provision).expect("the module");
     let result = half(&mut Context {
-        root: &mut root,
-        config: &yaml::parse("cloud-config", config).expect("YAML"),
-        instance: &Instance::default(),
-        distro: &Distro::named("debian"),
-        args: &[],
         stage: Stage::Config,
-        outside: &Nothing,
-        again: false,
-        report: &mut report,
+        ..Context::new(
+            &mut root,
+            &yaml::parse("cloud-config", config).expect("YAML"),
+            &Instance::default(),
+            &Distro::named("debian"),
+            &mut report,
+        )
     });
     assert_eq!((result.map_err(|e| e.to_string()), report.entries()), (Ok(()), &[][..]));
     assert_eq!(root.commit(), []);

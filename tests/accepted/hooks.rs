@@ -109,7 +109,7 @@ fn dracut_asks_for_the_drivers_of_a_packagers_list_by_name_and_unfiltered() {
     assert_eq!(lines, [format!("instmods hostonly= {}", drivers().join(" "))]);
 }
 
-/// What an install overwrites, /usr/share, is not where a user's own list is.
+/// An install overwrites /usr/share, which a user's own list is not in.
 #[test]
 fn a_list_of_drivers_in_etc_takes_precedence() {
     let folder = TempDir::new("own-drivers");

@@ -1,5 +1,5 @@
-//! What other programs make of what prepivot installs and writes: shells, initramfs frameworks, systemd, network stacks and
-//! APT.
+//! Whether other programs accept what prepivot installs and writes: shells, initramfs frameworks, systemd, network
+//! stacks and APT.
 
 mod apt;
 mod hooks;

@@ -6,7 +6,7 @@ use prepivot::document::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What a case came to.
+/// The result of a case.
 pub enum Outcome {
     /// prepivot did what cloud-init did.
     Agrees,

@@ -69,7 +69,7 @@ fn geom(out: &str) -> Vec<Filesystem> {
     out.lines().filter_map(line).collect()
 }
 
-/// What a replaced function of the script answered, as the fact that it stands for. An error for one that is not known.
+/// What a replaced function of the script answered, as the fact that it represents. An error for one that is not known.
 fn mock(case: &Value, mock: &Value, root: &Path, mocks: &mut Mocks) -> Result<(), String> {
     let (name, out, ret) = (text(mock, "name"), text(mock, "out"), text(mock, "RET"));
     let succeeds = mock.get("ret").and_then(Value::as_int) == Some(0);
@@ -141,10 +141,10 @@ fn run(case: &Value, dir: &Path) -> Result<Report, String> {
     let mut mocks = Mocks { virt: "none".into(), kernel, ..Mocks::default() };
     for (path, content) in case.get("files").and_then(Value::as_map).expect("files").iter() {
         let content = content.as_str().expect("text");
-        // The script's test stands for Debian's file, which names no list.
+        // The script's test replaces Debian's file, which has no list.
         write(dir, path, content.replace("@DEFAULT_CLOUD_CONFIG@", "disable_root: true\n").as_str());
     }
-    // The script's own way to be told the kernel command line.
+    // The script's own variable for the kernel command line.
     let told = case.at(&["files", "ds-identify-env"]).and_then(Value::as_str).unwrap_or_default();
     if let Some(cmdline) = told.lines().find_map(|l| l.strip_prefix("DI_KERNEL_CMDLINE=")) {
         write(dir, "proc/cmdline", cmdline.trim_matches('"'));

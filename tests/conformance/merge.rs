@@ -21,7 +21,7 @@ fn merged(case: &Value) -> Result<Value, String> {
     let mut config = CloudConfig::default();
     for (i, document) in documents.iter().enumerate() {
         let header = |name: &str| headers?.get(i)?.get(name)?.text();
-        // A part that fails is told and left out; what counts is what the others come to.
+        // A part that fails is reported and left out; the result of the others is compared.
         let _ = config.add(Kind::CloudConfig, &format!("part-{i}"), document.as_str().unwrap().as_bytes(), &header);
     }
     let mut text = Vec::new();

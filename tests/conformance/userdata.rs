@@ -47,7 +47,7 @@ fn run(case: &Value, urls: &Value, launch_index: Option<i64>) -> (Consumed, Repo
     let mut base = Map::new();
     base.insert("vendor_data", yaml::parse("t", "{enabled: true}").unwrap());
     let sources = expected.get("cloud_config").unwrap();
-    // The set-up of a case is not in the vectors; what came of it tells.
+    // The set-up of a case is not in the vectors; it follows from the result.
     if expected.get("error").is_some_and(Value::is_null) && sources.get("user").is_none() {
         base.insert("allow_userdata", false);
     }
@@ -115,8 +115,8 @@ fn files(consumed: &Consumed) -> BTreeMap<String, (Vec<u8>, &'static str)> {
     files
 }
 
-/// cloud-config.txt is equal when it names the same parts and holds the same document. Which parts were ignored may be told
-/// of more than cloud-init tells.
+/// cloud-config.txt is equal when it names the same parts and holds the same document. More ignored parts may be listed
+/// than cloud-init lists.
 fn same_file(path: &str, ours: &[u8], theirs: &[u8]) -> bool {
     if !path.ends_with("cloud-config.txt") || theirs.is_empty() || ours.is_empty() {
         return ours == theirs;

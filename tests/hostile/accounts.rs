@@ -8,7 +8,7 @@ use prepivot::instance::Instance;
 use prepivot::machine::Distro;
 use prepivot::module::find;
 use prepivot::root::{Attr, Root, Use};
-use prepivot::system::{Context, Nothing};
+use prepivot::system::Context;
 use std::collections::BTreeSet;
 
 const ROUNDS: u64 = 500;
@@ -239,17 +239,9 @@ fn hostile_values_make_no_lines() {
         for name in ["users_groups", "ssh", "set_passwords", "ssh_authkey_fingerprints", "keys_to_console"] {
             let module = find(name).unwrap();
             for half in [module.provision, module.live].into_iter().flatten() {
-                let mut context = Context {
-                    root: &mut root,
-                    config: &config,
-                    instance: &instance,
-                    distro,
-                    args: &[],
-                    stage: module.stage,
-                    outside: &Nothing,
-                    again: false,
-                    report: &mut Report::new(),
-                };
+                let mut report = Report::new();
+                let mut context =
+                    Context { stage: module.stage, ..Context::new(&mut root, &config, &instance, distro, &mut report) };
                 if let Err(e) = half(&mut context) {
                     assert!(!e.to_string().contains(char::is_control), "round {round}: {e}");
                 }

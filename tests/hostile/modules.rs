@@ -1,5 +1,5 @@
-//! Every module with values that nobody means well: no panic, nothing run that is not in the configuration, and no line of a
-//! file that one value could add.
+//! Every module with hostile values: no panic, no command that is not in the configuration, and no line of a file that
+//! a single value could add.
 
 use prepivot::base::report::Report;
 use prepivot::base::testing::TempDir;
@@ -160,16 +160,11 @@ fn run(config: &Value, key: &str, instance: &Instance, distro: &Distro, base: &T
             continue;
         }
         for half in [module.provision, module.live].into_iter().flatten() {
+            let mut report = Report::new();
             let mut cx = Context {
-                root: &mut root,
-                config,
-                instance,
-                distro,
-                args: &[],
                 stage: module.stage,
                 outside: &OneDisk,
-                again: false,
-                report: &mut Report::new(),
+                ..Context::new(&mut root, config, instance, distro, &mut report)
             };
             let _ = half(&mut cx);
         }

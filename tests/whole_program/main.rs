@@ -21,10 +21,10 @@ use std::path::Path;
 use std::process::Command;
 use tree::{Entry, Tree};
 
-/// A secret that a case may give and nothing may say.
+/// A secret that a case may have and no output may show.
 const SECRET: &str = "s3cret";
 
-/// What a run of the program left.
+/// The result of a run of the program.
 pub struct Output {
     pub code: i32,
     pub stdout: String,

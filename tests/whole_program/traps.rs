@@ -1,5 +1,5 @@
-//! What an image or a seed may have in the way: special files, links out of the root, sizes without end. The program ends
-//! in time, says what is wrong, does the rest, and nothing outside of the root changes.
+//! Traps in an image or a seed: special files, links out of the root, endless files. The program ends in time, reports
+//! them, does the rest, and nothing outside of the root changes.
 
 use crate::tree::Tree;
 use crate::{Output, may_chown};
@@ -167,7 +167,7 @@ fn special_files_and_loops_in_the_way_stop_neither_the_program_nor_the_rest() {
             if !["etc/passwd", "etc/shadow"].contains(&path) && !lab.text("etc/passwd").contains("\nbob:") {
                 wrong.push(format!("{name}: no user is made: {}", output.stderr));
             }
-            // Where something that had to be written cannot be, that is said.
+            // A write that is not possible is reported.
             if written && (output.code == 0 || output.stderr.is_empty()) {
                 wrong.push(format!("{name}: nothing is said"));
             }
@@ -198,7 +198,7 @@ fn no_link_of_an_image_leads_out_of_it() {
         ["etc/hostname", "etc/passwd", "etc/shadow", "etc/fstab", "etc/hosts", "etc/skel/.profile", "etc/os-release"];
     let all = folders.map(|p| (p, "folder")).into_iter().chain(files.map(|p| (p, "file")));
     for (i, (path, target)) in all.enumerate() {
-        // One way would show it for each path; all three for some.
+        // One kind of trap for each path; all three for some.
         for way in ["absolute", "up", "proc"].into_iter().take(if i % 4 == 0 { 3 } else { 1 }) {
             let lab = Lab::new(USER_DATA.as_bytes());
             let target = lab.outside.join(target);

@@ -19,7 +19,7 @@ const SHADOW: &str = "root:*:19700:0:99999:7:::\ndaemon:*:19700:0:99999:7:::\nsy
 const LOGIN_DEFS: &str = "UID_MIN 1000\nUID_MAX 60000\nGID_MIN 1000\nGID_MAX 60000\nUSERGROUPS_ENAB yes\n";
 /// What a machine has: two devices, whose names the kernel gave.
 const NICS: [(&str, &str); 2] = [("eth0", "fa:16:3e:00:00:01"), ("eth1", "fa:16:3e:00:00:02")];
-/// The largest thing that is told line by line, in bytes.
+/// The largest file whose difference is shown line by line, in bytes.
 const MAX_TOLD: usize = 4000;
 
 /// A root tree in a temporary folder.

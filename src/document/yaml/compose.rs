@@ -47,7 +47,7 @@ struct Places {
     lines: HashMap<String, usize>,
 }
 
-/// Where a node stands, which says what may be there.
+/// The position of a node, which decides what is allowed there.
 #[derive(Clone, Copy, PartialEq)]
 enum Place {
     Flow,
@@ -84,7 +84,7 @@ impl<'a> Composer<'a> {
         lines
     }
 
-    /// One step down, to what comes next or, with a mark, to what stood there.
+    /// Descends to the next node or, given a mark, to the node at that mark.
     fn enter(&mut self, step: &dyn std::fmt::Display, mark: Option<Mark>) -> Step<()> {
         let Some(places) = &mut self.places else { return Ok(()) };
         places.path.enter(step);
@@ -395,7 +395,8 @@ fn key_text(value: Value) -> std::result::Result<String, String> {
     }
 }
 
-/// Merged mappings come first and explicit keys win; of several merged ones the earlier wins (YAML merge key, as PyYAML does).
+/// Merged mappings come first and explicit keys override them; of several merged ones the earlier takes precedence
+/// (YAML merge key, as PyYAML does).
 fn flatten(entries: Entries) -> std::result::Result<Map, String> {
     let mut merged: Vec<Map> = Vec::new();
     let mut own = Vec::new();

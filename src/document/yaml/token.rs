@@ -33,7 +33,7 @@ pub enum Token {
     Scalar(String, bool),
 }
 
-/// A place where a key may have begun; that it was one is known at the `:`.
+/// A position at which a simple key may have begun; only the `:` shows whether one did.
 #[derive(Debug, Clone, Copy)]
 struct SimpleKey {
     token: usize,
@@ -169,7 +169,7 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// White space, comments and line breaks. A tab is white space where it does not stand for indentation.
+    /// White space, comments and line breaks. A tab is white space except where it would be indentation.
     fn skip_blanks(&mut self) -> Step<()> {
         loop {
             let tabs = self.in_flow() || !self.key_allowed;

@@ -23,7 +23,7 @@ const MAX_INVALID: u32 = 3;
 const MAX_REDIRECTS: u32 = 5;
 /// How often at least a request is sent that a limit of the service's rate turns away (429).
 const RATE_TRIES: u32 = 10;
-/// The statuses that mean "later".
+/// The statuses on which a request is repeated.
 const TRANSIENT: [u16; 6] = [408, 429, 500, 502, 503, 504];
 /// An answer that took longer than this, repeats included, is worth a warning.
 const SLOW: Duration = Duration::from_secs(10);
@@ -282,7 +282,7 @@ impl Client {
             }
             let location = reply.header("location").unwrap_or_default();
             let next = redirected(&url, location, self.redirects).map_err(Failure::Final)?;
-            // Tokens and keys are for the host that they were given for.
+            // Tokens and keys are sent only to the host that they are for.
             if !same_origin(&url, &next) {
                 headers = &[];
             }

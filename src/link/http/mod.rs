@@ -102,11 +102,11 @@ impl Reply {
 /// Why an attempt gave no answer.
 #[derive(Debug, Clone)]
 pub enum Failure {
-    /// Nobody answered: refused, unreachable, timed out, lost. Asked again until the deadline.
+    /// No answer: refused, unreachable, timed out, lost. Asked again until the deadline.
     Silent(String),
     /// The answer was not HTTP, or the host name has no address. Asked again a few times.
     Invalid(String),
-    /// Asking again would give the same.
+    /// A repeated request would fail again.
     Final(Error),
 }
 
@@ -158,7 +158,7 @@ pub fn ca_files(path: &Path) -> Vec<PathBuf> {
     CA_FILES.iter().map(|file| path.join(file)).collect()
 }
 
-/// What the clients of one search share: how many requests they sent, and what their user should know.
+/// What the clients of one search share: how many requests they sent, and their warnings.
 #[derive(Debug, Clone, Default)]
 pub struct Findings(Arc<Shared>);
 

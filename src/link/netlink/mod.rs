@@ -74,7 +74,7 @@ pub struct Route {
 /// What the kernel reported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// More happened than the socket could hold: what is known has to be read anew.
+    /// Events were lost because the socket was full: the state has to be read anew.
     Lost,
     Link(Link),
     LinkGone(u32),
@@ -84,7 +84,7 @@ pub enum Event {
     DefaultRoute6(u32),
 }
 
-/// What happens, as it happens.
+/// A stream of events.
 pub type Events = Pin<Box<dyn Stream<Item = Event>>>;
 
 /// A link that is made.

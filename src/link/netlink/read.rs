@@ -1,4 +1,4 @@
-//! What the kernel's messages say.
+//! Reads the kernel's messages.
 
 use super::message::{self, Message};
 use super::{Address, Event, Link};

@@ -28,7 +28,7 @@ pub fn resolve<'a>(list: &'a str, modaliases: &[String]) -> Vec<&'a str> {
         let Some((pattern, module)) = line.strip_prefix("alias ").and_then(|l| l.rsplit_once(' ')) else { continue };
         let pattern = pattern.trim_end();
         let fits = |alias: &String| {
-            // What comes before the first wildcard rules most lines out.
+            // The text before the first wildcard excludes most lines.
             let plain = pattern.find(['*', '?', '[']).unwrap_or(pattern.len());
             pattern.get(..plain).is_some_and(|start| alias.starts_with(start)) && glob::matches(pattern, alias)
         };
@@ -87,7 +87,7 @@ fn files<'a>(dep: &'a str, names: &[&str]) -> Vec<&'a str> {
 pub struct Rules {
     /// Modules that are not loaded for a device.
     barred: Vec<String>,
-    /// Modules that a command is run for instead: they are left alone.
+    /// Modules with an `install` command, which are not loaded here.
     replaced: Vec<String>,
     /// Modules and their parameters.
     options: Vec<(String, String)>,

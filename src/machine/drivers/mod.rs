@@ -162,7 +162,7 @@ impl Drivers {
         }
     }
 
-    /// What a person should know: a root without modules, modules that could not be loaded. One line each.
+    /// Warnings, one line each: a root without modules, modules that could not be loaded.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }

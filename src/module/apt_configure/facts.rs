@@ -1,4 +1,4 @@
-//! What the root says of itself: its release, its architecture, what is installed, and where APT reads its sources.
+//! Facts about the root: its release, its architecture, installed packages, and where APT reads its sources.
 
 use crate::root::Root;
 use crate::system::shell;
@@ -131,7 +131,7 @@ fn settings(text: &str, set: &mut dyn FnMut(&str, &str)) {
                 rest.split_at(end)
             }
         };
-        // A statement has a name and a value; what is more is not looked at.
+        // A statement has a name and a value; further words are ignored.
         if words.len() < 2 {
             words.push(word.to_owned());
         }

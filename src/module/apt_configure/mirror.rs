@@ -32,7 +32,7 @@ pub fn choose(cx: &mut Context, section: &Map, arch: &str, online: bool) -> Resu
     Ok(Mirrors { primary: default.primary, security: security.or(default.security) })
 }
 
-/// What the distribution itself uses everywhere: the names that the image's package lists have.
+/// The distribution's default mirrors, which the names of the image's package lists begin with.
 pub fn failsafe(cx: &Context, arch: &str) -> Mirrors {
     let url = |kind: &str| package_mirrors(cx, arch)?.get("failsafe")?.get(kind)?.text();
     Mirrors { primary: url("primary"), security: url("security") }

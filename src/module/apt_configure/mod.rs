@@ -84,7 +84,7 @@ pub static MODULE: Module = Module {
     ..Module::NEW
 };
 
-/// What is asked for, and of what system.
+/// The configuration, and the system that it is for.
 struct Apt {
     /// The value of `apt`.
     section: Map,
@@ -170,8 +170,8 @@ fn configuration(cx: &mut Context, apt: &Apt) -> Result<()> {
     Ok(())
 }
 
-/// Writes the distribution's sources and those of `sources`: what needs no network, or, with `online`, what does. Gives what
-/// went wrong; the rest is done.
+/// Writes the distribution's sources and those of `sources`: the part that needs no network, or, with `online`, the
+/// part that does. Returns the errors; the rest is done.
 fn sources(cx: &mut Context, apt: &Apt, online: bool) -> Vec<Error> {
     let entries = match source::entries(apt) {
         Ok(entries) => entries,

@@ -13,7 +13,7 @@ const FOLDER: &str = "/etc/apt/sources.list.d";
 /// Keys that hold for every source, and those that a source names.
 const TRUSTED: &str = "/etc/apt/trusted.gpg.d";
 const SIGNED_BY: &str = "/etc/apt/cloud-init.gpg.d";
-/// What add-apt-repository knows: `ppa:user/name`, `cloud-archive:name`.
+/// Sources for add-apt-repository: `ppa:user/name`, `cloud-archive:name`.
 const REPOSITORY: &str = r"^[\w-]+:\w";
 /// The longest source that may be one, in bytes.
 const MAX_REPOSITORY: usize = 4096;
@@ -33,8 +33,8 @@ impl Key {
         text("key").map(Key::Text).or_else(by_id)
     }
 
-    /// Writes the key to a file of that name without its suffix, and gives the file's path. What is no key is reported;
-    /// the path is then one where APT finds none.
+    /// Writes the key to a file of that name without its suffix, and gives the file's path. An invalid key is reported;
+    /// the path is then one at which APT finds no file.
     ///
     /// # Errors
     /// The key cannot be fetched, or the file not be written.

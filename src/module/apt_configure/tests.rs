@@ -1,4 +1,4 @@
-//! What users see of apt_configure; the conformance vectors have the rest.
+//! apt_configure beyond the conformance vectors.
 
 use super::*;
 use crate::module::tests::{Fixture, Left};

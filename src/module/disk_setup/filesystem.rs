@@ -33,7 +33,7 @@ struct Wanted {
     replace: Option<String>,
 }
 
-/// What a definition asks for is on a device, or is made there.
+/// Makes the file system of a definition, unless the device has it already.
 pub(super) fn make(cx: &mut Context, places: &Places, definition: &Map) -> Result<()> {
     let text = |key: &str| definition.get(key).filter(|v| !v.is_null()).and_then(Value::text);
     let device = text("device").ok_or_else(|| Error::new("device: expected the path of a device, or a name of one"))?;
@@ -97,8 +97,8 @@ fn has_partitions(places: &Places, block: &Block) -> bool {
     matches!(block.kind, Kind::Disk { .. }) && !block::partitions(places, &block.name).is_empty()
 }
 
-/// The first of a device and its partitions that can take the file system. None where one has it already, or what is called
-/// the same.
+/// The first of a device and its partitions that can take the file system. None where one already has it, or another
+/// with the same label.
 fn free(places: &Places, block: &Block, wanted: &Wanted, any_label: bool) -> Result<Option<Block>> {
     let mut candidates = vec![block.clone()];
     if let Kind::Disk { .. } = block.kind {
@@ -108,7 +108,7 @@ fn free(places: &Places, block: &Block, wanted: &Wanted, any_label: bool) -> Res
     let mut disk_is_free = true;
     for candidate in candidates {
         let is_disk = matches!(candidate.kind, Kind::Disk { .. });
-        // What a partitioned disk begins with is its table.
+        // A partitioned disk begins with its table.
         let found = block::superblock(places, &candidate).filter(|_| !(is_disk && is_partitioned));
         let kind = found.as_ref().map(|f| f.kind);
         if any_label && kind.is_some() && kind == wanted.replace.as_deref() {

@@ -12,7 +12,7 @@ use crate::system::partitions::{self, Format, Geometry, Kind, Partition, Table, 
 /// The type of a partition that names none.
 const LINUX: &str = "8300";
 
-/// What a layout says of one partition.
+/// One partition of a layout.
 struct Part<'a> {
     percent: f64,
     kind: Option<String>,

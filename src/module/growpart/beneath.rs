@@ -13,7 +13,8 @@ use crate::system::Context;
 pub(super) const MAX_DEPTH: usize = 8;
 /// cloud-init's key file for an encrypted root.
 const KEY_FILE: &str = "/cc_growpart_keydata";
-/// What is begun with a logical volume, so that the next boot ends it: the extents that were free before, and the volume.
+/// The record of an unfinished change to a logical volume, which the next boot completes: the extents that were free
+/// before, and the volume.
 const BEGUN: &str = "/var/lib/cloud/data/growpart-lvm";
 /// MD's metadata at the start of a device: that at its end is lost where the device grows and the array does not.
 const MD_METADATA: [&str; 2] = ["1.1", "1.2"];
@@ -74,7 +75,7 @@ fn grow_volume(cx: &mut Context, places: &Places, volume: &str, below: &Block, d
     Ok(if gained > 0 { Outcome::Grown } else { Outcome::Full })
 }
 
-/// What was written is on the disk; an error where it is not.
+/// Waits until the record is on the disk; an error where it does not get there.
 fn commit(cx: &mut Context) -> Result<()> {
     cx.root.commit().into_iter().next().map_or(Ok(()), Err)
 }
@@ -121,7 +122,7 @@ fn grow_encrypted(cx: &mut Context, places: &Places, mapping: &str, below: &Bloc
 /// The key and its slot.
 fn key(text: &[u8]) -> Result<(Vec<u8>, String)> {
     let expected = || Error::new("expected {\"key\": base64, \"slot\": number}");
-    // Not what the parser says: it may quote the key.
+    // Without the parser's message, which may quote the key.
     let data = json::parse(KEY_FILE, text).map_err(|_| expected())?;
     let key = data.get("key").and_then(Value::as_str).and_then(|k| base64::decode(k.as_bytes()));
     let slot = data.get("slot").and_then(Value::text).filter(|s| s.bytes().all(|b| b.is_ascii_digit()));

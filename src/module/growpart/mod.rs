@@ -60,13 +60,13 @@ pub static MODULE: Module = Module {
     ..Module::NEW
 };
 
-/// What became of a device.
+/// The result for a device.
 #[derive(Debug, PartialEq, Eq)]
 enum Outcome {
     Grown,
     /// It has all the room that there is.
     Full,
-    /// It is not one that can be grown, for this reason.
+    /// It cannot be grown, for this reason.
     Skipped(String),
 }
 

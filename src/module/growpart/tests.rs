@@ -61,7 +61,7 @@ fn a_logical_volume_gets_what_its_group_gains() {
     machine.answers = vec![("lvs", 0, "22\n")];
     assert_eq!(machine.run("{}", live).commands, extended);
 
-    // What lvs cannot say is not guessed.
+    // Without an answer from lvs nothing is assumed.
     let mut machine = self::machine(&["lvextend"], "/dev/mapper/vg-root");
     machine.mapping("dm-0", "vg-root", "LVM-x", &["vda1"]);
     machine.answers = vec![("lvs", 5, "")];
@@ -220,17 +220,9 @@ fn the_kernel_grows_a_partition_that_is_mounted() {
     let config = yaml::parse("t", &format!("growpart: {{devices: [{}/]}}", disk.point())).unwrap();
     let mut root = Root::open(std::path::Path::new("/"), Use::Tree).unwrap();
     let mut report = Report::new();
-    let mut cx = Context {
-        root: &mut root,
-        config: &config,
-        instance: &Instance::default(),
-        distro: &Distro::named("debian"),
-        args: &[],
-        stage: Stage::Init,
-        outside: &Here,
-        again: false,
-        report: &mut report,
-    };
+    let instance = Instance::default();
+    let distro = Distro::named("debian");
+    let mut cx = Context { outside: &Here, ..Context::new(&mut root, &config, &instance, &distro, &mut report) };
     live(&mut cx).unwrap();
     assert_eq!(report.entries(), []);
     let end = 96 * 2048 - 33;

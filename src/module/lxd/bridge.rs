@@ -10,7 +10,7 @@ const DEFAULT_NAME: &str = "lxdbr0";
 /// The configuration of an LXD that is set up by debconf (before its snap).
 const OLD_CONF: &str = "/etc/default/lxd-bridge";
 
-/// What becomes of the bridge.
+/// What to do with the bridge.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
     None,
@@ -83,7 +83,7 @@ fn settings(bridge: &Map) -> Vec<String> {
     out
 }
 
-/// Takes back what `lxd init` has made: the device of the default profile, and the bridge where `bridge_too` says so.
+/// Removes what `lxd init` has made: the device of the default profile and, with `bridge_too`, the bridge.
 fn remove_default(cx: &mut Context, bridge_too: bool) -> Result<()> {
     if bridge_too && lxc_if_there(cx, &["network", "detach-profile", DEFAULT_NAME, "default"])? {
         lxc(cx, &["network", "delete", DEFAULT_NAME].map(str::to_owned))?;

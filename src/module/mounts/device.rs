@@ -1,4 +1,4 @@
-//! What the first field of a mount means: a device that is there, one that is not, or something that is no device.
+//! The meaning of a mount's first field: a device that is present, one that is not, or no device at all.
 
 use crate::system::device_names::{alias, dotted, mapped, partition_of};
 use crate::system::{Context, Device};
@@ -11,7 +11,7 @@ const DEVICE_TYPES: [&str; 22] = [
 ];
 /// Those of them that only the kernel can distinguish from an empty device.
 const UNSEEN_TYPES: [&str; 2] = ["hfsplus", "minix"];
-/// What a superblock can name that is no file system of its own.
+/// Contents that a superblock can name and that are not file systems.
 const CONTAINERS: [&str; 5] = ["crypto_LUKS", "LVM2_member", "linux_raid_member", "bcache", "zfs_member"];
 const TAGS: [&str; 5] = ["LABEL=", "UUID=", "PARTLABEL=", "PARTUUID=", "ID="];
 
@@ -24,11 +24,11 @@ pub(super) enum What {
     Other(String),
     /// A device as fstab names it, and why it cannot be mounted now: it is not there, or does not hold what is wanted.
     Late(String, String),
-    /// Nothing that could be mounted.
+    /// It cannot be mounted.
     Unknown,
 }
 
-/// Finds out what `spec` means to an entry of that type and with those options.
+/// Resolves `spec`, for an entry of that type and with those options.
 pub(super) fn resolve(cx: &Context, spec: &str, kind: &str, options: &str) -> What {
     let kind = kind.split(',').next().unwrap_or(kind);
     let virtual_type = !DEVICE_TYPES.contains(&kind);
@@ -70,8 +70,8 @@ fn late(paths: &[String], partition: Option<&str>) -> What {
     What::Late(partition.map_or_else(|| path.clone(), |n| partition_of(path, n)), NO_DEVICE.into())
 }
 
-/// What a device means that cannot be looked at: what the tree shows below its /dev, where disks are in it, else the first
-/// that it may be.
+/// The device where devices cannot be read: one that the tree has below its /dev, if it has disks there, else the first
+/// that the name may mean.
 fn unseen(cx: &Context, spec: &str) -> What {
     let Some((paths, partition)) = candidates(cx, spec) else { return What::Device(spec.to_owned()) };
     let shown = cx.root.list("/dev").iter().any(|name| is_short(name));
@@ -93,7 +93,8 @@ fn is_remote(spec: &str) -> bool {
     spec.starts_with("//") || (!spec.starts_with('/') && spec.contains(':'))
 }
 
-/// Paths that the name may stand for, the first that is there wins, and the number of a partition. None if it is no device's name.
+/// The paths that the name may refer to, of which the first that exists is used, and the number of a partition. None if
+/// it is not a device's name.
 fn candidates(cx: &Context, spec: &str) -> Option<(Vec<String>, Option<String>)> {
     if spec.starts_with("/dev/") && !is_meta(spec) {
         return Some((vec![alias(cx, spec).unwrap_or_else(|| spec.to_owned())], None));

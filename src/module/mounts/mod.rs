@@ -232,7 +232,7 @@ fn entries(cx: &mut Context) -> Result<Vec<Entry>> {
         None => &[][..],
         Some(value) => value.as_list().ok_or_else(|| wrong("mounts", "a list", value))?,
     };
-    // With whether it is a mount, and not an entry that takes back those before it with the same device.
+    // Each with whether it is a mount, and not an entry that removes those before it with the same device.
     let mut read: Vec<(Entry, bool)> = Vec::new();
     for (i, value) in list.iter().enumerate() {
         let label = format!("mounts: entry {}", i + 1);
@@ -246,7 +246,7 @@ fn entries(cx: &mut Context) -> Result<Vec<Entry>> {
             cx.report.warn(format_args!("{label}: it names no device: it is ignored"));
             continue;
         };
-        // Without a mount point it takes back the entries before it.
+        // Without a mount point it removes the entries before it.
         let Some(point) = field(1) else {
             let found =
                 entry(cx, [spec, String::new(), "auto".into(), String::new(), String::new(), String::new()], systemd);
@@ -312,7 +312,7 @@ fn entry(cx: &Context, mut fields: [String; 6], systemd: bool) -> Entry {
     let (name, missing, is_device) = match what {
         What::Device(name) => (Some(name), None, true),
         What::Other(name) => (Some(name), None, false),
-        // What is mounted by hand may be put in later.
+        // A device that is mounted manually may be inserted later.
         What::Late(name, _) if noauto => (Some(name), None, true),
         What::Late(name, why) => (Some(name), Some(why), true),
         What::Unknown if noauto => (Some(fields[0].clone()), None, true),

@@ -38,7 +38,7 @@ pub(super) fn make(cx: &mut Context) -> Result<Option<Swap>> {
     }
 }
 
-/// Whether the kernel swaps to the file. Where it cannot tell, it is left alone.
+/// Whether the kernel swaps to the file. Where that is unknown, the file is not changed.
 fn in_use(cx: &Context, path: &str) -> bool {
     let swaps = cx.root.text("/proc/swaps");
     let escaped = fstab::escape(path);

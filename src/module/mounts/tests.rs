@@ -52,16 +52,11 @@ impl Machine {
     fn run(&self, config: &str, handler: fn(&mut Context) -> Result<()>) -> (Vec<String>, Vec<String>) {
         let config = yaml::parse("cloud-config", config).unwrap();
         let mut root = Root::open(&self.dir.0, Use::Tree).unwrap();
+        let distro = Distro::named("debian");
+        let mut report = Report::new();
         let mut cx = Context {
-            root: &mut root,
-            config: &config,
-            instance: &self.instance,
-            distro: &Distro::named("debian"),
-            args: &[],
-            stage: Stage::Init,
             outside: &self.devices,
-            again: false,
-            report: &mut Report::new(),
+            ..Context::new(&mut root, &config, &self.instance, &distro, &mut report)
         };
         handler(&mut cx).unwrap();
         let commands = root.commands().iter().map(|c| c.argv.join(" ")).collect();
@@ -71,21 +66,15 @@ impl Machine {
         (text.lines().skip(1).map(str::to_owned).collect(), commands)
     }
 
-    /// What the running system reports.
+    /// The report of the running system.
     fn warnings(&self, config: &str) -> Vec<String> {
         let config = yaml::parse("cloud-config", config).unwrap();
         let mut root = Root::open(&self.dir.0, Use::Tree).unwrap();
         let mut report = Report::new();
+        let distro = Distro::named("debian");
         let mut cx = Context {
-            root: &mut root,
-            config: &config,
-            instance: &self.instance,
-            distro: &Distro::named("debian"),
-            args: &[],
-            stage: Stage::Init,
             outside: &self.devices,
-            again: false,
-            report: &mut report,
+            ..Context::new(&mut root, &config, &self.instance, &distro, &mut report)
         };
         live(&mut cx).unwrap();
         report.entries().iter().map(|e| e.to_string()).collect()
@@ -174,7 +163,7 @@ fn a_device_that_comes_late_is_mounted_by_the_running_system() {
     let (lines, commands) = machine.run(config, live);
     assert_eq!((lines, commands), (line, vec!["mount -a".to_owned(), "systemctl daemon-reload".into()]));
 
-    // What the real root's systemd has read from fstab is its own to mount, but a disk is mounted before scripts run.
+    // systemd mounts the entries that it has read from fstab, but a disk is mounted before scripts run.
     for (path, text) in [
         ("run/systemd/generator/late.mount", ""),
         ("run/systemd/generator/share.mount", ""),
@@ -268,16 +257,11 @@ fn no_value_makes_a_second_line_or_a_field_too_many() {
     for config in ["{mounts: 5}", "{mounts: [5, null, {a: b}, [], [[]], [null], [vdc]]}", "{swap: [], mounts: []}"] {
         let parsed = yaml::parse("t", config).unwrap();
         let mut root = Root::open(&machine.dir.0, Use::Tree).unwrap();
+        let distro = Distro::named("debian");
+        let mut report = Report::new();
         let mut cx = Context {
-            root: &mut root,
-            config: &parsed,
-            instance: &machine.instance,
-            distro: &Distro::named("debian"),
-            args: &[],
-            stage: Stage::Init,
             outside: &machine.devices,
-            again: false,
-            report: &mut Report::new(),
+            ..Context::new(&mut root, &parsed, &machine.instance, &distro, &mut report)
         };
         let _ = provision(&mut cx);
         let _ = live(&mut cx);
@@ -325,17 +309,10 @@ fn devices_of_another_machine_are_taken_as_given_or_as_the_tree_shows_them() {
     let config = Value::default();
     let resolve = |spec: &str| {
         let mut root = Root::open(&dir.0, Use::Plan).unwrap();
-        let cx = Context {
-            root: &mut root,
-            config: &config,
-            instance: &Instance::default(),
-            distro: &Distro::named("debian"),
-            args: &[],
-            stage: Stage::Init,
-            outside: &Unseen,
-            again: false,
-            report: &mut Report::new(),
-        };
+        let instance = Instance::default();
+        let distro = Distro::named("debian");
+        let mut report = Report::new();
+        let cx = Context { outside: &Unseen, ..Context::new(&mut root, &config, &instance, &distro, &mut report) };
         device::resolve(&cx, spec, "auto", "defaults")
     };
     let device = |path: &str| What::Device(path.into());

@@ -54,7 +54,7 @@ pub static MODULE: Module = Module {
     ..Module::NEW
 };
 
-/// What is to be written and started.
+/// The files to write and the service to start.
 struct Ntp {
     client: Client,
     servers: Vec<String>,

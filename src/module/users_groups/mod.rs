@@ -68,7 +68,7 @@ pub static MODULE: Module = Module {
     ..Module::NEW
 };
 
-/// What a user without a home cannot have.
+/// Keys that need a home.
 const NEED_HOME: [&str; 3] = ["ssh_authorized_keys", "ssh_import_id", "ssh_redirect_user"];
 
 /// Makes groups and users. One that cannot be made is reported and the others are.
@@ -101,7 +101,7 @@ fn provision(context: &mut Context) -> Result<()> {
     all_or_error(problems)
 }
 
-/// What the running system has to do: homes that could not be seen before, SELinux users and snap users.
+/// The work in the running system: homes that were not mounted before, SELinux users and snap users.
 fn live(context: &mut Context) -> Result<()> {
     let mut problems = Vec::new();
     let stage = context.stage;
@@ -426,7 +426,7 @@ pub fn key_lines(value: &Value) -> Option<Vec<String>> {
     }
 }
 
-/// What is true where any value is accepted: not null, not empty, not zero, and no word for false.
+/// Python's truth of a value, with the words for false: not null, not empty, not zero, not `false`, `no` or `off`.
 fn is_truthy(value: &Value) -> bool {
     match value {
         Value::Null => false,

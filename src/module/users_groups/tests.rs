@@ -5,7 +5,6 @@ use crate::instance::Instance;
 use crate::machine::Distro;
 use crate::module::Handler;
 use crate::root::{Root, Use};
-use crate::system::Nothing;
 
 fn open(usage: Use) -> (TempDir, Root) {
     let dir = TempDir::new("users-groups");
@@ -25,17 +24,13 @@ fn open(usage: Use) -> (TempDir, Root) {
 
 fn run(root: &mut Root, half: Handler, config: &str) -> Result<()> {
     let config = yaml::parse("t", config).unwrap();
-    half(&mut Context {
+    half(&mut Context::new(
         root,
-        config: &config,
-        instance: &Instance { public_keys: vec!["ssh-rsa AAAAcloud".into()], ..Instance::default() },
-        distro: &Distro::named("debian"),
-        args: &[],
-        stage: Stage::Init,
-        outside: &Nothing,
-        again: false,
-        report: &mut Report::new(),
-    })
+        &config,
+        &Instance { public_keys: vec!["ssh-rsa AAAAcloud".into()], ..Instance::default() },
+        &Distro::named("debian"),
+        &mut Report::new(),
+    ))
 }
 
 fn password(root: &Root, user: &str) -> String {

@@ -35,7 +35,7 @@ impl Source {
         }
     }
 
-    /// Whether it takes a network.
+    /// Whether reading it needs the network.
     pub(super) fn is_remote(&self) -> bool {
         matches!(self, Source::Http(_))
     }
@@ -148,7 +148,7 @@ impl Read for Unbase64<'_> {
     }
 }
 
-/// What gzip has packed, of at most [`MAX_READ`] bytes.
+/// Decompresses gzip, to at most [`MAX_READ`] bytes.
 pub fn gunzip(bytes: &[u8]) -> Result<Vec<u8>> {
     gzip::unpack(bytes, usize::try_from(MAX_READ).unwrap_or(usize::MAX))
 }

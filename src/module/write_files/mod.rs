@@ -75,7 +75,7 @@ pub static DEFERRED: Module = Module {
 
 /// How often a server is asked for the content of a file.
 const TRIES: u32 = 4;
-/// What a file has whose entry does not say.
+/// The default mode and owner.
 const DEFAULT_MODE: u32 = 0o644;
 
 /// An entry of the list.
@@ -116,8 +116,8 @@ fn provision(cx: &mut Context) -> Result<()> {
     })
 }
 
-/// Gives the files of [`provision`] to the users and groups that this cloud-config made after them. What is wrong with an entry
-/// was said when it was written.
+/// Gives the files of [`provision`] to the users and groups that this cloud-config made after them. Errors of an entry
+/// were reported when it was written.
 pub fn give(cx: &mut Context) {
     if !state::is_done(cx.root, cx.instance, "config_write_files", MODULE.frequency) {
         return;
@@ -199,7 +199,7 @@ fn write(cx: &mut Context, entry: &Entry) -> Result<()> {
     let Some(content) = content(cx, entry)? else { return Ok(()) };
     let old = cx.root.stat(&entry.path).map(|s| s.attr);
     let (attr, owner) = wanted(cx, entry, old);
-    // Folders that are made on the way belong to the file's owner.
+    // New parent folders belong to the file's owner.
     let parents = entry.path.match_indices('/').map(|(i, _)| entry.path.get(..i).unwrap_or_default());
     for parent in parents.filter(|p| !p.is_empty()) {
         cx.root.mkdir(parent, Attr { mode: 0o755, ..attr })?;
@@ -244,7 +244,8 @@ fn own(cx: &mut Context, entry: &Entry) -> Result<()> {
     owner
 }
 
-/// What the file is to have. An owner that the root does not know is root for now: no error where this cloud-config makes it.
+/// The mode and owner of the file. An owner that the root does not know is root for now: no error where this
+/// cloud-config makes it.
 fn wanted(cx: &mut Context, entry: &Entry, old: Option<Attr>) -> (Attr, Result<()>) {
     let mut attr = Attr { mode: mode(entry, cx.report), uid: old.map_or(0, |a| a.uid), gid: old.map_or(0, |a| a.gid) };
     let mut missing = None;

@@ -73,7 +73,7 @@ fn to_v1(text: &str, report: &mut Report) -> Vec<Value> {
     devices.into_iter().map(Device::entry).collect()
 }
 
-/// What the lines say: the devices that are started, and the words after `iface` with the options of the stanza.
+/// The parsed lines: the devices that are started, and the words after `iface` with the options of the stanza.
 #[derive(Default)]
 struct Parsed {
     auto: HashSet<String>,

@@ -8,7 +8,7 @@ use crate::network::names::DeviceName;
 /// Whether a path exists in the root.
 pub type Exists<'a> = dyn Fn(&str) -> bool + 'a;
 
-/// A network stack that prepivot writes for. All that is known about it elsewhere comes from here.
+/// A network stack that prepivot writes for. No other file depends on its name.
 #[derive(Debug)]
 pub struct Renderer {
     /// cloud-init's name, as in `system_info: network: renderers`.
@@ -29,7 +29,7 @@ pub struct Renderer {
     pub render: fn(&Network, &Target, &mut Unsupported) -> Vec<File>,
 }
 
-/// What of a root shows that it has a network stack.
+/// Evidence in a root that it has a network stack.
 #[derive(Debug)]
 pub struct Evidence {
     /// The only family of distributions for which this is evidence.
@@ -40,7 +40,7 @@ pub struct Evidence {
     pub any_path: &'static [&'static str],
 }
 
-/// Files that a renderer writes. Files of others may have such names too: [`Owned::is_ours`].
+/// Files that a renderer writes. Files of other programs may have such names too: [`Owned::is_ours`].
 #[derive(Debug)]
 pub struct Owned {
     /// An absolute path, in which one `*` matches any text without a slash.
@@ -85,7 +85,7 @@ pub const HEADER: &str = "\
 /// Folders of programs.
 const PROGRAMS: [&str; 6] = ["/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/local/sbin", "/usr/local/bin"];
 
-/// What the head of a file says that prepivot or cloud-init wrote.
+/// Texts in the first lines of a file that prepivot or cloud-init wrote.
 const MARKS: [&str; 3] =
     ["Written by prepivot ", "reated by cloud-init ", "generated from information provided by the datasource"];
 

@@ -24,7 +24,7 @@ impl Failure {
         Failure { reason: reason.into(), data: Vec::new() }
     }
 
-    /// With one more piece of data.
+    /// The failure with further data.
     pub fn with(mut self, key: &'static str, value: impl fmt::Display) -> Failure {
         self.data.push((key, value.to_string()));
         self

@@ -25,7 +25,7 @@ const UBUNTU_NETWORK: [&str; 4] = [
     "/run/network/interfaces.ephemeral.d",
 ];
 
-/// What the machine and its image say.
+/// What is known of the machine and its image.
 #[derive(Clone)]
 pub struct Surroundings {
     pub identity: Identity,

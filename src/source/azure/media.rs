@@ -10,7 +10,7 @@ use crate::document::xml::{self, Element};
 
 /// The document's file name.
 pub const FILE: &str = "ovf-env.xml";
-/// What a password reads that was taken out.
+/// The text in the place of a removed password.
 pub const REDACTED: &str = "REDACTED";
 const PASSWORD: &str = "UserPassword";
 /// The longest password of Azure's, in characters.

@@ -40,7 +40,7 @@ pub fn job(search: &mut Search) -> Option<Job> {
     let failed = Arc::<AtomicBool>::default();
     let known = prepare(search);
     let with_media = known.as_ref().ok().and_then(|known| Some((known.media.as_ref()?, known)));
-    // A machine of a pool is nothing before it has an owner.
+    // A machine of a pool has no instance before it has an owner.
     if let Some((found, Prepared { surroundings, .. })) =
         with_media.filter(|(_, known)| known.pool(&Value::Null).is_none())
     {

@@ -12,7 +12,7 @@ use crate::source::documents::decoded;
 use crate::source::keys::public_keys;
 use std::net::Ipv4Addr;
 
-/// Whose service it is (cloud-init's cloud names).
+/// The cloud that provides the service (cloud-init's cloud names).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cloud {
     Aws,
@@ -25,7 +25,7 @@ pub enum Cloud {
 }
 
 impl Cloud {
-    /// Who the machine says made it.
+    /// The cloud, by the machine's DMI values.
     pub fn of(machine: &Machine) -> Self {
         let dmi = |key: &str| machine.dmi(key).unwrap_or_default();
         let lower = |key: &str| dmi(key).to_ascii_lowercase();

@@ -82,7 +82,7 @@ fn loose_id(facts: &Facts) -> Option<String> {
     strict_id.filter(|v| is_loose(v))
 }
 
-/// Where the image does not insist on a mark, the service may be there.
+/// Unless the image requires a mark (`strict_id`), the service may be there.
 fn not_strict(facts: &Facts) -> Option<Finding> {
     let strict_id = loose_id(facts).filter(|_| !facts.is_container())?;
     Finding::maybe(format!("strict_id is {strict_id}"))

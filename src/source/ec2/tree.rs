@@ -15,7 +15,7 @@ const TOKEN_TTL: &str = "21600";
 const MAX_DEPTH: usize = 10;
 const MAX_NAMES: usize = 2_000;
 const MAX_VALUE: usize = 256 << 10;
-/// How many values are asked for side by side.
+/// How many values are fetched in parallel.
 const THREADS: usize = 6;
 /// How often one value is asked for; a tree has many, and one that fails is left out.
 pub const VALUE_TRIES: u32 = 5;

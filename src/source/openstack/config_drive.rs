@@ -77,7 +77,7 @@ fn finish(search: &Search, instance: &mut Instance, kind: &str, place: &str) {
     instance.platform = "configdrive".into();
     instance.cloud_name = "configdrive".into();
     instance.subplatform = format!("{kind} ({place})");
-    // What the drive itself says comes first.
+    // The drive's own value takes precedence.
     if files::own_mode(&instance.metadata).is_none()
         && let Some(text) = search.settings(SOURCE.name).and_then(|s| s.get("dsmode")).and_then(Value::text)
     {

@@ -72,7 +72,7 @@ fn container(facts: &Facts) -> Option<Finding> {
     if nova { Finding::found(format!("product_name in the environment of PID 1 is {told}")) } else { None }
 }
 
-/// Machines other than PCs may have no DMI to tell by.
+/// Machines other than PCs may have no DMI.
 fn without_dmi(facts: &Facts) -> Option<Finding> {
     let machine = facts.platform.kernel.machine.as_str();
     let pc = machine == "x86_64" || (machine.len() == 4 && machine.starts_with('i') && machine.ends_with("86"));

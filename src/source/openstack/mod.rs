@@ -12,7 +12,6 @@ use super::search::{Found, Search};
 use super::service::{Job, MAX_WAIT, RETRIES, TIMEOUT, limits, list_setting, switched_off};
 use super::table::Source;
 use crate::base::error::Error;
-use crate::detect::{Facts, Platform, Verdict, judge};
 use crate::drive::Files;
 use crate::link::Uplink;
 use crate::link::http::{Client, Redirects};
@@ -40,11 +39,10 @@ fn service_job(search: &mut Search) -> Option<Job> {
     let configured = list_setting(search, SOURCE.name, "metadata_urls");
     let disks = disks(search.machine) > 1;
     let uuid = search.machine.uuid();
-    let facts = Facts::new(search.machine, search.root, search.config, Platform::of(search.machine, search.root));
-    let expected = judge(marks::SERVICE_MARKS, &facts).verdict == Verdict::Found;
+    let marked = search.marked;
     let without_network = switched_off(search, SOURCE.name, "apply_network_config");
     let fetch = move |client: &Client, base: &str| {
-        let fetched = service::fetch(client, base, disks, expected)?;
+        let fetched = service::fetch(client, base, disks, marked)?;
         let mut tree = Files::default();
         fetched.files.into_iter().for_each(|(path, content)| tree.insert(path, content));
         let read = files::read(&tree).ok_or_else(|| Error::new(format!("{base} has no OpenStack metadata")));

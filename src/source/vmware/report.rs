@@ -1,4 +1,4 @@
-//! What the running system reports to the hypervisor: values that are cleared, how a customization ended, the machine's
+//! Reports to the hypervisor from the running system: cleared values, how a customization ended, the machine's
 //! addresses.
 
 use super::customization;
@@ -17,7 +17,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// The most values that metadata may have cleared.
 const MAX_KEYS: usize = 100;
 
-/// Tells the hypervisor, by the tools of the running system, once for an instance. What fails is a warning.
+/// Reports to the hypervisor, with the tools of the running system, once for each instance. A failure is a warning.
 pub fn report(live: &mut Live) -> Result<()> {
     if state::is_done(live.root, live.instance, DONE, Frequency::Instance) {
         return Ok(());
@@ -28,7 +28,7 @@ pub fn report(live: &mut Live) -> Result<()> {
     for call in calls(live.instance, live.config) {
         let words = tool.iter().cloned().chain([call]);
         if let Err(e) = live.root.run(Command::new(Stage::Init, words).limit(LIMIT)) {
-            live.report.warn(format_args!("VMware: the hypervisor was not told: {e}"));
+            live.report.warn(format_args!("VMware: the hypervisor was not notified: {e}"));
         }
     }
     if let Some(marker) = customization::marker(live.instance) {

@@ -35,7 +35,7 @@ const DEFAULT_ID: &str = "iid-datasource-wsl";
 /// How long a program of Windows may take.
 const TIME: Duration = Duration::from_secs(30);
 
-/// Reads what is there for this distribution.
+/// Reads the data for this distribution.
 fn read(search: &mut Search) -> Result<Option<Found>> {
     if !search.tools.can_run() || search.root.stat(WSLPATH).is_none() || !search.first_time(SOURCE.name) {
         return Ok(None);

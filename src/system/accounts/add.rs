@@ -7,7 +7,7 @@ use crate::base::report::Report;
 use crate::root::{Ids, Root};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Numbers that are not to be given away: 65534 is nobody, 65535 and the last are -1 in 16 and 32 bits.
+/// Reserved numbers: 65534 is the user nobody, 65535 and the last are -1 in 16 and 32 bits.
 const RESERVED: [u32; 3] = [65534, 65535, u32::MAX];
 
 /// A user to add. What is None is the system's default.
@@ -164,7 +164,7 @@ fn free(used: &BTreeSet<u32>, (min, max): (u32, u32), system: bool) -> Option<u3
         used.range(min..=max).next_back().map_or(Some(min), |id| id.checked_add(1))
     };
     let next = next.filter(|id| (min..=max).contains(id) && good(id));
-    // There are at most as many numbers in the way as are used, and the reserved ones.
+    // At most as many numbers are taken as are used or reserved.
     let scan = used.len() + RESERVED.len() + 1;
     if system {
         next.or_else(|| (min..=max).rev().take(scan).find(good))

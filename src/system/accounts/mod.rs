@@ -2,7 +2,7 @@
 //! groupadd(8), usermod(8), chpasswd(8) and passwd(1) leave them. No program is run, so that it works before the pivot.
 //!
 //! In `/` of the running system the lock of lckpwdf(3) is held from reading to writing; in an initramfs and in a folder
-//! nobody else can be at the files.
+//! no other program uses the files.
 
 mod add;
 mod defs;

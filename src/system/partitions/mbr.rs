@@ -16,7 +16,7 @@ const EXTENDED: [u8; 3] = [0x05, 0x0f, 0x85];
 const TABLE: usize = 446;
 const ENTRY: usize = 16;
 const MAGIC: [u8; 2] = [0x55, 0xaa];
-/// Entries count sectors in 32 bits: what is after this is out of reach.
+/// Entries have sector numbers of 32 bits: sectors after this one cannot be addressed.
 pub(super) const MAX_END: u64 = u32::MAX as u64;
 /// The most logical partitions that are read: the kernel's limit for all of a disk's.
 const MAX_LOGICAL: usize = 256;
@@ -107,14 +107,14 @@ impl Mbr {
                     end: start + entry.sectors,
                     kind: Kind::Code(entry.code),
                 };
-                // The last two entries of such a table are seldom used, and often rubbish.
+                // The last two entries of such a table are rarely used and often garbage.
                 if slot < 2 || (start >= extended.start && partition.end <= end) {
                     self.logical.push(Logical { at, table: table.clone(), slot, link, partition });
                 }
             }
             let Some(link) = link else { return Ok(()) };
             let next = extended.start + entries[link].start;
-            // Each table comes after the one before it: a circle would have no end.
+            // Each table has to come after the one before it: a cycle would never end.
             if next <= at || self.logical.len() >= MAX_LOGICAL {
                 return Err(Error::new("the chain of logical partitions is damaged"));
             }

@@ -1,9 +1,10 @@
 //! Partition tables: GPT (UEFI 2.10, section 5.3) and MBR with extended and logical partitions, read from a disk's bytes,
 //! and changed in steps between which a power cut leaves the old or the new table.
 //!
-//! The reader to please is the kernel. It looks at the MBR, and where that has an entry of type EE at GPT's header in sector 1;
-//! it does not look for the backup at the end of the disk unless it is told to (block/partitions/efi.c, `gpt` on the kernel
-//! command line). So a GPT with a broken primary header is no table at all, and the primary one is valid at any moment here.
+//! What matters is how the kernel reads a table. It reads the MBR and, where that has an entry of type EE, GPT's header
+//! in sector 1; it does not look for the backup at the end of the disk without `gpt` on the kernel command line
+//! (block/partitions/efi.c). So a GPT with a broken primary header is no table at all, and the primary one is valid at
+//! any moment here.
 
 mod gpt;
 pub mod guid;

@@ -1,4 +1,4 @@
-//! What a template may use: steps, memory and nesting, each counted while it is parsed and rendered.
+//! The limits of a template: steps, memory and nesting, each counted while it is parsed and rendered.
 
 use std::cell::Cell;
 
@@ -41,7 +41,7 @@ impl Default for Fuel {
     }
 }
 
-/// What one template has left.
+/// The remaining budget of one template.
 #[derive(Debug)]
 pub struct Budget<'f> {
     fuel: &'f Fuel,

@@ -118,7 +118,7 @@ fn plain<'a>(data: &'a Data, heap: &Heap<'a, '_>, depth: usize) -> Step<Value<'a
     })
 }
 
-/// `v1`, `v2`: what is there is at the top as well.
+/// `v1`, `v2`: their keys are at the top as well.
 pub fn is_version(key: &str) -> bool {
     key.strip_prefix('v').is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
 }

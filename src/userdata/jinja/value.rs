@@ -50,7 +50,7 @@ impl<'a> From<Cow<'a, str>> for Text<'a> {
 
 #[derive(Debug, Clone)]
 pub enum Value<'a> {
-    /// What does not exist, by its name.
+    /// An undefined variable, by its name.
     Undefined(Text<'a>),
     None,
     Bool(bool),
@@ -187,7 +187,7 @@ impl<'a> Dict<'a> {
         Ok(())
     }
 
-    /// Takes a key out.
+    /// Removes a key.
     pub fn remove(&self, at: &Value<'a>, budget: &Budget<'_>) -> Step<Option<Value<'a>>> {
         let key = key(at, 0)?;
         let mut entries = self.0.borrow_mut();
@@ -212,7 +212,7 @@ impl<'a> Dict<'a> {
         self.0.borrow().list.len()
     }
 
-    /// Takes all entries out.
+    /// Removes all entries.
     pub fn clear(&self) {
         let old = std::mem::take(&mut *self.0.borrow_mut());
         drop(old);
@@ -274,7 +274,8 @@ impl<'a, 'b> Heap<'a, 'b> {
         Ok(())
     }
 
-    /// What a loop goes over: a list's items, a mapping's keys, a text's characters, nothing of what does not exist.
+    /// The items that a loop iterates over: a list's items, a mapping's keys, a text's characters, none of an undefined
+    /// variable.
     ///
     /// # Errors
     /// A number, a boolean, none or a function.

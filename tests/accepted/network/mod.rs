@@ -1,5 +1,5 @@
-//! What is written is taken by the stacks' own programs: netplan's generator, NetworkManager's library, ifupdown,
-//! and systemd-networkd, which has to bring the devices up. A test whose program is missing is skipped.
+//! The files are accepted by the stacks' own programs: netplan's generator, NetworkManager's library, ifupdown, and
+//! systemd-networkd, which has to bring the devices up. A test whose program is missing is skipped.
 
 mod real;
 
@@ -14,7 +14,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// What is tried: the two of [`real`], and the vectors' where they are.
+/// The inputs: the two of [`real`], and the vectors where they are present.
 fn networks() -> Vec<(String, Network)> {
     let read = |name: &str, value: &Value| {
         (name.to_owned(), config::read(name, value, &Macs::default(), &mut Report::new()).expect("valid"))
@@ -171,7 +171,7 @@ fn ifupdown_takes_its_file() {
 }
 
 /// Starts networkd in namespaces of its own, on the links of [`real`], and prints what came of it, first the kinds of
-/// devices that this kernel has. Without a running udev, a /sys that can't be written tells networkd not to wait for one.
+/// devices that this kernel has. Without a running udev, a /sys that can't be written makes networkd not wait for one.
 const NETWORKD: &str = r#"
 set -eu
 networkd=$1 files=$2

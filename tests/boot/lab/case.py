@@ -63,7 +63,7 @@ class Lab:
     roots: dict        # kind of root -> image
     initramfs: dict    # framework -> image
     made: dict         # kind of disk -> image, of those that a machine makes
-    key: Path          # the private SSH key; its public half stands for @SSH_KEY@ in documents
+    key: Path          # the private SSH key; its public half replaces @SSH_KEY@ in documents
 
 
 def names():

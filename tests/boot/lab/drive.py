@@ -17,7 +17,7 @@ EC2 = ["2009-04-04", "latest"]
 def write_tree(tree, documents, texts, key):
     """Lay out `documents` (a folder) under `tree` as nova does, or flat for NoCloud (its folder nocloud/).
 
-    `texts` replaces the text of documents by name; `key` stands for @SSH_KEY@ in them.
+    `texts` replaces the text of documents by name; `key` replaces @SSH_KEY@ in them.
     """
     shutil.rmtree(tree, ignore_errors=True)
     text = lambda path: path.read_text().replace("@SSH_KEY@", key)

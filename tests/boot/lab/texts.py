@@ -1,4 +1,4 @@
-"""Words in a case's documents that stand for what all cases share."""
+"""Words in a case's documents, which are replaced by what all cases share."""
 
 import base64
 import json

@@ -56,7 +56,7 @@ pub struct Case {
     pub leases: Vec<(String, Lease)>,
     /// The programs that cloud-init ran, with their arguments.
     pub commands: Vec<Vec<String>>,
-    /// What else the machine's surroundings have to answer: the input's keys.
+    /// The other keys of the input, which the machine's surroundings answer.
     pub needs: Vec<&'static str>,
     /// The whole input.
     pub input: Value,
@@ -186,7 +186,7 @@ const ANSWERS: &[(&str, &[&str])] = &[
     ("env", &[]),
     ("transport_key", &[]),
 ];
-/// What only these answers need, and is nothing without them.
+/// Keys that only belong to these answers.
 const BESIDE: &[&str] = &["programs", "default_user", "distro", "uname_version"];
 
 fn exchange(value: &Value) -> Result<Exchange, String> {

@@ -1,4 +1,4 @@
-//! What a source found, against what cloud-init's source says of itself.
+//! Compares what a source found with what cloud-init's source says of itself.
 
 use super::case::Case;
 use super::service::same_xml;

@@ -160,7 +160,7 @@ fn read(source: &Source, case: &Case, dir: &Path, asked: &Asked) -> Result<(Opti
             passwords: Vec::new(),
             report: &mut report,
         };
-        // What cannot be reported is a warning.
+        // A report that fails is a warning.
         let _ = act(&mut live);
         let keys = live.public_keys;
         instance.public_keys.extend(keys);

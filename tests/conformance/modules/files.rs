@@ -28,7 +28,7 @@ pub fn expected_files(case: &Case) -> Map {
 
 /// Paths that say nothing: where a script waits for its shell, and what the recording could not hold.
 pub fn is_beside(path: &str) -> bool {
-    // What prepivot keeps for itself: the sizes of the disks when the root was last grown.
+    // Files of prepivot's own: the sizes of the disks when the root was last grown.
     let record = "/var/lib/cloud/data/disk-sizes";
     path.starts_with("/run/cloud-init") || path.starts_with("/dev") || path == record
 }
@@ -38,7 +38,7 @@ pub fn is_native(argv: &[String]) -> bool {
     argv.first().is_some_and(|program| program == "hostnamectl")
 }
 
-/// A command as it is compared: nobody waits for systemd, and the names of scripts differ.
+/// A command as it is compared: without waiting for systemd, and without the names of scripts, which differ.
 pub fn normal_command(argv: &[String]) -> Vec<String> {
     let script = |word: &String| word.starts_with("/run/cloud-init/") && word.ends_with(".sh");
     let words = argv.iter().filter(|w| *w != "--no-block");

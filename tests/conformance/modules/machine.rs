@@ -165,7 +165,7 @@ impl Tree<'_> {
     }
 }
 
-/// What a recorded case takes for granted of its machine, and what it says of it, but its files.
+/// The assumptions of a recorded case about its machine, and what it says of it, except for its files.
 pub fn set_up(case: &Case, base: &Path) {
     let tree = Tree(base);
     let (mut passwd, mut group) = (String::new(), String::new());
@@ -319,7 +319,7 @@ pub fn semaphores(case: &Case) -> Vec<String> {
     list.iter().filter_map(Value::text).collect()
 }
 
-/// Whether `found` is what a case expects: `@TMP@` and the like stand for anything.
+/// Whether `found` is what a case expects: `@TMP@` and the like match any text.
 pub fn is_like(expected: &str, found: &str) -> bool {
     let mut expected = expected.to_owned();
     for name in ["@TMP@", "@DATE@", "@UPTIME@", "@VERSION@"] {

@@ -317,15 +317,10 @@ impl<'a> Case<'a> {
         let mut report = Report::new();
         for half in [module.provision, module.live, module.in_background].into_iter().flatten() {
             let mut context = Context {
-                root: &mut root,
-                config: &self.config,
-                instance: &instance,
-                distro: &self.distro,
                 args: &args,
                 stage: module.stage,
                 outside: if self.is_about_accounts() { &Nothing } else { &outside },
-                again: false,
-                report: &mut report,
+                ..Context::new(&mut root, &self.config, &instance, &self.distro, &mut report)
             };
             errors.extend(half(&mut context).err());
         }

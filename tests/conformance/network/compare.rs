@@ -13,7 +13,8 @@ pub fn ours(renderer: &str, files: &[File]) -> Meaning {
     meaning(renderer, texts)
 }
 
-/// The meaning of files of `renderer`. What names devices (.link files, udev rules) is told together, under `names`.
+/// The meaning of files of `renderer`. Files that name devices (.link files, udev rules) are reported together, under
+/// `names`.
 pub fn meaning(renderer: &str, files: impl Iterator<Item = (String, String)>) -> Meaning {
     let mut out = Meaning::new();
     let mut names = BTreeSet::new();
@@ -42,7 +43,7 @@ pub fn meaning(renderer: &str, files: impl Iterator<Item = (String, String)>) ->
     out
 }
 
-/// `MAC → name`, also with the driver where that counts.
+/// `MAC → name`, with the driver where it matters.
 fn link_names(content: &str) -> Option<String> {
     let value = |key: &str| content.lines().find_map(|l| l.strip_prefix(key)?.strip_prefix('='));
     let mac = value("MACAddress")?;

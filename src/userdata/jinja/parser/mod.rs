@@ -15,8 +15,7 @@ pub struct Parser<'a, 'b> {
 
 /// Parses a template whose lines end in `\n`.
 ///
-/// # Errors
-/// The first thing that is not jinja, with its line.
+/// # Errors The first syntax error, with its line.
 pub fn parse<'a>(template: &'a str, budget: &Budget<'_>) -> Step<Body<'a>> {
     let mut parser = Parser { lexer: Lexer::new(template), budget };
     let body = parser.body(&[]);

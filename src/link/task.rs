@@ -1,8 +1,8 @@
-//! What the tasks of a session share: the links' state, the journal, and the changes that go through it.
+//! What the tasks of a session share: the table of links, the journal, and the changes that are recorded in it.
 
 use super::dhcp::{Lease, record};
 use super::journal::{Change, Journal};
-use super::known::Known;
+use super::link_table::LinkTable;
 use super::netlink::{Address, Netlink, Route};
 use super::uplink::{Reach, Uplink};
 use crate::base::error::{Context, Error, Result};
@@ -15,37 +15,37 @@ use tokio::sync::mpsc;
 
 /// What the tasks of a session share.
 #[derive(Clone)]
-pub struct Ground {
+pub struct TaskContext {
     pub netlink: Netlink,
-    pub known: Known,
+    pub links: LinkTable,
     pub sys: PathBuf,
     pub journal: Rc<RefCell<Journal>>,
-    /// Links of software that may be raised: those that the kernel command line asked for.
+    /// Virtual links that may be raised: those that the kernel command line asked for.
     pub allowed: Rc<RefCell<BTreeSet<u32>>>,
-    pub told: mpsc::UnboundedSender<Told>,
+    pub events: mpsc::UnboundedSender<TaskEvent>,
     /// Where the leases are left for later.
     pub leases: Option<PathBuf>,
 }
 
-/// What a task or a thread of a session says.
-pub enum Told {
-    /// A way is ready.
+/// What a task or a thread of a session reports.
+pub enum TaskEvent {
+    /// An uplink is ready.
     Uplink(Box<Uplink>),
-    /// A link will not open that way any more; why, where that is worth telling.
+    /// A link will not provide an uplink of this family; the reason, where there is one to report.
     Ended(u32, Reach, Option<Error>),
-    /// One of the threads that ask has its answer.
+    /// One of the threads that ask has finished.
     Answered,
-    /// Whoever asks is served otherwise.
+    /// The caller has its answer from elsewhere.
     Stop,
 }
 
-impl Ground {
-    /// Notes a change that is about to be made.
+impl TaskContext {
+    /// Records a change that is about to be made.
     pub fn note(&self, change: Change) {
         self.journal.borrow_mut().note(change);
     }
 
-    /// Forgets a change that could not be made.
+    /// Removes the record of a change that could not be made.
     pub fn forget(&self, change: &Change) {
         self.journal.borrow_mut().forget(change);
     }
@@ -59,7 +59,7 @@ impl Ground {
         }
     }
 
-    /// Lets a link of software be raised.
+    /// Permits a virtual link to be raised.
     pub fn allow(&self, index: u32) {
         self.allowed.borrow_mut().insert(index);
     }
@@ -70,16 +70,16 @@ impl Ground {
         self.allowed.borrow().contains(&index) || self.journal.borrow().has(&Change::Up { index })
     }
 
-    /// Tells the session.
-    pub fn tell(&self, told: Told) {
-        // The session that would not listen any more is gone, and its tasks with it.
-        let _ = self.told.send(told);
+    /// Reports an event to the session.
+    pub fn report(&self, event: TaskEvent) {
+        // Sending fails only once the session is dropped, and its tasks with it.
+        let _ = self.events.send(event);
     }
 
     /// Sets a link up, to be set down in the end.
     pub async fn set_up(&self, index: u32) -> Result<()> {
         let change = Change::Up { index };
-        if self.known.links().iter().any(|l| l.index == index && l.up) {
+        if self.links.links().iter().any(|l| l.index == index && l.up) {
             return Ok(());
         }
         self.note(change.clone());
@@ -121,7 +121,7 @@ impl Ground {
 
     /// Sets a link's MTU, to be set back in the end. A link that refuses keeps its own.
     pub async fn set_mtu(&self, index: u32, mtu: u32) {
-        let Some(before) = self.known.links().iter().find(|l| l.index == index).map(|l| l.mtu) else { return };
+        let Some(before) = self.links.links().iter().find(|l| l.index == index).map(|l| l.mtu) else { return };
         let change = Change::Mtu { index, before };
         self.note(change.clone());
         if let Err(e) = self.netlink.set_mtu(index, mtu).await {
@@ -132,7 +132,7 @@ impl Ground {
 
     /// Sets a link's hardware address, to be set back in the end.
     pub async fn set_mac(&self, index: u32, mac: [u8; 6]) {
-        let before = self.known.links().iter().find(|l| l.index == index).and_then(|l| l.mac);
+        let before = self.links.links().iter().find(|l| l.index == index).and_then(|l| l.mac);
         let Some(before) = before else { return };
         let change = Change::Mac { index, before: before.into() };
         self.note(change.clone());

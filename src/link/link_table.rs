@@ -1,4 +1,4 @@
-//! What is known about the machine's links, kept up to date by the kernel's events.
+//! The machine's links and addresses, kept up to date by the kernel's events.
 
 use super::netlink::{Address, Event, Events, Link, Netlink, next};
 use crate::base::error::Result;
@@ -9,9 +9,9 @@ use std::path::Path;
 use std::rc::Rc;
 use tokio::sync::watch;
 
-/// The links and addresses of the moment. Copies share them.
+/// The current links and addresses. Clones share them.
 #[derive(Clone)]
-pub struct Known {
+pub struct LinkTable {
     state: Rc<RefCell<State>>,
     changed: watch::Receiver<()>,
 }
@@ -23,13 +23,13 @@ struct State {
     routers6: BTreeSet<u32>,
 }
 
-impl Known {
-    /// Reads what there is and follows the events from now on. Wants a tokio LocalSet around it.
+impl LinkTable {
+    /// Reads the current state and follows events from now on. To be called in a tokio LocalSet.
     pub async fn follow(netlink: &Netlink, mut events: Events) -> Result<Self> {
         let (sender, changed) = watch::channel(());
-        let known = Known { state: Rc::default(), changed };
-        known.read(netlink).await?;
-        let (follower, netlink) = (known.clone(), netlink.clone());
+        let links = LinkTable { state: Rc::default(), changed };
+        links.read(netlink).await?;
+        let (follower, netlink) = (links.clone(), netlink.clone());
         tokio::task::spawn_local(async move {
             while let Some(event) = next(&mut events).await {
                 if event == Event::Lost {
@@ -42,7 +42,7 @@ impl Known {
                 let _ = sender.send(());
             }
         });
-        Ok(known)
+        Ok(links)
     }
 
     /// Reads everything anew.
@@ -66,27 +66,27 @@ impl Known {
     }
 
     /// Whether the link has carrier.
-    pub fn carrier(&self, index: u32) -> bool {
+    pub fn has_carrier(&self, index: u32) -> bool {
         self.state.borrow().links.get(&index).is_some_and(|l| l.up && l.carrier)
     }
 
     /// Whether the link has an address of the kind that was configured: none that the kernel makes by itself.
-    pub fn addressed(&self, index: u32) -> bool {
+    pub fn has_address(&self, index: u32) -> bool {
         self.address(index, |ip| !link_local6(ip))
     }
 
     /// Whether the link has an IPv4 address beyond 169.254/16 and loopback.
-    pub fn usable4(&self, index: u32) -> bool {
+    pub fn has_global_ipv4(&self, index: u32) -> bool {
         self.address(index, |ip| matches!(ip, IpAddr::V4(ip) if !ip.is_link_local() && !ip.is_loopback()))
     }
 
     /// Whether the link's own IPv6 address is there and may be used.
-    pub fn link_local6(&self, index: u32) -> bool {
+    pub fn has_link_local_ipv6(&self, index: u32) -> bool {
         self.address(index, link_local6)
     }
 
     /// Whether a router has made itself the link's default route for IPv6.
-    pub fn router6(&self, index: u32) -> bool {
+    pub fn has_ipv6_router(&self, index: u32) -> bool {
         self.state.borrow().routers6.contains(&index)
     }
 
@@ -95,7 +95,7 @@ impl Known {
     }
 
     /// Waits until `condition` holds.
-    pub async fn until(&self, condition: impl Fn(&Known) -> bool) {
+    pub async fn wait_until(&self, condition: impl Fn(&LinkTable) -> bool) {
         let mut changed = self.changed.clone();
         while !condition(self) {
             if changed.changed().await.is_err() {
@@ -134,11 +134,11 @@ impl State {
     }
 }
 
-/// Why a link is not to be touched; None where it may be raised: Ethernet, down, without an address, part of nothing,
-/// and a device rather than something that the kernel made in software.
+/// Why a link must not be changed. None where it may be raised: Ethernet, down, without an address, not a port of
+/// another link, and a device rather than a virtual link.
 ///
-/// `software` lets made-up links through: those that the kernel command line asked for, and a test's.
-pub fn barred(link: &Link, addressed: bool, software: bool, sys: &Path) -> Option<&'static str> {
+/// `software` permits virtual links: those that the kernel command line asked for, and a test's.
+pub fn why_unusable(link: &Link, addressed: bool, software: bool, sys: &Path) -> Option<&'static str> {
     let class = sys.join("class/net").join(&link.name);
     let rules = [
         (!link.ethernet || link.mac.is_none(), "not Ethernet"),
@@ -176,15 +176,15 @@ mod tests {
     fn only_idle_devices_are_touched() {
         let sys = TempDir::new("sys");
         std::fs::create_dir_all(sys.0.join("class/net/eth0/device")).unwrap();
-        assert_eq!(barred(&link(), false, false, &sys.0), None);
-        assert!(barred(&link(), true, false, &sys.0).is_some());
-        assert!(barred(&Link { up: true, ..link() }, false, false, &sys.0).is_some());
-        assert!(barred(&Link { ethernet: false, ..link() }, false, false, &sys.0).is_some());
-        assert!(barred(&Link { enslaved: true, ..link() }, false, true, &sys.0).is_some());
+        assert_eq!(why_unusable(&link(), false, false, &sys.0), None);
+        assert!(why_unusable(&link(), true, false, &sys.0).is_some());
+        assert!(why_unusable(&Link { up: true, ..link() }, false, false, &sys.0).is_some());
+        assert!(why_unusable(&Link { ethernet: false, ..link() }, false, false, &sys.0).is_some());
+        assert!(why_unusable(&Link { enslaved: true, ..link() }, false, true, &sys.0).is_some());
         let veth = Link { name: "veth0".into(), software: true, ..link() };
-        assert!(barred(&veth, false, false, &sys.0).is_some());
-        assert_eq!(barred(&veth, false, true, &sys.0), None);
+        assert!(why_unusable(&veth, false, false, &sys.0).is_some());
+        assert_eq!(why_unusable(&veth, false, true, &sys.0), None);
         std::fs::create_dir_all(sys.0.join("class/net/eth0/phy80211")).unwrap();
-        assert_eq!(barred(&link(), false, false, &sys.0), Some("wireless"));
+        assert_eq!(why_unusable(&link(), false, false, &sys.0), Some("wireless"));
     }
 }
