@@ -66,8 +66,11 @@ impl Disk {
 
     /// Where `path` is on the disk.
     fn place<'p>(&self, path: &'p str) -> Cow<'p, str> {
-        // Seeds and handlers are the image's own.
-        let is_image = |name: &str| is_below(path, &format!("{STATE}/{name}"));
+        // Seeds and handlers that an image has are where they are.
+        let is_image = |name: &str| {
+            let folder = format!("{STATE}/{name}");
+            is_below(path, &folder) && self.open_placed(&folder, OFlags::PATH).is_ok()
+        };
         if !self.keeps_state || !is_below(path, STATE) || is_image("seed") || is_image("handlers") {
             return Cow::Borrowed(path);
         }
@@ -75,7 +78,11 @@ impl Disk {
     }
 
     pub(super) fn open_at(&self, path: &str, flags: OFlags) -> Io<OwnedFd> {
-        let path = &*self.place(path);
+        self.open_placed(&self.place(path), flags)
+    }
+
+    /// Opens what is at `path` on the disk.
+    fn open_placed(&self, path: &str, flags: OFlags) -> Io<OwnedFd> {
         let base = self.base_of(path);
         let path = if path.is_empty() { "." } else { path };
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;

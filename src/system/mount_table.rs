@@ -17,14 +17,36 @@ pub struct Mounted {
     pub options: String,
 }
 
-/// File systems that are reached through the network.
-const NETWORK: [&str; 6] = ["nfs", "nfs4", "cifs", "smb3", "ceph", "afs"];
+/// File systems that are reached through the network, as systemd tells them (systemd.mount(5)).
+const NETWORK: [&str; 16] = [
+    "afs",
+    "ceph",
+    "cifs",
+    "davfs",
+    "gfs",
+    "gfs2",
+    "glusterfs",
+    "lustre",
+    "ncp",
+    "ncpfs",
+    "nfs",
+    "nfs4",
+    "ocfs2",
+    "smb3",
+    "smbfs",
+    "sshfs",
+];
+
+/// Whether file systems of this type are reached through the network.
+pub fn is_network(kind: &str) -> bool {
+    NETWORK.contains(&kind.strip_prefix("fuse.").unwrap_or(kind))
+}
 
 impl Mounted {
     /// Whether it is reached through the network: as a file system of a server's, or on a device of one.
     fn is_on_network(&self, places: &Places) -> bool {
         let is_device = || block::at(places, &self.source).is_some_and(|b| block::is_on_network(places, &b));
-        NETWORK.contains(&self.kind.as_str()) || is_device()
+        is_network(&self.kind) || is_device()
     }
 
     /// Whether an option is set.

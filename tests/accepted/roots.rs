@@ -17,6 +17,9 @@ echo 'root:x:0:' >etc/group
 echo 'root:*::0:::::' >etc/shadow
 : >usr/lib/systemd/systemd
 : >usr/lib/systemd/systemd-networkd
+: >usr/bin/ip
+: >usr/bin/systemctl
+chmod 755 usr/bin/ip usr/bin/systemctl
 # The program of a test is linked dynamically.
 for library in $(ldd "$PREPIVOT" | grep -o '/[^ ]*'); do
     mkdir -p ".${library%/*}"
@@ -75,6 +78,7 @@ fn machine(name: &str, cmdline: &str, steps: &str) -> Option<Vec<String>> {
     Some(String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect())
 }
 
+const NO_ERRORS: &str = "\"init-local\":{\"errors\":[";
 const SEED: &str = "ds=nocloud";
 const INSTANCE: &str = "instance /var/lib/cloud/instances/i-1";
 
@@ -101,8 +105,6 @@ instance
 #[test]
 fn a_root_that_is_never_written_fails_each_stage_and_says_so() {
     let steps = r#"
-touch $W/image/usr/bin/ip $W/image/usr/bin/systemctl
-chmod 755 $W/image/usr/bin/ip $W/image/usr/bin/systemctl
 echo '{version: 2, ethernets: {eth9: {dhcp4: true}}}' >$W/image/var/lib/cloud/seed/nocloud/network-config
 mount -t overlay image -o lowerdir=$W/image:$W/empty $W/root
 initramfs
@@ -130,15 +132,16 @@ for boot in 1 2; do
     instance
     show var/x
     show var/lib/cloud/data/instance-id
+    tr -d '\n ' <$W/root/etc/.prepivot-state/data/status.json | grep -o '"init-local":{"errors":\[[^]]*'
     umount -R $W/root/var
     find /run -mindepth 1 -delete
 done
 ls -A $W/root/etc | grep prepivot
 "#;
     let Some(lines) = machine("roots-state", "ds=nocloud systemd.volatile=state", steps) else { return };
-    let first = ["apply 0", "local 0", INSTANCE, "var/x x", "var/lib/cloud/data/instance-id i-1"];
+    let first = ["apply 0", "local 0", INSTANCE, "var/x x", "var/lib/cloud/data/instance-id i-1", NO_ERRORS];
     // What is written once for each instance is gone with the memory that it was in.
-    let second = ["apply 0", "local 0", INSTANCE, "var/x -", "var/lib/cloud/data/instance-id i-1"];
+    let second = ["apply 0", "local 0", INSTANCE, "var/x -", "var/lib/cloud/data/instance-id i-1", NO_ERRORS];
     assert_eq!(lines, [&first[..], &second, &[".prepivot-state"]].concat());
 }
 

@@ -36,6 +36,7 @@ use crate::instance::Frequency;
 use crate::root::{Attr, Command, Stage};
 use crate::system::Context;
 use crate::system::fstab::{self, FSTAB};
+use crate::system::mount_table;
 use crate::system::service::uses_systemd;
 use device::What;
 use std::collections::{HashMap, HashSet};
@@ -43,7 +44,9 @@ use std::time::Duration;
 
 /// How long `mount -a` may take: a server that does not answer must not keep the boot.
 const MOUNT_LIMIT: Duration = Duration::from_secs(60);
-/// How long systemd looks for a device of ours. Nothing waits for it: the mount may fail.
+/// Options by which an entry has a place of its own in the order of a boot (systemd.mount(5)).
+const OWN_ORDER: [&str; 4] = ["x-systemd.automount", "x-systemd.after", "x-systemd.before", "x-systemd.requires"];
+/// How long systemd waits for a device of ours. What waits for the mount goes on after it.
 const DEVICE_TIMEOUT: &str = "x-systemd.device-timeout=30s";
 
 pub static MODULE: Module = Module {
@@ -322,12 +325,19 @@ fn entry(cx: &Context, mut fields: [String; 6], systemd: bool) -> Entry {
     if let Some(name) = name {
         fields[0] = name;
     }
+    let of_network = mount_table::is_network(&fields[2]) || has(&fields[3], "_netdev");
+    let is_swap = fields[2] == "swap";
     let options = &mut fields[3];
     if options.is_empty() {
         options.push_str("defaults");
     }
     if !has(options, "nofail") && !noauto {
         options.push_str(",nofail");
+        // Services still start when it is mounted, or has failed.
+        if systemd && !is_swap && missing.is_none() && !OWN_ORDER.iter().any(|o| has(options, o)) {
+            let target = if of_network { "remote" } else { "local" };
+            options.push_str(&format!(",x-systemd.before={target}-fs.target"));
+        }
     }
     if systemd && is_device && !noauto && !has(options, "x-systemd.device-timeout") {
         options.push_str(&format!(",{DEVICE_TIMEOUT}"));

@@ -99,6 +99,7 @@ fn verify(dir: &TempDir) {
 }
 
 const TAIL: &str = "nofail,x-systemd.device-timeout=30s,comment=cloudconfig";
+const ORDERED: &str = "nofail,x-systemd.before=local-fs.target,x-systemd.device-timeout=30s,comment=cloudconfig";
 const DEFAULTS: &str = "defaults,nofail,x-systemd.after=cloud-init-network.service,_netdev,x-systemd.device-timeout=30s,comment=cloudconfig";
 
 #[test]
@@ -107,21 +108,39 @@ fn devices_are_found_by_every_name_and_none_stops_a_boot() {
     for (entry, line) in [
         ("[/dev/vdb1, /data]", format!("/dev/vdb1\t/data\tauto\t{DEFAULTS}\t0\t2")),
         ("[vdb, /data]", format!("/dev/vdb1\t/data\tauto\t{DEFAULTS}\t0\t2")),
-        ("[vdc, /data, xfs, noatime]", format!("/dev/vdc\t/data\txfs\tnoatime,{TAIL}\t0\t2")),
+        ("[vdc, /data, xfs, noatime]", format!("/dev/vdc\t/data\txfs\tnoatime,{ORDERED}\t0\t2")),
         ("[LABEL=data, /data, ext4, 'ro,nofail', 0, 0]", {
             "LABEL=data\t/data\text4\tro,nofail,x-systemd.device-timeout=30s,comment=cloudconfig\t0\t0".into()
         }),
         ("[vdc, /d, auto, 'x-systemd.device-timeout=5']", {
-            "/dev/vdc\t/d\tauto\tx-systemd.device-timeout=5,nofail,comment=cloudconfig\t0\t2".into()
+            "/dev/vdc\t/d\tauto\tx-systemd.device-timeout=5,nofail,x-systemd.before=local-fs.target,comment=cloudconfig\t0\t2".into()
         }),
         ("[vdf, none, swap, sw]", format!("/dev/vdf\tnone\tswap\tsw,{TAIL}\t0\t2")),
         ("[/dev/sr0, /cd, auto, 'noauto,user']", {
             "/dev/sr0\t/cd\tauto\tnoauto,user,comment=cloudconfig\t0\t2".into()
         }),
-        ("['srv:/x', /n, nfs, ro]", "srv:/x\t/n\tnfs\tro,nofail,comment=cloudconfig\t0\t2".into()),
-        ("[//srv/x, /n, cifs, ro]", "//srv/x\t/n\tcifs\tro,nofail,comment=cloudconfig\t0\t2".into()),
-        ("[tmpfs, /t, tmpfs, 'size=1G']", "tmpfs\t/t\ttmpfs\tsize=1G,nofail,comment=cloudconfig\t0\t2".into()),
-        ("[/a, /b, none, bind]", "/a\t/b\tnone\tbind,nofail,comment=cloudconfig\t0\t2".into()),
+        (
+            "['srv:/x', /n, nfs, ro]",
+            "srv:/x\t/n\tnfs\tro,nofail,x-systemd.before=remote-fs.target,comment=cloudconfig\t0\t2".into(),
+        ),
+        (
+            "[//srv/x, /n, cifs, ro]",
+            "//srv/x\t/n\tcifs\tro,nofail,x-systemd.before=remote-fs.target,comment=cloudconfig\t0\t2".into(),
+        ),
+        (
+            "[tmpfs, /t, tmpfs, 'size=1G']",
+            "tmpfs\t/t\ttmpfs\tsize=1G,nofail,x-systemd.before=local-fs.target,comment=cloudconfig\t0\t2".into(),
+        ),
+        ("[vdc, /d, auto, 'x-systemd.automount']", format!("/dev/vdc\t/d\tauto\tx-systemd.automount,{TAIL}\t0\t2")),
+        ("[vdc, /d, auto, _netdev]", {
+            let tail = TAIL.replacen(',', ",x-systemd.before=remote-fs.target,", 1);
+            format!("/dev/vdc\t/d\tauto\t_netdev,{tail}\t0\t2")
+        }),
+        ("[/dev/vdz9, /d, auto, defaults]", format!("/dev/vdz9\t/d\tauto\tdefaults,{TAIL}\t0\t2")),
+        (
+            "[/a, /b, none, bind]",
+            "/a\t/b\tnone\tbind,nofail,x-systemd.before=local-fs.target,comment=cloudconfig\t0\t2".into(),
+        ),
     ] {
         assert_eq!(machine.lines(&format!("mounts: [{entry}]")), [line], "{entry}");
     }

@@ -96,6 +96,10 @@ fn repository(content: &str) -> String {
     sections.concat().join("\n")
 }
 
+/// What keeps the place of a mount in the order of a boot beside nofail.
+const LOCAL: &str = "x-systemd.before=local-fs.target";
+const REMOTE: &str = "x-systemd.before=remote-fs.target";
+
 fn fstab_line(line: &str) -> String {
     line.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -119,6 +123,9 @@ pub fn expected_fstab(expected: &str, before: &str, systemd: bool) -> String {
         }
         if (mark.is_some() || is_swap_file) && !noauto && !options.contains(&"nofail") {
             options.insert(at, "nofail");
+            if mark.is_some() && systemd {
+                options.insert(at + 1, if fields[2] == "nfs" { REMOTE } else { LOCAL });
+            }
         }
         fields[3] = options.join(",");
         fields.join(" ")
