@@ -305,6 +305,30 @@ mod tests {
         }
     }
 
+    #[test]
+    fn piece_by_piece_it_is_the_same() {
+        let mut random = Random(2);
+        for length in [0, 1, 20_000] {
+            let lines = "é line\n".repeat(length);
+            let map: Map = [
+                ("lines", Value::from(lines.as_str())),
+                ("any", random.value(4)),
+                ("one line", lines.replace('\n', " ").into()),
+                ("escaped", lines.replace('\n', "\u{7}").into()),
+                ("list", Value::List(vec![lines.into(), random.value(3)])),
+            ]
+            .into_iter()
+            .collect();
+            let mut written = Vec::new();
+            write_yaml(&map, &mut written).unwrap();
+            assert_eq!(String::from_utf8(written).unwrap(), to_yaml(&Value::Map(map)));
+        }
+        let mut empty = Vec::new();
+        write_yaml(&Map::new(), &mut empty).unwrap();
+        assert_eq!(empty, b"{}\n");
+        assert!(write_yaml(&Map::new(), &mut [0; 1].as_mut_slice()).is_err());
+    }
+
     /// A key that is not explicit is at most 1,024 characters long (YAML 1.1, 9.1.1).
     #[test]
     fn long_keys_are_explicit() {

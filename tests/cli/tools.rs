@@ -49,7 +49,7 @@ fn tools_for_user_data() {
         made.out.starts_with("Content-Type: multipart/mixed; boundary=") && made.out.contains("text/x-shellscript")
     );
     let parts = prepivot::userdata::mime::parse(made.out.as_bytes()).unwrap();
-    let contents: Vec<&[u8]> = parts.iter().map(|p| p.content.as_slice()).collect();
+    let contents: Vec<&[u8]> = parts.iter().map(|p| &*p.content).collect();
     assert_eq!(contents, [b"#cloud-config\n".as_slice(), b"#!/bin/sh\n"]);
     assert_eq!(run_in(&dir, "devel make-mime -a ROOT/s.sh:odd").code, 1);
     assert_eq!(run_in(&dir, "devel make-mime -f -a ROOT/s.sh:odd").code, 0);
