@@ -79,21 +79,53 @@ def load(name):
     return case
 
 
+def prepare(work, cases):
+    """Everything that `cases` share, made in the folder `work`: roots, the initramfs of each framework they use, a key."""
+    images.require_tools()
+    if not images.PROGRAM.exists():
+        subprocess.run([images.PROJECT / "initramfs/build"], check=True)
+    work.mkdir(parents=True, exist_ok=True)
+    lab = Lab(work=work, trees=images.trees(), roots={}, initramfs={}, made={}, key=make_key(work / "id"))
+    for kind in sorted({one.get("root", "systemd") for one in cases}):
+        lab.roots[kind] = work / f"root-{kind}.img"
+        images.root_image(kind, lab.trees, lab.roots[kind])
+    builder = work / "builder"
+    shutil.rmtree(builder, ignore_errors=True)
+    images.builder(lab.trees, builder)
+    frameworks = sorted({one["framework"] for one in cases})
+    for framework in [name for name in frameworks if name != "dracut-disks"]:
+        lab.initramfs[framework] = work / f"{framework}.img"
+        images.initramfs(framework, builder, lab.initramfs[framework])
+    shutil.rmtree(builder)
+    if "dracut-disks" in frameworks:
+        images.builder(disks.trees(), builder)
+        lab.initramfs["dracut-disks"] = work / "dracut-disks.img"
+        images.initramfs("dracut-disks", builder, lab.initramfs["dracut-disks"])
+        lab.made.update(disks.make(work, lab.initramfs["dracut-disks"]))
+    shutil.rmtree(builder, ignore_errors=True)
+    return lab
+
+
 def run(name, lab):
-    """Boot the case's machine; the list of what was wrong (empty: it passed), and the seconds of each boot."""
-    case, folder = load(name), lab.work / name
+    """Boot the machine of a case of cases/, as `boot_all` does."""
+    return boot_all(load(name), CASES / name, lab.work / name, lab)
+
+
+def boot_all(case, source, folder, lab):
+    """Boot the machine of `case`, whose checks and root/ are in the folder `source`; disks and logs go into `folder`. Gives the
+    list of what was wrong (empty: it passed), and the seconds of each boot."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    root, others = prepare_disks(case, CASES / name, folder, lab)
+    root, others = prepare_disks(case, source, folder, lab)
     wrong, seconds = [], []
     for number, boot in enumerate(case["boot"], 1):
         prefix = f"boot {number}: " if len(case["boot"]) > 1 else ""
         cut = boot.get("cut", {})
         checks = boot.get("checks", "" if "expect" in boot or cut else "checks")
-        source = CASES / name / checks if checks else images.BOOT / "guest/cloud" if "expect" in boot else None
+        script = source / checks if checks else images.BOOT / "guest/cloud" if "expect" in boot else None
         units = [FIRST_UNIT] if "service" in boot else [SPACE_UNIT] if case.get("disk") in disks.TABLES else []
         place = folder / "checks.img" if case.get("disk") in disks.MADE else root
-        put_checks(place, source, folder, lab, units, boot.get("expect", {}), offset(case))
+        put_checks(place, script, folder, lab, units, boot.get("expect", {}), offset(case))
         with open(root, "r+b") as file:
             file.truncate(root.stat().st_size + (boot.get("enlarge", 0) << 20))
         if case.get("full") and number == 1:
@@ -110,10 +142,10 @@ def run(name, lab):
             if "service" in boot:
                 served = stack.enter_context(service.Service(boot["service"], folder / f"drives{number}", public(lab)))
                 machine.nics = served.nics
-            until = [cut["at"]] if cut else boot.get("console", []) if not source else ()
+            until = [cut["at"]] if cut else boot.get("console", []) if not script else ()
             outcome = vm.boot(machine, until=until, after=cut.get("after", 0))
             found = [f"the console does not say '{cut['at']}'"] if cut and outcome.ended != "seen" else []
-            found += judge(boot, bool(source), outcome) + (served.wrong() if served else [])
+            found += judge(boot, bool(script), outcome) + (served.wrong() if served else [])
         seconds.append(outcome.seconds)
         wrong += [prefix + text for text in found]
     return wrong, seconds
@@ -125,7 +157,7 @@ def prepare_disks(case, source, folder, lab):
     if case.get("disk") in disks.MADE:
         images.run("cp", "--sparse=always", "--reflink=auto", lab.made[case["disk"]], root)
         (folder / "checks").mkdir()
-        shutil.copy(images.BOOT / "guest/run", folder / "checks/run")
+        images.put_runner(folder / "checks")
         images.mkfs(folder / "checks.img", "checks", 8, folder / "checks")
         return root, [folder / "checks.img"]
     if "disk" in case:

@@ -78,8 +78,14 @@ def root_image(kind, trees_dir, out, source=None):
         if kind == "installed":
             run(PROJECT / "initramfs/install", "--root", tree, "--binary", PROGRAM)
         (tree / "boot-test").mkdir()
-        shutil.copy(BOOT / "guest/run", tree / "boot-test/run")
+        put_runner(tree / "boot-test")
         mkfs(out, "root", ROOT_MIB[kind], tree)
+
+
+def put_runner(folder):
+    """What runs the checks in a machine."""
+    for name in ["run", "functions"]:
+        shutil.copy(BOOT / "guest" / name, folder)
 
 
 def mkfs(out, label, mebibytes, tree=None):
