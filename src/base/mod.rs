@@ -13,6 +13,7 @@ pub mod p256;
 pub mod password;
 pub mod percent;
 pub mod report;
+pub mod signal;
 pub mod sort;
 pub mod tar;
 #[doc(hidden)]

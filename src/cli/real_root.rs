@@ -6,7 +6,7 @@ use crate::base::error::Result;
 use crate::document::{Map, Value, wrong, yaml};
 use crate::machine::Machine;
 use crate::root::{Root, Stage, Use};
-use crate::stage::{Asked, later};
+use crate::stage::{Asked, end_on_signals, later};
 use log::LevelFilter;
 use std::path::Path;
 use std::process::ExitCode;
@@ -19,6 +19,7 @@ pub fn run(
     work: impl FnOnce(&mut Root, &Machine, &Asked) -> Vec<String>,
 ) -> ExitCode {
     program.log(LevelFilter::Info);
+    end_on_signals();
     let files = named.iter().map(|path| configuration(path)).collect::<Result<Vec<_>>>();
     let asked = match files {
         Ok(files) => Asked { files, force: program.force },

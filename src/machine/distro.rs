@@ -151,6 +151,8 @@ impl Distro {
         }
         config.insert("disable_root", self.family != Family::Photon);
         config.insert("preserve_hostname", false);
+        let output: Map = [("all", "| tee -a /var/log/cloud-init-output.log")].into_iter().collect();
+        config.insert("output", output);
         config.insert("system_info", info);
         Value::Map(config)
     }

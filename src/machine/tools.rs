@@ -2,6 +2,7 @@
 //!
 //! Before the pivot, and for a tree that represents a machine, there are none.
 
+use crate::base::signal;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::io::{self, Read};
@@ -59,13 +60,9 @@ impl Tools {
 
 fn run(words: &[&str], limit: Duration) -> Option<Answer> {
     let (program, arguments) = words.split_first()?;
-    let mut child = Command::new(program)
-        .args(arguments)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .ok()?;
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = signal::spawn(&mut command).ok()?;
     let output = child.stdout.take()?;
     let read = reader(output.take(MAX_ANSWER)).recv_timeout(limit).ok().and_then(Result::ok);
     if read.is_none() || outlives(&child, END) {

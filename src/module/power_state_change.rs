@@ -45,7 +45,7 @@ fn live(cx: &mut Context) -> Result<()> {
     let Some(section) = cx.map("power_state") else { return Ok(()) };
     match read(cx, section) {
         Ok(Some((condition, command))) => cx.root.at_end(condition, command),
-        Ok(None) => {}
+        Ok(None) => log::info!("Condition was false. Will not perform state change."),
         Err(e) => cx.report.warn(format_args!("{e}: the machine stays on")),
     }
     Ok(())

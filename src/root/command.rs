@@ -2,6 +2,7 @@
 
 use super::Root;
 use crate::base::error::{Context, Error, Result};
+use crate::base::signal;
 use crate::machine::tools::{Tools, outlives, reader};
 use std::io::{self, Write};
 use std::process::Stdio;
@@ -163,7 +164,7 @@ impl Root {
         let Some((program, arguments)) = command.argv.split_first() else { return Err(Error::new("an empty command")) };
         let mut process = std::process::Command::new(program);
         process.args(arguments).envs(command.env.iter().map(|(k, v)| (k, v))).stdin(Stdio::null());
-        let mut child = process.spawn().context(|| format!("failed to run {program}"))?;
+        let mut child = signal::spawn(&mut process).context(|| format!("failed to run {program}"))?;
         let program = program.clone();
         std::thread::spawn(move || match child.wait() {
             Ok(status) => log::info!("{program}: {status}"),
@@ -189,14 +190,13 @@ impl Root {
         let mut process = std::process::Command::new(program);
         process.current_dir(command.dir.as_deref().unwrap_or("."));
         let takes_errors = capture && command.takes_errors;
-        let mut child = process
+        process
             .args(arguments)
             .envs(command.env.iter().map(|(k, v)| (k, v)))
             .stdin(if command.stdin.is_some() { Stdio::piped() } else { Stdio::null() })
             .stdout(if capture { Stdio::piped() } else { Stdio::inherit() })
-            .stderr(if takes_errors { Stdio::piped() } else { Stdio::inherit() })
-            .spawn()
-            .context(|| format!("failed to run {program}"))?;
+            .stderr(if takes_errors { Stdio::piped() } else { Stdio::inherit() });
+        let mut child = signal::spawn(&mut process).context(|| format!("failed to run {program}"))?;
         let writer = child.stdin.take().zip(command.stdin).map(|(mut pipe, text)| {
             // A command that does not read all of its input is not an error.
             std::thread::spawn(move || drop(pipe.write_all(&text)))
@@ -237,7 +237,7 @@ impl Root {
         for (condition, command) in std::mem::take(&mut self.at_end) {
             match condition.map(|c| self.output(c)) {
                 None | Some(Ok(Output { status: 0, .. })) => errors.extend(self.run(command).err()),
-                Some(Ok(Output { status: 1, .. })) => {}
+                Some(Ok(Output { status: 1, .. })) => log::info!("Condition was false. Will not perform state change."),
                 Some(Ok(Output { status, .. })) => {
                     let name = command.argv.first().map_or("", String::as_str);
                     errors

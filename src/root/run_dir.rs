@@ -66,6 +66,8 @@ pub struct Applied {
     pub read: bool,
     /// Whether the real root's first stage is to provision: only there the datasource can be read or the root be written.
     pub later: bool,
+    /// Whether the last boot was of the same instance.
+    pub again: bool,
 }
 
 impl Entry for Applied {
@@ -146,7 +148,7 @@ mod tests {
         let dir = TempDir::new("run-dir");
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
         assert_eq!(Applied::read(&root), None);
-        let applied = Applied { start: 1.25, finished: 2.5, provisioned: true, read: false, later: false };
+        let applied = Applied { start: 1.25, finished: 2.5, provisioned: true, read: false, later: false, again: true };
         applied.write(&mut root).unwrap();
         assert_eq!(Applied::read(&root), Some(applied));
         root.write(APPLIED, "{\"start\": ", Attr::root(0o600)).unwrap();

@@ -6,7 +6,7 @@ use super::demand::{self, Provisioned};
 use super::find::{self, Outcome};
 use super::image::disabled;
 use super::outside::{OfTree, ThisMachine};
-use super::{Asked, append_log, commit, handover, network, provision, recover, refresh, rescue, welcome};
+use super::{Asked, append_log, commit, handover, network, own_log, provision, recover, refresh, rescue, welcome};
 use crate::base::error::Result;
 use crate::base::event::Event;
 use crate::base::logging;
@@ -62,7 +62,7 @@ pub fn new_root(path: &Path, machine: &Machine) -> Ended {
     if !done.is_provisioned() || !done.written {
         boot.report.keep(status.save_in_run(&mut root, false));
     } else if changes {
-        save(&mut root, &mut boot.report, &status, &messages);
+        save(&mut root, &mut boot, &status, &messages);
     } else {
         // The same machine again: a boot that changes nothing leaves the disk alone until the real root's first stage.
         boot.report.keep(status.save_in_run(&mut root, false));
@@ -140,7 +140,7 @@ fn in_real_root(root: &mut Root, mut boot: Boot, outcome: Outcome, stage: Event,
     drop(stage);
     let messages = end(root, &mut boot, &mut status, &done);
     if done.is_provisioned() {
-        save(root, &mut boot.report, &status, &messages);
+        save(root, &mut boot, &status, &messages);
     } else {
         boot.report.keep(status.save_in_run(root, false));
     }
@@ -165,6 +165,8 @@ fn search(root: &Root, boot: &mut Boot) -> Outcome {
 /// The result of a search.
 #[derive(Default)]
 struct Done {
+    /// Whether the last boot was of the same instance.
+    again: bool,
     /// Whether the search is left to the real root.
     later: bool,
     /// Whether everything was written that a run with a writable disk would have written.
@@ -198,10 +200,12 @@ fn provision_outcome(root: &mut Root, boot: &mut Boot, status: &mut Status, outc
             instance.machine_uuid = boot.machine.uuid();
             source::describe(&mut instance);
             warn_of_problems(boot, &instance, &place);
+            log::debug!("Detected {}", instance.class);
             (instance, Some(place))
         }
     };
     status.set_datasource(&state::description(&instance));
+    let again = state::last_id(root).as_deref() == Some(&instance.instance_id);
     let complete = provision::provision(root, boot, &instance, place.is_some());
     network::rename_links(root, boot.machine, &mut boot.report);
     boot.log();
@@ -209,7 +213,7 @@ fn provision_outcome(root: &mut Root, boot: &mut Boot, status: &mut Status, outc
     let summary =
         place.as_ref().map_or(format!("instance {id} as before"), |place| format!("instance {id} from {place}"));
     let read = place.is_some();
-    Done { provisioned: Some((summary, Provisioned { instance, read, complete })), ..Done::default() }
+    Done { provisioned: Some((summary, Provisioned { instance, read, complete })), again, ..Done::default() }
 }
 
 /// Writes what was provisioned. Returns the root's file system, if it was made writable for that.
@@ -239,10 +243,11 @@ fn end(root: &mut Root, boot: &mut Boot, status: &mut Status, done: &Done) -> Ve
 }
 
 /// Writes the state of a stage that provisioned.
-fn save(root: &mut Root, report: &mut Report, status: &Status, messages: &[logging::Message]) {
-    report.keep(Status::forget(root));
-    report.keep(status.save(root));
-    report.keep(append_log(root, messages));
+fn save(root: &mut Root, boot: &mut Boot, status: &Status, messages: &[logging::Message]) {
+    boot.report.keep(Status::forget(root));
+    boot.report.keep(status.save(root));
+    boot.report.keep(append_log(root, messages));
+    boot.report.keep(own_log(root, &boot.image.own));
 }
 
 /// Records for the later stages what this one did.
@@ -250,7 +255,8 @@ fn record(root: &mut Root, boot: &mut Boot, done: &Done) {
     let (start, finished) = (boot.start, status::uptime());
     let provisioned = done.is_provisioned() && done.written;
     let read = done.provisioned.as_ref().is_some_and(|(_, provisioned)| provisioned.read);
-    let applied = Applied { start, finished, provisioned, read, later: done.later || !done.written };
+    let later = done.later || !done.written;
+    let applied = Applied { start, finished, provisioned, read, later, again: done.again };
     boot.report.keep(applied.write(root));
 }
 

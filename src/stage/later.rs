@@ -87,6 +87,9 @@ pub fn stage(root: &mut Root, machine: &Machine, stage: Stage, asked: &Asked) ->
     let mut recovered = recover(root);
     if stage == Stage::Final {
         root.stop_waiting().iter().for_each(|e| recovered.error(e));
+        if Applied::read(root).is_some_and(|applied| applied.again) {
+            recovered.keep(state::note_same(root));
+        }
     }
     if let Some(why) = disabled(root, machine) {
         log::info!("nothing is done: {why}");
@@ -150,6 +153,11 @@ pub fn stage(root: &mut Root, machine: &Machine, stage: Stage, asked: &Asked) ->
         boot.report.keep(started);
     }
     root.run_at_end().iter().for_each(|e| boot.report.error(e));
+    let late = logging::take();
+    if !late.is_empty() {
+        boot.report.keep(append_log(root, &late));
+        commit(root, &mut boot.report);
+    }
     let mut errors = boot.errors();
     for error in failed_before {
         if !errors.contains(&error) {

@@ -29,15 +29,18 @@ pub mod web;
 
 use crate::base::clock;
 use crate::base::deadline::Deadline;
-use crate::base::error::Result;
+use crate::base::error::{Error, Result};
 use crate::base::logging::{self, Message};
 use crate::base::report::Report;
-use crate::document::Map;
+use crate::base::signal;
+use crate::document::{Map, Value};
 use crate::instance::status::{self, Status};
 use crate::instance::{Instance, state};
 use crate::machine::Machine;
-use crate::root::{Attr, Root};
+use crate::root::{Attr, Root, Use};
 use crate::source::none;
+use rustix::process::{Signal, getpgrp, getpid, kill_current_process_group};
+use std::path::Path;
 use std::time::Duration;
 
 /// How long the stages in the initramfs may take, unless `prepivot.timeout=` on the kernel command line says otherwise.
@@ -114,6 +117,25 @@ const LOG_GROUP: &str = "adm";
 /// How much of the log is kept when lines are added, in bytes.
 const MAX_LOG: u64 = 4 << 20;
 
+/// Has SIGINT and SIGTERM end a stage of the running system as they end cloud-init's: with two lines in the log and exit code 0.
+/// What the stage runs ends too, where it leads a process group, as a service and a command of an interactive shell do. The next
+/// stage carries out what is not written yet.
+pub fn end_on_signals() {
+    signal::catch(|signal| {
+        let number = signal as i32;
+        log::info!("Received signal {number} resulting in exit. Cause:");
+        log::info!("Cloud-init {} received {number}, exiting", env!("CARGO_PKG_VERSION"));
+        if let Ok(mut root) = Root::open(Path::new("/"), Use::Tree) {
+            let _ = append_log(&mut root, &logging::take());
+            root.commit();
+        }
+        if getpgrp() == getpid() {
+            let _ = kill_current_process_group(Signal::TERM);
+        }
+        std::process::exit(0);
+    });
+}
+
 /// Adds a stage's messages to the log.
 fn append_log(root: &mut Root, messages: &[Message]) -> Result<()> {
     append_to_log(root, logging::to_file_lines(messages).as_bytes())
@@ -128,10 +150,54 @@ fn append_to_log(root: &mut Root, lines: &[u8]) -> Result<()> {
     root.append(LOG, lines, attr)
 }
 
+/// Gives the log to the first owner that the image names (`syslog_fix_perms`) and the root has.
+fn own_log(root: &mut Root, image: &Value) -> Result<()> {
+    let named: Vec<&str> = match image.get("syslog_fix_perms") {
+        Some(Value::String(one)) => vec![one],
+        Some(Value::List(several)) => several.iter().filter_map(Value::as_str).collect(),
+        _ => return Ok(()),
+    };
+    let Some(log) = root.stat(LOG) else { return Ok(()) };
+    let found = named.iter().find_map(|owner| {
+        let (user, group) = owner.split_once(':').unwrap_or((owner, ""));
+        let keeps = |name: &str| ["", "-1", "none"].contains(&name.to_ascii_lowercase().as_str());
+        let uid = if keeps(user) { log.attr.uid } else { root.user_ids(user)?.uid };
+        let gid = if keeps(group) { log.attr.gid } else { root.group_id(group)? };
+        Some(Attr { uid, gid, ..log.attr })
+    });
+    match found {
+        Some(attr) => root.set_attr(LOG, attr),
+        None => Err(Error::new(format!("Failed changing perms on '{LOG}'. tried: {}", named.join(",")))),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::testing::TempDir;
+    use crate::document::yaml;
     use crate::machine::Cmdline;
+
+    #[test]
+    fn the_log_belongs_to_the_first_owner_that_is_there() {
+        let dir = TempDir::new("log-owner");
+        std::fs::create_dir(dir.0.join("etc")).unwrap();
+        std::fs::write(dir.0.join("etc/passwd"), "syslog:x:7:8::/:/bin/sh\n").unwrap();
+        std::fs::write(dir.0.join("etc/group"), "adm:x:9:\n").unwrap();
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        root.write(LOG, "line\n", Attr::root(0o600)).unwrap();
+        let mut owner = |text: &str| {
+            let result = own_log(&mut root, &yaml::parse("t", text).unwrap());
+            let Attr { uid, gid, mode } = root.stat(LOG).unwrap().attr;
+            assert_eq!(mode, 0o600);
+            result.map(|()| (uid, gid)).map_err(|e| e.to_string())
+        };
+        assert_eq!(owner("{}"), Ok((0, 0)));
+        assert_eq!(owner("syslog_fix_perms: [nobody-here:adm, 'syslog:adm', 'root:root']"), Ok((7, 9)));
+        assert_eq!(owner("syslog_fix_perms: '-1:root'"), Ok((7, 0)));
+        let error = "Failed changing perms on '/var/log/cloud-init.log'. tried: a:b,c:d";
+        assert_eq!(owner("syslog_fix_perms: ['a:b', 'c:d']"), Err(error.to_owned()));
+    }
 
     #[test]
     fn the_stage_has_two_minutes_or_what_the_kernel_command_line_says() {

@@ -49,7 +49,7 @@ pub fn apply(
     let (origin, input) = match input::choose(order, given) {
         Choice::Use(origin, input) => (origin, input),
         Choice::Disabled(origin) => {
-            log::info!("the network is not configured: {origin} disables it");
+            log::info!("network config is disabled by {origin}");
             return Ok(None);
         }
         Choice::Nothing => match default(image, &nics) {
@@ -64,6 +64,7 @@ pub fn apply(
         nics.iter().filter(|nic| nic.operstate == "up").for_each(|nic| network.keep(&nic.name));
     }
     let renderer = write(root, image, &network, report)?;
+    log::info!("Applying network configuration from {origin}: Selected renderer '{}'", renderer.name);
     Ok(Some(Applied { config: input.document, renderer }))
 }
 
@@ -160,7 +161,6 @@ fn write(root: &mut Root, image: &Image, network: &Network, report: &mut Report)
         let attr = ids.map_or(Attr::root(mode), |ids| Attr::owned(mode, ids));
         root.write(&path, content, attr)?;
     }
-    log::info!("network: written for {}", renderer.name);
     Ok(renderer)
 }
 

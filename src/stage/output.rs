@@ -1,6 +1,7 @@
 //! `output`: where the output of a stage's programs goes, as documented for cloud-init's configuration.
 
 use crate::base::error::{Context, Error, Result};
+use crate::base::signal;
 use crate::document::Value;
 use crate::machine::tools::outlives;
 use crate::root::{Stage, open_log};
@@ -57,11 +58,8 @@ impl Sink {
                 if let Some(group) = group.filter(|_| geteuid().is_root()) {
                     shell.gid(group);
                 }
-                let mut child = shell
-                    .args(["-c", &script])
-                    .stdin(Stdio::piped())
-                    .spawn()
-                    .context(|| format!("failed to run {command}"))?;
+                shell.args(["-c", &script]).stdin(Stdio::piped());
+                let mut child = signal::spawn(&mut shell).context(|| format!("failed to run {command}"))?;
                 let pipe = child.stdin.take().ok_or_else(|| Error::new(format!("{command} takes no input")))?;
                 children.push(child);
                 Ok(pipe.into())

@@ -192,7 +192,7 @@ mod tests {
             r#"{"name":"modules-final","description":"a: b","event_type":"finish","origin":"cloudinit","timestamp":1.5,"result":"FAIL"}"#
         );
         assert_eq!(body("started: x: y"), None);
-        let applied = Applied { start: 1.0, finished: 2.0, provisioned: true, read: true, later: false };
+        let applied = Applied { start: 1.0, finished: 2.0, provisioned: true, read: true, later: false, again: false };
         let local = local_stage(Some(applied), true);
         assert_eq!((local[0].result.as_deref(), local[1].result.as_deref()), (None, Some("FAIL")));
         assert!(local[0].time < local[1].time && local_stage(None, false).is_empty());

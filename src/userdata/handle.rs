@@ -73,7 +73,10 @@ impl<'a> Handler<'a> {
             Kind::CloudConfig | Kind::CloudConfigJsonp => {
                 let header = |name: &str| part.header(name).map(str::to_owned);
                 if let Err(e) = self.config.add(kind, &part.filename, content, &header) {
-                    self.report.warn(format_args!("{}: {}: ignored: {e}", self.source, part.filename));
+                    self.report.warn(format_args!(
+                        "Failed at merging in cloud config part from {}: {}: {e}",
+                        part.filename, self.source
+                    ));
                 }
             }
             Kind::Script => self.script(part, content, if self.vendor { When::Vendor } else { When::User }),

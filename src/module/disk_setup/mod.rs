@@ -108,6 +108,9 @@ fn disks<'a>(cx: &Context<'a>) -> Vec<(String, &'a Value)> {
 /// that is there is used.
 fn path(cx: &Context, name: &str) -> String {
     let target = alias(cx, name);
+    if let Some(target) = &target {
+        log::info!("updated disk_setup device entry '{name}' to '{target}'");
+    }
     let name = target.as_deref().unwrap_or(name);
     let paths = mapped(&cx.instance.device_names, name.strip_prefix("/dev/").unwrap_or(name));
     let there = paths.iter().find(|p| cx.root.exists(p)).or(paths.first()).cloned();

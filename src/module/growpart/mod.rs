@@ -126,7 +126,7 @@ fn live(cx: &mut Context) -> Result<()> {
     };
     for entry in entries(section) {
         match grow_entry(cx, &places, &entry) {
-            Ok(Outcome::Grown) => log::info!("growpart: {entry} has grown"),
+            Ok(Outcome::Grown) => log::info!("'{entry}' resized: changed ({entry})"),
             Ok(Outcome::Full) => log::info!("growpart: {entry} has all the room that there is"),
             Ok(Outcome::Skipped(why)) => log::info!("growpart: {entry} is left as it is: {why}"),
             Err(e) => cx.report.warn(format_args!("growpart: failed to grow {entry}: {e}")),

@@ -196,7 +196,7 @@ impl One<'_, '_, '_> {
         let existing = self.accounts.user(self.name);
         let user = match &existing {
             Some(user) => {
-                log::info!("the user {} is there already", self.name);
+                log::info!("User {} already exists, skipping.", self.name);
                 user.clone()
             }
             None => self.add()?,
