@@ -1,8 +1,9 @@
 //! Whether other programs accept what prepivot installs and writes: shells, initramfs frameworks, systemd, network
-//! stacks and APT.
+//! stacks and package managers.
 
 mod apt;
 mod hooks;
 mod install;
 mod network;
 mod roots;
+mod rpm;
