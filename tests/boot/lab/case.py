@@ -7,7 +7,8 @@ case.toml:
     root       "systemd" (the default), "installed" (the same with prepivot in it) or "busybox"
     remove     paths taken out of the root image (a pattern may be used)
     cmdline    words added to the kernel command line
-    var        true: /var is a filesystem of its own, on a second disk
+    own        folders of the root that are file systems of their own, each on a further disk with the folder's name as label
+    format     what the root's disk is instead of ext4 (lab/layouts.py, MAKE); its checks are on another disk
     read_only  true: the root disk cannot be written at all
     full       true: the root filesystem has no free block
     disk       what the root lies on: a partition of a table, or more (lab/disks.py, KINDS); its checks are on another disk
@@ -39,16 +40,16 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import disks, drive, images, service, texts, vm
+from . import disks, drive, images, layouts, service, texts, vm
 
 CASES = images.BOOT / "cases"
 DRIVE = {"documents": "server", "format": "iso", "label": "config-2", "bus": "cdrom", "partition": False,
          "texts": {}, "files": {}}
-KEYS = {"about", "framework", "extra", "root", "remove", "cmdline", "var", "read_only", "full", "disk", "boot"}
+KEYS = {"about", "framework", "extra", "root", "remove", "cmdline", "own", "format", "read_only", "full", "disk", "boot"}
 BOOT_KEYS = {"drives", "enlarge", "cut", "unreadable", "late", "service", "nics", "uuid", "checks", "console", "absent", "dmi",
              "expect"}
 # What the checks of several cases share.
-HELPERS = ["provisioned", "networked", "furnished", "both-ways", "tidy", "left", "grown"]
+HELPERS = ["provisioned", "networked", "furnished", "both-ways", "tidy", "left", "grown", "remember", "same"]
 # Looks before the checks do, at what the initramfs left.
 FIRST_UNIT = "left.service"
 # Writes down how large the root is before the first service.
@@ -90,19 +91,21 @@ def prepare(work, cases):
         lab.roots[kind] = work / f"root-{kind}.img"
         images.root_image(kind, lab.trees, lab.roots[kind])
     builder = work / "builder"
-    shutil.rmtree(builder, ignore_errors=True)
-    images.builder(lab.trees, builder)
     frameworks = sorted({one["framework"] for one in cases})
-    for framework in [name for name in frameworks if name != "dracut-disks"]:
-        lab.initramfs[framework] = work / f"{framework}.img"
-        images.initramfs(framework, builder, lab.initramfs[framework])
-    shutil.rmtree(builder)
-    if "dracut-disks" in frameworks:
-        images.builder(disks.trees(), builder)
-        lab.initramfs["dracut-disks"] = work / "dracut-disks.img"
-        images.initramfs("dracut-disks", builder, lab.initramfs["dracut-disks"])
-        lab.made.update(disks.make(work, lab.initramfs["dracut-disks"]))
+    # Some are made in a Debian that has more packages.
+    trees = {"disks": disks.trees, "layouts": layouts.trees}
+    special = {name: kind for name in frameworks for kind in trees if kind in name.split("-")}
+    for kind in ["", *trees]:
+        chosen = [name for name in frameworks if special.get(name, "") == kind]
+        if chosen:
+            shutil.rmtree(builder, ignore_errors=True)
+            images.builder(trees[kind]() if kind else lab.trees, builder)
+        for framework in chosen:
+            lab.initramfs[framework] = work / f"{framework}.img"
+            images.initramfs(framework, builder, lab.initramfs[framework])
     shutil.rmtree(builder, ignore_errors=True)
+    if "dracut-disks" in frameworks:
+        lab.made.update(disks.make(work, lab.initramfs["dracut-disks"]))
     return lab
 
 
@@ -124,15 +127,16 @@ def boot_all(case, source, folder, lab):
         checks = boot.get("checks", "" if "expect" in boot or cut else "checks")
         script = source / checks if checks else images.BOOT / "guest/cloud" if "expect" in boot else None
         units = [FIRST_UNIT] if "service" in boot else [SPACE_UNIT] if case.get("disk") in disks.TABLES else []
-        place = folder / "checks.img" if case.get("disk") in disks.MADE else root
+        place = folder / "checks.img" if has_disk_of_checks(case) else root
         put_checks(place, script, folder, lab, units, boot.get("expect", {}), offset(case))
-        with open(root, "r+b") as file:
-            file.truncate(root.stat().st_size + (boot.get("enlarge", 0) << 20))
+        if "enlarge" in boot:
+            with open(root, "r+b") as file:
+                file.truncate(root.stat().st_size + (boot["enlarge"] << 20))
         if case.get("full") and number == 1:
             images.fill(root)
         machine = vm.Machine(
             kernel=images.kernel(lab.trees), initrd=lab.initramfs[case["framework"]], root=root, disks=others,
-            cmdline=f"{disks.MADE.get(case.get('disk'), '')} {case.get('cmdline', '')}".strip(),
+            cmdline=" ".join([disks.MADE.get(case.get("disk"), ""), layouts.cmdline(root), case.get("cmdline", "")]).strip(),
             writes=cut.get("writes", 0), logs=folder / f"boot{number}", dmi=dmi(boot),
             drives=make_drives(boot, folder / f"drives{number}", lab), late=boot.get("late", ""),
             unreadable=boot.get("unreadable", ""), read_only_root=case.get("read_only", False),
@@ -156,24 +160,35 @@ def prepare_disks(case, source, folder, lab):
     root = folder / "root.img"
     if case.get("disk") in disks.MADE:
         images.run("cp", "--sparse=always", "--reflink=auto", lab.made[case["disk"]], root)
-        (folder / "checks").mkdir()
-        images.put_runner(folder / "checks")
-        images.mkfs(folder / "checks.img", "checks", 8, folder / "checks")
-        return root, [folder / "checks.img"]
-    if "disk" in case:
+        return root, [disk_of_checks(folder)]
+    others = []
+    if "own" in case or "format" in case:
+        root, others = layouts.make(case, source / "root", folder, lab)
+    elif "disk" in case:
         disks.partitioned(case["disk"], lab.roots[kind], root)
     else:
         images.run("cp", "--sparse=always", "--reflink=auto", lab.roots[kind], root)
     removed = [f"/{path.relative_to(lab.trees / 'root')}" for pattern in case.get("remove", [])
                for path in (lab.trees / "root").glob(pattern)]
-    images.edit_root(root, source / "root", removed, offset(case))
+    if "format" in case:
+        others.append(disk_of_checks(folder))
+    else:
+        images.edit_root(root, source / "root", removed, offset(case))
     data = folder / "data.img"
     images.mkfs(data, "data", 8)
-    others = [data]
-    if case.get("var"):
-        images.mkfs(folder / "var.img", "var", 128, lab.trees / "root/var")
-        others.append(folder / "var.img")
-    return root, others
+    return root, [data, *others]
+
+
+def has_disk_of_checks(case):
+    """What the root is cannot be written from here."""
+    return case.get("disk") in disks.MADE or "format" in case
+
+
+def disk_of_checks(folder):
+    (folder / "checks").mkdir()
+    images.put_runner(folder / "checks")
+    images.mkfs(folder / "checks.img", "checks", 8, folder / "checks")
+    return folder / "checks.img"
 
 
 def offset(case):

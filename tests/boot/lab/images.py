@@ -15,7 +15,8 @@ PROGRAM = PROJECT / "target" / "prepivot"
 ROOT_MIB = {"systemd": 600, "installed": 600, "busybox": 64}
 
 FRAMEWORKS = ["dracut-systemd", "dracut-systemd-nofs", "dracut", "initramfs-tools", "mkinitcpio",
-              "mkinitcpio-systemd", "no-cdrom", "host-only", "image", "plain", "measured", "dracut-disks"]
+              "mkinitcpio-systemd", "no-cdrom", "host-only", "image", "plain", "measured", "dracut-disks",
+              "dracut-layouts", "dracut-layouts-plain", "initramfs-tools-layouts"]
 
 
 class Skip(Exception):
@@ -68,18 +69,23 @@ def root_image(kind, trees_dir, out, source=None):
     """
     with tempfile.TemporaryDirectory(dir=out.parent) as scratch:
         tree = Path(scratch) / "root"
-        if kind == "busybox":
-            run(BOOT / "build-busybox-root", trees_dir / "builder", tree)
-        else:
-            run("cp", "-a", "--reflink=auto", source or trees_dir / "root", tree)
-            unit = tree / "etc/systemd/system"
-            shutil.copy(BOOT / "guest/check.service", unit)
-            (unit / "multi-user.target.wants/check.service").symlink_to("/etc/systemd/system/check.service")
-        if kind == "installed":
-            run(PROJECT / "initramfs/install", "--root", tree, "--binary", PROGRAM)
-        (tree / "boot-test").mkdir()
-        put_runner(tree / "boot-test")
+        root_tree(kind, trees_dir, tree, source)
         mkfs(out, "root", ROOT_MIB[kind], tree)
+
+
+def root_tree(kind, trees_dir, tree, source=None):
+    """The same as a folder."""
+    if kind == "busybox":
+        run(BOOT / "build-busybox-root", trees_dir / "builder", tree)
+    else:
+        run("cp", "-a", "--reflink=auto", source or trees_dir / "root", tree)
+        unit = tree / "etc/systemd/system"
+        shutil.copy(BOOT / "guest/check.service", unit)
+        (unit / "multi-user.target.wants/check.service").symlink_to("/etc/systemd/system/check.service")
+    if kind == "installed":
+        run(PROJECT / "initramfs/install", "--root", tree, "--binary", PROGRAM)
+    (tree / "boot-test").mkdir()
+    put_runner(tree / "boot-test")
 
 
 def put_runner(folder):

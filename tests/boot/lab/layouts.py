@@ -1,0 +1,125 @@
+"""Roots that are not one writable file system: folders on file systems of their own, images that can only be read, an overlay
+over either, and a deployment of ostree; and the Debian tree whose initramfs tools can boot them.
+"""
+
+import hashlib
+import shutil
+import tempfile
+from pathlib import Path
+
+from . import images
+
+# Of the file systems of their own, in MiB.
+SIZE = 128
+SIZES = {"/usr": 448}
+# Of a disk that has more than the root, in MiB.
+WRITABLE = 1200
+# An image cannot be changed after it was made: what a boot checks is on a disk of its own.
+RUN = "#!/bin/sh\nmount LABEL=checks /boot-test && exec /boot-test/run\n"
+# Runs a script in a tree.
+IN_TREE = 'mount -t proc proc "$1/proc"; chroot "$1" sh -eu -c "$2" sh "$3"'
+# What the root's disk can be, beside ext4: how it is made in the builder tree, of the folder `root` of the one that is given. It
+# leaves `image`, or `files` for an ext4 file system, and in `cmdline` what the kernel is given.
+SQUASHFS = """
+mksquashfs "$1/root" "$1/image" -noI -noD -noF -noX -no-progress
+echo "root=/dev/vda rootfstype=squashfs" >"$1/cmdline"
+"""
+EROFS = """
+mkfs.erofs "$1/image" "$1/root"
+echo "root=/dev/vda rootfstype=erofs" >"$1/cmdline"
+"""
+MAKE = {
+    "squashfs": SQUASHFS,
+    "erofs": EROFS,
+    # Its hashes are behind it.
+    "verity": EROFS + """
+truncate -s %4096 "$1/image"
+size=$(stat -c %s "$1/image")
+hash=$(veritysetup format --hash-offset="$size" "$1/image" "$1/image" | sed -n 's/^Root hash:[[:space:]]*//p')
+echo "root=/dev/mapper/root rootfstype=erofs roothash=$hash systemd.verity_root_data=/dev/vda" \\
+    "systemd.verity_root_hash=/dev/vda systemd.verity_root_options=hash-offset=$size" >"$1/cmdline"
+""",
+    # An image at live-boot's place and at dracut's.
+    "live": SQUASHFS + """
+mkdir -p "$1/files/live" "$1/files/LiveOS"
+mv "$1/image" "$1/files/live/filesystem.squashfs"
+ln "$1/files/live/filesystem.squashfs" "$1/files/LiveOS/squashfs.img"
+rm "$1/cmdline"
+""",
+    # What ostree's manual asks of a tree ("Adapting existing mainstream distributions"), and one deployment of it.
+    "ostree": """
+cd "$1/root"
+mv etc usr/etc
+version=$(ls usr/lib/modules)
+cp "/boot/vmlinuz-$version" "usr/lib/modules/$version/vmlinuz"
+: >"usr/lib/modules/$version/initramfs.img"
+rm -rf home root srv mnt media opt boot var
+mkdir -p sysroot boot var
+ln -s sysroot/ostree ostree
+for name in home srv mnt media opt; do ln -s "var/$name" "$name"; done
+ln -s var/roothome root
+for name in home srv mnt media opt roothome; do echo "d /var/$name 0755 root root -"; done >usr/lib/tmpfiles.d/ostree-var.conf
+cd "$1"
+mkdir files
+ostree admin init-fs --modern files
+ostree admin os-init debian --sysroot=files
+ostree commit --repo=files/ostree/repo --branch=debian --tree=dir=root
+ostree admin deploy --sysroot=files --os=debian debian
+sed -n 's/^options.*\\(ostree=[^ ]*\\).*/rw \\1/p' files/boot/loader/entries/*.conf >cmdline
+chattr -R -f -i files || true
+""",
+}
+
+
+def trees():
+    """The folder with a Debian tree builder/ that has the programs and initramfs modules of these layouts."""
+    recipe = hashlib.sha256(b"".join((images.BOOT / name).read_bytes() for name in ["build-layout-tree", "build-root"]))
+    folder = images.CACHE / f"layouts-{recipe.hexdigest()[:12]}"
+    if not (folder / "done").exists():
+        print(f"making the Debian tree of layouts in {folder} (once) …", flush=True)
+        images.run(images.BOOT / "build-layout-tree", images.trees(), folder, log=folder.with_suffix(".log"))
+        (folder / "done").write_text("")
+    return folder
+
+
+def make(case, add, folder, lab):
+    """The root's disk, and the disks of its folders that are file systems of their own: one for each of `own`, by label."""
+    kind, root, others = case.get("format"), folder / "root.img", []
+    # The tools for the formats are in the builder tree.
+    builder = trees() / "builder" if kind else None
+    with tempfile.TemporaryDirectory(dir=builder / "tmp" if kind else lab.work) as scratch:
+        scratch = Path(scratch)
+        tree = scratch / "root"
+        images.root_tree(case.get("root", "systemd"), lab.trees, tree)
+        if add.is_dir():
+            images.run("cp", "-r", "--no-target-directory", add, tree)
+        for path in sorted(case.get("own", []), reverse=True):
+            others.insert(0, folder / f"{path.strip('/').replace('/', '-')}.img")
+            own_disk(tree / path[1:], others[0], SIZES.get(path, SIZE))
+        if not kind:
+            images.mkfs(root, "root", images.ROOT_MIB["systemd"], tree)
+            return root, others
+        (tree / "boot-test/run").write_text(RUN)
+        images.run("unshare", "--mount", "sh", "-eu", "-c", IN_TREE, "sh", builder, MAKE[kind], f"/tmp/{scratch.name}",
+                   log=folder / "format.log")
+        if (scratch / "files").exists():
+            images.mkfs(root, "live" if kind == "live" else "root", WRITABLE, scratch / "files")
+        else:
+            shutil.move(scratch / "image", root)
+        if (scratch / "cmdline").exists():
+            shutil.copy(scratch / "cmdline", root.with_suffix(".cmdline"))
+    return root, others
+
+
+def own_disk(place, disk, size):
+    """Move what is in a folder of the tree onto a disk of its own. /etc keeps its fstab, by which it is found."""
+    images.mkfs(disk, disk.stem, size, place)
+    for inside in place.iterdir():
+        if inside.name != "fstab":
+            images.run("rm", "-rf", inside)
+
+
+def cmdline(root):
+    """What the kernel command line says of this root."""
+    file = root.with_suffix(".cmdline")
+    return file.read_text().strip() if file.exists() else ""
