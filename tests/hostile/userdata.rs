@@ -202,7 +202,7 @@ fn one_broken_part_never_stops_the_others() {
         [
             "user-data: part-001: not valid gzip, or cut short",
             "user-data: failed to include a URL: 404",
-            "user-data: part-001: ignored: cloud-config: not valid YAML at line 1 column 5: expected a value",
+            "Failed at merging in cloud config part from part-001: user-data: cloud-config: not valid YAML at line 1 column 5: expected a value",
             "user-data: part-002: ignored: the template fails on line 2: a tag that does not end",
             "user-data: part-003: a part-handler needs python3, which the root does not have",
             "Unhandled unknown content-type (text/foo) userdata: user-data: part-004, of a type that is not supported",
