@@ -46,7 +46,7 @@ pub enum Value {
 pub struct Map {
     entries: Vec<(String, Value)>,
     /// An index by key, once there are so many entries that a linear search would be slow.
-    index: Option<Box<HashMap<String, usize>>>,
+    index: Option<HashMap<String, usize>>,
 }
 
 /// Up to this many entries are searched in order; beyond it an index is kept.
@@ -79,7 +79,7 @@ impl Map {
     }
 
     fn reindex(&mut self) {
-        let index = || Box::new(self.entries.iter().enumerate().map(|(i, (k, _))| (k.clone(), i)).collect());
+        let index = || self.entries.iter().enumerate().map(|(i, (k, _))| (k.clone(), i)).collect();
         self.index = (self.entries.len() >= INDEX_FROM).then(index);
     }
 

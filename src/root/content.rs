@@ -46,6 +46,11 @@ impl Content {
         }
     }
 
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Writes it.
     ///
     /// # Errors

@@ -73,7 +73,7 @@ pub fn renamed(from: &Map, keys: &[(&str, &str)]) -> Map {
 
 /// User-data as a document has it. None where it is empty.
 pub fn user_data(value: Option<&Value>) -> Option<Bytes> {
-    value.and_then(Value::bytes).filter(|bytes| !bytes.is_empty()).map(|bytes| Bytes::from(bytes))
+    value.and_then(Value::bytes).filter(|bytes| !bytes.is_empty()).map(Bytes::from)
 }
 
 /// User-data that is entirely base64 was encoded twice.

@@ -163,8 +163,8 @@ fn look(search: &mut Search, own: &Value, drives: &mut Drives, deadline: Deadlin
     let services = if served { Vec::new() } else { choose::services(&report, &facts) };
     drives.also(services.iter().flat_map(|service| service.source.filesystems.iter().copied()));
     let (mut jobs, budget) = jobs(search, &services);
-    // A drive comes before a service, also one whose driver is being loaded.
-    if !jobs.is_empty()
+    // A drive comes before a service and before the instance of the last boot, also one whose driver is being loaded.
+    if !served
         && coldplugged(drives, machine, deadline)
         && let Some(found) = there(search, drives, &names)
     {
