@@ -1,10 +1,10 @@
-//! What tests/net runs inside a namespace: raises the links there, asks the sources, gives everything back, and prints one
-//! line of JSON. The namespace's links are veth, so links of software are raised.
+//! The program that tests/net runs inside a namespace: raises the links there, asks the sources, undoes all changes,
+//! and prints one line of JSON. The namespace's links are veth, so virtual links are raised.
 //!
 //!     net-ask NAME[,NAME]… DEADLINE machine=DIR [config=JSON] [record=PATH] [present] [die] [keep] [verbose]
 //!     net-ask rename NAME=NAME…
 //!
-//! The folder `machine` stands for the machine (proc/cmdline, sys/class/dmi/id, …) and for its root.
+//! The folder `machine` represents the machine (proc/cmdline, sys/class/dmi/id, …) and its root.
 
 use prepivot::base::deadline::Deadline;
 use prepivot::base::error::{Error, Result};
@@ -85,7 +85,7 @@ fn find(sources: &str, args: &[String], out: &mut Map) -> Result<()> {
         out.insert("instance", json::parse("instance", &instance)?);
     }
     if has("die") {
-        // As if killed: nothing is given back, the record stays.
+        // As if killed: nothing is undone, the record stays.
         std::process::exit(9);
     }
     if has("keep") {

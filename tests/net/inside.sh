@@ -4,7 +4,7 @@
 #
 #   inside.sh MACHINE ROOT|- COMMAND…
 #
-# MACHINE holds proc/cmdline, sys/class/dmi/id, run, and kmsg, which stands for the kernel's log. With ROOT, COMMAND runs in that root, as after the pivot; with -, in an
+# MACHINE holds proc/cmdline, sys/class/dmi/id, run, and kmsg, which represents the kernel's log. With ROOT, COMMAND runs in that root, as after the pivot; with -, in an
 # initramfs: this system with a /run of its own.
 set -e
 machine=$1 root=$2

@@ -157,7 +157,7 @@ class Lab:
         return found
 
     def machine(self, cmdline="", **files):
-        """A folder that stands for the machine: its kernel command line, DMI values, and other files by path."""
+        """A folder that represents the machine: its kernel command line, DMI values, and other files by path."""
         folder = os.path.join(self.folder.name, "machine")
         files = {"sys/class/dmi/id/" + k if "/" not in k else k: v for k, v in files.items()}
         for path, text in dict(files, **{"proc/cmdline": cmdline}).items():
@@ -167,9 +167,10 @@ class Lab:
                 file.write(text + "\n")
         return folder
 
-    def ask(self, program, *words, limit=60):
-        """Runs prepivot in the client's namespace; gives its line of JSON and what it logged."""
-        done = run("ip", "netns", "exec", self.client, program, *words, check=False, timeout=limit)
+    def ask(self, program, *words, limit=60, environment=()):
+        """Runs net-ask in the client's namespace; gives its line of JSON and what it logged."""
+        done = run("ip", "netns", "exec", self.client, program, *words, check=False, timeout=limit,
+                   env=dict(os.environ, **dict(environment)))
         lines = done.stdout.strip().splitlines()
         answer = json.loads(lines[-1]) if lines else {"ok": False, "error": None}
         by = [line.split()[-1] for line in done.stderr.splitlines() if " answers by " in line]

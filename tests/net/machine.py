@@ -12,7 +12,7 @@ from lab import HERE
 UUID = "7f3e0c4a-5f3b-4a53-9e7d-6a3e0c1f2b3d"
 #: What the DMI of a machine that nova made says.
 NOVA_DMI = {"product_name": "OpenStack Nova", "sys_vendor": "OpenStack Foundation", "product_uuid": UUID}
-#: No stage does more than what is looked at here.
+#: No modules run but those that a case configures.
 NO_MODULES = {"cloud_init_modules": [], "cloud_config_modules": [], "cloud_final_modules": [], "users": []}
 
 
@@ -21,7 +21,7 @@ class Machine:
 
     def __init__(self, lab, program, cmdline="", dmi=None, config=None, virt="kvm"):
         self.lab, self.program = lab, program
-        #: What machine it is, where this one must not count (systemd's variable for it).
+        #: The kind of machine, instead of that of the host (systemd's variable).
         self.environment = {"SYSTEMD_VIRTUALIZATION": f"vm:{virt}" if virt != "none" else virt}
         self.base = os.path.join(lab.folder.name, "box")
         self.root = os.path.join(self.base, "root")
@@ -61,7 +61,7 @@ class Machine:
             return file.read()
 
     def drive(self, docs, folder="config-drive/openstack/latest"):
-        """OpenStack's documents in the folder that stands for a drive."""
+        """OpenStack's documents in the folder that represents a drive."""
         for name, document in docs.items():
             self.write(f"{folder}/{name}", document if isinstance(document, str) else json.dumps(document))
 

@@ -26,7 +26,7 @@ const CLAIMS: &[(&str, &str, &str)] = &[
     ("read also by a kernel without drivers", "tests/boot/cases", "a kernel without vfat"),
     ("cloud-init's user-data formats are supported", "tests/conformance", "userdata.json"),
     ("written for every network stack", "tests/conformance", "network.json"),
-    ("A metadata service is asked only where", "tests/net", "a machine without a sign asks nobody"),
+    ("A metadata service is asked only where", "tests/net", "a virtual machine without a mark and without a list"),
     ("gets its line in fstab", "tests/boot/guest", "absent-waits"),
     ("No line that is written can stop a boot", "tests/cases", "nofail"),
     ("`#part-handler` runs where the root has Python", "src/stage", "handlers take their types as in cloud init"),
