@@ -143,6 +143,9 @@ fn look(search: &mut Search, own: &Value, drives: &mut Drives, deadline: Deadlin
     let report = detect::identify(&facts, &candidates());
     let names = choose::names(&report, &facts);
     if let Some(found) = there(search, drives, &names) {
+        // What the machine's marks give, such as `ds=` with an instance-id, a drive may complete whose driver is being loaded.
+        let whole = found.instance.user_data.is_none() && !root.is_live() && coldplugged(drives, machine, deadline);
+        let found = if whole { there(search, drives, &names).unwrap_or(found) } else { found };
         return Outcome::Read(Box::new(found));
     }
     // A service that was asked before, by this machine, has no drive to come before it.
