@@ -24,20 +24,11 @@ SQUASHFS = """
 mksquashfs "$1/root" "$1/image" -noI -noD -noF -noX -no-progress
 echo "root=/dev/vda rootfstype=squashfs" >"$1/cmdline"
 """
-EROFS = """
-mkfs.erofs "$1/image" "$1/root"
-echo "root=/dev/vda rootfstype=erofs" >"$1/cmdline"
-"""
 MAKE = {
     "squashfs": SQUASHFS,
-    "erofs": EROFS,
-    # Its hashes are behind it.
-    "verity": EROFS + """
-truncate -s %4096 "$1/image"
-size=$(stat -c %s "$1/image")
-hash=$(veritysetup format --hash-offset="$size" "$1/image" "$1/image" | sed -n 's/^Root hash:[[:space:]]*//p')
-echo "root=/dev/mapper/root rootfstype=erofs roothash=$hash systemd.verity_root_data=/dev/vda" \\
-    "systemd.verity_root_hash=/dev/vda systemd.verity_root_options=hash-offset=$size" >"$1/cmdline"
+    "erofs": """
+mkfs.erofs "$1/image" "$1/root"
+echo "root=/dev/vda rootfstype=erofs" >"$1/cmdline"
 """,
     # An image at live-boot's place and at dracut's.
     "live": SQUASHFS + """
