@@ -168,7 +168,7 @@ def case(machine, folder):
         script.write_text("".join(f"timeout 300 bash ./behaviour.sh {one} {name} || failed=yes\n" for one in shown))
         boots.append({"drives": [{"files": documents(machine, boot), "label": "cidata"}], "checks": script.name,
                       "dmi": machine.the("dmi")})
-    return {"framework": FRAMEWORK, "cmdline": machine.the("cmdline"), "boot": boots}
+    return {"framework": FRAMEWORK, "root": "installed", "cmdline": machine.the("cmdline"), "boot": boots}
 
 
 def documents(machine, boot):
