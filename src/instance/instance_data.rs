@@ -6,6 +6,7 @@ use crate::base::error::{Context, Result};
 use crate::document::{Map, Value, json};
 use crate::machine::{Distro, Machine};
 use crate::root::{Attr, Content, Root};
+use std::io::{self, Write};
 use std::sync::Arc;
 
 /// Written instead of a secret in the public copy (cloud-init's words, which scripts compare with).
@@ -175,28 +176,38 @@ pub fn write(root: &mut Root, standard: Map, instance: &Instance, base: &Value, 
     }
     paths.sort_unstable();
     let paths = Value::List(paths.into_iter().map(Value::from).collect());
-    let mut put = |name: &str, mut document: Map, merged: &Arc<Value>, mode| {
+    for (name, mut document, merged, mode) in [
+        ("instance-data.json", public, Arc::new(REDACTED.into()), 0o644),
+        (SENSITIVE_FILE, data, merged.clone(), 0o600),
+    ] {
         document.insert("sensitive_keys", paths.clone());
-        let (path, merged) = (format!("{run}/{name}"), merged.clone());
-        let content = Content::made(move |out| {
-            let entries = document.iter().chain([(MERGED, &*merged)]);
-            json::write_sorted(entries.collect(), out)?;
-            out.write_all(b"\n")
-        });
-        root.write(&path, content.context(|| format!("failed to write {path}"))?, Attr::root(mode))
+        let write =
+            move |out: &mut dyn Write| json::write_sorted(document.iter().chain([(MERGED, &*merged)]).collect(), out);
+        put(root, name, mode, write)?;
+    }
+    let write = move |out: &mut dyn Write| {
+        json::write_sorted(merged.as_map().map(|map| map.iter().collect()).unwrap_or_default(), out)
     };
-    put("instance-data.json", public, &Arc::new(REDACTED.into()), 0o644)?;
-    put(SENSITIVE_FILE, data, &merged, 0o600)?;
-    let combined = Content::made(move |out| {
-        json::write_sorted(merged.as_map().map(|map| map.iter().collect()).unwrap_or_default(), out)?;
-        out.write_all(b"\n")
-    });
-    let path = format!("{run}/combined-cloud-config.json");
-    root.write(&path, combined.context(|| format!("failed to write {path}"))?, Attr::root(0o600))?;
+    put(root, "combined-cloud-config.json", 0o600, write)?;
     let id = cloud_id(instance).replace('/', "_");
     let file = format!("{run}/cloud-id-{id}");
     root.write(&file, format!("{id}\n"), Attr::root(0o644))?;
     root.symlink(&format!("{run}/cloud-id"), &file)
+}
+
+/// Writes a document below [`state::RUN_DIR`], piece by piece.
+fn put(
+    root: &mut Root,
+    name: &str,
+    mode: u32,
+    write: impl Fn(&mut dyn Write) -> io::Result<()> + Send + Sync + 'static,
+) -> Result<()> {
+    let path = format!("{}/{name}", state::RUN_DIR);
+    let content = Content::made(move |out| {
+        write(out)?;
+        out.write_all(b"\n")
+    });
+    root.write(&path, content.context(|| format!("failed to write {path}"))?, Attr::root(mode))
 }
 
 /// Whether a name that a user chose says that the value is a secret.

@@ -158,18 +158,7 @@ mod tests {
     use crate::base::testing::TempDir;
 
     fn link() -> Link {
-        Link {
-            index: 2,
-            name: "eth0".into(),
-            alternatives: Vec::new(),
-            mac: Some([2, 0, 0, 0, 0, 1]),
-            ethernet: true,
-            up: false,
-            carrier: false,
-            enslaved: false,
-            software: false,
-            mtu: 1500,
-        }
+        Link::idle(2, "eth0", 1)
     }
 
     #[test]

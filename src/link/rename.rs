@@ -208,18 +208,7 @@ mod tests {
     use super::*;
 
     fn links(names: &[&str]) -> Vec<Link> {
-        let link = |(i, name): (usize, &&str)| Link {
-            index: i as u32 + 1,
-            name: (*name).into(),
-            alternatives: Vec::new(),
-            mac: Some([2, 0, 0, 0, 0, i as u8 + 1]),
-            ethernet: true,
-            up: false,
-            carrier: false,
-            enslaved: false,
-            software: false,
-            mtu: 1500,
-        };
+        let link = |(i, name): (usize, &&str)| Link::idle(i as u32 + 1, name, i as u8 + 1);
         names.iter().enumerate().map(link).collect()
     }
 

@@ -41,6 +41,25 @@ pub struct Link {
     pub mtu: u32,
 }
 
+#[cfg(test)]
+impl Link {
+    /// An Ethernet device that nothing has touched; the last octet of its address is `octet`.
+    pub fn idle(index: u32, name: &str, octet: u8) -> Link {
+        Link {
+            index,
+            name: name.into(),
+            alternatives: Vec::new(),
+            mac: Some([2, 0, 0, 0, 0, octet]),
+            ethernet: true,
+            up: false,
+            carrier: false,
+            enslaved: false,
+            software: false,
+            mtu: 1500,
+        }
+    }
+}
+
 /// An address of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Address {

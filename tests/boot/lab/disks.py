@@ -50,13 +50,7 @@ def partitioned(kind, root, out):
 
 def trees():
     """The folder with the Debian trees that have the programs of LVM, LUKS, btrfs and XFS."""
-    recipe = hashlib.sha256(b"".join((images.BOOT / name).read_bytes() for name in ["build-disk-trees", "build-root"]))
-    folder = images.CACHE / f"disks-{recipe.hexdigest()[:12]}"
-    if not (folder / "done").exists():
-        print(f"making the Debian trees of disks in {folder} (once) …", flush=True)
-        images.run(images.BOOT / "build-disk-trees", images.trees(), folder, log=folder.with_suffix(".log"))
-        (folder / "done").write_text("")
-    return folder
+    return images.made_once("disks", "the Debian trees of disks", ["build-disk-trees", "build-root"], images.trees())
 
 
 def make(work, initramfs):

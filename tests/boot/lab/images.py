@@ -47,13 +47,19 @@ def require_tools():
 
 
 def trees():
-    """The folder with the Debian trees root/ and builder/, made once for each content of the recipe."""
-    recipe = hashlib.sha256((BOOT / "build-root").read_bytes()).hexdigest()[:12]
-    folder = CACHE / f"debian-{recipe}"
+    """The folder with the Debian trees root/ and builder/."""
+    return made_once("debian", "a Debian root", ["build-root"])
+
+
+def made_once(name, what, recipes, *given):
+    """The folder of the cache that the first of `recipes` fills, called with `given` and the folder; made once for each content
+    of all of them."""
+    digest = hashlib.sha256(b"".join((BOOT / recipe).read_bytes() for recipe in recipes)).hexdigest()
+    folder = CACHE / f"{name}-{digest[:12]}"
     if not (folder / "done").exists():
-        print(f"making a Debian root in {folder} (once) …", flush=True)
+        print(f"making {what} in {folder} (once) …", flush=True)
         folder.mkdir(parents=True, exist_ok=True)
-        run(BOOT / "build-root", folder, log=folder / "log")
+        run(BOOT / recipes[0], *given, folder, log=folder.with_suffix(".log"))
         (folder / "done").write_text("")
     return folder
 

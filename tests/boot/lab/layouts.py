@@ -2,7 +2,6 @@
 over either, and a deployment of ostree; and the Debian tree whose initramfs tools can boot them.
 """
 
-import hashlib
 import shutil
 import tempfile
 from pathlib import Path
@@ -64,13 +63,7 @@ chattr -R -f -i files || true
 
 def trees():
     """The folder with a Debian tree builder/ that has the programs and initramfs modules of these layouts."""
-    recipe = hashlib.sha256(b"".join((images.BOOT / name).read_bytes() for name in ["build-layout-tree", "build-root"]))
-    folder = images.CACHE / f"layouts-{recipe.hexdigest()[:12]}"
-    if not (folder / "done").exists():
-        print(f"making the Debian tree of layouts in {folder} (once) …", flush=True)
-        images.run(images.BOOT / "build-layout-tree", images.trees(), folder, log=folder.with_suffix(".log"))
-        (folder / "done").write_text("")
-    return folder
+    return images.made_once("layouts", "the Debian tree of layouts", ["build-layout-tree", "build-root"], images.trees())
 
 
 def make(case, add, folder, lab):
