@@ -28,6 +28,8 @@ pub const EARLY: &str = "/run/prepivot/early";
 /// What [`EARLY`] holds before and after.
 pub const EARLY_DUE: &str = "due";
 pub const EARLY_DONE: &str = "done";
+/// Says that this boot has waited for the network in vain: no module waits for it again.
+pub const NO_NETWORK: &str = "/run/prepivot/no-network";
 /// Random passwords, `USER:PASSWORD` in lines; the module set_passwords writes them, shows them on the console and removes them.
 pub const RANDOM_PASSWORDS: &str = "/run/prepivot/random-passwords";
 /// This program, for a root that has none; made by the hand-over, run by the later stages' units.

@@ -3,7 +3,7 @@
 use super::Context;
 use crate::base::error::Result;
 use crate::machine::{Distro, Family};
-use crate::root::{Command, Root, Stage};
+use crate::root::{Attr, Command, Root, Stage, run_dir};
 use std::time::Duration;
 
 /// An action on a service.
@@ -76,15 +76,19 @@ pub fn manage(cx: &mut Context, action: Action, service: &str) -> Result<()> {
 const NETWORK: Duration = Duration::from_secs(180);
 
 /// Waits until the network is up: network-online.target, which the stages' units want and are not ordered after, so that
-/// only what needs the network waits for it. Without systemd the stages are started when it is up.
+/// only what needs the network waits for it. Where it does not come up, a boot waits once. Without systemd the stages are
+/// started when it is up.
 pub fn wait_for_network(cx: &mut Context) {
     // The folder alone may be what an initramfs with systemd left.
     let by_systemd = uses_systemd(cx.root, cx.distro) && cx.root.is_dir("/run/systemd/system");
-    if cx.root.is_live() && cx.stage != Stage::Init && by_systemd {
-        let command = Command::new(cx.stage, ["systemctl", "start", "network-online.target"]).limit(NETWORK);
-        if let Err(e) = cx.root.run(command) {
-            cx.report.warn(format_args!("the network may not be up: {e}"));
-        }
+    if !cx.root.runs_commands() || cx.stage == Stage::Init || !by_systemd || cx.root.exists(run_dir::NO_NETWORK) {
+        return;
+    }
+    let command = Command::new(cx.stage, ["systemctl", "start", "network-online.target"]).limit(NETWORK);
+    if let Err(e) = cx.root.run(command) {
+        cx.report.warn(format_args!("the network may not be up: {e}"));
+        let noted = cx.root.write(run_dir::NO_NETWORK, "", Attr::root(0o600));
+        cx.report.keep(noted);
     }
 }
 
@@ -108,4 +112,49 @@ pub fn control(cx: &mut Context, verb: &str, service: &str) -> Result<()> {
         vec!["service", service, verb]
     };
     cx.root.run(Command::new(cx.stage, argv).limit(SERVICE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::error::Error;
+    use crate::base::report::Report;
+    use crate::base::testing::TempDir;
+    use crate::document::Value;
+    use crate::instance::Instance;
+    use crate::root::Use;
+    use std::cell::Cell;
+    use std::rc::Rc;
+
+    #[test]
+    fn a_boot_waits_once_for_a_network_that_does_not_come_up() {
+        let dir = TempDir::new("network");
+        for folder in ["run/systemd/system", "usr/lib/systemd"] {
+            std::fs::create_dir_all(dir.0.join(folder)).unwrap();
+        }
+        std::fs::write(dir.0.join("usr/lib/systemd/systemd"), "").unwrap();
+        let waits = Rc::new(Cell::new(0));
+        let mut warnings = 0;
+        // Each stage is a process of its own.
+        for stage in [Stage::Config, Stage::Final] {
+            let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+            let seen = waits.clone();
+            root.play(Box::new(move |_, command| {
+                assert_eq!(command.argv, ["systemctl", "start", "network-online.target"]);
+                seen.set(seen.get() + 1);
+                Err(Error::new("a job of it failed"))
+            }));
+            let (config, instance, distro) = (Value::Null, Instance::default(), Distro::named("debian"));
+            let mut report = Report::new();
+            for _ in 0..2 {
+                wait_for_network(&mut Context {
+                    stage,
+                    ..Context::new(&mut root, &config, &instance, &distro, &mut report)
+                });
+            }
+            warnings += report.entries().len();
+            assert_eq!(root.commit(), []);
+        }
+        assert_eq!((waits.get(), warnings), (1, 1));
+    }
 }
