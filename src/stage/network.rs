@@ -6,7 +6,7 @@ use crate::base::report::Report;
 use crate::document::{Value, json};
 use crate::instance::{Instance, NetworkData, state};
 use crate::link::rename::{Rename, rename};
-use crate::machine::{Machine, Nic};
+use crate::machine::{Drivers, Machine, Nic};
 use crate::network::input::{self, Choice, Input, Origin};
 use crate::network::names::{self, DeviceName};
 use crate::network::read::{eni, klibc, openstack};
@@ -43,7 +43,7 @@ pub fn apply(
     if root.exists(UPGRADED) {
         return Ok(None);
     }
-    let nics = machine.nics();
+    let nics = nics(root, machine);
     let order = source::named(&instance.source).map_or(Source::NEW.network_order, |s| s.network_order);
     let given = |origin| given(origin, machine, image, instance, &nics, report);
     let (origin, input) = match input::choose(order, given) {
@@ -66,6 +66,17 @@ pub fn apply(
     let renderer = write(root, image, &network, report)?;
     log::info!("Applying network configuration from {origin}: Selected renderer '{}'", renderer.name);
     Ok(Some(Applied { config: input.document, renderer }))
+}
+
+/// The machine's NICs. An initramfs that has a driver for none of them gets those of the new root: the configuration goes by the
+/// NICs' names and addresses.
+fn nics(root: &Root, machine: &Machine) -> Vec<Nic> {
+    let found = machine.nics();
+    if root.is_live() || !root.has_run() || fallback::nic(&found).is_some() {
+        return found;
+    }
+    Drivers::of(machine, root.path()).for_network(&[]);
+    machine.nics()
 }
 
 /// Moves the files of [`apply`] to /run where /etc cannot be written and their stack reads them there too: the machine has its

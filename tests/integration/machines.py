@@ -4,7 +4,7 @@ A behaviour is a folder of behaviours/:
     behaviour.toml
         about      one line: what a user gets
         alone      why it needs a machine of its own; its user-data is then given as it is
-        last       true: its checks come after all others of the boot
+        last       true: its checks come after all others, and the machine is not booted again
         claims     what of the machine it needs for itself: two behaviours that claim the same are on different machines
         warns      true: it makes prepivot warn
         clean      true: it looks whether there was no warning
@@ -105,6 +105,8 @@ class Machine:
     def takes(self, other):
         """Whether a behaviour can be shown by this machine too."""
         if self.alone or other.alone or len(self.behaviours) == MOST:
+            return False
+        if other.last and self.again is not None or other.again is not None and any(one.last for one in self.behaviours):
             return False
         if any(one.warns and other.clean or one.clean and other.warns for one in self.behaviours):
             return False
