@@ -15,8 +15,9 @@ PROGRAM = PROJECT / "target" / "prepivot"
 ROOT_MIB = {"systemd": 600, "installed": 600, "busybox": 64}
 
 FRAMEWORKS = ["dracut-systemd", "dracut-systemd-nofs", "dracut", "initramfs-tools", "mkinitcpio",
-              "mkinitcpio-systemd", "no-cdrom", "host-only", "image", "plain", "measured", "dracut-disks",
-              "dracut-layouts", "dracut-layouts-plain", "initramfs-tools-layouts"]
+              "mkinitcpio-systemd", "no-cdrom", "host-only", "image", "measured", "dracut-disks",
+              "dracut-layouts", "dracut-layouts-plain", "initramfs-tools-layouts", "dracut-systemd-without", "dracut-without",
+              "mkinitcpio-without", "initramfs-tools-without"]
 
 
 class Skip(Exception):
