@@ -16,7 +16,7 @@ struct Times {
     kernel: f64,
     /// When the kernel started the system.
     system: f64,
-    /// When systemd started the local stage.
+    /// When systemd started the local stage, or that stage began in the initramfs and the real root's had nothing to do.
     stage: f64,
 }
 
@@ -24,23 +24,24 @@ struct Times {
 pub fn report(events: &[Event]) -> (String, bool) {
     let local = events.iter().rev().find(|e| e.result.is_none() && e.name == "init-local");
     let is_container = Path::new("/run/systemd/container").exists();
-    match times(is_container) {
+    match times(is_container, local) {
         Some(times) => (description(&times, local, is_container), local.is_some()),
         None => ("systemd does not say when the kernel and the stages of this boot began\n".to_owned(), false),
     }
 }
 
-fn times(is_container: bool) -> Option<Times> {
+fn times(is_container: bool, local: Option<&Event>) -> Option<Times> {
     if !Path::new("/run/systemd/system").exists() {
         return None;
     }
     let mut root = Root::open(Path::new("/"), Use::Tree).ok()?;
     let system = units::moment(&mut root, None, "UserspaceTimestampMonotonic")?;
-    let stage = units::moment(&mut root, Some(LOCAL), "InactiveExitTimestampMonotonic")?;
+    let stage = units::moment(&mut root, Some(LOCAL), "InactiveExitTimestampMonotonic");
     let zero = clock::since_1970(SystemTime::now()).as_secs_f64() - status::uptime();
+    let stage = stage.map(|stage| zero + stage).or_else(|| Some(local?.time).filter(|time| *time >= zero))?;
     // A container has its host's uptime.
     let kernel = if is_container { zero + system } else { zero };
-    Some(Times { kernel, system: zero + system, stage: zero + stage })
+    Some(Times { kernel, system: zero + system, stage })
 }
 
 fn description(times: &Times, local: Option<&Event>, is_container: bool) -> String {
