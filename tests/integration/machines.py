@@ -9,6 +9,8 @@ A behaviour is a folder of behaviours/:
         warns      true: it makes prepivot warn
         clean      true: it looks whether there was no warning
         cmdline    words on the kernel command line
+        console    texts that must be on the console of the first boot
+        absent     texts that must not be there
         dmi        what the firmware says, by the kernel's names
         meta_data  values of NoCloud's meta-data
         [again]    the same disk is booted a second time: new_instance (true: with another instance-id), meta_data
@@ -31,7 +33,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 BEHAVIOURS = HERE / "behaviours"
-KEYS = {"about", "alone", "last", "claims", "warns", "clean", "cmdline", "dmi", "meta_data", "again"}
+KEYS = {"about", "alone", "last", "claims", "warns", "clean", "cmdline", "console", "absent", "dmi", "meta_data", "again"}
 AGAIN_KEYS = {"new_instance", "meta_data"}
 FRAMEWORK = "dracut-systemd"
 # Keys of a cloud-config that are lists of things which do not depend on each other.
@@ -53,6 +55,8 @@ class Behaviour:
     warns: bool = False
     clean: bool = False
     cmdline: str = ""
+    console: list = field(default_factory=list)
+    absent: list = field(default_factory=list)
     dmi: dict = field(default_factory=dict)
     meta_data: dict = field(default_factory=dict)
     again: dict | None = None
@@ -170,6 +174,8 @@ def case(machine, folder):
         script.write_text("".join(f"timeout 300 bash ./behaviour.sh {one} {name} || failed=yes\n" for one in shown))
         boots.append({"drives": [{"files": documents(machine, boot), "label": "cidata"}], "checks": script.name,
                       "dmi": machine.the("dmi")})
+    for key in ["console", "absent"]:
+        boots[0][key] = [text for one in machine.behaviours for text in getattr(one, key)]
     return {"framework": FRAMEWORK, "root": "installed", "cmdline": machine.the("cmdline"), "boot": boots}
 
 
