@@ -75,7 +75,7 @@ fn dnf_reads_the_repositories_of_yum_repos() {
     assert!(listed.contains("Extra packages, 100 %"), "{listed}");
     // `dnf config-manager --dump` shows the same, from a package that excludes zypper's.
     let script = "import sys, dnf\nbase = dnf.Base()\nbase.conf.reposdir, base.conf.cachedir = [sys.argv[1]], sys.argv[2]\n\
-                  base.read_all_repos()\nprint(base.repos['epel'].dump())";
+                  base.conf.substitutions['releasever'] = '9'\nbase.read_all_repos()\nprint(base.repos['epel'].dump())";
     let (repos, cache) = (format!("{root}/etc/yum.repos.d"), format!("{root}/var/cache"));
     let words = ["-c", script, &repos, &cache].map(str::to_owned);
     let dump = printed("/usr/bin/python3", &words).expect("the Python that DNF is written in");
@@ -93,7 +93,7 @@ fn dnf_reads_the_repositories_of_yum_repos() {
 #[test]
 fn zypper_reads_the_repositories_of_zypper() {
     let config = "zypper:\n  repos:\n  - {id: tools, name: Tools and more, baseurl: 'dir:/srv/tools', enabled: 1, autorefresh: 1, \
-                  gpgcheck: 0, priority: 42}\n  - {id: off, name: Off, baseurl: 'dir:/srv/off', enabled: 0}\n  config: \
+                  gpgcheck: 0, priority: 42}\n  - {id: spare, name: Spare, baseurl: 'dir:/srv/spare', enabled: 0}\n  config: \
                   {download.use_deltarpm: false}\n";
     let tree = provisioned("zypper_add_repo", "opensuse", config);
     let words = |id: &str| {
@@ -111,8 +111,8 @@ fn zypper_reads_the_repositories_of_zypper() {
     ] {
         assert_eq!(value(&tools, key), Some(wanted), "{key} in:\n{tools}");
     }
-    let off = printed("/usr/bin/zypper", &words("off")).expect("zypper");
-    assert_eq!(value(&off, "Enabled"), Some("No"), "{off}");
+    let spare = printed("/usr/bin/zypper", &words("spare")).expect("zypper");
+    assert_eq!(value(&spare, "Enabled"), Some("No"), "{spare}");
     let conf = std::fs::read_to_string(tree.0.join("etc/zypp/zypp.conf")).expect("zypp.conf");
     assert!(conf.lines().any(|l| l.replace(' ', "") == "download.use_deltarpm=false"), "{conf}");
 }
