@@ -187,7 +187,7 @@ fn write_client_rb(cx: &mut Context, section: &Map) -> Result<()> {
     cx.root.write(&path, own.unwrap_or(lines), Attr::root(0o644))
 }
 
-/// The run list and the attributes of the first run.
+/// The run list and the attributes of the first run, which may hold secrets. The client runs as root.
 fn write_first_boot(cx: &mut Context, section: &Map) -> Result<()> {
     let path = text(section, "firstboot_path").unwrap_or_else(|| FIRST_BOOT.into());
     if path.is_empty() {
@@ -199,7 +199,7 @@ fn write_first_boot(cx: &mut Context, section: &Map) -> Result<()> {
     }
     let attributes = section.get("initial_attributes").and_then(Value::as_map);
     attributes.into_iter().flat_map(Map::iter).for_each(|(k, v)| drop(first.insert(k, v.clone())));
-    cx.root.write(&path, json::to_string(&Value::Map(first)), Attr::root(0o644))
+    cx.root.write(&path, json::to_string(&Value::Map(first)), Attr::root(0o600))
 }
 
 fn live(cx: &mut Context) -> Result<()> {

@@ -69,7 +69,8 @@ fn configure(cx: &mut Context, conf: &Map) -> Result<()> {
     if let (Some(old), Some(stat)) = (old, cx.root.stat(CONF)) {
         cx.root.write(&format!("{CONF}.old"), old, stat.attr)?;
     }
-    cx.root.write(CONF, ini.to_text(""), Attr::root(0o644))
+    // It holds the pre-shared key and passwords of the message broker. The server runs as root.
+    cx.root.write(CONF, ini.to_text(""), Attr::root(0o600))
 }
 
 /// A value in one line.

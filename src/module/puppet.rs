@@ -84,7 +84,8 @@ fn live(cx: &mut Context) -> Result<()> {
     }
     if let Some(attributes) = section.get("csr_attributes").filter(|v| !v.is_null()) {
         let path = agent.path(cx, "csr_attributes_path", "csr_attributes")?;
-        cx.root.write(&path, to_yaml(attributes), Attr::root(0o644))?;
+        // They hold the challenge password and pre-shared keys of the certificate request. The agent runs as root.
+        cx.root.write(&path, to_yaml(attributes), Attr::root(0o600))?;
     }
     let starts = flag("start_service", true);
     if starts {

@@ -24,7 +24,7 @@ use super::Module;
 use crate::base::error::Result;
 use crate::document::{Map, Value, json, to_yaml};
 use crate::instance::Frequency;
-use crate::root::{Attr, Command, Stage};
+use crate::root::{Attr, Command, Ids, Stage};
 use crate::system::{Context, packages, service};
 
 const PROGRAM: &str = "salt-minion";
@@ -73,10 +73,11 @@ fn write_files(cx: &mut Context, section: &Map) -> Result<()> {
     let folder = text("config_dir").unwrap_or_else(|| "/etc/salt".into());
     let folder = folder.trim_end_matches('/');
     cx.root.mkdir(folder, Attr::root(0o755))?;
+    let attr = readable(cx, section, folder);
     for (key, name) in [("conf", "minion"), ("grains", "grains")] {
         if let Some(value) = section.get(key) {
             let content = format!("---\n{}...\n", to_yaml(&json::sorted(value)));
-            cx.root.write(&format!("{folder}/{name}"), content, Attr::root(0o644))?;
+            cx.root.write(&format!("{folder}/{name}"), content, attr)?;
         }
     }
     let (Some(public), Some(private)) = (text("public_key"), text("private_key")) else { return Ok(()) };
@@ -87,4 +88,50 @@ fn write_files(cx: &mut Context, section: &Map) -> Result<()> {
     cx.root.mkdir(&pki, Attr::root(0o700))?;
     cx.root.write(&format!("{pki}/minion.pub"), public, Attr::root(0o644))?;
     cx.root.write(&format!("{pki}/minion.pem"), private, Attr::root(0o600))
+}
+
+/// Mode and owner of the minion's configuration, which may hold passwords: readable by root and by the group of the user that the
+/// minion becomes (`user` in its configuration, of which `minion.d` takes precedence).
+fn readable(cx: &Context, section: &Map, folder: &str) -> Attr {
+    let mut user = section.get("conf").and_then(|conf| conf.get("user")).and_then(Value::text);
+    let folder = format!("{folder}/minion.d");
+    for name in cx.root.list(&folder).iter().filter(|name| name.ends_with(".conf")) {
+        let text = cx.root.text(&format!("{folder}/{name}"));
+        let own = text.lines().filter_map(|line| line.strip_prefix("user:")).next_back();
+        user = own.map(|name| name.trim().trim_matches(['\'', '"']).to_owned()).or(user);
+    }
+    match user.and_then(|name| cx.root.user_ids(&name)) {
+        Some(Ids { uid, gid }) if uid != 0 => Attr::owned(0o640, Ids { uid: 0, gid }),
+        _ => Attr::root(0o600),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::module::tests::Fixture;
+    use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn the_configuration_is_readable_by_root_and_the_minions_user() {
+        let fixture = Fixture::new("debian");
+        fixture.put("/usr/bin/salt-minion", "", 0o755);
+        fixture.put("/etc/passwd", "root:x:0:0::/root:/bin/sh\nsalt:x:450:451::/:/bin/sh\n", 0o644);
+        let left = |conf: &str| {
+            let config = format!("salt_minion: {{conf: {conf}, grains: {{role: web}}}}");
+            assert_eq!(fixture.run(&config, &[MODULE.provision]).errors, [""; 0]);
+            ["minion", "grains"].map(|name| {
+                let found = std::fs::metadata(fixture.dir.0.join("etc/salt").join(name)).unwrap();
+                (found.mode() & 0o7777, found.gid())
+            })
+        };
+        let own_group = std::fs::metadata(&fixture.dir.0).unwrap().gid();
+        // Owners are given away by root alone.
+        let group = if rustix::process::geteuid().is_root() { 451 } else { own_group };
+        assert_eq!(left("{master: m}"), [(0o600, own_group); 2]);
+        assert_eq!(left("{user: salt}"), [(0o640, group); 2]);
+        assert_eq!(left("{user: nobody-there}"), [(0o600, own_group); 2]);
+        fixture.put("/etc/salt/minion.d/user.conf", "# user: root\nuser: 'salt'\n", 0o644);
+        assert_eq!(left("{user: root}"), [(0o640, group); 2]);
+    }
 }

@@ -33,6 +33,13 @@ pub fn is_beside(path: &str) -> bool {
     path.starts_with("/run/cloud-init") || path.starts_with("/dev") || path == record
 }
 
+/// Files that everyone may read in cloud-init, and root alone here (prepivot-differences(7)).
+pub fn may_hold_secrets(path: &str) -> bool {
+    let names = ["csr_attributes.yaml", "firstboot.json", "fb.json", "validation.pem", "minion.pem"];
+    names.iter().any(|name| path.rsplit('/').next() == Some(name))
+        || ["/etc/salt/minion", "/etc/mcollective/server.cfg"].contains(&path)
+}
+
 /// Whether a command is not run because its work is done natively.
 pub fn is_native(argv: &[String]) -> bool {
     argv.first().is_some_and(|program| program == "hostnamectl")
