@@ -28,12 +28,12 @@ pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
 
 /// Up to the first `=`; bytes that are not of its alphabet are skipped, an incomplete end is dropped.
 pub fn decode_loosely(text: &[u8]) -> Vec<u8> {
-    let letters = text.iter().take_while(|b| **b != b'=').filter(|b| is_letter(**b));
-    let mut letters: String = letters.map(|b| char::from(*b)).collect();
+    let mut letters = Vec::with_capacity(text.len().next_multiple_of(4));
+    letters.extend(text.iter().take_while(|b| **b != b'=').filter(|b| is_letter(**b)));
     // Each letter has six bits; those that are left over after the last byte may be any.
     let bytes = letters.len() * 6 / 8;
-    letters.extend(std::iter::repeat_n('A', letters.len().next_multiple_of(4) - letters.len()));
-    let mut out = Base64::decode_vec(&letters).unwrap_or_default();
+    letters.resize(letters.len().next_multiple_of(4), b'A');
+    let mut out = decode(&letters).unwrap_or_default();
     out.truncate(bytes);
     out
 }

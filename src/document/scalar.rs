@@ -2,15 +2,20 @@
 
 use super::Value;
 
-/// A plain scalar's value. What matches no type is a string; timestamps stay strings.
-pub fn resolve(text: &str) -> Value {
+/// A plain scalar's value where it is no string; timestamps are strings.
+pub fn typed(text: &str) -> Option<Value> {
     if matches!(text, "" | "~" | "null" | "Null" | "NULL") {
-        return Value::Null;
+        return Some(Value::Null);
     }
     if let Some(b) = boolean(text) {
-        return Value::Bool(b);
+        return Some(Value::Bool(b));
     }
-    integer(text).or_else(|| float(text).map(Value::Float)).unwrap_or_else(|| text.into())
+    // A long text is seldom one of digits, and is not copied to find that out.
+    let of_number = |b: u8| b.is_ascii_hexdigit() || b"+-._:xiInN".contains(&b);
+    if !text.bytes().all(of_number) {
+        return None;
+    }
+    integer(text).or_else(|| float(text).map(Value::Float))
 }
 
 /// yes, no, true, false, on, off in lower, Title or UPPER case.

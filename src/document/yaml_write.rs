@@ -1,6 +1,6 @@
 //! A [`Value`] as YAML: block style, two spaces, strings quoted only where another reader could take them for something else.
 
-use super::yaml::is_printable;
+use super::yaml::{is_printable, run};
 use super::{Map, Value, json, scalar};
 use std::io::{self, Write};
 
@@ -174,7 +174,7 @@ fn is_literal(text: &str) -> bool {
     let body = text.strip_suffix('\n').unwrap_or(text);
     let printable = |c: char| c == '\n' || c == '\t' || is_plain(c);
     body.contains('\n')
-        && text.chars().all(printable)
+        && run(text, printable) == text.len()
         && !body.starts_with([' ', '\t', '\n'])
         && !body.ends_with('\n')
         && body.lines().all(|l| l.trim_end().len() == l.len())
@@ -195,47 +195,53 @@ fn write_literal(out: &mut Out, text: &str, indent: usize) {
 /// A string on one line: plain, in single quotes, or in double quotes with escapes.
 fn write_string(out: &mut Out, text: &str) {
     let plain_chars = |c: char| {
-        c.is_ascii_alphanumeric() || "_-./+@%=,:^~$()[]{} ".contains(c) || (c as u32 > 0xa0 && c.is_alphanumeric())
+        c.is_ascii_alphanumeric()
+            || matches!(c, '_' | '-' | '.' | '/' | '+' | '@' | '%' | '=' | ':' | '^' | '~' | '$' | '(' | ')' | ' ')
+            || (c as u32 > 0xa0 && c.is_alphanumeric())
     };
     let safe = !text.is_empty()
-        && text.chars().all(plain_chars)
+        && run(text, plain_chars) == text.len()
         && text.starts_with(|c: char| c.is_alphanumeric() || matches!(c, '_' | '/' | '.' | '+' | '$' | '(' | '^'))
         && !text.contains(": ")
         && !text.ends_with([':', ' '])
         && !text.starts_with("---")
         && !text.starts_with("...")
-        && !text.contains([',', '[', ']', '{', '}'])
         && !looks_typed(text);
     if safe {
         return out.push_str(text);
     }
-    if text.chars().all(is_plain) {
+    if run(text, is_plain) == text.len() {
         out.push('\'');
-        for c in text.chars() {
-            out.push_str(if c == '\'' { "'" } else { "" });
-            out.push(c);
+        for (i, part) in text.split('\'').enumerate() {
+            out.push_str(if i > 0 { "''" } else { "" });
+            out.push_str(part);
         }
         return out.push('\'');
     }
     out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            c if is_plain(c) => out.push(c),
+    let mut rest = text;
+    loop {
+        let (plain, after) = rest.split_at(run(rest, |c| is_plain(c) && !matches!(c, '"' | '\\')));
+        out.push_str(plain);
+        let mut chars = after.chars();
+        match chars.next() {
+            None => break,
+            Some('"') => out.push_str("\\\""),
+            Some('\\') => out.push_str("\\\\"),
+            Some('\n') => out.push_str("\\n"),
+            Some('\r') => out.push_str("\\r"),
+            Some('\t') => out.push_str("\\t"),
             // What is not plain is below U+10000.
-            c => out.push_str(&format!("\\u{:04x}", c as u32)),
+            Some(c) => out.push_str(&format!("\\u{:04x}", c as u32)),
         }
+        rest = chars.as_str();
     }
     out.push('"');
 }
 
 /// Whether some YAML reader, 1.1 or 1.2, takes the plain text for something other than a string.
 fn looks_typed(text: &str) -> bool {
-    !matches!(scalar::resolve(text), Value::String(_))
+    scalar::typed(text).is_some()
         || matches!(text, "y" | "Y" | "n" | "N" | "=" | "<<")
         || text.starts_with(|c: char| c.is_ascii_digit() || c == '.' || c == '+')
             && text.chars().all(|c| c.is_ascii_hexdigit() || "+-._:xoTtZz ".contains(c))

@@ -254,9 +254,10 @@ const LAUNCH_INDEX: &str = "launch-index";
 
 /// The index that a cloud-config names for itself. Other kinds have only their header.
 fn launch_index_in(part: &Part) -> Option<String> {
-    let named = part.content_type == Kind::CloudConfig.mime_type()
-        && part.content.windows(LAUNCH_INDEX.len()).any(|w| w == LAUNCH_INDEX.as_bytes());
-    let text = named.then(|| std::str::from_utf8(&part.content).ok()).flatten()?;
+    if part.content_type != Kind::CloudConfig.mime_type() {
+        return None;
+    }
+    let text = std::str::from_utf8(&part.content).ok().filter(|text| text.contains(LAUNCH_INDEX))?;
     let index = yaml::parse("launch-index", text).ok()?.get(LAUNCH_INDEX)?.text()?;
     index.trim().parse::<i64>().ok().map(|i| i.to_string())
 }

@@ -433,7 +433,8 @@ fn tag_name(tag: &str) -> std::result::Result<&str, String> {
 
 fn resolve(text: String, plain: bool, tag: Option<&str>) -> std::result::Result<Value, String> {
     let Some(tag) = tag else {
-        return Ok(if plain { scalar::resolve(&text) } else { text.into() });
+        let typed = plain.then(|| scalar::typed(&text)).flatten();
+        return Ok(typed.unwrap_or_else(|| text.into()));
     };
     let name = tag_name(tag)?;
     let value = match name {

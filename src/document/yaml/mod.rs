@@ -15,7 +15,7 @@ use compose::Composer;
 use cursor::Failure;
 use std::collections::HashMap;
 
-pub(super) use cursor::is_printable;
+pub(super) use cursor::{is_printable, run};
 
 /// The largest YAML text that is read, in bytes.
 pub const MAX_BYTES: usize = 16 << 20;
@@ -30,7 +30,7 @@ pub fn parse_or_place(document: &str, text: &str) -> std::result::Result<Value, 
     if text.len() > MAX_BYTES {
         return Err((Error::new(format!("{document}: larger than {MAX_BYTES} bytes")), 1, 1));
     }
-    if text.contains(|c| !cursor::is_printable(c)) {
+    if !cursor::all_printable(text) {
         return Err((Error::new(format!("{document}: not valid YAML: a control character")), 1, 1));
     }
     Composer::new(text).document().map_err(|Failure { what, mark }| {

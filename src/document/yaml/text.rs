@@ -1,6 +1,6 @@
 //! The three ways to write a scalar: plain, quoted, and as a block.
 
-use super::cursor::{Step, is_break};
+use super::cursor::{Step, is_break, run};
 use super::token::Tokens;
 
 impl Tokens<'_> {
@@ -32,16 +32,21 @@ impl Tokens<'_> {
         if rest.starts_with('#') {
             return 0;
         }
-        let ends = |(at, c): &(usize, char)| match c {
-            ' ' | '\t' => true,
-            ':' => {
-                self.cursor.is_blank_at(at + 1)
-                    || (flow && self.cursor.peek_at(at + 1).is_some_and(|b| b",[]{}".contains(&b)))
+        let mut at = 0;
+        loop {
+            at += run(rest.get(at..).unwrap_or_default(), |c| match c {
+                ' ' | '\t' | ':' => false,
+                ',' | '[' | ']' | '{' | '}' => !flow,
+                c => !is_break(c),
+            });
+            let ends = self.cursor.peek_at(at) != Some(b':')
+                || self.cursor.is_blank_at(at + 1)
+                || (flow && self.cursor.peek_at(at + 1).is_some_and(|b| b",[]{}".contains(&b)));
+            if ends {
+                return at;
             }
-            ',' | '[' | ']' | '{' | '}' => flow,
-            c => is_break(*c),
-        };
-        rest.char_indices().find(ends).map_or(rest.len(), |(at, _)| at)
+            at += 1;
+        }
     }
 
     /// White space between words; a single line break is a space. Nothing where the document ends.

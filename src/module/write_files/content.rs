@@ -88,11 +88,11 @@ pub(super) fn inline(map: &Map, limit: usize, label: &str, report: &mut Report) 
 
 /// Checks base64 in which characters outside its alphabet are ignored, as in Python.
 fn check_base64(bytes: &[u8], label: &str, report: &mut Report) -> Result<()> {
-    let known = |b: &u8| base64::is_letter(*b);
-    if bytes.iter().any(|b| !known(b) && *b != b'=' && !b.is_ascii_whitespace()) {
+    let letters = bytes.iter().filter(|b| base64::is_letter(**b)).count();
+    let others = bytes.iter().filter(|b| **b == b'=' || b.is_ascii_whitespace()).count();
+    if letters + others < bytes.len() {
         report.warn(format_args!("{label}: content: characters that are not base64 are ignored"));
     }
-    let letters = bytes.iter().filter(|b| known(b)).count();
     let padding = bytes.iter().rev().filter(|b| !b.is_ascii_whitespace()).take_while(|b| **b == b'=').count();
     if padding < letters.next_multiple_of(4) - letters {
         return Err(Error::new("content: not valid base64: it is cut off"));
@@ -118,19 +118,31 @@ impl<'a> Unbase64<'a> {
     fn new(encoded: &'a [u8]) -> Self {
         Unbase64 { encoded, decoded: Vec::new(), at: 0 }
     }
+
+    /// Decodes a block of letters; the other characters between them are ignored.
+    fn decode_between_others(&mut self) -> Vec<u8> {
+        let mut letters = Vec::with_capacity(BLOCK);
+        while let [byte, rest @ ..] = self.encoded
+            && letters.len() < BLOCK
+        {
+            if base64::is_letter(*byte) {
+                letters.push(*byte);
+            }
+            self.encoded = rest;
+        }
+        base64::decode_loosely(&letters)
+    }
 }
 
 impl BufRead for Unbase64<'_> {
     fn fill_buf(&mut self) -> std::io::Result<&[u8]> {
         while self.at >= self.decoded.len() && !self.encoded.is_empty() {
-            let mut letters = Vec::with_capacity(BLOCK);
-            while let [byte, rest @ ..] = self.encoded
-                && letters.len() < BLOCK
-            {
-                letters.extend(Some(*byte).filter(|b| base64::is_letter(*b)));
-                self.encoded = rest;
-            }
-            (self.decoded, self.at) = (base64::decode_loosely(&letters), 0);
+            let (block, rest) = self.encoded.split_at(BLOCK.min(self.encoded.len()));
+            // Most content is in one line.
+            let decoded = base64::decode(block);
+            self.encoded = if decoded.is_some() { rest } else { self.encoded };
+            self.decoded = decoded.unwrap_or_else(|| self.decode_between_others());
+            self.at = 0;
         }
         Ok(self.decoded.get(self.at..).unwrap_or_default())
     }
