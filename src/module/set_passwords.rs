@@ -26,7 +26,7 @@ use super::Module;
 use crate::base::error::{Error, Result};
 use crate::document::{Value, wrong};
 use crate::instance::Frequency;
-use crate::root::run_dir::RANDOM_PASSWORDS;
+use crate::root::run_dir::{self, RANDOM_PASSWORDS};
 use crate::root::{Attr, Stage};
 use crate::system::accounts::Accounts;
 use crate::system::users::Users;
@@ -78,6 +78,7 @@ fn live(context: &mut Context) -> Result<()> {
     if shown.is_empty() {
         return Ok(());
     }
+    context.shown = run_dir::passwords(&shown);
     let text = format!("Set the following 'random' passwords\n\n{shown}\n");
     let printed = console::print(context, &text);
     context.root.remove(RANDOM_PASSWORDS)?;

@@ -32,6 +32,13 @@ pub const EARLY_DONE: &str = "done";
 pub const NO_NETWORK: &str = "/run/prepivot/no-network";
 /// Random passwords, `USER:PASSWORD` in lines; the module set_passwords writes them, shows them on the console and removes them.
 pub const RANDOM_PASSWORDS: &str = "/run/prepivot/random-passwords";
+
+/// The users and passwords of [`RANDOM_PASSWORDS`]'s lines.
+pub fn passwords(lines: &str) -> Vec<(String, String)> {
+    let pairs = lines.lines().filter_map(|line| line.split_once(':'));
+    pairs.map(|(user, password)| (user.to_owned(), password.to_owned())).collect()
+}
+
 /// This program, for a root that has none; made by the hand-over, run by the later stages' units.
 pub const PROGRAM: &str = "/run/prepivot/bin";
 

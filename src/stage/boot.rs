@@ -22,6 +22,8 @@ pub struct Boot<'a> {
     pub config: Option<Arc<Value>>,
     /// Errors of earlier stages that no longer apply, because the work was repeated successfully.
     pub withdrawn: Vec<String>,
+    /// The random passwords that modules of this run showed, by user.
+    pub shown: Vec<(String, String)>,
     /// When the stage began, in seconds since the kernel started.
     pub start: f64,
     /// How many entries of the report are in the log.
@@ -34,7 +36,17 @@ impl<'a> Boot<'a> {
         let start = status::uptime();
         let mut report = Report::new();
         let image = Image::read(root, machine, &mut report).as_asked(asked);
-        let mut boot = Boot { machine, image, outside, report, config: None, withdrawn: Vec::new(), start, logged: 0 };
+        let mut boot = Boot {
+            machine,
+            image,
+            outside,
+            report,
+            config: None,
+            withdrawn: Vec::new(),
+            shown: Vec::new(),
+            start,
+            logged: 0,
+        };
         boot.log();
         boot
     }

@@ -9,7 +9,6 @@ use crate::instance::status::Status;
 use crate::instance::{Frequency, Instance, state};
 use crate::link::http::{Client, Redirects, Settings, ca_files};
 use crate::module::{self, Role};
-use crate::root::run_dir::RANDOM_PASSWORDS;
 use crate::root::{Attr, Root};
 use crate::source::{self, Live};
 use crate::system::host_keys;
@@ -47,15 +46,6 @@ pub fn provisioned(
     if !keys.is_empty() {
         let_in(root, boot, instance, keys);
     }
-}
-
-/// The random passwords that wait for the console: names and passwords.
-pub fn random_passwords(root: &Root) -> Vec<(String, String)> {
-    let text = root.text(RANDOM_PASSWORDS);
-    text.lines()
-        .filter_map(|line| line.split_once(':'))
-        .map(|(user, word)| (user.to_owned(), word.to_owned()))
-        .collect()
 }
 
 /// Lets keys log in that the source had only in the running system: they join the instance's, and the module ssh writes them.

@@ -192,8 +192,8 @@ pub fn background(root: &mut Root, machine: &Machine, asked: &Asked) -> Vec<Stri
     boot.errors()
 }
 
-/// Runs all work of the stage. Returns the instance, as its source describes it now, and the random passwords that the
-/// stage shows.
+/// Runs all work of the stage. Returns the instance, as its source describes it now, and the random passwords that hold at
+/// its end.
 fn run(
     root: &mut Root,
     boot: &mut Boot,
@@ -221,10 +221,11 @@ fn run(
     if stage == Stage::Init {
         provision::boothooks(root, boot, &instance);
     }
-    // The module that shows them removes them.
-    let passwords = feedback::random_passwords(root);
+    let waiting = run_dir::passwords(&root.text(run_dir::RANDOM_PASSWORDS));
     Run::new(root, boot, &instance).after(before).stage(stage, Half::Live);
-    (instance, passwords)
+    // Those that the stage has shown may have been set anew in it. Where it has shown none, a later stage shows those that wait.
+    let shown = std::mem::take(&mut boot.shown);
+    (instance, if shown.is_empty() { waiting } else { shown })
 }
 
 /// Merges the configuration, with what it includes from elsewhere. In the network stage its parts are written; and where
@@ -291,6 +292,41 @@ mod tests {
     use crate::base::testing::TempDir;
     use crate::root::{Attr, Use};
     use crate::stage::LOG;
+    use crate::system::password;
+
+    #[test]
+    fn the_random_password_that_is_reported_is_the_one_that_holds() {
+        let dir = TempDir::new("later-passwords");
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        root.write("/etc/passwd", "a:x:1:1::/:/bin/sh\n", Attr::root(0o644)).unwrap();
+        root.write("/etc/shadow", "a:!:1:0:99999:7:::\n", Attr::root(0o640)).unwrap();
+        let machine = Machine::default();
+        let mut run_with = |id: &str, lists: &str, waiting: Option<&str>| {
+            if let Some(waiting) = waiting {
+                root.write(run_dir::RANDOM_PASSWORDS, waiting, Attr::root(0o600)).unwrap();
+            }
+            let config = format!("{{{lists}, chpasswd: {{users: [{{name: a, type: RANDOM}}]}}}}");
+            let user_data = Some(format!("#cloud-config\n{config}").into_bytes().into());
+            let instance = Instance { instance_id: id.into(), user_data, ..Instance::default() };
+            let mut boot = Boot::new(&root, &machine, &Asked::default(), &crate::system::Nothing);
+            let (_, passwords) = run(&mut root, &mut boot, instance, Stage::Init, &[]);
+            let hash = root.text("/etc/shadow").split(':').nth(1).unwrap_or_default().to_owned();
+            (passwords, hash, root.exists(run_dir::RANDOM_PASSWORDS))
+        };
+        let now = "cloud_init_modules: [set_passwords]";
+        // As the local stage left it.
+        let (passwords, ..) = run_with("i-1", now, Some("a:first\n"));
+        assert_eq!(passwords, [("a".into(), "first".into())]);
+        // A power cut took what the local stage had left: it is set anew.
+        let (passwords, hash, left) = run_with("i-2", now, None);
+        let [(user, word)] = &passwords[..] else { panic!("{passwords:?} {hash}") };
+        assert!(user == "a" && password::verify(word, &hash), "{hash}");
+        assert!(!left);
+        // Shown by a later stage.
+        let late = "cloud_init_modules: [], cloud_config_modules: [set_passwords]";
+        let (passwords, _, left) = run_with("i-3", late, Some("a:second\n"));
+        assert!(left && passwords == [("a".into(), "second".into())]);
+    }
 
     #[test]
     fn what_the_initramfs_did_not_write_is_written_here() {

@@ -370,7 +370,12 @@ impl<'a, 'b> Run<'a, 'b> {
         let (root, instance) = (&mut *self.root, self.instance);
         let (distro, outside) = (self.boot.image.distro, self.boot.outside);
         let (config, report) = self.boot.config_and_report();
-        of(&mut Context { args, stage, outside, again, ..Context::new(root, config, instance, &distro, report) })
+        let context = Context::new(root, config, instance, &distro, report);
+        let mut context = Context { args, stage, outside, again, ..context };
+        let result = of(&mut context);
+        let shown = std::mem::take(&mut context.shown);
+        self.boot.shown.extend(shown);
+        result
     }
 
     /// Writes the hostname before any other module, for a boot whose modules wait for the network: the network's own

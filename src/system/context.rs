@@ -24,6 +24,8 @@ pub struct Context<'a> {
     pub again: bool,
     /// Where a module reports what it ignored or replaced.
     pub report: &'a mut Report,
+    /// The random passwords that the module showed on the console, by user: a source may report them to its service.
+    pub shown: Vec<(String, String)>,
 }
 
 /// What modules need of the machine beside the root: a stage passes the real machine, a test a scripted one.
@@ -135,6 +137,7 @@ impl<'a> Context<'a> {
             stage: Stage::Init,
             outside: &Nothing,
             again: false,
+            shown: Vec::new(),
         }
     }
 
