@@ -23,6 +23,13 @@ const MAX_INVALID: u32 = 3;
 const MAX_REDIRECTS: u32 = 5;
 /// How often at least a request is sent that a limit of the service's rate turns away (429).
 const RATE_TRIES: u32 = 10;
+/// How long, and how often at least, a document with a time of its own is asked for before the service is asked whether it has
+/// others to give, and again after twice that time; how often in a row it must have, and how many tries back off between (0.25 s
+/// to 0.75 s). A service that sheds load has to do little of it.
+const CHECK_AFTER: Duration = Duration::from_secs(12);
+const CHECK_TRIES: u32 = 4;
+const CHECKS: u32 = 8;
+const CHECK_BACKOFF: u32 = 2;
 /// The statuses on which a request is repeated.
 const TRANSIENT: [u16; 6] = [408, 429, 500, 502, 503, 504];
 /// An answer that took longer than this, repeats included, is worth a warning.
@@ -47,8 +54,9 @@ pub struct Client {
     redirects: Redirects,
     findings: Findings,
     rng: Arc<Mutex<Rng>>,
-    /// Held by the request that the service turned away and that waits to be sent again: one at a time.
-    turn: Arc<Mutex<()>>,
+    /// Held by the request that the service turned away and that waits to be sent again: one at a time. True once the service was
+    /// seen to turn away single documents, while it has time for others.
+    turn: Arc<Mutex<bool>>,
     deadline: Deadline,
     limits: Limits,
     /// When the search for the service ends, and whether it has: the service has answered.
@@ -184,7 +192,8 @@ impl Client {
     /// honoured if it ends before the deadline.
     ///
     /// A service that turns machines away (429, 503) has too many of them at once. What it turned away is sent again one request
-    /// after the other, and until the deadline where the request has a time of its own ([`Request::within`]).
+    /// after the other, and until the deadline where the request has a time of its own ([`Request::within`]). Such a request ends
+    /// early where the service answers 503 to it and not to others: where it gives [`Request::control`] each time that it is asked.
     ///
     /// # Errors
     /// No answer in time, or an unacceptable one: too large, a redirect that must not be followed. The message names the URL
@@ -195,6 +204,7 @@ impl Client {
         let mut reason = String::new();
         // The status with which the service turned this request away, before it may have gone silent.
         let (mut away, mut turn) = (None, None);
+        let (mut check, mut suspect) = (CHECK_AFTER, false);
         loop {
             let (most, deadline) = self.bounds(request);
             let (failure, after) = match self.follow(request, deadline) {
@@ -222,10 +232,11 @@ impl Client {
             };
             reason = failure;
             tries += 1;
-            let wait = self.backoff(tries, after);
+            let elapsed = before.saturating_sub(self.transport.left(self.deadline));
+            let mut wait = self.backoff(tries, after);
             let invited = after.is_some() && !self.answered.load(Ordering::Relaxed) && request.tries > tries;
-            let taken = before.saturating_sub(self.transport.left(self.deadline)).saturating_add(wait);
-            let late = away.is_none() && request.within.is_some_and(|within| taken >= within);
+            let mut late =
+                away.is_none() && request.within.is_some_and(|within| elapsed.saturating_add(wait) >= within);
             let most = match away {
                 Some(_) if request.within.is_some() => u32::MAX,
                 Some(429) => most.max(RATE_TRIES),
@@ -234,6 +245,15 @@ impl Client {
             if away.is_some() && turn.is_none() {
                 turn = Some(self.turn.lock().unwrap_or_else(PoisonError::into_inner));
             }
+            if let (Some(503), Some(control), Some(only_some)) = (away, request.control, &mut turn) {
+                **only_some |= suspect;
+                late = **only_some && tries > 1;
+                if !late && tries >= CHECK_TRIES && elapsed >= check {
+                    check = elapsed.saturating_mul(2);
+                    suspect = self.always_gives(control, deadline);
+                    wait = if suspect { self.backoff(CHECK_BACKOFF, after) } else { wait };
+                }
+            }
             let exhausted = late || invalid >= MAX_INVALID || (tries >= most && !invited);
             if exhausted || wait >= self.transport.left(deadline) || !self.transport.wait(wait) {
                 let tries = if tries == 1 { "1 try".into() } else { format!("{tries} tries") };
@@ -241,6 +261,16 @@ impl Client {
             }
             log::debug!("{}: {reason}; asking again", said(request.method, request.url));
         }
+    }
+
+    /// Whether the service gives a document each time that it is asked for: then it does not turn machines away.
+    fn always_gives(&self, url: &str, deadline: Deadline) -> bool {
+        let request = Request::get(url);
+        (0..CHECKS).all(|_| {
+            let wait = self.backoff(CHECK_BACKOFF, None);
+            let given = self.follow(&request, deadline).is_ok_and(|reply| (200..300).contains(&reply.status));
+            given && wait < self.transport.left(deadline) && self.transport.wait(wait)
+        })
     }
 
     /// The tries and the time that a request has now.
@@ -377,6 +407,32 @@ mod tests {
         for (status, wanted) in [(503, 3), (429, RATE_TRIES as usize), (500, 3)] {
             assert_eq!(tries(status, Request { tries: 3, ..Request::get(URL) }), wanted, "{status}");
         }
+    }
+
+    #[test]
+    fn a_document_that_alone_is_turned_away_does_not_hold_the_boot() {
+        let (other, given) = ("http://169.254.169.254/y", "http://169.254.169.254/given");
+        let ask = |client: &Client, script: &Script, url: &str| {
+            let (before, sent) = (script.now(), script.sent().len());
+            let request =
+                Request { tries: 5, within: Some(Duration::from_secs(20)), control: Some(given), ..Request::get(url) };
+            let error = client.send(&request).unwrap_err().to_string();
+            assert!(error.contains("503 Service Unavailable"), "{error}");
+            let tries = script.sent()[sent..].iter().filter(|s| s.url == url).count();
+            (script.now().duration_since(before).unwrap().as_secs(), tries)
+        };
+        let busy = || [URL, other].iter().fold(Script::default(), |s, url| s.with("GET", url, Answer::new(503, "")));
+        let (alone, script) = client(busy().with("GET", given, Answer::new(200, "")), Redirects::Any, 100);
+        let (seconds, tries) = ask(&alone, &script, URL);
+        assert!((14..=31).contains(&seconds) && (6..=12).contains(&tries), "{seconds} s, {tries} tries");
+        // What was found out holds for the service's other documents.
+        let (seconds, tries) = ask(&alone, &script, other);
+        assert!(seconds < 2 && tries == 2, "{seconds} s, {tries} tries");
+        // It sheds load: what it gives now and then is no sign.
+        let shedding = busy().with("GET", given, Answer::new(200, "")).with("GET", given, Answer::new(503, ""));
+        let (shed, script) = client(shedding, Redirects::Any, 100);
+        let (seconds, tries) = ask(&shed, &script, URL);
+        assert!(seconds > 85 && tries > 12, "{seconds} s, {tries} tries");
     }
 
     #[test]

@@ -45,6 +45,9 @@ pub struct Request<'a> {
     /// How long all tries may take together; the last one may end later. A service that limits its rate (429) has longer. None:
     /// until the deadline.
     pub within: Option<Duration>,
+    /// A document that the service has given before. Where the service turns this request away (503) and gives that one each
+    /// time, the request ends. None: a request that is turned away is sent until the deadline.
+    pub control: Option<&'a str>,
     /// Statuses that are asked again like a lost connection, besides 408, 429, 500, 502, 503 and 504.
     pub retry: &'a [u16],
     /// The local TCP port, for services that answer only privileged ports (Scaleway: 1 to 1023). None: any.
@@ -63,6 +66,7 @@ impl<'a> Request<'a> {
             tries: u32::MAX,
             timeout: None,
             within: None,
+            control: None,
             retry: &[],
             source_port: None,
         }

@@ -76,17 +76,18 @@ pub fn fetch(client: &Client, base: &str, disks: bool, marked: bool) -> Result<F
     };
     let path = |name: &str| format!("openstack/{version}/{name}");
     let url = |name: &str| format!("{base}/openstack/{version}/{name}");
+    let control = url("meta_data.json");
     let mut fetched = Fetched { base: base.into(), ..Fetched::default() };
     let contents = contents(&metadata);
     fetched.files.push((path("meta_data.json"), metadata));
     std::thread::scope(|scope| {
-        let injected = || injected(client, base, &contents);
+        let injected = || injected(client, base, &contents, &control);
         let injected = (!contents.is_empty()).then(|| std::thread::Builder::new().spawn_scoped(scope, injected));
         let threads: Vec<_> = DOCUMENTS
             .iter()
             .map(|(name, tries)| {
-                let url = url(name);
-                let get = move || client.document(&Request { tries: *tries, ..bounded(&url) });
+                let (url, control) = (url(name), control.as_str());
+                let get = move || client.document(&Request { tries: *tries, ..bounded(&url, control) });
                 (*name, std::thread::Builder::new().spawn_scoped(scope, get))
             })
             .collect();
@@ -112,7 +113,7 @@ pub fn fetch(client: &Client, base: &str, disks: bool, marked: bool) -> Result<F
         }
     });
     if disks {
-        match block_devices(client, base, &fetched.files) {
+        match block_devices(client, base, &fetched.files, &control) {
             Ok(Some(json)) => fetched.files.push(("ec2/latest/meta-data.json".into(), json)),
             Ok(None) => {}
             Err(e) => fetched.problems.push(e.to_string()),
@@ -122,11 +123,11 @@ pub fn fetch(client: &Client, base: &str, disks: bool, marked: bool) -> Result<F
 }
 
 /// The files at `paths`, and why some could not be had. One that is not there is None; the caller reports it.
-fn injected(client: &Client, base: &str, paths: &[String]) -> (Vec<(String, Vec<u8>)>, Vec<String>) {
+fn injected(client: &Client, base: &str, paths: &[String], control: &str) -> (Vec<(String, Vec<u8>)>, Vec<String>) {
     let (mut files, mut problems, mut left) = (Vec::new(), Vec::new(), MAX_CONTENT);
     for path in paths {
         let url = format!("{base}/{path}");
-        match client.document(&Request { limit: left, ..bounded(&url) }) {
+        match client.document(&Request { limit: left, ..bounded(&url, control) }) {
             Ok(Some(body)) => {
                 left = left.saturating_sub(body.len());
                 files.push((path.clone(), body));
@@ -155,9 +156,9 @@ fn contents(metadata: &[u8]) -> Vec<String> {
     paths
 }
 
-/// A request for a document without which the boot goes on.
-fn bounded(url: &str) -> Request<'_> {
-    Request { tries: TRIES, timeout: Some(ATTEMPT), within: Some(WITHIN), ..Request::get(url) }
+/// A request for a document without which the boot goes on, of a service that has given `control`.
+fn bounded<'a>(url: &'a str, control: &'a str) -> Request<'a> {
+    Request { tries: TRIES, timeout: Some(ATTEMPT), within: Some(WITHIN), control: Some(control), ..Request::get(url) }
 }
 
 /// meta_data.json of the newest version that is there; None where the service has none. The version list is only asked for where
@@ -217,9 +218,14 @@ fn is_wanted(name: &str, documents: &[(String, Vec<u8>)]) -> bool {
 
 /// The names of block devices, which only the EC2 tree has, in the form of a config drive's ec2 document: those that are
 /// wanted ([`is_wanted`]).
-fn block_devices(client: &Client, base: &str, documents: &[(String, Vec<u8>)]) -> Result<Option<Vec<u8>>> {
+fn block_devices(
+    client: &Client,
+    base: &str,
+    documents: &[(String, Vec<u8>)],
+    control: &str,
+) -> Result<Option<Vec<u8>>> {
     let folder = format!("{base}/latest/meta-data/block-device-mapping");
-    let get = |url: &str| client.document(&Request { limit: 64 << 10, ..bounded(url) });
+    let get = |url: &str| client.document(&Request { limit: 64 << 10, ..bounded(url, control) });
     let Some(list) = get(&format!("{folder}/"))? else { return Ok(None) };
     let mut devices = Map::new();
     for name in String::from_utf8_lossy(&list)
