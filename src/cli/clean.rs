@@ -5,11 +5,10 @@ use super::program::{FAILED, Program};
 use super::verb::Verb;
 use crate::base::error::Error;
 use crate::base::report::Report;
-use crate::instance::state::CLOUD_DIR;
 use crate::machine::{Family, Machine};
 use crate::network::render::RENDERERS;
 use crate::root::run_dir::APPLIED;
-use crate::root::{Attr, Command, Kind, Root, Stage, Use};
+use crate::root::{Attr, Command, Kind, Root, STATE_FOLDERS, Stage, Use};
 use crate::stage::image::Image;
 use crate::stage::network;
 use crate::system;
@@ -122,6 +121,8 @@ impl Clean {
 
     /// Does the work, and returns what failed.
     fn clean(&self, root: &mut Root, image: &Image, program: &Program) -> Vec<Error> {
+        // What a stage has left half done would be written by the next boot.
+        let mut errors = root.stop_waiting();
         let mut gone: Vec<String> = Vec::new();
         if self.logs {
             gone.extend(logs::paths(root, &image.config));
@@ -133,12 +134,17 @@ impl Clean {
         if self.removes(Config::Sshd) {
             gone.push(SSH_CONFIG.to_owned());
         }
-        let provisioned = root.is_dir(CLOUD_DIR);
+        let provisioned = STATE_FOLDERS.iter().any(|folder| root.is_dir(folder));
+        let [own, elsewhere] = STATE_FOLDERS;
         let kept = |name: &String| name != "seed" || self.seed;
-        gone.extend(root.list(CLOUD_DIR).into_iter().filter(kept).map(|name| format!("{CLOUD_DIR}/{name}")));
+        gone.extend(root.list(own).into_iter().filter(kept).map(|name| format!("{own}/{name}")));
+        // Where it is mounted in the place of the own one, its contents were those.
+        if !root.is_state_bound() {
+            gone.push(elsewhere.to_owned());
+        }
         // A stage that is run by hand must not find that this boot's initramfs has done the work.
         gone.push(APPLIED.to_owned());
-        let mut errors: Vec<Error> = gone.iter().filter_map(|path| root.remove(path).err()).collect();
+        errors.extend(gone.iter().filter_map(|path| root.remove(path).err()));
         if self.removes(Config::Fstab) && root.is_file(system::fstab::FSTAB) {
             let rest = system::fstab::without_ours(&root.text(system::fstab::FSTAB));
             errors.extend(root.rewrite(system::fstab::FSTAB, rest, Attr::root(0o644)).err());

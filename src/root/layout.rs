@@ -5,6 +5,8 @@
 pub(super) const STATE: &str = "var/lib/cloud";
 /// Where it is kept for the next boot's initramfs instead, if its own place below the mount point cannot be used.
 pub(super) const KEPT_STATE: &str = "etc/.prepivot-state";
+/// The folders that hold cloud-init's state: its own, and the one where it is kept for an initramfs that cannot use that.
+pub const STATE_FOLDERS: [&str; 2] = ["/var/lib/cloud", "/etc/.prepivot-state"];
 /// Files of one boot, which nothing later depends on.
 const RECORDS: [&str; 3] =
     ["var/log/cloud-init.log", "var/lib/cloud/data/status.json", "var/lib/cloud/data/result.json"];

@@ -31,7 +31,7 @@ pub use command::{Command, Output, Programs, Stage};
 pub use content::Content;
 pub use device::{Steps, Write};
 pub use disk::is_in_memory;
-pub use layout::is_on_disk;
+pub use layout::{STATE_FOLDERS, is_on_disk};
 pub use lock::Lock;
 pub use log_file::open_log;
 pub use mounts::{Writable, check_writable, unescape};

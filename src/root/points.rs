@@ -64,6 +64,11 @@ impl Root {
         std::fs::create_dir_all(&place).context(|| format!("failed to make {place}"))?;
         mount_bind(&kept, &place).context(|| format!("failed to mount {kept} on {place}"))
     }
+
+    /// Whether the state of the running system may be the one that is kept elsewhere, which is mounted in its place.
+    pub fn is_state_bound(&self) -> bool {
+        self.is_live() && self.is_dir(KEPT_STATE) && self.disk.is_mount(STATE)
+    }
 }
 
 /// Mount points on which nothing is mounted yet.

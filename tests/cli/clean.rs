@@ -20,6 +20,8 @@ fn clean_makes_a_tree_forget() {
         "etc/ssh/sshd_config.d/50-cloud-init.conf",
         "usr/lib/systemd/systemd",
         "run/prepivot/applied.json",
+        "etc/.prepivot-state/instances/i-1/datasource.json",
+        "etc/.prepivot-state/data/instance-id",
     ] {
         write(&dir, path, "x\n");
     }
@@ -36,6 +38,7 @@ fn clean_makes_a_tree_forget() {
     assert!(first.err.contains("not run in another root: /etc/cloud/clean.d/10-x"), "{}", first.err);
     assert_eq!(fs::read_dir(dir.0.join("var/lib/cloud")).unwrap().count(), 1);
     assert!(exists("var/lib/cloud/seed/nocloud/meta-data") && !exists("run/prepivot/applied.json"));
+    assert!(!exists("etc/.prepivot-state"));
     assert!(exists("var/log/cloud-init.log") && exists("etc/ssh/sshd_config.d/50-cloud-init.conf"));
     assert_eq!(fs::read_to_string(dir.0.join("etc/machine-id")).unwrap().len(), 33);
 
