@@ -6,7 +6,9 @@ use super::demand::{self, Provisioned};
 use super::find::{self, Outcome};
 use super::image::disabled;
 use super::outside::{OfTree, ThisMachine};
-use super::{Asked, append_log, commit, handover, network, own_log, provision, recover, refresh, rescue, welcome};
+use super::{
+    Asked, append_log, commit, handover, network, own_log, places, provision, recover, refresh, rescue, welcome,
+};
 use crate::base::error::Result;
 use crate::base::event::Event;
 use crate::base::logging;
@@ -50,7 +52,7 @@ pub fn new_root(path: &Path, machine: &Machine) -> Ended {
     let mut boot = Boot::new(&root, machine, &Asked::default(), &outside);
     boot.report.absorb(recovered);
     let stage = Event::start(NAME, WHAT);
-    let outcome = unfinished.map_or_else(|| search(&root, &mut boot), Outcome::Later);
+    let outcome = unfinished.map_or_else(|| search(&mut root, &mut boot), Outcome::Later);
     let mut status = Status::new();
     let mut done = provision_outcome(&mut root, &mut boot, &mut status, outcome);
     // Where nothing was found too: what appears later is for the real root's first stage.
@@ -157,7 +159,8 @@ pub(super) fn begin(outside: &dyn crate::system::Outside, action: &str) {
     outside.show(Screen::Stderr, &(line + "\n"));
 }
 
-fn search(root: &Root, boot: &mut Boot) -> Outcome {
+fn search(root: &mut Root, boot: &mut Boot) -> Outcome {
+    places::link(root, boot);
     let _event = Event::start("search", "searching for the datasource");
     find::find(root, boot, super::deadline(boot.machine))
 }
@@ -280,6 +283,7 @@ pub fn tree(path: &Path, seed: &Path) -> Result<Vec<String>> {
     let outside = OfTree::new(path);
     let mut boot = Boot::new(&root, &machine, &Asked::default(), &outside);
     boot.report.absorb(recovered);
+    places::link(&mut root, &mut boot);
     seeded(&mut root, &mut boot, seed)?;
     if !root.changes().is_empty() {
         check_writable(path)?;

@@ -20,6 +20,7 @@ pub mod network;
 mod output;
 pub mod outside;
 mod part_handlers;
+mod places;
 pub mod plan;
 pub mod provision;
 pub mod refresh;

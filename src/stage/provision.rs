@@ -42,12 +42,6 @@ pub fn provision(root: &mut Root, boot: &mut Boot, instance: &Instance, read: bo
     boot.report.keep(instance_data::write(root, standard, instance, &boot.image.config, merged.config.clone()));
     boot.log();
     boot.config = Some(merged.config);
-    for (key, place) in [("cloud_dir", state::CLOUD_DIR), ("run_dir", state::RUN_DIR)] {
-        let asked = boot.image.config.at(&["system_info", "paths", key]).and_then(Value::as_str);
-        if asked.is_some_and(|asked| asked.trim_end_matches('/') != place) {
-            boot.report.warn(format_args!("system_info.paths.{key} is ignored: it is {place}"));
-        }
-    }
     let complete = !merged.needs_network && !part_handlers::are_wanted(&boot.image, &consumed);
     let kept = keep_for_good(root, boot.config(), instance);
     boot.report.keep(kept);
