@@ -2,7 +2,7 @@
 
 use super::state::RUN_DIR;
 use crate::detect::disabled_by_policy;
-use crate::machine::Machine;
+use crate::machine::{Cmdline, Machine};
 use crate::root::Root;
 
 /// cloud-init's marker file for an image that must not be provisioned.
@@ -61,8 +61,12 @@ fn boot(status: BootStatus, reason: impl Into<String>) -> Boot {
     Boot { status, reason: reason.into() }
 }
 
-/// What the administrator asked for: on the kernel command line, by the marker file or by ds-identify's policy. None where none of
-/// them is set.
+fn by_environment() -> Boot {
+    boot(BootStatus::DisabledByEnvironment, "KERNEL_CMDLINE=cloud-init=disabled is in the environment")
+}
+
+/// What the administrator asked for: on the kernel command line, by the marker file, in the environment that systemd gives to this
+/// program (systemd.setenv=), or by ds-identify's policy. None where none of them is set.
 pub fn asked(root: &Root, machine: &Machine) -> Option<Boot> {
     if machine.cmdline.has("cloud-init=enabled") {
         return Some(boot(BootStatus::EnabledByKernelCmdline, "cloud-init=enabled is on the kernel command line"));
@@ -72,6 +76,9 @@ pub fn asked(root: &Root, machine: &Machine) -> Option<Boot> {
     }
     if machine.cmdline.has("cloud-init=disabled") {
         return Some(boot(BootStatus::DisabledByKernelCmdline, "cloud-init=disabled is on the kernel command line"));
+    }
+    if machine.variable("KERNEL_CMDLINE").is_some_and(|words| Cmdline::new(&words).has("cloud-init=disabled")) {
+        return Some(by_environment());
     }
     disabled_by_policy(root, &machine.cmdline).map(|why| boot(BootStatus::DisabledByGenerator, why))
 }
@@ -86,7 +93,7 @@ pub fn decide(root: &Root, machine: &Machine, systemd: bool, environment: bool) 
         return boot(BootStatus::EnabledBySysvinit, "enabled: the system is not booted with systemd");
     }
     if environment {
-        return boot(BootStatus::DisabledByEnvironment, "KERNEL_CMDLINE=cloud-init=disabled is in the environment");
+        return by_environment();
     }
     if root.exists(&format!("{RUN_DIR}/disabled")) {
         return boot(BootStatus::DisabledByGenerator, format!("{RUN_DIR}/disabled is there"));
@@ -101,7 +108,6 @@ pub fn decide(root: &Root, machine: &Machine, systemd: bool, environment: bool) 
 mod tests {
     use super::*;
     use crate::base::testing::TempDir;
-    use crate::machine::Cmdline;
     use crate::root::{Attr, Use};
 
     #[test]
@@ -125,5 +131,17 @@ mod tests {
             assert_eq!(code(&root, "quiet", true, false), expected);
         }
         assert_eq!(code(&root, "cloud-init=enabled", true, true), "enabled-by-kernel-command-line");
+    }
+
+    #[test]
+    fn the_environment_disables_in_the_initramfs_too() {
+        let dir = TempDir::new("environment");
+        std::fs::create_dir_all(dir.0.join("proc/1")).unwrap();
+        let root = Root::open(&dir.0, Use::Tree).unwrap();
+        let machine = Machine { base: dir.0.clone(), ..Machine::default() };
+        for (variable, status) in [("KERNEL_CMDLINE=quiet", None), ("KERNEL_CMDLINE=cloud-init=disabled", Some(true))] {
+            std::fs::write(dir.0.join("proc/1/environ"), format!("HOME=/\0{variable}\0")).unwrap();
+            assert_eq!(asked(&root, &machine).map(|boot| boot.status.is_disabled()), status, "{variable}");
+        }
     }
 }
