@@ -20,6 +20,7 @@ const TREE: &[(&str, &str)] = &[
     ("usr/lib/dracut/modules.d/55prepivot/prepivot-apply.sh", "755"),
     ("usr/lib/initcpio/hooks/prepivot", "644"),
     ("usr/lib/initcpio/install/prepivot", "644"),
+    ("usr/lib/systemd/system/initrd.target.wants/prepivot-apply.service", "-> ../prepivot-apply.service"),
     ("usr/lib/systemd/system/prepivot-apply.service", "644"),
     ("usr/lib/systemd/system/prepivot-emergency.service", "644"),
     ("usr/local/lib/systemd/system/cloud-config.service", "644"),
