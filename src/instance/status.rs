@@ -135,6 +135,16 @@ impl Status {
         if done { write_in_run(root, "result.json", &self.result()) } else { Ok(()) }
     }
 
+    /// Writes status.json again where a run that was killed before its last write left the link alone.
+    ///
+    /// # Errors
+    /// As [`Status::save`].
+    pub fn restore(root: &mut Root) -> Result<()> {
+        let path = format!("{RUN_DIR}/status.json");
+        let dangles = root.read_link(&path).is_some() && !root.is_file(&path);
+        if dangles { Status::new().save(root) } else { Ok(()) }
+    }
+
     /// After a commit: writes a status that a full or read-only disk did not take to /run instead, in the place of the
     /// link. Returns whether that was necessary.
     pub fn rescue(&self, root: &mut Root) -> Result<bool> {

@@ -119,23 +119,28 @@ fn live(cx: &mut Context) -> Result<()> {
         let command = Command::new(cx.stage, argv);
         command.env("LANG", NEUTRAL).env("LANGUAGE", NEUTRAL).env("LC_ALL", NEUTRAL)
     };
-    let keep = if cx.distro.family == Family::Debian { vec!["--keep-existing".to_owned()] } else { vec![] };
+    let is_debian = cx.distro.family == Family::Debian;
+    let keep = if is_debian { vec!["--keep-existing".to_owned()] } else { vec![] };
     let generate = neutral([vec!["locale-gen".to_owned()], keep].concat());
     let update = neutral(vec![
         "update-locale".into(),
         format!("--locale-file={}", wanted.file),
         format!("LANG={}", wanted.locale),
     ]);
+    if wanted.generated && cx.root.is_live() && cx.root.which("locale-gen").is_none() {
+        packages::install(cx, &["locales".to_owned()])?;
+    }
+    let has_no_program = is_debian && cx.root.is_live() && cx.root.which("update-locale").is_none();
+    if has_no_program && wanted.changed {
+        // Before the command: the file is on the disk together with the mark that says that this module ran.
+        set_lang(cx, &wanted)?;
+    }
     if wanted.generated {
-        if cx.root.is_live() && cx.root.which("locale-gen").is_none() {
-            packages::install(cx, &["locales".to_owned()])?;
-        }
         cx.root.run(generate)?;
     }
     match cx.distro.family {
-        Family::Debian if !wanted.changed => Ok(()),
-        Family::Debian if !cx.root.is_live() || cx.root.which("update-locale").is_some() => cx.root.run(update),
-        Family::Debian => set_lang(cx, &wanted),
+        Family::Debian if has_no_program || !wanted.changed => Ok(()),
+        Family::Debian => cx.root.run(update),
         Family::Gentoo => cx.root.run(Command::new(cx.stage, ["eselect", "locale", "set", &wanted.locale])),
         _ => Ok(()),
     }

@@ -1,7 +1,7 @@
 //! The disk below a root: reads, and one change at a time. Every path here is resolved already, so no component may be
 //! a symbolic link: one that is put there in between makes the call fail instead of leading outside.
 
-use super::layout::{KEPT_STATE, STATE, is_below};
+use super::layout::{KEPT_STATE, STATE, is_below, is_semaphore};
 use super::{Attr, Change, Content, Kind, MAX_READ, Over, Stat};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{
@@ -231,6 +231,9 @@ impl Disk {
         match change {
             Change::Write { over: Over::Keep, .. } if self.stat(path).is_some() => Ok(()),
             Change::Write { content, attr, over: Over::Append, .. } => self.append(path, content, *attr),
+            Change::Write { content, attr, .. } if is_semaphore(path) && self.stat(path).is_none() => {
+                self.create(path, content, *attr)
+            }
             Change::Write { content, attr, .. } => {
                 self.prepare(path, content, *attr)?;
                 self.publish(path)
@@ -284,6 +287,18 @@ impl Disk {
         };
         write(&mut file).inspect_err(|_| {
             let _ = fs::unlinkat(&parent, &temporary, AtFlags::empty());
+        })
+    }
+
+    /// Makes a file in its place. A run that is killed leaves no temporary file, which the next run would not look for: a
+    /// semaphore is written once.
+    fn create(&self, path: &str, content: &Content, attr: Attr) -> std::io::Result<()> {
+        let (parent, name) = self.open_parent(path)?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut file = File::from(fs::openat(&parent, name, flags, Mode::from_raw_mode(attr.mode))?);
+        let made = own(&file, attr).and_then(|()| content.write_to(&mut file));
+        made.inspect_err(|_| {
+            let _ = fs::unlinkat(&parent, name, AtFlags::empty());
         })
     }
 

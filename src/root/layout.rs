@@ -34,6 +34,11 @@ pub(super) fn is_mark(path: &str) -> bool {
     })
 }
 
+/// Whether a path is a semaphore's: a mark by being there, whatever it holds.
+pub(super) fn is_semaphore(path: &str) -> bool {
+    is_mark(path) && path.contains("/sem/")
+}
+
 /// Whether a file is a log or a status of one boot. It is written after everything else, whole, and without waiting for the
 /// disk: a power cut may lose it.
 pub(super) fn is_record(path: &str) -> bool {

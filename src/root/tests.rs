@@ -253,3 +253,16 @@ fn a_folder_that_is_there_keeps_its_mode_and_owner() {
     assert_eq!(root.commit(), []);
     assert_eq!(std::fs::metadata(dir.0.join("etc")).unwrap().permissions().mode() & 0o7777, 0o2775);
 }
+
+#[test]
+fn a_semaphore_is_made_in_its_place() {
+    let (dir, mut root) = tree("root-semaphore");
+    let path = "/var/lib/cloud/instances/i-1/sem/config_x";
+    for (text, mode) in [("first", 0o644), ("second", 0o600)] {
+        root.write(path, text, Attr::root(mode)).unwrap();
+        assert_eq!(root.commit(), []);
+        let meta = std::fs::metadata(dir.0.join(&path[1..])).unwrap();
+        assert_eq!((root.text(path).as_str(), meta.permissions().mode() & 0o7777), (text, mode));
+    }
+    assert_eq!(root.list("/var/lib/cloud/instances/i-1/sem"), ["config_x"]);
+}

@@ -46,6 +46,7 @@ pub fn local(root: &mut Root, machine: &Machine, asked: &Asked) -> Vec<String> {
         early(root, machine, asked, &mut report);
     }
     report.keep(append_log(root, &logging::take()));
+    report.keep(Status::restore(root));
     commit(root, &mut report);
     rescue(&Status::load(root), root, &mut report);
     report.errors()

@@ -10,7 +10,7 @@ KEYS = re.compile(rb"-----BEGIN OPENSSH PRIVATE KEY-----.*?-----END OPENSSH PRIV
 PUBLIC = re.compile(rb"((?:ssh|ecdsa)-[a-z0-9-]+) A{4}[A-Za-z0-9+/=]+")
 HASH = re.compile(rb"\$(\w+)\$[^:\n\"]{20,}")
 DAY = re.compile(rb"^([^:\n]+:[^:\n]*):\d{5}:", re.M)
-TIME = re.compile(rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[^\s\"]*|\b\d{10}(?:\.\d+)?\b")
+TIME = re.compile(rb"\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d [+-]\d{4}|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[^\s\"]*|\b\d{10}(?:\.\d+)?\b")
 
 
 def shape(path, content):
