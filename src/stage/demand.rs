@@ -19,6 +19,14 @@ use crate::system::service::has_systemd;
 /// systemd's drop-in that has the network waited for, where the final stage needs it.
 const WANTS_NETWORK: &str = "/run/systemd/system/cloud-final.service.d/prepivot-network.conf";
 
+/// systemd's drop-in that has the network stage wait for the network, where there are boothooks: cloud-init runs them when
+/// the links are up. The services are those that network managers wait with, or that end when the links are up.
+const BOOTHOOKS_WAIT: (&str, &str) = (
+    "/run/systemd/system/cloud-init-network.service.d/prepivot-network.conf",
+    "[Unit]\nWants=network-online.target\nAfter=systemd-networkd-wait-online.service NetworkManager-wait-online.service \
+     networking.service wicked.service\n",
+);
+
 /// The result of the local stage, for an instance that it provisioned.
 pub struct Provisioned {
     pub instance: Instance,
@@ -40,12 +48,23 @@ pub fn leave(root: &mut Root, boot: &mut Boot, status: &mut Status, done: &Provi
     }
     let mut run = Run::new(root, boot, &done.instance);
     let work = [Stage::Init, Stage::Config, Stage::Final].map(|stage| run.work(stage));
+    let boothooks = has_boothooks(root, &done.instance);
     let needs_network = !done.complete || work[1..].contains(&Work::Remote);
     if root.is_live() {
-        return match needs_network && root.is_dir("/run/systemd/system") && root.which("systemctl").is_some() {
+        if !root.is_dir("/run/systemd/system") || root.which("systemctl").is_none() {
+            return Ok(());
+        }
+        if boothooks {
+            root.write(BOOTHOOKS_WAIT.0, BOOTHOOKS_WAIT.1, Attr::root(0o644))?;
+            root.run(Command::new(Stage::Init, ["systemctl", "daemon-reload"]))?;
+        }
+        return match needs_network || boothooks {
             true => root.run(Command::new(Stage::Init, ["systemctl", "--no-block", "start", "network-online.target"])),
             false => Ok(()),
         };
+    }
+    if boothooks && has_systemd(root) {
+        root.write(BOOTHOOKS_WAIT.0, BOOTHOOKS_WAIT.1, Attr::root(0o644))?;
     }
     // Elsewhere the folder would make programs believe that systemd runs (sd_booted(3)).
     if needs_network && has_systemd(root) {
@@ -61,7 +80,7 @@ pub fn leave(root: &mut Root, boot: &mut Boot, status: &mut Status, done: &Provi
     let init = work[0] != Work::None
         || reports
         || left
-        || has_boothooks(root, &done.instance)
+        || boothooks
         || (!done.read && refresh::is_allowed(boot, &done.instance));
     let early = work[0] != Work::None && root.text(EARLY) == EARLY_DUE;
     for (name, needed) in
@@ -77,4 +96,37 @@ pub fn leave(root: &mut Root, boot: &mut Boot, status: &mut Status, done: &Provi
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::testing::TempDir;
+    use crate::machine::Machine;
+    use crate::root::Use;
+    use crate::stage::Asked;
+    use crate::stage::again::boothooks_of;
+    use crate::system::Nothing;
+
+    #[test]
+    fn the_network_stage_waits_for_the_network_where_there_are_boothooks() {
+        let dir = TempDir::new("demand");
+        std::fs::create_dir_all(dir.0.join("usr/lib/systemd")).unwrap();
+        std::fs::write(dir.0.join("usr/lib/systemd/systemd"), "").unwrap();
+        let mut root = Root::open(&dir.0, Use::NewRoot).unwrap();
+        let instance = Instance { instance_id: "i".into(), ..Instance::default() };
+        let done = Provisioned { instance, read: true, complete: true };
+        let machine = Machine::default();
+        for wanted in [false, true] {
+            if wanted {
+                root.write(&format!("{}/part-001", boothooks_of(&done.instance)), "#!/bin/sh\n", Attr::root(0o700))
+                    .unwrap();
+            }
+            let mut boot = Boot::new(&root, &machine, &Asked::default(), &Nothing);
+            leave(&mut root, &mut boot, &mut Status::new(), &done).unwrap();
+            let text = root.text(BOOTHOOKS_WAIT.0);
+            let waits = ["Wants=network-online.target\n", "After=", " NetworkManager-wait-online.service "];
+            assert!(waits.iter().all(|w| text.contains(w) == wanted), "{text}");
+        }
+    }
 }

@@ -347,6 +347,20 @@ mod tests {
     }
 
     #[test]
+    fn merge_how_of_vendor_data_is_for_its_own_parts() {
+        let archive = "#cloud-config-archive\n- \"#cloud-config\\nl: [a]\\n\"\n- \"#cloud-config\\nl: [b]\\nmerge_how: \
+                       list(append)+dict(recurse_list)\\n\"\n";
+        assert_eq!(get(&consumed("", "", archive, "").config, "l"), r#"["a","b"]"#);
+        // Between the sources the user's value takes precedence.
+        let user = "#cloud-config\nl: [u]\n";
+        for vendor in [archive, "#cloud-config\nl: [a]\nmerge_how: list(append)+dict(recurse_list)\n"] {
+            let all = consumed("", user, vendor, "");
+            assert_eq!(get(&all.config, "l"), r#"["u"]"#);
+            assert!(!all.config.contains_key("merge_how"));
+        }
+    }
+
+    #[test]
     fn vendor_scripts_keep_apart_and_handlers_can_be_disabled() {
         let script = "#!/bin/sh\n";
         let both = consumed("", script, script, script);

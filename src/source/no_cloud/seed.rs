@@ -288,6 +288,27 @@ mod tests {
     }
 
     #[test]
+    fn a_seed_elsewhere_replaces_what_it_has() {
+        let mut seed = Seed::default();
+        let mut files = Files::default();
+        for name in ["meta-data", "user-data", "vendor-data", "network-config"] {
+            files.insert(name, b"version: 2\n".to_vec());
+        }
+        seed.take_files(&files, "/dev/vdb");
+        let mut files = Files::default();
+        files.insert("meta-data", b"version: 3\ninstance-id: i\n".to_vec());
+        files.insert("user-data", b"there".to_vec());
+        files.insert("vendor-data", b"#cloud-config\n".to_vec());
+        seed.take_files(&files, "h/seed/");
+        let found = seed.finish("DataSourceNoCloudNet").instance;
+        assert_eq!(found.metadata.get("version").and_then(Value::as_int), Some(2));
+        assert_eq!(found.instance_id, "i");
+        assert_eq!(found.user_data.as_deref(), Some(&b"there"[..]));
+        assert_eq!(found.vendor_data.text().as_deref(), Some("#cloud-config\n"));
+        assert!(found.network.is_some(), "it has none, so that the drive's stays");
+    }
+
+    #[test]
     fn a_broken_document_is_told_and_the_rest_is_used() {
         let mut seed = Seed::default();
         let mut files = Files::default();
