@@ -63,8 +63,8 @@ pub fn instance_data(root: &Root, named: Option<&str>) -> Result<Value> {
 /// The template fails, or its result is empty.
 pub fn render(name: &str, body: &str, data: &Value) -> Result<String> {
     let rendered = jinja::render(body, data).map_err(|e| e.context(name))?;
-    if !rendered.missing.is_empty() {
-        log::warn!("{name}: no such variables: {}", rendered.missing.join(", "));
+    if let Some(warning) = rendered.warning(name) {
+        log::warn!("{warning}");
     }
     match rendered.text.as_str() {
         "" => Err(Error::new(format!("{name}: nothing comes of the template"))),

@@ -57,7 +57,7 @@ fn live(cx: &mut Context) -> Result<()> {
     cx.root.write(&mark, format!("{uptime} - {time} - v. {version}\n"), Attr::root(0o644))?;
     let alone = cx.config.get("datasource_list").and_then(Value::as_list).is_some_and(|l| l == [Value::from("None")]);
     if cx.instance.source == "None" && !alone {
-        cx.report.warn("no datasource was found: the fallback was used");
+        cx.report.warn("Used fallback datasource: no other was found");
     }
     Ok(())
 }

@@ -34,7 +34,9 @@ fn live(cx: &mut Context) -> Result<()> {
     snap::wait_seeded(cx)?;
     let list = cx.root.output(Command::new(cx.stage, ["snap", "list"]))?;
     let list = String::from_utf8_lossy(&list.stdout).into_owned();
-    if cx.root.runs_commands() && !INSTALLERS.iter().any(|name| list.contains(name)) {
+    if INSTALLERS.iter().any(|name| list.contains(name)) {
+        log::debug!("Valid autoinstall schema. Config will be processed by subiquity");
+    } else if cx.root.runs_commands() {
         cx.report.warn(format_args!(
             "autoinstall: it is ignored, because none of the installers is there: expected the snap {}",
             INSTALLERS.join(" or ")

@@ -131,8 +131,8 @@ fn parse(path: &str, content: &[u8], instance_data: Option<&Value>, report: &mut
         (Some(template), Some(data)) => Some(jinja::render(template, data).map_err(|e| e.context(path))?),
         _ => None,
     };
-    if let Some(missing) = rendered.as_ref().map(|r| r.missing.join(", ")).filter(|m| !m.is_empty()) {
-        report.warn(format_args!("{path}: no such variables: {missing}"));
+    if let Some(warning) = rendered.as_ref().and_then(|r| r.warning(path)) {
+        report.warn(warning);
     }
     match yaml::parse(path, rendered.as_ref().map_or(text, |r| &r.text))? {
         Value::Map(map) => Ok(map),
@@ -289,6 +289,17 @@ mod tests {
         let distro = config.get("system_info").and_then(|s| s.get("distro")).and_then(Value::as_str);
         assert_eq!(distro, Some("debian"));
         assert_eq!(get(&base_of(&[], ""), "log_cfgs"), "[]");
+    }
+
+    #[test]
+    fn variables_that_do_not_exist_are_named_in_cloud_inits_words() {
+        let mut report = Report::new();
+        let text = "## template: jinja\na: {{ bad }} {{ worse }} {{ v1.x }}\n";
+        let data = yaml::parse("t", "v1: {x: 1}").unwrap();
+        parse("/etc/cloud/cloud.cfg.d/50-no-var.cfg", text.as_bytes(), Some(&data), &mut report).unwrap();
+        let wanted =
+            "Could not render jinja template variables in file '/etc/cloud/cloud.cfg.d/50-no-var.cfg': 'bad', 'worse";
+        assert!(report.entries()[0].to_string().starts_with(wanted), "{:?}", report.entries());
     }
 
     #[test]

@@ -123,9 +123,8 @@ impl<'a> Handler<'a> {
             Ok(rendered) => rendered,
             Err(e) => return self.report.warn(format_args!("{source}: {name}: ignored: {e}")),
         };
-        if !rendered.missing.is_empty() {
-            let missing = rendered.missing.join(", ");
-            self.report.warn(format_args!("{source}: {name}: no such variables: {missing}"));
+        if let Some(warning) = rendered.warning(&name) {
+            self.report.warn(format_args!("{source}: {warning}"));
         }
         let content = &Bytes::from(rendered.text.into_bytes());
         match Kind::of_content(content) {

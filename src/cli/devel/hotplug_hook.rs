@@ -65,16 +65,26 @@ impl Verb for HotplugHook {
     fn run(self, program: &Program) -> ExitCode {
         let code = match self.action {
             Action::Query(Query {}) => return query(program),
-            Action::Handle(handle) if handle.udevaction == "add" => {
-                real_root::run(program, &[], |root, machine, _| hotplug::added(root, machine, &handle.devpath))
-            }
+            Action::Handle(handle) if handle.udevaction == "add" => real_root::run(program, &[], |root, machine, _| {
+                log_call("handle", &handle.udevaction, &handle.devpath);
+                hotplug::added(root, machine, &handle.devpath)
+            }),
             Action::Handle(_) => ExitCode::SUCCESS,
-            Action::Enable(Enable {}) => {
-                real_root::run(program, &[], |root, machine, _| hotplug::enable(root, machine))
-            }
+            Action::Enable(Enable {}) => real_root::run(program, &[], |root, machine, _| {
+                log_call("enable", "None", "None");
+                hotplug::enable(root, machine)
+            }),
         };
         if code == ExitCode::SUCCESS { code } else { ExitCode::from(FAILED) }
     }
+}
+
+/// Logs a call as cloud-init does: tools look for the line.
+fn log_call(action: &str, udevaction: &str, devpath: &str) {
+    log::debug!(
+        "hotplug-hook called with the following arguments: {{hotplug_action: {action}, subsystem: net, udevaction: \
+         {udevaction}, devpath: {devpath}}}"
+    );
 }
 
 fn query(program: &Program) -> ExitCode {

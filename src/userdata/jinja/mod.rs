@@ -46,6 +46,16 @@ pub struct Rendered {
     pub missing: Vec<String>,
 }
 
+impl Rendered {
+    /// The warning about variables that do not exist in the file or part `name`, in cloud-init's words, which tools look
+    /// for. None where there are none.
+    pub fn warning(&self, name: &str) -> Option<String> {
+        let missing: Vec<String> = self.missing.iter().map(|variable| format!("'{variable}'")).collect();
+        let text = "Could not render jinja template variables in file";
+        (!missing.is_empty()).then(|| format!("{text} '{name}': {}", missing.join(", ")))
+    }
+}
+
 /// The template below a `## template: jinja` line; None where the first line is no such line.
 pub fn body(text: &str) -> Option<&str> {
     let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
