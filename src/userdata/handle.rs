@@ -123,7 +123,7 @@ impl<'a> Handler<'a> {
             Ok(rendered) => rendered,
             Err(e) => return self.report.warn(format_args!("{source}: {name}: ignored: {e}")),
         };
-        if let Some(warning) = rendered.warning(&name) {
+        if let Some(warning) = rendered.warning(name) {
             self.report.warn(format_args!("{source}: {warning}"));
         }
         let content = &Bytes::from(rendered.text.into_bytes());

@@ -55,11 +55,7 @@ fn files(text: &str) -> BTreeSet<&str> {
     text.split(|c: char| c.is_whitespace() || "`()|".contains(c))
         .filter(|word| folders.iter().any(|folder| word.starts_with(folder)))
         .map(|word| word.split('#').next().unwrap_or(word).trim_end_matches(['.', ',', ':', ';']))
-        .filter(|word| {
-            !word.contains(|c: char| c == '*' || c == '"' || c == '$')
-                && !word.contains("NAME")
-                && !word.contains("MACHINE")
-        })
+        .filter(|word| !word.contains(['*', '"', '$']) && !word.contains("NAME") && !word.contains("MACHINE"))
         .collect()
 }
 

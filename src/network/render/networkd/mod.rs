@@ -16,7 +16,7 @@ pub static RENDERER: Renderer = Renderer {
     title: "systemd-networkd",
     detected_by: &[Evidence {
         family: None,
-        programs: &["ip", "systemctl"],
+        programs: &["systemctl"],
         any_path: &["/usr/lib/systemd/systemd-networkd", "/lib/systemd/systemd-networkd"],
     }],
     owned: &[
