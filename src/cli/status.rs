@@ -5,6 +5,7 @@ use super::units::{self, Outlook};
 use super::verb::Verb;
 use crate::base::clock;
 use crate::base::error::{Context, Result};
+use crate::detect;
 use crate::document::{Value, json, to_yaml};
 use crate::instance::boot::{self, Boot, BootStatus};
 use crate::instance::report::{Report, Running};
@@ -224,7 +225,7 @@ impl Source {
 }
 
 fn by_environment() -> bool {
-    std::env::var_os("KERNEL_CMDLINE").is_some_and(|v| v.to_string_lossy().contains(units::DISABLED))
+    std::env::var_os(detect::VARIABLE).is_some_and(|v| v.to_string_lossy().contains(detect::DISABLED))
 }
 
 /// Notifies of changes to the files with the state of the boot.

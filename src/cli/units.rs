@@ -1,5 +1,6 @@
 //! The stages' units: their state in systemd, and the program that they belong to.
 
+use crate::detect;
 use crate::root::{Command, Output, Root, Stage, run_dir};
 
 /// The stages' units, the last first.
@@ -10,8 +11,6 @@ const CLOUD_INIT: &str = "/usr/bin/cloud-init";
 /// Where units are, those that take precedence first (systemd.unit(5)).
 const UNIT_FOLDERS: [&str; 4] =
     ["/etc/systemd/system", "/run/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system"];
-/// The word in systemd's environment that switches provisioning off.
-pub const DISABLED: &str = "cloud-init=disabled";
 
 /// The state of the stages in systemd.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +42,7 @@ pub fn provider(root: &Root) -> Option<&'static str> {
 
 /// Whether systemd's environment switches provisioning off.
 pub fn environment_disables(root: &mut Root) -> bool {
-    systemctl(root, &["show-environment"]).is_some_and(|text| text.contains(DISABLED))
+    systemctl(root, &["show-environment"]).is_some_and(|text| text.contains(detect::DISABLED))
 }
 
 /// Asks systemd for the stages' units.

@@ -14,7 +14,10 @@ pub mod virt;
 pub use facts::{Facts, Filesystem, Kernel, MAX_ENTRIES, Platform};
 pub use guestinfo::Guestinfo;
 pub use mark::{Candidate, Mark, SEEDS, Setting, judge, label_reason};
-pub use policy::{CLOUD_CFG, CLOUD_CFG_D, Mode, NONE, Policy, Requested, disabled, disabled_by_policy, named_source};
+pub use policy::{
+    CLOUD_CFG, CLOUD_CFG_D, DISABLED, Mode, NONE, Policy, Requested, VARIABLE, disabled, disabled_by_policy,
+    named_source,
+};
 pub use report::{Line, Outcome, Report, identify};
 
 /// The verdict on a source.

@@ -16,9 +16,9 @@ const DS_IDENTIFY_CFG: &str = "/etc/cloud/ds-identify.cfg";
 /// The marker of an image that is not to be provisioned.
 const MARKER: &str = "/etc/cloud/cloud-init.disabled";
 /// What disables it on the kernel command line, and in the variable that systemd passes on.
-const DISABLED: &str = "cloud-init=disabled";
+pub const DISABLED: &str = "cloud-init=disabled";
 const ENABLED: &str = "cloud-init=enabled";
-const VARIABLE: &str = "KERNEL_CMDLINE";
+pub const VARIABLE: &str = "KERNEL_CMDLINE";
 /// Keys of the kernel command line that name a source; the last one takes precedence.
 const NAME_KEYS: [&str; 3] = ["ds", "ci.ds", "ci.datasource"];
 const POLICY_KEY: &str = "ci.di.policy";

@@ -1,7 +1,7 @@
 //! Whether this boot is provisioned at all, and what decides it.
 
 use super::state::RUN_DIR;
-use crate::detect::disabled_by_policy;
+use crate::detect::{self, disabled_by_policy};
 use crate::machine::{Cmdline, Machine};
 use crate::root::Root;
 
@@ -74,10 +74,10 @@ pub fn asked(root: &Root, machine: &Machine) -> Option<Boot> {
     if root.exists(DISABLED) {
         return Some(boot(BootStatus::DisabledByMarkerFile, format!("{DISABLED} is there")));
     }
-    if machine.cmdline.has("cloud-init=disabled") {
+    if machine.cmdline.has(detect::DISABLED) {
         return Some(boot(BootStatus::DisabledByKernelCmdline, "cloud-init=disabled is on the kernel command line"));
     }
-    if machine.variable("KERNEL_CMDLINE").is_some_and(|words| Cmdline::new(&words).has("cloud-init=disabled")) {
+    if machine.variable(detect::VARIABLE).is_some_and(|words| Cmdline::new(&words).has(detect::DISABLED)) {
         return Some(by_environment());
     }
     disabled_by_policy(root, &machine.cmdline).map(|why| boot(BootStatus::DisabledByGenerator, why))

@@ -4,11 +4,11 @@ use super::{Frequency, Instance, vendor_document};
 use crate::base::clock;
 use crate::base::error::{Context, Result};
 use crate::document::{Bytes, Value, json};
-use crate::root::{Attr, Content, Root};
+use crate::root::{Attr, Content, Root, STATE_FOLDERS};
 use std::time::SystemTime;
 
 /// cloud-init's state.
-pub const CLOUD_DIR: &str = "/var/lib/cloud";
+pub const CLOUD_DIR: &str = STATE_FOLDERS[0];
 /// cloud-init's state of this boot.
 pub const RUN_DIR: &str = "/run/cloud-init";
 /// The cached datasource, below the instance's folder.

@@ -2,9 +2,9 @@
 
 /// cloud-init's state. It is written also below a mount point that is not mounted yet, where the next boot's initramfs
 /// looks for it.
-pub(super) const STATE: &str = "var/lib/cloud";
+pub(super) const STATE: &str = STATE_FOLDERS[0].split_at(1).1;
 /// Where it is kept for the next boot's initramfs instead, if its own place below the mount point cannot be used.
-pub(super) const KEPT_STATE: &str = "etc/.prepivot-state";
+pub(super) const KEPT_STATE: &str = STATE_FOLDERS[1].split_at(1).1;
 /// The folders that hold cloud-init's state: its own, and the one where it is kept for an initramfs that cannot use that.
 pub const STATE_FOLDERS: [&str; 2] = ["/var/lib/cloud", "/etc/.prepivot-state"];
 /// Files of one boot, which nothing later depends on.
