@@ -68,7 +68,14 @@ mod tests {
         }
         let this = std::env::current_exe().unwrap();
         let test = ["--exact", "base::signal::tests::a_child_ends_by_the_signals"];
-        let done = Command::new(this).args(test).env("PREPIVOT_TEST_SIGNAL", "1").output().unwrap();
+        // A shell that starts the tests in the background has them ignore SIGINT.
+        let done = Command::new("env")
+            .arg("--default-signal")
+            .arg(this)
+            .args(test)
+            .env("PREPIVOT_TEST_SIGNAL", "1")
+            .output()
+            .unwrap();
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stdout));
     }
 }

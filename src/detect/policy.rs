@@ -15,9 +15,10 @@ pub const CLOUD_CFG_D: &str = "/etc/cloud/cloud.cfg.d";
 const DS_IDENTIFY_CFG: &str = "/etc/cloud/ds-identify.cfg";
 /// The marker of an image that is not to be provisioned.
 const MARKER: &str = "/etc/cloud/cloud-init.disabled";
-/// What disables it on the kernel command line, and in the variable that systemd passes on.
+/// The word that disables provisioning, on the kernel command line and in [`VARIABLE`].
 pub const DISABLED: &str = "cloud-init=disabled";
 const ENABLED: &str = "cloud-init=enabled";
+/// The environment variable in which systemd passes the kernel command line on.
 pub const VARIABLE: &str = "KERNEL_CMDLINE";
 /// Keys of the kernel command line that name a source; the last one takes precedence.
 const NAME_KEYS: [&str; 3] = ["ds", "ci.ds", "ci.datasource"];

@@ -177,12 +177,13 @@ fn waiting_ends_at_the_deadline() {
     assert!(start.elapsed() < Duration::from_secs(5));
 }
 
-/// What was found of a real device that got its contents after the search began: the kernel's events, the real /sys and /dev.
-fn found_later(look: impl Fn(&mut Search) -> Result<Vec<Device>>) {
-    let Some((_dir, image)) = images::iso(&images::config_drive(), &["-V", "late-drive"]) else {
+/// What `look` finds of a real device that gets its contents, with this label, after the search began: the kernel's events,
+/// the real /sys and /dev. No other test uses the label: tests run at the same time, and all see the same devices.
+fn found_later(label: &str, look: impl Fn(&mut Search) -> Result<Vec<Device>>) {
+    let Some((_dir, image)) = images::iso(&images::config_drive(), &["-V", label]) else {
         return;
     };
-    let mut search = Search::new(&["LATE-drive"], Places::default());
+    let mut search = Search::new(&[&label.to_uppercase()], Places::default());
     match search.scan(soon()) {
         Ok(found) => assert_eq!(found, []),
         Err(e) => return crate::base::testing::skip(e),
@@ -196,10 +197,10 @@ fn found_later(look: impl Fn(&mut Search) -> Result<Vec<Device>>) {
 
 #[test]
 fn a_drive_that_appears_is_found() {
-    found_later(|search| search.wait(soon().at_most(Duration::from_secs(10)), None));
+    found_later("waited-for", |search| search.wait(soon().at_most(Duration::from_secs(10)), None));
 }
 
 #[test]
 fn a_drive_that_has_appeared_is_read_without_a_wait() {
-    found_later(|search| search.appeared(soon()));
+    found_later("already-there", |search| search.appeared(soon()));
 }
