@@ -3,8 +3,14 @@
 use std::fmt;
 
 /// A failure, as one line for a person. Never holds a secret: not a password, a key or user-data.
+///
+/// One word, so that a `Result<()>` is returned in a register.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Error(String);
+pub struct Error(Box<Message>);
+
+/// What one pointer leads to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Message(String);
 
 /// The result of everything that can fail.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -12,18 +18,23 @@ pub type Result<T> = std::result::Result<T, Error>;
 impl Error {
     /// An error that says `message`.
     pub fn new(message: impl Into<String>) -> Self {
-        Error(message.into())
+        Error::of(message.into())
+    }
+
+    #[cold]
+    fn of(message: String) -> Self {
+        Error(Box::new(Message(message)))
     }
 
     /// Prefixes the error with what was being done: `what: cause`.
     pub fn context(self, what: impl fmt::Display) -> Self {
-        Error(format!("{what}: {}", self.0))
+        Error::of(format!("{what}: {}", self.0.0))
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.0.0)
     }
 }
 
@@ -44,7 +55,7 @@ impl<T, E: fmt::Display> Context<T> for std::result::Result<T, E> {
 /// Not generic: called from hundreds of places, copies would add up.
 #[cold]
 fn joined(what: &dyn fmt::Display, cause: &dyn fmt::Display) -> Error {
-    Error(format!("{what}: {cause}"))
+    Error::of(format!("{what}: {cause}"))
 }
 
 /// How many problems one error lists.

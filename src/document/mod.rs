@@ -46,8 +46,12 @@ pub enum Value {
 pub struct Map {
     entries: Vec<(String, Value)>,
     /// An index by key, once there are so many entries that a linear search would be slow.
-    index: Option<HashMap<String, usize>>,
+    index: Option<Box<Index>>,
 }
+
+/// Boxed, so that a `Value` is four words: most mappings have none.
+#[derive(Clone)]
+struct Index(HashMap<String, usize>);
 
 /// Up to this many entries are searched in order; beyond it an index is kept.
 const INDEX_FROM: usize = 16;
@@ -74,13 +78,13 @@ impl Map {
         if self.entries.len() < INDEX_FROM {
             self.entries.iter().position(|(k, _)| k == key)
         } else {
-            self.index.as_ref()?.get(key).copied()
+            self.index.as_ref()?.0.get(key).copied()
         }
     }
 
     fn reindex(&mut self) {
         let index = || self.entries.iter().enumerate().map(|(i, (k, _))| (k.clone(), i)).collect();
-        self.index = (self.entries.len() >= INDEX_FROM).then(index);
+        self.index = (self.entries.len() >= INDEX_FROM).then(|| Box::new(Index(index())));
     }
 
     /// The value at `key`.
@@ -105,7 +109,7 @@ impl Map {
             n if n == INDEX_FROM => self.reindex(),
             n => {
                 if let Some(index) = &mut self.index {
-                    index.insert(key, n - 1);
+                    index.0.insert(key, n - 1);
                 }
             }
         }

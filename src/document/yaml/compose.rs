@@ -160,12 +160,12 @@ impl<'a> Composer<'a> {
     }
 
     fn fail<T>(&self, what: impl Into<String>) -> Step<T> {
-        Err(Failure { what: what.into(), mark: self.tokens.mark() })
+        Err(Box::new(Failure { what: what.into(), mark: self.tokens.mark() }))
     }
 
     /// The place of an error is where a node begins.
     fn at<T>(mark: Mark, result: std::result::Result<T, String>) -> Step<T> {
-        result.map_err(|what| Failure { what, mark })
+        result.map_err(|what| Box::new(Failure { what, mark }))
     }
 
     fn count(&mut self, nodes: usize, bytes: usize) -> Step<()> {

@@ -8,7 +8,7 @@ pub struct Failure {
 }
 
 /// The result of a step of reading.
-pub type Step<T> = Result<T, Failure>;
+pub type Step<T> = Result<T, Box<Failure>>;
 
 /// A place in the text: line and column from 0, in characters.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -92,7 +92,7 @@ impl<'a> Cursor<'a> {
 
     /// A failure at this place.
     pub fn fail<T>(&self, what: impl Into<String>) -> Step<T> {
-        Err(Failure { what: what.into(), mark: self.mark })
+        Err(Box::new(Failure { what: what.into(), mark: self.mark }))
     }
 }
 

@@ -33,7 +33,8 @@ pub fn parse_or_place(document: &str, text: &str) -> std::result::Result<Value, 
     if !cursor::all_printable(text) {
         return Err((Error::new(format!("{document}: not valid YAML: a control character")), 1, 1));
     }
-    Composer::new(text).document().map_err(|Failure { what, mark }| {
+    Composer::new(text).document().map_err(|failure| {
+        let Failure { what, mark } = *failure;
         let (line, column) = (mark.line + 1, mark.column + 1);
         (Error::new(format!("{document}: not valid YAML at line {line} column {column}: {what}")), line, column)
     })

@@ -24,11 +24,21 @@ pub struct Failure {
 }
 
 /// The result of a step.
-pub type Step<T> = Result<T, Failure>;
+pub type Step<T> = Result<T, Box<Failure>>;
+
+impl Failure {
+    /// The failure on `line`, unless its line is known.
+    pub fn at(mut self: Box<Self>, line: usize) -> Box<Self> {
+        if self.line == 0 {
+            self.line = line;
+        }
+        self
+    }
+}
 
 /// A failure whose line the caller adds.
 pub fn fail<T>(what: impl Into<String>) -> Step<T> {
-    Err(Failure { what: what.into(), line: 0 })
+    Err(Box::new(Failure { what: what.into(), line: 0 }))
 }
 
 /// The steps that the templates of one source have left.

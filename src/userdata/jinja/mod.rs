@@ -89,7 +89,7 @@ pub fn render_with(template: &str, instance_data: &Value, fuel: &Fuel) -> Result
         let renderer = render::Renderer::new(data::Variables::new(instance_data), &budget);
         renderer.template(&body)
     });
-    let mut text = rendered.map_err(wrong)?;
+    let mut text = rendered.map_err(|failure| wrong(&failure))?;
     if normal.ends_with('\n') {
         text.push('\n');
     }
@@ -102,9 +102,8 @@ fn with_unix_lines(template: &str) -> Cow<'_, str> {
 }
 
 /// A failure with its line in the document, where the header line is the first.
-fn wrong(failure: Failure) -> Error {
-    let Failure { what, line } = failure;
-    let place = if line > 0 { format!(" on line {}", line + 1) } else { String::new() };
+fn wrong(Failure { what, line }: &Failure) -> Error {
+    let place = if *line > 0 { format!(" on line {}", line + 1) } else { String::new() };
     Error::new(format!("the template fails{place}: {what}"))
 }
 

@@ -1,7 +1,7 @@
 //! Carries out a template's tags.
 
 use super::MAX_OUTPUT;
-use super::budget::{Budget, Failure, Step, fail};
+use super::budget::{Budget, Step, fail};
 use super::call::{Bound, Callable, LoopState};
 use super::data::Variables;
 use super::print::print;
@@ -76,12 +76,8 @@ impl<'a, 'b> Renderer<'a, 'b> {
     }
 
     fn body(&self, body: &[Node<'a>], scope: &Rc<Scope<'a>>, out: &mut Output<'_>) -> Step<()> {
-        self.budget().deeper(|| {
-            body.iter().try_for_each(|node| {
-                self.node(node, scope, out)
-                    .map_err(|e| Failure { line: if e.line == 0 { node.line } else { e.line }, ..e })
-            })
-        })
+        self.budget()
+            .deeper(|| body.iter().try_for_each(|node| self.node(node, scope, out).map_err(|e| e.at(node.line))))
     }
 
     /// What a body gives, as a value.

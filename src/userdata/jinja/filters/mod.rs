@@ -83,9 +83,10 @@ pub fn exists(name: &str) -> bool {
 pub fn apply<'a>(cx: &Renderer<'a, '_>, name: &str, value: Value<'a>, given: Bound<'a>) -> Step<Value<'a>> {
     let Some(filter) = find(name) else { return fail(format!("there is no filter {name}")) };
     cx.budget().step(1)?;
-    cx.budget()
-        .deeper(|| filter(cx, value, given))
-        .map_err(|e| super::budget::Failure { what: format!("the filter {name}: {}", e.what), ..e })
+    cx.budget().deeper(|| filter(cx, value, given)).map_err(|mut e| {
+        e.what = format!("the filter {name}: {}", e.what);
+        e
+    })
 }
 
 /// An argument's integer.

@@ -93,7 +93,7 @@ fn comparable<'a>(cx: &Renderer<'a, '_>, item: &Value<'a>, by: Option<&Value<'a>
 
 /// Sorts by keys that were made before; items with equal keys keep their order.
 fn sort_by_keys<'a>(cx: &Renderer<'a, '_>, keyed: &mut [(Value<'a>, Value<'a>)], reverse: bool) -> Step<()> {
-    let mut failed: Option<Failure> = None;
+    let mut failed: Option<Box<Failure>> = None;
     keyed.sort_by(|(a, _), (b, _)| {
         if failed.is_some() {
             return Ordering::Equal;

@@ -3,7 +3,7 @@
 
 mod expression;
 
-use super::budget::{Budget, Failure, Step, fail};
+use super::budget::{Budget, Step, fail};
 use super::lexer::{Lexer, Token};
 use super::syntax::{Body, Expression, Function, Kind, Loop, Node, Target};
 use std::rc::Rc;
@@ -20,7 +20,7 @@ pub fn parse<'a>(template: &'a str, budget: &Budget<'_>) -> Step<Body<'a>> {
     let mut parser = Parser { lexer: Lexer::new(template), budget };
     let body = parser.body(&[]);
     let line = parser.lexer.line();
-    body.map(|(body, _)| body).map_err(|e| Failure { line: if e.line == 0 { line } else { e.line }, ..e })
+    body.map(|(body, _)| body).map_err(|e| e.at(line))
 }
 
 impl<'a> Parser<'a, '_> {
@@ -48,8 +48,7 @@ impl<'a> Parser<'a, '_> {
                     if ends.contains(&name) {
                         return Ok((body, name));
                     }
-                    self.tag(name)
-                        .map_err(|e| Failure { line: if e.line == 0 { self.lexer.line() } else { e.line }, ..e })?
+                    self.tag(name).map_err(|e| e.at(self.lexer.line()))?
                 }
             };
             self.budget.node()?;
