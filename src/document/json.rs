@@ -227,6 +227,16 @@ mod tests {
     }
 
     #[test]
+    fn a_number_of_many_digits_is_the_nearest_float() {
+        for text in
+            ["999999999999999999999999999999999999999999", "5e-324", "9007199254740993.0", "0.1000000000000000055"]
+        {
+            let Value::Float(read) = parse("t", text.as_bytes()).unwrap() else { panic!("{text} is a float") };
+            assert_eq!(Ok(read), text.parse(), "{text}");
+        }
+    }
+
+    #[test]
     fn floats_are_written_as_python_does() {
         for (f, text) in
             [(1.0, "1.0"), (0.5, "0.5"), (1.5e300, "1.5e+300"), (1e16, "1e+16"), (-1e-5, "-1e-05"), (0.0, "0.0")]
