@@ -19,7 +19,7 @@ const COMPRESSED_FILE: i32 = 4;
 const FIRMWARE_PATH: &str = "sys/module/firmware_class/parameters/path";
 
 /// Loads the module at `path` below `root` with `options`. False where neither the kernel nor this program can unpack it; true
-/// also where another was faster.
+/// also where another was faster, and where the machine lacks what the module is for, as a CPU's instructions for a checksum.
 ///
 /// # Errors
 ///
@@ -50,7 +50,7 @@ pub fn module(base: &Path, root: &Path, path: &str, options: &str) -> Result<boo
         Some(_) => return Ok(false),
     };
     match inserted {
-        Ok(()) | Err(Errno::EXIST) => Ok(true),
+        Ok(()) | Err(Errno::EXIST | Errno::NODEV) => Ok(true),
         Err(e) => Err(e).context(|| format!("the kernel refused {path}")),
     }
 }

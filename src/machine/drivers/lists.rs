@@ -40,8 +40,9 @@ pub fn resolve<'a>(list: &'a str, modaliases: &[String]) -> Vec<&'a str> {
 }
 
 /// The files of the modules, as modules.dep has them, with those that they depend on, softly too. In the order in which they can
-/// be loaded.
-pub fn closure<'a>(dep: &'a str, soft: &str, names: &[&str]) -> Vec<&'a str> {
+/// be loaded. `aliases` gives modules.alias, which is read only where modules.softdep has a name that is no module's, as
+/// crypto-crc32c is.
+pub fn closure<'a>(dep: &'a str, soft: &str, aliases: &dyn Fn() -> String, names: &[&str]) -> Vec<&'a str> {
     let mut paths = files(dep, names);
     let mut first: Vec<&str> = Vec::new();
     for line in soft.lines() {
@@ -54,6 +55,10 @@ pub fn closure<'a>(dep: &'a str, soft: &str, names: &[&str]) -> Vec<&'a str> {
     if first.is_empty() {
         return paths;
     }
+    let others = first.iter().filter(|name| files(dep, &[**name]).is_empty());
+    let others: Vec<String> = others.map(|name| name.to_string()).collect();
+    let list = if others.is_empty() { String::new() } else { aliases() };
+    first.extend(resolve(&list, &others));
     let mut all = files(dep, &first);
     paths.retain(|path| !all.contains(path));
     all.append(&mut paths);

@@ -226,7 +226,8 @@ impl Drivers {
         let soft = self.list(&format!("{folder}/modules.softdep"));
         let mut any = false;
         let mut packed = Vec::new();
-        for path in lists::closure(&dep, &soft, &wanted) {
+        let aliases = || self.list(&format!("{folder}/modules.alias"));
+        for path in lists::closure(&dep, &soft, &aliases, &wanted) {
             let name = lists::name_of(path);
             if self.is_done(&name) || self.tried.len() >= MAX_LOADED || rules.is_replaced(&name) {
                 continue;

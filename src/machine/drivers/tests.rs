@@ -10,6 +10,7 @@ alias pci:v00001AF4d*sv*sd*bc*sc*i* virtio_pci
 alias virtio:d00000001v* virtio_net
 alias scsi:t-0x05* sr_mod
 alias usb:v0424pEC00d010[0-9]dc*dsc*dp*ic02isc*ip*in* smsc95xx
+alias crypto-crc32c crc32c_generic
 alias broken
 ";
 const DEP: &str =
@@ -29,19 +30,24 @@ fn what_is_for_a_device_and_what_comes_before_it() {
     assert_eq!(resolved("usb:v0424pEC00d0107dc00dsc00dp01ic02isc06ip00in00"), "smsc95xx");
     assert_eq!(resolved("pci:v00001234d00001111sv*"), "");
 
-    let files =
-        |names: &[&str]| closure(DEP, "softdep libcrc32c pre: crc32c-generic\n", names).into_iter().map(name_of);
-    let files = |names: &[&str]| files(names).collect::<Vec<_>>().join(" ");
+    let softly = |soft: &str, names: &[&str]| {
+        let softdep = format!("softdep libcrc32c pre: {soft}\n");
+        closure(DEP, &softdep, &|| ALIAS.to_owned(), names).into_iter().map(name_of).collect::<Vec<_>>().join(" ")
+    };
+    let files = |names: &[&str]| softly("crc32c-generic", names);
     assert_eq!(files(&["sr_mod"]), "scsi_common scsi_mod cdrom sr_mod");
     assert_eq!(files(&["virtio_net"]), "failover net_failover virtio_net");
     assert_eq!(files(&["bnx2x"]), "crc32c_generic libcrc32c bnx2x");
     assert_eq!(files(&["isofs"]), "");
+    // By an alias, as ext4 of some kernels has it.
+    assert_eq!(softly("crypto-crc32c", &["bnx2x"]), "crc32c_generic libcrc32c bnx2x");
+    assert_eq!(softly("crypto-unknown", &["bnx2x"]), "libcrc32c bnx2x");
 
     for text in [ALIAS, DEP] {
         mutations(text.as_bytes(), 500, |bytes| {
             let text = String::from_utf8_lossy(bytes);
             resolve(&text, &["usb:v0424pEC00d0107dc00dsc00dp01ic02isc06ip00in00".into()]);
-            closure(&text, &text, &["sr_mod", "bnx2x"]);
+            closure(&text, &text, &|| text.to_string(), &["sr_mod", "bnx2x"]);
         });
     }
 }
