@@ -112,30 +112,21 @@ impl Journal {
         }
     }
 
-    /// Undoes all changes, newest first. What no longer exists is not an error; a failure does not stop the rest.
+    /// Undoes all changes, newest first: addresses and routes, and then what was done to links, but for those that another program
+    /// uses by now. What no longer exists is not an error; a failure does not stop the rest.
     pub async fn undo(&mut self, netlink: &Netlink) -> Result<()> {
-        let mut first = Ok(());
         let changes = std::mem::take(&mut self.record.changes);
-        for change in changes.iter().rev() {
-            // A port of a bond or bridge that was made here is released only after it has been set down.
-            let done = match change {
-                Change::Up { index } if !changes.contains(&Change::Port { index: *index }) => {
-                    match is_used(*index, netlink).await {
-                        Ok(true) => {
-                            log::info!("link {index} stays up: another program has configured it since");
-                            Ok(())
-                        }
-                        Ok(false) => undo(change, netlink).await,
-                        Err(e) => Err(e),
-                    }
+        let (mut links, traffic): (Vec<_>, Vec<_>) = changes.iter().rev().partition(|change| change.link().is_some());
+        let mut first = undo_all(traffic, netlink).await;
+        if !links.is_empty() {
+            let done = match in_use(&changes, netlink).await {
+                Ok(used) => {
+                    links.retain(|change| !change.is_of(&used, &changes));
+                    undo_all(links, netlink).await
                 }
-                change => undo(change, netlink).await,
+                Err(e) => Err(e.context("failed to look whether a link is in use; every link stays as it is")),
             };
-            if let Err(e) = done.or_else(gone).context(|| format!("failed to take back a network change ({change:?})"))
-            {
-                log::warn!("{e}");
-                first = first.and(Err(e));
-            }
+            first = first.and(done);
         }
         self.keep();
         first
@@ -148,6 +139,38 @@ impl Journal {
             run_dir::forget(path);
         }
     }
+}
+
+impl Change {
+    /// The link that was made or changed. None for an address or a route.
+    fn link(&self) -> Option<u32> {
+        match self {
+            Change::Up { index }
+            | Change::Mtu { index, .. }
+            | Change::Mac { index, .. }
+            | Change::Made { index }
+            | Change::Port { index } => Some(*index),
+            Change::Address { .. } | Change::Route { .. } => None,
+        }
+    }
+
+    /// Whether the change belongs to a link of `used`: it is one, or a part of one that was made.
+    fn is_of(&self, used: &[u32], changes: &[Change]) -> bool {
+        let is_part = || changes.iter().any(|c| matches!(c, Change::Made { index } if used.contains(index)));
+        self.link().is_some_and(|index| used.contains(&index)) || is_part()
+    }
+}
+
+async fn undo_all(changes: Vec<&Change>, netlink: &Netlink) -> Result<()> {
+    let mut first = Ok(());
+    for change in changes {
+        let done = undo(change, netlink).await.or_else(gone);
+        if let Err(e) = done.context(|| format!("failed to take back a network change ({change:?})")) {
+            log::warn!("{e}");
+            first = first.and(Err(e));
+        }
+    }
+    first
 }
 
 async fn undo(change: &Change, netlink: &Netlink) -> io::Result<()> {
@@ -173,13 +196,24 @@ async fn undo(change: &Change, netlink: &Netlink) -> io::Result<()> {
     }
 }
 
-/// Whether another program uses the link by now: it has an address that is not ours (those were removed before) and not the
-/// kernel's own, or it is part of a bond or bridge.
-async fn is_used(index: u32, netlink: &Netlink) -> io::Result<bool> {
-    let addresses = netlink.addresses().await.map_err(io::Error::other)?;
-    let links = netlink.links().await.map_err(io::Error::other)?;
-    Ok(addresses.iter().any(|a| a.index == index && !a.automatic)
-        || links.iter().any(|l| l.index == index && l.enslaved))
+/// The links of `changes`, whose addresses are removed, that another program uses by now: they have an address that is not the
+/// kernel's own, or are part of a bond or bridge that is not ours.
+async fn in_use(changes: &[Change], netlink: &Netlink) -> Result<Vec<u32>> {
+    let addresses = netlink.addresses().await?;
+    let links = netlink.links().await?;
+    let mut used: Vec<u32> = changes.iter().filter_map(Change::link).collect();
+    used.sort_unstable();
+    used.dedup();
+    used.retain(|&index| {
+        let is_enslaved = || links.iter().any(|l| l.index == index && l.enslaved);
+        let is_used = addresses.iter().any(|a| a.index == index && !a.automatic)
+            || (is_enslaved() && !changes.contains(&Change::Port { index }));
+        if is_used {
+            log::info!("link {index} stays as it is: another program has configured it since");
+        }
+        is_used
+    });
+    Ok(used)
 }
 
 /// ENOENT, ESRCH (routes), ENODEV and EADDRNOTAVAIL: what should go is not there.

@@ -32,6 +32,13 @@ pub struct Nic {
     pub device_id: Option<String>,
 }
 
+impl Nic {
+    /// Whether it can carry traffic. Some drivers do not say how their link is.
+    pub fn is_up(&self) -> bool {
+        self.operstate == "up" || self.operstate == "unknown" && self.carrier == Some(true)
+    }
+}
+
 /// The interfaces in `/sys/class/net` below `base`, sorted by name.
 pub fn list(base: &Path) -> Vec<Nic> {
     let mut nics: Vec<Nic> = beneath::names(base, FOLDER)

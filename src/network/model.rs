@@ -227,19 +227,18 @@ impl Network {
         self.interfaces.iter().filter(move |i| matches!(&i.device_type, DeviceType::Vlan { link, .. } if link == name))
     }
 
-    /// Has the network stack leave a device as it finds it, for a root that is reached by it: its addresses, routes and leases
-    /// stay when the stack starts, stops, or loses its lease. A device whose document says how much is kept is not changed.
-    pub fn keep(&mut self, name: &str) {
-        let Some(interface) = self.interfaces.iter_mut().find(|i| i.name == name) else { return };
-        if interface.keep_configuration.is_some() || interface.extra.contains_key("critical") {
-            return;
-        }
-        interface.keep_configuration = Some("yes".into());
-        let Some(v2) = &mut self.v2 else { return };
-        for section in v2.keys().map(str::to_owned).collect::<Vec<_>>() {
-            let Some(Value::Map(devices)) = v2.get_mut(&section) else { continue };
-            if let Some(Value::Map(device)) = devices.get_mut(&interface.id) {
-                device.insert("critical", true);
+    /// Has the network stack leave devices as it finds them, for a root that is reached by them: their addresses, routes and
+    /// leases stay when the stack starts, stops, or loses its lease. A device whose document says how much is kept is not changed.
+    pub fn keep(&mut self, carries_root: &dyn Fn(&Interface) -> bool) {
+        let is_open = |i: &&mut Interface| i.keep_configuration.is_none() && !i.extra.contains_key("critical");
+        for interface in self.interfaces.iter_mut().filter(|i| carries_root(i)).filter(is_open) {
+            interface.keep_configuration = Some("yes".into());
+            let Some(v2) = &mut self.v2 else { continue };
+            for section in v2.keys().map(str::to_owned).collect::<Vec<_>>() {
+                let Some(Value::Map(devices)) = v2.get_mut(&section) else { continue };
+                if let Some(Value::Map(device)) = devices.get_mut(&interface.id) {
+                    device.insert("critical", true);
+                }
             }
         }
     }

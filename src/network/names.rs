@@ -1,7 +1,7 @@
 //! Device names that the root's files give to udev, so that names before and after the pivot agree.
 
 use super::mac::Macs;
-use super::model::Match;
+use super::model::{Interface, Match};
 use crate::base::glob;
 use crate::machine::Nic;
 
@@ -36,6 +36,11 @@ pub fn renames(wanted: &[DeviceName], nics: &[Nic]) -> Vec<(String, String)> {
         }
     }
     out
+}
+
+/// Whether a device is the one that a document means, under the name that it has now or the one that it is to have.
+pub fn is_device(interface: &Interface, nic: &Nic) -> bool {
+    interface.name == nic.name || (interface.matching != Match::default() && matches(&interface.matching, nic))
 }
 
 fn matches(matching: &Match, nic: &Nic) -> bool {

@@ -60,8 +60,9 @@ pub fn apply(
     let macs: Macs = nics.iter().filter(|n| n.physical).map(|n| (n.mac.as_str(), n.name.as_str())).collect();
     let name = format!("network configuration ({origin})");
     let mut network = input.read(&name, &macs, report).context(|| "the network is not configured")?;
-    if mount_table::is_root_on_network(root) {
-        nics.iter().filter(|nic| nic.operstate == "up").for_each(|nic| network.keep(&nic.name));
+    if mount_table::is_root_on_network(root, &machine.cmdline) {
+        // Whichever program of the initramfs set them up: links of prepivot's own are down again.
+        network.keep(&|interface| nics.iter().any(|nic| nic.is_up() && names::is_device(interface, nic)));
     }
     let renderer = write(root, image, &network, report)?;
     log::info!("Applying network configuration from {origin}: Selected renderer '{}'", renderer.name);

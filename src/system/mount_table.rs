@@ -67,9 +67,22 @@ pub fn of_new_root(root: &Root) -> Option<Mounted> {
 }
 
 /// Whether the root that a system runs from, or will, is reached through the network. Never for a tree that is an image.
-pub fn is_root_on_network(root: &Root) -> bool {
+pub fn is_root_on_network(root: &Root, cmdline: &Cmdline) -> bool {
     let mounted = if root.is_live() { containing(root, "/") } else { of_new_root(root) };
-    mounted.is_some_and(|m| m.is_on_network(&Places::default()))
+    let is_mounted = mounted.is_some_and(|m| m.is_on_network(&Places::default()));
+    // What is below an overlay is not in the list.
+    is_mounted || (root.has_run() && names_network_root(cmdline))
+}
+
+/// Whether the kernel command line has a root on a server: dracut's words (dracut.cmdline(7)), initramfs-tools's and the kernel's.
+fn names_network_root(cmdline: &Cmdline) -> bool {
+    let is_given = |key: &str| cmdline.value(key).is_some_and(|value| !value.is_empty());
+    let root = cmdline.value("root").unwrap_or_default();
+    let kind = root.split_once(':').map_or(root, |(kind, _)| kind);
+    is_given("netroot")
+        || is_given("nfsroot")
+        || ["/dev/nfs", "dhcp", "dhcp6", "nfs", "nfs4", "nbd", "iscsi", "cifs", "fcoe"].contains(&kind)
+        || root.starts_with("/dev/nbd")
 }
 
 fn find(text: &str, path: &str) -> Option<Mounted> {
@@ -105,6 +118,22 @@ mod tests {
     use super::*;
     use crate::base::testing::TempDir;
     use crate::root::Use;
+
+    #[test]
+    fn a_root_on_a_server_is_named_on_the_kernel_command_line() {
+        for (line, is_network) in [
+            ("root=/dev/nfs nfsroot=10.0.0.1:/srv ip=dhcp", true),
+            ("root=nbd:10.0.0.1:disk:ext4 ip=dhcp", true),
+            ("root=dhcp", true),
+            ("root=LABEL=x netroot=iscsi:10.0.0.1::::iqn.x", true),
+            ("root=/dev/nbd0p1", true),
+            ("root=LABEL=nfs ip=dhcp netroot=", false),
+            ("root=live:LABEL=live", false),
+            ("quiet", false),
+        ] {
+            assert_eq!(names_network_root(&Cmdline::new(line)), is_network, "{line}");
+        }
+    }
 
     #[test]
     fn the_longest_point_and_of_several_the_last() {

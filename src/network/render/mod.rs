@@ -98,6 +98,8 @@ mod tests {
     use super::*;
     use crate::base::report::Severity;
     use crate::document::Value;
+    use crate::machine::Nic;
+    use crate::network::names;
     use crate::network::testing::target;
 
     #[test]
@@ -121,21 +123,39 @@ mod tests {
 
     #[test]
     fn a_device_that_carries_the_root_is_kept() {
-        let text = "version: 2\nethernets: {a: {dhcp4: true}, b: {dhcp4: true, critical: false}, c: {dhcp4: true}}";
+        let text = "version: 2\nethernets: {a: {dhcp4: true}, b: {dhcp4: true, critical: false}, c: {dhcp4: true},\n\
+                    \x20 d: {match: {macaddress: '52:54:00:00:00:0d'}, set-name: lan0, dhcp4: true}}";
         let mut network = crate::network::testing::network(text);
-        for name in ["a", "b", "none"] {
-            network.keep(name);
-        }
-        let content = |renderer: &Renderer, end: &str| {
-            let files = renderer.files(&network, &crate::network::testing::target("debian"), &mut Report::new());
-            files.into_iter().find(|f| f.path.ends_with(end)).unwrap().content
+        let nic = |name: &str, mac: &str| Nic { name: name.into(), mac: mac.into(), kind: 1, ..Nic::default() };
+        let up = [nic("a", ""), nic("b", ""), nic("none", ""), nic("eth3", "52:54:00:00:00:0d")];
+        network.keep(&|interface| up.iter().any(|nic| names::is_device(interface, nic)));
+        let files = |renderer: &Renderer, distro: &str| {
+            let mut report = Report::new();
+            let files = renderer.files(&network, &crate::network::testing::target(distro), &mut report);
+            let all = files.iter().map(|f| format!("{}\n{}", f.path, f.content)).collect::<String>();
+            let reported = report.entries().iter().filter(|e| e.to_string().contains("keep_configuration")).count();
+            (all, files, reported)
         };
+        let count = |renderer: &Renderer, distro: &str, word: &str| {
+            let (all, _, reported) = files(renderer, distro);
+            assert_eq!(reported, 0, "{} {distro}", renderer.name);
+            all.matches(word).count()
+        };
+        assert_eq!(count(&netplan::RENDERER, "ubuntu", "critical: true"), 2);
+        assert_eq!(count(&networkd::RENDERER, "debian", "\nKeepConfiguration=yes\n"), 2);
+        assert_eq!(count(&sysconfig::RENDERER, "sles", "\nSTARTMODE=nfsroot\n"), 2);
+        assert_eq!(count(&eni::RENDERER, "debian", "\nno-auto-down "), 2);
+        assert_eq!(count(&network_manager::RENDERER, "fedora", "keep_configuration"), 0);
+        assert_eq!(count(&sysconfig::RENDERER, "rhel", "keep_configuration"), 0);
+        // Other ifupdowns have no word for it.
+        let (all, _, reported) = files(&eni::RENDERER, "alpine");
+        assert!(reported == 2 && !all.contains("no-auto-down"), "{all}");
+        let of_networkd = files(&networkd::RENDERER, "debian").1;
         let is_kept = |name: &str| {
-            content(&networkd::RENDERER, &format!("-{name}.network")).contains("\nKeepConfiguration=yes\n")
+            let file = of_networkd.iter().find(|f| f.path.ends_with(&format!("-{name}.network"))).unwrap();
+            file.content.contains("\nKeepConfiguration=yes\n")
         };
-        assert_eq!(["a", "b", "c"].map(is_kept), [true, false, false]);
-        let netplan = content(&netplan::RENDERER, ".yaml");
-        assert_eq!(netplan.matches("critical: true").count(), 1, "{netplan}");
+        assert_eq!(["a", "b", "c", "lan0"].map(is_kept), [true, false, false, true]);
     }
 
     #[test]

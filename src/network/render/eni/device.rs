@@ -115,13 +115,13 @@ fn line(value: &Value) -> Option<String> {
     (!text.is_empty() && !text.chars().any(char::is_control)).then_some(text)
 }
 
-/// Reports the keys that interfaces(5) cannot express.
-pub fn report(interface: &Interface, unsupported: &mut Unsupported) {
+/// Reports the keys that interfaces(5) cannot express. `keeps`: the device is not brought down at shutdown.
+pub fn report(interface: &Interface, keeps: bool, unsupported: &mut Unsupported) {
     let (four, six) = (&interface.dhcp4_overrides, &interface.dhcp6_overrides);
     let keys = [
         ("optional", interface.optional == Some(true)),
         // An interface that is not brought up at boot keeps its configuration anyway.
-        ("keep_configuration", interface.keep_configuration.is_some() && !interface.is_manual()),
+        ("keep_configuration", interface.keep_configuration.is_some() && !interface.is_manual() && !keeps),
         ("link-local", interface.link_local.is_some()),
         ("ipv6-mtu", interface.ipv6_mtu.is_some()),
         ("routing-policy", !interface.rules.is_empty()),

@@ -21,8 +21,9 @@ pub static RENDERER: Renderer = Renderer {
     reads_run: false,
     reload: &[],
     limits: "Patterns in `match`, dummy devices, Wi-Fi, VRFs and tunnels; `optional`, `link-local`, `keep_configuration` of a \
-             device that is brought up, an MTU of IPv6, routing rules, an address's label and lifetime, and DHCP overrides other \
-             than the hostname and the metric of DHCPv4. Without the `ip` program: all options of a route but its metric.",
+             device that is brought up (a plain yes is `no-auto-down` on Debian), an MTU of IPv6, routing rules, an \
+             address's label and lifetime, and DHCP overrides other than the hostname and the metric of DHCPv4. \
+             Without the `ip` program: all options of a route but its metric.",
     render,
 };
 
@@ -89,6 +90,8 @@ fn interface(network: &Network, interface: &Interface, target: &Target, unsuppor
     if stanzas.is_empty() {
         stanzas.push(Stanza::new(&interface.name, false, "manual"));
     }
+    // interfaces(5) of Debian; other ifupdowns do not know the word.
+    let keeps = interface.keeps_all() && !interface.is_manual() && target.distro.family == Family::Debian;
     if let Some(first) = stanzas.first_mut() {
         first.start = match interface.subnets.first().map(|s| s.control) {
             Some(Control::Auto) => Some("auto"),
@@ -96,6 +99,7 @@ fn interface(network: &Network, interface: &Interface, target: &Target, unsuppor
             Some(Control::Manual) => None,
             None => device::is_started(network, interface).then_some("auto"),
         };
+        first.stays = keeps;
         device::options(network, interface, first, unsupported);
     }
     name_servers(interface, &mut stanzas);
@@ -104,7 +108,7 @@ fn interface(network: &Network, interface: &Interface, target: &Target, unsuppor
             route::add(stanza, interface, route, target, unsupported);
         }
     }
-    device::report(interface, unsupported);
+    device::report(interface, keeps, unsupported);
     stanzas
 }
 

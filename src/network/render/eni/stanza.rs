@@ -7,6 +7,8 @@ use std::fmt::Write;
 pub struct Stanza {
     /// `auto`, `allow-hotplug`, or nothing.
     pub start: Option<&'static str>,
+    /// `ifdown -a` leaves it up.
+    pub stays: bool,
     name: String,
     pub v6: bool,
     pub method: &'static str,
@@ -16,7 +18,7 @@ pub struct Stanza {
 impl Stanza {
     /// A stanza without options.
     pub fn new(name: &str, v6: bool, method: &'static str) -> Stanza {
-        Stanza { start: None, name: name.to_owned(), v6, method, options: Vec::new() }
+        Stanza { start: None, stays: false, name: name.to_owned(), v6, method, options: Vec::new() }
     }
 
     /// Adds an option.
@@ -45,6 +47,9 @@ impl Stanza {
         let mut out = String::from("\n");
         if let Some(start) = self.start {
             let _ = writeln!(out, "{start} {}", self.name);
+        }
+        if self.stays {
+            let _ = writeln!(out, "no-auto-down {}", self.name);
         }
         let family = if self.v6 { "inet6" } else { "inet" };
         let _ = writeln!(out, "iface {} {family} {}", self.name, self.method);

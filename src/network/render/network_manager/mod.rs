@@ -35,7 +35,7 @@ pub static RENDERER: Renderer = Renderer {
     ],
     reads_run: true,
     reload: &["nmcli", "connection", "reload"],
-    limits: "`optional`, `keep_configuration` of a device that is brought up, an unusual broadcast address, `pointopoint`, an \
+    limits: "`optional`, `keep_configuration` other than a plain yes, an unusual broadcast address, `pointopoint`, an \
              address's scope, label and lifetime, the DHCP overrides `use-domains`, `use-hostname`, `use-mtu` and `use-ntp`, \
              and bridge parameters without a key of NetworkManager's or out of its range. Wi-Fi networks with EAP are \
              left out.",
@@ -112,7 +112,8 @@ fn profile(
     let is_manual = matches!(interface.extra.get("activation-mode").and_then(Value::as_str), Some("manual" | "off"));
     if is_manual || interface.is_manual() {
         main.add("autoconnect", "false");
-    } else if interface.keep_configuration.is_some() {
+    } else if interface.keep_configuration.is_some() && !interface.keeps_all() {
+        // It leaves what is configured as it is at its start and its end (NetworkManager.conf(5), keep-configuration).
         unsupported.key(interface, "keep_configuration");
     }
     if interface.optional == Some(true) {

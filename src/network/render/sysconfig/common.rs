@@ -42,8 +42,11 @@ pub fn report(interface: &Interface, known: &[&str], unsupported: &mut Unsupport
     let any = |given: &dyn Fn(&Subnet) -> bool| interface.subnets.iter().any(given);
     let keys = [
         ("optional", interface.optional == Some(true)),
-        // An interface that is not brought up at boot keeps its configuration anyway.
-        ("keep_configuration", interface.keep_configuration.is_some() && is_started(interface)),
+        // An interface that is not brought up at boot keeps its configuration anyway; and so does one of NetworkManager's.
+        (
+            "keep_configuration",
+            interface.keep_configuration.is_some() && !interface.keeps_all() && is_started(interface),
+        ),
         ("link-local", interface.link_local.is_some()),
         ("broadcast", any(&|s| s.unusual_broadcast().is_some())),
         ("pointopoint", any(&|s| s.pointopoint.is_some())),

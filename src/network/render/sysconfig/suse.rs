@@ -21,6 +21,8 @@ pub fn files(network: &Network, interface: &Interface, unsupported: &mut Unsuppo
         match is_started(interface) {
             false => "manual",
             true if is_slave || hotplugged => "hotplug",
+            // As auto, and `wicked ifdown` leaves it up.
+            true if interface.keeps_all() => "nfsroot",
             true => "auto",
         },
     );
