@@ -10,6 +10,9 @@ use crate::root::{Attr, Root};
 /// The stages in status.json, in order.
 pub const STAGES: [&str; 4] = ["init-local", "init", "modules-config", "modules-final"];
 
+/// The files of one boot, in the state's `data` and, as links, in /run.
+const FILES: [&str; 2] = ["status.json", "result.json"];
+
 /// Seconds since the kernel started, with the time that it slept.
 pub fn uptime() -> f64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
@@ -135,11 +138,15 @@ impl Status {
         if done { write_in_run(root, "result.json", &self.result()) } else { Ok(()) }
     }
 
-    /// Writes status.json again where a run that was killed before its last write left the link alone.
+    /// Repairs what a run left that was killed before or at its last write: writes status.json again where the link is alone, and
+    /// removes what was to become one of the two files.
     ///
     /// # Errors
     /// As [`Status::save`].
     pub fn restore(root: &mut Root) -> Result<()> {
+        for name in FILES {
+            root.remove_unfinished(&format!("{CLOUD_DIR}/data/{name}"))?;
+        }
         let path = format!("{RUN_DIR}/status.json");
         let dangles = root.read_link(&path).is_some() && !root.is_file(&path);
         if dangles { Status::new().save(root) } else { Ok(()) }
@@ -181,7 +188,7 @@ impl Status {
 
     /// Removes what the last boot left, before the first stage of this one.
     pub fn forget(root: &mut Root) -> Result<()> {
-        for name in ["status.json", "result.json"] {
+        for name in FILES {
             root.remove(&format!("{CLOUD_DIR}/data/{name}"))?;
             root.remove(&format!("{RUN_DIR}/{name}"))?;
         }
@@ -240,6 +247,19 @@ mod tests {
         let expected = r#"{"WARNING":["wrong"],"DEPRECATED":["old"]}"#;
         let document = status.document();
         assert_eq!(json::to_string(document.at(&["v1", "init", "recoverable_errors"]).unwrap()), expected);
+    }
+
+    #[test]
+    fn what_a_killed_run_did_not_finish_is_removed() {
+        let dir = TempDir::new("status-unfinished");
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        Status::new().save(&mut root).unwrap();
+        assert_eq!(root.commit(), []);
+        let unfinished = dir.0.join("var/lib/cloud/data/.status.json.prepivot");
+        std::fs::write(&unfinished, "{").unwrap();
+        Status::restore(&mut root).unwrap();
+        assert_eq!(root.commit(), []);
+        assert!(!unfinished.exists() && dir.0.join("var/lib/cloud/data/status.json").exists());
     }
 
     #[test]

@@ -487,7 +487,8 @@ fn keep_xattrs(replaced: &OwnedFd, file: &File, same_owner: bool) {
     }
 }
 
-fn temporary_name(name: &str) -> String {
+/// The name under which a file is written that is to be `name`.
+pub(super) fn temporary_name(name: &str) -> String {
     let end = (0..=name.len().min(200)).rev().find(|i| name.is_char_boundary(*i)).unwrap_or(0);
     format!(".{}.prepivot", &name[..end])
 }

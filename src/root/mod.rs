@@ -372,6 +372,16 @@ impl Root {
         Ok(())
     }
 
+    /// Removes what a killed run left of a file that it was to put at `path`. For files that are not in the journal; a write to
+    /// `path` does it by itself.
+    ///
+    /// # Errors
+    /// As [`Root::remove`].
+    pub fn remove_unfinished(&mut self, path: &str) -> Result<()> {
+        let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
+        self.remove(&format!("{folder}/{}", disk::temporary_name(name)))
+    }
+
     /// Removes a file, a link, or a folder with all that is in it. Nothing there is no error.
     pub fn remove(&mut self, path: &str) -> Result<()> {
         let resolved = self.resolve_to_change(path, false)?;
@@ -406,14 +416,18 @@ impl Root {
         Ok(())
     }
 
+    /// Whether /etc is on a file system that is read-only.
+    pub fn is_etc_read_only(&self) -> bool {
+        self.disk.is_read_only("etc")
+    }
+
     /// Where /etc is on a file system that is read-only: moves what is to be written in `folder`, which is below /etc, to the
     /// same path below /run, for one boot.
     ///
     /// # Errors
     /// Something else than a folder is where that folder is to be.
     pub fn divert_to_run(&mut self, folder: &str) -> Result<()> {
-        let Some(name) = folder.strip_prefix("/etc/").filter(|_| self.has_run() && self.disk.is_read_only("etc"))
-        else {
+        let Some(name) = folder.strip_prefix("/etc/").filter(|_| self.has_run() && self.is_etc_read_only()) else {
             return Ok(());
         };
         let from = self.resolve(folder, true)?;

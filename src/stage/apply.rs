@@ -7,7 +7,8 @@ use super::find::{self, Outcome};
 use super::image::disabled;
 use super::outside::{OfTree, ThisMachine};
 use super::{
-    Asked, append_log, commit, handover, network, own_log, places, provision, recover, refresh, rescue, welcome,
+    Asked, append_log, commit, credentials, handover, network, own_log, places, provision, recover, refresh, rescue,
+    welcome,
 };
 use crate::base::error::Result;
 use crate::base::event::Event;
@@ -224,6 +225,7 @@ fn write(root: &mut Root, boot: &mut Boot, done: &mut Done) -> Option<Writable> 
     let _event = Event::start("write", "writing what was provisioned");
     let writable = boot.report.keep(root.make_writable()).flatten();
     boot.report.keep(network::divert(root));
+    boot.report.keep(credentials::leave(root));
     commit(root, &mut boot.report);
     done.written = !root.is_unwritten();
     writable

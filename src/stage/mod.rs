@@ -5,6 +5,7 @@ mod again;
 pub mod apply;
 pub mod boot;
 pub mod config;
+mod credentials;
 mod demand;
 mod diff;
 mod feedback;

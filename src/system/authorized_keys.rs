@@ -235,7 +235,8 @@ fn check(root: &Root, user: &User, path: &str, strict: bool) -> Result<()> {
         if home.starts_with(at) && at != home {
             continue;
         }
-        let Some(attr) = root.stat(at).map(|s| s.attr) else { return wrong(at, "leads nowhere") };
+        // A link of the system's whose end is made on the first boot (ostree's /root → var/roothome).
+        let Some(attr) = root.stat(at).map(|s| s.attr) else { return Ok(()) };
         let access = if attr.uid == user.ids.uid {
             0o700
         } else if attr.gid == user.ids.gid {
@@ -342,6 +343,19 @@ mod tests {
         root.symlink("/home", "var/home").unwrap();
         add(&mut root, &user, &[A.to_owned()], None, &mut Report::new()).unwrap();
         assert_eq!(root.text("/var/home/u/.ssh/authorized_keys"), format!("{A}\n"));
+    }
+
+    #[test]
+    fn the_end_of_a_link_of_the_systems_is_made() {
+        let dir = TempDir::new("authorized-keys-no-home");
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        root.symlink("/root", "var/roothome").unwrap();
+        let user = User { name: "root".into(), ids: Ids { uid: 0, gid: 0 }, home: "/root".into() };
+        let mut report = Report::new();
+        add(&mut root, &user, &[A.to_owned()], None, &mut report).unwrap();
+        assert_eq!(root.text("/var/roothome/.ssh/authorized_keys"), format!("{A}\n"));
+        assert_eq!(root.stat("/var/roothome").unwrap().attr.mode, 0o700);
+        assert!(report.is_empty(), "{report:?}");
     }
 
     #[test]

@@ -221,3 +221,33 @@ instance
     let Some(lines) = machine("roots-extra", line, &without_unit) else { return };
     assert_eq!(lines, expected);
 }
+
+#[test]
+fn a_second_root_beside_the_same_var_is_provisioned_once() {
+    let steps = r#"
+echo 'LABEL=var /var ext4 defaults 0 2' >$W/image/etc/fstab
+sed -i 's|^write_files.*|write_files: [{path: /etc/x, content: x}]|' $W/image/var/lib/cloud/seed/nocloud/user-data
+cp -a $W/image $W/b
+mkdir $W/var
+boot() {
+    rm -rf /run/*
+    mount --bind $1 $W/root
+    initramfs
+    mount --bind $W/var $W/root/var
+    real
+    show etc/hostname
+    show etc/x
+    instance
+    echo changed >$W/root/etc/x
+    umount $W/root/var $W/root
+}
+boot $W/image
+boot $W/b
+boot $W/image
+boot $W/b
+"#;
+    let Some(lines) = machine("roots-slots", SEED, steps) else { return };
+    let first = ["apply 0", "local 0", "etc/hostname web", "etc/x x", INSTANCE];
+    let later = ["apply 0", "local 0", "etc/hostname web", "etc/x changed", INSTANCE];
+    assert_eq!(lines, [first, first, later, later].concat());
+}

@@ -10,6 +10,8 @@
 //!
 //! `BLESS=1 cargo test --test whole_program` writes what is found as what is expected: read the difference before you keep it.
 
+mod failed_sync;
+mod read_only;
 mod traps;
 mod tree;
 

@@ -21,7 +21,7 @@ use crate::root::{Ids, Lock, Root};
 use add::Ranges;
 use std::collections::BTreeSet;
 use std::time::Duration;
-use table::Table;
+pub(crate) use table::Table;
 
 /// The lock file of lckpwdf(3).
 const LOCK: &str = "/etc/.pwd.lock";
