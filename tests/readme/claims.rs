@@ -128,3 +128,18 @@ fn prepivots_own_keys_of_the_kernel_command_line_are_in_the_table() {
         rows.iter().map(|row| row[0].trim_matches('`').split('=').next().unwrap_or_default().to_owned()).collect();
     assert_eq!(listed, code);
 }
+
+#[test]
+fn every_fuzz_target_is_in_the_table_with_what_was_tried() {
+    let targets = std::fs::read_to_string("tests/fuzz/src/targets.rs").unwrap();
+    let targets: BTreeSet<&str> =
+        targets.split("Target { name: \"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    let page = page("initramfs/man/prepivot-architecture.7.md");
+    let (_, after) = page.text.split_once("What `tests/fuzz/run").expect("the paragraph of the table");
+    let rows = pages::table(after);
+    let cells = || rows.iter().flat_map(|row| row.chunks(3));
+    assert_eq!(cells().map(|row| row[0].as_str()).collect::<BTreeSet<_>>(), targets);
+    let inputs: u64 = cells().map(|row| row[1].replace(',', "").parse::<u64>().expect("a number")).sum();
+    let digits = after.replace(',', "");
+    assert!(digits.contains(&format!("{inputs} inputs in all")), "{inputs}");
+}

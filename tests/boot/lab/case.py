@@ -4,14 +4,19 @@ case.toml:
     about      one line: what a user gets
     framework  the initramfs (lab/images.py, FRAMEWORKS)
     extra      true: not a part of the sample, because another case of it boots through the same steps
-    root       "systemd" (the default), "installed" (the same with prepivot in it) or "busybox"
+    machine    of another kind than this one (lab/machines.py, KINDS); its framework is "image" and its root "systemd"
+    root       "systemd" (the default), "installed" (the same with prepivot in it), "next" (Debian's next release) or "busybox"
     remove     paths taken out of the root image (a pattern may be used)
     cmdline    words added to the kernel command line
     own        folders of the root that are file systems of their own, each on a further disk with the folder's name as label
-    format     what the root's disk is instead of ext4 (lab/layouts.py, MAKE); its checks are on another disk
+    format     what the root's disk is instead of ext4 (lab/layouts.py, MAKE), or "folder"; its checks are on another disk
     read_only  true: the root disk cannot be written at all
     full       true: the root filesystem has no free block
-    disk       what the root lies on: a partition of a table, or more (lab/disks.py, KINDS); its checks are on another disk
+    server     what serves the root: "nbd" its disk, "virtiofs" a folder, which its `format` is (lab/server.py)
+    units      units of guest/ that sysinit.target of the root wants
+    disk       what the root lies on: a partition of a table, or more (lab/disks.py, KINDS); its checks are on another disk.
+               "gpt-auto": those of `own` are partitions of the same disk, known by their types
+    slots      true: the root is there twice, on disks labelled root and root-b; root-b/ is copied into the second one
     [[boot]]   one for each time the machine is switched on, always with the same disks
         drives   list of {documents, format, label, bus, partition, texts, files}; DRIVE has what is left out; `files`,
                  texts by path, are all that is on it (lab/texts.py's words stand in them)
@@ -21,6 +26,7 @@ case.toml:
         unreadable   text: reading the drives' sectors that hold it fails
         late     text on the console at which the drives are plugged in (without it they are there from the start)
         service  a metadata service and the NICs that lead to it (lab/service.py)
+        slot     "b": the second of the two roots is booted
         nics     how many NICs the machine has, where there is no service; 1 without it
         uuid     the machine's UUID, given with nova's other marks; without it the machine has none of them
         dmi      what the firmware says of another machine, by the kernel's names (lab/vm.py, SMBIOS)
@@ -40,18 +46,22 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import disks, drive, images, layouts, service, texts, vm
+from . import disks, drive, images, layouts, machines, server, service, texts, vm
 
 CASES = images.BOOT / "cases"
 DRIVE = {"documents": "server", "format": "iso", "label": "config-2", "bus": "cdrom", "partition": False,
          "texts": {}, "files": {}}
-KEYS = {"about", "framework", "extra", "root", "remove", "cmdline", "own", "format", "read_only", "full", "disk", "boot"}
+KEYS = {"about", "framework", "extra", "machine", "root", "remove", "cmdline", "own", "format", "read_only", "full", "server",
+        "units", "disk", "slots", "boot"}
 BOOT_KEYS = {"drives", "enlarge", "cut", "unreadable", "late", "service", "nics", "uuid", "checks", "console", "absent", "dmi",
-             "expect"}
+             "expect", "slot"}
 # What the checks of several cases share.
-HELPERS = ["provisioned", "networked", "furnished", "both-ways", "tidy", "left", "grown", "remember", "same"]
+HELPERS = ["provisioned", "networked", "furnished", "both-ways", "tidy", "left", "grown", "remember", "same",
+           "numbered", "cloned"]
 # Looks before the checks do, at what the initramfs left.
 FIRST_UNIT = "left.service"
+# The disk of the second root, named as its label.
+SECOND = "root-b.img"
 # Writes down how large the root is before the first service.
 SPACE_UNIT = "space.service"
 
@@ -61,8 +71,8 @@ class Lab:
     """What every case uses: made before the first one."""
     work: Path
     trees: Path
-    roots: dict        # kind of root -> image
-    initramfs: dict    # framework -> image
+    roots: dict        # kind of root, or machine of another kind -> image
+    initramfs: dict    # framework, or machine of another kind -> image
     made: dict         # kind of disk -> image, of those that a machine makes
     key: Path          # the private SSH key; its public half replaces @SSH_KEY@ in documents
 
@@ -86,6 +96,8 @@ def prepare(work, cases):
     if not images.PROGRAM.exists():
         subprocess.run([images.PROJECT / "initramfs/build"], check=True)
     work.mkdir(parents=True, exist_ok=True)
+    others = {one["machine"] for one in cases if "machine" in one}
+    cases = [one for one in cases if "machine" not in one]
     lab = Lab(work=work, trees=images.trees(), roots={}, initramfs={}, made={}, key=make_key(work / "id"))
     for kind in sorted({one.get("root", "systemd") for one in cases}):
         lab.roots[kind] = work / f"root-{kind}.img"
@@ -93,7 +105,7 @@ def prepare(work, cases):
     builder = work / "builder"
     frameworks = sorted({one["framework"] for one in cases})
     # Some are made in a Debian that has more packages.
-    trees = {"disks": disks.trees, "layouts": layouts.trees}
+    trees = {"disks": disks.trees, "layouts": layouts.trees, "server": server.trees}
     special = {name: kind for name in frameworks for kind in trees if kind in name.split("-")}
     for kind in ["", *trees]:
         chosen = [name for name in frameworks if special.get(name, "") == kind]
@@ -104,6 +116,11 @@ def prepare(work, cases):
             lab.initramfs[framework] = work / f"{framework}.img"
             images.initramfs(framework, builder, lab.initramfs[framework])
     shutil.rmtree(builder, ignore_errors=True)
+    for name in sorted(others):
+        if not machines.why_not(name):
+            lab.roots[name], lab.initramfs[name] = work / f"root-{name}.img", work / f"image-{name}.img"
+            images.root_image("systemd", lab.trees, lab.roots[name], source=machines.trees(name) / "root")
+            machines.initramfs(name, lab.initramfs[name])
     if "dracut-disks" in frameworks:
         lab.made.update(disks.make(work, lab.initramfs["dracut-disks"]))
     return lab
@@ -127,16 +144,22 @@ def boot_all(case, source, folder, lab):
         checks = boot.get("checks", "" if "expect" in boot or cut else "checks")
         script = source / checks if checks else images.BOOT / "guest/cloud" if "expect" in boot else None
         units = [FIRST_UNIT] if "service" in boot else [SPACE_UNIT] if case.get("disk") in disks.TABLES else []
-        place = folder / "checks.img" if has_disk_of_checks(case) else root
+        units += case.get("units", [])
+        slot = folder / SECOND if boot.get("slot") == "b" else root
+        place = folder / "checks.img" if has_disk_of_checks(case) else slot
         put_checks(place, script, folder, lab, units, boot.get("expect", {}), offset(case))
         if "enlarge" in boot:
             with open(root, "r+b") as file:
                 file.truncate(root.stat().st_size + (boot["enlarge"] << 20))
         if case.get("full") and number == 1:
             images.fill(root)
+        kind = case.get("machine")
         machine = vm.Machine(
-            kernel=images.kernel(lab.trees), initrd=lab.initramfs[case["framework"]], root=root, disks=others,
-            cmdline=" ".join([disks.MADE.get(case.get("disk"), ""), layouts.cmdline(root), case.get("cmdline", "")]).strip(),
+            kernel=images.kernel(machines.trees(kind) if kind else lab.trees), initrd=lab.initramfs[kind or case["framework"]],
+            board=kind or vm.PC, root=root, disks=others,
+            cmdline=" ".join([disks.MADE.get(case.get("disk"), ""), layouts.cmdline(root),
+                              server.CMDLINE.get(case.get("server"), ""), case.get("cmdline", ""),
+                              "" if slot == root else f"root=LABEL={slot.stem}"]).strip(),
             writes=cut.get("writes", 0), logs=folder / f"boot{number}", dmi=dmi(boot),
             drives=make_drives(boot, folder / f"drives{number}", lab), late=boot.get("late", ""),
             unreadable=boot.get("unreadable", ""), read_only_root=case.get("read_only", False),
@@ -146,6 +169,8 @@ def boot_all(case, source, folder, lab):
             if "service" in boot:
                 served = stack.enter_context(service.Service(boot["service"], folder / f"drives{number}", public(lab)))
                 machine.nics = served.nics
+            if case.get("server"):
+                machine.export = stack.enter_context(server.exported(case["server"], root, folder, machine.memory))
             until = [cut["at"]] if cut else boot.get("console", []) if not script else ()
             outcome = vm.boot(machine, until=until, after=cut.get("after", 0))
             found = [f"the console does not say '{cut['at']}'"] if cut and outcome.ended != "seen" else []
@@ -156,7 +181,7 @@ def boot_all(case, source, folder, lab):
 
 
 def prepare_disks(case, source, folder, lab):
-    kind = case.get("root", "systemd")
+    kind = case.get("machine") or case.get("root", "systemd")
     root = folder / "root.img"
     if case.get("disk") in disks.MADE:
         images.run("cp", "--sparse=always", "--reflink=auto", lab.made[case["disk"]], root)
@@ -174,6 +199,11 @@ def prepare_disks(case, source, folder, lab):
         others.append(disk_of_checks(folder))
     else:
         images.edit_root(root, source / "root", removed, offset(case))
+    if case.get("slots"):
+        others.append(folder / SECOND)
+        images.run("cp", "--sparse=always", "--reflink=auto", root, others[-1])
+        images.edit_root(others[-1], source / "root-b", [])
+        images.run("tune2fs", "-L", others[-1].stem, others[-1])
     data = folder / "data.img"
     images.mkfs(data, "data", 8)
     return root, [data, *others]
@@ -193,12 +223,17 @@ def disk_of_checks(folder):
 
 def offset(case):
     """Where in the root's image its file system begins, in bytes."""
-    return disks.START if case.get("disk") in disks.TABLES else 0
+    return disks.START if case.get("disk") in [*disks.TABLES, "gpt-auto"] else 0
 
 
 def why_not(name):
     """Why the case cannot be run here, on a machine on which others can; None where it can."""
-    return service.net.why_not() if any("service" in boot for boot in load(name)["boot"]) else None
+    case = load(name)
+    if "machine" in case and (reason := machines.why_not(case["machine"])):
+        return reason
+    if "server" in case and (reason := server.why_not(case["server"])):
+        return reason
+    return service.net.why_not() if any("service" in boot for boot in case["boot"]) else None
 
 
 def dmi(boot):

@@ -1,12 +1,15 @@
 """Disks with the root in a partition, and on what may lie between the two.
 
-GPT and MBR are written here. What only a kernel with the drivers can make, a machine makes once: it boots the ordinary root with
+GPT and MBR are written here, and the superblocks of a mirror. What only a kernel with the drivers can make, a machine makes once: it boots the ordinary root with
 an empty disk for each of MADE, and copies itself onto them (guest/make-disks).
 """
 
 import hashlib
+import hmac
 import shutil
+import struct
 import subprocess
+import uuid
 
 from . import images, vm
 
@@ -27,7 +30,16 @@ MADE = {
     "btrfs": "rootfstype=btrfs",
     "xfs": "rootfstype=xfs",
 }
-KINDS = [*TABLES, *MADE]
+KINDS = [*TABLES, *MADE, "gpt-auto"]
+# Partitions by their types (The Discoverable Partitions Specification).
+TYPES = {
+    "/": uuid.UUID("4f68bce3-e8cd-4db1-96e7-fbcaf984b709"),
+    "/home": uuid.UUID("933ac7e1-2eb4-4f13-b844-0e14e2aef915"),
+    "/var": uuid.UUID("4d21b016-b534-45c2-a9fb-5c16e091fd2d"),
+}
+# The array that a mirror is, and where on its members the data begins.
+MIRROR = uuid.UUID("2b0d3a54-6f0e-4e8a-8d55-0c6f6a3c9b11")
+DATA = MIB
 
 
 def table(image, kind, size):
@@ -46,6 +58,49 @@ def partitioned(kind, root, out):
     out.touch()
     table(out, kind, root.stat().st_size)
     images.run("dd", f"if={root}", f"of={out}", f"seek={START // MIB}", "bs=1M", "conv=notrunc,sparse")
+
+
+def discoverable(root, others, machine_id):
+    """Turns the root's image into a disk on which it and those of `others`, by mount point, are partitions of the mount points'
+    types. That of /var has the UUID which the machine with this machine-id accepts."""
+    own = hmac.digest(bytes.fromhex(machine_id.strip()), TYPES["/var"].bytes, "sha256")[:16]
+    lines, images_, at = ["label: gpt"], {"/": root.rename(root.with_suffix(".fs")), **others}, START
+    with open(root, "wb") as disk:
+        for point, image in images_.items():
+            size = image.stat().st_size
+            lines.append(f"start={at // 512}, size={size // 512}, type={TYPES[point]}"
+                         + (f", uuid={uuid.UUID(bytes=own, version=4)}" if point == "/var" else ""))
+            images.run("dd", f"if={image}", f"of={root}", f"seek={at // MIB}", "bs=1M", "conv=notrunc,sparse")
+            image.unlink()
+            at += size
+        # Room for GPT's backup.
+        disk.truncate(at + MIB)
+    subprocess.run(["sfdisk", "-q", root], input="\n".join(lines) + "\n", text=True, check=True, stdout=subprocess.DEVNULL)
+
+
+def mirrored(image, members):
+    """Two disks, each with a partition that is one half of a RAID 1 with the image as its data (md(4), metadata 1.2)."""
+    data = image.stat().st_size
+    for number, member in enumerate(members):
+        member.unlink(missing_ok=True)
+        member.touch()
+        table(member, "gpt", DATA + data)
+        images.run("dd", f"if={image}", f"of={member}", f"seek={(START + DATA) // MIB}", "bs=1M", "conv=notrunc,sparse")
+        with open(member, "r+b") as file:
+            file.seek(START + 4096)
+            file.write(superblock(number, data // 512))
+
+
+def superblock(number, sectors):
+    """The superblock of one of two members, clean, of so many sectors (struct mdp_superblock_1 of linux/raid/md_p.h)."""
+    device = uuid.UUID(int=MIRROR.int + 1 + number).bytes
+    block = bytearray(struct.pack(
+        "<IIII16s32sQIIQIII4xQIIIIQQQQII16sBBHIQQQII32x2H",
+        0xA92B4EFC, 1, 0, 0, MIRROR.bytes, b"root", 1, 1, 0, sectors, 0, 2, 0,
+        0, 0, 0, 0, 0, DATA // 512, sectors, 8, 0, number, 0, device, 0, 0, 0, 0, 1, 1, 2**64 - 1, 0, 2, 0, 1))
+    total = sum(word for word, in struct.iter_unpack("<I", block))
+    struct.pack_into("<I", block, 216, (total & 0xFFFFFFFF) + (total >> 32) & 0xFFFFFFFF)
+    return block
 
 
 def trees():

@@ -12,12 +12,12 @@ BOOT = Path(__file__).resolve().parent.parent
 PROJECT = BOOT.parent.parent
 CACHE = Path(os.environ.get("PREPIVOT_CACHE", PROJECT / "target" / "boot-cache"))
 PROGRAM = PROJECT / "target" / "prepivot"
-ROOT_MIB = {"systemd": 600, "installed": 600, "busybox": 64}
+ROOT_MIB = {"systemd": 600, "installed": 600, "next": 600, "busybox": 64}
 
 FRAMEWORKS = ["dracut-systemd", "dracut-systemd-nofs", "dracut", "initramfs-tools", "mkinitcpio",
               "mkinitcpio-systemd", "no-cdrom", "host-only", "image", "measured", "dracut-disks",
-              "dracut-layouts", "dracut-layouts-plain", "initramfs-tools-layouts", "dracut-systemd-without", "dracut-without",
-              "mkinitcpio-without", "initramfs-tools-without"]
+              "dracut-layouts", "dracut-layouts-plain", "initramfs-tools-layouts", "dracut-server",
+              "dracut-systemd-without", "dracut-without", "mkinitcpio-without", "initramfs-tools-without"]
 
 
 class Skip(Exception):
@@ -40,16 +40,29 @@ def require_tools():
     needed = {"qemu-system-x86_64": "qemu-system-x86", "debootstrap": "debootstrap", "mkfs.ext4": "e2fsprogs",
               "debugfs": "e2fsprogs", iso: "genisoimage", "mkfs.vfat": "dosfstools", "mcopy": "mtools",
               "ssh-keygen": "openssh-client", "unshare": "util-linux", "cpio": "cpio"}
-    missing = sorted({package for tool, package in needed.items() if not shutil.which(tool)})
-    if missing:
-        raise Skip(f"packages are missing: {' '.join(missing)}")
+    if reason := missing(needed):
+        raise Skip(reason)
     if os.geteuid():
         raise Skip("root is needed to make a Debian root (debootstrap, chroot)")
+
+
+def missing(needed):
+    """A reason to skip where this machine lacks what is `needed`: Debian's package for each program, or path of a file of data.
+    None where it lacks nothing."""
+    def is_there(name):
+        return os.path.exists(name) if name.startswith("/") else shutil.which(name)
+    packages = sorted({package for name, package in needed.items() if not is_there(name)})
+    return f"packages are missing: {' '.join(packages)}" if packages else None
 
 
 def trees():
     """The folder with the Debian trees root/ and builder/."""
     return made_once("debian", "a Debian root", ["build-root"])
+
+
+def next_tree():
+    """The folder with the Debian tree root/ of the next release, whose systemd is newer."""
+    return made_once("next", "a newer Debian root", ["build-next-root", "build-root"])
 
 
 def made_once(name, what, recipes, *given):
@@ -72,7 +85,8 @@ def kernel(trees_dir):
 def root_image(kind, trees_dir, out, source=None):
     """A root as an ext4 image, with the test's own unit in it.
 
-    "systemd": Debian (or the tree `source`); "installed": the same with prepivot installed; "busybox": no systemd, its own init.
+    "systemd": Debian (or the tree `source`); "installed": the same with prepivot installed; "next": Debian's next release;
+    "busybox": no systemd, its own init.
     """
     with tempfile.TemporaryDirectory(dir=out.parent) as scratch:
         tree = Path(scratch) / "root"
@@ -85,7 +99,11 @@ def root_tree(kind, trees_dir, tree, source=None):
     if kind == "busybox":
         run(BOOT / "build-busybox-root", trees_dir / "builder", tree)
     else:
-        run("cp", "-a", "--reflink=auto", source or trees_dir / "root", tree)
+        source = source or (next_tree() if kind == "next" else trees_dir) / "root"
+        run("cp", "-a", "--reflink=auto", source, tree)
+        if kind == "next":
+            # The drivers of the kernel that it is booted with.
+            run("cp", "-a", "--reflink=auto", trees_dir / "builder/lib/modules", tree / "usr/lib")
         unit = tree / "etc/systemd/system"
         shutil.copy(BOOT / "guest/check.service", unit)
         (unit / "multi-user.target.wants/check.service").symlink_to("/etc/systemd/system/check.service")

@@ -6,16 +6,40 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from . import server
+
 # A whole boot takes 30 to 60 s of emulation on an idle core; a busy host gets many times that.
 TIME_LIMIT = 900
 # The hardware address of a machine's first NIC; the others count up.
 FIRST_MAC = 0x52_54_00_12_34_56
 # What nova says about a machine through the firmware's tables, by the kernel's names.
 NOVA = {"sys_vendor": "OpenStack Foundation", "product_name": "OpenStack Nova", "chassis_asset_tag": "OpenStack Nova"}
+# Debian's package qemu-efi-aarch64.
+UEFI_ARM64 = Path("/usr/share/qemu-efi-aarch64/QEMU_EFI.fd")
 # Where the firmware's tables have it: the type of the table, and QEMU's name.
 SMBIOS = {"bios_vendor": (0, "vendor"), "sys_vendor": (1, "manufacturer"), "product_name": (1, "product"),
           "product_serial": (1, "serial"), "product_uuid": (1, "uuid"), "product_family": (1, "family"),
           "board_serial": (2, "serial"), "chassis_asset_tag": (3, "asset")}
+
+
+@dataclass
+class Board:
+    """What QEMU emulates, and its names in Linux."""
+    qemu: list
+    console: str         # the kernel's name of the first serial port
+    cdrom: list          # QEMU's devices for a CD-ROM drive; the last takes the drive
+    checks: list         # QEMU's device for what the checks say; empty: the second serial port
+
+
+# The ports and drives that a PC has of old are on PCI on other machines.
+VIRTIO = {"cdrom": ["virtio-scsi-pci", "scsi-cd"], "checks": ["virtio-serial-pci", "virtserialport,name=checks,chardev=checks"]}
+PC = "amd64"
+BOARDS = {
+    PC: Board(["qemu-system-x86_64", "-machine", "pc", "-cpu", "max"], "ttyS0", ["ide-cd"], []),
+    # With UEFI, for without it there are no SMBIOS tables.
+    "arm64": Board(["qemu-system-aarch64", "-machine", "virt", "-cpu", "cortex-a57", "-bios", UEFI_ARM64], "ttyAMA0", **VIRTIO),
+    "riscv64": Board(["qemu-system-riscv64", "-machine", "virt"], "ttyS0", **VIRTIO),
+}
 
 
 @dataclass
@@ -31,10 +55,12 @@ class Machine:
     disks: list = field(default_factory=list)    # further disks
     dmi: dict = field(default_factory=dict)      # what the firmware says of the machine, by the kernel's names
     read_only_root: bool = False
+    export: server.Export | None = None          # how the root is reached that is not on a disk of the machine
     writes: int = 0                              # how many writes a second the root's disk takes; 0: any number
     time_limit: int = TIME_LIMIT                 # seconds
     icount: bool = True   # the clock that counts instructions
     memory: int = 512
+    board: str = PC       # of BOARDS
     # For each NIC a socket that takes and gives a frame in each datagram, or None: QEMU's own network, which leads nowhere.
     nics: list = field(default_factory=lambda: [None])
 
@@ -53,14 +79,19 @@ def nova(uuid):
 
 
 def command(machine):
-    argv = ["qemu-system-x86_64", "-accel", "tcg", "-machine", "pc", "-cpu", "max", "-m", str(machine.memory),
-            "-nodefaults", "-display", "none", "-no-reboot",
+    board = BOARDS[machine.board]
+    argv = [*board.qemu, "-accel", "tcg", "-m", str(machine.memory), "-nodefaults", "-display", "none", "-no-reboot",
             "-kernel", machine.kernel, "-initrd", machine.initrd,
-            "-append", f"console=ttyS0 root=LABEL=root ro panic=-1 {machine.cmdline}".strip(),
-            "-serial", f"file:{machine.logs / 'console.log'}", "-serial", f"file:{machine.logs / 'checks.log'}",
-            "-device", "virtio-rng-pci"]
+            "-append", f"console={board.console} root=LABEL=root ro panic=-1 {machine.cmdline}".strip(),
+            "-serial", f"file:{machine.logs / 'console.log'}", "-device", "virtio-rng-pci"]
+    if board.checks:
+        argv += ["-chardev", f"file,id=checks,path={machine.logs / 'checks.log'}", *devices(board.checks)]
+    else:
+        argv += ["-serial", f"file:{machine.logs / 'checks.log'}"]
     for number, socket_ in enumerate(machine.nics):
         backend = f"socket,fd={socket_.fileno()}" if socket_ else "user,restrict=on"
+        if machine.export and not number:
+            backend += machine.export.nic
         argv += ["-netdev", f"{backend},id=net{number}",
                  "-device", f"virtio-net-pci,netdev=net{number},mac={mac(number)},romfile="]
     if machine.icount:
@@ -74,17 +105,25 @@ def command(machine):
         argv += ["-smbios", f"type={table},{','.join(words)}"]
     read_only = "on" if machine.read_only_root else "off"
     slow = f",throttling.iops-write={machine.writes}" if machine.writes else ""
-    argv += ["-drive", f"if=virtio,format=raw,cache=unsafe,file={machine.root},readonly={read_only}{slow}"]
+    if machine.export:
+        argv += machine.export.words
+    else:
+        argv += ["-drive", f"if=virtio,format=raw,cache=unsafe,file={machine.root},readonly={read_only}{slow}"]
     for path in machine.disks:
         argv += ["-drive", f"if=virtio,format=raw,cache=unsafe,file={path}"]
     for number, (path, bus) in enumerate(machine.drives):
         file = f"file={failing(machine, path)}" if machine.unreadable else f"file={path}"
         argv += ["-drive", f"if=none,id=config{number},format=raw,readonly=on,{file}"]
         if not machine.late:
-            argv += ["-device", f"{'ide-cd' if bus == 'cdrom' else 'virtio-blk-pci'},drive=config{number}"]
+            *controllers, device = board.cdrom if bus == "cdrom" else ["virtio-blk-pci"]
+            argv += devices([*controllers, f"{device},drive=config{number}"])
     if machine.late:
         argv += ["-device", "virtio-scsi-pci,id=scsi", "-monitor", f"unix:{monitor(machine)},server=on,wait=off"]
     return [str(a) for a in argv]
+
+
+def devices(names):
+    return [word for name in names for word in ("-device", name)]
 
 
 def failing(machine, image):
