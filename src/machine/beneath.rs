@@ -11,21 +11,23 @@ use std::path::Path;
 const MAX_FACT: u64 = 64 << 10;
 /// How much of PID 1's environment is read, in bytes: more than a variable may have.
 const MAX_ENVIRONMENT: u64 = 2 << 20;
+/// How often a path is tried. A `..` in it cannot be followed while anything on the machine is renamed or mounted (openat2(2), EAGAIN).
+const MAX_TRIES: usize = 1000;
 /// How many entries of a folder are read.
 const MAX_NAMES: usize = 4096;
 
 /// Opens what is at a path; nothing outside of `base`.
 pub(super) fn open(base: &Path, path: &str, flags: OFlags) -> Option<OwnedFd> {
     let flags = flags | OFlags::CLOEXEC;
+    let path = path.trim_start_matches('/');
+    // This machine's own files: nothing is outside.
+    if base == Path::new("/") {
+        return openat(CWD, base.join(path), flags, Mode::empty()).ok();
+    }
     let folder = openat(CWD, base, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-    match openat2(&folder, path.trim_start_matches('/'), flags, Mode::empty(), resolve) {
-        // Before Linux 5.6, or where a sandbox refuses it: this machine's own files need no such care.
-        Err(Errno::NOSYS | Errno::PERM) if base == Path::new("/") => {
-            openat(CWD, base.join(path), flags, Mode::empty()).ok()
-        }
-        result => result.ok(),
-    }
+    let mut tries = (0..MAX_TRIES).map(|_| openat2(&folder, path, flags, Mode::empty(), resolve));
+    tries.find(|opened| !matches!(opened, Err(Errno::AGAIN)))?.ok()
 }
 
 /// The start of a file as text. None where there is none, or it is no regular file.
@@ -104,5 +106,29 @@ mod tests {
         assert_eq!(link_name(&dir.0, "proc/link").as_deref(), Some("real"));
         assert!(exists(&dir.0, "proc/real") && !exists(&dir.0, "proc/none"));
         assert!(read(Path::new("/"), "proc/meminfo").is_some());
+    }
+
+    #[test]
+    fn what_is_renamed_elsewhere_hides_nothing() {
+        let (dir, elsewhere) = (TempDir::new("beneath-link"), TempDir::new("beneath-renames"));
+        std::fs::create_dir_all(dir.0.join("devices/nic")).unwrap();
+        std::fs::create_dir_all(dir.0.join("class")).unwrap();
+        std::fs::write(dir.0.join("devices/nic/address"), "02:00:00:00:00:01").unwrap();
+        symlink("../devices/nic", dir.0.join("class/eth0")).unwrap();
+        let (a, b) = (elsewhere.0.join("a"), elsewhere.0.join("b"));
+        std::fs::create_dir(&a).unwrap();
+        let ended = std::sync::atomic::AtomicBool::new(false);
+        let missing = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !ended.load(std::sync::atomic::Ordering::Relaxed) {
+                    std::fs::rename(&a, &b).unwrap();
+                    std::fs::rename(&b, &a).unwrap();
+                }
+            });
+            let missing = (0..20_000).filter(|_| read(&dir.0, "class/eth0/address").is_none()).count();
+            ended.store(true, std::sync::atomic::Ordering::Relaxed);
+            missing
+        });
+        assert_eq!(missing, 0);
     }
 }
