@@ -35,6 +35,7 @@ impl Writable {
         if !flags.contains(StatVfsMountFlags::RDONLY) {
             return Ok(None);
         }
+        // Not relatime: a remount without a flag of access times keeps what there is, and beside nodiratime it is the default (mount(2)).
         let mut keep = MountFlags::empty();
         for (set, flag) in [
             (StatVfsMountFlags::NOSUID, MountFlags::NOSUID),
@@ -42,7 +43,6 @@ impl Writable {
             (StatVfsMountFlags::NOEXEC, MountFlags::NOEXEC),
             (StatVfsMountFlags::NOATIME, MountFlags::NOATIME),
             (StatVfsMountFlags::NODIRATIME, MountFlags::NODIRATIME),
-            (StatVfsMountFlags::RELATIME, MountFlags::RELATIME),
             (StatVfsMountFlags::SYNCHRONOUS, MountFlags::SYNCHRONOUS),
         ] {
             if flags.contains(set) {

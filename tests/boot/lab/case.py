@@ -12,7 +12,7 @@ case.toml:
     format     what the root's disk is instead of ext4 (lab/layouts.py, MAKE), or "folder"; its checks are on another disk
     read_only  true: the root disk cannot be written at all
     full       true: the root filesystem has no free block
-    server     what serves the root: "nbd" its disk, "virtiofs" a folder, which its `format` is (lab/server.py)
+    server     what serves the root: "nbd" and "iscsi" its disk, "nfs" and "virtiofs" a folder, which its `format` is (lab/server.py)
     units      units of guest/ that sysinit.target of the root wants
     disk       what the root lies on: a partition of a table, or more (lab/disks.py, KINDS); its checks are on another disk.
                "gpt-auto": those of `own` are partitions of the same disk, known by their types
@@ -56,8 +56,8 @@ KEYS = {"about", "framework", "extra", "machine", "root", "remove", "cmdline", "
 BOOT_KEYS = {"drives", "enlarge", "cut", "unreadable", "late", "service", "nics", "uuid", "checks", "console", "absent", "dmi",
              "expect", "slot"}
 # What the checks of several cases share.
-HELPERS = ["provisioned", "networked", "furnished", "both-ways", "tidy", "left", "grown", "remember", "same",
-           "numbered", "cloned"]
+HELPERS = ["provisioned", "networked", "furnished", "both-ways", "tidy", "left", "grown", "remember", "same", "served",
+           "served-again", "numbered", "cloned"]
 # Looks before the checks do, at what the initramfs left.
 FIRST_UNIT = "left.service"
 # The disk of the second root, named as its label.

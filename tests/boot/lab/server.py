@@ -1,9 +1,10 @@
-"""A root that a server has: a disk of NBD's on the machine's own network, or a folder of virtiofs; and the Debian tree whose
-initramfs tools can boot the first.
+"""A root that a server has: a disk of NBD's or iSCSI's or a folder of NFS's on the machine's own network, or a folder of virtiofs;
+and the Debian tree whose initramfs tools can boot all but the last.
 """
 
 import contextlib
 import os
+import socket
 import subprocess
 import time
 from dataclasses import dataclass, field
@@ -12,18 +13,32 @@ from . import images
 
 # Where a machine finds its server, on QEMU's own network, which leads nowhere else and leases 10.0.2.15.
 ADDRESS = "10.0.2.100"
-PORT = 10809
+PORTS = {"nbd": 10809, "nfs": 2049, "iscsi": 3260}
+TARGET = "iqn.2026-11.test.server:root"
 # What the kernel command line says of each.
+DHCP = "ip=dhcp rd.neednet=1"
 CMDLINE = {
-    "nbd": f"root=nbd:{ADDRESS}:{PORT}:ext4 ip=dhcp rd.neednet=1",
+    "nbd": f"root=nbd:{ADDRESS}:{PORTS['nbd']}:ext4 {DHCP}",
+    "nfs": f"root=nfs4:{ADDRESS}:/root:rw,hard {DHCP}",
+    "iscsi": f"root=LABEL=root netroot=iscsi:{ADDRESS}::{PORTS['iscsi']}:1:{TARGET} "
+             f"rd.iscsi.initiator=iqn.2026-11.test.machine:one {DHCP}",
     "virtiofs": "root=root rootfstype=virtiofs",
 }
 VIRTIOFSD = next((path for path in ["/usr/libexec/virtiofsd", "/usr/lib/qemu/virtiofsd"] if os.access(path, os.X_OK)), "virtiofsd")
 # What each needs on this machine: a program, and its package.
 NEEDED = {
     "nbd": {"qemu-nbd": "qemu-utils", "socat": "socat"},
+    "nfs": {"ganesha.nfsd": "nfs-ganesha nfs-ganesha-vfs", "socat": "socat"},
+    "iscsi": {"tgtd": "tgt", "tgtadm": "tgt", "socat": "socat"},
     "virtiofs": {VIRTIOFSD: "virtiofsd"},
 }
+# A server of NFS 4 alone, for a folder in which root is root.
+GANESHA = """
+NFS_Core_Param {{ Protocols = 4; NFS_Port = {port}; Bind_addr = 127.0.0.1; Enable_NLM = false; Enable_RQUOTA = false; }}
+NFSv4 {{ Graceless = true; RecoveryBackend = fs_ng; RecoveryRoot = "{state}"; Only_Numeric_Owners = true; Allow_Numeric_Owners = true; }}
+EXPORT {{ Export_Id = 1; Path = "{root}"; Pseudo = "/root"; Access_Type = RW; Squash = No_root_squash; SecType = sys;
+    Transports = TCP; FSAL {{ Name = VFS; }} }}
+"""
 # How long a server may take to start, in seconds.
 START = 60
 
@@ -48,33 +63,65 @@ def trees():
 @contextlib.contextmanager
 def exported(kind, root, folder, memory):
     """Serve the root, an image or a folder, while a machine with so many MiB of memory runs. Gives the Export."""
-    socket = folder / "root.socket"
+    path = folder / "root.socket"
     if kind == "nbd":
-        argv = ["qemu-nbd", "--persistent", "--shared=4", "--format=raw", "--cache=unsafe", f"--socket={socket}", root]
-        with running(argv, socket, folder):
-            # A command for each connection of the machine to its server.
-            yield Export(nic=f",guestfwd=tcp:{ADDRESS}:{PORT}-cmd:socat - UNIX-CONNECT:{socket}")
+        argv = ["qemu-nbd", "--persistent", "--shared=4", "--format=raw", "--cache=unsafe", f"--socket={path}", root]
+        with running(argv, path.exists, folder):
+            yield forwarded(kind, f"UNIX-CONNECT:{path}")
+    elif kind == "nfs":
+        port, state, config = free_port(), folder / "nfs", folder / "nfs.conf"
+        state.mkdir(exist_ok=True)
+        config.write_text(GANESHA.format(port=port, state=state, root=root))
+        argv = ["ganesha.nfsd", "-F", "-f", config, "-L", "STDOUT", "-p", folder / "nfs.pid"]
+        with running(argv, lambda: answers(port), folder):
+            yield forwarded(kind, f"TCP:127.0.0.1:{port}")
+    elif kind == "iscsi":
+        port = free_port()
+        with running(["tgtd", "-f", "--iscsi", f"portal=127.0.0.1:{port}"], lambda: answers(port), folder, TGT_IPC_SOCKET=path):
+            for words in (["target", "--op", "new", "--targetname", TARGET], ["target", "--op", "bind", "--initiator-address", "ALL"],
+                          ["logicalunit", "--op", "new", "--lun", "1", "--backing-store", root]):
+                images.run("env", f"TGT_IPC_SOCKET={path}", "tgtadm", "--lld", "iscsi", "--tid", "1", "--mode", *words)
+            yield forwarded(kind, f"TCP:127.0.0.1:{port}")
     else:
-        argv = [VIRTIOFSD, f"--socket-path={socket}", "-o", f"source={root}", "-o", "cache=always", "-o", "xattr"]
-        with running(argv, socket, folder):
+        argv = [VIRTIOFSD, f"--socket-path={path}", "-o", f"source={root}", "-o", "cache=always", "-o", "xattr"]
+        with running(argv, path.exists, folder):
             # The server reads and writes the machine's memory.
             yield Export(words=["-object", f"memory-backend-memfd,id=memory,size={memory}M,share=on",
-                                "-machine", "memory-backend=memory", "-chardev", f"socket,id=root,path={socket}",
+                                "-machine", "memory-backend=memory", "-chardev", f"socket,id=root,path={path}",
                                 "-device", "vhost-user-fs-pci,chardev=root,tag=root"])
 
 
+def forwarded(kind, to):
+    """A command for each connection of the machine to its server."""
+    return Export(nic=f",guestfwd=tcp:{ADDRESS}:{PORTS[kind]}-cmd:socat - {to}")
+
+
+def free_port():
+    """A port of this machine's loopback that nothing listens on."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def answers(port):
+    """Whether something listens on a port of this machine's loopback."""
+    with socket.socket() as connection:
+        return connection.connect_ex(("127.0.0.1", port)) == 0
+
+
 @contextlib.contextmanager
-def running(argv, socket, folder):
-    """A server that runs, once its socket is there."""
-    socket.unlink(missing_ok=True)
+def running(argv, ready, folder, **environment):
+    """A server that runs, once `ready` says that it serves."""
+    (folder / "root.socket").unlink(missing_ok=True)
     log = folder / "server.log"
     with open(log, "wb") as file:
-        process = subprocess.Popen([str(a) for a in argv], stdin=subprocess.DEVNULL, stdout=file, stderr=file)
+        process = subprocess.Popen([str(a) for a in argv], stdin=subprocess.DEVNULL, stdout=file, stderr=file,
+                                   env=os.environ | {name: str(value) for name, value in environment.items()})
     try:
         end = time.monotonic() + START
-        while not socket.exists():
+        while not ready():
             if process.poll() is not None or time.monotonic() > end:
-                raise RuntimeError(f"{argv[0]} does not serve the root: {log.read_text().strip()}")
+                raise RuntimeError(f"{argv[0]} does not serve the root: {log.read_text().strip()[-2000:]}")
             time.sleep(0.1)
         yield
     finally:
