@@ -173,7 +173,11 @@ impl Root {
             entries.into_iter().partition(|e| self.disk.is_read_only(e.change.resolved()));
         let Some(first) = left.first() else { return entries };
         self.unwritten = true;
-        let more = if left.len() > 1 { format!(" and {} other changes", left.len() - 1) } else { String::new() };
+        let more = match left.len() - 1 {
+            0 => String::new(),
+            1 => " and another change".into(),
+            others => format!(" and {others} other changes"),
+        };
         errors.push(Error::new(format!(
             "failed to {} {}{more}: the file system is read-only",
             first.change.verb(),

@@ -19,7 +19,7 @@ TARGET = "iqn.2026-11.test.server:root"
 DHCP = "ip=dhcp rd.neednet=1"
 CMDLINE = {
     "nbd": f"root=nbd:{ADDRESS}:{PORTS['nbd']}:ext4 {DHCP}",
-    "nfs": f"root=nfs4:{ADDRESS}:/root:rw,hard {DHCP}",
+    "nfs": f"root=nfs4:{ADDRESS}:/root {DHCP} rw",
     "iscsi": f"root=LABEL=root netroot=iscsi:{ADDRESS}::{PORTS['iscsi']}:1:{TARGET} "
              f"rd.iscsi.initiator=iqn.2026-11.test.machine:one {DHCP}",
     "virtiofs": "root=root rootfstype=virtiofs",
