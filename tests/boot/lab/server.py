@@ -29,7 +29,7 @@ VIRTIOFSD = next((path for path in ["/usr/libexec/virtiofsd", "/usr/lib/qemu/vir
 NEEDED = {
     "nbd": {"qemu-nbd": "qemu-utils", "socat": "socat"},
     "nfs": {"ganesha.nfsd": "nfs-ganesha nfs-ganesha-vfs", "socat": "socat"},
-    "iscsi": {"tgtd": "tgt", "tgtadm": "tgt", "socat": "socat"},
+    "iscsi": {"tgtd": "tgt", "tgtadm": "tgt", "socat": "socat", "ip": "iproute2"},
     "virtiofs": {VIRTIOFSD: "virtiofsd"},
 }
 # A server of NFS 4 alone, for a folder in which root is root.
@@ -39,6 +39,8 @@ NFSv4 {{ Graceless = true; RecoveryBackend = fs_ng; RecoveryRoot = "{state}"; On
 EXPORT {{ Export_Id = 1; Path = "{root}"; Pseudo = "/root"; Access_Type = RW; Squash = No_root_squash; SecType = sys;
     Transports = TCP; FSAL {{ Name = VFS; }} }}
 """
+# A server of iSCSI that has the address $1.
+ISCSI = 'ip link set lo up; ip address add "$1/32" dev lo; exec tgtd --foreground --iscsi "portal=$2"'
 # How long a server may take to start, in seconds.
 START = 60
 
@@ -76,12 +78,14 @@ def exported(kind, root, folder, memory):
         with running(argv, lambda: answers(port), folder):
             yield forwarded(kind, f"TCP:127.0.0.1:{port}")
     elif kind == "iscsi":
-        port = free_port()
-        with running(["tgtd", "-f", "--iscsi", f"portal=127.0.0.1:{port}"], lambda: answers(port), folder, TGT_IPC_SOCKET=path):
+        # At the address by which the machine knows it, because the server tells its address to those who look for its targets.
+        argv = ["unshare", "--net", "sh", "-euc", ISCSI, "sh", ADDRESS, f"{ADDRESS}:{PORTS[kind]}"]
+        with running(argv, path.with_suffix(".socket.0").exists, folder, TGT_IPC_SOCKET=path) as process:
             for words in (["target", "--op", "new", "--targetname", TARGET], ["target", "--op", "bind", "--initiator-address", "ALL"],
                           ["logicalunit", "--op", "new", "--lun", "1", "--backing-store", root]):
                 images.run("env", f"TGT_IPC_SOCKET={path}", "tgtadm", "--lld", "iscsi", "--tid", "1", "--mode", *words)
-            yield forwarded(kind, f"TCP:127.0.0.1:{port}")
+            inside = f"nsenter --net --target {process.pid} "
+            yield forwarded(kind, f"TCP:{ADDRESS}:{PORTS[kind]}", inside)
     else:
         argv = [VIRTIOFSD, f"--socket-path={path}", "-o", f"source={root}", "-o", "cache=always", "-o", "xattr"]
         with running(argv, path.exists, folder):
@@ -91,9 +95,9 @@ def exported(kind, root, folder, memory):
                                 "-device", "vhost-user-fs-pci,chardev=root,tag=root"])
 
 
-def forwarded(kind, to):
-    """A command for each connection of the machine to its server."""
-    return Export(nic=f",guestfwd=tcp:{ADDRESS}:{PORTS[kind]}-cmd:socat - {to}")
+def forwarded(kind, to, inside=""):
+    """A command for each connection of the machine to its server, with words before it."""
+    return Export(nic=f",guestfwd=tcp:{ADDRESS}:{PORTS[kind]}-cmd:{inside}socat - {to}")
 
 
 def free_port():
@@ -111,8 +115,9 @@ def answers(port):
 
 @contextlib.contextmanager
 def running(argv, ready, folder, **environment):
-    """A server that runs, once `ready` says that it serves."""
-    (folder / "root.socket").unlink(missing_ok=True)
+    """A server that runs, once `ready` says that it serves. Gives its process."""
+    for old in folder.glob("root.socket*"):
+        old.unlink()
     log = folder / "server.log"
     with open(log, "wb") as file:
         process = subprocess.Popen([str(a) for a in argv], stdin=subprocess.DEVNULL, stdout=file, stderr=file,
@@ -123,7 +128,7 @@ def running(argv, ready, folder, **environment):
             if process.poll() is not None or time.monotonic() > end:
                 raise RuntimeError(f"{argv[0]} does not serve the root: {log.read_text().strip()[-2000:]}")
             time.sleep(0.1)
-        yield
+        yield process
     finally:
         # virtiofsd has ended with the machine.
         process.terminate()
