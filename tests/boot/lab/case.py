@@ -46,7 +46,7 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import disks, drive, images, layouts, machines, server, service, texts, vm
+from . import disks, drive, frameworks, images, layouts, machines, server, service, texts, vm
 
 CASES = images.BOOT / "cases"
 DRIVE = {"documents": "server", "format": "iso", "label": "config-2", "bus": "cdrom", "partition": False,
@@ -97,18 +97,19 @@ def prepare(work, cases):
         subprocess.run([images.PROJECT / "initramfs/build"], check=True)
     work.mkdir(parents=True, exist_ok=True)
     others = {one["machine"] for one in cases if "machine" in one}
-    cases = [one for one in cases if "machine" not in one]
+    cases = [one for one in cases if "machine" not in one and not frameworks.why_not(one["framework"])]
     lab = Lab(work=work, trees=images.trees(), roots={}, initramfs={}, made={}, key=make_key(work / "id"))
     for kind in sorted({one.get("root", "systemd") for one in cases}):
         lab.roots[kind] = work / f"root-{kind}.img"
         images.root_image(kind, lab.trees, lab.roots[kind])
     builder = work / "builder"
-    frameworks = sorted({one["framework"] for one in cases})
-    # Some are made in a Debian that has more packages.
-    trees = {"disks": disks.trees, "layouts": layouts.trees, "server": server.trees}
-    special = {name: kind for name in frameworks for kind in trees if kind in name.split("-")}
+    wanted = sorted({one["framework"] for one in cases})
+    # Some are made in a Debian that has more packages, or is newer.
+    trees = {"disks": disks.trees, "layouts": layouts.trees, "server": server.trees, "next": frameworks.trees,
+             "newest": frameworks.trees, "source": frameworks.trees}
+    special = {name: kind for name in wanted for kind in trees if kind in name.split("-")}
     for kind in ["", *trees]:
-        chosen = [name for name in frameworks if special.get(name, "") == kind]
+        chosen = [name for name in wanted if special.get(name, "") == kind]
         if chosen:
             shutil.rmtree(builder, ignore_errors=True)
             images.builder(trees[kind]() if kind else lab.trees, builder)
@@ -121,7 +122,7 @@ def prepare(work, cases):
             lab.roots[name], lab.initramfs[name] = work / f"root-{name}.img", work / f"image-{name}.img"
             images.root_image("systemd", lab.trees, lab.roots[name], source=machines.trees(name) / "root")
             machines.initramfs(name, lab.initramfs[name])
-    if "dracut-disks" in frameworks:
+    if "dracut-disks" in wanted:
         lab.made.update(disks.make(work, lab.initramfs["dracut-disks"]))
     return lab
 
@@ -230,6 +231,8 @@ def why_not(name):
     """Why the case cannot be run here, on a machine on which others can; None where it can."""
     case = load(name)
     if "machine" in case and (reason := machines.why_not(case["machine"])):
+        return reason
+    if reason := frameworks.why_not(case["framework"]):
         return reason
     if "server" in case and (reason := server.why_not(case["server"])):
         return reason
