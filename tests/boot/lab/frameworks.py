@@ -11,6 +11,7 @@ SOURCES = {
     "dracut-newest": ("PREPIVOT_DRACUT", "dracut.sh"),
     "dracut-newest-plain": ("PREPIVOT_DRACUT", "dracut.sh"),
     "mkinitcpio-source": ("PREPIVOT_MKINITCPIO", "mkinitcpio"),
+    "mkinitcpio-usr-source": ("PREPIVOT_MKINITCPIO", "mkinitcpio"),
     "mkinitcpio-systemd-source": ("PREPIVOT_MKINITCPIO", "mkinitcpio"),
 }
 

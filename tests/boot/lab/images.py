@@ -18,7 +18,7 @@ FRAMEWORKS = ["dracut-systemd", "dracut-systemd-nofs", "dracut", "initramfs-tool
               "mkinitcpio-systemd", "no-cdrom", "host-only", "image", "measured", "dracut-disks",
               "dracut-layouts", "dracut-layouts-plain", "initramfs-tools-layouts", "dracut-server",
               "dracut-next", "dracut-newest", "dracut-newest-plain", "initramfs-tools-next", "mkinitcpio-source",
-              "mkinitcpio-systemd-source",
+              "mkinitcpio-usr-source", "mkinitcpio-systemd-source",
               "dracut-systemd-without", "dracut-without", "mkinitcpio-without", "initramfs-tools-without"]
 
 
