@@ -160,7 +160,7 @@ impl Root {
             let waits = !e.hidden && self.below_unmounted(e.change.resolved());
             // The waiting changes are in a list there.
             let path = if waits { "etc" } else { e.change.resolved() };
-            let own = || self.disk.nearest(path).is_some_and(|(_, fd)| self.disk.is_own(fd));
+            let own = || self.disk.nearest(path).is_some_and(|fd| self.disk.is_own(fd));
             !is_volatile(path) && self.disk.is_read_only(path) && own()
         };
         if self.entries().into_iter().any(needs_own) { Writable::make(self.path()) } else { Ok(None) }
@@ -183,7 +183,8 @@ impl Root {
             first.change.verb(),
             first.change.path()
         )));
-        if self.usage == Use::NewRoot {
+        // A state that is kept in a writable /etc is not on the file system that nothing can be written to, now or later.
+        if self.usage == Use::NewRoot && !self.disk.keeps_state {
             entries.retain(|e| !is_mark(e.change.resolved()));
         }
         entries

@@ -137,16 +137,17 @@ impl Disk {
 
     /// Whether the file system that has `path`, or is to have it, is read-only.
     pub(super) fn is_read_only(&self, path: &str) -> bool {
-        let stat = self.nearest(path).and_then(|(_, fd)| fs::fstatvfs(fd).ok());
+        let stat = self.nearest(path).and_then(|fd| fs::fstatvfs(fd).ok());
         stat.is_some_and(|stat| stat.f_flag.contains(StatVfsMountFlags::RDONLY))
     }
 
-    /// The first folder above `path` that is there, or `path` itself if it is one.
-    pub(super) fn nearest<'p>(&self, path: &'p str) -> Option<(&'p str, OwnedFd)> {
-        let mut at = path;
+    /// The first folder above `path`, or above its place on the disk, that is there; or `path` itself if it is one.
+    pub(super) fn nearest(&self, path: &str) -> Option<OwnedFd> {
+        let place = self.place(path);
+        let mut at: &str = &place;
         loop {
-            match self.open_at(at, OFlags::RDONLY | OFlags::DIRECTORY) {
-                Ok(fd) => return Some((at, fd)),
+            match self.open_placed(at, OFlags::RDONLY | OFlags::DIRECTORY) {
+                Ok(fd) => return Some(fd),
                 Err(_) if at.is_empty() => return None,
                 Err(_) => at = at.rsplit_once('/').map_or("", |(above, _)| above),
             }
@@ -442,7 +443,7 @@ impl Touched {
         }
         self.last = folder.to_owned();
         // One that is not there is made by one of the changes.
-        if let Some((_, fd)) = disk.nearest(folder)
+        if let Some(fd) = disk.nearest(folder)
             && let Ok(stat) = fs::fstat(&fd)
         {
             self.folders.entry(stat.st_dev).or_insert(fd);

@@ -4,6 +4,7 @@
 //! systemd.mount-extra= and systemd.volatile= (systemd-fstab-generator(8)), partitions of the root's disk
 //! (systemd-gpt-auto-generator(8)), and ostree.
 
+use super::disk::is_in_memory;
 use super::layout::{KEPT_STATE, STATE, is_below};
 use super::mounts::unescape;
 use super::{Root, Use};
@@ -56,7 +57,7 @@ impl Root {
     /// # Errors
     /// It cannot be mounted.
     pub fn bind_state(&self) -> Result<()> {
-        let in_memory = || self.disk.nearest(STATE).is_some_and(|(folder, _)| self.disk.is_memory(folder));
+        let in_memory = || self.disk.nearest(STATE).is_some_and(is_in_memory);
         if !self.is_live() || !self.is_dir(KEPT_STATE) || !in_memory() {
             return Ok(());
         }

@@ -122,6 +122,33 @@ tr -d '\n ' <$W/root/run/cloud-init/status.json 2>/dev/null || tr -d '\n ' </run
 }
 
 #[test]
+fn a_read_only_root_with_a_writable_etc_is_provisioned_once() {
+    let steps = r#"
+sed -i 's|write_files: .|&{path: /opt/x, content: x}, |' $W/image/var/lib/cloud/seed/nocloud/user-data
+echo 'LABEL=var /var ext4 defaults 0 2' >$W/image/etc/fstab
+mkdir $W/up/u $W/up/w
+mount -t overlay image -o lowerdir=$W/image:$W/empty $W/root
+mount -t overlay etc -o lowerdir=$W/image/etc,upperdir=$W/up/u,workdir=$W/up/w $W/root/etc
+initramfs
+mkdir $W/up/var $W/up/x
+mount -t overlay var -o lowerdir=$W/image/var,upperdir=$W/up/var,workdir=$W/up/x $W/root/var
+real
+instance
+show var/x
+umount $W/root/var
+umount /run
+mount -t tmpfs run /run
+initramfs
+show etc/hostname
+"#;
+    let Some(lines) = machine("roots-etc", SEED, steps) else { return };
+    assert_eq!(lines[0], "apply 1");
+    assert!(lines[1].starts_with("console not everything could be written before the pivot"), "{lines:?}");
+    // The second boot has nothing to write to /opt.
+    assert_eq!(lines[3..], [INSTANCE, "var/x x", "apply 0", "etc/hostname web"], "{lines:?}");
+}
+
+#[test]
 fn a_var_in_memory_has_the_state_of_the_disk() {
     let steps = r#"
 networkd

@@ -278,7 +278,7 @@ def make_drives(boot, folder, lab):
         if asked["files"]:
             drive.write_files(tree, texts.filled(asked["files"], public(lab)))
         else:
-            drive.write_tree(tree, images.BOOT / "drives" / asked["documents"], asked["texts"], public(lab))
+            drive.write_tree(tree, images.BOOT / "drives" / asked["documents"], texts.filled(asked["texts"], public(lab)), public(lab))
         drive.make_image(tree, image, asked["format"], asked["label"], asked["partition"])
         made.append((image, asked["bus"]))
     return made
