@@ -9,6 +9,7 @@ from . import images
 # What each is built from: the variable, and a file by which the source is known.
 SOURCES = {
     "dracut-newest": ("PREPIVOT_DRACUT", "dracut.sh"),
+    "dracut-newest-overlay": ("PREPIVOT_DRACUT", "dracut.sh"),
     "dracut-newest-plain": ("PREPIVOT_DRACUT", "dracut.sh"),
     "mkinitcpio-source": ("PREPIVOT_MKINITCPIO", "mkinitcpio"),
     "mkinitcpio-usr-source": ("PREPIVOT_MKINITCPIO", "mkinitcpio"),

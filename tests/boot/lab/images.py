@@ -17,7 +17,7 @@ ROOT_MIB = {"systemd": 600, "installed": 600, "next": 600, "busybox": 64}
 FRAMEWORKS = ["dracut-systemd", "dracut-systemd-nofs", "dracut", "initramfs-tools", "mkinitcpio",
               "mkinitcpio-systemd", "no-cdrom", "host-only", "image", "measured", "dracut-disks",
               "dracut-layouts", "dracut-layouts-plain", "initramfs-tools-layouts", "dracut-server",
-              "dracut-next", "dracut-newest", "dracut-newest-plain", "initramfs-tools-next", "mkinitcpio-source",
+              "dracut-next", "dracut-newest", "dracut-newest-overlay", "dracut-newest-plain", "initramfs-tools-next", "mkinitcpio-source",
               "mkinitcpio-usr-source", "mkinitcpio-systemd-source",
               "dracut-systemd-without", "dracut-without", "mkinitcpio-without", "initramfs-tools-without"]
 
