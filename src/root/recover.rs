@@ -27,11 +27,17 @@ impl Root {
             return Vec::new();
         }
         let mut errors = Vec::new();
-        let folder_is_read_only = || folders.iter().any(|f| self.disk.is_read_only(f));
-        let writable = if self.usage == Use::NewRoot && folder_is_read_only() {
-            Writable::make(self.path()).map_err(|e| errors.push(e)).ok().flatten()
-        } else {
-            None
+        let is_read_only = |folder: &&String| self.disk.is_read_only(folder);
+        let has_record =
+            |folder: &&String| [JOURNAL, WAITING].iter().any(|name| self.disk.stat(&path_in(folder, name)).is_some());
+        let needs_it = self.usage == Use::NewRoot && folders.iter().any(|f| is_read_only(&f));
+        let writable = match needs_it.then(|| Writable::make(self.path())).transpose() {
+            Ok(writable) => writable.flatten(),
+            Err(e) => {
+                // Where the record itself can be written to, each change says what it lacks.
+                errors.extend(folders.iter().filter(has_record).any(|f| is_read_only(&f)).then_some(e));
+                None
+            }
         };
         for folder in folders.iter().filter(|_| journal) {
             let named = || format!("failed to carry out the journal /{}", path_in(folder, JOURNAL));
