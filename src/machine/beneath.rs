@@ -11,7 +11,8 @@ use std::path::Path;
 const MAX_FACT: u64 = 64 << 10;
 /// How much of PID 1's environment is read, in bytes: more than a variable may have.
 const MAX_ENVIRONMENT: u64 = 2 << 20;
-/// How often a path is tried. A `..` in it cannot be followed while anything on the machine is renamed or mounted (openat2(2), EAGAIN).
+/// How often a path is tried: a `..` in it cannot be followed while anything on the machine is renamed or mounted (openat2(2),
+/// EAGAIN).
 const MAX_TRIES: usize = 1000;
 /// How many entries of a folder are read.
 const MAX_NAMES: usize = 4096;

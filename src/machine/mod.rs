@@ -3,6 +3,7 @@
 pub mod appear;
 pub mod beneath;
 pub mod cmdline;
+pub mod credentials;
 pub mod distro;
 pub mod drivers;
 pub mod nic;

@@ -9,6 +9,7 @@ use super::layout::{KEPT_STATE, STATE, is_below};
 use super::mounts::unescape;
 use super::{Root, Use};
 use crate::base::error::{Context, Result};
+use crate::machine::credentials;
 use rustix::mount::mount_bind;
 use std::collections::BTreeSet;
 
@@ -84,7 +85,7 @@ pub(super) fn all(root: &Root) -> Vec<Point> {
     let mut points = Points { root, found: Vec::new() };
     points.table(&root.text("/etc/fstab"));
     if root.has_run() {
-        points.table(&root.text("/run/credentials/@system/fstab.extra"));
+        points.table(&root.text(&format!("{}/fstab.extra", credentials::SYSTEM)));
         points.cmdline();
     }
     points.units();

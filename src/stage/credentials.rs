@@ -4,6 +4,7 @@
 //! are no credentials: they are moved to /run (`super::network::divert`), where every version reads them.
 
 use crate::base::error::Result;
+use crate::machine::credentials::{MAX, SYSTEM};
 use crate::root::{Attr, Content, Root, Use};
 use crate::system::accounts::Table;
 use crate::system::fstab::{self, FSTAB};
@@ -17,7 +18,7 @@ const STORE: &str = "/run/credstore";
 const INITRD: &str = "/run/credentials/@initrd";
 /// Where else a credential can be already.
 const OTHERS: [&str; 7] = [
-    "/run/credentials/@system",
+    SYSTEM,
     "/run/credentials/@encrypted",
     "/run/credstore.encrypted",
     "/etc/credstore",
@@ -25,8 +26,6 @@ const OTHERS: [&str; 7] = [
     "/usr/lib/credstore",
     "/usr/lib/credstore.encrypted",
 ];
-/// The largest credential that systemd takes, in bytes (CREDENTIAL_SIZE_MAX).
-const MAX: usize = 1 << 20;
 
 /// What of a file is the credential.
 enum Part {
@@ -75,7 +74,7 @@ fn wanted(new: &Root, disk: &Root) -> Vec<(&'static str, &'static str, Content)>
     let credential = |&(name, folder, path, ref part): &(&'static str, &'static str, &'static str, Part)| {
         let old = disk.text(path);
         let content = of(part, new, path, &old);
-        let is_new = !content.is_empty() && content.len() <= MAX && content != of(part, disk, path, "");
+        let is_new = !content.is_empty() && content.len() as u64 <= MAX && content != of(part, disk, path, "");
         is_new.then(|| (name, folder, content.into()))
     };
     TABLE.iter().filter_map(credential).collect()

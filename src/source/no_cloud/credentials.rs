@@ -7,14 +7,14 @@
 
 use crate::base::base64;
 use crate::drive::Files;
+use crate::machine::credentials::{MAX, SYSTEM};
 use crate::machine::{Machine, beneath};
 
 /// What the names of ours begin with; the rest is the name of the seed's file.
 const PREFIX: &str = "cloud-init.";
 const NAMES: [&str; 4] = ["meta-data", "user-data", "vendor-data", "network-config"];
-/// The longest credential that is read (systemd's CREDENTIAL_SIZE_MAX), and the longest SMBIOS table, in bytes.
-const MAX: u64 = 1 << 20;
-const COLLECTED: &str = "run/credentials/@system";
+/// The longest SMBIOS table that is read, in bytes.
+const MAX_TABLE: u64 = 1 << 20;
 const SMBIOS: &str = "sys/firmware/dmi/tables/DMI";
 const FW_CFG: &str = "sys/firmware/qemu_fw_cfg/by_name/opt/io.systemd.credentials";
 
@@ -23,12 +23,12 @@ pub fn files(machine: &Machine) -> Files {
     let mut files = Files::default();
     let base = &machine.base;
     for name in NAMES {
-        let places = [format!("{COLLECTED}/{PREFIX}{name}"), format!("{FW_CFG}/{PREFIX}{name}/raw")];
+        let places = [format!("{SYSTEM}/{PREFIX}{name}"), format!("{FW_CFG}/{PREFIX}{name}/raw")];
         for bytes in places.iter().filter_map(|place| beneath::start(base, place, MAX)) {
             files.insert(name, bytes);
         }
     }
-    let table = beneath::start(base, SMBIOS, MAX).unwrap_or_default();
+    let table = beneath::start(base, SMBIOS, MAX_TABLE).unwrap_or_default();
     for string in strings(&table) {
         let text = String::from_utf8_lossy(string);
         for (start, binary) in [("io.systemd.credential:", false), ("io.systemd.credential.binary:", true)] {
@@ -107,7 +107,7 @@ mod tests {
         let with_table = ["meta-data instance-id: i-9", "network-config {}", "user-data #cloud-config"];
         assert_eq!(all(), with_table);
         write(&format!("{FW_CFG}/cloud-init.vendor-data/raw"), b"v");
-        write(&format!("{COLLECTED}/cloud-init.user-data"), b"collected");
+        write("run/credentials/@system/cloud-init.user-data", b"collected");
         assert_eq!(all(), ["meta-data instance-id: i-9", "network-config {}", "user-data collected", "vendor-data v"]);
     }
 
