@@ -35,7 +35,8 @@ impl Writable {
         if !flags.contains(StatVfsMountFlags::RDONLY) {
             return Ok(None);
         }
-        // Not relatime: a remount without a flag of access times keeps what there is, and beside nodiratime it is the default (mount(2)).
+        // Not relatime: a remount without a flag of access times keeps what there is, and beside nodiratime it is the
+        // default (mount(2)).
         let mut keep = MountFlags::empty();
         for (set, flag) in [
             (StatVfsMountFlags::NOSUID, MountFlags::NOSUID),

@@ -21,21 +21,20 @@ impl Root {
         self.recovered = true;
         let mut folders: Vec<String> = FOLDERS.iter().filter_map(|f| self.resolve(f, true).ok()).collect();
         folders.dedup();
-        let there = |name: &str| folders.iter().any(|f| self.disk.stat(&path_in(f, name)).is_some());
-        let (journal, waiting) = (there(JOURNAL), there(WAITING));
+        let has = |folder: &String, name: &str| self.disk.stat(&path_in(folder, name)).is_some();
+        let [journal, waiting] = [JOURNAL, WAITING].map(|name| folders.iter().any(|folder| has(folder, name)));
         if !journal && !waiting {
             return Vec::new();
         }
         let mut errors = Vec::new();
-        let is_read_only = |folder: &&String| self.disk.is_read_only(folder);
-        let has_record =
-            |folder: &&String| [JOURNAL, WAITING].iter().any(|name| self.disk.stat(&path_in(folder, name)).is_some());
-        let needs_it = self.usage == Use::NewRoot && folders.iter().any(|f| is_read_only(&f));
+        let read_only: Vec<&String> = folders.iter().filter(|folder| self.disk.is_read_only(folder)).collect();
+        let needs_it = self.usage == Use::NewRoot && !read_only.is_empty();
         let writable = match needs_it.then(|| Writable::make(self.path())).transpose() {
             Ok(writable) => writable.flatten(),
             Err(e) => {
                 // Where the record itself can be written to, each change says what it lacks.
-                errors.extend(folders.iter().filter(has_record).any(|f| is_read_only(&f)).then_some(e));
+                let is_kept_there = |folder: &&String| has(folder, JOURNAL) || has(folder, WAITING);
+                errors.extend(read_only.iter().any(is_kept_there).then_some(e));
                 None
             }
         };
