@@ -52,6 +52,14 @@ impl TempDir {
         std::fs::create_dir_all(&path).expect("failed to make a temporary folder");
         TempDir(path)
     }
+
+    /// Writes a file below it, with the folders that it is in.
+    pub fn write(&self, path: &str, content: impl AsRef<[u8]>) {
+        let path = self.0.join(path);
+        let written =
+            path.parent().map_or(Ok(()), std::fs::create_dir_all).and_then(|()| std::fs::write(&path, content));
+        written.unwrap_or_else(|e| panic!("failed to write {}: {e}", path.display()));
+    }
 }
 
 impl Drop for TempDir {

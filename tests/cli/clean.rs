@@ -23,13 +23,13 @@ fn clean_makes_a_tree_forget() {
         "etc/.prepivot-state/instances/i-1/datasource.json",
         "etc/.prepivot-state/data/instance-id",
     ] {
-        write(&dir, path, "x\n");
+        dir.write(path, "x\n");
     }
     symlink("instances/i-1", dir.0.join("var/lib/cloud/instance")).unwrap();
-    write(&dir, "etc/machine-id", "0123456789abcdef0123456789abcdef\n");
-    write(&dir, "etc/cloud/cloud.cfg", "output: {all: '| tee -a /var/log/own.log'}\n");
-    write(&dir, "etc/fstab", "/dev/a / ext4 defaults 0 1\n/dev/b /b auto nofail,comment=cloudconfig 0 2\n");
-    write(&dir, "etc/cloud/clean.d/10-x", "#!/bin/sh\n");
+    dir.write("etc/machine-id", "0123456789abcdef0123456789abcdef\n");
+    dir.write("etc/cloud/cloud.cfg", "output: {all: '| tee -a /var/log/own.log'}\n");
+    dir.write("etc/fstab", "/dev/a / ext4 defaults 0 1\n/dev/b /b auto nofail,comment=cloudconfig 0 2\n");
+    dir.write("etc/cloud/clean.d/10-x", "#!/bin/sh\n");
     fs::set_permissions(dir.0.join("etc/cloud/clean.d/10-x"), fs::Permissions::from_mode(0o755)).unwrap();
     let exists = |path: &str| fs::symlink_metadata(dir.0.join(path)).is_ok();
 

@@ -21,7 +21,7 @@ const LINES: [(&[&str], &[&str], &[&str]); 12] = [
 #[test]
 fn bash_offers_verbs_options_and_values() {
     let dir = TempDir::new("cli-completions");
-    write(&dir, "bash", &run(&["completions", "bash"]).out);
+    dir.write("bash", &run(&["completions", "bash"]).out);
     let script = "source \"$1\"; shift; COMP_WORDS=(\"$@\") COMP_CWORD=$(($# - 1))
         _prepivot \"$1\" \"${@: -1}\" \"${@: -2:1}\"; printf '%s\\n' \"${COMPREPLY[@]}\"";
     for (words, offered, not) in LINES {
@@ -43,7 +43,7 @@ fn bash_offers_verbs_options_and_values() {
 fn scripts_are_valid() {
     let dir = TempDir::new("cli-completions-syntax");
     for shell in ["bash", "zsh", "fish"] {
-        write(&dir, shell, &run(&["completions", shell]).out);
+        dir.write(shell, &run(&["completions", shell]).out);
         match Command::new(shell).arg("-n").arg(dir.0.join(shell)).output().map(answer) {
             Ok(answer) => assert_eq!((answer.code, answer.err.as_str()), (0, ""), "{shell}"),
             Err(_) => println!("skipped: there is no {shell}"),

@@ -1,6 +1,5 @@
 //! `prepivot detect`: what is found on a tree, and why.
 
-use super::write;
 use prepivot::base::testing::TempDir;
 use prepivot::document::{Value, json, yaml};
 use std::fs;
@@ -21,8 +20,8 @@ fn detect(dir: &Path, arguments: &[&str]) -> (i32, String) {
 #[test]
 fn the_command_says_why() {
     let dir = TempDir::new("detect");
-    write(&dir, "sys/class/dmi/id/product_name", "OpenStack Nova\n");
-    write(&dir, "etc/cloud/cloud.cfg.d/90.cfg", "datasource_list: [NoCloud, OpenStack, Ec2]\n");
+    dir.write("sys/class/dmi/id/product_name", "OpenStack Nova\n");
+    dir.write("etc/cloud/cloud.cfg.d/90.cfg", "datasource_list: [NoCloud, OpenStack, Ec2]\n");
     let (code, out) = detect(&dir.0, &["--json"]);
     let value = json::parse("detect", out.as_bytes()).expect("JSON");
     assert_eq!((code, text(&value, "result"), text(&value, "virtualization")), (0, "found", "kvm"));
@@ -34,14 +33,14 @@ fn the_command_says_why() {
     assert_eq!(verdicts.iter().filter(|v| v.get("listed") == Some(&Value::Bool(true))).count(), 3);
 
     // Over several lines it is ignored, as by ds-identify: the platform is found although the list does not have it.
-    write(&dir, "etc/cloud/cloud.cfg.d/90.cfg", "datasource_list:\n  - NoCloud\n  - Ec2\n");
+    dir.write("etc/cloud/cloud.cfg.d/90.cfg", "datasource_list:\n  - NoCloud\n  - Ec2\n");
     let (code, out) = detect(&dir.0, &[]);
     assert_eq!(code, 0);
     assert!(out.contains("datasource_list: [OpenStack, None]\nfound: OpenStack: DMI product_name"), "{out}");
 
-    write(&dir, "proc/cmdline", "ro ci.di.policy=disabled\n");
+    dir.write("proc/cmdline", "ro ci.di.policy=disabled\n");
     assert_eq!(detect(&dir.0, &[]).0, 1);
-    write(&dir, "proc/cmdline", "ro cloud-init=disabled\n");
+    dir.write("proc/cmdline", "ro cloud-init=disabled\n");
     let (code, out) = detect(&dir.0, &[]);
     assert_eq!(code, 2);
     assert!(out.contains("disabled: cloud-init=disabled is on the kernel command line"), "{out}");
@@ -55,8 +54,8 @@ fn a_tree_has_its_own_block_devices() {
     let mut disk = vec![0; 128 << 10];
     disk[1024 + 56..][..2].copy_from_slice(&[0x53, 0xef]);
     disk[1024 + 120..][..8].copy_from_slice(b"config-2");
-    write(&dir, "sys/class/block/vdb/size", "256\n");
-    write(&dir, "sys/class/block/vdb/uevent", "MAJOR=252\nMINOR=16\nDEVNAME=vdb\nDEVTYPE=disk\n");
+    dir.write("sys/class/block/vdb/size", "256\n");
+    dir.write("sys/class/block/vdb/uevent", "MAJOR=252\nMINOR=16\nDEVNAME=vdb\nDEVTYPE=disk\n");
     fs::create_dir_all(dir.0.join("dev")).expect("a folder");
     fs::write(dir.0.join("dev/vdb"), disk).expect("a device");
     let (code, out) = detect(&dir.0, &["--json"]);
@@ -69,10 +68,10 @@ fn a_tree_has_its_own_block_devices() {
 #[test]
 fn a_windows_user_s_file_is_for_a_release_without_a_number_too() {
     let dir = TempDir::new("detect-wsl");
-    write(&dir, "etc/os-release", "ID=debian\nVERSION_CODENAME=\"forky\"\n");
-    write(&dir, "proc/mounts", "C: /mnt/c 9p rw,aname=drvfs;path=C:\\ 0 0\n");
-    write(&dir, "proc/sys/kernel/osrelease", "6.6.87-microsoft-standard-WSL2\n");
-    write(&dir, "mnt/c/Users/me/.cloud-init/debian-forky.user-data", "#cloud-config\n");
+    dir.write("etc/os-release", "ID=debian\nVERSION_CODENAME=\"forky\"\n");
+    dir.write("proc/mounts", "C: /mnt/c 9p rw,aname=drvfs;path=C:\\ 0 0\n");
+    dir.write("proc/sys/kernel/osrelease", "6.6.87-microsoft-standard-WSL2\n");
+    dir.write("mnt/c/Users/me/.cloud-init/debian-forky.user-data", "#cloud-config\n");
     let (code, out) = detect(&dir.0, &["--json"]);
     let value = json::parse("detect", out.as_bytes()).expect("JSON");
     assert_eq!((code, text(&value, "virtualization")), (0, "wsl"), "{out}");
@@ -83,10 +82,10 @@ fn a_windows_user_s_file_is_for_a_release_without_a_number_too() {
 fn a_hostile_tree_is_no_harm() {
     let dir = TempDir::new("detect-hostile");
     for path in ["sys/class/dmi/id/product_name", "proc/1/environ", "proc/cmdline", "etc/cloud/ds-identify.cfg"] {
-        write(&dir, path, &"\u{0}ds=\u{1}=,;:[\"'\n".repeat(20_000));
+        dir.write(path, "\u{0}ds=\u{1}=,;:[\"'\n".repeat(20_000));
     }
-    write(&dir, "etc/cloud/cloud.cfg", "datasource_list: [[a], {b: c}, '', null, 7]\ndatasource: [x]\n");
-    write(&dir, "etc/os-release", "ID=\nVERSION_ID\n");
+    dir.write("etc/cloud/cloud.cfg", "datasource_list: [[a], {b: c}, '', null, 7]\ndatasource: [x]\n");
+    dir.write("etc/os-release", "ID=\nVERSION_ID\n");
     let fifo = dir.0.join("sys/class/dmi/id/product_serial");
     assert!(Command::new("mkfifo").arg(&fifo).status().expect("mkfifo runs").success());
     let (code, out) = detect(&dir.0, &["--json"]);

@@ -47,12 +47,6 @@ fn called(dir: &TempDir, name: &str, words: &[&str]) -> Answer {
     answer(Command::new(link).args(words).output().unwrap())
 }
 
-fn write(dir: &TempDir, path: &str, text: &str) {
-    let path = dir.0.join(path);
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, text).unwrap();
-}
-
 fn is_root() -> bool {
     fs::metadata("/proc/self").unwrap().uid() == 0
 }
@@ -66,9 +60,9 @@ const STATUS: &str = r#"{"v1": {"datasource": "DataSourceConfigDrive [net,source
 /// A tree whose boot is over, with these errors and warnings.
 fn booted(dir: &TempDir, errors: &str, warnings: &str) {
     let text = STATUS.replace("ERRORS", errors).replace("WARNINGS", warnings);
-    write(dir, "var/lib/cloud/data/status.json", &text);
-    write(dir, "var/lib/cloud/data/result.json", r#"{"v1": {}}"#);
-    write(dir, "run/cloud-init/enabled", "");
+    dir.write("var/lib/cloud/data/status.json", &text);
+    dir.write("var/lib/cloud/data/result.json", r#"{"v1": {}}"#);
+    dir.write("run/cloud-init/enabled", "");
     for name in ["status.json", "result.json"] {
         let _ = symlink(format!("../../var/lib/cloud/data/{name}"), dir.0.join("run/cloud-init").join(name));
     }
@@ -82,11 +76,11 @@ fn instance_data(dir: &TempDir) {
                         "local_hostname": "web"}}}}"#
         )
     };
-    write(dir, "run/cloud-init/instance-data.json", &data("redacted for non-root user"));
-    write(dir, "run/cloud-init/instance-data-sensitive.json", &data("geheim"));
-    write(dir, "run/cloud-init/combined-cloud-config.json", r#"{"password": "geheim"}"#);
-    write(dir, "var/lib/cloud/instances/i-1/user-data.txt", "#cloud-config\npassword: geheim\n");
-    write(dir, "var/lib/cloud/instances/i-1/vendor-data.txt", "");
+    dir.write("run/cloud-init/instance-data.json", data("redacted for non-root user"));
+    dir.write("run/cloud-init/instance-data-sensitive.json", data("geheim"));
+    dir.write("run/cloud-init/combined-cloud-config.json", r#"{"password": "geheim"}"#);
+    dir.write("var/lib/cloud/instances/i-1/user-data.txt", "#cloud-config\npassword: geheim\n");
+    dir.write("var/lib/cloud/instances/i-1/vendor-data.txt", "");
     let _ = symlink("instances/i-1", dir.0.join("var/lib/cloud/instance"));
 }
 

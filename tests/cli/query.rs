@@ -30,7 +30,7 @@ fn query_values_keys_and_templates() {
     assert!(run_in(&dir, "query v1.nope --root ROOT").err.contains("instance-data 'v1' has no 'nope'"));
     let keys = run_in(&dir, "query --list-keys --root ROOT").out;
     assert!(keys.starts_with("cloud-name\ncloud_name\ncombined_cloud_config\nds\n"), "{keys}");
-    write(&dir, "other.json", r#"{"v1": {"x": true}}"#);
+    dir.write("other.json", r#"{"v1": {"x": true}}"#);
     assert_eq!(run_in(&dir, "query -i ROOT/other.json x --root ROOT").out, "true\n");
 }
 
@@ -88,6 +88,6 @@ fn the_cloud_in_one_word() {
     let all = ask(&["--json"]);
     assert!(all.out.contains("\"cloud_id\": \"openstack\"") && all.err.contains("DEPRECATED"), "{}", all.out);
     assert_eq!(run_in(&dir, "cloud-id --root ROOT").out, "openstack\n");
-    write(&dir, "etc/cloud/cloud-init.disabled", "");
+    dir.write("etc/cloud/cloud-init.disabled", "");
     assert_eq!((ask(&[]).code, ask(&[]).out.as_str()), (2, "disabled\n"));
 }

@@ -54,7 +54,7 @@ fn status_and_its_exit_codes() {
     fs::remove_file(dir.0.join("var/lib/cloud/data/result.json")).unwrap();
     assert_eq!(run_in(&dir, "status --root ROOT").out, "status: running\n");
 
-    write(&dir, "etc/cloud/cloud-init.disabled", "");
+    dir.write("etc/cloud/cloud-init.disabled", "");
     let disabled = run_in(&dir, "status --long --root ROOT");
     assert_eq!(disabled.code, 0);
     assert!(
@@ -73,7 +73,7 @@ fn status_and_its_exit_codes() {
 /// nothing has started. In a mount namespace: /run is its own.
 fn waited(dir: &TempDir, units: &str, then: Option<&str>) -> Option<Answer> {
     let then = then.map_or("rm status.json;".to_owned(), |then| format!("(sleep 0.3; {then}) &"));
-    write(dir, "bin/systemctl", &format!("#!/bin/sh\ntest \"$1\" = show && cat <<E\n{units}\nE\n"));
+    dir.write("bin/systemctl", format!("#!/bin/sh\ntest \"$1\" = show && cat <<E\n{units}\nE\n"));
     fs::set_permissions(dir.0.join("bin/systemctl"), fs::Permissions::from_mode(0o755)).unwrap();
     let script = format!(
         "mount -t tmpfs tmpfs /run && mkdir -p /run/systemd/system /run/cloud-init && cd /run/cloud-init || exit 77
@@ -120,13 +120,13 @@ fn without_a_datasource_it_is_disabled() {
         "init-local": {"start": 1.5, "finished": 2, "errors": [], "recoverable_errors": {"WARNING": ["no drive"]}},
         "init": {"start": 3, "finished": FINISHED, "errors": ERRORS, "recoverable_errors": {}}}}"#;
     let put = |finished: &str, errors: &str| {
-        write(&dir, "run/cloud-init/status.json", &text.replace("FINISHED", finished).replace("ERRORS", errors));
+        dir.write("run/cloud-init/status.json", text.replace("FINISHED", finished).replace("ERRORS", errors));
     };
-    write(&dir, "usr/lib/systemd/systemd", "");
-    write(&dir, "run/cloud-init/enabled", "");
+    dir.write("usr/lib/systemd/systemd", "");
+    dir.write("run/cloud-init/enabled", "");
     put("4", "[]");
     assert_eq!(run_in(&dir, "status --root ROOT").out, "status: running\n", "cloud-init's own, which goes on");
-    write(&dir, "run/prepivot/log", "");
+    dir.write("run/prepivot/log", "");
     put("null", "[]");
     assert_eq!(run_in(&dir, "status --root ROOT").out, "status: running\n", "a drive may still appear");
     put("4", "[]");
@@ -148,23 +148,22 @@ fn without_a_datasource_it_is_disabled() {
 fn which_of_two_programs_provisions() {
     let dir = TempDir::new("cli-status-provider");
     booted(&dir, "[]", "{}");
-    write(&dir, "usr/bin/prepivot", "");
+    dir.write("usr/bin/prepivot", "");
     let provider = || {
         let long = run_in(&dir, "status --long --root ROOT").out;
         long.lines().find_map(|l| l.strip_prefix("provisioned_by: ").map(str::to_owned))
     };
     assert_eq!(provider(), None);
     symlink("prepivot", dir.0.join("usr/bin/cloud-init")).unwrap();
-    write(&dir, "usr/lib/systemd/system/cloud-init-local.service", "ExecStart=/usr/bin/prepivot init --local\n");
+    dir.write("usr/lib/systemd/system/cloud-init-local.service", "ExecStart=/usr/bin/prepivot init --local\n");
     assert_eq!(provider(), None, "only prepivot is installed");
     fs::remove_file(dir.0.join("usr/bin/cloud-init")).unwrap();
-    write(&dir, "usr/bin/cloud-init", "#!/usr/bin/python3\n");
+    dir.write("usr/bin/cloud-init", "#!/usr/bin/python3\n");
     assert_eq!(provider().as_deref(), Some("prepivot"));
-    write(&dir, "usr/lib/systemd/system/cloud-init-local.service", "ExecStart=/usr/bin/cloud-init init --local\n");
+    dir.write("usr/lib/systemd/system/cloud-init-local.service", "ExecStart=/usr/bin/cloud-init init --local\n");
     assert_eq!(provider().as_deref(), Some("cloud-init"));
     assert!(run_in(&dir, "status --format json --root ROOT").out.contains("\"provisioned_by\": \"cloud-init\""));
-    write(
-        &dir,
+    dir.write(
         "run/systemd/system/cloud-init-local.service",
         "[Service]\nExecStart=/run/prepivot/bin/prepivot init -l\n",
     );

@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn a_network_configuration_for_another_stack() {
     let dir = TempDir::new("cli-net-convert");
-    write(&dir, "in.yaml", "network: {version: 2, ethernets: {ens3: {dhcp4: true}}}\n");
+    dir.write("in.yaml", "network: {version: 2, ethernets: {ens3: {dhcp4: true}}}\n");
     let line = "devel net-convert -p ROOT/in.yaml -k yaml -d ROOT/out/here -D debian -O networkd --debug";
     let done = run_in(&dir, line);
     assert_eq!((done.code, done.out.as_str()), (0, ""), "{}", done.err);
@@ -32,8 +32,8 @@ fn a_network_configuration_for_another_stack() {
 fn tools_for_user_data() {
     let dir = TempDir::new("cli-devel");
     instance_data(&dir);
-    write(&dir, "t", "## template: jinja\n#cloud-config\nhostname: {{ v1.local_hostname }}\n");
-    write(&dir, "plain", "#cloud-config\n");
+    dir.write("t", "## template: jinja\n#cloud-config\nhostname: {{ v1.local_hostname }}\n");
+    dir.write("plain", "#cloud-config\n");
     let data = "-i ROOT/run/cloud-init/instance-data.json";
     let rendered = run_in(&dir, &format!("devel render {data} ROOT/t"));
     assert_eq!((rendered.code, rendered.out.as_str()), (0, "#cloud-config\nhostname: web\n"), "{}", rendered.err);
@@ -41,7 +41,7 @@ fn tools_for_user_data() {
     assert_eq!(run_in(&dir, "devel render -i ROOT/none.json ROOT/t").code, 1);
     assert_eq!(run_in(&dir, "devel render").code, 2);
 
-    write(&dir, "s.sh", "#!/bin/sh\n");
+    dir.write("s.sh", "#!/bin/sh\n");
     let line = "devel make-mime -a ROOT/plain:cloud-config -a ROOT/s.sh:x-shellscript";
     let made = run_in(&dir, line);
     assert_eq!(made.code, 0, "{}", made.err);
@@ -94,7 +94,7 @@ fn what_is_wrong_with_a_cloud_config() {
             "errors: format-l2.c1: Ignored invalid user-data: p1\n",
         ),
     ] {
-        write(&dir, "c", text);
+        dir.write("c", text);
         let answer = run_in(&dir, "schema -c ROOT/c");
         assert_eq!(answer.code, code, "{text:?}: {}", answer.err);
         let all = answer.out + &answer.err;
@@ -103,26 +103,26 @@ fn what_is_wrong_with_a_cloud_config() {
         assert_eq!(all.contains("Invalid user-data /"), code == 1, "{all}");
         assert_eq!(all.contains("Error: Invalid schema: user-data\n"), code == 1, "{all}");
     }
-    write(&dir, "c", "#cloud-config\nhostname: 3\nca-certs: {trusted: [x]}\n");
+    dir.write("c", "#cloud-config\nhostname: 3\nca-certs: {trusted: [x]}\n");
     let marked = run_in(&dir, "schema --annotate -c ROOT/c");
     assert_eq!(marked.code, 1);
     assert!(
         marked.out.starts_with("#cloud-config\nhostname: 3\t\t# E1\nca-certs: {trusted: [x]}\t\t# D1\n\n# Errors: ---")
     );
     assert!(marked.err.ends_with(": Error: Invalid schema: user-data\n") && marked.err.lines().count() == 1);
-    write(&dir, "n", "network: {version: 2, ethernets: {a: {dhcp4: true}}}\n");
+    dir.write("n", "network: {version: 2, ethernets: {a: {dhcp4: true}}}\n");
     assert_eq!(run_in(&dir, "schema -t network-config --config-file ROOT/n").code, 0);
     for (text, said) in [
         ("network: {version: 9}\n", "network.version: expected 2\n"),
         ("{version: 1, config: [{type: physical}]}\n", "config.0: the key name is missing\n"),
         ("version: [\n", "format-l2.c1: "),
     ] {
-        write(&dir, "n", text);
+        dir.write("n", text);
         let answer = run_in(&dir, "schema -t network-config --config-file ROOT/n");
         assert_eq!(answer.code, 1);
         assert!(answer.err.contains(said) && answer.out.contains("Invalid network-config"), "{}", answer.err);
     }
-    write(&dir, "n", "network: {}\n");
+    dir.write("n", "network: {}\n");
     assert!(
         run_in(&dir, "schema -t network-config -c ROOT/n")
             .out
@@ -155,7 +155,7 @@ fn logs_in_one_file() {
         ("var/log/cloud-init.log", 0o640),
         ("var/log/cloud-init.log.1", 0o640),
     ] {
-        write(&dir, path, path);
+        dir.write(path, path);
         fs::set_permissions(dir.0.join(path), fs::Permissions::from_mode(mode)).unwrap();
     }
     symlink("instances/i-1", dir.0.join("var/lib/cloud/instance")).unwrap();
@@ -195,8 +195,7 @@ fn logs_in_one_file() {
 #[test]
 fn where_the_time_went() {
     let dir = TempDir::new("cli-analyze");
-    write(
-        &dir,
+    dir.write(
         "log",
         "2026-11-20 10:00:00,123 - prepivot[DEBUG]: start: init-local: provisioning the root\n\
          2026-11-20 10:00:01,000 - prepivot[DEBUG]: start: init-local/config-ntp: running config-ntp\n\
@@ -212,7 +211,7 @@ fn where_the_time_went() {
     assert_eq!(run_in(&dir, "analyze dump -i ROOT/log -o ROOT/json").code, 0);
     assert_eq!(run_in(&dir, "analyze blame -i ROOT/json").out, blame);
     assert!(run_in(&dir, "analyze show --format=%n,%r -i ROOT/log").out.contains("\ninit-local/config-ntp,SUCCESS\n"));
-    write(&dir, "empty", "\n");
+    dir.write("empty", "\n");
     for line in ["analyze show -i ROOT/none", "analyze dump -i ROOT/empty", "analyze blame -i ROOT/log -o ROOT/none/x"]
     {
         assert_eq!(run_in(&dir, line).code, 1, "{line}");
@@ -224,13 +223,13 @@ fn where_the_time_went() {
 fn collected_logs_go_to_a_new_file_of_root_alone() {
     let dir = TempDir::new("cli-collect-link");
     instance_data(&dir);
-    write(&dir, "precious", "precious");
+    dir.write("precious", "precious");
     symlink(dir.0.join("precious"), dir.0.join("link.tar.gz")).unwrap();
     let linked = run_in(&dir, "collect-logs --root ROOT -t ROOT/link.tar.gz");
     assert_eq!((linked.code, fs::read_to_string(dir.0.join("precious")).unwrap().as_str()), (1, "precious"));
     assert!(linked.err.contains("link.tar.gz: expected a regular file or a new name"), "{}", linked.err);
 
-    write(&dir, "old.tar.gz", "old");
+    dir.write("old.tar.gz", "old");
     let old = dir.0.join("old.tar.gz");
     fs::set_permissions(&old, fs::Permissions::from_mode(0o666)).unwrap();
     let mut reader = fs::File::open(&old).unwrap();
@@ -252,12 +251,12 @@ fn what_a_nova_machine_was_given_is_valid() {
         return;
     }
     let dir = TempDir::new("cli-schema-nova");
-    write(&dir, "root/etc/os-release", "ID=debian\n");
-    write(&dir, "seed/openstack/latest/meta_data.json", r#"{"uuid": "u-1", "hostname": "web"}"#);
-    write(&dir, "seed/openstack/latest/user_data", "#cloud-config\nhostname: web\n");
-    write(&dir, "seed/openstack/latest/vendor_data.json", r#"{"tenant": {"a": 1}}"#);
+    dir.write("root/etc/os-release", "ID=debian\n");
+    dir.write("seed/openstack/latest/meta_data.json", r#"{"uuid": "u-1", "hostname": "web"}"#);
+    dir.write("seed/openstack/latest/user_data", "#cloud-config\nhostname: web\n");
+    dir.write("seed/openstack/latest/vendor_data.json", r#"{"tenant": {"a": 1}}"#);
     let vendor2 = r##"{"static": {"cloud-init": "#cloud-config\n{}"}, "cloud-init": "#cloud-config\nruncmd: [ls]\n"}"##;
-    write(&dir, "seed/openstack/latest/vendor_data2.json", vendor2);
+    dir.write("seed/openstack/latest/vendor_data2.json", vendor2);
     assert_eq!(run_in(&dir, "apply --root ROOT/root --seed ROOT/seed").code, 0);
     let answer = run_in(&dir, "schema --system --root ROOT/root");
     assert_eq!((answer.code, answer.err.as_str()), (0, ""), "{}", answer.out);

@@ -17,9 +17,7 @@ fn what_did_not_reach_the_disk_is_carried_out_again() {
         ("seed/meta-data", "instance-id: i-1\nlocal-hostname: web\n"),
         ("seed/user-data", "#cloud-config\nwrite_files: [{path: /etc/a, content: x}]\n"),
     ] {
-        let path = dir.0.join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
+        dir.write(path, text);
     }
     let (root, seed) = (dir.0.join("root"), dir.0.join("seed"));
     let tracer = ["-f", "-qq", "-o", "/dev/null", "-e", "inject=syncfs:error=EIO", env!("CARGO_BIN_EXE_prepivot")];

@@ -23,11 +23,6 @@ head -n 3 credstore/* credentials/@initrd/* systemd/network/*
 #[test]
 fn what_a_read_only_root_cannot_have_becomes_credentials() {
     let dir = TempDir::new("read-only");
-    let write = |path: &str, text: &str| {
-        let path = dir.0.join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
-    };
     fs::create_dir_all(dir.0.join("empty")).unwrap();
     let user_data = format!(
         "#cloud-config\nssh_authorized_keys: [{KEY}]\nusers: []\n\
@@ -48,7 +43,7 @@ fn what_a_read_only_root_cannot_have_becomes_credentials() {
         ("var/lib/cloud/seed/nocloud/network-config", "version: 2\nethernets: {eth7: {dhcp4: true}}\n"),
         ("var/lib/cloud/seed/nocloud/user-data", user_data.as_str()),
     ] {
-        write(&format!("root/{path}"), text);
+        dir.write(&format!("root/{path}"), text);
     }
     let program = env!("CARGO_BIN_EXE_prepivot");
     let output = Command::new("unshare")
