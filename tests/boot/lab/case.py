@@ -2,7 +2,7 @@
 
 case.toml:
     about      one line: what a user gets
-    framework  the initramfs (lab/images.py, FRAMEWORKS)
+    framework  the initramfs (build-initramfs)
     extra      true: not a part of the sample, because another case of it boots through the same steps
     machine    of another kind than this one (lab/machines.py, KINDS); its framework is "image" and its root "systemd"
     root       "systemd" (the default), "installed" (the same with prepivot in it), "next" (Debian's next release) or "busybox"
@@ -17,6 +17,7 @@ case.toml:
     disk       what the root lies on: a partition of a table, or more (lab/disks.py, KINDS); its checks are on another disk.
                "gpt-auto": those of `own` are partitions of the same disk, known by their types
     slots      true: the root is there twice, on disks labelled root and root-b; root-b/ is copied into the second one
+    every      keys that each boot has which does not say otherwise
     [[boot]]   one for each time the machine is switched on, always with the same disks
         drives   list of {documents, format, label, bus, partition, texts, files}; DRIVE has what is left out; `files`,
                  texts by path, are all that is on it (lab/texts.py's words stand in them)
@@ -57,7 +58,7 @@ BOOT_KEYS = {"drives", "enlarge", "cut", "unreadable", "late", "service", "nics"
              "expect", "slot"}
 # What the checks of several cases share.
 HELPERS = ["provisioned", "networked", "furnished", "both-ways", "tidy", "left", "grown", "remember", "same", "served",
-           "served-again", "numbered", "cloned"]
+           "served-again", "reached", "numbered", "cloned"]
 # Looks before the checks do, at what the initramfs left.
 FIRST_UNIT = "left.service"
 # The disk of the second root, named as its label.
@@ -83,10 +84,11 @@ def names():
 
 def load(name):
     case = tomllib.loads((CASES / name / "case.toml").read_text())
-    unknown = set(case) - KEYS | {key for boot in case.get("boot", []) for key in set(boot) - BOOT_KEYS}
+    every = case.pop("every", {})
+    case["boot"] = [every | boot for boot in case.get("boot", [{}])]
+    unknown = set(case) - KEYS | {key for boot in case["boot"] for key in set(boot) - BOOT_KEYS}
     if unknown:
         raise ValueError(f"{name}/case.toml: unknown keys: {' '.join(sorted(unknown))}")
-    case.setdefault("boot", [{}])
     return case
 
 
@@ -278,7 +280,8 @@ def make_drives(boot, folder, lab):
         if asked["files"]:
             drive.write_files(tree, texts.filled(asked["files"], public(lab)))
         else:
-            drive.write_tree(tree, images.BOOT / "drives" / asked["documents"], texts.filled(asked["texts"], public(lab)), public(lab))
+            changed = texts.filled(asked["texts"], public(lab))
+            drive.write_tree(tree, images.BOOT / "drives" / asked["documents"], changed, public(lab))
         drive.make_image(tree, image, asked["format"], asked["label"], asked["partition"])
         made.append((image, asked["bus"]))
     return made

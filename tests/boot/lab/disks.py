@@ -105,7 +105,7 @@ def superblock(number, sectors):
 
 def trees():
     """The folder with the Debian trees that have the programs of LVM, LUKS, btrfs and XFS."""
-    return images.made_once("disks", "the Debian trees of disks", ["build-disk-trees", "build-root"], images.trees())
+    return images.made_once("disks", "the Debian trees of disks", ["build-disk-trees", "add-packages", "build-root"], images.trees())
 
 
 def make(work, initramfs):

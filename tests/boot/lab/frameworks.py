@@ -33,4 +33,4 @@ def why_not(framework):
 def trees():
     """The folder with a Debian tree builder/ of the next release, with its frameworks and what builds the others."""
     return images.made_once("frameworks", "the Debian tree of newer frameworks",
-                            ["build-frameworks-tree", "build-next-root", "build-root"], images.trees(), images.next_tree())
+                            ["build-frameworks-tree", "add-packages", "build-next-root", "build-root"], images.trees(), images.next_tree())

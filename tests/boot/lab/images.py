@@ -14,13 +14,6 @@ CACHE = Path(os.environ.get("PREPIVOT_CACHE", PROJECT / "target" / "boot-cache")
 PROGRAM = PROJECT / "target" / "prepivot"
 ROOT_MIB = {"systemd": 600, "installed": 600, "next": 600, "busybox": 64}
 
-FRAMEWORKS = ["dracut-systemd", "dracut-systemd-nofs", "dracut", "initramfs-tools", "mkinitcpio",
-              "mkinitcpio-systemd", "no-cdrom", "host-only", "image", "measured", "dracut-disks",
-              "dracut-layouts", "dracut-layouts-plain", "initramfs-tools-layouts", "dracut-server",
-              "dracut-next", "dracut-newest", "dracut-newest-overlay", "dracut-newest-plain", "initramfs-tools-next", "mkinitcpio-source",
-              "mkinitcpio-usr-source", "mkinitcpio-systemd-source",
-              "dracut-systemd-without", "dracut-without", "mkinitcpio-without", "initramfs-tools-without"]
-
 
 class Skip(Exception):
     """This machine lacks something that the test needs; the text says what."""

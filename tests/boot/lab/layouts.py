@@ -86,7 +86,7 @@ chattr -R -f -i files || true
 
 def trees():
     """The folder with a Debian tree builder/ that has the programs and initramfs modules of these layouts."""
-    return images.made_once("layouts", "the Debian tree of layouts", ["build-layout-tree", "build-root"], images.trees())
+    return images.made_once("layouts", "the Debian tree of layouts", ["build-layout-tree", "add-packages", "build-root"], images.trees())
 
 
 def make(case, add, folder, lab):

@@ -59,7 +59,7 @@ def why_not(kind):
 
 def trees():
     """The folder with a Debian tree builder/ that has the programs and initramfs modules of a network root."""
-    return images.made_once("server", "the Debian tree of a root on a server", ["build-server-tree", "build-root"], images.trees())
+    return images.made_once("server", "the Debian tree of a root on a server", ["build-server-tree", "add-packages", "build-root"], images.trees())
 
 
 @contextlib.contextmanager
