@@ -34,6 +34,22 @@ impl Root {
         self.entries().iter().any(|e| !is_volatile(e.change.resolved()))
     }
 
+    /// Forgets changes that the disk has already, so that they are compared with it only once. For the initramfs, where nothing
+    /// else changes the disk meanwhile.
+    pub fn drop_unchanged(&mut self) {
+        let is_same = |path: &str, node: &Node| {
+            let mut changes = Vec::new();
+            self.difference(path, node, &mut changes);
+            changes.is_empty()
+        };
+        // A path that is removed stays known, because what is below it may be on the disk.
+        let may_go = |path: &str, node: &Node| !matches!(node, Node::Absent) && !self.below_unmounted(path);
+        let same = self.nodes.iter().filter(|(path, node)| may_go(path, node) && is_same(path, node));
+        for path in same.map(|(path, _)| path.clone()).collect::<Vec<_>>() {
+            self.nodes.remove(&path);
+        }
+    }
+
     fn entries(&self) -> Vec<Entry> {
         let mut entries = Vec::new();
         let mut changes = Vec::new();
@@ -82,7 +98,10 @@ impl Root {
             Node::File { content, attr, over } => {
                 let same = *over != Over::Append
                     && disk.is_some_and(|d| d.kind == Kind::File && d.size == content.len())
-                    && self.disk.open_file(resolved).is_ok_and(|f| f.is_some_and(|mut f| content.is_all_of(&mut f)));
+                    && self
+                        .disk
+                        .open_file(resolved, Some(disk))
+                        .is_ok_and(|f| f.is_some_and(|mut f| content.is_all_of(&mut f)));
                 if same {
                     touch(path, disk.map(|d| d.attr), *attr, changes);
                 } else {

@@ -21,6 +21,8 @@ pub(super) struct Disk {
     base: OwnedFd,
     /// This system's own `/`, for `/run`, which moves along when the root is pivoted.
     own: Option<OwnedFd>,
+    /// Whether the root's own `run` is a symbolic link.
+    links_run: bool,
     /// Whether [`STATE`] is kept in [`KEPT_STATE`].
     pub(super) keeps_state: bool,
 }
@@ -46,7 +48,8 @@ impl Disk {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let base = fs::open(path, flags, Mode::empty())?;
         let own = if own_run { Some(fs::open("/", flags, Mode::empty())?) } else { None };
-        Ok(Disk { path: path.to_owned(), base, own, keeps_state: false })
+        let links_run = own_run && fs::readlinkat(&base, "run", Vec::new()).is_ok();
+        Ok(Disk { path: path.to_owned(), base, own, links_run, keeps_state: false })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -110,17 +113,21 @@ impl Disk {
         Ok((self.open_at(parent, OFlags::PATH | OFlags::DIRECTORY)?, name))
     }
 
+    /// What is at `path`, where nothing above it is a symbolic link, which the kernel tells in one call. None where something
+    /// may be.
+    pub(super) fn stat_plain(&self, path: &str) -> Option<Option<Stat>> {
+        if self.keeps_state && is_below(path, STATE) || self.links_run && is_below(path, "run") {
+            return None;
+        }
+        match self.open_placed(path, OFlags::PATH) {
+            Ok(file) => stat_of(&file).map(Some),
+            Err(Errno::NOENT) => Some(None),
+            Err(_) => None,
+        }
+    }
+
     pub(super) fn stat(&self, path: &str) -> Option<Stat> {
-        let file = self.open_at(path, OFlags::PATH).ok()?;
-        let stat = fs::fstat(&file).ok()?;
-        let kind = match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => Kind::File,
-            FileType::Directory => Kind::Dir,
-            FileType::Symlink => Kind::Symlink,
-            _ => Kind::Other,
-        };
-        let attr = Attr { mode: stat.st_mode & 0o7777, uid: stat.st_uid, gid: stat.st_gid };
-        Some(Stat { kind, attr, size: u64::try_from(stat.st_size).unwrap_or(0) })
+        stat_of(&self.open_at(path, OFlags::PATH).ok()?)
     }
 
     /// Whether something is mounted at `path`; by its device number where the kernel is older than 5.8.
@@ -169,22 +176,26 @@ impl Disk {
     }
 
     /// Opens a regular file to read it. None where there is none: to open a device can have effects of its own, so that it is
-    /// looked at first.
-    pub(super) fn open_file(&self, path: &str) -> std::io::Result<Option<File>> {
+    /// looked at first, unless `seen` tells what is there.
+    pub(super) fn open_file(&self, path: &str, seen: Option<Option<Stat>>) -> std::io::Result<Option<File>> {
         let is_file = |fd: &OwnedFd| Ok(FileType::from_raw_mode(fs::fstat(fd)?.st_mode) == FileType::RegularFile);
         let open = |flags| match self.open_at(path, flags) {
             Err(Errno::NOENT | Errno::NOTDIR | Errno::NXIO) => Ok(None),
             Err(e) => Err(e),
             Ok(fd) => Ok(if is_file(&fd)? { Some(fd) } else { None }),
         };
-        if open(OFlags::PATH)?.is_none() {
+        let looks_right = match seen {
+            Some(stat) => stat.is_some_and(|s| s.kind == Kind::File),
+            None => open(OFlags::PATH)?.is_some(),
+        };
+        if !looks_right {
             return Ok(None);
         }
         Ok(open(OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?.map(File::from))
     }
 
-    pub(super) fn read(&self, path: &str) -> std::io::Result<Option<Vec<u8>>> {
-        let Some(file) = self.open_file(path)? else { return Ok(None) };
+    pub(super) fn read(&self, path: &str, seen: Option<Option<Stat>>) -> std::io::Result<Option<Vec<u8>>> {
+        let Some(file) = self.open_file(path, seen)? else { return Ok(None) };
         let meta = file.metadata()?;
         let too_large = || std::io::Error::other(format!("larger than {MAX_READ} bytes"));
         if meta.len() > MAX_READ {
@@ -242,8 +253,8 @@ impl Disk {
             Change::Mkdir { attr, .. } => self.mkdir(path, *attr),
             Change::Symlink { target, .. } => {
                 let (parent, name) = self.open_parent(path)?;
-                let temporary = self.clear_temporary(path)?;
-                fs::symlinkat(target, &parent, &temporary)?;
+                let temporary = temporary_name(name);
+                self.make_temporary(path, || fs::symlinkat(target, &parent, &temporary))?;
                 Ok(fs::renameat(&parent, &temporary, &parent, name)?)
             }
             Change::Remove { .. } => self.remove(path),
@@ -259,8 +270,8 @@ impl Disk {
             None => {}
         }
         let (parent, name) = self.open_parent(path)?;
-        let temporary = self.clear_temporary(path)?;
-        fs::mkdirat(&parent, &temporary, Mode::from_raw_mode(0o700))?;
+        let temporary = temporary_name(name);
+        self.make_temporary(path, || fs::mkdirat(&parent, &temporary, Mode::from_raw_mode(0o700)))?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         own(fs::openat(&parent, &temporary, flags, Mode::empty())?, attr)?;
         match fs::renameat_with(&parent, &temporary, &parent, name, RenameFlags::NOREPLACE) {
@@ -272,10 +283,11 @@ impl Disk {
 
     /// Makes the file's new content, under a temporary name beside it, with the mode and owner that it is to have.
     pub(super) fn prepare(&self, path: &str, content: &Content, attr: Attr) -> std::io::Result<()> {
-        let (parent, _) = self.open_parent(path)?;
-        let temporary = self.clear_temporary(path)?;
+        let (parent, name) = self.open_parent(path)?;
+        let temporary = temporary_name(name);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mut file = File::from(fs::openat(&parent, &temporary, flags, Mode::from_raw_mode(0o600))?);
+        let open = || fs::openat(&parent, &temporary, flags, Mode::from_raw_mode(0o600));
+        let mut file = File::from(self.make_temporary(path, open)?);
         let write = |file: &mut File| -> std::io::Result<()> {
             if let Some(Stat { kind: Kind::File, attr: old, .. }) = self.stat(path) {
                 let replaced = self.open_at(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
@@ -323,14 +335,18 @@ impl Disk {
         File::from(self.open_at(path, flags)?).write_all(&content.to_vec())
     }
 
-    /// The temporary name for what is to be at `path`, with nothing there: what a killed run left is removed.
-    fn clear_temporary(&self, path: &str) -> std::io::Result<String> {
+    /// Makes something by `make` under the temporary name of `path`, where nothing may be: what a killed run left is removed.
+    fn make_temporary<T>(&self, path: &str, make: impl Fn() -> Io<T>) -> std::io::Result<T> {
+        let made = make();
+        if !matches!(made, Err(Errno::EXIST)) {
+            return Ok(made?);
+        }
         let path = &*self.place(path);
         let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
         let temporary = temporary_name(name);
         let whole = if folder.is_empty() { temporary.clone() } else { format!("{folder}/{temporary}") };
         self.remove(&whole)?;
-        Ok(temporary)
+        Ok(make()?)
     }
 
     fn set_attr(&self, path: &str, attr: Attr) -> std::io::Result<()> {
@@ -419,6 +435,19 @@ impl Disk {
         }
         Ok(fs::unlinkat(&parent, name, AtFlags::REMOVEDIR)?)
     }
+}
+
+/// What an open file is.
+fn stat_of(file: &OwnedFd) -> Option<Stat> {
+    let stat = fs::fstat(file).ok()?;
+    let kind = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => Kind::File,
+        FileType::Directory => Kind::Dir,
+        FileType::Symlink => Kind::Symlink,
+        _ => Kind::Other,
+    };
+    let attr = Attr { mode: stat.st_mode & 0o7777, uid: stat.st_uid, gid: stat.st_gid };
+    Some(Stat { kind, attr, size: u64::try_from(stat.st_size).unwrap_or(0) })
 }
 
 /// Whether an open folder is in memory (tmpfs, ramfs).

@@ -22,7 +22,7 @@ impl Root {
         new: Attr,
         change: impl FnOnce(&[u8]) -> Result<Option<Vec<u8>>>,
     ) -> Result<bool> {
-        let resolved = self.resolve_to_change(path, true)?;
+        let (resolved, _) = self.resolve_to_change(path, true)?;
         let old = self.read(path)?;
         let attr = self.stat(path).map_or(new, |s| s.attr);
         let content = match change(old.as_deref().unwrap_or_default()).context(|| format!("failed to change {path}"))? {
@@ -58,7 +58,7 @@ impl Root {
     /// # Errors
     /// As [`Root::edit`]; and the file would become larger than [`MAX_READ`].
     pub fn append(&mut self, path: &str, content: &[u8], new: Attr) -> Result<()> {
-        let resolved = self.resolve_to_change(path, true)?;
+        let (resolved, _) = self.resolve_to_change(path, true)?;
         if !self.below_unmounted(&resolved) && !is_record(&resolved) {
             return self.edit(path, new, |old| Ok(Some(joined(old, content)?))).map(drop);
         }

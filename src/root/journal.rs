@@ -108,7 +108,7 @@ impl Journal {
 /// # Errors
 /// It belongs to another user, or cannot be opened.
 pub(super) fn open_own(disk: &Disk, path: &str) -> io::Result<Option<File>> {
-    let Some(file) = disk.open_file(path)? else { return Ok(None) };
+    let Some(file) = disk.open_file(path, None)? else { return Ok(None) };
     let stat = fs::fstat(&file)?;
     let own = stat.st_uid == rustix::process::geteuid().as_raw() && stat.st_mode & 0o077 == 0 && stat.st_nlink <= 1;
     if own { Ok(Some(file)) } else { Err(io::Error::other("it is not a file that prepivot made")) }

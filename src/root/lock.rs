@@ -39,7 +39,7 @@ impl Root {
         if !self.is_live() {
             return Ok(None);
         }
-        let resolved = self.resolve_to_change(path, true)?;
+        let (resolved, _) = self.resolve_to_change(path, true)?;
         let file = self.disk.open_lock(&resolved).context(|| format!("failed to open {path}"))?;
         let file = Arc::new(file);
         match wait_for(file.clone(), wait, |file| fcntl_lock(file, FlockOperation::LockExclusive)) {

@@ -42,6 +42,7 @@ use crate::base::error::{Context, Error, Result};
 use crate::machine::{Cmdline, Machine};
 use disk::Disk;
 use record::Entry;
+use resolve::Resolved;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -221,12 +222,12 @@ impl Root {
 
     /// What is at `path`, links followed. None where there is nothing.
     pub fn stat(&self, path: &str) -> Option<Stat> {
-        self.lstat_resolved(&self.resolve(path, true).ok()?)
+        self.resolve_stat(path, true).ok()?.1
     }
 
     /// What is at `path` itself, a symbolic link included.
     pub fn lstat(&self, path: &str) -> Option<Stat> {
-        self.lstat_resolved(&self.resolve(path, false).ok()?)
+        self.resolve_stat(path, false).ok()?.1
     }
 
     /// Whether there is something at `path`, links followed.
@@ -252,8 +253,8 @@ impl Root {
 
     /// A file's bytes. None where there is no file; an error where it cannot be read or passes [`MAX_READ`].
     pub fn read(&self, path: &str) -> Result<Option<Vec<u8>>> {
-        let resolved = self.resolve(path, true)?;
-        let on_disk = || self.disk.read(&resolved).context(|| format!("failed to read {path}"));
+        let Resolved { path: resolved, on_disk: seen, .. } = self.follow(path, true)?;
+        let on_disk = || self.disk.read(&resolved, seen).context(|| format!("failed to read {path}"));
         match self.nodes.get(&resolved) {
             Some(Node::File { content, over: Over::Append, .. }) if !self.below_unmounted(&resolved) => {
                 let mut all = on_disk()?.unwrap_or_default();
@@ -326,8 +327,8 @@ impl Root {
     }
 
     fn write_over(&mut self, path: &str, content: Content, attr: Attr, over: Over) -> Result<()> {
-        let resolved = self.resolve_to_change(path, true)?;
-        match self.lstat_resolved(&resolved).map(|s| s.kind) {
+        let (resolved, found) = self.resolve_to_change(path, true)?;
+        match found.map(|s| s.kind) {
             Some(Kind::Dir) => return Err(Error::new(format!("failed to write {path}: it is a folder"))),
             Some(Kind::Other) => return Err(Error::new(format!("failed to write {path}: it is not a regular file"))),
             _ => {}
@@ -349,8 +350,8 @@ impl Root {
     /// # Errors
     /// Something else than a folder is at `path` or above it.
     pub fn mkdir(&mut self, path: &str, attr: Attr) -> Result<()> {
-        let resolved = self.resolve_to_change(path, true)?;
-        match self.lstat_resolved(&resolved).map(|s| s.kind) {
+        let (resolved, found) = self.resolve_to_change(path, true)?;
+        match found.map(|s| s.kind) {
             Some(Kind::Dir) => Ok(()),
             Some(_) => Err(Error::new(format!("failed to make the folder {path}: there is a file of that name"))),
             None => {
@@ -363,8 +364,8 @@ impl Root {
 
     /// Makes `path` a symbolic link to `target`, in the place of a file or link that is there.
     pub fn symlink(&mut self, path: &str, target: &str) -> Result<()> {
-        let resolved = self.resolve_to_change(path, false)?;
-        if self.lstat_resolved(&resolved).is_some_and(|s| s.kind == Kind::Dir) {
+        let (resolved, found) = self.resolve_to_change(path, false)?;
+        if found.is_some_and(|s| s.kind == Kind::Dir) {
             return Err(Error::new(format!("failed to make the link {path}: it is a folder")));
         }
         self.make_parents(&resolved, path)?;
@@ -384,8 +385,8 @@ impl Root {
 
     /// Removes a file, a link, or a folder with all that is in it. Nothing there is no error.
     pub fn remove(&mut self, path: &str) -> Result<()> {
-        let resolved = self.resolve_to_change(path, false)?;
-        if self.lstat_resolved(&resolved).is_none() {
+        let (resolved, found) = self.resolve_to_change(path, false)?;
+        if found.is_none() {
             return Ok(());
         }
         let mut found = vec![resolved];
@@ -405,8 +406,8 @@ impl Root {
 
     /// Changes mode and owner of what is at `path`, links followed.
     pub fn set_attr(&mut self, path: &str, attr: Attr) -> Result<()> {
-        let resolved = self.resolve_to_change(path, true)?;
-        let Some(stat) = self.lstat_resolved(&resolved) else {
+        let (resolved, found) = self.resolve_to_change(path, true)?;
+        let Some(stat) = found else {
             return Err(Error::new(format!("failed to change the owner or mode of {path}: there is no such file")));
         };
         match self.nodes.get_mut(&resolved) {
@@ -454,18 +455,20 @@ impl Root {
     }
 
     fn make_parents(&mut self, resolved: &str, path: &str) -> Result<()> {
-        let mut at = 0;
-        while let Some(slash) = resolved[at..].find('/').map(|i| i + at) {
+        let mut missing = Vec::new();
+        // The nearest comes first: what is above a folder is there too, unless a file system is to be mounted over it.
+        for (slash, _) in resolved.rmatch_indices('/') {
             let parent = &resolved[..slash];
             match self.lstat_resolved(parent).map(|s| s.kind) {
+                Some(Kind::Dir) if self.unmounted.is_empty() => break,
                 Some(Kind::Dir) => {}
-                None => {
-                    let mode = if run_dir::DIR.strip_prefix('/') == Some(parent) { 0o700 } else { 0o755 };
-                    self.nodes.insert(parent.to_owned(), Node::Dir(Attr::root(mode)));
-                }
+                None => missing.push(parent),
                 Some(_) => return Err(Error::new(format!("failed to write {path}: /{parent} is not a folder"))),
             }
-            at = slash + 1;
+        }
+        for parent in missing {
+            let mode = if run_dir::DIR.strip_prefix('/') == Some(parent) { 0o700 } else { 0o755 };
+            self.nodes.insert(parent.to_owned(), Node::Dir(Attr::root(mode)));
         }
         Ok(())
     }
@@ -503,18 +506,23 @@ impl Root {
     }
 
     fn lstat_resolved(&self, resolved: &str) -> Option<Stat> {
+        self.lstat_over(resolved, || self.disk.stat(resolved))
+    }
+
+    /// What is at a path, over what the disk has there.
+    fn lstat_over(&self, resolved: &str, on_disk: impl FnOnce() -> Option<Stat>) -> Option<Stat> {
         let stat = |kind, attr, size| Some(Stat { kind, attr, size });
         match self.nodes.get(resolved) {
             Some(Node::Absent) => None,
             Some(Node::Dir(attr)) => stat(Kind::Dir, *attr, 0),
             Some(Node::File { content, attr, over }) => {
-                let before = if *over == Over::Append { self.disk.stat(resolved).map_or(0, |s| s.size) } else { 0 };
+                let before = if *over == Over::Append { on_disk().map_or(0, |s| s.size) } else { 0 };
                 stat(Kind::File, *attr, before + content.len())
             }
             Some(Node::Symlink(target)) => stat(Kind::Symlink, Attr::root(0o777), target.len() as u64),
-            Some(Node::Touched(kind, attr)) => stat(*kind, *attr, self.disk.stat(resolved).map_or(0, |s| s.size)),
+            Some(Node::Touched(kind, attr)) => stat(*kind, *attr, on_disk().map_or(0, |s| s.size)),
             None if self.hidden(resolved) => None,
-            None => self.disk.stat(resolved),
+            None => on_disk(),
         }
     }
 }

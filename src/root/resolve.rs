@@ -1,6 +1,6 @@
 //! Paths below the root, with the symbolic links in them followed inside it.
 
-use super::Root;
+use super::{Kind, Node, Root, Stat};
 use crate::base::error::{Error, Result};
 
 /// How many symbolic links one path may lead through, as in the kernel.
@@ -10,11 +10,13 @@ const MAX_LINKS: usize = 40;
 const MAX_COMPONENTS: usize = 128;
 
 /// Where a path leads.
-struct Resolved {
+pub(super) struct Resolved {
     /// Without links, dots and leading slash.
-    path: String,
+    pub(super) path: String,
     /// Users other than root who could have made a link that the path leads through, each with the link.
     planters: Vec<(u32, String)>,
+    /// What the disk has there, if that is known already.
+    pub(super) on_disk: Option<Option<Stat>>,
 }
 
 impl Root {
@@ -26,19 +28,20 @@ impl Root {
         self.follow(path, follow).map(|r| r.path)
     }
 
-    /// [`Root::resolve`] for a change. A link that a user other than root could have made is followed only to what that user
+    /// [`Root::resolve_stat`] for a change. A link that a user other than root could have made is followed only to what that user
     /// owns: else a link planted in a home would give its user any file of the system.
     ///
     /// # Errors
     /// As [`Root::resolve`]; and such a link leads to a file of another owner, or into a folder of another owner.
-    pub(super) fn resolve_to_change(&self, path: &str, follow: bool) -> Result<String> {
-        let Resolved { path: resolved, planters } = self.follow(path, follow)?;
+    pub(super) fn resolve_to_change(&self, path: &str, follow: bool) -> Result<(String, Option<Stat>)> {
+        let Resolved { path: resolved, planters, on_disk } = self.follow(path, follow)?;
+        let found = self.lstat_over(&resolved, || on_disk.unwrap_or_else(|| self.disk.stat(&resolved)));
         if planters.is_empty() {
-            return Ok(resolved);
+            return Ok((resolved, found));
         }
         // What is not there yet is made in the first folder above it that is.
         let mut at = resolved.as_str();
-        let mut stat = self.lstat_resolved(at);
+        let mut stat = found;
         while stat.is_none() && !at.is_empty() {
             at = at.rsplit_once('/').map_or("", |(above, _)| above);
             stat = self.lstat_resolved(at);
@@ -49,11 +52,36 @@ impl Root {
                 "failed to change {path}: /{link} is a symbolic link of the user {uid} to something of the user {owner}, \
                  and is not followed: remove the link"
             ))),
-            None => Ok(resolved),
+            None => Ok((resolved, found)),
         }
     }
 
-    fn follow(&self, path: &str, follow: bool) -> Result<Resolved> {
+    /// The path as [`Root::resolve`] has it, and what is there.
+    pub(super) fn resolve_stat(&self, path: &str, follow: bool) -> Result<(String, Option<Stat>)> {
+        let Resolved { path, on_disk, .. } = self.follow(path, follow)?;
+        let stat = self.lstat_over(&path, || on_disk.unwrap_or_else(|| self.disk.stat(&path)));
+        Ok((path, stat))
+    }
+
+    /// The path and what the disk has there, if nothing in it is a link: the kernel tells so at once. None where it may be one.
+    fn without_links(&self, path: &str, follow: bool) -> Option<Resolved> {
+        let path = path.trim_start_matches('/');
+        if path.split('/').any(|name| matches!(name, "" | "." | "..")) {
+            return None;
+        }
+        let ends = path.match_indices('/').map(|(i, _)| i).chain(follow.then_some(path.len()));
+        let mut parts = ends.filter_map(|end| path.get(..end));
+        if !self.nodes.is_empty() && parts.any(|part| matches!(self.nodes.get(part), Some(Node::Symlink(_)))) {
+            return None;
+        }
+        let stat = self.disk.stat_plain(path)?;
+        if follow && stat.is_some_and(|s| s.kind == Kind::Symlink) {
+            return None;
+        }
+        Some(Resolved { path: path.to_owned(), planters: Vec::new(), on_disk: Some(stat) })
+    }
+
+    pub(super) fn follow(&self, path: &str, follow: bool) -> Result<Resolved> {
         self.note(path, false);
         let fail = |why: &str| Error::new(format!("failed to resolve {path} in the root: {why}"));
         if path.contains('\0') {
@@ -61,6 +89,9 @@ impl Root {
         }
         if path.split('/').filter(|name| !name.is_empty()).count() > MAX_COMPONENTS {
             return Err(fail(&format!("it leads through more than {MAX_COMPONENTS} folders")));
+        }
+        if let Some(resolved) = self.without_links(path, follow) {
+            return Ok(resolved);
         }
         let mut left: Vec<String> = path.split('/').rev().map(str::to_owned).collect();
         let mut done = String::new();
@@ -96,7 +127,7 @@ impl Root {
                 left.extend(target.split('/').rev().map(str::to_owned));
             }
         }
-        Ok(Resolved { path: done, planters })
+        Ok(Resolved { path: done, planters, on_disk: None })
     }
 }
 
@@ -113,6 +144,28 @@ mod tests {
         assert!(root.write(&"/a".repeat(super::MAX_COMPONENTS), "x", Attr::root(0o644)).is_ok());
         let error = root.write(&"/b".repeat(1000), "x", Attr::root(0o644)).unwrap_err().to_string();
         assert!(error.ends_with("it leads through more than 128 folders"), "{error}");
+    }
+
+    #[test]
+    fn links_are_followed_that_are_in_memory_or_above_run() {
+        let dir = TempDir::new("resolve-links");
+        std::fs::create_dir_all(dir.0.join("etc/real")).unwrap();
+        symlink("var/run", dir.0.join("run")).unwrap();
+        symlink("real", dir.0.join("etc/link")).unwrap();
+        let mut root = Root::open(&dir.0, Use::NewRoot).unwrap();
+        root.symlink("/etc/new", "/etc/link").unwrap();
+        for (path, to, itself) in [
+            ("/etc/real/x", "etc/real/x", "etc/real/x"),
+            ("//etc/./real/../link", "etc/real", "etc/link"),
+            ("/etc/link/x/y", "etc/real/x/y", "etc/real/x/y"),
+            ("/etc/new", "etc/real", "etc/new"),
+            ("/etc/new/x", "etc/real/x", "etc/real/x"),
+            ("/etc/missing/x", "etc/missing/x", "etc/missing/x"),
+            ("/run/x", "var/run/x", "var/run/x"),
+        ] {
+            let resolved = [true, false].map(|follow| root.resolve(path, follow).unwrap());
+            assert_eq!(resolved, [to, itself], "{path}");
+        }
     }
 
     #[test]

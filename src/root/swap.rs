@@ -23,7 +23,7 @@ impl Root {
     /// It is recorded as the commands that do the same, for a file system that is btrfs or not; in a root that is not the running
     /// system that is all.
     pub fn make_swap(&mut self, stage: Stage, path: &str, mebibytes: u64, is_btrfs: bool) -> Result<()> {
-        let resolved = self.resolve_to_change(path, true)?;
+        let (resolved, _) = self.resolve_to_change(path, true)?;
         if self.below_unmounted(&resolved) {
             return Err(Error::new(format!("failed to make the swap file {path}: its file system is not mounted")));
         }

@@ -266,3 +266,23 @@ fn a_semaphore_is_made_in_its_place() {
     }
     assert_eq!(root.list("/var/lib/cloud/instances/i-1/sem"), ["config_x"]);
 }
+
+#[test]
+fn what_the_disk_has_already_is_forgotten_and_what_is_removed_is_not() {
+    let (_dir, mut root) = tree("unchanged");
+    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let file = Attr { mode: 0o644, uid, gid };
+    root.write("/etc/a/same", "x", file).unwrap();
+    root.write("/etc/a/gone/old", "x", file).unwrap();
+    assert_eq!(root.commit(), []);
+    root.write("/etc/a/same", "x", file).unwrap();
+    root.symlink("/etc/link", "a").unwrap();
+    root.remove("/etc/a/gone").unwrap();
+    root.mkdir("/etc/a/gone", Attr { mode: 0o755, ..file }).unwrap();
+    let before = root.changes();
+    root.drop_unchanged();
+    assert_eq!(root.changes(), before);
+    assert!(!root.exists("/etc/a/gone/old") && root.text("/etc/a/same") == "x");
+    let left: Vec<&str> = root.nodes.keys().map(String::as_str).collect();
+    assert_eq!(left, ["etc/a/gone/old", "etc/link"]);
+}

@@ -58,6 +58,7 @@ pub fn new_root(path: &Path, machine: &Machine) -> Ended {
     let mut done = provision_outcome(&mut root, &mut boot, &mut status, outcome);
     // Where nothing was found too: what appears later is for the real root's first stage.
     boot.report.keep(handover::hand_over(&mut root, done.is_provisioned()));
+    root.drop_unchanged();
     let changes = root.has_changes_on_disk();
     let writable = write(&mut root, &mut boot, &mut done);
     drop(stage);

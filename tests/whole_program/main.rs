@@ -10,6 +10,7 @@
 //!
 //! `BLESS=1 cargo test --test whole_program` writes what is found as what is expected: read the difference before you keep it.
 
+mod calls;
 mod failed_sync;
 mod read_only;
 mod traps;
