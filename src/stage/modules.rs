@@ -213,8 +213,8 @@ impl<'a, 'b> Run<'a, 'b> {
         let entries: Vec<Entry> = list.iter().filter_map(|v| entry(v, Half::Live, &mut Report::new())).collect();
         let mut work = Work::None;
         for Entry { module, frequency, args } in entries {
-            let done = state::is_done(self.root, self.instance, &mark(module, Half::Live), frequency);
-            if module.live.is_none() || done || !self.is_requested(module) {
+            let is_done = || state::is_done(self.root, self.instance, &mark(module, Half::Live), frequency);
+            if module.live.is_none() || !self.is_requested(module) || is_done() {
                 continue;
             }
             if module.idle.is_some_and(|idle| self.with_context(stage, &args, false, idle)) {
@@ -234,8 +234,8 @@ impl<'a, 'b> Run<'a, 'b> {
         modules
             .map(|(module, handler)| (module, handler, format!("config_{}.end", module.name)))
             .filter(|(module, _, mark)| {
-                let done = state::is_done(self.root, self.instance, mark, Frequency::Instance);
-                !done && self.is_listed(module) && self.is_requested(module)
+                let is_done = || state::is_done(self.root, self.instance, mark, Frequency::Instance);
+                self.is_listed(module) && self.is_requested(module) && !is_done()
             })
             .collect()
     }

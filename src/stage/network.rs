@@ -180,7 +180,9 @@ fn write(root: &mut Root, image: &Image, network: &Network, report: &mut Report)
 /// boot those of the instance's. udev would do it after the pivot, but not where links swap names, and not on every system.
 pub fn rename_links(root: &Root, machine: &Machine, report: &mut Report) {
     let mut named: Vec<DeviceName> = Vec::new();
-    for owned in RENDERERS.iter().flat_map(|r| r.owned).filter(|o| o.has_names()) {
+    // Several write the same ones.
+    let mut seen = BTreeSet::new();
+    for owned in RENDERERS.iter().flat_map(|r| r.owned).filter(|o| o.has_names() && seen.insert(o.pattern)) {
         for path in files_of(root, owned) {
             let new = owned.names(&path, &root.text(&path));
             named.extend(new.into_iter().filter(|n| !named.contains(n)).collect::<Vec<_>>());
@@ -213,7 +215,8 @@ pub fn owned_files(root: &Root, renderer: &Renderer) -> Vec<String> {
 fn files_of(root: &Root, owned: &Owned) -> Vec<String> {
     let Some((folder, _)) = owned.pattern.rsplit_once('/') else { return Vec::new() };
     let paths = root.list(folder).into_iter().map(|name| format!("{folder}/{name}"));
-    paths.filter(|path| root.is_file(path) && owned.is_ours(path, &root.text(path))).collect()
+    let named = paths.filter(|path| owned.matches(path) && root.is_file(path));
+    named.filter(|path| owned.is_ours(path, &root.text(path))).collect()
 }
 
 #[cfg(test)]
