@@ -88,7 +88,7 @@ impl Fields {
 impl Grammar {
     /// Reads a table.
     pub fn new(table: &'static str) -> Grammar {
-        let mut tokens = Tokens { rest: table };
+        let mut tokens = Tokens::of(table);
         let (mut parts, mut top) = (Vec::new(), Fields::default());
         while !tokens.peek().is_empty() {
             if tokens.peek().starts_with('$') {
@@ -110,10 +110,18 @@ impl Grammar {
 
 /// Reads a table from first to last. At its end every token is empty.
 struct Tokens {
+    /// The one that is next: it is looked at more often than taken.
+    token: &'static str,
     rest: &'static str,
 }
 
 impl Tokens {
+    fn of(table: &'static str) -> Tokens {
+        let mut tokens = Tokens { token: "", rest: table };
+        tokens.next();
+        tokens
+    }
+
     fn skip(&mut self) {
         loop {
             self.rest = self.rest.trim_start();
@@ -124,7 +132,7 @@ impl Tokens {
         }
     }
 
-    /// The length of the token that is next: a word, a text in quotes, or a sign.
+    /// The length of the token at the start of the rest: a word, a text in quotes, or a sign.
     fn width(&self) -> usize {
         let is_sign = |c: char| "{}[]()|:,!".contains(c);
         match self.rest.strip_prefix('"') {
@@ -134,15 +142,15 @@ impl Tokens {
         }
     }
 
-    fn peek(&mut self) -> &'static str {
-        self.skip();
-        self.rest.get(..self.width()).unwrap_or_default()
+    fn peek(&self) -> &'static str {
+        self.token
     }
 
     fn next(&mut self) -> &'static str {
-        let token = self.peek();
-        self.rest = self.rest.get(token.len()..).unwrap_or_default();
-        token
+        self.skip();
+        let (token, rest) = self.rest.split_at_checked(self.width()).unwrap_or_default();
+        self.rest = rest;
+        std::mem::replace(&mut self.token, token)
     }
 
     fn accept(&mut self, token: &str) -> bool {
