@@ -52,8 +52,10 @@ pub fn variable(base: &Path, name: &str) -> Option<String> {
 /// The first `limit` bytes of a file. None where there is none, or it is no regular file.
 pub fn start(base: &Path, path: &str, limit: u64) -> Option<Vec<u8>> {
     let is_file = |fd: &OwnedFd| fstat(fd).is_ok_and(|s| FileType::from_raw_mode(s.st_mode) == FileType::RegularFile);
-    // Opening a device can have effects of its own: it is looked at first.
-    open(base, path, OFlags::PATH).filter(is_file)?;
+    // Opening a device can have effects of its own: a tree may have one anywhere, so that it is looked at first.
+    if base != Path::new("/") {
+        open(base, path, OFlags::PATH).filter(is_file)?;
+    }
     let file = open(base, path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY).filter(is_file)?;
     let mut bytes = Vec::new();
     std::fs::File::from(file).take(limit).read_to_end(&mut bytes).ok()?;

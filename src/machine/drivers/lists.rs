@@ -25,14 +25,16 @@ pub fn is_named(written: &str, name: &str) -> bool {
 pub fn resolve<'a>(list: &'a str, modaliases: &[String]) -> Vec<&'a str> {
     let mut found: Vec<&str> = Vec::new();
     for line in list.lines() {
-        let Some((pattern, module)) = line.strip_prefix("alias ").and_then(|l| l.rsplit_once(' ')) else { continue };
-        let pattern = pattern.trim_end();
-        let fits = |alias: &String| {
-            // The text before the first wildcard excludes most lines.
-            let plain = pattern.find(['*', '?', '[']).unwrap_or(pattern.len());
-            pattern.get(..plain).is_some_and(|start| alias.starts_with(start)) && glob::matches(pattern, alias)
+        let Some(line) = line.strip_prefix("alias ") else { continue };
+        // The text before the first wildcard excludes most lines.
+        let may_fit = |alias: &&String| {
+            let same = |(a, b): &(u8, u8)| a == b && !b"*?[".contains(a);
+            let plain = line.bytes().zip(alias.bytes()).take_while(same).count();
+            line.as_bytes().get(plain).is_some_and(|next| b"*?[ ".contains(next))
         };
-        if modaliases.iter().any(fits) && !found.contains(&module) {
+        let mut near = modaliases.iter().filter(may_fit).peekable();
+        let Some((pattern, module)) = near.peek().and_then(|_| line.rsplit_once(' ')) else { continue };
+        if near.any(|alias| glob::matches(pattern.trim_end(), alias)) && !found.contains(&module) {
             found.push(module);
         }
     }

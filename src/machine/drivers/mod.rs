@@ -14,6 +14,7 @@ use crate::base::deadline::Deadline;
 use crate::base::glob;
 use insert::Firmware;
 use lists::{Rules, is_named};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -113,8 +114,9 @@ impl Drivers {
     /// Loads what the devices of a kind need that have no driver, and those that appear with it. Whether anything was loaded.
     pub fn for_devices(&mut self, kind: Kind) -> bool {
         let mut any = false;
+        let mut seen = BTreeSet::new();
         for _ in 0..MAX_ROUNDS {
-            let aliases = self.without_driver(kind);
+            let aliases = self.without_driver(kind, &mut seen);
             if aliases.is_empty() {
                 break;
             }
@@ -180,8 +182,9 @@ impl Drivers {
         String::from_utf8(bytes).unwrap_or_default()
     }
 
-    /// The devices of a kind that have no driver and were not looked at yet, by modalias.
-    fn without_driver(&mut self, kind: Kind) -> Vec<String> {
+    /// The devices of a kind that have no driver and were not looked at yet, by modalias; none that is in `seen`, to which their
+    /// paths are added.
+    fn without_driver(&mut self, kind: Kind, seen: &mut BTreeSet<String>) -> Vec<String> {
         let mut found = Vec::new();
         let mut last = "";
         for (bus, ..) in DEVICES {
@@ -191,6 +194,9 @@ impl Drivers {
             let folder = format!("sys/bus/{bus}/devices");
             for device in beneath::names(&self.base, &folder) {
                 let path = format!("{folder}/{device}");
+                if !seen.insert(path.clone()) {
+                    continue;
+                }
                 let Some(alias) = beneath::read(&self.base, &format!("{path}/modalias")) else { continue };
                 let alias = alias.trim();
                 let wanted = DEVICES.iter().any(|(of, pattern, what)| {

@@ -94,9 +94,9 @@ fn devices_without_a_driver_by_what_they_are_for() {
     device("scsi", "1:0:0:0", "scsi:t-0x05", false);
     let machine = Machine { base: dir.0.clone(), cmdline: Cmdline::default() };
     let mut drivers = Drivers::of(&machine, &dir.0.join("root"));
-    let storage = drivers.without_driver(Kind::Storage);
+    let storage = drivers.without_driver(Kind::Storage, &mut BTreeSet::new());
     assert_eq!(storage, ["pci:v00008086d00007010sv00001AF4sd00001100bc01sc01i80", "scsi:t-0x05"]);
-    assert_eq!(drivers.without_driver(Kind::Storage), [""; 0]);
+    assert_eq!(drivers.without_driver(Kind::Storage, &mut BTreeSet::new()), [""; 0]);
     // A root that has no modules is reported once, in one line.
     for _ in 0..2 {
         assert!(!drivers.for_devices(Kind::Network));
