@@ -34,8 +34,9 @@ impl Root {
     /// # Errors
     /// As [`Root::resolve`]; and such a link leads to a file of another owner, or into a folder of another owner.
     pub(super) fn resolve_to_change(&self, path: &str, follow: bool) -> Result<(String, Option<Stat>)> {
-        let Resolved { path: resolved, planters, on_disk } = self.follow(path, follow)?;
-        let found = self.lstat_over(&resolved, || on_disk.unwrap_or_else(|| self.disk.stat(&resolved)));
+        let resolved = self.follow(path, follow)?;
+        let found = self.stat_of(&resolved);
+        let Resolved { path: resolved, planters, .. } = resolved;
         if planters.is_empty() {
             return Ok((resolved, found));
         }
@@ -58,9 +59,14 @@ impl Root {
 
     /// The path as [`Root::resolve`] has it, and what is there.
     pub(super) fn resolve_stat(&self, path: &str, follow: bool) -> Result<(String, Option<Stat>)> {
-        let Resolved { path, on_disk, .. } = self.follow(path, follow)?;
-        let stat = self.lstat_over(&path, || on_disk.unwrap_or_else(|| self.disk.stat(&path)));
-        Ok((path, stat))
+        let resolved = self.follow(path, follow)?;
+        let stat = self.stat_of(&resolved);
+        Ok((resolved.path, stat))
+    }
+
+    /// What is at a path that was followed.
+    fn stat_of(&self, Resolved { path, on_disk, .. }: &Resolved) -> Option<Stat> {
+        self.lstat_over(path, || on_disk.unwrap_or_else(|| self.disk.stat(path)))
     }
 
     /// The path and what the disk has there, if nothing in it is a link: the kernel tells so at once. None where it may be one.
