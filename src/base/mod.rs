@@ -2,11 +2,13 @@
 
 pub mod base64;
 pub mod cancel;
+pub mod channel;
 pub mod clock;
 pub mod deadline;
 pub mod error;
 pub mod event;
 pub mod glob;
+pub mod gzip;
 pub mod logging;
 pub mod mask;
 pub mod p256;

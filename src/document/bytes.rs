@@ -1,7 +1,7 @@
 //! Bytes in a JSON document.
 
 use crate::base::base64;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Serialize, Serializer};
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -13,6 +13,14 @@ pub struct Bytes(Arc<Vec<u8>>);
 const MARK: &str = "base64:";
 
 impl Bytes {
+    /// The bytes that JSON holds as `text`. None where that has the mark and is no base64.
+    pub fn of_text(text: String) -> Option<Self> {
+        match text.strip_prefix(MARK) {
+            Some(text) => base64::decode(text.as_bytes()).map(Bytes::from),
+            None => Some(text.into_bytes().into()),
+        }
+    }
+
     /// The bytes; a copy where they are shared.
     pub fn into_vec(self) -> Vec<u8> {
         Arc::try_unwrap(self.0).unwrap_or_else(|bytes| bytes.as_slice().to_vec())
@@ -38,18 +46,6 @@ impl Serialize for Bytes {
         match std::str::from_utf8(self) {
             Ok(text) if !text.starts_with(MARK) => serializer.serialize_str(text),
             _ => serializer.collect_str(&base64::Marked(MARK, self)),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Bytes {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        match text.strip_prefix(MARK) {
-            Some(text) => base64::decode(text.as_bytes())
-                .map(Bytes::from)
-                .ok_or_else(|| serde::de::Error::custom("not valid base64")),
-            None => Ok(text.into_bytes().into()),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{MAX_NODES, Map, Value};
 use crate::base::error::{Error, Result};
-use serde::de::{Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
 use std::cell::Cell;
 use std::fmt;
@@ -12,11 +12,19 @@ use std::io::{self, Write};
 ///
 /// Errors name the line and column; `document` is the name put in front.
 pub fn parse(document: &str, bytes: &[u8]) -> Result<Value> {
-    let left = Cell::new(MAX_NODES);
+    parse_up_to(MAX_NODES, document, bytes)
+}
+
+/// As [`parse`], of a document that may have `max` nodes.
+///
+/// # Errors
+/// As those of [`parse`].
+pub fn parse_up_to(max: usize, document: &str, bytes: &[u8]) -> Result<Value> {
+    let left = Cell::new(max);
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     let value = Bounded(&left).deserialize(&mut deserializer).and_then(|value| deserializer.end().map(|()| value));
     value.map_err(|e| {
-        let what = if left.get() == 0 { format!("more than {MAX_NODES} values") } else { "not valid JSON".into() };
+        let what = if left.get() == 0 { format!("more than {max} values") } else { "not valid JSON".into() };
         Error::new(format!("{document}: {what} at line {} column {}", e.line(), e.column()))
     })
 }
@@ -121,24 +129,9 @@ impl Serialize for SortedMap<'_> {
     }
 }
 
-impl<'de> Deserialize<'de> for Value {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-        Bounded(&Cell::new(MAX_NODES)).deserialize(deserializer)
-    }
-}
-
 impl Serialize for Map {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
         serializer.collect_map(self.iter())
-    }
-}
-
-impl<'de> Deserialize<'de> for Map {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-        match Value::deserialize(deserializer)? {
-            Value::Map(map) => Ok(map),
-            other => Err(serde::de::Error::custom(format!("expected a mapping, found {}", other.kind()))),
-        }
     }
 }
 

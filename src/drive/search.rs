@@ -4,6 +4,7 @@ use super::devices::{self, Device, Places};
 use super::label::{self, Superblock};
 use super::wait::{Event, Watch};
 use crate::base::cancel::Cancel;
+use crate::base::channel::channel;
 use crate::base::deadline::Deadline;
 use crate::base::error::{Error, Result};
 use crate::base::sort;
@@ -13,7 +14,6 @@ use rustix::fs::{Mode, OFlags};
 use std::fmt;
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
-use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -122,14 +122,14 @@ pub fn probe(device: Device) -> Probed {
 pub fn probe_all(devices: Vec<Device>, deadline: Deadline, enough: impl Fn(&Probed) -> bool) -> Vec<Probed> {
     let mut results: Vec<Option<Probed>> = vec![None; devices.len()];
     let queue = Arc::new(Mutex::new(devices.clone().into_iter().enumerate()));
-    let (sender, receiver) = mpsc::channel();
+    let (sender, receiver) = channel();
     let reader = || {
         let (sender, queue) = (sender.clone(), Arc::clone(&queue));
         move || {
             // The lock is not held while a device is read.
             let next = || queue.lock().ok().and_then(|mut queue| queue.next());
             while let Some((at, device)) = next() {
-                if sender.send((at, probe(device))).is_err() {
+                if !sender.send((at, probe(device))) {
                     break;
                 }
             }
@@ -142,7 +142,7 @@ pub fn probe_all(devices: Vec<Device>, deadline: Deadline, enough: impl Fn(&Prob
     }
     drop(sender);
     let mut deadline = deadline;
-    while let Ok((at, probed)) = receiver.recv_timeout(deadline.left()) {
+    while let Some((at, probed)) = receiver.receive(Some(deadline)) {
         if enough(&probed) {
             deadline = deadline.at_most(GRACE);
         }

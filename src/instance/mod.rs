@@ -1,13 +1,14 @@
 //! The instance: identity, metadata, the cache on disk, semaphores, status.
 
 pub mod boot;
+mod cache;
 pub mod instance_data;
 pub mod report;
 pub mod state;
 pub mod status;
 
 use crate::document::{Bytes, Map, Value};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// The longest folder name that is made of an instance-id, in bytes: a file name may have 255.
 const MAX_FOLDER: usize = 200;
@@ -45,8 +46,7 @@ impl Frequency {
 }
 
 /// Network configuration as a datasource gives it, not parsed yet.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "format", content = "data", rename_all = "kebab-case")]
+#[derive(Debug, Clone, PartialEq)]
 pub enum NetworkData {
     /// OpenStack's network_data.json.
     Openstack(Value),
@@ -57,8 +57,7 @@ pub enum NetworkData {
 }
 
 /// Which stage applies the instance (`dsmode`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DsMode {
     /// The data is complete without a network.
     Local,
@@ -69,9 +68,27 @@ pub enum DsMode {
     Disabled,
 }
 
+impl DsMode {
+    const ALL: [DsMode; 4] = [DsMode::Local, DsMode::Net, DsMode::Pass, DsMode::Disabled];
+
+    /// The mode that cloud-init calls so.
+    pub fn named(name: &str) -> Option<DsMode> {
+        DsMode::ALL.into_iter().find(|mode| mode.name() == name)
+    }
+
+    /// cloud-init's name for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            DsMode::Local => "local",
+            DsMode::Net => "net",
+            DsMode::Pass => "pass",
+            DsMode::Disabled => "disabled",
+        }
+    }
+}
+
 /// One instance as its datasource describes it: plain data, the same whether it came from a drive, HTTP or the cache.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Instance {
     /// The datasource's name: `ConfigDrive`, `NoCloud`, `OpenStack`, `Ec2`, `None`.
     pub source: String,
@@ -153,23 +170,12 @@ impl Instance {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::json;
 
     #[test]
-    fn the_cache_gives_back_what_went_in() {
-        let instance = Instance {
-            instance_id: "a/b".into(),
-            user_data: Some(Bytes::from(vec![0, 159, 146])),
-            metadata: json::parse("t", br#"{"uuid": "u", "meta": {"a": 1}}"#).unwrap(),
-            network: Some(NetworkData::Eni("auto lo\n".into())),
-            files: vec![("/etc/x".into(), Bytes::from(b"y".to_vec()))],
-            ..Instance::default()
-        };
-        let text = serde_json::to_string(&instance).unwrap();
-        assert_eq!(serde_json::from_str::<Instance>(&text).unwrap(), instance);
-        assert_eq!(instance.folder(), "a_b");
-        assert_eq!(Instance::default().folder(), "iid-unnamed");
+    fn a_folder_is_named_by_the_instance_id() {
         let folder = |id: &str| Instance { instance_id: id.into(), ..Instance::default() }.folder();
+        assert_eq!(folder("a/b"), "a_b");
+        assert_eq!(Instance::default().folder(), "iid-unnamed");
         assert_eq!(folder("a\nb\0c"), "a_b_c");
         let (one, other) = (folder(&"ü".repeat(200)), folder(&("ü".repeat(200) + "x")));
         assert!(one.len() <= MAX_FOLDER && other.len() <= MAX_FOLDER && one != other, "{one} {other}");

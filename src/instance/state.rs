@@ -1,6 +1,6 @@
 //! The instance on disk, in cloud-init's layout (/var/lib/cloud), and the marks of what was done (semaphores).
 
-use super::{Frequency, Instance, vendor_document};
+use super::{Frequency, Instance, cache, vendor_document};
 use crate::base::clock;
 use crate::base::error::{Context, Result};
 use crate::document::{Bytes, Value, json};
@@ -37,13 +37,8 @@ pub fn later_homes(instance: &Instance) -> String {
 pub fn cached(root: &Root) -> Option<Instance> {
     let path = format!("{CLOUD_DIR}/instance/{CACHE}");
     let bytes = root.read(&path).ok()??;
-    match serde_json::from_slice(&bytes) {
-        Ok(instance) => Some(instance),
-        Err(e) => {
-            log::warn!("the cached datasource {path} is not used: line {} column {}", e.line(), e.column());
-            None
-        }
-    }
+    let read = cache::read(&path, &bytes);
+    read.inspect_err(|e| log::warn!("the cached datasource is not used: {e}")).ok()
 }
 
 /// The instance-id of the last boot.

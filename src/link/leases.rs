@@ -79,7 +79,7 @@ pub fn default_gateway(routes: &str) -> Option<Ipv4Addr> {
 fn networkd(bytes: &[u8]) -> Option<Lease> {
     let text = std::str::from_utf8(bytes).ok()?;
     let get = |key: &str| text.lines().find_map(|l| l.strip_prefix(key)?.strip_prefix('=')).filter(|v| !v.is_empty());
-    let mut options = Options::new();
+    let mut options = Options::default();
     for (key, code) in NETWORKD {
         if let Some(value) = get(key).and_then(|v| addresses(v.split_ascii_whitespace())) {
             options.insert(code, value);
@@ -150,7 +150,7 @@ fn dhclient(bytes: &[u8]) -> Option<Lease> {
 /// A lease from dhclient's names and values (`fixed-address`, `routers`, `unknown-245`, see dhcp-options(5)). What cannot be read
 /// is ignored. None without an address.
 pub fn of_dhclient<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Option<Lease> {
-    let (mut link, mut address, mut next_server, mut options) = ("", None, None, Options::new());
+    let (mut link, mut address, mut next_server, mut options) = ("", None, None, Options::default());
     for (name, value) in pairs {
         let plain = value.trim_matches('"');
         match name {

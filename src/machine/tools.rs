@@ -2,13 +2,14 @@
 //!
 //! Before the pivot, and for a tree that represents a machine, there are none.
 
+use crate::base::channel::{Receiver, channel};
+use crate::base::deadline::Deadline;
 use crate::base::signal;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::io::{self, Read};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
 /// How much of an answer is read, in bytes.
@@ -64,7 +65,7 @@ fn run(words: &[&str], limit: Duration) -> Option<Answer> {
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = signal::spawn(&mut command).ok()?;
     let output = child.stdout.take()?;
-    let read = reader(output.take(MAX_ANSWER)).recv_timeout(limit).ok().and_then(Result::ok);
+    let read = reader(output.take(MAX_ANSWER)).receive(Some(Deadline::after(limit))).and_then(Result::ok);
     if read.is_none() || outlives(&child, END) {
         let _ = child.kill();
     }
@@ -75,12 +76,12 @@ fn run(words: &[&str], limit: Duration) -> Option<Answer> {
 /// Reads a pipe to its end, on a thread of its own: what it read comes once. A process may keep the pipe open after the one that
 /// was started has ended; then the thread is left behind. Nothing ever comes where no thread can be started.
 pub fn reader(mut pipe: impl Read + Send + 'static) -> Receiver<io::Result<Vec<u8>>> {
-    let (sender, receiver) = mpsc::channel();
+    let (sender, receiver) = channel();
     // A thread that cannot be started drops the sender, which ends the wait of the other side.
     let _ = std::thread::Builder::new().spawn(move || {
         let mut bytes = Vec::new();
         let read = pipe.read_to_end(&mut bytes);
-        let _ = sender.send(read.map(|_| bytes));
+        sender.send(read.map(|_| bytes));
     });
     receiver
 }

@@ -6,10 +6,10 @@ use super::read::config::{self, is_disabled};
 use super::read::format::Format;
 use crate::base::base64;
 use crate::base::error::{Context, Error, Result};
+use crate::base::gzip;
 use crate::base::report::Report;
 use crate::document::{Map, Value, yaml};
 use std::fmt;
-use std::io::Read;
 
 /// A network configuration as it was given: its format and its document.
 #[derive(Debug, Clone, PartialEq)]
@@ -101,7 +101,7 @@ pub fn choose(order: &[Origin], mut given: impl FnMut(Origin) -> Option<Input>) 
 }
 
 /// The largest value of `network-config=` in bytes, uncompressed.
-const MAX_CMDLINE_CONFIG: u64 = 1 << 20;
+const MAX_CMDLINE_CONFIG: usize = 1 << 20;
 
 /// The value of `network-config=`: base64 of YAML that may be gzipped, or `disabled`.
 ///
@@ -116,14 +116,10 @@ pub fn from_cmdline(value: &str) -> Result<Input> {
     let padded = format!("{digits}{}", "=".repeat(digits.len().next_multiple_of(4) - digits.len()));
     let mut bytes = base64::decode(padded.as_bytes())
         .ok_or_else(|| Error::new(format!("{KEY}: expected base64 of YAML, which may be gzipped, or disabled")))?;
-    if bytes.starts_with(&[0x1f, 0x8b]) {
-        let mut unpacked = Vec::new();
-        let read =
-            flate2::read::GzDecoder::new(bytes.as_slice()).take(MAX_CMDLINE_CONFIG + 1).read_to_end(&mut unpacked);
-        read.context(|| format!("{KEY}: not valid gzip"))?;
-        bytes = unpacked;
+    if gzip::is_gzip(&bytes) {
+        bytes = gzip::unpack(&bytes, MAX_CMDLINE_CONFIG).context(|| KEY)?;
     }
-    if bytes.len() as u64 > MAX_CMDLINE_CONFIG {
+    if bytes.len() > MAX_CMDLINE_CONFIG {
         return Err(Error::new(format!("{KEY}: larger than {MAX_CMDLINE_CONFIG} bytes")));
     }
     let text = String::from_utf8(bytes).map_err(|_| Error::new(format!("{KEY}: not UTF-8")))?;
@@ -155,9 +151,7 @@ mod tests {
     fn the_kernel_command_line_holds_base64_gzip_or_disabled() {
         let text = "version: 1\nconfig: []\n";
         assert_eq!(from_cmdline(&base64::encode(text.as_bytes())).unwrap(), config(text));
-        let mut gzip = flate2::read::GzEncoder::new(text.as_bytes(), flate2::Compression::default());
-        let mut packed = Vec::new();
-        gzip.read_to_end(&mut packed).unwrap();
+        let packed = gzip::pack(text.as_bytes());
         assert_eq!(from_cmdline(&base64::encode(&packed)).unwrap(), config(text));
         assert!(from_cmdline("disabled").unwrap().is_disabled());
         assert!(from_cmdline("%%%").is_err());

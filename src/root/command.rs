@@ -1,13 +1,14 @@
 //! Commands of the root's own system, run through the same door so that a plan shows them.
 
 use super::Root;
+use crate::base::channel::Receiver;
+use crate::base::deadline::Deadline;
 use crate::base::error::{Context, Error, Result};
 use crate::base::signal;
 use crate::machine::tools::{Tools, outlives, reader};
 use std::io::{self, Write};
 use std::process::Stdio;
-use std::sync::mpsc::Receiver;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long the pipes of a command with a limit are read after its end: what it has started may keep them open.
 const PIPES_END: Duration = Duration::from_secs(1);
@@ -208,7 +209,7 @@ impl Root {
             let _ = child.kill();
         }
         // Without a limit, the output is read to its end before the process is waited for.
-        let end = command.limit.map(|_| Instant::now() + PIPES_END);
+        let end = command.limit.map(|_| Deadline::after(PIPES_END));
         let (stdout, stderr) = (taken(stdout, end), taken(stderr, end));
         let status = child.wait().context(|| format!("failed to wait for {program}"))?;
         if let Some(writer) = writer.filter(|w| end.is_none() || w.is_finished()) {
@@ -269,12 +270,8 @@ impl Root {
 }
 
 /// What a [`reader`] has read. Nothing where a process keeps the pipe open after `end`.
-fn taken(reader: Option<Receiver<io::Result<Vec<u8>>>>, end: Option<Instant>) -> Vec<u8> {
-    let read = reader.and_then(|reader| match end {
-        Some(end) => reader.recv_timeout(end.saturating_duration_since(Instant::now())).ok(),
-        None => reader.recv().ok(),
-    });
-    read.and_then(io::Result::ok).unwrap_or_default()
+fn taken(reader: Option<Receiver<io::Result<Vec<u8>>>>, end: Option<Deadline>) -> Vec<u8> {
+    reader.and_then(|reader| reader.receive(end)).and_then(io::Result::ok).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -282,6 +279,7 @@ mod tests {
     use super::*;
     use crate::root::Use;
     use std::path::Path;
+    use std::time::Instant;
 
     #[test]
     fn a_command_past_its_limit_is_killed_and_an_ordinary_one_is_not() {

@@ -10,7 +10,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ffi::CStr;
 use std::fs::File;
 use std::io::{BufWriter, Read, Write};
@@ -459,7 +459,7 @@ pub fn is_in_memory(folder: impl AsFd) -> bool {
 #[derive(Default)]
 pub(super) struct Touched {
     /// By device number. They are opened before the first change, so that no error of writing is missed (syncfs(2)).
-    folders: BTreeMap<u64, OwnedFd>,
+    folders: Vec<(u64, OwnedFd)>,
     last: String,
 }
 
@@ -474,14 +474,15 @@ impl Touched {
         // One that is not there is made by one of the changes.
         if let Some(fd) = disk.nearest(folder)
             && let Ok(stat) = fs::fstat(&fd)
+            && self.folders.iter().all(|(device, _)| *device != stat.st_dev)
         {
-            self.folders.entry(stat.st_dev).or_insert(fd);
+            self.folders.push((stat.st_dev, fd));
         }
     }
 
     /// Waits until everything that was written to them is on the disk.
     pub(super) fn sync(&self) -> std::io::Result<()> {
-        Ok(self.folders.values().try_for_each(fs::syncfs)?)
+        Ok(self.folders.iter().try_for_each(|(_, fd)| fs::syncfs(fd))?)
     }
 }
 

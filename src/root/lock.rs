@@ -1,6 +1,8 @@
 //! Locks that programs of the running system hold too.
 
 use super::Root;
+use crate::base::channel::channel;
+use crate::base::deadline::Deadline;
 use crate::base::error::{Context, Error, Result};
 use rustix::fd::OwnedFd;
 use rustix::fs::{FlockOperation, fcntl_lock};
@@ -21,13 +23,13 @@ pub(super) fn wait_for(
     wait: Duration,
     take: impl FnOnce(&OwnedFd) -> Io<()> + Send + 'static,
 ) -> Option<Io<()>> {
-    let (sender, receiver) = std::sync::mpsc::channel();
+    let (sender, receiver) = channel();
     std::thread::spawn(move || {
         let result = take(&file);
         drop(file);
-        let _ = sender.send(result);
+        sender.send(result);
     });
-    receiver.recv_timeout(wait).ok()
+    receiver.receive(Some(Deadline::after(wait)))
 }
 
 impl Root {

@@ -1,6 +1,6 @@
 //! The texts that build.rs packs into the program: the schemas, and the modules' documentation.
 
-use crate::userdata::gzip;
+use crate::base::gzip;
 use std::sync::OnceLock;
 
 /// The largest that the texts may be together, in bytes.

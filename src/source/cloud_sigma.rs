@@ -4,13 +4,12 @@
 
 use super::Source;
 use super::keys::public_keys;
-use super::openstack::ds_mode;
 use super::search::{Found, Search};
 use crate::base::base64;
 use crate::base::error::{Context, Result};
 use crate::detect::{Mark, virt};
 use crate::document::{Bytes, Value, json};
-use crate::instance::Instance;
+use crate::instance::{DsMode, Instance};
 use crate::link::line::Line;
 use std::time::Duration;
 
@@ -81,7 +80,7 @@ fn instance(context: Value) -> Instance {
         subplatform: format!("cepko (/{PORT})"),
         local_hostname: name.or_else(|| id.split('-').next().map(str::to_owned)),
         public_keys: public_keys(context.at(&["meta", "ssh_public_key"])),
-        dsmode: text(&["meta", "cloudinit-dsmode"]).as_deref().and_then(ds_mode).unwrap_or_default(),
+        dsmode: text(&["meta", "cloudinit-dsmode"]).as_deref().and_then(DsMode::named).unwrap_or_default(),
         instance_id: id,
         user_data: user_data.filter(|d| !d.is_empty()).map(Bytes::from),
         vendor_data: context.at(&["vendor_data", "cloudinit"]).cloned().unwrap_or_default(),

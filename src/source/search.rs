@@ -9,7 +9,6 @@ use crate::drive::{self, Files};
 use crate::instance::Instance;
 use crate::machine::{Machine, Tools};
 use crate::root::Root;
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,7 +35,8 @@ pub struct Search<'a> {
     /// Sources that were asked and are not asked again.
     asked: Vec<&'static str>,
     drives: Vec<Probed>,
-    open: BTreeMap<PathBuf, Option<Files>>,
+    /// What was opened so far.
+    open: Vec<(PathBuf, Option<Files>)>,
     otherwise: Option<(Found, Arc<AtomicBool>)>,
     /// Why sources were not used, for the message that nothing was found.
     problems: Vec<String>,
@@ -55,7 +55,7 @@ impl<'a> Search<'a> {
             marked: false,
             asked: Vec::new(),
             drives: Vec::new(),
-            open: BTreeMap::new(),
+            open: Vec::new(),
             otherwise: None,
             problems: Vec::new(),
             report: Report::new(),
@@ -66,7 +66,7 @@ impl<'a> Search<'a> {
     pub fn set_drives(&mut self, drives: &[Probed]) {
         let old = std::mem::replace(&mut self.drives, drives.to_vec());
         crate::base::sort::by(&mut self.drives, |a, b| b.device.node.cmp(&a.device.node));
-        self.open.retain(|path, _| old.iter().any(|d| d.device.node == *path && drives.contains(d)));
+        self.open.retain(|(path, _)| old.iter().any(|d| d.device.node == *path && drives.contains(d)));
     }
 
     /// The image's settings for a source: `datasource: {Name: …}`.
@@ -126,7 +126,7 @@ impl<'a> Search<'a> {
     /// The files of a drive. None, and a problem, where it cannot be read.
     pub fn open_drive(&mut self, path: &str) -> Option<Files> {
         let path = PathBuf::from(path);
-        if let Some(files) = self.open.get(&path) {
+        if let Some((_, files)) = self.open.iter().find(|(of, _)| *of == path) {
             return files.clone();
         }
         let files = match drive::open(&path, self.deadline) {
@@ -141,7 +141,7 @@ impl<'a> Search<'a> {
                 None
             }
         };
-        self.open.insert(path, files.clone());
+        self.open.push((path, files.clone()));
         files
     }
 

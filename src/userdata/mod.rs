@@ -3,7 +3,6 @@
 mod cloud_config;
 mod cmdline;
 pub mod config;
-pub mod gzip;
 mod handle;
 pub mod jinja;
 mod jsonp;

@@ -1,8 +1,9 @@
 //! A document's parts: gzip, MIME, archives and includes are unfolded until only parts to process are left.
 
 use super::kind::{self, Kind};
-use super::{Fetched, Include, MAX_UNPACKED, gzip, mime};
+use super::{Fetched, Include, MAX_UNPACKED, mime};
 use crate::base::error::{Error, Result};
+use crate::base::gzip;
 use crate::base::report::Report;
 use crate::document::{Bytes, Value, yaml};
 

@@ -55,7 +55,7 @@ impl Lease {
         if !usable(address) {
             return None;
         }
-        let get = |code: u8| options.get(&code).map(Vec::as_slice);
+        let get = |code: u8| options.get(code);
         let one = |code| addresses(get(code)).first().copied();
         let prefix = match one(option::SUBNET_MASK) {
             Some(mask) => prefix_of(mask)?,
@@ -82,7 +82,7 @@ impl Lease {
 
     /// An option's bytes.
     pub fn option(&self, code: u8) -> Option<&[u8]> {
-        self.options.get(&code).map(Vec::as_slice)
+        self.options.get(code)
     }
 
     /// An option that is one address, such as 245: Azure's wire server.
@@ -153,7 +153,7 @@ fn name(value: Option<&[u8]>) -> String {
 
 /// The routes by RFC 3442: with option 121, options 3 and 33 are ignored. Option 249 is used if there is no 121.
 fn routes(options: &Options) -> Vec<LeaseRoute> {
-    let get = |code: u8| options.get(&code).map(Vec::as_slice);
+    let get = |code: u8| options.get(code);
     for code in [option::CLASSLESS_ROUTES, option::MS_CLASSLESS_ROUTES] {
         if let Some(value) = get(code) {
             let routes = classless(value);

@@ -3,7 +3,6 @@
 //! An own codec because the packet is small and fixed: measured, dhcproto adds 217 KB to the static binary and mozim 795,
 //! this one 12. Whatever bytes come in, it answers with a message or with none.
 
-use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 /// Ethernet hardware type and address length, as the header carries them.
@@ -53,7 +52,33 @@ pub mod option {
 }
 
 /// The bytes of options by code. The parts of a long option are joined (RFC 3396).
-pub type Options = BTreeMap<u8, Vec<u8>>;
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Options(Vec<(u8, Vec<u8>)>);
+
+impl Options {
+    /// The bytes of the option `code`.
+    pub fn get(&self, code: u8) -> Option<&[u8]> {
+        self.iter().find(|(of, _)| *of == code).map(|(_, value)| value)
+    }
+
+    /// Gives the option `code` this value.
+    pub fn insert(&mut self, code: u8, value: Vec<u8>) {
+        self.remove(code);
+        let at = self.0.partition_point(|(of, _)| *of < code);
+        self.0.insert(at, (code, value));
+    }
+
+    /// Takes the option `code` out.
+    fn remove(&mut self, code: u8) -> Option<Vec<u8>> {
+        let at = self.0.iter().position(|(of, _)| *of == code)?;
+        Some(self.0.remove(at).1)
+    }
+
+    /// Every option, by code.
+    pub fn iter(&self) -> impl Iterator<Item = (u8, &[u8])> {
+        self.0.iter().map(|(code, value)| (*code, value.as_slice()))
+    }
+}
 
 /// The message types that a client knows (option 53).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,7 +113,7 @@ impl Message {
     /// A client's message, to be given its options with [`Message::with`].
     pub fn new(kind: Kind, xid: u32, secs: u16, chaddr: [u8; 6]) -> Self {
         let none = Ipv4Addr::UNSPECIFIED;
-        Message { kind, from_server: false, xid, secs, yiaddr: none, siaddr: none, chaddr, options: Options::new() }
+        Message { kind, from_server: false, xid, secs, yiaddr: none, siaddr: none, chaddr, options: Options::default() }
     }
 
     /// The same message with an option.
@@ -99,7 +124,7 @@ impl Message {
 
     /// An option's bytes, the parts of a long option joined.
     pub fn option(&self, code: u8) -> Option<&[u8]> {
-        self.options.get(&code).map(Vec::as_slice)
+        self.options.get(code)
     }
 
     /// All options but the message type. The header's server and file names are under 66 and 67 unless it has those options.
@@ -123,11 +148,11 @@ impl Message {
         out.resize(FIXED, 0);
         out.extend(MAGIC);
         out.extend([option::MESSAGE_TYPE, 1, self.kind as u8]);
-        for (code, value) in &self.options {
+        for (code, value) in self.options.iter() {
             // An option of no bytes (rapid commit) still is one.
             let chunks: Vec<&[u8]> = if value.is_empty() { vec![&[]] } else { value.chunks(255).collect() };
             for chunk in chunks {
-                out.extend([*code, chunk.len() as u8]);
+                out.extend([code, chunk.len() as u8]);
                 out.extend(chunk);
             }
         }
@@ -143,11 +168,11 @@ impl Message {
         if magic != MAGIC || fixed.get(1..3)? != ETHERNET {
             return None;
         }
-        let mut found = Options::new();
+        let mut found = Options::default();
         read_options(options, &mut found);
         let (server, file) = (fixed.get(44..108)?, fixed.get(108..236)?);
         // Option 52: the file and server-name fields hold options too, in that order (RFC 2131, section 4.1).
-        let overload = found.get(&option::OVERLOAD).and_then(|v| v.first().copied()).unwrap_or(0);
+        let overload = found.get(option::OVERLOAD).and_then(|v| v.first().copied()).unwrap_or(0);
         if matches!(overload, 1 | 3) {
             read_options(file, &mut found);
         }
@@ -159,11 +184,11 @@ impl Message {
             (option::BOOT_FILE, file, matches!(overload, 1 | 3)),
         ] {
             let text = field.split(|b| *b == 0).next().unwrap_or_default();
-            if !holds_options && !text.is_empty() {
-                found.entry(code).or_insert_with(|| text.to_vec());
+            if !holds_options && !text.is_empty() && found.get(code).is_none() {
+                found.insert(code, text.to_vec());
             }
         }
-        let kind = found.remove(&option::MESSAGE_TYPE)?;
+        let kind = found.remove(option::MESSAGE_TYPE)?;
         Some(Message {
             kind: Kind::from_code(*kind.first()?)?,
             from_server: *fixed.first()? == 2,
@@ -192,7 +217,9 @@ fn read_options(mut area: &[u8], found: &mut Options) {
             code => {
                 let Some((len, rest)) = rest.split_first() else { return };
                 let Some((value, rest)) = rest.split_at_checked(usize::from(*len)) else { return };
-                found.entry(code).or_default().extend_from_slice(value);
+                let mut whole = found.remove(code).unwrap_or_default();
+                whole.extend_from_slice(value);
+                found.insert(code, whole);
                 area = rest;
             }
         }

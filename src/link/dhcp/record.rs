@@ -41,7 +41,7 @@ pub fn to_json(lease: &Lease) -> String {
 pub fn from_json(bytes: &[u8]) -> Option<Lease> {
     let value = json::parse("lease", bytes).ok()?;
     let address = |key: &str| value.get(key)?.as_str()?.parse().ok();
-    let mut options = Options::new();
+    let mut options = Options::default();
     for (code, text) in value.get("options")?.as_map()?.iter() {
         options.insert(code.parse().ok()?, unhex(text.as_str()?)?);
     }
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn a_lease_reads_back() {
-        let mut options = Options::new();
+        let mut options = Options::default();
         options.insert(1, vec![255, 255, 255, 0]);
         options.insert(42, vec![10, 0, 0, 9]);
         options.insert(245, vec![168, 63, 129, 16]);

@@ -2,17 +2,17 @@
 
 use super::super::beneath;
 use crate::base::error::{Context, Error, Result};
-use flate2::read::GzDecoder;
+use crate::base::gzip;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::system::{finit_module, init_module};
 use std::ffi::CString;
 use std::fs::File;
-use std::io::Read;
+use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 /// The largest module that is unpacked here, in bytes.
-const MAX_MODULE: u64 = 32 << 20;
+const MAX_MODULE: usize = 32 << 20;
 /// init_module(2)'s flag: the file is compressed.
 const COMPRESSED_FILE: i32 = 4;
 /// Where the kernel looks for firmware first (Documentation/driver-api/firmware/fw_search_path.rst of the kernel).
@@ -41,9 +41,7 @@ pub fn module(base: &Path, root: &Path, path: &str, options: &str) -> Result<boo
         }
         Some("gzip") => {
             let mut image = Vec::new();
-            GzDecoder::new(&file)
-                .take(MAX_MODULE)
-                .read_to_end(&mut image)
+            gzip::unpack_to(&mut BufReader::new(&file), MAX_MODULE, &mut image)
                 .context(|| format!("failed to unpack {path}"))?;
             init_module(&image, &options)
         }

@@ -2,10 +2,10 @@
 
 use crate::base::base64;
 use crate::base::error::{Error, Result};
+use crate::base::gzip;
 use crate::base::report::Report;
 use crate::document::{Map, Value, wrong};
 use crate::root::{Content, MAX_READ};
-use crate::userdata::gzip;
 use std::io::{BufRead, Read};
 
 /// Where the content comes from.

@@ -205,7 +205,11 @@ pub mod tests {
     #[test]
     fn dhcp_names_the_server() {
         let mut uplink = Uplink::system();
-        let lease = |server: [u8; 4]| Lease { options: [(AZURE_ENDPOINT, server.to_vec())].into(), ..Lease::default() };
+        let lease = |server: [u8; 4]| {
+            let mut lease = Lease::default();
+            lease.options.insert(AZURE_ENDPOINT, server.to_vec());
+            lease
+        };
         assert_eq!(address(&uplink, &[]), ADDRESS);
         assert_eq!(address(&uplink, &[Lease::default(), lease([10, 0, 0, 1])]), Ipv4Addr::new(10, 0, 0, 1));
         uplink.lease = Some(lease([10, 0, 0, 2]));

@@ -7,9 +7,8 @@ use super::marks::{LABEL, SEEDS, is_seed};
 use crate::base::error::{Error, Result};
 use crate::document::{Bytes, Map, Value, yaml};
 use crate::drive::Files;
-use crate::instance::{Instance, NetworkData};
+use crate::instance::{DsMode, Instance, NetworkData};
 use crate::source::keys::public_keys;
-use crate::source::openstack::ds_mode;
 use crate::source::search::{Found, Search};
 
 /// Names of the data source in `ds=`.
@@ -240,7 +239,7 @@ impl Seed {
             local_hostname: text("local-hostname").or_else(|| text("hostname")),
             availability_zone: text("availability-zone").or_else(|| text("availability_zone")),
             region: text("region"),
-            dsmode: text("dsmode").as_deref().and_then(ds_mode).unwrap_or_default(),
+            dsmode: text("dsmode").as_deref().and_then(DsMode::named).unwrap_or_default(),
             public_keys: public_keys(self.metadata.get("public-keys").or_else(|| self.metadata.get("public_keys"))),
             launch_index: self.metadata.get("launch-index").and_then(Value::as_int),
             user_data: self.user_data.filter(|b| !b.is_empty()).map(Bytes::from),

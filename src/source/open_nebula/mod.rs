@@ -6,7 +6,6 @@ mod context;
 mod network;
 
 use super::Source;
-use super::openstack::ds_mode;
 use super::search::{Found, Search};
 use crate::base::base64;
 use crate::base::error::Result;
@@ -89,7 +88,7 @@ fn of_files(search: &Search, files: &Files, kind: &str, place: &str) -> Result<O
         subplatform: format!("{kind} ({place})"),
         instance_id: DEFAULT_ID.into(),
         local_hostname: first(&["SET_HOSTNAME", "HOSTNAME", "PUBLIC_IP", "IP_PUBLIC", "ETH0_IP"]),
-        dsmode: text("DSMODE").or(setting).and_then(ds_mode).unwrap_or(DsMode::Net),
+        dsmode: text("DSMODE").or(setting).and_then(DsMode::named).unwrap_or(DsMode::Net),
         public_keys: super::keys::public_keys(keys.as_ref()),
         user_data: user_data.map(Bytes::from),
         network,

@@ -6,7 +6,7 @@ use crate::base::error::Result;
 use crate::detect::Mark;
 use crate::document::Value;
 use crate::drive::Files;
-use crate::instance::Instance;
+use crate::instance::{DsMode, Instance};
 use crate::source::ibm_cloud;
 use crate::source::search::{Found, Search};
 use crate::source::table::Source;
@@ -81,7 +81,7 @@ fn finish(search: &Search, instance: &mut Instance, kind: &str, place: &str) {
     if files::own_mode(&instance.metadata).is_none()
         && let Some(text) = search.settings(SOURCE.name).and_then(|s| s.get("dsmode")).and_then(Value::text)
     {
-        match files::ds_mode(&text) {
+        match DsMode::named(&text) {
             Some(mode) => instance.dsmode = mode,
             None => {
                 let expected = "expected local, net, pass or disabled; it does not count";
@@ -101,7 +101,6 @@ mod tests {
     use crate::base::deadline::Deadline;
     use crate::base::testing::TempDir;
     use crate::document::yaml;
-    use crate::instance::DsMode;
     use crate::machine::Machine;
     use crate::root::{Attr, Root, Use};
     use std::time::Duration;

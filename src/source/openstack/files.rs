@@ -146,18 +146,7 @@ pub fn own_mode(metadata: &Value) -> Option<DsMode> {
 
 fn mode_in(metadata: &Map) -> Option<DsMode> {
     let mode = metadata.get("dsmode").or_else(|| metadata.get("meta")?.get("dsmode")).and_then(Value::as_str);
-    mode.and_then(ds_mode)
-}
-
-/// `dsmode` as a document names it.
-pub fn ds_mode(name: &str) -> Option<DsMode> {
-    match name {
-        "local" => Some(DsMode::Local),
-        "net" => Some(DsMode::Net),
-        "pass" => Some(DsMode::Pass),
-        "disabled" => Some(DsMode::Disabled),
-        _ => None,
-    }
+    mode.and_then(DsMode::named)
 }
 
 /// `files: [{path, content_path}]`: the content is at `openstack/` and the content_path.

@@ -6,8 +6,6 @@ mod marks;
 mod password;
 mod service;
 
-pub use files::ds_mode;
-
 use super::search::{Found, Search};
 use super::service::{Job, MAX_WAIT, RETRIES, TIMEOUT, limits, list_setting, switched_off};
 use super::table::Source;

@@ -3,12 +3,11 @@
 use super::{document_of, marks};
 use crate::base::base64;
 use crate::base::error::{Context, Error, Result};
+use crate::base::gzip;
 use crate::document::Value;
-use flate2::read::GzDecoder;
-use std::io::Read;
 
 /// The largest value once it is unpacked, in bytes.
-const MAX_UNPACKED: u64 = 16 << 20;
+const MAX_UNPACKED: usize = 16 << 20;
 
 /// What a transport has.
 #[derive(Debug, Default)]
@@ -77,12 +76,7 @@ pub fn decoded(key: &str, encoding: Option<&str>, text: &str) -> Result<Vec<u8>>
     if !is_packed {
         return Ok(packed);
     }
-    let mut bytes = Vec::new();
-    GzDecoder::new(packed.as_slice()).take(MAX_UNPACKED + 1).read_to_end(&mut bytes).context(what)?;
-    if bytes.len() as u64 > MAX_UNPACKED {
-        return Err(Error::new(format!("it is larger than {MAX_UNPACKED} bytes"))).context(what);
-    }
-    Ok(bytes)
+    gzip::unpack(&packed, MAX_UNPACKED).context(what)
 }
 
 #[cfg(test)]

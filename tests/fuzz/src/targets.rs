@@ -2,6 +2,7 @@
 //! bound, and what is written must read back as the same. libFuzzer calls them (main.rs), and tests/hostile with what it found.
 
 use prepivot::base::deadline::Deadline;
+use prepivot::base::gzip;
 use prepivot::base::report::Report;
 use prepivot::base::testing::TempDir;
 use prepivot::document::{Value, json, to_yaml, xml, yaml};
@@ -14,7 +15,7 @@ use prepivot::network::{Macs, Network, Target as Stack, input, read, render};
 use prepivot::root::{Ids, Root, Use};
 use prepivot::system::accounts::{Accounts, User};
 use prepivot::system::{authorized_keys, fstab, host_keys, ini, mount_table, partitions, sshd_config, template};
-use prepivot::userdata::{Context, Fetched, Include, PartHandlers, gzip, jinja, merge, mime};
+use prepivot::userdata::{Context, Fetched, Include, PartHandlers, jinja, merge, mime};
 use prepivot::{schema, stage, userdata};
 use std::cell::RefCell;
 use std::io::{Read, Write};

@@ -1,0 +1,228 @@
+//! The instance as a JSON document, from which a later boot and the later stages have it: a mapping of the fields' names.
+
+use super::{DsMode, Instance, NetworkData};
+use crate::base::error::Result;
+use crate::document::{Bytes, MAX_NODES, Map, Value, json, wrong};
+use serde::{Serialize, Serializer};
+
+/// How many values there may be: so many documents of a datasource are fields.
+const MAX_VALUES: usize = 8 * MAX_NODES;
+
+/// The instance in the cache `bytes`, which `document` names. A field that is not there has its default, as one does that an earlier
+/// version did not know.
+///
+/// # Errors
+///
+/// What is no JSON, or a field of another kind.
+pub fn read(document: &str, bytes: &[u8]) -> Result<Instance> {
+    let mut map = match json::parse_up_to(MAX_VALUES, document, bytes)? {
+        Value::Map(map) => map,
+        other => return Err(wrong(document, "a mapping", &other)),
+    };
+    macro_rules! instance {
+        ($($name:ident)*) => { Instance { $($name: take(document, &mut map, stringify!($name))?),* } };
+    }
+    Ok(instance! {
+        source class platform cloud_name subplatform described instance_id from_network machine_uuid metadata ds ec2_metadata
+        user_data vendor_data vendor_data2 network dsmode local_hostname availability_zone region launch_index public_keys config
+        files private_files stale_files random_seed device_names problems
+    })
+}
+
+/// Takes the field `name` out of `map`.
+fn take<T: Field + Default>(document: &str, map: &mut Map, name: &str) -> Result<T> {
+    match map.remove(name) {
+        None => Ok(T::default()),
+        Some(value) => T::of(value).map_err(|value| wrong(&format!("{document}: {name}"), T::KIND, &value)),
+    }
+}
+
+/// What a field may be.
+trait Field: Sized {
+    const KIND: &'static str;
+
+    /// The field's value. A value of another kind, or what of it is of another kind, is the error.
+    fn of(value: Value) -> std::result::Result<Self, Value>;
+}
+
+impl Field for Value {
+    const KIND: &'static str = "a value";
+
+    fn of(value: Value) -> std::result::Result<Self, Value> {
+        Ok(value)
+    }
+}
+
+impl Field for Map {
+    const KIND: &'static str = "a mapping";
+
+    fn of(value: Value) -> std::result::Result<Self, Value> {
+        match value {
+            Value::Map(map) => Ok(map),
+            other => Err(other),
+        }
+    }
+}
+
+impl Field for String {
+    const KIND: &'static str = "a string";
+
+    fn of(value: Value) -> std::result::Result<Self, Value> {
+        match value {
+            Value::String(text) => Ok(text.into_string()),
+            other => Err(other),
+        }
+    }
+}
+
+impl Field for Bytes {
+    const KIND: &'static str = "a string, or base64";
+
+    fn of(value: Value) -> std::result::Result<Self, Value> {
+        Bytes::of_text(String::of(value)?).ok_or(Value::Null)
+    }
+}
+
+impl Field for bool {
+    const KIND: &'static str = "true or false";
+
+    fn of(value: Value) -> std::result::Result<Self, Value> {
+        value.as_bool().ok_or(value)
+    }
+}
+
+impl Field for i64 {
+    const KIND: &'static str = "an integer";
+
+    fn of(value: Value) -> std::result::Result<Self, Value> {
+        value.as_int().ok_or(value)
+    }
+}
+
+impl<T: Field> Field for Option<T> {
+    const KIND: &'static str = T::KIND;
+
+    fn of(value: Value) -> std::result::Result<Self, Value> {
+        if value.is_null() { Ok(None) } else { T::of(value).map(Some) }
+    }
+}
+
+impl<T: Field> Field for Vec<T> {
+    const KIND: &'static str = "a list";
+
+    fn of(value: Value) -> std::result::Result<Self, Value> {
+        match value {
+            Value::List(list) => list.into_iter().map(T::of).collect(),
+            other => Err(other),
+        }
+    }
+}
+
+/// A path and what is there.
+impl Field for (String, Bytes) {
+    const KIND: &'static str = "a path and bytes";
+
+    fn of(value: Value) -> std::result::Result<Self, Value> {
+        let Value::List(pair) = value else { return Err(value) };
+        match <[Value; 2]>::try_from(pair) {
+            Ok([path, bytes]) => Ok((String::of(path)?, Bytes::of(bytes)?)),
+            Err(other) => Err(Value::List(other)),
+        }
+    }
+}
+
+impl Field for DsMode {
+    const KIND: &'static str = "local, net, pass or disabled";
+
+    fn of(value: Value) -> std::result::Result<Self, Value> {
+        value.as_str().and_then(DsMode::named).ok_or(value)
+    }
+}
+
+impl Serialize for DsMode {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+const OPENSTACK: &str = "openstack";
+const CLOUD: &str = "cloud";
+const ENI: &str = "eni";
+
+impl Field for NetworkData {
+    const KIND: &'static str = "a mapping of format (openstack, cloud or eni) and data";
+
+    fn of(value: Value) -> std::result::Result<Self, Value> {
+        let mut map = Map::of(value)?;
+        let data = map.remove("data").unwrap_or_default();
+        match map.get("format").and_then(Value::as_str) {
+            Some(OPENSTACK) => Ok(NetworkData::Openstack(data)),
+            Some(CLOUD) => Ok(NetworkData::Cloud(data)),
+            Some(ENI) => String::of(data).map(NetworkData::Eni),
+            _ => Err(Value::Map(map)),
+        }
+    }
+}
+
+impl Serialize for NetworkData {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        let (format, data) = match self {
+            NetworkData::Openstack(data) => (OPENSTACK, data),
+            NetworkData::Cloud(data) => (CLOUD, data),
+            NetworkData::Eni(text) => (ENI, &text.as_str().into()),
+        };
+        serializer.collect_map([("format", &format.into()), ("data", data)])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cache_gives_back_what_went_in() {
+        let instance = Instance {
+            instance_id: "a/b".into(),
+            from_network: true,
+            user_data: Some(Bytes::from(vec![0, 159, 146])),
+            metadata: json::parse("t", br#"{"uuid": "u", "meta": {"a": 1}}"#).unwrap(),
+            network: Some(NetworkData::Eni("auto lo\n".into())),
+            dsmode: DsMode::Local,
+            launch_index: Some(-1),
+            public_keys: vec!["ssh-ed25519 k".into()],
+            files: vec![
+                ("/etc/x".into(), Bytes::from(b"y".to_vec())),
+                ("/etc/y".into(), Bytes::from(b"base64:".to_vec())),
+            ],
+            ..Instance::default()
+        };
+        let data = || json::parse("t", br#"{"links": []}"#).unwrap();
+        for network in
+            [instance.network.clone(), Some(NetworkData::Openstack(data())), Some(NetworkData::Cloud(data())), None]
+        {
+            let instance = Instance { network, ..instance.clone() };
+            let text = serde_json::to_string(&instance).unwrap();
+            assert_eq!(read("t", text.as_bytes()).unwrap(), instance, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_cache_of_another_version_is_read_and_a_wrong_one_is_named() {
+        let read = |text: &str| read("datasource.json", text.as_bytes());
+        let instance = read(r#"{"instance_id": "i-1", "dsmode": "pass", "launch_index": null, "later": [1]}"#).unwrap();
+        assert_eq!(instance, Instance { instance_id: "i-1".into(), dsmode: DsMode::Pass, ..Instance::default() });
+        for (text, expected) in [
+            ("[]", "datasource.json: expected a mapping"),
+            ("{\"a\": }", "datasource.json: not valid JSON at line 1 column 7"),
+            (r#"{"source": 1}"#, "datasource.json: source: expected a string"),
+            (r#"{"public_keys": ["k", {}]}"#, "datasource.json: public_keys: expected a list"),
+            (r#"{"files": [["/a", "b", "c"]]}"#, "datasource.json: files: expected a list"),
+            (r#"{"user_data": "base64:!"}"#, "datasource.json: user_data: expected a string, or base64"),
+            (r#"{"dsmode": "Net"}"#, "datasource.json: dsmode: expected local, net, pass or disabled"),
+            (r#"{"network": {"format": "eni", "data": {}}}"#, "datasource.json: network: expected a mapping of format"),
+        ] {
+            let error = read(text).unwrap_err().to_string();
+            assert!(error.starts_with(expected), "{text}: {error}");
+        }
+    }
+}
