@@ -177,10 +177,9 @@ impl Loop {
         let node = say(&["losetup", "--find", "--show", &image])?;
         let disk = Loop { dir, node };
         let part = disk.part();
-        if !std::path::Path::new(&part).exists() {
-            // The kernel may not read tables by itself.
-            say(&["addpart", &disk.node, "1", "2048", "81920"])?;
-        }
+        // The kernel may not read tables by itself, and a partition of the device's last user may be left.
+        let _ = say(&["delpart", &disk.node, "1"]);
+        say(&["addpart", &disk.node, "1", "2048", "81920"])?;
         say(&["mkfs.ext4", "-q", &part])?;
         say(&["mount", &part, &disk.point()])?;
         Ok(disk)
