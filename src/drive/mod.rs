@@ -1,8 +1,8 @@
 //! A config drive's files: label probe, mount, and readers for a kernel without drivers.
 //!
-//! [`Search`] finds drives by label, [`open`] reads one into memory as [`Files`]. The kernel reads where it can: the
-//! drive is mounted read-only, copied in one pass within bounds, unmounted. Where it has no driver, ISO 9660, UDF and
-//! FAT are read here, and so is ext4, for image files. Each of them gives the same bytes under the same names.
+//! [`Search`] finds drives by label, [`open`] reads one into memory as [`Files`]. The kernel reads where it has the driver: the
+//! drive is mounted read-only, copied in one pass within bounds, unmounted. Where it would have to load one, ISO 9660, UDF, FAT
+//! and ext4 are read here, and so are image files. Each of them gives the same bytes under the same names.
 
 pub mod block;
 pub mod bytes;
@@ -37,8 +37,9 @@ use std::path::Path;
 
 /// Reads all files of a drive: a block device, an image file of one, or a folder with the same files.
 ///
-/// A block device is mounted by the kernel where it has a driver. An image file is read here, so that it needs no
-/// privileges: ISO 9660, UDF, FAT, ext2, ext3 and ext4.
+/// A block device is mounted by the kernel where it has the driver. Else ISO 9660, UDF, FAT, ext2, ext3 and ext4 are read here: a
+/// driver that is loaded for a few files costs more than they. What is not whole then (a file in a form that only the kernel knows)
+/// is left to the kernel, which loads its driver. An image file is always read here, so that it needs no privileges.
 ///
 /// # Errors No method can read it; the error has the reason of each.
 pub fn open(drive: &Path, deadline: Deadline) -> Result<Files> {
@@ -59,10 +60,19 @@ pub fn open(drive: &Path, deadline: Deadline) -> Result<Files> {
     if kind.is_file() {
         return without_kernel(&device, &start, superblock.kind, deadline).context(what);
     }
-    mount::read(drive, superblock.kind, deadline).or_else(|mount| {
-        let read = without_kernel(&device, &start, superblock.kind, deadline);
-        read.map_err(|reader| Error::new(format!("{mount}; without the kernel: {reader}")))
-    })
+    let reader = || without_kernel(&device, &start, superblock.kind, deadline);
+    if mount::has_driver(superblock.kind) {
+        return mount::read(drive, superblock.kind, deadline).or_else(|mount| neither(&mount, reader()));
+    }
+    match reader() {
+        Ok(files) if files.notes().is_empty() => Ok(files),
+        read => mount::read(drive, superblock.kind, deadline).or_else(|mount| neither(&mount, read)),
+    }
+}
+
+/// What was read without the kernel, which failed to mount the drive.
+fn neither(mount: &Error, read: Result<Files>) -> Result<Files> {
+    read.map_err(|reader| Error::new(format!("{mount}; without the kernel: {reader}")))
 }
 
 /// Reads all files of a filesystem of type `kind` on `device` without the kernel.

@@ -28,6 +28,13 @@ const WAYS: &[(&str, &[(&str, &str)])] = &[
     ("ext4", &[("ext4", "noload")]),
 ];
 
+/// The filesystem types and options to try for a filesystem of type `kind`.
+fn ways(kind: &str) -> impl Iterator<Item = (&str, &str)> {
+    let listed = WAYS.iter().find(|(name, _)| *name == kind).map_or(&[][..], |(_, ways)| ways);
+    let as_is = listed.is_empty().then_some((kind, ""));
+    listed.iter().copied().chain(as_is)
+}
+
 /// A mounted drive; dropping it unmounts it and nothing else.
 struct Mounted {
     mount: Mount,
@@ -42,6 +49,12 @@ impl Drop for Mounted {
         }
         let _ = std::fs::remove_dir(&self.folder);
     }
+}
+
+/// Whether the kernel has a driver for filesystems of type `kind` and need not load one.
+pub fn has_driver(kind: &str) -> bool {
+    let known = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
+    ways(kind).any(|(name, _)| known.lines().any(|line| line.split('\t').nth(1) == Some(name)))
 }
 
 /// Mounts `device`, which has a filesystem of type `kind`, copies its files to memory and unmounts it.
@@ -61,11 +74,9 @@ fn mount(device: &Path, kind: &str) -> Result<Mounted> {
     let folder = Path::new(MOUNTS).join(format!("drive-{}-{count}", std::process::id()));
     DirBuilder::new().mode(0o700).create(&folder).context(what)?;
     let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::SILENT;
-    let as_is = [(kind, "")];
-    let ways = WAYS.iter().find(|(name, _)| *name == kind).map_or(&as_is[..], |(_, ways)| ways);
     let mut failure = None;
-    for (fstype, options) in ways {
-        match Mount::builder().flags(flags).fstype(*fstype).data(options).mount(device, &folder) {
+    for (fstype, options) in ways(kind) {
+        match Mount::builder().flags(flags).fstype(fstype).data(options).mount(device, &folder) {
             Ok(mount) => return Ok(Mounted { mount, folder }),
             Err(e) => failure = failure.or(Some(e)),
         }

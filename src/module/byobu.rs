@@ -26,11 +26,17 @@ pub static MODULE: Module = Module {
     frequency: Frequency::Instance,
     distros: &["ubuntu", "debian", "raspberry-pi-os"],
     live: Some(live),
+    idle: Some(|cx| asked(cx).is_empty()),
     ..Module::NEW
 };
 
+/// What is asked for; empty: nothing.
+fn asked(cx: &Context) -> String {
+    cx.args.first().cloned().or_else(|| cx.text("byobu_by_default")).unwrap_or_default()
+}
+
 fn live(cx: &mut Context) -> Result<()> {
-    let value = cx.args.first().cloned().or_else(|| cx.text("byobu_by_default")).unwrap_or_default();
+    let value = asked(cx);
     if value.is_empty() {
         return Ok(());
     }

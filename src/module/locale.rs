@@ -36,6 +36,7 @@ pub static MODULE: Module = Module {
     frequency: Frequency::Instance,
     provision: Some(provision),
     live: Some(live),
+    idle: Some(|cx| wanted(cx).is_ok_and(|wanted| wanted.is_none_or(|wanted| !wanted.changed && !wanted.generated))),
     offline: true,
     ..Module::NEW
 };

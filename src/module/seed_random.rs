@@ -37,6 +37,7 @@ pub static MODULE: Module = Module {
     frequency: Frequency::Instance,
     provision: Some(provision),
     live: Some(live),
+    idle: Some(|cx| command(section(cx)).is_none() && !is_required(section(cx))),
     ..Module::NEW
 };
 
@@ -85,11 +86,21 @@ fn provision(cx: &mut Context) -> Result<()> {
         .context(|| format!("failed to add the seed to {path}"))
 }
 
+/// The command that is to be run.
+fn command(section: Option<&Map>) -> Option<&Value> {
+    let command = section?.get("command").filter(|c| !c.is_null())?;
+    Some(command).filter(|c| c.as_list().is_none_or(|l| !l.is_empty()))
+}
+
+/// Whether an image without the command is an error.
+fn is_required(section: Option<&Map>) -> bool {
+    section.and_then(|s| s.get("command_required")).is_some_and(Value::is_true)
+}
+
 fn live(cx: &mut Context) -> Result<()> {
     let section = section(cx);
-    let required = section.and_then(|s| s.get("command_required")).is_some_and(Value::is_true);
-    let command = section.and_then(|s| s.get("command")).filter(|c| !c.is_null());
-    let Some(command) = command.filter(|c| c.as_list().is_none_or(|l| !l.is_empty())) else {
+    let required = is_required(section);
+    let Some(command) = command(section) else {
         let missing = || Error::new("random_seed: command_required is true, but there is no command");
         return if required { Err(missing()) } else { Ok(()) };
     };

@@ -33,6 +33,13 @@ pub static MODULE: Module = Module {
     frequency: Frequency::Instance,
     provision: Some(provision),
     live: Some(live),
+    // PID 1 reads the file, which has the name by then.
+    idle: Some(|cx| {
+        let preserved = cx.flag("preserve_hostname", false);
+        preserved
+            || Name::of(cx)
+                .is_none_or(|name| hostname::read(cx, hostname::HOSTNAME).as_deref() == Some(name.chosen(cx)))
+    }),
     role: Some(Role::Hostname),
     ..Module::NEW
 };

@@ -38,6 +38,11 @@ pub static MODULE: Module = Module {
     frequency: Frequency::Instance,
     provision: Some(provision),
     live: Some(live),
+    idle: Some(|context| {
+        let wanted = wanted(context, &mut Vec::new());
+        !context.root.exists(RANDOM_PASSWORDS)
+            && !wanted.iter().any(|(_, password)| matches!(password, Password::Random))
+    }),
     ..Module::NEW
 };
 

@@ -38,6 +38,11 @@ pub static MODULE: Module = Module {
     frequency: Frequency::Instance,
     provision: Some(provision),
     live: Some(live),
+    idle: Some(|cx| {
+        !cx.root.exists(&state::later_logins(cx.instance))
+            && unread_keys(cx).is_empty()
+            && !host_keys::has_rsa_alone(cx)
+    }),
     in_background: Some(host_keys::finish),
     role: Some(Role::Ssh),
     ..Module::NEW
@@ -72,16 +77,22 @@ fn live(context: &mut Context) -> Result<()> {
     crate::base::error::all_or_error(problems)
 }
 
+/// Types of the private keys of `ssh_keys` that have no public key yet.
+fn unread_keys(context: &Context) -> Vec<&'static str> {
+    let Some(keys) = context.get("ssh_keys").and_then(Value::as_map) else { return Vec::new() };
+    let is_unread = |kind: &&str| {
+        let (has, path) = (|what: &str| keys.contains_key(&format!("{kind}_{what}")), host_keys::path(kind));
+        let exists = |end: &str| context.root.exists(&format!("{path}{end}"));
+        has("private") && !has("public") && exists("") && !exists(".pub")
+    };
+    host_keys::TYPES.into_iter().filter(is_unread).collect()
+}
+
 fn read_private_keys(context: &mut Context) -> Result<()> {
-    let Some(keys) = context.get("ssh_keys").and_then(Value::as_map) else { return Ok(()) };
     let mut problems = Vec::new();
-    for kind in host_keys::TYPES {
+    for kind in unread_keys(context) {
         let path = host_keys::path(kind);
         let public = format!("{path}.pub");
-        let missing = keys.contains_key(&format!("{kind}_private")) && !keys.contains_key(&format!("{kind}_public"));
-        if !missing || context.root.exists(&public) || !context.root.exists(&path) {
-            continue;
-        }
         match context.root.output(Command::new(context.stage, ["ssh-keygen", "-y", "-f", &path])) {
             Ok(out) if out.status == 0 && !out.stdout.is_empty() => {
                 let line = String::from_utf8_lossy(&out.stdout).trim().to_owned();

@@ -28,11 +28,15 @@ pub static MODULE: Module = Module {
     frequency: Frequency::Instance,
     distros: &["alpine", "cos", "debian", "raspberry-pi-os", "ubuntu"],
     live: Some(live),
+    idle: Some(|context| {
+        let mut problems = Vec::new();
+        wanted(context, &mut problems).is_empty() && problems.is_empty()
+    }),
     ..Module::NEW
 };
 
-fn live(context: &mut Context) -> Result<()> {
-    let mut problems = Vec::new();
+/// The ids by user, of those who have any. Problems name the user.
+fn wanted(context: &mut Context, problems: &mut Vec<String>) -> Vec<(String, Vec<String>)> {
     let mut wanted = Vec::new();
     if let Some((user, ids)) = context.args.split_first() {
         wanted.push((user.clone(), ids.to_vec()));
@@ -51,6 +55,12 @@ fn live(context: &mut Context) -> Result<()> {
         }
     }
     wanted.retain(|(_, ids)| !ids.is_empty());
+    wanted
+}
+
+fn live(context: &mut Context) -> Result<()> {
+    let mut problems = Vec::new();
+    let mut wanted = wanted(context, &mut problems);
     if !wanted.is_empty() && context.root.which(PROGRAM).is_none() {
         context
             .report

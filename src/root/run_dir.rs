@@ -17,6 +17,7 @@ pub const DIR: &str = "/run/prepivot";
 /// What this boot's local stage did ([`Applied`]); the later stages and `status` read it.
 pub const APPLIED: &str = "/run/prepivot/applied.json";
 /// A file here, named as in status.json, says that a stage has nothing to do in this boot; the conditions of the units look for it.
+/// In it are the marks of modules (`config_byobu once-per-instance`) that the final stage sets, as the stage would have.
 pub const IDLE: &str = "/run/prepivot/idle";
 /// Changes of the network that are taken back before the pivot; written and read by `link`.
 pub const NETWORK: &str = "/run/prepivot/network.json";

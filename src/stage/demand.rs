@@ -10,8 +10,8 @@ use super::{refresh, reporting};
 use crate::base::error::Result;
 use crate::base::report::Report;
 use crate::instance::status::{Status, uptime};
-use crate::instance::{Instance, state};
-use crate::root::run_dir::{EARLY, EARLY_DUE, IDLE, RANDOM_PASSWORDS};
+use crate::instance::{Frequency, Instance, state};
+use crate::root::run_dir::{IDLE, RANDOM_PASSWORDS};
 use crate::root::{Attr, Command, Root, Stage};
 use crate::source;
 use crate::system::service::has_systemd;
@@ -47,9 +47,13 @@ pub fn leave(root: &mut Root, boot: &mut Boot, status: &mut Status, done: &Provi
         return Ok(());
     }
     let mut run = Run::new(root, boot, &done.instance);
-    let work = [Stage::Init, Stage::Config, Stage::Final].map(|stage| run.work(stage));
+    // In the running system the local stage has run them.
+    let is_early_due = run.is_early_due();
+    let early = run.demand(Stage::Init, Some(true));
+    let network = run.demand(Stage::Init, is_early_due.then_some(false));
+    let (config, last) = (run.demand(Stage::Config, None), run.demand(Stage::Final, None));
     let boothooks = has_boothooks(root, &done.instance);
-    let needs_network = !done.complete || work[1..].contains(&Work::Remote);
+    let needs_network = !done.complete || [config.work, last.work].contains(&Work::Remote);
     if root.is_live() {
         if !root.is_dir("/run/systemd/system") || root.which("systemctl").is_none() {
             return Ok(());
@@ -77,19 +81,23 @@ pub fn leave(root: &mut Root, boot: &mut Boot, status: &mut Status, done: &Provi
     let source = source::named(&done.instance.source);
     let reports = source.is_some_and(|s| s.provisioned.is_some() || s.publish_host_keys.is_some());
     let left = [&state::later_logins(&done.instance), RANDOM_PASSWORDS].iter().any(|path| root.exists(path));
-    let init = work[0] != Work::None
+    let init = network.work != Work::None
         || reports
         || left
         || boothooks
         || (!done.read && refresh::is_allowed(boot, &done.instance));
-    let early = work[0] != Work::None && root.text(EARLY) == EARLY_DUE;
-    for (name, needed) in
-        [("init-local", root.is_waiting() || early), ("init", init), ("modules-config", work[1] != Work::None)]
-    {
+    let local = root.is_waiting() || is_early_due && early.work != Work::None;
+    for (name, needed, idle) in [
+        ("init-local", local, Vec::new()),
+        ("init", init, network.idle),
+        ("modules-config", config.work != Work::None, config.idle),
+    ] {
         if needed {
             continue;
         }
-        root.write(&format!("{IDLE}/{name}"), "", Attr::root(0o600))?;
+        let lasting = idle.iter().filter(|(_, frequency)| *frequency != Frequency::Always);
+        let marks: String = lasting.map(|(mark, frequency)| format!("{mark} {}\n", frequency.name())).collect();
+        root.write(&format!("{IDLE}/{name}"), marks, Attr::root(0o600))?;
         if name != "init-local" {
             status.begin(name, uptime());
             status.end(name, &Report::new());
@@ -102,11 +110,76 @@ pub fn leave(root: &mut Root, boot: &mut Boot, status: &mut Status, done: &Provi
 mod tests {
     use super::*;
     use crate::base::testing::TempDir;
+    use crate::document::{Value, yaml};
     use crate::machine::Machine;
     use crate::root::Use;
     use crate::stage::Asked;
     use crate::stage::again::boothooks_of;
+    use crate::stage::modules::Half;
     use crate::system::Nothing;
+
+    /// The stages that are idle in a first boot of a Debian image with `config`, and whether the network is wanted.
+    fn left(config: &str) -> (Vec<String>, bool) {
+        let dir = TempDir::new("idle");
+        for (path, text) in [
+            ("etc/os-release", "ID=debian\n"),
+            ("etc/default/locale", "LANG=C.UTF-8\n"),
+            ("etc/passwd", "root:x:0:0:root:/root:/bin/sh\n"),
+            ("etc/shadow", "root:*:1::::::\n"),
+            ("etc/group", "root:x:0:\n"),
+            ("usr/bin/apt-get", ""),
+            ("usr/lib/systemd/systemd", ""),
+        ] {
+            dir.write(path, text);
+        }
+        let mut root = Root::open(&dir.0, Use::NewRoot).unwrap();
+        let instance = Instance { instance_id: "i".into(), local_hostname: Some("one".into()), ..Instance::default() };
+        let machine = Machine::default();
+        let mut boot = Boot::new(&root, &machine, &Asked::default(), &Nothing);
+        let Value::Map(mut merged) = boot.config().clone() else { panic!("the image's configuration is a mapping") };
+        let Value::Map(own) = yaml::parse("t", config).unwrap() else { panic!("{config} is no mapping") };
+        own.iter().for_each(|(key, value)| drop(merged.insert(key, value.clone())));
+        boot.config = Some(Value::Map(merged).into());
+        let mut run = Run::new(&mut root, &mut boot, &instance);
+        Stage::ALL.iter().for_each(|stage| run.stage(*stage, Half::Provision));
+        run.leave_early();
+        let done = Provisioned { instance: instance.clone(), read: true, complete: true };
+        leave(&mut root, &mut boot, &mut Status::new(), &done).unwrap();
+        assert_eq!(boot.errors(), [""; 0]);
+        let idle = root.list(IDLE);
+        // As the final stage does.
+        Run::new(&mut root, &mut boot, &instance).mark_idle();
+        let is_marked = |name: &str| state::is_done(&root, &instance, name, Frequency::Instance);
+        assert_eq!(is_marked("config_users_groups.live"), idle.contains(&"init".to_owned()), "{config}");
+        assert_eq!(is_marked("config_ssh_import_id"), idle.contains(&"modules-config".to_owned()), "{config}");
+        assert!(!is_marked("config_update_hostname.live"), "it comes in every boot");
+        (idle, root.exists(WANTS_NETWORK))
+    }
+
+    #[test]
+    fn a_first_boot_starts_the_stages_and_awaits_the_network_for_what_is_asked_for() {
+        let idle = |config: &str, expected: &[&str], network: bool| {
+            assert_eq!(left(config), (expected.iter().map(|name| (*name).to_owned()).collect(), network), "{config}");
+        };
+        // The root may grow, in the local stage.
+        idle("{users: [{name: ada, ssh_authorized_keys: [ssh-ed25519 AAAA]}]}", &["init", "modules-config"], false);
+        idle("{write_files: [{path: /a, content: b}], hostname: two}", &["init", "modules-config"], false);
+        for config in [
+            "mounts: [[sdb, /srv]]",
+            "swap: {filename: /swap, size: 1M}",
+            "random_seed: {command: [a]}",
+            "users: [{name: ada, snapuser: a@b.c}]",
+            "chpasswd: {users: [{name: root, type: RANDOM}]}",
+            "ssh_genkeytypes: [rsa]",
+        ] {
+            idle(config, &["modules-config"], false);
+        }
+        idle("locale: de_DE.UTF-8", &["init"], false);
+        for config in ["byobu_by_default: user", "users: [{name: ada, ssh_import_id: [gh:ada]}]", "apt: {conf: a}"] {
+            idle(config, &["init"], true);
+        }
+        idle("packages: [a]", &["init", "modules-config"], true);
+    }
 
     #[test]
     fn the_network_stage_waits_for_the_network_where_there_are_boothooks() {

@@ -223,7 +223,11 @@ fn run(
         provision::boothooks(root, boot, &instance);
     }
     let waiting = run_dir::passwords(&root.text(run_dir::RANDOM_PASSWORDS));
-    Run::new(root, boot, &instance).after(before).stage(stage, Half::Live);
+    let mut run = Run::new(root, boot, &instance).after(before);
+    if stage == Stage::Final {
+        run.mark_idle();
+    }
+    run.stage(stage, Half::Live);
     // Those that the stage has shown may have been set anew in it. Where it has shown none, a later stage shows those that wait.
     let shown = std::mem::take(&mut boot.shown);
     (instance, if shown.is_empty() { waiting } else { shown })

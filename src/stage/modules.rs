@@ -43,6 +43,13 @@ pub enum Work {
     Remote,
 }
 
+/// What a stage is to do in the running system.
+pub struct Demand {
+    pub work: Work,
+    /// The marks of modules whose time it is, and that have nothing to do.
+    pub idle: Vec<(String, Frequency)>,
+}
+
 /// An entry of a stage's list.
 struct Entry {
     module: &'static Module,
@@ -194,6 +201,11 @@ impl<'a, 'b> Run<'a, 'b> {
         }
     }
 
+    /// Whether the local stage of the real root is to run the early modules.
+    pub fn is_early_due(&self) -> bool {
+        self.root.text(run_dir::EARLY) == run_dir::EARLY_DUE
+    }
+
     /// Runs the early modules of the network stage's list in the local stage of the real root.
     pub fn early(&mut self) {
         for entry in self.entries(Stage::Init, Half::Live) {
@@ -205,27 +217,43 @@ impl<'a, 'b> Run<'a, 'b> {
         self.boot.report.keep(done);
     }
 
-    /// The work of the live halves of a stage's modules.
-    pub fn work(&mut self, stage: Stage) -> Work {
+    /// The live halves of a stage's modules that are to run in this boot, or would if they had something to do. `early`: of those
+    /// that the local stage of the real root runs, or of the others; None: of all.
+    pub fn demand(&mut self, stage: Stage, early: Option<bool>) -> Demand {
         let config = self.boot.config();
         let list = config.get(module::list_key(stage)).and_then(Value::as_list).unwrap_or_default();
         // Entries that cannot run were reported before.
         let entries: Vec<Entry> = list.iter().filter_map(|v| entry(v, Half::Live, &mut Report::new())).collect();
-        let mut work = Work::None;
+        let mut demand = Demand { work: Work::None, idle: Vec::new() };
         for Entry { module, frequency, args } in entries {
-            let is_done = || state::is_done(self.root, self.instance, &mark(module, Half::Live), frequency);
-            if module.live.is_none() || !self.is_requested(module) || is_done() {
+            let mark = mark(module, Half::Live);
+            let is_other = early.is_some_and(|early| early != module.early);
+            let is_done = || state::is_done(self.root, self.instance, &mark, frequency);
+            if is_other || module.live.is_none() || !self.is_requested(module) || is_done() {
                 continue;
             }
             if module.idle.is_some_and(|idle| self.with_context(stage, &args, false, idle)) {
-                continue;
+                demand.idle.push((mark, frequency));
+            } else if !module.offline {
+                demand.work = Work::Remote;
+            } else if demand.work == Work::None {
+                demand.work = Work::Local;
             }
-            if !module.offline {
-                return Work::Remote;
-            }
-            work = Work::Local;
         }
-        work
+        demand
+    }
+
+    /// Marks modules as done that stages without work had no need to run: a configuration that comes later finds them done.
+    pub fn mark_idle(&mut self) {
+        for name in self.root.list(run_dir::IDLE) {
+            let path = format!("{}/{name}", run_dir::IDLE);
+            for (mark, frequency) in self.root.text(&path).lines().filter_map(|line| line.split_once(' ')) {
+                if let Some(frequency) = Frequency::named(frequency) {
+                    let marked = state::mark_done(self.root, self.instance, mark, frequency);
+                    self.boot.report.keep(marked);
+                }
+            }
+        }
     }
 
     /// Background work of the modules of all lists that was not done for this instance yet.

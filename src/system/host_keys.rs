@@ -94,13 +94,18 @@ pub fn finish(context: &mut Context) -> Result<()> {
     service::manage(context, service::Action::ReadAgain, &server)
 }
 
+/// Whether the SSH server has no host key before the RSA key is made.
+pub fn has_rsa_alone(context: &Context) -> bool {
+    let wanted = generated_types(context).is_some_and(|kinds| kinds.iter().any(|k| k == "rsa"));
+    wanted && public_keys(context.root).is_empty()
+}
+
 /// Makes the RSA key before the SSH server starts, where it would have no host key without it.
 ///
 /// # Errors
 /// As [`finish`].
 pub fn finish_if_alone(context: &mut Context) -> Result<()> {
-    let wanted = generated_types(context).is_some_and(|kinds| kinds.iter().any(|k| k == "rsa"));
-    if !wanted || !public_keys(context.root).is_empty() {
+    if !has_rsa_alone(context) {
         return Ok(());
     }
     log::info!("ssh_genkeytypes has only rsa: the boot waits until the key is made");

@@ -81,6 +81,7 @@ pub static MODULE: Module = Module {
     distros: &["ubuntu", "debian", "raspberry-pi-os"],
     provision: Some(provision),
     live: Some(live),
+    idle: Some(|cx| Apt::of(cx).is_ok_and(|apt| apt.is_none_or(|apt| apt.section.is_empty() && !apt.writes_list))),
     ..Module::NEW
 };
 

@@ -55,6 +55,11 @@ pub static MODULE: Module = Module {
     frequency: Frequency::Instance,
     provision: Some(provision),
     live: Some(live),
+    idle: Some(|cx| {
+        let asks = ["mounts", "swap"].iter().any(|key| cx.get(key).is_some_and(|v| !v.is_null()));
+        // A disk that the datasource names may be late.
+        !asks && !implied(cx).iter().any(|entry| entry.is_written)
+    }),
     ..Module::NEW
 };
 
@@ -228,8 +233,7 @@ fn write(cx: &mut Context, entries: &[Entry], swap: Option<&str>) -> Result<bool
 /// The entries of the configuration, and those that the source's own devices imply, in order. What is wrong is reported.
 fn entries(cx: &mut Context) -> Result<Vec<Entry>> {
     let systemd = uses_systemd(cx.root, cx.distro);
-    let options =
-        if systemd { "defaults,nofail,x-systemd.after=cloud-init-network.service,_netdev" } else { "defaults,nofail" };
+    let options = options(systemd);
     let defaults = defaults(cx, options)?;
     let list = match cx.get("mounts") {
         None => &[][..],
@@ -283,17 +287,29 @@ fn entries(cx: &mut Context) -> Result<Vec<Entry>> {
         }
     }
     entries.reverse();
-    for (name, point, kind, options, pass) in
-        [("ephemeral0", "/mnt", "auto", options, "2"), ("swap", "none", "swap", "sw", "0")]
-    {
-        let fields = [name, point, kind, options, "0", pass].map(str::to_owned);
-        let implied = entry(cx, fields, systemd);
+    for implied in implied(cx) {
+        let point = implied.point();
         let taken = |e: &Entry| e.fields[0] == implied.fields[0] || (point != "none" && e.point() == point);
         if implied.missing.is_none() && !entries.iter().any(taken) {
             entries.push(implied);
         }
     }
     Ok(entries)
+}
+
+/// The disks that a datasource may have for every machine, without an entry of the configuration.
+fn implied(cx: &Context) -> [Entry; 2] {
+    let systemd = uses_systemd(cx.root, cx.distro);
+    [("ephemeral0", "/mnt", "auto", options(systemd), "2"), ("swap", "none", "swap", "sw", "0")].map(
+        |(name, point, kind, options, pass)| {
+            entry(cx, [name, point, kind, options, "0", pass].map(str::to_owned), systemd)
+        },
+    )
+}
+
+/// The options of an entry that has none.
+fn options(systemd: bool) -> &'static str {
+    if systemd { "defaults,nofail,x-systemd.after=cloud-init-network.service,_netdev" } else { "defaults,nofail" }
 }
 
 /// `mount_default_fields`, where an entry gives nothing. YAML's `None` is a word; here it means nothing, as in the documentation.

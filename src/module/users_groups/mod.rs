@@ -65,6 +65,10 @@ pub static MODULE: Module = Module {
     frequency: Frequency::Instance,
     provision: Some(provision),
     live: Some(live),
+    idle: Some(|cx| {
+        let runs = |config: &Map| ["snapuser", "selinux_user"].iter().any(|key| config.contains_key(key));
+        !cx.root.exists(&state::later_homes(cx.instance)) && !Users::of(cx).users.iter().any(|(_, config)| runs(config))
+    }),
     ..Module::NEW
 };
 

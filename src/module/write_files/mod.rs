@@ -48,6 +48,7 @@ pub static MODULE: Module = Module {
     keys: &["write_files"],
     provision: Some(provision),
     live: Some(live),
+    idle: Some(idle),
     ..Module::NEW
 };
 
@@ -129,6 +130,18 @@ pub fn give(cx: &mut Context) {
     if let Err(e) = given {
         log::debug!("{e}");
     }
+}
+
+/// Whether every entry was written whole, owner and all.
+fn idle(cx: &mut Context) -> bool {
+    let is_left = Cell::new(false);
+    let read = each(cx, false, |_, entry| {
+        if Source::of(entry.map).is_remote() || entry.owner.is_made() {
+            is_left.set(true);
+        }
+        Ok(())
+    });
+    read.is_ok() && !is_left.get()
 }
 
 /// Entries from a server, and owners that this cloud-config has made since, where it was not [`give`] that saw them.
