@@ -8,6 +8,7 @@ pub mod block;
 pub mod bytes;
 pub mod devices;
 mod ext;
+pub mod extent;
 mod fat;
 mod fat_names;
 mod files;

@@ -17,7 +17,7 @@ use super::Module;
 use crate::base::error::{Error, Result};
 use crate::detect::virt;
 use crate::document::Value;
-use crate::drive::block;
+use crate::drive::{block, extent};
 use crate::instance::Frequency;
 use crate::machine::Machine;
 use crate::root::{Command, Kind, Stage};
@@ -38,7 +38,15 @@ pub static MODULE: Module = Module {
 };
 
 fn idle(cx: &mut Context) -> bool {
-    disk_sizes::are_as_recorded(cx)
+    disk_sizes::are_as_recorded(cx) || is_full(cx)
+}
+
+/// Whether the file system of this initramfs's new root has the size of its device.
+fn is_full(cx: &Context) -> bool {
+    let Some(places) = cx.outside.places().filter(|_| cx.root.is_initramfs()) else { return false };
+    let Some((mounted, block)) = mount_table::device_of_new_root(cx.root, &places) else { return false };
+    let device = cx.root.open_device(&block.node);
+    device.is_ok_and(|device| extent::read(&mounted.kind, &device).is_some_and(|extent| extent.fills(block.size)))
 }
 
 fn live(cx: &mut Context) -> Result<()> {

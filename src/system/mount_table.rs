@@ -1,6 +1,6 @@
 //! What is mounted where, as the kernel lists it (proc_pid_mounts(5)).
 
-use crate::drive::block;
+use crate::drive::block::{self, Block};
 use crate::drive::devices::Places;
 use crate::machine::{Cmdline, beneath};
 use crate::root::{Root, unescape};
@@ -64,6 +64,13 @@ pub fn containing(root: &Root, path: &str) -> Option<Mounted> {
 pub fn of_new_root(root: &Root) -> Option<Mounted> {
     let path = root.path().to_str()?;
     find(&beneath::read(Path::new("/"), "proc/self/mounts")?, path).filter(|m| m.point == path)
+}
+
+/// The new root of an initramfs as it is mounted, and its block device. None where it has none that the kernel lists.
+pub fn device_of_new_root(root: &Root, places: &Places) -> Option<(Mounted, Block)> {
+    let mounted = of_new_root(root)?;
+    let block = block::at(places, &mounted.source)?;
+    Some((mounted, block))
 }
 
 /// Whether the root that a system runs from, or will, is reached through the network. Never for a tree that is an image.

@@ -83,8 +83,8 @@ fn provision(cx: &mut Context) -> Result<()> {
     if !cx.root.is_initramfs() || !entries(section).iter().any(|entry| entry == "/") {
         return Ok(());
     }
-    let Some((places, mounted)) = cx.outside.places().zip(mount_table::of_new_root(cx.root)) else { return Ok(()) };
-    let Some(block) = block::at(&places, &mounted.source) else { return Ok(()) };
+    let Some(places) = cx.outside.places() else { return Ok(()) };
+    let Some((_, block)) = mount_table::device_of_new_root(cx.root, &places) else { return Ok(()) };
     let Kind::Partition { disk, number } = &block.kind else { return Ok(()) };
     match grow_partition(cx, &places, &block, disk, *number) {
         Ok(Outcome::Grown) => log::info!("growpart: {}, the root's partition, has grown", block.node),
@@ -94,13 +94,36 @@ fn provision(cx: &mut Context) -> Result<()> {
     Ok(())
 }
 
-/// No disk has another size than when this ran last. Only the root's own is there for sure before the pivot.
+/// No disk has another size than when this ran last, or the root's device has all the room that there is. Only the root's own is
+/// there for sure before the pivot.
 fn idle(cx: &mut Context) -> bool {
     let of_root = match cx.config.get("growpart") {
         None => true,
         Some(section) => section.get("devices").is_none_or(|devices| *devices == Value::List(vec!["/".into()])),
     };
-    of_root && disk_sizes::are_as_recorded(cx)
+    // What is wrong with another mode is reported when it runs.
+    let mode = cx.config.at(&["growpart", "mode"]);
+    let is_auto = mode.is_none_or(|mode| mode.as_str() == Some("auto"));
+    of_root && (disk_sizes::are_as_recorded(cx) || is_auto && is_full(cx))
+}
+
+/// Whether the new root of this initramfs is a disk or a partition that cannot grow.
+fn is_full(cx: &Context) -> bool {
+    let Some(places) = cx.outside.places().filter(|_| cx.root.is_initramfs()) else { return false };
+    let Some((_, block)) = mount_table::device_of_new_root(cx.root, &places) else { return false };
+    match &block.kind {
+        Kind::Disk { .. } => true,
+        Kind::Partition { disk, number } => is_last_word(cx, &places, &block, disk, *number).unwrap_or(false),
+        Kind::Mapping { .. } | Kind::Raid { .. } => false,
+    }
+}
+
+/// Whether the table of a partition's disk has no more room for it, and the kernel knows its size.
+fn is_last_word(cx: &Context, places: &Places, block: &Block, disk: &str, number: u32) -> Result<bool> {
+    let Some((_, geometry, table)) = table(cx, places, disk)? else { return Ok(false) };
+    let known = table.partitions().into_iter().find(|p| p.number == number);
+    let is_known = known.is_some_and(|p| (p.end - p.start) * geometry.sector == block.size);
+    Ok(is_known && table.grow(number)?.is_none())
 }
 
 fn live(cx: &mut Context) -> Result<()> {
