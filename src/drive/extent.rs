@@ -28,7 +28,8 @@ pub fn read(kind: &str, device: &impl ReadAt) -> Option<Extent> {
             let superblock = device.bytes(1024, 1024).ok()?;
             let wide = le32(&superblock, 96)? & BITS_64 != 0;
             let high = if wide { le32(&superblock, 336)? } else { 0 };
-            let block_size = 1024u64.checked_shl(le32(&superblock, 24)?).filter(|size| (1024..=65536).contains(size))?;
+            let block_size =
+                1024u64.checked_shl(le32(&superblock, 24)?).filter(|size| (1024..=65536).contains(size))?;
             let blocks = u64::from(high) << 32 | u64::from(le32(&superblock, 4)?);
             (le16(&superblock, 56)? == 0xef53).then_some(Extent { blocks, block_size })
         }

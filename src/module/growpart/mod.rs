@@ -7,9 +7,10 @@
 //!
 //! The root's own partition grows in the initramfs, once the root is mounted and its configuration is read: only then is it known
 //! whether the image wants that, and the kernel takes a partition's new end while it is mounted. All else, and the file system
-//! (resizefs), comes in the local stage of the real root, before any service but those that mount its file systems. Where the
-//! instance has a bootcmd, a boothook, or user-data that refers to something remote, both modules run in the network stage, in
-//! their place in the list, as in cloud-init.
+//! (resizefs), comes in the local stage of the real root, before any service but those that mount its file systems. That is not
+//! started where the root's partition, or disk, and an ext4 or XFS on it have all the room that there is. Where the instance has
+//! a bootcmd, a boothook, or user-data that refers to something remote, both modules run in the network stage, in their place in
+//! the list, as in cloud-init.
 //!
 //! A device that does not lie on a partition itself is followed down. LVM: the partition of its one physical volume, pvresize,
 //! and lvextend by what the volume group has gained; what was free in it before stays free. LUKS: the partition, and with
@@ -113,13 +114,13 @@ fn is_full(cx: &Context) -> bool {
     let Some((_, block)) = mount_table::device_of_new_root(cx.root, &places) else { return false };
     match &block.kind {
         Kind::Disk { .. } => true,
-        Kind::Partition { disk, number } => is_last_word(cx, &places, &block, disk, *number).unwrap_or(false),
+        Kind::Partition { disk, number } => is_partition_full(cx, &places, &block, disk, *number).unwrap_or(false),
         Kind::Mapping { .. } | Kind::Raid { .. } => false,
     }
 }
 
 /// Whether the table of a partition's disk has no more room for it, and the kernel knows its size.
-fn is_last_word(cx: &Context, places: &Places, block: &Block, disk: &str, number: u32) -> Result<bool> {
+fn is_partition_full(cx: &Context, places: &Places, block: &Block, disk: &str, number: u32) -> Result<bool> {
     let Some((_, geometry, table)) = table(cx, places, disk)? else { return Ok(false) };
     let known = table.partitions().into_iter().find(|p| p.number == number);
     let is_known = known.is_some_and(|p| (p.end - p.start) * geometry.sector == block.size);
