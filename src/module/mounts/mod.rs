@@ -3,7 +3,8 @@
 //! Writes lines of /etc/fstab, makes the mount points, and mounts what the real root has not mounted yet. A name may be a
 //! path, LABEL=, UUID=, PARTLABEL=, PARTUUID=, a short name such as vdb1, or a name of the datasource such as ephemeral0.
 //! Fields that an entry lacks come from `mount_default_fields`. Every line gets `nofail`, so that none can stop a boot.
-//! `swap` makes a swap file.
+//! Lines are written before the pivot, but not those of a device without a file system where there is a `disk_setup` or an
+//! `fs_setup`: those come when it has run. `swap` makes a swap file.
 //!
 //! ```yaml
 //! mounts:
@@ -97,7 +98,14 @@ impl Entry {
 }
 
 fn provision(cx: &mut Context) -> Result<()> {
-    let entries = entries(cx)?;
+    let mut entries = entries(cx)?;
+    // systemd checks a device of its fstab as soon as it appears: mkfs would find it in use.
+    let makes = ["disk_setup", "fs_setup"].iter().any(|key| cx.get(key).is_some_and(|v| !v.is_null()));
+    if makes && !cx.root.is_plan() {
+        for entry in entries.extract_if(.., |entry| entry.missing.is_some()) {
+            log::info!("mounts: {} at {} gets its line once disks are set up", entry.fields[0], entry.point());
+        }
+    }
     for entry in &entries {
         if let Some(why) = &entry.missing {
             let note = entry.note(why);

@@ -200,6 +200,23 @@ fn a_device_that_comes_late_is_mounted_by_the_running_system() {
 }
 
 #[test]
+fn a_file_system_that_is_to_be_made_gets_its_line_when_it_is_there() {
+    // systemd would check the device as soon as it appears, and mkfs would find it in use.
+    for made in ["fs_setup: [{device: vdz.1, filesystem: ext4}]", "disk_setup: {vdz: {layout: true}}"] {
+        let mut machine = Machine::new(ROOT_LINE);
+        let config = format!("{{mounts: [[vdz1, /new], [vdd, /empty], [vdb1, /old]], {made}}}");
+        assert_eq!(machine.lines(&config), [format!("/dev/vdb1\t/old\tauto\t{DEFAULTS}\t0\t2")], "{made}");
+        machine.devices.0.push(("/dev/vdz1", Some("ext4")));
+        let (lines, commands) = machine.run(&config, live);
+        assert_eq!(
+            (lines.len(), commands),
+            (3, vec!["mount -a".to_owned(), "systemctl daemon-reload".into()]),
+            "{made}"
+        );
+    }
+}
+
+#[test]
 fn earlier_lines_of_ours_are_replaced_and_others_stay() {
     let others = "# a comment, comment=cloudconfig\n\n/dev/x\t/x  ext4 defaults\n";
     let machine = Machine::new(&format!("{ROOT_LINE}{others}/dev/old /old auto defaults,comment=cloudconfig 0 2\n"));
