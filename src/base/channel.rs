@@ -1,5 +1,5 @@
-//! A channel between threads, for answers that are waited for until a time. std's own serves senders that never wait for each
-//! other's locks: 20 KB of the program, which a few answers do not need.
+//! A channel between threads, for answers that are waited for until a time. std's own has no locks, and is 20 KB of the program: a
+//! few answers need no such thing.
 
 use super::deadline::Deadline;
 use std::collections::VecDeque;

@@ -22,6 +22,16 @@ const READABLE: u32 = 0x2 | 0x40 | BITS_64 | 0x100 | 0x200 | 0x400 | 0x2000 | 0x
 const EXTENTS: u32 = 0x8_0000;
 const UNREADABLE: u32 = 0x800 | 0x1000_0000;
 
+/// The bytes of a block. None for a size that there is not.
+pub(super) fn block_size(superblock: &[u8]) -> Option<u64> {
+    1024u64.checked_shl(le32(superblock, 24)?).filter(|size| (1024..=65536).contains(size))
+}
+
+/// Whether the numbers of blocks have 64 bits.
+pub(super) fn is_wide(superblock: &[u8]) -> Option<bool> {
+    Some(le32(superblock, 96)? & BITS_64 != 0)
+}
+
 /// An ext2, ext3 or ext4 filesystem.
 pub struct Ext<R> {
     device: R,
@@ -60,9 +70,9 @@ impl<R: ReadAt> Ext<R> {
     }
 
     fn geometry(device: R, superblock: &[u8]) -> Option<Self> {
-        let block_size = 1024u64.checked_shl(le32(superblock, 24)?).filter(|size| (1024..=65536).contains(size))?;
+        let block_size = block_size(superblock)?;
         let first_block = u64::from(le32(superblock, 20)?);
-        let wide = le32(superblock, 96)? & BITS_64 != 0;
+        let wide = is_wide(superblock)?;
         let old = le32(superblock, 76)? == 0;
         let ext = Ext {
             device,

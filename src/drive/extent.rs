@@ -1,9 +1,7 @@
 //! How large the filesystem on a device is, by its superblock.
 
 use super::bytes::{ReadAt, array, le16, le32};
-
-/// The feature of ext4 by which block numbers have 64 bits.
-const BITS_64: u32 = 0x80;
+use super::ext;
 
 /// The blocks of a filesystem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,11 +23,9 @@ impl Extent {
 pub fn read(kind: &str, device: &impl ReadAt) -> Option<Extent> {
     match kind {
         "ext2" | "ext3" | "ext4" => {
-            let superblock = device.bytes(1024, 1024).ok()?;
-            let wide = le32(&superblock, 96)? & BITS_64 != 0;
-            let high = if wide { le32(&superblock, 336)? } else { 0 };
-            let block_size =
-                1024u64.checked_shl(le32(&superblock, 24)?).filter(|size| (1024..=65536).contains(size))?;
+            let superblock = device.bytes(ext::SUPERBLOCK as u64, 1024).ok()?;
+            let high = if ext::is_wide(&superblock)? { le32(&superblock, 336)? } else { 0 };
+            let block_size = ext::block_size(&superblock)?;
             let blocks = u64::from(high) << 32 | u64::from(le32(&superblock, 4)?);
             (le16(&superblock, 56)? == 0xef53).then_some(Extent { blocks, block_size })
         }

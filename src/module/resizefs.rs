@@ -43,8 +43,7 @@ fn idle(cx: &mut Context) -> bool {
 
 /// Whether the file system of this initramfs's new root has the size of its device.
 fn is_full(cx: &Context) -> bool {
-    let Some(places) = cx.outside.places().filter(|_| cx.root.is_initramfs()) else { return false };
-    let Some((mounted, block)) = mount_table::device_of_new_root(cx.root, &places) else { return false };
+    let Some((mounted, block, _)) = mount_table::device_of_new_root(cx) else { return false };
     let device = cx.root.open_device(&block.node);
     device.is_ok_and(|device| extent::read(&mounted.kind, &device).is_some_and(|extent| extent.fills(block.size)))
 }

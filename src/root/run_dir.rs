@@ -29,6 +29,11 @@ pub const EARLY: &str = "/run/prepivot/early";
 /// What [`EARLY`] holds before and after.
 pub const EARLY_DUE: &str = "due";
 pub const EARLY_DONE: &str = "done";
+/// Whether the local stage of the real root is to run the modules that come before every service.
+pub fn is_early_due(root: &Root) -> bool {
+    root.text(EARLY) == EARLY_DUE
+}
+
 /// Says that this boot has waited for the network in vain: no module waits for it again.
 pub const NO_NETWORK: &str = "/run/prepivot/no-network";
 /// Random passwords, `USER:PASSWORD` in lines; the module set_passwords writes them, shows them on the console and removes them.

@@ -10,8 +10,9 @@ use super::{refresh, reporting};
 use crate::base::error::Result;
 use crate::base::report::Report;
 use crate::instance::status::{Status, uptime};
-use crate::instance::{Frequency, Instance, state};
-use crate::root::run_dir::{IDLE, RANDOM_PASSWORDS};
+use crate::instance::{Instance, state};
+use crate::module::Module;
+use crate::root::run_dir::{self, IDLE, RANDOM_PASSWORDS};
 use crate::root::{Attr, Command, Root, Stage};
 use crate::source;
 use crate::system::service::has_systemd;
@@ -47,11 +48,7 @@ pub fn leave(root: &mut Root, boot: &mut Boot, status: &mut Status, done: &Provi
         return Ok(());
     }
     let mut run = Run::new(root, boot, &done.instance);
-    // In the running system the local stage has run them.
-    let is_early_due = run.is_early_due();
-    let early = run.demand(Stage::Init, Some(true));
-    let network = run.demand(Stage::Init, is_early_due.then_some(false));
-    let (config, last) = (run.demand(Stage::Config, None), run.demand(Stage::Final, None));
+    let (config, last) = (run.demand(Stage::Config, &|_| true), run.demand(Stage::Final, &|_| true));
     let boothooks = has_boothooks(root, &done.instance);
     let needs_network = !done.complete || [config.work, last.work].contains(&Work::Remote);
     if root.is_live() {
@@ -78,6 +75,11 @@ pub fn leave(root: &mut Root, boot: &mut Boot, status: &mut Status, done: &Provi
     if !boot.report.errors().is_empty() || !done.complete || reporting::has_webhook(boot) {
         return Ok(());
     }
+    let is_early_due = run_dir::is_early_due(root);
+    let is_local = |module: &Module| is_early_due && module.early;
+    let mut run = Run::new(root, boot, &done.instance);
+    let early = run.demand(Stage::Init, &is_local);
+    let network = run.demand(Stage::Init, &|module| !is_local(module));
     let source = source::named(&done.instance.source);
     let reports = source.is_some_and(|s| s.provisioned.is_some() || s.publish_host_keys.is_some());
     let left = [&state::later_logins(&done.instance), RANDOM_PASSWORDS].iter().any(|path| root.exists(path));
@@ -86,17 +88,14 @@ pub fn leave(root: &mut Root, boot: &mut Boot, status: &mut Status, done: &Provi
         || left
         || boothooks
         || (!done.read && refresh::is_allowed(boot, &done.instance));
-    let local = root.is_waiting() || is_early_due && early.work != Work::None;
-    for (name, needed, idle) in [
-        ("init-local", local, Vec::new()),
-        ("init", init, network.idle),
-        ("modules-config", config.work != Work::None, config.idle),
+    for (name, needed, marks) in [
+        ("init-local", root.is_waiting() || early.work != Work::None, String::new()),
+        ("init", init, network.marks()),
+        ("modules-config", config.work != Work::None, config.marks()),
     ] {
         if needed {
             continue;
         }
-        let lasting = idle.iter().filter(|(_, frequency)| *frequency != Frequency::Always);
-        let marks: String = lasting.map(|(mark, frequency)| format!("{mark} {}\n", frequency.name())).collect();
         root.write(&format!("{IDLE}/{name}"), marks, Attr::root(0o600))?;
         if name != "init-local" {
             status.begin(name, uptime());
@@ -111,6 +110,7 @@ mod tests {
     use super::*;
     use crate::base::testing::TempDir;
     use crate::document::{Value, yaml};
+    use crate::instance::Frequency;
     use crate::machine::Machine;
     use crate::root::Use;
     use crate::stage::Asked;

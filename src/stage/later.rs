@@ -37,7 +37,7 @@ pub fn local(root: &mut Root, machine: &Machine, asked: &Asked) -> Vec<String> {
     } else {
         apply::again(root, machine, asked)
     };
-    let is_early_due = root.text(run_dir::EARLY) == run_dir::EARLY_DUE;
+    let is_early_due = run_dir::is_early_due(root);
     match provisioned {
         Some(errors) => errors.iter().for_each(|e| report.error(e)),
         None => drop(report.keep(log_of_initramfs(root))),

@@ -47,7 +47,15 @@ pub enum Work {
 pub struct Demand {
     pub work: Work,
     /// The marks of modules whose time it is, and that have nothing to do.
-    pub idle: Vec<(String, Frequency)>,
+    idle: Vec<(String, Frequency)>,
+}
+
+impl Demand {
+    /// What [`Run::mark_idle`] reads: a line for each mark that lasts longer than the boot.
+    pub fn marks(&self) -> String {
+        let lasting = self.idle.iter().filter(|(_, frequency)| *frequency != Frequency::Always);
+        lasting.map(|(mark, frequency)| format!("{mark} {}\n", frequency.name())).collect()
+    }
 }
 
 /// An entry of a stage's list.
@@ -201,11 +209,6 @@ impl<'a, 'b> Run<'a, 'b> {
         }
     }
 
-    /// Whether the local stage of the real root is to run the early modules.
-    pub fn is_early_due(&self) -> bool {
-        self.root.text(run_dir::EARLY) == run_dir::EARLY_DUE
-    }
-
     /// Runs the early modules of the network stage's list in the local stage of the real root.
     pub fn early(&mut self) {
         for entry in self.entries(Stage::Init, Half::Live) {
@@ -217,9 +220,9 @@ impl<'a, 'b> Run<'a, 'b> {
         self.boot.report.keep(done);
     }
 
-    /// The live halves of a stage's modules that are to run in this boot, or would if they had something to do. `early`: of those
-    /// that the local stage of the real root runs, or of the others; None: of all.
-    pub fn demand(&mut self, stage: Stage, early: Option<bool>) -> Demand {
+    /// The live halves of a stage's modules that are to run in this boot, or would if they had something to do: of the modules that
+    /// `counts` takes.
+    pub fn demand(&mut self, stage: Stage, counts: &dyn Fn(&Module) -> bool) -> Demand {
         let config = self.boot.config();
         let list = config.get(module::list_key(stage)).and_then(Value::as_list).unwrap_or_default();
         // Entries that cannot run were reported before.
@@ -227,9 +230,8 @@ impl<'a, 'b> Run<'a, 'b> {
         let mut demand = Demand { work: Work::None, idle: Vec::new() };
         for Entry { module, frequency, args } in entries {
             let mark = mark(module, Half::Live);
-            let is_other = early.is_some_and(|early| early != module.early);
             let is_done = || state::is_done(self.root, self.instance, &mark, frequency);
-            if is_other || module.live.is_none() || !self.is_requested(module) || is_done() {
+            if !counts(module) || module.live.is_none() || !self.is_requested(module) || is_done() {
                 continue;
             }
             if module.idle.is_some_and(|idle| self.with_context(stage, &args, false, idle)) {

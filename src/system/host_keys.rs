@@ -79,8 +79,7 @@ pub fn make(context: &mut Context, kinds: &[String]) -> Result<()> {
 /// nothing waits for.
 pub fn finish(context: &mut Context) -> Result<()> {
     let file = path("rsa");
-    let wanted = generated_types(context).is_some_and(|kinds| kinds.iter().any(|k| k == "rsa"));
-    if !wanted || context.root.exists(&file) || context.root.which("ssh-keygen").is_none() {
+    if !is_rsa_wanted(context) || context.root.exists(&file) || context.root.which("ssh-keygen").is_none() {
         return Ok(());
     }
     let comment = comment(context.root);
@@ -96,8 +95,11 @@ pub fn finish(context: &mut Context) -> Result<()> {
 
 /// Whether the SSH server has no host key before the RSA key is made.
 pub fn has_rsa_alone(context: &Context) -> bool {
-    let wanted = generated_types(context).is_some_and(|kinds| kinds.iter().any(|k| k == "rsa"));
-    wanted && public_keys(context.root).is_empty()
+    is_rsa_wanted(context) && public_keys(context.root).is_empty()
+}
+
+fn is_rsa_wanted(context: &Context) -> bool {
+    generated_types(context).is_some_and(|kinds| kinds.iter().any(|kind| kind == "rsa"))
 }
 
 /// Makes the RSA key before the SSH server starts, where it would have no host key without it.

@@ -1,5 +1,6 @@
 //! What is mounted where, as the kernel lists it (proc_pid_mounts(5)).
 
+use super::Context;
 use crate::drive::block::{self, Block};
 use crate::drive::devices::Places;
 use crate::machine::{Cmdline, beneath};
@@ -66,11 +67,13 @@ pub fn of_new_root(root: &Root) -> Option<Mounted> {
     find(&beneath::read(Path::new("/"), "proc/self/mounts")?, path).filter(|m| m.point == path)
 }
 
-/// The new root of an initramfs as it is mounted, and its block device. None where it has none that the kernel lists.
-pub fn device_of_new_root(root: &Root, places: &Places) -> Option<(Mounted, Block)> {
-    let mounted = of_new_root(root)?;
-    let block = block::at(places, &mounted.source)?;
-    Some((mounted, block))
+/// The new root of this initramfs as it is mounted, its block device, and where devices are. None anywhere else, and where the
+/// root has no device that the kernel lists.
+pub fn device_of_new_root(cx: &Context) -> Option<(Mounted, Block, Places)> {
+    let places = cx.outside.places().filter(|_| cx.root.is_initramfs())?;
+    let mounted = of_new_root(cx.root)?;
+    let block = block::at(&places, &mounted.source)?;
+    Some((mounted, block, places))
 }
 
 /// Whether the root that a system runs from, or will, is reached through the network. Never for a tree that is an image.

@@ -81,11 +81,10 @@ fn provision(cx: &mut Context) -> Result<()> {
     let empty = Map::new();
     let section = cx.config.get("growpart").map_or(Some(&empty), Value::as_map);
     let Some(section) = section.filter(|s| is_on(cx, s).unwrap_or(false)) else { return Ok(()) };
-    if !cx.root.is_initramfs() || !entries(section).iter().any(|entry| entry == "/") {
+    if !entries(section).iter().any(|entry| entry == "/") {
         return Ok(());
     }
-    let Some(places) = cx.outside.places() else { return Ok(()) };
-    let Some((_, block)) = mount_table::device_of_new_root(cx.root, &places) else { return Ok(()) };
+    let Some((_, block, places)) = mount_table::device_of_new_root(cx) else { return Ok(()) };
     let Kind::Partition { disk, number } = &block.kind else { return Ok(()) };
     match grow_partition(cx, &places, &block, disk, *number) {
         Ok(Outcome::Grown) => log::info!("growpart: {}, the root's partition, has grown", block.node),
@@ -110,8 +109,7 @@ fn idle(cx: &mut Context) -> bool {
 
 /// Whether the new root of this initramfs is a disk or a partition that cannot grow.
 fn is_full(cx: &Context) -> bool {
-    let Some(places) = cx.outside.places().filter(|_| cx.root.is_initramfs()) else { return false };
-    let Some((_, block)) = mount_table::device_of_new_root(cx.root, &places) else { return false };
+    let Some((_, block, places)) = mount_table::device_of_new_root(cx) else { return false };
     match &block.kind {
         Kind::Disk { .. } => true,
         Kind::Partition { disk, number } => is_partition_full(cx, &places, &block, disk, *number).unwrap_or(false),

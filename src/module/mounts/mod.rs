@@ -57,9 +57,9 @@ pub static MODULE: Module = Module {
     provision: Some(provision),
     live: Some(live),
     idle: Some(|cx| {
-        let asks = ["mounts", "swap"].iter().any(|key| cx.get(key).is_some_and(|v| !v.is_null()));
+        let implied = || implied(cx, uses_systemd(cx.root, cx.distro));
         // A disk that the datasource names may be late.
-        !asks && !implied(cx).iter().any(|entry| entry.is_written)
+        !gives(cx, &["mounts", "swap"]) && !implied().iter().any(|entry| entry.is_written)
     }),
     ..Module::NEW
 };
@@ -97,11 +97,15 @@ impl Entry {
     }
 }
 
+/// Whether the configuration has one of these keys with a value.
+fn gives(cx: &Context, keys: &[&str]) -> bool {
+    keys.iter().any(|key| cx.get(key).is_some_and(|value| !value.is_null()))
+}
+
 fn provision(cx: &mut Context) -> Result<()> {
     let mut entries = entries(cx)?;
     // systemd checks a device of its fstab as soon as it appears: mkfs would find it in use.
-    let makes = ["disk_setup", "fs_setup"].iter().any(|key| cx.get(key).is_some_and(|v| !v.is_null()));
-    if makes && !cx.root.is_plan() {
+    if gives(cx, &["disk_setup", "fs_setup"]) && !cx.root.is_plan() {
         for entry in entries.extract_if(.., |entry| entry.missing.is_some()) {
             log::info!("mounts: {} at {} gets its line once disks are set up", entry.fields[0], entry.point());
         }
@@ -295,7 +299,7 @@ fn entries(cx: &mut Context) -> Result<Vec<Entry>> {
         }
     }
     entries.reverse();
-    for implied in implied(cx) {
+    for implied in implied(cx, systemd) {
         let point = implied.point();
         let taken = |e: &Entry| e.fields[0] == implied.fields[0] || (point != "none" && e.point() == point);
         if implied.missing.is_none() && !entries.iter().any(taken) {
@@ -306,8 +310,7 @@ fn entries(cx: &mut Context) -> Result<Vec<Entry>> {
 }
 
 /// The disks that a datasource may have for every machine, without an entry of the configuration.
-fn implied(cx: &Context) -> [Entry; 2] {
-    let systemd = uses_systemd(cx.root, cx.distro);
+fn implied(cx: &Context, systemd: bool) -> [Entry; 2] {
     [("ephemeral0", "/mnt", "auto", options(systemd), "2"), ("swap", "none", "swap", "sw", "0")].map(
         |(name, point, kind, options, pass)| {
             entry(cx, [name, point, kind, options, "0", pass].map(str::to_owned), systemd)

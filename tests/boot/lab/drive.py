@@ -23,8 +23,9 @@ def write_tree(tree, documents, texts, key):
     text = lambda path: path.read_text().replace("@SSH_KEY@", key)
     if (documents / "nocloud").is_dir():
         tree.mkdir(parents=True)
-        for path in (documents / "nocloud").iterdir():
-            (tree / path.name).write_text(text(path))
+        found = {path.name: text(path) for path in (documents / "nocloud").iterdir()} | texts
+        for name, body in found.items():
+            (tree / name).write_text(body)
         return
     found = {name: text(documents / name) for name in SINCE if (documents / name).exists()} | texts
     for version in OPENSTACK:
