@@ -2,9 +2,11 @@
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 
 # The folder of the boot tests, the project's, what is kept between runs, and the program under test.
@@ -12,6 +14,10 @@ BOOT = Path(__file__).resolve().parent.parent
 PROJECT = BOOT.parent.parent
 CACHE = Path(os.environ.get("PREPIVOT_CACHE", PROJECT / "target" / "boot-cache"))
 PROGRAM = PROJECT / "target" / "prepivot"
+# What debootstrap, apt and wget say where the mirror does not answer, and how long to wait before each further attempt, in seconds.
+AWAY = re.compile(r"Failed getting release file|Couldn't download|Failed to fetch|Unable to fetch|Temporary failure"
+                  r"|Could not (resolve|connect)|Unable to connect|Connection (failed|timed out|refused)")
+WAITS = [15, 30, 60, 120, 240]
 ROOT_MIB = {"systemd": 600, "installed": 600, "next": 600, "busybox": 64}
 
 
@@ -68,9 +74,21 @@ def made_once(name, what, recipes, *given):
     if not (folder / "done").exists():
         print(f"making {what} in {folder} (once) …", flush=True)
         folder.mkdir(parents=True, exist_ok=True)
-        run(BOOT / recipes[0], *given, folder, log=folder.with_suffix(".log"))
+        run_with_mirror(BOOT / recipes[0], *given, folder, log=folder.with_suffix(".log"))
         (folder / "done").write_text("")
     return folder
+
+
+def run_with_mirror(*argv, log):
+    """`run` of a command that begins anew each time it is called, again while the mirror does not answer."""
+    for wait in [*WAITS, None]:
+        try:
+            return run(*argv, log=log)
+        except RuntimeError as error:
+            if wait is None or not AWAY.search(str(error)):
+                raise
+            print(f"the mirror does not answer; the next attempt is in {wait} s: {error}", flush=True)
+            time.sleep(wait)
 
 
 def kernel(trees_dir):
