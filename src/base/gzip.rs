@@ -1,11 +1,23 @@
 //! gzip with a bound on what comes out.
 
+use crate::base::crc32;
 use crate::base::error::{Error, Result};
-use flate2::bufread::GzDecoder;
-use std::io::{self, BufRead, Read, Write};
+use miniz_oxide::inflate::TINFLStatus;
+use miniz_oxide::inflate::core::inflate_flags::TINFL_FLAG_HAS_MORE_INPUT;
+use miniz_oxide::inflate::core::{DecompressorOxide, decompress};
+use std::io::{self, BufRead, Write};
 
 /// The first bytes of a gzip member (RFC 1952, 2.3.1).
 const MAGIC: &[u8] = &[0x1f, 0x8b];
+/// The one method of compression that there is.
+const DEFLATE: u8 = 8;
+/// The flags of the parts that a header may have (RFC 1952, 2.3.1).
+const HEADER_SUM: u8 = 1 << 1;
+const EXTRA: u8 = 1 << 2;
+const NAME: u8 = 1 << 3;
+const COMMENT: u8 = 1 << 4;
+/// How far back deflate's references reach (RFC 1951, 2).
+const WINDOW: usize = 32 << 10;
 
 /// Whether data begins as gzip does.
 pub fn is_gzip(data: &[u8]) -> bool {
@@ -26,18 +38,34 @@ pub fn unpack(data: &[u8], limit: usize) -> Result<Vec<u8>> {
 /// # Errors
 /// As [`unpack`], and those of `out`.
 pub fn unpack_to(input: &mut dyn BufRead, limit: usize, out: &mut dyn Write) -> io::Result<()> {
-    let mut part = vec![0; 16 << 10];
+    let mut decoder = Box::<DecompressorOxide>::default();
+    let mut window = vec![0; WINDOW];
     let mut left = limit;
     loop {
-        let mut decoder = GzDecoder::new(&mut *input);
+        header(input)?;
+        decoder.init();
+        let (mut sum, mut length, mut at) = (0, 0_u32, 0);
         loop {
-            let count = decoder.read(&mut part).map_err(|_| io::Error::other("not valid gzip, or cut short"))?;
-            if count == 0 {
-                break;
-            }
-            let rest = left.checked_sub(count);
+            let packed = input.fill_buf()?;
+            let flags = if packed.is_empty() { 0 } else { TINFL_FLAG_HAS_MORE_INPUT };
+            let (status, read, written) = decompress(&mut decoder, packed, &mut window, at, flags);
+            input.consume(read);
+            let rest = left.checked_sub(written);
             left = rest.ok_or_else(|| io::Error::other(format!("unpacks to more than {limit} bytes")))?;
-            out.write_all(part.get(..count).unwrap_or_default())?;
+            let piece = window.get(at..at + written).unwrap_or_default();
+            out.write_all(piece)?;
+            sum = crc32::add(sum, piece);
+            // Its length is given without what is above 32 bits.
+            length = length.wrapping_add(u32::try_from(written).unwrap_or_default());
+            at = (at + written) % WINDOW;
+            match status {
+                TINFLStatus::Done => break,
+                TINFLStatus::NeedsMoreInput | TINFLStatus::HasMoreOutput => {}
+                _ => return Err(invalid()),
+            }
+        }
+        if [number(input)?, number(input)?] != [sum, length] {
+            return Err(invalid());
         }
         loop {
             let rest = input.fill_buf()?;
@@ -52,6 +80,40 @@ pub fn unpack_to(input: &mut dyn BufRead, limit: usize, out: &mut dyn Write) -> 
             }
         }
     }
+}
+
+/// Reads a member's header (RFC 1952, 2.3). What it says of the file that was packed is of no use here.
+fn header(input: &mut dyn BufRead) -> io::Result<()> {
+    let [first, second, method, flags, ..] = bytes::<10>(input)?;
+    if [first, second] != *MAGIC || method != DEFLATE {
+        return Err(invalid());
+    }
+    if flags & EXTRA != 0 {
+        for _ in 0..u16::from_le_bytes(bytes(input)?) {
+            bytes::<1>(input)?;
+        }
+    }
+    for text in [NAME, COMMENT] {
+        while flags & text != 0 && bytes(input)? != [0] {}
+    }
+    if flags & HEADER_SUM != 0 {
+        bytes::<2>(input)?;
+    }
+    Ok(())
+}
+
+fn number(input: &mut dyn BufRead) -> io::Result<u32> {
+    bytes(input).map(u32::from_le_bytes)
+}
+
+fn bytes<const N: usize>(input: &mut dyn BufRead) -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    input.read_exact(&mut bytes).map_err(|_| invalid())?;
+    Ok(bytes)
+}
+
+fn invalid() -> io::Error {
+    io::Error::other("not valid gzip, or cut short")
 }
 
 /// `data` as gzip: for tests.
@@ -75,6 +137,58 @@ mod tests {
         assert_eq!(unpack(&data, 7).unwrap(), b"one two");
         data.extend(b"garbage");
         assert!(unpack(&data, 100).is_err());
+    }
+
+    /// Gives one byte at a time.
+    struct Drop<'a>(&'a [u8]);
+
+    impl io::Read for Drop<'_> {
+        fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+            let count = to.len().min(1);
+            self.0.read(&mut to[..count])
+        }
+    }
+
+    impl BufRead for Drop<'_> {
+        fn fill_buf(&mut self) -> io::Result<&[u8]> {
+            Ok(&self.0[..self.0.len().min(1)])
+        }
+
+        fn consume(&mut self, count: usize) {
+            self.0 = &self.0[count..];
+        }
+    }
+
+    /// Text that compresses a little, longer than the window.
+    fn long() -> Vec<u8> {
+        (0..20_000_u32).flat_map(|n| n.wrapping_mul(2_654_435_761).to_string().into_bytes()).collect()
+    }
+
+    #[test]
+    fn pieces_of_any_size() {
+        let data = [pack(&long()), pack(b""), pack(b"last"), vec![0; 3]].concat();
+        let expected = [&long()[..], b"last"].concat();
+        assert_eq!(unpack(&data, usize::MAX).unwrap(), expected);
+        let mut out = Vec::new();
+        unpack_to(&mut Drop(&data), usize::MAX, &mut out).unwrap();
+        assert_eq!(out, expected);
+        for cut in (0..20).chain([100, 5000, 60_000]) {
+            let packed = pack(&long());
+            assert!(unpack(&packed[..packed.len() - 1 - cut], usize::MAX).is_err(), "{cut}");
+        }
+    }
+
+    #[test]
+    fn every_part_of_a_header() {
+        let plain = pack(b"text");
+        let header = [0x1f, 0x8b, 8, EXTRA | NAME | COMMENT | HEADER_SUM, 0, 0, 0, 0, 0, 3];
+        let whole = [&header[..], b"\x03\0abc", b"a name\0", b"\0", b"\x12\x34", &plain[10..]].concat();
+        assert_eq!(unpack(&whole, 4).unwrap(), b"text");
+        for (at, value) in [(0, 0x1e), (2, 7), (plain.len() - 1, 1), (plain.len() - 5, plain[plain.len() - 5] ^ 1)] {
+            let mut wrong = plain.clone();
+            wrong[at] = value;
+            assert_eq!(unpack(&wrong, 4).unwrap_err().to_string(), "not valid gzip, or cut short", "{at}");
+        }
     }
 
     #[test]

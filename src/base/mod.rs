@@ -4,6 +4,7 @@ pub mod base64;
 pub mod cancel;
 pub mod channel;
 pub mod clock;
+pub mod crc32;
 pub mod deadline;
 pub mod error;
 pub mod event;

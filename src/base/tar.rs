@@ -1,5 +1,7 @@
 //! Archives of files as tar writes them (POSIX.1, "ustar Interchange Format"; GNU tar, "Basic Tar Format").
 
+use crate::base::crc32::crc32;
+
 /// The unit of an archive, in bytes.
 const BLOCK: usize = 512;
 /// The longest name that a header holds, in bytes.
@@ -67,10 +69,9 @@ pub fn stored_gzip(bytes: &[u8]) -> Vec<u8> {
         out.extend((!length).to_le_bytes());
         out.extend(block);
     }
-    let mut crc = flate2::Crc::new();
-    crc.update(bytes);
-    out.extend(crc.sum().to_le_bytes());
-    out.extend(crc.amount().to_le_bytes());
+    out.extend(crc32(bytes).to_le_bytes());
+    // Its length is given without what is above 32 bits.
+    out.extend(bytes.len().to_le_bytes().iter().take(4));
     out
 }
 

@@ -4,6 +4,7 @@
 //! BODY`: both of the body, which begins with the request's number.
 
 use crate::base::base64;
+use crate::base::crc32::crc32;
 use crate::base::deadline::Deadline;
 use crate::base::error::{Error, Result};
 use crate::link::line::Line;
@@ -125,9 +126,7 @@ fn value(frame: &str, id: &str) -> Result<Option<String>> {
 
 /// CRC-32 in hexadecimal digits.
 fn checksum(body: &str) -> String {
-    let mut crc = flate2::Crc::new();
-    crc.update(body.as_bytes());
-    format!("{:08x}", crc.sum())
+    format!("{:08x}", crc32(body.as_bytes()))
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@
 //! What is left of the old backup is in the space that the disk gained: nothing looks there.
 
 use super::{Geometry, Growth, MIN_GROWTH, Partition, Table, guid};
+use crate::base::crc32::crc32;
 use crate::base::error::{Context, Error, Result};
 use crate::base::uuid;
 use crate::drive::bytes::{ReadAt, array, le32};
@@ -84,7 +85,7 @@ impl Gpt {
         let sectors = geometry.sectors_of(count * size);
         let mut entries = geometry.read(disk, gpt.entries_at, sectors)?;
         entries.truncate(usize::try_from(count * size).unwrap_or(0));
-        if le32(&gpt.header, 88) != Some(crc(&entries)) {
+        if le32(&gpt.header, 88) != Some(crc32(&entries)) {
             return Err(Error::new(format!("the entries of the header in sector {at} have another checksum")));
         }
         Ok(Gpt { entries, ..gpt })
@@ -99,7 +100,7 @@ impl Gpt {
         let (count, entry) = (le32(&header, 80)?, le32(&header, 84)?);
         let valid = header.starts_with(SIGNATURE)
             && size >= HEADER
-            && le32(&header, 16)? == crc(&checked)
+            && le32(&header, 16)? == crc32(&checked)
             && number(24)? == at
             && first <= last
             && last < geometry.sectors
@@ -264,10 +265,10 @@ impl Gpt {
         let mut header = self.header.clone();
         let fields = [(24, at), (32, other), (40, self.first_usable), (48, self.last_usable), (72, entries_at)];
         fields.iter().for_each(|(offset, number)| put(&mut header, *offset, &number.to_le_bytes()));
-        put(&mut header, 88, &crc(&self.entries).to_le_bytes());
+        put(&mut header, 88, &crc32(&self.entries).to_le_bytes());
         put(&mut header, 16, &[0; 4]);
         let size = le32(&header, 12).unwrap_or(0) as usize;
-        let sum = crc(header.get(..size).unwrap_or_default());
+        let sum = crc32(header.get(..size).unwrap_or_default());
         put(&mut header, 16, &sum.to_le_bytes());
         header
     }
@@ -291,11 +292,4 @@ fn put(bytes: &mut [u8], at: usize, field: &[u8]) {
     if let Some(to) = bytes.get_mut(at..at + field.len()) {
         to.copy_from_slice(field);
     }
-}
-
-/// CRC-32 of IEEE 802.3, as UEFI has it.
-fn crc(bytes: &[u8]) -> u32 {
-    let mut crc = flate2::Crc::new();
-    crc.update(bytes);
-    crc.sum()
 }

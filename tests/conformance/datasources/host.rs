@@ -3,6 +3,7 @@
 use super::case::Case;
 use super::tree::write;
 use prepivot::base::base64;
+use prepivot::base::crc32::crc32;
 use prepivot::document::{Map, Value};
 use prepivot::machine::Tools;
 use prepivot::machine::tools::Answer;
@@ -133,9 +134,7 @@ pub fn start(case: &Case, dir: &Path) {
 fn smart_os(keys: &Map, read: impl Read, mut write: impl Write) {
     let frame = |id: &str, answer: &str| {
         let body = format!("{id} {answer}");
-        let mut crc = flate2::Crc::new();
-        crc.update(body.as_bytes());
-        format!("V2 {} {:08x} {body}\n", body.len(), crc.sum())
+        format!("V2 {} {:08x} {body}\n", body.len(), crc32(body.as_bytes()))
     };
     let encoded = |value: String| format!("SUCCESS {}", base64::encode(value.as_bytes()));
     for line in BufReader::new(read).lines() {
