@@ -1,5 +1,7 @@
 //! `output`: where the output of a stage's programs goes, as documented for cloud-init's configuration.
 
+mod tee;
+
 use crate::base::error::{Context, Error, Result};
 use crate::base::signal;
 use crate::document::Value;
@@ -12,6 +14,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use tee::Tee;
 
 /// How long a program that was piped to may take to write the rest. One that is still read from has it to itself.
 const REST: Duration = Duration::from_secs(1);
@@ -45,23 +48,29 @@ impl Sink {
         (!rest.is_empty()).then(|| sink(rest.to_owned()))
     }
 
-    fn open(&self, children: &mut Vec<Child>, group: Option<u32>) -> Result<OwnedFd> {
+    fn open(&self, readers: &mut Vec<Reader>, group: Option<u32>) -> Result<OwnedFd> {
         let file = |path: &str, append: bool| -> Result<OwnedFd> {
-            open_log(path, MODE, append).context(|| format!("failed to open {path}"))
+            open_log(path, MODE, None, append).context(|| format!("failed to open {path}"))
         };
+        let group = group.filter(|_| geteuid().is_root());
         match self {
             Sink::Replace(path) => file(path, false),
             Sink::Append(path) => file(path, true),
             Sink::Pipe(command) => {
+                if let Some(file) = tee::file_of(command) {
+                    let (tee, pipe) = Tee::start(file, MODE, group)?;
+                    readers.push(Reader::Tee(tee));
+                    return Ok(pipe);
+                }
                 let script = format!("umask 037; {command}");
                 let mut shell = Command::new("/bin/sh");
-                if let Some(group) = group.filter(|_| geteuid().is_root()) {
+                if let Some(group) = group {
                     shell.gid(group);
                 }
                 shell.args(["-c", &script]).stdin(Stdio::piped());
                 let mut child = signal::spawn(&mut shell).context(|| format!("failed to run {command}"))?;
                 let pipe = child.stdin.take().ok_or_else(|| Error::new(format!("{command} takes no input")))?;
-                children.push(child);
+                readers.push(Reader::Shell(child));
                 Ok(pipe.into())
             }
         }
@@ -84,10 +93,16 @@ fn sinks(config: &Value, stage: Stage) -> (Option<Sink>, Option<Sink>) {
     (out.and_then(Sink::parse), err.and_then(Sink::parse))
 }
 
+/// What reads from a pipe.
+enum Reader {
+    Shell(Child),
+    Tee(Tee),
+}
+
 /// Standard output and standard error of this process and of what it runs, sent elsewhere until this is dropped.
 pub struct Redirected {
     old: Option<(OwnedFd, OwnedFd)>,
-    children: Vec<Child>,
+    readers: Vec<Reader>,
 }
 
 impl Redirected {
@@ -95,7 +110,7 @@ impl Redirected {
     /// makes then belong. A failure is reported, and that output stays as it is.
     pub fn new(config: &Value, stage: Stage, group: Option<u32>) -> Redirected {
         let (out, err) = sinks(config, stage);
-        let mut this = Redirected { old: None, children: Vec::new() };
+        let mut this = Redirected { old: None, readers: Vec::new() };
         if (out.is_some() || err.is_some())
             && let Err(e) = this.start(out, err, group)
         {
@@ -108,10 +123,10 @@ impl Redirected {
         let keep = |e: rustix::io::Result<OwnedFd>| e.context(|| "failed to keep the standard output");
         let old = (keep(fcntl_dupfd_cloexec(stdout(), 3))?, keep(fcntl_dupfd_cloexec(stderr(), 3))?);
         // Both are opened before either is changed: a program that is piped to inherits the old ones.
-        let out_fd = out.as_ref().map(|sink| sink.open(&mut self.children, group)).transpose()?;
+        let out_fd = out.as_ref().map(|sink| sink.open(&mut self.readers, group)).transpose()?;
         let err_fd = match (&out_fd, &err) {
             (Some(same), Some(_)) if out == err => Some(same.try_clone().context(|| "failed to share a file")?),
-            (_, Some(sink)) => Some(sink.open(&mut self.children, group)?),
+            (_, Some(sink)) => Some(sink.open(&mut self.readers, group)?),
             (_, None) => None,
         };
         self.old = Some(old);
@@ -130,9 +145,15 @@ impl Drop for Redirected {
         }
         // With the last writer gone they end; what the user's scripts left running may still write.
         let end = Instant::now() + REST;
-        for child in &mut self.children {
-            if !outlives(child, end.saturating_duration_since(Instant::now())) {
-                let _ = child.try_wait();
+        for reader in self.readers.drain(..) {
+            let rest = end.saturating_duration_since(Instant::now());
+            match reader {
+                Reader::Tee(tee) => tee.end(rest),
+                Reader::Shell(mut child) => {
+                    if !outlives(&child, rest) {
+                        let _ = child.try_wait();
+                    }
+                }
             }
         }
     }
@@ -143,6 +164,7 @@ mod tests {
     use super::*;
     use crate::base::testing::TempDir;
     use crate::document::yaml;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn the_forms_that_cloud_init_documents() {
@@ -161,13 +183,33 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_log_by_tee_needs_no_program() {
+        for (command, file) in [
+            ("tee -a /var/log/cloud-init-output.log", Some("/var/log/cloud-init-output.log")),
+            ("  tee  -a\t/l ", Some("/l")),
+            ("tee -a l", None),
+            ("tee /l", None),
+            ("tee -a /l /m", None),
+            ("tee -a /l>/m", None),
+            ("tee -a /$l", None),
+            ("tee -a /l | logger", None),
+        ] {
+            assert_eq!(tee::file_of(command), file, "{command}");
+        }
+    }
+
     fn redirected_program(output: &str) {
         let say = |text: &str| {
             let script = format!("echo {text}; echo {text}-error >&2");
             assert!(Command::new("/bin/sh").args(["-c", &script]).status().unwrap().success());
         };
-        let redirected = Redirected::new(&yaml::parse("t", output).unwrap(), Stage::Config, None);
+        let config = yaml::parse("t", output).unwrap();
+        let redirected = Redirected::new(&config, Stage::Config, None);
         say("inside");
+        if config.get("behind").is_some() {
+            Command::new("/bin/sh").args(["-c", "sleep 3; echo behind"]).spawn().unwrap();
+        }
         drop(redirected);
         say("outside");
     }
@@ -195,16 +237,23 @@ mod tests {
 
         let (out, _, logged) = run(format!("output: {{all: '| tee -a {path}'}}"));
         assert_eq!(logged, "inside\ninside-error\n");
+        assert_eq!(std::fs::metadata(&log).unwrap().permissions().mode() & 0o7777 & !MODE, 0);
         assert!(out.contains("inside\ninside-error\noutside\n"), "{out}");
 
         let (out, err, logged) = run(format!("output: {{config: ['>> {path}']}}"));
         assert_eq!(logged, "inside\n");
         assert!(out.contains("outside\n") && !out.contains("inside\n"), "{out}");
         assert!(err.contains("inside-error\noutside-error\n"), "{err}");
-        let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&log).unwrap().permissions());
-        assert_eq!(mode & 0o7777 & !MODE, 0);
+        assert_eq!(std::fs::metadata(&log).unwrap().permissions().mode() & 0o7777 & !MODE, 0);
+
+        // What a script leaves running is still read when the stage has ended.
+        let (out, _, logged) = run(format!("output: {{all: '| tee -a {path}'}}\nbehind: true"));
+        assert_eq!(logged, "inside\ninside-error\nbehind\n");
+        assert!(out.find("outside").is_some_and(|at| out.find("behind").is_some_and(|behind| at < behind)), "{out}");
 
         // A log that cannot be written leaves all as it is.
+        let (out, _, _) = run(format!("output: {{all: '| tee -a {path}/no'}}"));
+        assert!(out.contains("inside\noutside\n"), "{out}");
         let (out, _, _) = run(format!("output: {{all: '> {path}/no/such/folder'}}"));
         assert!(out.contains("inside\noutside\n"), "{out}");
     }

@@ -1,0 +1,103 @@
+//! What `tee -a FILE` does, on a thread of this process: a stage starts no shell and no program for its log. The program itself comes
+//! for what the user's scripts leave running alone.
+
+use crate::base::channel::{Receiver, channel};
+use crate::base::deadline::Deadline;
+use crate::base::error::{Context, Result};
+use crate::base::signal;
+use crate::root::open_log;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::{Errno, read};
+use rustix::stdio::stdout;
+use std::fs::File;
+use std::io::{PipeReader, PipeWriter, Write, pipe};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::time::Duration;
+
+/// How much is read at once.
+const PIECE: usize = 8 << 10;
+
+/// The file of a command `tee -a FILE` that the shell would take word for word.
+pub fn file_of(command: &str) -> Option<&str> {
+    let words: Vec<&str> = command.split_ascii_whitespace().collect();
+    let ["tee", "-a", file] = words[..] else { return None };
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,:@".contains(c);
+    (file.starts_with('/') && file.chars().all(is_plain)).then_some(file)
+}
+
+/// A thread that adds to a log what comes through a pipe, and writes it to the standard output that was there before.
+pub struct Tee {
+    file: String,
+    group: Option<u32>,
+    before: OwnedFd,
+    /// Dropped, the thread ends although the pipe has writers, and hands the pipe over.
+    stay: PipeWriter,
+    /// Answers with the pipe, where it still has writers.
+    ended: Receiver<Option<PipeReader>>,
+}
+
+impl Tee {
+    /// Starts it, with the log made with `mode` for `group` where it is not there. Gives also the end of the pipe that is written to.
+    ///
+    /// # Errors
+    /// The log cannot be opened, or there are no pipes or threads left.
+    pub fn start(file: &str, mode: u32, group: Option<u32>) -> Result<(Tee, OwnedFd)> {
+        let log = open_log(file, mode, group, true).context(|| format!("failed to open {file}"))?;
+        let failed = || format!("failed to write what programs say to {file}");
+        let before = stdout().try_clone_to_owned().context(failed)?;
+        let outputs = [File::from(before.try_clone().context(failed)?), File::from(log)];
+        let (from, to) = pipe().context(failed)?;
+        let (leave, stay) = pipe().context(failed)?;
+        let (sender, ended) = channel();
+        let thread = move || {
+            sender.send(copy(from, &leave, outputs));
+        };
+        std::thread::Builder::new().spawn(thread).context(failed)?;
+        Ok((Tee { file: file.to_owned(), group, before, stay, ended }, to.into()))
+    }
+
+    /// Waits until all that was written is in the log, when this process writes no more: at most for `limit`, and what then still has
+    /// the pipe gets a program that reads it.
+    pub fn end(self, limit: Duration) {
+        let rest = self.ended.receive(Some(Deadline::after(limit)));
+        drop(self.stay);
+        let Some(pipe) = rest.or_else(|| self.ended.receive(None)).flatten() else { return };
+        let mut tee = Command::new("tee");
+        if let Some(group) = self.group {
+            tee.gid(group);
+        }
+        tee.args(["-a", &self.file]).stdin(OwnedFd::from(pipe)).stdout(self.before);
+        if let Err(e) = signal::spawn(&mut tee) {
+            log::warn!("failed to run tee -a {}: {e}", self.file);
+        }
+    }
+}
+
+/// Copies what comes through `from` until it has no more writers, or `leave` has none: then it gives `from` back. An output that
+/// fails gets no more.
+fn copy(from: PipeReader, leave: &PipeReader, outputs: [File; 2]) -> Option<PipeReader> {
+    let mut outputs: Vec<File> = outputs.into();
+    let mut piece = vec![0; PIECE];
+    loop {
+        let mut fds = [PollFd::new(&from, PollFlags::IN), PollFd::new(leave, PollFlags::IN)];
+        match poll(&mut fds, None) {
+            Ok(_) => {}
+            Err(Errno::INTR) => continue,
+            Err(_) => return Some(from),
+        }
+        let [has_more, leaves] = fds.map(|fd| !fd.revents().is_empty());
+        if !has_more && leaves {
+            return Some(from);
+        }
+        if has_more {
+            match read(from.as_fd(), &mut piece) {
+                Ok(0) => return None,
+                Ok(count) => outputs.retain_mut(|o| o.write_all(piece.get(..count).unwrap_or_default()).is_ok()),
+                Err(Errno::INTR) => {}
+                Err(_) => return None,
+            }
+        }
+    }
+}
