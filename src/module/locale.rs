@@ -94,13 +94,15 @@ fn default_locale(family: Family) -> Option<&'static str> {
     }
 }
 
-/// The files. Debian's own program sets the locale once it is made; until then it would name one that is not there.
+/// The files. Debian's own program, where it is there, sets the locale once it is made; until then it would name one that is not
+/// there.
 fn provision(cx: &mut Context) -> Result<()> {
     let Some(wanted) = wanted(cx)? else { return Ok(()) };
     if wanted.generated {
         enable(cx, &wanted.locale)?;
     }
     match cx.distro.family {
+        Family::Debian if wanted.changed && !wanted.generated && has_no_program(cx) => set_lang(cx, &wanted),
         Family::Debian => Ok(()),
         Family::Alpine => {
             let text = format!(
@@ -131,7 +133,7 @@ fn live(cx: &mut Context) -> Result<()> {
     if wanted.generated && cx.root.is_live() && cx.root.which("locale-gen").is_none() {
         packages::install(cx, &["locales".to_owned()])?;
     }
-    let has_no_program = is_debian && cx.root.is_live() && cx.root.which("update-locale").is_none();
+    let has_no_program = is_debian && has_no_program(cx);
     if has_no_program && wanted.changed {
         // Before the command: the file is on the disk together with the mark that says that this module ran.
         set_lang(cx, &wanted)?;
@@ -145,6 +147,11 @@ fn live(cx: &mut Context) -> Result<()> {
         Family::Gentoo => cx.root.run(Command::new(cx.stage, ["eselect", "locale", "set", &wanted.locale])),
         _ => Ok(()),
     }
+}
+
+/// Whether a Debian system lacks the program that sets its locale. A tree without dpkg is no whole system.
+fn has_no_program(cx: &Context) -> bool {
+    (cx.root.is_live() || cx.root.which("dpkg").is_some()) && cx.root.which("update-locale").is_none()
 }
 
 fn set_lang(cx: &mut Context, wanted: &Wanted) -> Result<()> {

@@ -111,10 +111,18 @@ pub struct Module {
     /// Whether `live` never needs the network.
     pub offline: bool,
     /// Background work: in a process of its own at idle priority, after the final stage, once for each instance.
-    pub in_background: Option<Handler>,
+    pub in_background: Option<Background>,
     /// Its live half runs the user's commands before every other module: file halves that ran earlier look at what they changed.
     pub runs_commands: bool,
     pub role: Option<Role>,
+}
+
+/// Work that nothing waits for.
+#[derive(Clone, Copy)]
+pub struct Background {
+    pub run: Handler,
+    /// Whether there is nothing to do: then no process is started for it.
+    pub idle: fn(&mut Context) -> bool,
 }
 
 impl Module {

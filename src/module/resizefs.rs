@@ -17,7 +17,8 @@ use super::Module;
 use crate::base::error::{Error, Result};
 use crate::detect::virt;
 use crate::document::Value;
-use crate::drive::{block, extent};
+use crate::drive::block::{self, Block};
+use crate::drive::extent;
 use crate::instance::Frequency;
 use crate::machine::Machine;
 use crate::root::{Command, Kind, Stage};
@@ -43,7 +44,17 @@ fn idle(cx: &mut Context) -> bool {
 
 /// Whether the file system of this initramfs's new root has the size of its device.
 fn is_full(cx: &Context) -> bool {
-    let Some((mounted, block, _)) = mount_table::device_of_new_root(cx) else { return false };
+    mount_table::device_of_new_root(cx).is_some_and(|(mounted, block, _)| fills(cx, &mounted, &block))
+}
+
+/// Whether the running system's root has the size of its device, by what the device says.
+fn is_live_root_full(cx: &Context, mounted: &Mounted) -> bool {
+    let block =
+        cx.outside.places().filter(|_| cx.root.is_live()).and_then(|places| block::at(&places, &mounted.source));
+    block.is_some_and(|block| fills(cx, mounted, &block))
+}
+
+fn fills(cx: &Context, mounted: &Mounted, block: &Block) -> bool {
     let device = cx.root.open_device(&block.node);
     device.is_ok_and(|device| extent::read(&mounted.kind, &device).is_some_and(|extent| extent.fills(block.size)))
 }
@@ -65,6 +76,10 @@ fn grow(cx: &mut Context) -> Result<()> {
         cx.report.warn("resizefs: the kernel does not say what is mounted on /");
         return Ok(());
     };
+    if is_live_root_full(cx, &mounted) {
+        log::info!("resizefs: / has the size of its device");
+        return Ok(());
+    }
     let Some(argv) = command(cx, &mounted)? else { return Ok(()) };
     // An image without the file system's tools has chosen the size that it has.
     if let Some(program) = argv.first().filter(|program| is_missing(cx, program)) {

@@ -22,7 +22,7 @@
 //! ```
 
 use super::users_groups::key_lines;
-use super::{Module, Role};
+use super::{Background, Module, Role};
 use crate::base::error::Result;
 use crate::document::{Map, Value, optional_map, wrong};
 use crate::instance::{Frequency, state};
@@ -43,7 +43,7 @@ pub static MODULE: Module = Module {
             && unread_keys(cx).is_empty()
             && !host_keys::has_rsa_alone(cx)
     }),
-    in_background: Some(host_keys::finish),
+    in_background: Some(Background { run: host_keys::finish, idle: |cx| !host_keys::is_rsa_due(cx) }),
     role: Some(Role::Ssh),
     ..Module::NEW
 };

@@ -1,7 +1,7 @@
 //! Logs of the running system that programs write to themselves.
 
 use rustix::fd::OwnedFd;
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::fs::{OpenOptionsExt, fchown};
 

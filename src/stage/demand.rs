@@ -123,15 +123,17 @@ mod tests {
         let dir = TempDir::new("idle");
         for (path, text) in [
             ("etc/os-release", "ID=debian\n"),
-            ("etc/default/locale", "LANG=C.UTF-8\n"),
             ("etc/passwd", "root:x:0:0:root:/root:/bin/sh\n"),
             ("etc/shadow", "root:*:1::::::\n"),
             ("etc/group", "root:x:0:\n"),
             ("usr/bin/apt-get", ""),
+            ("usr/bin/dpkg", ""),
             ("usr/lib/systemd/systemd", ""),
         ] {
             dir.write(path, text);
         }
+        let runs = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(dir.0.join("usr/bin/dpkg"), runs).unwrap();
         let mut root = Root::open(&dir.0, Use::NewRoot).unwrap();
         let instance = Instance { instance_id: "i".into(), local_hostname: Some("one".into()), ..Instance::default() };
         let machine = Machine::default();

@@ -8,7 +8,7 @@ use crate::base::report::Report;
 use crate::document::Value;
 use crate::instance::Frequency;
 use crate::instance::{Instance, state};
-use crate::module::{self, Handler, Module, Role};
+use crate::module::{self, Background, Handler, Module, Role};
 use crate::root::run_dir::FileHalf;
 use crate::root::{Attr, Root, Stage, run_dir};
 use crate::system::Context;
@@ -259,10 +259,10 @@ impl<'a, 'b> Run<'a, 'b> {
     }
 
     /// Background work of the modules of all lists that was not done for this instance yet.
-    fn left_to_background(&self) -> Vec<(&'static Module, Handler, String)> {
+    fn left_to_background(&self) -> Vec<(&'static Module, Background, String)> {
         let modules = module::MODULES.iter().filter_map(|module| Some((*module, module.in_background?)));
         modules
-            .map(|(module, handler)| (module, handler, format!("config_{}.end", module.name)))
+            .map(|(module, work)| (module, work, format!("config_{}.end", module.name)))
             .filter(|(module, _, mark)| {
                 let is_done = || state::is_done(self.root, self.instance, mark, Frequency::Instance);
                 self.is_listed(module) && self.is_requested(module) && !is_done()
@@ -271,14 +271,15 @@ impl<'a, 'b> Run<'a, 'b> {
     }
 
     /// Whether there is something for [`Run::background`].
-    pub fn has_background(&self) -> bool {
-        !self.left_to_background().is_empty()
+    pub fn has_background(&mut self) -> bool {
+        let left = self.left_to_background();
+        left.iter().any(|(_, work, _)| !self.with_context(Stage::Final, &[], false, work.idle))
     }
 
     /// Does the modules' background work.
     pub fn background(&mut self) {
-        for (module, handler, mark) in self.left_to_background() {
-            self.call(handler, module, Frequency::Instance, Stage::Final, &[]);
+        for (module, work, mark) in self.left_to_background() {
+            self.call(work.run, module, Frequency::Instance, Stage::Final, &[]);
             let marked = state::mark_done(self.root, self.instance, &mark, Frequency::Instance);
             self.boot.report.keep(marked.map_err(|e| e.context(module.name)));
         }
@@ -446,7 +447,7 @@ mod tests {
     use crate::base::testing::TempDir;
     use crate::document::yaml;
     use crate::machine::Machine;
-    use crate::root::Use;
+    use crate::root::{Command, Use};
     use crate::stage::Asked;
     use crate::system::Nothing;
 
@@ -463,13 +464,19 @@ mod tests {
             let machine = Machine::default();
             let mut boot = Boot::new(&root, &machine, &Asked::default(), &Nothing);
             boot.config = Some(yaml::parse("t", config).unwrap().into());
+            let mut had = Vec::new();
             for _ in 0..2 {
                 let mut run = Run::new(&mut root, &mut boot, &instance);
                 run.stage(Stage::Final, Half::Live);
+                had.push(run.has_background());
                 run.background();
             }
             assert_eq!(boot.errors(), [""; 0]);
-            root.commands().iter().filter(|c| c.argv.join(" ").starts_with("ssh-keygen -q -t rsa")).count()
+            let of = |c: &&Command| c.argv.join(" ").starts_with("ssh-keygen -q -t rsa");
+            let made = root.commands().iter().filter(of).count();
+            // A process is started for what is to be made alone.
+            assert_eq!(had, [made > 0, false]);
+            made
         };
         assert_eq!(made("{cloud_init_modules: [[ssh, always]], cloud_final_modules: [runcmd]}"), 1);
         assert_eq!(made("{cloud_init_modules: [cc_ssh], cloud_final_modules: [], ssh_genkeytypes: [ed25519]}"), 0);

@@ -78,10 +78,10 @@ pub fn make(context: &mut Context, kinds: &[String]) -> Result<()> {
 /// Makes the RSA key with ssh-keygen, if it is wanted and not there, and notifies a server that runs. For the background, which
 /// nothing waits for.
 pub fn finish(context: &mut Context) -> Result<()> {
-    let file = path("rsa");
-    if !is_rsa_wanted(context) || context.root.exists(&file) || context.root.which("ssh-keygen").is_none() {
+    if !is_rsa_due(context) {
         return Ok(());
     }
+    let file = path("rsa");
     let comment = comment(context.root);
     let argv = ["ssh-keygen", "-q", "-t", "rsa", "-b", RSA_BITS, "-N", "", "-C", &comment, "-f", &file];
     context.root.run(Command::new(context.stage, argv))?;
@@ -91,6 +91,11 @@ pub fn finish(context: &mut Context) -> Result<()> {
     }
     let server = super::sshd_config::service(context);
     service::manage(context, service::Action::ReadAgain, &server)
+}
+
+/// Whether the RSA key is wanted, is not there, and can be made.
+pub fn is_rsa_due(context: &Context) -> bool {
+    is_rsa_wanted(context) && !context.root.exists(&path("rsa")) && context.root.which("ssh-keygen").is_some()
 }
 
 /// Whether the SSH server has no host key before the RSA key is made.

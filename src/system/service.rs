@@ -76,20 +76,27 @@ pub fn manage(cx: &mut Context, action: Action, service: &str) -> Result<()> {
 const NETWORK: Duration = Duration::from_secs(180);
 
 /// Waits until the network is up: network-online.target, which the stages' units want and are not ordered after, so that
-/// only what needs the network waits for it. Where it does not come up, a boot waits once. Without systemd the stages are
+/// only what needs the network waits for it: once in a boot, whether it comes up or not. Without systemd the stages are
 /// started when it is up.
 pub fn wait_for_network(cx: &mut Context) {
     // The folder alone may be what an initramfs with systemd left.
     let by_systemd = uses_systemd(cx.root, cx.distro) && cx.root.is_dir("/run/systemd/system");
-    if !cx.root.runs_commands() || cx.stage == Stage::Init || !by_systemd || cx.root.exists(run_dir::NO_NETWORK) {
+    if !cx.root.runs_commands() || cx.stage == Stage::Init || !by_systemd {
+        return;
+    }
+    if [run_dir::NO_NETWORK, run_dir::NETWORK_AWAITED].iter().any(|mark| cx.root.exists(mark)) {
         return;
     }
     let command = Command::new(cx.stage, ["systemctl", "start", "network-online.target"]).limit(NETWORK);
-    if let Err(e) = cx.root.run(command) {
-        cx.report.warn(format_args!("the network may not be up: {e}"));
-        let noted = cx.root.write(run_dir::NO_NETWORK, "", Attr::root(0o600));
-        cx.report.keep(noted);
-    }
+    let mark = match cx.root.run(command) {
+        Ok(()) => run_dir::NETWORK_AWAITED,
+        Err(e) => {
+            cx.report.warn(format_args!("the network may not be up: {e}"));
+            run_dir::NO_NETWORK
+        }
+    };
+    let noted = cx.root.write(mark, "", Attr::root(0o600));
+    cx.report.keep(noted);
 }
 
 /// The longest that [`control`] waits for a service.
@@ -122,12 +129,18 @@ mod tests {
     use crate::base::testing::TempDir;
     use crate::document::Value;
     use crate::instance::Instance;
-    use crate::root::Use;
+    use crate::root::{Output, Use};
     use std::cell::Cell;
     use std::rc::Rc;
 
     #[test]
-    fn a_boot_waits_once_for_a_network_that_does_not_come_up() {
+    fn a_boot_waits_once_for_the_network() {
+        assert_eq!(waits_and_warnings(|| Err(Error::new("a job of it failed"))), (1, 1));
+        assert_eq!(waits_and_warnings(|| Ok(Output { status: 0, stdout: Vec::new(), stderr: Vec::new() })), (1, 0));
+    }
+
+    /// How often two modules of each of two stages wait for the network, of which systemd says `answer`, and the warnings.
+    fn waits_and_warnings(answer: fn() -> Result<Output>) -> (u32, usize) {
         let dir = TempDir::new("network");
         for folder in ["run/systemd/system", "usr/lib/systemd"] {
             std::fs::create_dir_all(dir.0.join(folder)).unwrap();
@@ -142,7 +155,7 @@ mod tests {
             root.play(Box::new(move |_, command| {
                 assert_eq!(command.argv, ["systemctl", "start", "network-online.target"]);
                 seen.set(seen.get() + 1);
-                Err(Error::new("a job of it failed"))
+                answer()
             }));
             let (config, instance, distro) = (Value::Null, Instance::default(), Distro::named("debian"));
             let mut report = Report::new();
@@ -155,6 +168,6 @@ mod tests {
             warnings += report.entries().len();
             assert_eq!(root.commit(), []);
         }
-        assert_eq!((waits.get(), warnings), (1, 1));
+        (waits.get(), warnings)
     }
 }

@@ -4,8 +4,9 @@ import os
 import re
 import stat
 
-# Logs and the boot's status say when, and their loss hurts nothing: only their presence, mode and owner are compared.
-BY_PRESENCE = re.compile(r"^var/log/cloud-init\.log$|^var/lib/cloud/data/(status|result)\.json$|/sem/|^run/prepivot/")
+# Logs and the boot's status say when, and their loss hurts nothing; the output of programs comes again where they run again. Only
+# their presence, mode and owner are compared.
+BY_PRESENCE = re.compile(r"^var/log/cloud-init(-output)?\.log$|^var/lib/cloud/data/(status|result)\.json$|/sem/|^run/prepivot/")
 KEYS = re.compile(rb"-----BEGIN OPENSSH PRIVATE KEY-----.*?-----END OPENSSH PRIVATE KEY-----", re.S)
 PUBLIC = re.compile(rb"((?:ssh|ecdsa)-[a-z0-9-]+) A{4}[A-Za-z0-9+/=]+")
 HASH = re.compile(rb"\$(\w+)\$[^:\n\"]{20,}")

@@ -208,7 +208,8 @@ mod tests {
         let redirected = Redirected::new(&config, Stage::Config, None);
         say("inside");
         if config.get("behind").is_some() {
-            Command::new("/bin/sh").args(["-c", "sleep 3; echo behind"]).spawn().unwrap();
+            let script = "(sleep 3; echo behind) &";
+            assert!(Command::new("/bin/sh").args(["-c", script]).status().unwrap().success());
         }
         drop(redirected);
         say("outside");

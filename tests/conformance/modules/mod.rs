@@ -313,7 +313,7 @@ impl<'a> Case<'a> {
             root.play(machine::programs(self, &dir, &runs));
         }
         let mut report = Report::new();
-        for half in [module.provision, module.live, module.in_background].into_iter().flatten() {
+        for half in [module.provision, module.live, module.in_background.map(|work| work.run)].into_iter().flatten() {
             let mut context = Context {
                 args: &args,
                 stage: module.stage,
