@@ -38,6 +38,15 @@ pub fn decode_loosely(text: &[u8]) -> Vec<u8> {
     out
 }
 
+/// As [`decode_loosely`] what is base64 but for white space, other characters in between, or padding that is missing or too
+/// long. None where it is cut off, or no base64 at all.
+pub fn decode_leniently(text: &[u8]) -> Option<Vec<u8>> {
+    let letters = text.iter().take_while(|b| **b != b'=').filter(|b| is_letter(**b)).count();
+    let is_whole = letters > 0 && (letters % 4 == 0 || text.contains(&b'='));
+    let is_plain = text.iter().all(|b| is_letter(*b) || *b == b'=' || b.is_ascii_whitespace());
+    (letters % 4 != 1 && (is_whole || is_plain)).then(|| decode_loosely(text))
+}
+
 /// Whether a byte is a letter of the alphabet.
 pub fn is_letter(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/')
@@ -65,6 +74,20 @@ mod tests {
         let all: Vec<u8> = (0..=255).collect();
         assert_eq!(decode(encode(&all).as_bytes()).unwrap(), all);
         assert!(encode(&[0xfb, 0xff]).starts_with("+/"));
+    }
+
+    #[test]
+    fn what_is_almost_base64() {
+        for text in ["Zm9v", " Zm\n9v\r\n", "Zm.9v", "Zm9v=="] {
+            assert_eq!(decode_leniently(text.as_bytes()).unwrap(), b"foo", "{text}");
+        }
+        for text in ["Zg==", "Zg", "Zg=", "Zh==", "Z%g=="] {
+            assert_eq!(decode_leniently(text.as_bytes()).unwrap(), b"f", "{text}");
+        }
+        for text in ["Z", "Zm9vZ", "%secret", "Z===", "%%%"] {
+            assert_eq!(decode_leniently(text.as_bytes()), None, "{text}");
+        }
+        assert_eq!(decode_leniently(b"").unwrap(), b"");
     }
 
     #[test]

@@ -56,7 +56,7 @@ fn link(nic: &Nic) -> Link {
 }
 
 /// The name as numbers and texts, so that eth2 comes before eth10.
-fn natural(name: &str) -> Vec<(u64, String)> {
+pub fn natural(name: &str) -> Vec<(u64, String)> {
     let mut parts: Vec<(u64, String)> = Vec::new();
     for c in name.chars() {
         match (c.to_digit(10), parts.last_mut()) {

@@ -4,11 +4,10 @@
 
 use super::documents::{as_mapping, instance};
 use super::ec2::network;
-use super::ec2::tree::{Service, Tokens, VALUE_TRIES};
+use super::ec2::tree::{Service, Tokens, VALUE_TRIES, with_values};
 use super::search::{Found, Search};
 use super::service::{Job, MAX_WAIT, RETRIES, TIMEOUT, list_setting, switched_off};
 use super::table::{Source, Update};
-use crate::base::error::Error;
 use crate::detect::Mark;
 use crate::document::{Bytes, Value, json};
 use crate::link::http::{Client, Request};
@@ -58,17 +57,17 @@ fn service_job(search: &mut Search) -> Option<Job> {
         };
         let [user_data, vendor_data, all] =
             ["user-data", "vendor-data", "meta-data/all"].map(|path| get(path).filter(|body| !body.is_empty()));
-        let whole = all.map(|body| as_mapping("meta-data/all", json::parse("meta-data/all", &body)?)).transpose();
+        let whole = |body: Vec<u8>| as_mapping("meta-data/all", with_values(json::parse("meta-data/all", &body)?));
+        let whole = all.map(whole).transpose();
         let metadata = match whole.map_err(|e| problems.push(e.to_string())) {
             Ok(Some(metadata)) if metadata.contains_key("instance-id") => metadata,
             _ => {
-                let id = service.instance_id(&format!("{root}/meta-data/instance-id"))?;
-                let id = id.ok_or_else(|| Error::new(format!("{base} answers, and has no metadata")))?;
+                let id = service.instance_id(Request::first(&format!("{root}/meta-data/instance-id")))?;
                 service.tree(&format!("{root}/meta-data"), &id, &mut problems)
             }
         };
         let link = client.uplink().link.as_deref();
-        let network = network::config(&metadata, &nics, link, full, &|_| None);
+        let network = network::config(&metadata, &nics, link, network::Scope::of(full, false), &|_| None);
         let mut found = instance(SOURCE.name, metadata);
         found.class = "DataSourceAliYunLocal".into();
         found.subplatform = format!("metadata ({base})");

@@ -21,7 +21,7 @@ pub static SOURCE: Source = Source {
 fn service_job(search: &mut Search) -> Option<Job> {
     let fetch = |client: &Client, base: &str| {
         let (metadata, userdata) = (format!("{base}/metadata"), format!("{base}/userdata"));
-        let mut found = instance(SOURCE.name, mapping(client, &Request::get(&metadata))?);
+        let mut found = instance(SOURCE.name, mapping(client, &Request::first(&metadata))?);
         let body = needed(client, &Request::get(&userdata))?;
         found.user_data = (!body.is_empty()).then(|| Bytes::from(decoded(body)));
         let network = found.metadata.get("network").cloned().unwrap_or(Value::Null);

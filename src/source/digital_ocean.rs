@@ -35,7 +35,7 @@ fn service_job(search: &mut Search) -> Option<Job> {
     };
     let nics = search.machine.nics();
     let fetch = move |client: &Client, url: &str| {
-        let document = mapping(client, &Request::get(url))?;
+        let document = mapping(client, &Request::first(url))?;
         let mut metadata = renamed(&document, &[("interfaces", "interfaces"), ("public_keys", "public-keys")]);
         for (theirs, ours, default) in [
             ("droplet_id", "instance-id", droplet.as_str()),

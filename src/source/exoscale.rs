@@ -8,7 +8,7 @@ use super::password_server;
 use super::search::{Found, Search};
 use super::service::{Job, RETRIES, TIMEOUT};
 use super::table::Source;
-use crate::base::error::{Error, Result};
+use crate::base::error::Result;
 use crate::detect::Mark;
 use crate::document::{Bytes, Value};
 use crate::instance::Instance;
@@ -68,8 +68,7 @@ fn service_job(search: &mut Search) -> Option<Job> {
 /// No answer, or no instance-id.
 pub fn tree_instance(client: &Client, root: &str, name: &str) -> Result<Instance> {
     let service = Service::new(client, root, None);
-    let id = service.instance_id(&format!("{root}/meta-data/instance-id"))?;
-    let id = id.ok_or_else(|| Error::new(format!("{root} answers, and has no metadata")))?;
+    let id = service.instance_id(Request::first(&format!("{root}/meta-data/instance-id")))?;
     let mut problems = Vec::new();
     let url = format!("{root}/user-data");
     let user_data = service.get(&Request { tries: VALUE_TRIES, ..Request::get(&url) }).unwrap_or_else(|e| {

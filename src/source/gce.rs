@@ -42,7 +42,11 @@ pub static SOURCE: Source = Source {
 const URL: &str = "http://metadata.google.internal/computeMetadata/v1/";
 /// Shows that the request is meant for the service, and not sent by a program that was made to ask for a URL.
 const FLAVOR: (&str, &str) = ("Metadata-Flavor", "Google");
-/// How often a document is asked for.
+/// What the service is known by.
+const ID: &str = "instance/id";
+/// What the instance or the project may have.
+const ATTRIBUTES: &str = "/attributes/?recursive=True";
+/// How often another document is asked for.
 const TRIES: u32 = 6;
 /// The user whose keys are for the default user, whatever that one's name.
 const ANY_DEFAULT_USER: &str = "cloudinit";
@@ -83,7 +87,8 @@ fn default_user(config: &Value) -> Option<String> {
 
 fn get(client: &Client, base: &str, path: &str) -> Result<Option<Reply>> {
     let url = format!("{base}{path}");
-    let reply = client.send(&Request { headers: &[FLAVOR], tries: TRIES, ..Request::get(&url) })?;
+    let (tries, first) = (if path == ID { u32::MAX } else { TRIES }, !path.ends_with(ATTRIBUTES));
+    let reply = client.send(&Request { headers: &[FLAVOR], tries, first, ..Request::get(&url) })?;
     match reply.status {
         200..=299 => Ok(Some(reply)),
         404 => Ok(None),
@@ -105,7 +110,7 @@ type Attributes = (Map, Option<u64>);
 
 /// The attributes of the instance or the project. Empty where there are none.
 fn attributes(client: &Client, base: &str, of: &str) -> Result<Attributes> {
-    let path = format!("{of}/attributes/?recursive=True");
+    let path = format!("{of}{ATTRIBUTES}");
     let Some(reply) = get(client, base, &path)? else { return Ok((Map::new(), None)) };
     let date = reply.header("date").and_then(clock::parse_http_date);
     match json::parse(&format!("{base}{path}"), &reply.body)? {
@@ -115,7 +120,7 @@ fn attributes(client: &Client, base: &str, of: &str) -> Result<Attributes> {
 }
 
 fn read(client: &Client, base: &str, user: Option<&str>, nics: &[Nic]) -> Result<Instance> {
-    let id = required(client, base, "instance/id")?;
+    let id = required(client, base, ID)?;
     if !is_id(&id) {
         return Err(Error::new(format!("{base}instance/id: expected an instance-id: another service answers there")));
     }
@@ -218,8 +223,9 @@ fn public_keys(lines: &[String], user: Option<&str>, now: u64) -> Vec<String> {
 /// Whether the comment of a key is Google's, `google-ssh {"userName": …, "expireOn": …}`, with a time that is past. A time that
 /// cannot be read does not expire.
 fn has_expired(key: &str, now: u64) -> bool {
-    let mut words = key.trim_start().splitn(4, |c: char| c.is_ascii_whitespace()).skip(2);
-    let (Some("google-ssh"), Some(json)) = (words.next(), words.next()) else { return false };
+    const SCHEMA: &str = "google-ssh";
+    let is_googles = key.split_ascii_whitespace().nth(2) == Some(SCHEMA);
+    let Some((_, json)) = key.split_once(SCHEMA).filter(|_| is_googles) else { return false };
     let Ok(document) = json::parse("google-ssh", json.as_bytes()) else { return false };
     let expires = document.get("expireOn").and_then(Value::as_str).and_then(clock::parse_iso8601);
     expires.is_some_and(|expires| now > expires)
@@ -318,6 +324,7 @@ mod tests {
         let used = |line: String, now| !public_keys(&[line], Some("u"), now).is_empty();
         assert!(used(key("2023-11-14T22:13:20+0000"), 1_700_000_000));
         assert!(!used(key("2023-11-14T22:13:20+0000"), 1_700_000_001));
+        assert!(!used(key("2023-11-14T22:13:20Z").replace("google-ssh ", "  google-ssh "), 1_700_000_001));
         assert!(used(key("soon"), u64::MAX) && used("u:ssh-rsa A google-ssh {".into(), u64::MAX));
         assert!(used("u:ssh-rsa A".into(), 0) && !used("u:ssh-rsa Ä".into(), 0) && !used("v:ssh-rsa A".into(), 0));
     }

@@ -47,7 +47,7 @@ fn service_job(search: &mut Search) -> Option<Job> {
     let urls = ["http://[fe80::a9fe:a9fe%25LINK]", "http://169.254.169.254"].map(|host| format!("{host}/hetzner/v1"));
     let fetch = move |client: &Client, base: &str| {
         let url = |path: &str| format!("{base}/{path}");
-        let document = read(&url(&metadata), &needed(client, &Request::get(&url(&metadata)))?)?;
+        let document = read(&url(&metadata), &needed(client, &Request::first(&url(&metadata)))?)?;
         let document = as_mapping(&url(&metadata), document)?;
         let keys = [
             ("instance-id", "instance-id"),

@@ -16,23 +16,19 @@ pub fn public_keys(value: Option<&Value>) -> Vec<String> {
             }
         }
     };
+    // The EC2 tree: {"0": {"openssh-key": "ssh-rsa …"}}.
+    each(value.unwrap_or(&Value::Null), 2, &mut add);
+    keys
+}
+
+/// Gives `add` the texts of a value, of its items, and of the mappings in it down to `depth`.
+fn each(value: &Value, depth: usize, add: &mut dyn FnMut(&str)) {
     match value {
-        Some(Value::String(text)) => add(text),
-        Some(Value::List(list)) => list.iter().filter_map(Value::as_str).for_each(add),
-        Some(Value::Map(map)) => {
-            for (_, value) in map.iter() {
-                match value {
-                    Value::String(text) => add(text),
-                    Value::List(list) => list.iter().filter_map(Value::as_str).for_each(&mut add),
-                    // The EC2 tree: {"openssh-key": "ssh-rsa …"}.
-                    Value::Map(map) => map.iter().filter_map(|(_, v)| v.as_str()).for_each(&mut add),
-                    _ => {}
-                }
-            }
-        }
+        Value::String(text) => add(text),
+        Value::List(list) => list.iter().filter_map(Value::as_str).for_each(add),
+        Value::Map(map) if depth > 0 => map.iter().for_each(|(_, inner)| each(inner, depth - 1, add)),
         _ => {}
     }
-    keys
 }
 
 #[cfg(test)]
@@ -47,6 +43,7 @@ mod tests {
             r#"["ssh-rsa A", "ssh-rsa B", "ssh-rsa A"]"#,
             r#"{"k": "ssh-rsa A", "l": ["ssh-rsa B"]}"#,
             r#"{"0": {"openssh-key": "ssh-rsa A"}, "1": {"openssh-key": "ssh-rsa B"}}"#,
+            r#"{"0": {"openssh-key": ["ssh-rsa A", "ssh-rsa B"]}}"#,
         ] {
             assert_eq!(
                 public_keys(Some(&json::parse("t", text.as_bytes()).unwrap())),

@@ -27,7 +27,7 @@ fn service_job(search: &mut Search) -> Option<Job> {
     let url = text_setting(search, SOURCE.name, "metadata_url", URL);
     let nics = search.machine.nics();
     let fetch = move |client: &Client, url: &str| {
-        let document = mapping(client, &Request::get(url))?;
+        let document = mapping(client, &Request::first(url))?;
         let keys = [
             ("instance-id", "instance-id"),
             ("public-keys", "public-keys"),

@@ -40,7 +40,7 @@ fn service_job(search: &mut Search) -> Option<Job> {
     urls.extend(list_setting(search, SOURCE.name, "metadata_urls").iter().map(|url| url.trim_end_matches('/').into()));
     let (machine, nics) = (search.machine.base.clone(), search.machine.nics());
     let fetch = move |client: &Client, base: &str| {
-        let mut document = mapping(client, &Request::get(&format!("{base}/conf?format=json")))?;
+        let mut document = mapping(client, &Request::first(&format!("{base}/conf?format=json")))?;
         let six = client.uplink().reach != Reach::Ipv4 || base.contains("://[");
         document.insert("net_in_use", if six { "ipv6" } else { "ipv4" });
         let text = |key: &str| document.get(key).and_then(Value::text);
@@ -50,12 +50,10 @@ fn service_job(search: &mut Search) -> Option<Job> {
         found.availability_zone = text("zone");
         found.region = text("zone").and_then(|zone| zone.rsplit_once('-').map(|(region, _)| region.to_owned()));
         found.public_keys = keys(&document);
-        let (mut problems, mut ports) = (Vec::new(), PORTS);
-        found.user_data =
-            privileged(client, &format!("{base}/user_data/cloud-init"), &mut ports, &mut problems).map(Bytes::from);
-        let vendor_data = privileged(client, &format!("{base}/vendor_data/cloud-init"), &mut ports, &mut problems);
-        found.vendor_data = vendor_data.map_or(Value::Null, Value::of_bytes);
-        found.problems = problems;
+        let mut ports = PORTS;
+        let mut get = |of: &str| privileged(client, &format!("{base}/{of}_data/cloud-init"), &mut ports);
+        found.user_data = get("user")?.map(Bytes::from);
+        found.vendor_data = get("vendor")?.map_or(Value::Null, Value::of_bytes);
         let link = client.uplink().link.clone().or_else(|| fallback::nic(&nics).map(|nic| nic.name.clone()));
         let lease = client.uplink().lease.clone();
         let lease = lease.or_else(|| leases::below(&machine).into_iter().find(|l| Some(&l.link) == link.as_ref()));
@@ -68,24 +66,22 @@ fn service_job(search: &mut Search) -> Option<Job> {
 }
 
 /// A document that is given to privileged local ports only: it takes one of `ports` for each try. None where there is none.
-fn privileged(
-    client: &Client,
-    url: &str,
-    ports: &mut impl Iterator<Item = u16>,
-    problems: &mut Vec<String>,
-) -> Option<Vec<u8>> {
-    let mut last = None;
+///
+/// # Errors
+/// It cannot be read. An instance without it would be one for good, so that there is none (cloud-init 26.2,
+/// DataSourceScaleway.py, `query_data_api`).
+fn privileged(client: &Client, url: &str, ports: &mut impl Iterator<Item = u16>) -> Result<Option<Vec<u8>>> {
+    let mut last = Error::new("no local port is left");
     for port in ports.take(MAX_TRIES) {
         match client.document(&Request { source_port: Some(port), tries: 1, ..Request::get(url) }) {
-            Ok(body) => return body.filter(|body| !body.is_empty()),
-            Err(e) => last = Some(e),
+            Ok(body) => return Ok(body.filter(|body| !body.is_empty())),
+            Err(e) => last = e,
         }
         if !client.wait(NEXT_PORT) {
             break;
         }
     }
-    problems.extend(last.map(|e| format!("{e}; the boot goes on without it")));
-    None
+    Err(last)
 }
 
 /// The project's SSH keys, and those in tags.
@@ -120,4 +116,29 @@ fn network(document: &Map, link: Option<String>, leased: Option<&str>) -> Result
     let interface = record(vec![("dhcp4", dhcp), ("addresses", some(fixed)), ("routes", some(routes))]);
     let ethernets: Map = [(link, interface)].into_iter().collect();
     Ok(record(vec![("version", 2.into()), ("ethernets", ethernets.into())]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::deadline::Deadline;
+    use crate::link::Uplink;
+    use crate::link::http::script::{Answer, Script};
+    use crate::link::http::{Findings, Redirects};
+    use std::sync::Arc;
+
+    #[test]
+    fn what_cannot_be_read_is_no_instance_without_it() {
+        let get = |statuses: &[u16]| {
+            let all = statuses.iter().map(|status| Answer::new(*status, "u"));
+            let script = all.fold(Script::default(), |script, answer| script.with("GET", "http://h/u", answer));
+            let deadline = Deadline::after(Duration::from_secs(300));
+            let (script, findings) = (Arc::new(script), Findings::default());
+            let client = Client::over(script, &Uplink::system(), Redirects::SameOrigin, deadline, &findings);
+            privileged(&client, "http://h/u", &mut PORTS)
+        };
+        assert_eq!(get(&[429, 500, 200]).unwrap(), Some(b"u".to_vec()));
+        assert_eq!(get(&[404]).unwrap(), None);
+        assert!(get(&[500]).is_err() && get(&[403]).is_err());
+    }
 }

@@ -52,7 +52,7 @@ impl<'a> Search<'a> {
             config,
             deadline,
             tools: root.tools(),
-            marked: false,
+            marked: true,
             asked: Vec::new(),
             drives: Vec::new(),
             open: Vec::new(),

@@ -141,6 +141,7 @@ pub(super) fn limits(search: &mut Search, source: &str) -> Limits {
         search: number("max_wait").map(seconds),
         attempt: number("timeout").map(seconds).filter(|t| !t.is_zero()),
         retries: number("retries").map(|n| u32::try_from(n.max(0)).unwrap_or(u32::MAX)),
+        marked: search.marked,
     }
 }
 
@@ -168,8 +169,9 @@ mod tests {
         let seconds = |n| Some(Duration::from_secs(n));
         assert_eq!(
             limits(&mut search, "OpenStack"),
-            Limits { search: seconds(0), attempt: seconds(7), retries: Some(2) }
+            Limits { search: seconds(0), attempt: seconds(7), retries: Some(2), marked: true }
         );
+        search.marked = false;
         assert_eq!(limits(&mut search, "NoCloud"), Limits::default());
         assert_eq!(search.problems().len(), 0);
         assert_eq!(limits(&mut search, "Ec2"), Limits::default());

@@ -34,7 +34,7 @@ fn service_job(search: &mut Search) -> Option<Job> {
     };
     let nics = search.machine.nics();
     let fetch = move |client: &Client, url: &str| {
-        let document = mapping(client, &Request::get(url))?;
+        let document = mapping(client, &Request::first(url))?;
         let keys = [("hostname", "local-hostname"), ("network", "network"), ("public_keys", "public-keys")];
         let mut metadata = renamed(&document, &keys);
         for (theirs, ours, default) in

@@ -40,7 +40,7 @@ fn service_job(search: &mut Search) -> Option<Job> {
     let nics = search.machine.nics();
     let fetch = move |client: &Client, url: &str| {
         let headers = [("Metadata-Token", "cloudinit"), ("User-Agent", agent.as_str())];
-        let document = mapping(client, &Request { headers: &headers, ..Request::get(url) })?;
+        let document = mapping(client, &Request { headers: &headers, ..Request::first(url) })?;
         let mut metadata = document.clone();
         let id = document.get("instance-v2-id").cloned();
         metadata.insert("instance-id", id.ok_or_else(|| Error::new(format!("{url}: expected an instance-v2-id")))?);

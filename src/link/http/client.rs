@@ -45,6 +45,8 @@ pub struct Limits {
     pub attempt: Option<Duration>,
     /// How often a document is asked for again once the service has answered.
     pub retries: Option<u32>,
+    /// Whether the machine has a mark of the service: one that does not know the machine is asked again, because it will.
+    pub marked: bool,
 }
 
 /// Asks through one uplink. May be shared between threads.
@@ -155,10 +157,10 @@ impl Client {
     }
 
     /// Waits before a service is asked again for what it does not have yet, longer each time. False once the search for the
-    /// service is to end: see [`Limits::search`].
+    /// service is to end ([`Limits::search`]), at once where nothing says that it is there ([`Limits::marked`]).
     pub fn wait_for_service(&self, tries: u32) -> bool {
         let wait = self.backoff(tries.max(1), None);
-        self.is_patient() && wait < self.transport.left(self.search) && self.transport.wait(wait)
+        self.limits.marked && self.is_patient() && wait < self.transport.left(self.search) && self.transport.wait(wait)
     }
 
     /// The time of day, for what is signed with it.
@@ -208,7 +210,7 @@ impl Client {
         loop {
             let (most, deadline) = self.bounds(request);
             let (failure, after) = match self.follow(request, deadline) {
-                Ok(reply) if !TRANSIENT.contains(&reply.status) && !request.retry.contains(&reply.status) => {
+                Ok(reply) if !self.is_later(request, &reply) => {
                     self.answered.store(true, Ordering::Relaxed);
                     let taken = before.saturating_sub(self.transport.left(self.deadline));
                     if tries > 0 && taken > SLOW {
@@ -261,6 +263,16 @@ impl Client {
             }
             log::debug!("{}: {reason}; asking again", said(request.method, request.url));
         }
+    }
+
+    /// Whether an answer means that the request is to be sent again.
+    fn is_later(&self, request: &Request, reply: &Reply) -> bool {
+        // cloud-init 26.2, url_helper.py, `wait_for_url`: any error, and an empty answer.
+        let not_yet =
+            |r: &Reply| (400..500).contains(&r.status) && r.status != 401 || r.status == 200 && r.body.is_empty();
+        TRANSIENT.contains(&reply.status)
+            || request.retry.contains(&reply.status)
+            || (request.first && self.limits.marked && self.is_patient() && not_yet(reply))
     }
 
     /// Whether the service gives a document each time that it is asked for: then it does not turn machines away.
@@ -484,6 +496,26 @@ mod tests {
         let limits = Limits { attempt: Some(Duration::from_secs(1)), ..Limits::default() };
         let error = client.limited(limits).send(&request).unwrap_err().to_string();
         assert!(error.contains("in 1.0 s"), "{error}");
+    }
+
+    #[test]
+    fn a_service_that_does_not_know_the_machine_yet_is_asked_again() {
+        let ask = |limits: Limits, answers: &[(u16, &str)]| {
+            let all = answers.iter().map(|(status, body)| Answer::new(*status, *body));
+            let script = all.fold(Script::default(), |script, answer| script.with("GET", URL, answer));
+            let (client, script) = client(script, Redirects::Any, 100);
+            let status = client.limited(limits).send(&Request::first(URL)).map(|reply| reply.status).unwrap_or(0);
+            (status, script.sent().len())
+        };
+        let marked = Limits { marked: true, ..Limits::default() };
+        assert_eq!(ask(marked, &[(404, ""), (403, ""), (410, ""), (200, ""), (200, "i-1")]), (200, 5));
+        assert_eq!(ask(marked, &[(401, ""), (200, "i-1")]), (401, 1));
+        assert_eq!(ask(Limits::default(), &[(404, ""), (200, "i-1")]), (404, 1));
+        let (status, tries) = ask(marked, &[(404, "")]);
+        assert!(status == 0 && tries > 10, "{tries}");
+        let (status, tries) = ask(Limits { search: Some(Duration::from_secs(5)), ..marked }, &[(404, "")]);
+        assert!(status == 0 && tries < 8, "{tries}");
+        assert_eq!(ask(Limits { search: Some(Duration::ZERO), ..marked }, &[(404, ""), (200, "i-1")]), (404, 1));
     }
 
     #[test]

@@ -50,6 +50,10 @@ pub struct Request<'a> {
     pub control: Option<&'a str>,
     /// Statuses that are asked again like a lost connection, besides 408, 429, 500, 502, 503 and 504.
     pub retry: &'a [u16],
+    /// Whether it is what the service is known by: one that answers 4xx, or nothing, may not know the machine yet, and is asked
+    /// again like one that does not answer, where there is reason to wait for it ([`Limits::marked`]). Not 401, which asks for
+    /// credentials.
+    pub first: bool,
     /// The local TCP port, for services that answer only privileged ports (Scaleway: 1 to 1023). None: any.
     pub source_port: Option<u16>,
 }
@@ -68,8 +72,14 @@ impl<'a> Request<'a> {
             within: None,
             control: None,
             retry: &[],
+            first: false,
             source_port: None,
         }
+    }
+
+    /// A GET of the document that a service is known by ([`Request::first`]).
+    pub fn first(url: &'a str) -> Self {
+        Request { first: true, ..Request::get(url) }
     }
 
     /// A POST of `body`, repeated until the deadline.

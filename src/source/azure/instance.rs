@@ -12,6 +12,7 @@ use crate::base::password::{self, Method};
 use crate::document::{Bytes, Map, Value};
 use crate::instance::Instance;
 use crate::machine::Nic;
+use crate::source::keys::public_keys;
 
 /// The path of a machine's temporary disk, by the udev rule that cloud-init brings.
 pub const RESOURCE_DISK: &str = "/dev/disk/cloud/azure_resource";
@@ -64,9 +65,12 @@ impl Surroundings {
         let disable_password = profile("disablePasswordAuthentication").map(|t| t.eq_ignore_ascii_case("true"));
         let host_name = host_name.or_else(|| media.map(|m| m.host_name.clone()).filter(|h| !h.is_empty()));
         let keys = openssh_keys(imds);
-        let media_keys = || media.iter().flat_map(|m| m.keys.iter().map(|k| k.value.trim().to_owned())).collect();
+        let media_keys = || {
+            let keys: Vec<Value> = media.iter().flat_map(|m| m.keys.iter().map(|k| k.value.as_str().into())).collect();
+            public_keys(Some(&Value::List(keys)))
+        };
         let from_media = keys.is_none();
-        let public_keys: Vec<String> = keys.unwrap_or_else(media_keys).into_iter().filter(|k| !k.is_empty()).collect();
+        let public_keys = keys.unwrap_or_else(media_keys);
         let config = self.config(media, user.as_deref(), disable_password, &mut problems);
 
         let mut metadata = Map::new();
@@ -195,17 +199,18 @@ pub fn openssh_keys(imds: &Value) -> Option<Vec<String>> {
     let key = |entry: &Value| {
         // Keys that Azure made once have line breaks inside.
         let key = entry.get("keyData")?.as_str()?.trim().replace("\r\n", "");
-        is_openssh(&key).then_some(key)
+        is_openssh(key.lines().next()?).then_some(Value::from(key))
     };
-    list.iter().map(key).collect()
+    let keys = list.iter().map(key).collect::<Option<Vec<Value>>>()?;
+    Some(public_keys(Some(&Value::List(keys))))
 }
 
-/// Whether a text is one line with the type of a key and the key, maybe after options (sshd(8)).
+/// Whether a line has the type of a key and the key, maybe after options (sshd(8)).
 fn is_openssh(key: &str) -> bool {
     let is_type =
         |word: &str| ["ssh-", "ecdsa-sha2-", "sk-ssh-", "sk-ecdsa-sha2-"].iter().any(|prefix| word.starts_with(prefix));
     let words: Vec<&str> = key.split([' ', '\t']).filter(|w| !w.is_empty()).collect();
-    !key.contains(['\n', '\r']) && words.windows(2).any(|pair| pair.first().is_some_and(|word| is_type(word)))
+    !key.starts_with('#') && words.windows(2).any(|pair| pair.first().is_some_and(|word| is_type(word)))
 }
 
 /// The media's custom data, else the metadata's user-data.
@@ -213,8 +218,7 @@ fn user_data(media: Option<&Media>, imds: &Value, problems: &mut Vec<String>) ->
     if let Some(data) = media.and_then(|m| m.custom_data.as_ref()) {
         return Some(Bytes::from(data.clone()));
     }
-    let encoded = imds.at(&["compute", "userData"])?.as_str()?.split_whitespace().collect::<String>();
-    let decoded = base64::decode(encoded.as_bytes());
+    let decoded = base64::decode_leniently(imds.at(&["compute", "userData"])?.as_str()?.as_bytes());
     if decoded.is_none() {
         problems.push("the metadata's user-data is ignored: expected base64".into());
     }
@@ -305,6 +309,10 @@ mod tests {
         let other = r#"[{"keyData": "ssh-rsa AAAA imds"}, {"keyData": "-----BEGIN CERTIFICATE-----"}]"#;
         assert_eq!(keys(other), ["ssh-rsa AAAA ovf"]);
         assert_eq!(keys("[]"), Vec::<String>::new());
+        assert_eq!(
+            keys(r#"[{"keyData": "ssh-rsa AAAA a\nssh-ed25519 BBBB b\n"}]"#),
+            ["ssh-rsa AAAA a", "ssh-ed25519 BBBB b"]
+        );
         assert_eq!(keys(r#"[{"keyData": "command=\"x y\" ecdsa-sha2-nistp256 AAAA c"}]"#).len(), 1);
         let kept = of("null", Some(&media)).config;
         let expected = yaml::parse(

@@ -62,8 +62,9 @@ pub fn parse(bytes: &[u8]) -> Result<Option<Media>, Failure> {
         let failure = Failure::new(format!("unsupported password length={length} max={MAX_PASSWORD}"));
         return Err(failure.with("length", length).with("max_length", MAX_PASSWORD));
     }
-    let custom_data = text(linux, "CustomData")?.map(|data| data.split_whitespace().collect::<String>());
-    let decode = |data: String| base64::decode(data.as_bytes()).ok_or_else(|| unexpected("CustomData is not base64"));
+    let custom_data = text(linux, "CustomData")?;
+    let decode =
+        |data: String| base64::decode_leniently(data.as_bytes()).ok_or_else(|| unexpected("CustomData is not base64"));
     let host_name = required(linux, "HostName")?.text.clone();
     let is_true = |element, name| Ok(text(element, name)?.map(|t| truth(&t)));
     Ok(Some(Media {

@@ -86,10 +86,15 @@ pub fn instance(
 ) -> Instance {
     let Crawled { metadata, user_data, identity, problems } = crawled;
     let text = |path: &[&str]| Value::Map(metadata.clone()).at(path).and_then(Value::text).filter(|t| !t.is_empty());
-    let zone = text(&["placement", "availability-zone"]);
-    let region = identity.get("region").and_then(Value::text).or_else(|| text(&["placement", "region"]));
+    let by_identity = |key: &str| identity.get(key).and_then(Value::text);
+    let zone = by_identity("availabilityZone").or_else(|| text(&["placement", "availability-zone"]));
     // A zone is its region and a letter.
-    let of_zone = || zone.as_ref().map(|z| z.trim_end_matches(|c: char| c.is_ascii_lowercase()).to_owned());
+    let of_zone = || {
+        let mut region = zone.clone();
+        region.as_mut().map(String::pop);
+        region
+    };
+    let region = by_identity("region").or_else(of_zone);
     let document = Value::Map([("document", identity.clone())].into_iter().collect());
     let dynamic = Value::Map([("instance-identity", document)].into_iter().collect());
     Instance {
@@ -101,13 +106,13 @@ pub fn instance(
         subplatform: format!("metadata ({base})"),
         instance_id: text(&["instance-id"]).unwrap_or_default(),
         local_hostname: text(&["local-hostname"]).or_else(|| text(&["hostname"])),
-        region: region.or_else(of_zone),
+        region,
         availability_zone: zone,
         launch_index: text(&["ami-launch-index"]).and_then(|i| i.parse().ok()),
         public_keys: public_keys(metadata.get("public-keys")),
         user_data: user_data.map(|b| Bytes::from(decoded(b))),
         device_names: metadata.get("block-device-mapping").and_then(Value::as_map).cloned().unwrap_or_default(),
-        network: network::config(&metadata, nics, link, full_network, router),
+        network: network::config(&metadata, nics, link, network::Scope::of(full_network, true), router),
         ec2_metadata: if identity.is_null() {
             Value::Null
         } else {

@@ -3,10 +3,33 @@
 use crate::document::{Map, Value};
 use crate::instance::NetworkData;
 use crate::machine::Nic;
+use crate::network::fallback::natural;
 use std::net::{IpAddr, Ipv4Addr};
 
 /// The first routing table of a further interface; each has the next.
 const FIRST_TABLE: i32 = 100;
+
+/// How much of the metadata is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// DHCP on one interface (`apply_full_imds_network_config: false`).
+    One,
+    /// DHCP on each interface (AliYun).
+    Each,
+    /// With the further addresses, and a routing table for each further interface (Ec2).
+    All,
+}
+
+impl Scope {
+    /// As the image's settings and the source say.
+    pub fn of(full: bool, is_ec2: bool) -> Scope {
+        match (full, is_ec2) {
+            (false, _) => Scope::One,
+            (true, false) => Scope::Each,
+            (true, true) => Scope::All,
+        }
+    }
+}
 
 /// One interface of this machine that the metadata knows.
 struct Known<'a> {
@@ -16,13 +39,12 @@ struct Known<'a> {
 
 /// The configuration. None where the tree has no interface of this machine: then the fallback is right.
 ///
-/// `full`: all interfaces with their further addresses; else DHCP on the one named `link`, or the first.
-/// `router` gives the router that a link's DHCP server names.
+/// With [`Scope::One`], the interface is the one named `link`, or the first. `router` gives the router that a link's DHCP server names.
 pub fn config(
     metadata: &Map,
     nics: &[Nic],
     link: Option<&str>,
-    full: bool,
+    scope: Scope,
     router: &dyn Fn(&str) -> Option<Ipv4Addr>,
 ) -> Option<NetworkData> {
     let macs = metadata.get("network")?.at(&["interfaces", "macs"])?.as_map()?;
@@ -31,21 +53,21 @@ pub fn config(
         let mac = mac.to_ascii_lowercase();
         let mut with = nics.iter().filter(|n| n.mac == mac && !n.has_master);
         let nic = with.clone().find(|n| n.physical).or_else(|| with.next());
-        if let (Some(nic), Some(data)) = (nic, data.as_map()) {
+        if let (Some(nic), Some(data)) = (nic, data.as_map().filter(|data| !data.is_empty())) {
             known.push(Known { nic, data });
         }
     }
-    crate::base::sort::by_key(&mut known, |k| {
-        (number(k.data, "network-card"), number(k.data, "device-number"), k.nic.name.clone())
-    });
-    if !full {
+    let number = |k: &Known, key: &str| if scope == Scope::Each { 0 } else { number(k.data, key) };
+    let name = |k: &Known| if scope == Scope::Each { natural(&k.nic.name) } else { vec![(0, k.nic.mac.clone())] };
+    crate::base::sort::by_key(&mut known, |k| (number(k, "network-card"), number(k, "device-number"), name(k)));
+    if scope == Scope::One {
         let asked = known.iter().position(|k| Some(k.nic.name.as_str()) == link).unwrap_or(0);
         known = known.into_iter().skip(asked).take(1).collect();
     }
     let several = known.len() > 1;
     let one = |(order, known): (usize, &Known)| {
         let order = i32::try_from(order).unwrap_or(i32::MAX / 1000);
-        (known.nic.name.clone(), interface(known, order, several, full, router))
+        (known.nic.name.clone(), interface(known, order, several, scope == Scope::All, router))
     };
     let ethernets: Map = known.iter().enumerate().map(one).collect();
     if ethernets.is_empty() {
@@ -70,7 +92,7 @@ fn interface(known: &Known, order: i32, several: bool, full: bool, router: &dyn 
     out.insert("match", Value::Map([("macaddress", known.nic.mac.as_str())].into_iter().collect()));
     out.insert("set-name", known.nic.name.as_str());
     // Look-alikes that do not number their interfaces do not say which is the primary one.
-    let policy_routing = several && order > 0 && known.data.contains_key("device-number");
+    let policy_routing = full && several && order > 0 && known.data.contains_key("device-number");
     if several {
         let mut overrides: Map = [("route-metric", Value::Int(i64::from(order + 1) * 100))].into_iter().collect();
         if policy_routing {
@@ -137,8 +159,10 @@ fn policy(data: &Map, table: i32, router: Option<Ipv4Addr>, out: &mut Map) {
             rules.extend(ips.into_iter().map(rule).map(|rule: Map| Value::Map(rule)));
         }
     }
-    out.insert("routes", routes);
-    out.insert("routing-policy", rules);
+    if !routes.is_empty() {
+        out.insert("routes", routes);
+        out.insert("routing-policy", rules);
+    }
 }
 
 /// One value or a list of them.
@@ -162,7 +186,7 @@ mod tests {
     fn of(tree: &str, full: bool) -> Option<Value> {
         let Value::Map(metadata) = json::parse("t", tree.as_bytes()).unwrap() else { panic!() };
         let nics = [nic("ens6", "06:00:00:00:00:02"), nic("ens5", "06:00:00:00:00:01")];
-        config(&metadata, &nics, Some("ens5"), full, &|_| None).map(|n| match n {
+        config(&metadata, &nics, Some("ens5"), Scope::of(full, true), &|_| None).map(|n| match n {
             NetworkData::Cloud(value) => value,
             other => panic!("{other:?}"),
         })
@@ -193,6 +217,31 @@ mod tests {
         assert_eq!(second.get("routing-policy"), Some(&json::parse("e", rules.as_bytes()).unwrap()));
         let small = of(&tree, false).unwrap();
         assert_eq!(small.get("ethernets").and_then(Value::as_map).map(Map::len), Some(1));
+    }
+
+    #[test]
+    fn each_interface_has_dhcp_alone_in_the_order_of_its_name() {
+        let mac = |n: u32| format!("06:00:00:00:00:{n:02x}");
+        let nics = [nic("eth10", &mac(1)), nic("eth2", &mac(2)), nic("eth3", &mac(3))];
+        let data = |n| format!(r#""{}": {{"device-number": "{}", "ipv6s": ["fd00::1", "fd00::2"]}}"#, mac(n), 9 - n);
+        let tree =
+            format!(r#"{{"network": {{"interfaces": {{"macs": {{{}, {}, "{}": {{}}}}}}}}}}"#, data(1), data(2), mac(3));
+        let Value::Map(metadata) = json::parse("t", tree.as_bytes()).unwrap() else { panic!() };
+        let of = |scope| match config(&metadata, &nics, None, scope, &|_| None) {
+            Some(NetworkData::Cloud(value)) => value,
+            other => panic!("{other:?}"),
+        };
+        let each = of(Scope::Each);
+        let metric = |config: &Value, name: &str| {
+            config.at(&["ethernets", name, "dhcp4-overrides", "route-metric"]).and_then(Value::as_int)
+        };
+        assert_eq!(
+            (metric(&each, "eth2"), metric(&each, "eth10"), metric(&each, "eth3")),
+            (Some(100), Some(200), None)
+        );
+        assert!(!json::to_string(&each).contains("addresses") && !json::to_string(&each).contains("table"));
+        assert_eq!(metric(&of(Scope::All), "eth2"), Some(100));
+        assert!(json::to_string(&of(Scope::All)).contains("addresses"));
     }
 
     #[test]

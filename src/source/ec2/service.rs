@@ -3,12 +3,14 @@
 //! Follows the EC2 user guide, "Instance metadata and user data".
 
 use super::tree::{Service, Tokens, VALUE_TRIES};
-use crate::base::error::{Error, Result};
+use crate::base::error::Result;
 use crate::document::{Map, Value, json};
 use crate::link::http::{Client, Request};
 
 /// Versions of the tree, newest first; every service has the last.
 const VERSIONS: [&str; 4] = ["2021-03-23", "2018-09-24", "2016-09-02", "2009-04-04"];
+/// How often a version is asked for that the service may not have.
+const VERSION_TRIES: u32 = 2;
 /// The largest identity document.
 const MAX_IDENTITY: usize = 256 << 10;
 const TOKENS: Tokens = Tokens { header: "X-aws-ec2-metadata-token", lifetime: "X-aws-ec2-metadata-token-ttl-seconds" };
@@ -23,18 +25,15 @@ pub struct Crawled {
     pub problems: Vec<String>,
 }
 
-/// Reads everything from the service at `base`. With a token from the start where `needs_token`, as version 2 of the
-/// service demands; elsewhere a token is fetched once the service asks for one (401).
+/// Reads everything from the service at `base`. With a token from the start where it `is_aws`, as version 2 of the service
+/// demands, and with the identity document; elsewhere a token is fetched once the service asks for one (401).
 ///
 /// # Errors
 ///
 /// No answer, no token where there must be one, or an answer that is not an EC2 service's.
-pub fn crawl(client: &Client, base: &str, needs_token: bool) -> Result<Crawled> {
+pub fn crawl(client: &Client, base: &str, is_aws: bool) -> Result<Crawled> {
     let service = Service::new(client, base, Some(&TOKENS));
-    if needs_token {
-        service.renew("")?;
-    }
-    let (version, id) = newest(&service, base)?;
+    let (version, id) = newest(&service, base, is_aws)?;
     let root = format!("{base}/{version}");
     let mut crawled = Crawled::default();
     let user_data = format!("{root}/user-data");
@@ -43,7 +42,7 @@ pub fn crawl(client: &Client, base: &str, needs_token: bool) -> Result<Crawled> 
         let other = scope.spawn(|| {
             let user_data = service.get(&Request::get(&user_data));
             let limited = Request { limit: MAX_IDENTITY, tries: VALUE_TRIES, ..Request::get(&identity) };
-            (user_data, service.get(&limited))
+            (user_data, if is_aws { service.get(&limited) } else { Ok(None) })
         });
         crawled.metadata = service.tree(&format!("{root}/meta-data"), &id, &mut crawled.problems);
         let Ok((user_data, identity)) = other.join() else { return };
@@ -64,12 +63,62 @@ pub fn crawl(client: &Client, base: &str, needs_token: bool) -> Result<Crawled> 
     Ok(crawled)
 }
 
-/// The newest version that has an instance-id, and the id.
-fn newest(service: &Service, base: &str) -> Result<(&'static str, String)> {
-    for version in VERSIONS {
-        if let Some(id) = service.instance_id(&format!("{base}/{version}/meta-data/instance-id"))? {
-            return Ok((version, id));
+/// The newest version that has an instance-id, and the id. Which versions there are is asked once the service is there: it has
+/// given a token, or the instance-id of the oldest, which every service has.
+fn newest(service: &Service, base: &str, is_aws: bool) -> Result<(&'static str, String)> {
+    let ask = |version: &str, tries: u32, first: bool| {
+        let url = format!("{base}/{version}/meta-data/instance-id");
+        service.instance_id(Request { tries, first, ..Request::get(&url) })
+    };
+    let [newer @ .., oldest] = VERSIONS;
+    let mut known = None;
+    if is_aws {
+        service.renew("")?;
+    } else {
+        known = Some(ask(oldest, u32::MAX, true)?);
+    }
+    for version in newer {
+        match ask(version, VERSION_TRIES, false) {
+            Ok(id) => return Ok((version, id)),
+            Err(e) => log::debug!("{e}"),
         }
     }
-    Err(Error::new(format!("{base} answers, and has no EC2 metadata")))
+    Ok((oldest, known.map_or_else(|| ask(oldest, u32::MAX, true), Ok)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::deadline::Deadline;
+    use crate::link::Uplink;
+    use crate::link::http::script::{Answer, Script};
+    use crate::link::http::{Findings, Limits, Redirects};
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    const BASE: &str = "http://169.254.169.254";
+
+    /// The version that is used, how many times it was asked for, and how many requests there were.
+    fn version(answers: &[(&str, u16)]) -> (Result<(&'static str, String)>, usize) {
+        let script = answers.iter().fold(Script::default(), |script, (version, status)| {
+            script.with("GET", &format!("{BASE}/{version}/meta-data/instance-id"), Answer::new(*status, "i-1"))
+        });
+        let (script, deadline) = (Arc::new(script), Deadline::after(Duration::from_secs(100)));
+        let client =
+            Client::over(script.clone(), &Uplink::system(), Redirects::SameOrigin, deadline, &Findings::default());
+        let client = client.limited(Limits { marked: true, ..Limits::default() });
+        let service = Service::new(&client, BASE, Some(&TOKENS));
+        (newest(&service, BASE, false), script.sent().len())
+    }
+
+    #[test]
+    fn a_copy_of_the_service_may_fail_for_versions_that_it_lacks() {
+        let old = [("2021-03-23", 500), ("2018-09-24", 400), ("2016-09-02", 503)];
+        let (found, requests) = version(&[&old[..], &[("2009-04-04", 404), ("2009-04-04", 200)]].concat());
+        assert_eq!(found.unwrap(), ("2009-04-04", "i-1".to_owned()));
+        assert!(requests < 10, "{requests}");
+        let new = [("2021-03-23", 404), ("2018-09-24", 200), ("2009-04-04", 200)];
+        assert_eq!(version(&new).0.unwrap().0, "2018-09-24");
+        assert!(version(&[("2009-04-04", 404)]).0.is_err());
+    }
 }

@@ -4,6 +4,7 @@
 //! Follows the EC2 user guide, "Instance metadata and user data".
 
 use crate::base::error::{Error, Result};
+use crate::base::percent;
 use crate::document::{Map, Value, json};
 use crate::link::http::{Client, Reply, Request, refused};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -103,18 +104,20 @@ impl<'a> Service<'a> {
         }
     }
 
-    /// The instance-id at `url`; None where it is not there.
+    /// The instance-id that `request` asks for.
     ///
     /// # Errors
     /// No answer, or one that is no instance-id.
-    pub fn instance_id(&self, url: &str) -> Result<Option<String>> {
-        let Some(body) = self.get(&Request { limit: 4096, ..Request::get(url) })? else { return Ok(None) };
+    pub fn instance_id(&self, request: Request) -> Result<String> {
+        let url = request.url;
+        let missing = || Error::new(format!("{url}: there is no such document: no EC2 metadata"));
+        let body = self.get(&Request { limit: 4096, ..request })?.ok_or_else(missing)?;
         let id = String::from_utf8_lossy(&body).trim().to_owned();
         let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':');
         if id.is_empty() || id.len() > 255 || !id.chars().all(good) {
             return Err(Error::new(format!("{url}: expected an instance-id: another service answers there")));
         }
-        Ok(Some(id))
+        Ok(id)
     }
 
     /// The tree below `root`, level by level, the values of a level side by side; `id` is its instance-id. Adds to `problems`
@@ -126,7 +129,7 @@ impl<'a> Service<'a> {
         let mut names = 0;
         for _ in 0..MAX_DEPTH {
             let urls =
-                folders.iter().map(|f| format!("{root}/{}", f.iter().map(|n| format!("{n}/")).collect::<String>()));
+                folders.iter().map(|f| format!("{root}/{}", f.iter().map(|n| escaped(n) + "/").collect::<String>()));
             let listings = self.all(&urls.collect::<Vec<_>>(), problems);
             let (mut next, mut leaves) = (Vec::new(), Vec::new());
             for (folder, listing) in folders.iter().zip(listings) {
@@ -139,12 +142,13 @@ impl<'a> Service<'a> {
                         _ if names > MAX_NAMES => {}
                         Entry::Folder(name) => next.push(path(&name)),
                         Entry::Leaf { name, .. } if folder.is_empty() && name == "instance-id" => {}
-                        Entry::Leaf { name, at } => leaves.push((path(&name), format!("{}/{at}", folder.join("/")))),
+                        Entry::Leaf { name, at } => {
+                            leaves.push((path(&name), [folder.as_slice(), &[at]].concat().join("/")))
+                        }
                     }
                 }
             }
-            let urls: Vec<String> =
-                leaves.iter().map(|(_, at)| format!("{root}/{}", at.trim_start_matches('/'))).collect();
+            let urls: Vec<String> = leaves.iter().map(|(_, at)| format!("{root}/{}", escaped(at))).collect();
             for ((path, _), body) in leaves.into_iter().zip(self.all(&urls, problems)) {
                 match body {
                     Some(body) => insert(&mut tree, &path, value(&body)),
@@ -209,13 +213,15 @@ enum Entry {
 /// The lines of a listing. Credentials are not read: what is cached on the disk must not hold them.
 fn entries(listing: &str) -> Vec<Entry> {
     let plain = |name: &str| {
-        let good = |c: char| c.is_ascii_alphanumeric() || "-_.:@+".contains(c);
+        let good = |c: char| c != '/' && !c.is_control();
         !name.is_empty() && name != "." && name != ".." && name.chars().all(good)
     };
     let entry = |line: &str| {
         let line = line.trim();
-        if let Some((number, name)) = line.split_once('=') {
-            let number = number.parse::<u32>().ok()?;
+        // A name of a tag may have the sign too.
+        if let Some((number, name)) = line.split_once('=')
+            && let Ok(number) = number.parse::<u32>()
+        {
             return Some(Entry::Leaf { name: name.to_owned(), at: format!("{number}/openssh-key") });
         }
         match line.strip_suffix('/') {
@@ -228,6 +234,24 @@ fn entries(listing: &str) -> Vec<Entry> {
         }
     };
     listing.lines().filter_map(entry).collect()
+}
+
+/// A path as it is in a URL (cloud-init 26.2, url_helper.py, `combine_url`).
+fn escaped(path: &str) -> String {
+    percent::encode(path, percent::PATH).replace("%3A", ":")
+}
+
+/// The texts of a document that has the whole tree, each as a value of the tree is read.
+pub fn with_values(document: Value) -> Value {
+    match document {
+        Value::Map(map) => {
+            Value::Map(map.into_entries().into_iter().map(|(key, inner)| (key, with_values(inner))).collect())
+        }
+        Value::List(list) => Value::List(list.into_iter().map(with_values).collect()),
+        Value::String(text) => value(text.as_bytes()),
+        Value::Null => "".into(),
+        other => other,
+    }
 }
 
 /// A value: JSON where it is a mapping, a list of lines where there are several, else the text.
@@ -264,7 +288,8 @@ mod tests {
 
     #[test]
     fn listings() {
-        let listing = "ami-id\nnetwork/\n0=my key\niam/\nsecurity-credentials/\n../x\n\n02:00:00:00:00:01/\na b\n";
+        let listing =
+            "ami-id\nnetwork/\n0=my key\niam/\nsecurity-credentials/\n../x\n..\n\n02:00:00:00:00:01/\na b\nk=1,2\n";
         let folder = |n: &str| Entry::Folder(n.into());
         let leaf = |n: &str, at: &str| Entry::Leaf { name: n.into(), at: at.into() };
         let expected = [
@@ -273,7 +298,10 @@ mod tests {
             leaf("my key", "0/openssh-key"),
             folder("iam"),
             folder("02:00:00:00:00:01"),
+            leaf("a b", "a b"),
+            leaf("k=1,2", "k=1,2"),
         ];
+        assert_eq!(escaped("tags/02:00/a b=1"), "tags/02:00/a%20b%3D1");
         assert_eq!(entries(listing), expected);
     }
 

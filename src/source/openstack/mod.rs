@@ -37,10 +37,9 @@ fn service_job(search: &mut Search) -> Option<Job> {
     let configured = list_setting(search, SOURCE.name, "metadata_urls");
     let disks = disks(search.machine) > 1;
     let uuid = search.machine.uuid();
-    let marked = search.marked;
     let without_network = switched_off(search, SOURCE.name, "apply_network_config");
     let fetch = move |client: &Client, base: &str| {
-        let fetched = service::fetch(client, base, disks, marked)?;
+        let fetched = service::fetch(client, base, disks)?;
         let mut tree = Files::default();
         fetched.files.into_iter().for_each(|(path, content)| tree.insert(path, content));
         let read = files::read(&tree).ok_or_else(|| Error::new(format!("{base} has no OpenStack metadata")));

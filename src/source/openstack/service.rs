@@ -59,18 +59,16 @@ pub fn urls(uplink: &Uplink, configured: &[String]) -> Vec<String> {
 ///
 /// `disks`: whether the machine has more than one disk, so that their names in the EC2 tree matter.
 ///
-/// `marked`: the machine has a mark of OpenStack, so that a service without the documents does not have them yet: it is asked again.
-///
 /// # Errors
 ///
 /// No answer, or one that is not OpenStack's. Documents beside meta_data.json that fail are reported in `problems`.
-pub fn fetch(client: &Client, base: &str, disks: bool, marked: bool) -> Result<Fetched> {
+pub fn fetch(client: &Client, base: &str, disks: bool) -> Result<Fetched> {
     let mut tries = 0;
     let (version, metadata) = loop {
         tries += 1;
         match metadata(client, base)? {
             Some(found) => break found,
-            None if marked && client.wait_for_service(tries) => {}
+            None if client.wait_for_service(tries) => {}
             None => return Err(Error::new(format!("{base} answers, and has no OpenStack metadata"))),
         }
     };

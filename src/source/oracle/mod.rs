@@ -73,7 +73,8 @@ fn instance_document(client: &Client, host: &str) -> Result<(Value, u32, String)
     for (version, tries) in [(2, 2), (1, 2), (2, u32::MAX), (1, u32::MAX)] {
         let base = format!("{host}/opc/v{version}/");
         let url = format!("{base}instance/");
-        match client.document(&Request { tries, ..request(&url, version) }) {
+        let first = tries == u32::MAX;
+        match client.document(&Request { tries, first, ..request(&url, version) }) {
             Ok(Some(body)) => return Ok((json::parse(&url, &body)?, version, base)),
             Ok(None) => reasons.push(format!("{url}: 404 Not Found")),
             Err(e) => reasons.push(e.to_string()),
@@ -128,7 +129,7 @@ fn read(client: &Client, host: &str, here: &Here) -> Result<Found> {
 /// The VNICs, the primary one first. Empty, and a problem, where the service does not say.
 fn vnics(client: &Client, base: &str, version: u32, problems: &mut Vec<String>) -> Vec<Value> {
     let url = format!("{base}vnics/");
-    let body = client.document(&Request { tries: VNIC_TRIES, ..request(&url, version) });
+    let body = client.document(&Request { tries: VNIC_TRIES, first: true, ..request(&url, version) });
     let body = body.and_then(|body| body.ok_or_else(|| Error::new(format!("{url}: 404 Not Found"))));
     match body.and_then(|body| json::parse(&url, &body)) {
         Ok(Value::List(list)) => return list,
