@@ -239,7 +239,10 @@ fn subnet(network: &Map, report: &mut Report) -> Option<(Value, Option<bool>)> {
     let method = match network_type.as_str() {
         "ipv4_dhcp" => "dhcp4",
         "ipv6_dhcp" => "dhcp6",
-        "ipv6_slaac" | "ipv6_dhcpv6-stateless" | "ipv6_dhcpv6-stateful" => &network_type,
+        // cloud-init passes on what it does not know: version 1 knows these.
+        "ipv6_slaac" | "ipv6_dhcpv6-stateless" | "ipv6_dhcpv6-stateful" | "dhcp" | "dhcp4" | "dhcp6" | "manual" => {
+            &network_type
+        }
         "ipv4" | "static" => "static",
         "ipv6" | "static6" => "static6",
         _ => {
@@ -363,6 +366,20 @@ mod tests {
         assert_eq!(json::to_string(subnet.get("dns_nameservers").unwrap()), r#"["::6","::5"]"#);
         let route = &subnet.get("routes").and_then(Value::as_list).unwrap()[0];
         assert_eq!(route.as_map().unwrap().keys().collect::<Vec<_>>(), ["network", "netmask", "gateway"]);
+    }
+
+    #[test]
+    fn a_type_of_version_1_is_taken_and_a_lease_has_its_own_default_route() {
+        let data = parse(
+            r#"{"links": [{"id": "a", "name": "a", "type": "phy", "ethernet_mac_address": "52:54:00:00:00:01"}],
+                "networks": [{"link": "a", "type": "dhcp4", "gateway": "10.0.0.1"},
+                    {"link": "a", "type": "ipv4", "ip_address": "10.1.0.2/24", "gateway": "10.1.0.1"}]}"#,
+        );
+        let network = read(&data, &Macs::default()).unwrap();
+        let a = network.interface("a").unwrap();
+        assert!(a.dhcp4());
+        let gateways: Vec<_> = a.subnets.iter().map(|s| a.gateway_route(s).is_some()).collect();
+        assert_eq!(gateways, [false, true]);
     }
 
     #[test]

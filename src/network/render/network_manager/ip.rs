@@ -159,7 +159,7 @@ fn routes(section: &mut Section, interface: &Interface, family: &FamilyConfig, u
     let mut has_gateway = false;
     for subnet in &family.subnets {
         match &subnet.gateway {
-            Some(gateway) if !has_gateway && !family.addresses.is_empty() && gateway.is_v6() == family.v6 => {
+            Some(gateway) if !has_gateway && subnet.address.is_some() && gateway.is_v6() == family.v6 => {
                 has_gateway = true;
                 section.add("gateway", gateway);
                 metric = metric.or(subnet.metric);
