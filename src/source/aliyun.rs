@@ -30,6 +30,8 @@ pub static SOURCE: Source = Source {
 };
 
 const URL: &str = "http://100.100.100.200";
+/// The host name of a machine whose metadata has none, as in cloud-init.
+const NO_NAME: &str = "localhost.localdomain";
 const VERSION: &str = "2016-01-01";
 const TOKENS: Tokens =
     Tokens { header: "X-aliyun-ecs-metadata-token", lifetime: "X-aliyun-ecs-metadata-token-ttl-seconds" };
@@ -71,7 +73,8 @@ fn service_job(search: &mut Search) -> Option<Job> {
         let mut found = instance(SOURCE.name, metadata);
         found.class = "DataSourceAliYunLocal".into();
         found.subplatform = format!("metadata ({base})");
-        found.local_hostname = found.metadata.get("hostname").and_then(Value::text).filter(|name| !name.is_empty());
+        let hostname = found.metadata.get("hostname").map_or(Some(NO_NAME.into()), Value::text);
+        found.local_hostname = hostname.filter(|name| !name.is_empty());
         found.user_data = user_data.map(Bytes::from);
         found.vendor_data = vendor_data.map_or(Value::Null, Value::of_bytes);
         found.network = network;

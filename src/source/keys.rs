@@ -16,17 +16,21 @@ pub fn public_keys(value: Option<&Value>) -> Vec<String> {
             }
         }
     };
-    // The EC2 tree: {"0": {"openssh-key": "ssh-rsa …"}}.
-    each(value.unwrap_or(&Value::Null), 2, &mut add);
+    match value {
+        Some(Value::Map(map)) => {
+            // The EC2 tree: {"0": {"openssh-key": "ssh-rsa …"}}.
+            map.iter().for_each(|(_, value)| texts(value.get("openssh-key").unwrap_or(value), &mut add));
+        }
+        other => texts(other.unwrap_or(&Value::Null), &mut add),
+    }
     keys
 }
 
-/// Gives `add` the texts of a value, of its items, and of the mappings in it down to `depth`.
-fn each(value: &Value, depth: usize, add: &mut dyn FnMut(&str)) {
+/// Gives `add` a text, or those of a list.
+fn texts(value: &Value, add: &mut dyn FnMut(&str)) {
     match value {
         Value::String(text) => add(text),
         Value::List(list) => list.iter().filter_map(Value::as_str).for_each(add),
-        Value::Map(map) if depth > 0 => map.iter().for_each(|(_, inner)| each(inner, depth - 1, add)),
         _ => {}
     }
 }
