@@ -109,6 +109,11 @@ impl Distro {
         matches!(self.family, Family::Redhat | Family::Photon)
     }
 
+    /// Whether the distribution's images configure the network themselves, so that there is no fallback.
+    pub fn has_own_network(&self) -> bool {
+        matches!(self.name, "photon" | "raspberry-pi-os")
+    }
+
     /// What cloud-init's own cloud.cfg for this distribution says, for an image without one; the lists of modules are not in it.
     pub fn default_config(&self) -> Value {
         let mut user = Map::new();
@@ -132,7 +137,7 @@ impl Distro {
         if let Some(mirrors) = package_mirrors(self.name) {
             info.insert("package_mirrors", mirrors);
         }
-        if matches!(self.name, "photon" | "raspberry-pi-os") {
+        if self.has_own_network() {
             info.insert("disable_fallback_netcfg", true);
         }
         let mut config = Map::new();

@@ -9,6 +9,7 @@ const ARPHRD_ETHER: u32 = 1;
 const ADDRESS_STOLEN: u32 = 2;
 /// The driver of Hyper-V's devices. Such a device may use a virtual function, which has the same MAC address.
 const HYPERV: &str = "hv_netvsc";
+const VIRTIO: &str = "virtio_net";
 
 /// The state of a link.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
@@ -69,9 +70,15 @@ pub fn natural(name: &str) -> Vec<(u64, String)> {
     parts
 }
 
-/// DHCP for both families on `nic`, found by its MAC address and keeping its name: version 2.
-pub fn config(nic: &Nic) -> Value {
-    let matching = Map::from_iter([("macaddress", nic.mac.as_str())]);
+/// DHCP for both families on `nic`, found by its MAC address and keeping its name: version 2. `all` are the machine's devices:
+/// a virtio device that fails over has the address of its members, and is found by its name.
+pub fn config(nic: &Nic, all: &[Nic]) -> Value {
+    let is_member = |n: &Nic| n.has_master && n.mac == nic.mac;
+    let matching = match nic.driver.as_deref() {
+        Some(VIRTIO) if all.iter().any(is_member) => ("name", nic.name.as_str()),
+        _ => ("macaddress", nic.mac.as_str()),
+    };
+    let matching = Map::from_iter([matching]);
     let device = Map::from_iter([
         ("dhcp4", Value::Bool(true)),
         ("dhcp6", true.into()),
@@ -129,8 +136,13 @@ mod tests {
         list[1].address_source = ADDRESS_STOLEN;
         assert_eq!(nic(&list).unwrap().name, "c");
         assert_eq!(
-            json::to_string(&config(&list[2])),
+            json::to_string(&config(&list[2], &list)),
             r#"{"version":2,"ethernets":{"c":{"dhcp4":true,"dhcp6":true,"set-name":"c","match":{"macaddress":"52:54:00:00:00:02"}}}}"#
         );
+        // A device of virtio and its two members share an address.
+        let mut list = nics(&[("ens3", "virtio_net", Some(true), "up"), ("ens3nsby", "virtio_net", Some(true), "up")]);
+        list[1].mac = list[0].mac.clone();
+        list[1].has_master = true;
+        assert!(json::to_string(&config(nic(&list).unwrap(), &list)).contains(r#""match":{"name":"ens3"}"#));
     }
 }

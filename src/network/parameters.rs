@@ -39,7 +39,7 @@ const fn param(
     Parameter { name, netplan, networkd, value_type }
 }
 
-/// Bonds. networkd has `primary` in the .network file of the member.
+/// Bonds. networkd has `primary` and `active_slave` in the .network file of the member.
 pub const BOND: &[Parameter] = &[
     param("mode", &["mode"], "Mode", ValueType::Text),
     param("miimon", &["mii-monitor-interval"], "MIIMonitorSec", ValueType::Milliseconds),
@@ -61,6 +61,7 @@ pub const BOND: &[Parameter] = &[
     param("resend_igmp", &["resend-igmp"], "ResendIGMP", ValueType::Text),
     param("lp_interval", &["learn-packet-interval"], "LearnPacketIntervalSec", ValueType::Seconds),
     param("primary", &["primary"], "", ValueType::Text),
+    param("active_slave", &[], "", ValueType::Text),
     param("ad_actor_sys_prio", &[], "AdActorSystemPriority", ValueType::Text),
     param("ad_actor_system", &[], "AdActorSystem", ValueType::Text),
     param("ad_user_port_key", &[], "AdUserPortKey", ValueType::Text),
@@ -108,7 +109,11 @@ pub fn from_v1(table: &'static [Parameter], prefix: &str, params: &Map) -> Map {
     let mut out = Map::new();
     for (key, value) in params.iter() {
         let bare = key.strip_prefix(prefix).and_then(|k| k.strip_prefix(['-', '_'])).unwrap_or(key);
-        put(&mut out, table, &bare.replace('-', "_"), value);
+        let name = bare.replace('-', "_");
+        // cloud-init knows some by netplan's name too (`bond-learn-packet-interval`).
+        let netplan = || table.iter().find(|p| p.netplan.iter().any(|n| n.replace('-', "_") == name));
+        let known = find(table, &name).or_else(netplan).map_or(name.as_str(), |p| p.name);
+        put(&mut out, table, known, value);
     }
     out
 }

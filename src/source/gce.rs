@@ -178,7 +178,7 @@ fn network(uplink: &Uplink, nics: &[Nic]) -> Option<NetworkData> {
     let link = uplink.link.as_deref()?;
     let asked = nics.iter().find(|n| n.name == link)?;
     let is_fallback = fallback::nic(nics).is_some_and(|nic| nic.name == link);
-    (!is_fallback).then(|| NetworkData::Cloud(fallback::config(asked)))
+    (!is_fallback).then(|| NetworkData::Cloud(fallback::config(asked, &[])))
 }
 
 fn user_data(own: &Map, problems: &mut Vec<String>) -> Option<Vec<u8>> {

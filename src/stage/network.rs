@@ -6,7 +6,7 @@ use crate::base::report::Report;
 use crate::document::{Value, json};
 use crate::instance::{Instance, NetworkData, state};
 use crate::link::rename::{Rename, rename};
-use crate::machine::{Drivers, Machine, Nic};
+use crate::machine::{Distro, Drivers, Machine, Nic};
 use crate::network::input::{self, Choice, Input, Origin};
 use crate::network::names::{self, DeviceName};
 use crate::network::read::{eni, klibc, openstack};
@@ -52,7 +52,7 @@ pub fn apply(
             log::info!("network config is disabled by {origin}");
             return Ok(None);
         }
-        Choice::Nothing => match default(image, &nics) {
+        Choice::Nothing => match default(image.distro, &image.config, &nics) {
             Some(config) => (Origin::Fallback, Input::config(config)),
             None => return Ok(None),
         },
@@ -141,11 +141,14 @@ fn given(
     }
 }
 
-/// DHCP on the machine's most suitable device, unless the image disables that (`system_info: disable_fallback_netcfg`).
-fn default(image: &Image, nics: &[Nic]) -> Option<Value> {
-    let refused = image.config.at(&["system_info", "disable_fallback_netcfg"]).is_some_and(Value::is_true)
-        || image.config.get("disable_fallback_netcfg").is_some_and(Value::is_true);
-    if refused { None } else { fallback::nic(nics).map(fallback::config) }
+/// DHCP on the machine's most suitable device, unless the image disables that (`system_info: disable_fallback_netcfg`), or has a
+/// network configuration of its distribution and does not say otherwise.
+fn default(distro: Distro, config: &Value, nics: &[Nic]) -> Option<Value> {
+    const KEY: &str = "disable_fallback_netcfg";
+    let said = config.at(&["system_info", KEY]).or_else(|| config.get(KEY)).filter(|v| !v.is_null());
+    let is_disabled = said.map_or(distro.has_own_network(), Value::is_true);
+    let nic = if is_disabled { None } else { fallback::nic(nics) };
+    nic.map(|nic| fallback::config(nic, nics))
 }
 
 fn target(root: &Root, image: &Image) -> Target {
@@ -168,10 +171,14 @@ fn write(root: &mut Root, image: &Image, network: &Network, report: &mut Report)
     let renderer = choose(root, image, &target, report)?;
     let files = renderer.files(network, &target, report);
     remove_old(root, &files)?;
-    for File { path, content, mode, owner } in files {
+    remove_defaults(root)?;
+    for File { path, content, mode, owner, merge } in files {
         let ids = owner.and_then(|name| root.user_ids(name));
         let attr = ids.map_or(Attr::root(mode), |ids| Attr::owned(mode, ids));
-        root.write(&path, content, attr)?;
+        match merge {
+            Some(merge) => drop(root.edit_text(&path, attr, |old| Ok(Some(merge.merged(old, &content))))?),
+            None => root.write(&path, content, attr)?,
+        }
     }
     Ok(renderer)
 }
@@ -207,6 +214,21 @@ fn remove_old(root: &mut Root, files: &[File]) -> Result<()> {
     Ok(())
 }
 
+/// Removes the configuration that the image came with, for any stack, unless it was changed.
+fn remove_defaults(root: &mut Root) -> Result<()> {
+    for (path, lines) in
+        RENDERERS.iter().flat_map(|r| r.image_files).filter(|(path, _)| root.is_file(path)).collect::<Vec<_>>()
+    {
+        let text = root.text(path);
+        let found = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+        if found.eq(lines.iter().copied()) {
+            log::info!("removed {path}, which configures the network of the image");
+            root.remove(path)?;
+        }
+    }
+    Ok(())
+}
+
 /// The files in the root that a renderer has written, prepivot's or cloud-init's.
 pub fn owned_files(root: &Root, renderer: &Renderer) -> Vec<String> {
     renderer.owned.iter().flat_map(|owned| files_of(root, owned)).collect()
@@ -223,7 +245,50 @@ fn files_of(root: &Root, owned: &Owned) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::base::testing::TempDir;
+    use crate::document::yaml;
     use crate::root::Use;
+
+    #[test]
+    fn images_with_a_network_of_their_own_have_no_fallback() {
+        let nics = [Nic {
+            name: "eth0".into(),
+            mac: "52:54:00:00:00:01".into(),
+            carrier: Some(true),
+            kind: 1,
+            ..Nic::default()
+        }];
+        let given = |distro: &str, text: &str| {
+            let config = yaml::parse("t", text).unwrap();
+            default(Distro::named(distro), &config, &nics).is_some()
+        };
+        assert!(given("debian", "{}") && given("debian", "{system_info: {disable_fallback_netcfg: false}}"));
+        assert!(!given("debian", "{system_info: {disable_fallback_netcfg: true}}"));
+        for distro in ["photon", "raspberry-pi-os"] {
+            assert!(!given(distro, "{}") && !given(distro, "{system_info: {disable_fallback_netcfg: true}}"));
+            assert!(given(distro, "{system_info: {disable_fallback_netcfg: false}}"));
+        }
+    }
+
+    #[test]
+    fn what_an_image_has_by_default_makes_way() {
+        let dir = TempDir::new("network-defaults");
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let eth0 = "/etc/network/interfaces.d/eth0.cfg";
+        let snapd = "/etc/netplan/00-snapd-config.yaml";
+        let mut left = |eth0_text: &str, snapd_text: &str| {
+            root.write(eth0, eth0_text, Attr::root(0o644)).unwrap();
+            root.write(snapd, snapd_text, Attr::root(0o644)).unwrap();
+            remove_defaults(&mut root).unwrap();
+            [root.exists(eth0), root.exists(snapd)]
+        };
+        let known = "network:\n    version: 2\n    ethernets:\n        all-en:\n            match:\n                name: \"en*\"\n            dhcp4: true\n\
+                     \x20       all-eth:\n            match:\n                name: \"eth*\"\n            dhcp4: true\n";
+        assert_eq!(left("# x\nauto eth0\niface eth0 inet dhcp\n", &format!("# x\n# y\n{known}")), [false, false]);
+        assert_eq!(
+            left("auto eth0\niface eth0 inet manual\n", &known.replace("dhcp4: true", "dhcp6: true")),
+            [true, true]
+        );
+    }
 
     #[test]
     fn only_what_was_written_for_an_instance_is_removed() {

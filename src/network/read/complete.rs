@@ -3,7 +3,7 @@
 use super::fields::Problems;
 use crate::network::address::{Cidr, Ip};
 use crate::network::model::{DeviceType, Interface, Network, Route};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
 /// The most devices that one configuration may have.
@@ -17,17 +17,22 @@ pub fn too_many(problems: &Problems) {
     problems.warn(format_args!("more than {MAX_INTERFACES} devices; the others are ignored"));
 }
 
-/// Completes the model: names are unique, no device is a member or link of itself, and each device that another refers to
+/// Completes the model: names are unique (the last configuration of a device takes precedence, as in cloud-init), no device is a member or link of itself, and each device that another refers to
 /// exists. `routes` name no interface, and are given to the one that reaches the gateway.
 pub fn complete(network: &mut Network, routes: Vec<Route>, problems: &Problems) {
-    let mut names = HashSet::new();
-    network.interfaces.retain(|i| {
-        let new = names.insert(i.name.clone());
-        if !new {
-            problems.warn(format_args!("{} is configured twice; the second configuration is ignored", i.name));
+    let mut places: HashMap<String, usize> = HashMap::new();
+    for interface in std::mem::take(&mut network.interfaces) {
+        match places.get(&interface.name).and_then(|place| network.interfaces.get_mut(*place)) {
+            Some(first) => {
+                problems.warn(format_args!("{} is configured twice; the first configuration is ignored", first.name));
+                *first = interface;
+            }
+            None => {
+                places.insert(interface.name.clone(), network.interfaces.len());
+                network.interfaces.push(interface);
+            }
         }
-        new
-    });
+    }
     let mut missing = Vec::new();
     for interface in &mut network.interfaces {
         let own = interface.name.clone();
@@ -43,7 +48,7 @@ pub fn complete(network: &mut Network, routes: Vec<Route>, problems: &Problems) 
         }
     }
     for name in missing {
-        if names.insert(name.clone()) {
+        if places.insert(name.clone(), 0).is_none() {
             network.interfaces.push(Interface { id: name.clone(), name, implicit: true, ..Interface::default() });
         }
     }

@@ -295,7 +295,7 @@ mod tests {
              iface v inet manual\n  vlan-raw-device eth1\n  vlan_id 9\niface br0 inet manual\n  bridge_ports eth1 v\n  bridge_stp off\n",
         );
         let eth0 = n.interface("eth0").unwrap();
-        assert_eq!(eth0.matching.mac.as_deref(), Some("FA:16:3e:00:00:01"));
+        assert_eq!(eth0.matching.mac.as_deref(), Some("fa:16:3e:00:00:01"));
         assert_eq!(eth0.subnets[0].address.as_ref().unwrap().to_string(), "10.0.0.5/16");
         assert_eq!(eth0.subnets[0].dns.servers, ["1.1.1.1", "8.8.8.8"]);
         let routes: Vec<String> = eth0.all_routes().map(|r| r.to.to_string()).collect();

@@ -112,6 +112,16 @@ impl<'p> Fields<'p> {
         })
     }
 
+    /// An MTU. Zero is treated as absent, as cloud-init does for netplan (`_maybe_strip_invalid_mtu`): no device can have it.
+    pub fn mtu(&mut self, key: &str) -> Option<u32> {
+        self.number(key).filter(|mtu| *mtu != 0)
+    }
+
+    /// A MAC address, in lower case.
+    pub fn mac(&mut self, key: &str) -> Option<String> {
+        self.text(key).filter(|mac| !mac.is_empty()).map(|mac| mac.to_ascii_lowercase())
+    }
+
     /// An IP address.
     pub fn ip(&mut self, key: &str) -> Option<Ip> {
         self.parse(key, "an IP address", |v| v.text().and_then(|t| Ip::parse(&t)))

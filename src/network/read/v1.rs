@@ -51,7 +51,7 @@ fn network(config: &[Value], problems: &Problems) -> Network {
                 }
                 f.finish();
             }
-            "route" => routes.extend(route(f, "destination")),
+            "route" => routes.extend(route(f)),
             _ if network.interfaces.len() >= MAX_INTERFACES => too_many(problems),
             entry_type => network.interfaces.extend(interface(entry_type, f)),
         }
@@ -92,7 +92,7 @@ fn interface(entry_type: &str, mut f: Fields) -> Option<Interface> {
         return None;
     };
     let mut new = Interface { id: name.clone(), name, device_type, ..Interface::default() };
-    let mac = f.text("mac_address").filter(|m| !m.is_empty());
+    let mac = f.mac("mac_address");
     if new.is_physical() {
         new.rename = mac.is_some();
         new.matching.mac = mac;
@@ -104,7 +104,7 @@ fn interface(entry_type: &str, mut f: Fields) -> Option<Interface> {
     } else {
         new.mac = mac;
     }
-    new.mtu = f.number("mtu");
+    new.mtu = f.mtu("mtu");
     new.accept_ra = f.boolean("accept-ra");
     new.wake_on_lan = f.boolean("wakeonlan");
     new.optional = f.boolean("optional");
@@ -177,15 +177,16 @@ fn subnet(mut f: Fields) -> Option<Subnet> {
     if *method == Method::Static && new.address.is_none() {
         return None;
     }
-    new.gateway = f.ip("gateway");
+    // A lease brings its own, which klibc's files have too.
+    new.gateway = f.ip("gateway").filter(|_| *method == Method::Static);
     new.broadcast = f.ip("broadcast");
     new.pointopoint = f.ip("pointopoint");
     new.scope = f.text("scope");
     new.metric = f.number("metric");
-    new.mtu = f.number("mtu");
+    new.mtu = f.mtu("mtu");
     new.dns = Dns { servers: f.words("dns_nameservers"), search: f.words("dns_search") };
     for route in f.list("routes") {
-        new.routes.extend(self::route(route, "network"));
+        new.routes.extend(self::route(route));
     }
     // Version 1 has no key for it. Without it the kernel refuses the route.
     if let Some(address) = new.address.as_ref().filter(|a| a.is_host()) {
@@ -201,18 +202,19 @@ fn subnet(mut f: Fields) -> Option<Subnet> {
     Some(new)
 }
 
-/// The netmask, else the prefix length.
+/// The prefix length, else the netmask (cloud-init 26.2, network_state.py, `_normalize_net_keys`).
 fn mask(f: &mut Fields) -> Option<String> {
-    let prefix = f.text("prefix");
-    f.text("netmask").filter(|m| !m.is_empty()).or(prefix)
+    let mut text = |key| f.text(key).filter(|m| !m.is_empty());
+    let netmask = text("netmask");
+    text("prefix").or(netmask)
 }
 
-/// A route: `destination` or `network`, with a prefix, a netmask or neither, and `gateway`.
-fn route(mut f: Fields, first: &str) -> Option<Route> {
+/// A route: `destination`, else `network`, with a prefix, a netmask or neither, and `gateway`.
+fn route(mut f: Fields) -> Option<Route> {
     let mask = mask(&mut f);
-    let second = if first == "network" { "destination" } else { "network" };
     let via = f.ip("gateway");
-    let to = match f.text(first).or_else(|| f.text(second)) {
+    let network = f.text("network");
+    let to = match f.text("destination").or(network) {
         Some(to) if to == "default" => Some(Cidr::default_of(via.as_ref().is_some_and(Ip::is_v6))),
         Some(to) => Cidr::parse(&to, mask.as_deref()),
         None => None,
@@ -255,7 +257,7 @@ mod tests {
         assert_eq!(names, ["eth0", "bond0", "v", "lo", "eth9"]);
         let eth0 = &n.interfaces[0];
         assert!(eth0.rename && eth0.mac.is_none() && eth0.accept_ra == Some(false));
-        assert_eq!(eth0.matching.mac.as_deref(), Some("AA:bb:cc:dd:ee:ff"));
+        assert_eq!(eth0.matching.mac.as_deref(), Some("aa:bb:cc:dd:ee:ff"));
         assert_eq!(eth0.subnets.len(), 3);
         assert_eq!(eth0.subnets[0].address.as_ref().unwrap().to_string(), "10.0.0.2/16");
         assert_eq!(eth0.subnets[0].routes[0].to.to_string(), "0.0.0.0/0");
@@ -267,6 +269,39 @@ mod tests {
         assert_eq!(n.interface("v").unwrap().dns.servers, ["9.9.9.9"]);
         assert_eq!(eth0.routes[0].to.to_string(), "192.168.0.0/16");
         assert_eq!(n.interface("lo").unwrap().device_type, DeviceType::Loopback);
+    }
+
+    #[test]
+    fn only_a_static_subnet_has_a_gateway() {
+        let of = |subnet: &str| {
+            let text = format!(
+                "version: 1\nconfig: [{{type: physical, name: e, subnets: [{{{subnet}, gateway: 10.0.0.1}}]}}]"
+            );
+            network(&text).interfaces[0].subnets[0].gateway.is_some()
+        };
+        assert!(of("type: static, address: 10.0.0.2/8"));
+        assert!(!of("type: dhcp") && !of("type: manual") && !of("type: ipv6_slaac"));
+    }
+
+    #[test]
+    fn precedence_among_keys_and_entries() {
+        let n = network(
+            "version: 1\nconfig:\n- {type: physical, name: e, mac_address: '52:54:00:00:00:AA', mtu: 0, subnets: [\n\
+             \x20   {type: static, address: 10.0.0.2, prefix: 16, netmask: 255.255.255.0, mtu: 0,\n\
+             \x20    routes: [{network: 10.9.0.0/16, destination: 10.8.0.0/16, gateway: 10.0.0.9}]}]}\n\
+             - {type: physical, name: b, subnets: [{type: static, address: 10.0.0.3/8}]}\n- {type: physical, name: b, subnets: [{type: dhcp}]}\n\
+             - {type: bond, name: bond0, bond_interfaces: [e], params: {bond-learn-packet-interval: 5}}\n",
+        );
+        let names: Vec<&str> = n.interfaces.iter().map(|i| i.name.as_str()).collect();
+        assert_eq!(names, ["e", "b", "bond0"]);
+        let e = &n.interfaces[0];
+        assert_eq!((e.mtu, e.subnets[0].mtu, e.matching.mac.as_deref()), (None, None, Some("52:54:00:00:00:aa")));
+        assert_eq!(e.subnets[0].address.as_ref().unwrap().to_string(), "10.0.0.2/16");
+        let route = &e.subnets[0].routes[0];
+        assert_eq!((route.to.to_string().as_str(), route.extra.len()), ("10.8.0.0/16", 0));
+        assert!(n.interfaces[1].dhcp4());
+        let DeviceType::Bond { params, .. } = &n.interfaces[2].device_type else { panic!() };
+        assert!(params.contains_key("lp_interval"));
     }
 
     #[test]

@@ -113,9 +113,9 @@ fn interface(
     if new.device_type == DeviceType::Ethernet && new.id == "lo" && new.matching == Match::default() {
         new.device_type = DeviceType::Loopback;
     }
-    new.mac = f.text("macaddress");
-    new.mtu = f.number("mtu");
-    new.ipv6_mtu = f.number("ipv6-mtu");
+    new.mac = f.mac("macaddress");
+    new.mtu = f.mtu("mtu");
+    new.ipv6_mtu = f.mtu("ipv6-mtu");
     new.accept_ra = f.boolean("accept-ra");
     new.wake_on_lan = f.boolean("wakeonlan");
     new.optional = f.boolean("optional");
@@ -123,6 +123,11 @@ fn interface(
     new.dns = f.map("nameservers").map(nameservers).unwrap_or_default();
     new.dhcp4_overrides = f.map("dhcp4-overrides").map(overrides).unwrap_or_default();
     new.dhcp6_overrides = f.map("dhcp6-overrides").map(overrides).unwrap_or_default();
+    // VMware's names for them (cloud-init 26.2, networkd.py, `dhcp_domain`).
+    for (key, overrides) in [("dhcp4domain", &mut new.dhcp4_overrides), ("dhcp6domain", &mut new.dhcp6_overrides)] {
+        let domains = f.text(key);
+        overrides.use_domains = overrides.use_domains.take().or(domains);
+    }
     for (key, method) in [("dhcp4", Method::Dhcp4), ("dhcp6", Method::Dhcp6)] {
         if f.boolean(key) == Some(true) {
             new.subnets.push(Subnet { method, ..Subnet::default() });
@@ -148,7 +153,7 @@ fn interface(
 }
 
 fn matching(mut f: Fields) -> Match {
-    let found = Match { mac: f.text("macaddress"), name: f.text("name"), drivers: f.words("driver") };
+    let found = Match { mac: f.mac("macaddress"), name: f.text("name"), drivers: f.words("driver") };
     f.finish();
     found
 }
@@ -379,6 +384,17 @@ mod tests {
         assert_eq!(e.rules[0].table, Some(7));
         assert_eq!(e.dhcp4_overrides.use_mtu, Some(false));
         assert_eq!(e.extra.keys().collect::<Vec<_>>(), ["ipv6-privacy"]);
+    }
+
+    #[test]
+    fn an_mtu_of_zero_is_none_and_domains_have_two_keys() {
+        let n = network(
+            "version: 2\nethernets: {e: {mtu: 0, ipv6-mtu: 0, dhcp4domain: true, dhcp6domain: route, dhcp4: true}}",
+        );
+        let e = &n.interfaces[0];
+        assert_eq!((e.mtu, e.ipv6_mtu, e.extra.len()), (None, None, 0));
+        let domains = [&e.dhcp4_overrides, &e.dhcp6_overrides].map(|o| o.use_domains.as_deref());
+        assert_eq!(domains, [Some("true"), Some("route")]);
     }
 
     #[test]

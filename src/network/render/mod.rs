@@ -3,6 +3,7 @@
 mod eni;
 mod ini;
 mod iproute;
+pub mod merge;
 mod netplan;
 mod network_manager;
 mod networkd;

@@ -1,5 +1,6 @@
 //! What all renderers share: how one describes itself, the root that it writes for, and its files.
 
+use super::merge::Merge;
 use crate::base::report::Report;
 use crate::machine::{Distro, Family};
 use crate::network::model::{Interface, Network};
@@ -19,6 +20,9 @@ pub struct Renderer {
     pub detected_by: &'static [Evidence],
     /// The files that it writes.
     pub owned: &'static [Owned],
+    /// Files of distributions' images that configure devices for the stack: the path, and all lines that such a file has beside
+    /// comments. They are removed; a file with other lines is the administrator's.
+    pub image_files: &'static [(&'static str, &'static [&'static str])],
     /// Whether the stack reads such files also below /run, by the same path as below /etc.
     pub reads_run: bool,
     /// The command that makes the running stack read its files again. Empty: there is none.
@@ -67,6 +71,8 @@ pub struct File {
     pub mode: u32,
     /// `user:group` by name, where it is not root's.
     pub owner: Option<&'static str>,
+    /// How it is merged into what is at the path. None: it replaces that.
+    pub merge: Option<Merge>,
 }
 
 /// Where a renderer reports the keys that its stack cannot express.
@@ -164,12 +170,12 @@ impl Target {
 impl File {
     /// A file that everyone may read.
     pub fn public(path: impl Into<String>, content: String) -> File {
-        File { path: path.into(), content, mode: 0o644, owner: None }
+        File { path: path.into(), content, mode: 0o644, owner: None, merge: None }
     }
 
     /// A file for root alone.
     pub fn private(path: impl Into<String>, content: String) -> File {
-        File { path: path.into(), content, mode: 0o600, owner: None }
+        File { mode: 0o600, ..File::public(path, content) }
     }
 }
 

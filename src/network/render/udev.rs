@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(
             files[0].content.strip_prefix(HEADER),
             Some(
-                "\n[Match]\nMACAddress=AA:00:00:00:00:01\nType=!vlan bond bridge\n\n[Link]\nName=lan0\nWakeOnLan=magic\n"
+                "\n[Match]\nMACAddress=aa:00:00:00:00:01\nType=!vlan bond bridge\n\n[Link]\nName=lan0\nWakeOnLan=magic\n"
             )
         );
         assert!(

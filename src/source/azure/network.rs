@@ -72,7 +72,7 @@ fn driver<'a>(mac: &str, nics: &'a [Nic]) -> Option<&'a str> {
 
 fn fallback_with_driver(nics: &[Nic]) -> Option<Value> {
     let nic = fallback::nic(nics)?;
-    let mut config = fallback::config(nic);
+    let mut config = fallback::config(nic, &[]);
     if let (Some(driver), Value::Map(map)) = (&nic.driver, &mut config)
         && let Some(Value::Map(ethernets)) = map.get_mut("ethernets")
         && let Some(Value::Map(device)) = ethernets.get_mut(&nic.name)

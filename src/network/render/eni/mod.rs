@@ -18,6 +18,8 @@ pub static RENDERER: Renderer = Renderer {
     // Busybox's ifup, which comes without ifquery, does not read addresses with a prefix length.
     detected_by: &[Evidence { family: None, programs: &["ifquery", "ifup", "ifdown"], any_path: &[INTERFACES] }],
     owned: &[Owned::new(INTERFACES), Owned::new(DEBIAN), udev::RULES, udev::LINKS],
+    // Old images of Ubuntu's.
+    image_files: &[("/etc/network/interfaces.d/eth0.cfg", &["auto eth0", "iface eth0 inet dhcp"])],
     reads_run: false,
     reload: &[],
     limits: "Patterns in `match`, dummy devices, Wi-Fi, VRFs and tunnels; `optional`, `link-local`, `keep_configuration` of a \

@@ -11,7 +11,9 @@ pub fn section(interface: &Interface, unsupported: &mut Unsupported) -> Option<(
     let mut with_members = |interfaces: &[String], params: &Map, table| {
         let mut own = Map::new();
         if !interfaces.is_empty() {
-            own.insert("interfaces", texts(interfaces));
+            let mut sorted = interfaces.to_vec();
+            sorted.sort();
+            own.insert("interfaces", texts(&sorted));
         }
         let params = parameters(interface, params, table, unsupported);
         if !params.is_empty() {
@@ -158,10 +160,7 @@ fn matching(interface: &Interface, out: &mut Map, unsupported: &mut Unsupported)
 /// The route metrics of the DHCPv4 and the DHCPv6 lease. netplan refuses two that differ, or one for two leases: networkd has
 /// a single setting.
 fn lease_metrics(interface: &Interface, unsupported: &mut Unsupported) -> (Option<u32>, Option<u32>) {
-    let metric = |of: fn(Method) -> bool| {
-        interface.subnets.iter().filter(|s| of(s.method) && s.gateway.is_none()).find_map(|s| s.metric)
-    };
-    let (four, six) = (metric(|m| m == Method::Dhcp4), metric(Method::is_dhcp6));
+    let (four, six) = (interface.metric_of(|m| m == Method::Dhcp4), interface.metric_of(Method::is_automatic_v6));
     let one = |a: Option<u32>, b: Option<u32>, asked: bool| a.or(b.filter(|_| asked));
     match (four, six) {
         (Some(a), Some(b)) if a != b => {
@@ -193,7 +192,7 @@ fn add_subnet(
             false => Map::from_iter([(address.to_string(), options)]).into(),
         });
     }
-    let is_dhcp = subnet.method == Method::Dhcp4 || subnet.method.is_dhcp6();
+    let is_dhcp = subnet.method == Method::Dhcp4 || subnet.method.is_automatic_v6();
     if let Some(default) = interface.gateway_route(subnet) {
         let mut default = route(&default);
         default.insert("to", "default");

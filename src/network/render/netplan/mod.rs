@@ -9,12 +9,28 @@ use crate::network::names::DeviceName;
 
 const PATH: &str = "/etc/netplan/50-cloud-init.yaml";
 
+/// What images of Ubuntu Core have (cloud-init 26.2, netplan.py, KNOWN_SNAPD_CONFIG): DHCP on every device.
+const SNAPD_CONFIG: &[&str] = &[
+    "network:",
+    "version: 2",
+    "ethernets:",
+    "all-en:",
+    "match:",
+    "name: \"en*\"",
+    "dhcp4: true",
+    "all-eth:",
+    "match:",
+    "name: \"eth*\"",
+    "dhcp4: true",
+];
+
 pub static RENDERER: Renderer = Renderer {
     name: "netplan",
     title: "netplan",
     detected_by: &[Evidence { family: None, programs: &["netplan"], any_path: &[] }],
     // netplan itself makes a .link file for each `set-name`.
     owned: &[Owned::naming(PATH, names)],
+    image_files: &[("/etc/netplan/00-snapd-config.yaml", SNAPD_CONFIG)],
     reads_run: true,
     reload: &["netplan", "apply"],
     limits: "Version 2 reaches netplan as it is. Of version 1: `keep_configuration` other than a plain yes, `pointopoint`, \
@@ -31,7 +47,17 @@ const SECTIONS: [&str; 8] = ["ethernets", "wifis", "dummy-devices", "bonds", "br
 fn render(network: &Network, _: &Target, unsupported: &mut Unsupported) -> Vec<File> {
     let inner = match &network.v2 {
         Some(v2) => {
-            let mut v2 = v2.clone();
+            // netplan refuses an MTU of zero (cloud-init 26.2, netplan.py, `_maybe_strip_invalid_mtu`).
+            let valid = |(key, value): (&str, &Value)| {
+                let is_zero = key == "mtu" && value.as_int() == Some(0);
+                (!is_zero).then(|| (key.to_owned(), value.clone()))
+            };
+            let device = |device: &Value| device.as_map().map(|d| d.iter().filter_map(valid).collect::<Map>().into());
+            let section = |section: &Value| {
+                let devices = section.as_map()?.iter();
+                Some(devices.map(|(id, d)| (id, device(d).unwrap_or_else(|| d.clone()))).collect::<Map>().into())
+            };
+            let mut v2: Map = v2.iter().map(|(key, s)| (key, section(s).unwrap_or_else(|| s.clone()))).collect();
             v2.insert("version", 2);
             v2
         }
@@ -83,6 +109,26 @@ fn names(text: &str) -> Vec<DeviceName> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::network::testing::files;
+
+    fn body(text: &str) -> String {
+        files(&RENDERER, text, "ubuntu")[0].content.strip_prefix(HEADER).unwrap().to_owned()
+    }
+
+    #[test]
+    fn an_mtu_of_zero_is_left_out_of_version_2() {
+        let text = body("version: 2\nethernets: {a: {mtu: 0, dhcp4: true}, b: {mtu: 1400}}\nbonds: {c: {mtu: 0}}");
+        assert!(text.contains("mtu: 1400") && !text.contains("mtu: 0"), "{text}");
+    }
+
+    #[test]
+    fn members_are_sorted_and_every_lease_has_its_metric() {
+        let text = body(
+            "version: 1\nconfig:\n- {type: bond, name: b, bond_interfaces: [q, p], params: {}}\n\
+             - {type: physical, name: e, subnets: [{type: ipv6_slaac, metric: 7}]}",
+        );
+        assert!(text.contains("- p\n      - q\n") && text.contains("route-metric: 7"), "{text}");
+    }
 
     #[test]
     fn text_without_names_names_no_device() {

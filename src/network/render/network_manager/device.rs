@@ -1,6 +1,6 @@
 //! NetworkManager's sections for each device type (nm-settings(5)).
 
-use super::keyfile::{escape, line, uuid};
+use super::keyfile::{escape, uuid};
 use super::{tunnel, wifi};
 use crate::document::{Map, Value};
 use crate::network::mac::{is_mac, plain_mac};
@@ -126,16 +126,12 @@ fn with_link(
     sections
 }
 
-/// NetworkManager's names are the kernel's, also the old name of the primary, which the table lacks.
+/// NetworkManager's names are the kernel's.
 fn bond(interface: &Interface, params: &Map, unsupported: &mut Unsupported) -> Section {
     let mut section = Section::new("bond");
     for (name, value) in params.iter() {
-        let text = match name {
-            "active_slave" => line(value).filter(|t| !t.is_empty()),
-            _ => parameters::bond_option(name, value, ",").map(|t| escape(&t)),
-        };
-        match text {
-            Some(text) => section.add(name, text),
+        match parameters::bond_option(name, value, ",") {
+            Some(text) => section.add(name, escape(&text)),
             None => unsupported.key(interface, name),
         }
     }

@@ -157,8 +157,11 @@ fn routes(section: &mut Section, interface: &Interface, family: &FamilyConfig, u
     let mut lines: Vec<Route> = Vec::new();
     let mut metric = None;
     let mut has_gateway = false;
-    for subnet in &family.subnets {
+    for (i, subnet) in family.subnets.iter().enumerate() {
+        // The kernel has one default route for each metric; the last one is used.
+        let replaces = |later: &&Subnet| later.gateway.is_some() && later.metric == subnet.metric;
         match &subnet.gateway {
+            Some(_) if family.subnets.iter().skip(i + 1).any(replaces) => {}
             Some(gateway) if !has_gateway && subnet.address.is_some() && gateway.is_v6() == family.v6 => {
                 has_gateway = true;
                 section.add("gateway", gateway);
@@ -332,6 +335,20 @@ mod tests {
             v6,
             "[ipv6]\nmethod=auto\nmay-fail=false\nroute-metric=9\nroute1=::/0,fe80::1\nignore-auto-dns=true\n"
         );
+    }
+
+    #[test]
+    fn of_two_gateways_with_one_metric_the_last_is_used() {
+        let two = |metric: &str| {
+            sections(&format!(
+                "version: 1\nconfig: [{{type: physical, name: e, subnets: [{{type: static, address: 10.0.0.2/8, gateway: 10.0.0.1}},\
+                 {{type: static, address: 192.0.2.2/24, gateway: 192.0.2.1{metric}}}]}}]"
+            ))
+        };
+        let v4 = &two("")[0];
+        assert!(v4.contains("gateway=192.0.2.1\n") && !v4.contains("route1"), "{v4}");
+        let v4 = &two(", metric: 9")[0];
+        assert!(v4.contains("gateway=10.0.0.1\n") && v4.contains("route1=0.0.0.0/0,192.0.2.1,9\n"), "{v4}");
     }
 
     #[test]

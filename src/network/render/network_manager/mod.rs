@@ -33,6 +33,7 @@ pub static RENDERER: Renderer = Renderer {
         Owned::new(CONF),
         udev::LINKS,
     ],
+    image_files: &[],
     reads_run: true,
     reload: &["nmcli", "connection", "reload"],
     limits: "`optional`, `keep_configuration` other than a plain yes, an unusual broadcast address, `pointopoint`, an \

@@ -24,6 +24,7 @@ pub static RENDERER: Renderer = Renderer {
         Owned::new("/etc/systemd/network/10-cloud-init-*.netdev"),
         udev::LINKS,
     ],
+    image_files: &[],
     reads_run: true,
     reload: &["networkctl", "reload"],
     limits: "Wi-Fi networks, the MTU that DHCPv6 gives, the bond parameters `num_unsol_na` and `use_carrier`, and the bridge \

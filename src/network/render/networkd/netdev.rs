@@ -63,7 +63,7 @@ fn parameters(
     let mut section = Section::new(name);
     for (key, value) in params.iter() {
         // These are in the member's .network file.
-        if matches!(key, "primary" | "pathcost" | "portprio") {
+        if matches!(key, "primary" | "active_slave" | "pathcost" | "portprio") {
             continue;
         }
         // Off is the default.

@@ -95,8 +95,10 @@ fn structure(network: &Network, interface: &Interface, main: &mut Section, port:
         match &master.device_type {
             DeviceType::Bond { params, .. } => {
                 main.add("Bond", &master.name);
-                if params.get("primary").and_then(Value::text).as_deref() == Some(interface.name.as_str()) {
-                    main.add("PrimarySlave", "yes");
+                for (param, key) in [("primary", "PrimarySlave"), ("active_slave", "ActiveSlave")] {
+                    if params.get(param).and_then(Value::as_str) == Some(interface.name.as_str()) {
+                        main.add(key, "yes");
+                    }
                 }
             }
             DeviceType::Bridge { params, .. } => {

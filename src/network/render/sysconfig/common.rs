@@ -15,13 +15,22 @@ pub fn is_started(interface: &Interface) -> bool {
 pub fn bonding(interface: &Interface, params: &Map, unsupported: &mut Unsupported) -> Option<String> {
     let mut out = Vec::new();
     for (name, value) in params.iter() {
+        // A module's option cannot name a member that is active.
         let text = parameters::bond_option(name, value, ",").filter(|t| !t.contains(char::is_whitespace));
+        let text = text.filter(|_| name != "active_slave");
         match text {
             Some(text) => out.push(format!("{name}={text}")),
             None => unsupported.key(interface, name),
         }
     }
     (!out.is_empty()).then(|| out.join(" "))
+}
+
+/// The members of a bond, sorted as in cloud-init.
+pub fn slaves(interfaces: &[String]) -> Vec<&String> {
+    let mut slaves: Vec<&String> = interfaces.iter().collect();
+    slaves.sort();
+    slaves
 }
 
 /// The options of a route in iproute2's words: `mtu 1400 table 7 onlink`. Empty where it has none.

@@ -5,6 +5,7 @@ mod rhel;
 mod suse;
 mod variables;
 
+use super::merge::Merge;
 use super::renderer::{Evidence, File, HEADER, Owned, Renderer, Target, Unsupported};
 use super::udev;
 use crate::machine::Family;
@@ -52,6 +53,7 @@ pub static RENDERER: Renderer = Renderer {
         udev::SUSE_RULES,
         udev::LINKS,
     ],
+    image_files: &[],
     reads_run: false,
     reload: &[],
     limits: "Patterns in `match`, dummy devices, Wi-Fi, VRFs and tunnels; `optional`, `link-local`, `keep_configuration` \
@@ -79,7 +81,7 @@ fn render(network: &Network, target: &Target, unsupported: &mut Unsupported) -> 
             control.add("NETWORKING_IPV6", "yes");
             control.add("IPV6_AUTOCONF", "no");
         }
-        files.push(control.to_file(CONTROL));
+        files.push(File { merge: Some(Merge::Control), ..control.to_file(CONTROL) });
     }
     files.extend(name_servers(network));
     // The files have both MAC address and name of a device, so all devices get a rule, not only those that are renamed.
@@ -123,7 +125,8 @@ fn name_servers(network: &Network) -> Vec<File> {
     if !all.search.is_empty() {
         let _ = writeln!(text, "search {}", all.search.join(" "));
     }
-    vec![File::public(RESOLV_CONF, text), File::public(NM_CONF, format!("{HEADER}[main]\ndns = none\n"))]
+    let resolv_conf = File { merge: Some(Merge::ResolvConf), ..File::public(RESOLV_CONF, text) };
+    vec![resolv_conf, File::public(NM_CONF, format!("{HEADER}[main]\ndns = none\n"))]
 }
 
 #[cfg(test)]
@@ -218,6 +221,66 @@ mod tests {
         {
             assert!(e.contains(line), "{line}\n{e}");
         }
+    }
+
+    #[test]
+    fn a_metric_is_written_for_every_method() {
+        for (own, line) in [
+            ("{type: static, address: 10.0.0.2/8, metric: 5}", "IPV4_ROUTE_METRIC=5\n"),
+            ("{type: static, address: '::2/64', metric: 5}", "IPV6_ROUTE_METRIC=5\n"),
+            ("{type: ipv6_slaac, metric: 5}", "IPV6_ROUTE_METRIC=5\n"),
+        ] {
+            assert!(subnet(own, "rhel").contains(line), "{own}");
+        }
+    }
+
+    #[test]
+    fn a_manual_subnet_is_brought_up_for_its_mtu_alone() {
+        assert!(subnet("{type: manual}", "rhel").contains("ONBOOT=no\n"));
+        let text = "version: 1\nconfig: [{type: physical, name: e, mtu: 1400, subnets: [{type: manual}]}]";
+        assert!(file(text, "rhel", "ifcfg-e").contains("ONBOOT=yes\n"));
+    }
+
+    #[test]
+    fn of_two_gateways_with_one_metric_the_last_is_used() {
+        let two = |metric: &str| {
+            let text = format!(
+                "version: 1\nconfig: [{{type: physical, name: e, subnets: [{{type: static, address: 10.0.0.2/8, gateway: 10.0.0.1}},\
+                 {{type: static, address: 192.0.2.2/24, gateway: 192.0.2.1{metric}}}]}}]"
+            );
+            [file(&text, "rhel", "ifcfg-e"), file(&text, "rhel", "route-e")]
+        };
+        let [ifcfg, route] = two("");
+        assert!(ifcfg.contains("GATEWAY=192.0.2.1\n") && route.is_empty(), "{ifcfg}{route}");
+        let [ifcfg, route] = two(", metric: 9");
+        assert!(
+            ifcfg.contains("GATEWAY=10.0.0.1\n") && route.contains("GATEWAY0=192.0.2.1\nMETRIC0=9\n"),
+            "{ifcfg}{route}"
+        );
+    }
+
+    #[test]
+    fn what_the_image_has_in_shared_files_stays() {
+        let text = "version: 1\nconfig: [{type: physical, name: e, subnets: [{type: dhcp6}]}, {type: nameserver, address: [1.1.1.1, 9.9.9.9], search: b.example}]";
+        let merged = |name: &str, old: &str| {
+            let file = files(&RENDERER, text, "rhel").into_iter().find(|f| f.path.ends_with(name)).unwrap();
+            let new = file.merge.unwrap().merged(old, &file.content);
+            // It is merged once, whatever the file has of an earlier instance.
+            let earlier = file.content.replace("9.9.9.9", "8.8.8.8");
+            assert_eq!(file.merge.unwrap().merged(&file.merge.unwrap().merged(old, &earlier), &file.content), new);
+            new
+        };
+        assert_eq!(
+            merged("resolv.conf", "options edns0\nsearch a.example\nnameserver 9.9.9.9\n"),
+            format!(
+                "options edns0\nsearch a.example\nnameserver 9.9.9.9\n{HEADER}nameserver 1.1.1.1\nsearch a.example b.example\n"
+            )
+        );
+        assert!(merged("resolv.conf", "").starts_with(HEADER));
+        assert_eq!(
+            merged("network", "NETWORKING=no\nNOZEROCONF=yes\n"),
+            format!("{HEADER}IPV6_AUTOCONF=no\nNETWORKING=yes\nNETWORKING_IPV6=yes\nNOZEROCONF=yes\n")
+        );
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! ifcfg files of Red Hat's distributions (initscripts' sysconfig.txt; nm-settings-ifcfg-rh(5)).
 
-use super::common::{bonding, is_started, report, route_options};
+use super::common::{bonding, is_started, report, route_options, slaves};
 use super::variables::Variables;
 use crate::document::{Map, Value};
 use crate::network::address::Cidr;
@@ -29,13 +29,18 @@ const KNOWN: &[&str] = &[
 pub fn files(network: &Network, interface: &Interface, unsupported: &mut Unsupported) -> Vec<File> {
     let mut v = Variables::default();
     v.add("DEVICE", &interface.name);
-    v.yes_no("ONBOOT", Some(is_started(interface)));
+    // Without an MTU there is nothing to bring up for.
+    let is_idle = interface.uses(Method::Manual) && interface.link_mtu().is_none();
+    v.yes_no("ONBOOT", Some(is_started(interface) && !is_idle));
     v.yes_no("USERCTL", Some(false));
     v.maybe("HWADDR", interface.matching.mac.as_ref().filter(|_| interface.is_physical()));
     v.maybe("MACADDR", interface.mac.as_ref());
     v.maybe("MTU", interface.link_mtu());
     device(network, interface, &mut v, unsupported);
     addresses(interface, &mut v);
+    for (v6, key) in [(false, "IPV4_ROUTE_METRIC"), (true, "IPV6_ROUTE_METRIC")] {
+        v.maybe(key, interface.subnets.iter().filter(|s| s.is_v6() == v6).find_map(|s| s.metric));
+    }
     let rest = routes(network, interface, &mut v);
     overrides(interface, &mut v, unsupported);
     let dns = interface.name_servers();
@@ -67,7 +72,7 @@ fn device(network: &Network, interface: &Interface, v: &mut Variables, unsupport
             v.add("TYPE", "Bond");
             v.add("BONDING_MASTER", "yes");
             v.maybe("BONDING_OPTS", bonding(interface, params, unsupported));
-            for (i, part) in interfaces.iter().enumerate() {
+            for (i, part) in slaves(interfaces).into_iter().enumerate() {
                 v.add(format!("BONDING_SLAVE{i}"), part);
             }
         }
@@ -168,7 +173,7 @@ fn routes(network: &Network, interface: &Interface, v: &mut Variables) -> Vec<Ro
     let gateways = interface.subnets.iter().filter_map(|s| interface.gateway_route(s));
     let all = gateways.chain(interface.all_routes().cloned());
     let mut rest = Vec::new();
-    let mut found = [const { None }; 2];
+    let mut found: [Option<Route>; 2] = [None, None];
     for route in all {
         let place = usize::from(route.to.is_v6());
         // Network scripts ignore a gateway outside of a single host's prefix; as a route it can have `onlink`.
@@ -177,19 +182,26 @@ fn routes(network: &Network, interface: &Interface, v: &mut Variables) -> Vec<Ro
         let is_plain = route.table.is_none() && iproute::is_unicast(&route) && !is_far;
         match found.get_mut(place) {
             // The gateway again, as a route.
-            Some(Some(via)) if route.to.is_default() && is_plain && *via == route.via => {}
-            Some(found @ None) if route.to.is_default() && is_plain => {
-                *found = Some(route.via.clone());
-                let [gateway, metric] = match route.to.is_v6() {
-                    true => ["IPV6_DEFAULTGW", "IPV6_ROUTE_METRIC"],
-                    false => ["GATEWAY", "IPV4_ROUTE_METRIC"],
-                };
-                v.maybe(gateway, route.via.as_ref());
-                v.maybe(metric, route.metric);
-                v.add("DEFROUTE", "yes");
+            Some(Some(first)) if route.to.is_default() && is_plain && first.via == route.via => {}
+            // The kernel has one for each metric; the last one is used.
+            Some(found)
+                if route.to.is_default()
+                    && is_plain
+                    && found.as_ref().is_none_or(|first| first.metric == route.metric) =>
+            {
+                *found = Some(route);
             }
             _ => rest.push(route),
         }
+    }
+    for route in found.into_iter().flatten() {
+        let [gateway, metric] = match route.to.is_v6() {
+            true => ["IPV6_DEFAULTGW", "IPV6_ROUTE_METRIC"],
+            false => ["GATEWAY", "IPV4_ROUTE_METRIC"],
+        };
+        v.maybe(gateway, route.via.as_ref());
+        v.maybe(metric, route.metric);
+        v.add("DEFROUTE", "yes");
     }
     // Where the configuration has a default route, a lease's is used only on the interface that has the route.
     if interface.dhcp4() && has_default(network) {
@@ -243,7 +255,7 @@ fn rule(rule: &Rule) -> String {
 fn overrides(interface: &Interface, v: &mut Variables, unsupported: &mut Unsupported) {
     let (four, six) = (&interface.dhcp4_overrides, &interface.dhcp6_overrides);
     v.maybe("IPV4_ROUTE_METRIC", four.route_metric.or_else(|| interface.metric_of(|m| m == Method::Dhcp4)));
-    v.maybe("IPV6_ROUTE_METRIC", six.route_metric.or_else(|| interface.metric_of(|m| m == Method::Dhcp6)));
+    v.maybe("IPV6_ROUTE_METRIC", six.route_metric.or_else(|| interface.metric_of(Method::is_automatic_v6)));
     v.maybe("DHCP_HOSTNAME", four.hostname.as_ref());
     v.yes_no("DHCP_SEND_HOSTNAME", four.send_hostname);
     v.yes_no("PEERDNS", four.use_dns);

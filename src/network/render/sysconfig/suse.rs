@@ -1,6 +1,6 @@
 //! ifcfg and ifroute files of SUSE's distributions (ifcfg(5), ifroute(5) of wicked).
 
-use super::common::{bonding, is_started, report, route_options};
+use super::common::{bonding, is_started, report, route_options, slaves};
 use super::variables::Variables;
 use crate::document::{Map, Value};
 use crate::network::model::{Control, DeviceType, Interface, Method, Network};
@@ -76,7 +76,7 @@ fn device(interface: &Interface, v: &mut Variables, unsupported: &mut Unsupporte
         DeviceType::Bond { interfaces, params } => {
             v.add("BONDING_MASTER", "yes");
             v.maybe("BONDING_MODULE_OPTS", bonding(interface, params, unsupported));
-            for (i, part) in interfaces.iter().enumerate() {
+            for (i, part) in slaves(interfaces).into_iter().enumerate() {
                 v.add(format!("BONDING_SLAVE_{i}"), part);
             }
         }
