@@ -61,7 +61,9 @@ fn to_v1(text: &str, report: &mut Report) -> Vec<Value> {
             () if hotplug.contains(name) => "hotplug",
             () => "manual",
         };
-        let place = *places.entry(name.clone()).or_insert_with(|| {
+        // `eth0:1` is an alias: a further address of eth0.
+        let name = name.split_once(':').map_or(name.as_str(), |(device, _)| device);
+        let place = *places.entry(name.to_owned()).or_insert_with(|| {
             devices.push(Device::new(name));
             devices.len() - 1
         });
@@ -308,6 +310,13 @@ mod tests {
         assert_eq!(n.interface("v").unwrap().device_type, DeviceType::Vlan { id: 9, link: "eth1".into() });
         assert_eq!(n.interface("br0").unwrap().members(), ["eth1", "v"]);
         assert_eq!(n.interface("lo").unwrap().device_type, DeviceType::Loopback);
+    }
+
+    #[test]
+    fn an_alias_is_a_further_address() {
+        let n = read("auto eth0\niface eth0 inet dhcp\nauto eth0:1\niface eth0:1 inet static\n address 10.0.0.3/24\n");
+        let [eth0] = n.interfaces.as_slice() else { panic!("{n:?}") };
+        assert!(eth0.dhcp4() && eth0.addresses().count() == 1);
     }
 
     #[test]

@@ -86,6 +86,8 @@ struct Converter {
     unnamed: BTreeMap<String, String>,
     /// The names so far.
     taken: HashSet<String>,
+    /// How many bonds there are so far, with names or without.
+    bonds: usize,
 }
 
 impl Converter {
@@ -128,12 +130,16 @@ impl Converter {
             return;
         };
         let given = text(link, "name").filter(|n| is_valid_name(n));
+        let number = self.bonds;
+        self.bonds += usize::from(link_type == "bond");
         let name = match (given, link_type.as_str()) {
             (_, "vlan") => return,
             (Some(name), _) => name,
             (None, "bond") => {
                 // One more than there are names is enough to find a free one.
-                let mut free = (0..=self.taken.len()).map(|n| format!("bond{n}")).filter(|n| !self.taken.contains(n));
+                let mut free = (number..=number + self.taken.len())
+                    .map(|n| format!("bond{n}"))
+                    .filter(|n| !self.taken.contains(n));
                 free.next().unwrap_or_default()
             }
             (None, _) => {

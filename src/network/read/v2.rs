@@ -109,7 +109,16 @@ fn interface(
     let set_name = f.name("set-name");
     new.rename = set_name.is_some();
     let known = new.matching.mac.as_deref().and_then(|m| macs.name(m)).map(str::to_owned);
-    new.name = set_name.or(known).unwrap_or_else(|| new.id.clone());
+    let is_plain = |name: &String| is_valid_name(name) && !name.contains(['*', '?', '[']);
+    // The name of one device, and no pattern.
+    let named = match &new.matching {
+        Match { mac: None, name: Some(name), drivers } if drivers.is_empty() && is_plain(name) => Some(name.clone()),
+        _ => None,
+    };
+    if named.is_some() && set_name.is_none() {
+        new.matching = Match::default();
+    }
+    new.name = set_name.or(known).or(named).unwrap_or_else(|| new.id.clone());
     if new.device_type == DeviceType::Ethernet && new.id == "lo" && new.matching == Match::default() {
         new.device_type = DeviceType::Loopback;
     }
@@ -145,7 +154,7 @@ fn interface(
         let v6 = gateway.is_v6();
         match new.subnets.iter_mut().find(|s| s.gateway.is_none() && s.method == Method::Static && s.is_v6() == v6) {
             Some(subnet) => subnet.gateway = Some(gateway),
-            None => new.routes.push(Route::new(Cidr::default_of(v6), Some(gateway))),
+            None => f.reject_key(key, "an address of its family in addresses, or a lease's gateway", "a gateway alone"),
         }
     }
     new.extra = f.rest();
@@ -384,6 +393,26 @@ mod tests {
         assert_eq!(e.rules[0].table, Some(7));
         assert_eq!(e.dhcp4_overrides.use_mtu, Some(false));
         assert_eq!(e.extra.keys().collect::<Vec<_>>(), ["ipv6-privacy"]);
+    }
+
+    #[test]
+    fn a_match_for_one_name_is_no_pattern() {
+        let n = network(
+            "version: 2\nethernets: {a: {match: {name: eth0}}, b: {match: {name: 'eth[12]'}}, c: {match: {name: eth3}, set-name: lan0}}",
+        );
+        let names: Vec<&str> = n.interfaces.iter().map(|i| i.name.as_str()).collect();
+        assert_eq!(names, ["eth0", "b", "lan0"]);
+        assert_eq!(n.interfaces.iter().map(Interface::is_pattern).collect::<Vec<_>>(), [false, true, false]);
+        assert!(n.interfaces[0].is_named() && n.interfaces[2].matching.name.as_deref() == Some("eth3"));
+    }
+
+    #[test]
+    fn a_gateway_needs_an_address_of_its_family() {
+        let n = network(
+            "version: 2\nethernets: {a: {dhcp4: true, gateway4: 10.0.0.1, addresses: ['::2/64'], gateway6: '::1'}}",
+        );
+        let a = &n.interfaces[0];
+        assert!(a.all_routes().next().is_none() && a.subnets[0].gateway.is_none() && a.subnets[1].gateway.is_some());
     }
 
     #[test]

@@ -331,10 +331,7 @@ mod tests {
              route1_options=mtu=1400,table=7,onlink=true,type=blackhole\nroute2=10.8.0.0/16,0.0.0.0,4\n\
              routing-rule1=priority 32765 from 10.0.0.0/8 fwmark 0x10 table 7\n"
         );
-        assert_eq!(
-            v6,
-            "[ipv6]\nmethod=auto\nmay-fail=false\nroute-metric=9\nroute1=::/0,fe80::1\nignore-auto-dns=true\n"
-        );
+        assert_eq!(v6, "[ipv6]\nmethod=auto\nmay-fail=false\nroute-metric=9\nignore-auto-dns=true\n");
     }
 
     #[test]

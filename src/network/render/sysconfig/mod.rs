@@ -58,7 +58,8 @@ pub static RENDERER: Renderer = Renderer {
     reload: &[],
     limits: "Patterns in `match`, dummy devices, Wi-Fi, VRFs and tunnels; `optional`, `link-local`, `keep_configuration` \
              other than a plain yes, an unusual broadcast address, `pointopoint`, an address's scope, label and lifetime, \
-             a route's type, and most DHCP overrides. SUSE's also lack routing rules, `accept-ra` and an MTU of IPv6.",
+             a route's type, the bond parameter `active_slave`, and most DHCP overrides. SUSE's also lack routing rules, \
+             `accept-ra` and an MTU of IPv6.",
     render,
 };
 
