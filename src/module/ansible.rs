@@ -264,7 +264,7 @@ impl<'a> Job<'a> {
         if version.is_some_and(|v| v < (2, 7)) && pull.get("diff").is_some_and(Value::is_true) {
             return Err(Error::new("ansible.pull.diff: it needs Ansible 2.7 or later"));
         }
-        let names = pull.get("playbook_names").or_else(|| pull.get("playbook_name"));
+        let names = pull.get("playbook_names").filter(|names| !names.is_null()).or_else(|| pull.get("playbook_name"));
         let names = names.map(Value::texts).unwrap_or_default();
         let options = options(pull, &["playbook_name", "playbook_names"]);
         let at_once = if version.is_some_and(|v| v >= (2, 12)) { names.len().max(1) } else { 1 };

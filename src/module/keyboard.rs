@@ -15,14 +15,14 @@
 //! keyboard: {layout!, model, variant, options: str}
 //! ```
 
-use super::Module;
+use super::{Module, raspberry_pi};
 use crate::base::error::{Error, Result};
 use crate::document::{Value, wrong};
 use crate::instance::Frequency;
 use crate::machine::Family;
 use crate::root::{Attr, Command, Stage};
-use crate::system::Context;
 use crate::system::service::{self, Action};
+use crate::system::{Context, all_or_error};
 
 const FILE: &str = "/etc/default/keyboard";
 const ALPINE_MAPS: &str = "/usr/share/bkeymaps";
@@ -89,11 +89,30 @@ fn provision(cx: &mut Context) -> Result<()> {
     cx.root.write(FILE, text, Attr::root(0o644))
 }
 
+/// Has the desktop of a Raspberry Pi, its on-screen keyboard and the devices that are there take the file's layout (cloud-init
+/// 26.2, raspberry_pi_os.py, `set_keymap`).
+fn set_on_pi(cx: &mut Context) -> Result<()> {
+    let mut problems = Vec::new();
+    for words in [&["update_labwc_keyboard"][..], &["update_squeekboard", "restart"]] {
+        let words = [raspberry_pi::CONFIG, "nonint"].iter().chain(words).copied();
+        problems.extend(cx.root.run(Command::new(cx.stage, words)).err());
+    }
+    problems.extend(service::manage(cx, Action::Restart, "keyboard-setup").err());
+    if cx.root.which("udevadm").is_some() {
+        let words = ["udevadm", "trigger", "--subsystem-match=input", "--action=change"];
+        problems.extend(cx.root.run(Command::new(cx.stage, words)).err());
+    }
+    all_or_error(problems.iter().map(Error::to_string).collect())
+}
+
 fn live(cx: &mut Context) -> Result<()> {
     let Some(keyboard) = keyboard(cx)? else { return Ok(()) };
     let Keyboard { layout, model, variant, options } = keyboard;
     match cx.distro.family {
-        Family::Debian => service::manage(cx, Action::Restart, "console-setup"),
+        Family::Debian => {
+            service::manage(cx, Action::Restart, "console-setup")?;
+            if cx.distro.name == "raspberry-pi-os" { set_on_pi(cx) } else { Ok(()) }
+        }
         Family::Alpine => {
             let map = format!("{ALPINE_MAPS}/{layout}/{variant}.bmap.gz");
             if layout.contains('/') || variant.is_empty() || !cx.root.is_file(&map) {

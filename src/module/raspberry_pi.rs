@@ -34,7 +34,7 @@ use crate::root::{Command, Stage};
 use crate::system::Context;
 use std::time::Duration;
 
-const CONFIG: &str = "/usr/bin/raspi-config";
+pub(super) const CONFIG: &str = "/usr/bin/raspi-config";
 const GADGET: &str = "/usr/bin/rpi-usb-gadget";
 /// How long the switch of the USB gadget may take.
 const GADGET_LIMIT: Duration = Duration::from_secs(30);

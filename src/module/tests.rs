@@ -78,6 +78,23 @@ fn every_module_has_documentation_and_a_schema_in_its_file() {
 }
 
 #[test]
+fn a_raspberry_pis_desktop_learns_of_its_keyboard() {
+    let fixture = Fixture::new("raspberry-pi-os");
+    fixture.put("/usr/bin/udevadm", "", 0o755);
+    let left = fixture.both("keyboard: {layout: gb}", find("keyboard").unwrap());
+    assert!(fixture.text("/etc/default/keyboard").contains("XKBLAYOUT=\"gb\"\n"));
+    let commands: Vec<&str> = left.commands.iter().map(String::as_str).collect();
+    let expected = [
+        "systemctl --no-block restart console-setup",
+        "/usr/bin/raspi-config nonint update_labwc_keyboard",
+        "/usr/bin/raspi-config nonint update_squeekboard restart",
+        "systemctl --no-block restart keyboard-setup",
+        "udevadm trigger --subsystem-match=input --action=change",
+    ];
+    assert_eq!((commands.as_slice(), left.errors.len()), (&expected[..], 0));
+}
+
+#[test]
 fn names_of_old_are_known() {
     assert_eq!(find("cc_ubuntu-advantage").unwrap().name, "ubuntu_pro");
     assert!(is_removed("cc_migrator") && !is_removed("runcmd") && find("migrator").is_none());

@@ -28,8 +28,9 @@ pub fn of_image(cx: &Context, name: &str, values: &Value) -> Result<Option<Strin
 /// Errors name the template and the line, never a value.
 pub fn render(name: &str, text: &str, values: &Value) -> Result<String> {
     let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
+    let first = first.to_ascii_lowercase();
     let kind = first.trim_start().strip_prefix("##").and_then(|l| l.trim_start().strip_prefix("template:"));
-    match kind.map(|k| k.trim().to_ascii_lowercase()).as_deref() {
+    match kind.map(str::trim) {
         Some("jinja") => jinja::render(rest, values).map(|r| r.text).map_err(|e| e.context(name)),
         Some("basic") => Ok(basic(rest, values)),
         Some(_) => Err(Error::new(format!("{name}: a template of an unknown kind; known are jinja and basic"))),
@@ -76,6 +77,7 @@ mod tests {
         let rendered = |text: &str| render("t", text, &values).unwrap();
         assert_eq!(rendered("$a ${b.c} $b.c. $5 $nothing ${list} $"), "1 x x. $5 $nothing ${list} $");
         assert_eq!(rendered("## template:basic\n$a\n"), "1\n");
+        assert_eq!(rendered("## Template: JINJA\n{{a}}\n"), "1\n");
         assert_eq!(rendered("## template: jinja\n{# c -#}\n{% for l in list %}\n{{l}}\n{% endfor %}\n"), "p\nq\n\n");
         assert!(render("t", "## template: jinja\n{{ a", &values).unwrap_err().to_string().starts_with("t: "));
         assert!(render("t", "## template: cheetah\n", &values).is_err());

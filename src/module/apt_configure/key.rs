@@ -14,8 +14,8 @@ pub fn dearmor(text: &str) -> Result<Vec<u8>> {
     let mut keys = Vec::new();
     let mut lines = text.lines().map(str::trim);
     while lines.any(|line| line == BEGIN) {
-        // Headers (`Version: …`) end with an empty line.
-        let mut body = lines.by_ref().skip_while(|l| l.contains(": ")).skip_while(|l| l.is_empty());
+        // Headers (`Version: …`, `Comment:`) end with an empty line.
+        let mut body = lines.by_ref().skip_while(|l| l.contains(':')).skip_while(|l| l.is_empty());
         let (mut data, mut checksum) = (String::new(), None);
         loop {
             match body.next() {
@@ -79,7 +79,7 @@ pub mod tests {
         let bytes = dearmor(KEY).unwrap();
         assert_eq!((bytes.len(), bytes[0]), (235, 0x98));
         assert_eq!(dearmor(&format!("text before\n{KEY}{KEY}")).unwrap(), [&bytes[..], &bytes].concat());
-        let headers = KEY.replacen("\n\n", "\nVersion: x 1\nComment: a: b\n\n", 1).replace('\n', " \r\n");
+        let headers = KEY.replacen("\n\n", "\nVersion: x 1\nComment: a: b\nComment: \n\n", 1).replace('\n', " \r\n");
         assert_eq!(dearmor(&headers).unwrap(), bytes);
         assert_eq!(dearmor(&KEY.replace("=Xo6O\n", "")).unwrap(), bytes);
     }

@@ -1,6 +1,7 @@
 //! The entries of `apt.sources`.
 
 use super::gpg::Ring;
+use super::mirror::Mirrors;
 use super::pattern::Pattern;
 use super::{Apt, key};
 use crate::base::error::{Context as _, Error, Result};
@@ -82,13 +83,20 @@ pub fn entries(apt: &Apt) -> Result<Vec<Source>> {
     let Some(map) = optional_map("apt.sources", apt.section.get("sources"))? else { return Ok(Vec::new()) };
     let pattern = apt.text("add_apt_repo_match").unwrap_or(REPOSITORY.to_owned());
     let pattern = Pattern::new(&pattern).context(|| "apt.add_apt_repo_match")?;
+    // The mirrors are not needed: a URL is not for add-apt-repository.
+    let values = Value::Map(apt.values(&Mirrors::default()));
+    let is_repository = |source: &String| {
+        let short = source.len() <= MAX_REPOSITORY;
+        short
+            && template::render("source", source, &values).is_ok_and(|s| s.len() <= MAX_REPOSITORY && pattern.is_in(&s))
+    };
     let one = |(name, value): (&str, &Value)| {
         let at = format!("apt.sources.{name}");
         value.as_map().ok_or_else(|| wrong(&at, "a mapping", value))?;
         let text = |key: &str| value.get(key).and_then(Value::text);
         let source = text("source");
         Ok(Source {
-            is_repository: source.as_ref().is_some_and(|s| s.len() <= MAX_REPOSITORY && pattern.is_in(s)),
+            is_repository: source.as_ref().is_some_and(is_repository),
             filename: text("filename").unwrap_or(name.to_owned()),
             key: Key::of(value),
             append: value.get("append").is_none_or(|v| v.as_bool() != Some(false)),

@@ -117,6 +117,19 @@ fn what_needs_the_network_waits_for_it_in_the_documents_order() {
 }
 
 #[test]
+fn a_repository_of_this_release_is_added_by_its_program() {
+    let fixture = debian();
+    let config = "apt: {preserve_sources_list: true, sources: {c: {source: 'cloud-archive:$RELEASE-x'}, \
+                  l: {source: 'deb $MIRROR $RELEASE main'}}}";
+    let left = fixture.both(config, &MODULE);
+    assert_eq!(left.errors, [""; 0]);
+    let added = "add-apt-repository --no-update cloud-archive:trixie-x";
+    assert!(left.commands.iter().any(|c| c == added), "{:?}", left.commands);
+    assert_eq!(fixture.text("/etc/apt/sources.list.d/c.list"), "");
+    assert!(fixture.text("/etc/apt/sources.list.d/l.list").ends_with(" trixie main\n"));
+}
+
+#[test]
 fn keys_of_old_are_understood() {
     let fixture = debian();
     let old = "apt_mirror: http://m/debian\napt_ftp_proxy: http://f\napt_sources: [{source: deb http://a a a}, {source: deb http://b b b}]\n";

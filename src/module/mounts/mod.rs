@@ -299,10 +299,16 @@ fn entries(cx: &mut Context) -> Result<Vec<Entry>> {
         }
     }
     entries.reverse();
+    let fstab = cx.root.text(FSTAB);
+    let of_image = |device: &str| {
+        let kept = fstab.lines().filter(|l| !fstab::is_ours(l)).filter_map(fstab::fields);
+        kept.into_iter().any(|[spec, ..]| spec == fstab::escape(device))
+    };
     for implied in implied(cx, systemd) {
-        let point = implied.point();
-        let taken = |e: &Entry| e.fields[0] == implied.fields[0] || (point != "none" && e.point() == point);
-        if implied.missing.is_none() && !entries.iter().any(taken) {
+        let (device, point) = (&implied.fields[0], implied.point());
+        let taken = |e: &Entry| e.fields[0] == *device || (point != "none" && e.point() == point);
+        let refused = taken_back.contains(device) || of_image(device);
+        if implied.missing.is_none() && !refused && !entries.iter().any(taken) {
             entries.push(implied);
         }
     }

@@ -26,10 +26,11 @@ pub(super) fn make(cx: &mut Context) -> Result<Option<Swap>> {
         return Ok(Some(Swap { path, is_new: false }));
     }
     match size >> 20 {
-        0 => {
+        0 if size == 0 => {
             log::info!("swap: no swap file is made: its size would be 0");
             Ok(None)
         }
+        0 => Err(Error::new(format!("swap.size: {size} bytes: expected 1 MiB or more, with a unit such as 512M"))),
         mebibytes => {
             let is_btrfs = mount_table::containing(cx.root, &path).is_some_and(|m| m.kind == "btrfs");
             cx.root.make_swap(cx.stage, &path, mebibytes, is_btrfs)?;

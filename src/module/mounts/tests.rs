@@ -241,7 +241,21 @@ fn the_sources_names_and_the_users_aliases() {
     assert!(lines[1].starts_with("/dev/vdf\tnone\tswap\tsw,nofail"), "{lines:?}");
     let lines = machine.lines("{mounts: [[ephemeral0.1, /e], [mine, /m]], device_aliases: {mine: /dev/vdc}}");
     assert!(lines[0].starts_with("/dev/vdb1\t/e\t") && lines[1].starts_with("/dev/vdc\t/m\t"), "{lines:?}");
-    assert_eq!(machine.lines("mounts: [[ephemeral0, null]]").len(), 2, "only what is before it is taken back");
+    for entry in ["[ephemeral0, null]", "[ephemeral0]", "[/dev/vdb1, '']"] {
+        let lines = machine.lines(&format!("mounts: [{entry}]"));
+        assert!(lines.len() == 1 && lines[0].starts_with("/dev/vdf\t"), "{entry}: {lines:?}");
+    }
+    let lines = machine.lines("mounts: [[ephemeral0, null], [ephemeral0, /e]]");
+    assert!(lines.len() == 2 && lines[0].starts_with("/dev/vdb1\t/e\t"), "{lines:?}");
+}
+
+#[test]
+fn a_disk_that_the_image_mounts_is_not_mounted_once_more() {
+    let mut machine = Machine::new(&format!("{ROOT_LINE}/dev/vdb1 /scratch ext4 defaults 0 2\n"));
+    machine.instance.device_names = [("ephemeral0", "sdb")].into_iter().collect::<Map>();
+    assert_eq!(machine.lines("{}"), ["/dev/vdb1 /scratch ext4 defaults 0 2"]);
+    let lines = machine.lines("mounts: [[ephemeral0, /own]]");
+    assert!(lines.len() == 2 && lines[1].starts_with("/dev/vdb1\t/own\t"), "{lines:?}");
 }
 
 #[test]
@@ -317,6 +331,7 @@ fn a_swap_file_is_made_by_the_running_system_and_listed_once() {
     );
     assert_eq!(machine.run(config, live).0.len(), 1);
     assert_eq!(machine.run("swap: {size: 1Q}", live).1, [""; 0]);
+    assert_eq!(machine.warnings("swap: {size: 512, filename: /s}").len(), 1, "a size without a unit is bytes");
 }
 
 /// A machine whose devices cannot be looked at.
