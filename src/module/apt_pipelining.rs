@@ -30,7 +30,7 @@ pub static MODULE: Module = Module {
 };
 
 fn provision(cx: &mut Context) -> Result<()> {
-    let value = cx.text("apt_pipelining").unwrap_or_default().trim().to_ascii_lowercase();
+    let value = cx.text("apt_pipelining").unwrap_or("os".into()).trim().to_ascii_lowercase();
     let depth = match value.as_str() {
         "false" => "0",
         "0" | "1" | "2" | "3" | "4" | "5" => &value,

@@ -98,13 +98,17 @@ fn flag(section: &Map, key: &str, default: bool) -> bool {
     section.get(key).filter(|v| !v.is_null()).map_or(default, Value::is_true)
 }
 
+/// Nothing is done where a key is missing without which the client cannot work.
+fn check(section: &Map) -> Result<()> {
+    match ["server_url", "validation_name"].iter().find(|key| text(section, key).is_none()) {
+        Some(key) => Err(Error::new(format!("chef.{key}: it is needed"))),
+        None => Ok(()),
+    }
+}
+
 fn provision(cx: &mut Context) -> Result<()> {
     let Some(section) = cx.map("chef") else { return Ok(()) };
-    for key in ["server_url", "validation_name"] {
-        if text(section, key).is_none() {
-            return Err(Error::new(format!("chef.{key}: it is needed")));
-        }
-    }
+    check(section)?;
     let own = section.get("directories").map(Value::texts).unwrap_or_default();
     let folders = if own.is_empty() { FOLDERS.map(str::to_owned).to_vec() } else { own };
     for folder in folders.iter().map(String::as_str).chain(FOLDERS.first().copied()) {
@@ -204,6 +208,7 @@ fn write_first_boot(cx: &mut Context, section: &Map) -> Result<()> {
 
 fn live(cx: &mut Context) -> Result<()> {
     let Some(section) = cx.get("chef").and_then(Value::as_map) else { return Ok(()) };
+    check(section)?;
     let mut runs = flag(section, "exec", false);
     if flag(section, "force_install", false) || !cx.root.is_file(CLIENT) {
         match text(section, "install_type").as_deref() {

@@ -15,6 +15,7 @@
 
 use super::Module;
 use crate::base::error::{Error, Result};
+use crate::document::Value;
 use crate::instance::Frequency;
 use crate::machine::Family;
 use crate::root::{Attr, Command, Stage};
@@ -55,14 +56,16 @@ struct Wanted {
 fn wanted(cx: &Context) -> Result<Option<Wanted>> {
     let family = cx.distro.family;
     let file = cx.text("locale_configfile").unwrap_or_else(|| default_file(family).into());
-    let now = variable(&cx.root.text(&file), "LANG").filter(|l| !l.is_empty()).map(str::to_owned);
-    let given = cx.args.first().cloned().or_else(|| cx.text("locale"));
-    if cx.get("locale").is_some_and(|l| l.is_false()) {
+    let lang = |file: &str| variable(&cx.root.text(file), "LANG").filter(|l| !l.is_empty()).map(str::to_owned);
+    let given = cx.args.first().map(|arg| Value::from(arg.as_str())).or_else(|| cx.get("locale").cloned());
+    if given.as_ref().is_some_and(Value::is_false) {
         return Ok(None);
     }
-    let Some(locale) = given.or_else(|| now.clone()).or_else(|| default_locale(family).map(str::to_owned)) else {
-        return Ok(None);
-    };
+    // Alpine's file is an earlier instance's.
+    let of_system = || Some(default_file(family)).filter(|_| family != Family::Alpine).and_then(lang);
+    let default = || of_system().or_else(|| default_locale(family).map(str::to_owned));
+    let Some(locale) = given.and_then(|value| value.text()).or_else(default) else { return Ok(None) };
+    let now = lang(&file);
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '@' | '-' | '+');
     if locale.is_empty() || !locale.chars().all(allowed) {
         return Err(Error::new("locale: expected the name of a locale, such as de_DE.UTF-8"));

@@ -95,6 +95,33 @@ fn a_raspberry_pis_desktop_learns_of_its_keyboard() {
 }
 
 #[test]
+fn the_locale_of_a_list_and_of_an_earlier_instance() {
+    let fixture = Fixture::new("alpine");
+    let path = "/etc/profile.d/50-cloud-init-locale.sh";
+    for (config, lang) in [("locale: de_DE", "de_DE"), ("{}", "C.UTF-8"), ("locale: no", "C.UTF-8")] {
+        fixture.both(config, find("locale").unwrap());
+        assert!(fixture.text(path).contains(&format!("LANG={lang}\n")), "{config}: {}", fixture.text(path));
+    }
+    let fixture = Fixture::new("fedora");
+    fixture.put("/etc/locale.conf", "LANG=fi_FI.UTF-8\n", 0o644);
+    fixture.put("/etc/own", "LANG=de_DE.UTF-8\n", 0o644);
+    fixture.both("locale_configfile: /etc/own", find("locale").unwrap());
+    assert_eq!(fixture.text("/etc/own"), "LANG=fi_FI.UTF-8\n", "the system's own is the default");
+}
+
+#[test]
+fn chef_without_its_server_is_not_installed() {
+    let fixture = Fixture::new("debian");
+    let left = fixture.both("chef: {validation_name: v, force_install: true}", find("chef").unwrap());
+    assert_eq!(
+        (left.commands.len(), left.errors.first().map(String::as_str)),
+        (0, Some("chef.server_url: it is needed"))
+    );
+    let left = fixture.both("apt_pipelining: null", find("apt_pipelining").unwrap());
+    assert_eq!((left.warnings.len(), left.errors.len()), (0, 0));
+}
+
+#[test]
 fn names_of_old_are_known() {
     assert_eq!(find("cc_ubuntu-advantage").unwrap().name, "ubuntu_pro");
     assert!(is_removed("cc_migrator") && !is_removed("runcmd") && find("migrator").is_none());
