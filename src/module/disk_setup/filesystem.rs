@@ -70,7 +70,9 @@ pub(super) fn make(cx: &mut Context, places: &Places, definition: &Map) -> Resul
         _ => return Err(Error::new("partition: expected a number, auto, any or none")),
     };
     let node = &block.node;
-    if let Some(found) = block::superblock(places, &block) {
+    let held = block::superblock(places, &block);
+    let is_used = held.is_some();
+    if let Some(found) = held {
         let is_it = found.kind == wanted.filesystem && found.label == wanted.label;
         let is_replaced = !is_whole && wanted.replace.as_deref() == Some(found.kind);
         if is_it && !wanted.overwrite {
@@ -87,7 +89,7 @@ pub(super) fn make(cx: &mut Context, places: &Places, definition: &Map) -> Resul
     } else if is_whole && has_partitions(places, &block) && !wanted.overwrite {
         return Err(Error::new(format!("{node} has partitions: it is kept, as overwrite is not true")));
     }
-    let command = command(cx, definition, &wanted, &block)?;
+    let command = command(cx, definition, &wanted, &block, is_used)?;
     cx.root.run(command)?;
     cx.outside.devices_changed();
     Ok(())
@@ -133,18 +135,21 @@ fn is_same(found: Option<&Superblock>, wanted: &Wanted, any_label: bool) -> bool
     found.is_some_and(|f| f.kind == wanted.filesystem && (any_label || f.label == wanted.label))
 }
 
-fn command(cx: &mut Context, definition: &Map, wanted: &Wanted, block: &Block) -> Result<Command> {
+/// The command that makes it; where the device `is_used`, over what it holds.
+fn command(cx: &mut Context, definition: &Map, wanted: &Wanted, block: &Block, is_used: bool) -> Result<Command> {
     let node = &block.node;
     let is_disk = matches!(block.kind, Kind::Disk { .. });
     if let Some(cmd) = definition.get("cmd").filter(|v| v.is_true() || v.as_str().is_some() || v.as_list().is_some()) {
         for key in ["overwrite", "extra_opts"] {
-            if definition.get(key).is_some_and(|v| v.is_true() || v.as_list().is_some() || v.as_str().is_some()) {
+            let is_given =
+                |v: &Value| v.is_true() || v.as_list().is_some_and(|l| !l.is_empty()) || v.as_str().is_some();
+            if definition.get(key).is_some_and(is_given) {
                 cx.report.warn(format_args!("fs_setup: {key} is ignored where there is a cmd"));
             }
         }
+        let label = definition.get("label").and_then(Value::text).unwrap_or_else(|| "None".into());
         let fill = |word: &str| {
-            let label = wanted.label.as_deref().unwrap_or("None");
-            let filled = word.replace("%(label)s", label).replace("%(filesystem)s", &wanted.filesystem);
+            let filled = word.replace("%(label)s", &label).replace("%(filesystem)s", &wanted.filesystem);
             filled.replace("%(device)s", node)
         };
         return match cmd {
@@ -166,7 +171,7 @@ fn command(cx: &mut Context, definition: &Map, wanted: &Wanted, block: &Block) -
     if let Some(label) = &wanted.label {
         argv.extend([options.map_or("-L", |(_, label, _)| label).to_owned(), label.clone()]);
     }
-    if wanted.overwrite || is_disk || wanted.replace.is_some() {
+    if wanted.overwrite || is_disk || is_used {
         match options {
             Some((_, _, force)) => argv.push((*force).to_owned()),
             None => log::info!("fs_setup: mkfs.{kind} has no option that is known to force it"),

@@ -102,6 +102,7 @@ fn options_of_the_programs_that_make_file_systems() {
             "mk x l /dev/vdb1",
         ),
         ("device: vdb1, label: l, cmd: 'mk %(label)s %(device)s'", "sh -c mk l /dev/vdb1"),
+        ("device: vdb1, label: '', cmd: 'mk \"%(label)s\" %(device)s', extra_opts: []", "sh -c mk \"\" /dev/vdb1"),
     ] {
         let done = run(&machine, &format!("fs_setup: [{{{definition}}}]"));
         assert_eq!(done.commands, [command], "{definition}: {:?}", done.warnings);
@@ -127,4 +128,9 @@ fn a_file_system_to_replace_is_replaced_and_no_other() {
     assert_eq!(done.commands, ["/usr/bin/mkfs.ext4 -F /dev/vdb1"]);
     let done = run(&machine, "fs_setup: [{device: vdb, filesystem: ext4, replace_fs: xfs}]");
     assert_eq!((done.commands.len(), done.warnings.len()), (0, 1));
+    machine.open("vdb1").write_all_at(&[0; 8], 3).unwrap();
+    for replaced in ["ntfs", "false"] {
+        let done = run(&machine, &format!("fs_setup: [{{device: vdb, filesystem: ext4, replace_fs: {replaced}}}]"));
+        assert_eq!(done.commands, ["/usr/bin/mkfs.ext4 /dev/vdb1"], "nothing is replaced");
+    }
 }
