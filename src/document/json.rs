@@ -1,9 +1,10 @@
 //! JSON in and out of [`Value`].
 
-use super::{MAX_NODES, Map, Value};
+use super::{MAX_NODES, Map, Value, scalar};
 use crate::base::error::{Error, Result};
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::fmt;
 use std::io::{self, Write};
@@ -21,7 +22,8 @@ pub fn parse(document: &str, bytes: &[u8]) -> Result<Value> {
 /// As those of [`parse`].
 pub fn parse_up_to(max: usize, document: &str, bytes: &[u8]) -> Result<Value> {
     let left = Cell::new(max);
-    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    let bytes = whole_characters(bytes);
+    let mut deserializer = serde_json::Deserializer::from_slice(&bytes);
     let value = Bounded(&left).deserialize(&mut deserializer).and_then(|value| deserializer.end().map(|()| value));
     value.map_err(|e| {
         let what = if left.get() == 0 { format!("more than {max} values") } else { "not valid JSON".into() };
@@ -93,6 +95,7 @@ impl Serialize for Value {
             Value::Null => serializer.serialize_unit(),
             Value::Bool(b) => serializer.serialize_bool(*b),
             Value::Int(i) => serializer.serialize_i64(*i),
+            Value::Big(digits) => serde_json::Number::from_string_unchecked(digits.to_string()).serialize(serializer),
             Value::Float(f) => serializer.serialize_f64(*f),
             Value::String(s) => serializer.serialize_str(s),
             Value::Bytes(b) => match std::str::from_utf8(b) {
@@ -135,6 +138,43 @@ impl Serialize for Map {
     }
 }
 
+/// serde_json gives a number that 64 bits may not hold as a mapping of this key to its text.
+const NUMBER: &str = "$serde_json::private::Number";
+
+fn number(text: &str) -> Option<Value> {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) {
+        return Some(scalar::decimal(text.to_owned()));
+    }
+    text.parse().ok().map(Value::Float)
+}
+
+/// JSON in which half a character (`\ud83d` without its other half) is U+FFFD: what Python's reader takes must not be refused.
+fn whole_characters(bytes: &[u8]) -> Cow<'_, [u8]> {
+    let mut whole = Cow::Borrowed(bytes);
+    let mut at = 0;
+    while let Some(ahead) = bytes.get(at..).and_then(|rest| rest.iter().position(|b| *b == b'\\')) {
+        at += ahead;
+        at += match [at, at + 6].map(|at| half(bytes, at)) {
+            [Some(0xd800..0xdc00), Some(0xdc00..)] => 12,
+            [Some(_), _] => {
+                if let Some(code) = whole.to_mut().get_mut(at + 2..at + 6) {
+                    code.copy_from_slice(b"fffd");
+                }
+                6
+            }
+            [None, _] => 2,
+        };
+    }
+    whole
+}
+
+/// The code of the escape there, if that is half a character (a surrogate).
+fn half(bytes: &[u8], at: usize) -> Option<u32> {
+    let code = std::str::from_utf8(bytes.get(at..at + 6)?.strip_prefix(b"\\u")?).ok()?;
+    u32::from_str_radix(code, 16).ok().filter(|code| (0xd800..0xe000).contains(code))
+}
+
 /// Reads a value, of which no more than so many nodes are left.
 #[derive(Clone, Copy)]
 struct Bounded<'a>(&'a Cell<usize>);
@@ -167,10 +207,7 @@ impl<'de> Visitor<'de> for Bounded<'_> {
         Ok(Value::Int(v))
     }
     fn visit_u64<E>(self, v: u64) -> std::result::Result<Value, E> {
-        Ok(i64::try_from(v).map_or(Value::Float(v as f64), Value::Int))
-    }
-    fn visit_f64<E>(self, v: f64) -> std::result::Result<Value, E> {
-        Ok(Value::Float(v))
+        Ok(scalar::decimal(v.to_string()))
     }
     fn visit_str<E>(self, v: &str) -> std::result::Result<Value, E> {
         Ok(v.into())
@@ -188,7 +225,14 @@ impl<'de> Visitor<'de> for Bounded<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> std::result::Result<Value, A::Error> {
         let mut map = Map::new();
         while let Some(key) = entries.next_key::<String>()? {
-            map.insert(key, entries.next_value_seed(self)?);
+            let value = entries.next_value_seed(self)?;
+            if key == NUMBER
+                && let Some(number) = value.as_str().and_then(number)
+            {
+                self.0.set(self.0.get() + 1);
+                return Ok(number);
+            }
+            map.insert(key, value);
         }
         Ok(Value::Map(map))
     }
@@ -221,11 +265,42 @@ mod tests {
 
     #[test]
     fn a_number_of_many_digits_is_the_nearest_float() {
-        for text in
-            ["999999999999999999999999999999999999999999", "5e-324", "9007199254740993.0", "0.1000000000000000055"]
-        {
+        for text in ["1e400", "5e-324", "9007199254740993.0", "0.1000000000000000055"] {
             let Value::Float(read) = parse("t", text.as_bytes()).unwrap() else { panic!("{text} is a float") };
             assert_eq!(Ok(read), text.parse(), "{text}");
+        }
+    }
+
+    #[test]
+    fn integers_keep_their_digits() {
+        let text = r#"[18446744073709551615,-123456789012345678901234567890,9223372036854775807]"#;
+        let value = parse("t", text.as_bytes()).unwrap();
+        assert_eq!(to_string(&value), text);
+        assert_eq!(value.texts()[0], "18446744073709551615");
+        assert_eq!(to_string_sorted(&value), text.replace(',', ",\n ").replace('[', "[\n ").replace(']', "\n]"));
+        for (text, same) in [
+            ("-0", "0"),
+            ("1E2", "100.0"),
+            (r#"{"$serde_json::private::Number": "x"}"#, r#"{"$serde_json::private::Number":"x"}"#),
+        ] {
+            assert_eq!(to_string(&parse("t", text.as_bytes()).unwrap()), same);
+        }
+        let numbers = format!("[{}1]", "1,".repeat(MAX_NODES - 2));
+        assert!(parse("t", numbers.as_bytes()).is_ok());
+    }
+
+    #[test]
+    fn halves_of_characters() {
+        for (text, read) in [
+            (r#""\ud83d\ude00""#, "😀"),
+            (r#""\ud83d""#, "\u{fffd}"),
+            (r#""\uDE00\uD83Dx\uD83D\uD83D\uDE00""#, "\u{fffd}\u{fffd}x\u{fffd}😀"),
+            (r#""\\ud83d""#, "\\ud83d"),
+        ] {
+            assert_eq!(parse("t", text.as_bytes()), Ok(read.into()), "{text}");
+        }
+        for text in [r#""\ud8"#, r#""\"#, r#""\u"#, r#""\ud83d\u"#] {
+            assert!(parse("t", text.as_bytes()).is_err());
         }
     }
 

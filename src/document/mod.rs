@@ -24,13 +24,15 @@ pub const MAX_NODES: usize = 250_000;
 
 /// A document or a part of one.
 ///
-/// Timestamps stay the text they were. Integers beyond 64 bits become floats.
+/// Timestamps stay the text they were.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum Value {
     #[default]
     Null,
     Bool(bool),
     Int(i64),
+    /// An integer beyond 64 bits: its decimal digits, with `-` before them where it is negative.
+    Big(Text),
     Float(f64),
     String(Text),
     /// `!!binary` whose bytes are not UTF-8; binary that is UTF-8 is a `String`.
@@ -241,7 +243,7 @@ impl Value {
     /// None for null, lists, mappings and bytes.
     pub fn text(&self) -> Option<String> {
         match self {
-            Value::String(s) => Some(s.to_string()),
+            Value::String(s) | Value::Big(s) => Some(s.to_string()),
             Value::Int(i) => Some(i.to_string()),
             Value::Float(f) => Some(json::float(*f)),
             Value::Bool(b) => Some(b.to_string()),
@@ -289,7 +291,7 @@ impl Value {
         match self {
             Value::Null => "nothing",
             Value::Bool(_) => "a boolean",
-            Value::Int(_) => "an integer",
+            Value::Int(_) | Value::Big(_) => "an integer",
             Value::Float(_) => "a number",
             Value::String(_) => "a string",
             Value::Bytes(_) => "binary data",

@@ -27,7 +27,8 @@ pub fn boolean(text: &str) -> Option<bool> {
     }
 }
 
-/// Binary, octal (a leading 0), hexadecimal, decimal and sexagesimal integers, with `_` between digits.
+/// Binary, octal (a leading 0), hexadecimal, decimal and sexagesimal integers, with `_` between digits. Beyond 127 bits only decimal
+/// ones: the others stay text.
 pub fn integer(text: &str) -> Option<Value> {
     let (negative, digits) = signed(text);
     if !digits.starts_with(|c: char| c.is_ascii_digit()) {
@@ -35,22 +36,27 @@ pub fn integer(text: &str) -> Option<Value> {
     }
     let clean: String = digits.chars().filter(|c| *c != '_').collect();
     let parse = |digits: &str, radix| (!digits.is_empty()).then(|| i128::from_str_radix(digits, radix).ok()).flatten();
+    let sign = if negative { "-" } else { "" };
     let magnitude = if let Some(binary) = clean.strip_prefix("0b") {
         parse(binary, 2)?
     } else if let Some(hex) = clean.strip_prefix("0x") {
         parse(hex, 16)?
-    } else if clean.contains(':') {
-        if digits.starts_with('0') {
+    } else if let Some((_, seconds)) = digits.split_once(':') {
+        if digits.starts_with('0') || seconds.contains('_') {
             return None;
         }
         sexagesimal(&clean)?
     } else if clean.len() > 1 && clean.starts_with('0') {
         parse(&clean, 8)?
     } else {
-        parse(&clean, 10)?
+        return digits_only(&clean).then(|| decimal(format!("{sign}{clean}")));
     };
-    let value = if negative { -magnitude } else { magnitude };
-    Some(i64::try_from(value).map_or(Value::Float(value as f64), Value::Int))
+    Some(decimal(format!("{sign}{magnitude}")))
+}
+
+/// The integer of decimal digits, which may have a `-` before them.
+pub fn decimal(digits: String) -> Value {
+    digits.parse().map_or_else(|_| Value::Big(digits.into()), Value::Int)
 }
 
 fn sexagesimal(text: &str) -> Option<i128> {
@@ -80,16 +86,16 @@ pub fn float(text: &str) -> Option<f64> {
     if let Some((high, low)) = whole.rsplit_once(':') {
         let minutes = sexagesimal(&format!("{high}:{low}"))?;
         let fraction: f64 =
-            if rest.is_empty() { 0.0 } else { digits(rest).then(|| format!("0.{rest}").parse().ok())?? };
+            if rest.is_empty() { 0.0 } else { digits_only(rest).then(|| format!("0.{rest}").parse().ok())?? };
         return Some(sign * (minutes as f64 + fraction));
     }
     let (fraction, exponent) = match rest.find(['e', 'E']) {
         Some(i) => (&rest[..i], Some(&rest[i + 1..])),
         None => (rest, None),
     };
-    let exponent_ok = exponent.is_none_or(|e| e.strip_prefix(['+', '-']).is_some_and(digits));
-    let digits_ok =
-        (digits(whole) || (whole.is_empty() && digits(fraction))) && (fraction.is_empty() || digits(fraction));
+    let exponent_ok = exponent.is_none_or(|e| e.strip_prefix(['+', '-']).is_some_and(digits_only));
+    let digits_ok = (digits_only(whole) || (whole.is_empty() && digits_only(fraction)))
+        && (fraction.is_empty() || digits_only(fraction));
     // Without digits before it, the point must be the first character, and a digit must follow it: `-.5` and `._5` are
     // strings.
     let start_ok = body.starts_with(|c: char| c.is_ascii_digit())
@@ -120,6 +126,6 @@ fn signed(text: &str) -> (bool, &str) {
     }
 }
 
-fn digits(text: &str) -> bool {
+fn digits_only(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
 }

@@ -138,6 +138,7 @@ fn write_inline(out: &mut Out, value: &Value, indent: usize) {
         Value::Null => out.push_str("null"),
         Value::Bool(b) => out.push_str(if *b { "true" } else { "false" }),
         Value::Int(i) => out.push_str(&i.to_string()),
+        Value::Big(digits) => out.push_str(digits),
         Value::Float(f) if f.is_nan() => out.push_str(".nan"),
         Value::Float(f) if f.is_infinite() => out.push_str(if *f > 0.0 { ".inf" } else { "-.inf" }),
         Value::Float(f) => out.push_str(&exponent(&json::float(*f))),
@@ -288,14 +289,15 @@ mod tests {
         }
 
         fn value(&mut self, depth: usize) -> Value {
-            match self.below(if depth == 0 { 7 } else { 11 }) {
+            match self.below(if depth == 0 { 8 } else { 12 }) {
                 0 => Value::Null,
                 1 => Value::Bool(self.below(2) == 0),
                 2 => Value::Int([0, 7, -7, i64::MAX, i64::MIN][self.below(5)]),
                 3 => Value::Float([0.5, -1e300, 1e-7, 1e16, f64::INFINITY, f64::NEG_INFINITY, 123.0][self.below(7)]),
                 4 => Value::Bytes(vec![0xff; 1 + self.below(2000)].into()),
                 5 | 6 => self.text().into(),
-                7 | 8 => Value::List((0..self.below(5)).map(|_| self.value(depth - 1)).collect()),
+                7 => Value::Big("-123456789012345678901234567890".into()),
+                8 | 9 => Value::List((0..self.below(5)).map(|_| self.value(depth - 1)).collect()),
                 _ => Value::Map((0..self.below(5)).map(|_| (self.text(), self.value(depth - 1))).collect()),
             }
         }

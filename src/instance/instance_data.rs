@@ -36,13 +36,18 @@ const SENSITIVE: [&str; 20] = [
 ];
 /// Where OpenStack's and the config drive's metadata have what the machine's user gave it (nova's `--property`).
 const OF_USER: &str = "ds/meta_data/meta/";
-/// The key of the merged configuration.
-const MERGED: &str = "merged_cfg";
+/// The image's configuration, by cloud-init's new name and by its old one, with what is said of each.
+const IMAGE_CONFIG: [(&str, &str); 2] = [
+    ("merged_cfg", "deprecated: use merged_system_cfg"),
+    ("merged_system_cfg", "the image's configuration: /etc/cloud/cloud.cfg and the files of cloud.cfg.d"),
+];
+/// The part of it that is not there, but by itself in the file for root.
+const SYSTEM_INFO: &str = "system_info";
 const DOC: &str =
     "EXPERIMENTAL: The structure and format of content scoped under the 'ds' key may change in subsequent releases.";
 
-/// The data without user-data and configuration: the variables of templates.
-pub fn standard(root: &Root, machine: &Machine, distro: &Distro, instance: &Instance) -> Map {
+/// The data without user-data: the variables of templates. `image` is the image's configuration.
+pub fn standard(root: &Root, machine: &Machine, distro: &Distro, instance: &Instance, image: &Value) -> Map {
     let mut ds = instance.ds.clone();
     ds.insert("_doc", DOC);
     ds.insert("meta_data", instance.metadata.clone());
@@ -58,6 +63,11 @@ pub fn standard(root: &Root, machine: &Machine, distro: &Distro, instance: &Inst
     data.insert("base64_encoded_keys", Vec::<Value>::new());
     data.insert("ds", ds);
     data.insert("features", Map::new());
+    for (key, doc) in IMAGE_CONFIG {
+        let config = image.as_map().into_iter().flat_map(Map::iter).filter(|(key, _)| *key != SYSTEM_INFO);
+        let config = config.map(|(key, value)| (key, value.clone()));
+        data.insert(key, config.chain([("_doc", doc.into())]).collect::<Map>());
+    }
     data.insert("sys_info", sys_info(&os, &kernel, distro));
     data.insert("v1", v1(&os, &kernel, distro, instance));
     data
@@ -162,28 +172,23 @@ pub fn canonical_cloud_id(cloud_name: &str, region: &str, platform: &str) -> Str
 pub const SENSITIVE_FILE: &str = "instance-data-sensitive.json";
 
 /// Writes instance-data.json (0644), its sensitive twin (0600), combined-cloud-config.json (0600) and the cloud-id files.
-pub fn write(root: &mut Root, standard: Map, instance: &Instance, base: &Value, merged: Arc<Value>) -> Result<()> {
+pub fn write(root: &mut Root, standard: Map, instance: &Instance, image: &Value, merged: Arc<Value>) -> Result<()> {
     let run = state::RUN_DIR;
     let mut data = standard;
-    data.insert("merged_system_cfg", base.clone());
     data.insert("userdata", instance.user_data.clone().unwrap_or_default());
     data.insert("vendordata", vendor_document(&instance.vendor_data).clone());
     data.insert("vendordata2", vendor_document(&instance.vendor_data2).clone());
-    let mut paths = vec![MERGED.to_owned()];
+    let mut paths = Vec::new();
     let mut public = Map::new();
     for (key, value) in data.iter() {
         public.insert(key, redacted(key, value, key, &mut paths));
     }
     paths.sort_unstable();
     let paths = Value::List(paths.into_iter().map(Value::from).collect());
-    for (name, mut document, merged, mode) in [
-        ("instance-data.json", public, Arc::new(REDACTED.into()), 0o644),
-        (SENSITIVE_FILE, data, merged.clone(), 0o600),
-    ] {
+    data.insert(SYSTEM_INFO, image.get(SYSTEM_INFO).cloned().unwrap_or_default());
+    for (name, mut document, mode) in [("instance-data.json", public, 0o644), (SENSITIVE_FILE, data, 0o600)] {
         document.insert("sensitive_keys", paths.clone());
-        let write =
-            move |out: &mut dyn Write| json::write_sorted(document.iter().chain([(MERGED, &*merged)]).collect(), out);
-        put(root, name, mode, write)?;
+        put(root, name, mode, move |out| json::write_sorted(document.iter().collect(), out))?;
     }
     let write = move |out: &mut dyn Write| {
         json::write_sorted(merged.as_map().map(|map| map.iter().collect()).unwrap_or_default(), out)
@@ -247,6 +252,7 @@ mod tests {
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
         root.write("/etc/os-release", "ID=debian\nVERSION_ID=\"12\"\nVERSION_CODENAME=bookworm\n", Attr::root(0o644))
             .unwrap();
+        let image = json::parse("t", br#"{"ntp": "geheim", "system_info": {"default_user": "geheim"}}"#).unwrap();
         let instance = Instance {
             instance_id: "i-1".into(),
             cloud_name: "aws".into(),
@@ -256,9 +262,10 @@ mod tests {
             metadata: json::parse("t", br#"{"admin_pass": "geheim", "meta": {"role": "db", "db_password": "geheim", "api": {"Token": "geheim"}}}"#).unwrap(),
             ..Instance::default()
         };
-        let standard = standard(&root, &Machine::default(), &Distro::named("debian"), &instance);
+        let standard = standard(&root, &Machine::default(), &Distro::named("debian"), &instance, &image);
+        assert_eq!(standard.get("merged_system_cfg").and_then(|c| c.get("ntp")), Some(&Value::from("geheim")));
         let merged = json::parse("t", br#"{"password": "geheim"}"#).unwrap();
-        write(&mut root, standard, &instance, &Value::Null, merged.into()).unwrap();
+        write(&mut root, standard, &instance, &image, merged.into()).unwrap();
         let public = root.text("/run/cloud-init/instance-data.json");
         assert!(!public.contains("geheim"), "{public}");
         let public = json::parse("t", public.as_bytes()).unwrap();
@@ -269,9 +276,11 @@ mod tests {
         let keys = json::to_string(public.get("sensitive_keys").unwrap());
         assert_eq!(
             keys,
-            r#"["ds/meta_data/admin_pass","ds/meta_data/meta/api/Token","ds/meta_data/meta/db_password","merged_cfg","userdata"]"#
+            r#"["ds/meta_data/admin_pass","ds/meta_data/meta/api/Token","ds/meta_data/meta/db_password","merged_cfg","merged_system_cfg","userdata"]"#
         );
-        assert!(root.text("/run/cloud-init/instance-data-sensitive.json").contains("geheim"));
+        let sensitive = json::parse("t", root.text("/run/cloud-init/instance-data-sensitive.json").as_bytes()).unwrap();
+        assert_eq!(sensitive.at(&["system_info", "default_user"]), Some(&Value::from("geheim")));
+        assert_eq!(sensitive.at(&["merged_cfg", "system_info"]), None);
         assert_eq!(root.stat("/run/cloud-init/instance-data-sensitive.json").unwrap().attr.mode, 0o600);
         assert_eq!(root.stat("/run/cloud-init/combined-cloud-config.json").unwrap().attr.mode, 0o600);
         assert_eq!(root.text("/run/cloud-init/cloud-id"), "aws-china\n");

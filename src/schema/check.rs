@@ -256,11 +256,11 @@ impl<'a> Walk<'a> {
                 return;
             }
             Shape::Int(range) => {
-                *same_kind |= matches!(found, Value::Int(_));
+                *same_kind |= matches!(found, Value::Int(_) | Value::Big(_));
                 range.of("an integer")
             }
             Shape::Number(range) => {
-                *same_kind |= matches!(found, Value::Int(_) | Value::Float(_));
+                *same_kind |= matches!(found, Value::Int(_) | Value::Big(_) | Value::Float(_));
                 range.of("a number")
             }
             Shape::Text(check) => {
@@ -300,6 +300,9 @@ fn is_scalar(shape: &Shape, value: &Value) -> bool {
     match (shape, value) {
         (Shape::Any, _) | (Shape::Null, Value::Null) | (Shape::Bool, Value::Bool(_)) => true,
         (Shape::Int(range) | Shape::Number(range), Value::Int(number)) => range.holds(*number),
+        (Shape::Int(range) | Shape::Number(range), Value::Big(digits)) => {
+            range.holds(if digits.starts_with('-') { i64::MIN } else { i64::MAX })
+        }
         (Shape::Number(range), Value::Float(number)) => range.min.is_none_or(|min| *number >= min as f64),
         (Shape::Text(check), Value::String(text)) => text::check(check, text).1,
         (Shape::Text(check), Value::Bytes(_)) => check.is_empty(),

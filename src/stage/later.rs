@@ -237,7 +237,7 @@ fn run(
 /// parts are remote, the file half of the modules, which waited for them, runs; where the instance has changed since the local
 /// stage, that of the modules that are due again does.
 fn merge(root: &mut Root, boot: &mut Boot, instance: &Instance, stage: Stage, changed: bool, known: &[String]) {
-    let standard = instance_data::standard(root, boot.machine, &boot.image.distro, instance);
+    let standard = instance_data::standard(root, boot.machine, &boot.image.distro, instance, &boot.image.config);
     let variables = Value::Map(standard.clone());
     let web = OnceCell::new();
     let mut remote = false;
@@ -271,7 +271,8 @@ fn merge(root: &mut Root, boot: &mut Boot, instance: &Instance, stage: Stage, ch
 /// Gives `boot` the configuration of this boot; merged anew, without what is remote, where no earlier stage did it.
 pub fn configure(root: &Root, boot: &mut Boot, instance: &Instance) {
     boot.config = combined(root, boot).or_else(|| {
-        let standard = Value::Map(instance_data::standard(root, boot.machine, &boot.image.distro, instance));
+        let standard =
+            Value::Map(instance_data::standard(root, boot.machine, &boot.image.distro, instance, &boot.image.config));
         let mut fetch = |include: &Include<'_>| config::without_network(root, include);
         Some(config::consume(&boot.image, instance, &standard, &mut boot.report, &mut fetch).0.config)
     });

@@ -30,7 +30,7 @@ pub fn provision(root: &mut Root, boot: &mut Boot, instance: &Instance, read: bo
         network(root, boot, instance);
     }
     source_files(root, instance, &mut boot.report);
-    let standard = instance_data::standard(root, boot.machine, &boot.image.distro, instance);
+    let standard = instance_data::standard(root, boot.machine, &boot.image.distro, instance, &boot.image.config);
     let variables = Value::Map(standard.clone());
     let (merged, consumed) = config::consume(&boot.image, instance, &variables, &mut boot.report, &mut |include| {
         config::without_network(root, include)

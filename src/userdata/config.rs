@@ -195,11 +195,11 @@ pub fn consume(
         log::info!("user-data is left out: allow_userdata is false");
     }
     let without_vendor = merged(base, sources.datasource_config, [&consumed.user, &None, &None], report);
-    let [settings, settings2] = ["vendor_data", "vendor_data2"].map(|key| Settings::read(&without_vendor, key, report));
+    let [settings, settings2] = [("vendor_data", sources.vendor_data), ("vendor_data2", sources.vendor_data2)]
+        .map(|(key, documents)| Settings::read(&without_vendor, key, !documents.is_empty(), report));
     drop(without_vendor);
     let mut vendor_data = |source, settings: &Settings, documents: &[Bytes]| {
-        let is_used = !documents.is_empty() && settings.enabled;
-        is_used.then(|| run(source, true, documents, &settings.disabled_handlers, report))
+        settings.enabled.then(|| run(source, true, documents, &settings.disabled_handlers, report))
     };
     let vendor = vendor_data("vendor-data", &settings, sources.vendor_data);
     let mut vendor2 = vendor_data("vendor-data2", &settings2, sources.vendor_data2);
@@ -368,6 +368,15 @@ mod tests {
             let all = consumed("", user, vendor, "");
             assert_eq!(get(&all.config, "l"), r#"["u"]"#);
             assert!(!all.config.contains_key("merge_how"));
+        }
+    }
+
+    #[test]
+    fn a_script_by_frequency_has_the_last_piece_of_its_name() {
+        for (kind, name) in [("x-shellscript-per-boot", "b.sh"), ("x-shellscript", "a_b.sh")] {
+            let archive =
+                format!("#cloud-config-archive\n- {{type: text/{kind}, filename: a/b.sh, content: \"#!/bin/sh\"}}\n");
+            assert_eq!(consumed("", &archive, "", "").user.unwrap().scripts[0].name, name);
         }
     }
 

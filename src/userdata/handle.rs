@@ -96,7 +96,12 @@ impl<'a> Handler<'a> {
 
     /// Of two scripts with the same name in the same place, the later one is kept.
     fn script(&mut self, part: &Part, content: &Bytes, when: When) {
-        let script = Script { name: file_name(&part.filename), content: with_unix_lines(content), when };
+        // Those by frequency have the last piece of a path as their name, the others all of it.
+        let name = match when {
+            When::User | When::Vendor => &part.filename,
+            _ => part.filename.rsplit('/').next().unwrap_or_default(),
+        };
+        let script = Script { name: file_name(name), content: with_unix_lines(content), when };
         match self.out.scripts.iter_mut().find(|s| s.name == script.name && s.when == when) {
             Some(old) => *old = script,
             None => self.out.scripts.push(script),

@@ -43,11 +43,11 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Reads `key` of a configuration that has no vendor-data in it. An invalid value disables it.
-    pub fn read(config: &Map, key: &str, report: &mut Report) -> Settings {
-        let settings = match config.get(key) {
-            Some(Value::Map(settings)) => settings,
+    /// Reads `key` of a configuration that has no vendor-data in it. An invalid value disables it; so does that there is none.
+    pub fn read(config: &Map, key: &str, exists: bool, report: &mut Report) -> Settings {
+        let settings = match config.get(key).filter(|_| exists) {
             None => return Settings::default(),
+            Some(Value::Map(settings)) => settings,
             Some(other) => {
                 report.warn(format_args!("{}; it is disabled", wrong(key, "a mapping", other)));
                 return Settings::default();
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn settings() {
         let read = |text: &str| match value(text) {
-            Value::Map(map) => Settings::read(&map, "vendor_data", &mut Report::new()),
+            Value::Map(map) => Settings::read(&map, "vendor_data", true, &mut Report::new()),
             _ => panic!("{text}"),
         };
         assert!(read(r#"{"vendor_data": {"enabled": true}}"#).enabled);
@@ -122,6 +122,12 @@ mod tests {
         assert!(!read(r#"{"vendor_data": {}}"#).enabled);
         assert!(!read(r#"{"vendor_data": true}"#).enabled);
         assert!(!read("{}").enabled);
+        let mut report = Report::new();
+        let Value::Map(off) = value(r#"{"vendor_data": false}"#) else { panic!() };
+        for (exists, warnings) in [(false, 0), (true, 1)] {
+            assert_eq!(Settings::read(&off, "vendor_data", exists, &mut report), Settings::default());
+            assert_eq!(report.entries().len(), warnings);
+        }
         let settings =
             read(r#"{"vendor_data": {"enabled": 1, "prefix": "strace", "disabled_handlers": ["text/x-shellscript"]}}"#);
         assert_eq!(settings.prefix, ["strace"]);

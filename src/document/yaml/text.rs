@@ -142,13 +142,31 @@ impl Tokens<'_> {
                 return Ok(());
             }
         };
-        let code = self.cursor.rest().get(1..=digits).filter(|code| code.bytes().all(|b| b.is_ascii_hexdigit()));
-        let character = code.and_then(|code| u32::from_str_radix(code, 16).ok()).and_then(char::from_u32);
+        let rest = self.cursor.rest();
+        let code = |from: usize, digits: usize| {
+            let code = rest.get(from..from + digits).filter(|code| code.bytes().all(|b| b.is_ascii_hexdigit()));
+            code.and_then(|code| u32::from_str_radix(code, 16).ok())
+        };
+        let mut width = 1 + digits;
+        let character = match code(1, digits) {
+            // JSON, which is YAML too, escapes a character beyond U+FFFF as two halves.
+            Some(first @ 0xd800..0xe000) => {
+                let is_escape = rest.get(width..).is_some_and(|rest| rest.starts_with("\\u"));
+                match code(width + 2, 4).filter(|_| is_escape) {
+                    Some(second @ 0xdc00..0xe000) if first < 0xdc00 => {
+                        width += 6;
+                        char::from_u32(0x10000 + ((first & 0x3ff) << 10 | second & 0x3ff))
+                    }
+                    _ => Some(char::REPLACEMENT_CHARACTER),
+                }
+            }
+            code => code.and_then(char::from_u32),
+        };
         let Some(character) = character else {
             return self.cursor.fail("an escape that is not a character's code");
         };
         text.push(character);
-        self.cursor.take(1 + digits);
+        self.cursor.take(width);
         Ok(())
     }
 

@@ -105,7 +105,7 @@ fn plain<'a>(data: &'a Data, heap: &Heap<'a, '_>, depth: usize) -> Step<Value<'a
         Data::Bool(b) => Value::Bool(*b),
         Data::Int(i) => Value::Int(*i),
         Data::Float(f) => Value::Float(*f),
-        Data::String(text) => Value::borrowed(text),
+        Data::String(text) | Data::Big(text) => Value::borrowed(text),
         Data::Bytes(bytes) => heap.text(String::from_utf8_lossy(bytes))?,
         Data::List(list) => heap.list(list.iter().map(|item| plain(item, heap, depth + 1)).collect::<Step<_>>()?)?,
         Data::Map(map) => {

@@ -101,10 +101,11 @@ fn field(line: &str) -> Option<(&str, &str)> {
     name.bytes().all(|b| b.is_ascii_graphic()).then_some((name, value))
 }
 
-/// The parameters after a field's value: names and values, quotes taken off.
+/// The parameters of a field: names and values, quotes taken off.
 fn parameters(value: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
-    let mut rest = value.split_once(';').map_or("", |(_, r)| r);
+    // A field may begin with its parameters, without a value before them.
+    let mut rest = value;
     while !rest.is_empty() && found.len() < MAX_PIECES {
         let (mut quoted, mut escaped, mut end) = (false, false, rest.len());
         for (i, c) in rest.char_indices() {
@@ -165,6 +166,7 @@ mod tests {
             ("attachment; filename=\"\"", None),
             ("attachment", None),
             ("attachment; filename", None),
+            ("filename=a.sh", Some("a.sh")),
             ("attachment; filename=\"open", Some("\"open")),
         ] {
             assert_eq!(filename(disposition).as_deref(), name, "{disposition}");
