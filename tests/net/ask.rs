@@ -72,6 +72,8 @@ fn find(sources: &str, args: &[String], out: &mut Map) -> Result<()> {
     let wanted: Vec<&str> = sources.split(',').collect();
     let started = Instant::now();
     let mut search = Search::new(&machine, &root, &config, Deadline::after(Duration::from_secs_f64(seconds)));
+    // As on a machine without a mark: what a service refuses is final.
+    search.marked = false;
     let jobs = wanted.iter().filter_map(|name| source::named(name)?.service?(&mut search)).collect();
     let mut session = Session::open(&settings, search.deadline)?;
     let found = service::ask(&mut search, jobs, &mut session, &ca_files(folder)).or_else(|| search.take_otherwise());

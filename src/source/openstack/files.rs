@@ -97,11 +97,9 @@ fn read_version_2(files: &Files) -> Instance {
     instance
 }
 
-/// cloud-init's second names for the same values, which templates and queries use.
+/// cloud-init's second names for the same values, which templates and queries use. Values that have those names are replaced.
 fn copy_key(map: &mut Map, from: &str, to: &str) {
-    if let Some(value) = map.get(from).cloned()
-        && !map.contains_key(to)
-    {
+    if let Some(value) = map.get(from).cloned() {
         map.insert(to, value);
     }
 }
@@ -112,6 +110,7 @@ fn from_metadata(files: &Files, metadata: &Map, instance: &mut Instance) -> Vec<
     instance.instance_id = text("uuid").or_else(|| text("instance-id")).unwrap_or_default();
     instance.local_hostname = text("hostname").or_else(|| text("local-hostname")).or_else(|| text("name"));
     instance.availability_zone = text("availability_zone");
+    instance.region = text("region");
     instance.launch_index = metadata.get("launch_index").and_then(Value::as_int);
     instance.public_keys = public_keys(metadata.get("public_keys").or_else(|| metadata.get("public-keys")));
     for key in metadata.get("keys").and_then(Value::as_list).unwrap_or_default() {
@@ -261,7 +260,7 @@ mod tests {
     fn the_newest_whole_document_counts_and_the_broken_one_is_told() {
         let read = read(&files(&[
             ("openstack/latest/meta_data.json", r#"{"uuid": "l"}"#),
-            ("openstack/2017-02-22/meta_data.json", r#"{"uuid": "u", "hostname": "h.example", "name": "h", "public_keys": {"k": "ssh-rsa A"},
+            ("openstack/2017-02-22/meta_data.json", r#"{"uuid": "u", "hostname": "h.example", "local-hostname": "x", "region": "r", "name": "h", "public_keys": {"k": "ssh-rsa A"},
                "keys": [{"name": "k", "type": "ssh", "data": "ssh-rsa A"}, {"type": "x509", "data": "c"}], "launch_index": 0,
                "random_seed": "aGk=", "meta": {"dsmode": "local"}, "availability_zone": "nova",
                "files": [{"path": "/etc/f", "content_path": "/content/0000"}, {"path": "/etc/g", "content_path": "/content/0001"}]}"#),
@@ -274,7 +273,7 @@ mod tests {
         .unwrap();
         assert_eq!(read.instance_id, "u");
         assert_eq!(read.local_hostname.as_deref(), Some("h.example"));
-        assert_eq!(read.public_keys, ["ssh-rsa A"]);
+        assert_eq!((read.public_keys.join(" "), read.region.as_deref()), ("ssh-rsa A".into(), Some("r")));
         assert_eq!(read.random_seed, Some(Bytes::from(b"hi".to_vec())));
         assert_eq!(read.dsmode, DsMode::Local);
         assert_eq!(read.files, [("/etc/f".to_owned(), Bytes::from(b"F".to_vec()))]);

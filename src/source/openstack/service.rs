@@ -6,7 +6,7 @@
 use super::files::VERSIONS;
 use crate::base::error::{Context, Error, Result};
 use crate::document::{Map, Value, json};
-use crate::link::http::{Client, Request};
+use crate::link::http::{Client, Request, refused};
 use crate::link::{Reach, Uplink};
 use std::time::Duration;
 
@@ -167,7 +167,7 @@ fn metadata(client: &Client, base: &str) -> Result<Option<(String, Vec<u8>)>> {
     while let Some(version) = versions.pop() {
         let url = format!("{base}/openstack/{version}/meta_data.json");
         let tries = if listed { u32::MAX } else { NEWEST_TRIES };
-        let (body, tried) = match client.document(&Request { tries, ..Request::get(&url) }) {
+        let (body, tried) = match asked(client, &Request { tries, ..Request::get(&url) }) {
             Err(e) if !listed && client.is_patient() => {
                 unanswered = Some(e);
                 (None, "")
@@ -179,12 +179,22 @@ fn metadata(client: &Client, base: &str) -> Result<Option<(String, Vec<u8>)>> {
             return Ok(Some((version, body)));
         }
         if !std::mem::replace(&mut listed, true) {
-            let list = client.get(&format!("{base}/openstack"));
+            let list = asked(client, &Request::get(&format!("{base}/openstack")));
             let list = list.map_err(|e| unanswered.take().unwrap_or(e))?.unwrap_or_default();
             versions = candidates(&String::from_utf8_lossy(&list), tried);
         }
     }
     Ok(None)
+}
+
+/// A document of a service that may not know the machine yet: None where it refuses to give it.
+fn asked(client: &Client, request: &Request) -> Result<Option<Vec<u8>>> {
+    let reply = client.send(request)?;
+    match reply.status {
+        200..=299 => Ok(Some(reply.body)),
+        400..=499 => Ok(None),
+        status => Err(refused(request.method, request.url, status)),
+    }
 }
 
 /// What to ask for after a look at the list, the best last: the known versions in it by age, and `latest` before them.
