@@ -135,7 +135,8 @@ mod tests {
             let deadline = Deadline::after(Duration::from_secs(300));
             let (script, findings) = (Arc::new(script), Findings::default());
             let client = Client::over(script, &Uplink::system(), Redirects::SameOrigin, deadline, &findings);
-            privileged(&client, "http://h/u", &mut PORTS.clone())
+            let mut ports = PORTS;
+            privileged(&client, "http://h/u", &mut ports)
         };
         assert_eq!(get(&[429, 500, 200]).unwrap(), Some(b"u".to_vec()));
         assert_eq!(get(&[404]).unwrap(), None);
