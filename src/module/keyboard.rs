@@ -21,8 +21,8 @@ use crate::document::{Value, wrong};
 use crate::instance::Frequency;
 use crate::machine::Family;
 use crate::root::{Attr, Command, Stage};
+use crate::system::Context;
 use crate::system::service::{self, Action};
-use crate::system::{Context, all_or_error};
 
 const FILE: &str = "/etc/default/keyboard";
 const ALPINE_MAPS: &str = "/usr/share/bkeymaps";
@@ -92,17 +92,18 @@ fn provision(cx: &mut Context) -> Result<()> {
 /// Has the desktop of a Raspberry Pi, its on-screen keyboard and the devices that are there take the file's layout (cloud-init
 /// 26.2, raspberry_pi_os.py, `set_keymap`).
 fn set_on_pi(cx: &mut Context) -> Result<()> {
-    let mut problems = Vec::new();
-    for words in [&["update_labwc_keyboard"][..], &["update_squeekboard", "restart"]] {
-        let words = [raspberry_pi::CONFIG, "nonint"].iter().chain(words).copied();
-        problems.extend(cx.root.run(Command::new(cx.stage, words)).err());
+    let program = raspberry_pi::CONFIG;
+    for words in
+        [&[program, "nonint", "update_labwc_keyboard"][..], &[program, "nonint", "update_squeekboard", "restart"]]
+    {
+        raspberry_pi::done(cx, Command::new(cx.stage, words.iter().copied()));
     }
-    problems.extend(service::manage(cx, Action::Restart, "keyboard-setup").err());
-    if cx.root.which("udevadm").is_some() {
-        let words = ["udevadm", "trigger", "--subsystem-match=input", "--action=change"];
-        problems.extend(cx.root.run(Command::new(cx.stage, words)).err());
+    service::manage(cx, Action::Restart, "keyboard-setup")?;
+    if cx.root.which("udevadm").is_none() {
+        return Ok(());
     }
-    all_or_error(problems.iter().map(Error::to_string).collect())
+    let words = ["udevadm", "trigger", "--subsystem-match=input", "--action=change"];
+    cx.root.run(Command::new(cx.stage, words))
 }
 
 fn live(cx: &mut Context) -> Result<()> {

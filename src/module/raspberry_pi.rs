@@ -76,7 +76,7 @@ fn live(cx: &mut Context) -> Result<()> {
 }
 
 /// Runs a command; a failure is an error of the report. Whether it succeeded.
-fn done(cx: &mut Context, command: Command) -> bool {
+pub(super) fn done(cx: &mut Context, command: Command) -> bool {
     let result = cx.root.run(command);
     cx.report.keep(result).is_some()
 }

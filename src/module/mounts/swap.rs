@@ -48,14 +48,15 @@ fn in_use(cx: &Context, path: &str) -> bool {
 
 /// Bytes. None where the configuration asks for none.
 fn size(cx: &Context, section: &Map, path: &str) -> Result<Option<u64>> {
+    let is_asked =
+        |v: &&Value| !matches!(v, Value::Null | Value::Bool(false) | Value::Int(0)) && v.as_str() != Some("");
+    let Some(value) = section.get("size").filter(is_asked) else { return Ok(None) };
     let limit = match section.get("maxsize").filter(|v| !v.is_null()) {
         None => None,
         Some(value) => Some(bytes("swap.maxsize", value)?),
     };
-    match section.get("size") {
-        None | Some(Value::Null) | Some(Value::Bool(false)) => Ok(None),
-        Some(Value::String(text)) if text.is_empty() => Ok(None),
-        Some(Value::String(word)) if word.eq_ignore_ascii_case("auto") => {
+    match value {
+        Value::String(word) if word.eq_ignore_ascii_case("auto") => {
             let Some(memory) = cx.outside.memory() else {
                 log::info!("swap: no swap file is made: the size of the memory is not known");
                 return Ok(None);
@@ -64,7 +65,7 @@ fn size(cx: &Context, section: &Map, path: &str) -> Result<Option<u64>> {
             Ok(Some(suggested(memory, limit, cx.outside.free_space(folder))))
         }
         // `maxsize` bounds what is suggested; a size that is asked for is made.
-        Some(value) => bytes("swap.size", value).map(|size| Some(size).filter(|s| *s > 0)),
+        value => bytes("swap.size", value).map(|size| Some(size).filter(|s| *s > 0)),
     }
 }
 
@@ -93,7 +94,7 @@ fn bytes(key: &str, value: &Value) -> Result<u64> {
     let text = text.strip_suffix("iB").or_else(|| text.strip_suffix('B')).unwrap_or(text);
     let units = [('K', 10), ('M', 20), ('G', 30), ('T', 40)];
     let unit = units.iter().find_map(|(letter, shift)| Some((text.strip_suffix(*letter)?, *shift)));
-    let (number, shift) = unit.unwrap_or((text, 0));
+    let (number, shift) = unit.map_or((text, 0), |(number, shift)| (number.trim_end(), shift));
     let plain = !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     let number: f64 = number.parse().ok().filter(|_| plain).ok_or_else(fail)?;
     let size = number * (1u64 << shift) as f64;
@@ -106,9 +107,14 @@ mod tests {
 
     #[test]
     fn sizes() {
-        for (text, size) in
-            [("512M", 512 << 20), ("1.5G", 3 << 29), ("2GiB", 2 << 30), ("10485760B", 10_485_760), ("7", 7)]
-        {
+        for (text, size) in [
+            ("512M", 512 << 20),
+            ("1.5G", 3 << 29),
+            ("2GiB", 2 << 30),
+            ("10485760B", 10_485_760),
+            ("1 G", 1 << 30),
+            ("7", 7),
+        ] {
             assert_eq!(bytes("s", &Value::from(text)).unwrap(), size, "{text}");
         }
         for text in ["1Q", "", "K", "..5T", "-1G", "nanG", "infM", "1e9", "99999T"] {
