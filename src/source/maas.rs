@@ -3,7 +3,7 @@
 //! Follows cloud-init's documentation, "MAAS".
 
 use super::Source;
-use super::keys::public_keys;
+use super::documents;
 use super::search::{Found, Search};
 use super::service::is_id;
 use super::service::{Job, MAX_WAIT, RETRIES, TIMEOUT, limits};
@@ -115,15 +115,10 @@ fn instance(get: &dyn Fn(&str) -> Result<Option<Vec<u8>>>, place: &str) -> Resul
     }
     let hostname = required(HOSTNAME)?;
     let mut problems = Vec::new();
-    let mut keep = |result: Result<Option<Vec<u8>>>| {
-        result.unwrap_or_else(|e| {
-            problems.push(format!("{e}; the boot goes on without it"));
-            None
-        })
-    };
-    let keys = keep(get(KEYS)).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    let vendor_data = keep(get(VENDOR_DATA));
-    let user_data = keep(get(USER_DATA)).filter(|bytes| !bytes.is_empty());
+    // One that is there and cannot be read is an error: the instance would be without it for good.
+    let keys = get(KEYS)?.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    let vendor_data = get(VENDOR_DATA)?;
+    let user_data = get(USER_DATA)?.filter(|bytes| !bytes.is_empty());
     let vendor_data = vendor_data.map(|bytes| yaml::parse(VENDOR_DATA, &String::from_utf8_lossy(&bytes)));
     let vendor_data = vendor_data.unwrap_or(Ok(Value::Null)).unwrap_or_else(|e| {
         problems.push(format!("{e}; the boot goes on without it"));
@@ -134,19 +129,11 @@ fn instance(get: &dyn Fn(&str) -> Result<Option<Vec<u8>>>, place: &str) -> Resul
         metadata.insert("public-keys", keys.as_str());
     }
     Ok(Instance {
-        source: SOURCE.name.into(),
-        class: "DataSourceMAAS".into(),
-        platform: "maas".into(),
-        cloud_name: "maas".into(),
         subplatform: format!("seed-dir ({place})"),
-        instance_id: id,
-        local_hostname: Some(hostname),
-        public_keys: public_keys(keys.map(Value::from).as_ref()),
         user_data: user_data.map(Bytes::from),
         vendor_data,
-        metadata: Value::Map(metadata),
         problems,
-        ..Instance::default()
+        ..documents::instance(SOURCE.name, metadata)
     })
 }
 
@@ -188,6 +175,13 @@ mod tests {
             assert!(of(&[missing]).is_err());
         }
         assert!(of(&[(ID, "<html>"), both[1]]).is_err());
+        for unreadable in [KEYS, VENDOR_DATA, USER_DATA] {
+            let get = |path: &str| match path {
+                path if path == unreadable => Err(refused("GET", path, 503)),
+                path => Ok(both.iter().find(|(p, _)| *p == path).map(|(_, text)| text.as_bytes().to_vec())),
+            };
+            assert!(instance(&get, "http://maas/").is_err(), "{unreadable}");
+        }
     }
 
     #[test]
