@@ -44,12 +44,13 @@ pub fn needed(client: &Client, request: &Request) -> Result<Vec<u8>> {
 pub fn instance(name: &str, metadata: Map) -> Instance {
     let text = |key: &str| metadata.get(key).and_then(Value::text).filter(|t| !t.is_empty());
     let placement = || metadata.get("placement")?.get("availability-zone")?.text();
-    let cloud = name.to_ascii_lowercase();
+    let platform = name.to_ascii_lowercase();
     Instance {
         source: name.into(),
         class: format!("DataSource{name}"),
-        platform: cloud.clone(),
-        cloud_name: cloud,
+        cloud_name: cloud_name(&metadata, &platform),
+        launch_index: launch_index(&metadata),
+        platform,
         subplatform: "unknown".into(),
         instance_id: text("instance-id").unwrap_or_else(|| DEFAULT_ID.into()),
         local_hostname: text("local-hostname").map(hostname),
@@ -59,6 +60,17 @@ pub fn instance(name: &str, metadata: Map) -> Instance {
         metadata: Value::Map(metadata),
         ..Instance::default()
     }
+}
+
+/// The cloud's own name for itself in the metadata, in lower case; else `default` (cloud-init's `METADATA_CLOUD_NAME_KEY`).
+pub fn cloud_name(metadata: &Map, default: &str) -> String {
+    let own = metadata.get("cloud-name").and_then(Value::as_str).filter(|name| !name.is_empty());
+    own.unwrap_or(default).to_lowercase()
+}
+
+/// Which of the machines that were started together this one is; a number, or its text.
+pub fn launch_index(metadata: &Map) -> Option<i64> {
+    metadata.get("launch-index").and_then(Value::text)?.trim().parse().ok()
 }
 
 /// An address is no host name: `10.0.0.1` becomes `ip-10-0-0-1`.
@@ -76,9 +88,10 @@ pub fn user_data(value: Option<&Value>) -> Option<Bytes> {
     value.and_then(Value::bytes).filter(|bytes| !bytes.is_empty()).map(Bytes::from)
 }
 
-/// User-data that is entirely base64 was encoded twice.
+/// User-data that is entirely base64, in one line or in several, was encoded twice.
 pub fn decoded(bytes: Vec<u8>) -> Vec<u8> {
-    match crate::base::base64::decode(bytes.trim_ascii_end()) {
+    let letters: Vec<u8> = bytes.iter().copied().filter(|b| !b.is_ascii_whitespace()).collect();
+    match crate::base::base64::decode(&letters) {
         Some(inner) if !inner.is_empty() => inner,
         _ => bytes,
     }
@@ -134,6 +147,7 @@ mod tests {
     #[test]
     fn what_was_encoded_once_too_often() {
         assert_eq!(decoded(b"I2Nsb3VkLWNvbmZpZwo=".to_vec()), b"#cloud-config\n");
+        assert_eq!(decoded(b"I2Nsb3VkLWNv\r\nbmZpZwo=\n".to_vec()), b"#cloud-config\n");
         assert_eq!(decoded(b"#cloud-config\n".to_vec()), b"#cloud-config\n");
     }
 
@@ -144,6 +158,13 @@ mod tests {
         assert_eq!((got.instance_id.as_str(), got.local_hostname.as_deref()), ("7", Some("ip-10-0-0-1")));
         assert_eq!((got.availability_zone.as_deref(), got.cloud_name.as_str()), (Some("z"), "nwcs"));
         assert_eq!(instance("NWCS", Map::new()).instance_id, "iid-datasource");
+        for (cloud, index, expected) in
+            [("'Own'", "'2'", ("own", Some(2))), ("''", "3", ("lxd", Some(3))), ("[a]", "x", ("lxd", None))]
+        {
+            let text = format!("{{cloud-name: {cloud}, launch-index: {index}}}");
+            let got = instance("LXD", as_mapping("t", crate::document::yaml::parse("t", &text).unwrap()).unwrap());
+            assert_eq!((got.cloud_name.as_str(), got.launch_index), expected);
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Follows LXD's documentation, "Communication between instance and host" (devLXD), and cloud-init's, "LXD".
 
 use super::Source;
+use super::documents::instance;
 use super::search::{Found, Search};
 use crate::base::error::{Error, Result};
 use crate::detect::{Facts, Finding, Mark, virt};
@@ -11,7 +12,6 @@ use crate::instance::{Instance, NetworkData};
 use crate::link::http::{Client, Reply, Request, refused};
 use crate::machine::Machine;
 use crate::network::fallback;
-use crate::source::keys::public_keys;
 use std::os::unix::fs::FileTypeExt;
 use std::time::Duration;
 
@@ -149,25 +149,14 @@ impl Crawl<'_> {
         if let Some(Ok(devices)) = devices.filter(|d| d.status == 200).map(|d| json::parse("devices", &d.body)) {
             ds.insert("devices", devices);
         }
-        let value = |keys: &[&str]| keys.iter().find_map(|k| metadata.get(k)?.text()).filter(|t| !t.is_empty());
         Ok(Instance {
-            source: SOURCE.name.into(),
-            class: "DataSourceLXD".into(),
-            platform: "lxd".into(),
-            cloud_name: "lxd".into(),
             subplatform: format!("LXD socket API v. 1.0 (/{SOCKET})"),
-            instance_id: value(&["instance-id"]).unwrap_or_else(|| "iid-datasource".into()),
-            local_hostname: value(&["local-hostname"]),
-            availability_zone: value(&["availability-zone", "availability_zone"]),
-            region: value(&["region"]),
-            public_keys: public_keys(metadata.get("public-keys")),
             user_data: of("user-data").map(|text| Bytes::from(text.into_bytes())),
             vendor_data: of("vendor-data").map_or(Value::Null, Value::from),
             network: Some(NetworkData::Cloud(network.unwrap_or_else(|| default_network(machine)))),
-            metadata: Value::Map(metadata),
             ds,
             problems,
-            ..Instance::default()
+            ..instance(SOURCE.name, metadata)
         })
     }
 }

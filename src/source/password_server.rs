@@ -6,7 +6,7 @@
 use super::documents::record;
 use crate::base::error::Result;
 use crate::document::Value;
-use crate::instance::Instance;
+use crate::instance::{Instance, state};
 use crate::link::http::{Client, Request, refused};
 use crate::source::table::Live;
 use std::time::Duration;
@@ -42,15 +42,17 @@ pub fn fetch(client: &Client, url: &str, instance: &mut Instance) {
     }
 }
 
-/// Confirms to the server that its password is on the disk, if this instance has one of it.
+/// Confirms to the server that its password is on the disk, if this instance has one of it. The cached instance does not have it
+/// from then on: where the image has `set_passwords` run on each boot, it must not bring an old password back.
 ///
 /// # Errors
 /// No answer: the server gives the password again.
-pub fn saved(live: &Live, url: &str) -> Result<()> {
-    if live.instance.config.get("password").is_some() {
-        request(live.client, url, "saved_password", u32::MAX)?;
+pub fn saved(live: &mut Live, url: &str) -> Result<()> {
+    if live.instance.config.get("password").is_none() {
+        return Ok(());
     }
-    Ok(())
+    request(live.client, url, "saved_password", u32::MAX)?;
+    state::store(live.root, &Instance { config: Value::Null, ..live.instance.clone() })
 }
 
 #[cfg(test)]
@@ -77,8 +79,8 @@ mod tests {
         let mut instance = Instance::default();
         fetch(&client, URL, &mut instance);
         let dir = TempDir::new("password");
-        let (machine, mut root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Plan).unwrap());
-        let live = Live {
+        let (machine, mut root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Tree).unwrap());
+        let mut live = Live {
             root: &mut root,
             machine: &machine,
             instance: &instance,
@@ -89,7 +91,10 @@ mod tests {
             passwords: Vec::new(),
             report: &mut Report::new(),
         };
-        saved(&live, URL).unwrap();
+        saved(&mut live, URL).unwrap();
+        drop(live.root.commit());
+        let has_password = instance.config.get("password").is_some();
+        assert_eq!(state::cached(live.root).map(|cached| cached.config), has_password.then_some(Value::Null));
         let told = script.sent().into_iter().flat_map(|s| s.headers).map(|(_, value)| value).collect();
         (instance.config.clone(), instance.problems.len(), told)
     }

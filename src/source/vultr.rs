@@ -91,7 +91,9 @@ fn one(interface: &Value, primary: bool, nics: &[Nic]) -> Result<Value> {
         let get = |key: &str| from.get(key).cloned().unwrap_or_default();
         let mut pairs = auto(kind);
         match (get("network").text(), get("prefix").text()) {
-            (Some(network), Some(prefix)) => pairs.push(("address", format!("{network}/{prefix}").into())),
+            (Some(network), Some(prefix)) if kind == "static6" => {
+                pairs.push(("address", format!("{network}/{prefix}").into()));
+            }
             _ => pairs.extend([("address", get("address")), ("netmask", get("netmask"))]),
         }
         pairs.push(("routes", get("routes")));

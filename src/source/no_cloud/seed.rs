@@ -8,6 +8,7 @@ use crate::base::error::{Error, Result};
 use crate::document::{Bytes, Map, Value, yaml};
 use crate::drive::Files;
 use crate::instance::{DsMode, Instance, NetworkData};
+use crate::source::documents::{cloud_name, launch_index};
 use crate::source::keys::public_keys;
 use crate::source::search::{Found, Search};
 
@@ -233,7 +234,7 @@ impl Seed {
             source: super::marks::NAME.into(),
             class: class.into(),
             platform: if self.is_lxd { "lxd" } else { "nocloud" }.into(),
-            cloud_name: "unknown".into(),
+            cloud_name: cloud_name(&self.metadata, "unknown"),
             subplatform: format!("{kind} ({places})"),
             instance_id: text("instance-id").unwrap_or_else(|| DEFAULT_ID.into()),
             local_hostname: text("local-hostname").or_else(|| text("hostname")),
@@ -241,7 +242,7 @@ impl Seed {
             region: text("region"),
             dsmode: text("dsmode").as_deref().and_then(DsMode::named).unwrap_or_default(),
             public_keys: public_keys(self.metadata.get("public-keys").or_else(|| self.metadata.get("public_keys"))),
-            launch_index: self.metadata.get("launch-index").and_then(Value::as_int),
+            launch_index: launch_index(&self.metadata),
             user_data: self.user_data.filter(|b| !b.is_empty()).map(Bytes::from),
             vendor_data: self.vendor_data.map_or(Value::Null, Value::of_bytes),
             network: self.network.map(NetworkData::Cloud).or(eni),

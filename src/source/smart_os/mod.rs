@@ -7,10 +7,10 @@ mod network;
 mod protocol;
 
 use super::Source;
+use super::documents::decoded;
 use super::keys::public_keys;
 use super::search::{Found, Search};
 use super::table::Update;
-use crate::base::base64;
 use crate::base::error::Result;
 use crate::detect::{Facts, Finding, Kernel, Mark, virt};
 use crate::document::{Bytes, Map, Value, json, yaml};
@@ -107,8 +107,8 @@ fn read(search: &mut Search) -> Result<Option<Found>> {
         return Ok(None);
     }
     let network = network::config(&metadata);
-    let name = ["local-hostname", "hostname", "instance-id"].iter().find_map(|key| metadata.get(key)?.as_str());
-    let name = name.map(str::to_owned);
+    let texts = ["local-hostname", "hostname", "instance-id"].iter().filter_map(|key| metadata.get(key)?.as_str());
+    let name = texts.into_iter().find(|name| !name.is_empty()).map(str::to_owned);
     metadata.insert("local-hostname", name.clone().map_or(Value::Null, Value::from));
     let text = |key: &str| metadata.get(key).and_then(Value::as_str).filter(|t| !t.is_empty()).map(str::to_owned);
     let mut devices: Map = [DISK].into_iter().collect();
@@ -188,10 +188,7 @@ fn metadata(mut client: Client, mut encoding: Option<Encoding>) -> Result<Map> {
     }
     let mut get = |key: &str| -> Result<Option<String>> {
         let value = client.get(key)?;
-        let decode = |value: String| match base64::decode(value.trim().as_bytes()).map(String::from_utf8) {
-            Some(Ok(text)) => text,
-            _ => value,
-        };
+        let decode = |value: String| String::from_utf8(decoded(value.clone().into_bytes())).unwrap_or(value);
         Ok(if encoding.as_ref().is_some_and(|e| e.is_encoded(key)) { value.map(decode) } else { value })
     };
     let mut metadata = Map::new();

@@ -8,6 +8,7 @@ mod report;
 mod values;
 
 use super::Source;
+use super::documents::{cloud_name, launch_index};
 use super::keys::public_keys;
 use super::search::{Found, Search};
 use super::table::Update;
@@ -91,7 +92,8 @@ fn found(search: &Search, values: Values) -> Result<Option<Found>> {
         source: SOURCE.name.into(),
         class: "DataSourceVMware".into(),
         platform: "vmware".into(),
-        cloud_name: "vmware".into(),
+        cloud_name: cloud_name(&metadata, "vmware"),
+        launch_index: launch_index(&metadata),
         subplatform: values.place.clone(),
         instance_id: id,
         local_hostname: text("local-hostname"),
