@@ -69,7 +69,14 @@ pub fn standard(root: &Root, machine: &Machine, distro: &Distro, instance: &Inst
         data.insert(key, config.chain([("_doc", doc.into())]).collect::<Map>());
     }
     data.insert("sys_info", sys_info(&os, &kernel, distro));
-    data.insert("v1", v1(&os, &kernel, distro, instance));
+    let mut standard = v1(&os, &kernel, distro, instance);
+    if instance.local_hostname.is_none() {
+        // cloud-init gives the system's name, which the image's file has given it at that time.
+        let text = root.text("/etc/hostname");
+        let name = text.split_whitespace().next().and_then(|name| name.split('.').next()).unwrap_or("localhost");
+        ["local-hostname", "local_hostname"].map(|key| standard.insert(key, name));
+    }
+    data.insert("v1", standard);
     data
 }
 
@@ -223,7 +230,8 @@ fn says_secret(name: &str) -> bool {
 
 /// A copy of what is at `key` in which secrets are replaced; their paths, parted by `/`, are added to `paths`.
 fn redacted(key: &str, value: &Value, path: &str, paths: &mut Vec<String>) -> Value {
-    let is_secret = SENSITIVE.contains(&key) || path.starts_with(OF_USER) && says_secret(key);
+    let is_secret =
+        SENSITIVE.contains(&key.to_ascii_lowercase().as_str()) || path.starts_with(OF_USER) && says_secret(key);
     if is_secret && !value.is_null() {
         paths.push(path.to_owned());
         return REDACTED.into();
@@ -247,6 +255,23 @@ mod tests {
     use crate::root::Use;
 
     #[test]
+    fn a_machine_without_a_name_of_its_source_has_the_images() {
+        let dir = TempDir::new("instance-data");
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut name = |file: &str, local: Option<&str>| {
+            root.write("/etc/hostname", file, Attr::root(0o644)).unwrap();
+            let instance = Instance { local_hostname: local.map(str::to_owned), ..Instance::default() };
+            let data = standard(&root, &Machine::default(), &Distro::named("debian"), &instance);
+            let [dashed, plain] = ["local-hostname", "local_hostname"].map(|k| data.get("v1")?.get(k)?.text());
+            assert_eq!(dashed, plain);
+            plain.unwrap()
+        };
+        assert_eq!(name("image.example.com\n", None), "image");
+        assert_eq!(name("image\n", Some("own.example.com")), "own");
+        assert_eq!(name("", None), "localhost");
+    }
+
+    #[test]
     fn secrets_are_only_in_the_file_for_root() {
         let dir = TempDir::new("instance-data");
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
@@ -259,7 +284,7 @@ mod tests {
             region: Some("cn-north-1".into()),
             local_hostname: Some("web.example".into()),
             user_data: Some(b"#cloud-config\npassword: geheim\n".to_vec().into()),
-            metadata: json::parse("t", br#"{"admin_pass": "geheim", "meta": {"role": "db", "db_password": "geheim", "api": {"Token": "geheim"}}}"#).unwrap(),
+            metadata: json::parse("t", br#"{"admin_pass": "geheim", "User-Data": "geheim", "meta": {"role": "db", "db_password": "geheim", "api": {"Token": "geheim"}}}"#).unwrap(),
             ..Instance::default()
         };
         let standard = standard(&root, &Machine::default(), &Distro::named("debian"), &instance, &image);
@@ -276,7 +301,7 @@ mod tests {
         let keys = json::to_string(public.get("sensitive_keys").unwrap());
         assert_eq!(
             keys,
-            r#"["ds/meta_data/admin_pass","ds/meta_data/meta/api/Token","ds/meta_data/meta/db_password","merged_cfg","merged_system_cfg","userdata"]"#
+            r#"["ds/meta_data/User-Data","ds/meta_data/admin_pass","ds/meta_data/meta/api/Token","ds/meta_data/meta/db_password","merged_cfg","merged_system_cfg","userdata"]"#
         );
         let sensitive = json::parse("t", root.text("/run/cloud-init/instance-data-sensitive.json").as_bytes()).unwrap();
         assert_eq!(sensitive.at(&["system_info", "default_user"]), Some(&Value::from("geheim")));

@@ -75,8 +75,10 @@ pub fn store(root: &mut Root, instance: &Instance) -> Result<()> {
     }
     let class = format!("{}: {}\n", instance.class, description(instance));
     let of_instance = format!("{folder}/datasource");
-    if root.text(&of_instance) != class {
-        root.write(&format!("{CLOUD_DIR}/data/previous-datasource"), class.clone(), Attr::root(0o644))?;
+    let before = root.text(&of_instance);
+    if before != class {
+        let previous = if before.is_empty() { class.clone() } else { before };
+        root.write(&format!("{CLOUD_DIR}/data/previous-datasource"), previous, Attr::root(0o644))?;
         root.write(&of_instance, class, Attr::root(0o644))?;
     }
     let cached = instance.clone();
@@ -155,6 +157,15 @@ mod tests {
         assert!(is_done(&root, &instance, "config_x", Frequency::Instance));
         let cache = root.stat("/var/lib/cloud/instances/i-1/datasource.json").unwrap();
         assert_eq!(cache.attr.mode, 0o600);
+
+        instance.class = "DataSourceOpenStack".into();
+        store(&mut root, &instance).unwrap();
+        let [previous, now] = ["data/previous-datasource", "instance/datasource"]
+            .map(|file| root.text(&format!("/var/lib/cloud/{file}")).trim().to_owned());
+        assert_eq!(
+            (previous.as_str(), now.as_str()),
+            ("DataSourceNoCloud: DataSourceNoCloud", "DataSourceOpenStack: DataSourceOpenStack")
+        );
 
         instance.instance_id = "i-2".into();
         store(&mut root, &instance).unwrap();
