@@ -1,7 +1,7 @@
 //! instance-data.json: what templates, `query` and scripts of users read. The whole of it for root alone, and a copy without
 //! secrets for everyone.
 
-use super::{Instance, NetworkData, state, vendor_document};
+use super::{Instance, NetworkData, host_name, state, vendor_document};
 use crate::base::error::{Context, Result};
 use crate::document::{Map, Value, json};
 use crate::machine::{Distro, Machine};
@@ -74,7 +74,9 @@ pub fn standard(root: &Root, machine: &Machine, distro: &Distro, instance: &Inst
         // cloud-init gives the system's name, which the image's file has given it at that time.
         let text = root.text("/etc/hostname");
         let name = text.split_whitespace().next().and_then(|name| name.split('.').next()).unwrap_or("localhost");
-        ["local-hostname", "local_hostname"].map(|key| standard.insert(key, name));
+        for key in ["local-hostname", "local_hostname"] {
+            standard.insert(key, name);
+        }
     }
     data.insert("v1", standard);
     data
@@ -139,7 +141,8 @@ fn v1(os: &OsRelease, kernel: &Kernel, distro: &Distro, instance: &Instance) -> 
     both("availability-zone", optional(&instance.availability_zone));
     both("cloud-name", instance.cloud_name.as_str().into());
     both("instance-id", instance.instance_id.as_str().into());
-    let hostname = instance.local_hostname.as_deref().and_then(|h| h.split('.').next()).map(str::to_owned);
+    let hostname = instance.local_hostname.as_deref().map(host_name);
+    let hostname = hostname.and_then(|h| h.split('.').next().map(str::to_owned));
     both("local-hostname", optional(&hostname));
     v1.insert("cloud_id", cloud_id(instance));
     v1.insert("distro", if os.id.is_empty() { distro.name } else { &os.id });
@@ -269,6 +272,7 @@ mod tests {
         assert_eq!(name("image.example.com\n", None), "image");
         assert_eq!(name("image\n", Some("own.example.com")), "own");
         assert_eq!(name("", None), "localhost");
+        assert_eq!(name("", Some("10.0.0.1")), "ip-10-0-0-1");
     }
 
     #[test]

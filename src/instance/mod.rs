@@ -150,6 +150,16 @@ pub fn vendor_document(data: &Value) -> &Value {
     }
 }
 
+/// The host name that a source's text means: an IPv4 address is none, and becomes `ip-10-0-0-1` (cloud-init 26.2,
+/// `DataSource.get_hostname`).
+pub fn host_name(text: &str) -> String {
+    let name = text.trim();
+    match name.parse::<std::net::Ipv4Addr>() {
+        Ok(_) => format!("ip-{}", name.replace('.', "-")),
+        Err(_) => name.to_owned(),
+    }
+}
+
 impl Instance {
     /// The instance-id as a folder's name (slashes become `_`, as cloud-init does; control characters too). Never empty, `.`
     /// or `..`, and never longer than a name may be: the end of a longer one is its digest.

@@ -3,10 +3,9 @@
 use super::keys::public_keys;
 use crate::base::error::{Error, Result};
 use crate::document::{Bytes, Map, Value, json, wrong};
-use crate::instance::{Instance, NetworkData};
+use crate::instance::{Instance, NetworkData, host_name};
 use crate::link::http::{Client, Request, said};
 use crate::machine::Nic;
-use std::net::Ipv4Addr;
 
 /// The identity of an instance whose metadata has none, as in cloud-init.
 const DEFAULT_ID: &str = "iid-datasource";
@@ -53,7 +52,7 @@ pub fn instance(name: &str, metadata: Map) -> Instance {
         platform,
         subplatform: "unknown".into(),
         instance_id: text("instance-id").unwrap_or_else(|| DEFAULT_ID.into()),
-        local_hostname: text("local-hostname").map(hostname),
+        local_hostname: text("local-hostname").map(|name| host_name(&name)),
         availability_zone: text("availability-zone").or_else(|| text("availability_zone")).or_else(placement),
         region: text("region"),
         public_keys: public_keys(metadata.get("public-keys")),
@@ -71,11 +70,6 @@ pub fn cloud_name(metadata: &Map, default: &str) -> String {
 /// Which of the machines that were started together this one is; a number, or its text.
 pub fn launch_index(metadata: &Map) -> Option<i64> {
     metadata.get("launch-index").and_then(Value::text)?.trim().parse().ok()
-}
-
-/// An address is no host name: `10.0.0.1` becomes `ip-10-0-0-1`.
-fn hostname(name: String) -> String {
-    if name.parse::<Ipv4Addr>().is_ok() { format!("ip-{}", name.replace('.', "-")) } else { name }
 }
 
 /// The keys of `from` under cloud-init's names: (theirs, cloud-init's). What is not there is null.

@@ -68,7 +68,8 @@ fn service_job(search: &mut Search) -> Option<Job> {
                 Value::Null
             }
         };
-        set_network(&mut found, network(&document, items(Some(&private)), &nics));
+        let config = network(&document, items(Some(&private)), &nics, &mut found.problems);
+        set_network(&mut found, config);
         let mut metadata = found.metadata.as_map().cloned().unwrap_or_default();
         if let Some(crate::instance::NetworkData::Cloud(network)) = &found.network {
             metadata.insert("network-config", network.clone());
@@ -87,16 +88,38 @@ fn read(url: &str, body: &[u8]) -> Result<Value> {
     yaml::parse(url, &String::from_utf8_lossy(body))
 }
 
-/// The metadata's configuration, and DHCP on the interface of each private network.
-fn network(document: &Map, private: &[Value], nics: &[Nic]) -> Result<Value> {
+/// The metadata's configuration, and DHCP on the interface of each private network. One whose interface is not there is a problem
+/// and is left out: it may be attached later, or be gone, and the others stay.
+fn network(document: &Map, private: &[Value], nics: &[Nic], problems: &mut Vec<String>) -> Result<Value> {
     let config = document.get("network-config").and_then(Value::as_map);
     let mut config = config.cloned().ok_or_else(|| Error::new("the metadata has no network-config"))?;
     let mut all = items(config.get("config")).to_vec();
     for network in private {
         let mac = network.get("mac_address");
         let subnet = record(vec![("ipv4", true.into()), ("type", "dhcp".into())]);
-        all.push(Value::Map(physical(&nic_name(nics, mac)?, mac, vec![subnet])));
+        match nic_name(nics, mac) {
+            Ok(name) => all.push(Value::Map(physical(&name, mac, vec![subnet]))),
+            Err(e) => problems.push(format!("a private network is not configured: {e}")),
+        }
     }
     config.insert("config", all);
     Ok(Value::Map(config))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_private_network_without_its_interface_costs_no_other() {
+        let document =
+            yaml::parse("t", "network-config: {version: 1, config: [{type: physical, name: eth0}]}").unwrap();
+        let private =
+            yaml::parse("t", "[{mac_address: '86:00:00:00:00:01'}, {mac_address: '86:00:00:00:00:02'}]").unwrap();
+        let nics = [Nic { name: "enp7s0".into(), mac: "86:00:00:00:00:02".into(), ..Nic::default() }];
+        let mut problems = Vec::new();
+        let config = network(document.as_map().unwrap(), items(Some(&private)), &nics, &mut problems).unwrap();
+        let names: Vec<_> = items(config.get("config")).iter().filter_map(|entry| entry.get("name")?.text()).collect();
+        assert_eq!((names, problems.len()), (vec!["eth0".to_owned(), "enp7s0".to_owned()], 1));
+    }
 }

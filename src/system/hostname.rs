@@ -3,6 +3,7 @@
 use super::Context;
 use crate::base::error::Result;
 use crate::base::report::Report;
+use crate::instance::host_name;
 use crate::root::{Attr, Command};
 
 pub const HOSTNAME: &str = "/etc/hostname";
@@ -51,10 +52,7 @@ impl Name {
 
 /// The source's name for the machine; an address becomes `ip-10-0-0-1`, as on EC2.
 fn local_name(name: &str, report: &mut Report) -> Option<String> {
-    match name.trim().parse::<std::net::Ipv4Addr>() {
-        Ok(address) => Some(format!("ip-{}", address.to_string().replace('.', "-"))),
-        Err(_) => clean(name, "local-hostname", report).filter(|n| n != "localhost"),
-    }
+    clean(&host_name(name), "local-hostname", report).filter(|n| n != "localhost")
 }
 
 /// A name that every part of a system accepts: letters, digits, `-`, `_` and `.`, without empty labels, and short
