@@ -270,6 +270,29 @@ mod tests {
     }
 
     #[test]
+    fn shared_files_are_merged_where_their_links_lead() {
+        let dir = TempDir::new("network-merged");
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        root.write("/etc/os-release", "ID=rhel\n", Attr::root(0o644)).unwrap();
+        let image = Image::read(&root, &Machine::read(&dir.0), &mut Report::new());
+        let document = yaml::parse(
+            "t",
+            "{version: 1, config: [{type: physical, name: e, subnets: [{type: dhcp}]}, {type: nameserver, address: 9.9.9.9}]}",
+        );
+        let network = Input::config(document.unwrap()).read("t", &Macs::default(), &mut Report::new()).unwrap();
+        for program in ["ifup", "ifdown"] {
+            root.write(&format!("/usr/sbin/{program}"), "", Attr::root(0o755)).unwrap();
+        }
+        root.write("/etc/sysconfig/network-scripts/network-functions", "", Attr::root(0o644)).unwrap();
+        root.write("/etc/sysconfig/network", "NETWORKING=no\nNOZEROCONF=yes\n", Attr::root(0o644)).unwrap();
+        // There is nothing in /run yet.
+        root.symlink("/etc/resolv.conf", "../run/NetworkManager/resolv.conf").unwrap();
+        write(&mut root, &image, &network, &mut Report::new()).unwrap();
+        assert!(root.text("/run/NetworkManager/resolv.conf").ends_with("\nnameserver 9.9.9.9\n"));
+        assert!(root.text("/etc/sysconfig/network").ends_with("\nNETWORKING=yes\nNOZEROCONF=yes\n"));
+    }
+
+    #[test]
     fn what_an_image_has_by_default_makes_way() {
         let dir = TempDir::new("network-defaults");
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
