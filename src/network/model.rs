@@ -2,6 +2,7 @@
 
 use super::address::{Cidr, Ip, is_v6};
 use crate::document::{Map, Value};
+use std::collections::HashSet;
 
 /// A machine's network configuration.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -211,6 +212,19 @@ pub fn is_valid_name(name: &str) -> bool {
         && !name.contains(|c: char| c.is_control() || c.is_whitespace() || matches!(c, '/' | '"' | '\\'))
 }
 
+/// Calls `change` with the key and the mapping of each device in the mapping below `network:` of version 2.
+pub fn change_devices(v2: &mut Map, change: &mut dyn FnMut(&str, &mut Map)) {
+    let keys = |map: &Map| map.keys().map(str::to_owned).collect::<Vec<_>>();
+    for section in keys(v2) {
+        let Some(Value::Map(devices)) = v2.get_mut(&section) else { continue };
+        for id in keys(devices) {
+            if let Some(Value::Map(device)) = devices.get_mut(&id) {
+                change(&id, device);
+            }
+        }
+    }
+}
+
 impl Network {
     /// The interface called `name`.
     pub fn interface(&self, name: &str) -> Option<&Interface> {
@@ -231,15 +245,17 @@ impl Network {
     /// leases stay when the stack starts, stops, or loses its lease. A device whose document says how much is kept is not changed.
     pub fn keep(&mut self, carries_root: &dyn Fn(&Interface) -> bool) {
         let is_open = |i: &&mut Interface| i.keep_configuration.is_none() && !i.extra.contains_key("critical");
+        let mut kept: HashSet<String> = HashSet::new();
         for interface in self.interfaces.iter_mut().filter(|i| carries_root(i)).filter(is_open) {
             interface.keep_configuration = Some("yes".into());
-            let Some(v2) = &mut self.v2 else { continue };
-            for section in v2.keys().map(str::to_owned).collect::<Vec<_>>() {
-                let Some(Value::Map(devices)) = v2.get_mut(&section) else { continue };
-                if let Some(Value::Map(device)) = devices.get_mut(&interface.id) {
+            kept.insert(interface.id.clone());
+        }
+        if let Some(v2) = &mut self.v2 {
+            change_devices(v2, &mut |id, device| {
+                if kept.contains(id) {
                     device.insert("critical", true);
                 }
-            }
+            });
         }
     }
 

@@ -4,7 +4,7 @@ mod device;
 
 use super::renderer::{Evidence, File, HEADER, Owned, Renderer, Target, Unsupported};
 use crate::document::{Map, Value, to_yaml, yaml};
-use crate::network::model::{Dns, Interface, Match, Network};
+use crate::network::model::{Dns, Interface, Match, Network, change_devices};
 use crate::network::names::DeviceName;
 
 const PATH: &str = "/etc/netplan/50-cloud-init.yaml";
@@ -47,17 +47,13 @@ const SECTIONS: [&str; 8] = ["ethernets", "wifis", "dummy-devices", "bonds", "br
 fn render(network: &Network, _: &Target, unsupported: &mut Unsupported) -> Vec<File> {
     let inner = match &network.v2 {
         Some(v2) => {
+            let mut v2 = v2.clone();
             // netplan refuses an MTU of zero (cloud-init 26.2, netplan.py, `_maybe_strip_invalid_mtu`).
-            let valid = |(key, value): (&str, &Value)| {
-                let is_zero = key == "mtu" && value.as_int() == Some(0);
-                (!is_zero).then(|| (key.to_owned(), value.clone()))
-            };
-            let device = |device: &Value| device.as_map().map(|d| d.iter().filter_map(valid).collect::<Map>().into());
-            let section = |section: &Value| {
-                let devices = section.as_map()?.iter();
-                Some(devices.map(|(id, d)| (id, device(d).unwrap_or_else(|| d.clone()))).collect::<Map>().into())
-            };
-            let mut v2: Map = v2.iter().map(|(key, s)| (key, section(s).unwrap_or_else(|| s.clone()))).collect();
+            change_devices(&mut v2, &mut |_, device| {
+                if device.get("mtu").and_then(Value::as_int) == Some(0) {
+                    device.remove("mtu");
+                }
+            });
             v2.insert("version", 2);
             v2
         }
