@@ -4,7 +4,7 @@
 use super::{Instance, NetworkData, host_name, state, vendor_document};
 use crate::base::error::{Context, Result};
 use crate::document::{Map, Value, json};
-use crate::machine::{Distro, Machine};
+use crate::machine::{Distro, Family, Machine};
 use crate::root::{Attr, Content, Root};
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -82,6 +82,7 @@ pub fn standard(root: &Root, machine: &Machine, distro: &Distro, instance: &Inst
     data
 }
 
+/// What os-release(5) says, as cloud-init has it (cloud-init 26.2, util.py, `get_linux_distro`).
 struct OsRelease {
     id: String,
     version: String,
@@ -95,7 +96,21 @@ impl OsRelease {
             let line = text.lines().find_map(|l| l.trim().strip_prefix(key)?.strip_prefix('='));
             line.map(|v| v.trim_matches(['"', '\'']).to_owned()).unwrap_or_default()
         };
-        OsRelease { id: value("ID"), version: value("VERSION_ID"), codename: value("VERSION_CODENAME") }
+        let id = value("ID");
+        let codename = match id.as_str() {
+            id if id.contains("sles") || id.contains("suse") => std::env::consts::ARCH.to_owned(),
+            "alpine" | "photon" | "virtuozzo" => value("PRETTY_NAME"),
+            _ => match value("VERSION_CODENAME") {
+                // `VERSION="7 (Core)"`
+                name if name.is_empty() => {
+                    let version = value("VERSION");
+                    let inner = version.split_once(" (").and_then(|(_, rest)| rest.split_once(')'));
+                    inner.map(|(name, _)| name.to_owned()).unwrap_or_default()
+                }
+                name => name,
+            },
+        };
+        OsRelease { id: if id == "rhel" { "redhat".into() } else { id }, version: value("VERSION_ID"), codename }
     }
 }
 
@@ -126,8 +141,17 @@ fn sys_info(os: &OsRelease, kernel: &Kernel, distro: &Distro) -> Map {
     info.insert("system", "Linux");
     let uname = ["Linux", &kernel.hostname, &kernel.release, &kernel.version, arch, ""].map(Value::from);
     info.insert("uname", uname.to_vec());
-    info.insert("variant", distro.name);
+    info.insert("variant", variant(distro));
     info
+}
+
+/// What kind of distribution it is (cloud-init 26.2, util.py, `_get_variant`).
+fn variant(distro: &Distro) -> &'static str {
+    match (distro.family, distro.name) {
+        (Family::Suse, _) => "suse",
+        (_, "amazon" | "gentoo" | "unknown") => "linux",
+        (_, name) => name,
+    }
 }
 
 fn v1(os: &OsRelease, kernel: &Kernel, distro: &Distro, instance: &Instance) -> Map {
@@ -156,7 +180,7 @@ fn v1(os: &OsRelease, kernel: &Kernel, distro: &Distro, instance: &Instance) -> 
     v1.insert("region", optional(&instance.region));
     v1.insert("subplatform", instance.subplatform.as_str());
     v1.insert("system_platform", format!("Linux-{}-{}", kernel.release, std::env::consts::ARCH));
-    v1.insert("variant", distro.name);
+    v1.insert("variant", variant(distro));
     v1
 }
 
@@ -264,7 +288,7 @@ mod tests {
         let mut name = |file: &str, local: Option<&str>| {
             root.write("/etc/hostname", file, Attr::root(0o644)).unwrap();
             let instance = Instance { local_hostname: local.map(str::to_owned), ..Instance::default() };
-            let data = standard(&root, &Machine::default(), &Distro::named("debian"), &instance);
+            let data = standard(&root, &Machine::default(), &Distro::named("debian"), &instance, &Value::Null);
             let [dashed, plain] = ["local-hostname", "local_hostname"].map(|k| data.get("v1")?.get(k)?.text());
             assert_eq!(dashed, plain);
             plain.unwrap()
@@ -273,6 +297,28 @@ mod tests {
         assert_eq!(name("image\n", Some("own.example.com")), "own");
         assert_eq!(name("", None), "localhost");
         assert_eq!(name("", Some("10.0.0.1")), "ip-10-0-0-1");
+    }
+
+    #[test]
+    fn distributions_have_cloud_inits_names() {
+        for (release, names) in [
+            ("ID=rhel\nVERSION_ID=9.4\nVERSION=\"9.4 (Plow)\"\n", ["redhat", "9.4", "Plow", "rhel"]),
+            ("ID=amzn\nVERSION_ID=2023\nVERSION=2023\n", ["amzn", "2023", "", "linux"]),
+            (
+                "ID=alpine\nVERSION_ID=3.20.0\nPRETTY_NAME=\"Alpine Linux v3.20\"\n",
+                ["alpine", "3.20.0", "Alpine Linux v3.20", "alpine"],
+            ),
+            ("ID=opensuse-leap\nVERSION_ID=15.6\n", ["opensuse-leap", "15.6", std::env::consts::ARCH, "suse"]),
+        ] {
+            let dir = TempDir::new("distro-names");
+            let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+            root.write("/etc/os-release", release, Attr::root(0o644)).unwrap();
+            let distro = Distro::of_os_release(release);
+            let data = standard(&root, &Machine::default(), &distro, &Instance::default(), &Value::Null);
+            let v1 = data.get("v1").unwrap();
+            let keys = ["distro", "distro_version", "distro_release", "variant"];
+            assert_eq!(keys.map(|key| v1.get(key).and_then(Value::as_str).unwrap()), names);
+        }
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The configuration in its layers, and the parts of user-data and vendor-data where they belong on the disk.
 
-use super::image::Image;
+use super::image::{CONFIG_OF_URL, Image};
 use super::web::{self, Includes};
-use crate::base::error::{Context, Result};
+use crate::base::error::{Context, Error, Result};
 use crate::base::report::Report;
 use crate::document::{Map, Value};
 use crate::instance::Frequency;
@@ -10,7 +10,8 @@ use crate::instance::{Instance, state};
 use crate::root::{Attr, Content, Root};
 use crate::schema::{self, Findings, one_line};
 use crate::userdata::config::{self, Consumed, Sources};
-use crate::userdata::{Fetched, Include, Part, Script, UserData, When, cache_name, mime, vendor};
+use crate::userdata::kind::Kind;
+use crate::userdata::{Fetched, Include, Part, Script, UserData, When, cache_name, merge, mime, vendor};
 use std::sync::Arc;
 
 /// cloud-init's semaphore for the parts of user-data.
@@ -23,6 +24,18 @@ pub struct Merged {
     pub config: Arc<Value>,
     /// Whether parts of it are remote and are not in it yet.
     pub needs_network: bool,
+    /// What `cloud-config-url` gave.
+    pub of_url: Option<Vec<u8>>,
+}
+
+impl Merged {
+    /// Keeps what `cloud-config-url` gave, as the image's configuration.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn keep_config(&mut self, root: &mut Root) -> Result<()> {
+        self.of_url.take().map_or(Ok(()), |content| root.write(CONFIG_OF_URL, content, Attr::root(0o600)))
+    }
 }
 
 /// Gets what user-data includes.
@@ -71,11 +84,35 @@ pub fn consume(
         part_handlers: image.part_handlers,
     };
     let base = image.config.as_map().unwrap_or(&empty);
-    let mut consumed = config::consume(base, &sources, fetch, report);
+    let got = image.config_url.as_deref().map(|url| (url, fetch(&Include { url, once: false })));
+    let waits = matches!(got, Some((_, Ok(Fetched::Later))));
+    let mut of_url = None;
+    let of_url_and_base = got.and_then(|(url, got)| match config_of_url(url, got, report) {
+        Ok(found) => found.map(|(content, config)| {
+            of_url = Some(content);
+            merge::layers([(url.to_owned(), config), ("the image's configuration".to_owned(), base.clone())], report)
+        }),
+        Err(e) => {
+            report.warn(e.context("cloud-config-url on the kernel command line"));
+            None
+        }
+    });
+    let mut consumed = config::consume(of_url_and_base.as_ref().unwrap_or(base), &sources, fetch, report);
     let all = [&consumed.user, &consumed.vendor, &consumed.vendor2];
-    let needs_network = all.into_iter().flatten().any(|data| !data.deferred.is_empty());
+    let needs_network = waits || all.into_iter().flatten().any(|data| !data.deferred.is_empty());
     let config = image.over(std::mem::take(&mut consumed.config), report);
-    (Merged { config: Arc::new(Value::Map(config)), needs_network }, consumed)
+    (Merged { config: Arc::new(Value::Map(config)), needs_network, of_url }, consumed)
+}
+
+/// A cloud-config that a URL gave, and its mapping. None where it has to wait for the network.
+fn config_of_url(url: &str, got: Result<Fetched>, report: &mut Report) -> Result<Option<(Vec<u8>, Map)>> {
+    let Fetched::Content(content) = got? else { return Ok(None) };
+    let header = Kind::CloudConfig.header();
+    if !content.starts_with(header.as_bytes()) {
+        return Err(Error::new(format!("the content of {url} does not begin with {header}")));
+    }
+    let config = config::parse(url, &content, None, report)?;
+    Ok(Some((content, config)))
 }
 
 /// Reports what is wrong with the merged cloud-config of user-data, and what is deprecated in it: once in each boot, as cloud-init
@@ -147,7 +184,10 @@ fn scripts(root: &mut Root, folder: &str, data: &UserData) -> Result<()> {
 mod tests {
     use super::*;
     use crate::base::report::Severity;
+    use crate::base::testing::TempDir;
     use crate::document::yaml;
+    use crate::machine::{Cmdline, Machine};
+    use crate::root::Use;
     use crate::userdata::CloudConfig;
 
     fn checked(text: &str) -> Report {
@@ -156,6 +196,36 @@ mod tests {
         let mut report = Report::new();
         check(&Consumed { user: Some(user), ..Consumed::default() }, &mut report);
         report
+    }
+
+    #[test]
+    fn the_kernel_command_line_names_a_cloud_config() {
+        let dir = TempDir::new("config-url");
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        root.write("/etc/cloud/cloud.cfg", "a: image\nb: image\n", Attr::root(0o644)).unwrap();
+        root.write("/opt/c", "#cloud-config\na: url\n", Attr::root(0o644)).unwrap();
+        root.write("/opt/other", "a: url\n", Attr::root(0o644)).unwrap();
+        let instance = Instance { user_data: Some(b"#cloud-config\nb: user\n".to_vec().into()), ..Instance::default() };
+        for (word, a, needs_network, warnings) in [
+            ("cloud-config-url=https://h.example/c", "image", true, 0),
+            ("cloud-config-url=/opt/other", "image", false, 1),
+            ("cloud-config-url=/opt/none", "image", false, 1),
+            ("url=/opt/c", "image", false, 0),
+            ("cloud-config-url=/opt/c", "url", false, 0),
+            // It was kept, and is not read again.
+            ("cloud-config-url=file:///opt/none", "url", false, 0),
+        ] {
+            let machine = Machine { cmdline: Cmdline::new(word), ..Machine::default() };
+            let mut report = Report::new();
+            let image = Image::read(&root, &machine, &mut report);
+            let mut fetch = |include: &Include<'_>| without_network(&root, include);
+            let (mut merged, _) = consume(&image, &instance, &Value::Null, &mut report, &mut fetch);
+            merged.keep_config(&mut root).unwrap();
+            assert_eq!(merged.config.get("a"), Some(&Value::from(a)), "{word}");
+            assert_eq!(merged.config.get("b"), Some(&Value::from("user")), "{word}");
+            assert_eq!((merged.needs_network, report.entries().len()), (needs_network, warnings), "{word} {report:?}");
+        }
+        assert_eq!(root.stat(CONFIG_OF_URL).unwrap().attr.mode, 0o600);
     }
 
     #[test]

@@ -14,6 +14,8 @@ use crate::userdata::{PartHandlers, merge};
 
 /// What runs part-handlers.
 pub const PYTHON: &str = "python3";
+/// Where the configuration of `cloud-config-url` is kept.
+pub const CONFIG_OF_URL: &str = "/etc/cloud/cloud.cfg.d/91_kernel_cmdline_url.cfg";
 /// The image's own part-handlers.
 pub const HANDLERS: &str = "/var/lib/cloud/handlers";
 
@@ -52,6 +54,8 @@ pub struct Image {
     above: Vec<(String, Map)>,
     /// Which part-handlers can run.
     pub part_handlers: PartHandlers,
+    /// The kernel command line's `cloud-config-url`.
+    pub config_url: Option<String>,
 }
 
 impl Image {
@@ -70,7 +74,8 @@ impl Image {
         {
             distro = Distro::named(name);
         }
-        Image { distro, config, own, above: Vec::new(), part_handlers: part_handlers(root) }
+        let config_url = machine.cmdline.value("cloud-config-url").and_then(|url| config_url(root, url));
+        Image { distro, config, own, above: Vec::new(), part_handlers: part_handlers(root), config_url }
     }
 
     /// The same with what the command line asks for.
@@ -92,6 +97,13 @@ impl Image {
 pub fn image_handlers(root: &Root) -> Vec<String> {
     let names = root.list(HANDLERS).into_iter().filter_map(|file| file.strip_suffix(".py").map(str::to_owned));
     names.filter(|name| !name.is_empty() && !name.contains('.')).collect()
+}
+
+/// The URL, unless it is a file that an earlier boot has copied into the configuration (cloud-init 26.2, main.py,
+/// `attempt_cmdline_url`).
+fn config_url(root: &Root, url: &str) -> Option<String> {
+    let url = if url.starts_with('/') { format!("file://{url}") } else { url.to_owned() };
+    (!url.starts_with("file://") || !root.exists(CONFIG_OF_URL)).then_some(url)
 }
 
 fn part_handlers(root: &Root) -> PartHandlers {

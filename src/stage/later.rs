@@ -250,9 +250,12 @@ fn merge(root: &mut Root, boot: &mut Boot, instance: &Instance, stage: Stage, ch
         fetched => Ok(fetched),
     };
     let mut found = Report::new();
-    let (merged, consumed) = config::consume(&boot.image, instance, &variables, &mut found, &mut fetch);
+    let (mut merged, consumed) = config::consume(&boot.image, instance, &variables, &mut found, &mut fetch);
     // The local stage has reported what it read too.
     boot.report.absorb_new(found, known);
+    if stage == Stage::Init {
+        boot.report.keep(merged.keep_config(root));
+    }
     boot.config = Some(merged.config);
     if stage == Stage::Init {
         boot.report.keep(config::write_parts(root, instance, &consumed, changed));

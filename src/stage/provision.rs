@@ -32,9 +32,10 @@ pub fn provision(root: &mut Root, boot: &mut Boot, instance: &Instance, read: bo
     source_files(root, instance, &mut boot.report);
     let standard = instance_data::standard(root, boot.machine, &boot.image.distro, instance, &boot.image.config);
     let variables = Value::Map(standard.clone());
-    let (merged, consumed) = config::consume(&boot.image, instance, &variables, &mut boot.report, &mut |include| {
+    let (mut merged, consumed) = config::consume(&boot.image, instance, &variables, &mut boot.report, &mut |include| {
         config::without_network(root, include)
     });
+    boot.report.keep(merged.keep_config(root));
     if !merged.needs_network {
         config::check(&consumed, &mut boot.report);
         boot.report.keep(config::write_parts(root, instance, &consumed, read));

@@ -125,7 +125,10 @@ impl Reader<'_> {
 }
 
 /// A configuration file's mapping; an empty file is an empty one. A template is rendered first, where there is data for it.
-fn parse(path: &str, content: &[u8], instance_data: Option<&Value>, report: &mut Report) -> Result<Map> {
+///
+/// # Errors
+/// It is not UTF-8, not YAML or no mapping, or the template fails. The error names `path`.
+pub fn parse(path: &str, content: &[u8], instance_data: Option<&Value>, report: &mut Report) -> Result<Map> {
     let text = std::str::from_utf8(content).map_err(|_| Error::new(format!("{path}: not UTF-8")))?;
     let rendered = match (jinja::body(text), instance_data) {
         (Some(template), Some(data)) => Some(jinja::render(template, data).map_err(|e| e.context(path))?),
