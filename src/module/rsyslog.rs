@@ -110,7 +110,7 @@ fn provision(cx: &mut Context) -> Result<()> {
     let remotes: Vec<String> = config
         .remotes
         .iter()
-        .filter(|(_, line)| !line.is_null())
+        .filter(|(_, line)| !line.is_null() && line.as_str() != Some(""))
         .filter_map(|(name, line)| match remote(name, line.as_str().unwrap_or_default()) {
             Ok(line) => Some(line),
             Err(e) => {
@@ -148,6 +148,7 @@ fn live(cx: &mut Context) -> Result<()> {
             let words = shell::words("rsyslog.service_reload_command", command)?;
             cx.root.run(Command::new(cx.stage, words))
         }
+        Some(Value::String(line)) if &**line != "auto" => cx.root.run(Command::new(cx.stage, ["/bin/sh", "-c", line])),
         _ => {
             let service = cx.config.at(&["system_info", "rsyslog_svcname"]).and_then(Value::as_str);
             service::manage(cx, Action::TryReload, service.unwrap_or("rsyslog"))

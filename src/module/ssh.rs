@@ -109,6 +109,7 @@ fn read_private_keys(context: &mut Context) -> Result<()> {
 /// Writes the keys and certificates of `ssh_keys`.
 fn given_keys(context: &mut Context) -> Result<()> {
     let Some(keys) = optional_map("ssh_keys", context.get("ssh_keys"))? else { return Ok(()) };
+    let mut problems = Vec::new();
     for (key, value) in keys.iter() {
         let known = key.split_once('_').filter(|(kind, _)| host_keys::TYPES.contains(kind));
         let (end, mode) = match known {
@@ -122,14 +123,18 @@ fn given_keys(context: &mut Context) -> Result<()> {
                 continue;
             }
         };
-        let text = value.text().ok_or_else(|| wrong(&format!("ssh_keys.{key}"), "a string", value))?;
+        let Some(text) = value.text() else {
+            problems.push(wrong(&format!("ssh_keys.{key}"), "a string", value).to_string());
+            continue;
+        };
         let path = format!("{}{end}", host_keys::path(known.map_or("", |k| k.0)));
         host_keys::write_given(context.root, &path, &text, mode)?;
         if end == "-cert.pub" {
             sshd_config::add(context.root, "HostCertificate", &path)?;
         }
     }
-    public_keys(context, keys)
+    public_keys(context, keys)?;
+    crate::base::error::all_or_error(problems)
 }
 
 fn public_keys(context: &mut Context, keys: &Map) -> Result<()> {
@@ -225,6 +230,16 @@ mod tests {
             stage,
             ..Context::new(root, &Value::Map(all), &instance, &distro, &mut Report::new())
         })
+    }
+
+    #[test]
+    fn a_key_of_the_wrong_kind_costs_no_other() {
+        let (_dir, mut root) = image();
+        let config = "ssh_keys: {rsa_private: [x], ecdsa_public: Q, ed25519_private: P, ed25519_public: R}";
+        let error = run(&mut root, provision, config).unwrap_err().to_string();
+        assert!(error.contains("ssh_keys.rsa_private"), "{error}");
+        assert_eq!(root.text(&host_keys::path("ed25519")), "P");
+        assert_eq!(root.text("/etc/ssh/ssh_host_ecdsa_key.pub"), "Q");
     }
 
     #[test]

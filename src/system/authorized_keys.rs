@@ -87,7 +87,8 @@ impl std::fmt::Display for Key {
     }
 }
 
-/// Options end at the first blank outside double quotes; `\"` is no quote.
+/// Options end at the first blank outside double quotes; `\"` is no quote, whatever stands before it (sshd's
+/// `sshkey_advance_past_options`).
 fn end_of_options(line: &str) -> usize {
     let (mut quoted, mut escaped) = (false, false);
     for (i, c) in line.char_indices() {
@@ -96,28 +97,31 @@ fn end_of_options(line: &str) -> usize {
             '"' if !escaped => quoted = !quoted,
             _ => {}
         }
-        escaped = c == '\\' && !escaped;
+        escaped = c == '\\';
     }
     line.len()
 }
 
-/// Lets `keys` log in as `user`; keys that are there already are not repeated. `options`, where given, stand in front of
-/// every one of them instead of its own. The file is made even for no keys, as cloud-init does.
+/// Lets `keys` log in as `user`; lines that are there already are not repeated, and a line of the same key takes the place of
+/// an old one. One key may have several lines: sshd goes on to the next where the options of one do not allow the login.
+/// `options`, where given, stand in front of every one of them instead of its own. The file is made even for no keys, as
+/// cloud-init does.
 pub fn add(root: &mut Root, user: &User, keys: &[String], options: Option<&str>, report: &mut Report) -> Result<()> {
     let options = options.filter(|o| !o.is_empty());
     if options.is_some_and(|o| o.chars().any(char::is_control)) {
         return Err(Error::new("the options of SSH keys hold the end of a line or another control character"));
     }
     let mut new: Vec<Key> = Vec::new();
-    let mut known: HashMap<String, usize> = HashMap::new();
+    let mut known: HashMap<String, Vec<usize>> = HashMap::new();
     for line in keys.iter().flat_map(|k| k.lines()).filter(|l| !l.trim().is_empty() && !l.trim().starts_with('#')) {
         match Key::parse(line) {
             Some(mut key) => {
                 if let Some(options) = options {
                     key.options = options.to_owned();
                 }
-                if !known.contains_key(&key.base64) {
-                    known.insert(key.base64.clone(), new.len());
+                let same = known.entry(key.base64.clone()).or_default();
+                if !same.iter().any(|at| new[*at] == key) {
+                    same.push(new.len());
                     new.push(key);
                 }
             }
@@ -136,7 +140,9 @@ pub fn add(root: &mut Root, user: &User, keys: &[String], options: Option<&str>,
     let mut there = vec![false; new.len()];
     for line in &mut lines {
         let Some(key) = Key::parse(&String::from_utf8_lossy(line)) else { continue };
-        if let Some(&at) = known.get(&key.base64) {
+        let Some(same) = known.get(&key.base64) else { continue };
+        let next = same.iter().find(|at| new[**at] == key).or(same.iter().find(|at| !there[**at])).or(same.last());
+        if let Some(&at) = next {
             there[at] = true;
             *line = new[at].to_string().into_bytes();
         }
@@ -303,6 +309,25 @@ mod tests {
         assert_eq!(list(&root, &user).1.len(), 2);
         add(&mut root, &user, &[B.to_owned()], Some("no-pty"), &mut Report::new()).unwrap();
         assert_eq!(root.text("/home/u/.ssh/authorized_keys"), format!("{A}\nno-pty ssh-rsa AAAAb two words\n"));
+    }
+
+    #[test]
+    fn a_key_may_log_in_from_two_places() {
+        let (_dir, mut root, user) = start("");
+        let from = |net: &str| format!("from=\"{net}\" {A}");
+        root.write("/home/u/.ssh/authorized_keys", format!("{A}\n{}\n", from("b")), Attr::owned(0o600, user.ids))
+            .unwrap();
+        for _ in 0..2 {
+            add(&mut root, &user, &[from("a"), from("b"), from("c"), from("a")], None, &mut Report::new()).unwrap();
+            let lines = [from("a"), from("b"), from("c")].map(|line| line + "\n").concat();
+            assert_eq!(root.text("/home/u/.ssh/authorized_keys"), lines);
+        }
+    }
+
+    #[test]
+    fn an_escaped_quote_is_none_after_a_backslash_too() {
+        assert_eq!(Key::parse(r#"command="a \\" ssh-rsa AAAA"#), None, "sshd finds no end of the options");
+        assert!(Key::parse(r#"command="a \\" b" ssh-rsa AAAA"#).is_some());
     }
 
     #[test]

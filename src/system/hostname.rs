@@ -50,9 +50,12 @@ impl Name {
     }
 }
 
-/// The source's name for the machine; an address becomes `ip-10-0-0-1`, as on EC2.
+/// The source's name for the machine; an address becomes `ip-10-0-0-1`, as on EC2, and `NAME.localdomain`, which is no domain,
+/// NAME.
 fn local_name(name: &str, report: &mut Report) -> Option<String> {
-    clean(&host_name(name), "local-hostname", report).filter(|n| n != "localhost")
+    let name = clean(&host_name(name), "local-hostname", report).filter(|n| n != "localhost")?;
+    let short = name.strip_suffix(".localdomain").filter(|short| !short.contains('.'));
+    Some(short.map(str::to_owned).unwrap_or(name))
 }
 
 /// A name that every part of a system accepts: letters, digits, `-`, `_` and `.`, without empty labels, and short
@@ -131,5 +134,7 @@ mod tests {
         assert_eq!(clean(&"a".repeat(500), "hostname", &mut Report::new()).unwrap().len(), MAX_NAME);
         assert_eq!(local_name("10.1.2.3", &mut Report::new()).as_deref(), Some("ip-10-1-2-3"));
         assert_eq!(local_name("localhost", &mut Report::new()), None);
+        assert_eq!(local_name("web1.localdomain", &mut Report::new()).as_deref(), Some("web1"));
+        assert_eq!(local_name("web1.rack.localdomain", &mut Report::new()).as_deref(), Some("web1.rack.localdomain"));
     }
 }

@@ -43,7 +43,7 @@ pub fn add_doas(root: &mut Root, user: &str, rules: &Value, report: &mut Report)
 
 fn texts(value: &Value) -> Option<Vec<String>> {
     match value {
-        Value::List(list) => list.iter().map(|v| v.as_str().map(str::to_owned)).collect(),
+        Value::List(list) => list.iter().filter(|v| !v.is_null()).map(|v| v.as_str().map(str::to_owned)).collect(),
         Value::String(rule) => Some(vec![rule.to_string()]),
         _ => None,
     }
@@ -109,7 +109,8 @@ fn is_doas_rule(user: &str, rule: &str) -> bool {
             "nolog" | "nopass" | "persist" | "keepenv" => drop(words.next()),
             "setenv" => {
                 words.next();
-                if words.next().is_none_or(|open| !open.starts_with('{')) || !words.by_ref().any(|w| w.ends_with('}')) {
+                let open = words.next().unwrap_or_default();
+                if !open.starts_with('{') || !(open.ends_with('}') || words.any(|w| w.ends_with('}'))) {
                     return false;
                 }
             }
@@ -157,6 +158,8 @@ mod tests {
         assert!(add_sudo(&mut root, "u", &"ALL\nevil ALL=(ALL) ALL".into()).is_err());
         assert!(add_sudo(&mut root, "ALL", &"ALL=(ALL) ALL".into()).is_err());
         assert!(add_sudo(&mut root, "u", &true.into()).is_err());
+        add_sudo(&mut root, "w", &Value::List(vec![Value::Null, "A".into()])).unwrap();
+        assert!(root.text(RULES).ends_with("# User rules for w\nw A\n"));
         assert!(!root.text(RULES).contains("evil"));
     }
 
@@ -167,6 +170,7 @@ mod tests {
             "deny u",
             "permit persist keepenv u as root",
             "permit setenv { A=b C } u as root cmd /bin/ls args -l /root",
+            "permit setenv {A=b} nopass u",
             "permit u cmd reboot",
         ] {
             assert!(is_doas_rule("u", good), "{good}");
@@ -178,6 +182,7 @@ mod tests {
             "permit u as",
             "permit u cmd",
             "permit setenv { A u",
+            "permit setenv A} u",
             "permit u x",
         ] {
             assert!(!is_doas_rule("u", bad), "{bad}");
