@@ -22,7 +22,7 @@ use crate::system::accounts::Accounts;
 use crate::system::authorized_keys::{self, Key};
 use crate::system::users::Users;
 use crate::system::{Context, console, host_keys};
-use ring::digest::{SHA256, SHA512, digest};
+use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, SHA256, SHA384, SHA512, digest};
 
 pub static MODULE: Module = Module {
     name: "ssh_authkey_fingerprints",
@@ -91,7 +91,9 @@ fn or_dash(text: &str) -> String {
 fn fingerprint(base64: &str, method: &str) -> String {
     let Some(bytes) = crate::base::base64::decode(base64.as_bytes()) else { return "?".into() };
     let algorithm = match method {
+        "sha1" => &SHA1_FOR_LEGACY_USE_ONLY,
         "sha256" => &SHA256,
+        "sha384" => &SHA384,
         "sha512" => &SHA512,
         _ => return "?".into(),
     };
@@ -115,5 +117,6 @@ mod tests {
         // sha256sum of three NUL bytes.
         assert!(lines[4].contains("| 70:9e:80:c8:84:87:a2:41:1e:1e:e4:df:b9:f2:2a:86:"), "{}", lines[4]);
         assert_eq!(fingerprint("!", "sha256"), "?");
+        assert!(fingerprint("AAAA", "sha1").starts_with("29:e2:dc:fb:"), "sha1sum of the same");
     }
 }
