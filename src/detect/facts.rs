@@ -129,12 +129,7 @@ impl<'a> Facts<'a> {
     /// Puts the facts together, and reads what is asked for.
     pub fn new(machine: &'a Machine, root: &'a Root, own: &'a Value, platform: Platform) -> Facts<'a> {
         let init = environment_of_init(machine);
-        let cmdline = if virt::is_container(&platform.virt) {
-            // A container's own arguments, not the host's kernel command line.
-            Cmdline::new(&machine.fact("proc/1/cmdline").unwrap_or_default().replace('\0', " "))
-        } else {
-            machine.cmdline.clone()
-        };
+        let cmdline = Machine::cmdline_of(&machine.base, virt::is_container(&platform.virt));
         let requested = Requested::read(root, &cmdline, own);
         Facts { machine, root, own, platform, requested, init, cmdline }
     }

@@ -1,32 +1,16 @@
 //! What this machine runs in, by systemd-detect-virt(1)'s names: found by files alone, without the CPUID instruction.
 
 use crate::machine::Machine;
+pub use crate::machine::container::{WSL, is_container};
 
 /// No virtual machine and no container.
 pub const NONE: &str = "none";
 pub const VMWARE: &str = "vmware";
 pub const XEN: &str = "xen";
-pub const WSL: &str = "wsl";
 const KVM: &str = "kvm";
 const QEMU: &str = "qemu";
 const MICROSOFT: &str = "microsoft";
 const OTHER_VM: &str = "vm-other";
-const OTHER_CONTAINER: &str = "container-other";
-
-/// Containers, in which DMI and block devices are the host's.
-const CONTAINERS: [&str; 11] = [
-    OTHER_CONTAINER,
-    "lxc",
-    "lxc-libvirt",
-    "systemd-nspawn",
-    "docker",
-    "podman",
-    "rkt",
-    "openvz",
-    "proot",
-    "pouch",
-    "jail",
-];
 
 /// How the value of a DMI field begins in what virtual machine (systemd, detect_vm_dmi_vendor).
 #[rustfmt::skip]
@@ -41,11 +25,6 @@ const VENDOR_FIELDS: [&str; 5] = ["product_name", "sys_vendor", "board_vendor", 
 /// Clock sources that only a hypervisor's guest has.
 const CLOCKS: [(&str, &str); 2] = [("kvm-clock", KVM), ("hyperv_clocksource", MICROSOFT)];
 
-/// Whether `kind` is a container's name.
-pub fn is_container(kind: &str) -> bool {
-    CONTAINERS.contains(&kind)
-}
-
 /// Whether `kind` is KVM or QEMU, which files do not always tell apart.
 pub fn is_qemu(kind: &str) -> bool {
     kind == KVM || kind == QEMU
@@ -53,34 +32,12 @@ pub fn is_qemu(kind: &str) -> bool {
 
 /// A container's name if this is one, else the virtual machine's, else `none`.
 pub fn detect(machine: &Machine) -> String {
-    container(machine).or_else(|| virtual_machine(machine).map(str::to_owned)).unwrap_or_else(|| NONE.to_owned())
+    let container = machine.container.clone();
+    container.unwrap_or_else(|| virtual_machine(machine).unwrap_or(NONE).to_owned())
 }
 
 fn there(machine: &Machine, path: &str) -> bool {
     machine.base.join(path).exists()
-}
-
-fn container(machine: &Machine) -> Option<String> {
-    if there(machine, "proc/vz") && !there(machine, "proc/bc") {
-        return Some("openvz".into());
-    }
-    let release = machine.fact("proc/sys/kernel/osrelease").unwrap_or_default();
-    if release.contains("Microsoft") || release.contains("WSL") {
-        return Some(WSL.into());
-    }
-    let environment = machine.fact("proc/1/environ").unwrap_or_default();
-    let variable = environment.split('\0').find_map(|v| v.strip_prefix("container="));
-    let told = variable
-        .map(str::to_owned)
-        .or_else(|| machine.fact("run/host/container-manager"))
-        .or_else(|| machine.fact("run/systemd/container"))?;
-    match told.trim() {
-        "" => None,
-        "oci" if there(machine, ".dockerenv") => Some("docker".into()),
-        "oci" if there(machine, "run/.containerenv") => Some("podman".into()),
-        kind if is_container(kind) => Some(kind.into()),
-        _ => Some(OTHER_CONTAINER.into()),
-    }
 }
 
 fn virtual_machine(machine: &Machine) -> Option<&'static str> {

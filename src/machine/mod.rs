@@ -1,8 +1,9 @@
-//! Facts about the machine, read only: kernel command line, DMI, NICs, distribution.
+//! Facts about the machine, read only: kernel command line, DMI, NICs, distribution, container.
 
 pub mod appear;
 pub mod beneath;
 pub mod cmdline;
+pub mod container;
 pub mod credentials;
 pub mod distro;
 pub mod drivers;
@@ -22,20 +23,30 @@ use std::path::{Path, PathBuf};
 pub struct Machine {
     /// The folder that holds `proc` and `sys`: `/`, or a tree that represents a machine.
     pub base: PathBuf,
+    /// The kernel command line; in a container the arguments of its PID 1, as the other is the host's.
     pub cmdline: Cmdline,
+    /// The name of the container that this is, or WSL's.
+    pub container: Option<String>,
 }
 
 impl Machine {
     /// Reads the facts below `base` (`/` for this machine).
     pub fn read(base: &Path) -> Machine {
-        let cmdline = beneath::read(base, "proc/cmdline").unwrap_or_default();
-        Machine { base: base.to_owned(), cmdline: Cmdline::new(&cmdline) }
+        let container = container::detect(base);
+        let is_container = container.as_deref().is_some_and(container::is_container);
+        Machine { base: base.to_owned(), cmdline: Machine::cmdline_of(base, is_container), container }
+    }
+
+    /// The kernel command line of the machine below `base`, or the arguments of PID 1, which take its place in a container.
+    pub fn cmdline_of(base: &Path, is_container: bool) -> Cmdline {
+        let path = if is_container { "proc/1/cmdline" } else { "proc/cmdline" };
+        Cmdline::new(&beneath::read(base, path).unwrap_or_default().replace('\0', " "))
     }
 
     /// A DMI value by the kernel's name for it (`product_uuid`, `chassis_asset_tag`, …), trimmed. None where the
-    /// machine has no such value or it cannot be read.
+    /// machine has no such value or it cannot be read, and in a container, where it is the host's.
     pub fn dmi(&self, key: &str) -> Option<String> {
-        if key.contains(['/', '.']) {
+        if key.contains(['/', '.']) || self.container.as_deref().is_some_and(container::is_container) {
             return None;
         }
         let value = beneath::read(&self.base, &format!("sys/class/dmi/id/{key}"))?;
@@ -87,5 +98,12 @@ mod tests {
         assert_eq!(machine.uuid().as_deref(), Some("abcd-1"));
         assert_eq!(machine.dmi("../../../../proc/cmdline"), None);
         assert_eq!(machine.cmdline.value("ds"), Some("nocloud"));
+        // In a container both are the host's.
+        std::fs::create_dir_all(dir.0.join("proc/1")).unwrap();
+        std::fs::write(dir.0.join("proc/1/environ"), "TERM=x\0container=lxc\0").unwrap();
+        std::fs::write(dir.0.join("proc/1/cmdline"), "/sbin/init\0ds=lxd\0").unwrap();
+        let machine = Machine::read(&dir.0);
+        assert_eq!((machine.uuid(), machine.cmdline.value("ds")), (None, Some("lxd")));
+        assert_eq!(machine.container.as_deref(), Some("lxc"));
     }
 }

@@ -7,7 +7,7 @@ use super::keys::public_keys;
 use super::search::{Found, Search};
 use crate::base::base64;
 use crate::base::error::{Context, Result};
-use crate::detect::{Mark, virt};
+use crate::detect::Mark;
 use crate::document::{Bytes, Value, json};
 use crate::instance::{DsMode, Instance};
 use crate::link::line::Line;
@@ -29,15 +29,13 @@ const REQUEST: &[u8] = b"<\n\n>";
 /// How long the answer may take, and how long it may be.
 const TIME: Duration = Duration::from_secs(60);
 const MAX_CONTEXT: usize = 8 << 20;
-/// The longest name that is a hostname, in bytes.
+/// How much of a name is the hostname, in characters.
 const MAX_NAME: usize = 61;
 
 /// Asks for the context, once.
 fn read(search: &mut Search) -> Result<Option<Found>> {
     let machine = search.machine;
-    let is_here =
-        machine.dmi("product_name").as_deref() == Some(PRODUCT) && !virt::is_container(&virt::detect(machine));
-    if !is_here || !search.first_time(SOURCE.name) {
+    if machine.dmi("product_name").as_deref() != Some(PRODUCT) || !search.first_time(SOURCE.name) {
         return Ok(None);
     }
     let deadline = search.deadline.at_most(TIME);
@@ -71,7 +69,8 @@ fn instance(context: Value) -> Instance {
         other => other,
     };
     let suits = |c: char| c.is_ascii_alphanumeric() || matches!(c, ' ' | '.' | '_' | '-');
-    let name = text(&["name"]).filter(|n| !n.is_empty() && n.len() <= MAX_NAME && n.chars().all(suits));
+    let name = text(&["name"]).filter(|n| !n.is_empty() && n.chars().all(suits));
+    let name = name.map(|n| n.chars().take(MAX_NAME).collect());
     Instance {
         source: SOURCE.name.into(),
         class: "DataSourceCloudSigma".into(),

@@ -112,7 +112,9 @@ fn source_files(root: &mut Root, instance: &Instance, report: &mut Report) {
     for (path, content) in files {
         // nova allows a path relative to the root.
         let path = format!("/{}", path.trim_start_matches('/'));
-        keep(root.write(&path, content.clone(), Attr::root(0o660)));
+        // ifupdown's own file is for every user to read.
+        let mode = if path.starts_with("/etc/network/interfaces") { 0o644 } else { 0o660 };
+        keep(root.write(&path, content.clone(), Attr::root(mode)));
     }
     for (path, content) in private_files {
         let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);

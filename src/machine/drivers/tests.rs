@@ -1,7 +1,6 @@
 use super::lists::{Rules, closure, name_of, resolve};
 use super::*;
 use crate::base::testing::{TempDir, mutations};
-use crate::machine::Cmdline;
 use std::os::unix::fs::symlink;
 
 const ALIAS: &str = "# Aliases extracted from modules themselves.
@@ -92,7 +91,7 @@ fn devices_without_a_driver_by_what_they_are_for() {
     device("pci", "2", "pci:v00008086d0000100Esv00001AF4sd00001100bc02sc00i00", true);
     device("virtio", "virtio0", "virtio:d00000001v00001AF4", false);
     device("scsi", "1:0:0:0", "scsi:t-0x05", false);
-    let machine = Machine { base: dir.0.clone(), cmdline: Cmdline::default() };
+    let machine = Machine { base: dir.0.clone(), ..Machine::default() };
     let mut drivers = Drivers::of(&machine, &dir.0.join("root"));
     let storage = drivers.without_driver(Kind::Storage, &mut BTreeSet::new());
     assert_eq!(storage, ["pci:v00008086d00007010sv00001AF4sd00001100bc01sc01i80", "scsi:t-0x05"]);
@@ -118,7 +117,7 @@ fn a_file_that_is_no_module_is_refused_and_said() {
         .unwrap();
     std::fs::write(folder.join("no-module.ko"), "x").unwrap();
     std::fs::write(folder.join("no-gzip.ko.gz"), "x").unwrap();
-    let machine = Machine { base: dir.0.clone(), cmdline: Cmdline::default() };
+    let machine = Machine { base: dir.0.clone(), ..Machine::default() };
     let mut drivers = Drivers::of(&machine, &dir.0);
     assert!(!drivers.named(&["no_module", "no_gzip", "passwd", "none"]));
     assert_eq!(drivers.notes().len(), 3, "{:?}", drivers.notes());

@@ -2,6 +2,7 @@
 
 mod credentials;
 mod marks;
+mod place;
 mod seed;
 mod service;
 

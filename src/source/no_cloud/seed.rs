@@ -4,6 +4,7 @@
 //! last wins for user-data, vendor-data and network-config.
 
 use super::marks::{LABEL, SEEDS, is_seed};
+use super::place::{FILES, file_at, local_folder, substituted};
 use crate::base::error::{Error, Result};
 use crate::document::{Bytes, Map, Value, yaml};
 use crate::drive::Files;
@@ -35,15 +36,20 @@ pub fn read(search: &mut Search) -> Result<Option<Found>> {
     if seed.found.is_empty() {
         return Ok(None);
     }
-    if let Some(from) = seed.metadata.get("seedfrom").and_then(Value::text) {
+    if let Some(from) = seed.from(search) {
         let Some(folder) = local_folder(&from) else {
             return Ok(None);
         };
-        let Some(files) = search.seed_folder(folder) else {
-            return Err(Error::new(format!(
-                "NoCloud: seedfrom names {folder}, and there is no such folder in the image"
-            )));
-        };
+        let mut files = Files::default();
+        for name in FILES {
+            if let Some(bytes) = search.root.read(&file_at(folder, name))? {
+                files.insert(name, bytes);
+            }
+        }
+        if !is_seed(&files) {
+            let missing = format!("NoCloud: seedfrom: expected meta-data and user-data in the image at {folder}");
+            return Err(Error::new(missing));
+        }
         seed.take_files(&files, folder);
     }
     Ok(Some(seed.finish("DataSourceNoCloud")))
@@ -52,7 +58,7 @@ pub fn read(search: &mut Search) -> Result<Option<Found>> {
 /// What is known locally, and the URL that has the rest. None where no `seedfrom` names one.
 pub(super) fn remote(search: &mut Search) -> Option<(Seed, String)> {
     let seed = gather(search);
-    let from = seed.metadata.get("seedfrom").and_then(Value::text)?;
+    let from = seed.from(search)?;
     local_folder(&from).is_none().then_some((seed, from))
 }
 
@@ -80,7 +86,7 @@ fn gather(search: &mut Search) -> Seed {
         }
     }
     let settings = search.settings(super::marks::NAME);
-    if let Some(from) = settings.and_then(|s| s.get("seedfrom")).and_then(Value::text) {
+    if let Some(from) = settings.and_then(|s| s.get("seedfrom")).and_then(Value::text).filter(|f| !f.is_empty()) {
         seed.metadata.insert("seedfrom", from);
         seed.found.push("ds_config_seedfrom".into());
     }
@@ -111,18 +117,11 @@ pub(super) fn of_files(files: &Files, place: &str) -> Option<Instance> {
     Some(seed.finish("DataSourceNoCloud").instance)
 }
 
-/// The folder of a `seedfrom` that needs no network.
-fn local_folder(from: &str) -> Option<&str> {
-    from.strip_prefix("file://").or_else(|| from.starts_with('/').then_some(from))
-}
-
 /// `ds=nocloud;h=name;i=id;s=from` in the text of a kernel command line or a serial number. Keys h, i and s are short for
-/// local-hostname, instance-id and seedfrom.
+/// local-hostname, instance-id and seedfrom. The last one takes precedence.
 fn from_line(line: &str) -> Option<Map> {
-    let value = line.split_whitespace().filter_map(|w| w.strip_prefix("ds=")).find(|v| {
-        let name = v.split([';', ' ']).next().unwrap_or("").to_ascii_lowercase();
-        NAMES.contains(&name.as_str())
-    })?;
+    let is_ours = |v: &&str| NAMES.contains(&v.split(';').next().unwrap_or("").to_ascii_lowercase().as_str());
+    let value = line.split_whitespace().filter_map(|w| w.strip_prefix("ds=")).filter(is_ours).last()?;
     let mut map = Map::new();
     for pair in value.split(';').skip(1) {
         if let Some((key, value)) = pair.split_once('=') {
@@ -144,6 +143,17 @@ fn from_line(line: &str) -> Option<Map> {
     Some(map)
 }
 
+/// Adds what `map` lacks of `more`, in mappings within it too.
+fn complete(map: &mut Map, more: Map) {
+    for (key, value) in more.into_entries() {
+        if !map.contains_key(&key) {
+            map.insert(key, value);
+        } else if let (Some(Value::Map(map)), Value::Map(more)) = (map.get_mut(&key), value) {
+            complete(map, more);
+        }
+    }
+}
+
 impl Seed {
     /// A seed of what is known already, found at `place`.
     pub fn new(metadata: Map, user_data: Option<Vec<u8>>, place: &str) -> Seed {
@@ -152,42 +162,35 @@ impl Seed {
 
     /// What was there first stays.
     fn take_metadata(&mut self, more: Map) {
-        for (key, value) in more.into_entries() {
-            if !self.metadata.contains_key(&key) {
-                self.metadata.insert(key, value);
-            }
-        }
+        complete(&mut self.metadata, more);
+    }
+
+    /// Where the rest is, if the metadata names a place.
+    fn from(&self, search: &Search) -> Option<String> {
+        Some(substituted(&self.metadata.get("seedfrom")?.text()?, search.machine))
     }
 
     /// Adds the files of a seed: what was there first of the meta-data stays, the rest is replaced.
     pub fn take_files(&mut self, files: &Files, place: &str) {
-        let text = |name: &str| files.get(name).map(String::from_utf8_lossy);
-        let parse = |name: &str, problems: &mut Vec<String>| {
+        let mut parse = |name: &str| {
             let document = format!("{name} of {place}");
-            match text(name).map(|t| yaml::parse(&document, &t)) {
-                Some(Ok(value)) => Some(value).filter(|v| !v.is_null()),
-                Some(Err(e)) => {
-                    problems.push(e.to_string());
-                    None
-                }
-                None => None,
-            }
+            let problem = match yaml::parse(&document, &String::from_utf8_lossy(files.get(name)?)) {
+                Ok(Value::Map(map)) => return Some(map),
+                Ok(Value::Null) => return None,
+                Ok(other) => crate::document::wrong(&document, "a mapping", &other),
+                Err(e) => e,
+            };
+            self.problems.push(problem.to_string());
+            None
         };
-        match parse("meta-data", &mut self.problems) {
-            Some(Value::Map(map)) => self.take_metadata(map),
-            Some(other) => self
-                .problems
-                .push(crate::document::wrong(&format!("meta-data of {place}"), "a mapping", &other).to_string()),
-            None => {}
-        }
+        let (metadata, network) = (parse("meta-data"), parse("network-config"));
+        self.take_metadata(metadata.unwrap_or_default());
+        self.network = network.map(Value::Map).or(self.network.take());
         if let Some(bytes) = files.get("user-data") {
             self.user_data = Some(bytes.to_vec());
         }
         if let Some(bytes) = files.get("vendor-data") {
             self.vendor_data = Some(bytes.to_vec());
-        }
-        if let Some(network) = parse("network-config", &mut self.problems) {
-            self.network = Some(network);
         }
         self.found.push(place.to_owned());
     }
@@ -257,6 +260,11 @@ impl Seed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::deadline::Deadline;
+    use crate::base::testing::TempDir;
+    use crate::machine::Machine;
+    use crate::root::{Attr, Root, Use};
+    use std::time::Duration;
 
     #[test]
     fn the_command_line_names_and_seeds() {
@@ -266,6 +274,9 @@ mod tests {
         assert_eq!(map.get("dsmode"), Some(&Value::from("net")));
         assert!(from_line("ds=NoCloud").is_some());
         assert!(from_line("ds=nocloudy").is_none());
+        let last = from_line("ds=nocloud;i=a ds=nocloud-net;i=b ds=ec2").unwrap();
+        assert_eq!(last.get("instance-id"), Some(&Value::from("b")));
+        assert_eq!(last.get("dsmode"), Some(&Value::from("net")));
         assert!(from_line("ads=nocloud").is_none());
     }
 
@@ -285,6 +296,40 @@ mod tests {
         assert_eq!(found.subplatform, "seed-dir (cmdline,/dev/vdb)");
         assert_eq!(found.public_keys, ["ssh-rsa A"]);
         assert!(matches!(found.network, Some(NetworkData::Cloud(Value::Map(_)))));
+    }
+
+    #[test]
+    fn mappings_in_the_meta_data_complete_each_other() {
+        let mut seed = Seed::default();
+        for (meta_data, place) in [("public-keys: {a: ssh-rsa A}\n", "x"), ("public-keys: {a: B, c: ssh-rsa C}\n", "y")]
+        {
+            let mut files = Files::default();
+            files.insert("meta-data", meta_data.as_bytes().to_vec());
+            seed.take_files(&files, place);
+        }
+        assert_eq!(seed.finish("DataSourceNoCloud").instance.public_keys, ["ssh-rsa A", "ssh-rsa C"]);
+    }
+
+    #[test]
+    fn seedfrom_of_the_image_itself() {
+        let dir = TempDir::new("seedfrom");
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        std::fs::create_dir_all(dir.0.join("sys/class/dmi/id")).unwrap();
+        std::fs::write(dir.0.join("sys/class/dmi/id/product_serial"), "AB 1\n").unwrap();
+        for (name, text) in [("meta-data", "instance-id: i-1\n"), ("user-data", "#!/bin/sh\n")] {
+            root.write(&format!("/seed/AB 1/{name}.txt"), text, Attr::root(0o600)).unwrap();
+        }
+        root.write("/seed/other/meta-data", "instance-id: i-2\n", Attr::root(0o600)).unwrap();
+        let machine = Machine::read(&dir.0);
+        let id = |from: &str| {
+            let config = yaml::parse("t", &format!("datasource: {{NoCloud: {{seedfrom: '{from}'}}}}")).unwrap();
+            let found = read(&mut Search::new(&machine, &root, &config, Deadline::after(Duration::from_secs(5))));
+            found.map(|found| found.map(|f| f.instance.instance_id))
+        };
+        assert_eq!(id("file:///seed/__dmi.system-serial-number__/%s.txt"), Ok(Some("i-1".into())));
+        assert_eq!(id("/seed/other"), Ok(Some("i-2".into())));
+        assert!(id("file:///seed/none/").is_err());
+        assert_eq!((id("http://h/"), id("")), (Ok(None), Ok(None)));
     }
 
     #[test]
@@ -314,10 +359,17 @@ mod tests {
         let mut files = Files::default();
         files.insert("meta-data", b"{broken: [".to_vec());
         files.insert("user-data", b"x".to_vec());
+        files.insert("network-config", b"[eth0]\n".to_vec());
         seed.take_files(&files, "/dev/vdb");
         let found = seed.finish("DataSourceNoCloud").instance;
         assert_eq!(found.instance_id, "nocloud");
         assert!(found.problems[0].starts_with("meta-data of /dev/vdb: not valid YAML"), "{:?}", found.problems);
+        assert!(
+            found.problems[1].starts_with("network-config of /dev/vdb: expected a mapping"),
+            "{:?}",
+            found.problems
+        );
+        assert!(found.network.is_none());
         assert!(found.user_data.is_some());
     }
 }

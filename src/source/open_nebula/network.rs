@@ -14,7 +14,7 @@ const MASK: &str = "255.255.255.0";
 pub fn config(context: &Map, nics: &[Nic], problems: &mut Vec<String>) -> Option<Value> {
     context.keys().any(is_address).then_some(())?;
     let devices = nics.iter().filter(|nic| nic.physical).filter_map(|nic| {
-        let device = device(context, nic).map_err(|e| problems.push(format!("context.sh: {}: {e}", nic.name))).ok()?;
+        let device = device(context, nic, problems).map_err(|e| problems.push(problem(nic, e))).ok()?;
         Some((nic.name.as_str(), device))
     });
     let devices: Map = devices.collect();
@@ -27,8 +27,12 @@ fn is_address(name: &str) -> bool {
     number.is_some_and(|rest| rest.starts_with("_IP") && !name.starts_with("ETH_"))
 }
 
-/// The configuration of one NIC.
-fn device(context: &Map, nic: &Nic) -> Result<Map, String> {
+fn problem(nic: &Nic, what: &str) -> String {
+    format!("context.sh: {}: {what}", nic.name)
+}
+
+/// The configuration of one NIC. What it can do without goes into `problems`.
+fn device(context: &Map, nic: &Nic, problems: &mut Vec<String>) -> Result<Map, &'static str> {
     let text = |name: &str| context.get(name).and_then(Value::as_str).filter(|v| !v.is_empty());
     // The one whose address is this NIC's, else the one of its name, where that is not another NIC's.
     let same = |(name, value): (&str, &Value)| {
@@ -75,21 +79,22 @@ fn device(context: &Map, nic: &Nic) -> Result<Map, String> {
         device.insert("nameservers", nameservers);
     }
     if let Some(mtu) = field("MTU") {
-        device.insert("mtu", mtu.parse::<u32>().map_err(|_| "MTU: expected a number")?);
+        match mtu.parse::<u32>() {
+            Ok(mtu) => drop(device.insert("mtu", mtu)),
+            Err(_) => problems.push(problem(nic, "MTU: expected a number")),
+        }
     }
-    if let Some(routes) = field("ROUTES") {
-        device.insert("routes", self::routes(routes)?);
+    let mut routes = Vec::new();
+    for entry in field("ROUTES").unwrap_or_default().split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
+        match entry.split_whitespace().collect::<Vec<_>>()[..] {
+            [to, "via", via] => routes.push(Value::Map([("to", to), ("via", via)].into_iter().collect())),
+            _ => problems.push(problem(nic, "ROUTES: expected NETWORK via ROUTER, and a comma between several")),
+        }
+    }
+    if !routes.is_empty() {
+        device.insert("routes", routes);
     }
     Ok(device)
-}
-
-/// `NETWORK via ROUTER, …`.
-fn routes(text: &str) -> Result<Vec<Value>, &'static str> {
-    let route = |entry: &str| match entry.split_whitespace().collect::<Vec<_>>()[..] {
-        [to, "via", via] => Ok(Value::Map([("to", to), ("via", via)].into_iter().collect())),
-        _ => Err("ROUTES: expected NETWORK via ROUTER, and a comma between several"),
-    };
-    text.split(',').map(str::trim).filter(|entry| !entry.is_empty()).map(route).collect()
 }
 
 /// OpenNebula makes the last four bytes of a MAC address from the IPv4 address.
@@ -136,7 +141,9 @@ mod tests {
                 [("ETH0_IP".to_owned(), "10.0.0.5"), (format!("ETH0_{name}"), value)].into_iter().collect();
             let mut problems = Vec::new();
             let config = config(&context, &[nic("eth0", "02:00:0a:00:00:05")], &mut problems).unwrap();
-            assert!(config.at(&["ethernets", "eth0"]).is_none());
+            // Without a mask there is no address; an MTU or a route it can do without.
+            assert_eq!(config.at(&["ethernets", "eth0"]).is_none(), name == "MASK");
+            assert!(config.at(&["ethernets", "eth0", "routes"]).is_none());
             assert!(problems[0].starts_with(&format!("context.sh: eth0: {name}: expected ")), "{problems:?}");
         }
         assert_eq!(of_mac("00:00"), None);

@@ -17,7 +17,7 @@ pub static SERVICE_MARKS: &[Mark] = &[
     Mark::Unless(has_config_drive),
     Mark::product("OpenStack Nova"),
     Mark::product("OpenStack Compute"),
-    Mark::Check("product_name OpenStack Nova or OpenStack Compute in the environment of PID 1", container),
+    Mark::Check("product_name OpenStack Nova in the environment of PID 1", container),
     Mark::asset_tag("OpenTelekomCloud"),
     Mark::asset_tag("SAP CCloud VM"),
     Mark::asset_tag("HUAWEICLOUD"),
@@ -68,8 +68,11 @@ fn is_date(name: &str) -> bool {
 /// A container of nova's is recognised by the environment of its PID 1.
 fn container(facts: &Facts) -> Option<Finding> {
     let told = facts.variable_of_init("product_name")?;
-    let nova = ["OpenStack Nova", "OpenStack Compute"].contains(&told);
-    if nova { Finding::found(format!("product_name in the environment of PID 1 is {told}")) } else { None }
+    if told == "OpenStack Nova" {
+        Finding::found(format!("product_name in the environment of PID 1 is {told}"))
+    } else {
+        None
+    }
 }
 
 /// Machines other than PCs may have no DMI.

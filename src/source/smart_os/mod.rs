@@ -12,7 +12,7 @@ use super::keys::public_keys;
 use super::search::{Found, Search};
 use super::table::Update;
 use crate::base::error::Result;
-use crate::detect::{Facts, Finding, Kernel, Mark, virt};
+use crate::detect::{Facts, Finding, Kernel, Mark};
 use crate::document::{Bytes, Map, Value, json, yaml};
 use crate::instance::{Instance, NetworkData};
 use crate::link::line::Line;
@@ -84,8 +84,7 @@ fn zone(facts: &Facts) -> Option<Finding> {
 fn read(search: &mut Search) -> Result<Option<Found>> {
     let machine = search.machine;
     let is_zone = Kernel::of(machine).version == ZONE;
-    let is_vm = machine.dmi("product_name").is_some_and(|product| product.starts_with("SmartDC"))
-        && !virt::is_container(&virt::detect(machine));
+    let is_vm = machine.dmi("product_name").is_some_and(|product| product.starts_with("SmartDC"));
     let settings = search.settings(SOURCE.name);
     let setting = |key: &str| settings.and_then(|s| s.get(key));
     let path = match is_zone {

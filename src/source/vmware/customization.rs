@@ -6,9 +6,9 @@ use super::values::Values;
 use super::{document_of, marks};
 use crate::base::base64;
 use crate::base::error::{Error, Result};
-use crate::document::{Map, Value};
+use crate::document::{Bytes, Map, Value};
 use crate::instance::Instance;
-use crate::machine::appear;
+use crate::machine::{Distro, Family, appear};
 use crate::network::Macs;
 use crate::network::read::vmware_imc::{Settings, to_v2};
 use crate::source::search::Search;
@@ -35,6 +35,7 @@ const MARKER: &str = "/var/lib/cloud/data/.markerfile-";
 /// States and events of deployPkg's calls.
 const RUNNING: u32 = 4;
 const DONE: u32 = 5;
+const SCRIPT_DISABLED: u32 = 6;
 const FAILED: u32 = 100;
 const NETWORK_FAILED: u32 = 101;
 const ENABLE_NICS: u32 = 103;
@@ -64,16 +65,27 @@ pub fn read(search: &mut Search) -> Result<Option<Values>> {
     let mut values = match settings.get("CLOUDINIT", "METADATA") {
         Some(name) if raw => {
             let values = raw_data(search, name, settings.get("CLOUDINIT", "USERDATA"));
-            values.inspect_err(|_| failed(search, FAILED))?
+            values.inspect_err(|_| failed(search, &settings, FAILED))?
+        }
+        None if traditional && forbids_script(search, &settings) => {
+            failed(search, &settings, SCRIPT_DISABLED);
+            return Err(Error::new(format!(
+                "VMware: {FILE}: [CUSTOM-SCRIPT]: expected no script, as enable-custom-scripts of VMware's tools is off"
+            )));
         }
         None if traditional => {
             connect_nics(search);
-            written(search, &settings, &text).inspect_err(|_| failed(search, NETWORK_FAILED))?
+            written(search, &settings, &text).inspect_err(|_| failed(search, &settings, NETWORK_FAILED))?
         }
         _ => return Ok(None),
     };
     values.place = "imc (vmware-tools)".into();
     values.stale_files.push(FOLDER.to_owned());
+    // For the last call.
+    if let (Some(Value::Map(metadata)), true) = (&mut values.metadata, settings.is("MISC", "POST-GC-STATUS", &["yes"]))
+    {
+        metadata.insert("post-gc-status", "yes");
+    }
     Ok(Some(values))
 }
 
@@ -114,9 +126,8 @@ fn written(search: &Search, settings: &Settings, text: &str) -> Result<Values> {
     let mut config = Map::new();
     settings.get("DATETIME", "TIMEZONE").map(|zone| config.insert("timezone", zone));
     let mut values = Values::default();
-    let marker = settings.get("MISC", "MARKER-ID");
-    // What is done once for each customization, and not again for a machine that was cloned after it.
-    if marker.is_some_and(|id| !search.root.exists(&format!("{MARKER}{id}.txt"))) {
+    values.files = interfaces(search)?;
+    if is_new(search, settings) {
         let reset = settings.is("PASSWORD", "RESET", &["yes", "true"]);
         match settings.get("PASSWORD", "-PASS").map(|p| base64::decode(p.as_bytes()).map(String::from_utf8)) {
             Some(Some(Ok(password))) => drop(config.insert("chpasswd", password_of_root(&password, reset))),
@@ -130,15 +141,44 @@ fn written(search: &Search, settings: &Settings, text: &str) -> Result<Values> {
             values.problems.push("cust.cfg: [CUSTOM-SCRIPT]: the script is not run: use user-data".into());
         }
     }
-    // For the marker, and for the last call.
-    let own: Map = [("marker-id", marker), ("post-gc-status", settings.get("MISC", "POST-GC-STATUS"))]
-        .into_iter()
-        .filter_map(|(key, value)| Some((key, value?)))
-        .collect();
-    if !own.is_empty() {
-        metadata.insert("imc", own);
-    }
+    settings.get("MISC", "MARKER-ID").map(|id| metadata.insert("marker-id", id));
     Ok(Values { metadata: Some(Value::Map(metadata)), config: Value::Map(config), ..values })
+}
+
+/// Whether this customization is to do what is done once, and not again for a machine that was cloned after it.
+fn is_new(search: &Search, settings: &Settings) -> bool {
+    settings.get("MISC", "MARKER-ID").is_some_and(|id| !search.root.exists(&format!("{MARKER}{id}.txt")))
+}
+
+/// Whether the customization has a script that VMware's tools do not allow, which ends it.
+fn forbids_script(search: &Search, settings: &Settings) -> bool {
+    if !is_new(search, settings) || settings.get("CUSTOM-SCRIPT", "SCRIPT-NAME").is_none() {
+        return false;
+    }
+    let words = ["vmware-toolbox-cmd", "config", "get", "deployPkg", "enable-custom-scripts"];
+    let answer = search.tools.ask(&words, CALL).filter(|answer| answer.success);
+    // `[deployPkg] enable-custom-scripts = true`
+    let answer = answer.map(|a| String::from_utf8_lossy(&a.stdout).into_owned()).unwrap_or_default();
+    match answer.split_once('=') {
+        Some((_, value)) => !value.trim().eq_ignore_ascii_case("true"),
+        None => !settings.is("MISC", "DEFAULT-RUN-POST-CUST-SCRIPT", &["yes"]),
+    }
+}
+
+/// ifupdown's own file, without the image's interfaces, which would be configured a second time; the old one is kept beside it.
+fn interfaces(search: &Search) -> Result<Vec<(String, Bytes)>> {
+    const PATH: &str = "/etc/network/interfaces";
+    const CONTENT: &str = "# DO NOT EDIT THIS FILE BY HAND -- AUTOMATICALLY GENERATED BY cloud-init\n\
+        source /etc/network/interfaces.d/*\nsource-directory /etc/network/interfaces.d";
+    if Distro::of_os_release(&search.root.text("/etc/os-release")).family != Family::Debian {
+        return Ok(Vec::new());
+    }
+    let mut files = vec![(PATH.to_owned(), Bytes::from(CONTENT.as_bytes().to_vec()))];
+    let old = format!("{PATH}.before_vmware_customization");
+    if let (false, Some(bytes)) = (search.root.exists(&old), search.root.read(PATH)?) {
+        files.push((old, Bytes::from(bytes)));
+    }
+    Ok(files)
 }
 
 fn password_of_root(password: &str, expires: bool) -> Map {
@@ -174,23 +214,32 @@ fn connect_nics(search: &mut Search) {
     search.problem("VMware: the NICs that the customization has connected are not connected in time".into());
 }
 
+/// The call that gives the customization's state a name of its own, where it asks for that.
+fn status(name: &str) -> String {
+    format!("info-set guestinfo.gc.status {name}")
+}
+
 /// Has the hypervisor show that the customization failed.
-fn failed(search: &Search, event: u32) {
+fn failed(search: &Search, settings: &Settings, event: u32) {
+    let name =
+        status(if event == SCRIPT_DISABLED { "Custom script is disabled by VM Administrator" } else { "Failed" });
+    let name = settings.is("MISC", "POST-GC-STATUS", &["yes"]).then_some(name);
     if let Some(tool) = search.root.which("vmware-rpctool") {
-        search.tools.ask(&[&tool, &state(RUNNING, event, "")], CALL);
+        for call in [state(RUNNING, event, "")].into_iter().chain(name) {
+            search.tools.ask(&[&tool, &call], CALL);
+        }
     }
 }
 
 /// The calls at the end of a customization.
 pub fn ended(instance: &Instance) -> Vec<String> {
-    let status = instance.metadata.at(&["imc", "post-gc-status"]).and_then(Value::text);
-    let wanted = status.is_some_and(|s| s.eq_ignore_ascii_case("yes"));
-    let status = wanted.then(|| "info-set guestinfo.gc.status Successful".to_owned());
-    [state(DONE, 0, "")].into_iter().chain(status).collect()
+    let calls = [status("Started"), state(DONE, 0, ""), status("Successful")];
+    let all = instance.metadata.get("post-gc-status").is_some();
+    calls.into_iter().filter(|call| all || call.starts_with("deployPkg")).collect()
 }
 
 /// The file that marks this customization as done, if it asks for one.
 pub fn marker(instance: &Instance) -> Option<String> {
-    let id = instance.metadata.at(&["imc", "marker-id"])?.text()?;
+    let id = instance.metadata.get("marker-id")?.text()?;
     (!id.contains('/')).then(|| format!("{MARKER}{id}.txt"))
 }

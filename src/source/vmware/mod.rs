@@ -76,18 +76,27 @@ fn of_environment(search: &Search) -> Option<Values> {
 }
 
 /// The instance of what a transport has.
-fn found(search: &Search, values: Values) -> Result<Option<Found>> {
+fn found(search: &mut Search, values: Values) -> Result<Option<Found>> {
     let mut problems = values.problems;
     let mut metadata = match values.metadata {
         Some(Value::Map(map)) => map,
-        Some(other) => return Err(wrong("VMware: metadata", "a mapping", &other)),
+        Some(other) => {
+            problems.push(wrong("VMware: metadata", "a mapping", &other).to_string());
+            Map::new()
+        }
         None => Map::new(),
     };
+    if metadata.is_empty() && values.user_data.is_none() && values.vendor_data.is_none() {
+        problems.into_iter().for_each(|problem| search.problem(problem));
+        return Ok(None);
+    }
     let network = network(&mut metadata, &mut problems);
     let text = |key: &str| metadata.get(key).and_then(Value::text).filter(|t| !t.is_empty());
     const KEYS: [&str; 4] = ["public-keys-data", "public_keys_data", "public-keys", "public_keys"];
     let keys = KEYS.iter().find_map(|key| metadata.get(key));
-    let id = text("instance-id").or_else(|| search.machine.uuid()).unwrap_or_else(|| "iid-datasource".into());
+    // In a container too, where the file is the host's.
+    let uuid = || Some(search.machine.fact("sys/class/dmi/id/product_uuid")?.trim().to_ascii_lowercase());
+    let id = text("instance-id").or_else(uuid).unwrap_or_else(|| "iid-datasource".into());
     let mut instance = Instance {
         source: SOURCE.name.into(),
         class: "DataSourceVMware".into(),
@@ -104,6 +113,7 @@ fn found(search: &Search, values: Values) -> Result<Option<Found>> {
         vendor_data: values.vendor_data.map_or(Value::Null, Value::of_bytes),
         network: network.map(NetworkData::Cloud),
         config: values.config,
+        files: values.files,
         stale_files: values.stale_files,
         problems,
         ..Instance::default()

@@ -4,7 +4,7 @@ use super::{document_of, marks};
 use crate::base::base64;
 use crate::base::error::{Context, Error, Result};
 use crate::base::gzip;
-use crate::document::Value;
+use crate::document::{Bytes, Value};
 
 /// The largest value once it is unpacked, in bytes.
 const MAX_UNPACKED: usize = 16 << 20;
@@ -19,6 +19,8 @@ pub struct Values {
     pub vendor_data: Option<Vec<u8>>,
     /// Configuration beside vendor-data.
     pub config: Value,
+    /// Files of the image that take the place of its own.
+    pub files: Vec<(String, Bytes)>,
     /// What is removed once the data is on the disk.
     pub stale_files: Vec<String>,
     pub problems: Vec<String>,

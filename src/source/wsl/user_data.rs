@@ -25,10 +25,12 @@ impl Document {
     pub fn read(root: &Root, path: &str, request: Option<&str>) -> Result<Option<Document>> {
         let Some(bytes) = root.read(path)? else { return Ok(None) };
         let mut text = String::from_utf8_lossy(&bytes).into_owned();
-        let mut config = match text.starts_with("#cloud-config").then(|| yaml::parse(path, &text)) {
-            Some(Ok(Value::Map(map))) => Some(map),
-            _ => None,
-        };
+        let mut config =
+            match text.trim_start().to_ascii_lowercase().starts_with("#cloud-config").then(|| yaml::parse(path, &text))
+            {
+                Some(Ok(Value::Map(map))) => Some(map),
+                _ => None,
+            };
         if let (Some(config), Some(request)) = (&mut config, request)
             && let Some(client) = client(config)
         {

@@ -20,10 +20,11 @@ fn list<'a>(case: &'a Case, key: &str) -> &'a [Value] {
     case.input.get(key).and_then(Value::as_list).unwrap_or_default()
 }
 
-/// What a machine has where the case does not say: Ubuntu 24.04 in Windows, where cloud-init's tests have it too.
+/// The distribution of the machine, where its files do not say; on Ubuntu version 24.04, as in cloud-init's tests.
 pub fn set_release(case: &Case, dir: &Path) {
-    if case.datasource == "WSL" && !dir.join("etc/os-release").exists() {
-        write(dir, "etc/os-release", "ID=ubuntu\nVERSION_ID=\"24.04\"\nVERSION_CODENAME=noble\n");
+    let distro = case.input.get("distro").and_then(Value::as_str).unwrap_or("ubuntu");
+    if !dir.join("etc/os-release").exists() {
+        write(dir, "etc/os-release", format!("ID={distro}\nVERSION_ID=\"24.04\"\nVERSION_CODENAME=noble\n"));
     }
 }
 
