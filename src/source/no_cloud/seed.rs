@@ -15,7 +15,8 @@ use crate::source::search::{Found, Search};
 
 /// Names of the data source in `ds=`.
 const NAMES: [&str; 2] = ["nocloud", "nocloud-net"];
-const DEFAULT_ID: &str = "nocloud";
+/// The instance-id of a seed without one.
+pub const DEFAULT_ID: &str = "nocloud";
 
 /// What was found so far.
 #[derive(Clone, Default)]
@@ -50,9 +51,9 @@ pub fn read(search: &mut Search) -> Result<Option<Found>> {
             let missing = format!("NoCloud: seedfrom: expected meta-data and user-data in the image at {folder}");
             return Err(Error::new(missing));
         }
-        seed.take_files(&files, folder);
+        seed.take_files(&files, &from);
     }
-    Ok(Some(seed.finish("DataSourceNoCloud")))
+    Ok(Some(seed.finish("DataSourceNoCloud", DEFAULT_ID)))
 }
 
 /// What is known locally, and the URL that has the rest. None where no `seedfrom` names one.
@@ -114,7 +115,7 @@ fn gather(search: &mut Search) -> Seed {
 pub(super) fn of_files(files: &Files, place: &str) -> Option<Instance> {
     let mut seed = Seed::default();
     is_seed(files).then(|| seed.take_files(files, place))?;
-    Some(seed.finish("DataSourceNoCloud").instance)
+    Some(seed.finish("DataSourceNoCloud", DEFAULT_ID).instance)
 }
 
 /// `ds=nocloud;h=name;i=id;s=from` in the text of a kernel command line or a serial number. Keys h, i and s are short for
@@ -223,8 +224,11 @@ impl Seed {
         self.found.push("ds_config".into());
     }
 
-    /// The instance, by cloud-init's name of the class.
-    pub fn finish(mut self, class: &str) -> Found {
+    /// The instance, by cloud-init's name of the class, with the instance-id of one that has none.
+    pub fn finish(mut self, class: &str, default_id: &str) -> Found {
+        if self.metadata.get("instance-id").and_then(Value::text).is_none_or(|id| id.is_empty()) {
+            self.metadata.insert("instance-id", default_id);
+        }
         if !self.metadata.contains_key("dsmode") {
             self.metadata.insert("dsmode", "net");
         }
@@ -239,7 +243,7 @@ impl Seed {
             platform: if self.is_lxd { "lxd" } else { "nocloud" }.into(),
             cloud_name: cloud_name(&self.metadata, "unknown"),
             subplatform: format!("{kind} ({places})"),
-            instance_id: text("instance-id").unwrap_or_else(|| DEFAULT_ID.into()),
+            instance_id: text("instance-id").unwrap_or_default(),
             local_hostname: text("local-hostname").or_else(|| text("hostname")),
             availability_zone: text("availability-zone").or_else(|| text("availability_zone")),
             region: text("region"),
@@ -290,7 +294,7 @@ mod tests {
         files.insert("user-data", b"#cloud-config\n".to_vec());
         files.insert("network-config", b"version: 2\n".to_vec());
         seed.take_files(&files, "/dev/vdb");
-        let found = seed.finish("DataSourceNoCloud").instance;
+        let found = seed.finish("DataSourceNoCloud", DEFAULT_ID).instance;
         assert_eq!(found.local_hostname.as_deref(), Some("line"));
         assert_eq!(found.instance_id, "iid-1");
         assert_eq!(found.subplatform, "seed-dir (cmdline,/dev/vdb)");
@@ -307,7 +311,7 @@ mod tests {
             files.insert("meta-data", meta_data.as_bytes().to_vec());
             seed.take_files(&files, place);
         }
-        assert_eq!(seed.finish("DataSourceNoCloud").instance.public_keys, ["ssh-rsa A", "ssh-rsa C"]);
+        assert_eq!(seed.finish("DataSourceNoCloud", DEFAULT_ID).instance.public_keys, ["ssh-rsa A", "ssh-rsa C"]);
     }
 
     #[test]
@@ -345,7 +349,7 @@ mod tests {
         files.insert("user-data", b"there".to_vec());
         files.insert("vendor-data", b"#cloud-config\n".to_vec());
         seed.take_files(&files, "h/seed/");
-        let found = seed.finish("DataSourceNoCloudNet").instance;
+        let found = seed.finish("DataSourceNoCloudNet", DEFAULT_ID).instance;
         assert_eq!(found.metadata.get("version").and_then(Value::as_int), Some(2));
         assert_eq!(found.instance_id, "i");
         assert_eq!(found.user_data.as_deref(), Some(&b"there"[..]));
@@ -361,8 +365,9 @@ mod tests {
         files.insert("user-data", b"x".to_vec());
         files.insert("network-config", b"[eth0]\n".to_vec());
         seed.take_files(&files, "/dev/vdb");
-        let found = seed.finish("DataSourceNoCloud").instance;
+        let found = seed.finish("DataSourceNoCloud", DEFAULT_ID).instance;
         assert_eq!(found.instance_id, "nocloud");
+        assert_eq!(found.metadata.get("instance-id"), Some(&Value::from("nocloud")));
         assert!(found.problems[0].starts_with("meta-data of /dev/vdb: not valid YAML"), "{:?}", found.problems);
         assert!(
             found.problems[1].starts_with("network-config of /dev/vdb: expected a mapping"),

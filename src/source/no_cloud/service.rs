@@ -21,7 +21,9 @@ pub fn job(search: &mut Search) -> Option<Job> {
         search.problem("NoCloud: seedfrom: expected a URL of http or https, or an absolute path".into());
         return None;
     }
-    let fetch = move |client: &Client, url: &str| Ok(fetch(client, seed.clone(), url)?.finish("DataSourceNoCloudNet"));
+    let fetch = move |client: &Client, url: &str| {
+        Ok(fetch(client, seed.clone(), url)?.finish("DataSourceNoCloudNet", seed::DEFAULT_ID))
+    };
     let urls = move |uplink: &Uplink| if uplink.reaches(&from) { vec![from.clone()] } else { Vec::new() };
     let (urls, fetch, limits) = (Box::new(urls), Box::new(fetch), limits(search, super::marks::NAME));
     Some(Job { name: super::marks::NAME, replaces_drive: true, urls, fetch, redirects: Redirects::Any, limits })

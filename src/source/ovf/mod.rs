@@ -12,7 +12,6 @@ use super::search::{Found, Search};
 use super::service::{Job, MAX_WAIT, RETRIES, TIMEOUT, limits};
 use crate::base::error::{Error, Result};
 use crate::detect::{Filesystem, Guestinfo, Mark, virt};
-use crate::document::Value;
 use crate::drive::Files;
 use crate::instance::{Instance, NetworkData};
 use crate::link::Uplink;
@@ -147,7 +146,7 @@ fn of_files(files: &Files) -> Option<Result<Environment>> {
 
 /// The instance of an environment, with what its seed has.
 fn finish(seed: Seed, environment: &Environment, place: &str, gives_network: bool) -> Found {
-    let mut found = seed.finish("DataSourceOVF");
+    let mut found = seed.finish("DataSourceOVF", DEFAULT_ID);
     let own = Instance {
         source: SOURCE.name.into(),
         platform: "ovf".into(),
@@ -158,12 +157,6 @@ fn finish(seed: Seed, environment: &Environment, place: &str, gives_network: boo
         ..std::mem::take(&mut found.instance)
     };
     found.instance = own;
-    if let Value::Map(metadata) = &mut found.instance.metadata
-        && !metadata.contains_key("instance-id")
-    {
-        metadata.insert("instance-id", DEFAULT_ID);
-        found.instance.instance_id = DEFAULT_ID.into();
-    }
     found.instance.problems.extend(environment.problems.iter().cloned());
     found
 }

@@ -243,3 +243,66 @@ pub fn marker(instance: &Instance) -> Option<String> {
     let id = instance.metadata.get("marker-id")?.text()?;
     (!id.contains('/')).then(|| format!("{MARKER}{id}.txt"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::deadline::Deadline;
+    use crate::base::testing::TempDir;
+    use crate::document::yaml;
+    use crate::machine::tools::Answer;
+    use crate::machine::{Machine, Tools};
+    use crate::root::{Attr, Root, Use};
+    use std::sync::{Arc, Mutex};
+
+    #[test]
+    fn a_script_that_is_not_allowed_ends_the_customization() {
+        let dir = TempDir::new("imc");
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let cust = "[NETWORK]\nHOSTNAME = h\n[CUSTOM-SCRIPT]\nSCRIPT-NAME = c.sh\n[MISC]\nMARKER-ID = m\nPOST-GC-STATUS = YES\n";
+        for (path, text) in [
+            ("/usr/lib/open-vm-tools/plugins/vmsvc/libdeployPkgPlugin.so", ""),
+            ("/usr/bin/vmware-rpctool", ""),
+            (&format!("{FOLDER}/{FILE}"), cust),
+            ("/etc/os-release", "ID=debian\n"),
+            ("/etc/network/interfaces", "auto eth0\niface eth0 inet dhcp\n"),
+        ] {
+            root.write(path, text, Attr::root(0o755)).unwrap();
+        }
+        let machine = Machine::read(&dir.0);
+        let config = yaml::parse("t", "disable_vmware_customization: false").unwrap();
+        let read = |answer: &'static str| {
+            let asked = Arc::new(Mutex::new(Vec::new()));
+            let mut search = Search::new(&machine, &root, &config, Deadline::after(CALL));
+            let log = Arc::clone(&asked);
+            search.tools = Tools::new(move |words, _| {
+                log.lock().unwrap().push(words.last().unwrap().to_string());
+                Some(Answer { success: true, stdout: answer.as_bytes().to_vec() })
+            });
+            let values = read(&mut search);
+            (values, asked.lock().unwrap().clone())
+        };
+        for answer in ["", "[deployPkg] enable-custom-scripts = false\n"] {
+            let (values, asked) = read(answer);
+            assert!(values.unwrap_err().to_string().contains("enable-custom-scripts"));
+            let calls = [
+                "enable-custom-scripts",
+                "deployPkg.update.state 4 6 /var/log/cloud-init.log",
+                "info-set guestinfo.gc.status Custom script is disabled by VM Administrator",
+            ];
+            assert_eq!(asked, calls);
+        }
+        let values = read("[deployPkg] enable-custom-scripts = True\n").0.unwrap().unwrap();
+        assert!(values.problems[0].contains("the script is not run"));
+        let files: Vec<_> = values.files.iter().map(|(path, _)| path.as_str()).collect();
+        assert_eq!(files, ["/etc/network/interfaces", "/etc/network/interfaces.before_vmware_customization"]);
+        let instance = Instance { metadata: values.metadata.unwrap(), ..Instance::default() };
+        let calls = ended(&instance);
+        assert_eq!(calls[0], "info-set guestinfo.gc.status Started");
+        assert_eq!(
+            calls[1..],
+            ["deployPkg.update.state 5 0 /var/log/cloud-init.log", "info-set guestinfo.gc.status Successful"]
+        );
+        assert_eq!(marker(&instance).as_deref(), Some("/var/lib/cloud/data/.markerfile-m.txt"));
+    }
+}
