@@ -122,7 +122,7 @@ pub(super) fn of_files(files: &Files, place: &str) -> Option<Instance> {
 /// local-hostname, instance-id and seedfrom. The last one takes precedence.
 fn from_line(line: &str) -> Option<Map> {
     let is_ours = |v: &&str| NAMES.contains(&v.split(';').next().unwrap_or("").to_ascii_lowercase().as_str());
-    let value = line.split_whitespace().filter_map(|w| w.strip_prefix("ds=")).filter(is_ours).last()?;
+    let value = line.split_whitespace().filter_map(|w| w.strip_prefix("ds=")).rfind(is_ours)?;
     let mut map = Map::new();
     for pair in value.split(';').skip(1) {
         if let Some((key, value)) = pair.split_once('=') {

@@ -125,8 +125,7 @@ fn written(search: &Search, settings: &Settings, text: &str) -> Result<Values> {
     metadata.insert("network", to_v2(text, &macs)?);
     let mut config = Map::new();
     settings.get("DATETIME", "TIMEZONE").map(|zone| config.insert("timezone", zone));
-    let mut values = Values::default();
-    values.files = interfaces(search)?;
+    let mut values = Values { files: interfaces(search)?, ..Values::default() };
     if is_new(search, settings) {
         let reset = settings.is("PASSWORD", "RESET", &["yes", "true"]);
         match settings.get("PASSWORD", "-PASS").map(|p| base64::decode(p.as_bytes()).map(String::from_utf8)) {
