@@ -71,15 +71,26 @@ pub fn standard(root: &Root, machine: &Machine, distro: &Distro, instance: &Inst
     data.insert("sys_info", sys_info(&os, &kernel, distro));
     let mut standard = v1(&os, &kernel, distro, instance);
     if instance.local_hostname.is_none() {
-        // cloud-init gives the system's name, which the image's file has given it at that time.
-        let text = root.text("/etc/hostname");
-        let name = text.split_whitespace().next().and_then(|name| name.split('.').next()).unwrap_or("localhost");
+        let name = system_name(root, &instance.instance_id);
         for key in ["local-hostname", "local_hostname"] {
-            standard.insert(key, name);
+            standard.insert(key, name.as_str());
         }
     }
     data.insert("v1", standard);
     data
+}
+
+/// The short name of a machine that its source gives none: what the image's file has named it, as cloud-init has it. It is the same
+/// in a whole boot, whose modules may write another one to the file.
+fn system_name(root: &Root, instance_id: &str) -> String {
+    let earlier = root.text(&format!("{}/{PUBLIC_FILE}", state::RUN_DIR));
+    let earlier = json::parse(PUBLIC_FILE, earlier.as_bytes()).unwrap_or_default();
+    let of_earlier = |key: &str| earlier.at(&["v1", key]).and_then(Value::as_str);
+    if let Some(name) = of_earlier("local_hostname").filter(|_| of_earlier("instance_id") == Some(instance_id)) {
+        return name.to_owned();
+    }
+    let text = root.text("/etc/hostname");
+    text.split_whitespace().next().and_then(|name| name.split('.').next()).unwrap_or("localhost").to_owned()
 }
 
 /// What os-release(5) says, as cloud-init has it (cloud-init 26.2, util.py, `get_linux_distro`).
@@ -202,6 +213,9 @@ pub fn canonical_cloud_id(cloud_name: &str, region: &str, platform: &str) -> Str
     }
 }
 
+/// The copy without secrets, for everyone.
+const PUBLIC_FILE: &str = "instance-data.json";
+
 /// The file below [`state::RUN_DIR`] that has everything, which only root may read.
 pub const SENSITIVE_FILE: &str = "instance-data-sensitive.json";
 
@@ -220,7 +234,7 @@ pub fn write(root: &mut Root, standard: Map, instance: &Instance, image: &Value,
     paths.sort_unstable();
     let paths = Value::List(paths.into_iter().map(Value::from).collect());
     data.insert(SYSTEM_INFO, image.get(SYSTEM_INFO).cloned().unwrap_or_default());
-    for (name, mut document, mode) in [("instance-data.json", public, 0o644), (SENSITIVE_FILE, data, 0o600)] {
+    for (name, mut document, mode) in [(PUBLIC_FILE, public, 0o644), (SENSITIVE_FILE, data, 0o600)] {
         document.insert("sensitive_keys", paths.clone());
         put(root, name, mode, move |out| json::write_sorted(document.iter().collect(), out))?;
     }

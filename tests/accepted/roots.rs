@@ -45,7 +45,7 @@ real() {
     mount --bind /proc $W/root/proc
     mount --bind /run $W/root/run
     code=0
-    chroot $W/root /usr/bin/prepivot init --local 2>/dev/null || code=$?
+    chroot $W/root /usr/bin/prepivot init --local >/dev/null 2>&1 || code=$?
     umount $W/root/proc $W/root/run
     echo "local $code"
 }

@@ -195,6 +195,9 @@ fn written(network: &Network) -> Network {
 
 /// What of an interface netplan's file holds, whichever way the input said it.
 fn told(i: &Interface) -> Vec<String> {
+    // They are written in this order.
+    let mut parts: Vec<&String> = i.members().iter().collect();
+    parts.sort();
     let mut out = vec![
         format!(
             "name {} rename {} match {:?}",
@@ -205,11 +208,7 @@ fn told(i: &Interface) -> Vec<String> {
         format!("dhcp4 {} dhcp6 {}", i.dhcp4(), i.is_automatic_v6()),
         format!(
             "mac {:?} ra {:?} wol {:?} optional {:?} parts {:?}",
-            i.mac,
-            i.accept_ra,
-            i.wake_on_lan,
-            i.optional,
-            i.members()
+            i.mac, i.accept_ra, i.wake_on_lan, i.optional, parts
         ),
         format!("addresses {:?}", i.addresses().map(ToString::to_string).collect::<Vec<_>>()),
     ];
