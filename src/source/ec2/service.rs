@@ -64,7 +64,7 @@ pub fn crawl(client: &Client, base: &str, is_aws: bool) -> Result<Crawled> {
 }
 
 /// The newest version that has an instance-id, and the id. Which versions there are is asked once the service is there: it has
-/// given a token, or the instance-id of the oldest, which every service has.
+/// given a token, or an answer for the oldest, which every service has. Where no version has an instance-id, the oldest is awaited.
 fn newest(service: &Service, base: &str, is_aws: bool) -> Result<(&'static str, String)> {
     let ask = |version: &str, tries: u32, first: bool| {
         let url = format!("{base}/{version}/meta-data/instance-id");
@@ -75,7 +75,7 @@ fn newest(service: &Service, base: &str, is_aws: bool) -> Result<(&'static str, 
     if is_aws {
         service.renew("")?;
     } else {
-        known = Some(ask(oldest, u32::MAX, true)?);
+        known = ask(oldest, u32::MAX, false).inspect_err(|e| log::debug!("{e}")).ok();
     }
     for version in newer {
         match ask(version, VERSION_TRIES, false) {
@@ -119,6 +119,7 @@ mod tests {
         assert!(requests < 10, "{requests}");
         let new = [("2021-03-23", 404), ("2018-09-24", 200), ("2009-04-04", 200)];
         assert_eq!(version(&new).0.unwrap().0, "2018-09-24");
+        assert_eq!(version(&[("2009-04-04", 404), ("2016-09-02", 200)]).0.unwrap().0, "2016-09-02");
         assert!(version(&[("2009-04-04", 404)]).0.is_err());
     }
 }
