@@ -17,6 +17,9 @@ use std::time::Duration;
 
 /// How long to wait before each further try, in seconds: a service learns of a device later than the machine.
 const WAITS: [u64; 5] = [1, 3, 5, 10, 30];
+/// How often Ec2's service, which learns of a device's addresses one by one, is asked again after it knows the device, and how
+/// many seconds lie between (cloud-init 26.2, `HotplugRetrySettings`).
+const LATE_ADDRESSES: (usize, u64) = (5, 5);
 
 /// Whether devices that are added are configured. None where there is no instance.
 pub fn is_on(root: &Root, machine: &Machine) -> Option<bool> {
@@ -41,12 +44,23 @@ pub fn added(root: &mut Root, machine: &Machine, path: &str) -> Vec<String> {
         let address = boot.machine.fact(&format!("sys/class/net/{name}/address"));
         let device = Device { name, address: address.unwrap_or_default().trim().to_ascii_lowercase() };
         let found = device.known(root, boot, instance)?;
-        let (_, renderer) = refresh::store(root, boot, found)?;
-        match renderer {
+        let (mut stored, renderer) = refresh::store(root, boot, found)?;
+        if renderer.is_some_and(|renderer| renderer.reload.is_empty()) {
             // A stack without a program that reads its files again brings devices up one by one.
-            Some(renderer) if renderer.reload.is_empty() => root.run(Command::new(Stage::Init, ["ifup", name])),
-            _ => Ok(()),
+            root.run(Command::new(Stage::Init, ["ifup", name]))?;
         }
+        let (times, wait) = LATE_ADDRESSES;
+        for _ in 0..if stored.source == "Ec2" && root.is_live() { times } else { 0 } {
+            commit(root, &mut boot.report);
+            std::thread::sleep(Duration::from_secs(wait));
+            match refresh::again(root, boot, &stored) {
+                Some(Ok(found)) if found.network != stored.network && device.is_in(&found) => {
+                    stored = refresh::store(root, boot, found)?.0;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     })
 }
 
@@ -116,8 +130,12 @@ impl Device<'_> {
         Err(last).context(|| format!("the network device {} is not configured", self.name))
     }
 
-    /// Whether the instance's network configuration has the device, by its address or its name.
+    /// Whether the instance's network configuration has the device, by its address or its name. LXD does not list devices:
+    /// its answer is taken as it is (cloud-init 26.2, `skip_hotplug_detect`).
     fn is_in(&self, instance: &Instance) -> bool {
+        if instance.source == "LXD" {
+            return true;
+        }
         let text = match &instance.network {
             Some(NetworkData::Openstack(value) | NetworkData::Cloud(value)) => json::to_string(value),
             Some(NetworkData::Eni(text)) => text.replace(char::is_whitespace, "\""),
@@ -155,6 +173,8 @@ mod tests {
         }
         let eni = Instance { network: Some(NetworkData::Eni("auto eth1\n".into())), ..Instance::default() };
         assert!(device.is_in(&eni) && !device.is_in(&Instance::default()));
+        let lxd = Instance { source: "LXD".into(), ..instance("{version: 2, ethernets: {eth0: {dhcp4: true}}}") };
+        assert!(device.is_in(&lxd));
     }
 
     /// A tree whose instance came from a seed in it, with hotplug as `config` says.

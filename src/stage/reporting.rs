@@ -16,6 +16,7 @@ use crate::link::http::oauth::OAuth;
 use crate::link::http::{Client, Redirects, Request, Settings, ca_files, refused};
 use crate::root::Root;
 use crate::root::run_dir::{Applied, Entry};
+use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 
 /// How long the reports of one stage to one webhook may take.
@@ -37,6 +38,8 @@ struct Event {
     /// `SUCCESS` or `FAIL`, at its end.
     result: Option<String>,
     time: SystemTime,
+    /// How long it took, in seconds, at its end.
+    duration: f64,
 }
 
 impl Event {
@@ -49,7 +52,13 @@ impl Event {
         let (name, rest) = rest.split_once(": ")?;
         let (result, description) = if ends { rest.split_once(": ").map(|(r, d)| (Some(r), d))? } else { (None, rest) };
         let result = result.map(str::to_owned);
-        Some(Event { name: name.to_owned(), description: description.to_owned(), result, time: message.time })
+        Some(Event {
+            name: name.to_owned(),
+            description: description.to_owned(),
+            result,
+            time: message.time,
+            duration: 0.0,
+        })
     }
 
     /// As cloud-init sends it.
@@ -64,6 +73,7 @@ impl Event {
         ]);
         if let Some(result) = &self.result {
             map.insert("result", result.as_str());
+            map.insert("duration", Value::Float((self.duration * 10_000.0).round() / 10_000.0));
         }
         json::to_string(&Value::Map(map)).into_bytes()
     }
@@ -89,7 +99,8 @@ pub fn send(root: &Root, boot: &mut Boot, messages: &[Message], local_failed: Op
         return;
     }
     let local = local_failed.map(|failed| local_stage(Applied::read(root), failed)).unwrap_or_default();
-    let events: Vec<Event> = local.into_iter().chain(messages.iter().filter_map(Event::of)).collect();
+    let mut events: Vec<Event> = local.into_iter().chain(messages.iter().filter_map(Event::of)).collect();
+    measure(&mut events);
     for (name, section) in webhooks {
         let settings = Settings { redirects: Redirects::SameOrigin, ca_files: ca_files(root.path()) };
         let sent = Client::system(&settings, Deadline::after(LIMIT))
@@ -99,6 +110,18 @@ pub fn send(root: &Root, boot: &mut Boot, messages: &[Message], local_failed: Op
         }
     }
     boot.log();
+}
+
+/// Sets how long each event took, from the times of its two ends.
+fn measure(events: &mut [Event]) {
+    let mut begun: HashMap<String, SystemTime> = HashMap::new();
+    for event in events {
+        if event.result.is_none() {
+            begun.insert(event.name.clone(), event.time);
+        } else if let Some(from) = begun.remove(&event.name) {
+            event.duration = event.time.duration_since(from).unwrap_or_default().as_secs_f64();
+        }
+    }
 }
 
 /// The events of the local stage, which may have run in the initramfs.
@@ -114,6 +137,7 @@ fn local_stage(applied: Option<Applied>, failed: bool) -> Vec<Event> {
         description: "provisioning the root".into(),
         result: result.map(str::to_owned),
         time: at(moment),
+        duration: 0.0,
     };
     let result = if failed { "FAIL" } else { "SUCCESS" };
     vec![event(None, applied.start), event(Some(result), applied.finished)]
@@ -189,9 +213,15 @@ mod tests {
         );
         assert_eq!(
             body("finish: modules-final: FAIL: a: b").unwrap(),
-            r#"{"name":"modules-final","description":"a: b","event_type":"finish","origin":"cloudinit","timestamp":1.5,"result":"FAIL"}"#
+            r#"{"name":"modules-final","description":"a: b","event_type":"finish","origin":"cloudinit","timestamp":1.5,"result":"FAIL","duration":0.0}"#
         );
         assert_eq!(body("started: x: y"), None);
+        let ends =
+            ["start: a: b", "start: a/c: d", "finish: a/c: SUCCESS: d", "finish: a: SUCCESS: b", "finish: x: FAIL: y"];
+        let mut events: Vec<Event> = ends.iter().filter_map(|text| Event::of(&message(text))).collect();
+        events.iter_mut().zip([0, 1, 3, 7, 9]).for_each(|(event, at)| event.time += Duration::from_millis(at));
+        measure(&mut events);
+        assert_eq!(events.iter().map(|e| (e.duration * 1e3).round()).collect::<Vec<_>>(), [0.0, 0.0, 2.0, 7.0, 0.0]);
         let applied = Applied { start: 1.0, finished: 2.0, provisioned: true, read: true, later: false, again: false };
         let local = local_stage(Some(applied), true);
         assert_eq!((local[0].result.as_deref(), local[1].result.as_deref()), (None, Some("FAIL")));

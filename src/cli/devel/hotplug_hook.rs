@@ -72,7 +72,11 @@ impl Verb for HotplugHook {
             Action::Handle(_) => ExitCode::SUCCESS,
             Action::Enable(Enable {}) => real_root::run(program, &[], |root, machine, _| {
                 log_call("enable", "None", "None");
-                hotplug::enable(root, machine)
+                let errors = hotplug::enable(root, machine);
+                if errors.is_empty() {
+                    print("Enabled cloud-init hotplug for subsystem=net\n");
+                }
+                errors
             }),
         };
         if code == ExitCode::SUCCESS { code } else { ExitCode::from(FAILED) }

@@ -66,7 +66,7 @@ pub fn parse(bytes: &[u8]) -> Result<Option<Media>, Failure> {
     let decode =
         |data: String| base64::decode_leniently(data.as_bytes()).ok_or_else(|| unexpected("CustomData is not base64"));
     let host_name = required(linux, "HostName")?.text.clone();
-    let is_true = |element, name| Ok(text(element, name)?.map(|t| truth(&t)));
+    let is_true = |element, name| Ok(one(element, name)?.map(|e| truth(&e.text)));
     Ok(Some(Media {
         host_name,
         user: text(linux, "UserName")?,
@@ -225,6 +225,12 @@ pub mod tests {
         assert!(parse(b"<Environment/>").unwrap().is_none());
         let document = document(FULL, "");
         crate::base::testing::mutations(document.as_bytes(), 1000, |bytes| drop(parse(bytes)));
+    }
+
+    #[test]
+    fn an_empty_answer_is_no() {
+        let linux = "<ns1:HostName>h</ns1:HostName><ns1:DisableSshPasswordAuthentication/>";
+        assert_eq!(parse(document(linux, "").as_bytes()).unwrap().unwrap().disable_password, Some(false));
     }
 
     #[test]

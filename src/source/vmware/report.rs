@@ -76,13 +76,14 @@ fn enabled(config: &Value) -> Vec<String> {
     let when = config.at(&["updates", "network", "when"]).and_then(Value::as_list);
     let mut names: Vec<String> = when.map_or_else(own, |list| list.iter().filter_map(Value::text).collect());
     names.sort();
+    names.dedup();
     names
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::Map;
+    use crate::document::{Map, yaml};
 
     #[test]
     fn values_are_cleared_once_they_are_used() {
@@ -98,6 +99,8 @@ mod tests {
             calls.last().unwrap(),
             "info-set guestinfo.cloudinit.updates.enabled network=boot-new-instance;hotplug"
         );
+        let when = yaml::parse("t", "updates: {network: {when: [hotplug, boot, hotplug]}}").unwrap();
+        assert_eq!(enabled(&when), ["boot", "hotplug"]);
         let other =
             Instance { subplatform: "envvar (X)".into(), metadata: Value::Map(metadata), ..Instance::default() };
         assert!(!super::calls(&other, &Value::Null).iter().any(|c| c.contains("---")));
