@@ -17,19 +17,24 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// The most values that metadata may have cleared.
 const MAX_KEYS: usize = 100;
 
-/// Reports to the hypervisor, with the tools of the running system, once for each instance. A failure is a warning.
+/// Reports to the hypervisor, with the tools of the running system: the addresses and events on each boot, as the hypervisor
+/// forgets them when the machine is switched off, the rest once for each instance. A failure is a warning.
+///
+/// # Errors
+/// A mark cannot be written.
 pub fn report(live: &mut Live) -> Result<()> {
-    if state::is_done(live.root, live.instance, DONE, Frequency::Instance) {
-        return Ok(());
-    }
+    let is_first = !state::is_done(live.root, live.instance, DONE, Frequency::Instance);
     let rpctool = live.root.which("vmware-rpctool").map(|path| vec![path]);
     let vmtoolsd = || live.root.which("vmtoolsd").map(|path| vec![path, "--cmd".into()]);
     let Some(tool) = rpctool.or_else(vmtoolsd) else { return Ok(()) };
-    for call in calls(live.instance, live.config) {
+    for call in calls(live.instance, live.config, is_first) {
         let words = tool.iter().cloned().chain([call]);
         if let Err(e) = live.root.run(Command::new(Stage::Init, words).limit(LIMIT)) {
             live.report.warn(format_args!("VMware: the hypervisor was not notified: {e}"));
         }
+    }
+    if !is_first {
+        return Ok(());
     }
     if let Some(marker) = customization::marker(live.instance) {
         live.root.write(&marker, "", Attr::root(0o644))?;
@@ -42,11 +47,11 @@ fn commit(root: &mut Root) -> Result<()> {
     root.commit().into_iter().next().map_or(Ok(()), Err)
 }
 
-/// The calls, in order.
-fn calls(instance: &Instance, config: &Value) -> Vec<String> {
+/// The calls, in order. `is_first`: the instance was not reported before.
+fn calls(instance: &Instance, config: &Value, is_first: bool) -> Vec<String> {
     let mut calls = Vec::new();
     let set = |key: &str, value: &str| format!("info-set guestinfo.{key} {value}");
-    if instance.subplatform.starts_with("guestinfo") {
+    if is_first && instance.subplatform.starts_with("guestinfo") {
         let keys = instance.metadata.get("redact").or_else(|| instance.metadata.get("cleanup-guestinfo"));
         let keys: Vec<String> = match keys {
             Some(Value::List(list)) => list.iter().filter_map(Value::text).take(MAX_KEYS).collect(),
@@ -59,7 +64,7 @@ fn calls(instance: &Instance, config: &Value) -> Vec<String> {
             calls.push(set(&format!("{key}.encoding"), " "));
         }
     }
-    if instance.subplatform.starts_with("imc") {
+    if is_first && instance.subplatform.starts_with("imc") {
         calls.extend(customization::ended(instance));
     }
     for (key, address) in [("local-ipv4", own_address::ipv4()), ("local-ipv6", own_address::ipv6())] {
@@ -93,7 +98,9 @@ mod tests {
             metadata: Value::Map(metadata.clone()),
             ..Instance::default()
         };
-        let calls = calls(&instance, &Value::Null);
+        let later = calls(&instance, &Value::Null, false);
+        let calls = calls(&instance, &Value::Null, true);
+        assert_eq!(calls[2..], later);
         assert_eq!(calls[..2], ["info-set guestinfo.userdata ---", "info-set guestinfo.userdata.encoding  "]);
         assert_eq!(
             calls.last().unwrap(),
@@ -103,6 +110,6 @@ mod tests {
         assert_eq!(enabled(&when), ["boot", "hotplug"]);
         let other =
             Instance { subplatform: "envvar (X)".into(), metadata: Value::Map(metadata), ..Instance::default() };
-        assert!(!super::calls(&other, &Value::Null).iter().any(|c| c.contains("---")));
+        assert!(!super::calls(&other, &Value::Null, true).iter().any(|c| c.contains("---")));
     }
 }
