@@ -12,6 +12,7 @@ pub mod glob;
 pub mod gzip;
 pub mod logging;
 pub mod mask;
+pub mod md5;
 pub mod p256;
 pub mod password;
 pub mod percent;

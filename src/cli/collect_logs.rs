@@ -50,7 +50,7 @@ pub struct CollectLogs {
 }
 
 /// The folders to collect, each in two parts, and how many levels of folders below them.
-const FOLDERS: [(&str, &str, usize); 7] = [
+const FOLDERS: [(&str, &str, usize); 8] = [
     ("", "/etc/cloud", MAX_DEPTH),
     (CLOUD_DIR, "/data", 0),
     (CLOUD_DIR, "/handlers", 0),
@@ -58,6 +58,8 @@ const FOLDERS: [(&str, &str, usize); 7] = [
     (CLOUD_DIR, "/instance", 0),
     (CLOUD_DIR, "/instance/handlers", 0),
     (RUN_DIR, "", 0),
+    // What Ubuntu's installer leaves: it calls cloud-init.
+    ("", "/var/log/installer", 1),
 ];
 /// Keys, and what every image of the distribution has.
 const LEFT_OUT: [&str; 2] = ["/etc/cloud/keys", "/etc/cloud/templates"];

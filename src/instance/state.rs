@@ -92,12 +92,13 @@ pub fn store(root: &mut Root, instance: &Instance) -> Result<()> {
     root.write(&format!("{RUN_DIR}/.instance-id"), format!("{}\n", instance.instance_id), Attr::root(0o644))
 }
 
-/// Notes that the last boot was of the same instance: scripts compare data/previous-instance-id with data/instance-id.
+/// Notes that the last boot was of the same instance and datasource: scripts compare data/previous-instance-id with
+/// data/instance-id.
 pub fn note_same(root: &mut Root) -> Result<()> {
-    match last_id(root) {
-        Some(id) => root.write(&format!("{CLOUD_DIR}/data/previous-instance-id"), format!("{id}\n"), Attr::root(0o644)),
-        None => Ok(()),
-    }
+    let Some(id) = last_id(root) else { return Ok(()) };
+    let class = root.text(&format!("{CLOUD_DIR}/instance/datasource"));
+    root.write(&format!("{CLOUD_DIR}/data/previous-instance-id"), format!("{id}\n"), Attr::root(0o644))?;
+    root.write(&format!("{CLOUD_DIR}/data/previous-datasource"), class, Attr::root(0o644))
 }
 
 /// Vendor-data as cloud-init stores it: the document, a list of them as JSON, and nothing of what is not for cloud-init.
@@ -172,6 +173,7 @@ mod tests {
         assert_eq!(root.text("/var/lib/cloud/data/previous-instance-id"), "i-1\n");
         note_same(&mut root).unwrap();
         assert_eq!(root.text("/var/lib/cloud/data/previous-instance-id"), "i-2\n");
+        assert_eq!(root.text("/var/lib/cloud/data/previous-datasource"), "DataSourceOpenStack: DataSourceOpenStack\n");
         assert_eq!(root.text("/run/cloud-init/.instance-id"), "i-2\n");
         assert!(!is_done(&root, &instance, "config_x", Frequency::Instance));
         assert!(is_done(&root, &instance, "config_y", Frequency::Once));

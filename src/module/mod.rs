@@ -233,10 +233,12 @@ const REMOVED: [&str; 4] = ["emit_upstart", "migrator", "refresh_rmc_and_interfa
 /// Modules that cloud-init has renamed: the old name and the new one.
 const RENAMED: [(&str, &str); 1] = [("ubuntu_advantage", "ubuntu_pro")];
 
-/// A module's name as a list or a command gives it, in the form of the table: `-` for `_` and a leading `cc_` are allowed.
+/// A module's name as a list or a command gives it, in the form of the table: `-` for `_`, a leading `cc_` and `.py` at
+/// the end are allowed (cloud-init 26.2, config/modules.py, `form_module_name`).
 fn canonical(name: &str) -> String {
-    let name = name.replace('-', "_");
-    let name = name.strip_prefix("cc_").unwrap_or(&name);
+    let name = name.trim().replace('-', "_");
+    let name = name.strip_suffix(".py").unwrap_or(&name);
+    let name = name.strip_prefix("cc_").unwrap_or(name);
     RENAMED.iter().find(|(old, _)| *old == name).map_or(name, |(_, new)| new).to_owned()
 }
 

@@ -30,7 +30,7 @@ use crate::root::run_dir::{self, RANDOM_PASSWORDS};
 use crate::root::{Attr, Stage};
 use crate::system::accounts::Accounts;
 use crate::system::users::Users;
-use crate::system::{Context, console, password, service, sshd_config};
+use crate::system::{Context, console, password, service, shell, sshd_config};
 
 pub static MODULE: Module = Module {
     name: "set_passwords",
@@ -104,7 +104,7 @@ fn set_all(context: &mut Context, wanted: Vec<(String, Password)>, problems: &mu
     if wanted.is_empty() {
         return Ok(shown);
     }
-    let expire = context.config.at(&["chpasswd", "expire"]).filter(|v| !v.is_null()).is_none_or(Value::is_true);
+    let expire = context.config.at(&["chpasswd", "expire"]).is_none_or(Value::is_true);
     let mut accounts = Accounts::open(context.root)?;
     for (user, password) in wanted {
         let result = set(&mut accounts, &user, password, &mut shown);
@@ -159,7 +159,12 @@ fn wanted(context: &mut Context, problems: &mut Vec<String>) -> Vec<(String, Pas
             }
         }
     }
-    let single = context.args.first().cloned().or_else(|| context.text("password")).filter(|p| !p.is_empty());
+    let single = context
+        .args
+        .first()
+        .cloned()
+        .or_else(|| context.get("password").and_then(shell::word))
+        .filter(|p| !p.is_empty());
     if let (true, Some(word)) = (wanted.is_empty(), single) {
         match Users::of(context).default {
             Some(user) => wanted.push((user, of_word(&word))),
@@ -292,6 +297,13 @@ mod tests {
         run(&mut root, provision, config).unwrap();
         assert!(password::verify("1234", &shadow(&root, "a")[1]));
         assert_eq!(shadow(&root, "a")[2], "0");
+        // Null is no reason to expire it, and a boolean is Python's word.
+        let (_dir, mut root) = start();
+        let config =
+            "{password: yes, chpasswd: {expire: null}, users: [default], system_info: {default_user: {name: a}}}";
+        run(&mut root, provision, config).unwrap();
+        assert!(password::verify("True", &shadow(&root, "a")[1]));
+        assert_ne!(shadow(&root, "a")[2], "0");
     }
 
     #[test]

@@ -15,6 +15,7 @@
 
 use super::Module;
 use crate::base::error::Result;
+use crate::base::md5::md5;
 use crate::document::Value;
 use crate::instance::Frequency;
 use crate::root::Stage;
@@ -91,14 +92,18 @@ fn or_dash(text: &str) -> String {
 fn fingerprint(base64: &str, method: &str) -> String {
     let Some(bytes) = crate::base::base64::decode(base64.as_bytes()) else { return "?".into() };
     let algorithm = match method {
+        "md5" => return by_bytes(&md5(&bytes)),
         "sha1" => &SHA1_FOR_LEGACY_USE_ONLY,
         "sha256" => &SHA256,
         "sha384" => &SHA384,
         "sha512" => &SHA512,
         _ => return "?".into(),
     };
-    let hash = digest(algorithm, &bytes);
-    let bytes: Vec<String> = hash.as_ref().iter().map(|b| format!("{b:02x}")).collect();
+    by_bytes(digest(algorithm, &bytes).as_ref())
+}
+
+fn by_bytes(hash: &[u8]) -> String {
+    let bytes: Vec<String> = hash.iter().map(|b| format!("{b:02x}")).collect();
     bytes.join(":")
 }
 
@@ -117,6 +122,7 @@ mod tests {
         // sha256sum of three NUL bytes.
         assert!(lines[4].contains("| 70:9e:80:c8:84:87:a2:41:1e:1e:e4:df:b9:f2:2a:86:"), "{}", lines[4]);
         assert_eq!(fingerprint("!", "sha256"), "?");
+        assert!(fingerprint("AAAA", "md5").ends_with(":00:5b:dc:5e:2e"), "md5sum of the same");
         assert!(fingerprint("AAAA", "sha1").starts_with("29:e2:dc:fb:"), "sha1sum of the same");
     }
 }

@@ -124,6 +124,7 @@ fn chef_without_its_server_is_not_installed() {
 #[test]
 fn names_of_old_are_known() {
     assert_eq!(find("cc_ubuntu-advantage").unwrap().name, "ubuntu_pro");
+    assert_eq!(find(" write-files.py").unwrap().name, "write_files");
     assert!(is_removed("cc_migrator") && !is_removed("runcmd") && find("migrator").is_none());
 }
 

@@ -38,7 +38,9 @@ fn provision(cx: &mut Context) -> Result<()> {
     if !named || !cx.root.is_file(&path) {
         return Err(Error::new(format!("timezone: there is no time zone {zone:?} in {ZONES} (is tzdata installed?)")));
     }
-    if matches!(cx.distro.family, Family::Debian | Family::Alpine | Family::Arch | Family::Gentoo | Family::Photon) {
+    if matches!(cx.distro.family, Family::Debian | Family::Alpine | Family::Arch | Family::Gentoo | Family::Photon)
+        || cx.distro.name == "mariner"
+    {
         cx.root.write("/etc/timezone", format!("{zone}\n"), Attr::root(0o644))?;
     }
     cx.root.symlink("/etc/localtime", &path)

@@ -106,14 +106,15 @@ fn instance(get: &dyn Fn(&str) -> Result<Option<Vec<u8>>>, place: &str) -> Resul
     let text = |path: &str| -> Result<Option<String>> {
         let Some(bytes) = get(path)? else { return Ok(None) };
         let text = String::from_utf8(bytes).map_err(|_| Error::new(format!("{place}: {path}: expected UTF-8")))?;
-        Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty()))
+        Ok(Some(text.trim().to_owned()))
     };
-    let required = |path: &str| text(path)?.ok_or_else(|| Error::new(format!("{place}: expected {path}")));
-    let id = required(ID)?;
+    let missing = |path: &str| Error::new(format!("{place}: expected {path}"));
+    let id = text(ID)?.ok_or_else(|| missing(ID))?;
     if !is_id(&id) {
         return Err(Error::new(format!("{place}: {ID}: expected an instance-id: another service answers there")));
     }
-    let hostname = required(HOSTNAME)?;
+    // It may be empty: the machine then has the name of one without.
+    let hostname = text(HOSTNAME)?.ok_or_else(|| missing(HOSTNAME))?;
     let mut problems = Vec::new();
     // One that is there and cannot be read is an error: the instance would be without it for good.
     let keys = get(KEYS)?.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
@@ -174,7 +175,8 @@ mod tests {
         for missing in both {
             assert!(of(&[missing]).is_err());
         }
-        assert!(of(&[(ID, "<html>"), both[1]]).is_err());
+        assert!(of(&[(ID, "<html>"), both[1]]).is_err() && of(&[(ID, " "), both[1]]).is_err());
+        assert_eq!(of(&[both[0], (HOSTNAME, "\n")]).unwrap().local_hostname, None);
         for unreadable in [KEYS, VENDOR_DATA, USER_DATA] {
             let get = |path: &str| match path {
                 path if path == unreadable => Err(refused("GET", path, 503)),

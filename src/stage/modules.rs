@@ -71,8 +71,8 @@ fn entry(value: &Value, half: Half, report: &mut Report) -> Option<Entry> {
     let name = name_of(value)?;
     let (frequency, args) = match value {
         Value::List(list) => {
-            let mut texts = list.iter().filter_map(Value::text).skip(1);
-            (texts.next(), texts.collect())
+            let args = list.iter().skip(2).filter_map(Value::text).collect();
+            (list.get(1).and_then(Value::text), args)
         }
         Value::Map(map) => {
             let args = map.get("args").and_then(Value::as_list).unwrap_or_default();
@@ -88,7 +88,8 @@ fn entry(value: &Value, half: Half, report: &mut Report) -> Option<Entry> {
         }
         return None;
     };
-    let frequency = frequency.as_deref().map(Frequency::named).unwrap_or(Some(module.frequency));
+    let frequency = frequency.as_deref().map(str::trim).filter(|word| !word.is_empty());
+    let frequency = frequency.map(Frequency::named).unwrap_or(Some(module.frequency));
     if frequency.is_none() {
         report.warn(format_args!(
             "module {name}: expected always, once-per-instance or once: its default frequency is used"
@@ -100,7 +101,7 @@ fn entry(value: &Value, half: Half, report: &mut Report) -> Option<Entry> {
 /// The module that an entry of a list names.
 fn name_of(entry: &Value) -> Option<String> {
     match entry {
-        Value::List(list) => list.iter().find_map(Value::text),
+        Value::List(list) => list.first()?.text(),
         Value::Map(map) => map.get("name")?.text(),
         name => name.as_str().map(str::to_owned),
     }
