@@ -192,7 +192,8 @@ impl Status {
             root.remove(&format!("{CLOUD_DIR}/data/{name}"))?;
             root.remove(&format!("{RUN_DIR}/{name}"))?;
         }
-        Ok(())
+        // Scripts wait for it.
+        root.remove(&format!("{CLOUD_DIR}/instance/boot-finished"))
     }
 }
 
@@ -280,6 +281,12 @@ mod tests {
             root.text("/run/cloud-init/result.json"),
             "{\n \"v1\": {\n  \"datasource\": null,\n  \"errors\": [\n   \"bad\"\n  ]\n }\n}\n"
         );
+        let finished = "/var/lib/cloud/instances/i/boot-finished";
+        root.write(finished, "", Attr::root(0o644)).unwrap();
+        root.symlink("/var/lib/cloud/instance", "/var/lib/cloud/instances/i").unwrap();
+        Status::forget(&mut root).unwrap();
+        assert!(!root.exists(finished) && !root.exists("/run/cloud-init/result.json"));
+        later.save(&mut root).unwrap();
         root.write("/var/lib/cloud/data/status.json", "{", Attr::root(0o644)).unwrap();
         assert_eq!(Status::load(&root), Status::new());
         assert!(later.rescue(&mut root).unwrap());
