@@ -39,7 +39,8 @@ struct Known<'a> {
 
 /// The configuration. None where the tree has no interface of this machine: then the fallback is right.
 ///
-/// With [`Scope::One`], the interface is the one named `link`, or the first. `router` gives the router that a link's DHCP server names.
+/// With [`Scope::One`], the interface is the one named `link`, or the first. `router` gives the router that a link's DHCP server
+/// names.
 pub fn config(
     metadata: &Map,
     nics: &[Nic],

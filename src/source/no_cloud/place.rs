@@ -7,6 +7,7 @@ use crate::machine::Machine;
 
 /// The files of a seed; the first two have to be there.
 pub const FILES: [&str; 4] = ["meta-data", "user-data", "vendor-data", "network-config"];
+
 /// The folder of a `seedfrom` that needs no network.
 pub fn local_folder(from: &str) -> Option<&str> {
     from.strip_prefix("file://").or_else(|| from.starts_with('/').then_some(from))
@@ -23,8 +24,7 @@ pub fn file_at(from: &str, name: &str) -> String {
 }
 
 /// `seedfrom` with each `__dmi.KEY__` replaced by the machine's value; keys are dmidecode's (`system-uuid`) or the kernel's
-/// (`product_uuid`). One that the machine lacks becomes nothing. In a
-/// URL the value is escaped.
+/// (`product_uuid`). One that the machine lacks becomes nothing. In a URL the value is escaped.
 pub fn substituted(from: &str, machine: &Machine) -> String {
     let mut out = String::new();
     let mut rest = from;
