@@ -114,6 +114,7 @@ pub struct Subnet {
     pub control: Control,
     /// The address, for [`Method::Static`].
     pub address: Option<Cidr>,
+    /// Of a subnet with an address alone: a lease brings its own default route, beside which another would stay.
     pub gateway: Option<Ip>,
     pub broadcast: Option<Ip>,
     /// The other end of a point-to-point link.
@@ -335,10 +336,9 @@ impl Interface {
             && !self.addresses().any(|a| a.contains(gateway))
     }
 
-    /// The default route by way of a subnet's gateway, marked as on-link where the gateway is outside of all networks. None where
-    /// the subnet has no address of its own: a lease brings its own default route, beside which the other would stay.
+    /// The default route by way of a subnet's gateway, marked as on-link where the gateway is outside of all networks.
     pub fn gateway_route(&self, subnet: &Subnet) -> Option<Route> {
-        let gateway = subnet.gateway.as_ref().filter(|_| subnet.address.is_some())?;
+        let gateway = subnet.gateway.as_ref()?;
         let mut route = Route::new(Cidr::default_of(gateway.is_v6()), Some(gateway.clone()));
         route.metric = subnet.metric;
         route.on_link = self.is_on_link(gateway).then_some(true);

@@ -34,9 +34,7 @@ pub fn is_early_due(root: &Root) -> bool {
     root.text(EARLY) == EARLY_DUE
 }
 
-/// Says that this boot has waited for the network in vain: no module waits for it again.
-pub const NO_NETWORK: &str = "/run/prepivot/no-network";
-/// Says that this boot has waited for the network, which was up: no module asks again.
+/// Says that this boot has waited for the network, which came up or not: no module waits for it again.
 pub const NETWORK_AWAITED: &str = "/run/prepivot/network-awaited";
 /// Random passwords, `USER:PASSWORD` in lines; the module set_passwords writes them, shows them on the console and removes them.
 pub const RANDOM_PASSWORDS: &str = "/run/prepivot/random-passwords";

@@ -81,21 +81,14 @@ const NETWORK: Duration = Duration::from_secs(180);
 pub fn wait_for_network(cx: &mut Context) {
     // The folder alone may be what an initramfs with systemd left.
     let by_systemd = uses_systemd(cx.root, cx.distro) && cx.root.is_dir("/run/systemd/system");
-    if !cx.root.runs_commands() || cx.stage == Stage::Init || !by_systemd {
-        return;
-    }
-    if [run_dir::NO_NETWORK, run_dir::NETWORK_AWAITED].iter().any(|mark| cx.root.exists(mark)) {
+    if !cx.root.runs_commands() || cx.stage == Stage::Init || !by_systemd || cx.root.exists(run_dir::NETWORK_AWAITED) {
         return;
     }
     let command = Command::new(cx.stage, ["systemctl", "start", "network-online.target"]).limit(NETWORK);
-    let mark = match cx.root.run(command) {
-        Ok(()) => run_dir::NETWORK_AWAITED,
-        Err(e) => {
-            cx.report.warn(format_args!("the network may not be up: {e}"));
-            run_dir::NO_NETWORK
-        }
-    };
-    let noted = cx.root.write(mark, "", Attr::root(0o600));
+    if let Err(e) = cx.root.run(command) {
+        cx.report.warn(format_args!("the network may not be up: {e}"));
+    }
+    let noted = cx.root.write(run_dir::NETWORK_AWAITED, "", Attr::root(0o600));
     cx.report.keep(noted);
 }
 

@@ -18,7 +18,8 @@ pub fn too_many(problems: &Problems) {
 }
 
 /// Completes the model: names are unique (the last configuration of a device takes precedence, as in cloud-init), no device is a
-/// member or link of itself, and each device that another refers to exists. `routes` name no interface, and are given to the one that reaches the gateway.
+/// member or link of itself, and each device that another refers to exists. `routes` name no interface, and are given to the one
+/// that reaches the gateway.
 pub fn complete(network: &mut Network, routes: Vec<Route>, problems: &Problems) {
     let mut places: HashMap<String, usize> = HashMap::new();
     for interface in std::mem::take(&mut network.interfaces) {

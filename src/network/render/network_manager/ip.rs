@@ -162,7 +162,7 @@ fn routes(section: &mut Section, interface: &Interface, family: &FamilyConfig, u
         let replaces = |later: &&Subnet| later.gateway.is_some() && later.metric == subnet.metric;
         match &subnet.gateway {
             Some(_) if family.subnets.iter().skip(i + 1).any(replaces) => {}
-            Some(gateway) if !has_gateway && subnet.address.is_some() && gateway.is_v6() == family.v6 => {
+            Some(gateway) if !has_gateway && gateway.is_v6() == family.v6 => {
                 has_gateway = true;
                 section.add("gateway", gateway);
                 metric = metric.or(subnet.metric);
