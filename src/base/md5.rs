@@ -1,4 +1,4 @@
-//! MD5 (RFC 1321), for fingerprints that are printed in this form: nothing relies on it.
+//! MD5 (RFC 1321), for fingerprints that are printed in this form and the names of cached answers: no trust rests on it.
 
 /// The integer parts of 2^32 times the sines of 1 to 64 (3.4).
 const SINES: [u32; 64] = [

@@ -9,10 +9,10 @@ use super::uplink::Uplink;
 use crate::base::cancel::Cancel;
 use rustix::event::PollFlags;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
-use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
+use std::{fmt, io};
 use ureq::http::Uri;
 use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::{NextTimeout, time};
@@ -34,10 +34,16 @@ const AAAA: u16 = 28;
 const IN: u16 = 1;
 
 /// Resolves for one uplink: literal addresses with their scope, names by the uplink's servers, else by the system.
-#[derive(Debug)]
 pub struct UplinkResolver {
     pub uplink: Uplink,
     pub cancel: Cancel,
+}
+
+/// ureq asks for it. Its name alone, because what an uplink holds would bring the forms of all of that into the program.
+impl fmt::Debug for UplinkResolver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("UplinkResolver")
+    }
 }
 
 impl Resolver for UplinkResolver {

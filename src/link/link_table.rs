@@ -3,7 +3,6 @@
 use super::netlink::{Address, Event, Events, Link, Netlink, next};
 use crate::base::error::Result;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::Path;
 use std::rc::Rc;
@@ -18,9 +17,11 @@ pub struct LinkTable {
 
 #[derive(Default)]
 struct State {
-    links: BTreeMap<u32, Link>,
+    /// By index.
+    links: Vec<Link>,
     addresses: Vec<Address>,
-    routers6: BTreeSet<u32>,
+    /// The indexes of links to which a router advertised itself.
+    routers6: Vec<u32>,
 }
 
 impl LinkTable {
@@ -47,27 +48,28 @@ impl LinkTable {
 
     /// Reads everything anew.
     pub async fn read(&self, netlink: &Netlink) -> Result<()> {
-        let (links, addresses) = (netlink.links().await?, netlink.addresses().await?);
+        let (mut links, addresses) = (netlink.links().await?, netlink.addresses().await?);
+        links.sort_by_key(|l| l.index);
+        links.dedup_by_key(|l| l.index);
         let mut state = self.state.borrow_mut();
-        state.links.clear();
-        state.links.extend(links.into_iter().map(|l| (l.index, l)));
-        state.addresses = addresses;
+        (state.links, state.addresses) = (links, addresses);
         Ok(())
     }
 
     /// All links, by index.
     pub fn links(&self) -> Vec<Link> {
-        self.state.borrow().links.values().cloned().collect()
+        self.state.borrow().links.clone()
     }
 
     /// A link by its name.
     pub fn named(&self, name: &str) -> Option<Link> {
-        self.state.borrow().links.values().find(|l| l.name == name).cloned()
+        self.state.borrow().links.iter().find(|l| l.name == name).cloned()
     }
 
     /// Whether the link has carrier.
     pub fn has_carrier(&self, index: u32) -> bool {
-        self.state.borrow().links.get(&index).is_some_and(|l| l.up && l.carrier)
+        let state = self.state.borrow();
+        state.place(index).ok().and_then(|at| state.links.get(at)).is_some_and(|l| l.up && l.carrier)
     }
 
     /// Whether the link has an address of the kind that was configured: none that the kernel makes by itself.
@@ -114,10 +116,13 @@ impl State {
     fn apply(&mut self, event: Event) {
         match event {
             Event::Lost => {}
-            Event::Link(link) => drop(self.links.insert(link.index, link)),
+            Event::Link(link) => match self.place(link.index) {
+                Ok(at) => drop(self.links.splice(at..=at, [link])),
+                Err(at) => self.links.insert(at, link),
+            },
             Event::LinkGone(index) => {
-                self.links.remove(&index);
-                self.routers6.remove(&index);
+                self.links.retain(|l| l.index != index);
+                self.routers6.retain(|i| *i != index);
                 self.addresses.retain(|a| a.index != index);
             }
             Event::Address(address) => {
@@ -125,8 +130,14 @@ impl State {
                 self.addresses.push(address);
             }
             Event::AddressGone(address) => self.forget(address),
-            Event::DefaultRoute6(index) => drop(self.routers6.insert(index)),
+            Event::DefaultRoute6(index) if self.routers6.contains(&index) => {}
+            Event::DefaultRoute6(index) => self.routers6.push(index),
         }
+    }
+
+    /// Where the link with this index is; an error has the place where it would be.
+    fn place(&self, index: u32) -> std::result::Result<usize, usize> {
+        self.links.binary_search_by_key(&index, |l| l.index)
     }
 
     fn forget(&mut self, address: Address) {

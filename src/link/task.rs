@@ -8,7 +8,6 @@ use super::uplink::{Reach, Uplink};
 use crate::base::error::{Context, Error, Result};
 use crate::root::run_dir;
 use std::cell::RefCell;
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::rc::Rc;
 use tokio::sync::mpsc;
@@ -21,7 +20,7 @@ pub struct TaskContext {
     pub sys: PathBuf,
     pub journal: Rc<RefCell<Journal>>,
     /// Virtual links that may be raised: those that the kernel command line asked for.
-    pub allowed: Rc<RefCell<BTreeSet<u32>>>,
+    pub allowed: Rc<RefCell<Vec<u32>>>,
     pub events: mpsc::UnboundedSender<TaskEvent>,
     /// Where the leases are left for later.
     pub leases: Option<PathBuf>,
@@ -61,7 +60,7 @@ impl TaskContext {
 
     /// Permits a virtual link to be raised.
     pub fn allow(&self, index: u32) {
-        self.allowed.borrow_mut().insert(index);
+        self.allowed.borrow_mut().push(index);
     }
 
     /// Whether the link was made or set up here, so that being up does not mean that another program uses it. The kernel sets a

@@ -7,7 +7,6 @@ mod handle;
 pub mod jinja;
 mod jsonp;
 pub mod kind;
-mod md5;
 pub mod merge;
 pub mod mime;
 mod parts;
@@ -18,6 +17,7 @@ pub use cmdline::from_cmdline;
 pub use parts::Part;
 
 use crate::base::error::Result;
+use crate::base::md5::md5;
 use crate::base::report::Report;
 use crate::document::{Bytes, Value};
 use std::sync::Arc;
@@ -43,7 +43,7 @@ pub enum Fetched {
 
 /// The file below data/urlcache that holds the answer to an `#include-once`.
 pub fn cache_name(url: &str) -> String {
-    md5::hex(url.as_bytes())
+    format!("{:032x}", u128::from_be_bytes(md5(url.as_bytes())))
 }
 
 /// Which part-handlers can run, in the real root, where Python is.

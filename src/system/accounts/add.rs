@@ -5,7 +5,7 @@ use super::{Accounts, User, check_field, check_name, home};
 use crate::base::error::{Error, Result};
 use crate::base::report::Report;
 use crate::root::{Ids, Root};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// Reserved numbers: 65534 is the user nobody, 65535 and the last are -1 in 16 and 32 bits.
 const RESERVED: [u32; 3] = [65534, 65535, u32::MAX];
@@ -176,8 +176,8 @@ fn free(used: &BTreeSet<u32>, (min, max): (u32, u32), system: bool) -> Option<u3
 /// The ranges of a file of subuid(5) or subgid(5).
 #[derive(Debug, Default)]
 pub(super) struct Ranges {
-    /// How many numbers there are from each first one.
-    lengths: BTreeMap<u64, u64>,
+    /// The first number of each and how many there are, by the first.
+    ranges: Vec<(u64, u64)>,
     /// Below this nothing is free any more.
     searched: u64,
 }
@@ -185,20 +185,21 @@ pub(super) struct Ranges {
 impl Ranges {
     /// Those of a file.
     pub(super) fn of(table: &Table) -> Ranges {
-        let mut lengths = BTreeMap::new();
-        for at in 0..table.len() {
-            if let (Ok(first), Ok(length)) = (table.field(at, 1).parse::<u64>(), table.field(at, 2).parse::<u64>()) {
-                let old = lengths.entry(first).or_insert(length);
-                *old = length.max(*old);
-            }
-        }
-        Ranges { lengths, searched: 0 }
+        let number = |at, field| table.field(at, field).parse::<u64>().ok();
+        let mut ranges: Vec<_> = (0..table.len()).filter_map(|at| Some((number(at, 1)?, number(at, 2)?))).collect();
+        ranges.sort_unstable();
+        Ranges { ranges, searched: 0 }
+    }
+
+    /// How many of them begin before `first`.
+    fn place(&self, first: u64) -> usize {
+        self.ranges.partition_point(|range| range.0 < first)
     }
 
     /// The first `count` free numbers from `min`.
     fn next(&self, min: u64, count: u64) -> u64 {
         let mut start = min.max(self.searched);
-        for (first, length) in self.lengths.range(self.searched..) {
+        for (first, length) in self.ranges.get(self.place(self.searched)..).unwrap_or_default() {
             if *first >= start.saturating_add(count) {
                 break;
             }
@@ -224,7 +225,7 @@ fn add_range(
         report.warn(format_args!("no subordinate ids are left for the user {name}"));
         return;
     }
-    ranges.lengths.insert(start, u64::from(count));
+    ranges.ranges.insert(ranges.place(start), (start, u64::from(count)));
     ranges.searched = start + u64::from(count);
     table.add(&[name, &start.to_string(), &count.to_string()]);
 }
