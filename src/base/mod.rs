@@ -23,3 +23,8 @@ pub mod tar;
 #[doc(hidden)]
 pub mod testing;
 pub mod uuid;
+
+/// A text of the tables that only the manual shows: empty in a build without the feature `manual`, which does not carry it.
+pub const fn manual(text: &'static str) -> &'static str {
+    if cfg!(feature = "manual") { text } else { "" }
+}

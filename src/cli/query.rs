@@ -23,7 +23,7 @@ use std::process::ExitCode;
     name = "query",
     help_triggers("-h", "--help"),
     note = "Only root sees secrets; for all other users they are redacted.",
-    error_code(1, "there is no instance-data, it may not be read, or it has no such key")
+    error_code(1, "nothing is asked for, there is no instance-data, it may not be read, or it has no such key")
 )]
 pub struct Query {
     /// show all of it

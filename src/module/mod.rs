@@ -159,8 +159,8 @@ fn left_out(_: &mut Context) -> Result<()> {
     Err(Error::new("this build of prepivot leaves it out"))
 }
 
-/// Every module of cloud-init 26.2, in the order of its default lists (config/cloud.cfg.tmpl). Those `of_software` are left out
-/// of a build without that Cargo feature.
+/// Every module of cloud-init 26.2, in the order of its default lists (config/cloud.cfg.tmpl); one of one's own stands where it is to
+/// run. Those `of_software` are left out of a build without that Cargo feature.
 pub static MODULES: &[&Module] = &[
     // cloud_init_modules
     &seed_random::MODULE,

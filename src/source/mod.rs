@@ -1,6 +1,6 @@
 //! Datasources: one file or folder for each, and the table of them.
 //!
-//! To add one, write its file with a `static SOURCE: Source` and name it in [`table::SOURCES`].
+//! To add one, copy `example.rs`, and name the copy here, in [`table::SOURCES`] and in Cargo.toml's features.
 
 mod akamai;
 mod aliyun;
@@ -12,6 +12,8 @@ mod cloud_sigma;
 mod cloud_stack;
 mod digital_ocean;
 mod ec2;
+#[cfg(test)]
+mod example;
 mod exoscale;
 mod gce;
 mod hetzner;

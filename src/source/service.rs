@@ -132,7 +132,7 @@ pub(super) fn limits(search: &mut Search, source: &str) -> Limits {
         let value = search.settings(source)?.get(key).filter(|v| !v.is_null())?;
         let number = value.text().and_then(|t| t.trim().parse::<i64>().ok());
         if number.is_none() {
-            search.problem(format!("datasource: {source}: {key}: expected a whole number; it does not count"));
+            search.problem(format!("datasource: {source}: {key}: expected a whole number; it is ignored"));
         }
         number
     };
@@ -175,6 +175,6 @@ mod tests {
         assert_eq!(limits(&mut search, "NoCloud"), Limits::default());
         assert_eq!(search.problems().len(), 0);
         assert_eq!(limits(&mut search, "Ec2"), Limits::default());
-        assert_eq!(search.problems(), ["datasource: Ec2: max_wait: expected a whole number; it does not count"]);
+        assert_eq!(search.problems(), ["datasource: Ec2: max_wait: expected a whole number; it is ignored"]);
     }
 }

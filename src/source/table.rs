@@ -2,11 +2,8 @@
 
 use super::search::{Found, Search};
 use super::service::Job;
-use super::{
-    akamai, aliyun, alt_cloud, azure, bigstep, cloud_cix, cloud_sigma, cloud_stack, digital_ocean, ec2, exoscale, gce,
-    hetzner, ibm_cloud, lxd, maas, no_cloud, none, nwcs, open_nebula, openstack, oracle, ovf, rbx_cloud, scaleway,
-    smart_os, up_cloud, vmware, vultr, wsl,
-};
+// Every source: those that the folder's own file names.
+use super::*;
 use crate::base::error::Result;
 use crate::base::report::Report;
 use crate::detect::{Candidate, Facts, Mark, Setting};
@@ -252,13 +249,19 @@ mod tests {
     }
 
     #[test]
+    fn each_source_has_names_of_its_own() {
+        let names: Vec<String> =
+            SOURCES.iter().flat_map(|s| std::iter::once(&s.name).chain(s.aliases)).map(|n| n.to_lowercase()).collect();
+        assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len(), "{names:?}");
+    }
+
+    #[test]
     fn every_source_of_the_built_in_list_has_an_entry() {
         let Some(tables) = crate::base::testing::vectors("tables.json") else { return };
         let list = tables.get("datasources").and_then(Value::as_list).expect("a list of sources");
         let modules = list.iter().filter_map(|s| s.get("module")?.as_str()?.rsplit("DataSource").next());
         let theirs: BTreeSet<&str> = modules.filter(|n| *n != "NoCloudNet").collect();
         let ours: BTreeSet<&str> = SOURCES.iter().map(|s| s.name).collect();
-        assert_eq!(ours, theirs);
-        assert_eq!(ours.len(), SOURCES.len());
+        assert_eq!(theirs.difference(&ours).collect::<Vec<_>>(), [&""; 0]);
     }
 }

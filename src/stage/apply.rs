@@ -164,7 +164,9 @@ pub(super) fn begin(outside: &dyn crate::system::Outside, action: &str) {
 fn search(root: &mut Root, boot: &mut Boot) -> Outcome {
     places::link(root, boot);
     let _event = Event::start("search", "searching for the datasource");
-    find::find(root, boot, super::deadline(boot.machine))
+    let deadline = super::deadline(boot.machine);
+    super::ask_for_time(deadline);
+    find::find(root, boot, deadline)
 }
 
 /// The result of a search.

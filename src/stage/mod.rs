@@ -42,6 +42,7 @@ use crate::machine::Machine;
 use crate::root::{Attr, Root, Use};
 use crate::source::none;
 use rustix::process::{Signal, getpgrp, getpid, kill_current_process_group};
+use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::time::Duration;
 
@@ -76,6 +77,24 @@ pub fn deadline(machine: &Machine) -> Deadline {
         }
     });
     Deadline::after(asked.unwrap_or(BUDGET))
+}
+
+/// What a stage may take beyond its deadline, to write what it has found.
+const MARGIN: Duration = Duration::from_secs(30);
+
+/// Asks systemd not to end the stage before its deadline: `prepivot.timeout=` may give it more than TimeoutStartSec= of its unit.
+fn ask_for_time(deadline: Deadline) {
+    if let Some(socket) = std::env::var_os("NOTIFY_SOCKET")
+        && let Err(e) = extend(Path::new(&socket), deadline.left() + MARGIN)
+    {
+        log::info!("systemd does not know how long the stage may take: {e}");
+    }
+}
+
+/// Tells systemd at `socket` that its unit may take so long from now on (sd_notify(3), `EXTEND_TIMEOUT_USEC=`). systemd shortens no
+/// limit by that.
+fn extend(socket: &Path, time: Duration) -> std::io::Result<usize> {
+    UnixDatagram::unbound()?.send_to(format!("EXTEND_TIMEOUT_USEC={}", time.as_micros()).as_bytes(), socket)
 }
 
 /// Whether a failure stops the boot: `prepivot.fail=emergency`.
@@ -199,6 +218,23 @@ mod tests {
         assert_eq!(owner("syslog_fix_perms: '-1:root'"), Ok((7, 0)));
         let error = "Failed changing perms on '/var/log/cloud-init.log'. tried: a:b,c:d";
         assert_eq!(owner("syslog_fix_perms: ['a:b', 'c:d']"), Err(error.to_owned()));
+    }
+
+    #[test]
+    fn systemd_gives_the_stage_the_time_that_it_has() {
+        let dir = TempDir::new("notify");
+        let systemd = UnixDatagram::bind(dir.0.join("notify")).unwrap();
+        extend(&dir.0.join("notify"), Duration::from_secs(330)).unwrap();
+        let mut message = [0; 64];
+        let size = systemd.recv(&mut message).unwrap();
+        assert_eq!(&message[..size], b"EXTEND_TIMEOUT_USEC=330000000");
+        // It takes the message only from units that say so.
+        for unit in [
+            include_str!("../../initramfs/units/prepivot-apply.service"),
+            include_str!("../../initramfs/units/cloud-init-local.service"),
+        ] {
+            assert!(unit.contains("\nNotifyAccess=main\n"), "{unit}");
+        }
     }
 
     #[test]

@@ -135,11 +135,342 @@ fn every_fuzz_target_is_in_the_table_with_what_was_tried() {
     let targets: BTreeSet<&str> =
         targets.split("Target { name: \"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
     let page = page("initramfs/man/prepivot-architecture.7.md");
-    let (_, after) = page.text.split_once("What `tests/fuzz/run").expect("the paragraph of the table");
+    let (_, after) = page.text.split_once("`tests/fuzz/run --seconds 25` tried").expect("the paragraph of the table");
     let rows = pages::table(after);
     let cells = || rows.iter().flat_map(|row| row.chunks(3));
     assert_eq!(cells().map(|row| row[0].as_str()).collect::<BTreeSet<_>>(), targets);
     let inputs: u64 = cells().map(|row| row[1].replace(',', "").parse::<u64>().expect("a number")).sum();
     let digits = after.replace(',', "");
     assert!(digits.contains(&format!("{inputs} inputs in all")), "{inputs}");
+}
+
+/// Limits that the manual gives: the page, its words, and the line of the source that has the same number.
+const LIMITS: &[(&str, &str, &str, &str)] = &[
+    (
+        "prepivot-cmdline.7",
+        "120 unless it is given, 3600 at most",
+        "stage/mod.rs",
+        "BUDGET: Duration = Duration::from_secs(120)",
+    ),
+    (
+        "prepivot-cmdline.7",
+        "120 unless it is given, 3600 at most",
+        "stage/mod.rs",
+        "MAX_BUDGET: Duration = Duration::from_secs(3600)",
+    ),
+    ("prepivot-datasources.7", "the stage's: 120 s", "stage/mod.rs", "BUDGET: Duration = Duration::from_secs(120)"),
+    (
+        "prepivot-datasources.7",
+        "of at most eight names) has it | 20 s",
+        "source/choose.rs",
+        "MAYBE_TIME: Duration = Duration::from_secs(20)",
+    ),
+    ("prepivot-datasources.7", "of at most eight names", "source/choose.rs", "MAX_CHOICE: usize = 8;"),
+    (
+        "prepivot-datasources.7",
+        "no service to ask | 1.5 s",
+        "stage/find.rs",
+        "UNCERTAIN: Duration = Duration::from_millis(1500)",
+    ),
+    (
+        "prepivot-datasources.7",
+        "before a service is asked | 30 s",
+        "stage/find.rs",
+        "COLDPLUG: Duration = Duration::from_secs(30)",
+    ),
+    (
+        "prepivot-datasources.7",
+        "that found nothing | 10 s",
+        "stage/find.rs",
+        "AGAIN: Duration = Duration::from_secs(10)",
+    ),
+    (
+        "prepivot-datasources.7",
+        "did not answer in the initramfs, in the real root's network stage | 30 s",
+        "stage/find.rs",
+        "SERVED: Duration = Duration::from_secs(30)",
+    ),
+    (
+        "prepivot-datasources.7",
+        "the instance of the last boot can stay | 10 s",
+        "stage/find.rs",
+        "KNOWN: Duration = Duration::from_secs(10)",
+    ),
+    (
+        "prepivot-datasources.7",
+        "on a boot that may ask again | 30 s",
+        "stage/refresh.rs",
+        "BUDGET: Duration = Duration::from_secs(30)",
+    ),
+    (
+        "prepivot-datasources.7",
+        "reports to the service in the real root | 60 s",
+        "stage/feedback.rs",
+        "LIMIT: Duration = Duration::from_secs(60)",
+    ),
+    (
+        "prepivot-datasources.7",
+        "events to a webhook | 30 s; after three failures",
+        "stage/reporting.rs",
+        "LIMIT: Duration = Duration::from_secs(30)",
+    ),
+    ("prepivot-datasources.7", "after three failures in a row", "stage/reporting.rs", "MAX_FAILED: u32 = 3;"),
+    (
+        "prepivot-datasources.7",
+        "documents of `#include`, in the real root | 120 s",
+        "stage/web.rs",
+        "INCLUDES: Duration = Duration::from_secs(120)",
+    ),
+    (
+        "prepivot-datasources.7",
+        "a link's carrier | 30 s",
+        "link/raise.rs",
+        "CARRIER_WAIT: Duration = Duration::from_secs(30)",
+    ),
+    (
+        "prepivot-datasources.7",
+        "after 4 s a link-local address",
+        "link/raise.rs",
+        "FALLBACK_AFTER: Duration = Duration::from_secs(4)",
+    ),
+    ("prepivot-datasources.7", "a router | 5 s, 13 s", "link/raise.rs", "V6_WAIT: Duration = Duration::from_secs(5)"),
+    (
+        "prepivot-datasources.7",
+        "a router | 5 s, 13 s",
+        "link/raise.rs",
+        "ROUTER_WAIT: Duration = Duration::from_secs(13)",
+    ),
+    (
+        "prepivot-datasources.7",
+        "a message after 0.5 s",
+        "link/dhcp/mod.rs",
+        "FIRST_WAIT: Duration = Duration::from_millis(500)",
+    ),
+    (
+        "prepivot-datasources.7",
+        "and so on up to 64 s",
+        "link/dhcp/mod.rs",
+        "LONGEST_WAIT: Duration = Duration::from_secs(64)",
+    ),
+    (
+        "prepivot-datasources.7",
+        "one request | 10 s, 30 s, or `timeout`",
+        "link/http/network.rs",
+        "CONNECT: Duration = Duration::from_secs(10)",
+    ),
+    (
+        "prepivot-datasources.7",
+        "one request | 10 s, 30 s, or `timeout`",
+        "link/http/client.rs",
+        "ATTEMPT: Duration = Duration::from_secs(30)",
+    ),
+    (
+        "prepivot-datasources.7",
+        "again after 0.25 s",
+        "link/http/client.rs",
+        "FIRST_BACKOFF: Duration = Duration::from_millis(250)",
+    ),
+    (
+        "prepivot-datasources.7",
+        "and so on up to 8 s",
+        "link/http/client.rs",
+        "LONGEST_BACKOFF: Duration = Duration::from_secs(8)",
+    ),
+    (
+        "prepivot-datasources.7",
+        "vendor-data and values of EC2's tree 5 times",
+        "source/openstack/service.rs",
+        "VENDOR_TRIES: u32 = 5;",
+    ),
+    (
+        "prepivot-datasources.7",
+        "vendor-data and values of EC2's tree 5 times",
+        "source/ec2/tree.rs",
+        "VALUE_TRIES: u32 = 5;",
+    ),
+    (
+        "prepivot-datasources.7",
+        "20 s where a document fails in another way",
+        "source/openstack/service.rs",
+        "WITHIN: Duration = Duration::from_secs(20)",
+    ),
+    (
+        "prepivot-datasources.7",
+        "a password or custom data | 10 s",
+        "source/azure/service.rs",
+        "MEDIA_TIME: Duration = Duration::from_secs(10)",
+    ),
+    (
+        "prepivot-datasources.7",
+        "a machine's serial port: CloudSigma, SmartOS | 60 s",
+        "source/cloud_sigma.rs",
+        "TIME: Duration = Duration::from_secs(60)",
+    ),
+    (
+        "prepivot-datasources.7",
+        "a machine's serial port: CloudSigma, SmartOS | 60 s",
+        "source/smart_os/mod.rs",
+        "TIME: u64 = 60;",
+    ),
+    (
+        "prepivot-datasources.7",
+        "LXD's socket; Windows's programs | 30 s",
+        "source/lxd.rs",
+        "TIME: Duration = Duration::from_secs(30)",
+    ),
+    (
+        "prepivot-datasources.7",
+        "LXD's socket; Windows's programs | 30 s",
+        "source/wsl/mod.rs",
+        "TIME: Duration = Duration::from_secs(30)",
+    ),
+    ("prepivot.8", "at most 3 minutes", "system/service.rs", "NETWORK: Duration = Duration::from_secs(180)"),
+    ("prepivot.8", "It waits 90 s for the device", "stage/mount_root.rs", "WAIT: Duration = Duration::from_secs(90)"),
+    ("prepivot.8", "all parts together | 32 MB", "userdata/mod.rs", "MAX_UNPACKED: usize = 32 << 20"),
+    ("prepivot.8", "16 MB, 250,000 nodes, 100 levels", "document/yaml/mod.rs", "MAX_BYTES: usize = 16 << 20"),
+    ("prepivot.8", "16 MB, 250,000 nodes, 100 levels", "document/mod.rs", "MAX_NODES: usize = 250_000"),
+    ("prepivot.8", "16 MB, 250,000 nodes, 100 levels", "document/mod.rs", "MAX_DEPTH: usize = 100;"),
+    ("prepivot.8", "parts; URLs that are included | 1,000; 100", "userdata/mime/mod.rs", "MAX_PARTS: usize = 1000"),
+    ("prepivot.8", "parts; URLs that are included | 1,000; 100", "userdata/parts.rs", "MAX_FETCHES: usize = 100;"),
+    ("prepivot.8", "12 MB; 4,000,000", "userdata/jinja/budget.rs", "MAX_VALUES: usize = 12 << 20"),
+    ("prepivot.8", "12 MB; 4,000,000", "userdata/jinja/budget.rs", "MAX_STEPS: usize = 4_000_000"),
+    ("prepivot.8", "all entries together | 24 MB", "module/write_files/content.rs", "MAX_CONTENTS: usize = 24 << 20"),
+    ("prepivot.8", "folders of one path | 128", "root/resolve.rs", "MAX_COMPONENTS: usize = 128"),
+    (
+        "prepivot.8",
+        "1,000 plain passwords of the usual 5,000 rounds",
+        "system/accounts/mod.rs",
+        "HASH_ROUNDS: u32 = 5_000_000",
+    ),
+    (
+        "prepivot-modules.7",
+        "systemctl waits up to 180 s",
+        "system/service.rs",
+        "SERVICE: Duration = Duration::from_secs(180)",
+    ),
+    ("prepivot-modules.7", "x-systemd.device-timeout=30s", "module/mounts/mod.rs", "\"x-systemd.device-timeout=30s\""),
+];
+
+#[test]
+fn the_limits_of_the_manual_are_those_of_the_program() {
+    for (name, words, file, line) in LIMITS {
+        let text: String =
+            page(&format!("{}/{name}.md", pages::MANUAL)).text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.contains(words), "{name} no longer says: {words}");
+        assert!(pages::text(&format!("src/{file}")).contains(line), "src/{file} no longer has {line}; {name}: {words}");
+    }
+}
+
+/// The texts in quotes of the constant `name` of a source file.
+fn constant(file: &str, name: &str) -> Vec<String> {
+    let text = pages::text(&format!("src/{file}"));
+    let value = text.split_once(&format!("const {name}: ")).unwrap_or_else(|| panic!("src/{file}: {name}")).1;
+    let value = value.split_once(" =").expect("a value").1.split_once(';').expect("its end").0;
+    value.split('"').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+/// What follows one of `calls` in quotes, on the lines of the program's sources that have the word `on`.
+fn quoted(folder: &Path, on: &str, calls: &[&str], found: &mut BTreeSet<String>) {
+    for entry in fs::read_dir(folder).expect("a folder").flatten() {
+        if entry.path().is_dir() {
+            quoted(&entry.path(), on, calls, found);
+        } else if let Ok(text) = fs::read_to_string(entry.path()) {
+            let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+            for line in code.lines().filter(|l| l.contains(on)) {
+                let words = calls.iter().flat_map(|call| line.split(call).skip(1)).filter_map(|r| r.split('"').next());
+                found.extend(words.map(str::to_owned));
+            }
+        }
+    }
+}
+
+#[test]
+fn every_word_of_the_kernel_command_line_that_is_read_is_in_the_manual() {
+    let mut words = BTreeSet::new();
+    quoted(
+        &pages::project().join("src"),
+        "cmdline",
+        &[".value(\"", ".values(\"", ".has(\"", "is_given(\"", "strip_prefix(\""],
+        &mut words,
+    );
+    words.extend(constant("link/cmdline_net.rs", "KEYS"));
+    words.extend(constant("detect/policy.rs", "NAME_KEYS"));
+    words.extend(constant("root/points.rs", "OVERLAYS"));
+    words.extend(
+        ["netroot", "nfsroot", "modprobe.blacklist", "systemd.set_credential", "cc:", "vultr"].map(str::to_owned),
+    );
+    assert!(words.len() > 30, "{words:?}");
+    let text = page("initramfs/man/prepivot-cmdline.7.md").text;
+    let is_there = |word: &str| {
+        let ends = ["`", "=", " "];
+        ends.iter().any(|end| text.contains(&format!("`{word}{end}")))
+    };
+    let missing: Vec<&String> = words.iter().filter(|word| !is_there(word)).collect();
+    assert!(missing.is_empty(), "not in prepivot-cmdline(7): {missing:?}");
+}
+
+#[test]
+fn every_variable_of_the_environment_that_is_read_is_in_the_manual() {
+    let mut names = BTreeSet::new();
+    quoted(&pages::project().join("src"), "env::var", &["var(\"", "var_os(\""], &mut names);
+    names.extend(constant("detect/facts.rs", "VARIABLES"));
+    // PATH and HOME are everyone's; tests have variables of their own.
+    names.retain(|name| !["PATH", "HOME"].contains(&name.as_str()) && !name.starts_with("PREPIVOT_"));
+    assert!(names.contains("NOTIFY_SOCKET") && names.contains("VMX_GUESTINFO"), "{names:?}");
+    let page = page("initramfs/man/prepivot.8.md");
+    let listed = page.section("## ENVIRONMENT");
+    let missing: Vec<&String> = names.iter().filter(|name| !listed.contains(&format!("`{name}`"))).collect();
+    assert!(missing.is_empty(), "not in prepivot(8): {missing:?}");
+}
+
+#[test]
+fn every_option_of_the_build_is_in_the_manual() {
+    let text = page("initramfs/man/prepivot.8.md").text;
+    for script in ["initramfs/build", "initramfs/install", "initramfs/package", "initramfs/image"] {
+        // The usage, at the head of the script.
+        let usage = pages::text(script);
+        let usage = usage.split_once("\nset -eu").expect("the script's head").0;
+        let options = usage.split(|c: char| c.is_whitespace() || "[]|".contains(c)).filter(|w| w.starts_with("--"));
+        let options: BTreeSet<&str> =
+            options.filter(|w| w.len() > 2).map(|w| w.trim_end_matches([',', '.', ':'])).collect();
+        assert!(options.len() >= 4, "{script}: {options:?}");
+        for option in options {
+            let ends = ["`", " ", "\n", "=", "]", "|"];
+            assert!(
+                ends.iter().any(|end| text.contains(&format!("{option}{end}"))),
+                "{script} {option} is not in prepivot(8)"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_keys_of_a_plan_in_json_are_in_the_table() {
+    // The calls that make the objects are in these two files.
+    let mut keys = BTreeSet::new();
+    for file in ["stage/plan.rs", "root/change.rs"] {
+        let text = pages::text(&format!("src/{file}"));
+        let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+        keys.extend(code.split("map.insert(\"").skip(1).filter_map(|r| r.split('"').next()).map(str::to_owned));
+    }
+    assert!(keys.contains("change") && keys.contains("env") && keys.contains("content_base64"), "{keys:?}");
+    let page = page("initramfs/man/prepivot.8.md");
+    let section = page.section("## PROVISIONING A TREE");
+    let missing: Vec<&String> = keys.iter().filter(|key| !section.contains(&format!("`{key}`"))).collect();
+    assert!(missing.is_empty(), "not in prepivot(8): {missing:?}");
+}
+
+#[test]
+fn versions_in_the_pages_are_this_version() {
+    let version = env!("CARGO_PKG_VERSION");
+    for (name, words) in [
+        ("prepivot-images.7", format!("/prepivot_{version}-1_amd64.deb")),
+        ("prepivot-images.7", format!("PREPIVOT_VERSION = {version}\n")),
+        ("prepivot-images.7", format!("prepivot_{version}.bb")),
+        ("cloud-init.1", format!("26.2 (prepivot {version})`")),
+        ("cloud-init.1", format!("prints `prepivot {version}`")),
+        ("prepivot-changes.7", format!("\n## {version}\n")),
+    ] {
+        assert!(page(&format!("{}/{name}.md", pages::MANUAL)).text.contains(&words), "{name}: {words}");
+    }
 }

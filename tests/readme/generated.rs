@@ -8,6 +8,8 @@ use argh::{CommandInfoWithArgs, FlagInfo, FlagInfoKind, Optionality, PositionalI
 use prepivot::detect::Mark;
 use prepivot::instance::Frequency;
 use prepivot::module::{MODULES, Module};
+use prepivot::network::read::FORMATS;
+use prepivot::network::render::RENDERERS;
 use prepivot::root::Stage;
 use prepivot::source::{SOURCES, Source};
 use std::fs;
@@ -18,6 +20,8 @@ type Part = (&'static str, fn() -> String);
 static PARTS: &[Part] = &[
     ("datasources that are read", sources),
     ("marks", marks),
+    ("formats", formats),
+    ("limits of the stacks", limits),
     ("modules by stage", modules_by_stage),
     ("modules", modules),
     ("options", options),
@@ -103,6 +107,14 @@ fn marks() -> String {
     };
     let recognised = SOURCES.iter().copied().filter(|s| s.name != prepivot::detect::NONE);
     table(&["source", "recognised by"], recognised.map(|s| row(&s)))
+}
+
+fn formats() -> String {
+    table(&["format", "`--kind`"], FORMATS.iter().map(|f| vec![f.title.to_owned(), format!("`{}`", f.name)]))
+}
+
+fn limits() -> String {
+    table(&["stack", "left out"], RENDERERS.iter().map(|r| vec![r.name.to_owned(), r.limits.to_owned()]))
 }
 
 /// The modules in the order of their names.

@@ -3,6 +3,7 @@
 use super::config;
 use super::format::{Format, Syntax};
 use crate::base::error::{Error, Result};
+use crate::base::manual;
 use crate::base::report::Report;
 use crate::document::{Map, Value, wrong};
 use crate::network::mac::Macs;
@@ -10,7 +11,7 @@ use crate::network::model::Network;
 
 pub static FORMAT: Format = Format {
     name: "azure-imds",
-    title: "Azure's instance metadata",
+    title: manual("Azure's instance metadata"),
     syntax: Syntax::Json,
     recognises: |document| network(document).get("interface").is_some_and(|i| i.as_list().is_some()),
     reader: read,

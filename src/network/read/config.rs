@@ -4,6 +4,7 @@
 use super::format::{Format, Syntax};
 use super::{v1, v2};
 use crate::base::error::{Error, Result};
+use crate::base::manual;
 use crate::base::report::Report;
 use crate::document::{Map, Value};
 use crate::network::mac::Macs;
@@ -11,7 +12,7 @@ use crate::network::model::Network;
 
 pub static FORMAT: Format = Format {
     name: "yaml",
-    title: "cloud-init's network configuration, version 1 or 2 (netplan)",
+    title: manual("cloud-init's network configuration, version 1 or 2 (netplan)"),
     syntax: Syntax::Yaml,
     recognises,
     reader: read,

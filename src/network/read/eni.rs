@@ -3,6 +3,7 @@
 use super::format::{Format, Syntax, text};
 use super::v1;
 use crate::base::error::Result;
+use crate::base::manual;
 use crate::base::report::Report;
 use crate::document::{Map, Value};
 use crate::network::mac::Macs;
@@ -11,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 pub static FORMAT: Format =
-    Format { name: "eni", title: "/etc/network/interfaces", syntax: Syntax::Text, recognises, reader: read };
+    Format { name: "eni", title: manual("/etc/network/interfaces"), syntax: Syntax::Text, recognises, reader: read };
 
 /// The most lines that are read.
 const MAX_LINES: usize = 20_000;

@@ -3,6 +3,7 @@
 use super::format::{Format, Syntax, text};
 use super::v1;
 use crate::base::error::{Error, Result};
+use crate::base::manual;
 use crate::base::report::Report;
 use crate::document::{Map, Value};
 use crate::machine::Cmdline;
@@ -12,7 +13,7 @@ use std::path::Path;
 
 pub static FORMAT: Format = Format {
     name: "klibc",
-    title: "klibc's /run/net-NAME.conf and net6-NAME.conf",
+    title: manual("klibc's /run/net-NAME.conf and net6-NAME.conf"),
     syntax: Syntax::Text,
     recognises: |document| document.as_str().is_some_and(|text| device(&variables(text)).is_some()),
     reader: read,

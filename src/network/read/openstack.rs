@@ -3,6 +3,7 @@
 use super::format::{Format, Syntax};
 use super::v1;
 use crate::base::error::{Error, Result};
+use crate::base::manual;
 use crate::base::report::Report;
 use crate::document::{Map, Value};
 use crate::network::mac::{Macs, plain_mac};
@@ -21,7 +22,7 @@ const ROUTE_KEYS: &[&str] = &["network", "destination", "netmask", "gateway", "m
 
 pub static FORMAT: Format = Format {
     name: "network_data.json",
-    title: "OpenStack's network_data.json",
+    title: manual("OpenStack's network_data.json"),
     syntax: Syntax::Json,
     recognises: |document| document.get("links").is_some_and(|links| links.as_list().is_some()),
     reader: read,

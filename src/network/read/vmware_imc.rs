@@ -3,6 +3,7 @@
 use super::config;
 use super::format::{Format, Syntax, text};
 use crate::base::error::{Error, Result};
+use crate::base::manual;
 use crate::base::report::Report;
 use crate::document::{Map, Value};
 use crate::network::address::{Cidr, prefix_of};
@@ -12,7 +13,7 @@ use std::collections::BTreeMap;
 
 pub static FORMAT: Format = Format {
     name: "vmware-imc",
-    title: "VMware's guest customization file",
+    title: manual("VMware's guest customization file"),
     syntax: Syntax::Text,
     recognises: |document| document.as_str().is_some_and(|t| t.lines().any(|l| l.trim() == "[NIC-CONFIG]")),
     reader: read,

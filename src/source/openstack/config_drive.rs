@@ -84,7 +84,7 @@ fn finish(search: &Search, instance: &mut Instance, kind: &str, place: &str) {
         match DsMode::named(&text) {
             Some(mode) => instance.dsmode = mode,
             None => {
-                let expected = "expected local, net, pass or disabled; it does not count";
+                let expected = "expected local, net, pass or disabled; it is ignored";
                 instance.problems.push(format!("datasource: ConfigDrive: dsmode: {expected}"));
             }
         }

@@ -6,6 +6,7 @@ mod stanza;
 
 use super::renderer::{Evidence, File, HEADER, Owned, Renderer, Target, Unsupported};
 use super::udev;
+use crate::base::manual;
 use crate::machine::Family;
 use crate::network::model::{Control, DeviceType, Dns, Interface, Method, Network, Subnet};
 use stanza::Stanza;
@@ -22,10 +23,12 @@ pub static RENDERER: Renderer = Renderer {
     image_files: &[("/etc/network/interfaces.d/eth0.cfg", &["auto eth0", "iface eth0 inet dhcp"])],
     reads_run: false,
     reload: &[],
-    limits: "Patterns in `match`, dummy devices, Wi-Fi, VRFs and tunnels; `optional`, `link-local`, `keep_configuration` of a \
+    limits: manual(
+        "Patterns in `match`, dummy devices, Wi-Fi, VRFs and tunnels; `optional`, `link-local`, `keep_configuration` of a \
              device that is brought up (a plain yes is `no-auto-down` on Debian), an MTU of IPv6, routing rules, an \
              address's label and lifetime, and DHCP overrides other than the hostname and the metric of DHCPv4. \
              Without the `ip` program: all options of a route but its metric.",
+    ),
     render,
 };
 

@@ -3,6 +3,7 @@
 mod device;
 
 use super::renderer::{Evidence, File, HEADER, Owned, Renderer, Target, Unsupported};
+use crate::base::manual;
 use crate::document::{Map, Value, to_yaml, yaml};
 use crate::network::model::{Dns, Interface, Match, Network, change_devices};
 use crate::network::names::DeviceName;
@@ -33,9 +34,11 @@ pub static RENDERER: Renderer = Renderer {
     image_files: &[("/etc/netplan/00-snapd-config.yaml", SNAPD_CONFIG)],
     reads_run: true,
     reload: &["netplan", "apply"],
-    limits: "Version 2 reaches netplan as it is. Of version 1: `keep_configuration` other than a plain yes, `pointopoint`, \
+    limits: manual(
+        "Version 2 reaches netplan as it is. Of version 1: `keep_configuration` other than a plain yes, `pointopoint`, \
              `scope`, a second metric for the leases of one interface, and parameters of bonds and bridges that netplan has no \
              key for. An InfiniBand device is found by its name.",
+    ),
     render,
 };
 

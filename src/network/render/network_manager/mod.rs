@@ -9,6 +9,7 @@ mod wifi;
 use super::ini::{self, Section};
 use super::renderer::{Evidence, File, HEADER, Owned, Renderer, Target, Unsupported};
 use super::udev;
+use crate::base::manual;
 use crate::document::Value;
 use crate::network::mac::is_mac;
 use crate::network::model::{DeviceType, Interface, Network};
@@ -36,10 +37,12 @@ pub static RENDERER: Renderer = Renderer {
     image_files: &[],
     reads_run: true,
     reload: &["nmcli", "connection", "reload"],
-    limits: "`optional`, `keep_configuration` other than a plain yes, an unusual broadcast address, `pointopoint`, an \
+    limits: manual(
+        "`optional`, `keep_configuration` other than a plain yes, an unusual broadcast address, `pointopoint`, an \
              address's scope, label and lifetime, the DHCP overrides `use-domains`, `use-hostname`, `use-mtu` and `use-ntp`, \
              and bridge parameters without a key of NetworkManager's or out of its range. Wi-Fi networks with EAP are \
              left out.",
+    ),
     render,
 };
 

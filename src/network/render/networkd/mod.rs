@@ -6,6 +6,7 @@ mod network;
 use super::ini;
 use super::renderer::{Evidence, File, HEADER, Owned, Renderer, Target, Unsupported};
 use super::udev;
+use crate::base::manual;
 use crate::network::model::{DeviceType, Network};
 
 /// networkd reads its files as this user.
@@ -27,8 +28,10 @@ pub static RENDERER: Renderer = Renderer {
     image_files: &[],
     reads_run: true,
     reload: &["networkctl", "reload"],
-    limits: "Wi-Fi networks, the MTU that DHCPv6 gives, the bond parameters `num_unsol_na` and `use_carrier`, and the bridge \
+    limits: manual(
+        "Wi-Fi networks, the MTU that DHCPv6 gives, the bond parameters `num_unsol_na` and `use_carrier`, and the bridge \
              parameters `bridge_waitport`, `bridge_gcint`, `bridge_hw` and `bridge_maxwait`.",
+    ),
     render,
 };
 

@@ -8,6 +8,7 @@ mod variables;
 use super::merge::Merge;
 use super::renderer::{Evidence, File, HEADER, Owned, Renderer, Target, Unsupported};
 use super::udev;
+use crate::base::manual;
 use crate::machine::Family;
 use crate::network::model::{DeviceType, Dns, Interface, Method, Network, Subnet};
 use std::fmt::Write;
@@ -56,10 +57,12 @@ pub static RENDERER: Renderer = Renderer {
     image_files: &[],
     reads_run: false,
     reload: &[],
-    limits: "Patterns in `match`, dummy devices, Wi-Fi, VRFs and tunnels; `optional`, `link-local`, `keep_configuration` \
+    limits: manual(
+        "Patterns in `match`, dummy devices, Wi-Fi, VRFs and tunnels; `optional`, `link-local`, `keep_configuration` \
              other than a plain yes, an unusual broadcast address, `pointopoint`, an address's scope, label and lifetime, \
              a route's type, the bond parameter `active_slave`, and most DHCP overrides. SUSE's also lack routing rules, \
              `accept-ra` and an MTU of IPv6.",
+    ),
     render,
 };
 
