@@ -148,11 +148,11 @@ fn migrate(cx: &mut Context, old: &str, new: &str) -> Result<()> {
 fn write_client_rb(cx: &mut Context, section: &Map) -> Result<()> {
     let mut values = Map::new();
     for (key, _, form, default) in SETTINGS {
-        let id = (key == "node_name").then_some(cx.instance.instance_id.as_str());
         let value = match section.get(key) {
             Some(Value::Null) if key != "node_name" && key != "environment" => None,
             Some(value) if !value.is_null() => shell::word(value),
-            _ => id.or(default).map(str::to_owned),
+            _ if key == "node_name" => Some(node_name(&cx.instance.instance_id)),
+            _ => default.map(str::to_owned),
         };
         let Some(value) = value.filter(|v| !v.is_empty()) else { continue };
         if value.contains(char::is_control) {
@@ -189,6 +189,12 @@ fn write_client_rb(cx: &mut Context, section: &Map) -> Result<()> {
     values.insert("generated_by", "# Created by prepivot");
     let own = template::of_image(cx, "chef_client.rb", &Value::Map(values))?;
     cx.root.write(&path, own.unwrap_or(lines), Attr::root(0o644))
+}
+
+/// The instance-id as the name of a node, which has letters, digits and `_`, `:`, `.` and `-` alone. The file is Ruby's: the
+/// metadata must not bring code into it.
+fn node_name(id: &str) -> String {
+    id.replace(|c: char| !(c.is_ascii_alphanumeric() || "_:.-".contains(c)), "_")
 }
 
 /// The run list and the attributes of the first run, which may hold secrets. The client runs as root.

@@ -223,5 +223,6 @@ fn certname(cx: &mut Context, name: &str) -> String {
         let own = output.map(|out| String::from_utf8_lossy(&out.stdout).trim().to_owned()).unwrap_or_default();
         name = name.replace("%f", &own);
     }
-    name.to_lowercase()
+    // The metadata must not bring a line of its own.
+    name.to_lowercase().replace(char::is_control, "")
 }

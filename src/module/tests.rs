@@ -243,6 +243,50 @@ fn a_file_of_a_user_that_is_made_later_is_given_to_it_then() {
 }
 
 #[test]
+fn a_user_gets_the_folders_that_were_made_for_its_files_and_no_others() {
+    let fixture = Fixture::new("debian");
+    fixture.put("/etc/passwd", "root:x:0:0::/root:/bin/sh\n", 0o644);
+    fixture.put("/etc/group", "root:x:0:\n", 0o644);
+    // As in an image that has nothing there yet.
+    let programs = fixture.dir.0.join("usr/local/bin");
+    std::fs::create_dir_all(&programs).unwrap();
+    std::fs::set_permissions(&programs, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let config = "{users: [bob], write_files: [{path: /srv/shared/run, content: '1'}, {path: /srv/shared/x, owner: bob, content: '1'},\
+                  {path: /srv/own/deep/x, owner: bob, content: '1'}, {path: /usr/local/bin/tool, owner: bob, content: '1'}]}";
+    let config = crate::document::yaml::parse("t", config).unwrap();
+    let mut root = Root::open(&fixture.dir.0, crate::root::Use::Plan).unwrap();
+    let before = root.stat("/usr/local/bin").unwrap().attr;
+    for (module, mark) in [(&write_files::MODULE, "config_write_files"), (&users_groups::MODULE, "config_users_groups")]
+    {
+        let mut report = Report::new();
+        let mut cx = Context::new(&mut root, &config, &fixture.instance, &fixture.distro, &mut report);
+        module.provision.unwrap()(&mut cx).unwrap();
+        crate::instance::state::mark_done(&mut root, &fixture.instance, mark, Frequency::Instance).unwrap();
+    }
+    let uid = root.user_ids("bob").unwrap().uid;
+    assert_ne!(uid, 0);
+    let owner = |root: &Root, path: &str| root.stat(path).unwrap().attr.uid;
+    assert_eq!(["/srv/own", "/srv/own/deep", "/srv/own/deep/x", "/srv/shared/x"].map(|p| owner(&root, p)), [uid; 4]);
+    assert_eq!(["/srv", "/srv/shared", "/srv/shared/run"].map(|p| owner(&root, p)), [0; 3]);
+    let mut report = Report::new();
+    let mut cx = Context::new(&mut root, &config, &fixture.instance, &fixture.distro, &mut report);
+    write_files::MODULE.live.unwrap()(&mut cx).unwrap();
+    assert_eq!((owner(&root, "/usr/local/bin/tool"), root.stat("/usr/local/bin").unwrap().attr), (uid, before));
+}
+
+#[test]
+fn an_instance_id_brings_neither_code_nor_lines_into_a_configuration() {
+    let mut fixture = Fixture::new("debian");
+    fixture.instance.instance_id = "i\"\n#{system('x')}\n".into();
+    fixture.run("chef: {server_url: u, validation_name: v}", &[find("chef").unwrap().provision]);
+    assert!(fixture.text("/etc/chef/client.rb").contains("\nnode_name              \"i____system__x____\"\n"));
+    let config =
+        "puppet: {install: false, start_service: false, conf_file: /puppet.conf, conf: {agent: {certname: '%i.x'}}}";
+    fixture.run(config, &[find("puppet").unwrap().live]);
+    assert_eq!(fixture.text("/puppet.conf"), "[agent]\ncertname = i\"#{system('x')}.x\n\n");
+}
+
+#[test]
 fn files_from_a_server_wait_for_the_network() {
     let fixture = Fixture::new("debian");
     let config = "write_files:\n- {path: /a, source: {uri: 'https://x/y', headers: {Authorization: t}}}\n\

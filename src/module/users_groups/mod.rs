@@ -97,8 +97,10 @@ fn provision(context: &mut Context) -> Result<()> {
         }
         problems.extend(one.problems.into_iter().map(|p| format!("user {name}: {p}")));
     }
+    // In the running system what is saved is on the disk at once, and with it all that was to be written.
+    let new = write_files::new_folders(context);
     accounts.save(context.root, context.report)?;
-    write_files::give(context);
+    write_files::give(context, new);
     if !later.is_empty() {
         context.root.write(&state::later_homes(context.instance), later, Attr::root(0o600))?;
     }

@@ -38,8 +38,8 @@ use crate::instance::state;
 use crate::root::{Attr, Content, MAX_READ, Stage};
 use crate::system::{Context, Request};
 use content::Source;
-use std::cell::Cell;
-use std::collections::HashMap;
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, HashSet};
 
 pub static MODULE: Module = Module {
     name: "write_files",
@@ -109,7 +109,7 @@ struct Part {
 
 /// Everything but the deferred entries, those from a server, and those whose owner is yet to be made.
 fn provision(cx: &mut Context) -> Result<()> {
-    each(cx, false, |cx, entry| {
+    each(cx, false, &|cx, entry| {
         if Source::of(entry.map).is_remote() {
             return Ok(());
         }
@@ -117,15 +117,31 @@ fn provision(cx: &mut Context) -> Result<()> {
     })
 }
 
-/// Gives the files of [`provision`] to the users and groups that this cloud-config made after them. Errors of an entry
-/// were reported when it was written.
-pub fn give(cx: &mut Context) {
+/// The folders above files of [`provision`] that are not on the disk yet.
+pub fn new_folders(cx: &mut Context) -> HashSet<String> {
+    let found = RefCell::new(HashSet::new());
+    let _ = each(cx, false, &|cx, entry| {
+        let new = entry.folders().filter(|folder| cx.root.is_new_dir(folder));
+        found.borrow_mut().extend(new.map(str::to_owned));
+        Ok(())
+    });
+    found.into_inner()
+}
+
+/// Gives the files of [`provision`] to the users and groups that this cloud-config made after them, with those of the folders
+/// `new` that were made for them. Errors of an entry were reported when it was written.
+pub fn give(cx: &mut Context, new: HashSet<String>) {
     if !state::is_done(cx.root, cx.instance, "config_write_files", MODULE.frequency) {
         return;
     }
-    let given = each(cx, false, |cx, entry| {
-        let made_later = entry.owner.is_made();
-        if made_later && !Source::of(entry.map).is_remote() { own(cx, entry) } else { Ok(()) }
+    let new = RefCell::new(new);
+    let given = each(cx, false, &|cx, entry| {
+        if Source::of(entry.map).is_remote() {
+            return Ok(());
+        }
+        // A folder was made for the first entry below it, and belongs to the owner of that one.
+        let made: Vec<&str> = entry.folders().filter(|folder| new.borrow_mut().remove(*folder)).collect();
+        if entry.owner.is_made() { own(cx, entry, &made) } else { Ok(()) }
     });
     if let Err(e) = given {
         log::debug!("{e}");
@@ -135,7 +151,7 @@ pub fn give(cx: &mut Context) {
 /// Whether every entry was written whole, owner and all.
 fn idle(cx: &mut Context) -> bool {
     let is_left = Cell::new(false);
-    let read = each(cx, false, |_, entry| {
+    let read = each(cx, false, &|_, entry| {
         if Source::of(entry.map).is_remote() || entry.owner.is_made() {
             is_left.set(true);
         }
@@ -146,20 +162,20 @@ fn idle(cx: &mut Context) -> bool {
 
 /// Entries from a server, and owners that this cloud-config has made since, where it was not [`give`] that saw them.
 fn live(cx: &mut Context) -> Result<()> {
-    each(cx, false, |cx, entry| {
+    each(cx, false, &|cx, entry| {
         if Source::of(entry.map).is_remote() {
             return write(cx, entry);
         }
-        if entry.owner.is_made() { own(cx, entry) } else { Ok(()) }
+        if entry.owner.is_made() { own(cx, entry, &[]) } else { Ok(()) }
     })
 }
 
 fn deferred(cx: &mut Context) -> Result<()> {
-    each(cx, true, write)
+    each(cx, true, &write)
 }
 
 /// Does `job` for every entry that is deferred or not. An entry that fails does not stop the others; the error names all.
-fn each(cx: &mut Context, deferred: bool, job: impl Fn(&mut Context, &Entry) -> Result<()>) -> Result<()> {
+fn each(cx: &mut Context, deferred: bool, job: &dyn Fn(&mut Context, &Entry) -> Result<()>) -> Result<()> {
     let Some(value) = cx.get("write_files") else { return Ok(()) };
     let list = value.as_list().ok_or_else(|| wrong("write_files", "a list", value))?;
     let mut failed = Vec::new();
@@ -213,8 +229,7 @@ fn write(cx: &mut Context, entry: &Entry) -> Result<()> {
     let old = cx.root.stat(&entry.path).map(|s| s.attr);
     let (attr, owner) = wanted(cx, entry, old);
     // New parent folders belong to the file's owner.
-    let parents = entry.path.match_indices('/').map(|(i, _)| entry.path.get(..i).unwrap_or_default());
-    for parent in parents.filter(|p| !p.is_empty()) {
+    for parent in entry.folders() {
         cx.root.mkdir(parent, Attr { mode: 0o755, ..attr })?;
     }
     if entry.map.get("append").is_some_and(Value::is_true) {
@@ -235,23 +250,14 @@ fn write(cx: &mut Context, entry: &Entry) -> Result<()> {
     owner
 }
 
-/// Mode and owner of a file that is there.
-fn own(cx: &mut Context, entry: &Entry) -> Result<()> {
+/// Mode and owner of a file that is there, and the owner of the folders `made` for it, which were given to root until now.
+fn own(cx: &mut Context, entry: &Entry, made: &[&str]) -> Result<()> {
     let Some(old) = cx.root.stat(&entry.path) else { return Ok(()) };
     let (attr, owner) = wanted(cx, entry, Some(old.attr));
-    // Folders that were made for the file were given to root until now.
-    let above = entry.path.match_indices('/').map(|(i, _)| entry.path.get(..i).unwrap_or_default());
-    for folder in above.filter(|p| !p.is_empty()) {
-        if cx.root.is_new_dir(folder) && cx.root.stat(folder).is_some_and(|s| s.attr == Attr::root(0o755)) {
+    for folder in made {
+        if cx.root.stat(folder).is_some_and(|s| s.attr == Attr::root(0o755)) {
             cx.root.set_attr(folder, Attr { mode: 0o755, ..attr })?;
         }
-    }
-    // Once they are on the disk, only those that are empty but for the file can be distinguished from others.
-    let parent = entry.path.rsplit_once('/').map_or("", |(p, _)| p);
-    let alone = !parent.is_empty() && cx.root.list(parent).len() == 1;
-    let parent_attr = cx.root.stat(parent).map(|s| s.attr).filter(|a| alone && *a == Attr::root(0o755));
-    if let Some(folder) = parent_attr {
-        cx.root.set_attr(parent, Attr { mode: folder.mode, ..attr })?;
     }
     cx.root.set_attr(&entry.path, attr)?;
     owner
@@ -280,6 +286,14 @@ fn wanted(cx: &mut Context, entry: &Entry, old: Option<Attr>) -> (Attr, Result<(
         None => Ok(()),
     };
     (attr, result)
+}
+
+impl Entry<'_> {
+    /// The folders above the file, the root's own left out.
+    fn folders(&self) -> impl Iterator<Item = &str> {
+        let ends = self.path.match_indices('/').map(|(end, _)| end).filter(|end| *end > 0);
+        ends.filter_map(|end| self.path.get(..end))
+    }
 }
 
 impl Owner {
