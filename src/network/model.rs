@@ -205,12 +205,13 @@ pub const MAX_DEVICE_NAME: usize = 15;
 /// The longest id of an interface, in bytes. It need not be a device's name.
 const MAX_NAME: usize = 128;
 
-/// Whether a text can be the name or the id of an interface, which become parts of file names.
+/// Whether a text can be the name or the id of an interface, which become parts of file names, and of the command lines that
+/// ifupdown gives to a shell.
 pub fn is_valid_name(name: &str) -> bool {
     !name.is_empty()
         && name.len() <= MAX_NAME
         && !matches!(name, "." | "..")
-        && !name.contains(|c: char| c.is_control() || c.is_whitespace() || matches!(c, '/' | '"' | '\\'))
+        && !name.contains(|c: char| c.is_control() || c.is_whitespace() || "/\"'\\$`;&|<>()".contains(c))
 }
 
 /// Calls `change` with the key and the mapping of each device in the mapping below `network:` of version 2.

@@ -95,7 +95,16 @@ impl<'p> Fields<'p> {
 
     /// A device's name.
     pub fn name(&mut self, key: &str) -> Option<String> {
-        self.parse(key, "a device's name", |v| v.text().filter(|t| is_valid_name(t)))
+        self.plain(key, "a device's name")
+    }
+
+    /// One word that a shell takes as it is: ifupdown makes command lines of such values.
+    pub fn word(&mut self, key: &str) -> Option<String> {
+        self.plain(key, "one plain word")
+    }
+
+    fn plain(&mut self, key: &str, expected: &str) -> Option<String> {
+        self.parse(key, expected, |v| v.text().filter(|t| is_valid_name(t)))
     }
 
     /// A boolean, also as one of the words that cloud-init takes for one.

@@ -181,7 +181,7 @@ fn subnet(mut f: Fields) -> Option<Subnet> {
     new.gateway = f.ip("gateway").filter(|_| *method == Method::Static);
     new.broadcast = f.ip("broadcast");
     new.pointopoint = f.ip("pointopoint");
-    new.scope = f.text("scope");
+    new.scope = f.word("scope");
     new.metric = f.number("metric");
     new.mtu = f.mtu("mtu");
     new.dns = Dns { servers: f.words("dns_nameservers"), search: f.words("dns_search") };

@@ -255,7 +255,7 @@ fn rule(mut f: Fields) -> Option<Rule> {
 
 fn overrides(mut f: Fields) -> DhcpOverrides {
     let found = DhcpOverrides {
-        hostname: f.text("hostname"),
+        hostname: f.word("hostname"),
         route_metric: f.number("route-metric"),
         send_hostname: f.boolean("send-hostname"),
         use_dns: f.boolean("use-dns"),

@@ -16,9 +16,9 @@ impl Section {
         Section { name: name.into(), lines: Vec::new() }
     }
 
-    /// Adds `key=value`.
+    /// Adds `key=value`. A value is one line, whatever a document has in it.
     pub fn add(&mut self, key: impl Into<String>, value: impl ToString) {
-        self.lines.push((key.into(), value.to_string()));
+        self.lines.push((key.into(), value.to_string().replace(char::is_control, " ")));
     }
 
     /// Adds `key=value` if there is a value.

@@ -90,12 +90,10 @@ fn bridge_options(interface: &Interface, params: &Map, stanza: &mut Stanza, unsu
         match (value_type, value) {
             (Some(ValueType::Ports), Value::Map(ports)) => {
                 for (port, value) in ports.iter() {
-                    match line(value) {
+                    match line(value).filter(|_| is_valid_name(port)) {
                         Some(value) if key == "waitport" => stanza.add(&option, format!("{value} {port}")),
-                        Some(value) if is_valid_name(port) => {
-                            stanza.add(&option, format!("{port} {value}"));
-                        }
-                        _ => unsupported.key(interface, key),
+                        Some(value) => stanza.add(&option, format!("{port} {value}")),
+                        None => unsupported.key(interface, key),
                     }
                 }
             }

@@ -212,6 +212,17 @@ mod tests {
     }
 
     #[test]
+    fn nothing_of_a_document_becomes_a_command() {
+        let v1 = "version: 1\nconfig: [{type: physical, name: 'e;reboot', subnets: [{type: dhcp}]}, {type: physical, name: '$(reboot)'},\
+            {type: physical, name: e, subnets: [{type: static, address: 10.0.0.2/8, scope: 'link;reboot'}]},\
+            {type: bridge, name: br, bridge_interfaces: [e], params: {bridge_waitport: {\"1\\n    up reboot\": 1}}}]";
+        let v2 = "version: 2\nethernets: {e: {dhcp4: true, dhcp4-overrides: {hostname: 'h|reboot'}}, 'x|reboot': {dhcp4: true}}";
+        for text in [v1, v2].map(body) {
+            assert!(text.contains("\niface e inet ") && !text.contains("reboot"), "{text}");
+        }
+    }
+
+    #[test]
     fn devices_come_after_their_members() {
         let text = "version: 2\nbridges: {br: {interfaces: [b.5], parameters: {stp: false, path-cost: {b.5: 9}}}}\nvlans: {b.5: {id: 5, link: b}}\n\
             bonds: {b: {interfaces: [x, y], parameters: {mode: 1, arp-ip-targets: [1.1.1.1, 2.2.2.2]}}}\nethernets: {x: {}, y: {}, all: {match: {name: 'en*'}}}\ndummy-devices: {d: {}}\n";

@@ -127,6 +127,14 @@ mod tests {
     }
 
     #[test]
+    fn a_value_is_one_line() {
+        let text = "version: 2\nethernets: {e: {routes: [{to: default, via: 10.0.0.1, congestion-window: \"9\\n[EVIL]\"}]}}\n\
+            bridges: {br: {interfaces: [e], parameters: {path-cost: {e: \"5\\nEVIL=1\"}}}}";
+        let e = file(text, "e.network");
+        assert!(e.contains("\nInitialCongestionWindow=9 [EVIL]\n") && e.contains("\nCost=5 EVIL=1\n"), "{e}");
+    }
+
+    #[test]
     fn a_far_gateway_is_on_the_link() {
         let text = "version: 1\nconfig: [{type: physical, name: e, subnets: [{type: static, address: 10.0.0.2/24, gateway: 10.9.0.1}]}]";
         let e = file(text, "e.network");
