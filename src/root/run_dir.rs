@@ -116,13 +116,16 @@ impl Entry for FileHalves {
 /// # Errors
 /// The folder or the file cannot be written.
 pub fn save(path: &Path, text: &str) -> std::io::Result<()> {
-    if let Some(folder) = path.parent() {
-        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    }
+    path.parent().map_or(Ok(()), make_private)?;
     let fresh = path.with_extension("new");
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
     file.write_all(text.as_bytes())?;
     std::fs::rename(&fresh, path)
+}
+
+/// Makes a folder, and those above it, for root alone.
+fn make_private(folder: &Path) -> std::io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
 /// Removes a record that [`save`] wrote, if it is there.
@@ -136,7 +139,7 @@ pub fn forget(path: &Path) {
 /// # Errors
 /// There is no room, or /run cannot be written.
 pub fn carry_program() -> Result<String> {
-    std::fs::create_dir_all(PROGRAM).context(|| format!("failed to make {PROGRAM}"))?;
+    make_private(Path::new(PROGRAM)).context(|| format!("failed to make {PROGRAM}"))?;
     let flags = statvfs(PROGRAM).context(|| format!("failed to look at {PROGRAM}"))?.f_flag;
     if flags.contains(StatVfsMountFlags::NOEXEC) {
         mount("tmpfs", PROGRAM, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, c"mode=0755,size=16m")
@@ -157,6 +160,15 @@ mod tests {
     use super::*;
     use crate::base::testing::TempDir;
     use crate::root::Use;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn the_folder_is_for_root_alone_whatever_is_made_in_it_first() {
+        let dir = TempDir::new("run-private");
+        make_private(&dir.0.join("prepivot/bin")).unwrap();
+        let mode = std::fs::metadata(dir.0.join("prepivot")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o700);
+    }
 
     #[test]
     fn a_record_is_read_as_it_was_written() {
