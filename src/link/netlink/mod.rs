@@ -19,6 +19,10 @@ use std::future::poll_fn;
 use std::io;
 use std::net::IpAddr;
 use std::pin::{Pin, pin};
+use std::time::Duration;
+
+/// How long an answer of the kernel's is waited for. It comes at once, but a driver may hold the lock of all links for seconds.
+const ANSWER: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
 
 /// A link as the kernel describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -211,8 +215,21 @@ impl Netlink {
         self.ask(message, NLM_F_ACK).await.map(drop)
     }
 
-    /// One request and all its answers. The kernel answers at once; there is nothing to time.
+    /// One request and all its answers. The kernel has carried it out when it was sent, but it drops its answer where events
+    /// have filled the socket (netlink(7), ENOBUFS). A change whose answer is lost is taken as made: what waits for it has a
+    /// deadline of its own.
     async fn ask(&self, message: Message, flags: u16) -> io::Result<Vec<Message>> {
+        match tokio::time::timeout(ANSWER, self.answers(message, flags)).await {
+            Ok(answers) => answers,
+            Err(_) if flags == NLM_F_DUMP => Err(io::Error::other("the kernel's answer was lost")),
+            Err(_) => {
+                log::debug!("the kernel's answer to a change of the network was lost");
+                Ok(Vec::new())
+            }
+        }
+    }
+
+    async fn answers(&self, message: Message, flags: u16) -> io::Result<Vec<Message>> {
         let mut request = NetlinkMessage::from(message);
         request.header.flags = NLM_F_REQUEST | flags;
         let answers = self
@@ -267,5 +284,26 @@ impl std::fmt::Display for Route {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}/{}", self.destination, self.prefix)?;
         self.gateway.map_or(Ok(()), |gateway| write!(f, " via {gateway}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    #[test]
+    fn an_answer_that_was_lost_is_not_waited_for() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            // Nothing reads its socket: no answer ever comes.
+            let (_connection, handle, _messages) = new_connection::<Message>(NETLINK_ROUTE).unwrap();
+            let netlink = Netlink(handle);
+            let started = Instant::now();
+            let error = netlink.links().await.unwrap_err().to_string();
+            assert_eq!(error, "failed to list network links: the kernel's answer was lost");
+            netlink.set_up(1, true).await.unwrap();
+            assert!(started.elapsed() < Duration::from_secs(30));
+        });
     }
 }
