@@ -264,7 +264,8 @@ impl Search {
         }
         while let Some(first) = self.next_event(deadline, cancel)? {
             let found = self.take(vec![first], deadline)?;
-            if !found.is_empty() {
+            // There may always be a next event: some drives report a change whenever they are opened.
+            if !found.is_empty() || deadline.passed() || cancel.is_some_and(Cancel::is_cancelled) {
                 return Ok(found);
             }
         }

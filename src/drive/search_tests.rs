@@ -177,6 +177,31 @@ fn waiting_ends_at_the_deadline() {
     assert!(start.elapsed() < Duration::from_secs(5));
 }
 
+/// Events that come faster than the device can be read: asked for through sysfs, which needs root and a loop device.
+#[test]
+fn waiting_ends_at_the_deadline_whatever_a_device_reports() {
+    let uevent = "/sys/class/block/loop0/uevent";
+    if let Err(e) = std::fs::write(uevent, "change") {
+        return crate::base::testing::skip(format!("may not ask for an event: {e}"));
+    }
+    let fake = Fake::new("storm");
+    fake.add("loop0", MIB, "", &iso("other"));
+    let mut search = search(&fake);
+    assert_eq!(search.scan(soon()).unwrap(), []);
+    let start = Instant::now();
+    let ends = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ends.load(std::sync::atomic::Ordering::Relaxed) && start.elapsed() < Duration::from_secs(20) {
+                let _ = std::fs::write(uevent, "change");
+            }
+        });
+        assert_eq!(search.wait(Deadline::after(Duration::from_millis(50)), None).unwrap(), []);
+        ends.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+}
+
 /// What `look` finds of a real device that gets its contents, with this label, after the search began: the kernel's events,
 /// the real /sys and /dev. No other test uses the label: tests run at the same time, and all see the same devices.
 fn found_later(label: &str, look: impl Fn(&mut Search) -> Result<Vec<Device>>) {

@@ -10,6 +10,7 @@ use crate::document::Value;
 use crate::drive::Search as Drives;
 use crate::drive::devices::Places;
 use crate::drive::settle::settle;
+use crate::instance::status::uptime;
 use crate::instance::{DsMode, Instance, state};
 use crate::link::{self, cmdline_net::Made};
 use crate::machine::{Drivers, Machine};
@@ -185,7 +186,9 @@ fn look(search: &mut Search, own: &Value, drives: &mut Drives, deadline: Deadlin
                     return Outcome::Read(Box::new(found));
                 }
                 // The drive is another's, or only adds to what a service has.
-                jobs = self::jobs(search, &services).0;
+                if !limit.passed() {
+                    jobs = self::jobs(search, &services).0;
+                }
             }
             None => {}
         }
@@ -229,10 +232,12 @@ fn coldplugged(drives: &mut Drives, machine: &Machine, deadline: Deadline) -> bo
     drives.appeared(deadline).is_ok_and(|found| !found.is_empty())
 }
 
-/// How long systemd-udevd has been there; zero where it is not.
+/// How long systemd-udevd has been there; zero where it is not, and where the clock was set since: the driver of a clock may be
+/// among those that udev loads.
 fn since_udev(machine: &Machine) -> Duration {
     let started = std::fs::metadata(machine.base.join("run/udev/control")).and_then(|m| m.modified());
-    started.ok().and_then(|time| time.elapsed().ok()).unwrap_or_default()
+    let since = started.ok().and_then(|time| time.elapsed().ok()).unwrap_or_default();
+    if since.as_secs_f64() > uptime() { Duration::ZERO } else { since }
 }
 
 /// How the services are asked, and for how long: those that only may be there for less, and not beside one that is certain.
@@ -384,6 +389,20 @@ mod tests {
         assert_eq!(of(&[]).0, "");
         // NoCloud has no address to be asked at here.
         assert_eq!(of(&[service("NoCloud", Certain), service("OpenStack", Maybe)]), ("OpenStack".into(), Some(20)));
+    }
+
+    #[test]
+    fn a_clock_that_is_set_after_udev_has_begun_takes_no_time_from_a_drive() {
+        let dir = TempDir::new("since-udev");
+        let machine = Machine::read(&dir.0);
+        assert_eq!(since_udev(&machine), Duration::ZERO);
+        std::fs::create_dir_all(dir.0.join("run/udev")).unwrap();
+        let control = std::fs::File::create(dir.0.join("run/udev/control")).unwrap();
+        let second = Duration::from_secs(1);
+        control.set_modified(std::time::SystemTime::now() - second).unwrap();
+        assert!(since_udev(&machine) >= second);
+        control.set_modified(std::time::UNIX_EPOCH + second).unwrap();
+        assert_eq!(since_udev(&machine), Duration::ZERO);
     }
 
     #[test]
