@@ -47,6 +47,18 @@ impl Line {
         Ok(Line::new(fd, path.display()))
     }
 
+    /// Opens a terminal to write to it. Its settings stay, and other programs may use it at the same time.
+    ///
+    /// # Errors
+    ///
+    /// It is not there.
+    pub fn terminal(path: &Path) -> Result<Line> {
+        let flags = OFlags::WRONLY | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let fd =
+            rustix::fs::open(path, flags, Mode::empty()).context(|| format!("failed to open {}", path.display()))?;
+        Ok(Line::new(fd, path.display()))
+    }
+
     /// Connects to a socket in the file system.
     ///
     /// # Errors
@@ -223,6 +235,22 @@ mod tests {
         drop(other);
         assert!(line.exactly(1, later()).unwrap_err().to_string().ends_with("the other end is gone"));
         assert!(Line::unix(&dir.0.join("none")).is_err());
+    }
+
+    #[test]
+    fn a_terminal_that_nobody_reads_is_given_up() {
+        use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+        let pty = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&pty).and_then(|()| unlockpt(&pty)).unwrap();
+        let name = ptsname(&pty, Vec::new()).unwrap().into_string().unwrap();
+        let mut terminal = Line::terminal(Path::new(&name)).unwrap();
+        terminal.send(b"key\n", later()).unwrap();
+        let mut shown = [0; 4];
+        rustix::io::read(&pty, &mut shown).unwrap();
+        assert_eq!(&shown, b"key\r");
+        let started = Instant::now();
+        let error = terminal.send(&[b'x'; 1 << 20], soon()).unwrap_err().to_string();
+        assert!(error.ends_with("does not answer in time") && started.elapsed() < Duration::from_secs(30), "{error}");
     }
 
     #[test]

@@ -5,13 +5,13 @@ use crate::base::deadline::Deadline;
 use crate::base::error::Result;
 use crate::drive::devices::{self, Places};
 use crate::drive::search::{Probed, probe_all};
+use crate::link::line::Line;
 use crate::machine::beneath;
 use crate::system::{Device, Nothing, Outside, Request, Screen};
 use rustix::fs::statvfs;
 use std::cell::{OnceCell, RefCell};
 use std::io::Write;
 use std::net::{IpAddr, ToSocketAddrs};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
@@ -21,8 +21,9 @@ const PROBE: Duration = Duration::from_secs(10);
 /// Reserved names (RFC 2606): a resolver that returns an address for them returns one for every name.
 const UNKNOWN: [&str; 2] = ["does-not-exist.example.com.", "example.invalid."];
 
-/// The system's console (console(4)).
+/// The system's console (console(4)), and how long it may take to show a text: a serial port of 9600 baud shows 28 KB meanwhile.
 const CONSOLE: &str = "/dev/console";
+const SHOW: Duration = Duration::from_secs(30);
 
 /// This machine. Its devices are looked at once, when a module first asks, and again after one has changed them.
 #[derive(Default)]
@@ -100,9 +101,8 @@ impl Outside for ThisMachine {
         if screen == Screen::Stderr {
             return std::io::stderr().write_all(text.as_bytes()).is_ok();
         }
-        let flags = rustix::fs::OFlags::NOCTTY.bits() as i32;
-        let console = std::fs::OpenOptions::new().write(true).custom_flags(flags).open(CONSOLE);
-        console.and_then(|mut c| c.write_all(text.as_bytes())).is_ok()
+        // It takes nothing while somebody has stopped it, or where a serial port waits for its other end.
+        Line::terminal(Path::new(CONSOLE)).and_then(|mut c| c.send(text.as_bytes(), Deadline::after(SHOW))).is_ok()
     }
 }
 

@@ -199,6 +199,34 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_terminal_that_takes_nothing_does_not_hold_a_stage() {
+        // The test runs itself as another process, whose standard output nobody reads.
+        if let Ok(log) = std::env::var("PREPIVOT_TEST_FULL") {
+            let config = yaml::parse("t", &format!("output: {{all: '| tee -a {log}'}}")).unwrap();
+            let redirected = Redirected::new(&config, Stage::Final, None);
+            // More than the pipe of the parent holds, and less than it and that to the log.
+            let script = "head -c 100000 /dev/zero";
+            assert!(Command::new("/bin/sh").args(["-c", script]).status().unwrap().success());
+            drop(redirected);
+            std::process::exit(0);
+        }
+        let dir = TempDir::new("output-full");
+        let mut stage = Command::new(std::env::current_exe().unwrap())
+            .args([
+                "--exact",
+                "stage::output::tests::a_terminal_that_takes_nothing_does_not_hold_a_stage",
+                "--nocapture",
+            ])
+            .env("PREPIVOT_TEST_FULL", dir.0.join("log"))
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let hangs = outlives(&stage, Duration::from_secs(30));
+        stage.kill().unwrap();
+        assert!(stage.wait().unwrap().success() && !hangs);
+    }
+
     fn redirected_program(output: &str) {
         let say = |text: &str| {
             let script = format!("echo {text}; echo {text}-error >&2");

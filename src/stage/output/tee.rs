@@ -18,6 +18,9 @@ use std::time::Duration;
 
 /// How much is read at once.
 const PIECE: usize = 8 << 10;
+/// How long the thread may take to hand the pipe over. It does so at once, unless an output takes nothing, as a terminal does that
+/// somebody has stopped.
+const HAND_OVER: Duration = Duration::from_secs(1);
 
 /// The file of a command `tee -a FILE` that the shell would take word for word.
 pub fn file_of(command: &str) -> Option<&str> {
@@ -63,7 +66,8 @@ impl Tee {
     pub fn end(self, limit: Duration) {
         let rest = self.ended.receive(Some(Deadline::after(limit)));
         drop(self.stay);
-        let Some(pipe) = rest.or_else(|| self.ended.receive(None)).flatten() else { return };
+        let handed_over = || self.ended.receive(Some(Deadline::after(HAND_OVER)));
+        let Some(pipe) = rest.or_else(handed_over).flatten() else { return };
         let mut tee = Command::new("tee");
         if let Some(group) = self.group {
             tee.gid(group);
