@@ -6,7 +6,7 @@ use crate::base::channel::{Receiver, channel};
 use crate::base::deadline::Deadline;
 use crate::base::signal;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid};
 use std::io::{self, Read};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -14,6 +14,8 @@ use std::time::Duration;
 
 /// How much of an answer is read, in bytes.
 const MAX_ANSWER: u64 = 8 << 20;
+/// How often a process is looked at whose end nothing reports.
+const LOOK: Duration = Duration::from_millis(20);
 /// How long a program that has answered may take to end.
 const END: Duration = Duration::from_secs(1);
 
@@ -86,19 +88,42 @@ pub fn reader(mut pipe: impl Read + Send + 'static) -> Receiver<io::Result<Vec<u
     receiver
 }
 
-/// Whether the process is still there after `limit`. A process that cannot be watched is taken as ended: its end is waited for.
+/// Whether the process is still there after `limit`.
 pub fn outlives(child: &Child, limit: Duration) -> bool {
     let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else { return false };
-    let Ok(fd) = pidfd_open(pid, PidfdFlags::empty()) else { return false };
+    let Ok(fd) = pidfd_open(pid, PidfdFlags::empty()) else { return looks(pid, Deadline::after(limit)) };
     let mut fds = [PollFd::new(&fd, PollFlags::IN)];
     let limit = Timespec::try_from(limit).ok();
     matches!(poll(&mut fds, limit.as_ref()), Ok(0))
+}
+
+/// The same where nothing reports the end of a process: before Linux 5.3, and where a container forbids it.
+fn looks(pid: Pid, end: Deadline) -> bool {
+    let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+    while let Ok(None) = waitid(WaitId::Pid(pid), ended) {
+        if end.passed() {
+            return true;
+        }
+        std::thread::sleep(LOOK.min(end.left()));
+    }
+    false
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::time::Instant;
+
+    #[test]
+    fn a_limit_holds_where_nothing_reports_the_end_of_a_process() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = Pid::from_raw(child.id().cast_signed()).unwrap();
+        assert!(looks(pid, Deadline::after(Duration::from_millis(50))));
+        child.kill().unwrap();
+        assert!(!looks(pid, Deadline::after(Duration::from_secs(60))));
+        assert!(!child.wait().unwrap().success(), "its end is left for the one who waits");
+        assert!(!looks(pid, Deadline::after(Duration::from_secs(60))), "it is gone");
+    }
 
     #[test]
     fn programs_answer_within_their_limit() {
