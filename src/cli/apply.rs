@@ -5,7 +5,7 @@ use super::program::{Program, report};
 use super::verb::Verb;
 use crate::base::logging;
 use crate::machine::Machine;
-use crate::stage::apply;
+use crate::stage::{apply, end_in_time};
 use argh::{ArgsInfo, FromArgs};
 use log::LevelFilter;
 use std::path::{Path, PathBuf};
@@ -39,6 +39,7 @@ impl Verb for Apply {
         let Some(seed) = self.seed else {
             logging::to_kmsg();
             let machine = Machine::read(Path::new("/"));
+            end_in_time(&machine);
             let ended = apply::new_root(&self.root, &machine);
             return initramfs::finish(&machine, &ended.problems, ended.written);
         };

@@ -165,7 +165,7 @@ fn search(root: &mut Root, boot: &mut Boot) -> Outcome {
     places::link(root, boot);
     let _event = Event::start("search", "searching for the datasource");
     let deadline = super::deadline(boot.machine);
-    super::ask_for_time(deadline);
+    super::extend_timeout(std::env::var_os("NOTIFY_SOCKET"), deadline);
     find::find(root, boot, deadline)
 }
 

@@ -4,7 +4,7 @@
 //! A first process that ends takes the kernel with it. So this one reads nothing from outside but the kernel command line.
 
 use super::mount_root::mount_root;
-use super::{apply, fails_loudly};
+use super::{apply, end_in_time, fails_loudly};
 use crate::base::error::{Context, Error, Result};
 use crate::base::logging;
 use crate::machine::{Machine, beneath, tools};
@@ -72,6 +72,7 @@ pub fn run(words: &[OsString]) -> ! {
 pub fn prepare(machine: &Machine) -> Result<apply::Ended> {
     let target = Path::new(TARGET);
     mount_root(machine, target)?;
+    end_in_time(machine);
     Ok(apply::new_root(target, machine))
 }
 

@@ -79,22 +79,38 @@ pub fn deadline(machine: &Machine) -> Deadline {
     Deadline::after(asked.unwrap_or(BUDGET))
 }
 
-/// What a stage may take beyond its deadline, to write what it has found.
-const MARGIN: Duration = Duration::from_secs(30);
+/// How long a stage of the initramfs may take beyond its deadline, to write what it has found.
+const BEYOND: Duration = Duration::from_secs(20);
+/// What systemd adds to that before it ends the stage, as in the unit of [`BUDGET`].
+const GRACE: Duration = Duration::from_secs(10);
 
-/// Asks systemd not to end the stage before its deadline: `prepivot.timeout=` may give it more than TimeoutStartSec= of its unit.
-fn ask_for_time(deadline: Deadline) {
-    if let Some(socket) = std::env::var_os("NOTIFY_SOCKET")
-        && let Err(e) = extend(Path::new(&socket), deadline.left() + MARGIN)
-    {
-        log::info!("systemd does not know how long the stage may take: {e}");
-    }
+/// Ends this process with exit code 1 where the stage of the initramfs is still there [`BEYOND`] its deadline, or [`BUDGET`] if that
+/// is later. Every wait of its own has the deadline; a device that does not answer, a driver, and random numbers before the kernel
+/// has any, have none, and not every initramfs ends what hangs. The real root's first stage carries out what was written and does
+/// the rest.
+pub fn end_in_time(machine: &Machine) {
+    let limit = deadline(machine).left().max(BUDGET) + BEYOND;
+    let watch = move || {
+        std::thread::sleep(limit);
+        logging::console(&format!(
+            "provisioning ends unfinished after {} s (prepivot.timeout=); the real root's first stage goes on with it",
+            limit.as_secs()
+        ));
+        std::process::exit(1);
+    };
+    // A machine without room for a thread has other troubles.
+    let _ = std::thread::Builder::new().spawn(watch);
 }
 
-/// Tells systemd at `socket` that its unit may take so long from now on (sd_notify(3), `EXTEND_TIMEOUT_USEC=`). systemd shortens no
-/// limit by that.
-fn extend(socket: &Path, time: Duration) -> std::io::Result<usize> {
-    UnixDatagram::unbound()?.send_to(format!("EXTEND_TIMEOUT_USEC={}", time.as_micros()).as_bytes(), socket)
+/// Has systemd wait for a stage that the kernel command line gives more time than its unit does (sd_notify(3),
+/// EXTEND_TIMEOUT_USEC). `socket`: systemd's, where it has started this program.
+fn extend_timeout(socket: Option<std::ffi::OsString>, deadline: Deadline) {
+    let Some(socket) = socket.filter(|_| deadline.left() > BUDGET) else { return };
+    let message = format!("EXTEND_TIMEOUT_USEC={}000000", (deadline.left() + BEYOND + GRACE).as_secs());
+    let sent = UnixDatagram::unbound().and_then(|own| own.send_to(message.as_bytes(), socket));
+    if let Err(e) = sent {
+        log::warn!("systemd was not asked for the time that prepivot.timeout= gives: {e}");
+    }
 }
 
 /// Whether a failure stops the boot: `prepivot.fail=emergency`.
@@ -221,23 +237,6 @@ mod tests {
     }
 
     #[test]
-    fn systemd_gives_the_stage_the_time_that_it_has() {
-        let dir = TempDir::new("notify");
-        let systemd = UnixDatagram::bind(dir.0.join("notify")).unwrap();
-        extend(&dir.0.join("notify"), Duration::from_secs(330)).unwrap();
-        let mut message = [0; 64];
-        let size = systemd.recv(&mut message).unwrap();
-        assert_eq!(&message[..size], b"EXTEND_TIMEOUT_USEC=330000000");
-        // It takes the message only from units that say so.
-        for unit in [
-            include_str!("../../initramfs/units/prepivot-apply.service"),
-            include_str!("../../initramfs/units/cloud-init-local.service"),
-        ] {
-            assert!(unit.contains("\nNotifyAccess=main\n"), "{unit}");
-        }
-    }
-
-    #[test]
     fn the_stage_has_two_minutes_or_what_the_kernel_command_line_says() {
         let seconds = |line: &str| {
             let machine = Machine { cmdline: Cmdline::new(line), ..Machine::default() };
@@ -248,5 +247,31 @@ mod tests {
         assert_eq!(seconds("prepivot.timeout=0"), 0.0);
         assert_eq!(seconds("prepivot.timeout=99999"), MAX_BUDGET.as_secs_f64());
         assert_eq!(seconds("prepivot.timeout=soon"), 120.0);
+    }
+
+    #[test]
+    fn systemd_gives_a_stage_the_time_of_the_kernel_command_line() {
+        let dir = TempDir::new("extend");
+        let path = dir.0.join("notify");
+        let systemd = UnixDatagram::bind(&path).unwrap();
+        systemd.set_nonblocking(true).unwrap();
+        let received = |seconds| {
+            extend_timeout(Some(path.clone().into()), Deadline::after(Duration::from_secs(seconds)));
+            let mut message = [0; 100];
+            let length = systemd.recv(&mut message).unwrap_or(0);
+            String::from_utf8_lossy(&message[..length]).into_owned()
+        };
+        assert_eq!(received(120), "", "as the unit has it");
+        let message = received(300);
+        let microseconds = message.strip_prefix("EXTEND_TIMEOUT_USEC=").and_then(|n| n.parse::<u64>().ok()).unwrap();
+        assert!((325_000_000..=330_000_000).contains(&microseconds), "{message}");
+        extend_timeout(None, Deadline::after(Duration::from_secs(300)));
+        // It takes the message only from units that say so.
+        for unit in [
+            include_str!("../../initramfs/units/prepivot-apply.service"),
+            include_str!("../../initramfs/units/cloud-init-local.service"),
+        ] {
+            assert!(unit.contains("\nNotifyAccess=main\n"), "{unit}");
+        }
     }
 }
