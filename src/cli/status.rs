@@ -92,13 +92,18 @@ impl Status {
         }
         let provider = units::provider(&source.root);
         let changes = self.wait.then(Changes::new);
-        let mut dots = false;
+        let (mut dots, mut has_ended) = (false, false);
         loop {
             if let Some(changes) = &changes {
                 changes.watch();
             }
             let mut report = source.report().map_err(|e| program.fail(e))?;
-            let outlook = if report.running.is_open() { source.outlook() } else { Outlook::Going };
+            let mut outlook = if report.running.is_open() { source.outlook() } else { Outlook::Going };
+            let had_ended = std::mem::replace(&mut has_ended, outlook == Outlook::Ended);
+            if has_ended {
+                // result.json may have been written since it was looked for. Where the stage was killed, it never is.
+                outlook = if had_ended { Outlook::Never } else { Outlook::Going };
+            }
             let started = report.running == Running::Running;
             if started && (outlook == Outlook::Failed || (self.wait && outlook == Outlook::Never)) {
                 report.fail_by_unit();

@@ -19,6 +19,8 @@ pub enum Outlook {
     Going,
     /// Nothing runs or is queued, and a unit failed or is switched off.
     Failed,
+    /// The last one has ended.
+    Ended,
     /// Nothing runs or is queued.
     Never,
 }
@@ -101,7 +103,7 @@ fn judge(text: &str) -> Outlook {
         return Outlook::Failed;
     }
     let last_is_active = blocks.first().is_some_and(|block| value(block, "ActiveState") == "active");
-    if last_is_active { Outlook::Going } else { Outlook::Never }
+    if last_is_active { Outlook::Ended } else { Outlook::Never }
 }
 
 #[cfg(test)]
@@ -129,7 +131,7 @@ mod tests {
         assert_eq!(outlook([off; 4]), Outlook::Never);
         assert_eq!(outlook(["inactive dead masked-runtime -", exited, exited, exited]), Outlook::Failed);
         assert_eq!(outlook([off, exited, exited, "inactive dead  -"]), Outlook::Failed, "there is no such unit");
-        assert_eq!(outlook([exited; 4]), Outlook::Going, "result.json is about to be written");
+        assert_eq!(outlook([exited; 4]), Outlook::Ended, "result.json was written, or never will be");
         assert_eq!(outlook(["inactive dead enabled-runtime 0", exited, exited, exited]), Outlook::Never);
     }
 }

@@ -66,6 +66,19 @@ impl Status {
         });
     }
 
+    /// Adds an error to each stage before `stage` that has begun and has not ended: it was killed, for example because it took longer
+    /// than its unit may. Its other work was not done, and nothing else says so.
+    pub fn note_killed(&mut self, stage: &str) {
+        for earlier in STAGES.into_iter().take_while(|name| *name != stage) {
+            self.stage(earlier, |s| {
+                let is_null = |key: &str| s.get(key).is_none_or(Value::is_null);
+                if !is_null("start") && is_null("finished") {
+                    extend(s, "errors", vec![format!("the stage {earlier} was killed before its end").into()]);
+                }
+            });
+        }
+    }
+
     /// Which datasource it is.
     pub fn set_datasource(&mut self, description: &str) {
         self.0.insert("datasource", description);
@@ -248,6 +261,20 @@ mod tests {
         let expected = r#"{"WARNING":["wrong"],"DEPRECATED":["old"]}"#;
         let document = status.document();
         assert_eq!(json::to_string(document.at(&["v1", "init", "recoverable_errors"]).unwrap()), expected);
+    }
+
+    #[test]
+    fn a_stage_that_was_killed_has_failed() {
+        let mut status = Status::new();
+        status.begin("init-local", 1.0);
+        status.end("init-local", &Report::new());
+        status.begin("init", 2.0);
+        status.note_killed("init");
+        assert_eq!(status.errors(), []);
+        for _ in 0..2 {
+            status.note_killed("modules-final");
+            assert_eq!(status.errors(), [Value::from("the stage init was killed before its end")]);
+        }
     }
 
     #[test]

@@ -97,9 +97,18 @@ pub fn real_root(root: &mut Root, machine: &Machine, asked: &Asked) -> Vec<Strin
     let outside = ThisMachine::new();
     begin(&outside, NAME);
     let mut boot = Boot::new(root, machine, asked, &outside);
+    show_running(root, &mut boot.report, boot.start);
     let stage = Event::start(NAME, WHAT);
     let outcome = search(root, &mut boot);
     in_real_root(root, boot, outcome, stage, false)
+}
+
+/// Leaves in status.json that the stage runs: the search may take minutes, and the next stage looks whether this one was killed.
+fn show_running(root: &mut Root, report: &mut Report, start: f64) {
+    let mut status = Status::new();
+    status.begin(NAME, start);
+    report.keep(status.save_in_run(root, false));
+    commit(root, report);
 }
 
 /// The local stage of the real root after an initramfs that found nothing: a drive may have appeared since. None where there
@@ -311,4 +320,28 @@ pub fn seeded(root: &mut Root, boot: &mut Boot, seed: &Path) -> Result<Instance>
     provision::provision(root, boot, &instance, true);
     boot.log();
     Ok(instance)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::testing::TempDir;
+
+    #[test]
+    fn a_stage_that_runs_is_seen_and_one_that_was_killed_has_failed() {
+        let dir = TempDir::new("running");
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        show_running(&mut root, &mut Report::new(), 1.5);
+        let text = std::fs::read_to_string(dir.0.join("run/cloud-init/status.json")).unwrap();
+        assert!(text.contains("\"stage\": \"init-local\"") && text.contains("\"start\": 1.5"), "{text}");
+        let mut status = Status::load(&root);
+        status.note_killed("init");
+        assert_eq!(status.errors_of(NAME), ["the stage init-local was killed before its end"]);
+        // Its end takes the place of that file.
+        status.end(NAME, &Report::new());
+        status.save(&mut root).unwrap();
+        assert_eq!(root.commit(), []);
+        assert_eq!(Status::load(&root), status);
+        assert!(root.read_link("/run/cloud-init/status.json").is_some());
+    }
 }

@@ -107,6 +107,7 @@ pub fn stage(root: &mut Root, machine: &Machine, stage: Stage, asked: &Asked) ->
         }
     }
     let mut status = Status::load(root);
+    status.note_killed(name);
     status.begin(name, start);
     let Some(instance) = asked.instance(root) else {
         log::info!("there is no instance: nothing to do in the stage {name}");

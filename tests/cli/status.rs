@@ -73,7 +73,7 @@ fn status_and_its_exit_codes() {
 /// nothing has started. In a mount namespace: /run is its own.
 fn waited(dir: &TempDir, units: &str, then: Option<&str>) -> Option<Answer> {
     let then = then.map_or("rm status.json;".to_owned(), |then| format!("(sleep 0.3; {then}) &"));
-    dir.write("bin/systemctl", format!("#!/bin/sh\ntest \"$1\" = show && cat <<E\n{units}\nE\n"));
+    dir.write("bin/systemctl", format!("#!/bin/sh\ntest \"$1\" = show && cat <<E\n{units}E\n"));
     fs::set_permissions(dir.0.join("bin/systemctl"), fs::Permissions::from_mode(0o755)).unwrap();
     let script = format!(
         "mount -t tmpfs tmpfs /run && mkdir -p /run/systemd/system /run/cloud-init && cd /run/cloud-init || exit 77
@@ -108,6 +108,8 @@ fn waiting_for_the_end() {
         let failed = waited(&dir, &ended, Some(":")).unwrap();
         assert_eq!((failed.code, failed.out.as_str()), (1, "status: error\n"), "{}", failed.err);
     }
+    let killed = waited(&dir, &units([exited(), exited(), exited(), exited()]), Some(":")).unwrap();
+    assert_eq!((killed.code, killed.out.as_str()), (1, ".\nstatus: error\n"), "{}", killed.err);
     let never = waited(&dir, &units([off(), off(), off(), off()]), None).unwrap();
     assert_eq!((never.code, never.out.as_str()), (0, "status: not started\n"));
     assert!(never.err.contains("not waited for"), "{}", never.err);
