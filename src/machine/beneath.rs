@@ -14,6 +14,8 @@ const MAX_ENVIRONMENT: u64 = 2 << 20;
 /// How often a path is tried: a `..` in it cannot be followed while anything on the machine is renamed or mounted (openat2(2),
 /// EAGAIN).
 const MAX_TRIES: usize = 1000;
+/// How many symbolic links are followed in a path, as by the kernel.
+const MAX_LINKS: usize = 40;
 /// How many entries of a folder are read.
 const MAX_NAMES: usize = 4096;
 
@@ -28,7 +30,46 @@ pub(super) fn open(base: &Path, path: &str, flags: OFlags) -> Option<OwnedFd> {
     let folder = openat(CWD, base, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
     let mut tries = (0..MAX_TRIES).map(|_| openat2(&folder, path, flags, Mode::empty(), resolve));
-    tries.find(|opened| !matches!(opened, Err(Errno::AGAIN)))?.ok()
+    match tries.find(|opened| !matches!(opened, Err(Errno::AGAIN)))? {
+        Err(Errno::NOSYS | Errno::PERM) => walk(folder, path, flags).ok(),
+        opened => opened.ok(),
+    }
+}
+
+/// The same for kernels before 5.6, one component at a time.
+fn walk(folder: OwnedFd, path: &str, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+    let step = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let split = |path: &str| path.rsplit('/').map(str::to_owned).collect::<Vec<_>>();
+    // The folders from `folder` down to where the rest of the path begins, whose first component is the last one here.
+    let (mut folders, mut rest) = (Vec::from([folder]), split(path));
+    let mut links = 0;
+    while let (Some(name), Some(at)) = (rest.pop(), folders.last()) {
+        match name.as_str() {
+            "" | "." => continue,
+            ".." => {
+                folders.truncate((folders.len() - 1).max(1));
+                continue;
+            }
+            _ => {}
+        }
+        let is_last = rest.is_empty();
+        if !(is_last && flags.contains(OFlags::NOFOLLOW))
+            && let Ok(target) = readlinkat(at, &name, Vec::new())
+        {
+            links += 1;
+            let target = target.into_string().ok().filter(|_| links <= MAX_LINKS).ok_or(Errno::LOOP)?;
+            if target.starts_with('/') {
+                folders.truncate(1);
+            }
+            rest.extend(split(&target));
+        } else if is_last {
+            return openat(at, &name, flags | OFlags::NOFOLLOW, Mode::empty());
+        } else {
+            let next = openat(at, &name, step, Mode::empty())?;
+            folders.push(next);
+        }
+    }
+    openat(folders.last().ok_or(Errno::NOENT)?, ".", flags, Mode::empty())
 }
 
 /// The start of a file as text. None where there is none, or it is no regular file.
@@ -109,6 +150,37 @@ mod tests {
         assert_eq!(link_name(&dir.0, "proc/link").as_deref(), Some("real"));
         assert!(exists(&dir.0, "proc/real") && !exists(&dir.0, "proc/none"));
         assert!(read(Path::new("/"), "proc/meminfo").is_some());
+    }
+
+    #[test]
+    fn a_kernel_without_openat2_finds_the_same() {
+        let (dir, outside) = (TempDir::new("walk"), TempDir::new("walk-outside"));
+        std::fs::create_dir_all(dir.0.join("usr/lib/systemd")).unwrap();
+        std::fs::create_dir_all(dir.0.join("usr/sbin")).unwrap();
+        std::fs::write(dir.0.join("usr/lib/systemd/systemd"), "init").unwrap();
+        std::fs::write(outside.0.join("secret"), "host").unwrap();
+        symlink("usr/sbin", dir.0.join("sbin")).unwrap();
+        symlink("/usr/lib", dir.0.join("lib")).unwrap();
+        symlink("../../../../lib/systemd/systemd", dir.0.join("usr/sbin/init")).unwrap();
+        symlink(outside.0.join("secret"), dir.0.join("secret")).unwrap();
+        symlink("loop", dir.0.join("loop")).unwrap();
+        let look = |path: &str, flags: OFlags| {
+            let folder = openat(CWD, &dir.0, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
+            let found = walk(folder, path, flags).ok().and_then(|fd| fstat(&fd).ok()).map(|s| (s.st_dev, s.st_ino));
+            assert_eq!(
+                found,
+                open(&dir.0, path, flags).and_then(|fd| fstat(&fd).ok()).map(|s| (s.st_dev, s.st_ino)),
+                "{path}"
+            );
+            found.is_some()
+        };
+        for path in ["sbin/init", "lib/systemd/systemd", "usr/../sbin/./init", "usr/lib/", "..", "usr/sbin/.."] {
+            assert!(look(path, OFlags::PATH), "{path}");
+        }
+        assert!(look("sbin/init", OFlags::PATH | OFlags::NOFOLLOW) && look("loop", OFlags::PATH | OFlags::NOFOLLOW));
+        for path in ["secret", "loop", "none", "usr/none/x", "sbin/init/x"] {
+            assert!(!look(path, OFlags::PATH), "{path}");
+        }
     }
 
     #[test]
