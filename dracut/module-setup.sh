@@ -26,7 +26,8 @@ install() {
     inst_simple /usr/bin/prepivot
     if dracut_module_included systemd; then
         for unit in prepivot-apply.service prepivot-emergency.service; do
-            inst_simple "${systemdsystemunitdir:?}/$unit"
+            # Not in the same folder where /lib is one of its own (Debian 11).
+            inst_simple "/usr/lib/systemd/system/$unit" "${systemdsystemunitdir:?}/$unit"
         done
         ${SYSTEMCTL:-systemctl} -q --root "${initdir:?}" add-wants initrd.target prepivot-apply.service
     else

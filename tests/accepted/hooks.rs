@@ -141,8 +141,8 @@ fn dracut_installs_units_where_systemd_runs_the_image_and_hooks_where_not() {
         dracut("base systemd systemd-initrd", "install"),
         [
             "inst_simple /usr/bin/prepivot",
-            "inst_simple /u/prepivot-apply.service",
-            "inst_simple /u/prepivot-emergency.service",
+            "inst_simple /usr/lib/systemd/system/prepivot-apply.service /u/prepivot-apply.service",
+            "inst_simple /usr/lib/systemd/system/prepivot-emergency.service /u/prepivot-emergency.service",
             "systemctl -q --root /i add-wants initrd.target prepivot-apply.service",
         ]
     );
