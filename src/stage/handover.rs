@@ -10,6 +10,9 @@ const INSTALLED: &str = "/usr/bin/prepivot";
 /// systemd's units of this boot only; they come before those of the image in /usr/lib (systemd.unit(5), search path).
 const UNITS: &str = "/run/systemd/system";
 
+/// The names of the units that the removal of a package has masked (deb-systemd-helper(1p)).
+const MASKED_BY_PACKAGES: &str = "/var/lib/systemd/deb-systemd-helper-masked";
+
 /// The units of the later stages, under cloud-init's names.
 const FILES: [(&str, &str); 6] = [
     ("cloud-init-local.service", include_str!("../../initramfs/units/cloud-init-local.service")),
@@ -39,6 +42,15 @@ pub fn hand_over(root: &mut Root, found: bool) -> Result<()> {
         log::info!("the image has a cloud-init of its own: it is kept from running in this boot");
         for path in MASKED {
             root.symlink(path, "/dev/null")?;
+        }
+    }
+    for (name, _) in FILES {
+        // Debian's packages, up to debhelper 13.10, masked their units when they were removed, and noted it. Such a mask is not the
+        // administrator's.
+        let (mask, note) = (format!("/etc/systemd/system/{name}"), format!("{MASKED_BY_PACKAGES}/{name}"));
+        if root.exists(&note) && root.read_link(&mask).as_deref() == Some("/dev/null") {
+            root.remove(&mask)?;
+            root.remove(&note)?;
         }
     }
     let installed = root.exists(INSTALLED);
@@ -98,5 +110,19 @@ mod tests {
         hand_over(&mut root, false).unwrap();
         assert!(root.exists("/run/systemd/system/cloud-final.service"));
         assert!(root.lstat(MASKED[0]).is_none());
+    }
+    #[test]
+    fn what_a_removed_package_masked_runs() {
+        let dir = TempDir::new("handover-masked");
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        root.write(INSTALLED, "", Attr::root(0o755)).unwrap();
+        let mask = |name: &str| format!("/etc/systemd/system/{name}.service");
+        for name in ["cloud-init-local", "cloud-final"] {
+            root.symlink(&mask(name), "/dev/null").unwrap();
+        }
+        root.write(&format!("{MASKED_BY_PACKAGES}/cloud-init-local.service"), "", Attr::root(0o644)).unwrap();
+        hand_over(&mut root, true).unwrap();
+        assert!(root.lstat(&mask("cloud-init-local")).is_none());
+        assert!(root.lstat(&mask("cloud-final")).is_some(), "the administrator's");
     }
 }

@@ -227,6 +227,25 @@ fn a_cloud_init_that_comes_later_replaces_no_unit_and_takes_none_away() {
     assert_eq!(tree.files(), before);
 }
 
+/// The masks of a package of cloud-init that was removed would switch off what has its names; the administrator's stay.
+#[test]
+fn units_that_a_removed_package_masked_are_unmasked() {
+    let tree = Tree::new();
+    let (masks, notes) = (tree.path("etc/systemd/system"), tree.path("var/lib/systemd/deb-systemd-helper-masked"));
+    fs::create_dir_all(&masks).unwrap();
+    fs::create_dir_all(&notes).unwrap();
+    for name in ["cloud-init-local.service", "cloud-init.service", "cloud-final.service"] {
+        symlink("/dev/null", masks.join(name)).unwrap();
+    }
+    fs::write(notes.join("cloud-init-local.service"), "").unwrap();
+    fs::write(notes.join("cloud-init.service"), "").unwrap();
+    let lines = tree.installed(&[]);
+    assert!(lines.contains(&"unmasked  /etc/systemd/system/cloud-init-local.service".to_owned()), "{lines:#?}");
+    let left: Vec<String> =
+        tree.files().into_keys().filter(|p| p.starts_with("etc/") || p.starts_with("var/")).collect();
+    assert_eq!(left, ["etc/systemd/system/cloud-final.service"]);
+}
+
 #[test]
 fn a_package_has_its_units_where_packages_have_them() {
     let tree = Tree::new();
