@@ -137,7 +137,10 @@ impl Clean {
         let provisioned = STATE_FOLDERS.iter().any(|folder| root.is_dir(folder));
         let [own, elsewhere] = STATE_FOLDERS;
         let kept = |name: &String| name != "seed" || self.seed;
-        gone.extend(root.list(own).into_iter().filter(kept).map(|name| format!("{own}/{name}")));
+        let of_state = |root: &Root| {
+            root.list(own).into_iter().filter(kept).map(|name| format!("{own}/{name}")).collect::<Vec<_>>()
+        };
+        gone.extend(of_state(root));
         // Where it is mounted in the place of the own one, its contents were those.
         if !root.is_state_bound() {
             gone.push(elsewhere.to_owned());
@@ -146,10 +149,19 @@ impl Clean {
         gone.push(APPLIED.to_owned());
         errors.extend(gone.iter().filter_map(|path| root.remove(path).err()));
         if self.removes(Config::Fstab) && root.is_file(system::fstab::FSTAB) {
-            let rest = system::fstab::without_ours(&root.text(system::fstab::FSTAB));
-            errors.extend(root.rewrite(system::fstab::FSTAB, rest, Attr::root(0o644)).err());
+            let rest = |text: &str| Ok(Some(system::fstab::without_ours(text)));
+            errors.extend(root.edit_text(system::fstab::FSTAB, Attr::root(0o644), rest).err());
         }
         errors.extend(root.commit());
+        // What the next initramfs would find below a file system that is mounted on /var.
+        match root.beneath_state() {
+            Ok(Some(mut beneath)) => {
+                errors.extend(of_state(&beneath).iter().filter_map(|path| beneath.remove(path).err()));
+                errors.extend(beneath.commit());
+            }
+            Ok(None) => {}
+            Err(e) => errors.push(e),
+        }
         if !provisioned {
             program.say("nothing to clean: there is no /var/lib/cloud");
         } else if errors.is_empty() {

@@ -282,7 +282,8 @@ impl Root {
         Err(last).context(failed)
     }
 
-    /// Makes the changes of a journal that is on the disk, in order. Marks are left out where another change is starved.
+    /// Makes the changes of a journal that is on the disk, in order. Where one of them is starved, marks are left out, and the list
+    /// of waiting changes stays as it was: that change may be one of the list.
     pub(super) fn carry_out(
         &mut self,
         entries: impl IntoIterator<Item = Entry>,
@@ -290,12 +291,19 @@ impl Root {
         outcome: &mut Outcome,
     ) {
         for Entry { change, .. } in entries {
-            if outcome.starved && is_mark(change.resolved()) {
+            if outcome.starved && (is_mark(change.resolved()) || self.keep_list(&change)) {
                 continue;
             }
             touched.add(&self.disk, change.resolved());
             self.one(change, outcome);
         }
+    }
+
+    /// Whether a change is one of the list of waiting changes, which then differs from what the disk has.
+    fn keep_list(&mut self, change: &Change) -> bool {
+        let is_list = change.resolved().rsplit('/').next() == Some(WAITING);
+        self.waiting_changed |= is_list;
+        is_list
     }
 
     /// Waits for the disk and removes the journal. One whose changes may not have reached the disk stays for the next run.
@@ -346,8 +354,11 @@ impl Root {
         outcome.synced(&touched);
         later.sort_by_key(|change| ACCOUNTS.iter().position(|a| *a == change.resolved()).map_or(0, |at| at + 1));
         for change in later {
+            if outcome.starved && self.keep_list(&change) {
+                continue;
+            }
             match &change {
-                Change::Write { .. } => match self.disk.publish(change.resolved()) {
+                Change::Write { content, attr, .. } => match self.disk.publish(change.resolved(), content, *attr) {
                     Ok(()) => self.done.push(change.path().to_owned()),
                     Err(e) => outcome.fail(&change, &e),
                 },
@@ -373,7 +384,7 @@ impl Root {
         outcome
     }
 
-    fn one(&mut self, change: Change, outcome: &mut Outcome) {
+    pub(super) fn one(&mut self, change: Change, outcome: &mut Outcome) {
         match self.disk.apply(&change) {
             Ok(()) if matches!(change, Change::Remove { .. }) => {}
             Ok(()) => self.done.push(change.path().to_owned()),
@@ -392,6 +403,18 @@ impl Root {
             }
         }
         !self.unsettled
+    }
+
+    /// In the running system: waits until what programs wrote in the folder of `path` is on the disk.
+    ///
+    /// # Errors
+    /// The disk did not take it.
+    pub fn sync(&self, path: &str) -> Result<()> {
+        let mut touched = Touched::default();
+        if self.is_live() {
+            touched.add(&self.disk, &self.resolve(path, true)?);
+        }
+        touched.sync().context(|| format!("failed to sync the file system of {path}"))
     }
 
     /// Every path that a commit wrote or changed, in order, and those that wait for a file system.

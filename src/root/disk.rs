@@ -248,7 +248,7 @@ impl Disk {
             }
             Change::Write { content, attr, .. } => {
                 self.prepare(path, content, *attr)?;
-                self.publish(path)
+                self.publish(path, content, *attr)
             }
             Change::Mkdir { attr, .. } => self.mkdir(path, *attr),
             Change::Symlink { target, .. } => {
@@ -315,21 +315,31 @@ impl Disk {
         })
     }
 
-    /// Puts what [`Disk::prepare`] made in the place of the file.
-    pub(super) fn publish(&self, path: &str) -> std::io::Result<()> {
+    /// Puts what [`Disk::prepare`] made in the place of the file. A file that is a mount point, as managers of containers make
+    /// them, gets the content itself.
+    pub(super) fn publish(&self, path: &str, content: &Content, attr: Attr) -> std::io::Result<()> {
         let (parent, name) = self.open_parent(path)?;
         let temporary = temporary_name(name);
-        fs::renameat(&parent, &temporary, &parent, name).map_err(|e| {
+        let renamed = fs::renameat(&parent, &temporary, &parent, name);
+        if renamed.is_err() {
             let _ = fs::unlinkat(&parent, &temporary, AtFlags::empty());
-            e.into()
-        })
+        }
+        if renamed != Err(Errno::BUSY) || self.stat(path).is_none_or(|s| s.kind != Kind::File) {
+            return Ok(renamed?);
+        }
+        let flags = OFlags::WRONLY | OFlags::TRUNC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let mut file = File::from(self.open_at(path, flags).map_err(|_| Errno::BUSY)?);
+        own(&file, attr)?;
+        content.write_to(&mut file)?;
+        // Its file system is not the folder's.
+        file.sync_all()
     }
 
     /// Adds to the end of a file, in place.
     fn append(&self, path: &str, content: &Content, attr: Attr) -> std::io::Result<()> {
         if !matches!(self.stat(path), Some(Stat { kind: Kind::File, .. })) {
             self.prepare(path, content, attr)?;
-            return self.publish(path);
+            return self.publish(path, content, attr);
         }
         let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NONBLOCK | OFlags::NOCTTY;
         File::from(self.open_at(path, flags)?).write_all(&content.to_vec())

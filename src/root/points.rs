@@ -10,8 +10,11 @@ use super::mounts::unescape;
 use super::{Root, Use};
 use crate::base::error::{Context, Result};
 use crate::machine::credentials;
-use rustix::mount::mount_bind;
+use rustix::fd::AsRawFd;
+use rustix::fs::CWD;
+use rustix::mount::{OpenTreeFlags, mount_bind, open_tree};
 use std::collections::BTreeSet;
+use std::path::Path;
 
 /// Folders whose file systems come from elsewhere than the disk.
 const NOT_ON_DISK: [&str; 6] = ["proc", "sys", "dev", "run", "tmp", "none"];
@@ -65,6 +68,24 @@ impl Root {
         let (kept, place) = (format!("/{KEPT_STATE}"), format!("/{STATE}"));
         std::fs::create_dir_all(&place).context(|| format!("failed to make {place}"))?;
         mount_bind(&kept, &place).context(|| format!("failed to mount {kept} on {place}"))
+    }
+
+    /// In the running system: the root's own file system without what is mounted on it, where that hides the place of the state.
+    /// The next boot's initramfs sees what is there. None where nothing is hidden.
+    ///
+    /// # Errors
+    /// The kernel does not show it: it is older than 5.2.
+    pub fn beneath_state(&self) -> Result<Option<Root>> {
+        let mut places = STATE.match_indices('/').map(|(i, _)| &STATE[..i]).chain([STATE]);
+        if !self.is_live() || !places.any(|place| self.disk.is_mount(place)) {
+            return Ok(None);
+        }
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+        let tree =
+            open_tree(CWD, "/", flags).context(|| format!("failed to look below what is mounted on /{STATE}"))?;
+        let beneath = Root::open(Path::new(&format!("/proc/self/fd/{}", tree.as_raw_fd())), Use::Tree)?;
+        // What an earlier run left is this root's: it knows what is mounted.
+        Ok(Some(Root { recovered: true, ..beneath }))
     }
 
     /// Whether the state of the running system may be the one that is kept elsewhere, which is mounted in its place.

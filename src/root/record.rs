@@ -8,7 +8,7 @@ use ring::digest::{Context as Digest, SHA256, SHA256_OUTPUT_LEN};
 use std::io::{self, BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
 
 const MAGIC: [u8; 16] = *b"prepivot-journal";
-/// The format. Another version's journal is not carried out.
+/// The format. Another version's journal is not carried out, and stays for that version.
 const VERSION: u32 = 1;
 const HEADER: u64 = 16 + 4 + 4 + 8;
 /// The largest record that is written or read, in bytes.
@@ -16,7 +16,7 @@ pub(super) const MAX_RECORD: u64 = 256 << 20;
 /// The most entries of one record.
 const MAX_ENTRIES: u32 = 1 << 20;
 /// The longest path, and the longest target of a link (PATH_MAX).
-const MAX_PATH: usize = 4096;
+pub(super) const MAX_PATH: usize = 4096;
 
 /// A change, and which file system it is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -119,11 +119,10 @@ pub(super) struct Record<R> {
 }
 
 impl<R: Read + Seek> Record<R> {
-    /// Reads the record once through and checks its length and checksum. None where it is not a whole record of this
-    /// version.
+    /// Reads the record once through and checks its length and checksum. None where it is not a whole record.
     ///
     /// # Errors
-    /// `file` cannot be read.
+    /// `file` cannot be read, or has another version's record.
     pub(super) fn open(mut file: R) -> io::Result<Option<Record<R>>> {
         let size = file.seek(SeekFrom::End(0))?;
         file.seek(SeekFrom::Start(0))?;
@@ -139,8 +138,14 @@ impl<R: Read + Seek> Record<R> {
         let version = u32::from_le_bytes(array(&mut fields)?);
         let left = u32::from_le_bytes(array(&mut fields)?);
         let length = u64::from_le_bytes(array(&mut fields)?);
+        if magic == MAGIC && version != VERSION {
+            // An initramfs is often older than its root.
+            return Err(io::Error::other(
+                "another version of prepivot wrote it: let that version read it, or remove it",
+            ));
+        }
         let fits = length == body && size <= MAX_RECORD + SHA256_OUTPUT_LEN as u64 && left <= MAX_ENTRIES;
-        if magic != MAGIC || version != VERSION || !fits {
+        if magic != MAGIC || !fits {
             return Ok(None);
         }
         let mut digest = Digest::new(&SHA256);
@@ -291,7 +296,8 @@ mod tests {
         for at in 0..bytes.len() {
             let mut torn = bytes.clone();
             torn[at] ^= 0x40;
-            assert!(read(&torn).unwrap().is_none(), "{at}");
+            // What another version wrote is not its own to remove.
+            assert!(if (16..20).contains(&at) { read(&torn).is_err() } else { read(&torn).unwrap().is_none() }, "{at}");
         }
         assert!(read(&[bytes.as_slice(), b"\0"].concat()).unwrap().is_none());
         assert!(read(&[0; 512]).unwrap().is_none());

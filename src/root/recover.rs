@@ -128,7 +128,10 @@ impl Root {
             self.waiting.retain(|e| !stays.contains(e));
             self.waiting.append(&mut stays);
             match self.list_of_waiting() {
-                Ok(change) => self.carry_out([Entry { change, hidden: false }], &mut touched, &mut outcome),
+                Ok(change) => {
+                    touched.add(&self.disk, change.resolved());
+                    self.one(change, &mut outcome);
+                }
                 Err(e) => outcome.errors.push(e),
             }
         }
@@ -158,9 +161,11 @@ impl Root {
         Ok(())
     }
 
-    /// Makes the changes that waited for a file system which is not among `not_mounted`.
+    /// Makes the changes that waited for a file system which is not among `not_mounted`. Where one of them is starved, all stay in
+    /// the list, for the next stage.
     fn make_due(&mut self, not_mounted: &[String]) -> Vec<Error> {
         let mut errors = Vec::new();
+        let before = self.waiting.clone();
         for entry in std::mem::take(&mut self.waiting) {
             if !self.is_due(&entry, not_mounted) {
                 self.waiting.push(entry);
@@ -175,6 +180,9 @@ impl Root {
         }
         if self.waiting_changed && !self.plan {
             errors.extend(self.commit());
+            if std::mem::take(&mut self.waiting_changed) {
+                self.waiting = before;
+            }
         }
         errors
     }

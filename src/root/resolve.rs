@@ -1,5 +1,6 @@
 //! Paths below the root, with the symbolic links in them followed inside it.
 
+use super::record::MAX_PATH;
 use super::{Kind, Node, Root, Stat};
 use crate::base::error::{Error, Result};
 
@@ -23,7 +24,7 @@ impl Root {
     /// The path without links, dots and leading slash. The last component may be missing, or with `follow` false be a link.
     ///
     /// # Errors
-    /// Too many links, or a NUL byte.
+    /// Too many links, a NUL byte, or a path that is too long for the kernel, and for the journal.
     pub(super) fn resolve(&self, path: &str, follow: bool) -> Result<String> {
         self.follow(path, follow).map(|r| r.path)
     }
@@ -93,6 +94,10 @@ impl Root {
         if path.contains('\0') {
             return Err(fail("it holds a NUL byte"));
         }
+        let too_long = || fail(&format!("it is longer than {MAX_PATH} bytes"));
+        if path.len() >= MAX_PATH {
+            return Err(too_long());
+        }
         if path.split('/').filter(|name| !name.is_empty()).count() > MAX_COMPONENTS {
             return Err(fail(&format!("it leads through more than {MAX_COMPONENTS} folders")));
         }
@@ -133,6 +138,9 @@ impl Root {
                 left.extend(target.split('/').rev().map(str::to_owned));
             }
         }
+        if done.len() >= MAX_PATH - 1 {
+            return Err(too_long());
+        }
         Ok(Resolved { path: done, planters, on_disk: None })
     }
 }
@@ -150,6 +158,18 @@ mod tests {
         assert!(root.write(&"/a".repeat(super::MAX_COMPONENTS), "x", Attr::root(0o644)).is_ok());
         let error = root.write(&"/b".repeat(1000), "x", Attr::root(0o644)).unwrap_err().to_string();
         assert!(error.ends_with("it leads through more than 128 folders"), "{error}");
+    }
+
+    #[test]
+    fn a_path_that_the_journal_cannot_hold_is_refused() {
+        let dir = TempDir::new("long");
+        symlink("b".repeat(200), dir.0.join("a")).unwrap();
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        for path in [format!("/etc/{}", "x".repeat(5000)), format!("/a/{}", "x".repeat(4000))] {
+            let error = root.write(&path, "x", Attr::root(0o644)).unwrap_err().to_string();
+            assert!(error.ends_with("it is longer than 4096 bytes"), "{error}");
+        }
+        assert!(root.write(&format!("/etc/{}", "x".repeat(4000)), "x", Attr::root(0o644)).is_ok());
     }
 
     #[test]

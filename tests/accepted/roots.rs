@@ -284,3 +284,77 @@ boot $W/b
     let later = ["apply 0", "local 0", "etc/hostname web", "etc/x changed", INSTANCE];
     assert_eq!(lines, [first, first, later, later].concat());
 }
+
+#[test]
+fn what_waits_for_a_file_system_that_is_full_goes_on_waiting() {
+    let steps = r#"
+mount --bind $W/image $W/root
+echo 'LABEL=data /data ext4 defaults 0 2' >>$W/root/etc/fstab
+mkdir $W/root/data
+sed -i 's|/var/x|/data/x|' $W/root/var/lib/cloud/seed/nocloud/user-data
+initramfs
+mount -t tmpfs -o size=4k data $W/root/data
+head -c 4096 /dev/zero >$W/root/data/full
+real
+show data/x
+rm $W/root/data/full
+real
+show data/x
+ls -A $W/root/etc | grep prepivot || echo done
+"#;
+    let Some(lines) = machine("roots-full", SEED, steps) else { return };
+    assert_eq!(lines, ["apply 0", "local 1", "data/x -", "local 0", "data/x x", "done"]);
+}
+
+#[test]
+fn clean_reaches_the_state_below_a_mounted_var() {
+    let steps = r#"
+echo 'LABEL=var /var ext4 defaults 0 2' >$W/image/etc/fstab
+mkdir $W/var
+mount --bind $W/image $W/root
+initramfs
+mount --bind $W/var $W/root/var
+real
+instance
+mount --bind /proc $W/root/proc
+mount --bind /run $W/root/run
+chroot $W/root /usr/bin/prepivot clean || echo "clean $?"
+umount $W/root/proc $W/root/run
+echo $(ls $W/root/var/lib/cloud)
+umount $W/root/var
+echo $(ls $W/root/var/lib/cloud)
+"#;
+    let Some(lines) = machine("roots-clean", SEED, steps) else { return };
+    assert_eq!(lines, ["apply 0", "local 0", INSTANCE, "", "seed"]);
+}
+
+#[test]
+fn what_the_initramfs_appended_is_not_appended_again_where_the_rest_could_not_be_written() {
+    let steps = r#"
+mount --bind $W/image $W/root
+mkdir $W/root/opt
+mount -t tmpfs -o ro opt $W/root/opt
+sed -i 's|{path: /var/x|{path: /etc/kept, append: true, content: "line\\n"}, {path: /opt/x|' \
+    $W/root/var/lib/cloud/seed/nocloud/user-data
+initramfs
+real
+grep -c line $W/root/etc/kept
+"#;
+    let Some(lines) = machine("roots-append", SEED, steps) else { return };
+    assert_eq!((lines[0].as_str(), &lines[2..]), ("apply 1", &["local 1".to_owned(), "1".to_owned()][..]), "{lines:?}");
+}
+
+#[test]
+fn a_file_that_is_a_mount_point_gets_its_content() {
+    let steps = r#"
+mount --bind $W/image $W/root
+: >$W/root/etc/hostname
+echo old-and-longer >$W/hostname
+mount --bind $W/hostname $W/root/etc/hostname
+initramfs
+show etc/hostname
+ls -A $W/root/etc | grep hostname
+"#;
+    let Some(lines) = machine("roots-file", SEED, steps) else { return };
+    assert_eq!(lines, ["apply 0", "etc/hostname web", "hostname"]);
+}

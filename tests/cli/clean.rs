@@ -28,7 +28,8 @@ fn clean_makes_a_tree_forget() {
     symlink("instances/i-1", dir.0.join("var/lib/cloud/instance")).unwrap();
     dir.write("etc/machine-id", "0123456789abcdef0123456789abcdef\n");
     dir.write("etc/cloud/cloud.cfg", "output: {all: '| tee -a /var/log/own.log'}\n");
-    dir.write("etc/fstab", "/dev/a / ext4 defaults 0 1\n/dev/b /b auto nofail,comment=cloudconfig 0 2\n");
+    let fstab = b"# caf\xe9\n/dev/a / ext4 defaults 0 1\n/dev/b /b auto nofail,comment=cloudconfig 0 2\n";
+    fs::write(dir.0.join("etc/fstab"), fstab).unwrap();
     dir.write("etc/cloud/clean.d/10-x", "#!/bin/sh\n");
     fs::set_permissions(dir.0.join("etc/cloud/clean.d/10-x"), fs::Permissions::from_mode(0o755)).unwrap();
     let exists = |path: &str| fs::symlink_metadata(dir.0.join(path)).is_ok();
@@ -51,7 +52,7 @@ fn clean_makes_a_tree_forget() {
     assert!(!exists("etc/network/interfaces.d/50-cloud-init.cfg") && exists("etc/network/interfaces.d/mine.cfg"));
     assert!(!exists("etc/ssh/sshd_config.d/50-cloud-init.conf") && exists("var/log/cloud-init.logger"));
     assert_eq!(fs::read_to_string(dir.0.join("etc/machine-id")).unwrap(), "uninitialized\n");
-    assert_eq!(fs::read_to_string(dir.0.join("etc/fstab")).unwrap(), "/dev/a / ext4 defaults 0 1\n");
+    assert_eq!(fs::read(dir.0.join("etc/fstab")).unwrap(), b"# caf\xe9\n/dev/a / ext4 defaults 0 1\n");
 
     fs::remove_dir_all(dir.0.join("var/lib/cloud")).unwrap();
     let third = run_in(&dir, "clean --root ROOT");
