@@ -60,34 +60,34 @@ fn fills(cx: &Context, mounted: &Mounted, block: &Block) -> bool {
 }
 
 fn live(cx: &mut Context) -> Result<()> {
-    grow(cx)?;
     // growpart has run by then.
-    disk_sizes::record(cx)
+    if grow(cx)? { disk_sizes::record(cx) } else { Ok(()) }
 }
 
-fn grow(cx: &mut Context) -> Result<()> {
+/// Whether it has ended: what nothing waits for, a power cut may end.
+fn grow(cx: &mut Context) -> Result<bool> {
     let argument = cx.args.first().map(|a| Value::from(a.as_str()));
     let asked = argument.as_ref().or(cx.config.get("resize_rootfs"));
     let waits = !asked.and_then(Value::as_str).is_some_and(|word| word.trim().eq_ignore_ascii_case("noblock"));
     if waits && !asked.is_none_or(Value::is_true) {
-        return Ok(());
+        return Ok(true);
     }
     let Some(mounted) = mount_table::containing(cx.root, "/") else {
         cx.report.warn("resizefs: the kernel does not say what is mounted on /");
-        return Ok(());
+        return Ok(true);
     };
     if is_live_root_full(cx, &mounted) {
         log::info!("resizefs: / has the size of its device");
-        return Ok(());
+        return Ok(true);
     }
-    let Some(argv) = command(cx, &mounted)? else { return Ok(()) };
+    let Some(argv) = command(cx, &mounted)? else { return Ok(true) };
     // An image without the file system's tools has chosen the size that it has.
     if let Some(program) = argv.first().filter(|program| is_missing(cx, program)) {
         log::info!("resizefs: / stays as large as it is: there is no {program}");
-        return Ok(());
+        return Ok(true);
     }
     let command = Command::new(cx.stage, argv);
-    if waits { cx.root.run(command) } else { cx.root.start(command) }
+    if waits { cx.root.run(command) } else { cx.root.start(command) }.map(|()| waits)
 }
 
 /// Whether the running system lacks a program.
@@ -223,6 +223,15 @@ mod tests {
         machine.file("dev/zfs", "");
         let done = machine.run("{}", live);
         assert_eq!(done.commands, ["zpool status rpool", "zpool online -e rpool /dev/vda1"]);
+    }
+
+    #[test]
+    fn what_nothing_waits_for_is_not_recorded_as_done() {
+        for (config, is_recorded) in [("{}", true), ("resize_rootfs: noblock", false)] {
+            let done = machine("/dev/vda1 / ext4 rw", &[]).run(config, live);
+            assert_eq!(done.commands.len(), 1);
+            assert_eq!(done.root.exists("/var/lib/cloud/data/disk-sizes"), is_recorded, "{config}");
+        }
     }
 
     #[test]

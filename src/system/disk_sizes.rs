@@ -7,6 +7,8 @@ use crate::root::Attr;
 
 /// A line for each, with its name and its size in bytes.
 const RECORD: &str = "/var/lib/cloud/data/disk-sizes";
+/// The record where something could not grow.
+const FAILED: &str = "failed\n";
 /// Devices whose size follows from that of others, or that are made anew in each boot.
 const MADE: [&str; 6] = ["dm-", "md", "loop", "ram", "zram", "nbd"];
 
@@ -25,14 +27,32 @@ pub fn are_as_recorded(cx: &Context) -> bool {
     lines(cx).is_some_and(|lines| !lines.is_empty() && lines.iter().all(is_known))
 }
 
-/// Records the current sizes.
+/// Records the current sizes, unless something could not grow to them in this boot.
 ///
 /// # Errors
 ///
 /// The record cannot be written.
 pub fn record(cx: &mut Context) -> Result<()> {
     match lines(cx) {
-        Some(lines) => cx.root.write(RECORD, lines.concat(), Attr::root(0o644)),
-        None => Ok(()),
+        Some(lines) if cx.root.text(RECORD) != FAILED => cx.root.write(RECORD, lines.concat(), Attr::root(0o644)),
+        _ => Ok(()),
     }
+}
+
+/// Begins to grow: nothing has failed yet.
+///
+/// # Errors
+///
+/// The record cannot be removed.
+pub fn begin(cx: &mut Context) -> Result<()> {
+    if cx.root.text(RECORD) == FAILED { cx.root.remove(RECORD) } else { Ok(()) }
+}
+
+/// Records that something could not grow: the next boot tries again.
+///
+/// # Errors
+///
+/// The record cannot be written.
+pub fn fail(cx: &mut Context) -> Result<()> {
+    cx.root.write(RECORD, FAILED, Attr::root(0o644))
 }

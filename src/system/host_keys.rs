@@ -4,6 +4,7 @@ use super::{Context, service};
 use crate::base::base64;
 use crate::base::error::{Context as _, Error, Result};
 use crate::base::p256;
+use crate::instance::state;
 use crate::root::{Attr, Command, Root};
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
@@ -82,9 +83,18 @@ pub fn finish(context: &mut Context) -> Result<()> {
         return Ok(());
     }
     let file = path("rsa");
+    let begun = begun(context);
+    if context.root.exists(&begun) {
+        for end in ["", ".pub"] {
+            context.root.remove(&format!("{file}{end}"))?;
+        }
+    }
+    context.root.write(&begun, "", Attr::root(0o600))?;
     let comment = comment(context.root);
     let argv = ["ssh-keygen", "-q", "-t", "rsa", "-b", RSA_BITS, "-N", "", "-C", &comment, "-f", &file];
     context.root.run(Command::new(context.stage, argv))?;
+    context.root.sync(&file)?;
+    context.root.remove(&begun)?;
     let attr = private_attr(context);
     if context.root.exists(&file) {
         context.root.set_attr(&file, attr)?;
@@ -93,9 +103,16 @@ pub fn finish(context: &mut Context) -> Result<()> {
     service::manage(context, service::Action::ReadAgain, &server)
 }
 
-/// Whether the RSA key is wanted, is not there, and can be made.
+/// Whether the RSA key is wanted, is not there or not whole, and can be made.
 pub fn is_rsa_due(context: &Context) -> bool {
-    is_rsa_wanted(context) && !context.root.exists(&path("rsa")) && context.root.which("ssh-keygen").is_some()
+    let is_whole = || context.root.exists(&path("rsa")) && !context.root.exists(&begun(context));
+    is_rsa_wanted(context) && !is_whole() && context.root.which("ssh-keygen").is_some()
+}
+
+/// Says that ssh-keygen makes the RSA key. It does not wait for the disk: where this is still there, a power cut may have left half
+/// a key.
+fn begun(context: &Context) -> String {
+    format!("{}/prepivot-rsa-begun", state::folder(context.instance))
 }
 
 /// Whether the SSH server has no host key before the RSA key is made.
@@ -226,6 +243,39 @@ pub fn write_given(root: &mut Root, path: &str, text: &str, mode: u32) -> Result
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::report::Report;
+    use crate::base::testing::TempDir;
+    use crate::document::Value;
+    use crate::instance::Instance;
+    use crate::machine::Distro;
+    use crate::root::{Output, Use};
+
+    #[test]
+    fn an_rsa_key_that_a_power_cut_left_half_made_is_made_anew() {
+        let dir = TempDir::new("rsa");
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        root.write("/usr/bin/ssh-keygen", "", Attr::root(0o755)).unwrap();
+        let (config, distro) = (Value::Map(Default::default()), Distro::of_os_release("ID=debian\n"));
+        let instance = Instance { instance_id: "i".into(), ..Instance::default() };
+        let mut run = |is_cut: bool| {
+            let mut report = Report::new();
+            let mut cx = Context::new(&mut root, &config, &instance, &distro, &mut report);
+            let file = path("rsa");
+            let mark = begun(&cx);
+            cx.root.play(Box::new(move |root, command| {
+                assert!(command.argv[0] != "ssh-keygen" || root.exists(&mark) && !root.exists(&path("rsa")));
+                if is_cut {
+                    return Err(Error::new("the power fails"));
+                }
+                Ok(Output { status: 0, stdout: Vec::new(), stderr: Vec::new() })
+            }));
+            let was_due = is_rsa_due(&cx);
+            assert_eq!(finish(&mut cx).is_err(), is_cut);
+            cx.root.write(&file, if is_cut { "" } else { "whole" }, Attr::root(0o600)).unwrap();
+            (was_due, is_rsa_due(&cx))
+        };
+        assert_eq!([run(true), run(false), run(false)], [(true, true), (true, false), (false, false)]);
+    }
 
     #[test]
     fn keys_are_openssh_keys() {

@@ -126,6 +126,7 @@ fn is_partition_full(cx: &Context, places: &Places, block: &Block, disk: &str, n
 }
 
 fn live(cx: &mut Context) -> Result<()> {
+    disk_sizes::begin(cx)?;
     let empty = Map::new();
     let section = match cx.config.get("growpart") {
         None => &empty,
@@ -151,7 +152,10 @@ fn live(cx: &mut Context) -> Result<()> {
             Ok(Outcome::Grown) => log::info!("'{entry}' resized: changed ({entry})"),
             Ok(Outcome::Full) => log::info!("growpart: {entry} has all the room that there is"),
             Ok(Outcome::Skipped(why)) => log::info!("growpart: {entry} is left as it is: {why}"),
-            Err(e) => cx.report.warn(format_args!("growpart: failed to grow {entry}: {e}")),
+            Err(e) => {
+                cx.report.warn(format_args!("growpart: failed to grow {entry}: {e}"));
+                disk_sizes::fail(cx)?;
+            }
         }
     }
     Ok(())

@@ -70,6 +70,19 @@ fn a_logical_volume_gets_what_its_group_gains() {
 }
 
 #[test]
+fn what_could_not_grow_is_tried_again_in_the_next_boot() {
+    let mut machine = machine(&["lvextend"], "/dev/mapper/vg-root");
+    machine.mapping("dm-0", "vg-root", "LVM-x", &["vda1"]);
+    for (status, free, has_failed) in [(5, "", true), (0, "10\n", false)] {
+        machine.answers = vec![("lvs", status, free), ("lvs", 0, "22\n")];
+        let mut done = machine.run("{}", |cx| live(cx).and_then(|()| disk_sizes::record(cx)));
+        let record = "/var/lib/cloud/data/disk-sizes";
+        assert_eq!((done.root.exists(record), done.root.text(record) == "failed\n"), (true, has_failed));
+        assert_eq!(done.root.commit(), []);
+    }
+}
+
+#[test]
 fn an_encrypted_root_grows_with_its_key_file_which_is_gone_afterwards() {
     let with_luks = |key: bool| {
         let machine = machine(&["cryptsetup"], "/dev/mapper/root");
