@@ -21,6 +21,11 @@ pub fn folder(instance: &Instance) -> String {
     format!("{CLOUD_DIR}/instances/{}", instance.folder())
 }
 
+/// The file that says which datasource an instance came from: there once a run has written of the instance what it could.
+pub fn class_file(instance: &Instance) -> String {
+    format!("{}/datasource", folder(instance))
+}
+
 /// Says that SSH keys for logins are to be written in the running system: homes were not mounted before, or keys came later. It
 /// is with the instance, so that a power cut before that loses nothing.
 pub fn later_logins(instance: &Instance) -> String {
@@ -74,7 +79,7 @@ pub fn store(root: &mut Root, instance: &Instance) -> Result<()> {
         root.write(&format!("{CLOUD_DIR}/data/instance-id"), format!("{}\n", instance.instance_id), Attr::root(0o644))?;
     }
     let class = format!("{}: {}\n", instance.class, description(instance));
-    let of_instance = format!("{folder}/datasource");
+    let of_instance = class_file(instance);
     let before = root.text(&of_instance);
     if before != class {
         let previous = if before.is_empty() { class.clone() } else { before };

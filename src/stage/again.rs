@@ -3,10 +3,11 @@
 
 use super::boot::Boot;
 use super::commit;
-use crate::instance::{Instance, state};
-use crate::module::MODULES;
+use crate::base::error::Result;
+use crate::instance::{Frequency, Instance, state};
+use crate::module::{MODULES, Module, find};
 use crate::root::run_dir::{Entry, FileHalf, FileHalves};
-use crate::root::{Mark, Root};
+use crate::root::{Attr, Mark, Root};
 
 /// The folder of the instance's boothooks.
 pub fn boothooks_of(instance: &Instance) -> String {
@@ -24,38 +25,90 @@ pub fn has_early_commands(root: &Root, boot: &Boot, instance: &Instance) -> bool
     MODULES.iter().any(|m| m.runs_commands && m.keys.iter().any(is_set)) || has_boothooks(root, instance)
 }
 
-/// The file halves that ran in this boot before the user's early commands, with the state of the paths that they depend
-/// on.
+/// Says that file halves which later boots leave out have run, and the user's early commands not to their end. It is with the
+/// instance: what the commands changed before a power cut is not seen in the next boot.
+fn due(instance: &Instance) -> String {
+    format!("{}/prepivot-early-commands", state::folder(instance))
+}
+
+fn is_lasting(half: &FileHalf) -> bool {
+    find(&half.module).is_some_and(|module| module.frequency != Frequency::Always)
+}
+
+/// Leaves the file halves that ran before the user's early commands for [`Before::look`].
+///
+/// # Errors
+/// As [`Root::write`].
+pub fn note(root: &mut Root, instance: &Instance, halves: Vec<FileHalf>) -> Result<()> {
+    if halves.iter().any(is_lasting) {
+        root.write(&due(instance), "", Attr::root(0o600))?;
+    }
+    FileHalves { halves }.write(root)
+}
+
+/// The file halves that ran before the user's early commands.
 #[derive(Default)]
-pub struct Before(Vec<(FileHalf, Vec<Mark>)>);
+pub struct Before {
+    /// With the state of the paths that they depend on. None for those of a boot that was cut off, which run again in any case.
+    halves: Vec<(FileHalf, Option<Vec<Mark>>)>,
+    /// What is removed when the commands have ended; empty for nothing.
+    due: String,
+}
 
 impl Before {
     /// Records the state of the paths that the file halves of this boot depend on. For the network stage, before the
     /// first early command.
-    pub fn look(root: &mut Root, boot: &mut Boot) -> Before {
-        let Some(FileHalves { halves }) = FileHalves::read(root) else { return Before::default() };
+    pub fn look(root: &mut Root, boot: &mut Boot, instance: &Instance) -> Before {
+        let mut before = Before::default();
+        let noted = FileHalves::read(root).map_or_else(Vec::new, |noted| noted.halves);
+        if root.exists(&due(instance)) {
+            before.due = due(instance);
+        }
+        let is_left = !before.due.is_empty() && !noted.iter().any(is_lasting);
+        if noted.is_empty() && !is_left {
+            return before;
+        }
         commit(root, &mut boot.report);
         boot.report.keep(root.remove(FileHalves::PATH));
-        let with_marks = |half: FileHalf| {
+        if is_left {
+            log::info!("the last boot was cut off: files are written again after the user's commands");
+            let has_run = |m: &&&Module| {
+                let mark = format!("config_{}", m.name);
+                m.provision.is_some() && state::is_done(root, instance, &mark, m.frequency)
+            };
+            let half = |m: &&Module| FileHalf { module: m.name.into(), paths: Vec::new(), error: String::new() };
+            before.halves.extend(MODULES.iter().filter(has_run).map(half).map(|half| (half, None)));
+        }
+        for half in noted {
             let marks = half.paths.iter().map(|path| root.mark(path)).collect();
-            (half, marks)
-        };
-        Before(halves.into_iter().map(with_marks).collect())
+            before.halves.push((half, Some(marks)));
+        }
+        before
     }
 
     /// Takes the half of a module, if it ran and what it depends on has changed.
     pub fn take_changed(&mut self, root: &Root, module: &str) -> Option<FileHalf> {
-        let at = self.0.iter().position(|(half, _)| half.module == module)?;
-        let (half, marks) = self.0.swap_remove(at);
-        let changed = half.paths.iter().zip(&marks).find(|(path, mark)| root.mark(path) != **mark);
-        let (path, _) = changed?;
-        log::info!("{path} has changed since the module {module} wrote its files: it writes them again");
+        let at = self.halves.iter().position(|(half, _)| half.module == module)?;
+        let (half, marks) = self.halves.swap_remove(at);
+        if let Some(marks) = marks {
+            let changed = half.paths.iter().zip(&marks).find(|(path, mark)| root.mark(path) != **mark);
+            let (path, _) = changed?;
+            log::info!("{path} has changed since the module {module} wrote its files: it writes them again");
+        }
         Some(half)
     }
 
     /// Whether no file half ran before.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.halves.is_empty()
+    }
+
+    /// The commands have ended, and what they changed is written again.
+    ///
+    /// # Errors
+    /// As [`Root::remove`].
+    pub fn end(&self, root: &mut Root) -> Result<()> {
+        if self.due.is_empty() { Ok(()) } else { root.remove(&self.due) }
     }
 }
 
@@ -100,7 +153,7 @@ mod tests {
         let mut run = Run::new(&mut root, &mut boot, &instance).noting(Some(Vec::new()));
         run.stage(Stage::Init, Half::Provision);
         let halves = run.into_noted().unwrap();
-        FileHalves { halves }.write(&mut root).unwrap();
+        note(&mut root, &instance, halves).unwrap();
         commit(&mut root, &mut boot.report);
         let errors = boot.errors();
         assert!(errors.len() == 1 && errors[0].contains("\"late\" is not known here"), "{errors:?}");
@@ -112,7 +165,7 @@ mod tests {
         // The commands.
         let mut boot = Boot::new(&root, &machine, &Asked::default(), &Nothing);
         boot.config = Some(yaml::parse("t", &config).unwrap().into());
-        let before = Before::look(&mut root, &mut boot);
+        let before = Before::look(&mut root, &mut boot, &instance);
         assert!(!root.exists(FileHalves::PATH) && !before.is_empty());
         fs::write(path("etc/ssh/sshd_config"), "AuthorizedKeysFile /etc/ssh/keys/%u\n").unwrap();
         let accounts = |name: &str, line: &str| {
@@ -132,7 +185,35 @@ mod tests {
         assert_eq!(status.errors(), []);
 
         // Nothing is done again where nothing has changed.
-        let before = Before::look(&mut root, &mut boot);
+        let before = Before::look(&mut root, &mut boot, &instance);
         assert!(before.is_empty());
+    }
+
+    #[test]
+    fn what_early_commands_changed_before_a_power_cut_is_written_again() {
+        let dir = TempDir::new("again-cut");
+        dir.write("etc/ssh/sshd_config", "Port 22\n");
+        let machine = Machine::default();
+        let instance = Instance { instance_id: "i".into(), ..Instance::default() };
+        let config = "bootcmd: [x]\nssh_pwauth: true\ncloud_init_modules: [bootcmd, set_passwords]";
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut boot = Boot::new(&root, &machine, &Asked::default(), &Nothing);
+        boot.config = Some(yaml::parse("t", config).unwrap().into());
+        let mut run = Run::new(&mut root, &mut boot, &instance).noting(Some(Vec::new()));
+        run.stage(Stage::Init, Half::Provision);
+        let halves = run.into_noted().unwrap();
+        note(&mut root, &instance, halves).unwrap();
+        // What is in /run ends with the boot.
+        root.remove(FileHalves::PATH).unwrap();
+        let is_set = |root: &Root| root.text("/etc/ssh/sshd_config").contains("PasswordAuthentication yes\n");
+        assert!(is_set(&root));
+        for is_first in [true, false] {
+            commit(&mut root, &mut boot.report);
+            dir.write("etc/ssh/sshd_config", "Port 2222\n");
+            let before = Before::look(&mut root, &mut boot, &instance);
+            Run::new(&mut root, &mut boot, &instance).after(before).stage(Stage::Init, Half::Live);
+            assert_eq!(is_set(&root), is_first);
+        }
+        assert_eq!(boot.errors(), [""; 0]);
     }
 }

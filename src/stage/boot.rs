@@ -24,6 +24,8 @@ pub struct Boot<'a> {
     pub withdrawn: Vec<String>,
     /// The random passwords that modules of this run showed, by user.
     pub shown: Vec<(String, String)>,
+    /// Whether an earlier run provisioned this instance, and not all of it could be written.
+    pub retried: bool,
     /// When the stage began, in seconds since the kernel started.
     pub start: f64,
     /// How many entries of the report are in the log.
@@ -44,6 +46,7 @@ impl<'a> Boot<'a> {
             config: None,
             withdrawn: Vec::new(),
             shown: Vec::new(),
+            retried: false,
             start,
             logged: 0,
         };

@@ -219,7 +219,7 @@ fn run(
         Stage::Final => "modules:final",
     };
     apply::begin(boot.outside, action);
-    let before = if stage == Stage::Init { Before::look(root, boot) } else { Before::default() };
+    let before = if stage == Stage::Init { Before::look(root, boot, &instance) } else { Before::default() };
     if stage == Stage::Init {
         provision::boothooks(root, boot, &instance);
     }

@@ -163,11 +163,11 @@ impl<'a, 'b> Run<'a, 'b> {
     /// Runs the file halves again that depend on what the user's commands changed.
     fn files_again(&mut self) {
         let mut before = std::mem::take(&mut self.before);
-        if before.is_empty() {
-            return;
+        let stages = if before.is_empty() { &[][..] } else { &Stage::ALL };
+        if !stages.is_empty() {
+            commit(self.root, &mut self.boot.report);
         }
-        commit(self.root, &mut self.boot.report);
-        for stage in Stage::ALL {
+        for &stage in stages {
             for entry in self.entries(stage, Half::Live) {
                 let module = entry.module;
                 let Some(half) = before.take_changed(self.root, module.name) else { continue };
@@ -185,6 +185,8 @@ impl<'a, 'b> Run<'a, 'b> {
                 commit(self.root, &mut self.boot.report);
             }
         }
+        let ended = before.end(self.root);
+        self.boot.report.keep(ended);
     }
 
     /// The entries of a stage's list.
@@ -400,10 +402,10 @@ impl<'a, 'b> Run<'a, 'b> {
     /// Calls `of` with the context of a module.
     fn with_context<T>(&mut self, stage: Stage, args: &[String], again: bool, of: fn(&mut Context) -> T) -> T {
         let (root, instance) = (&mut *self.root, self.instance);
-        let (distro, outside) = (self.boot.image.distro, self.boot.outside);
+        let (distro, outside, retried) = (self.boot.image.distro, self.boot.outside, self.boot.retried);
         let (config, report) = self.boot.config_and_report();
         let context = Context::new(root, config, instance, &distro, report);
-        let mut context = Context { args, stage, outside, again, ..context };
+        let mut context = Context { args, stage, outside, again, retried, ..context };
         let result = of(&mut context);
         let shown = std::mem::take(&mut context.shown);
         self.boot.shown.extend(shown);
@@ -540,6 +542,6 @@ mod tests {
         }
         assert_eq!(boot.errors(), ["", "config_x"]);
         let repeated: Vec<&str> = module::MODULES.iter().filter(|m| m.repeats).map(|m| m.name).collect();
-        assert_eq!(repeated, ["disk_setup"]);
+        assert_eq!(repeated, ["disk_setup", "mounts"]);
     }
 }

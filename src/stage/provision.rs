@@ -8,7 +8,6 @@ use crate::base::report::Report;
 use crate::document::Value;
 use crate::instance::Frequency;
 use crate::instance::{Instance, instance_data, state};
-use crate::root::run_dir::{Entry, FileHalves};
 use crate::root::{Attr, Command, Root, Stage};
 use crate::source;
 use crate::system::fstab::{FSTAB, without_ours};
@@ -25,6 +24,8 @@ pub fn provision(root: &mut Root, boot: &mut Boot, instance: &Instance, read: bo
     if new && last.is_some() {
         boot.report.keep(forget_mounts(root));
     }
+    // What says which instance this is comes last, and only where all of it could be written.
+    boot.retried = new && root.exists(&state::class_file(instance));
     boot.report.keep(state::store(root, instance));
     if new {
         network(root, boot, instance);
@@ -91,7 +92,7 @@ pub fn modules(root: &mut Root, boot: &mut Boot, instance: &Instance) {
     let mut run = Run::new(root, boot, instance).noting(noted);
     Stage::ALL.into_iter().for_each(|stage| run.stage(stage, Half::Provision));
     if let Some(halves) = run.into_noted() {
-        boot.report.keep(FileHalves { halves }.write(root));
+        boot.report.keep(again::note(root, instance, halves));
     }
 }
 

@@ -22,6 +22,8 @@ pub struct Context<'a> {
     pub outside: &'a dyn Outside,
     /// The file half ran before in this boot, and the user's early commands changed something that it had looked at.
     pub again: bool,
+    /// An earlier run provisioned this instance, and not all of it could be written.
+    pub retried: bool,
     /// Where a module reports what it ignored or replaced.
     pub report: &'a mut Report,
     /// The random passwords that the module showed on the console, by user: a source may report them to its service.
@@ -137,6 +139,7 @@ impl<'a> Context<'a> {
             stage: Stage::Init,
             outside: &Nothing,
             again: false,
+            retried: false,
             shown: Vec::new(),
         }
     }

@@ -61,6 +61,8 @@ pub static MODULE: Module = Module {
         // A disk that the datasource names may be late.
         !gives(cx, &["mounts", "swap"]) && !implied().iter().any(|entry| entry.is_written)
     }),
+    // A swap file takes long.
+    repeats: true,
     ..Module::NEW
 };
 

@@ -236,7 +236,7 @@ fn write(cx: &mut Context, entry: &Entry) -> Result<()> {
         let content = content.to_vec();
         let mut all = cx.root.read(&entry.path)?.unwrap_or_default();
         let is_there = |new: &str| std::str::from_utf8(&all).is_ok_and(|all| all.contains(new));
-        if cx.again && std::str::from_utf8(&content).is_ok_and(is_there) {
+        if (cx.again || cx.retried) && std::str::from_utf8(&content).is_ok_and(is_there) {
             return owner;
         }
         all.extend_from_slice(&content);

@@ -133,7 +133,7 @@ impl Accounts {
         }
         if self.lock.is_some() {
             for e in root.commit() {
-                report.warn(e);
+                report.error(e);
             }
         }
         Ok(())
