@@ -139,7 +139,8 @@ fn write_json(
         Value::Int(i) => push(out, &i.to_string(), budget),
         Value::Float(f) => push(out, &json_float(*f), budget),
         Value::Text(text) => {
-            budget.take(text.len())?;
+            // A character may become six.
+            budget.take(text.len().saturating_mul(5))?;
             push(out, &json_text(text), budget)
         }
         Value::List(list) if list.len() == 0 => push(out, "[]", budget),
@@ -158,7 +159,7 @@ fn write_json(
             budget.take(dict.len() * 64)?;
             let mut entries = dict.entries();
             let mut failed = None;
-            entries.sort_by(|(a, _), (b, _)| {
+            crate::base::sort::by(&mut entries, |(a, _), (b, _)| {
                 a.compare(b, budget).unwrap_or_else(|e| {
                     failed.get_or_insert(e);
                     std::cmp::Ordering::Equal
