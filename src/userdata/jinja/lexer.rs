@@ -10,6 +10,9 @@ pub const SIGNS: &[&str] = &[
     ":", "|", ",",
 ];
 
+/// The longest name, in bytes: to look it up takes a step, whatever its length.
+const MAX_NAME: usize = 1024;
+
 #[derive(Debug, Clone, PartialEq)]
 pub enum Token<'a> {
     /// Text outside of all tags.
@@ -211,6 +214,9 @@ impl<'a> Lexer<'a> {
             c if c.is_ascii_digit() => self.number()?,
             c if c == '_' || c.is_alphabetic() => {
                 let end = rest.find(|c: char| c != '_' && !c.is_alphanumeric()).unwrap_or(rest.len());
+                if end > MAX_NAME {
+                    return fail(format!("a name longer than {MAX_NAME} bytes"));
+                }
                 Token::Name(self.take(end))
             }
             _ => self.sign()?,

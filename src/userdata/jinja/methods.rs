@@ -7,7 +7,7 @@ use super::format;
 use super::operators;
 use super::print::printed;
 use super::render::Renderer;
-use super::value::{Dict, List, Text, Value};
+use super::value::{Dict, ITEMS_PER_STEP, List, Text, Value};
 use std::rc::Rc;
 
 const TEXT: &[&str] = &[
@@ -56,6 +56,9 @@ const LIST: &[&str] =
     &["append", "clear", "copy", "count", "extend", "index", "insert", "pop", "remove", "reverse", "sort"];
 const DICT: &[&str] = &["clear", "copy", "get", "items", "keys", "pop", "popitem", "setdefault", "update", "values"];
 
+/// What a piece of a text takes while there is a list of them, in bytes.
+pub const PIECE: usize = 16;
+
 /// The method of that name that a value has.
 pub fn find(value: &Value<'_>, name: &str) -> Option<&'static str> {
     let methods = match value {
@@ -88,6 +91,7 @@ fn text_method<'a>(cx: &Renderer<'a, '_>, text: &Text<'a>, name: &str, given: Bo
     if name == "format" {
         let find = |base: Option<&Value<'a>>, name: &str| match base {
             None => {
+                budget.step(given.named.len() / ITEMS_PER_STEP)?;
                 let named = given.named.iter().find(|(n, _)| **n == *name).map(|(_, value)| value.clone());
                 named.map_or_else(|| fail(format!("format: {name} is not given")), Ok)
             }
@@ -107,19 +111,21 @@ fn text_method<'a>(cx: &Renderer<'a, '_>, text: &Text<'a>, name: &str, given: Bo
     let arguments = given.by_name(names)?;
     let [first, second, third] = &arguments;
     let words = |values: Vec<&str>| -> Step<Value<'a>> {
-        budget.take(values.iter().map(|v| v.len() + 48).sum())?;
+        budget.take(values.iter().map(|v| v.len() + 32).sum())?;
         heap.list(values.into_iter().map(|v| Value::Text(Text::Owned(v.into()))).collect())
     };
     let needle = || -> Step<&str> {
         first.as_ref().and_then(Value::as_text).map_or_else(|| fail(format!("{name}: expected a string")), Ok)
     };
     let strip = |start: bool, end: bool| {
-        let cut = |c: char| match first.as_ref().and_then(Value::as_text) {
+        let chars = first.as_ref().and_then(Value::as_text);
+        budget.read(text.len().saturating_mul(chars.map_or(0, str::len)))?;
+        let cut = |c: char| match chars {
             Some(chars) => chars.contains(c),
             None => c.is_whitespace(),
         };
         let text = if start { text.trim_start_matches(cut) } else { text };
-        if end { text.trim_end_matches(cut) } else { text }
+        heap.text(if end { text.trim_end_matches(cut) } else { text })
     };
     let all = |test: fn(char) -> bool| Value::Bool(!text.is_empty() && text.chars().all(test));
     let cased =
@@ -135,9 +141,9 @@ fn text_method<'a>(cx: &Renderer<'a, '_>, text: &Text<'a>, name: &str, given: Bo
             };
             heap.text(text.chars().map(swap).collect::<String>())
         }
-        "strip" => heap.text(strip(true, true)),
-        "lstrip" => heap.text(strip(true, false)),
-        "rstrip" => heap.text(strip(false, true)),
+        "strip" => strip(true, true),
+        "lstrip" => strip(true, false),
+        "rstrip" => strip(false, true),
         "removeprefix" => heap.text(text.strip_prefix(needle()?).unwrap_or(text)),
         "removesuffix" => heap.text(text.strip_suffix(needle()?).unwrap_or(text)),
         "startswith" | "endswith" => {
@@ -145,7 +151,13 @@ fn text_method<'a>(cx: &Renderer<'a, '_>, text: &Text<'a>, name: &str, given: Bo
                 |affix: &str| if name == "startswith" { text.starts_with(affix) } else { text.ends_with(affix) };
             Ok(Value::Bool(match first {
                 Some(Value::List(list)) => {
-                    (0..).map_while(|i| list.get(i)).any(|affix| affix.as_text().is_some_and(holds))
+                    let mut any = false;
+                    for affix in (0..).map_while(|i| list.get(i)) {
+                        budget.step(1)?;
+                        budget.read(affix.as_text().map_or(0, str::len))?;
+                        any |= affix.as_text().is_some_and(holds);
+                    }
+                    any
                 }
                 _ => holds(needle()?),
             }))
@@ -157,8 +169,10 @@ fn text_method<'a>(cx: &Renderer<'a, '_>, text: &Text<'a>, name: &str, given: Bo
             let count = third.as_ref().and_then(Value::as_int).unwrap_or(-1);
             heap.text(replace(text, needle()?, to, count, budget)?)
         }
-        "split" | "rsplit" => words(split(text, first.as_ref().and_then(Value::as_text), second, name == "rsplit")?),
-        "splitlines" => words(split_lines(text, first.as_ref().is_some_and(Value::is_true))),
+        "split" | "rsplit" => {
+            words(split(text, first.as_ref().and_then(Value::as_text), second, name == "rsplit", budget)?)
+        }
+        "splitlines" => words(split_lines(text, first.as_ref().is_some_and(Value::is_true), budget)?),
         "partition" | "rpartition" => {
             let glue = needle()?;
             let parts = if name == "partition" { text.split_once(glue) } else { text.rsplit_once(glue) };
@@ -255,7 +269,18 @@ pub fn replace(text: &str, from: &str, to: &str, count: i64, budget: &Budget<'_>
     Ok(text.replacen(from, to, count))
 }
 
-fn split<'t>(text: &'t str, glue: Option<&str>, most: &Option<Value<'_>>, from_end: bool) -> Step<Vec<&'t str>> {
+fn split<'t>(
+    text: &'t str,
+    glue: Option<&str>,
+    most: &Option<Value<'_>>,
+    from_end: bool,
+    budget: &Budget<'_>,
+) -> Step<Vec<&'t str>> {
+    let parts = match glue {
+        Some(glue) => text.matches(glue).count(),
+        None => text.split_whitespace().count(),
+    };
+    budget.take(parts.saturating_mul(PIECE))?;
     let most = most.as_ref().and_then(Value::as_int).and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX);
     let mut parts: Vec<&str> = match glue {
         Some("") => return fail("split: an empty separator"),
@@ -294,6 +319,9 @@ fn list_method<'a>(cx: &Renderer<'a, '_>, list: &Rc<List<'a>>, name: &str, given
         }
         fail(format!("{name}: there is no such item"))
     };
+    if matches!(name, "insert" | "pop" | "remove" | "reverse") {
+        cx.budget().step(list.len() / ITEMS_PER_STEP)?;
+    }
     match (name, first, second) {
         ("append", Some(item), None) => cx.heap.push(list, item)?,
         ("extend", Some(items), None) => {
@@ -305,7 +333,6 @@ fn list_method<'a>(cx: &Renderer<'a, '_>, list: &Rc<List<'a>>, name: &str, given
             let Some(at) = at.as_int() else { return fail("insert: expected a position") };
             let length = list.len();
             cx.budget().take(32)?;
-            cx.budget().step(length / 8)?;
             let end = if at < 0 { 0 } else { length };
             list.items.borrow_mut().insert(operators::position(at, length).unwrap_or(end), item);
         }
@@ -314,7 +341,6 @@ fn list_method<'a>(cx: &Renderer<'a, '_>, list: &Rc<List<'a>>, name: &str, given
             let Some(at) = at.and_then(|at| operators::position(at, list.len())) else {
                 return fail("pop: there is no such item");
             };
-            cx.budget().step(list.len() / 8)?;
             return Ok(list.items.borrow_mut().remove(at));
         }
         ("remove", Some(item), None) => {

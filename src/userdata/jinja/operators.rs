@@ -189,8 +189,8 @@ pub fn slice<'a>(value: &Value<'a>, bounds: &[Value<'a>; 3], heap: &Heap<'a, '_>
     heap.budget.take(length)?;
     match value {
         Value::Text(text) => {
+            heap.budget.take(length * 4)?;
             let characters: Vec<char> = text.chars().collect();
-            heap.budget.take(characters.len() * 4)?;
             heap.text(chosen.filter_map(|i| characters.get(i)).collect::<String>())
         }
         Value::List(list) => {

@@ -86,8 +86,9 @@ pub fn test<'a>(cx: &Renderer<'a, '_>, name: &str, value: &Value<'a>, arguments:
         "number" => value.as_float().is_some(),
         "string" => value.as_text().is_some(),
         "mapping" => matches!(value, Value::Dict(_)),
-        "sequence" => value.len().is_some(),
-        "iterable" => value.len().is_some(),
+        "sequence" | "iterable" => {
+            matches!(value, Value::Undefined(_) | Value::Text(_) | Value::List(_) | Value::Dict(_))
+        }
         "callable" => matches!(value, Value::Callable(_) | Value::Undefined(_)),
         "escaped" => false,
         "even" => remainder(&two)?,

@@ -161,3 +161,84 @@ fn the_header_line() {
     assert_eq!(body("## template: basic\nx"), None);
     assert_eq!(body("#cloud-config\n"), None);
 }
+
+/// The library's sort would panic at values of which some have no order.
+#[test]
+fn values_without_an_order_are_sorted_or_refused() {
+    let mut random = 1u32;
+    for _ in 0..200 {
+        let mut next = |of: u32| {
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (random >> 16) % of
+        };
+        let numbers: Vec<String> =
+            (0..64).map(|_| if next(3) == 0 { "nan".into() } else { next(50).to_string() }).collect();
+        let list = format!("{{% set nan = 'nan' | float %}}{{% set l = [{}] %}}", numbers.join(", "));
+        assert!(rendered(&format!("{list}{{{{ l | sort | length }}}}")).contains("64"));
+        let mixed: Vec<String> =
+            (0..64).map(|i| if next(8) == 0 { format!("'{i}': 1") } else { format!("{}: 1", next(50)) }).collect();
+        let text = rendered(&format!("{{{{ {{{}}} | tojson }}}}", mixed.join(", ")));
+        assert!(text.starts_with('{') || text.contains("have no order"), "{text}");
+    }
+}
+
+/// What looks like one step and takes as long as its values are large, many times over.
+#[test]
+fn large_values_in_loops_end_in_time() {
+    let often = |set: &str, what: &str| {
+        format!(
+            "{{% set r = range(1000) %}}{set}{{% for i in r %}}{{% for j in r %}}{{% if {what} %}}{{% endif %}}{{% endfor %}}{{% endfor %}}"
+        )
+    };
+    let (large, larger) = ("a".repeat(3 << 20), "a".repeat(2 << 20) + "b");
+    let text = format!("{{% set x = '{large}' %}}");
+    let list = "{% set l = range(100000) | list %}";
+    let texts = "{% set l = [''] * 100000 %}";
+    let named: String = (0..20_000).map(|i| format!("a{i}=1, ")).collect();
+    for (name, template) in [
+        ("the length of a text", often(&text, "x | length")),
+        ("whether a text is a sequence", often(&text, "x is sequence and x is iterable")),
+        ("a text as a number", often(&text, "x | int")),
+        ("a text as a key", often(&format!("{text}{{% set d = {{'a': 1}} %}}"), "x in d")),
+        ("strip", format!("{{{{ '{large}'.strip('{larger}') }}}}")),
+        ("trim", format!("{{{{ '{large}' | trim('{larger}') }}}}")),
+        ("startswith", format!("{{{{ '{large}'.startswith(['{larger}'] * 100000) }}}}")),
+        ("sum", often(list, "l | sum")),
+        ("select", often(list, "l | select('none')")),
+        ("join", often(texts, "l | join")),
+        ("reverse", often(list, "l.reverse()")),
+        ("remove", often(list, "l.remove(0) or l.append(0)")),
+        (
+            "update",
+            often("{% set e = {} %}{% for i in range(5000) %}{% do e.update({i: 1}) %}{% endfor %}", "e.update(e)"),
+        ),
+        (
+            "a path",
+            format!(
+                "{{% set l = [] %}}{{% do l.append(l) %}}{{% for i in range(10000) %}}{{{{ l | map(attribute='{}') | first | length }}}}{{% endfor %}}",
+                "0.".repeat(100_000) + "0"
+            ),
+        ),
+        ("format", format!("{{{{ '{}'.format({named}z=1) | length }}}}", "{z}".repeat(500_000))),
+        ("an endless name", often("", &"a".repeat(4 << 20))),
+    ] {
+        // A few steps are enough: each has to be short.
+        let fuel = Fuel::default();
+        Budget::new(&fuel).step(3_800_000).unwrap();
+        let before = crate::base::testing::cpu_time();
+        let error = render_with(&template, &Value::Null, &fuel).unwrap_err();
+        let took = crate::base::testing::cpu_time() - before;
+        println!("{name}: {took:?}: {error}");
+        assert!(took < std::time::Duration::from_secs(5), "{name}: {took:?}");
+    }
+}
+
+/// Lines without text, and what goes between them.
+#[test]
+fn what_goes_between_lines_is_counted() {
+    let (lines, few) = ("\\n".repeat(1 << 20), "\\n".repeat(1 << 16));
+    let glue = "x".repeat(1 << 20);
+    assert!(rendered(&format!("{{{{ '{few}' | wordwrap(9, true, '{glue}') | length }}}}")).contains("more than"));
+    assert!(rendered(&format!("{{{{ '{lines}'.splitlines() | length }}}}")).contains("more than"));
+    assert!(rendered(&format!("{{{{ '{}'.split() | length }}}}", "a ".repeat(1 << 20))).contains("more than"));
+}

@@ -20,6 +20,10 @@ const ENTRY: usize = 160;
 
 /// How deep a tuple that is a mapping's key may nest, and how many items it may have.
 const MAX_KEY: (usize, usize) = (2, 8);
+/// The longest text that is a mapping's key, in bytes: to look it up takes a step, whatever its length.
+const MAX_KEY_TEXT: usize = 8192;
+/// How many items one step goes over.
+pub const ITEMS_PER_STEP: usize = 4;
 
 /// A text of the template, of instance-data, or a new one.
 #[derive(Debug, Clone)]
@@ -135,7 +139,8 @@ impl Hash for Key<'_> {
 fn key<'a>(value: &Value<'a>, depth: usize) -> Step<Key<'a>> {
     Ok(match value {
         Value::None => Key::None,
-        Value::Text(text) => Key::Text(text.clone()),
+        Value::Text(text) if text.len() <= MAX_KEY_TEXT => Key::Text(text.clone()),
+        Value::Text(_) => return fail(format!("a key longer than {MAX_KEY_TEXT} bytes")),
         Value::Bool(b) => Key::Number((f64::from(u8::from(*b))).to_bits()),
         // Integers that a float does not hold exactly keep bits of their own.
         Value::Int(i) if (*i as f64) as i64 == *i => Key::Number((*i as f64).to_bits()),
@@ -170,6 +175,7 @@ impl<'a> Dict<'a> {
     /// The key is a list or mapping, or there is no room.
     pub fn insert(&self, at: Value<'a>, value: Value<'a>, budget: &Budget<'_>) -> Step<()> {
         let key = key(&at, 0)?;
+        budget.step(1)?;
         let mut entries = self.0.borrow_mut();
         match entries.index.get(&key).copied() {
             Some(position) => {
@@ -281,7 +287,10 @@ impl<'a, 'b> Heap<'a, 'b> {
     /// A number, a boolean, none or a function.
     pub fn items(&self, value: &Value<'a>) -> Step<Rc<List<'a>>> {
         match value {
-            Value::List(list) => Ok(list.clone()),
+            Value::List(list) => {
+                self.budget.step(list.len() / ITEMS_PER_STEP)?;
+                Ok(list.clone())
+            }
             Value::Dict(dict) => self.shared(dict.entries().into_iter().map(|(key, _)| key).collect(), false),
             Value::Undefined(_) => self.shared(Vec::new(), false),
             Value::Text(text) => {

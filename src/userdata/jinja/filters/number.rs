@@ -14,21 +14,21 @@ pub fn abs<'a>(_: &Renderer<'a, '_>, value: Value<'a>, _: Bound<'a>) -> Step<Val
     }
 }
 
-pub fn int<'a>(_: &Renderer<'a, '_>, value: Value<'a>, given: Bound<'a>) -> Step<Value<'a>> {
+pub fn int<'a>(cx: &Renderer<'a, '_>, value: Value<'a>, given: Bound<'a>) -> Step<Value<'a>> {
     let [default, base] = given.by_name(["default", "base"])?;
     let base = int_of(base.as_ref(), 10)?;
     if let Value::Undefined(name) = &value {
         return fail(format!("{} is undefined", &**name));
     }
     let parsed = match &value {
-        Value::Text(text) => parse(text, base),
+        Value::Text(text) => {
+            cx.budget().read(text.len())?;
+            parse(text, base)
+        }
         other => other.as_int(),
     };
-    let truncated = || match &value {
-        Value::Text(text) => python_float(text).and_then(whole),
-        other => other.as_float().and_then(whole),
-    };
-    Ok(parsed.or_else(truncated).map_or_else(|| default.unwrap_or(Value::Int(0)), Value::Int))
+    let truncated = float_of(cx, &value)?.and_then(whole);
+    Ok(parsed.or(truncated).map_or_else(|| default.unwrap_or(Value::Int(0)), Value::Int))
 }
 
 /// A float without its fraction, where an integer holds it.
@@ -55,20 +55,19 @@ fn parse(text: &str, base: i64) -> Option<i64> {
     i64::from_str_radix(&format!("{sign}{}", digits.replace('_', "")), radix).ok()
 }
 
-fn python_float(text: &str) -> Option<f64> {
-    text.trim().replace('_', "").parse().ok()
+/// The number that a value is, or that its text is one.
+fn float_of<'a>(cx: &Renderer<'a, '_>, value: &Value<'a>) -> Step<Option<f64>> {
+    let Value::Text(text) = value else { return Ok(value.as_float()) };
+    cx.budget().read(text.len())?;
+    Ok(text.trim().replace('_', "").parse().ok())
 }
 
-pub fn float<'a>(_: &Renderer<'a, '_>, value: Value<'a>, given: Bound<'a>) -> Step<Value<'a>> {
+pub fn float<'a>(cx: &Renderer<'a, '_>, value: Value<'a>, given: Bound<'a>) -> Step<Value<'a>> {
     let [default] = given.by_name(["default"])?;
     if let Value::Undefined(name) = &value {
         return fail(format!("{} is undefined", &**name));
     }
-    let number = match &value {
-        Value::Text(text) => python_float(text),
-        other => other.as_float(),
-    };
-    Ok(number.map_or_else(|| default.unwrap_or(Value::Float(0.0)), Value::Float))
+    Ok(float_of(cx, &value)?.map_or_else(|| default.unwrap_or(Value::Float(0.0)), Value::Float))
 }
 
 pub fn round<'a>(_: &Renderer<'a, '_>, value: Value<'a>, given: Bound<'a>) -> Step<Value<'a>> {
@@ -99,11 +98,7 @@ pub fn round<'a>(_: &Renderer<'a, '_>, value: Value<'a>, given: Bound<'a>) -> St
 
 pub fn filesizeformat<'a>(cx: &Renderer<'a, '_>, value: Value<'a>, given: Bound<'a>) -> Step<Value<'a>> {
     let [binary] = given.by_name(["binary"])?;
-    let number = match &value {
-        Value::Text(text) => python_float(text),
-        other => other.as_float(),
-    };
-    let Some(bytes) = number.filter(|f| f.is_finite()) else { return fail("expected a number") };
+    let Some(bytes) = float_of(cx, &value)?.filter(|f| f.is_finite()) else { return fail("expected a number") };
     let (base, units) = match is_true(binary.as_ref()) {
         true => (1024f64, ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB", "YiB"]),
         false => (1000f64, ["kB", "MB", "GB", "TB", "PB", "EB", "ZB", "YB"]),

@@ -21,7 +21,8 @@ pub fn default<'a>(cx: &Renderer<'a, '_>, value: Value<'a>, given: Bound<'a>) ->
     Ok(value)
 }
 
-pub fn length<'a>(_: &Renderer<'a, '_>, value: Value<'a>, _: Bound<'a>) -> Step<Value<'a>> {
+pub fn length<'a>(cx: &Renderer<'a, '_>, value: Value<'a>, _: Bound<'a>) -> Step<Value<'a>> {
+    cx.budget().read(value.as_text().map_or(0, str::len))?;
     let length = value.len().and_then(|n| i64::try_from(n).ok());
     length.map_or_else(|| fail(format!("{} has no length", value.kind())), |n| Ok(Value::Int(n)))
 }
@@ -73,6 +74,7 @@ fn candidates<'a>(cx: &Renderer<'a, '_>, value: &Value<'a>) -> Step<Rc<List<'a>>
 /// What is at a path of attributes and positions with points between them, which may be an integer too.
 fn at<'a>(cx: &Renderer<'a, '_>, value: &Value<'a>, path: &Value<'a>) -> Step<Value<'a>> {
     let Value::Text(path) = path else { return cx.item(value, path) };
+    cx.budget().read(path.len())?;
     path.split('.').try_fold(value.clone(), |value, name| match name.parse() {
         Ok(position) => cx.item(&value, &Value::Int(position)),
         Err(_) => cx.item(&value, &cx.heap.text(name)?),
@@ -92,9 +94,9 @@ fn comparable<'a>(cx: &Renderer<'a, '_>, item: &Value<'a>, by: Option<&Value<'a>
 }
 
 /// Sorts by keys that were made before; items with equal keys keep their order.
-fn sort_by_keys<'a>(cx: &Renderer<'a, '_>, keyed: &mut [(Value<'a>, Value<'a>)], reverse: bool) -> Step<()> {
+fn sort_by_keys<'a>(cx: &Renderer<'a, '_>, keyed: &mut Vec<(Value<'a>, Value<'a>)>, reverse: bool) -> Step<()> {
     let mut failed: Option<Box<Failure>> = None;
-    keyed.sort_by(|(a, _), (b, _)| {
+    crate::base::sort::by(keyed, |(a, _), (b, _)| {
         if failed.is_some() {
             return Ordering::Equal;
         }

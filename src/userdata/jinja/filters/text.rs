@@ -1,6 +1,6 @@
 //! Filters for texts.
 
-use super::super::budget::{Step, fail};
+use super::super::budget::{Budget, Step, fail};
 use super::super::call::Bound;
 use super::super::methods;
 use super::super::print::{printed, represented, to_json};
@@ -50,7 +50,9 @@ pub fn title<'a>(cx: &Renderer<'a, '_>, value: Value<'a>, _: Bound<'a>) -> Step<
 
 pub fn trim<'a>(cx: &Renderer<'a, '_>, value: Value<'a>, given: Bound<'a>) -> Step<Value<'a>> {
     let [chars] = given.by_name(["chars"])?;
-    with(cx, &value, |text| match chars.as_ref().and_then(Value::as_text) {
+    let chars = chars.as_ref().and_then(Value::as_text);
+    cx.budget().read(value.as_text().map_or(0, str::len).saturating_mul(chars.map_or(0, str::len)))?;
+    with(cx, &value, |text| match chars {
         Some(chars) => text.trim_matches(|c| chars.contains(c)).to_owned(),
         None => text.trim().to_owned(),
     })
@@ -66,10 +68,11 @@ pub fn replaced<'a>(cx: &Renderer<'a, '_>, value: Value<'a>, given: Bound<'a>) -
 }
 
 /// A text's lines (Python's `splitlines`), with their ends where they are kept.
-pub fn split_lines(text: &str, keep: bool) -> Vec<&str> {
+pub fn split_lines<'t>(text: &'t str, keep: bool, budget: &Budget<'_>) -> Step<Vec<&'t str>> {
     let is_end = |c: char| {
         matches!(c, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{1c}'..='\u{1e}' | '\u{85}' | '\u{2028}' | '\u{2029}')
     };
+    budget.take(text.matches(is_end).count().saturating_mul(methods::PIECE))?;
     let mut lines = Vec::new();
     let mut rest = text;
     while !rest.is_empty() {
@@ -79,7 +82,7 @@ pub fn split_lines(text: &str, keep: bool) -> Vec<&str> {
         lines.push(rest.get(..if keep { at + width } else { at }).unwrap_or_default());
         rest = rest.get(at + width..).unwrap_or_default();
     }
-    lines
+    Ok(lines)
 }
 
 pub fn indent<'a>(cx: &Renderer<'a, '_>, value: Value<'a>, given: Bound<'a>) -> Step<Value<'a>> {
@@ -91,7 +94,7 @@ pub fn indent<'a>(cx: &Renderer<'a, '_>, value: Value<'a>, given: Bound<'a>) -> 
     let mut text = printed(&value, cx.budget())?;
     text.push('\n');
     let (first, blank) = (is_true(first.as_ref()), is_true(blank.as_ref()));
-    let lines = split_lines(&text, false);
+    let lines = split_lines(&text, false, cx.budget())?;
     let mut out = String::new();
     for (i, line) in lines.into_iter().enumerate() {
         let indented = if i == 0 { first } else { blank || !line.is_empty() };
@@ -118,10 +121,10 @@ pub fn truncate<'a>(cx: &Renderer<'a, '_>, value: Value<'a>, given: Bound<'a>) -
     if length < width {
         return fail("the length is less than that of the end");
     }
+    let text = printed(&value, cx.budget())?;
     if value.len().is_some_and(|n| n <= length.saturating_add(leeway)) {
         return Ok(value);
     }
-    let text = printed(&value, cx.budget())?;
     let cut: String = text.chars().take(length - width).collect();
     let cut = match cut.rsplit_once(' ') {
         Some((words, _)) if !is_true(killwords.as_ref()) => words.to_owned(),
@@ -143,7 +146,8 @@ pub fn wordwrap<'a>(cx: &Renderer<'a, '_>, value: Value<'a>, given: Bound<'a>) -
     let text = printed(&value, cx.budget())?;
     let breaks = long.is_none_or(|long| long.is_true());
     let mut out = String::new();
-    for (i, line) in split_lines(&text, false).into_iter().enumerate() {
+    for (i, line) in split_lines(&text, false, cx.budget())?.into_iter().enumerate() {
+        cx.budget().take(glue.len())?;
         out.push_str(if i > 0 { &glue } else { "" });
         let mut column = 0;
         for word in line.split(' ').filter(|word| !word.is_empty()) {
@@ -215,6 +219,7 @@ pub fn xmlattr<'a>(cx: &Renderer<'a, '_>, value: Value<'a>, given: Bound<'a>) ->
     let [space] = given.by_name(["autospace"])?;
     let Value::Dict(dict) = &value else { return fail(format!("expected a mapping, found {}", value.kind())) };
     let mut out = String::new();
+    cx.budget().step(dict.len())?;
     for (key, value) in dict.entries() {
         if matches!(value, Value::None | Value::Undefined(_)) {
             continue;
