@@ -3,11 +3,14 @@
 use super::merge::{REPLACE, Strategy};
 use super::{jsonp, kind, kind::Kind};
 use crate::base::error::{Error, Result};
-use crate::document::{Map, Value, json, write_yaml, wrong, yaml};
+use crate::document::{MAX_NODES, Map, Value, json, write_yaml, wrong, yaml};
 use std::io::{self, Write};
 
 /// The header fields that say how a part is merged; the first that is there takes precedence.
 const MERGE_HEADERS: [&str; 2] = ["Merge-Type", "X-Merge-Type"];
+
+/// How many nodes may be copied so that a part that fails changes nothing: those of what is merged, for each part.
+const MAX_COPIED: usize = 5_000_000;
 
 /// How the text of a merged cloud-config says that a part was left out; the part's name follows.
 pub const IGNORED: &str = "# Cloud-config part ignored SCHEMA_ERROR: ";
@@ -19,13 +22,17 @@ pub struct CloudConfig {
     merged: Option<Map>,
     names: Vec<String>,
     ignored: Vec<String>,
+    /// How many nodes `merged` has, and how many were copied.
+    nodes: usize,
+    copied: usize,
 }
 
 impl CloudConfig {
     /// Merges a part in: a cloud-config or a patch, by its kind. `header` finds a field of the part's header. A part that fails changes nothing.
     ///
     /// # Errors
-    /// A part that is not YAML (or, for a patch, JSON), whose root is no mapping, is empty, or cannot be merged.
+    /// A part that is not YAML (or, for a patch, JSON), whose root is no mapping, is empty, or cannot be merged; more parts, or more
+    /// in all of them, than there may be.
     pub fn add(
         &mut self,
         kind: Kind,
@@ -34,13 +41,24 @@ impl CloudConfig {
         header: &dyn Fn(&str) -> Option<String>,
     ) -> Result<()> {
         let base = self.merged.take().filter(|_| !self.names.is_empty()).unwrap_or_default();
+        self.copied = self.copied.saturating_add(self.nodes);
         let result = match kind {
+            _ if self.copied > MAX_COPIED => Err(Error::new("there are too many parts for so large a cloud-config")),
             Kind::CloudConfigJsonp => patched(&base, content),
             _ => merged(&base, content, header),
         };
+        // Aliases and patches make much of little: what all parts hold has the bound of one document.
+        let result = result.and_then(|value| match jsonp::size(&value) {
+            nodes @ ..=MAX_NODES => {
+                self.nodes = nodes;
+                Ok(value)
+            }
+            _ => Err(Error::new(format!("all parts together have more than {MAX_NODES} nodes"))),
+        });
         let one_line = name.replace(['\n', '\r', '\t'], " ").trim().to_owned();
         let (list, merged, outcome) = match result {
-            Ok(map) => (&mut self.names, map, Ok(())),
+            Ok(Value::Map(map)) => (&mut self.names, map, Ok(())),
+            Ok(other) => (&mut self.ignored, base, Err(wrong("the merged cloud-config", "a mapping", &other))),
             Err(e) => (&mut self.ignored, base, Err(e)),
         };
         list.push(one_line);
@@ -86,7 +104,7 @@ impl From<Map> for CloudConfig {
     }
 }
 
-fn merged(base: &Map, content: &[u8], header: &dyn Fn(&str) -> Option<String>) -> Result<Map> {
+fn merged(base: &Map, content: &[u8], header: &dyn Fn(&str) -> Option<String>) -> Result<Value> {
     let text = std::str::from_utf8(content).map_err(|_| Error::new("not UTF-8"))?;
     let mut new = match yaml::parse("cloud-config", text)? {
         Value::Map(map) => map,
@@ -98,22 +116,16 @@ fn merged(base: &Map, content: &[u8], header: &dyn Fn(&str) -> Option<String>) -
         Some(strategy) => strategy,
         None => Strategy::parse(REPLACE)?,
     };
-    match strategy.merge(Value::Map(base.clone()), Value::Map(new))? {
-        Value::Map(map) => Ok(map),
-        other => Err(wrong("the merged cloud-config", "a mapping", &other)),
-    }
+    strategy.merge(Value::Map(base.clone()), Value::Map(new))
 }
 
-fn patched(base: &Map, content: &[u8]) -> Result<Map> {
+fn patched(base: &Map, content: &[u8]) -> Result<Value> {
     let mut patch = kind::trim_start(content);
     if Kind::of_content(patch) == Some(Kind::CloudConfigJsonp) {
         patch = patch.get(Kind::CloudConfigJsonp.header().len()..).unwrap_or_default();
     }
     let patch = json::parse("cloud-config-jsonp", patch)?;
-    match jsonp::apply(&Value::Map(base.clone()), &patch)? {
-        Value::Map(map) => Ok(map),
-        other => Err(wrong("the patched cloud-config", "a mapping", &other)),
-    }
+    jsonp::apply(Value::Map(base.clone()), &patch)
 }
 
 #[cfg(test)]
@@ -146,6 +158,7 @@ mod tests {
             merged: Some(Map::new()),
             names: names("a\nb: 1\u{7}"),
             ignored: names("c\r\nd: 2"),
+            ..CloudConfig::default()
         });
         assert!(text.contains("\n# a?b: 1?\n") && text.contains(": c??d: 2\n"), "{text}");
     }
@@ -168,6 +181,34 @@ mod tests {
              # Cloud-config part ignored SCHEMA_ERROR: p3\n# Cloud-config part ignored SCHEMA_ERROR: p5\n\
              # Cloud-config part ignored SCHEMA_ERROR: p6\n---\na: 1\nl:\n- x\n- 'y'\nb: 2\n...\n"
         );
+    }
+
+    /// Aliases make much of little, and each part may have some.
+    #[test]
+    fn all_parts_have_the_bounds_of_one_document() {
+        let of = |key: &str| format!("#cloud-config\n{key}: [&a [{}], {}]\n", "1,".repeat(1_000), "*a,".repeat(90));
+        let parts: Vec<String> = (0..10).map(|i| of(&format!("k{i}"))).collect();
+        let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+        assert_eq!(finished(&parts).1, [[true; 2].as_slice(), &[false; 8]].concat());
+    }
+
+    /// What was merged before is copied for each part, as long as that takes no time.
+    #[test]
+    fn many_parts_after_a_large_one_end_in_time() {
+        let large = format!("#cloud-config\na: [{}]\n", "x,".repeat(200_000));
+        for small in
+            ["#cloud-config\nb: 1\n", "#cloud-config-jsonp\n[{\"op\": \"add\", \"path\": \"/b\", \"value\": 2}]\n"]
+        {
+            let parts: Vec<&str> = std::iter::once(large.as_str()).chain([small; 999]).collect();
+            let before = crate::base::testing::cpu_time();
+            let outcomes = finished(&parts).1;
+            assert!(outcomes[20] && !outcomes[100]);
+            assert!(crate::base::testing::cpu_time() - before < std::time::Duration::from_secs(30));
+        }
+        let parts: Vec<&str> =
+            std::iter::repeat_n("#cloud-config\nl: [a, b, c]\nmerge_how: list(append)+dict(recurse_list)\n", 1_000)
+                .collect();
+        assert!(finished(&parts).1.into_iter().all(|good| good));
     }
 
     #[test]

@@ -6,36 +6,66 @@ use crate::document::{MAX_DEPTH, MAX_NODES, Value};
 /// How many operations a patch may have.
 const MAX_OPERATIONS: usize = 10_000;
 
+/// How many entries of lists and mappings all operations may move: each that adds or removes one moves those after it.
+const MAX_MOVED: usize = 2_000_000;
+
+/// What operations may still build up and move.
+struct Bounds {
+    /// How many nodes the document may have had by now.
+    nodes: usize,
+    /// How many entries were moved.
+    moved: usize,
+}
+
+impl Bounds {
+    /// A copy of the document into itself doubles it and nests it deeper.
+    fn grown(&mut self, value: Value, pointer: &str) -> Result<Value> {
+        self.nodes = self.nodes.saturating_add(size(&value));
+        if self.nodes > MAX_NODES {
+            return Err(Error::new(format!("the document grows to more than {MAX_NODES} nodes")));
+        }
+        if pointer.matches('/').count() + depth(&value) > MAX_DEPTH {
+            return Err(Error::new(format!("the document nests deeper than {MAX_DEPTH}")));
+        }
+        Ok(value)
+    }
+
+    fn moves(&mut self, entries: usize) -> Result<()> {
+        self.moved = self.moved.saturating_add(entries);
+        if self.moved > MAX_MOVED { Err(Error::new("the patch changes lists and mappings too often")) } else { Ok(()) }
+    }
+}
+
 /// Applies every operation of a patch in order, or none.
 ///
 /// # Errors
 /// The first operation that is malformed or does not fit the document, by its number from 1.
-pub fn apply(document: &Value, patch: &Value) -> Result<Value> {
+pub fn apply(document: Value, patch: &Value) -> Result<Value> {
     let Value::List(operations) = patch else {
         return Err(crate::document::wrong("the patch", "a list of operations", patch));
     };
     if operations.len() > MAX_OPERATIONS {
         return Err(Error::new(format!("the patch has more than {MAX_OPERATIONS} operations")));
     }
-    let mut result = document.clone();
-    let mut nodes = size(&result);
+    let mut bounds = Bounds { nodes: size(&document), moved: 0 };
+    let mut result = document;
     for (i, operation) in operations.iter().enumerate() {
-        step(&mut result, operation, &mut nodes).map_err(|e| e.context(format!("operation {}", i + 1)))?;
+        step(&mut result, operation, &mut bounds).map_err(|e| e.context(format!("operation {}", i + 1)))?;
     }
     Ok(result)
 }
 
-fn step(document: &mut Value, operation: &Value, nodes: &mut usize) -> Result<()> {
+fn step(document: &mut Value, operation: &Value, bounds: &mut Bounds) -> Result<()> {
     let text = |key: &str| {
         operation.get(key).and_then(Value::as_str).ok_or_else(|| Error::new(format!("{key}: expected a string")))
     };
     let value = || operation.get("value").cloned().ok_or_else(|| Error::new("value: missing"));
     let path = text("path")?;
     match text("op")? {
-        "add" => add(document, path, value()?, nodes),
-        "remove" => remove(document, path).map(drop),
+        "add" => add(document, path, value()?, bounds),
+        "remove" => remove(document, path, bounds).map(drop),
         "replace" => {
-            *find(document, path)? = grown(value()?, path, nodes)?;
+            *find(document, path)? = bounds.grown(value()?, path)?;
             Ok(())
         }
         "move" => {
@@ -43,12 +73,12 @@ fn step(document: &mut Value, operation: &Value, nodes: &mut usize) -> Result<()
             if path.strip_prefix(from).is_some_and(|rest| rest.starts_with('/')) {
                 return Err(Error::new("from: a value cannot be moved into itself"));
             }
-            let moved = remove(document, from)?;
-            add(document, path, moved, nodes)
+            let moved = remove(document, from, bounds)?;
+            add(document, path, moved, bounds)
         }
         "copy" => {
             let copied = find(document, text("from")?)?.clone();
-            add(document, path, copied, nodes)
+            add(document, path, copied, bounds)
         }
         "test" if *find(document, path)? == value()? => Ok(()),
         "test" => Err(Error::new("the test failed")),
@@ -56,32 +86,22 @@ fn step(document: &mut Value, operation: &Value, nodes: &mut usize) -> Result<()
     }
 }
 
-/// The bounds on what operations may build up: a copy of the document into itself doubles it and nests it deeper.
-fn grown(value: Value, pointer: &str, nodes: &mut usize) -> Result<Value> {
-    *nodes = nodes.saturating_add(size(&value));
-    if *nodes > MAX_NODES {
-        return Err(Error::new(format!("the document grows to more than {MAX_NODES} nodes")));
+/// How many nodes a value has, as YAML's reader counts them: keys are nodes too.
+pub fn size(value: &Value) -> usize {
+    1 + match value {
+        Value::List(list) => list.iter().map(size).sum(),
+        Value::Map(map) => map.iter().map(|(_, value)| 1 + size(value)).sum(),
+        _ => 0,
     }
-    if pointer.matches('/').count() + depth(&value) > MAX_DEPTH {
-        return Err(Error::new(format!("the document nests deeper than {MAX_DEPTH}")));
-    }
-    Ok(value)
-}
-
-fn size(value: &Value) -> usize {
-    1 + children(value).map(size).sum::<usize>()
 }
 
 fn depth(value: &Value) -> usize {
-    1 + children(value).map(depth).max().unwrap_or(0)
-}
-
-fn children(value: &Value) -> Box<dyn Iterator<Item = &Value> + '_> {
-    match value {
-        Value::List(list) => Box::new(list.iter()),
-        Value::Map(map) => Box::new(map.iter().map(|(_, v)| v)),
-        _ => Box::new(std::iter::empty()),
-    }
+    let inner = match value {
+        Value::List(list) => list.iter().map(depth).max(),
+        Value::Map(map) => map.iter().map(|(_, value)| depth(value)).max(),
+        _ => None,
+    };
+    1 + inner.unwrap_or(0)
 }
 
 /// A pointer's parent and last token; None for the whole document.
@@ -118,8 +138,8 @@ fn find<'a>(document: &'a mut Value, pointer: &str) -> Result<&'a mut Value> {
     })
 }
 
-fn add(document: &mut Value, pointer: &str, value: Value, nodes: &mut usize) -> Result<()> {
-    let value = grown(value, pointer, nodes)?;
+fn add(document: &mut Value, pointer: &str, value: Value, bounds: &mut Bounds) -> Result<()> {
+    let value = bounds.grown(value, pointer)?;
     let Some((parent, last)) = split(pointer)? else {
         *document = value;
         return Ok(());
@@ -130,7 +150,10 @@ fn add(document: &mut Value, pointer: &str, value: Value, nodes: &mut usize) -> 
         }
         Value::List(list) if last == "-" => list.push(value),
         Value::List(list) => match index(&last)? {
-            i if i <= list.len() => list.insert(i, value),
+            i if i <= list.len() => {
+                bounds.moves(list.len() - i)?;
+                list.insert(i, value);
+            }
             _ => return Err(missing()),
         },
         _ => return Err(missing()),
@@ -138,12 +161,18 @@ fn add(document: &mut Value, pointer: &str, value: Value, nodes: &mut usize) -> 
     Ok(())
 }
 
-fn remove(document: &mut Value, pointer: &str) -> Result<Value> {
+fn remove(document: &mut Value, pointer: &str, bounds: &mut Bounds) -> Result<Value> {
     let Some((parent, last)) = split(pointer)? else { return Ok(std::mem::take(document)) };
     match find(document, parent)? {
-        Value::Map(map) => map.remove(&last).ok_or_else(missing),
+        Value::Map(map) => {
+            bounds.moves(map.len())?;
+            map.remove(&last).ok_or_else(missing)
+        }
         Value::List(list) => match index(&last)? {
-            i if i < list.len() => Ok(list.remove(i)),
+            i if i < list.len() => {
+                bounds.moves(list.len() - i)?;
+                Ok(list.remove(i))
+            }
             _ => Err(missing()),
         },
         _ => Err(missing()),
@@ -157,7 +186,7 @@ mod tests {
 
     fn patched(document: &str, patch: &str) -> String {
         let value = |text: &str| json::parse("t", text.as_bytes()).unwrap();
-        apply(&value(document), &value(patch)).map_or_else(|e| e.to_string(), |v| json::to_string(&v))
+        apply(value(document), &value(patch)).map_or_else(|e| e.to_string(), |v| json::to_string(&v))
     }
 
     /// The examples of RFC 6902, appendix A.
@@ -222,5 +251,19 @@ mod tests {
         };
         assert!(copies(|i| format!("x{i}")).contains(&format!("more than {MAX_NODES} nodes")));
         assert!(copies(|_| "x".into()).contains("deeper than 100"));
+    }
+
+    /// Each operation that removes an entry moves those after it.
+    #[test]
+    fn many_small_changes_of_a_large_document_end_in_time() {
+        let document: String = (0..20_000).map(|i| format!("\"k{i}\":1,")).collect();
+        let document = format!("{{{document}\"l\":[{}1]}}", "1,".repeat(20_000));
+        for operation in [r#"{"op":"remove","path":"/kN"}"#, r#"{"op":"remove","path":"/l/0"}"#] {
+            let patch: Vec<String> = (0..MAX_OPERATIONS).map(|i| operation.replace('N', &i.to_string())).collect();
+            let before = crate::base::testing::cpu_time();
+            let error = patched(&document, &format!("[{}]", patch.join(",")));
+            assert!(error.contains("changes lists and mappings too often"), "{} bytes", error.len());
+            assert!(crate::base::testing::cpu_time() - before < std::time::Duration::from_secs(30));
+        }
     }
 }

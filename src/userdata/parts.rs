@@ -148,7 +148,9 @@ impl<'a> Unfolder<'a> {
 
     fn part(&mut self, mut entity: mime::Entity, depth: usize) {
         if kind::is_gzip(&entity.content_type) {
-            match gzip::unpack(&entity.content, self.room).and_then(|c| self.take_room(c.len()).map(|()| c)) {
+            // What unpacks to too much has taken time, and each part may be that.
+            let room = if self.errors > MAX_ERRORS { 0 } else { self.room };
+            match gzip::unpack(&entity.content, room).and_then(|c| self.take_room(c.len()).map(|()| c)) {
                 Ok(content) => entity.content = content.into(),
                 Err(e) => return self.fail(e.context(self.next_name(&entity))),
             }
