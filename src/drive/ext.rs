@@ -244,7 +244,7 @@ impl<R: ReadAt> Tree for Ext<R> {
                     budget.entry()?;
                     let name = String::from_utf8_lossy(name).into_owned();
                     let kind = self.kind(number).unwrap_or_else(|e| Kind::Other(e.to_string()));
-                    found.push(Entry { name, kind });
+                    budget.keep(Entry { name, kind }, &mut found)?;
                 }
                 // Shorter than its own header would go round for ever.
                 rest = rest.get(usize::from(length).max(8)..).unwrap_or_default();

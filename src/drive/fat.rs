@@ -250,7 +250,7 @@ impl<R: ReadAt> Tree for Fat<R> {
                 true => Kind::Directory(node),
                 false => Kind::File { node, size: u64::from(le32(entry, 28).unwrap_or(0)) },
             };
-            found.push(Entry { name, kind });
+            budget.keep(Entry { name, kind }, &mut found)?;
         }
         Ok(found)
     }

@@ -231,10 +231,13 @@ impl<R: ReadAt> Tree for Iso<R> {
             if record.flags & MULTI_EXTENT != 0 {
                 continue;
             }
-            entries.extend(self.entry(&record, std::mem::take(&mut extents)).unwrap_or_else(|e| {
+            let entry = self.entry(&record, std::mem::take(&mut extents)).unwrap_or_else(|e| {
                 let kind = Kind::Other(e.to_string());
                 Some(Entry { name: plain_name(record.name), kind })
-            }));
+            });
+            if let Some(entry) = entry {
+                budget.keep(entry, &mut entries)?;
+            }
         }
         Ok(entries)
     }

@@ -152,7 +152,6 @@ impl Tree for Folder {
                 continue;
             }
             budget.entry()?;
-            budget.directory(name.to_bytes().len() as u64)?;
             let path = directory.join(std::ffi::OsString::from_vec(name.to_bytes().to_vec()));
             let kind = match statat(&fd, name, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(stat) => match FileType::from_raw_mode(stat.st_mode) {
@@ -166,7 +165,7 @@ impl Tree for Folder {
                 },
                 Err(e) => Kind::Other(e.to_string()),
             };
-            found.push(Entry { name: name.to_string_lossy().into_owned(), kind });
+            budget.keep(Entry { name: name.to_string_lossy().into_owned(), kind }, &mut found)?;
         }
         Ok(found)
     }

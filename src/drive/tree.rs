@@ -9,9 +9,12 @@ pub const MAX_FILE: u64 = 32 * 1024 * 1024;
 pub const MAX_TOTAL: u64 = 64 * 1024 * 1024;
 /// How deep directories may lie; nova's own are three deep.
 pub const MAX_DEPTH: usize = 16;
-/// The most names in all directories together, and the most bytes that the directories themselves take.
+/// The most names in all directories together, and the most bytes that the directories themselves take, and names, targets of links
+/// and paths with them: directories that hold each other, and names as long as may be, make gigabytes of paths.
 pub const MAX_ENTRIES: usize = 16 * 1024;
 pub const MAX_DIRECTORIES: u64 = 16 * 1024 * 1024;
+
+const SLOW: &str = "it is too slow: the deadline passed before all of it was read";
 
 /// What a name in a directory refers to; `N` finds it again in its own filesystem.
 #[derive(Debug)]
@@ -35,6 +38,14 @@ pub struct Entry<N> {
     pub kind: Kind<N>,
 }
 
+impl<N> Entry<N> {
+    /// How many bytes its texts have.
+    fn size(&self) -> usize {
+        let (Kind::Link(text) | Kind::Other(text)) = &self.kind else { return self.name.len() };
+        self.name.len() + text.len()
+    }
+}
+
 /// A tree of files in some filesystem.
 pub trait Tree {
     /// What finds a file or directory again.
@@ -43,7 +54,7 @@ pub trait Tree {
     /// The top directory.
     fn root(&self) -> Result<Self::Node>;
 
-    /// What is in a directory, without `.` and `..`. Takes what it reads from the budget before reading it.
+    /// What is in a directory, without `.` and `..`. Takes what it reads from the budget before reading it, and keeps entries by it.
     fn entries(&self, directory: &Self::Node, budget: &mut Budget) -> Result<Vec<Entry<Self::Node>>>;
 
     /// A file's contents; `size` is what its entry said, already checked against the bounds.
@@ -55,17 +66,28 @@ pub struct Budget {
     bytes: u64,
     entries: usize,
     directories: u64,
+    deadline: Deadline,
 }
 
 impl Budget {
-    fn new() -> Self {
-        Budget { bytes: MAX_TOTAL, entries: MAX_ENTRIES, directories: MAX_DIRECTORIES }
+    fn new(deadline: Deadline) -> Self {
+        Budget { bytes: MAX_TOTAL, entries: MAX_ENTRIES, directories: MAX_DIRECTORIES, deadline }
     }
 
-    /// Takes one name.
+    /// Takes one name, before the deadline.
     pub fn entry(&mut self) -> Result<()> {
+        if self.deadline.passed() {
+            return Err(Error::new(SLOW));
+        }
         let left = self.entries.checked_sub(1);
         self.entries = left.ok_or_else(|| Error::new(format!("it has more than {MAX_ENTRIES} names")))?;
+        Ok(())
+    }
+
+    /// Keeps an entry, unless the texts of all are too much.
+    pub fn keep<N>(&mut self, entry: Entry<N>, found: &mut Vec<Entry<N>>) -> Result<()> {
+        self.directory(entry.size() as u64)?;
+        found.push(entry);
         Ok(())
     }
 
@@ -76,7 +98,7 @@ impl Budget {
         self.directories = left.unwrap_or(0);
         match left {
             Some(_) => Ok(()),
-            None => Err(Error::new(format!("all directories take more than {MAX_DIRECTORIES} bytes"))),
+            None => Err(Error::new(format!("all directories and names take more than {MAX_DIRECTORIES} bytes"))),
         }
     }
 
@@ -99,7 +121,7 @@ impl Budget {
 /// note. An error if not even the top directory can be read, or the deadline passes.
 pub fn copy<T: Tree>(tree: &T, deadline: Deadline) -> Result<Files> {
     let mut files = Files::default();
-    let mut budget = Budget::new();
+    let mut budget = Budget::new(deadline);
     let root = tree.root().and_then(|root| tree.entries(&root, &mut budget));
     let mut level = vec![(String::new(), root.map_err(|e| e.context("failed to read the top directory"))?)];
     for depth in 1.. {
@@ -108,7 +130,11 @@ pub fn copy<T: Tree>(tree: &T, deadline: Deadline) -> Result<Files> {
             crate::base::sort::by(&mut entries, |a, b| a.name.cmp(&b.name));
             for Entry { name, kind } in entries {
                 if deadline.passed() {
-                    return Err(Error::new("it is too slow: the deadline passed before all of it was read"));
+                    return Err(Error::new(SLOW));
+                }
+                if let Err(e) = budget.directory((directory.len() + name.len()) as u64) {
+                    files.note(format!("left out the rest: {e}"));
+                    return Ok(files);
                 }
                 // Such a name would mean another file than its own.
                 if name.is_empty() || name.contains(['/', '\0']) || matches!(name.as_str(), "." | "..") {
@@ -124,6 +150,7 @@ pub fn copy<T: Tree>(tree: &T, deadline: Deadline) -> Result<Files> {
                     }
                     Kind::Directory(node) => match tree.entries(&node, &mut budget) {
                         Ok(entries) => below.push((path, entries)),
+                        Err(_) if deadline.passed() => return Err(Error::new(SLOW)),
                         Err(e) => files.note(format!("left out /{path}: {e}")),
                     },
                     Kind::File { node, size } => match budget.file(size) {
@@ -183,6 +210,46 @@ mod tests {
 
     fn hour() -> Deadline {
         Deadline::after(Duration::from_secs(3600))
+    }
+
+    /// A directory that holds itself, and as many links as there may be, with names and targets of that length.
+    struct Wordy(usize);
+
+    impl Tree for Wordy {
+        type Node = ();
+
+        fn root(&self) -> Result<()> {
+            Ok(())
+        }
+
+        fn entries(&self, _: &(), budget: &mut Budget) -> Result<Vec<Entry<()>>> {
+            let mut entries = Vec::new();
+            for i in 0..MAX_ENTRIES {
+                budget.entry()?;
+                let (name, target) = (format!("{i:0width$}", width = self.0), "x".repeat(self.0));
+                let kind = if i == 0 { Kind::Directory(()) } else { Kind::Link(target) };
+                budget.keep(Entry { name, kind }, &mut entries)?;
+                if i == 900 {
+                    break;
+                }
+            }
+            Ok(entries)
+        }
+
+        fn read(&self, _: &(), _: u64) -> Result<Vec<u8>> {
+            Ok(Vec::new())
+        }
+    }
+
+    #[test]
+    fn names_paths_and_targets_are_bounded_together() {
+        let files = copy(&Wordy(700), hour()).unwrap();
+        let bytes: usize = files.links().map(|(path, target)| path.len() + target.len()).sum();
+        assert!(bytes > 0 && bytes as u64 <= 2 * MAX_DIRECTORIES, "{bytes}");
+        assert!(files.notes().iter().any(|note| note.contains("left out the rest")), "{:?}", files.notes().len());
+        assert!(copy(&Wordy(30_000), hour()).is_err());
+        let few = copy(&Wordy(4), hour()).unwrap();
+        assert_eq!(few.links().count(), 900 * MAX_DEPTH);
     }
 
     #[test]

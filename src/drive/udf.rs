@@ -8,9 +8,11 @@ use crate::base::error::{Context, Error, Result};
 const SECTOR: u64 = 2048;
 /// Where the anchor is (ECMA-167, 3/8.4.2.1; UDF 2.2.3).
 const ANCHOR: u64 = 256;
-/// How many descriptors of a volume are read, and how many extents a file may have.
+/// How many descriptors of a volume are read, how many extents a file may have, and how many further blocks that describe them:
+/// full ones describe 126 or more.
 const MAX_DESCRIPTORS: u64 = 64;
 const MAX_EXTENTS: usize = 1024;
+const MAX_BLOCKS: usize = 32;
 /// Symbolic links are short.
 const MAX_LINK: u64 = 4096;
 
@@ -159,7 +161,7 @@ impl<R: ReadAt> Udf<R> {
                     let next = self.sector(self.block(block)?)?;
                     let length = le32(&next, 20).unwrap_or(0) as usize;
                     area = expect(next.get(24..24usize.saturating_add(length)))?;
-                    if blocks > MAX_EXTENTS {
+                    if blocks > MAX_BLOCKS {
                         return Err(Error::new("it has too many extents"));
                     }
                     continue 'areas;
@@ -233,7 +235,8 @@ impl<R: ReadAt> Tree for Udf<R> {
             if flags & (DELETED | PARENT) == 0 {
                 let name = text(rest.get(38 + own..38 + own + length).unwrap_or_default());
                 let entry = self.entry(name.clone(), node);
-                entries.push(entry.unwrap_or_else(|e| Entry { name, kind: Kind::Other(e.to_string()) }));
+                let entry = entry.unwrap_or_else(|e| Entry { name, kind: Kind::Other(e.to_string()) });
+                budget.keep(entry, &mut entries)?;
             }
             rest = rest.get((38 + own + length).next_multiple_of(4)..).unwrap_or_default();
         }
@@ -325,6 +328,45 @@ mod tests {
             drop(read(&damaged));
         }
         assert!(Udf::open(&b"nothing"[..]).is_err());
+    }
+
+    /// Counts what is read.
+    struct Counting<'a>(&'a [u8], std::cell::Cell<usize>);
+
+    impl ReadAt for Counting<'_> {
+        fn read_at(&self, offset: u64, buf: &mut [u8]) -> std::io::Result<usize> {
+            self.1.set(self.1.get() + 1);
+            self.0.read_at(offset, buf)
+        }
+    }
+
+    #[test]
+    fn a_chain_of_blocks_that_leads_to_itself_is_read_a_few_times() {
+        const NAMES: u8 = 40;
+        let mut image = vec![0; 310 * SECTOR as usize];
+        let mut put = |sector: u64, fields: &[(usize, &[u8])]| {
+            let sector = &mut image[(sector * SECTOR) as usize..][..SECTOR as usize];
+            fields.iter().for_each(|(at, bytes)| sector[*at..at + bytes.len()].copy_from_slice(bytes));
+            sector[4] = sector[..16].iter().fold(0, |sum, byte| sum.wrapping_add(*byte));
+        };
+        let number = |n: u32| n.to_le_bytes();
+        let further = [number(3 << 30 | SECTOR as u32), number(3)].concat();
+        let name = |i: u8| [&[1u8, 1][..], &[0; 17], &[2], &[0; 4], &number(2), &[0; 10], &[8, b'A' + i]].concat();
+        let names: Vec<u8> = (0..NAMES).flat_map(name).collect();
+        put(256, &[(0, &number(2)), (16, &number(3 * SECTOR as u32)), (20, &number(257))]);
+        put(257, &[(0, &number(5)), (188, &number(300)), (192, &number(10))]);
+        put(258, &[(0, &number(6)), (212, &number(SECTOR as u32)), (268, &number(1)), (440, &[1])]);
+        put(259, &[(0, &number(8))]);
+        put(300, &[(0, &number(256)), (404, &number(1))]);
+        let length = number(names.len() as u32);
+        put(301, &[(0, &number(261)), (27, &[DIRECTORY]), (34, &[3]), (56, &length), (172, &length), (176, &names)]);
+        put(302, &[(0, &number(261)), (27, &[FILE]), (56, &number(9)), (172, &number(8)), (176, &further)]);
+        put(303, &[(20, &number(8)), (24, &further)]);
+        let image = Counting(&image, std::cell::Cell::new(0));
+        let files = tree::copy(&Udf::open(&image).unwrap(), soon()).unwrap();
+        assert_eq!(files.notes().len(), usize::from(NAMES), "{:?}", files.notes());
+        assert!(files.notes()[0].contains("too many extents"), "{}", files.notes()[0]);
+        assert!(image.1.get() < usize::from(NAMES) * (MAX_BLOCKS + 4), "{} reads", image.1.get());
     }
 
     #[test]
