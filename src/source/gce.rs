@@ -48,6 +48,8 @@ const ID: &str = "instance/id";
 const ATTRIBUTES: &str = "/attributes/?recursive=True";
 /// How often another document is asked for.
 const TRIES: u32 = 6;
+/// How many lines of keys are read.
+const MAX_LINES: usize = 10_000;
 /// The user whose keys are for the default user, whatever that one's name.
 const ANY_DEFAULT_USER: &str = "cloudinit";
 
@@ -209,7 +211,7 @@ fn key_lines(own: &Map, project: &Map) -> Vec<String> {
     if with_project {
         texts.extend([of(project, "ssh-keys"), of(project, "sshKeys")]);
     }
-    texts.iter().flatten().flat_map(|text| text.lines()).map(str::to_owned).collect()
+    texts.iter().flatten().flat_map(|text| text.lines()).take(MAX_LINES).map(str::to_owned).collect()
 }
 
 /// The keys among `user:key` lines that are for the default user and have not expired at `now`, in seconds since 1970.

@@ -1,17 +1,18 @@
 //! SSH public keys as metadata gives them.
 
 use crate::document::Value;
+use std::collections::HashSet;
 
 /// How many SSH keys one instance may bring.
-const MAX_KEYS: usize = 1_000;
+pub const MAX_KEYS: usize = 1_000;
 
 /// SSH public keys in any of the shapes that metadata gives them: one text, a list, or a mapping of names to keys.
 /// In order, without repeats, blank lines and comments.
 pub fn public_keys(value: Option<&Value>) -> Vec<String> {
-    let mut keys: Vec<String> = Vec::new();
+    let (mut keys, mut seen) = (Vec::new(), HashSet::new());
     let mut add = |text: &str| {
         for line in text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#')) {
-            if keys.len() < MAX_KEYS && !keys.iter().any(|k| k == line) {
+            if keys.len() < MAX_KEYS && seen.insert(line.to_owned()) {
                 keys.push(line.to_owned());
             }
         }

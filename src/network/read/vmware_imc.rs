@@ -19,6 +19,8 @@ pub static FORMAT: Format = Format {
     reader: read,
 };
 
+/// How much of a section's name is read, in characters: each of its keys is kept with it.
+const MAX_SECTION: usize = 64;
 /// The most NICs, and the most addresses of one NIC, name servers and domains.
 const MAX_ITEMS: usize = 256;
 
@@ -39,7 +41,7 @@ impl Settings {
         let (mut section, mut found) = (String::new(), BTreeMap::new());
         for line in text.lines().map(str::trim).filter(|l| !l.starts_with(['#', ';'])) {
             if let Some(name) = line.strip_prefix('[').and_then(|l| l.strip_suffix(']')) {
-                section = name.to_owned();
+                section = name.chars().take(MAX_SECTION).collect();
             } else if let Some((key, value)) = line.split_once(['=', ':']) {
                 found.insert(format!("{section}|{}", key.trim()), value.trim().to_owned());
             }

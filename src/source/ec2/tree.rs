@@ -12,10 +12,11 @@ use std::sync::{Mutex, PoisonError};
 
 /// How long a token is good, in seconds: the longest that the services give.
 const TOKEN_TTL: &str = "21600";
-/// Bounds of the tree: depth, names, and bytes of one value.
+/// Bounds of the tree: depth, names, and bytes of one value and of all.
 const MAX_DEPTH: usize = 10;
 const MAX_NAMES: usize = 2_000;
 const MAX_VALUE: usize = 256 << 10;
+const MAX_TREE: usize = 1 << 20;
 /// How many values are fetched in parallel.
 const THREADS: usize = 6;
 /// How often one value is asked for; a tree has many, and one that fails is left out.
@@ -127,10 +128,11 @@ impl<'a> Service<'a> {
         tree.insert("instance-id", id);
         let mut folders: Vec<Vec<String>> = vec![Vec::new()];
         let mut names = 0;
+        let left = AtomicUsize::new(MAX_TREE);
         for _ in 0..MAX_DEPTH {
             let urls =
                 folders.iter().map(|f| format!("{root}/{}", f.iter().map(|n| escaped(n) + "/").collect::<String>()));
-            let listings = self.all(&urls.collect::<Vec<_>>(), problems);
+            let listings = self.all(&urls.collect::<Vec<_>>(), &left, problems);
             let (mut next, mut leaves) = (Vec::new(), Vec::new());
             for (folder, listing) in folders.iter().zip(listings) {
                 let Some(listing) = listing else { continue };
@@ -149,7 +151,7 @@ impl<'a> Service<'a> {
                 }
             }
             let urls: Vec<String> = leaves.iter().map(|(_, at)| format!("{root}/{}", escaped(at))).collect();
-            for ((path, _), body) in leaves.into_iter().zip(self.all(&urls, problems)) {
+            for ((path, _), body) in leaves.into_iter().zip(self.all(&urls, &left, problems)) {
                 match body {
                     Some(body) => insert(&mut tree, &path, value(&body)),
                     // A tag may be listed and have no value (Outscale).
@@ -170,8 +172,9 @@ impl<'a> Service<'a> {
         tree
     }
 
-    /// The documents at `urls`, in their order; None for those that are not there or failed, which is reported.
-    fn all(&self, urls: &[String], problems: &mut Vec<String>) -> Vec<Option<Vec<u8>>> {
+    /// The documents at `urls`, in their order; None for those that are not there or failed, which is reported. `left`: how many
+    /// bytes all may still have.
+    fn all(&self, urls: &[String], left: &AtomicUsize, problems: &mut Vec<String>) -> Vec<Option<Vec<u8>>> {
         let next = AtomicUsize::new(0);
         let results = Mutex::new(Vec::with_capacity(urls.len()));
         std::thread::scope(|scope| {
@@ -181,7 +184,16 @@ impl<'a> Service<'a> {
                         let at = next.fetch_add(1, Ordering::Relaxed);
                         let Some(url) = urls.get(at) else { return };
                         let request = Request { limit: MAX_VALUE, tries: VALUE_TRIES, ..Request::get(url) };
-                        let result = self.get(&request);
+                        let fits = |body: &Vec<u8>| {
+                            let order = Ordering::Relaxed;
+                            left.fetch_update(order, order, |left| left.checked_sub(body.len())).is_ok()
+                        };
+                        let result = match self.get(&request) {
+                            Ok(Some(body)) if !fits(&body) => {
+                                Err(Error::new(format!("{url}: left out: all values are more than {MAX_TREE} bytes")))
+                            }
+                            result => result,
+                        };
                         results.lock().unwrap_or_else(PoisonError::into_inner).push((at, result));
                     }
                 });
@@ -285,6 +297,12 @@ fn insert(tree: &mut Map, path: &[String], value: Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::deadline::Deadline;
+    use crate::link::Uplink;
+    use crate::link::http::script::{Answer, Script};
+    use crate::link::http::{Findings, Redirects};
+    use std::sync::Arc;
+    use std::time::Duration;
 
     #[test]
     fn listings() {
@@ -311,5 +329,21 @@ mod tests {
         assert_eq!(value(b"a\nb"), Value::List(vec!["a".into(), "b".into()]));
         assert_eq!(value(br#"{"Code": "Success"}"#).get("Code"), Some(&Value::from("Success")));
         assert_eq!(value(b"{broken"), Value::from("{broken"));
+    }
+
+    /// 2,000 values of 256 KB would be half a gigabyte.
+    #[test]
+    fn all_values_are_bounded_together() {
+        let listing: String = (0..100).map(|i| format!("v{i}\n")).collect();
+        let mut script = Script::default().with("GET", "http://h/", Answer::new(200, listing));
+        for i in 0..100 {
+            script = script.with("GET", &format!("http://h/v{i}"), Answer::new(200, vec![b'x'; 100_000]));
+        }
+        let (uplink, deadline) = (Uplink::system(), Deadline::after(Duration::from_secs(60)));
+        let client = Client::over(Arc::new(script), &uplink, Redirects::SameOrigin, deadline, &Findings::default());
+        let mut problems = Vec::new();
+        let tree = Service::new(&client, "http://h", None).tree("http://h", "i-1", &mut problems);
+        assert_eq!((tree.len(), problems.len()), (11, 90), "{:?}", problems.first());
+        assert!(problems[0].contains("all values are more than"), "{}", problems[0]);
     }
 }

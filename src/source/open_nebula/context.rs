@@ -198,6 +198,8 @@ impl<'a> Reader<'a> {
             },
         };
         match variable {
+            // A word that is ignored anyway needs no values.
+            Some(_) if word.is_none() => Ok(()),
             Some(name) => {
                 let value = self.context.variables.get(name).and_then(Value::text).unwrap_or_default();
                 self.add(word, &value)
@@ -291,5 +293,15 @@ mod tests {
         crate::base::testing::mutations(valid.as_bytes(), 3000, |bytes| {
             drop(parse(&String::from_utf8_lossy(bytes)));
         });
+    }
+
+    /// A word that needs a shell is ignored, and what it names is not copied for each time that it is named.
+    #[test]
+    fn what_is_ignored_costs_nothing() {
+        let script = format!("A='{}'\nB=$1{}\nC=c\n", "x".repeat(1 << 20), "$A".repeat(200_000));
+        let before = crate::base::testing::cpu_time();
+        let context = parse(&script).unwrap();
+        assert_eq!((context.variables.len(), context.problems.len()), (2, 1));
+        assert!(crate::base::testing::cpu_time() - before < std::time::Duration::from_secs(5));
     }
 }

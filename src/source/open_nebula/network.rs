@@ -9,6 +9,8 @@ use std::net::Ipv4Addr;
 /// The prefix length of IPv6 addresses without one, and the mask of IPv4 addresses.
 const PREFIX_6: &str = "64";
 const MASK: &str = "255.255.255.0";
+/// How many name servers, domains and routes are read.
+const MAX_WORDS: usize = 100;
 
 /// The configuration of every physical NIC; None where no variable gives an address. Problems go into `problems`.
 pub fn config(context: &Map, nics: &[Nic], problems: &mut Vec<String>) -> Option<Value> {
@@ -44,7 +46,8 @@ fn device(context: &Map, nic: &Nic, problems: &mut Vec<String>) -> Result<Map, &
     let field = |name: &str| text(&format!("{}_{name}", prefix.as_ref()?));
     let words = |name: &str| {
         let mut all: Vec<Value> = Vec::new();
-        for word in [field(name), text(name)].into_iter().flatten().flat_map(str::split_whitespace).map(Value::from) {
+        let words = [field(name), text(name)].into_iter().flatten().flat_map(str::split_whitespace);
+        for word in words.take(MAX_WORDS).map(Value::from) {
             if !all.contains(&word) {
                 all.push(word);
             }
@@ -85,8 +88,9 @@ fn device(context: &Map, nic: &Nic, problems: &mut Vec<String>) -> Result<Map, &
         }
     }
     let mut routes = Vec::new();
-    for entry in field("ROUTES").unwrap_or_default().split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
-        match entry.split_whitespace().collect::<Vec<_>>()[..] {
+    let entries = field("ROUTES").unwrap_or_default().split(',').map(str::trim).filter(|entry| !entry.is_empty());
+    for entry in entries.take(MAX_WORDS) {
+        match entry.split_whitespace().take(4).collect::<Vec<_>>()[..] {
             [to, "via", via] => routes.push(Value::Map([("to", to), ("via", via)].into_iter().collect())),
             _ => problems.push(problem(nic, "ROUTES: expected NETWORK via ROUTER, and a comma between several")),
         }
@@ -147,5 +151,17 @@ mod tests {
             assert!(problems[0].starts_with(&format!("context.sh: eth0: {name}: expected ")), "{problems:?}");
         }
         assert_eq!(of_mac("00:00"), None);
+    }
+
+    /// Each word is compared with those before it.
+    #[test]
+    fn words_without_end_end_in_time() {
+        let words: String = (0..100_000).map(|i| format!("d{i} ")).collect();
+        let context: Map = [("ETH0_IP", "10.0.0.5"), ("ETH0_SEARCH_DOMAIN", &words)].into_iter().collect();
+        let before = crate::base::testing::cpu_time();
+        let config = config(&context, &[nic("eth0", "02:00:0a:00:00:05")], &mut Vec::new()).unwrap();
+        let domains = config.at(&["ethernets", "eth0", "nameservers", "search"]).unwrap();
+        assert_eq!(domains.as_list().unwrap().len(), MAX_WORDS);
+        assert!(crate::base::testing::cpu_time() - before < std::time::Duration::from_secs(5));
     }
 }

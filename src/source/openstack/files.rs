@@ -5,7 +5,7 @@
 use crate::document::{Bytes, Map, Value, json, wrong};
 use crate::drive::Files;
 use crate::instance::{DsMode, Instance, NetworkData};
-use crate::source::keys::public_keys;
+use crate::source::keys::{MAX_KEYS, public_keys};
 
 /// Versions of the documents that are understood, newest first. `latest` is asked last: it may be of any shape.
 pub const VERSIONS: [&str; 8] =
@@ -13,8 +13,9 @@ pub const VERSIONS: [&str; 8] =
 const LATEST: &str = "latest";
 /// Versions of the EC2 tree beside it, newest first.
 const EC2_VERSIONS: [&str; 2] = ["latest", "2009-04-04"];
-/// How many `files` one instance may bring.
+/// How many `files` one instance may bring, and how large they may be, all together: several may have the same content.
 const MAX_FILES: usize = 1_000;
+const MAX_CONTENT: usize = 32 << 20;
 
 /// Whether the tree has OpenStack's layout, version 2 or 1.
 pub fn is_openstack(files: &Files) -> bool {
@@ -132,7 +133,7 @@ fn from_metadata(files: &Files, metadata: &Map, instance: &mut Instance) -> Vec<
 
 fn add_keys(keys: &mut Vec<String>, more: Vec<String>) {
     for key in more {
-        if !keys.contains(&key) {
+        if keys.len() < MAX_KEYS && !keys.contains(&key) {
             keys.push(key);
         }
     }
@@ -155,6 +156,7 @@ fn read_files(files: &Files, metadata: &Map, instance: &mut Instance, problems: 
         problems.push(wrong("meta_data.json: files", "a list", list).to_string());
         return;
     };
+    let mut left = MAX_CONTENT;
     for (i, file) in list.iter().enumerate().take(MAX_FILES) {
         let (path, content) =
             (file.get("path").and_then(Value::as_str), file.get("content_path").and_then(Value::as_str));
@@ -163,7 +165,12 @@ fn read_files(files: &Files, metadata: &Map, instance: &mut Instance, problems: 
             continue;
         };
         match content_of(files, content) {
-            Some(bytes) => instance.files.push((path.to_owned(), Bytes::from(bytes.to_vec()))),
+            Some(bytes) if bytes.len() > left => problems
+                .push(format!("meta_data.json: files[{i}]: ignored: all files are more than {MAX_CONTENT} bytes")),
+            Some(bytes) => {
+                left -= bytes.len();
+                instance.files.push((path.to_owned(), Bytes::from(bytes.to_vec())));
+            }
             None => problems
                 .push(format!("meta_data.json: files[{i}]: there is no openstack/{}", content.trim_start_matches('/'))),
         }
@@ -222,11 +229,8 @@ fn read_version_1(files: &Files) -> Instance {
         instance.dsmode = mode;
     }
     if let Some(keys) = files.get("root/.ssh/authorized_keys") {
-        let text = String::from_utf8_lossy(keys);
-        add_keys(
-            &mut instance.public_keys,
-            text.lines().map(|l| l.trim().to_owned()).filter(|l| !l.is_empty() && !l.starts_with('#')).collect(),
-        );
+        let text = String::from_utf8_lossy(keys).into_owned();
+        add_keys(&mut instance.public_keys, public_keys(Some(&text.into())));
     }
     add_keys(&mut instance.public_keys, public_keys(metadata.get("public-keys")));
     if let Some(eni) = files.get("etc/network/interfaces") {
@@ -283,6 +287,30 @@ mod tests {
         assert_eq!(read.problems.len(), 2, "{:?}", read.problems);
         assert!(read.problems[0].starts_with("openstack/2018-08-27/meta_data.json: not valid JSON at line 1"));
         assert!(read.problems[1].contains("files[1]"));
+    }
+
+    #[test]
+    fn files_of_the_same_content_are_bounded_together() {
+        let metadata = r#"{"uuid": "u", "files": [LIST]}"#
+            .replace("LIST", &[r#"{"path": "/f", "content_path": "c"}"#; 4].join(","));
+        let large = "x".repeat(MAX_CONTENT / 3);
+        let read = read(&files(&[("openstack/latest/meta_data.json", &metadata), ("openstack/c", &large)])).unwrap();
+        assert_eq!((read.files.len(), read.problems.len()), (3, 1));
+        assert!(read.problems[0].contains("files[3]: ignored"), "{:?}", read.problems);
+    }
+
+    /// Each key is compared with those before it.
+    #[test]
+    fn keys_without_end_end_in_time() {
+        let key = |i: usize| format!("{{\"type\": \"ssh\", \"data\": \"ssh-rsa {i:08}\"}}");
+        let keys: Vec<String> = (0..60_000).map(key).collect();
+        let metadata = format!("{{\"uuid\": \"u\", \"keys\": [{}]}}", keys.join(","));
+        let before = crate::base::testing::cpu_time();
+        let many = read(&files(&[("openstack/latest/meta_data.json", &metadata)])).unwrap();
+        let lines: String = (0..MAX_KEYS - 1).map(|i| format!("k{i}\n")).collect::<String>() + &"k0\n".repeat(500_000);
+        let again = read(&files(&[("meta.js", "{}"), ("root/.ssh/authorized_keys", &lines)])).unwrap();
+        assert_eq!((many.public_keys.len(), again.public_keys.len()), (MAX_KEYS, MAX_KEYS - 1));
+        assert!(crate::base::testing::cpu_time() - before < std::time::Duration::from_secs(10));
     }
 
     #[test]

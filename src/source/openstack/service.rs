@@ -146,11 +146,11 @@ fn contents(metadata: &[u8]) -> Vec<String> {
     let mut paths: Vec<String> = Vec::new();
     for path in named.map(|p| p.trim_start_matches('/')) {
         let path = format!("openstack/{path}");
-        if path.split('/').all(|part| is_name(part) && part != "..") && !paths.contains(&path) {
+        let is_safe = path.split('/').all(|part| is_name(part) && part != "..");
+        if paths.len() < MAX_CONTENTS && is_safe && !paths.contains(&path) {
             paths.push(path);
         }
     }
-    paths.truncate(MAX_CONTENTS);
     paths
 }
 
@@ -199,8 +199,8 @@ fn asked(client: &Client, request: &Request) -> Result<Option<Vec<u8>>> {
 
 /// What to ask for after a look at the list, the best last: the known versions in it by age, and `latest` before them.
 fn candidates(list: &str, tried: &str) -> Vec<String> {
-    let listed: Vec<&str> = list.lines().map(|l| l.trim().trim_end_matches('/')).collect();
-    let known = VERSIONS.iter().rev().filter(|v| **v != tried && listed.contains(*v)).map(|v| (*v).to_owned());
+    let is_listed = |version: &str| list.lines().any(|l| l.trim().trim_end_matches('/') == version);
+    let known = VERSIONS.iter().rev().filter(|v| **v != tried && is_listed(v)).map(|v| (*v).to_owned());
     std::iter::once("latest".to_owned()).chain(known).collect()
 }
 

@@ -12,6 +12,8 @@ use std::time::Duration;
 
 /// The longest answer, in bytes.
 const MAX_LINE: usize = 8 << 20;
+/// How many keys of the owner's are looked at.
+const MAX_KEYS: usize = 10_000;
 /// How long the line must be quiet before it is empty, and how much may be on it.
 const QUIET: Duration = Duration::from_millis(100);
 const MAX_PENDING: usize = 64 << 10;
@@ -78,7 +80,7 @@ impl Client {
     ///
     /// As [`Client::get`].
     pub fn keys(&mut self) -> Result<Vec<String>> {
-        Ok(self.ask("KEYS")?.unwrap_or_default().lines().map(str::to_owned).collect())
+        Ok(self.ask("KEYS")?.unwrap_or_default().lines().take(MAX_KEYS).map(str::to_owned).collect())
     }
 
     fn ask(&mut self, request: &str) -> Result<Option<String>> {
