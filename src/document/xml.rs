@@ -10,8 +10,9 @@ use quick_xml::events::{BytesStart, Event};
 
 /// The longest document that is read, in bytes.
 pub const MAX_SIZE: usize = 4 << 20;
-/// How many elements and attributes a document may have.
+/// How many elements and attributes a document may have, and how many attributes an element: each is compared with those before it.
 const MAX_NODES: usize = 20_000;
+const MAX_ATTRIBUTES: usize = 1_000;
 
 /// An element of a document.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -129,7 +130,10 @@ impl Tree {
         }
         self.count()?;
         let mut element = Element { name: text_of(tag.local_name().into_inner()), ..Element::default() };
-        for attribute in tag.attributes() {
+        for (i, attribute) in tag.attributes().enumerate() {
+            if i >= MAX_ATTRIBUTES {
+                return Err("an element has too many attributes");
+            }
             let attribute = attribute.map_err(|_| "an attribute is not well-formed or there twice")?;
             self.count()?;
             if attribute.key.as_namespace_binding().is_none() {
@@ -192,6 +196,7 @@ mod tests {
         let deep = |n: usize| "<a>".repeat(n) + &"</a>".repeat(n);
         assert!(parse("t", deep(MAX_DEPTH).as_bytes()).is_ok());
         let many = format!("<a>{}</a>", "<b/>".repeat(MAX_NODES));
+        let wide = format!("<a {}/>", (0..=MAX_ATTRIBUTES).map(|i| format!("a{i}='' ")).collect::<String>());
         let laughs = "<!DOCTYPE l [<!ENTITY a \"ha\"><!ENTITY b \"&a;&a;\">]><l>&b;</l>";
         for (text, why) in [
             ("", "it has no element"),
@@ -210,6 +215,7 @@ mod tests {
             (&deep(MAX_DEPTH + 1), "too deeply"),
             (&deep(200_000), "too deeply"),
             (&many, "too many"),
+            (&wide, "too many attributes"),
         ] {
             let error = parse("ovf-env.xml", text.as_bytes()).unwrap_err().to_string();
             assert!(error.starts_with("ovf-env.xml: ") && error.contains(why) && !error.contains("secret"), "{error}");

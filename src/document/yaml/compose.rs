@@ -133,6 +133,7 @@ impl<'a> Composer<'a> {
 
     fn directives(&mut self) -> Step<()> {
         while let Token::Directive(words) = self.tokens.peek()?.clone() {
+            self.count(1, 0)?;
             if let [name, handle, prefix] = words.as_slice()
                 && name == "%TAG"
             {

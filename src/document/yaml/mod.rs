@@ -139,6 +139,12 @@ mod tests {
         assert!(yaml(&"[".repeat(100_000)).contains("not valid YAML"));
         assert!(yaml(&"- ".repeat(50_000)).contains("not valid YAML"));
         assert!(yaml("!!python/object:os.system x").contains("not valid YAML"));
+        // What is refused is neither held nor told.
+        let long = "x ".repeat(1 << 20);
+        assert!(yaml(&format!("%TAG {long}\n--- a")).contains("a directive that is too long"));
+        assert!(yaml(&format!("!!{} a", "x".repeat(1 << 20))).contains("a tag that is too long"));
+        let handles: String = (0..260_000).map(|i| format!("%TAG !{i}! x\n")).collect();
+        assert!(yaml(&format!("{handles}--- a")).contains("more than 250000 nodes"));
         assert!(yaml("a: *nowhere").contains("not valid YAML"));
         assert!(yaml("&a [*a]").contains("not complete"));
         assert!(yaml("a: 1\n---\nb: 2\n").contains("single document"));

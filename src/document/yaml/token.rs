@@ -6,6 +6,8 @@ use std::collections::VecDeque;
 
 /// How far a key may be from its `:`, in characters; it must be on the same line too.
 const MAX_SIMPLE_KEY: usize = 1024;
+/// How long a directive or a tag may be, in bytes. Those that are known are shorter.
+const MAX_TAG: usize = 1024;
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Token {
@@ -249,6 +251,9 @@ impl<'a> Tokens<'a> {
     fn directive(&mut self) -> Step<()> {
         self.between_documents()?;
         let line = self.cursor.take_while(|_| true);
+        if line.len() > MAX_TAG {
+            return self.cursor.fail("a directive that is too long");
+        }
         let words = line.split_whitespace().take_while(|w| !w.starts_with('#')).map(str::to_owned);
         self.push(Token::Directive(words.collect()));
         Ok(())
@@ -338,6 +343,7 @@ impl<'a> Tokens<'a> {
 
     fn tag(&mut self) -> Step<Token> {
         let uri = |c: char| c.is_ascii_alphanumeric() || "-;/?:@&=+$,_.~*'()[]%".contains(c);
+        let start = self.cursor.mark.offset;
         self.cursor.take(1);
         let tag = if self.cursor.peek() == Some(b'<') {
             self.cursor.take(1);
@@ -357,6 +363,9 @@ impl<'a> Tokens<'a> {
         };
         if !self.cursor.is_blank_at(0) {
             return self.cursor.fail("white space expected after a tag");
+        }
+        if self.cursor.mark.offset - start > MAX_TAG {
+            return self.cursor.fail("a tag that is too long");
         }
         Ok(tag)
     }
