@@ -12,6 +12,8 @@ use std::time::SystemTime;
 
 /// How many different messages are kept between two calls of [`take`]; later ones are dropped.
 const MAX_MESSAGES: usize = 10_000;
+/// The longest message, in bytes: names that documents choose are part of some.
+const MAX_TEXT: usize = 16 << 10;
 /// The longest line that the kernel's log takes from a program, with its level and name (LOG_LINE_MAX).
 const MAX_KMSG: usize = 900;
 
@@ -110,7 +112,9 @@ impl Log for Logger {
 
 /// A message as one line, whatever was put into it, without the credentials of URLs.
 fn one_line(text: &str) -> String {
-    mask::urls(text).chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    let mut text: String = mask::urls(text).chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    mask::cut(&mut text, MAX_TEXT);
+    text
 }
 
 fn to_kernel(mut kmsg: &File, level: Level, text: &str) {

@@ -10,6 +10,10 @@ use std::time::SystemTime;
 
 /// The most entries that one report keeps; the rest are counted.
 const MAX_ENTRIES: usize = 10_000;
+/// How long an entry may be, in bytes: names that documents choose are part of some. And how long once all have that many.
+const MAX_TEXT: usize = 16 << 10;
+const MAX_ALL: usize = 2 << 20;
+const SHORT: usize = 256;
 
 /// How serious an entry is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -56,6 +60,8 @@ pub struct Report {
     seen: HashSet<(Severity, String)>,
     /// How many entries were dropped because there were too many.
     dropped: usize,
+    /// How many bytes the texts have.
+    size: usize,
 }
 
 impl Report {
@@ -129,13 +135,16 @@ impl Report {
     }
 
     fn push(&mut self, severity: Severity, text: &dyn fmt::Display) {
-        self.add(Entry { severity, text: one_line(&text.to_string()), time: SystemTime::now() });
+        let mut text = one_line(&text.to_string());
+        mask::cut(&mut text, if self.size > MAX_ALL { SHORT } else { MAX_TEXT });
+        self.add(Entry { severity, text, time: SystemTime::now() });
     }
 
     fn add(&mut self, entry: Entry) {
         if self.entries.len() == MAX_ENTRIES {
             self.dropped += 1;
         } else if self.seen.insert((entry.severity, entry.text.clone())) {
+            self.size += entry.text.len();
             self.entries.push(entry);
         }
     }
@@ -173,5 +182,10 @@ mod tests {
         let mut report = Report::new();
         (0..MAX_ENTRIES + 5).for_each(|i| report.warn(i));
         assert_eq!((report.entries().len(), report.dropped()), (MAX_ENTRIES, 5));
+        let mut long = Report::new();
+        (0..MAX_ENTRIES).for_each(|i| long.error(format!("{i:06}{}", "é".repeat(10_000))));
+        let bytes: usize = long.entries().iter().map(|entry| entry.text.len()).sum();
+        assert!(long.entries().len() == MAX_ENTRIES && bytes < 6 << 20, "{bytes}");
+        assert!(long.entries()[0].text.ends_with("é\u{2026}"));
     }
 }
