@@ -139,6 +139,14 @@ fn bombs_end_in_time_and_bounds() {
     let patch = (0..9999).map(|_| "{\"op\":\"copy\",\"from\":\"\",\"path\":\"/x\"}").collect::<Vec<_>>().join(",");
     let patch = format!("#cloud-config-jsonp\n[{patch}]");
     let header = format!("MIME-Version: 1.0\n{}\n\nx", "X: y\n".repeat(200_000));
+    let bomb = gzip(&vec![0; 40 << 20]);
+    let mut bombs = b"MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n\n".to_vec();
+    (0..300).for_each(|_| bombs.extend([b"--b\nContent-Type: application/gzip\n\n", bomb.as_slice(), b"\n"].concat()));
+    // Little that becomes much, in each part.
+    let much = format!("[&a [{}], {}]", "1,".repeat(1_000), "*a,".repeat(200));
+    let much: String = (0..200).map(|i| format!("--b\nContent-Type: text/cloud-config\n\nk{i}: {much}\n")).collect();
+    let much = format!("MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n\n{much}--b--");
+    let boundaries = format!("#!/bin/sh\n--===============prepivot=={}", "0".repeat(4 << 20));
     let cases: Vec<(&str, Vec<u8>)> = vec![
         ("deep lists", deep_yaml.into()),
         ("deep mappings", deep_map.into()),
@@ -154,6 +162,9 @@ fn bombs_end_in_time_and_bounds() {
         ("many jinja tags", wide_jinja.into()),
         ("patches", patch.into()),
         ("a long header", header.into()),
+        ("gzip bombs side by side", bombs),
+        ("parts with aliases", much.into()),
+        ("every boundary", boundaries.into()),
         ("includes that include", b"#include\nhttp://x\n".to_vec()),
         ("nothing but zeros", vec![0; 1 << 20]),
         (
