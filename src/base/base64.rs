@@ -1,4 +1,4 @@
-//! Base64 (RFC 4648, section 4), by the crate that SSH keys need too.
+//! Base64 (RFC 4648, section 4), by the crate that SSH keys need anyway.
 
 use base64ct::{Base64, Encoding};
 use std::fmt;
@@ -6,12 +6,12 @@ use std::fmt;
 /// How many bytes [`Marked`] encodes at a time: a multiple of three.
 const BLOCK: usize = 3 << 10;
 
-/// As text in one line, padded.
+/// Encodes in one line, with padding.
 pub fn encode(bytes: &[u8]) -> String {
     Base64::encode_string(bytes)
 }
 
-/// A mark and the base64 of bytes, written block by block.
+/// A prefix and the base64 of bytes, written block by block.
 pub struct Marked<'a>(pub &'a str, pub &'a [u8]);
 
 impl fmt::Display for Marked<'_> {
@@ -21,16 +21,17 @@ impl fmt::Display for Marked<'_> {
     }
 }
 
-/// What [`encode`] would write as exactly this text: padded, no white space, no bits left over. None for all else.
+/// Decodes exactly what [`encode`] produces: padded, without white space, without stray bits. None for
+/// anything else.
 pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
     Base64::decode_vec(std::str::from_utf8(text).ok()?).ok()
 }
 
-/// Up to the first `=`; bytes that are not of its alphabet are skipped, an incomplete end is dropped.
+/// Decodes up to the first `=`. Bytes outside the alphabet are skipped; an incomplete end is dropped.
 pub fn decode_loosely(text: &[u8]) -> Vec<u8> {
     let mut letters = Vec::with_capacity(text.len().next_multiple_of(4));
     letters.extend(text.iter().take_while(|b| **b != b'=').filter(|b| is_letter(**b)));
-    // Each letter has six bits; those that are left over after the last byte may be any.
+    // Each character has six bits; the bits after the last whole byte are ignored.
     let bytes = letters.len() * 6 / 8;
     letters.resize(letters.len().next_multiple_of(4), b'A');
     let mut out = decode(&letters).unwrap_or_default();
@@ -38,8 +39,8 @@ pub fn decode_loosely(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// As [`decode_loosely`] what is base64 but for white space, other characters in between, or padding that is missing or too
-/// long. None where it is cut off, or no base64 at all.
+/// Decodes like [`decode_loosely`], but only what is base64 apart from white space, other characters in
+/// between, and missing or excess padding. None if it is truncated or not base64.
 pub fn decode_leniently(text: &[u8]) -> Option<Vec<u8>> {
     let letters = text.iter().take_while(|b| **b != b'=').filter(|b| is_letter(**b)).count();
     let is_whole = letters > 0 && (letters % 4 == 0 || text.contains(&b'='));
@@ -47,7 +48,7 @@ pub fn decode_leniently(text: &[u8]) -> Option<Vec<u8>> {
     (letters % 4 != 1 && (is_whole || is_plain)).then(|| decode_loosely(text))
 }
 
-/// Whether a byte is a letter of the alphabet.
+/// Whether a byte is in the alphabet.
 pub fn is_letter(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/')
 }

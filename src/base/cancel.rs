@@ -1,4 +1,4 @@
-//! Ends waits from another thread.
+//! Cancels waits from another thread.
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::io;
@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Ends every wait on any copy of this value, now and later.
+/// Ends every wait on any clone of this value, now and later.
 #[derive(Debug, Clone)]
 pub struct Cancel(Arc<OwnedFd>);
 
@@ -19,6 +19,9 @@ impl AsFd for Cancel {
 
 impl Cancel {
     /// A new value, not cancelled.
+    ///
+    /// # Errors
+    /// The process has no file descriptors left.
     pub fn new() -> io::Result<Self> {
         Ok(Cancel(Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)))
     }
@@ -28,7 +31,7 @@ impl Cancel {
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 
-    /// Waits for `budget` to pass; false if cancelled before.
+    /// Waits for `budget`. Returns false if cancelled before.
     pub fn wait(&self, budget: Duration) -> bool {
         let end = Instant::now() + budget;
         loop {
@@ -46,7 +49,10 @@ impl Cancel {
         !self.wait(Duration::ZERO)
     }
 
-    /// Waits until `fd` is ready for `events`. Errors: `TimedOut` once the budget is spent, another if cancelled.
+    /// Waits until `fd` is ready for `events`.
+    ///
+    /// # Errors
+    /// `TimedOut` when the budget is spent; another error if cancelled.
     pub fn wait_for(&self, fd: &OwnedFd, events: PollFlags, budget: Option<Duration>) -> io::Result<()> {
         let end = budget.map(|b| Instant::now() + b);
         loop {

@@ -1,5 +1,5 @@
-//! A channel between threads, for answers that are waited for until a time. std's own has no locks, and is 20 KB of the program: a
-//! few answers need no such thing.
+//! A channel between threads with a receive timeout. std's is lock-free and takes 20 KB of the program, which
+//! a few answers do not need.
 
 use super::deadline::Deadline;
 use std::collections::VecDeque;
@@ -18,19 +18,19 @@ struct State<T> {
 }
 
 impl<T> Channel<T> {
-    /// The state. No thread panics while it has the lock.
+    /// The state. No thread can panic while it holds the lock.
     fn state(&self) -> MutexGuard<'_, State<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What sends; each thread has its own.
+/// The sending end; each thread has its own.
 pub struct Sender<T>(Arc<Channel<T>>);
 
-/// What receives.
+/// The receiving end.
 pub struct Receiver<T>(Arc<Channel<T>>);
 
-/// The two ends of a new channel.
+/// A new channel.
 pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
     let state = Mutex::new(State { sent: VecDeque::new(), senders: 1, receiver: true });
     let channel = Arc::new(Channel { state, changed: Condvar::new() });
@@ -38,7 +38,7 @@ pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
 }
 
 impl<T> Sender<T> {
-    /// Sends `answer`; false where nobody is there to receive it any more.
+    /// Sends `answer`. Returns false if the receiver is gone.
     pub fn send(&self, answer: T) -> bool {
         let mut state = self.0.state();
         if state.receiver {
@@ -64,8 +64,8 @@ impl<T> Drop for Sender<T> {
 }
 
 impl<T> Receiver<T> {
-    /// The next answer in the order in which they were sent. None once nobody is there to send another, and where none has come
-    /// by the deadline.
+    /// The next answer, in the order in which they were sent. None if all senders are gone, or nothing
+    /// arrives by the deadline.
     pub fn receive(&self, deadline: Option<Deadline>) -> Option<T> {
         let mut state = self.0.state();
         loop {

@@ -1,16 +1,16 @@
-//! The time of day, for people and for logs. Always UTC.
+//! Dates and times, for people and for logs. Always UTC.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
 const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// Now, as in the header of a mail (RFC 5322, section 3.3).
+/// The current time as in an e-mail header (RFC 5322, section 3.3).
 pub fn now() -> String {
     rfc5322(since_1970(SystemTime::now()).as_secs())
 }
 
-/// Seconds since 1970 as in the header of a mail: `Thu, 29 Feb 2024 23:59:59 +0000`.
+/// Seconds since 1970 as in an e-mail header: `Thu, 29 Feb 2024 23:59:59 +0000`.
 pub fn rfc5322(seconds: u64) -> String {
     let days = seconds / 86_400;
     let (year, month, day) = civil(days);
@@ -19,7 +19,7 @@ pub fn rfc5322(seconds: u64) -> String {
     format!("{weekday}, {day:02} {month} {year} {} +0000", of_day(seconds))
 }
 
-/// A time as `2026-11-20 10:00:00` and the milliseconds after `separator`; without them where that is empty.
+/// A time as `2026-11-20 10:00:00`, followed by `separator` and the milliseconds unless it is empty.
 pub fn timestamp(time: SystemTime, separator: &str) -> String {
     let since = since_1970(time);
     let (year, month, day) = civil(since.as_secs() / 86_400);
@@ -30,13 +30,13 @@ pub fn timestamp(time: SystemTime, separator: &str) -> String {
     out
 }
 
-/// How long after 1970 a time is; nothing for one before.
+/// The time since 1970; zero before that.
 pub fn since_1970(time: SystemTime) -> Duration {
     time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO)
 }
 
-/// Seconds since 1970 of an HTTP date, `Sun, 06 Nov 1994 08:49:37 GMT` (RFC 9110, section 5.6.7), or of the header of a mail
-/// with the time zone `+0000`. None for other forms and for times before 1970.
+/// Parses an HTTP date, `Sun, 06 Nov 1994 08:49:37 GMT` (RFC 9110, section 5.6.7), or one of an e-mail header
+/// with the time zone `+0000`, to seconds since 1970. None for other formats, and for times before 1970.
 pub fn parse_http_date(text: &str) -> Option<u64> {
     let mut words = text.split_once(',')?.1.split_ascii_whitespace();
     let (day, month, year) = (words.next()?, words.next()?, words.next()?);
@@ -45,8 +45,8 @@ pub fn parse_http_date(text: &str) -> Option<u64> {
     (words.next().is_some_and(|zone| matches!(zone, "GMT" | "+0000")) && words.next().is_none()).then_some(seconds)
 }
 
-/// Seconds since 1970 of `2026-11-20T10:00:00` and a time zone: `Z`, `+0100`, `-05:30`. None for other forms and for times
-/// before 1970.
+/// Parses `2026-11-20T10:00:00` with a time zone (`Z`, `+0100`, `-05:30`) to seconds since 1970. None for
+/// other formats, and for times before 1970.
 pub fn parse_iso8601(text: &str) -> Option<u64> {
     let (date, rest) = text.split_once('T')?;
     let (time, zone) = rest.split_at_checked(8)?;
@@ -71,7 +71,7 @@ pub fn parse_iso8601(text: &str) -> Option<u64> {
     }
 }
 
-/// A number of one to four digits.
+/// Parses a number of one to four digits.
 fn number(text: &str) -> Option<u64> {
     let digits = (1..=4).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit());
     digits.then(|| text.parse().ok())?

@@ -1,6 +1,6 @@
-//! CRC-32 of ISO 3309 and IEEE 802.3: of gzip (RFC 1952, 8), GPT (UEFI, 5.3.2) and SmartOS's protocol.
+//! CRC-32 (ISO 3309, IEEE 802.3), as in gzip (RFC 1952, 8), GPT (UEFI, 5.3.2) and SmartOS's protocol.
 
-/// What each value of a byte changes: the remainders by the polynomial with its bits reversed, as all who use it here have it.
+/// The remainder for each value of a byte, with the bit-reversed polynomial that all of these use.
 const TABLE: [u32; 256] = {
     let mut table = [0; 256];
     let mut byte = 0;
@@ -17,12 +17,12 @@ const TABLE: [u32; 256] = {
     table
 };
 
-/// The check sum of `bytes`.
+/// The checksum of `bytes`.
 pub fn crc32(bytes: &[u8]) -> u32 {
     add(0, bytes)
 }
 
-/// The check sum of some bytes and then `bytes`, where that of the former is `crc`: 0 for none.
+/// Continues a checksum: `crc` is that of the bytes before `bytes`, 0 for none.
 pub fn add(crc: u32, bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!crc, |crc, byte| {
         let [low, ..] = crc.to_le_bytes();

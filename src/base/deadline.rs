@@ -1,8 +1,8 @@
-//! One time budget for a stage, passed down; each wait asks it for a share.
+//! One time budget for a stage, passed down; every wait is limited by it.
 
 use std::time::{Duration, Instant};
 
-/// The moment at which a stage gives up waiting. Copies share the moment.
+/// The time when a stage gives up waiting. Copies have the same time.
 #[derive(Debug, Clone, Copy)]
 pub struct Deadline(Instant);
 
@@ -13,17 +13,17 @@ impl Deadline {
         Deadline(now.checked_add(budget).unwrap_or(now))
     }
 
-    /// What is left; zero once it has passed.
+    /// The time left; zero once it has passed.
     pub fn left(self) -> Duration {
         self.0.saturating_duration_since(Instant::now())
     }
 
-    /// Whether nothing is left.
+    /// Whether it has passed.
     pub fn passed(self) -> bool {
         self.left().is_zero()
     }
 
-    /// An earlier deadline for one part: at most `budget` from now, never later than this one.
+    /// A deadline for one part: at most `budget` from now, and never later than this one.
     pub fn at_most(self, budget: Duration) -> Self {
         Deadline(self.0.min(Self::after(budget).0))
     }

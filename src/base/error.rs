@@ -1,10 +1,10 @@
-//! The one error type: what was being done, on what, and what to do about it.
+//! The error type: what was being done, on what, and what to do about it.
 
 use std::fmt;
 
-/// A failure, as one line for a person. Never holds a secret: not a password, a key or user-data.
+/// A failure, as one line for a person. Never contains a secret: no password, key or user-data.
 ///
-/// One word, so that a `Result<()>` is returned in a register.
+/// One word in size, so that a `Result<()>` is returned in a register.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error(Box<Message>);
 
@@ -16,7 +16,7 @@ struct Message(String);
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// An error that says `message`.
+    /// An error with the text `message`.
     pub fn new(message: impl Into<String>) -> Self {
         Error::of(message.into())
     }
@@ -40,7 +40,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Adds context to an error: what was being done. Called once at each boundary that the error crosses.
+/// Adds to an error what was being done. Called once at each boundary that the error crosses.
 pub trait Context<T> {
     /// `Err(cause)` becomes `Err("what(): cause")`.
     fn context<D: fmt::Display>(self, what: impl FnOnce() -> D) -> Result<T>;
@@ -52,16 +52,17 @@ impl<T, E: fmt::Display> Context<T> for std::result::Result<T, E> {
     }
 }
 
-/// Not generic: called from hundreds of places, copies would add up.
+/// Not generic, because it is called from hundreds of places.
 #[cold]
 fn joined(what: &dyn fmt::Display, cause: &dyn fmt::Display) -> Error {
     Error::of(format!("{what}: {cause}"))
 }
 
-/// How many problems one error lists.
+/// The most problems that one error lists.
 const MAX_PROBLEMS: usize = 100;
 
-/// Combines `problems` into one error on one line: the first 100, and the number of further ones. Ok if there are none.
+/// Combines `problems` into one error on one line: the first [`MAX_PROBLEMS`], and the number of further
+/// ones. Ok if there are none.
 ///
 /// # Errors
 /// There is a problem.

@@ -1,11 +1,10 @@
-//! Timing events in the log: the lines that `analyze` reads, in the form of cloud-init's own events (its reporting
-//! module).
+//! Timing events in the log, in the format of cloud-init's reporting module: `analyze` reads these lines.
 
 use std::cell::RefCell;
 use std::time::Instant;
 
 thread_local! {
-    /// The open events, the outermost first.
+    /// The open events, outermost first.
     static OPEN: RefCell<Vec<&'static str>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -18,20 +17,21 @@ pub const FINISH: &str = "finish: ";
 pub struct Event {
     name: String,
     what: String,
-    /// The description logged at the end of an event that did not fail: by default that of its beginning.
+    /// The description at the end of an event that did not fail; by default that of its beginning.
     done: Option<String>,
-    /// When it began; None where its end does not say how long it took.
+    /// When it began; None if its end does not report a duration.
     begun: Option<Instant>,
     failed: bool,
 }
 
 impl Event {
-    /// Begins an event of a stage or, in one that has begun, a part of it: `init-local`, `init-local/search`. `what` says what is done.
+    /// Begins an event: of a stage, or of a part of the current stage, as `init-local/search`. `what`
+    /// describes it.
     pub fn start(name: &'static str, what: impl Into<String>) -> Event {
         Event::begin(name, String::new(), what.into())
     }
 
-    /// Begins a module's part of a stage: `init-local/config-users_groups`.
+    /// Begins the event of a module in a stage: `init-local/config-users_groups`.
     pub fn module(name: &str, frequency: &str) -> Event {
         let what = format!("running config-{name} with frequency {frequency}");
         let mut event = Event::begin("config-", name.to_owned(), what);
@@ -40,7 +40,7 @@ impl Event {
         event
     }
 
-    /// A module that has run at its frequency before: nothing is done.
+    /// Logs the event of a module that does nothing because it has already run at its frequency.
     pub fn ran_before(name: &str, frequency: &str) {
         let mut event = Event::module(name, frequency);
         event.done = Some(format!("config-{name} previously ran"));

@@ -2,12 +2,12 @@
 
 use glob::Pattern;
 
-/// Whether `name` matches `pattern` as in fnmatch(3): `*` is any text, `?` any character, `[a-z]` one of a set and `[!a-z]` one
-/// outside of it. A pattern with an unfinished set matches nothing.
+/// Whether `name` matches `pattern` as in fnmatch(3): `*` matches any text, `?` any character, `[a-z]` one of
+/// a set and `[!a-z]` one outside of it. A pattern with an unterminated set matches nothing.
 pub fn matches(pattern: &str, name: &str) -> bool {
     let mut text = String::with_capacity(pattern.len());
     for c in pattern.chars() {
-        // Two stars in a row have a meaning of their own in the crate: folders.
+        // In the crate, `**` has another meaning: it matches folders.
         if c != '*' || !text.ends_with('*') {
             text.push(c);
         }

@@ -1,4 +1,4 @@
-//! gzip with a bound on what comes out.
+//! gzip, with a limit on the decompressed size.
 
 use crate::base::crc32;
 use crate::base::error::{Error, Result};
@@ -9,31 +9,32 @@ use std::io::{self, BufRead, Write};
 
 /// The first bytes of a gzip member (RFC 1952, 2.3.1).
 const MAGIC: &[u8] = &[0x1f, 0x8b];
-/// The one method of compression that there is.
+/// The only compression method.
 const DEFLATE: u8 = 8;
-/// The flags of the parts that a header may have (RFC 1952, 2.3.1).
+/// Flags of a header's optional parts (RFC 1952, 2.3.1).
 const HEADER_SUM: u8 = 1 << 1;
 const EXTRA: u8 = 1 << 2;
 const NAME: u8 = 1 << 3;
 const COMMENT: u8 = 1 << 4;
-/// How far back deflate's references reach (RFC 1951, 2).
+/// The size of deflate's window, in bytes (RFC 1951, 2).
 const WINDOW: usize = 32 << 10;
 
-/// Whether data begins as gzip does.
+/// Whether data begins like gzip.
 pub fn is_gzip(data: &[u8]) -> bool {
     data.starts_with(MAGIC)
 }
 
-/// Unpacks every member of `data` (RFC 1952, 2.2); zero bytes after the last are padding.
+/// Decompresses every member of `data` (RFC 1952, 2.2); zero bytes after the last are padding.
 ///
 /// # Errors
-/// Data that is not gzip, is cut short, has a wrong check sum or something after it, or unpacks to more than `limit` bytes.
+/// The data is not gzip, is truncated, has a wrong checksum or trailing data, or decompresses to more than
+/// `limit` bytes.
 pub fn unpack(data: &[u8], limit: usize) -> Result<Vec<u8>> {
     let mut out = Vec::new();
     unpack_to(&mut &*data, limit, &mut out).map(|()| out).map_err(|e| Error::new(e.to_string()))
 }
 
-/// Writes what [`unpack`] gives, piece by piece.
+/// Writes what [`unpack`] returns, piece by piece.
 ///
 /// # Errors
 /// As [`unpack`], and those of `out`.
@@ -55,7 +56,7 @@ pub fn unpack_to(input: &mut dyn BufRead, limit: usize, out: &mut dyn Write) -> 
             let piece = window.get(at..at + written).unwrap_or_default();
             out.write_all(piece)?;
             sum = crc32::add(sum, piece);
-            // Its length is given without what is above 32 bits.
+            // The length is stored modulo 2^32.
             length = length.wrapping_add(u32::try_from(written).unwrap_or_default());
             at = (at + written) % WINDOW;
             match status {
@@ -82,7 +83,7 @@ pub fn unpack_to(input: &mut dyn BufRead, limit: usize, out: &mut dyn Write) -> 
     }
 }
 
-/// Reads a member's header (RFC 1952, 2.3). What it says of the file that was packed is of no use here.
+/// Reads a member's header (RFC 1952, 2.3), whose content is not needed.
 fn header(input: &mut dyn BufRead) -> io::Result<()> {
     let [first, second, method, flags, ..] = bytes::<10>(input)?;
     if [first, second] != *MAGIC || method != DEFLATE {
@@ -116,7 +117,7 @@ fn invalid() -> io::Error {
     io::Error::other("not valid gzip, or cut short")
 }
 
-/// `data` as gzip: for tests.
+/// Compresses `data`, for tests.
 #[cfg(test)]
 pub fn pack(data: &[u8]) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());

@@ -1,5 +1,5 @@
-//! Log messages: shown in the kernel's log (initramfs) or on standard error (real root) while they happen, and kept in memory,
-//! whichever thread they come from, for /var/log/cloud-init.log.
+//! Log messages. They are shown as they happen, in the kernel's log (initramfs) or on standard error (real
+//! root), and kept in memory, from all threads, for /var/log/cloud-init.log.
 
 use crate::base::{clock, mask};
 use log::{Level, LevelFilter, Log, Metadata, Record};
@@ -10,14 +10,15 @@ use std::io::Write;
 use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::SystemTime;
 
-/// How many different messages are kept between two calls of [`take`]; later ones are dropped.
+/// The most different messages kept between two calls of [`take`]; later ones are dropped.
 const MAX_MESSAGES: usize = 10_000;
 /// The longest message, in bytes: names that documents choose are part of some.
 const MAX_TEXT: usize = 16 << 10;
-/// The longest line that the kernel's log takes from a program, with its level and name (LOG_LINE_MAX).
+/// The longest line that the kernel's log accepts from a program, with its level and name (LOG_LINE_MAX).
 const MAX_KMSG: usize = 900;
 
-/// The target of messages about deprecated keys. They are for the log and status.json, not for a console: nothing is wrong.
+/// The target of messages about deprecated keys, which go to the log and status.json but not to a console:
+/// nothing is wrong yet.
 pub const DEPRECATED: &str = "prepivot::deprecated";
 
 /// One message.
@@ -39,7 +40,7 @@ struct Buffer {
 }
 
 impl Buffer {
-    /// Keeps a message. False if it is there already, or if there are too many.
+    /// Keeps a message. Returns false if it is a duplicate, or there are too many.
     fn add(&mut self, message: Message) -> bool {
         let new = self.seen.len() < MAX_MESSAGES && self.seen.insert((message.level, message.text.clone()));
         if new {
@@ -50,11 +51,11 @@ impl Buffer {
 }
 
 static BUFFER: LazyLock<Mutex<Buffer>> = LazyLock::new(Mutex::default);
-/// The warnings and errors that standard error has shown.
+/// The warnings and errors that were shown on standard error.
 static ON_STDERR: LazyLock<Mutex<HashSet<String>>> = LazyLock::new(Mutex::default);
 
 thread_local! {
-    /// The messages of this thread while [`capture`] runs.
+    /// This thread's messages while [`capture`] runs.
     static CAPTURED: RefCell<Option<Buffer>> = const { RefCell::new(None) };
 }
 
@@ -62,9 +63,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Where messages are shown while they happen.
+/// Where messages are shown as they happen.
 enum Shown {
-    /// /dev/kmsg. Only warnings and errors: the kernel limits how many lines a program may write.
+    /// /dev/kmsg: only warnings and errors, because the kernel limits how many lines a program may write.
     Kernel(File),
     /// Standard error, up to a level.
     Stderr(LevelFilter),
@@ -76,7 +77,8 @@ static SHOWN: OnceLock<Shown> = OnceLock::new();
 
 impl Log for Logger {
     fn enabled(&self, metadata: &Metadata) -> bool {
-        // The messages of libraries are for their developers: rtnetlink warns of events that arrive when it is closing.
+        // Libraries' messages are for their developers: rtnetlink warns about events that arrive while it is
+        // closing.
         metadata.target().starts_with("prepivot")
     }
 
@@ -110,7 +112,7 @@ impl Log for Logger {
     fn flush(&self) {}
 }
 
-/// A message as one line, whatever was put into it, without the credentials of URLs.
+/// A message on one line, whatever it contains, without the credentials of URLs.
 fn one_line(text: &str) -> String {
     let mut text: String = mask::urls(text).chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     mask::cut(&mut text, MAX_TEXT);
@@ -133,7 +135,7 @@ fn start(shown: Shown) {
     }
 }
 
-/// Shows messages in the kernel's log, where a console shows the errors.
+/// Shows messages in the kernel's log, from where errors reach a console.
 pub fn to_kmsg() {
     match File::options().write(true).open("/dev/kmsg") {
         Ok(kmsg) => start(Shown::Kernel(kmsg)),
@@ -146,8 +148,8 @@ pub fn to_stderr(max: LevelFilter) {
     start(Shown::Stderr(max));
 }
 
-/// The messages of this thread while `run` runs. They are neither shown nor kept for [`take`]: tests that look at messages do
-/// not see those of other tests.
+/// This thread's messages while `run` runs. They are neither shown nor kept for [`take`], so that tests do
+/// not see the messages of other tests.
 #[doc(hidden)]
 pub fn capture(run: impl FnOnce()) -> Vec<Message> {
     to_stderr(LevelFilter::Off);
@@ -156,7 +158,7 @@ pub fn capture(run: impl FnOnce()) -> Vec<Message> {
     CAPTURED.take().unwrap_or_default().messages
 }
 
-/// One line for the person at the console, whatever the log level: what happened and what to do.
+/// Shows one line on the console, whatever the log level: what happened and what to do.
 pub fn console(text: &str) {
     let text = one_line(text);
     match SHOWN.get() {
@@ -167,7 +169,7 @@ pub fn console(text: &str) {
     }
 }
 
-/// Whether standard error has shown this warning or error.
+/// Whether this warning or error was shown on standard error.
 pub fn was_shown(text: &str) -> bool {
     lock(&ON_STDERR).contains(&one_line(text))
 }

@@ -1,8 +1,8 @@
-//! Secrets in texts for people: plans, messages and logs.
+//! Masks secrets in texts for people: plans, messages and logs.
 
 use std::borrow::Cow;
 
-/// Printed instead of a secret.
+/// Replaces a secret.
 pub const MASK: &str = "********";
 
 /// `text` with the credentials of each URL in it masked: `https://user:password@host/` becomes `https://********@host/`
@@ -36,10 +36,10 @@ pub fn cut(text: &mut String, most: usize) {
     }
 }
 
-/// The options of fstab(5) that are passwords (mount.cifs(8)).
+/// Options in fstab(5) whose values are passwords (mount.cifs(8)).
 const PASSWORDS: [&str; 4] = ["password", "pass", "password2", "pass2"];
 
-/// `text` with the value of each mount option that is a password masked: `user=a,password=b` becomes `user=a,password=********`.
+/// `text` with the passwords in mount options masked: `user=a,password=b` becomes `user=a,password=********`.
 pub fn options(text: &str) -> Cow<'_, str> {
     let is_end = |c: char| c == ',' || c.is_whitespace();
     let mut out = String::new();
@@ -56,10 +56,10 @@ pub fn options(text: &str) -> Cow<'_, str> {
     if found { Cow::Owned(out) } else { Cow::Borrowed(text) }
 }
 
-/// `text` with each of `secrets` masked wherever it stands, and the credentials of URLs.
+/// `text` with every occurrence of `secrets` masked, and the credentials of URLs.
 pub fn secrets<'a>(text: &'a str, secrets: &[String]) -> Cow<'a, str> {
     let mut out = urls(text);
-    // A secret may be a part of another one.
+    // A secret may be part of another one.
     let mut secrets: Vec<&str> = secrets.iter().map(String::as_str).filter(|secret| !secret.is_empty()).collect();
     crate::base::sort::by(&mut secrets, |a, b| b.len().cmp(&a.len()));
     for secret in secrets {

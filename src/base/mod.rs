@@ -1,4 +1,4 @@
-//! Small things with no better home.
+//! Small helpers that every other folder may use.
 
 pub mod base64;
 pub mod cancel;
@@ -10,6 +10,7 @@ pub mod error;
 pub mod event;
 pub mod glob;
 pub mod gzip;
+pub mod hex;
 pub mod logging;
 pub mod mask;
 pub mod md5;

@@ -1,13 +1,13 @@
 //! Keys on the curve P-256 (SP 800-186), by the crate `p256`.
 //!
-//! ring has the curve too, with a table of 150 KB that makes it faster by a millisecond a key.
+//! ring also has the curve, with a table of 150 KB that saves a millisecond per key.
 
 use super::error::{Error, Result};
 use p256::SecretKey;
 use p256::elliptic_curve::sec1::ToSec1Point;
 use ring::rand::{SecureRandom, SystemRandom};
 
-/// How often a number that is no key is drawn again. One in 2^32 is none.
+/// How often to draw a new number after one that is not a valid key. One in 2^32 is not.
 const TRIES: usize = 8;
 /// Bytes of a public key in the uncompressed form (SEC 1, section 2.3.3).
 pub const PUBLIC_LEN: usize = 65;

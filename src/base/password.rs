@@ -1,4 +1,4 @@
-//! Passwords: what is a hash, hashing, and random ones.
+//! Passwords: recognises hashes, hashes plain passwords, and generates random ones.
 
 use crate::base::error::{Error, Result};
 use ring::rand::{SecureRandom, SystemRandom};
@@ -6,21 +6,21 @@ use sha_crypt::Params;
 
 /// The longest password, in bytes (crypt(5): CRYPT_MAX_PASSPHRASE_SIZE without its NUL).
 const MAX_PASSWORD: usize = 511;
-/// How long a random password is, in characters.
+/// The length of a random password, in characters.
 const RANDOM_LENGTH: usize = 20;
-/// The alphabet of crypt's base64, in its order (crypt(5)).
+/// The alphabet of crypt's base64, in order (crypt(5)).
 const ALPHABET: &[u8; 64] = b"./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-/// The most rounds of hashing: more would delay a boot (this many take about half a second).
+/// The most rounds of hashing, which take about half a second: more would delay a boot.
 const MAX_ROUNDS: u32 = 1_000_000;
 
-/// The hash that is made of a plain password (`ENCRYPT_METHOD` of login.defs). Others come as hashes only.
+/// The hash method for plain passwords (`ENCRYPT_METHOD` of login.defs). Others are only accepted as hashes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
     Sha256,
     Sha512,
 }
 
-/// Whether a text has the form of a hash of crypt(5): `$id$salt$hash`, with one of the known ids.
+/// Whether a text looks like a hash of crypt(5): `$id$salt$hash`, with a known id.
 pub fn is_hash(text: &str) -> bool {
     let mut parts = text.split('$');
     let id = parts.nth(1).unwrap_or("");
@@ -31,14 +31,15 @@ pub fn is_hash(text: &str) -> bool {
         && is_field(text)
 }
 
-/// Whether a text can stand in a password field as it is: a hash, `*`, `!`, or nothing.
+/// Whether a text can be a password field unchanged: a hash, `*`, `!`, or empty.
 pub fn is_field(text: &str) -> bool {
     text.bytes().all(|b| b.is_ascii_graphic() && b != b':')
 }
 
-/// Hashes a plain password with a random salt. `rounds`: None for the method's own number.
+/// Hashes a plain password with a random salt. `rounds`: None for the method's default.
 ///
-/// An error if it is empty, too long, or holds a line's end or NUL.
+/// # Errors
+/// It is empty, too long, or contains a line feed or NUL; or the kernel gives no random numbers.
 pub fn hash(plain: &str, method: Method, rounds: Option<u32>) -> Result<String> {
     if plain.is_empty() {
         return Err(Error::new("the password is empty"));
@@ -55,7 +56,7 @@ pub fn hash(plain: &str, method: Method, rounds: Option<u32>) -> Result<String> 
     Ok(crypt(plain, method, &salt, rounds))
 }
 
-/// Whether `hash`, made by SHA-crypt, is of the password `plain`.
+/// Whether the SHA-crypt hash `hash` is that of the password `plain`.
 pub fn verify(plain: &str, hash: &str) -> bool {
     let mut parts = hash.split('$').skip(1);
     let method = match parts.next() {
@@ -82,7 +83,8 @@ fn crypt(plain: &str, method: Method, salt: &str, rounds: Option<u32>) -> String
         Some(rounds) => format!("${id}$rounds={rounds}${salt}$"),
         None => format!("${id}${salt}$"),
     };
-    // Both take three bytes that are a third of the digest apart, in an order that turns, then what is left over.
+    // Both take three bytes at a time, each a third of the digest apart, in rotating order; then the
+    // remaining bytes.
     match method {
         Method::Sha256 => {
             let d = sha_crypt::sha256_crypt(plain.as_bytes(), salt.as_bytes(), params);
@@ -123,14 +125,19 @@ fn random_bytes(bytes: &mut [u8]) -> Result<()> {
     SystemRandom::new().fill(bytes).map_err(|_| Error::new("the kernel gave no random bytes for a password"))
 }
 
-/// A random password of 20 characters with a digit, a lower-case and an upper-case letter and a punctuation mark at least.
+/// A random password of [`RANDOM_LENGTH`] characters with at least one digit, lower-case letter, upper-case
+/// letter and punctuation mark.
+///
+/// # Errors
+/// The kernel gives no random numbers.
 pub fn random() -> Result<String> {
     loop {
         let mut password = String::new();
         while password.len() < RANDOM_LENGTH {
             let mut byte = [0];
             random_bytes(&mut byte)?;
-            // A value that is not a printable character is drawn again, so that all characters are equally likely.
+            // Values that are not printable characters are skipped, so that all characters are equally
+            // likely.
             match byte[0] & 127 {
                 c if c.is_ascii_graphic() => password.push(char::from(c)),
                 _ => {}

@@ -1,26 +1,26 @@
-//! Percent escapes (RFC 3986, 2.1), as in the kernel command line's `cc:`, in addresses and in MIME parameters.
+//! Percent-encoding (RFC 3986, 2.1), as in the kernel command line's `cc:`, in URLs and in MIME parameters.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
-/// What is escaped in a text that is data: all but the unreserved characters (RFC 3986, 2.3).
+/// The characters to escape in data: all except for the unreserved ones (RFC 3986, 2.3).
 pub const ALL: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-/// The same for a path, whose slashes stay.
+/// The same for a path, in which slashes are not escaped.
 pub const PATH: &AsciiSet = &ALL.remove(b'/');
 /// The same for a parameter of a MIME header, as cloud-init writes it.
 pub const PARAMETER: &AsciiSet = &ALL.add(b'~');
 
-/// The text with the characters of `escaped` as `%2F`.
+/// Escapes the characters in `escaped`, as `%2F`.
 pub fn encode(text: &str, escaped: &'static AsciiSet) -> String {
     utf8_percent_encode(text, escaped).to_string()
 }
 
-/// A name or value of a form (WHATWG URL standard, "application/x-www-form-urlencoded serializing").
+/// Encodes a name or value of a form (WHATWG URL standard, "application/x-www-form-urlencoded serializing").
 pub fn encode_form(text: &str) -> String {
     const ESCAPED: &AsciiSet = &ALL.add(b'~').remove(b'*').remove(b' ');
     encode(text, ESCAPED).replace(' ', "+")
 }
 
-/// `%41` becomes `A`; what is no escape stays.
+/// Decodes `%41` to `A`; anything that is not an escape stays.
 pub fn decode(text: &str) -> Vec<u8> {
     percent_decode_str(text).collect()
 }

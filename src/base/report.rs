@@ -1,14 +1,14 @@
-//! What was found wrong, as a value.
+//! Problems as values.
 //!
-//! Parsers, sources, renderers and modules push what they find into a [`Report`] that their caller passes. Stages log it, and
-//! put it into status.json. Nothing else decides what a warning is: a log line alone changes no status.
+//! Parsers, sources, renderers and modules add problems to a [`Report`] that their caller passes. Stages log
+//! it and put it into status.json. A log message alone never changes the status.
 
 use super::mask;
 use std::collections::HashSet;
 use std::fmt;
 use std::time::SystemTime;
 
-/// The most entries that one report keeps; the rest are counted.
+/// The most entries of a report; the rest is only counted.
 const MAX_ENTRIES: usize = 10_000;
 /// How long an entry may be, in bytes: names that documents choose are part of some. And how long once all have that many.
 const MAX_TEXT: usize = 16 << 10;
@@ -18,7 +18,7 @@ const SHORT: usize = 256;
 /// How serious an entry is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Severity {
-    /// Something asked for was not done. It makes the stage fail (cloud-init's `errors`).
+    /// Something that was asked for was not done. The stage fails (cloud-init's `errors`).
     Error,
     /// Something was ignored or replaced by a default (cloud-init's `recoverable_errors`, `WARNING`).
     Warning,
@@ -41,7 +41,7 @@ impl Severity {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     pub severity: Severity,
-    /// One line for a person: document, key, what was expected, what is done instead. Never a secret.
+    /// One line for a person: document, key, what was expected, what is done instead. Contains no secrets.
     pub text: String,
     pub time: SystemTime,
 }
@@ -52,11 +52,11 @@ impl fmt::Display for Entry {
     }
 }
 
-/// Errors, warnings and deprecations, in the order in which they were found, each text once.
+/// Errors, warnings and deprecations, in the order in which they were found, without duplicates.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
     entries: Vec<Entry>,
-    /// The texts in `entries`, for a look-up without a linear search.
+    /// The texts in `entries`, for fast lookup.
     seen: HashSet<(Severity, String)>,
     /// How many entries were dropped because there were too many.
     dropped: usize,
@@ -85,7 +85,7 @@ impl Report {
         self.push(Severity::Deprecated, &text);
     }
 
-    /// Keeps the error of a result, and gives its value where there is one.
+    /// Adds the error of a result; returns its value if it has one.
     pub fn keep<T, E: fmt::Display>(&mut self, result: Result<T, E>) -> Option<T> {
         result.map_err(|e| self.error(e)).ok()
     }
@@ -104,17 +104,17 @@ impl Report {
         self.absorb(other);
     }
 
-    /// The entries, the oldest first.
+    /// The entries, oldest first.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// The texts of one severity, the oldest first.
+    /// The texts of one severity, oldest first.
     pub fn texts(&self, severity: Severity) -> Vec<&str> {
         self.entries.iter().filter(|e| e.severity == severity).map(|e| e.text.as_str()).collect()
     }
 
-    /// The errors, one line each, the oldest first.
+    /// The errors, one line each, oldest first.
     pub fn errors(&self) -> Vec<String> {
         self.texts(Severity::Error).into_iter().map(str::to_owned).collect()
     }
@@ -124,12 +124,12 @@ impl Report {
         self.entries.iter().any(|e| e.severity == severity)
     }
 
-    /// Whether there is nothing in it.
+    /// Whether it has no entries.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// How many entries were not kept because there were too many.
+    /// How many entries were dropped because there were too many.
     pub fn dropped(&self) -> usize {
         self.dropped
     }
@@ -150,8 +150,8 @@ impl Report {
     }
 }
 
-/// The text on one line, without the credentials of URLs: documents decide parts of it, and a line break of theirs must not
-/// forge another line.
+/// The text on one line, without the credentials of URLs. Documents control parts of it, and a line break
+/// must not forge another line.
 fn one_line(text: &str) -> String {
     mask::urls(text).replace(char::is_control, "\u{fffd}")
 }

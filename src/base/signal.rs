@@ -13,8 +13,8 @@ fn signals() -> SigSet {
     [Signal::SIGINT, Signal::SIGTERM].into_iter().collect()
 }
 
-/// Calls `then` on a thread of its own with the first SIGINT or SIGTERM, which end the process no longer. To be called before any
-/// other thread is started. What cannot be set up leaves everything as it is.
+/// Calls `then` on a separate thread at the first SIGINT or SIGTERM, which then do not end the process. Must
+/// be called before any other thread is started. If it cannot be set up, nothing changes.
 pub fn catch(then: impl FnOnce(Signal) + Send + 'static) {
     let set = signals();
     if set.thread_block().is_err() {
@@ -23,7 +23,7 @@ pub fn catch(then: impl FnOnce(Signal) + Send + 'static) {
     CAUGHT.store(true, Ordering::Relaxed);
     let wait = move || {
         if let Ok(signal) = set.wait() {
-            // What is started from now on must not let another one in.
+            // Programs started from now on must not unblock another signal.
             CAUGHT.store(false, Ordering::Relaxed);
             then(signal);
         }
@@ -34,8 +34,8 @@ pub fn catch(then: impl FnOnce(Signal) + Send + 'static) {
     }
 }
 
-/// Starts a process like [`Command::spawn`]; it does not inherit that the signals are blocked here. One that comes in the moment
-/// of the start ends this process at once.
+/// Starts a process like [`Command::spawn`], without the blocked signals. A signal that arrives at the same
+/// moment ends this process at once.
 ///
 /// # Errors
 /// As [`Command::spawn`].

@@ -1,5 +1,5 @@
-//! Stable sorting, compiled once: the standard library's adds 3 KB to the program for each type and order. And it may panic where
-//! an order is none, as that of a template's values, of which some have no order.
+//! Stable sorting, compiled once: the standard library's takes 3 KB for each type and order. It may also panic if an order
+//! is inconsistent, and some values of templates have none.
 
 use std::cmp::Ordering;
 
@@ -18,7 +18,7 @@ pub fn by_key<T, K: Ord>(list: &mut Vec<T>, key: impl Fn(&T) -> K) {
     by(list, |a, b| key(a).cmp(&key(b)));
 }
 
-/// For each place of the sorted list, the item's index in the unsorted one: a merge sort.
+/// For each place in the sorted list, the index of its item in the unsorted one: a merge sort.
 fn order(len: usize, compare: &mut dyn FnMut(usize, usize) -> Ordering) -> Vec<usize> {
     let mut order: Vec<usize> = (0..len).collect();
     let mut width = 1;

@@ -1,22 +1,22 @@
-//! Archives of files as tar writes them (POSIX.1, "ustar Interchange Format"; GNU tar, "Basic Tar Format").
+//! Writes tar archives (POSIX.1, "ustar Interchange Format"; GNU tar, "Basic Tar Format").
 
 use crate::base::crc32::crc32;
 
 /// The unit of an archive, in bytes.
 const BLOCK: usize = 512;
-/// The longest name that a header holds, in bytes.
+/// The longest name that fits into a header, in bytes.
 const MAX_NAME: usize = 100;
-/// The name and the type of the entry that holds a longer name for the next one.
+/// The name and type of an entry that contains the long name of the next one.
 const LONG_NAME: (&str, u8) = ("././@LongLink", b'L');
-/// The most bytes of a block of deflate that is not compressed (RFC 1951, section 3.2.4).
+/// The most bytes of an uncompressed deflate block (RFC 1951, section 3.2.4).
 const MAX_STORED: usize = 0xffff;
 
-/// An archive that is being written.
+/// An archive being written.
 #[derive(Default)]
 pub struct Archive(Vec<u8>);
 
 impl Archive {
-    /// Adds a file of root's at the relative path `name`. `modified`: seconds since 1970.
+    /// Adds a file owned by root at the relative path `name`. `modified`: seconds since 1970.
     pub fn file(&mut self, name: &str, mode: u32, modified: u64, content: &[u8]) {
         if name.len() > MAX_NAME {
             let (long, kind) = LONG_NAME;
@@ -58,7 +58,8 @@ impl Archive {
     }
 }
 
-/// Bytes in the form of gzip (RFC 1952), not compressed: for where there is no gzip. To compress here would cost 32 KB.
+/// Bytes in gzip format (RFC 1952), uncompressed: for systems without gzip. Compression here would take 32
+/// KB.
 pub fn stored_gzip(bytes: &[u8]) -> Vec<u8> {
     let mut out = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
     let mut blocks = bytes.chunks(MAX_STORED).peekable();
@@ -70,7 +71,7 @@ pub fn stored_gzip(bytes: &[u8]) -> Vec<u8> {
         out.extend(block);
     }
     out.extend(crc32(bytes).to_le_bytes());
-    // Its length is given without what is above 32 bits.
+    // The length is stored modulo 2^32.
     out.extend(bytes.len().to_le_bytes().iter().take(4));
     out
 }

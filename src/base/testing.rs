@@ -11,7 +11,6 @@ use std::time::Duration;
 /// `PREPIVOT_VECTORS`, else `../shared/vectors`.
 ///
 /// # Errors
-///
 /// The reason, where they are not there.
 pub fn find_vectors(name: &str) -> Result<Value, String> {
     let folder = std::env::var_os("PREPIVOT_VECTORS").map_or_else(|| PathBuf::from("../shared/vectors"), PathBuf::from);

@@ -1,10 +1,10 @@
-//! Spellings of options that argparse accepts and argh does not.
+//! Option spellings that argparse accepts and argh does not.
 
 use argh::{CommandInfoWithArgs, FlagInfo, FlagInfoKind};
 
-/// Splits words into those that argh accepts: `--option=value`, `-ovalue`, `-o=value` and switches written together (`-ls`),
-/// according to the options of the command and its subcommands. Values of options, words after `--` and unknown options are kept
-/// as they are; argh reports the last.
+/// Rewrites words to what argh accepts: splits `--option=value`, `-ovalue`, `-o=value` and combined switches
+/// (`-ls`), by the options of the command and its subcommands. Values, words after `--` and unknown options
+/// are kept; argh reports the latter.
 pub fn expand(command: &CommandInfoWithArgs, words: impl IntoIterator<Item = String>) -> Vec<String> {
     let mut command = command.clone();
     let mut words = words.into_iter();

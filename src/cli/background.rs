@@ -1,4 +1,4 @@
-//! `background`: the final stage's background work, in a process of its own.
+//! `background`: the final stage's background work, in a separate process.
 
 use super::program::Program;
 use super::real_root;

@@ -1,4 +1,4 @@
-//! `boot`: mounts and provisions the root for the first process of an initramfs that has only this program.
+//! `boot`: mounts and provisions the root, in the child process of the initramfs's first process.
 
 use super::initramfs;
 use super::program::{FAILED, Program};

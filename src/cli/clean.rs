@@ -1,4 +1,5 @@
-//! `clean`: makes a system forget that it was provisioned, so that the next boot does it again. For makers of images.
+//! `clean`: makes a system forget that it was provisioned, so that the next boot provisions it again. For
+//! image builders.
 
 use super::logs;
 use super::program::{FAILED, Program};
@@ -51,7 +52,7 @@ pub struct Clean {
     more: Vec<Config>,
 }
 
-/// A kind of configuration that was written.
+/// A kind of written configuration.
 #[derive(Clone, Copy, PartialEq)]
 enum Config {
     All,
@@ -78,7 +79,7 @@ const CLEAN_D: &str = "/etc/cloud/clean.d";
 const MACHINE_ID: &str = "/etc/machine-id";
 
 const SSH_CONFIG: &str = "/etc/ssh/sshd_config.d/50-cloud-init.conf";
-/// Network files that cloud-init writes and our renderers do not.
+/// Network files that cloud-init writes and prepivot's renderers do not.
 const NETWORK: [&str; 4] = [
     "/etc/netplan/50-cloud-init.yaml",
     "/etc/network/interfaces.d/50-cloud-init.cfg",
@@ -121,7 +122,7 @@ impl Clean {
 
     /// Does the work, and returns what failed.
     fn clean(&self, root: &mut Root, image: &Image, program: &Program) -> Vec<Error> {
-        // What a stage has left half done would be written by the next boot.
+        // Changes that a stage left unfinished would otherwise be carried out by the next boot.
         let mut errors = root.stop_waiting();
         let mut gone: Vec<String> = Vec::new();
         if self.logs {
@@ -141,11 +142,11 @@ impl Clean {
             root.list(own).into_iter().filter(kept).map(|name| format!("{own}/{name}")).collect::<Vec<_>>()
         };
         gone.extend(of_state(root));
-        // Where it is mounted in the place of the own one, its contents were those.
+        // If it is mounted over the usual folder, that folder's content has been removed already.
         if !root.is_state_bound() {
             gone.push(elsewhere.to_owned());
         }
-        // A stage that is run by hand must not find that this boot's initramfs has done the work.
+        // A stage run by hand must not conclude that this boot's initramfs has done the work.
         gone.push(APPLIED.to_owned());
         errors.extend(gone.iter().filter_map(|path| root.remove(path).err()));
         if self.removes(Config::Fstab) && root.is_file(system::fstab::FSTAB) {
@@ -188,7 +189,8 @@ fn clean_d(root: &mut Root, program: &Program) -> Vec<Error> {
     programs.into_iter().filter_map(|path| root.run(Command::new(Stage::Final, [path])).err()).collect()
 }
 
-/// Lets the next boot make a new machine-id: systemd does where the file says so (machine-id(5)), others where it is missing.
+/// Makes the next boot create a new machine-id: systemd does so if the file says so (machine-id(5)), other
+/// systems if it is missing.
 fn forget_machine_id(root: &mut Root, image: &Image) -> crate::base::error::Result<()> {
     if system::service::uses_systemd(root, &image.distro) {
         root.write(MACHINE_ID, "uninitialized\n", Attr::root(0o444))

@@ -10,10 +10,10 @@ use crate::instance::state::RUN_DIR;
 use argh::{ArgsInfo, FromArgs};
 use std::process::ExitCode;
 
-/// Exit codes beside 0 and 1.
+/// Exit codes besides 0 and 1.
 const DISABLED: u8 = 2;
 const NOT_STARTED: u8 = 3;
-/// Printed for what instance-data does not say.
+/// Printed for values that instance-data does not have.
 const UNKNOWN: &str = "unknown";
 
 /// print the canonical name of the cloud

@@ -1,4 +1,4 @@
-//! `collect-logs`: the files for a bug report, in one archive.
+//! `collect-logs`: collects the files for a bug report in one archive.
 
 use super::logs;
 use super::program::{Program, is_root, version_of_cloud_init};
@@ -49,7 +49,7 @@ pub struct CollectLogs {
     root: String,
 }
 
-/// The folders to collect, each in two parts, and how many levels of folders below them.
+/// The folders to collect, each in two parts, and how many levels of subfolders.
 const FOLDERS: [(&str, &str, usize); 8] = [
     ("", "/etc/cloud", MAX_DEPTH),
     (CLOUD_DIR, "/data", 0),
@@ -58,16 +58,16 @@ const FOLDERS: [(&str, &str, usize); 8] = [
     (CLOUD_DIR, "/instance", 0),
     (CLOUD_DIR, "/instance/handlers", 0),
     (RUN_DIR, "", 0),
-    // What Ubuntu's installer leaves: it calls cloud-init.
+    // Ubuntu's installer runs cloud-init.
     ("", "/var/log/installer", 1),
 ];
-/// Keys, and what every image of the distribution has.
+/// Secret keys, and files that every image of the distribution has.
 const LEFT_OUT: [&str; 2] = ["/etc/cloud/keys", "/etc/cloud/templates"];
 /// The most levels of folders below a folder.
 const MAX_DEPTH: usize = 16;
-/// The most that is kept of a command's output, in bytes.
+/// The most bytes kept of a command's output.
 const MAX_OUTPUT: usize = 64 << 20;
-/// Commands whose output is collected: the file for it, the command, and whether the output may be secret.
+/// Commands whose output is collected: file name, command, and whether the output may contain secrets.
 const COMMANDS: [(&str, &str, bool); 3] = [
     ("dmesg.txt", "dmesg", true),
     ("journal.txt", "journalctl --boot=0 -o short-precise", false),
@@ -119,7 +119,7 @@ impl CollectLogs {
             }
         }
         let image = Image::read(&root, &Machine::read(Path::new(&self.root)), &mut Report::new());
-        // Only root may read the logs, but they hold no secrets.
+        // Only root may read the logs, but they contain no secrets.
         for path in logs::paths(&root, &image.config) {
             collection.file(&root, &path, true);
         }
@@ -138,8 +138,9 @@ impl CollectLogs {
     }
 }
 
-/// Writes the archive as a new file that only its owner may read, and renames it to `path`. A regular file there is replaced, so
-/// that the archive has neither its mode nor its readers; anything else, a link that someone planted for example, is an error.
+/// Writes the archive to a new file that only its owner may read, and renames it to `path`. An existing
+/// regular file is replaced, with its mode and open readers left behind; anything else, such as a planted
+/// link, is an error.
 fn save(path: &str, bytes: &[u8]) -> Result<()> {
     if std::fs::symlink_metadata(path).is_ok_and(|there| !there.is_file()) {
         return Err(Error::new(format!("failed to write {path}: expected a regular file or a new name")));
@@ -158,10 +159,10 @@ fn save(path: &str, bytes: &[u8]) -> Result<()> {
 /// The archive so far.
 struct Collection<'a> {
     archive: Archive,
-    /// The folder in the archive.
+    /// The top folder in the archive.
     top: String,
     modified: u64,
-    /// Prints the name of every file, where that is asked for.
+    /// Prints the name of every file, if requested.
     say: Option<&'a Program>,
 }
 
@@ -173,7 +174,7 @@ impl Collection<'_> {
         self.archive.file(&format!("{}{path}", self.top), mode, self.modified, content);
     }
 
-    /// Adds the file at `path` if there is one; without `secret`, only if everyone may read it.
+    /// Adds the file at `path` if it exists; without `secret`, only if it is world-readable.
     fn file(&mut self, root: &Root, path: &str, secret: bool) {
         let Some(stat) = root.stat(path).filter(|s| s.kind == Kind::File) else { return };
         if !secret && stat.attr.mode & 0o004 == 0 {
@@ -188,7 +189,7 @@ impl Collection<'_> {
     fn folder(&mut self, root: &Root, folder: &str, depth: usize, secret: bool) {
         for name in root.list(folder) {
             let path = format!("{folder}/{name}");
-            // Links to folders are not followed: they could form a circle.
+            // Links to folders are not followed: they could form a cycle.
             let is_folder = root.lstat(&path).is_some_and(|s| s.kind == Kind::Dir);
             if !is_folder {
                 self.file(root, &path, secret);

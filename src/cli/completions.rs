@@ -1,7 +1,8 @@
-//! `completions`: what bash, zsh and fish need to complete the command line, made from the table of verbs.
+//! `completions`: completion scripts for bash, zsh and fish, generated from the table of verbs.
 //!
-//! Each script walks the words before the cursor to the command that they name, and offers that command's subcommands, options
-//! and values. The words that lead to a command, each after a blank, name it: ` devel render`, and nothing for the program.
+//! Each script follows the words before the cursor to the command that they name, and offers its subcommands,
+//! options and values. A command is identified by the words that lead to it, each preceded by a blank: `
+//! devel render`; the program itself by an empty string.
 
 use super::program::{Program, print};
 use super::verb::Verb;
@@ -17,7 +18,7 @@ pub struct Completions {
     shell: Script,
 }
 
-/// Makes the script for a command line and the names of the program: each with the command that it runs.
+/// Generates the script from the commands and from the names of the program, each with its command.
 type Script = fn(&[Command], &[(&str, String)]) -> String;
 
 fn shell(name: &str) -> Result<Script, String> {
@@ -57,9 +58,9 @@ fn collect(info: CommandInfoWithArgs, path: &str, commands: &mut Vec<Command>) {
     }
 }
 
-/// What a value is.
+/// What completes a value.
 enum Value {
-    /// One of these words, a blank between two.
+    /// One of these words, separated by blanks.
     Words(String),
     File,
     Folder,
@@ -90,17 +91,17 @@ fn spellings(flag: &FlagInfo<'_>) -> Vec<String> {
     flag.short.map(|c| format!("-{c}")).into_iter().chain([flag.long.to_owned()]).collect()
 }
 
-/// `'a'|'b'`, the pattern of a shell's `case`.
+/// `'a'|'b'`, a pattern for a shell's `case`.
 fn pattern<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     words.into_iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join("|")
 }
 
-/// Escapes `'` for a text between two of them, in bash and zsh.
+/// Escapes `'` for single-quoted text in bash and zsh.
 fn quoted(text: &str) -> String {
     text.replace('\'', "'\\''")
 }
 
-/// The lines of a `case` in bash and zsh: the program's names that run one command.
+/// The `case` lines in bash and zsh for the program's names that run one command.
 fn aliases(names: &[(&str, String)]) -> String {
     let lines = names.iter().filter(|(_, path)| !path.is_empty());
     lines.map(|(name, path)| format!("        {name}) at='{path}';;\n")).collect()

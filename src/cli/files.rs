@@ -1,4 +1,4 @@
-//! Reads the files that the command line names, and instance-data.
+//! Reads instance-data and the files named on the command line.
 
 use super::program::is_root;
 use crate::base::error::{Context, Error, Result};
@@ -12,7 +12,6 @@ use std::io::Read;
 /// The content of a file of this system.
 ///
 /// # Errors
-///
 /// The file cannot be read, or is larger than [`MAX_READ`].
 pub fn read(path: &str) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
@@ -27,16 +26,14 @@ pub fn read(path: &str) -> Result<Vec<u8>> {
 /// The content of a file of this system as text.
 ///
 /// # Errors
-///
 /// The file cannot be read, is larger than [`MAX_READ`], or is not UTF-8.
 pub fn text(path: &str) -> Result<String> {
     String::from_utf8(read(path)?).map_err(|_| Error::new(format!("{path}: not UTF-8")))
 }
 
-/// Instance-data: the file `named`, else the root's, with secrets only for root.
+/// Instance-data: the file `named`, else the root's; root gets the one with secrets.
 ///
 /// # Errors
-///
 /// There is none, it cannot be read, or it is not JSON.
 pub fn instance_data(root: &Root, named: Option<&str>) -> Result<Value> {
     if let Some(path) = named {
@@ -56,10 +53,9 @@ pub fn instance_data(root: &Root, named: Option<&str>) -> Result<Value> {
     }
 }
 
-/// Renders the template `body`, called `name` in messages, and warns of variables that do not exist.
+/// Renders the template `body`, called `name` in messages, and warns about undefined variables.
 ///
 /// # Errors
-///
 /// The template fails, or its result is empty.
 pub fn render(name: &str, body: &str, data: &Value) -> Result<String> {
     let rendered = jinja::render(body, data).map_err(|e| e.context(name))?;

@@ -1,4 +1,4 @@
-//! How a verb ends that runs in the initramfs.
+//! How verbs that run in the initramfs end.
 
 use super::program::FAILED;
 use crate::base::logging;
@@ -6,8 +6,9 @@ use crate::machine::Machine;
 use crate::stage;
 use std::process::ExitCode;
 
-/// Prints the first of `problems` on the console, in one line, and returns the exit code: [`FAILED`] where the work was not
-/// `done`, or where the kernel command line has `prepivot.fail=emergency`. The boot goes on but for the latter.
+/// Prints the first of `problems` on the console, in one line, and returns the exit code: [`FAILED`] if the
+/// work was not `done` or the kernel command line has `prepivot.fail=emergency`. Only in the latter case does
+/// the boot stop.
 pub fn finish(machine: &Machine, problems: &[String], done: bool) -> ExitCode {
     let Some(first) = problems.first() else { return ExitCode::SUCCESS };
     let more = match problems.len() - 1 {

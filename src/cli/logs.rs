@@ -1,12 +1,13 @@
-//! Where the logs are: for `clean` and `collect-logs`.
+//! Paths of the logs, for `clean` and `collect-logs`.
 
 use crate::document::Value;
-use crate::root::Root;
+use crate::root::{CLOUD_INIT_LOG, Root};
 
-/// Logs that exist whatever the configuration says.
-const LOGS: [&str; 2] = ["/var/log/cloud-init.log", "/var/log/cloud-init-output.log"];
+/// Logs that exist in every configuration.
+const LOGS: [&str; 2] = [CLOUD_INIT_LOG, "/var/log/cloud-init-output.log"];
 
-/// The logs that the configuration names (`def_log_file`, `output`) and cloud-init's own, each with its rotated ones.
+/// cloud-init's own logs and those named in the configuration (`def_log_file`, `output`), each with its
+/// rotated files.
 pub fn paths(root: &Root, config: &Value) -> Vec<String> {
     let mut logs: Vec<String> = LOGS.map(str::to_owned).to_vec();
     logs.extend(config.get("def_log_file").and_then(Value::as_str).map(str::to_owned));

@@ -1,7 +1,7 @@
-//! The command line: the table of verbs, and how `argv` becomes one of them. Each verb is one file.
+//! The command line: the table of verbs, and how `argv` selects one. Each verb is one file.
 //!
-//! The program answers to cloud-init's names too. Called `cloud-init`, it takes the same verbs; `cloud-id` and `cloud-init-per`
-//! are verbs that have program names of their own.
+//! The program also has cloud-init's names: called `cloud-init` it takes the same verbs; `cloud-id` and
+//! `cloud-init-per` run one verb each.
 
 mod analyze;
 mod apply;
@@ -86,10 +86,10 @@ struct Cli {
     verb: Option<AnyVerb>,
 }
 
-/// The verb that the command line names. argh takes no type with `<`.
+/// The verb named on the command line. An alias because argh's macro does not accept a type with `<`.
 type AnyVerb = Pick<Verbs>;
 
-/// The program's own table.
+/// The program's table of verbs.
 struct Verbs;
 
 impl Table for Verbs {
@@ -103,7 +103,7 @@ impl Table for Verbs {
     }
 }
 
-/// Runs the command line `args`, whose first word is the program's name, and returns the exit code.
+/// Runs the command line `args`, beginning with the program's name, and returns the exit code.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let mut args = args.into_iter();
     let path = args.next().map(|a| a.to_string_lossy().into_owned()).unwrap_or_default();
@@ -116,7 +116,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     if let Some(entry) = VERBS.iter().find(|entry| entry.programs.contains(&program.name.as_str())) {
         return alone(&program, entry, &[&program.name], words);
     }
-    // argh knows only what its help shows.
+    // argh accepts only the options that its help shows.
     if let Some((first, rest)) = words.split_first()
         && let Some(entry) = VERBS.iter().find(|entry| entry.hidden && entry.name() == first)
     {
@@ -142,7 +142,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// Runs one verb with all of `words` as its arguments.
+/// Runs one verb with `words` as its arguments.
 fn alone(program: &Program, entry: &Entry, name: &[&str], words: Vec<String>) -> ExitCode {
     let words = args::expand(&(entry.info)(), words);
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -152,7 +152,7 @@ fn alone(program: &Program, entry: &Entry, name: &[&str], words: Vec<String>) ->
     }
 }
 
-/// Prints help, or what is wrong with the command line; returns the exit code, `usage` where it is wrong.
+/// Prints help or a usage error; returns the exit code, `usage` for the latter.
 fn early(program: &Program, exit: &EarlyExit, usage: u8) -> ExitCode {
     let text = exit.output.trim_end();
     if exit.status.is_ok() {
@@ -163,12 +163,12 @@ fn early(program: &Program, exit: &EarlyExit, usage: u8) -> ExitCode {
     ExitCode::from(usage)
 }
 
-/// The whole command line: all verbs with their arguments, help and exit codes.
+/// The whole command line: all verbs with arguments, help and exit codes.
 pub fn command() -> CommandInfoWithArgs {
     CommandInfoWithArgs { name: "prepivot", ..Cli::get_args_info() }
 }
 
-/// The program's names that run one verb alone, each with the verb.
+/// The program's names that run a single verb, with that verb.
 fn aliases() -> Vec<(&'static str, &'static str)> {
     VERBS.iter().flat_map(|entry| entry.programs.iter().map(|name| (*name, entry.name()))).collect()
 }

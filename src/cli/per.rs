@@ -1,4 +1,5 @@
-//! `per`, also called `cloud-init-per`: runs a command once, once for each instance, or always. For scripts and bootcmd.
+//! `per`, also called `cloud-init-per`: runs a command once, once for each instance, or always. For use in
+//! scripts and bootcmd.
 
 use super::program::{FAILED, Program};
 use super::verb::Verb;
@@ -13,7 +14,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-/// The old name, under which the word `execute` comes before the command.
+/// The old name, under which the command is preceded by the word `execute`.
 const OLD_NAME: &str = "cloud-init-run-module";
 /// A shell's exit status for a command that does not exist.
 const NOT_FOUND: i32 = 127;
@@ -47,7 +48,7 @@ impl Verb for Per {
     const USAGE: u8 = FAILED;
 
     fn run(self, program: &Program) -> ExitCode {
-        // The command line's own words, which need not be UTF-8: argh takes everything after the name.
+        // The original words, which need not be UTF-8: argh collects everything after the name.
         let mut command = &program.words[program.words.len().saturating_sub(self.command.len())..];
         if program.name == OLD_NAME {
             program.say("DEPRECATED: use cloud-init-per");
@@ -71,7 +72,7 @@ impl Verb for Per {
     }
 }
 
-/// The file that says that the command has run.
+/// The semaphore of the command.
 fn mark(frequency: &str, name: &str) -> Result<String> {
     let name = name.replace('-', "_");
     if name.is_empty() || name.contains('/') {
@@ -84,14 +85,14 @@ fn mark(frequency: &str, name: &str) -> Result<String> {
     }
 }
 
-/// Runs the command unless there is a mark and `once` is asked for; leaves the mark, and returns the exit status.
+/// Runs the command, unless `once` is set and the mark exists; writes the mark, and returns the exit status.
 fn run(program: &Program, mark: &str, once: bool, argv0: &OsString, arguments: &[OsString]) -> Result<i32> {
     let mut root = Root::open(Path::new("/"), Use::Tree)?;
-    // cloud-init before 21.1 left the dashes of a name in its mark.
+    // cloud-init before 21.1 kept hyphens in the mark's name.
     if once && (root.exists(mark) || root.exists(&mark.replace('_', "-"))) {
         return Ok(0);
     }
-    // Not through the root: the command has this program's own input and output.
+    // Not through the root: the command uses this program's own input and output.
     let status = match std::process::Command::new(argv0).args(arguments).status() {
         Ok(status) => status.code().or(status.signal().map(|s| 128 + s)).unwrap_or(i32::from(FAILED)),
         Err(e) => {

@@ -1,4 +1,4 @@
-//! `plan`: what provisioning a tree would change.
+//! `plan`: shows what provisioning a tree would change.
 
 use super::program::{Program, print, report};
 use super::verb::Verb;

@@ -1,4 +1,4 @@
-//! `query`: instance-data, a value of it, or text made from it.
+//! `query`: prints instance-data, one of its values, or a text generated from it.
 
 use super::files;
 use super::program::{Program, is_root, print};
@@ -81,7 +81,7 @@ impl Verb for Query {
 }
 
 impl Query {
-    /// Instance-data with user-data, vendor-data and the merged configuration, which only root may read.
+    /// Instance-data with user-data, vendor-data and the merged configuration; those only for root.
     fn data(&self, root_user: bool) -> Result<Value> {
         let root = Root::open(Path::new(&self.root), Use::Tree)?;
         let Value::Map(mut data) = files::instance_data(&root, self.instance_data.as_deref())? else {
@@ -112,7 +112,7 @@ fn redacted(path: &str) -> Value {
     format!("<{REDACTED}> file:{path}").into()
 }
 
-/// Bytes as text, unpacked where they are gzip; bytes where they are not UTF-8.
+/// Bytes as text, decompressed if they are gzip; as bytes if they are not UTF-8.
 fn unpacked(bytes: Vec<u8>) -> Value {
     let bytes = match gzip::unpack(&bytes, MAX_UNPACKED) {
         Ok(unpacked) if gzip::is_gzip(&bytes) => unpacked,
@@ -121,7 +121,7 @@ fn unpacked(bytes: Vec<u8>) -> Value {
     Value::of_bytes(bytes)
 }
 
-/// The text to print: a string as it is, anything else as JSON; with `list_keys` the names of the keys.
+/// The text to print: a string as it is, anything else as JSON; with `list_keys`, the names of the keys.
 fn answer(data: &Value, varname: Option<&str>, list_keys: bool) -> Result<String> {
     let data = with_versions_at_the_top(data);
     let found = match varname {
@@ -159,7 +159,7 @@ fn with_versions_at_the_top(data: &Value) -> Value {
     Value::Map(out)
 }
 
-/// The value at a path of keys with dots between them. A key that has operators in it also has an alias.
+/// The value at a path of keys separated by dots. A key that contains operators also has an alias.
 fn leaf<'a>(data: &'a Value, path: &str) -> Result<&'a Value> {
     let mut walked = String::new();
     path.split('.').try_fold(data, |value, key| {

@@ -1,4 +1,4 @@
-//! How the verbs run that do stages of the real root: `init`, `modules`, `single` and `--all-stages`.
+//! How verbs run stages of the real root: `init`, `modules`, `single` and `--all-stages`.
 
 use super::files;
 use super::program::{Program, report};
@@ -6,37 +6,37 @@ use crate::base::error::Result;
 use crate::document::{Map, Value, wrong, yaml};
 use crate::machine::Machine;
 use crate::root::{Root, Stage, Use};
-use crate::stage::{Asked, end_on_signals, later};
+use crate::stage::{Options, end_on_signals, later};
 use log::LevelFilter;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Runs `work` on the running system, with the configuration files `named` above all others, and reports the errors that it
-/// returns.
+/// Calls `work` on the running system, with the configuration files `named` taking precedence, and reports
+/// the errors that it returns.
 pub fn run(
     program: &Program,
     named: &[String],
-    work: impl FnOnce(&mut Root, &Machine, &Asked) -> Vec<String>,
+    work: impl FnOnce(&mut Root, &Machine, &Options) -> Vec<String>,
 ) -> ExitCode {
     program.log(LevelFilter::Info);
     end_on_signals();
     let files = named.iter().map(|path| configuration(path)).collect::<Result<Vec<_>>>();
-    let asked = match files {
-        Ok(files) => Asked { files, force: program.force },
+    let options = match files {
+        Ok(files) => Options { files, force: program.force },
         Err(e) => return program.fail(e),
     };
     match Root::open(Path::new("/"), Use::Tree) {
-        Ok(mut root) => report(program, &work(&mut root, &Machine::read(Path::new("/")), &asked)),
+        Ok(mut root) => report(program, &work(&mut root, &Machine::read(Path::new("/")), &options)),
         Err(e) => program.fail(e),
     }
 }
 
-/// Runs all stages of the real root, one after the other: `--all-stages`.
+/// Runs all stages of the real root in order: `--all-stages`.
 pub fn all_stages(program: &Program) -> ExitCode {
-    run(program, &[], |root, machine, asked| {
-        let mut errors = later::local(root, machine, asked);
+    run(program, &[], |root, machine, options| {
+        let mut errors = later::local(root, machine, options);
         for stage in Stage::ALL {
-            errors.extend(later::stage(root, machine, stage, asked));
+            errors.extend(later::stage(root, machine, stage, options));
         }
         errors
     })

@@ -1,4 +1,4 @@
-//! `schema`: what is wrong with user-data or a network configuration, before a machine boots with it.
+//! `schema`: checks user-data or a network configuration before a machine boots with it.
 
 use super::files;
 use super::program::{Program, is_root, print};
@@ -81,9 +81,9 @@ const SYSTEM: [(&str, Type, &str, &str); 4] = [
     ("network-config", Type::NetworkConfig, "network-config.json", "network-config.json"),
 ];
 
-/// The outcome of a check.
+/// The result of a check.
 enum Outcome {
-    /// Not checked; why.
+    /// Not checked, for this reason.
     Passed(String),
     Checked {
         /// The document, rendered where it was a template.
@@ -94,7 +94,7 @@ enum Outcome {
 
 /// One document to check.
 struct Document {
-    /// What cloud-init calls it: user-data, vendor-data, …
+    /// cloud-init's name for it: user-data, vendor-data, …
     name: &'static str,
     kind: Type,
     path: String,
@@ -151,7 +151,7 @@ impl Verb for Schema {
     }
 }
 
-/// The documentation of one module, or of all: where and when it runs, what it does, an example.
+/// The documentation of one module or of all: when it runs, what it does, an example.
 fn documentation(name: &str) -> Result<String> {
     if name == "all" {
         return MODULES.iter().map(|m| documentation(m.name)).collect();
@@ -176,7 +176,7 @@ impl Schema {
         Ok(vec![Document { name, kind, path: path.to_owned(), bytes: files::read(path)? }])
     }
 
-    /// Checks one document and prints what it finds. Returns whether the document is valid.
+    /// Checks one document and prints the findings. Returns whether it is valid.
     fn one(&self, program: &Program, document: Document, indent: &str) -> bool {
         let Document { name, kind, path, bytes } = document;
         let (text, found) = match self.check(kind, &path, bytes) {
@@ -238,7 +238,7 @@ impl Schema {
                 return Ok(Outcome::Passed(not_checked("multipart")));
             }
             None => {
-                // The line itself could be a secret.
+                // Not the line itself, which could be a secret.
                 let headers = kind::headers().join(", ");
                 let what =
                     format!("Unrecognized user-data header in {path}. Expected first line to be one of: {headers}");
@@ -274,7 +274,7 @@ fn system(path: &str) -> Result<Vec<Document>> {
     let mut documents = Vec::new();
     for (name, kind, made, raw) in SYSTEM {
         let at = |file: &str| format!("{CLOUD_DIR}/instance/{file}");
-        // A document without a known header is not processed: then the raw one is checked.
+        // A document without a known header is not processed: the raw one is checked instead.
         let size = |file: &str| root.stat(&at(file)).map_or(0, |s| s.size);
         let path = at(if size(made) == 0 && size(raw) > 0 { raw } else { made });
         if let Some(bytes) = root.read(&path)? {

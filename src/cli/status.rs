@@ -11,7 +11,7 @@ use crate::instance::boot::{self, Boot, BootStatus};
 use crate::instance::report::{Report, Running};
 use crate::instance::state::{CLOUD_DIR, RUN_DIR};
 use crate::instance::status::uptime;
-use crate::machine::{Distro, Machine};
+use crate::machine::Machine;
 use crate::root::{Root, Use, run_dir};
 use crate::system::service::uses_systemd;
 use argh::{ArgsInfo, FromArgs};
@@ -177,17 +177,23 @@ pub struct Source {
 
 impl Source {
     /// Opens the root at `path`. Nothing is ever written to it.
+    ///
+    /// # Errors
+    /// The root cannot be opened.
     pub fn open(path: &str) -> Result<Source> {
         let path = Path::new(path);
         let root = Root::open(path, Use::Tree)?;
         let live = root.is_live();
         let booted = root.is_dir("/run/systemd/system");
-        let installed = || uses_systemd(&root, &Distro::of_os_release(&root.text("/etc/os-release")));
+        let installed = || uses_systemd(&root, &root.distro());
         let systemd = booted || (!live && installed());
         Ok(Source { machine: Machine::read(path), live, systemd, environment: None, root })
     }
 
     /// Reads status.json and result.json.
+    ///
+    /// # Errors
+    /// A file cannot be read, or is not what prepivot or cloud-init writes.
     pub fn report(&mut self) -> Result<Report> {
         let path = format!("{RUN_DIR}/status.json");
         let status = self.root.read(&path)?.map(|bytes| json::parse(&path, &bytes)).transpose();

@@ -2,6 +2,7 @@
 
 use crate::detect;
 use crate::root::{Command, Output, Root, Stage, run_dir};
+use crate::stage::handover::INSTALLED;
 
 /// The stages' units, the last first.
 const UNITS: [&str; 4] =
@@ -28,7 +29,7 @@ pub enum Outlook {
 /// The program whose units provision the system, where both prepivot and cloud-init are installed: `prepivot`, `cloud-init`, or
 /// `none` where the first unit is masked. None where only one of them is installed, which is then the one.
 pub fn provider(root: &Root) -> Option<&'static str> {
-    let own = root.exists("/usr/bin/prepivot") || root.is_dir(run_dir::DIR);
+    let own = root.exists(INSTALLED) || root.is_dir(run_dir::DIR);
     let is_link = root.read_link(CLOUD_INIT).is_some_and(|target| target.rsplit('/').next() == Some("prepivot"));
     if !own || is_link || !root.exists(CLOUD_INIT) {
         return None;

@@ -66,7 +66,6 @@ impl Entry {
     /// Parses `words`, the command line after the verb. `name` is what help calls the program, one word for each level.
     ///
     /// # Errors
-    ///
     /// The text to print instead: help, or what is wrong.
     pub fn parse(&self, name: &[&str], words: &[&str]) -> Result<Picked, EarlyExit> {
         (self.parse)(name, words).map(Picked)

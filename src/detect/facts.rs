@@ -13,7 +13,7 @@ use crate::root::Root;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// The variables of this process's environment that are looked at.
+/// The variables of this process's environment that are used.
 const VARIABLES: [&str; 7] = [
     "KERNEL_CMDLINE",
     "SYSTEMD_VIRTUALIZATION",
@@ -23,10 +23,10 @@ const VARIABLES: [&str; 7] = [
     "VMX_GUESTINFO_VENDORDATA",
     "WSL_DISTRO_NAME",
 ];
-/// The most entries of a folder that are looked at.
+/// The most entries of a folder that are read.
 pub const MAX_ENTRIES: usize = 256;
 
-/// A filesystem, as blkid describes it.
+/// A file system, as blkid describes it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filesystem {
     /// The device node: `/dev/sr0`.
@@ -39,7 +39,7 @@ pub struct Filesystem {
 }
 
 impl Filesystem {
-    /// What was read from a device; None where it holds no filesystem.
+    /// What was read from a device; None if it has no file system.
     pub fn of(probed: &Probed) -> Option<Filesystem> {
         let superblock = probed.superblock()?;
         Some(Filesystem {
@@ -60,15 +60,15 @@ pub struct Kernel {
     pub machine: String,
 }
 
-/// Facts that are not read from files of the tree.
+/// Facts that are not read from files in the tree.
 pub struct Platform {
     /// As systemd-detect-virt names it: `none`, `kvm`, `lxc`.
     pub virt: String,
     pub kernel: Kernel,
-    /// The variables of this process's environment that are looked at.
+    /// Variables of this process's environment.
     pub environment: BTreeMap<String, String>,
     pub filesystems: Vec<Filesystem>,
-    /// VMware's tools, where they are installed and can be run.
+    /// VMware's tools, if they are installed and can be run.
     pub guestinfo: Option<Guestinfo>,
 }
 
@@ -83,7 +83,7 @@ impl Platform {
         Platform { virt, kernel: Kernel::of(machine), environment, filesystems: Vec::new(), guestinfo }
     }
 
-    /// The same with the filesystems on the block devices of `machine`. Devices that can't be read are left out.
+    /// Adds the file systems on the block devices of `machine`. Devices that cannot be read are left out.
     pub fn with_filesystems(self, machine: &Machine, deadline: Deadline) -> Platform {
         let places = Places { sys: machine.base.join("sys/class/block"), dev: machine.base.join("dev") };
         let devices = devices::list(&places).unwrap_or_else(|e| {
@@ -96,7 +96,7 @@ impl Platform {
 }
 
 impl Kernel {
-    /// This system's kernel; for a tree what its /proc says, else this program's own machine.
+    /// This system's kernel; for a tree, from its /proc, else this program's architecture.
     pub fn of(machine: &Machine) -> Kernel {
         if machine.base == Path::new("/") {
             let uname = rustix::system::uname();
@@ -118,15 +118,15 @@ pub struct Facts<'a> {
     /// The image's own configuration, without defaults.
     pub own: &'a Value,
     pub platform: Platform,
-    /// What the image and the kernel command line ask for.
+    /// What the image and the kernel command line configure.
     pub requested: Requested,
-    /// The environment of PID 1: a container's.
+    /// The environment of PID 1, which is a container's.
     init: BTreeMap<String, String>,
     cmdline: Cmdline,
 }
 
 impl<'a> Facts<'a> {
-    /// Puts the facts together, and reads what is asked for.
+    /// Collects the facts, and reads what is configured.
     pub fn new(machine: &'a Machine, root: &'a Root, own: &'a Value, platform: Platform) -> Facts<'a> {
         let init = environment_of_init(machine);
         let cmdline = Machine::cmdline_of(&machine.base, virt::is_container(&platform.virt));
@@ -134,7 +134,7 @@ impl<'a> Facts<'a> {
         Facts { machine, root, own, platform, requested, init, cmdline }
     }
 
-    /// The kernel command line; in a container that of its PID 1.
+    /// The kernel command line; in a container, the arguments of PID 1.
     pub fn cmdline(&self) -> &Cmdline {
         &self.cmdline
     }
@@ -149,12 +149,12 @@ impl<'a> Facts<'a> {
         if self.is_container() { None } else { self.machine.dmi(field) }
     }
 
-    /// Whether a DMI value is there and matches a pattern, in which `*` at either end matches any text.
+    /// Whether a DMI value exists and matches a pattern, in which `*` at either end matches any text.
     pub fn dmi_matches(&self, field: &str, pattern: &str) -> bool {
         self.dmi(field).is_some_and(|value| glob::matches(pattern, &value))
     }
 
-    /// A variable of this process's environment, else of PID 1's; an empty one is none.
+    /// A variable of this process's environment, else of PID 1's. None if it is empty.
     pub fn variable(&self, name: &str) -> Option<&str> {
         let found = self.platform.environment.get(name).or_else(|| self.init.get(name));
         found.map(String::as_str).filter(|v| !v.is_empty())
@@ -165,7 +165,7 @@ impl<'a> Facts<'a> {
         self.init.get(name).map(String::as_str)
     }
 
-    /// The filesystems; none in a container.
+    /// The file systems; none in a container.
     pub fn filesystems(&self) -> &[Filesystem] {
         if self.is_container() { &[] } else { &self.platform.filesystems }
     }
@@ -175,17 +175,17 @@ impl<'a> Facts<'a> {
         self.own.at(&["datasource", source, key])
     }
 
-    /// A filesystem with this label, in any case.
+    /// A file system with this label, ignoring case.
     pub fn labelled(&self, label: &str) -> Option<&Filesystem> {
         self.filesystems().iter().find(|fs| fs.labels.iter().any(|l| l.eq_ignore_ascii_case(label)))
     }
 
-    /// Whether a folder of the image has all of these files.
+    /// Whether a folder of the image contains all of these files.
     pub fn has_seed(&self, folder: &str, files: &[&str]) -> bool {
         files.iter().all(|file| self.root.is_file(&format!("{folder}/{file}")))
     }
 
-    /// Names in a folder of the machine, sorted.
+    /// The names in a folder of the machine, sorted.
     pub fn entries(&self, folder: &str) -> Vec<String> {
         let Ok(entries) = std::fs::read_dir(self.machine.base.join(folder)) else { return Vec::new() };
         let mut names: Vec<String> =

@@ -1,8 +1,9 @@
-//! VMware's guestinfo: values that the hypervisor keeps for a machine.
+//! VMware's guestinfo: values that the hypervisor stores for a machine.
 //!
-//! Asked for with VMware's tools where they can be run: in the running system. Before the pivot, and without the tools, by the
-//! hypervisor's VM socket for remote calls, which open-vm-tools uses too (lib/rpcChannel/vsockChannel.c; packets as in
-//! lib/dataMap). The older I/O port needs an instruction with registers of its own, which no file of the kernel's gives.
+//! In the running system, VMware's tools are run if they are installed. Otherwise, and before the pivot, the
+//! hypervisor is asked over its VM socket for remote calls, as by open-vm-tools
+//! (lib/rpcChannel/vsockChannel.c; packets as in lib/dataMap). The older I/O port needs inline assembly, and
+//! the kernel has no file for it.
 
 use crate::base::deadline::Deadline;
 use crate::base::error::{Error, Result};
@@ -17,10 +18,10 @@ use std::time::Duration;
 const LIMIT: Duration = Duration::from_secs(5);
 /// The longest packet, in bytes.
 const MAX_PACKET: usize = 8 << 20;
-/// Where the hypervisor takes remote calls (GUESTRPC_RPCI_VSOCK_LISTEN_PORT).
+/// The hypervisor's port for remote calls (GUESTRPC_RPCI_VSOCK_LISTEN_PORT).
 const PORT: u32 = 976;
 
-/// Asks for the value of a key; None where there is none.
+/// Returns the value of a key; None if there is none.
 type Ask = dyn Fn(&str) -> Option<String>;
 
 /// The values of one machine.
@@ -32,7 +33,8 @@ impl Guestinfo {
         Guestinfo(Box::new(ask))
     }
 
-    /// Those of `machine`: by VMware's tools where `tools` can be run and one of them is there, else by the hypervisor's socket.
+    /// The values of `machine`: by VMware's tools if `tools` can be run and one of them is installed, else
+    /// over the hypervisor's socket.
     pub fn of(machine: &Machine, root: &Root, tools: &Tools) -> Option<Guestinfo> {
         let rpctool = root.which("vmware-rpctool").map(|path| vec![path]);
         let vmtoolsd = root.which("vmtoolsd").map(|path| vec![path, "--cmd".into()]);
@@ -52,7 +54,7 @@ impl Guestinfo {
         }))
     }
 
-    /// The value of `guestinfo.KEY`. One without a letter or digit is none.
+    /// The value of `guestinfo.KEY`. None if it has no letter or digit.
     pub fn get(&self, key: &str) -> Option<String> {
         (self.0)(key).filter(|v| v.contains(|c: char| c.is_ascii_alphanumeric()))
     }
@@ -62,7 +64,7 @@ fn request(key: &str) -> String {
     format!("info-get guestinfo.{key}")
 }
 
-/// The answer of the first tool that succeeds.
+/// The output of the first tool that succeeds.
 fn by_tools(tools: &Tools, commands: &[Vec<String>], key: &str) -> Option<String> {
     let request = request(key);
     let answer = commands.iter().find_map(|tool| {
@@ -77,10 +79,10 @@ const INT: u32 = 1;
 const STRING: u32 = 2;
 const KIND: u32 = 1;
 const PAYLOAD: u32 = 2;
-/// The kind of a packet with a request or an answer, its lower half first.
+/// The type of a packet with a request or a response; the lower half first.
 const DATA: [u32; 2] = [1, 0];
 
-/// A remote call's answer: None where the call fails, as it does for a value that is not there.
+/// The response to a remote call. None if the call fails, as for a value that does not exist.
 fn call(line: &mut Line, request: &str, deadline: Deadline) -> Result<Option<String>> {
     line.send(&packet(request.as_bytes())?, deadline)?;
     let length = line.exactly(4, deadline)?;
@@ -93,7 +95,7 @@ fn call(line: &mut Line, request: &str, deadline: Deadline) -> Result<Option<Str
     }
 }
 
-/// A packet with a request, after its length.
+/// A packet with a request, preceded by its length.
 fn packet(request: &[u8]) -> Result<Vec<u8>> {
     let length = u32::try_from(request.len()).map_err(|_| Error::new("the request is too long"))?;
     let mut bytes = Vec::new();
@@ -104,7 +106,7 @@ fn packet(request: &[u8]) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The payload among a packet's fields. None where the packet is not valid.
+/// The payload in a packet's fields. None if the packet is invalid.
 fn payload(mut packet: &[u8]) -> Option<Vec<u8>> {
     while !packet.is_empty() {
         let (kind, rest) = packet.split_at_checked(4)?;

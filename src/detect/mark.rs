@@ -1,12 +1,12 @@
-//! The marks by which a source is recognised, and how each is looked for.
+//! The marks by which a source is recognised.
 
 use super::facts::{Facts, Filesystem};
 use super::{Finding, Verdict};
 
-/// Where seeds of an image are, one folder for each source.
+/// The folder of an image's seeds, with a subfolder for each source.
 pub const SEEDS: &str = "/var/lib/cloud/seed";
 
-/// Gives a setting's key and value for the configuration of cloud-init.
+/// Returns the key and value of a setting for cloud-init's configuration.
 pub type Setting = fn(&Facts, &Finding) -> Option<(&'static str, String)>;
 
 /// What detection knows of a source.
@@ -15,7 +15,7 @@ pub struct Candidate {
     pub name: &'static str,
     /// Other names that a list or the kernel command line may use: `nocloud-net`.
     pub aliases: &'static [&'static str],
-    /// What it is recognised by; the first mark that applies decides.
+    /// How it is recognised; the first mark that applies decides.
     pub marks: &'static [Mark],
     /// What ds-identify adds to the configuration of cloud-init, below `datasource: {NAME: …}`: a key and its value.
     pub setting: Option<Setting>,
@@ -40,9 +40,9 @@ pub enum Mark {
     Seed(&'static str, &'static [&'static str]),
     /// A filesystem with this label, in any case.
     Label(&'static str),
-    /// A check of its own: what it looks for in words, and the function. None where it does not apply.
+    /// A custom check: a description of what it looks for, and the function. None if it does not apply.
     Check(&'static str, fn(&Facts) -> Option<Finding>),
-    /// What rules the source out, whatever marks follow: gives the reason.
+    /// Rules the source out, whatever marks follow, and returns the reason.
     Unless(fn(&Facts) -> Option<String>),
 }
 
@@ -67,7 +67,7 @@ impl Mark {
         Mark::Dmi("chassis_asset_tag", pattern)
     }
 
-    /// What the mark says; None where it is absent.
+    /// The mark's finding; None if it does not apply.
     pub fn look(&self, facts: &Facts) -> Option<Finding> {
         let here = match self {
             Mark::Dmi(field, pattern) => facts.dmi_matches(field, pattern),
@@ -82,7 +82,7 @@ impl Mark {
     }
 }
 
-/// Why a filesystem with a label is a mark, in words.
+/// The reason in words why a file system's label is a mark.
 pub fn label_reason(fs: &Filesystem, label: &str) -> String {
     format!("{} has the label {label}", fs.device)
 }

@@ -1,8 +1,8 @@
-//! Which datasources this machine can have: what cloud-init's ds-identify decides, as a function of facts.
+//! Detects which datasources this machine can have, as cloud-init's ds-identify does, by a function of facts.
 //!
-//! The marks by which a source is recognised are in the source's own file ([`crate::source`]); this part looks for them. `facts`
-//! is what they are looked for in, `policy` is what the image and the kernel command line ask for, and `report` puts the verdicts
-//! together.
+//! Each source's file lists the marks by which it is recognised ([`crate::source`]); this part evaluates
+//! them. `facts` collects the facts, `policy` is what the image and the kernel command line configure, and
+//! `report` combines the verdicts.
 
 mod facts;
 mod guestinfo;
@@ -15,7 +15,7 @@ pub use facts::{Facts, Filesystem, Kernel, MAX_ENTRIES, Platform};
 pub use guestinfo::Guestinfo;
 pub use mark::{Candidate, Mark, SEEDS, Setting, judge, label_reason};
 pub use policy::{
-    CLOUD_CFG, CLOUD_CFG_D, DISABLED, Mode, NONE, Policy, Requested, VARIABLE, disabled, disabled_by_policy,
+    CLOUD_CFG, CLOUD_CFG_D, DISABLED, MARKER, Mode, NONE, Policy, Requested, VARIABLE, disabled, disabled_by_policy,
     named_source,
 };
 pub use report::{Line, Outcome, Report, identify};
@@ -25,7 +25,7 @@ pub use report::{Line, Outcome, Report, identify};
 pub enum Verdict {
     /// The machine has a mark of it.
     Found,
-    /// The machine has no mark of it, and nothing rules it out.
+    /// The machine has no mark of it, but nothing rules it out.
     Maybe,
     NotFound,
 }
@@ -49,17 +49,17 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// The source is there, because of `why`.
+    /// The source is there, for the reason `why`.
     pub fn found(why: impl Into<String>) -> Option<Finding> {
         Some(Finding { verdict: Verdict::Found, why: why.into() })
     }
 
-    /// It may be there.
+    /// The source may be there, for the reason `why`.
     pub fn maybe(why: impl Into<String>) -> Option<Finding> {
         Some(Finding { verdict: Verdict::Maybe, why: why.into() })
     }
 
-    /// It is not there, whatever other marks say.
+    /// The source is not there, whatever other marks say.
     pub fn never(why: impl Into<String>) -> Option<Finding> {
         Some(Finding { verdict: Verdict::NotFound, why: why.into() })
     }

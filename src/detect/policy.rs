@@ -1,4 +1,5 @@
-//! What the image and the kernel command line ask for: ds-identify's policy, one source by name, or a list of them.
+//! What the image and the kernel command line configure: ds-identify's policy, a single source, or a list of
+//! sources.
 //!
 //! Formats: cloud-init's documentation, "ds-identify" (`/etc/cloud/ds-identify.cfg`, `ci.di.policy=`), "Kernel command line".
 
@@ -14,7 +15,7 @@ pub const CLOUD_CFG_D: &str = "/etc/cloud/cloud.cfg.d";
 /// ds-identify's own configuration: lines of `key: value`.
 const DS_IDENTIFY_CFG: &str = "/etc/cloud/ds-identify.cfg";
 /// The marker of an image that is not to be provisioned.
-const MARKER: &str = "/etc/cloud/cloud-init.disabled";
+pub const MARKER: &str = "/etc/cloud/cloud-init.disabled";
 /// The word that disables provisioning, on the kernel command line and in [`VARIABLE`].
 pub const DISABLED: &str = "cloud-init=disabled";
 const ENABLED: &str = "cloud-init=enabled";
@@ -25,29 +26,29 @@ const NAME_KEYS: [&str; 3] = ["ds", "ci.ds", "ci.datasource"];
 const POLICY_KEY: &str = "ci.di.policy";
 /// The key of the image's configuration that has the list.
 const LIST_KEY: &str = "datasource_list";
-/// The most names of a list that are looked at.
+/// The most names of a list that are read.
 const MAX_NAMES: usize = 100;
 
 /// Whether ds-identify searches, and whether its result is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     Disabled,
-    /// Nothing is looked for, and every source of the list is tried.
+    /// Detection is skipped, and every source of the list is tried.
     Enabled,
     Search,
-    /// A search whose result is only reported.
+    /// Detection runs, but its result is only reported.
     Report,
 }
 
-/// How the verdicts decide.
+/// How verdicts are combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
     pub mode: Mode,
-    /// `found=first`: only the first source that is found is used.
+    /// `found=first`: only the first source found is used.
     pub first_only: bool,
-    /// `maybe=all`: where none is found, those that may be there are used.
+    /// `maybe=all`: if none is found, all possible ones are used.
     pub maybe: bool,
-    /// `notfound=enabled`: where nothing is found, cloud-init runs nevertheless.
+    /// `notfound=enabled`: cloud-init runs even if nothing is found.
     pub enabled_without: bool,
 }
 
@@ -59,7 +60,7 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// Reads a policy; what it does not say is as by default, and so is what is not known, which is reported.
+    /// Parses a policy. Missing and unknown values get their defaults; unknown ones are reported.
     pub fn parse(text: &str) -> Policy {
         let mut policy = Policy::default();
         for word in text.split(',').map(str::trim).filter(|w| !w.is_empty()) {
@@ -93,24 +94,24 @@ impl fmt::Display for Policy {
     }
 }
 
-/// What is asked for.
+/// The configuration of the search for sources.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Requested {
     pub policy: Policy,
-    /// Where the policy stands, if anywhere.
+    /// Where the policy is set, if anywhere.
     pub policy_from: Option<String>,
     /// A source that is used without detection, and where it is named.
     pub forced: Option<(String, String)>,
-    /// The image's own datasource_list. None where a file of its configuration has it over several lines.
+    /// The image's own datasource_list. None if a file of its configuration has it on several lines.
     pub list: Option<Vec<String>>,
-    /// The text of ds-identify's own configuration.
+    /// The content of ds-identify's own configuration file.
     file: String,
-    /// Whether an earlier boot's instance is kept for good (`manual_cache_clean`).
+    /// Whether an earlier boot's instance is kept forever (`manual_cache_clean`).
     pub manual_clean: bool,
 }
 
 impl Requested {
-    /// Reads what the image in `root`, its configuration `own` and the kernel command line ask for.
+    /// Reads the image in `root`, its configuration `own`, and the kernel command line.
     pub fn read(root: &Root, cmdline: &Cmdline, own: &Value) -> Requested {
         let file = root.text(DS_IDENTIFY_CFG);
         let from = |key: &str| file_value(&file, key).map(|v| (v, format!("{key}: in {DS_IDENTIFY_CFG}")));
@@ -136,12 +137,12 @@ impl Requested {
         file_value(&self.file, key)
     }
 
-    /// Whether a source is among those that are looked for: of the image's list, or any where it has none.
+    /// Whether a source may be looked for: it is in the image's list, or there is no list.
     pub fn is_listed(&self, name: &str) -> bool {
         self.list.as_ref().is_none_or(|list| list.iter().any(|n| n.eq_ignore_ascii_case(name)))
     }
 
-    /// Where the policy stands, in words.
+    /// Where the policy is set, in words.
     pub fn policy_place(&self) -> &str {
         self.policy_from.as_deref().unwrap_or("the policy of ds-identify")
     }
@@ -151,13 +152,13 @@ impl Requested {
         Some(self.list.as_ref()?.iter().map(String::as_str).filter(|n| *n != NONE).collect())
     }
 
-    /// Whether the list or the kernel command line names the source None.
+    /// Whether the list or the kernel command line contains the source None.
     pub fn lists_none(&self) -> bool {
         let forced = self.forced.as_ref().map(|(name, _)| name);
         self.list.iter().flatten().chain(forced).any(|name| name.eq_ignore_ascii_case(NONE))
     }
 
-    /// The only source of the list, which is used without detection.
+    /// The list's only source, which is used without detection.
     pub fn single(&self) -> Option<&[String]> {
         match self.list.as_deref()? {
             list @ ([_] | [_, _]) if list.len() == 1 || list.last().is_some_and(|n| n == NONE) => Some(list),
@@ -178,8 +179,8 @@ pub fn named_source(cmdline: &Cmdline) -> Option<(&'static str, &str)> {
     pairs.filter(|(_, value)| !value.is_empty() && !value.starts_with(';')).last()
 }
 
-/// Why nothing is provisioned, if so: the marker file, systemd's environment, the kernel command line.
-/// `cloud-init=enabled` on the kernel command line takes precedence over all of them.
+/// Why nothing is provisioned, if so: the marker file, systemd's environment, or the kernel command line, on
+/// which `cloud-init=enabled` takes precedence over all of them.
 pub fn disabled(root: &Root, cmdline: &Cmdline, environment: Option<&str>) -> Option<String> {
     if cmdline.has(ENABLED) {
         return None;
@@ -193,7 +194,7 @@ pub fn disabled(root: &Root, cmdline: &Cmdline, environment: Option<&str>) -> Op
     cmdline.text().contains(DISABLED).then(|| format!("{DISABLED} is on the kernel command line"))
 }
 
-/// Why ds-identify's policy says that nothing is provisioned, if it does.
+/// Why ds-identify's policy disables provisioning, if it does.
 pub fn disabled_by_policy(root: &Root, cmdline: &Cmdline) -> Option<String> {
     let asked = Requested::read(root, cmdline, &Value::Null);
     (asked.policy.mode == Mode::Disabled).then(|| format!("{} says disabled", asked.policy_place()))
@@ -211,9 +212,9 @@ fn unquoted(text: &str) -> &str {
     inner('"').or_else(|| inner('\'')).unwrap_or(text)
 }
 
-/// Whether the last line with `datasource_list:` in the image's configuration has no value: it stands on the lines below.
-/// ds-identify (check_config, get_single_line_flow_sequence) reads only that line, and where it has no value looks for every
-/// source: an image with such a list boots on any cloud.
+/// Whether the last line with `datasource_list:` in the image's configuration has no value on that line.
+/// ds-identify (check_config, get_single_line_flow_sequence) only reads that line, and without a value looks
+/// for every source: an image with such a list boots on any cloud.
 fn is_spread(root: &Root) -> bool {
     let names = root.list(CLOUD_CFG_D).into_iter().filter(|name| name.ends_with(".cfg"));
     let paths = std::iter::once(CLOUD_CFG.to_owned()).chain(names.map(|name| format!("{CLOUD_CFG_D}/{name}")));
@@ -229,7 +230,7 @@ fn is_spread(root: &Root) -> bool {
     last == Some(true)
 }
 
-/// The names of a list, which may also be one text with commas.
+/// The names in a list, or in a string with commas.
 fn names(value: &Value) -> Option<Vec<String>> {
     let names: Vec<String> = match value {
         Value::List(list) => list.iter().filter_map(Value::text).take(MAX_NAMES).collect(),

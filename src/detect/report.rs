@@ -1,4 +1,4 @@
-//! The verdicts on all sources, and the outcome.
+//! The verdicts on all sources, and the outcome of detection.
 
 use super::facts::Facts;
 use super::mark::{Candidate, judge};
@@ -9,15 +9,15 @@ use crate::document::{Map, Value};
 /// The outcome of detection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// Sources were found, or named.
+    /// Sources were found or named.
     Found,
     /// Nothing was found; cloud-init does not run.
     NotFound,
     /// cloud-init runs, and tries every source of its list.
     Enabled,
-    /// The policy switches cloud-init off.
+    /// The policy disables cloud-init.
     DisabledByPolicy,
-    /// The image's owner switches cloud-init off: marker, kernel command line, environment.
+    /// The image's owner disables cloud-init: by marker, kernel command line or environment.
     Disabled,
 }
 
@@ -52,22 +52,21 @@ pub struct Line {
     pub finding: Finding,
 }
 
-/// ds-identify's answer.
+/// The result of detection.
 #[derive(Debug, Clone)]
 pub struct Report {
-    /// Every source: those of the list in its order, then the others.
+    /// Every source: those in the list in its order, then the others.
     pub lines: Vec<Line>,
     pub outcome: Outcome,
     /// The reason for the verdict.
     pub why: String,
-    /// The sources that are tried, in their order, as ds-identify writes them.
+    /// The sources to try, in order, as ds-identify writes them.
     pub list: Vec<String>,
-    /// What ds-identify writes to /run/cloud-init/cloud.cfg; null where it writes nothing that is used.
+    /// What ds-identify writes to /run/cloud-init/cloud.cfg; null if it writes nothing that is used.
     pub run_config: Value,
 }
 
-/// Looks for every one of the candidates, whose order is the one in which sources are tried where the image has no list, and
-/// decides.
+/// Checks every candidate and decides. Their order is used if the image has no list.
 pub fn identify(facts: &Facts, candidates: &[Candidate]) -> Report {
     let lines = lines(facts, candidates);
     let mut report =
@@ -76,7 +75,8 @@ pub fn identify(facts: &Facts, candidates: &[Candidate]) -> Report {
     report
 }
 
-/// The image's list, or all candidates where it has none, and then the candidates that its list leaves out.
+/// The verdicts on the sources in the image's list, or on all candidates without a list, then on the
+/// remaining candidates.
 fn lines(facts: &Facts, candidates: &[Candidate]) -> Vec<Line> {
     let none = |name: &str| Finding { verdict: Verdict::NotFound, why: format!("there is no source called {name}") };
     let all = || candidates.iter().map(|c| c.name.to_owned()).collect();
@@ -133,7 +133,7 @@ impl Report {
         self.run_config = reported(Map::from_iter([("datasource_list", Value::List(Vec::new()))]));
     }
 
-    /// The listed sources that are found, as the policy sees it.
+    /// The listed sources that are found, limited by the policy.
     pub fn found(&self, policy: Policy) -> Vec<String> {
         let mut found = self.with(Verdict::Found);
         if policy.first_only {
@@ -142,7 +142,7 @@ impl Report {
         found
     }
 
-    /// The listed sources with a verdict.
+    /// The listed sources with this verdict.
     fn with(&self, verdict: Verdict) -> Vec<String> {
         let lines = self.lines.iter().filter(|l| l.listed && l.finding.verdict == verdict);
         lines.map(|l| l.source.clone()).collect()
@@ -157,7 +157,7 @@ impl Report {
         (self.outcome, self.why) = (outcome, why);
     }
 
-    /// These sources, and None at the end.
+    /// Sets the list of sources, with None at the end.
     fn take(&mut self, facts: &Facts, candidates: &[Candidate], mut list: Vec<String>, why: String) {
         if !list.iter().any(|name| name == NONE) {
             list.push(NONE.into());
@@ -185,7 +185,7 @@ impl Report {
         self.run_config = if report { reported(config) } else { Value::Map(config) };
     }
 
-    /// For people: a line for each source, then the outcome.
+    /// The report for people: a line for each source, then the outcome.
     pub fn to_text(&self) -> String {
         let line = |l: &Line| {
             let aside = if l.listed { "" } else { " (not in datasource_list)" };
@@ -196,7 +196,7 @@ impl Report {
         out
     }
 
-    /// For programs: the mapping that `detect --json` prints.
+    /// The report for programs: the mapping that `detect --json` prints.
     pub fn to_map(&self, facts: &Facts) -> Map {
         let verdict = |l: &Line| {
             let mut map = Map::from_iter([("source", l.source.as_str()), ("verdict", l.finding.verdict.name())]);

@@ -1,4 +1,5 @@
-//! What this machine runs in, by systemd-detect-virt(1)'s names: found by files alone, without the CPUID instruction.
+//! Detects the virtual machine or container, named as by systemd-detect-virt(1), from files alone: without
+//! the CPUID instruction.
 
 use crate::machine::Machine;
 pub use crate::machine::container::{WSL, is_container};
@@ -12,7 +13,7 @@ const QEMU: &str = "qemu";
 const MICROSOFT: &str = "microsoft";
 const OTHER_VM: &str = "vm-other";
 
-/// How the value of a DMI field begins in what virtual machine (systemd, detect_vm_dmi_vendor).
+/// Prefixes of DMI fields, and the virtual machine that each indicates (systemd, detect_vm_dmi_vendor).
 #[rustfmt::skip]
 const VENDORS: &[(&str, &str)] = &[
     ("KVM", KVM), ("OpenStack", KVM), ("KubeVirt", KVM), ("Amazon EC2", "amazon"), ("QEMU", QEMU), ("VMware", VMWARE),
@@ -25,7 +26,7 @@ const VENDOR_FIELDS: [&str; 5] = ["product_name", "sys_vendor", "board_vendor", 
 /// Clock sources that only a hypervisor's guest has.
 const CLOCKS: [(&str, &str); 2] = [("kvm-clock", KVM), ("hyperv_clocksource", MICROSOFT)];
 
-/// Whether `kind` is KVM or QEMU, which files do not always tell apart.
+/// Whether `kind` is KVM or QEMU, which files alone do not always distinguish.
 pub fn is_qemu(kind: &str) -> bool {
     kind == KVM || kind == QEMU
 }
@@ -63,7 +64,7 @@ fn by_dmi(machine: &Machine) -> Option<&'static str> {
     })
 }
 
-/// Some(None) for Xen's own control domain, which is no guest.
+/// Some(None) for Xen's control domain, which is not a guest.
 fn xen(machine: &Machine) -> Option<Option<&'static str>> {
     let hypervisor = machine.fact("sys/hypervisor/type").is_some_and(|t| t.trim() == XEN);
     if !hypervisor && !there(machine, "proc/xen") {

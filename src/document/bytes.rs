@@ -1,19 +1,19 @@
-//! Bytes in a JSON document.
+//! Bytes in a document.
 
 use crate::base::base64;
 use serde::{Serialize, Serializer};
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// Bytes that are held once, however many values have them. JSON holds them as text where they are UTF-8 and do not begin with
-/// the mark, else as `base64:` and their base64.
+/// Bytes that all copies share. In JSON they are a string if they are UTF-8 and do not begin with the mark,
+/// else `base64:` and their base64.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Bytes(Arc<Vec<u8>>);
 
 const MARK: &str = "base64:";
 
 impl Bytes {
-    /// The bytes that JSON holds as `text`. None where that has the mark and is no base64.
+    /// The bytes of the JSON string `text`. None if it begins with the mark but is not base64.
     pub fn of_text(text: String) -> Option<Self> {
         match text.strip_prefix(MARK) {
             Some(text) => base64::decode(text.as_bytes()).map(Bytes::from),
@@ -21,7 +21,7 @@ impl Bytes {
         }
     }
 
-    /// The bytes; a copy where they are shared.
+    /// The bytes; copied only if they are shared.
     pub fn into_vec(self) -> Vec<u8> {
         Arc::try_unwrap(self.0).unwrap_or_else(|bytes| bytes.as_slice().to_vec())
     }

@@ -1,4 +1,4 @@
-//! JSON in and out of [`Value`].
+//! Converts between JSON and [`Value`].
 
 use super::{MAX_NODES, Map, Value, scalar};
 use crate::base::error::{Error, Result};
@@ -9,17 +9,19 @@ use std::cell::Cell;
 use std::fmt;
 use std::io::{self, Write};
 
-/// Reads a JSON document. The depth is bounded by serde_json (128), the number of nodes by [`MAX_NODES`].
+/// Parses a JSON document; `document` is its name in errors. serde_json limits the depth (128), [`MAX_NODES`]
+/// the number of nodes.
 ///
-/// Errors name the line and column; `document` is the name put in front.
+/// # Errors
+/// It is not valid JSON, or too large. The error has the line and column.
 pub fn parse(document: &str, bytes: &[u8]) -> Result<Value> {
     parse_up_to(MAX_NODES, document, bytes)
 }
 
-/// As [`parse`], of a document that may have `max` nodes.
+/// Like [`parse`], for a document of up to `max` nodes.
 ///
 /// # Errors
-/// As those of [`parse`].
+/// As [`parse`].
 pub fn parse_up_to(max: usize, document: &str, bytes: &[u8]) -> Result<Value> {
     let left = Cell::new(max);
     let bytes = whole_characters(bytes);
@@ -31,15 +33,17 @@ pub fn parse_up_to(max: usize, document: &str, bytes: &[u8]) -> Result<Value> {
     })
 }
 
-/// The value as JSON on one line. Bytes that are not UTF-8 become `ci-b64:` and their base64, as in cloud-init's instance-data.
+/// The value as JSON on one line. Bytes that are not UTF-8 become `ci-b64:` and their base64, as in
+/// cloud-init's instance-data.
 pub fn to_string(value: &Value) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 
-/// The value as JSON, indented by one space with sorted keys: the form of cloud-init's own files (`util.json_dumps`).
+/// The value as JSON with sorted keys, indented by one space: the format of cloud-init's own files
+/// (`util.json_dumps`).
 pub fn to_string_sorted(value: &Value) -> String {
     let mut out = Vec::new();
-    // Memory takes everything.
+    // Writing to memory does not fail.
     let _ = write_indented(&Sorted(value), &mut out);
     String::from_utf8(out).unwrap_or_default()
 }
@@ -57,7 +61,7 @@ fn write_indented(value: &impl Serialize, out: &mut dyn Write) -> io::Result<()>
     Ok(value.serialize(&mut serde_json::Serializer::with_formatter(out, format))?)
 }
 
-/// The value as JSON, with `indent` before what stands one level deeper.
+/// The value as JSON, indented by `indent` per level.
 pub fn to_string_indented(value: &Value, indent: &str) -> String {
     let mut out = Vec::new();
     let format = serde_json::ser::PrettyFormatter::with_indent(indent.as_bytes());
@@ -68,7 +72,7 @@ pub fn to_string_indented(value: &Value, indent: &str) -> String {
     }
 }
 
-/// The same with the keys of every mapping in order.
+/// The value with the keys of every mapping sorted.
 pub fn sorted(value: &Value) -> Value {
     match value {
         Value::List(list) => Value::List(list.iter().map(sorted).collect()),
@@ -77,7 +81,7 @@ pub fn sorted(value: &Value) -> Value {
     }
 }
 
-/// A float as Python writes it: `1.0`, not `1`; `1e+16` and `1e-05`, not all the zeros.
+/// A float as Python writes it: `1.0`, not `1`; exponents as in `1e+16` and `1e-05`.
 pub fn float(f: f64) -> String {
     let magnitude = f.abs();
     if f != 0.0 && f.is_finite() && !(1e-4..1e16).contains(&magnitude) {
@@ -108,7 +112,7 @@ impl Serialize for Value {
     }
 }
 
-/// A value whose mappings are written in the order of their keys.
+/// A value whose mappings are written with sorted keys.
 struct Sorted<'a>(&'a Value);
 
 impl Serialize for Sorted<'_> {
@@ -121,7 +125,7 @@ impl Serialize for Sorted<'_> {
     }
 }
 
-/// The entries of a mapping that is written so.
+/// The entries of such a mapping.
 struct SortedMap<'a>(Vec<(&'a str, &'a Value)>);
 
 impl Serialize for SortedMap<'_> {
@@ -138,7 +142,7 @@ impl Serialize for Map {
     }
 }
 
-/// serde_json gives a number that 64 bits may not hold as a mapping of this key to its text.
+/// serde_json represents a number that may not fit into 64 bits as a mapping from this key to its text.
 const NUMBER: &str = "$serde_json::private::Number";
 
 fn number(text: &str) -> Option<Value> {
@@ -149,7 +153,8 @@ fn number(text: &str) -> Option<Value> {
     text.parse().ok().map(Value::Float)
 }
 
-/// JSON in which half a character (`\ud83d` without its other half) is U+FFFD: what Python's reader takes must not be refused.
+/// JSON in which unpaired surrogates (`\ud83d` alone) are replaced by U+FFFD: Python accepts them, so they
+/// must not be refused.
 fn whole_characters(bytes: &[u8]) -> Cow<'_, [u8]> {
     let mut whole = Cow::Borrowed(bytes);
     let mut at = 0;
@@ -169,13 +174,13 @@ fn whole_characters(bytes: &[u8]) -> Cow<'_, [u8]> {
     whole
 }
 
-/// The code of the escape there, if that is half a character (a surrogate).
+/// The code of the escape at `at`, if it is a surrogate.
 fn half(bytes: &[u8], at: usize) -> Option<u32> {
     let code = std::str::from_utf8(bytes.get(at..at + 6)?.strip_prefix(b"\\u")?).ok()?;
     u32::from_str_radix(code, 16).ok().filter(|code| (0xd800..0xe000).contains(code))
 }
 
-/// Reads a value, of which no more than so many nodes are left.
+/// Deserialises a value, while nodes are left.
 #[derive(Clone, Copy)]
 struct Bounded<'a>(&'a Cell<usize>);
 

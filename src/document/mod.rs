@@ -1,4 +1,5 @@
-//! Documents from outside as plain data: YAML 1.1 as PyYAML reads it, and JSON, with one value type for both. XML as elements.
+//! Documents as plain data: YAML 1.1 as PyYAML reads it and JSON, with one value type for both, and XML as
+//! elements.
 
 mod bytes;
 pub mod json;
@@ -17,45 +18,45 @@ pub use yaml_write::{to_yaml, write_yaml};
 use crate::base::error::{Error, Result};
 use std::collections::HashMap;
 
-/// How deep a document may nest.
+/// The greatest depth of a document.
 pub const MAX_DEPTH: usize = 100;
-/// How many nodes a document may have, aliases expanded.
+/// The most nodes of a document, with aliases expanded.
 pub const MAX_NODES: usize = 250_000;
 
-/// A document or a part of one.
+/// A document, or a part of one.
 ///
-/// Timestamps stay the text they were.
+/// Timestamps are strings.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum Value {
     #[default]
     Null,
     Bool(bool),
     Int(i64),
-    /// An integer beyond 64 bits: its decimal digits, with `-` before them where it is negative.
+    /// An integer beyond 64 bits: its decimal digits, with a leading `-` if it is negative.
     Big(Text),
     Float(f64),
     String(Text),
-    /// `!!binary` whose bytes are not UTF-8; binary that is UTF-8 is a `String`.
+    /// `!!binary` that is not UTF-8; otherwise it is a `String`.
     Bytes(Bytes),
     List(Vec<Value>),
     Map(Map),
 }
 
-/// A mapping that keeps the order of its document. Keys that are not strings are held as their text (`true`, `null`,
-/// `1`). For duplicate keys, the last value is used, in the place of the first, as in Python. Two are equal whatever
-/// their order.
+/// A mapping that keeps the order of its document. Keys that are not strings become their text (`true`,
+/// `null`, `1`). As in Python, the last value of a duplicate key is used, in the place of the first. Equality
+/// ignores the order.
 #[derive(Clone, Default)]
 pub struct Map {
     entries: Vec<(String, Value)>,
-    /// An index by key, once there are so many entries that a linear search would be slow.
+    /// An index by key, if there are too many entries for a linear search.
     index: Option<Box<Index>>,
 }
 
-/// Boxed, so that a `Value` is four words: most mappings have none.
+/// Boxed, so that a `Value` is four words: most mappings have no index.
 #[derive(Clone)]
 struct Index(HashMap<String, usize>);
 
-/// Up to this many entries are searched in order; beyond it an index is kept.
+/// Up to this many entries are searched linearly; beyond it there is an index.
 const INDEX_FROM: usize = 16;
 
 impl std::fmt::Debug for Map {
@@ -94,13 +95,13 @@ impl Map {
         self.position(key).and_then(|i| self.entries.get(i)).map(|(_, v)| v)
     }
 
-    /// The value at `key`, to change.
+    /// The value at `key`, mutable.
     pub fn get_mut(&mut self, key: &str) -> Option<&mut Value> {
         let i = self.position(key)?;
         self.entries.get_mut(i).map(|(_, v)| v)
     }
 
-    /// Sets `key`, in its old place if it had one, and gives back what was there.
+    /// Sets `key`, in its place if it exists, and returns the old value.
     pub fn insert(&mut self, key: impl Into<String>, value: impl Into<Value>) -> Option<Value> {
         let (key, value) = (key.into(), value.into());
         if let Some(old) = self.get_mut(&key) {
@@ -118,7 +119,7 @@ impl Map {
         None
     }
 
-    /// Takes `key` out.
+    /// Removes `key`, and returns its value.
     pub fn remove(&mut self, key: &str) -> Option<Value> {
         let i = self.position(key)?;
         let (_, value) = self.entries.remove(i);
@@ -126,7 +127,7 @@ impl Map {
         Some(value)
     }
 
-    /// Takes several keys out.
+    /// Removes several keys.
     pub fn remove_all(&mut self, keys: &[String]) {
         if !keys.is_empty() {
             let keys: std::collections::HashSet<&str> = keys.iter().map(String::as_str).collect();
@@ -135,34 +136,34 @@ impl Map {
         }
     }
 
-    /// Whether `key` is there, whatever its value.
+    /// Whether it has `key`, whatever its value.
     pub fn contains_key(&self, key: &str) -> bool {
         self.position(key).is_some()
     }
 
-    /// Entries in the document's order.
+    /// The entries in the document's order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&str, &Value)> + ExactSizeIterator {
         self.entries.iter().map(|(k, v)| (k.as_str(), v))
     }
 
-    /// Entries by key.
+    /// The entries sorted by key.
     pub fn sorted(&self) -> Vec<(&str, &Value)> {
         let mut entries: Vec<_> = self.iter().collect();
         crate::base::sort::by_key(&mut entries, |(key, _)| *key);
         entries
     }
 
-    /// Keys in the document's order.
+    /// The keys in the document's order.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.entries.iter().map(|(k, _)| k.as_str())
     }
 
-    /// How many entries there are.
+    /// The number of entries.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there are none.
+    /// Whether it has no entries.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -184,7 +185,7 @@ impl<K: Into<String>, V: Into<Value>> FromIterator<(K, V)> for Map {
 }
 
 impl Value {
-    /// The value at `key`, if this is a mapping that has it.
+    /// The value at `key`; None if there is none or this is not a mapping.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.as_map().and_then(|m| m.get(key))
     }
@@ -194,7 +195,7 @@ impl Value {
         path.iter().try_fold(self, |value, key| value.get(key))
     }
 
-    /// The text, if this is a string.
+    /// The string; None for other types.
     pub fn as_str(&self) -> Option<&str> {
         match self {
             Value::String(s) => Some(s),
@@ -202,7 +203,7 @@ impl Value {
         }
     }
 
-    /// The integer, if this is one.
+    /// The integer; None for other types.
     pub fn as_int(&self) -> Option<i64> {
         match self {
             Value::Int(i) => Some(*i),
@@ -210,7 +211,7 @@ impl Value {
         }
     }
 
-    /// The boolean, if this is one.
+    /// The boolean; None for other types.
     pub fn as_bool(&self) -> Option<bool> {
         match self {
             Value::Bool(b) => Some(*b),
@@ -218,7 +219,7 @@ impl Value {
         }
     }
 
-    /// The list, if this is one.
+    /// The list; None for other types.
     pub fn as_list(&self) -> Option<&[Value]> {
         match self {
             Value::List(l) => Some(l),
@@ -226,7 +227,7 @@ impl Value {
         }
     }
 
-    /// The mapping, if this is one.
+    /// The mapping; None for other types.
     pub fn as_map(&self) -> Option<&Map> {
         match self {
             Value::Map(m) => Some(m),
@@ -239,8 +240,8 @@ impl Value {
         matches!(self, Value::Null)
     }
 
-    /// A scalar as the text that a file would hold: strings as they are, numbers in decimal, `true` and `false`.
-    /// None for null, lists, mappings and bytes.
+    /// A scalar as text: strings as they are, numbers in decimal, `true` and `false`. None for null, lists,
+    /// mappings and bytes.
     pub fn text(&self) -> Option<String> {
         match self {
             Value::String(s) | Value::Big(s) => Some(s.to_string()),
@@ -251,7 +252,7 @@ impl Value {
         }
     }
 
-    /// The texts ([`Value::text`]) of a list, or the one text where the value is no list.
+    /// The texts ([`Value::text`]) of a list's items; for any other value, its own.
     pub fn texts(&self) -> Vec<String> {
         match self {
             Value::List(list) => list.iter().filter_map(Value::text).collect(),
@@ -268,17 +269,19 @@ impl Value {
         }
     }
 
-    /// Whether cloud-init takes this as true: true itself, and the words true, 1, on, yes in any case (`util.is_true`).
+    /// Whether cloud-init considers this true: true itself, and the words true, 1, on, yes in any case
+    /// (`util.is_true`).
     pub fn is_true(&self) -> bool {
         self.text().is_some_and(|t| ["true", "1", "on", "yes"].contains(&t.trim().to_ascii_lowercase().as_str()))
     }
 
-    /// Whether cloud-init takes this as false: false itself, and the words off, 0, no, false in any case (`util.is_false`).
+    /// Whether cloud-init considers this false: false itself, and the words off, 0, no, false in any case
+    /// (`util.is_false`).
     pub fn is_false(&self) -> bool {
         self.text().is_some_and(|t| ["off", "0", "no", "false"].contains(&t.trim().to_ascii_lowercase().as_str()))
     }
 
-    /// The value that holds `bytes`: a string where they are UTF-8.
+    /// The value for `bytes`: a string if they are UTF-8.
     pub fn of_bytes(bytes: Vec<u8>) -> Value {
         match String::from_utf8(bytes) {
             Ok(text) => text.into(),
@@ -286,7 +289,7 @@ impl Value {
         }
     }
 
-    /// What kind of value this is, for an error message.
+    /// The type of the value, for error messages.
     pub fn kind(&self) -> &'static str {
         match self {
             Value::Null => "nothing",
@@ -301,15 +304,15 @@ impl Value {
     }
 }
 
-/// The error for a key of a document that holds the wrong kind of value. It names the key, never the value.
+/// The error for a value of the wrong type. It names the key, never the value.
 pub fn wrong(key: &str, expected: &str, found: &Value) -> Error {
     Error::new(format!("{key}: expected {expected}, found {}", found.kind()))
 }
 
-/// The value of a key as a mapping; None where it is absent or null.
+/// The value of a key as a mapping; None if it is absent or null.
 ///
 /// # Errors
-/// It is something else. The error names `key`.
+/// It is another type. The error names `key`.
 pub fn optional_map<'v>(key: &str, value: Option<&'v Value>) -> Result<Option<&'v Map>> {
     match value {
         None | Some(Value::Null) => Ok(None),

@@ -2,19 +2,19 @@
 
 use std::fmt;
 
-/// How much of a key's name a message shows, in characters.
+/// How many characters of a key are shown in messages.
 const MAX_NAME: usize = 64;
 
-/// Keys and positions from the top, with dots between them: `users.0.name`.
+/// The keys and list indexes from the top, separated by dots: `users.0.name`.
 #[derive(Debug, Default)]
 pub struct Path {
     text: String,
-    /// How long the text was before each step.
+    /// The length of the text before each step.
     before: Vec<usize>,
 }
 
 impl Path {
-    /// Appends a key or a position. Control characters and the rest of a very long key are left out.
+    /// Appends a key or list index. Control characters, and the rest of a very long key, are left out.
     pub fn enter(&mut self, step: &dyn fmt::Display) {
         self.before.push(self.text.len());
         if !self.text.is_empty() {
@@ -23,7 +23,7 @@ impl Path {
         self.text.extend(step.to_string().chars().filter(|c| !c.is_control()).take(MAX_NAME));
     }
 
-    /// One step up.
+    /// Removes the last step.
     pub fn leave(&mut self) {
         self.text.truncate(self.before.pop().unwrap_or(0));
     }

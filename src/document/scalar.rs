@@ -1,8 +1,9 @@
-//! YAML 1.1's plain scalars, by the patterns that PyYAML's resolver uses (YAML 1.1 type repository: bool, float, int, null).
+//! YAML 1.1's plain scalars, by the patterns of PyYAML's resolver (YAML 1.1 type repository: bool, float,
+//! int, null).
 
 use super::Value;
 
-/// A plain scalar's value where it is no string; timestamps are strings.
+/// The value of a plain scalar; None if it is a string, as timestamps are.
 pub fn typed(text: &str) -> Option<Value> {
     if matches!(text, "" | "~" | "null" | "Null" | "NULL") {
         return Some(Value::Null);
@@ -10,7 +11,7 @@ pub fn typed(text: &str) -> Option<Value> {
     if let Some(b) = boolean(text) {
         return Some(Value::Bool(b));
     }
-    // A long text is seldom one of digits, and is not copied to find that out.
+    // Long texts are rarely numbers, and are not copied to find out.
     let of_number = |b: u8| b.is_ascii_hexdigit() || b"+-._:xiInN".contains(&b);
     if !text.bytes().all(of_number) {
         return None;
@@ -27,8 +28,8 @@ pub fn boolean(text: &str) -> Option<bool> {
     }
 }
 
-/// Binary, octal (a leading 0), hexadecimal, decimal and sexagesimal integers, with `_` between digits. Beyond 127 bits only decimal
-/// ones: the others stay text.
+/// Binary, octal (a leading 0), hexadecimal, decimal and sexagesimal integers, with `_` between digits.
+/// Beyond 127 bits only decimal ones; others stay strings.
 pub fn integer(text: &str) -> Option<Value> {
     let (negative, digits) = signed(text);
     if !digits.starts_with(|c: char| c.is_ascii_digit()) {
@@ -54,7 +55,7 @@ pub fn integer(text: &str) -> Option<Value> {
     Some(decimal(format!("{sign}{magnitude}")))
 }
 
-/// The integer of decimal digits, which may have a `-` before them.
+/// The integer of decimal digits, optionally with a leading `-`.
 pub fn decimal(digits: String) -> Value {
     digits.parse().map_or_else(|_| Value::Big(digits.into()), Value::Int)
 }
@@ -96,8 +97,8 @@ pub fn float(text: &str) -> Option<f64> {
     let exponent_ok = exponent.is_none_or(|e| e.strip_prefix(['+', '-']).is_some_and(digits_only));
     let digits_ok = (digits_only(whole) || (whole.is_empty() && digits_only(fraction)))
         && (fraction.is_empty() || digits_only(fraction));
-    // Without digits before it, the point must be the first character, and a digit must follow it: `-.5` and `._5` are
-    // strings.
+    // Without digits before it, the point has to be the first character and be followed by a digit: `-.5` and
+    // `._5` are strings.
     let start_ok = body.starts_with(|c: char| c.is_ascii_digit())
         || (body.len() == text.len() && body.starts_with('.') && !body.starts_with("._"));
     if !exponent_ok || !digits_ok || !start_ok {
@@ -106,8 +107,8 @@ pub fn float(text: &str) -> Option<f64> {
     clean.trim_end_matches('.').parse::<f64>().ok().map(|f| sign * f)
 }
 
-/// Base64 with anything between its letters, as PyYAML takes it (documents have dots for what they leave out), as text where it is
-/// UTF-8. None where the padding does not fit.
+/// Decodes base64 with arbitrary characters in between, as PyYAML does (documents use dots for omissions); a
+/// string if it is UTF-8. None if the padding is wrong.
 pub fn binary(text: &str) -> Option<Value> {
     let letters = text.bytes().take_while(|b| *b != b'=').filter(|b| crate::base::base64::is_letter(*b)).count();
     let padding = text.bytes().filter(|b| *b == b'=').count();

@@ -4,10 +4,11 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// From this many bytes on, the copies of a string share it: a reference count costs less than such a copy.
+/// Strings of at least this many bytes are shared by all copies: a reference count costs less than copying
+/// them.
 const SHARED_FROM: usize = 128;
 
-/// A string of a document. A long one is held once, however many documents it is copied to.
+/// A string of a document; a long one is shared by all copies.
 #[derive(Clone)]
 pub struct Text(Kept);
 
@@ -23,7 +24,7 @@ impl Text {
         self
     }
 
-    /// The string; a copy where it is shared.
+    /// The string; copied only if it is shared.
     pub fn into_string(self) -> String {
         match self.0 {
             Kept::Own(text) => text,

@@ -1,6 +1,6 @@
-//! XML 1.0 as a tree of elements, for the documents of OVF and Azure.
+//! XML 1.0 as a tree of elements, for OVF's and Azure's documents.
 //!
-//! Names are without their namespace's prefix. Document types are refused, so that no entity but the predefined ones is expanded.
+//! Names have no namespace prefix. Document types are refused, so that only predefined entities are expanded.
 
 use super::MAX_DEPTH;
 use crate::base::error::{Error, Result};
@@ -8,51 +8,51 @@ use quick_xml::Reader;
 use quick_xml::escape::{resolve_predefined_entity, unescape};
 use quick_xml::events::{BytesStart, Event};
 
-/// The longest document that is read, in bytes.
+/// The largest document, in bytes.
 pub const MAX_SIZE: usize = 4 << 20;
-/// How many elements and attributes a document may have, and how many attributes an element: each is compared with those before it.
+/// The most elements and attributes of a document, and the most attributes of an element, each of which is compared with those
+/// before it.
 const MAX_NODES: usize = 20_000;
 const MAX_ATTRIBUTES: usize = 1_000;
 
 /// An element of a document.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Element {
-    /// Its name, without a prefix.
+    /// The name without prefix.
     pub name: String,
-    /// Names, without a prefix, and values, in the document's order. Declarations of namespaces are left out.
+    /// Names without prefix, and values, in the document's order, without namespace declarations.
     pub attributes: Vec<(String, String)>,
-    /// The text directly inside it, put together.
+    /// The text directly inside, concatenated.
     pub text: String,
     pub children: Vec<Element>,
 }
 
 impl Element {
-    /// The first child called `name`.
+    /// The first child with this name.
     pub fn child(&self, name: &str) -> Option<&Element> {
         self.children.iter().find(|child| child.name == name)
     }
 
-    /// The children called `name`, in order.
+    /// The children with this name, in order.
     pub fn children_named<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Element> {
         self.children.iter().filter(move |child| child.name == name)
     }
 
-    /// The element at a path of children's names, the first of each name.
+    /// The element at a path of child names, taking the first child with each name.
     pub fn at(&self, path: &[&str]) -> Option<&Element> {
         path.iter().try_fold(self, |element, name| element.child(name))
     }
 
-    /// The value of the attribute called `name`.
+    /// The value of the attribute with this name.
     pub fn attribute(&self, name: &str) -> Option<&str> {
         self.attributes.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
     }
 }
 
-/// Reads a document in UTF-8 and returns its root element. `document` names it in errors.
+/// Parses a UTF-8 document and returns its root element; `document` is its name in errors.
 ///
 /// # Errors
-///
-/// It is not well-formed, has a document type, or is beyond a limit. The message has the position and nothing of the content.
+/// It is not well-formed, has a document type, or exceeds a limit. The error has the position but no content.
 pub fn parse(document: &str, bytes: &[u8]) -> Result<Element> {
     if bytes.len() > MAX_SIZE {
         return Err(Error::new(format!("{document}: expected at most {MAX_SIZE} bytes, found {}", bytes.len())));
@@ -77,10 +77,10 @@ pub fn parse(document: &str, bytes: &[u8]) -> Result<Element> {
     }
 }
 
-/// What was read so far.
+/// What has been parsed so far.
 #[derive(Default)]
 struct Tree {
-    /// The elements that have begun and not ended, the outermost first.
+    /// The elements that are not closed yet, outermost first.
     open: Vec<Element>,
     root: Option<Element>,
     nodes: usize,
@@ -165,7 +165,7 @@ impl Tree {
     }
 }
 
-/// The document is known to be UTF-8.
+/// `bytes` are known to be UTF-8.
 fn text_of(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

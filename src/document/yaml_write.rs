@@ -1,14 +1,16 @@
-//! A [`Value`] as YAML: block style, two spaces, strings quoted only where another reader could take them for something else.
+//! Writes a [`Value`] as YAML: block style, indented by two spaces, with strings quoted only if a parser
+//! could take them for something else.
 
 use super::yaml::{is_printable, run};
 use super::{Map, Value, json, scalar};
 use std::io::{self, Write};
 
-/// The longest key, as it is written, that needs no `?` before it, in bytes: every reader takes 1,024 characters (YAML 1.1, 9.1.1).
+/// The longest key that is written without `?`, in bytes: every parser accepts 1,024 characters (YAML 1.1,
+/// 9.1.1).
 const MAX_SIMPLE_KEY: usize = 1000;
 
-/// The value as one YAML document without `---`, ending in a newline. What it writes, [`super::yaml::parse`] reads back the same;
-/// so do PyYAML and libyaml.
+/// The value as one YAML document without `---`, ending in a line feed. [`super::yaml::parse`], PyYAML and
+/// libyaml read back the same value.
 pub fn to_yaml(value: &Value) -> String {
     let mut out = Out::default();
     match value {
@@ -39,10 +41,10 @@ pub fn write_yaml(map: &Map, sink: &mut dyn Write) -> io::Result<()> {
     }
 }
 
-/// How much text is held before it goes to the sink, in bytes.
+/// How many bytes are buffered before they are written to the sink.
 const BUFFER: usize = 16 << 10;
 
-/// Where the text goes: to a sink, or all of it stays here.
+/// The output: to a sink, or collected in memory.
 #[derive(Default)]
 struct Out<'a> {
     text: String,
@@ -54,7 +56,7 @@ impl Out<'_> {
     fn push_str(&mut self, text: &str) {
         let is_full = self.text.len() + text.len() > BUFFER;
         let Some(sink) = self.sink.as_mut().filter(|_| is_full) else { return self.text.push_str(text) };
-        // The last character stays: how the text goes on depends on it.
+        // The last character is kept, because what follows depends on it.
         let (head, last) = text.split_at(text.char_indices().next_back().map_or(0, |(at, _)| at));
         if self.error.is_none() {
             let written = sink.write_all(self.text.as_bytes()).and_then(|()| sink.write_all(head.as_bytes()));
@@ -101,7 +103,7 @@ fn write_map(out: &mut Out, map: &Map, indent: usize) {
     }
 }
 
-/// A key with its `:`. A long one is explicit.
+/// Writes a key with its `:`. A long key is written with `?`.
 fn write_key(out: &mut Out, key: &str, indent: usize) {
     let mut written = Out::default();
     write_string(&mut written, key);
@@ -153,7 +155,7 @@ fn write_inline(out: &mut Out, value: &Value, indent: usize) {
     }
 }
 
-/// YAML 1.1 wants a point and a signed exponent.
+/// YAML 1.1 requires a point and a signed exponent.
 fn exponent(text: &str) -> String {
     match text.split_once('e') {
         Some((m, e)) => {
@@ -165,12 +167,12 @@ fn exponent(text: &str) -> String {
     }
 }
 
-/// Whether every reader accepts the character unescaped within a line.
+/// Whether every parser accepts the character unescaped within a line.
 fn is_plain(c: char) -> bool {
     is_printable(c) && !c.is_control() && !matches!(c, '\u{feff}' | '\u{2028}' | '\u{2029}')
 }
 
-/// Whether a text is written as a literal block: several plain lines.
+/// Whether a text is written as a literal block: it has several plain lines.
 fn is_literal(text: &str) -> bool {
     let body = text.strip_suffix('\n').unwrap_or(text);
     let printable = |c: char| c == '\n' || c == '\t' || is_plain(c);
@@ -193,7 +195,7 @@ fn write_literal(out: &mut Out, text: &str, indent: usize) {
     }
 }
 
-/// A string on one line: plain, in single quotes, or in double quotes with escapes.
+/// Writes a string on one line: plain, in single quotes, or in double quotes with escapes.
 fn write_string(out: &mut Out, text: &str) {
     let plain_chars = |c: char| {
         c.is_ascii_alphanumeric()
@@ -232,7 +234,7 @@ fn write_string(out: &mut Out, text: &str) {
             Some('\n') => out.push_str("\\n"),
             Some('\r') => out.push_str("\\r"),
             Some('\t') => out.push_str("\\t"),
-            // What is not plain is below U+10000.
+            // Characters that are not plain are below U+10000.
             Some(c) => out.push_str(&format!("\\u{:04x}", c as u32)),
         }
         rest = chars.as_str();
@@ -240,7 +242,7 @@ fn write_string(out: &mut Out, text: &str) {
     out.push('"');
 }
 
-/// Whether some YAML reader, 1.1 or 1.2, takes the plain text for something other than a string.
+/// Whether a parser of YAML 1.1 or 1.2 takes the plain text for something other than a string.
 fn looks_typed(text: &str) -> bool {
     scalar::typed(text).is_some()
         || matches!(text, "y" | "Y" | "n" | "N" | "=" | "<<")

@@ -1,5 +1,5 @@
-//! One block device as sysfs describes it, and the devices below it (Documentation/ABI/stable/sysfs-block of the
-//! kernel).
+//! A block device as described by sysfs, and the devices below it (Documentation/ABI/stable/sysfs-block of
+//! the kernel).
 
 use super::devices::{Places, attribute};
 use super::label::{self, Superblock};
@@ -10,7 +10,7 @@ use std::path::Path;
 
 /// The unit of sysfs's `size` and `start`, in bytes.
 const UNIT: u64 = 512;
-/// The most devices that one lies on, and the most partitions of a disk, that are looked at.
+/// The most devices below a device, and the most partitions of a disk, that are read.
 const MAX_LISTED: usize = 1024;
 
 /// A block device.
@@ -30,29 +30,31 @@ pub struct Block {
 /// What a block device is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
-    /// A disk, or anything else that is whole; `sector` is the size of its logical sectors in bytes.
+    /// A disk or another whole device; `sector` is the size of its logical sectors, in bytes.
     Disk { sector: u64 },
-    /// A partition, by its number, of the disk of that name.
+    /// A partition: the name of its disk, and its number.
     Partition { disk: String, number: u32 },
-    /// A mapping of the device mapper, `/dev/mapper/` and its name; `uuid` begins with who made it: `LVM-`, `CRYPT-`.
+    /// A device mapper device, `/dev/mapper/NAME`; the prefix of `uuid` says what created it: `LVM-`,
+    /// `CRYPT-`.
     Mapping { name: String, uuid: String },
-    /// An MD array of a level such as `raid1`, with metadata of a version such as `1.2`; `used` is how much of each device it
-    /// uses, in bytes.
+    /// An MD array: its level, such as `raid1`; the version of its metadata, such as `1.2`; and how many
+    /// bytes of each device it uses.
     Raid { level: String, metadata: String, used: u64 },
 }
 
-/// The device that a path below `/dev` means, links followed. None where it is no block device that the kernel knows.
+/// The device at a path below `/dev`, following links. None if it is not a block device that the kernel
+/// knows.
 pub fn at(places: &Places, path: &str) -> Option<Block> {
     let path = places.dev.join(path.strip_prefix("/dev/")?).canonicalize().ok()?;
     let meta = fs::metadata(&path).ok()?;
     if meta.file_type().is_block_device() {
-        // A node of another name than the kernel's: the device mapper's, where udev makes no links.
+        // The node may have another name than the kernel's: the device mapper's, where udev creates no links.
         let number = format!("{}:{}", major(meta.rdev()), minor(meta.rdev()));
         let known = |name: &str| attribute(&places.sys.join(name).join("dev")).as_deref() == Some(number.as_str());
         let own = name_below(places, &path).filter(|name| known(name));
         return named(places, &own.or_else(|| names(&places.sys).into_iter().find(|name| known(name)))?);
     }
-    // A tree that represents a machine has files in their place.
+    // In a tree that represents a machine, files represent devices.
     named(places, &name_below(places, &path).filter(|_| meta.is_file())?)
 }
 
@@ -61,7 +63,7 @@ fn name_below(places: &Places, path: &Path) -> Option<String> {
     Some(path.strip_prefix(folder).ok()?.to_str()?.replace('/', "!"))
 }
 
-/// The device with the kernel's `name`. None if there is none.
+/// The device with the kernel's name `name`. None if there is none.
 pub fn named(places: &Places, name: &str) -> Option<Block> {
     if name.is_empty() || name.starts_with('.') || name.contains('/') {
         return None;
@@ -85,13 +87,13 @@ pub fn named(places: &Places, name: &str) -> Option<Block> {
     Some(Block { name: name.to_owned(), node, size, kind, below: names(&folder.join("slaves")) })
 }
 
-/// Whether the device lies on one that is reached through the network: an NBD, Ceph's RBD, DRBD, or a disk of iSCSI.
+/// Whether the device lies on a network block device: NBD, Ceph's RBD, DRBD, or an iSCSI disk.
 pub fn is_on_network(places: &Places, block: &Block) -> bool {
     let mut below = vec![block.name.clone()];
     for _ in 0..MAX_LISTED {
         let Some(name) = below.pop() else { return false };
         let path = places.sys.join(&name).canonicalize().unwrap_or_default();
-        // The disk of an iSCSI session is below it (drivers/scsi/scsi_transport_iscsi.c).
+        // In sysfs an iSCSI disk is below its session (drivers/scsi/scsi_transport_iscsi.c).
         let is_session = |c: std::path::Component| c.as_os_str().to_str().is_some_and(|c| c.starts_with("session"));
         if ["nbd", "rbd", "drbd"].iter().any(|kind| name.starts_with(kind)) || path.components().any(is_session) {
             return true;
@@ -105,7 +107,7 @@ pub fn is_on_network(places: &Places, block: &Block) -> bool {
     false
 }
 
-/// The partitions of the disk with the kernel's `name`, by number.
+/// The partitions of a disk, given by the kernel's name, in order of their numbers.
 pub fn partitions(places: &Places, name: &str) -> Vec<Block> {
     let number = |b: &Block| if let Kind::Partition { number, .. } = b.kind { Some(number) } else { None };
     let children = names(&places.sys.join(name)).into_iter().filter(|child| child.starts_with(name));
@@ -114,7 +116,8 @@ pub fn partitions(places: &Places, name: &str) -> Vec<Block> {
     found
 }
 
-/// The filesystem or other content of a device, read now. None where it is unknown, or the device cannot be read.
+/// The file system or other content of a device, read now. None if it is unknown or the device cannot be
+/// read.
 pub fn superblock(places: &Places, block: &Block) -> Option<Superblock> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
     let path = places.dev.join(block.node.strip_prefix("/dev/")?);

@@ -1,10 +1,10 @@
-//! Reading at an offset, and numbers out of bytes that others wrote.
+//! Reads at an offset, and decodes numbers in untrusted bytes.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Something that bytes can be read from at any offset: a block device, an image file, or bytes in memory.
+/// Bytes that can be read at any offset: a block device, an image file, or memory.
 pub trait ReadAt {
     /// Reads up to `buf.len()` bytes from `offset`. Returns how many; fewer only at the end.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize>;
@@ -71,12 +71,12 @@ pub fn le32(bytes: &[u8], at: usize) -> Option<u32> {
     array(bytes, at).map(u32::from_le_bytes)
 }
 
-/// Text in UTF-16 as units; what is no character becomes U+FFFD.
+/// Decodes UTF-16 units; invalid ones become U+FFFD.
 pub fn utf16(units: impl IntoIterator<Item = u16>) -> String {
     char::decode_utf16(units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
 }
 
-/// Text in UTF-16, big-endian; an odd last byte is dropped.
+/// Decodes big-endian UTF-16; an odd last byte is dropped.
 pub fn utf16_be(bytes: &[u8]) -> String {
     utf16(bytes.chunks_exact(2).filter_map(|pair| array(pair, 0).map(u16::from_be_bytes)))
 }

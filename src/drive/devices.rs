@@ -1,21 +1,21 @@
-//! The machine's block devices and partitions, from sysfs alone.
+//! The machine's block devices and partitions, from sysfs.
 
 use crate::base::error::{Context, Result};
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// A sysfs attribute's largest size: one page.
+/// The largest sysfs attribute: one page.
 const MAX_ATTRIBUTE: u64 = 4096;
-/// The most devices that are looked at.
+/// The most devices that are read.
 const MAX_DEVICES: usize = 16 * 1024;
-/// A config drive is hardly ever larger; nova's are 64 MiB, ironic's are at most 64 MiB. A larger one is found too,
-/// only later.
+/// Config drives are rarely larger: nova's are 64 MiB, ironic's at most 64 MiB. A larger one is also found,
+/// but later.
 const SMALL: u64 = 256 * 1024 * 1024;
 /// The unit of sysfs's `size`, whatever the device's own sectors are.
 const SECTOR: u64 = 512;
 
-/// The folders in which the kernel shows devices; tests have their own.
+/// The folders in which the kernel shows devices; tests use others.
 #[derive(Debug, Clone)]
 pub struct Places {
     /// Every block device and partition by name.
@@ -37,7 +37,7 @@ pub struct Device {
     pub name: String,
     /// The device node: `/dev/sr0`.
     pub node: PathBuf,
-    /// In bytes. A CD-ROM drive without a medium has some size too.
+    /// In bytes. A CD-ROM drive without a medium also has some size.
     pub size: u64,
     /// A partition, not a whole disk.
     pub partition: bool,
@@ -47,12 +47,12 @@ pub struct Device {
     pub partition_label: Option<String>,
     /// The partition's UUID (PARTUUID), where the kernel reports it (6.7 and later).
     pub partition_uuid: Option<String>,
-    /// Small, removable or optical: as config drives are.
+    /// Whether it is small, removable or optical, like config drives.
     pub likely: bool,
 }
 
 impl Device {
-    /// Whether one of the two is the other's partition.
+    /// Whether one of the two is a partition of the other.
     pub fn shares_disk(&self, other: &Device) -> bool {
         let part = |disk: &Device, part: &Device| {
             let number = part.name.strip_prefix(&disk.name).map(|rest| rest.trim_start_matches('p'));
@@ -62,10 +62,11 @@ impl Device {
     }
 }
 
-/// All devices that can hold anything, sorted by name: none of no size, no RAM disks, nothing without a node.
+/// All devices that can contain anything, sorted by name: without those of size 0, RAM disks, and devices
+/// without a node.
 ///
 /// # Errors
-/// If sysfs itself can't be read. A device that vanishes meanwhile is left out.
+/// sysfs cannot be read. A device that vanishes meanwhile is left out.
 pub fn list(places: &Places) -> Result<Vec<Device>> {
     let directory = || format!("failed to list {}", places.sys.display());
     let names = fs::read_dir(&places.sys).context(directory)?.take(MAX_DEVICES);
@@ -74,7 +75,7 @@ pub fn list(places: &Places) -> Result<Vec<Device>> {
     Ok(names.iter().filter_map(|name| device(places, name)).collect())
 }
 
-/// The device with the kernel's `name`. None if it is not there or can't hold anything.
+/// The device with the kernel's name `name`. None if it does not exist or cannot contain anything.
 pub fn device(places: &Places, name: &str) -> Option<Device> {
     if name.is_empty() || name.starts_with('.') || name.contains('/') || is_memory(name) {
         return None;
@@ -86,16 +87,16 @@ pub fn device(places: &Places, name: &str) -> Option<Device> {
     }
     let uevent = attribute(&folder.join("uevent"))?;
     let value = |key: &str| uevent.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
-    // Without a number it has no node: a path of a multipath NVMe device.
+    // A path of a multipath NVMe device has no number and so no node.
     value("MAJOR")?;
     let node = value("DEVNAME").filter(|node| !node.starts_with('/') && !node.split('/').any(|part| part == ".."))?;
-    // Reading from a suspended device waits until it is resumed.
+    // Reading a suspended device blocks until it is resumed.
     if name.starts_with("dm-") && attribute(&folder.join("dm/suspended")).as_deref() == Some("1") {
         return None;
     }
     let partition = value("DEVTYPE") == Some("partition");
     let optical = name.strip_prefix("sr").is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()));
-    // A floppy drive takes seconds to say that it is empty.
+    // A floppy drive takes seconds to report that it is empty.
     let slow = name.starts_with("fd") || name.starts_with("mtdblock");
     let removable = || {
         let whole = if partition { folder.join("../removable") } else { folder.join("removable") };
@@ -113,7 +114,7 @@ pub fn device(places: &Places, name: &str) -> Option<Device> {
     })
 }
 
-/// RAM disks: what they hold is this boot's own.
+/// Whether it is a RAM disk, whose content comes from this boot.
 fn is_memory(name: &str) -> bool {
     let digits = name.strip_prefix("zram").or_else(|| name.strip_prefix("ram"));
     digits.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))

@@ -54,6 +54,9 @@ pub struct Inode {
 
 impl<R: ReadAt> Ext<R> {
     /// The filesystem on `device`, whose first bytes are `start`. An error if it is none that can be read as it is.
+    ///
+    /// # Errors
+    /// It is not such a file system, or uses features that are not supported.
     pub fn open(device: R, start: &[u8]) -> Result<Self> {
         let superblock = start.get(SUPERBLOCK..).unwrap_or_default();
         let incompatible = le32(superblock, 96).unwrap_or(0);

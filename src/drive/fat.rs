@@ -113,6 +113,9 @@ pub struct Fat<R> {
 
 impl<R: ReadAt> Fat<R> {
     /// The volume on `device`, whose first bytes are `start`. An error if it is not one.
+    ///
+    /// # Errors
+    /// It is not a FAT volume.
     pub fn open(device: R, start: &[u8]) -> Result<Self> {
         let boot = BootSector::parse(start).ok_or_else(|| Error::new("no FAT boot sector"))?;
         Ok(Fat::with(device, boot))
@@ -124,6 +127,9 @@ impl<R: ReadAt> Fat<R> {
     }
 
     /// The volume label in the root directory: 11 bytes padded with spaces. None if there is none.
+    ///
+    /// # Errors
+    /// The root directory cannot be read.
     pub fn label(&self) -> Result<Option<[u8; 11]>> {
         let contents = self.directory(&self.root()?, MAX_LABEL_SEARCH)?;
         let label = entries(&contents).find(|entry| {

@@ -1,15 +1,15 @@
-//! A drive's files in memory.
+//! A drive's files, in memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The most symlinks followed on the path to one file, as in Linux (path_resolution(7)), and the most names looked up on it.
+/// The most symbolic links on the path to one file, as in Linux (path_resolution(7)), and the most names looked up on it.
 const MAX_LINKS: usize = 40;
 const MAX_NAMES: usize = 64;
 
-/// The files of a drive by path: relative, parts separated by `/`, as in `openstack/latest/meta_data.json`.
+/// The files of a drive by path: relative, separated by `/`, as in `openstack/latest/meta_data.json`.
 ///
-/// A path is looked up as written, and where nothing has exactly that name, in any ASCII case: plain ISO 9660 and
-/// short FAT names have none. Symlinks are followed inside the drive and never out of it.
+/// A path is looked up as written; if that does not exist, ignoring ASCII case, because plain ISO 9660 and
+/// short FAT names have none. Symbolic links are followed, but never out of the drive.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Files {
     files: BTreeMap<String, Vec<u8>>,
@@ -18,7 +18,7 @@ pub struct Files {
 }
 
 impl Files {
-    /// Adds a file. The first of two with the same path stays.
+    /// Adds a file. Of two with the same path the first stays.
     pub fn insert(&mut self, path: impl Into<String>, contents: Vec<u8>) {
         self.files.entry(path.into()).or_insert(contents);
     }
@@ -28,7 +28,7 @@ impl Files {
         self.links.entry(path).or_insert(target);
     }
 
-    /// Adds a note on something that was left out.
+    /// Adds a note about something that was left out.
     pub(super) fn note(&mut self, note: String) {
         self.notes.push(note);
     }
@@ -44,7 +44,7 @@ impl Files {
         self.files.get(&path).map(Vec::as_slice)
     }
 
-    /// The names in the directory at `path` (`""` is the drive itself), sorted. Empty if there is none.
+    /// The names in the directory at `path` (`""` is the top), sorted. Empty if there is none.
     pub fn list(&self, path: &str) -> Vec<&str> {
         let Some(path) = self.resolve(path) else { return Vec::new() };
         self.names(&path).collect::<BTreeSet<_>>().into_iter().collect()
@@ -55,7 +55,8 @@ impl Files {
         self.resolve(path).is_some()
     }
 
-    /// Every file with its path, sorted; what only a symlink leads to is listed once, where it is.
+    /// Every file with its path, sorted. A file reached through symbolic links is listed once, at its own
+    /// path.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
         self.files.iter().map(|(path, contents)| (path.as_str(), contents.as_slice()))
     }
@@ -74,7 +75,7 @@ impl Files {
         paths.filter_map(move |path| path.get(start..)?.split('/').next())
     }
 
-    /// The exact path of an existing file or directory: names in their own case, symlinks followed.
+    /// The real path of an existing file or directory: names in their own case, links resolved.
     fn resolve(&self, path: &str) -> Option<String> {
         let mut left: Vec<String> = path.split('/').rev().map(String::from).collect();
         let mut exact: Vec<String> = Vec::new();
@@ -82,7 +83,7 @@ impl Files {
         while let Some(part) = left.pop() {
             match part.as_str() {
                 "" | "." => continue,
-                // Above the drive's own top there is nothing.
+                // `..` at the top stays there.
                 ".." => {
                     exact.pop()?;
                     continue;
@@ -107,14 +108,14 @@ impl Files {
         Some(exact.join("/"))
     }
 
-    /// The name in `directory` that `wanted` means.
+    /// The name in `directory` that matches `wanted`.
     fn name(&self, directory: &str, wanted: &str) -> Option<&str> {
         let mut alike = None;
         for name in self.names(directory) {
             if name == wanted {
                 return Some(name);
             }
-            // The first in order, so that the result is always the same.
+            // The first one in order, so that the result is deterministic.
             if name.eq_ignore_ascii_case(wanted) && alike.is_none_or(|alike| name < alike) {
                 alike = Some(name);
             }

@@ -142,6 +142,9 @@ pub struct Iso<R> {
 
 impl<R: ReadAt> Iso<R> {
     /// The volume on `device`, whose first bytes are `start`. An error if it is not one.
+    ///
+    /// # Errors
+    /// It is not an ISO 9660 volume, or cannot be read.
     pub fn open(device: R, start: &[u8]) -> Result<Self> {
         let Descriptors { primary, joliet } =
             descriptors(start).ok_or_else(|| Error::new("no ISO 9660 volume descriptor"))?;

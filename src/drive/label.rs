@@ -1,4 +1,4 @@
-//! What filesystem is on a device, its label and its UUID: read from the superblock, in one bounded read.
+//! Identifies the content of a device by its superblock: type, label and UUID, with one bounded read.
 //!
 //! Types, labels and UUIDs are written as blkid writes them.
 
@@ -9,19 +9,19 @@ use super::fat_names;
 use super::iso9660::{self, Descriptors};
 use crate::base::error::{Context, Result};
 
-/// How much of the start of a device is read: up to btrfs's superblock, and so past ISO 9660's volume descriptors
-/// and past swap's signature at any page size.
+/// How many bytes at the start of a device are read: up to btrfs's superblock, which includes ISO 9660's
+/// volume descriptors and swap's signature for any page size.
 pub const START: usize = 68 * 1024;
 
-/// What identifies the filesystem on a device.
+/// The identity of a file system or other content of a device.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Superblock {
     /// The type as mount(8) and blkid name it: `iso9660`, `vfat`, `ext4`, `swap`, …
     pub kind: &'static str,
     pub label: Option<String>,
-    /// A second label: FAT's in the boot sector (LABEL_FATBOOT), ISO 9660's other one beside Joliet's.
+    /// A second label: FAT's in the boot sector (LABEL_FATBOOT), or ISO 9660's other one besides Joliet's.
     pub second_label: Option<String>,
-    /// In the type's own form: 8-4-4-4-12 hexadecimal digits, FAT's XXXX-XXXX, ISO 9660's date.
+    /// The UUID in the type's format: 8-4-4-4-12 hexadecimal digits, FAT's XXXX-XXXX, ISO 9660's date.
     pub uuid: Option<String>,
 }
 
@@ -32,22 +32,23 @@ impl Superblock {
     }
 }
 
-/// Reads the start of `device` and says what is on it. None if there is nothing that is known here.
+/// Identifies the content of `device`. None if it is unknown.
 ///
 /// # Errors
-/// If it can't be read. A device that is shorter than what is read is no error.
+/// It cannot be read. A device that is shorter than what is read is no error.
 pub fn probe<R: ReadAt>(device: &R) -> Result<Option<Superblock>> {
     Ok(read(device)?.1)
 }
 
-/// The same, with the bytes that were read, for a reader to go on from.
+/// Like [`probe`], but also returns the bytes that were read, for a reader to continue from.
 pub(super) fn read<R: ReadAt>(device: &R) -> Result<(Vec<u8>, Option<Superblock>)> {
     let mut start = vec![0; START];
     let read = device.read_at(0, &mut start).context(|| "failed to read its start")?;
     start.truncate(read);
     let superblock = match identify(&start) {
         Some((mut superblock, Some(fat))) => {
-            // The label proper stands in the root directory, which may lie anywhere. Unreadable is as unlabelled.
+            // The actual label is in the root directory, which may be anywhere. If it cannot be read, there
+            // is none.
             let root = Fat::with(device, fat).label().ok().flatten();
             superblock.label = root.map(fat_names::label).filter(|label| !label.is_empty() && label != NO_NAME);
             Some(superblock)
@@ -58,11 +59,11 @@ pub(super) fn read<R: ReadAt>(device: &R) -> Result<(Vec<u8>, Option<Superblock>
     Ok((start, superblock))
 }
 
-/// What FAT's boot sector has in place of a label if there is none.
+/// FAT's boot sector has this if there is no label.
 const NO_NAME: &str = "NO NAME";
 
-/// What the first bytes of a device say, and FAT's boot sector if it is FAT. The signature nearest to the start is
-/// used: it was written last, over the remains of an older filesystem.
+/// Identifies the first bytes of a device; also returns FAT's boot sector. The signature nearest to the start
+/// is used, because it was written last, over the remains of an older file system.
 fn identify(start: &[u8]) -> Option<(Superblock, Option<BootSector>)> {
     let known = |from: usize, to: usize| {
         SIGNATURES.iter().filter(move |s| (from..to).contains(&s.at)).find_map(|s| s.read(start))
@@ -81,11 +82,11 @@ fn identify(start: &[u8]) -> Option<(Superblock, Option<BootSector>)> {
     Some((superblock, None))
 }
 
-/// ext2, ext3 and ext4 differ by their features, in the way that e2fsprogs distinguishes them.
+/// ext2, ext3 and ext4 differ in their features, as in e2fsprogs.
 fn extended(start: &[u8]) -> Option<Superblock> {
     const JOURNAL: u32 = 0x4;
     const JOURNAL_DEVICE: u32 = 0x8;
-    /// What ext3 knows: filetype, recover, meta_bg; sparse_super, large_file, btree_dir.
+    /// Features of ext3: filetype, recover, meta_bg; sparse_super, large_file, btree_dir.
     const EXT3_INCOMPATIBLE: u32 = 0x2 | 0x4 | 0x10;
     const EXT3_READ_ONLY: u32 = 0x1 | 0x2 | 0x4;
     let superblock = start.get(ext::SUPERBLOCK..)?;
@@ -105,8 +106,8 @@ fn extended(start: &[u8]) -> Option<Superblock> {
     Some(Superblock { kind, label: text(superblock.get(120..136)?), uuid: uuid(superblock, 104), second_label: None })
 }
 
-/// ISO 9660: Joliet's label has any case but 16 characters at most, the primary one 32 capitals. Where the one begins
-/// the other, they are put together.
+/// ISO 9660: Joliet's label is in any case but at most 16 characters, the primary one up to 32 capitals. If
+/// one begins the other, they are combined.
 fn volume(iso: &Descriptors) -> Superblock {
     let primary = text(&iso.primary.identifier);
     let joliet =
@@ -128,15 +129,15 @@ fn volume(iso: &Descriptors) -> Superblock {
     Superblock { kind: "iso9660", second_label: primary.filter(|l| Some(l) != whole.as_ref()), label: whole, uuid }
 }
 
-/// A filesystem, or another use of a device, that a few bytes at a fixed place identify.
+/// Content that is identified by a few bytes at a fixed offset.
 struct Signature {
     kind: &'static str,
-    /// Where the bytes are.
+    /// The offset of the bytes.
     at: usize,
     magic: &'static [u8],
-    /// Where the UUID's 16 bytes are.
+    /// The offset of the UUID's 16 bytes.
     uuid: Option<usize>,
-    /// Where the label is and how long it may be.
+    /// The offset of the label, and its greatest length.
     label: Option<(usize, usize)>,
 }
 
@@ -166,7 +167,7 @@ const SWAP_UUID: Option<usize> = Some(1024 + 12);
 const SWAP_LABEL: Option<(usize, usize)> = Some((1024 + 28, 16));
 const BTRFS: usize = 64 * 1024;
 
-/// Other uses of a device, so that it is not mistaken for an empty one.
+/// Content that is not a file system, so that the device is not mistaken for an empty one.
 const SIGNATURES: &[Signature] = &[
     signature("xfs", 0, b"XFSB", Some(32), Some((108, 12))),
     signature("squashfs", 0, b"hsqs", None, None),
@@ -210,7 +211,7 @@ fn uuid(bytes: &[u8], at: usize) -> Option<String> {
     })
 }
 
-/// What takes the place of a UUID and is none: the serial numbers of exFAT and NTFS, and LUKS's, which is text.
+/// A substitute for a UUID: the serial numbers of exFAT and NTFS, and LUKS's, which is text.
 fn odd_uuid(kind: &str, start: &[u8]) -> Option<String> {
     match kind {
         "exfat" => le32(start, 100).map(|n| format!("{:04X}-{:04X}", n >> 16, n & 0xffff)),

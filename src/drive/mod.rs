@@ -1,8 +1,9 @@
-//! A config drive's files: label probe, mount, and readers for a kernel without drivers.
+//! Reads drives: label probe, mount, and file system readers for a kernel without drivers.
 //!
-//! [`Search`] finds drives by label, [`open`] reads one into memory as [`Files`]. The kernel reads where it has the driver: the
-//! drive is mounted read-only, copied in one pass within bounds, unmounted. Where it would have to load one, ISO 9660, UDF, FAT
-//! and ext4 are read here, and so are image files. Each of them gives the same bytes under the same names.
+//! [`Search`] finds drives by label, and [`open`] reads one into memory as [`Files`]. If the kernel has the
+//! driver, it mounts the drive read-only; the files are copied in one pass within limits, and the drive is
+//! unmounted. Otherwise ISO 9660, UDF, FAT and ext4 are read by the code here, as image files are. Both give
+//! the same bytes under the same names.
 
 pub mod block;
 pub mod bytes;
@@ -38,9 +39,10 @@ use std::path::Path;
 
 /// Reads all files of a drive: a block device, an image file of one, or a folder with the same files.
 ///
-/// A block device is mounted by the kernel where it has the driver. Else ISO 9660, UDF, FAT, ext2, ext3 and ext4 are read here: a
-/// driver that is loaded for a few files costs more than they. What is not whole then (a file in a form that only the kernel knows)
-/// is left to the kernel, which loads its driver. An image file is always read here, so that it needs no privileges.
+/// A block device is mounted if the kernel has the driver. Otherwise ISO 9660, UDF, FAT, ext2, ext3 and ext4
+/// are read here, which is faster than loading a driver for a few files. If that fails for a file (in a form
+/// that only the kernel supports), the drive is mounted and the kernel loads its driver. An image file is
+/// always read here, so that it needs no privileges.
 ///
 /// # Errors No method can read it; the error has the reason of each.
 pub fn open(drive: &Path, deadline: Deadline) -> Result<Files> {
@@ -71,7 +73,7 @@ pub fn open(drive: &Path, deadline: Deadline) -> Result<Files> {
     }
 }
 
-/// What was read without the kernel, which failed to mount the drive.
+/// The files that were read without the kernel, after it failed to mount the drive.
 fn neither(mount: &Error, read: Result<Files>) -> Result<Files> {
     read.map_err(|reader| Error::new(format!("{mount}; without the kernel: {reader}")))
 }

@@ -1,4 +1,5 @@
-//! Reading a drive through the kernel: mounted read-only in a private place, copied to memory, unmounted.
+//! Reads a drive through the kernel: mounts it read-only in a private place, copies its files to memory, and
+//! unmounts it.
 
 use super::files::Files;
 use super::tree::{self, Budget, Entry, Kind, Tree};
@@ -14,12 +15,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use sys_mount::{Mount, MountFlags, Unmount, UnmountFlags};
 
-/// Where drives are mounted; only root can look into it.
+/// The folder of the mount points, which only root can access.
 const MOUNTS: &str = "/run/prepivot";
 
-/// Filesystem types and options to try for each type; the first that works is used. FAT and Joliet names must be UTF-8;
-/// a kernel that can't do that (it lacks a table of characters) leaves the drive to the readers. A journal is left
-/// alone: to replay it would write to the drive.
+/// File system types and options to try for each type; the first that works is used. FAT and Joliet names
+/// must be UTF-8; if the kernel lacks a character table for that, the drive is read without it. Journals are
+/// not replayed, because that would write to the drive.
 const WAYS: &[(&str, &[(&str, &str)])] = &[
     ("iso9660", &[("iso9660", "utf8")]),
     ("vfat", &[("vfat", "utf8")]),
@@ -51,16 +52,16 @@ impl Drop for Mounted {
     }
 }
 
-/// Whether the kernel has a driver for filesystems of type `kind` and need not load one.
+/// Whether the kernel has a driver for file systems of type `kind` without loading one.
 pub fn has_driver(kind: &str) -> bool {
     let known = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
     ways(kind).any(|(name, _)| known.lines().any(|line| line.split('\t').nth(1) == Some(name)))
 }
 
-/// Mounts `device`, which has a filesystem of type `kind`, copies its files to memory and unmounts it.
+/// Mounts `device`, which has a file system of type `kind`, copies its files to memory and unmounts it.
 ///
 /// # Errors
-/// If the kernel can't mount it (no driver, no privilege, a damaged filesystem), or its files can't be read.
+/// The kernel cannot mount it (no driver, no privilege, a damaged file system), or its files cannot be read.
 pub fn read(device: &Path, kind: &str, deadline: Deadline) -> Result<Files> {
     let mounted = mount(device, kind)?;
     folder(&mounted.folder, deadline)
@@ -86,7 +87,7 @@ fn mount(device: &Path, kind: &str) -> Result<Mounted> {
     Err(failure).context(what)
 }
 
-/// Makes the folder that mounts go to, or checks that it is root's own and closed to others.
+/// Creates the folder of the mount points, or checks that it belongs to root and is closed to others.
 fn private(path: &Path) -> Result<()> {
     match DirBuilder::new().mode(0o700).create(path) {
         Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => return Err(e).context(|| path.display()),
@@ -100,28 +101,31 @@ fn private(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Copies the files of a folder to memory. Symlinks are kept as links inside it, special files are left out.
+/// Copies the files of a folder to memory. Symbolic links are kept as such; special files are left out.
 ///
 /// # Errors
-/// If it can't be read.
+/// It cannot be read.
 pub fn folder(path: &Path, deadline: Deadline) -> Result<Files> {
     let what = || format!("failed to read {}", path.display());
     let directory = rustix::fs::open(path, DIRECTORY, Mode::empty()).context(what)?;
     folder_at(directory, deadline).context(what)
 }
 
-/// The same for a folder that is open already, as one that was found inside a new root.
+/// Like [`folder`], for a folder that is already open, such as one inside a new root.
+///
+/// # Errors
+/// The folder cannot be read, or the deadline passes.
 pub fn folder_at(directory: OwnedFd, deadline: Deadline) -> Result<Files> {
     tree::copy(&Folder(directory), deadline)
 }
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// A folder of a mounted filesystem. Its nodes are paths below it; none has a symlink in it.
+/// A folder of a mounted file system. Nodes are paths below it that contain no symbolic links.
 struct Folder(OwnedFd);
 
 impl Folder {
-    /// Opens what is at `path` below the folder, without following any symlink on the way.
+    /// Opens `path` below the folder without following symbolic links.
     fn open(&self, path: &Path, flags: OFlags) -> Result<OwnedFd> {
         let mut directory: Option<OwnedFd> = None;
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;

@@ -3,14 +3,14 @@
 use super::bytes::{array, le32, u8_at};
 use crate::base::error::{Error, Result};
 
-/// The most continuation areas that one record may have, and the largest: both as Linux.
+/// The most continuation areas of one record, and the largest one in bytes, as in Linux.
 const MAX_CONTINUATIONS: usize = 32;
 const MAX_CONTINUATION: usize = 2048;
 
-/// What a record is, by its PX mode.
+/// The type of a record, by its PX mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FileType {
-    /// A file or directory: the record's own flag says which.
+    /// A file or directory, which the record's own flag distinguishes.
     #[default]
     Ordinary,
     Symlink,
@@ -18,17 +18,17 @@ pub enum FileType {
     Special,
 }
 
-/// What the fields of one record say.
+/// The fields of one record.
 #[derive(Debug, Default)]
 pub struct Fields {
     /// NM: the name.
     pub name: Option<String>,
     pub kind: FileType,
-    /// SL: where a symlink points.
+    /// SL: the target of a symbolic link.
     pub target: String,
-    /// CL: the block of a directory that was moved because it lay too deep.
+    /// CL: the block of a directory that was moved because it was too deep.
     pub child: Option<u32>,
-    /// RE: such a directory's record at the place it was moved to, to be left out there.
+    /// RE: the record of such a directory at its new place, where it is left out.
     pub relocated: bool,
     /// ZF: the contents are zisofs.
     pub compressed: bool,
@@ -45,6 +45,9 @@ pub fn skip(area: &[u8]) -> Option<usize> {
 }
 
 /// The fields of a record's system use area. `read(block, offset, size)` reads a continuation area (5.1, CE).
+///
+/// # Errors
+/// A continuation area cannot be read.
 pub fn fields(area: &[u8], read: impl Fn(u64, u64, usize) -> Result<Vec<u8>>) -> Result<Fields> {
     let mut fields = Fields::default();
     let (mut name, mut named) = (Vec::new(), false);
@@ -59,9 +62,9 @@ pub fn fields(area: &[u8], read: impl Fn(u64, u64, usize) -> Result<Vec<u8>>) ->
                 b"CE" => next = continuation(data),
                 b"ST" => break,
                 b"NM" => {
-                    // CURRENT and PARENT name the directory itself or its parent: not a name.
+                    // CURRENT and PARENT refer to the directory itself or its parent, and are not names.
                     if let Some((flags, text)) = data.split_first().filter(|(flags, _)| **flags & 0b110 == 0) {
-                        // A further NM is used only if the one before is to be continued.
+                        // A second NM is only used if the first is to be continued.
                         if !named {
                             name.extend(text);
                             named = flags & 1 == 0;
@@ -107,11 +110,11 @@ fn continuation(data: &[u8]) -> Option<(u64, u64, usize)> {
     Some((u64::from(le32(data, 0)?), u64::from(le32(data, 8)?), usize::try_from(le32(data, 16)?).ok()?))
 }
 
-/// A symlink's target, put together from the components of one or more SL fields (RRIP 4.1.3.1).
+/// A symbolic link's target, assembled from the components in one or more SL fields (RRIP 4.1.3.1).
 #[derive(Default)]
 struct Target {
     text: Vec<u8>,
-    /// The last component goes on in the next one.
+    /// The last component continues in the next one.
     continued: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Looking for config drives: the likely devices first, then the others, then those that appear.
+//! Searches for drives: the likely devices first, then the others, then those that appear.
 
 use super::devices::{self, Device, Places};
 use super::label::{self, Superblock};
@@ -18,28 +18,29 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// How long the devices that are there may take to answer, all together; a broken disk takes a minute or more.
+/// How long reading the present devices may take altogether; a broken disk would take a minute or more.
 const PROBE: Duration = Duration::from_secs(10);
-/// How long the other devices may take once a drive was found, to learn whether it is the only one.
+/// How long the other devices may still take once a drive is found, to learn whether it is the only one.
 const GRACE: Duration = Duration::from_millis(500);
-/// How many devices are read at the same time: waiting for disks is what takes time.
+/// How many devices are read in parallel: most of the time is spent waiting for disks.
 const READERS: usize = 16;
 const READER_STACK: usize = 128 * 1024;
-/// The size that the kernel's sr driver gives a drive without a medium. No medium has it: its blocks are of 2048.
+/// The size that the kernel's sr driver reports without a medium. No medium has it, because blocks have 2048
+/// bytes.
 const EMPTY: u64 = 0x1f_ffff * 512;
 
-/// What was found on a device.
+/// The result of reading a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Contents {
     Filesystem(Superblock),
-    /// It was read, and holds nothing that is known.
+    /// It was read, and has no known content.
     Nothing,
-    /// A drive that is empty now.
+    /// A drive without a medium.
     NoMedium,
     Failed(Error),
 }
 
-/// A device and what was found on it.
+/// A device and the result of reading it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Probed {
     pub device: Device,
@@ -47,7 +48,7 @@ pub struct Probed {
 }
 
 impl Probed {
-    /// The filesystem, if there is one.
+    /// The file system, if there is one.
     pub fn superblock(&self) -> Option<&Superblock> {
         match &self.contents {
             Contents::Filesystem(superblock) => Some(superblock),
@@ -94,31 +95,31 @@ impl fmt::Display for Probed {
     }
 }
 
-/// Reads what is on one device.
+/// Identifies the content of one device.
 pub fn probe(device: Device) -> Probed {
-    // Without O_NONBLOCK an empty CD-ROM drive first tries to close its tray.
+    // Without O_NONBLOCK an empty CD-ROM drive would first try to close its tray.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
     let read = rustix::fs::open(&device.node, flags, Mode::empty())
         .map_err(|e| Error::new(format!("failed to open it: {e}")))
         .and_then(|file| {
             let mut file = File::from(file);
-            // Reading would do, but the kernel would put an I/O error on the console.
+            // Reading would also fail, but the kernel would print an I/O error on the console.
             let empty = device.optical && file.seek(SeekFrom::End(0)).ok() == Some(EMPTY);
             if empty { Err(Error::new("no medium")) } else { label::probe(&file) }
         });
     let contents = match read {
         Ok(Some(superblock)) => Contents::Filesystem(superblock),
         Ok(None) => Contents::Nothing,
-        // Drives differ in what they say when they are empty (ENOMEDIUM, EIO, ENXIO), none of them sooner than here.
+        // Drives return different errors when they are empty (ENOMEDIUM, EIO, ENXIO), but only here.
         Err(_) if device.optical => Contents::NoMedium,
         Err(e) => Contents::Failed(e),
     };
     Probed { device, contents }
 }
 
-/// Reads what is on each of `devices`, several at a time, and returns it in their order. A device that has not answered
-/// by the deadline is reported as failed, and its thread is abandoned; the same happens shortly after `enough` accepts
-/// a result.
+/// Identifies the content of each of `devices`, several at a time, and returns it in their order. A device
+/// that has not answered by the deadline counts as failed, and its thread is abandoned; this also happens
+/// shortly after `enough` has returned true for a result.
 pub fn probe_all(devices: Vec<Device>, deadline: Deadline, enough: impl Fn(&Probed) -> bool) -> Vec<Probed> {
     let mut results: Vec<Option<Probed>> = vec![None; devices.len()];
     let queue = Arc::new(Mutex::new(devices.clone().into_iter().enumerate()));
@@ -137,7 +138,7 @@ pub fn probe_all(devices: Vec<Device>, deadline: Deadline, enough: impl Fn(&Prob
     };
     let spawn = |_: &usize| thread::Builder::new().stack_size(READER_STACK).spawn(reader()).is_ok();
     if (0..READERS.min(devices.len())).take_while(spawn).count() == 0 {
-        // No thread to be had: slower, and without the deadline.
+        // No thread could be started: slower, and without the deadline.
         reader()();
     }
     drop(sender);
@@ -154,26 +155,26 @@ pub fn probe_all(devices: Vec<Device>, deadline: Deadline, enough: impl Fn(&Prob
     results.into_iter().zip(devices).map(|(result, device)| result.unwrap_or_else(|| late(device))).collect()
 }
 
-/// A search for drives with one of some labels.
+/// A search for drives by label.
 ///
-/// Each step returns new drives, best first: `scan` those that are present, the likely devices before the others, and
-/// `wait` those that appear later. A caller stops as soon as one of them is good.
+/// Each step returns new drives, best first: `scan` those that are present, likely devices before others, and
+/// `wait` those that appear later. The caller stops at the first good one.
 pub struct Search {
     places: Places,
     labels: Vec<String>,
     kinds: Vec<&'static str>,
     watch: Option<Watch>,
-    /// Devices that are there and were not read yet, the likely ones apart. None before the first step.
+    /// Present devices that have not been read yet, likely ones first. None before the first step.
     waiting: Option<(Vec<Device>, Vec<Device>)>,
     seen: Vec<Probed>,
     notes: Vec<String>,
-    /// Drivers for devices that have none, once they are to be used.
+    /// Drivers for devices without one, once they may be loaded.
     drivers: Option<Drivers>,
 }
 
 impl Search {
-    /// A search for drives whose label is one of `labels`, in any case. Subscribes to the kernel's events first, so
-    /// that nothing is missed between looking and waiting.
+    /// A search for drives whose label is one of `labels`, ignoring case. Subscribes to the kernel's events
+    /// first, so that nothing is missed between reading and waiting.
     pub fn new(labels: &[&str], places: Places) -> Self {
         let (watch, notes) = match Watch::new() {
             Ok(watch) => (Some(watch), Vec::new()),
@@ -183,13 +184,13 @@ impl Search {
         Search { places, labels, kinds: Vec::new(), watch, waiting: None, seen: Vec::new(), notes, drivers: None }
     }
 
-    /// Takes drives with a filesystem of one of these types too, whatever their label.
+    /// Also accepts drives with a file system of one of these types, whatever their label.
     pub fn also(&mut self, kinds: impl IntoIterator<Item = &'static str>) {
         self.kinds.extend(kinds);
     }
 
-    /// Loads drivers for the disks and CD-ROMs that have none, now and when one appears. Whether any was loaded: then `scan`
-    /// has more to look at.
+    /// Loads drivers for disks and CD-ROMs that have none, now and when one appears. Returns whether any was
+    /// loaded: then `scan` finds more devices.
     pub fn use_drivers(&mut self, mut drivers: Drivers) -> bool {
         let loaded = drivers.for_devices(Kind::Storage);
         self.drivers = Some(drivers);
@@ -204,7 +205,7 @@ impl Search {
         self.drivers.as_mut()
     }
 
-    /// What was read so far, by device.
+    /// The devices read so far, with their contents.
     pub fn seen(&self) -> &[Probed] {
         &self.seen
     }
@@ -214,8 +215,8 @@ impl Search {
         &self.notes
     }
 
-    /// Whole disks with a FAT or ISO 9660 filesystem of any other label: what cloud-init tries for a config drive
-    /// when none has the label. Best first.
+    /// Whole disks with a FAT or ISO 9660 file system and any other label, best first: cloud-init tries these
+    /// if no drive has the label of a config drive.
     pub fn unlabelled(&self) -> Vec<Device> {
         let suits = |probed: &&Probed| {
             !probed.device.partition
@@ -224,10 +225,10 @@ impl Search {
         best_first(self.seen.iter().filter(suits).map(|probed| probed.device.clone()).collect())
     }
 
-    /// The next drives of those that are there; empty once all were looked at.
+    /// The next of the present drives; empty once all devices were read.
     ///
     /// # Errors
-    /// If sysfs can't be read.
+    /// sysfs cannot be read.
     pub fn scan(&mut self, deadline: Deadline) -> Result<Vec<Device>> {
         let (likely, others) = match self.waiting.take() {
             Some(waiting) => waiting,
@@ -243,20 +244,21 @@ impl Search {
         if found.is_empty() && more { self.scan(deadline) } else { Ok(found) }
     }
 
-    /// Waits until a device appears or changes, and reads it. False where the deadline has passed, or nothing can be waited for.
+    /// Waits until a device appears or changes, and reads it. Returns false if the deadline has passed, or
+    /// there is nothing to wait for.
     ///
     /// # Errors
-    /// If the kernel's events can't be read.
+    /// The kernel's events cannot be read.
     pub fn wait_for_change(&mut self, deadline: Deadline) -> Result<bool> {
         let Some(event) = self.next_event(deadline, None)? else { return Ok(false) };
         self.take(vec![event], deadline)?;
         Ok(true)
     }
 
-    /// Waits for drives that appear, or get a medium, until the deadline or until `cancel` is cancelled. Empty then.
+    /// Waits for drives that appear or get a medium. Empty if the deadline passes or `cancel` is cancelled.
     ///
     /// # Errors
-    /// If the kernel's events can't be read.
+    /// The kernel's events cannot be read.
     pub fn wait(&mut self, deadline: Deadline, cancel: Option<&Cancel>) -> Result<Vec<Device>> {
         let Some(watch) = &mut self.watch else { return Ok(Vec::new()) };
         for empty in self.seen.iter().filter(|probed| probed.contents == Contents::NoMedium) {
@@ -272,16 +274,16 @@ impl Search {
         Ok(Vec::new())
     }
 
-    /// Drives that have appeared, or got a medium, by now; the deadline is for reading them. Empty where there is none.
+    /// The drives that have appeared or got a medium by now; the deadline is for reading them.
     ///
     /// # Errors
-    /// If the kernel's events can't be read.
+    /// The kernel's events cannot be read.
     pub fn appeared(&mut self, deadline: Deadline) -> Result<Vec<Device>> {
         self.take(Vec::new(), deadline)
     }
 
-    /// Loads drivers for what has appeared, and reads what has changed, by `events` and those that have come by now. Gives the
-    /// drives among it.
+    /// Loads drivers for new devices, and reads those that have changed, according to `events` and further
+    /// ones that have arrived. Returns the drives among them.
     fn take(&mut self, mut events: Vec<Event>, deadline: Deadline) -> Result<Vec<Device>> {
         while let Some(event) = self.next_event(Deadline::after(Duration::ZERO), None)? {
             if !events.contains(&event) {
@@ -315,7 +317,7 @@ impl Search {
         self.kinds.contains(&superblock.kind) || self.labels.iter().any(|label| superblock.is_labelled(label))
     }
 
-    /// Reads `devices`, remembers what is on them, and returns the drives among them, best first.
+    /// Reads `devices`, records their contents, and returns the drives among them, best first.
     fn look(&mut self, devices: Vec<Device>, deadline: Deadline) -> Vec<Device> {
         let wanted = |probed: &Probed| probed.superblock().is_some_and(|superblock| self.is_wanted(superblock));
         let probed = probe_all(devices, deadline, wanted);
@@ -335,7 +337,7 @@ impl Search {
             };
             let mut same = found.iter().filter(is);
             if let Some(first) = same.next() {
-                // A whole disk and its partition may both show the same filesystem.
+                // A whole disk and its partition may both show the same file system.
                 for second in same.filter(|second| !second.shares_disk(first)) {
                     let (first, second) = (first.node.display(), second.node.display());
                     self.notes.push(format!("two drives have the label {label}: {first} goes before {second}"));
@@ -346,7 +348,7 @@ impl Search {
     }
 }
 
-/// The order in which cloud-init takes drives: by name, last first, so vdb before vda.
+/// Sorts drives in cloud-init's order: by name, last first, so vdb before vda.
 fn best_first(mut devices: Vec<Device>) -> Vec<Device> {
     sort::by(&mut devices, |a, b| b.node.cmp(&a.node));
     devices

@@ -1,12 +1,13 @@
-//! The end of coldplug: udev has handled every device event so far, with the drivers that it loads for them.
+//! Waits for the end of coldplug: udev has handled all device events so far and loaded the drivers.
 
 use crate::base::deadline::Deadline;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use std::path::Path;
 
-/// Waits until systemd-udevd has nothing left to do: it removes the file `queue` from its folder `run` (/run/udev) then, as
-/// `udevadm settle` has it. At once where it does not run. False where the deadline passed first.
+/// Waits until systemd-udevd is idle, which is when it removes the file `queue` from its folder `run`
+/// (/run/udev), as in `udevadm settle`. Returns at once if it does not run, and false if the deadline passes
+/// first.
 pub fn settle(run: &Path, deadline: Deadline) -> bool {
     let is_busy = || run.join("queue").exists();
     if !is_busy() {

@@ -1,22 +1,22 @@
-//! Copying any tree of files into memory, in one pass and within bounds.
+//! Copies any tree of files into memory, in one pass and within limits.
 
 use super::files::Files;
 use crate::base::deadline::Deadline;
 use crate::base::error::{Error, Result};
 
-/// The largest file that is read, and all of them together.
+/// The largest file, and the largest total size of all files, in bytes.
 pub const MAX_FILE: u64 = 32 * 1024 * 1024;
 pub const MAX_TOTAL: u64 = 64 * 1024 * 1024;
-/// How deep directories may lie; nova's own are three deep.
+/// The greatest depth of directories; nova's are three deep.
 pub const MAX_DEPTH: usize = 16;
-/// The most names in all directories together, and the most bytes that the directories themselves take, and names, targets of links
-/// and paths with them: directories that hold each other, and names as long as may be, make gigabytes of paths.
+/// The most names in all directories together, and the most bytes of the directories themselves with their names, link targets
+/// and paths: directories that contain each other, and the longest names, make gigabytes of paths.
 pub const MAX_ENTRIES: usize = 16 * 1024;
 pub const MAX_DIRECTORIES: u64 = 16 * 1024 * 1024;
 
 const SLOW: &str = "it is too slow: the deadline passed before all of it was read";
 
-/// What a name in a directory refers to; `N` finds it again in its own filesystem.
+/// The type of a directory entry; `N` identifies a file within its file system.
 #[derive(Debug)]
 pub enum Kind<N> {
     Directory(N),
@@ -27,7 +27,7 @@ pub enum Kind<N> {
     },
     /// A symlink with its target.
     Link(String),
-    /// Something that is left out, and what it is.
+    /// Anything else, which is left out; with its description.
     Other(String),
 }
 
@@ -48,20 +48,20 @@ impl<N> Entry<N> {
 
 /// A tree of files in some filesystem.
 pub trait Tree {
-    /// What finds a file or directory again.
+    /// Identifies a file or directory.
     type Node;
 
     /// The top directory.
     fn root(&self) -> Result<Self::Node>;
 
-    /// What is in a directory, without `.` and `..`. Takes what it reads from the budget before reading it, and keeps entries by it.
+    /// The entries of a directory, without `.` and `..`. What it reads is charged to the budget first, and so is what it keeps.
     fn entries(&self, directory: &Self::Node, budget: &mut Budget) -> Result<Vec<Entry<Self::Node>>>;
 
-    /// A file's contents; `size` is what its entry said, already checked against the bounds.
+    /// A file's contents. `size` is from its entry, and has been checked against the limits.
     fn read(&self, file: &Self::Node, size: u64) -> Result<Vec<u8>>;
 }
 
-/// What may still be read.
+/// How much may still be read.
 pub struct Budget {
     bytes: u64,
     entries: usize,
@@ -74,7 +74,10 @@ impl Budget {
         Budget { bytes: MAX_TOTAL, entries: MAX_ENTRIES, directories: MAX_DIRECTORIES, deadline }
     }
 
-    /// Takes one name, before the deadline.
+    /// Charges one name.
+    ///
+    /// # Errors
+    /// There are too many, or the deadline has passed.
     pub fn entry(&mut self) -> Result<()> {
         if self.deadline.passed() {
             return Err(Error::new(SLOW));
@@ -91,10 +94,13 @@ impl Budget {
         Ok(())
     }
 
-    /// Takes a directory of `size` bytes.
+    /// Charges a directory of `size` bytes.
+    ///
+    /// # Errors
+    /// The directories are too large.
     pub fn directory(&mut self, size: u64) -> Result<()> {
         let left = self.directories.checked_sub(size).filter(|_| self.directories > 0);
-        // Nothing more is read once the limit was exceeded.
+        // After the limit was exceeded, nothing more is read.
         self.directories = left.unwrap_or(0);
         match left {
             Some(_) => Ok(()),
@@ -102,12 +108,12 @@ impl Budget {
         }
     }
 
-    /// How many bytes of directories may still be read, where a directory does not say its size beforehand.
+    /// How many bytes of directories may still be read, for a directory that does not declare its size.
     pub fn directories_left(&self) -> u64 {
         self.directories
     }
 
-    /// Takes a file's contents, unless they are too much.
+    /// Charges a file's contents, unless they are too large.
     fn file(&mut self, size: u64) -> std::result::Result<(), String> {
         if size > MAX_FILE {
             return Err(format!("{size} bytes are more than the {MAX_FILE} that a file may have"));
@@ -117,8 +123,11 @@ impl Budget {
     }
 }
 
-/// Copies `tree` into memory, nearest the top first. What is too large, unreadable or no file is left out with a
-/// note. An error if not even the top directory can be read, or the deadline passes.
+/// Copies `tree` into memory, breadth first. What is too large, unreadable or not a file is left out with a
+/// note.
+///
+/// # Errors
+/// The top directory cannot be read, or the deadline passes.
 pub fn copy<T: Tree>(tree: &T, deadline: Deadline) -> Result<Files> {
     let mut files = Files::default();
     let mut budget = Budget::new(deadline);
@@ -136,7 +145,7 @@ pub fn copy<T: Tree>(tree: &T, deadline: Deadline) -> Result<Files> {
                     files.note(format!("left out the rest: {e}"));
                     return Ok(files);
                 }
-                // Such a name would mean another file than its own.
+                // Such a name would refer to another file.
                 if name.is_empty() || name.contains(['/', '\0']) || matches!(name.as_str(), "." | "..") {
                     files.note(format!("left out a file in /{directory}: its name is not valid"));
                     continue;

@@ -1,19 +1,20 @@
-//! UDF on media of 2048-byte sectors (ECMA-167, OSTA UDF 1.02 to 2.01), read only: plain partitions, files in one or several
-//! extents or inside their own entry. What needs a table of blocks (rewritable and write-once discs) is left to the kernel.
+//! UDF on media with 2048-byte sectors (ECMA-167, OSTA UDF 1.02 to 2.01), read-only: plain partitions, and
+//! files in one or several extents or inside their entry. Rewritable and write-once discs, which have block
+//! tables, are left to the kernel.
 
 use super::bytes::{ReadAt, array, le16, le32, u8_at, utf16_be};
 use super::tree::{Budget, Entry, Kind, Tree};
 use crate::base::error::{Context, Error, Result};
 
 const SECTOR: u64 = 2048;
-/// Where the anchor is (ECMA-167, 3/8.4.2.1; UDF 2.2.3).
+/// The sector of the anchor (ECMA-167, 3/8.4.2.1; UDF 2.2.3).
 const ANCHOR: u64 = 256;
-/// How many descriptors of a volume are read, how many extents a file may have, and how many further blocks that describe them:
-/// full ones describe 126 or more.
+/// The most descriptors of a volume, the most extents of a file, and the most further blocks that list them: full ones list 126
+/// or more.
 const MAX_DESCRIPTORS: u64 = 64;
 const MAX_EXTENTS: usize = 1024;
 const MAX_BLOCKS: usize = 32;
-/// Symbolic links are short.
+/// The longest symbolic link, in bytes.
 const MAX_LINK: u64 = 4096;
 
 /// Identifiers of descriptors (ECMA-167, 3/7.2.1 and 4/7.2.1).
@@ -41,14 +42,14 @@ const PARENT: u8 = 0x08;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Node(u32);
 
-/// A run of blocks in the partition and its length in bytes. Without a block: zeros.
+/// A run of blocks in the partition, with its length in bytes. None: zeros.
 #[derive(Debug, Clone, Copy)]
 struct Extent {
     block: Option<u32>,
     length: u32,
 }
 
-/// What an entry says of its file.
+/// A file's properties in its entry.
 struct File {
     kind: u8,
     size: u64,
@@ -73,7 +74,7 @@ impl<R: ReadAt> Udf<R> {
     /// The volume on `device`.
     ///
     /// # Errors
-    /// It is no UDF volume, or of a kind that only the kernel can read.
+    /// It is not a UDF volume, or of a kind that only the kernel can read.
     pub fn open(device: R) -> Result<Self> {
         let mut udf = Udf { device, start: 0, sectors: u64::from(u32::MAX), root: Node(0) };
         let anchor = udf.descriptor(ANCHOR, &[tag::ANCHOR]).context(|| "no UDF volume")?;
@@ -104,7 +105,7 @@ impl<R: ReadAt> Udf<R> {
         Ok(udf)
     }
 
-    /// The sector of a block of the partition.
+    /// The sector of a block in the partition.
     fn block(&self, block: u32) -> Result<u64> {
         let inside = Some(u64::from(block)).filter(|b| *b < self.sectors);
         inside.map(|b| self.start + b).ok_or_else(|| Error::new("a block lies outside of the partition"))
@@ -114,7 +115,7 @@ impl<R: ReadAt> Udf<R> {
         self.device.bytes(sector.saturating_mul(SECTOR), SECTOR as usize).context(|| "failed to read a sector")
     }
 
-    /// The descriptor at a sector, which must have one of these identifiers and a right checksum.
+    /// The descriptor at a sector, which must have one of these identifiers and a valid checksum.
     fn descriptor(&self, sector: u64, tags: &[u16]) -> Result<Vec<u8>> {
         let bytes = self.sector(sector)?;
         let (identifier, head) = (le16(&bytes, 0).unwrap_or(0), bytes.get(..16).unwrap_or_default());
@@ -145,7 +146,7 @@ impl<R: ReadAt> Udf<R> {
         Ok(File { kind, size, contents })
     }
 
-    /// Allocation descriptors of `width` bytes (ECMA-167, 4/14.14), those in further blocks included.
+    /// Allocation descriptors of `width` bytes (ECMA-167, 4/14.14), including those in further blocks.
     fn extents(&self, area: Vec<u8>, width: usize) -> Result<Vec<Extent>> {
         let (mut extents, mut area, mut blocks) = (Vec::new(), area, 0);
         'areas: loop {

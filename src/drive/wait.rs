@@ -1,6 +1,6 @@
-//! Waiting for block devices to appear or change, by the kernel's own events (uevents over netlink).
+//! Waits for block devices to appear or change, by the kernel's events (uevents over netlink).
 //!
-//! The kernel sends them whether or not udev runs, and it has made the device's node in /dev by then (devtmpfs).
+//! The kernel sends them whether or not udev runs, after creating the device's node in /dev (devtmpfs).
 
 use super::devices::{Places, attribute};
 use crate::base::cancel::Cancel;
@@ -13,21 +13,23 @@ use rustix::net::netlink::{self, SocketAddrNetlink};
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recvfrom, socket_with, sockopt};
 use std::path::PathBuf;
 
-/// The multicast group that the kernel itself sends to; udev's own messages go to another.
+/// The multicast group of the kernel's own messages; udev's use another.
 const KERNEL_GROUP: u32 = 1;
-/// Room for the events of a thousand disks at once (about 500 bytes each, more as the kernel counts them).
+/// A receive buffer for the events of a thousand disks at once (about 500 bytes each, more by the kernel's
+/// accounting).
 const QUEUE: usize = 4 * 1024 * 1024;
-/// The kernel's own limit is 2 KiB of variables and a path.
+/// The largest event, in bytes; the kernel's limit is 2 KiB of variables and a path.
 const MAX_EVENT: usize = 8 * 1024;
 /// How often the kernel polls a drive that does not report a medium by itself: udev's value, in milliseconds.
 const MEDIUM_POLL: &str = "2000";
 
-/// What happened to a block device.
+/// A change of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// It appeared, or it or its medium changed. The kernel's name, as in /sys/class/block.
+    /// A block device has appeared, or it or its medium has changed. The kernel's name, as in
+    /// /sys/class/block.
     Changed(String),
-    /// A device that a driver may be had for has appeared.
+    /// A device has appeared for which a driver may be loaded.
     Device,
     /// Events were lost because too many came at once: look at all devices again.
     Lost,
@@ -40,34 +42,34 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Subscribes. Events from now on are not missed, so call this before reading the current state.
+    /// Subscribes. Events from now on are not missed, so this is called before reading the current state.
     ///
     /// # Errors
-    /// If the kernel has no netlink, or this process may not use it.
+    /// The kernel has no netlink, or this process may not use it.
     pub fn new() -> Result<Self> {
         let what = || "failed to subscribe to the kernel's device events";
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let protocol = Some(netlink::KOBJECT_UEVENT);
         let socket = socket_with(AddressFamily::NETLINK, SocketType::DGRAM, flags, protocol).context(what)?;
-        // Past the system's limit where that is allowed. Without it events may be lost, which is reported.
+        // Exceeds the system's limit if permitted. Otherwise events may be lost, which is reported.
         let _ = sockopt::set_socket_recv_buffer_size_force(&socket, QUEUE)
             .or_else(|_| sockopt::set_socket_recv_buffer_size(&socket, QUEUE));
         bind(&socket, &SocketAddrNetlink::new(0, KERNEL_GROUP)).context(what)?;
         Ok(Watch { socket, polled: Vec::new() })
     }
 
-    /// The next event of a device; None once the deadline has passed or `cancel` was cancelled. With a deadline that
-    /// has passed already, what has happened so far.
+    /// The next event; None once the deadline has passed or `cancel` was cancelled. If the deadline has
+    /// already passed, events that have already arrived are still returned.
     ///
     /// # Errors
-    /// If the socket fails, which it does not in normal use.
+    /// The socket fails, which it does not in normal use.
     pub fn next(&mut self, deadline: Deadline, cancel: Option<&Cancel>) -> Result<Option<Event>> {
         let mut buffer = [0; MAX_EVENT];
         loop {
             match recvfrom(&self.socket, &mut buffer, RecvFlags::DONTWAIT) {
                 Ok((read, _, sender)) => {
                     let sender = sender.and_then(|address| SocketAddrNetlink::try_from(address).ok());
-                    // Port 0 is the kernel; another process could send here too.
+                    // Port 0 is the kernel's; another process could also send here.
                     if sender.is_some_and(|address| address.pid() == 0)
                         && let Some(event) = buffer.get(..read).and_then(parse)
                     {
@@ -86,7 +88,8 @@ impl Watch {
         }
     }
 
-    /// Waits until something can be read. False once the deadline has passed, or the wait was cancelled.
+    /// Waits until there is something to read. Returns false if the deadline has passed or the wait was
+    /// cancelled.
     fn readable(&self, deadline: Deadline, cancel: Option<&Cancel>) -> Result<bool> {
         loop {
             let left = deadline.left();
@@ -104,8 +107,8 @@ impl Watch {
         }
     }
 
-    /// Has the kernel look for a medium in the drive `name` from time to time, until this is dropped. Where no udev
-    /// has asked for that, a medium that is put in is not noticed by anyone. Does nothing if it is on already.
+    /// Makes the kernel poll the drive `name` for a medium until this is dropped. Without udev, which enables
+    /// it, a new medium is not noticed. Does nothing if polling is already enabled.
     pub fn poll_medium(&mut self, places: &Places, name: &str) {
         let path = places.sys.join(name).join("events_poll_msecs");
         let default = attribute(&PathBuf::from("/sys/module/block/parameters/events_dfl_poll_msecs"));
@@ -126,8 +129,8 @@ impl Drop for Watch {
     }
 }
 
-/// A message of the kernel: `ACTION@DEVPATH`, then `KEY=value`, each ended by a zero byte. None if it is about
-/// something else than a block device that is there, or a device that has just appeared and asks for a driver.
+/// Parses a kernel message: `ACTION@DEVPATH`, then `KEY=value`, each terminated by NUL. None unless it is
+/// about a block device that exists, or about a device that has just appeared and needs a driver.
 fn parse(message: &[u8]) -> Option<Event> {
     let mut fields = message.split(|b| *b == 0).map(|field| std::str::from_utf8(field).unwrap_or_default());
     let (action, path) = fields.next()?.split_once('@')?;

@@ -1,13 +1,12 @@
-//! Whether this boot is provisioned at all, and what decides it.
+//! Whether this boot is provisioned at all, and for what reason.
 
 use super::state::RUN_DIR;
-use crate::detect::{self, disabled_by_policy};
+use crate::detect::{self, MARKER, disabled_by_policy};
 use crate::machine::{Cmdline, Machine};
 use crate::root::Root;
 
-/// cloud-init's marker file for an image that must not be provisioned.
-const DISABLED: &str = "/etc/cloud/cloud-init.disabled";
-/// cloud-init's marker of a boot that is provisioned. Its generator writes it; here the first stage does.
+/// cloud-init's marker of a boot that is provisioned. cloud-init's generator writes it; here the first stage
+/// does.
 pub const ENABLED: &str = "/run/cloud-init/enabled";
 
 /// cloud-init's boot status codes.
@@ -65,14 +64,14 @@ fn by_environment() -> Boot {
     boot(BootStatus::DisabledByEnvironment, "KERNEL_CMDLINE=cloud-init=disabled is in the environment")
 }
 
-/// What the administrator asked for: on the kernel command line, by the marker file, in the environment that systemd gives to this
-/// program (systemd.setenv=), or by ds-identify's policy. None where none of them is set.
+/// What the administrator configured: on the kernel command line, by the marker file, in this program's
+/// environment from systemd (systemd.setenv=), or by ds-identify's policy. None if nothing is.
 pub fn asked(root: &Root, machine: &Machine) -> Option<Boot> {
     if machine.cmdline.has("cloud-init=enabled") {
         return Some(boot(BootStatus::EnabledByKernelCmdline, "cloud-init=enabled is on the kernel command line"));
     }
-    if root.exists(DISABLED) {
-        return Some(boot(BootStatus::DisabledByMarkerFile, format!("{DISABLED} is there")));
+    if root.exists(MARKER) {
+        return Some(boot(BootStatus::DisabledByMarkerFile, format!("{MARKER} is there")));
     }
     if machine.cmdline.has(detect::DISABLED) {
         return Some(boot(BootStatus::DisabledByKernelCmdline, "cloud-init=disabled is on the kernel command line"));
@@ -83,8 +82,8 @@ pub fn asked(root: &Root, machine: &Machine) -> Option<Boot> {
     disabled_by_policy(root, &machine.cmdline).map(|why| boot(BootStatus::DisabledByGenerator, why))
 }
 
-/// Whether this boot is provisioned. `systemd`: whether it is booted with systemd; `environment`: whether systemd's environment has
-/// `KERNEL_CMDLINE=cloud-init=disabled`.
+/// Whether this boot is provisioned. `systemd`: whether systemd is PID 1. `environment`: whether systemd's
+/// environment contains `KERNEL_CMDLINE=cloud-init=disabled`.
 pub fn decide(root: &Root, machine: &Machine, systemd: bool, environment: bool) -> Boot {
     if let Some(boot) = asked(root, machine) {
         return boot;
@@ -125,7 +124,7 @@ mod tests {
         for (path, expected) in [
             (ENABLED.to_owned(), "enabled-by-generator"),
             (format!("{RUN_DIR}/disabled"), "disabled-by-generator"),
-            (DISABLED.to_owned(), "disabled-by-marker-file"),
+            (MARKER.to_owned(), "disabled-by-marker-file"),
         ] {
             root.write(&path, "", Attr::root(0o644)).unwrap();
             assert_eq!(code(&root, "quiet", true, false), expected);

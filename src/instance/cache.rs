@@ -1,19 +1,19 @@
-//! The instance as a JSON document, from which a later boot and the later stages have it: a mapping of the fields' names.
+//! The instance as a JSON document, from which later stages and boots load it: a mapping of the fields by
+//! name.
 
 use super::{DsMode, Instance, NetworkData};
 use crate::base::error::Result;
 use crate::document::{Bytes, MAX_NODES, Map, Value, json, wrong};
 use serde::{Serialize, Serializer};
 
-/// How many values there may be: so many documents of a datasource are fields.
+/// The most values: this many of a datasource's documents are fields.
 const MAX_VALUES: usize = 8 * MAX_NODES;
 
-/// The instance in the cache `bytes`, which `document` names. A field that is not there has its default, as one does that an earlier
-/// version did not know.
+/// Parses the instance in the cache; `document` is its name in errors. A missing field, which an earlier
+/// version did not know, gets its default.
 ///
 /// # Errors
-///
-/// What is no JSON, or a field of another kind.
+/// It is not JSON, or a field has the wrong type.
 pub fn read(document: &str, bytes: &[u8]) -> Result<Instance> {
     let mut map = match json::parse_up_to(MAX_VALUES, document, bytes)? {
         Value::Map(map) => map,
@@ -29,7 +29,7 @@ pub fn read(document: &str, bytes: &[u8]) -> Result<Instance> {
     })
 }
 
-/// Takes the field `name` out of `map`.
+/// Removes the field `name` from `map` and converts it.
 fn take<T: Field + Default>(document: &str, map: &mut Map, name: &str) -> Result<T> {
     match map.remove(name) {
         None => Ok(T::default()),
@@ -37,11 +37,11 @@ fn take<T: Field + Default>(document: &str, map: &mut Map, name: &str) -> Result
     }
 }
 
-/// What a field may be.
+/// A type that fields have.
 trait Field: Sized {
     const KIND: &'static str;
 
-    /// The field's value. A value of another kind, or what of it is of another kind, is the error.
+    /// Converts a value. One of the wrong type, or the wrong part of it, is the error.
     fn of(value: Value) -> std::result::Result<Self, Value>;
 }
 
@@ -118,7 +118,7 @@ impl<T: Field> Field for Vec<T> {
     }
 }
 
-/// A path and what is there.
+/// A path and the content of its file.
 impl Field for (String, Bytes) {
     const KIND: &'static str = "a path and bytes";
 

@@ -1,5 +1,5 @@
-//! instance-data.json: what templates, `query` and scripts of users read. The whole of it for root alone, and a copy without
-//! secrets for everyone.
+//! instance-data.json, which templates, `query` and users' scripts read: one file with everything that only
+//! root can read, and a copy without secrets for everyone.
 
 use super::{Instance, NetworkData, host_name, state, vendor_document};
 use crate::base::error::{Context, Result};
@@ -9,7 +9,7 @@ use crate::root::{Attr, Content, Root};
 use std::io::{self, Write};
 use std::sync::Arc;
 
-/// Written instead of a secret in the public copy (cloud-init's words, which scripts compare with).
+/// Replaces a secret in the public copy (cloud-init's words, which scripts compare with).
 pub const REDACTED: &str = "redacted for non-root user";
 /// Keys whose values are secret, at any depth.
 const SENSITIVE: [&str; 20] = [
@@ -34,19 +34,19 @@ const SENSITIVE: [&str; 20] = [
     "vendordata",
     "vendordata2",
 ];
-/// Where OpenStack's and the config drive's metadata have what the machine's user gave it (nova's `--property`).
+/// Where the metadata of OpenStack and config drives has what the machine's owner set (nova's `--property`).
 const OF_USER: &str = "ds/meta_data/meta/";
-/// The image's configuration, by cloud-init's new name and by its old one, with what is said of each.
+/// The image's configuration, by cloud-init's old name and its new one, each with its description.
 const IMAGE_CONFIG: [(&str, &str); 2] = [
     ("merged_cfg", "deprecated: use merged_system_cfg"),
     ("merged_system_cfg", "the image's configuration: /etc/cloud/cloud.cfg and the files of cloud.cfg.d"),
 ];
-/// The part of it that is not there, but by itself in the file for root.
+/// The part of it that is left out there, and stored separately in root's file.
 const SYSTEM_INFO: &str = "system_info";
 const DOC: &str =
     "EXPERIMENTAL: The structure and format of content scoped under the 'ds' key may change in subsequent releases.";
 
-/// The data without user-data: the variables of templates. `image` is the image's configuration.
+/// The data without user-data, which are the variables of templates. `image` is the image's configuration.
 pub fn standard(root: &Root, machine: &Machine, distro: &Distro, instance: &Instance, image: &Value) -> Map {
     let mut ds = instance.ds.clone();
     ds.insert("_doc", DOC);
@@ -80,8 +80,8 @@ pub fn standard(root: &Root, machine: &Machine, distro: &Distro, instance: &Inst
     data
 }
 
-/// The short name of a machine that its source gives none: what the image's file has named it, as cloud-init has it. It is the same
-/// in a whole boot, whose modules may write another one to the file.
+/// The short host name of a machine whose source has none: the name in the image's file, as in cloud-init. It
+/// stays the same for a whole boot, although modules may write another name to the file.
 fn system_name(root: &Root, instance_id: &str) -> String {
     let earlier = root.text(&format!("{}/{PUBLIC_FILE}", state::RUN_DIR));
     let earlier = json::parse(PUBLIC_FILE, earlier.as_bytes()).unwrap_or_default();
@@ -93,7 +93,7 @@ fn system_name(root: &Root, instance_id: &str) -> String {
     text.split_whitespace().next().and_then(|name| name.split('.').next()).unwrap_or("localhost").to_owned()
 }
 
-/// What os-release(5) says, as cloud-init has it (cloud-init 26.2, util.py, `get_linux_distro`).
+/// The values of os-release(5) that cloud-init uses (cloud-init 26.2, util.py, `get_linux_distro`).
 struct OsRelease {
     id: String,
     version: String,
@@ -102,7 +102,7 @@ struct OsRelease {
 
 impl OsRelease {
     fn read(root: &Root) -> OsRelease {
-        let text = root.text("/etc/os-release");
+        let text = root.os_release();
         let value = |key: &str| {
             let line = text.lines().find_map(|l| l.trim().strip_prefix(key)?.strip_prefix('='));
             line.map(|v| v.trim_matches(['"', '\'']).to_owned()).unwrap_or_default()
@@ -156,7 +156,7 @@ fn sys_info(os: &OsRelease, kernel: &Kernel, distro: &Distro) -> Map {
     info
 }
 
-/// What kind of distribution it is (cloud-init 26.2, util.py, `_get_variant`).
+/// The kind of distribution (cloud-init 26.2, util.py, `_get_variant`).
 fn variant(distro: &Distro) -> &'static str {
     match (distro.family, distro.name) {
         (Family::Suse, _) => "suse",
@@ -201,8 +201,8 @@ pub fn cloud_id(instance: &Instance) -> String {
     canonical_cloud_id(&instance.cloud_name, region, &instance.platform)
 }
 
-/// cloud-init's canonical name of the cloud: the cloud's, or the platform's where that is unknown; the partitions of two clouds
-/// have names of their own (`sources.canonical_cloud_id`).
+/// cloud-init's canonical name of the cloud: the cloud's, or if unknown the platform's; partitions of two
+/// clouds have names of their own (`sources.canonical_cloud_id`).
 pub fn canonical_cloud_id(cloud_name: &str, region: &str, platform: &str) -> String {
     match cloud_name {
         "aws" if region.starts_with("cn-") => "aws-china".into(),
@@ -216,10 +216,14 @@ pub fn canonical_cloud_id(cloud_name: &str, region: &str, platform: &str) -> Str
 /// The copy without secrets, for everyone.
 const PUBLIC_FILE: &str = "instance-data.json";
 
-/// The file below [`state::RUN_DIR`] that has everything, which only root may read.
+/// The file below [`state::RUN_DIR`] with everything, which only root may read.
 pub const SENSITIVE_FILE: &str = "instance-data-sensitive.json";
 
-/// Writes instance-data.json (0644), its sensitive twin (0600), combined-cloud-config.json (0600) and the cloud-id files.
+/// Writes instance-data.json (0644), instance-data-sensitive.json (0600), combined-cloud-config.json (0600)
+/// and the cloud-id files.
+///
+/// # Errors
+/// A path cannot be resolved.
 pub fn write(root: &mut Root, standard: Map, instance: &Instance, image: &Value, merged: Arc<Value>) -> Result<()> {
     let run = state::RUN_DIR;
     let mut data = standard;
@@ -263,13 +267,13 @@ fn put(
     root.write(&path, content.context(|| format!("failed to write {path}"))?, Attr::root(mode))
 }
 
-/// Whether a name that a user chose says that the value is a secret.
+/// Whether a name chosen by a user indicates that the value is a secret.
 fn says_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     ["pass", "secret", "token", "private"].iter().any(|word| name.contains(word))
 }
 
-/// A copy of what is at `key` in which secrets are replaced; their paths, parted by `/`, are added to `paths`.
+/// A copy of the value at `key` with secrets replaced; their paths, separated by `/`, are added to `paths`.
 fn redacted(key: &str, value: &Value, path: &str, paths: &mut Vec<String>) -> Value {
     let is_secret =
         SENSITIVE.contains(&key.to_ascii_lowercase().as_str()) || path.starts_with(OF_USER) && says_secret(key);

@@ -7,10 +7,11 @@ pub mod report;
 pub mod state;
 pub mod status;
 
+use crate::base::hex;
 use crate::document::{Bytes, Map, Value};
 use serde::Serialize;
 
-/// The longest folder name that is made of an instance-id, in bytes: a file name may have 255.
+/// The longest folder name for an instance-id, in bytes: a file name may have 255.
 const MAX_FOLDER: usize = 200;
 
 /// How often a module runs (cloud-init's frequencies).
@@ -25,7 +26,7 @@ pub enum Frequency {
 }
 
 impl Frequency {
-    /// The frequency that a document names: `always`, `once-per-instance`, `instance`, `once`, …
+    /// Parses a frequency: `always`, `once-per-instance`, `instance`, `once`, …
     pub fn named(name: &str) -> Option<Frequency> {
         match name {
             "always" => Some(Frequency::Always),
@@ -45,7 +46,7 @@ impl Frequency {
     }
 }
 
-/// Network configuration as a datasource gives it, not parsed yet.
+/// A datasource's network configuration, not parsed yet.
 #[derive(Debug, Clone, PartialEq)]
 pub enum NetworkData {
     /// OpenStack's network_data.json.
@@ -63,7 +64,7 @@ pub enum DsMode {
     Local,
     #[default]
     Net,
-    /// The data is applied and the search goes on for a source that claims the machine.
+    /// The data is used, but the search continues for a source that claims the machine.
     Pass,
     Disabled,
 }
@@ -71,7 +72,7 @@ pub enum DsMode {
 impl DsMode {
     const ALL: [DsMode; 4] = [DsMode::Local, DsMode::Net, DsMode::Pass, DsMode::Disabled];
 
-    /// The mode that cloud-init calls so.
+    /// The mode with cloud-init's name `name`.
     pub fn named(name: &str) -> Option<DsMode> {
         DsMode::ALL.into_iter().find(|mode| mode.name() == name)
     }
@@ -87,7 +88,7 @@ impl DsMode {
     }
 }
 
-/// One instance as its datasource describes it: plain data, the same whether it came from a drive, HTTP or the cache.
+/// An instance, as its datasource describes it: plain data, the same from a drive, HTTP or the cache.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Instance {
     /// The datasource's name: `ConfigDrive`, `NoCloud`, `OpenStack`, `Ec2`, `None`.
@@ -100,49 +101,49 @@ pub struct Instance {
     pub cloud_name: String,
     /// Where it was read: `config-disk (/dev/sr0)`, `metadata (http://169.254.169.254)`.
     pub subplatform: String,
-    /// What cloud-init adds to the class where it names the datasource: `[seed=/dev/vda]`. Empty: nothing.
+    /// What cloud-init adds to the class when it names the datasource: `[seed=/dev/vda]`. May be empty.
     pub described: String,
     pub instance_id: String,
-    /// Whether a service on the network gave it, and not a drive or a folder.
+    /// Whether a service on the network provided it, instead of a drive or folder.
     pub from_network: bool,
-    /// The machine's UUID when this was read, to recognise the instance without reading it again.
+    /// The machine's UUID when this was read, by which the instance is recognised without reading it again.
     pub machine_uuid: Option<String>,
-    /// meta_data.json, or the meta-data file, as a mapping; what the later keys hold is in it too.
+    /// meta_data.json or the meta-data file, as a mapping. It also contains the values of the fields below.
     pub metadata: Value,
-    /// What else the source has, for `ds` in instance-data beside `meta_data`.
+    /// Further data of the source, for `ds` in instance-data besides `meta_data`.
     pub ds: Map,
-    /// The EC2 tree beside it, where there is one.
+    /// The EC2 metadata that comes with it, if any.
     pub ec2_metadata: Value,
     pub user_data: Option<Bytes>,
-    /// As the source gives it: a string, a list of parts, or a mapping with the key `cloud-init`.
+    /// In the source's form: a string, a list of parts, or a mapping with the key `cloud-init`.
     pub vendor_data: Value,
     pub vendor_data2: Value,
     pub network: Option<NetworkData>,
     pub dsmode: DsMode,
-    /// The name that the source gives the machine; may be fully qualified.
+    /// The host name according to the source; may be fully qualified.
     pub local_hostname: Option<String>,
     pub availability_zone: Option<String>,
     pub region: Option<String>,
     pub launch_index: Option<i64>,
-    /// SSH public keys of the source, in its order, without repeats.
+    /// The source's SSH public keys, in order, without duplicates.
     pub public_keys: Vec<String>,
-    /// Configuration of the source's own, below vendor-data (`get_config_obj`).
+    /// The source's own configuration, which vendor-data takes precedence over (`get_config_obj`).
     pub config: Value,
-    /// Files of the source to write once: path and content (a config drive's `files`).
+    /// Files of the source that are written once: path and content (a config drive's `files`).
     pub files: Vec<(String, Bytes)>,
-    /// Files for other agents of the platform: path and content. Written for root alone, in folders for root alone.
+    /// Files for other agents of the platform: path and content. Only root can read them and their folders.
     pub private_files: Vec<(String, Bytes)>,
-    /// Files and folders of the image that this source's data replaces: removed once.
+    /// Files and folders of the image that this source's data supersedes: removed once.
     pub stale_files: Vec<String>,
     pub random_seed: Option<Bytes>,
     /// Devices by the source's names (`ephemeral0`, `swap`, …).
     pub device_names: Map,
-    /// Parts that could not be used, one line each. Never a secret.
+    /// Parts that could not be used, one line each, without secrets.
     pub problems: Vec<String>,
 }
 
-/// The document for cloud-init in vendor-data: the `cloud-init` entry of a mapping, which others may share, else all of it.
-/// Null where a mapping has no such entry (cloud-init's `convert_vendordata`).
+/// The document for cloud-init in vendor-data: the value of `cloud-init` in a mapping, which other programs
+/// may share, else all of it. Null if a mapping has no such key (cloud-init's `convert_vendordata`).
 pub fn vendor_document(data: &Value) -> &Value {
     match data {
         Value::Map(map) => map.get("cloud-init").unwrap_or(&Value::Null),
@@ -150,7 +151,7 @@ pub fn vendor_document(data: &Value) -> &Value {
     }
 }
 
-/// The host name that a source's text means: an IPv4 address is none, and becomes `ip-10-0-0-1` (cloud-init 26.2,
+/// The host name in a source's text. An IPv4 address becomes `ip-10-0-0-1` (cloud-init 26.2,
 /// `DataSource.get_hostname`).
 pub fn host_name(text: &str) -> String {
     let name = text.trim();
@@ -161,14 +162,14 @@ pub fn host_name(text: &str) -> String {
 }
 
 impl Instance {
-    /// The instance-id as a folder's name (slashes become `_`, as cloud-init does; control characters too). Never empty, `.`
-    /// or `..`, and never longer than a name may be: the end of a longer one is its digest.
+    /// The instance-id as a folder name: slashes become `_` as in cloud-init, and so do control characters.
+    /// Never empty, `.` or `..`; the end of one that is too long is replaced by its digest.
     pub fn folder(&self) -> String {
         match self.instance_id.replace(|c: char| c == '/' || c.is_control(), "_") {
             id if matches!(id.as_str(), "" | "." | "..") => "iid-unnamed".to_owned(),
             id if id.len() > MAX_FOLDER => {
                 let digest = ring::digest::digest(&ring::digest::SHA256, id.as_bytes());
-                let digest: String = digest.as_ref().iter().map(|b| format!("{b:02x}")).collect();
+                let digest = hex::encode(digest.as_ref());
                 let end = (0..=MAX_FOLDER - digest.len() - 1).rev().find(|i| id.is_char_boundary(*i)).unwrap_or(0);
                 format!("{}-{digest}", id.get(..end).unwrap_or_default())
             }

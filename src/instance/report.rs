@@ -4,7 +4,7 @@ use super::boot::Boot;
 use crate::base::clock;
 use crate::document::{Map, Value};
 
-/// How far the boot is.
+/// The progress of the boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Running {
     NotStarted,
@@ -24,13 +24,13 @@ impl Running {
         }
     }
 
-    /// Whether more is to come.
+    /// Whether the boot has not finished yet.
     pub fn is_open(self) -> bool {
         matches!(self, Running::NotStarted | Running::Running)
     }
 }
 
-/// How well it went.
+/// The health of the boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Condition {
     /// Nothing is wrong.
@@ -40,36 +40,37 @@ pub enum Condition {
     Error,
 }
 
-/// What `status` prints.
+/// The content of `status`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report {
     pub running: Running,
     pub condition: Condition,
     pub boot: Boot,
-    /// The datasource as status.json has it, the stage that runs, or why the boot is or is not provisioned.
+    /// The datasource according to status.json, the current stage, or why the boot is or is not provisioned.
     pub description: String,
     pub errors: Vec<Value>,
     /// Lists of messages by their level.
     pub recoverable_errors: Map,
-    /// The last event's time as in the header of a mail; empty where there was none.
+    /// The time of the last event, as in an e-mail header; empty if there was none.
     pub last_update: String,
-    /// The datasource's name in lower case; empty or null where there is none, as in status.json.
+    /// The datasource's name in lower case; empty or null without one, as in status.json.
     pub datasource: Value,
-    /// The stages as they are in status.json.
+    /// The stages as in status.json.
     pub v1: Map,
 }
 
-/// Times from here on are seconds since 1970, as older versions of cloud-init wrote them; less is time since the kernel started.
+/// Times from here on are seconds since 1970, as written by older versions of cloud-init; smaller ones are
+/// seconds since the kernel started.
 const EPOCH_FROM: f64 = 1e9;
-/// The last second of the year 9999: no later date is printed.
+/// The last second of the year 9999, the latest date that is printed.
 const LAST_DATE: f64 = 253_402_300_799.0;
-/// What a failed unit adds to the errors (cloud-init's words).
+/// The error that a failed unit adds (cloud-init's words).
 const UNIT_FAILED: &str = "Failed due to systemd unit failure. Ensure all cloud-init services are enabled, and check \
                            'systemctl' or 'journalctl' for more information.";
 
 impl Report {
-    /// Reads `status`, the parsed status.json where there is one. `finished`: whether there is a result.json; `started`: when
-    /// the kernel started, in seconds since 1970, or 0 where that is not known.
+    /// Summarises `status`, the parsed status.json if there is one. `finished`: whether there is a
+    /// result.json. `started`: when the kernel started, in seconds since 1970; 0 if unknown.
     pub fn new(status: Option<&Value>, finished: bool, boot: Boot, started: f64) -> Report {
         let mut v1 = status.and_then(|s| s.get("v1")).and_then(Value::as_map).cloned().unwrap_or_default();
         let full = v1.remove("datasource");
@@ -105,7 +106,7 @@ impl Report {
         }
     }
 
-    /// The boot has ended because systemd will not start its other stages.
+    /// Records that the boot has ended because systemd will not start the remaining stages.
     pub fn fail_by_unit(&mut self) {
         self.running = Running::Done;
         self.condition = Condition::Error;

@@ -1,4 +1,5 @@
-//! The instance on disk, in cloud-init's layout (/var/lib/cloud), and the marks of what was done (semaphores).
+//! The instance on disk in cloud-init's layout (/var/lib/cloud), and the semaphores that mark what has been
+//! done.
 
 use super::{Frequency, Instance, cache, vendor_document};
 use crate::base::clock;
@@ -13,7 +14,7 @@ pub const CLOUD_DIR: &str = STATE_FOLDERS[0];
 pub const RUN_DIR: &str = "/run/cloud-init";
 /// The cached datasource, below the instance's folder.
 const CACHE: &str = "datasource.json";
-/// Written instead of an instance-id where there was none before (cloud-init's word).
+/// The instance-id before the first one (cloud-init's word).
 const NO_PREVIOUS: &str = "NO_PREVIOUS_INSTANCE_ID";
 
 /// The folder of an instance.
@@ -26,19 +27,19 @@ pub fn class_file(instance: &Instance) -> String {
     format!("{}/datasource", folder(instance))
 }
 
-/// Says that SSH keys for logins are to be written in the running system: homes were not mounted before, or keys came later. It
-/// is with the instance, so that a power cut before that loses nothing.
+/// Exists if the running system has to write SSH keys, because homes were not mounted before or keys arrived
+/// later. It is in the instance's folder, so that a power cut does not lose it.
 pub fn later_logins(instance: &Instance) -> String {
     format!("{}/prepivot-later-logins", folder(instance))
 }
 
-/// Names of users, in lines, whose homes are on a file system that is mounted after the pivot: what is there already must not
-/// be written over, so that home and keys are made when it can be seen.
+/// Lists users, one per line, whose homes are on a file system that is mounted after the pivot. Existing
+/// files there must not be overwritten, so that home and keys are created when they can be seen.
 pub fn later_homes(instance: &Instance) -> String {
     format!("{}/prepivot-later-homes", folder(instance))
 }
 
-/// The instance of the last boot, as it was cached. None where there is none, or its cache cannot be read.
+/// The cached instance of the last boot. None if there is none, or its cache cannot be read.
 pub fn cached(root: &Root) -> Option<Instance> {
     let path = format!("{CLOUD_DIR}/instance/{CACHE}");
     let bytes = root.read(&path).ok()??;
@@ -52,7 +53,10 @@ pub fn last_id(root: &Root) -> Option<String> {
     (!id.is_empty()).then_some(id)
 }
 
-/// Makes `instance` the current one: the folders, the links, the ids and the cache.
+/// Makes `instance` the current one: writes its folders, links, ids and cache.
+///
+/// # Errors
+/// A path cannot be resolved.
 pub fn store(root: &mut Root, instance: &Instance) -> Result<()> {
     let folder = folder(instance);
     for dir in [
@@ -97,8 +101,11 @@ pub fn store(root: &mut Root, instance: &Instance) -> Result<()> {
     root.write(&format!("{RUN_DIR}/.instance-id"), format!("{}\n", instance.instance_id), Attr::root(0o644))
 }
 
-/// Notes that the last boot was of the same instance and datasource: scripts compare data/previous-instance-id with
-/// data/instance-id.
+/// Records that the last boot had the same instance and datasource: scripts compare data/previous-instance-id
+/// with data/instance-id.
+///
+/// # Errors
+/// A path cannot be resolved.
 pub fn note_same(root: &mut Root) -> Result<()> {
     let Some(id) = last_id(root) else { return Ok(()) };
     let class = root.text(&format!("{CLOUD_DIR}/instance/datasource"));
@@ -106,7 +113,8 @@ pub fn note_same(root: &mut Root) -> Result<()> {
     root.write(&format!("{CLOUD_DIR}/data/previous-datasource"), class, Attr::root(0o644))
 }
 
-/// Vendor-data as cloud-init stores it: the document, a list of them as JSON, and nothing of what is not for cloud-init.
+/// Vendor-data as cloud-init stores it: the document, or a list of them as JSON; without what is for other
+/// programs.
 fn raw_vendor_data(data: &Value) -> Bytes {
     match vendor_document(data) {
         Value::String(text) => text.as_bytes().into(),
@@ -116,12 +124,13 @@ fn raw_vendor_data(data: &Value) -> Bytes {
     }
 }
 
-/// The datasource as status.json and the final message name it: `DataSourceConfigDrive [net,ver=2][source=/dev/sr0]`.
+/// The datasource's description in status.json and the final message: `DataSourceConfigDrive
+/// [net,ver=2][source=/dev/sr0]`.
 pub fn description(instance: &Instance) -> String {
     format!("{} {}", instance.class, instance.described).trim_end().to_owned()
 }
 
-/// The mark that `name` was done. None for what runs always.
+/// The path of the semaphore for `name`. None for what runs always.
 fn mark_path(instance: &Instance, name: &str, frequency: Frequency) -> Option<String> {
     match frequency {
         Frequency::Always => None,
@@ -130,12 +139,15 @@ fn mark_path(instance: &Instance, name: &str, frequency: Frequency) -> Option<St
     }
 }
 
-/// Whether `name` (`config_write_files`, `consume_data`) was done already, at its frequency.
+/// Whether `name` (`config_write_files`, `consume_data`) has been done at its frequency.
 pub fn is_done(root: &Root, instance: &Instance, name: &str, frequency: Frequency) -> bool {
     mark_path(instance, name, frequency).is_some_and(|path| root.exists(&path))
 }
 
-/// Marks `name` as done. As cloud-init does, before it runs: what fails is not tried again.
+/// Marks `name` as done. As in cloud-init this happens before it runs, so that a failure is not repeated.
+///
+/// # Errors
+/// A path cannot be resolved.
 pub fn mark_done(root: &mut Root, instance: &Instance, name: &str, frequency: Frequency) -> Result<()> {
     let Some(path) = mark_path(instance, name, frequency) else { return Ok(()) };
     let content = format!("{}: {}\n", std::process::id(), clock::timestamp(SystemTime::now(), ","));

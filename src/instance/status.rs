@@ -8,12 +8,14 @@ use crate::instance::state::{CLOUD_DIR, RUN_DIR};
 use crate::root::{Attr, Root};
 
 /// The stages in status.json, in order.
-pub const STAGES: [&str; 4] = ["init-local", "init", "modules-config", "modules-final"];
+pub const STAGES: [&str; 4] = [LOCAL, "init", "modules-config", "modules-final"];
+/// The local stage, which the initramfs runs.
+pub const LOCAL: &str = "init-local";
 
-/// The files of one boot, in the state's `data` and, as links, in /run.
+/// The files of one boot, in the state's `data`, with links in /run.
 const FILES: [&str; 2] = ["status.json", "result.json"];
 
-/// Seconds since the kernel started, with the time that it slept.
+/// Seconds since the kernel started, including suspends.
 pub fn uptime() -> f64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
@@ -24,7 +26,7 @@ pub fn uptime() -> f64 {
 pub struct Status(Map);
 
 impl Status {
-    /// An empty one, at the first stage of a boot.
+    /// A new status, for the first stage of a boot.
     pub fn new() -> Status {
         let mut v1 = Map::new();
         v1.insert("datasource", Value::Null);
@@ -40,7 +42,7 @@ impl Status {
         Status(v1)
     }
 
-    /// status.json as the earlier stages of this boot left it; empty where there is none.
+    /// The status that earlier stages of this boot wrote; new if there is none.
     pub fn load(root: &Root) -> Status {
         let read = || {
             let bytes = root.read(&format!("{RUN_DIR}/status.json")).ok()??;
@@ -57,7 +59,7 @@ impl Status {
         }
     }
 
-    /// The stage begins, `start` seconds after the kernel.
+    /// Begins a stage, `start` seconds after the kernel.
     pub fn begin(&mut self, stage: &str, start: f64) {
         self.0.insert("stage", stage);
         self.stage(stage, |s| {
@@ -79,17 +81,17 @@ impl Status {
         }
     }
 
-    /// Which datasource it is.
+    /// Sets the datasource.
     pub fn set_datasource(&mut self, description: &str) {
         self.0.insert("datasource", description);
     }
 
-    /// The stage has ended: errors of the report failed it; its warnings, and what is deprecated, are recoverable.
+    /// Ends a stage. The report's errors make it a failure; warnings and deprecations are recoverable errors.
     pub fn end(&mut self, stage: &str, report: &Report) {
         self.0.insert("stage", Value::Null);
         self.stage(stage, |s| {
             s.insert("finished", Value::Float(uptime()));
-            // A stage that is run again in one boot keeps its errors.
+            // A stage that is run again in the same boot keeps its errors.
             if s.get("errors").is_none_or(|e| e.as_list().is_none()) {
                 s.insert("errors", Vec::<Value>::new());
             }
@@ -98,7 +100,7 @@ impl Status {
         self.add(stage, report);
     }
 
-    /// Adds what a later part of the stage reports, each text once.
+    /// Adds the report of a later part of the stage, without duplicates.
     pub fn add(&mut self, stage: &str, report: &Report) {
         self.stage(stage, |s| {
             extend(s, "errors", texts(report, Severity::Error));
@@ -110,7 +112,7 @@ impl Status {
         });
     }
 
-    /// Errors of one stage.
+    /// The errors of one stage.
     pub fn errors_of(&self, stage: &str) -> Vec<String> {
         self.0.get(stage).and_then(|s| s.get("errors")).map(Value::texts).unwrap_or_default()
     }
@@ -132,27 +134,33 @@ impl Status {
         }
     }
 
-    /// Errors of all stages.
+    /// The errors of all stages.
     pub fn errors(&self) -> Vec<Value> {
         let of = |stage: &&str| self.0.get(stage)?.get("errors")?.as_list().map(<[Value]>::to_vec);
         STAGES.iter().filter_map(of).flatten().collect()
     }
 
     /// Writes status.json, and the link to it in /run.
+    ///
+    /// # Errors
+    /// A path cannot be resolved.
     pub fn save(&self, root: &mut Root) -> Result<()> {
         root.write(ENABLED, "", Attr::root(0o644))?;
         write(root, "status.json", &self.document())
     }
 
-    /// Writes status.json, and when the boot is done result.json, in /run alone: nothing on the disk changes.
+    /// Writes status.json, and at the end of the boot result.json, only to /run: nothing on the disk changes.
+    ///
+    /// # Errors
+    /// A path cannot be resolved.
     pub fn save_in_run(&self, root: &mut Root, done: bool) -> Result<()> {
         root.write(ENABLED, "", Attr::root(0o644))?;
         write_in_run(root, "status.json", &self.document())?;
         if done { write_in_run(root, "result.json", &self.result()) } else { Ok(()) }
     }
 
-    /// Repairs what a run left that was killed before or at its last write: writes status.json again where the link is alone, and
-    /// removes what was to become one of the two files.
+    /// Repairs the files after a run that was killed before or during its last write: writes status.json
+    /// again if only the link exists, and removes temporary files of both.
     ///
     /// # Errors
     /// As [`Status::save`].
@@ -165,8 +173,11 @@ impl Status {
         if dangles { Status::new().save(root) } else { Ok(()) }
     }
 
-    /// After a commit: writes a status that a full or read-only disk did not take to /run instead, in the place of the
-    /// link. Returns whether that was necessary.
+    /// After a commit: if a full or read-only disk could not be written, replaces the link in /run by the
+    /// status itself. Returns whether that was necessary.
+    ///
+    /// # Errors
+    /// A path cannot be resolved.
     pub fn rescue(&self, root: &mut Root) -> Result<bool> {
         let mut rescued = false;
         for (name, document) in [("status.json", self.document()), ("result.json", self.result())] {
@@ -185,7 +196,10 @@ impl Status {
         Value::Map(document)
     }
 
-    /// Writes result.json: the boot is done.
+    /// Writes result.json at the end of the boot.
+    ///
+    /// # Errors
+    /// A path cannot be resolved.
     pub fn save_result(&self, root: &mut Root) -> Result<()> {
         write(root, "result.json", &self.result())
     }
@@ -199,7 +213,10 @@ impl Status {
         Value::Map(document)
     }
 
-    /// Removes what the last boot left, before the first stage of this one.
+    /// Removes the files of the last boot, before the first stage of this one.
+    ///
+    /// # Errors
+    /// A path cannot be resolved.
     pub fn forget(root: &mut Root) -> Result<()> {
         for name in FILES {
             root.remove(&format!("{CLOUD_DIR}/data/{name}"))?;
@@ -230,7 +247,7 @@ fn texts(report: &Report, severity: Severity) -> Vec<Value> {
     report.texts(severity).into_iter().map(Value::from).collect()
 }
 
-/// Adds to the list at `key` the texts that it lacks. No empty list is made.
+/// Adds missing texts to the list at `key`, which is created only if there is one to add.
 fn extend(map: &mut Map, key: &str, texts: Vec<Value>) {
     let mut list = map.get(key).and_then(Value::as_list).unwrap_or_default().to_vec();
     list.extend(texts.into_iter().filter(|t| !list.contains(t)).collect::<Vec<_>>());

@@ -1,4 +1,4 @@
-//! An address of one's own on a link without DHCP (RFC 3927): 169.254/16, for the metadata service only.
+//! A self-assigned IPv4 address on a link without DHCP (RFC 3927), used only to reach the metadata service.
 
 use super::packet_socket::{Ethertype, MAX_FRAME, PacketSocket};
 use super::rng::Rng;
@@ -7,17 +7,17 @@ use crate::base::error::{Error, Result};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-/// The network's length.
+/// The prefix length of 169.254/16.
 pub const PREFIX: u8 = 16;
-/// How often an address is asked about, and how long each time. RFC 3927 has 3 times 1 to 2 s, for an address to be
-/// kept; this one is given back before the pivot and talks to one host.
+/// How many probes are sent for an address. RFC 3927 has 3, 1 to 2 s apart, for an address that is kept; this
+/// one is removed before the pivot and talks to one host.
 const PROBES: u32 = 2;
 const PROBE_WAIT: Duration = Duration::from_millis(200);
 /// How many addresses are tried (RFC 3927's MAX_CONFLICTS).
 const MAX_CONFLICTS: u32 = 10;
 
-/// Finds an address that is unused on the link. The first choice comes from the hardware address, so that a machine
-/// tends to have the same one each time.
+/// Finds an address that is unused on the link. The first candidate is derived from the hardware address, so
+/// that a machine tends to get the same one on each boot.
 pub async fn claim(name: &str, index: u32, mac: [u8; 6], deadline: Deadline) -> Result<Ipv4Addr> {
     let socket = PacketSocket::open(index, Ethertype::Arp).map_err(|e| e.context(name))?;
     let mut rng = Rng::new(&mac);
@@ -32,7 +32,7 @@ pub async fn claim(name: &str, index: u32, mac: [u8; 6], deadline: Deadline) -> 
     Err(Error::new(format!("{name}: no free address in 169.254.0.0/16 after {MAX_CONFLICTS} tries")))
 }
 
-/// 169.254.1.0 to 169.254.254.255 but for 169.254.169.x, where clouds have their services.
+/// 169.254.1.0 to 169.254.254.255, without 169.254.169.x where clouds have their services.
 fn candidate(choice: u32) -> Ipv4Addr {
     let [low, high, ..] = choice.to_le_bytes();
     let third = match 1 + high % 254 {
@@ -63,7 +63,7 @@ async fn free(socket: &PacketSocket, mac: [u8; 6], address: Ipv4Addr, deadline: 
     true
 }
 
-/// The question who has `address`, from an unspecified address (RFC 5227, 2.1.1).
+/// An ARP probe: asks who has `address`, from an unspecified address (RFC 5227, 2.1.1).
 fn probe(mac: [u8; 6], address: Ipv4Addr) -> Vec<u8> {
     let mut frame = vec![0xff; 6];
     frame.extend(mac);

@@ -1,43 +1,43 @@
-//! The network that the kernel command line asks for: `ip=`, `vlan=`, `bond=`, `bridge=`, `ifname=`, `rd.route=`,
-//! `nameserver=` as dracut.cmdline(7) has them, and klibc's longer `ip=`.
+//! The network that the kernel command line configures: `ip=`, `vlan=`, `bond=`, `bridge=`, `ifname=`,
+//! `rd.route=` and `nameserver=` as in dracut.cmdline(7), and klibc's longer `ip=`.
 
 use super::dhcp::{class_prefix, prefix_of};
 use super::rename::is_name;
 use crate::machine::Cmdline;
 use std::net::{IpAddr, Ipv4Addr};
 
-/// How many such words are read.
+/// The most such words that are read.
 const MAX_ITEMS: usize = 64;
 
-/// What is to be made and set before anything is asked.
+/// What is to be created and configured before any service is asked.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Plan {
-    /// Bonds, bridges, VLANs, in the order in which they can be made.
+    /// Bonds, bridges and VLANs, in the order in which they can be created.
     pub made: Vec<Made>,
     pub ip: Vec<Ip>,
     pub routes: Vec<StaticRoute>,
     pub dns: Vec<IpAddr>,
-    /// Hardware address and the name that its link is to have.
+    /// Hardware addresses, each with the name that its link is to get.
     pub names: Vec<([u8; 6], String)>,
     pub pin: Pin,
-    /// What could not be understood, for the log: the word and why.
+    /// Words that could not be parsed, with the reason, for the log.
     pub problems: Vec<String>,
 }
 
-/// What `prepivot.network=` restricts the network to, against a rogue DHCP server or a wrong cable: a list, separated by commas,
-/// of
+/// What `prepivot.network=` restricts the network to, against rogue DHCP servers and wrong cables. A list
+/// separated by commas, of
 ///
 /// - `mac:52:54:00:12:34:56`: only links with one of these hardware addresses are used,
 /// - `server:10.0.0.2`: only leases of DHCP servers with one of these identifiers (option 54) are used. Nothing else is then: no
 ///   169.254/16 address, no IPv6, no link that another program has set up.
 ///
-/// An identifier is not a proof: who can send any frame on the link can claim to be the server. A value that cannot be read
-/// closes the network: no link is used.
+/// An identifier is no proof: anyone who can send frames on the link can claim to be the server. A value that
+/// cannot be parsed closes the network: no link is used.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Pin {
-    /// Empty: any.
+    /// The hardware addresses of links that may be used. Empty: all links.
     pub macs: Vec<[u8; 6]>,
-    /// Empty: any.
+    /// The DHCP servers whose leases may be used. Empty: all servers.
     pub servers: Vec<Ipv4Addr>,
     /// The value could not be read.
     pub closed: bool,
@@ -49,7 +49,7 @@ impl Pin {
         !self.closed && (self.macs.is_empty() || mac.is_some_and(|mac| self.macs.contains(&mac)))
     }
 
-    /// Whether only leases may be used, of certain servers.
+    /// Whether only leases of certain servers may be used.
     pub fn leases_only(&self) -> bool {
         !self.servers.is_empty()
     }
@@ -69,7 +69,7 @@ impl Pin {
     }
 }
 
-/// A link that the kernel makes.
+/// A virtual link that the kernel creates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Made {
     Bond {
@@ -93,12 +93,12 @@ pub enum Made {
 /// How a link gets its addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
-    /// As given, or none.
+    /// A static address, or none.
     Off,
     Dhcp,
-    /// By router advertisement.
+    /// IPv6 by router advertisements.
     Auto6,
-    /// Only what each link has for itself.
+    /// Only link-local addresses.
     LinkLocal,
 }
 
@@ -124,7 +124,7 @@ pub struct StaticRoute {
 }
 
 impl Plan {
-    /// Reads the words of a kernel command line. What is wrong is left out and reported in `problems`.
+    /// Parses the words of a kernel command line. Invalid ones are left out and reported in `problems`.
     pub fn parse(cmdline: &Cmdline) -> Self {
         let mut plan = Plan::default();
         let words = cmdline.words().map(|w| w.split_once('=').unwrap_or((w, "")));
@@ -133,7 +133,7 @@ impl Plan {
                 plan.problems.push(format!("kernel command line: {key}={value}: {why}"));
             }
         }
-        // A VLAN may stand on a bond, and a bridge on either.
+        // A VLAN's parent may be a bond, and a bridge's ports may be either.
         crate::base::sort::by_key(&mut plan.made, |m| match m {
             Made::Bond { .. } => 0,
             Made::Vlan { .. } => 1,
@@ -163,18 +163,20 @@ impl Plan {
         Ok(())
     }
 
-    /// What `ip=` says for a link: the word that names it, else the one for all. None: no `ip=` applies.
+    /// The `ip=` that applies to a link: the one that names it, else the one for all links. None: there is
+    /// none.
     pub fn for_link(&self, name: &str) -> Option<&Ip> {
         let named = self.ip.iter().find(|ip| ip.device.as_deref() == Some(name));
         named.or_else(|| self.ip.iter().find(|ip| ip.device.is_none()))
     }
 
-    /// Whether an `ip=` names the link, so that it is meant whatever made it.
+    /// Whether an `ip=` names the link. Then it is used even if it is a virtual link.
     pub fn names_link(&self, name: &str) -> bool {
         self.ip.iter().any(|ip| ip.device.as_deref() == Some(name))
     }
 
-    /// Whether the link may be raised: where `ip=` names links, only those, and none that is switched off.
+    /// Whether the link may be raised. If any `ip=` names links, only those may be, and none that `ip=`
+    /// switches off.
     pub fn allows(&self, name: &str) -> bool {
         let names_some = self.ip.iter().any(|ip| ip.device.is_some());
         match self.for_link(name) {
@@ -187,7 +189,7 @@ impl Plan {
 const KEYS: [&str; 9] =
     ["ip", "bond", "bridge", "vlan", "ifname", "rd.route", "nameserver", "team", "prepivot.network"];
 
-/// None for a word that says that the kernel or firmware has done it already.
+/// None for a value by which the kernel or the firmware has configured the network already.
 fn ip(value: &str) -> Result<Option<Ip>, &'static str> {
     let fields = split(value);
     let field = |n: usize| fields.get(n).copied().unwrap_or_default();
@@ -227,7 +229,7 @@ fn ip(value: &str) -> Result<Option<Ip>, &'static str> {
     Ok(Some(ip))
 }
 
-/// What may follow: MTU and MAC, or name servers and a time server.
+/// The optional fields at the end: MTU and MAC, or name servers and a time server.
 fn extras(fields: &[&str], ip: &mut Ip) -> Result<(), &'static str> {
     let Some((first, rest)) = fields.split_first() else { return Ok(()) };
     if first.is_empty() || first.bytes().all(|b| b.is_ascii_digit()) {
@@ -237,7 +239,7 @@ fn extras(fields: &[&str], ip: &mut Ip) -> Result<(), &'static str> {
             return Ok(());
         }
     }
-    // The third is a time server, which is unused.
+    // The third field is a time server, which is not used.
     ip.dns.extend(fields.iter().take(2).filter_map(|f| address(f)));
     Ok(())
 }
@@ -267,12 +269,12 @@ fn split(value: &str) -> Vec<&str> {
         .collect()
 }
 
-/// IPv6 in brackets or bare, IPv4.
+/// An IPv4 address, or an IPv6 address with or without brackets.
 fn address(text: &str) -> Option<IpAddr> {
     text.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(text).parse().ok()
 }
 
-/// A netmask, a length, or nothing: by class, or 64 for IPv6.
+/// A prefix length, from a netmask or a number. If empty: by address class, or 64 for IPv6.
 fn prefix(text: &str, of: IpAddr) -> Option<u8> {
     let most = if of.is_ipv4() { 32 } else { 128 };
     match (text, of) {
@@ -299,7 +301,7 @@ fn mac_of(text: &str) -> Option<[u8; 6]> {
     octets?.try_into().ok()
 }
 
-/// NAME[:PORTS[:OPTIONS[:MTU]]]; by itself bond0 of eth0 and eth1.
+/// NAME[:PORTS[:OPTIONS[:MTU]]]. The default is bond0 of eth0 and eth1.
 fn bond(value: &str) -> Result<Made, &'static str> {
     let fields = split(value);
     let field = |n: usize| fields.get(n).copied().unwrap_or_default();
@@ -318,7 +320,7 @@ fn bond(value: &str) -> Result<Made, &'static str> {
     })
 }
 
-/// NAME:PARENT, the id being the digits at the end of the name.
+/// NAME:PARENT. The digits at the end of the name are the VLAN id.
 fn vlan(value: &str) -> Result<Made, &'static str> {
     let (name, parent) = value.split_once(':').ok_or("expected NAME:PARENT")?;
     let digits = name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
@@ -329,7 +331,7 @@ fn vlan(value: &str) -> Result<Made, &'static str> {
     Ok(Made::Vlan { name: device(name)?, parent: device(parent)?, id })
 }
 
-/// NET/LENGTH:GATEWAY[:DEVICE]. The device is where the gateway is.
+/// NET/LENGTH:GATEWAY[:DEVICE]. Without a device, the one that reaches the gateway.
 fn route(value: &str) -> Result<StaticRoute, &'static str> {
     let fields = split(value);
     let (network, length) = match fields.first().copied().unwrap_or_default().trim_matches(['[', ']']).split_once('/') {

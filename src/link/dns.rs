@@ -1,6 +1,7 @@
-//! Names to addresses (RFC 1035): A and AAAA from the name servers of one link's lease.
+//! A stub resolver (RFC 1035): asks the name servers of one link's lease for A and AAAA records.
 //!
-//! The C library's resolver would read an /etc/resolv.conf that an initramfs does not have, and would ask by any link.
+//! The C library's resolver would read /etc/resolv.conf, which an initramfs does not have, and would ask over
+//! any link.
 
 use super::dhcp::domain_at;
 use super::rng::Rng;
@@ -18,22 +19,23 @@ use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver
 use ureq::unversioned::transport::{NextTimeout, time};
 
 const PORT: u16 = 53;
-/// How long the first question waits; doubled each round.
+/// How long the first round waits for an answer; doubled in each round.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 const ROUNDS: u32 = 4;
-/// How many servers and answers are looked at.
+/// The most servers that are asked.
 const MAX_SERVERS: usize = 3;
 const MAX_ANSWERS: usize = 16;
-/// How many records of an answer are read.
+/// The most records of an answer that are read.
 const MAX_RECORDS: u16 = 64;
-/// The bytes before the question.
+/// The length of a message's header.
 const HEADER: usize = 12;
 const A: u16 = 1;
 const CNAME: u16 = 5;
 const AAAA: u16 = 28;
 const IN: u16 = 1;
 
-/// Resolves for one uplink: literal addresses with their scope, names by the uplink's servers, else by the system.
+/// The resolver of one uplink. Literal addresses get its scope; names are resolved by its servers, or if it
+/// has none by the system.
 pub struct UplinkResolver {
     pub uplink: Uplink,
     pub cancel: Cancel,
@@ -56,7 +58,7 @@ impl Resolver for UplinkResolver {
         let host = uri.host().unwrap_or_default();
         let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("https") { 443 } else { 80 });
         if self.uplink.socket.is_some() {
-            // The connector does not look at the address of a Unix socket's host.
+            // The host of a Unix socket's URL is not used, so that any address does.
             let mut none = self.empty();
             none.push(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port));
             return Ok(none);
@@ -164,7 +166,7 @@ impl UplinkResolver {
     }
 }
 
-/// None for a name that DNS cannot hold.
+/// A query message. None for a name that DNS cannot represent.
 pub fn question(id: u16, name: &str, kind: u16) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(name.len() + 18);
     out.extend(id.to_be_bytes());
@@ -181,8 +183,9 @@ pub fn question(id: u16, name: &str, kind: u16) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// The addresses in the answer to a question, through its aliases; empty if the name has none. None for messages that do not
-/// answer this question (its id, name, type and class are compared), and for a server's failure, which another may not have.
+/// The addresses in the response to a query, following aliases; empty if the name has none. None if the
+/// message is no response to this query (id, name, type and class are compared), or if the server failed,
+/// because another may not.
 pub fn read_answer(message: &[u8], id: u16, name: &str, kind: u16) -> Option<Vec<IpAddr>> {
     let word = |at: usize| message.get(at..)?.first_chunk().map(|b| u16::from_be_bytes(*b));
     let flags = word(2)?;
@@ -211,7 +214,7 @@ pub fn read_answer(message: &[u8], id: u16, name: &str, kind: u16) -> Option<Vec
         }
         at = data + usize::from(len);
     }
-    // From the name through its aliases; a loop of them ends with the records.
+    // Follows aliases from the name; a loop ends when the records do.
     let mut owner = asked;
     for _ in 0..aliases.len() {
         match aliases.iter().find(|(from, _)| from.eq_ignore_ascii_case(&owner)) {

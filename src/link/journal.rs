@@ -1,4 +1,4 @@
-//! The record of changes to the network, so that exactly these are undone.
+//! The record of changes to the network, by which exactly these changes are undone.
 
 use super::netlink::{Address, Netlink, Route};
 use crate::base::error::{Context, Result};
@@ -7,10 +7,10 @@ use nanoserde::{DeJson, SerJson};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The largest record that is read back, in bytes.
+/// The largest record that is read, in bytes.
 const MAX_RECORD: u64 = 1 << 20;
 
-/// One change. Addresses are text.
+/// One change. Addresses are strings.
 #[derive(Debug, Clone, PartialEq, Eq, SerJson, DeJson)]
 pub enum Change {
     /// The link was down.
@@ -32,7 +32,7 @@ pub enum Change {
         address: String,
         prefix: u8,
     },
-    /// An empty gateway is none.
+    /// An empty gateway means none.
     Route {
         index: u32,
         destination: String,
@@ -40,11 +40,11 @@ pub enum Change {
         gateway: String,
         metric: u32,
     },
-    /// The link was made.
+    /// The link was created.
     Made {
         index: u32,
     },
-    /// The link became part of a bond or bridge.
+    /// The link was added to a bond or bridge.
     Port {
         index: u32,
     },
@@ -55,7 +55,8 @@ struct Record {
     changes: Vec<Change>,
 }
 
-/// The changes, oldest first, kept in a file as well, so that the next process can take back what a killed one left.
+/// The changes, oldest first. They are also kept in a file, so that the next process can undo what a killed
+/// one left.
 #[derive(Debug, Default)]
 pub struct Journal {
     path: Option<PathBuf>,
@@ -63,12 +64,12 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// An empty journal, kept at `path` once there is something in it.
+    /// An empty journal, saved at `path` once it has a change.
     pub fn new(path: Option<PathBuf>) -> Self {
         Journal { path, record: Record::default() }
     }
 
-    /// The journal that was left at `path`; None where there is none or where it cannot be read as one.
+    /// The journal that an earlier process left at `path`. None if there is no valid one.
     pub fn left(path: &Path) -> Option<Self> {
         let size = std::fs::symlink_metadata(path).ok()?.len();
         let text = if size <= MAX_RECORD { std::fs::read_to_string(path).ok()? } else { return None };
@@ -81,7 +82,7 @@ impl Journal {
         }
     }
 
-    /// Whether nothing was changed.
+    /// Whether it has no changes.
     pub fn is_empty(&self) -> bool {
         self.record.changes.is_empty()
     }
@@ -97,7 +98,7 @@ impl Journal {
         self.save();
     }
 
-    /// Removes the last recorded change, which could not be made.
+    /// Removes the last change, which could not be made.
     pub fn forget(&mut self, change: &Change) {
         if let Some(at) = self.record.changes.iter().rposition(|c| c == change) {
             self.record.changes.remove(at);
@@ -112,8 +113,9 @@ impl Journal {
         }
     }
 
-    /// Undoes all changes, newest first: addresses and routes, and then what was done to links, but for those that another program
-    /// uses by now. What no longer exists is not an error; a failure does not stop the rest.
+    /// Undoes all changes, newest first: addresses and routes, then changes of links, except for links that
+    /// another program now uses. Something that no longer exists is no error, and a failure does not stop the
+    /// rest.
     pub async fn undo(&mut self, netlink: &Netlink) -> Result<()> {
         let changes = std::mem::take(&mut self.record.changes);
         let (mut links, traffic): (Vec<_>, Vec<_>) = changes.iter().rev().partition(|change| change.link().is_some());
@@ -132,7 +134,7 @@ impl Journal {
         first
     }
 
-    /// Leaves everything as it is, for good.
+    /// Forgets the changes without undoing them.
     pub fn keep(&mut self) {
         self.record.changes.clear();
         if let Some(path) = &self.path {
@@ -142,7 +144,7 @@ impl Journal {
 }
 
 impl Change {
-    /// The link that was made or changed. None for an address or a route.
+    /// The link that was created or changed. None for an address or a route.
     fn link(&self) -> Option<u32> {
         match self {
             Change::Up { index }
@@ -154,7 +156,8 @@ impl Change {
         }
     }
 
-    /// Whether the change belongs to a link of `used`: it is one, or a part of one that was made.
+    /// Whether the change belongs to one of the links `used`, or to a port or parent of one that was created
+    /// here.
     fn is_of(&self, used: &[u32], changes: &[Change]) -> bool {
         let is_part = || changes.iter().any(|c| matches!(c, Change::Made { index } if used.contains(index)));
         self.link().is_some_and(|index| used.contains(&index)) || is_part()
@@ -196,8 +199,8 @@ async fn undo(change: &Change, netlink: &Netlink) -> io::Result<()> {
     }
 }
 
-/// The links of `changes`, whose addresses are removed, that another program uses by now: they have an address that is not the
-/// kernel's own, or are part of a bond or bridge that is not ours.
+/// The links in `changes` that another program now uses: besides our addresses, they have one that the kernel
+/// did not add by itself, or are part of a bond or bridge that is not ours.
 async fn in_use(changes: &[Change], netlink: &Netlink) -> Result<Vec<u32>> {
     let addresses = netlink.addresses().await?;
     let links = netlink.links().await?;
@@ -216,7 +219,7 @@ async fn in_use(changes: &[Change], netlink: &Netlink) -> Result<Vec<u32>> {
     Ok(used)
 }
 
-/// ENOENT, ESRCH (routes), ENODEV and EADDRNOTAVAIL: what should go is not there.
+/// ENOENT, ESRCH (routes), ENODEV and EADDRNOTAVAIL are success: what is to be removed does not exist.
 fn gone(error: io::Error) -> io::Result<()> {
     use rustix::io::Errno;
     let gone = [Errno::NOENT, Errno::SRCH, Errno::NODEV, Errno::ADDRNOTAVAIL];

@@ -1,19 +1,20 @@
-//! Leases that a DHCP client of the system has left in files, for the real root, where another program configures the
-//! network. In the initramfs a datasource gets the same from [`super::Uplink::lease`].
+//! Reads the lease files of the system's DHCP clients, for the real root, whose network another program
+//! configures. In the initramfs a datasource uses [`super::Uplink::lease`] instead.
 
 use super::dhcp::packet::{Message, option};
-use super::dhcp::record::{self, unhex};
+use super::dhcp::record;
 use super::dhcp::{Lease, Options};
+use crate::base::hex;
 use std::io::Read;
 use std::net::Ipv4Addr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// How many files are read in one folder, and the most bytes of one.
+/// The most files that are read in one folder, and the most bytes of a file.
 const MAX_FILES: usize = 256;
 const MAX_FILE: u64 = 1 << 20;
 
-/// A DHCP client's lease files: the folder, how their names begin and end, and how they are read.
+/// A DHCP client's lease files: their folder, how their names begin and end, and their format.
 struct Place {
     folder: &'static str,
     prefix: &'static str,
@@ -33,7 +34,8 @@ const PLACES: [Place; 7] = [
     Place { folder: "var/lib/dhcpcd", prefix: "", suffix: ".lease", read: dhcpcd },
 ];
 
-/// The leases below `base` (`/` for this machine): by client in the order of precedence, the newest file first.
+/// The leases below `base` (`/` for this machine), in the order of [`PLACES`], the newest file of a client
+/// first.
 pub fn below(base: &Path) -> Vec<Lease> {
     let mut leases = Vec::new();
     for place in &PLACES {
@@ -52,7 +54,7 @@ pub fn below(base: &Path) -> Vec<Lease> {
     leases
 }
 
-/// A small regular file.
+/// Reads a regular file of limited size.
 fn read(path: &Path) -> Option<Vec<u8>> {
     let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
     let file = std::fs::File::options().read(true).custom_flags(flags).open(path).ok()?;
@@ -70,12 +72,12 @@ pub fn default_gateway(routes: &str) -> Option<Ipv4Addr> {
         let mut fields = line.split_ascii_whitespace().skip(1);
         let (destination, gateway) = (fields.next()?, fields.next()?);
         let number = u32::from_str_radix(gateway, 16).ok().filter(|g| *g != 0)?;
-        // In the CPU's byte order.
+        // In native byte order.
         (destination == "00000000").then(|| Ipv4Addr::from(number.to_ne_bytes()))
     })
 }
 
-/// systemd-networkd's lease: KEY=VALUE (sd-dhcp-lease.c, private to systemd and stable since 2014).
+/// systemd-networkd's lease: KEY=VALUE (sd-dhcp-lease.c; a private format, stable since 2014).
 fn networkd(bytes: &[u8]) -> Option<Lease> {
     let text = std::str::from_utf8(bytes).ok()?;
     let get = |key: &str| text.lines().find_map(|l| l.strip_prefix(key)?.strip_prefix('=')).filter(|v| !v.is_empty());
@@ -106,14 +108,15 @@ fn networkd(bytes: &[u8]) -> Option<Lease> {
     }
     for line in text.lines() {
         let private = line.strip_prefix("OPTION_").and_then(|rest| rest.split_once('='));
-        if let Some((code, value)) = private.and_then(|(code, hex)| Some((code.parse().ok()?, unhex(hex)?))) {
+        if let Some((code, value)) = private.and_then(|(code, digits)| Some((code.parse().ok()?, hex::decode(digits)?)))
+        {
             options.insert(code, value);
         }
     }
     Lease::new("", get("ADDRESS")?.parse().ok()?, get("NEXT_SERVER").and_then(|v| v.parse().ok()), options)
 }
 
-/// Keys of networkd's leases that are one address or several.
+/// Keys of networkd's leases whose values are addresses.
 const NETWORKD: [(&str, u8); 6] = [
     ("NETMASK", option::SUBNET_MASK),
     ("ROUTER", option::ROUTER),
@@ -123,7 +126,7 @@ const NETWORKD: [(&str, u8); 6] = [
     ("NTP", option::NTP),
 ];
 
-/// `10.0.0.0/8,10.1.2.1` as in option 121.
+/// `10.0.0.0/8,10.1.2.1` encoded as in option 121.
 fn classless(route: &str) -> Option<Vec<u8>> {
     let (network, gateway) = route.split_once(',')?;
     let (destination, prefix) = network.split_once('/')?;
@@ -135,7 +138,7 @@ fn classless(route: &str) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// The last lease in a file of ISC dhclient's (dhclient.leases(5)).
+/// The last lease in an ISC dhclient lease file (dhclient.leases(5)).
 fn dhclient(bytes: &[u8]) -> Option<Lease> {
     let text = std::str::from_utf8(bytes).ok()?;
     let (_, block) = text.rsplit_once("lease {")?;
@@ -147,8 +150,8 @@ fn dhclient(bytes: &[u8]) -> Option<Lease> {
     of_dhclient(pairs)
 }
 
-/// A lease from dhclient's names and values (`fixed-address`, `routers`, `unknown-245`, see dhcp-options(5)). What cannot be read
-/// is ignored. None without an address.
+/// A lease from dhclient's names and values (`fixed-address`, `routers`, `unknown-245`, see dhcp-options(5)).
+/// Invalid values are ignored. None without an address.
 pub fn of_dhclient<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Option<Lease> {
     let (mut link, mut address, mut next_server, mut options) = ("", None, None, Options::default());
     for (name, value) in pairs {
@@ -189,7 +192,7 @@ const DHCLIENT: [(&str, u8); 16] = [
     ("ms-classless-static-routes", option::MS_CLASSLESS_ROUTES),
 ];
 
-/// The bytes of an option: quoted text, octets in hexadecimal with colons, addresses, or numbers.
+/// The bytes of an option: a quoted string, octets in hexadecimal with colons, addresses, or numbers.
 fn dhclient_value(code: u8, value: &str) -> Option<Vec<u8>> {
     if code == option::DOMAIN_SEARCH {
         return Some(search(value.split(',').map(|d| d.trim().trim_matches(['"', '.']))));
@@ -216,7 +219,7 @@ fn addresses<'a>(parts: impl Iterator<Item = &'a str>) -> Option<Vec<u8>> {
     octets.map(|o| o.concat()).filter(|o| !o.is_empty())
 }
 
-/// Domain names as in option 119, without compression.
+/// Domain names encoded as in option 119, without compression.
 fn search<'a>(domains: impl Iterator<Item = &'a str>) -> Vec<u8> {
     let mut out = Vec::new();
     for domain in domains.filter(|d| !d.is_empty() && d.split('.').all(|l| (1..=63).contains(&l.len()))) {
@@ -229,7 +232,7 @@ fn search<'a>(domains: impl Iterator<Item = &'a str>) -> Vec<u8> {
     out
 }
 
-/// dhcpcd's lease: the server's answer as it came.
+/// dhcpcd's lease: the server's message as received.
 fn dhcpcd(bytes: &[u8]) -> Option<Lease> {
     Lease::from_ack("", &Message::parse(bytes)?)
 }

@@ -1,4 +1,5 @@
-//! A line to the hypervisor or its host: a serial port, a socket in the file system, a VM socket. Bounded in time and size.
+//! A byte stream to the hypervisor or its host, with limits on time and size: a serial port, a Unix socket,
+//! or a VM socket.
 
 use crate::base::deadline::Deadline;
 use crate::base::error::{Context, Error, Result};
@@ -14,26 +15,25 @@ use std::path::Path;
 
 /// The address of the hypervisor (vsock(7), VMADDR_CID_HYPERVISOR).
 const HYPERVISOR: u32 = 0;
-/// Ports that only root may use, and how many of them are tried.
+/// Ports that only root can bind; each is tried.
 const PRIVILEGED: std::ops::RangeInclusive<u32> = 1016..=1023;
-/// How much is read at once.
+/// How many bytes are read at once.
 const PIECE: usize = 4096;
 
-/// An open line.
+/// An open stream.
 pub struct Line {
     fd: OwnedFd,
-    /// What was read and not taken yet.
+    /// Received bytes that were not returned yet.
     read: Vec<u8>,
-    /// For messages.
+    /// The name in messages.
     name: String,
 }
 
 impl Line {
-    /// Opens a serial port and makes it raw. No other program may use it at the same time.
+    /// Opens a serial port in raw mode. No other program may use it at the same time.
     ///
     /// # Errors
-    ///
-    /// It is not there, is no serial port, or another program uses it.
+    /// It does not exist, is no serial port, or another program uses it.
     pub fn serial(path: &Path) -> Result<Line> {
         let what = || format!("failed to open the serial port {}", path.display());
         let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -59,10 +59,9 @@ impl Line {
         Ok(Line::new(fd, path.display()))
     }
 
-    /// Connects to a socket in the file system.
+    /// Connects to a Unix stream socket.
     ///
     /// # Errors
-    ///
     /// Nothing listens there.
     pub fn unix(path: &Path) -> Result<Line> {
         let what = || format!("failed to connect to {}", path.display());
@@ -71,10 +70,10 @@ impl Line {
         Ok(Line::new(stream.into(), path.display()))
     }
 
-    /// Connects to a port of the hypervisor's, from a privileged port. The kernel ends the attempt after 2 seconds (vsock(7)).
+    /// Connects to a port of the hypervisor, from a privileged port. The kernel gives up after 2 seconds
+    /// (vsock(7)).
     ///
     /// # Errors
-    ///
     /// The kernel has no VM sockets, or nothing listens there.
     pub fn hypervisor(port: u32) -> Result<Line> {
         const ANY: u32 = u32::MAX;
@@ -83,12 +82,12 @@ impl Line {
             let fd =
                 socket::socket(AddressFamily::Vsock, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).context(what)?;
             match socket::bind(fd.as_raw_fd(), &VsockAddr::new(ANY, own)) {
-                // Another program has the port.
+                // Another program uses the port.
                 Err(nix::errno::Errno::EADDRINUSE) => continue,
                 bound => bound.context(what)?,
             }
             match socket::connect(fd.as_raw_fd(), &VsockAddr::new(HYPERVISOR, port)) {
-                // The other end has not given up an earlier connection from this port.
+                // The host has not given up an earlier connection from this port.
                 Err(nix::errno::Errno::ECONNRESET) => continue,
                 connected => connected.context(what)?,
             }
@@ -105,8 +104,7 @@ impl Line {
     /// Sends all of `bytes`.
     ///
     /// # Errors
-    ///
-    /// The deadline passes, or the other end is gone.
+    /// The deadline passes, or the other end has closed the stream.
     pub fn send(&mut self, bytes: &[u8], deadline: Deadline) -> Result<()> {
         let mut left = bytes;
         while !left.is_empty() {
@@ -120,11 +118,10 @@ impl Line {
         Ok(())
     }
 
-    /// The next line, without its end, of at most `limit` bytes.
+    /// Reads a line of at most `limit` bytes, and returns it without its end.
     ///
     /// # Errors
-    ///
-    /// The deadline passes, the line is longer, or the other end is gone.
+    /// The deadline passes, the line is longer, or the other end has closed the stream.
     pub fn line(&mut self, limit: usize, deadline: Deadline) -> Result<Vec<u8>> {
         let mut searched = 0;
         loop {
@@ -139,11 +136,10 @@ impl Line {
         }
     }
 
-    /// The next `count` bytes.
+    /// Reads exactly `count` bytes.
     ///
     /// # Errors
-    ///
-    /// The deadline passes, or the other end is gone.
+    /// The deadline passes, or the other end has closed the stream.
     pub fn exactly(&mut self, count: usize, deadline: Deadline) -> Result<Vec<u8>> {
         while self.read.len() < count {
             self.fill(count, deadline)?;
@@ -151,7 +147,7 @@ impl Line {
         Ok(self.read.drain(..count).collect())
     }
 
-    /// Drops what has arrived, until nothing more does for as long as `quiet`.
+    /// Discards what arrives, until nothing more does until `quiet`.
     pub fn drop_pending(&mut self, limit: usize, quiet: Deadline) {
         while self.fill(limit, quiet).is_ok() {
             self.read.clear();

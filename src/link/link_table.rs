@@ -25,7 +25,7 @@ struct State {
 }
 
 impl LinkTable {
-    /// Reads the current state and follows events from now on. To be called in a tokio LocalSet.
+    /// Reads the current state and follows events from now on. Must be called in a tokio LocalSet.
     pub async fn follow(netlink: &Netlink, mut events: Events) -> Result<Self> {
         let (sender, changed) = watch::channel(());
         let links = LinkTable { state: Rc::default(), changed };
@@ -46,7 +46,7 @@ impl LinkTable {
         Ok(links)
     }
 
-    /// Reads everything anew.
+    /// Reads everything again.
     pub async fn read(&self, netlink: &Netlink) -> Result<()> {
         let (mut links, addresses) = (netlink.links().await?, netlink.addresses().await?);
         links.sort_by_key(|l| l.index);
@@ -61,7 +61,7 @@ impl LinkTable {
         self.state.borrow().links.clone()
     }
 
-    /// A link by its name.
+    /// The link with this name.
     pub fn named(&self, name: &str) -> Option<Link> {
         self.state.borrow().links.iter().find(|l| l.name == name).cloned()
     }
@@ -72,22 +72,22 @@ impl LinkTable {
         state.place(index).ok().and_then(|at| state.links.get(at)).is_some_and(|l| l.up && l.carrier)
     }
 
-    /// Whether the link has an address of the kind that was configured: none that the kernel makes by itself.
+    /// Whether the link has a configured address: one that the kernel did not add by itself.
     pub fn has_address(&self, index: u32) -> bool {
         self.address(index, |ip| !link_local6(ip))
     }
 
-    /// Whether the link has an IPv4 address beyond 169.254/16 and loopback.
+    /// Whether the link has an IPv4 address other than 169.254/16 and loopback.
     pub fn has_global_ipv4(&self, index: u32) -> bool {
         self.address(index, |ip| matches!(ip, IpAddr::V4(ip) if !ip.is_link_local() && !ip.is_loopback()))
     }
 
-    /// Whether the link's own IPv6 address is there and may be used.
+    /// Whether the link has a link-local IPv6 address that can be used.
     pub fn has_link_local_ipv6(&self, index: u32) -> bool {
         self.address(index, link_local6)
     }
 
-    /// Whether a router has made itself the link's default route for IPv6.
+    /// Whether the link has an IPv6 default route from a router advertisement.
     pub fn has_ipv6_router(&self, index: u32) -> bool {
         self.state.borrow().routers6.contains(&index)
     }
@@ -101,7 +101,7 @@ impl LinkTable {
         let mut changed = self.changed.clone();
         while !condition(self) {
             if changed.changed().await.is_err() {
-                // No more events: it will never hold, and the caller's deadline ends the wait.
+                // There will be no more events, so that only the caller's deadline ends the wait.
                 std::future::pending::<()>().await;
             }
         }
@@ -145,10 +145,10 @@ impl State {
     }
 }
 
-/// Why a link must not be changed. None where it may be raised: Ethernet, down, without an address, not a port of
-/// another link, and a device rather than a virtual link.
+/// Why a link must not be changed. None if it may be raised: an Ethernet device that is down, without an
+/// address, not a port of another link, and not virtual.
 ///
-/// `software` permits virtual links: those that the kernel command line asked for, and a test's.
+/// `software` also permits virtual links: those that the kernel command line asks for, and a test's.
 pub fn why_unusable(link: &Link, addressed: bool, software: bool, sys: &Path) -> Option<&'static str> {
     let class = sys.join("class/net").join(&link.name);
     let rules = [

@@ -1,8 +1,8 @@
-//! Live network in the initramfs: netlink, DHCP, HTTP with one deadline.
+//! The network in the initramfs: netlink, DHCP, DNS and HTTP, all within one deadline.
 //!
-//! A [`Session`] raises the unused links, all at once, and opens an [`Uplink`] for each that becomes ready. A service
-//! is asked through every uplink by an [`http::Client`] of its own, and the first answer is used. Every change is
-//! recorded, and exactly the recorded changes are undone.
+//! A [`Session`] raises the unused links, all at once, and opens an [`Uplink`] for each that becomes ready. A
+//! service is asked through every uplink by an [`http::Client`] of its own; the first answer wins. Every
+//! change is recorded, and exactly the recorded changes are undone.
 
 mod arp;
 pub mod cmdline_net;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use ureq::Agent;
 use ureq::config::Config as AgentConfig;
 
-/// There is none.
+/// The TLS configuration: there is none.
 #[derive(Clone, Copy)]
 pub enum Config {}
 
@@ -17,7 +17,7 @@ pub fn config(_: &[PathBuf]) -> Result<Config> {
     Err(Error::new("this build of prepivot leaves https out: use http, or a build with TLS"))
 }
 
-/// Is never called: nothing gives it a configuration.
+/// Never called, because no value of [`Config`] exists.
 pub fn agent(_: AgentConfig, _: LinkConnector, _: UplinkResolver, tls: Config) -> Agent {
     match tls {}
 }

@@ -1,5 +1,5 @@
-//! The source addresses of the running system's default routes. Nothing is sent: the kernel chooses them when a socket
-//! is connected.
+//! This machine's source addresses by the running system's default routes. Nothing is sent: the kernel
+//! chooses the address when a datagram socket is connected.
 
 use std::net::UdpSocket;
 

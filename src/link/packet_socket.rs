@@ -1,4 +1,4 @@
-//! A packet socket on one link, for protocols that work before there is an address: DHCP and ARP.
+//! A packet socket on one link, for protocols that need no address: DHCP and ARP.
 
 use crate::base::error::{Context, Error, Result};
 use nix::sys::socket::{LinkAddr, bind};
@@ -7,24 +7,27 @@ use std::io;
 use std::os::fd::AsRawFd;
 use tokio::net::UdpSocket;
 
-/// The largest frame that is looked at; DHCP and ARP on Ethernet fit.
+/// The largest frame that is received, in bytes; DHCP and ARP over Ethernet fit.
 pub const MAX_FRAME: usize = 2048;
-/// How many frames of other links may lie in a new socket.
+/// How many frames of other links may be in a new socket.
 const MAX_STALE: usize = 1024;
 
-/// What a socket receives.
+/// The protocol that a socket receives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ethertype {
     Ipv4,
     Arp,
 }
 
-/// Whole Ethernet frames of one link, in and out. It borrows the UDP type for its readiness and plain send and receive,
-/// which are the same calls for every socket of datagrams.
+/// Sends and receives whole Ethernet frames on one link. The UDP type provides readiness, send and receive,
+/// which are the same system calls for every datagram socket.
 pub struct PacketSocket(UdpSocket);
 
 impl PacketSocket {
-    /// A socket on the link `index`. Wants a tokio runtime around it.
+    /// A socket on the link `index`. Needs a tokio runtime.
+    ///
+    /// # Errors
+    /// The kernel has no packet sockets, or the link is gone.
     pub fn open(index: u32, ethertype: Ethertype) -> Result<Self> {
         let what = || "failed to open a packet socket: is CONFIG_PACKET in the kernel, or its module in the image?";
         let protocol: Protocol = match ethertype {
@@ -34,7 +37,7 @@ impl PacketSocket {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let fd =
             rustix::net::socket_with(AddressFamily::PACKET, SocketType::RAW, flags, Some(protocol)).context(what)?;
-        // The link's own entry in the kernel's list is its packet address; its protocol of zero keeps the socket's.
+        // The kernel's address of the link has protocol 0, which keeps the socket's.
         let address = link_address(index)?;
         bind(fd.as_raw_fd(), &address).context(what)?;
         let socket = PacketSocket(UdpSocket::from_std(fd.into()).context(what)?);
@@ -42,7 +45,7 @@ impl PacketSocket {
         Ok(socket)
     }
 
-    /// Frames that came from other links before the socket was bound to its own.
+    /// Discards frames of other links that arrived before the socket was bound to its own.
     fn drain(&self) {
         let mut frame = [0u8; 1];
         for _ in 0..MAX_STALE {
@@ -53,12 +56,15 @@ impl PacketSocket {
     }
 
     /// Sends a whole frame.
+    ///
+    /// # Errors
+    /// The link is down or does not take the frame now.
     pub fn send(&self, frame: &[u8]) -> io::Result<()> {
         rustix::net::send(&self.0, frame, SendFlags::DONTWAIT)?;
         Ok(())
     }
 
-    /// Waits for a frame; gives its length.
+    /// Waits for a frame, and returns its length.
     pub async fn recv(&self, frame: &mut [u8; MAX_FRAME]) -> io::Result<usize> {
         self.0.recv(frame).await
     }

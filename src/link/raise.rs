@@ -1,4 +1,4 @@
-//! One link from down to ready: carrier, then IPv4 and IPv6 side by side.
+//! Brings one link from down to ready: carrier, then IPv4 and IPv6 at the same time.
 
 use super::arp;
 use super::cmdline_net::{Ip, Method, Plan};
@@ -13,14 +13,16 @@ use std::time::Duration;
 
 /// The metadata service's address on nearly every cloud.
 pub const METADATA: Ipv4Addr = Ipv4Addr::new(169, 254, 169, 254);
-/// How long a link may take to have carrier: negotiation takes seconds, spanning tree comes after it.
+/// How long to wait for carrier: negotiation takes seconds.
 const CARRIER_WAIT: Duration = Duration::from_secs(30);
-/// How long DHCP is alone before a link-local address is tried beside it.
+/// How long DHCP has before a link-local address is tried as well.
 const FALLBACK_AFTER: Duration = Duration::from_secs(4);
-/// How long IPv6 may take for its own address, and then for a router: three solicitations, 4 s apart (RFC 4861).
+/// How long to wait for the link-local IPv6 address, and then for a router: three solicitations, 4 s apart
+/// (RFC 4861).
 const V6_WAIT: Duration = Duration::from_secs(5);
 const ROUTER_WAIT: Duration = Duration::from_secs(13);
-/// Added routes come after all others, and each link's have their own place: two links may lead to the same network.
+/// The metric of added routes, larger than any other; the link's index is added because two links may lead to
+/// the same network.
 const METRIC: u32 = 0x10000;
 
 /// Raises a link that is down, and reports each uplink to the session.
@@ -32,7 +34,7 @@ pub async fn link(link: Link, plan: Plan, context: TaskContext, deadline: Deadli
     }
 }
 
-/// Watches a link that another program has set up, and reports the uplinks that it has or gets.
+/// Watches a link that another program configures, and reports the uplinks that it has or gets.
 pub async fn watch(link: Link, context: TaskContext, deadline: Deadline) {
     let deadline = deadline.at_most(CARRIER_WAIT);
     let four = async {
@@ -103,11 +105,11 @@ async fn ipv4(link: &Link, plan: &Plan, ip: Option<&Ip>, context: &TaskContext, 
     leased(link, lease, context).await
 }
 
-/// The address and routes of a lease.
+/// Applies the address and routes of a lease.
 async fn leased(link: &Link, lease: Lease, context: &TaskContext) -> Result<()> {
     let own = lease.address.ok_or_else(|| Error::new("a lease without an address"))?;
     log::info!("{}: {own}/{} by DHCP", link.name, lease.prefix);
-    // Only a smaller MTU matters to what is fetched here, and IPv6 ends below 1280.
+    // Only a smaller MTU matters for the requests here, and IPv6 needs 1280.
     if let Some(mtu) = lease.mtu.map(u32::from).filter(|mtu| *mtu < link.mtu && *mtu >= 1280) {
         context.set_mtu(link.index, mtu).await;
     }
@@ -115,10 +117,10 @@ async fn leased(link: &Link, lease: Lease, context: &TaskContext) -> Result<()> 
     context.add_address(address).await?;
     let mut routes = lease.routes.clone();
     if !lease.reaches(METADATA) {
-        // Without a route to the service, it is assumed on the link, as for a link without DHCP.
+        // Without a route to the service, it is assumed to be on the link, as without DHCP.
         routes.push(LeaseRoute { destination: METADATA, prefix: 32, gateway: None });
     }
-    // What is on the link comes before what is behind it.
+    // Routes on the link come before those that need them to reach a gateway.
     crate::base::sort::by_key(&mut routes, |r| r.gateway.is_some());
     for route in routes {
         let (destination, gateway) = (route.destination.into(), route.gateway.map(IpAddr::from));
@@ -137,7 +139,7 @@ async fn leased(link: &Link, lease: Lease, context: &TaskContext) -> Result<()> 
     Ok(())
 }
 
-/// The address and routes of the kernel command line.
+/// Applies the address and routes of the kernel command line.
 async fn fixed(link: &Link, plan: &Plan, ip: &Ip, context: &TaskContext) -> Result<()> {
     let Some((own, prefix)) = ip.address else { return Ok(()) };
     context.add_address(Address::new(link.index, own, prefix)).await?;
@@ -157,7 +159,7 @@ async fn fixed(link: &Link, plan: &Plan, ip: &Ip, context: &TaskContext) -> Resu
     Ok(())
 }
 
-/// One route that the kernel refuses does not make the others useless.
+/// Adds one route. If the kernel refuses it, the others may still be useful.
 async fn add_route(link: &Link, destination: IpAddr, prefix: u8, gateway: Option<IpAddr>, context: &TaskContext) {
     let route = Route { index: link.index, destination, prefix, gateway, metric: METRIC + link.index };
     if let Err(e) = context.add_route(route).await {
@@ -165,7 +167,7 @@ async fn add_route(link: &Link, destination: IpAddr, prefix: u8, gateway: Option
     }
 }
 
-/// The kernel makes the link's own address and listens for routers; events report both.
+/// Waits for the kernel to add the link-local address and to hear routers; events report both.
 async fn ipv6(link: &Link, context: &TaskContext, deadline: Deadline) {
     let own = within(deadline.at_most(V6_WAIT), context.links.wait_until(|l| l.has_link_local_ipv6(link.index))).await;
     if own {
@@ -183,7 +185,7 @@ fn uplink(link: &Link, reach: Reach) -> Uplink {
 }
 
 fn named(link: &Link, error: Error) -> Error {
-    // What DHCP says names the link already.
+    // DHCP's errors name the link already.
     if error.to_string().starts_with(&format!("{}:", link.name)) { error } else { error.context(&link.name) }
 }
 
@@ -191,7 +193,7 @@ async fn within(deadline: Deadline, wait: impl Future<Output = ()>) -> bool {
     tokio::time::timeout(deadline.left(), wait).await.is_ok()
 }
 
-/// Both at the same time.
+/// Runs two futures at the same time, until both have ended.
 async fn both(one: impl Future<Output = ()>, other: impl Future<Output = ()>) {
     use std::task::Poll;
     let (mut one, mut other) = (std::pin::pin!(one), std::pin::pin!(other));

@@ -1,35 +1,34 @@
-//! Gives links their names by netlink, swaps and longer cycles included.
+//! Renames links by netlink, including swaps and longer cycles.
 //!
-//! Only unused links are renamed: down, without an address, part of nothing. Whatever fails, every link keeps a
-//! name that was given to it: no temporary one is left behind.
+//! Only unused links are renamed: down, without an address, not part of another. If something fails, no link
+//! is left with a temporary name.
 
 use super::netlink::{Link, Netlink};
 use crate::base::error::{Context, Error, Result};
+use crate::machine::nic::MAX_DEVICE_NAME;
 
-/// The longest name that a link can have, in bytes (IFNAMSIZ without its NUL).
-const MAX_NAME: usize = 15;
-/// The name, for the moment, of a link whose own is wanted by another; `N` counts up to a free one.
+/// The temporary name of a link whose own name another one needs; `N` is the first free number.
 const TEMPORARY: &str = "prepivot";
 
-/// Whether a link can have the name: the kernel's rules (dev_valid_name), and no `%`, which it takes for a place for a number.
+/// Whether a link can have the name: the kernel's rules (dev_valid_name), and no `%`, which the kernel would
+/// replace by a number.
 pub fn is_name(name: &str) -> bool {
     let good = |c: char| !c.is_whitespace() && !c.is_control() && !matches!(c, '/' | ':' | '%');
-    (1..=MAX_NAME).contains(&name.len()) && name.chars().all(good) && name != "." && name != ".."
+    (1..=MAX_DEVICE_NAME).contains(&name.len()) && name.chars().all(good) && name != "." && name != ".."
 }
 
-/// A link by its present name, and the name that it is to have.
+/// A link's current name, and the name that it is to get.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rename {
     pub from: String,
     pub to: String,
 }
 
-/// Gives links other names. Those that are in use keep theirs, and so do those whose new name such a link has: that is
-/// logged. The others are renamed all or none: at the first failure the names so far are given back.
+/// Renames links. Those in use keep their names, and so do links whose new name one of them has; both are
+/// logged. The others are all renamed or none: at the first failure, earlier renames are undone.
 ///
 /// # Errors
-///
-/// No netlink, the kernel's refusal.
+/// There is no netlink, or the kernel refuses.
 pub fn rename(wanted: &[Rename]) -> Result<()> {
     if wanted.iter().all(|w| w.from == w.to) {
         return Ok(());
@@ -42,8 +41,8 @@ pub fn rename(wanted: &[Rename]) -> Result<()> {
     })
 }
 
-/// [`rename`] by hardware address and an open connection. Links of software that share their address with a device (a bond,
-/// a VLAN) are not meant.
+/// [`rename`] by hardware address, over an open connection. Virtual links that share their address with a
+/// device (a bond, a VLAN) are not renamed.
 pub async fn by_mac(wanted: &[([u8; 6], String)], netlink: &Netlink) -> Result<()> {
     if wanted.is_empty() {
         return Ok(());
@@ -98,7 +97,7 @@ async fn take(step: &Step, netlink: &Netlink) -> std::io::Result<()> {
     }
     let renamed = netlink.rename(step.index, &step.to).await;
     if renamed.is_err() && step.alternative {
-        // It was there before; without it the link still has its name.
+        // It was there before; without it, the link still has its name.
         let _ = netlink.alternative_name(step.index, &step.to, true).await;
     }
     renamed
@@ -107,7 +106,7 @@ async fn take(step: &Step, netlink: &Netlink) -> std::io::Result<()> {
 async fn give_back(step: &Step, netlink: &Netlink) {
     let mut given = netlink.rename(step.index, &step.from).await;
     if given.is_err() && netlink.set_up(step.index, false).await.is_ok() {
-        // Another program set it up in between, and most kernels rename only links that are down.
+        // Another program set it up in between, and most kernels only rename links that are down.
         given = netlink.rename(step.index, &step.from).await;
         let _ = netlink.set_up(step.index, true).await;
     }
@@ -126,11 +125,12 @@ struct Step {
     first: String,
     from: String,
     to: String,
-    /// `to` is one of the link's own alternative names (systemd-udevd gives some), which has to go first.
+    /// Whether `to` is an alternative name of the same link (systemd-udevd sets some), which has to be
+    /// removed first.
     alternative: bool,
 }
 
-/// A link that keeps its name, and why.
+/// A link that keeps its name, and the reason.
 #[derive(Debug, PartialEq, Eq)]
 struct Kept {
     from: String,
@@ -144,7 +144,7 @@ struct Plan {
     kept: Vec<Kept>,
 }
 
-/// The renames in an order in which every name is free when its turn comes.
+/// The renames in an order in which every name is free when it is needed.
 fn plan(wanted: &[Rename], links: &[Link], addressed: impl Fn(u32) -> bool) -> Plan {
     let mut plan = Plan::default();
     let mut moves: Vec<Step> = Vec::new();
@@ -169,7 +169,7 @@ fn plan(wanted: &[Rename], links: &[Link], addressed: impl Fn(u32) -> bool) -> P
             }),
         }
     }
-    // A link that stays may hold a name that another waits for, which then stays as well.
+    // A link that stays may have a name that another waits for; then that one stays as well.
     while let Some(at) = moves.iter().position(|m| holder(m, &moves, links).is_some()) {
         let step = moves.remove(at);
         let why = format!("another link is called {}", step.to);
@@ -180,7 +180,7 @@ fn plan(wanted: &[Rename], links: &[Link], addressed: impl Fn(u32) -> bool) -> P
             plan.steps.push(moves.remove(at));
             continue;
         }
-        // Only cycles are left: one link steps aside.
+        // Only cycles are left: one link gets a temporary name.
         let Some(step) = moves.first_mut() else { break };
         let taken = |name: &str| {
             links.iter().any(|l| l.name == name || l.alternatives.iter().any(|a| a == name))
@@ -195,7 +195,7 @@ fn plan(wanted: &[Rename], links: &[Link], addressed: impl Fn(u32) -> bool) -> P
     plan
 }
 
-/// The link that has a move's new name and keeps it.
+/// The link that has a rename's new name and keeps it.
 fn holder<'a>(step: &Step, moves: &[Step], links: &'a [Link]) -> Option<&'a Link> {
     links.iter().filter(|l| l.index != step.index).find(|l| {
         let moves_on = moves.iter().any(|m| m.index == l.index);

@@ -1,4 +1,5 @@
-//! Random numbers for transaction ids, jitter and link-local addresses: they spread machines, they protect nothing.
+//! Random numbers for transaction ids, jitter and link-local addresses. They spread machines over time and
+//! addresses; no security depends on them.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
@@ -6,8 +7,8 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 pub struct Rng(u64);
 
 impl Rng {
-    /// Seeded by the system, which does not block in early boot, and by `mark`, which sets two links apart where the
-    /// system has no entropy yet.
+    /// Seeded by the system, which does not block in early boot, and by `mark`, which distinguishes two links
+    /// where the system has no entropy yet.
     pub fn new(mark: &[u8]) -> Self {
         let mut hasher = RandomState::new().build_hasher();
         hasher.write(mark);

@@ -1,5 +1,5 @@
-//! The network during the search: links are raised, services are asked through every uplink at once, and all changes
-//! are undone.
+//! The network during the search: links are raised, services are asked through every uplink at once, and all
+//! changes are undone.
 
 use super::cmdline_net::Plan;
 use super::http;
@@ -21,33 +21,33 @@ use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 
-/// How many links are raised at most; for a machine with more, the kernel command line has to name them.
+/// The most links that are raised; on a machine with more, the kernel command line has to name them.
 const MAX_LINKS: usize = 64;
-/// The time for collecting the reasons of failures after the wait.
+/// How long to collect the reasons of failures after the deadline.
 const GRACE: Duration = Duration::from_millis(200);
-/// How long the other uplinks may take once one has answered that there is no service, and no further uplink can appear
-/// except through a router: neighbour discovery takes 3 s to find that an address is unused.
+/// How long the other uplinks may take once one has answered that there is no service, if only a router can
+/// provide further uplinks: neighbour discovery takes 3 s to find that an address is unused.
 const SILENT_AFTER_NO: Duration = Duration::from_secs(5);
-/// How many addresses are asked through each uplink.
+/// The most addresses that are asked through each uplink.
 const MAX_URLS: usize = 8;
 
-/// How a session is opened.
+/// How to open a session.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The file below /run that the changes are recorded in; leases are kept beside it (`lease-LINK.json`).
+    /// The file below /run that records the changes. Leases are kept beside it (`lease-LINK.json`).
     pub record: Option<PathBuf>,
-    /// The mounted sysfs.
+    /// Where sysfs is mounted.
     pub sys: PathBuf,
     /// What the kernel command line says about the network.
     pub plan: Plan,
-    /// Whether virtual links are raised too: for namespaces, which have no devices.
+    /// Whether virtual links are raised too: for network namespaces, which have no devices.
     pub software_links: bool,
-    /// Whether links are raised at all. Not in the real root, whose network is not prepivot's: there the system's own
-    /// routes are asked, and the metadata service's IPv6 address on every device that is up.
+    /// Whether links are raised at all. Not in the real root, whose network another program configures: there
+    /// the system's own routes are used, and on every device that is up the metadata service's IPv6 address.
     pub raise: bool,
 }
 
-/// Ends a session's requests, from another thread.
+/// Ends a session's requests from another thread.
 #[derive(Clone)]
 pub struct Stopper(mpsc::UnboundedSender<TaskEvent>);
 
@@ -59,7 +59,7 @@ impl Stopper {
     }
 }
 
-/// The raised network. Dropping it undoes its changes, unless it is to be kept.
+/// The raised network. Dropping it undoes its changes, unless [`Session::keep`] was called.
 pub struct Session {
     runtime: Runtime,
     local: LocalSet,
@@ -71,20 +71,18 @@ pub struct Session {
     pending: Vec<Uplink>,
     uplinks: Vec<Uplink>,
     reasons: Vec<Error>,
-    /// When the tasks and clients give up, and when the session does: a moment later, so that it receives their
-    /// reasons.
+    /// When tasks and clients give up; and, a moment later to receive their reasons, when the session does.
     deadline: Deadline,
     patience: Deadline,
     findings: http::Findings,
 }
 
 impl Session {
-    /// Undoes the changes of a killed session, creates the links that the kernel command line asks for, and raises
-    /// every link that may be changed. Everything ends at `deadline`.
+    /// Undoes the changes of a killed session, creates the links that the kernel command line asks for, and
+    /// raises every link that may be used. Everything ends at `deadline`.
     ///
     /// # Errors
-    ///
-    /// No netlink. A link that fails is reported by [`Session::ask`].
+    /// There is no netlink. A link that fails is reported by [`Session::ask`] instead.
     pub fn open(settings: &Settings, deadline: Deadline) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.context(|| "failed to start the network runtime")?;
@@ -102,7 +100,7 @@ impl Session {
             let leases = settings.record.as_deref().and_then(Path::parent).map(Path::to_owned);
             let context = TaskContext { netlink, links, sys, journal, allowed: Rc::default(), events, leases };
             setup::make(&settings.plan, &context).await;
-            // The new links are younger than the last event received.
+            // The new links may not have been reported as events yet.
             context.links.read(&context.netlink).await?;
             Ok::<_, Error>(context)
         }))?;
@@ -124,7 +122,7 @@ impl Session {
         Ok(session)
     }
 
-    /// One task for each link: its own links are raised, others' are watched.
+    /// Starts one task per link: unused links are raised, those of other programs watched.
     fn start(&mut self, settings: &Settings) {
         if !settings.raise {
             return self.use_what_is_there();
@@ -175,7 +173,7 @@ impl Session {
         }
     }
 
-    /// How many requests were sent so far, and the warnings about them.
+    /// The number of requests so far, and the warnings about them.
     pub fn findings(&self) -> &http::Findings {
         &self.findings
     }
@@ -185,11 +183,12 @@ impl Session {
         Stopper(self.context.events.clone())
     }
 
-    /// Asks through every uplink for each address that `urls` has for it: calls `probe` with a client and the address,
-    /// in a thread of its own, as soon as the uplink is ready. `http` says how each address is asked. Returns the first
-    /// result that is not an error; the others are cancelled.
+    /// Asks through every uplink for each address that `urls` returns for it: as soon as the uplink is ready,
+    /// calls `probe` with a client and the address, in a thread of its own. `http` configures the clients.
+    /// Returns the first result that is not an error, and cancels the others.
     ///
-    /// An error once all have failed or the deadline has passed, with the reason of each.
+    /// # Errors
+    /// All have failed, or the deadline has passed; the message has the reason of each.
     pub fn ask<T: Send>(
         &mut self,
         http: &dyn Fn(&Uplink, &str) -> http::Settings,
@@ -259,12 +258,15 @@ impl Session {
         })
     }
 
-    /// The leases that were got so far.
+    /// The leases so far.
     pub fn leases(&self) -> impl Iterator<Item = &super::dhcp::Lease> {
         self.uplinks.iter().filter_map(|uplink| uplink.lease.as_ref())
     }
 
-    /// Undoes every change of an address, route or link state, and nothing else.
+    /// Undoes all changes of addresses, routes and links, and nothing else.
+    ///
+    /// # Errors
+    /// A change cannot be undone; the others are.
     pub fn restore(mut self) -> Result<()> {
         self.undo()
     }
@@ -275,10 +277,10 @@ impl Session {
     }
 
     fn undo(&mut self) -> Result<()> {
-        // The tasks end first: none may make changes while these are undone.
+        // The tasks end first, so that none makes changes while these are undone.
         self.local = LocalSet::new();
         let (journal, netlink) = (self.journal.clone(), self.netlink.clone());
-        // Nobody else borrows the journal once the tasks are gone.
+        // Once the tasks are gone, the journal is not borrowed elsewhere.
         let mut journal = std::mem::take(&mut *journal.borrow_mut());
         self.runtime.block_on(journal.undo(&netlink))
     }
@@ -292,7 +294,10 @@ impl Drop for Session {
     }
 }
 
-/// Undoes the changes of a session that was killed or handed over, by the record that it kept.
+/// Undoes the changes of a session that was killed or handed over, from its record.
+///
+/// # Errors
+/// A change cannot be undone; the others are.
 pub fn restore_left(record: &Path) -> Result<()> {
     let Some(mut left) = Journal::left(record) else { return Ok(()) };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

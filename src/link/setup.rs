@@ -1,4 +1,4 @@
-//! Creates what the kernel command line asks for: bonds, bridges, VLANs, names.
+//! Creates what the kernel command line asks for: bonds, bridges, VLANs and names.
 
 use super::cmdline_net::{Made, Plan};
 use super::journal::Change;
@@ -8,7 +8,7 @@ use super::rename;
 use super::task::TaskContext;
 use crate::base::error::{Context, Error, Result};
 
-/// Creates all links of `plan`; a failure is logged and does not stop the rest.
+/// Creates all links of `plan`. A failure is logged and does not stop the rest.
 pub async fn make(plan: &Plan, context: &TaskContext) {
     for problem in &plan.problems {
         log::warn!("{problem}");
@@ -82,7 +82,7 @@ async fn add_ports(ports: &[String], controller: u32, name: &str, up: bool, cont
     Ok(())
 }
 
-/// The index of a link by name, read anew: it may be younger than the last event.
+/// The index of the link with this name, read from the kernel: it may be newer than the last event.
 async fn found(links: &LinkTable, netlink: &Netlink, name: &str) -> Result<u32> {
     if let Some(link) = links.named(name) {
         return Ok(link.index);

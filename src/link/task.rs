@@ -1,4 +1,4 @@
-//! What the tasks of a session share: the table of links, the journal, and the changes that are recorded in it.
+//! What the tasks of a session share: the link table, the journal, and the changes recorded in it.
 
 use super::dhcp::{Lease, record};
 use super::journal::{Change, Journal};
@@ -19,22 +19,22 @@ pub struct TaskContext {
     pub links: LinkTable,
     pub sys: PathBuf,
     pub journal: Rc<RefCell<Journal>>,
-    /// Virtual links that may be raised: those that the kernel command line asked for.
+    /// Virtual links that may be raised: those that the kernel command line asks for.
     pub allowed: Rc<RefCell<Vec<u32>>>,
     pub events: mpsc::UnboundedSender<TaskEvent>,
-    /// Where the leases are left for later.
+    /// The folder in which leases are kept.
     pub leases: Option<PathBuf>,
 }
 
-/// What a task or a thread of a session reports.
+/// What a task or thread reports to its session.
 pub enum TaskEvent {
     /// An uplink is ready.
     Uplink(Box<Uplink>),
-    /// A link will not provide an uplink of this family; the reason, where there is one to report.
+    /// A link will not provide this uplink; with the reason, if there is one to report.
     Ended(u32, Reach, Option<Error>),
-    /// One of the threads that ask has finished.
+    /// A thread that asks has finished.
     Answered,
-    /// The caller has its answer from elsewhere.
+    /// The caller has an answer from elsewhere.
     Stop,
 }
 
@@ -49,7 +49,7 @@ impl TaskContext {
         self.journal.borrow_mut().forget(change);
     }
 
-    /// Leaves a lease in /run: what the server said may be asked for later (a fabric's address, time servers).
+    /// Keeps a lease in /run: its options may be needed later (Azure's wire server, time servers).
     pub fn keep_lease(&self, lease: &Lease) {
         let Some(folder) = &self.leases else { return };
         let path = folder.join(format!("lease-{}.json", lease.link));
@@ -63,19 +63,19 @@ impl TaskContext {
         self.allowed.borrow_mut().push(index);
     }
 
-    /// Whether the link was made or set up here, so that being up does not mean that another program uses it. The kernel sets a
-    /// VLAN up together with its parent.
+    /// Whether the link was created or set up here, so that being up does not mean that another program uses
+    /// it. The kernel sets a VLAN up together with its parent.
     pub fn is_ours(&self, index: u32) -> bool {
         self.allowed.borrow().contains(&index) || self.journal.borrow().has(&Change::Up { index })
     }
 
     /// Reports an event to the session.
     pub fn report(&self, event: TaskEvent) {
-        // Sending fails only once the session is dropped, and its tasks with it.
+        // Fails only if the session was dropped, and its tasks with it.
         let _ = self.events.send(event);
     }
 
-    /// Sets a link up, to be set down in the end.
+    /// Sets a link up; undone at the end.
     pub async fn set_up(&self, index: u32) -> Result<()> {
         let change = Change::Up { index };
         if self.links.links().iter().any(|l| l.index == index && l.up) {
@@ -89,7 +89,7 @@ impl TaskContext {
         done.context(|| "failed to set the link up")
     }
 
-    /// Adds an address, to be removed in the end.
+    /// Adds an address; undone at the end.
     pub async fn add_address(&self, address: Address) -> Result<()> {
         let change =
             Change::Address { index: address.index, address: address.address.to_string(), prefix: address.prefix };
@@ -101,7 +101,7 @@ impl TaskContext {
         done.context(|| format!("failed to add the address {}/{}", address.address, address.prefix))
     }
 
-    /// Adds a route, to be removed in the end.
+    /// Adds a route; undone at the end.
     pub async fn add_route(&self, route: Route) -> Result<()> {
         let change = Change::Route {
             index: route.index,
@@ -118,7 +118,7 @@ impl TaskContext {
         done.context(|| format!("failed to add the route {route}"))
     }
 
-    /// Sets a link's MTU, to be set back in the end. A link that refuses keeps its own.
+    /// Sets a link's MTU; undone at the end. A link that refuses keeps its own.
     pub async fn set_mtu(&self, index: u32, mtu: u32) {
         let Some(before) = self.links.links().iter().find(|l| l.index == index).map(|l| l.mtu) else { return };
         let change = Change::Mtu { index, before };
@@ -129,7 +129,7 @@ impl TaskContext {
         }
     }
 
-    /// Sets a link's hardware address, to be set back in the end.
+    /// Sets a link's hardware address; undone at the end.
     pub async fn set_mac(&self, index: u32, mac: [u8; 6]) {
         let before = self.links.links().iter().find(|l| l.index == index).and_then(|l| l.mac);
         let Some(before) = before else { return };

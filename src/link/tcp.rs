@@ -1,4 +1,4 @@
-//! TCP for the HTTP client: bound to one link, every wait ended by the deadline or by a cancellation.
+//! TCP for the HTTP client: bound to one link, with every wait ended by the deadline or a cancellation.
 
 use crate::base::cancel::Cancel;
 use rustix::event::PollFlags;
@@ -11,7 +11,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use ureq::unversioned::transport::{Buffers, ConnectionDetails, Connector, LazyBuffers, NextTimeout, Transport, time};
 
-/// Binds a socket to a link, so that of several links with routes to the same place each can be tried.
+/// Binds a socket to a link: several links may have routes to the same address, and each is tried.
+///
+/// # Errors
+/// The kernel has no such link, or refuses.
 pub fn bind_to_link(fd: &OwnedFd, link: &str) -> io::Result<()> {
     nix::sys::socket::setsockopt(fd, nix::sys::socket::sockopt::BindToDevice, &link.into()).map_err(io::Error::from)
 }
@@ -24,31 +27,32 @@ pub struct Ends {
 }
 
 thread_local! {
-    /// The connection that this thread last read from. ureq has no place for it in an answer, and it carries out a request on
-    /// the thread that asks.
+    /// The connection that this thread last read from. ureq's responses do not have it, but ureq carries out
+    /// a request on the calling thread.
     static ENDS: Cell<Option<Ends>> = const { Cell::new(None) };
 }
 
-/// Forgets the connections of this thread's earlier requests.
+/// Forgets the connections of earlier requests of this thread.
 pub fn forget_ends() {
     ENDS.set(None);
 }
 
-/// The connection that this thread has read from since [`forget_ends`]. None if there was none, or over a Unix socket.
+/// The connection that this thread has read from since [`forget_ends`]. None if there was none, or over a
+/// Unix socket.
 pub fn last_ends() -> Option<Ends> {
     ENDS.get()
 }
 
-/// Opens connections over one link, over the system's routes, or to a Unix socket.
+/// Opens connections: over one link, by the system's routes, or to a Unix socket.
 #[derive(Debug)]
 pub struct LinkConnector {
     pub link: Option<String>,
-    /// A Unix stream socket that is connected to whatever the address.
+    /// A Unix stream socket to connect to, whatever the address.
     pub socket: Option<PathBuf>,
     /// The local TCP port. None: any.
     pub port: Option<u16>,
     pub cancel: Cancel,
-    /// How long one address may take to answer.
+    /// How long each address may take to answer.
     pub connect: Duration,
 }
 
@@ -62,7 +66,7 @@ impl LinkConnector {
         }
         rustix::net::sockopt::set_tcp_nodelay(&fd, true)?;
         if let Some(port) = self.port {
-            // A connection from this port that was closed a moment ago does not block it.
+            // A recently closed connection from this port must not block it.
             rustix::net::sockopt::set_socket_reuseaddr(&fd, true)?;
             let any: IpAddr =
                 if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
@@ -87,7 +91,7 @@ impl LinkConnector {
     }
 }
 
-/// A connection to the Unix stream socket at `path`. It is accepted at once or refused.
+/// Connects to the Unix stream socket at `path`, which accepts or refuses at once.
 fn open_unix(path: &Path) -> io::Result<OwnedFd> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let fd = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -176,7 +180,7 @@ impl Transport for LinkTransport {
         }
     }
 
-    /// A kept connection is good if the server said nothing since, a farewell included.
+    /// A kept connection is usable if the server has sent nothing since, not even a close.
     fn is_open(&mut self) -> bool {
         let mut byte = [0u8; 1];
         matches!(rustix::net::recv(&self.fd, &mut byte[..], RecvFlags::PEEK), Err(rustix::io::Errno::AGAIN))

@@ -1,6 +1,8 @@
-//! TLS for the HTTP client: rustls with ring, certificates checked at a time that is plausible even if the clock is not.
+//! TLS for the HTTP client: rustls with ring. Certificates are checked at a plausible time even if the clock
+//! is wrong.
 //!
-//! rustls' own provider has ChaCha20 too, and keys for client certificates, which are unused here: 90 KB.
+//! rustls's default provider also has ChaCha20 and keys for client certificates, which are not used here and
+//! take 90 KB.
 
 use crate::base::clock;
 use crate::base::error::{Error, Result};
@@ -28,21 +30,21 @@ use ureq::unversioned::transport::{
 };
 use webpki::ring as signature;
 
-/// When this program was built, in seconds since 1970: SOURCE_DATE_EPOCH of the build. 0 if the build had none.
+/// When this program was built, in seconds since 1970 (SOURCE_DATE_EPOCH). 0 if the build did not set it.
 const BUILT: Option<&str> = option_env!("SOURCE_DATE_EPOCH");
 
-/// How certificates are checked.
+/// A TLS configuration: the trusted CAs, and how certificates are checked.
 pub type Config = Arc<ClientConfig>;
 
-/// An agent whose connections have TLS.
+/// An agent that uses TLS for its connections.
 pub fn agent(settings: AgentConfig, connector: LinkConnector, resolver: UplinkResolver, tls: Config) -> Agent {
     Agent::with_parts(settings, connector.chain(TlsConnector(tls)), resolver)
 }
 
-/// The configuration with the authorities in the first of `ca_files` that exists.
+/// The configuration with the CA certificates in the first of `ca_files` that exists.
 ///
-/// A certificate is checked at the later of the clock's time, the program's build, and the last change of that file: a machine
-/// without a battery starts in 1970, when no certificate was valid yet.
+/// Certificates are checked at the latest of the clock's time, the program's build, and the last change of
+/// that file: a machine without a clock battery starts in 1970, when no certificate was valid.
 ///
 /// # Errors
 /// None of the files exists, or the first has no certificate.
@@ -66,7 +68,7 @@ fn configured(roots: RootCertStore, earliest: SystemTime) -> Result<Config> {
     Ok(Arc::new(builder.with_root_certificates(roots).with_no_client_auth()))
 }
 
-/// A time that has passed: the program was built, and the file was written.
+/// A time in the past: when the program was built and the file was written.
 fn earliest(file: &Path) -> SystemTime {
     let built = BUILT.and_then(|seconds| seconds.parse().ok()).unwrap_or(0);
     let built = UNIX_EPOCH.checked_add(Duration::from_secs(built)).unwrap_or(UNIX_EPOCH);
@@ -74,7 +76,7 @@ fn earliest(file: &Path) -> SystemTime {
     built.max(changed)
 }
 
-/// The clock, but never earlier than a time that has certainly passed.
+/// The clock, but never earlier than a time in the past.
 #[derive(Debug)]
 struct Clock {
     earliest: SystemTime,
@@ -86,7 +88,7 @@ impl TimeProvider for Clock {
     }
 }
 
-/// Opens TLS on the connections of another connector.
+/// Adds TLS to another connector's connections.
 #[derive(Debug)]
 struct TlsConnector(Config);
 
@@ -111,18 +113,18 @@ impl<In: Transport> Connector<In> for TlsConnector {
     }
 }
 
-/// An error that another attempt would meet again.
+/// An error that another attempt would repeat.
 fn refused(text: String) -> ureq::Error {
     ureq::Error::Other(Box::new(Error::new(text)))
 }
 
-/// What TLS refuses is final; what the connection below reports is passed on.
+/// TLS errors are final; errors of the connection below are passed on.
 fn read_error(error: io::Error) -> ureq::Error {
     let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()).map(explained);
     tls.map_or_else(|| error.into(), refused)
 }
 
-/// rustls' error, with the clock's time where that may be what is wrong.
+/// rustls's error, with the clock's time if that may be the cause.
 fn explained(error: &rustls::Error) -> String {
     let date = |time: &UnixTime| {
         let time = UNIX_EPOCH.checked_add(Duration::from_secs(time.as_secs())).unwrap_or(UNIX_EPOCH);
@@ -183,8 +185,8 @@ impl<In: Transport> std::fmt::Debug for TlsTransport<In> {
     }
 }
 
-/// TLS 1.3 and 1.2 with AES-GCM, which every server has (RFC 8446, section 9.1, requires it), and every group and signature of
-/// ring's provider.
+/// TLS 1.3 and 1.2 with AES-GCM, which every server has (RFC 8446, section 9.1), and all of ring's groups and
+/// signatures.
 fn provider() -> CryptoProvider {
     CryptoProvider {
         cipher_suites: vec![

@@ -1,5 +1,5 @@
-//! P-256 for TLS: key exchange and ECDSA signatures by the crate `p256`, in the place of ring's, whose table for this curve is
-//! 150 KB.
+//! P-256 for TLS: key exchange and ECDSA signatures with the crate `p256` instead of ring, whose table for
+//! this curve takes 150 KB.
 
 use crate::base::p256::{self as keys, PUBLIC_LEN};
 use p256::ecdsa::signature::hazmat::PrehashVerifier;
@@ -53,7 +53,7 @@ impl ActiveKeyExchange for Exchange {
     }
 }
 
-/// A point on the curve in the one form that TLS and certificates allow: uncompressed.
+/// A point on the curve, uncompressed: the only form that TLS and certificates allow.
 fn uncompressed(bytes: &[u8]) -> Option<PublicKey> {
     let good = bytes.len() == PUBLIC_LEN && bytes.first() == Some(&4);
     good.then(|| PublicKey::from_sec1_bytes(bytes).ok()).flatten()

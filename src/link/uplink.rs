@@ -1,15 +1,16 @@
-//! The uplink: what a service is asked through.
+//! The uplink: the link and address family through which a service is asked.
 
 use super::dhcp::Lease;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
-/// The address family and scope that an uplink reaches.
+/// The addresses that an uplink reaches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
-    /// IPv4: with a leased or configured address, or with one from 169.254/16 that reaches only the link itself.
+    /// IPv4: with a leased or configured address, or with one from 169.254/16 that only reaches the link
+    /// itself.
     Ipv4,
-    /// IPv6 on the link itself (`fe80::a9fe:a9fe`).
+    /// IPv6 on the link (`fe80::a9fe:a9fe`).
     Ipv6LinkLocal,
     /// IPv6 beyond the link, through a router that advertised itself.
     Ipv6Routed,
@@ -20,21 +21,23 @@ impl Reach {
     pub const ALL: [Reach; 3] = [Reach::Ipv4, Reach::Ipv6LinkLocal, Reach::Ipv6Routed];
 }
 
-/// A link and an address family through which a service can be asked; or the system's own network, or a local socket.
+/// A link and an address family, the system's own network, or a local socket, through which a service can be
+/// asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Uplink {
-    /// The link's name. None: the system's routes decide (the real root, whose network is not ours).
+    /// The link's name. None: the system's routes are used (the real root, whose network another program
+    /// configures).
     pub link: Option<String>,
     /// The link's index; 0 without a link.
     pub index: u32,
     pub reach: Reach,
-    /// Name servers of this uplink. None of them: the system's resolver is used.
+    /// The uplink's name servers. Empty: the system's resolver is used.
     pub dns: Vec<IpAddr>,
     /// Domains in which a short name is looked up.
     pub search: Vec<String>,
-    /// What the DHCP server said, if the address is leased. For [`Uplink::system`] see [`super::leases`].
+    /// The DHCP lease, if the address is leased. For [`Uplink::system`] see [`super::leases`].
     pub lease: Option<Lease>,
-    /// A Unix stream socket that takes the place of TCP, whatever the URL's host (LXD's /dev/lxd/sock).
+    /// A Unix stream socket to use instead of TCP, whatever the URL's host (LXD's /dev/lxd/sock).
     pub socket: Option<PathBuf>,
 }
 
@@ -62,7 +65,7 @@ impl Uplink {
         Uplink { socket: Some(path.into()), ..Uplink::system() }
     }
 
-    /// Whether the host of `url` can be reached from here. A name may be anywhere but on the link itself.
+    /// Whether the host of `url` may be reachable. A host name is never on the link itself.
     pub fn reaches(&self, url: &str) -> bool {
         if self.socket.is_some() {
             return true;
@@ -86,7 +89,7 @@ impl Uplink {
         }
     }
 
-    /// For messages: the link's name, `network`, or the socket's path.
+    /// The name in messages: the link's, `network`, or the socket's path.
     pub fn name(&self) -> String {
         match (&self.link, &self.socket) {
             (Some(link), _) => link.clone(),

@@ -1,8 +1,8 @@
-//! URLs as text: for messages, for the connector, and where a redirect may lead.
+//! URLs as text: for messages, for the connector, and for redirects.
 
 use crate::base::error::{Error, Result};
 
-/// A request for messages: no query, no credentials.
+/// A request in messages: without the URL's query and credentials.
 pub fn said(method: &str, url: &str) -> String {
     let plain = url.split(['?', '#']).next().unwrap_or_default();
     let (scheme, rest) = plain.split_once("://").unwrap_or(("", plain));
@@ -11,7 +11,7 @@ pub fn said(method: &str, url: &str) -> String {
     format!("{method} {scheme}://{host}{path}")
 }
 
-/// The URL without the zone of a link-local address (RFC 6874): the uplink decides the link.
+/// The URL without the zone of a link-local address (RFC 6874), because the uplink decides the link.
 pub fn unscoped(url: &str) -> String {
     let zone = url.find("://[").and_then(|start| {
         let end = start + url.get(start..)?.find(']')?;
@@ -23,7 +23,8 @@ pub fn unscoped(url: &str) -> String {
     }
 }
 
-/// Scheme, host and port (RFC 6454, section 4): in lower case, without credentials, and without the scheme's own port.
+/// Scheme, host and port (RFC 6454, section 4): in lower case, without credentials, and without the scheme's
+/// default port.
 fn origin(url: &str) -> Option<(String, String)> {
     let (scheme, rest) = url.split_once("://")?;
     let scheme = scheme.to_ascii_lowercase();
@@ -34,7 +35,7 @@ fn origin(url: &str) -> Option<(String, String)> {
     Some((scheme, host))
 }
 
-/// Whether two URLs have the same origin, so that what one may have may go to the other.
+/// Whether two URLs have the same origin, so that credentials for one may be sent to the other.
 pub fn same_origin(one: &str, other: &str) -> bool {
     origin(one).is_some_and(|one| Some(one) == origin(other))
 }
@@ -42,14 +43,14 @@ pub fn same_origin(one: &str, other: &str) -> bool {
 /// Where a redirect may lead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Redirects {
-    /// To the same scheme, host and port only: a metadata service's.
+    /// To the same scheme, host and port only: for metadata services.
     SameOrigin,
-    /// Anywhere over HTTP, never from https to http: a seed's, an include's.
+    /// Anywhere over HTTP, but not from https to http: for seeds and includes.
     Any,
 }
 
-/// The URL that a redirect from `url` leads to (RFC 3986, section 5.2.2, without dot segments). `location`: an absolute URL, or
-/// one relative to `url`.
+/// The URL that a redirect from `url` leads to (RFC 3986, section 5.2.2, without dot segments). `location` is
+/// absolute, or relative to `url`.
 ///
 /// # Errors
 /// `location` is not an http or https URL, or `allowed` forbids it.

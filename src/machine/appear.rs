@@ -5,7 +5,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use std::path::Path;
 
-/// Whether a file is there by the deadline. Its folder need not be there yet.
+/// Waits until a file exists. Returns false if it does not by the deadline. Its folder need not exist yet.
 pub fn wait_for(path: &Path, deadline: Deadline) -> bool {
     let nearest = || path.ancestors().skip(1).find(|folder| folder.is_dir());
     while !path.exists() {
@@ -15,7 +15,7 @@ pub fn wait_for(path: &Path, deadline: Deadline) -> bool {
         if inotify::add_watch(&events, folder, wanted).is_err() {
             return false;
         }
-        // What appeared before the watch began is not reported.
+        // The watch does not report what appeared before it began.
         if path.exists() || nearest() != Some(folder) {
             continue;
         }

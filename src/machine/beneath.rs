@@ -1,5 +1,5 @@
-//! Small files below a folder that represents a machine. Symbolic links are resolved inside it, and only regular files
-//! are opened: a tree may have a FIFO, a device or a link to the host's files at any path.
+//! Reads small files below a folder that represents a machine. Symbolic links are resolved inside it, and
+//! only regular files are opened: a tree may have FIFOs, devices, or links to the host's files anywhere.
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, readlinkat};
@@ -7,23 +7,23 @@ use rustix::io::Errno;
 use std::io::Read;
 use std::path::Path;
 
-/// The longest fact that is read, in bytes.
+/// The largest fact, in bytes.
 const MAX_FACT: u64 = 64 << 10;
-/// How much of PID 1's environment is read, in bytes: more than a variable may have.
+/// How many bytes of PID 1's environment are read: more than one variable may have.
 const MAX_ENVIRONMENT: u64 = 2 << 20;
-/// How often a path is tried: a `..` in it cannot be followed while anything on the machine is renamed or mounted (openat2(2),
-/// EAGAIN).
+/// How often opening a path is tried: while anything on the machine is renamed or mounted, a `..` cannot be
+/// followed safely (openat2(2), EAGAIN).
 const MAX_TRIES: usize = 1000;
 /// How many symbolic links are followed in a path, as by the kernel.
 const MAX_LINKS: usize = 40;
-/// How many entries of a folder are read.
+/// The most entries of a folder that are read.
 const MAX_NAMES: usize = 4096;
 
-/// Opens what is at a path; nothing outside of `base`.
+/// Opens a path, which never leads outside of `base`.
 pub(super) fn open(base: &Path, path: &str, flags: OFlags) -> Option<OwnedFd> {
     let flags = flags | OFlags::CLOEXEC;
     let path = path.trim_start_matches('/');
-    // This machine's own files: nothing is outside.
+    // For this machine, there is no outside.
     if base == Path::new("/") {
         return openat(CWD, base.join(path), flags, Mode::empty()).ok();
     }
@@ -72,12 +72,12 @@ fn walk(folder: OwnedFd, path: &str, flags: OFlags) -> rustix::io::Result<OwnedF
     openat(folders.last().ok_or(Errno::NOENT)?, ".", flags, Mode::empty())
 }
 
-/// The start of a file as text. None where there is none, or it is no regular file.
+/// The start of a file as text. None if it is not a regular file.
 pub fn read(base: &Path, path: &str) -> Option<String> {
     bytes(base, path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The start of a file. None where there is none, or it is no regular file.
+/// The start of a file. None if it is not a regular file.
 pub fn bytes(base: &Path, path: &str) -> Option<Vec<u8>> {
     start(base, path, MAX_FACT)
 }
@@ -90,10 +90,10 @@ pub fn variable(base: &Path, name: &str) -> Option<String> {
     Some(String::from_utf8_lossy(value).into_owned())
 }
 
-/// The first `limit` bytes of a file. None where there is none, or it is no regular file.
+/// The first `limit` bytes of a file. None if it is not a regular file.
 pub fn start(base: &Path, path: &str, limit: u64) -> Option<Vec<u8>> {
     let is_file = |fd: &OwnedFd| fstat(fd).is_ok_and(|s| FileType::from_raw_mode(s.st_mode) == FileType::RegularFile);
-    // Opening a device can have effects of its own: a tree may have one anywhere, so that it is looked at first.
+    // Opening a device can have side effects, and a tree may have one anywhere: the type is checked first.
     if base != Path::new("/") {
         open(base, path, OFlags::PATH).filter(is_file)?;
     }
@@ -103,7 +103,7 @@ pub fn start(base: &Path, path: &str, limit: u64) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Names in a folder, in no order. Empty where there is none.
+/// The names in a folder, in no particular order. Empty if there is none.
 pub fn names(base: &Path, path: &str) -> Vec<String> {
     let folder = open(base, path, OFlags::RDONLY | OFlags::DIRECTORY);
     let entries = folder.and_then(|f| Dir::new(f).ok()).into_iter().flatten().take(MAX_NAMES);
@@ -118,7 +118,7 @@ pub fn link_name(base: &Path, path: &str) -> Option<String> {
     Some(target.rsplit('/').next()?.to_owned())
 }
 
-/// Whether there is something at a path.
+/// Whether a path exists.
 pub fn exists(base: &Path, path: &str) -> bool {
     open(base, path, OFlags::PATH).is_some()
 }

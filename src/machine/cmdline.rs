@@ -1,6 +1,7 @@
 //! The kernel command line.
 
-/// The kernel command line, by words (Linux's admin-guide, kernel-parameters: words parted by spaces, double quotes keep spaces).
+/// The kernel command line, split into words (Linux's admin-guide, kernel-parameters: separated by spaces,
+/// which double quotes protect).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cmdline {
     text: String,
@@ -8,7 +9,7 @@ pub struct Cmdline {
 }
 
 impl Cmdline {
-    /// Parts the text of /proc/cmdline.
+    /// Splits the text of /proc/cmdline.
     pub fn new(text: &str) -> Cmdline {
         let mut words = vec![String::new()];
         let mut quoted = false;
@@ -23,17 +24,17 @@ impl Cmdline {
         Cmdline { text: text.trim().to_owned(), words }
     }
 
-    /// The whole text.
+    /// The text as a whole.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Every word.
+    /// All words.
     pub fn words(&self) -> impl Iterator<Item = &str> {
         self.words.iter().map(String::as_str)
     }
 
-    /// Whether the word `word` is there.
+    /// Whether it contains `word`.
     pub fn has(&self, word: &str) -> bool {
         self.words().any(|w| w == word)
     }

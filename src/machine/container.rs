@@ -1,4 +1,4 @@
-//! Which container this is, by systemd-detect-virt(1)'s names: found by files alone.
+//! Detects containers, named as by systemd-detect-virt(1), from files alone.
 
 use super::beneath;
 use std::path::Path;
@@ -6,7 +6,8 @@ use std::path::Path;
 pub const WSL: &str = "wsl";
 const OTHER: &str = "container-other";
 
-/// Containers, in which DMI, block devices and the kernel command line are the host's. WSL is a machine of its own.
+/// Containers whose DMI, block devices and kernel command line belong to the host. WSL is a machine of its
+/// own.
 const CONTAINERS: [&str; 11] =
     [OTHER, "lxc", "lxc-libvirt", "systemd-nspawn", "docker", "podman", "rkt", "openvz", "proot", "pouch", "jail"];
 
@@ -15,7 +16,7 @@ pub fn is_container(kind: &str) -> bool {
     CONTAINERS.contains(&kind)
 }
 
-/// The name of the container, or of WSL. None elsewhere.
+/// The name of the container, or of WSL. None if it is neither.
 pub fn detect(base: &Path) -> Option<String> {
     let there = |path: &str| base.join(path).exists();
     let fact = |path: &str| beneath::read(base, path);

@@ -1,6 +1,6 @@
-//! Where systemd has the machine's credentials, for those who read some and those who must not replace one.
+//! Where systemd keeps the machine's credentials, and their size limit.
 
-/// The credentials that PID 1 has been given from outside (systemd(1), "System credentials").
+/// The credentials that PID 1 received from outside (systemd(1), "System credentials").
 pub const SYSTEM: &str = "/run/credentials/@system";
-/// The largest credential that systemd takes, in bytes (CREDENTIAL_SIZE_MAX).
+/// The largest credential that systemd accepts, in bytes (CREDENTIAL_SIZE_MAX).
 pub const MAX: u64 = 1 << 20;

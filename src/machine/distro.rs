@@ -1,4 +1,4 @@
-//! Distributions: what differs between them, in one table.
+//! The table of distributions, and how they differ.
 
 use crate::document::{Map, Value};
 
@@ -20,7 +20,7 @@ pub enum Family {
 pub struct Distro {
     pub name: &'static str,
     pub family: Family,
-    /// The user that `users: [default]` means, its comment field, groups and login shell.
+    /// The default user (`users: [default]`): name, comment field, groups and login shell.
     pub user: &'static str,
     pub gecos: &'static str,
     pub groups: &'static [&'static str],
@@ -29,7 +29,7 @@ pub struct Distro {
     pub ssh_service: &'static str,
 }
 
-/// What `sudo` holds for every distribution's default user.
+/// The `sudo` rule of every distribution's default user.
 pub const DEFAULT_SUDO: &str = "ALL=(ALL) NOPASSWD:ALL";
 
 const ADM: &[&str] = &["adm", "systemd-journal"];
@@ -44,8 +44,8 @@ const PI_GROUPS: &[&str] = &[
 
 type Row = (&'static str, Family, &'static str, &'static str, &'static [&'static str], &'static [&'static str]);
 
-/// Name, family, default user, its comment, its groups, and the IDs of os-release(5) that mean it beside its own name.
-/// From cloud-init's default configuration for each (config/cloud.cfg.tmpl).
+/// Name, family, default user with comment and groups, and further IDs of os-release(5). From cloud-init's
+/// default configuration for each (config/cloud.cfg.tmpl).
 #[rustfmt::skip]
 const DISTROS: &[Row] = &[
     ("almalinux", Family::Redhat, "almalinux", "almalinux Cloud User", ADM, &[]),
@@ -87,14 +87,14 @@ fn of_row(row: &Row) -> Distro {
 }
 
 impl Distro {
-    /// The distribution that cloud-init calls `name`; `unknown` where there is none of that name.
+    /// The distribution with cloud-init's name `name`; `unknown` if there is none.
     pub fn named(name: &str) -> Distro {
         let last = DISTROS.len() - 1;
         let row = DISTROS.iter().find(|r| r.0 == name || r.5.contains(&name));
         of_row(row.unwrap_or(&DISTROS[last]))
     }
 
-    /// The distribution of a root, from the text of its os-release(5): ID, else the first known of ID_LIKE.
+    /// A root's distribution, from the text of its os-release(5): ID, else the first known one of ID_LIKE.
     pub fn of_os_release(text: &str) -> Distro {
         let value = |key: &str| {
             let line = text.lines().find_map(|l| l.trim().strip_prefix(key)?.strip_prefix('='));
@@ -104,17 +104,18 @@ impl Distro {
         ids.map(Distro::named).find(|d| d.name != "unknown").unwrap_or_else(|| Distro::named("unknown"))
     }
 
-    /// Whether the fully qualified name is the machine's name, where the configuration does not say.
+    /// Whether the fully qualified name becomes the host name by default.
     pub fn prefers_fqdn(&self) -> bool {
         matches!(self.family, Family::Redhat | Family::Photon)
     }
 
-    /// Whether the distribution's images configure the network themselves, so that there is no fallback.
+    /// Whether the distribution's images configure the network themselves, so that the fallback is not used.
     pub fn has_own_network(&self) -> bool {
         matches!(self.name, "photon" | "raspberry-pi-os")
     }
 
-    /// What cloud-init's own cloud.cfg for this distribution says, for an image without one; the lists of modules are not in it.
+    /// The configuration in cloud-init's cloud.cfg for this distribution, without the module lists; used for
+    /// an image that has no cloud.cfg.
     pub fn default_config(&self) -> Value {
         let mut user = Map::new();
         user.insert("name", self.user);
@@ -163,7 +164,7 @@ impl Distro {
     }
 }
 
-/// Where a distribution's packages are, by architecture, and in clouds that have mirrors of their own.
+/// The package mirrors of a distribution, by architecture, and for clouds with their own mirrors.
 fn package_mirrors(name: &str) -> Option<Vec<Value>> {
     let entry = |arches: &[&str], primary: &str, security: &str, clouds: Option<&str>| {
         let failsafe: Map = [("primary", primary), ("security", security)].into_iter().collect();
@@ -197,7 +198,7 @@ fn package_mirrors(name: &str) -> Option<Vec<Value>> {
     }
 }
 
-/// Distributions whose mounts wait for nothing by default.
+/// Distributions whose mounts do not wait for anything by default.
 const PLAIN_MOUNTS: &[&str] = &["alpine", "amazon", "azurelinux", "fedora", "openeuler", "openmandriva", "photon"];
 
 #[cfg(test)]

@@ -18,14 +18,14 @@ pub use tools::Tools;
 
 use std::path::{Path, PathBuf};
 
-/// Facts about this machine, read once.
+/// Facts about this machine, read once. No other part reads /proc, /sys or DMI.
 #[derive(Debug, Clone, Default)]
 pub struct Machine {
-    /// The folder that holds `proc` and `sys`: `/`, or a tree that represents a machine.
+    /// The folder that contains `proc` and `sys`: `/`, or a tree that represents a machine.
     pub base: PathBuf,
-    /// The kernel command line; in a container the arguments of its PID 1, as the other is the host's.
+    /// The kernel command line. In a container, whose kernel's is the host's, the arguments of PID 1.
     pub cmdline: Cmdline,
-    /// The name of the container that this is, or WSL's.
+    /// The name of the container that this is, or of WSL.
     pub container: Option<String>,
 }
 
@@ -37,14 +37,14 @@ impl Machine {
         Machine { base: base.to_owned(), cmdline: Machine::cmdline_of(base, is_container), container }
     }
 
-    /// The kernel command line of the machine below `base`, or the arguments of PID 1, which take its place in a container.
+    /// The kernel command line of the machine below `base`, or in a container the arguments of PID 1.
     pub fn cmdline_of(base: &Path, is_container: bool) -> Cmdline {
         let path = if is_container { "proc/1/cmdline" } else { "proc/cmdline" };
         Cmdline::new(&beneath::read(base, path).unwrap_or_default().replace('\0', " "))
     }
 
-    /// A DMI value by the kernel's name for it (`product_uuid`, `chassis_asset_tag`, …), trimmed. None where the
-    /// machine has no such value or it cannot be read, and in a container, where it is the host's.
+    /// A DMI value by the kernel's name for it (`product_uuid`, `chassis_asset_tag`, …), trimmed. None if it
+    /// does not exist or cannot be read, and in a container, where it is the host's.
     pub fn dmi(&self, key: &str) -> Option<String> {
         if key.contains(['/', '.']) || self.container.as_deref().is_some_and(container::is_container) {
             return None;
@@ -53,13 +53,14 @@ impl Machine {
         Some(value.trim().to_owned())
     }
 
-    /// The start of a file below the base as text, `proc/1/environ` for one. None where there is none, or it is no regular file.
+    /// The start of a file below the base as text, such as `proc/1/environ`. None if it is not a regular
+    /// file.
     pub fn fact(&self, path: &str) -> Option<String> {
         beneath::read(&self.base, path)
     }
 
-    /// A variable of this process's environment, else of PID 1's: a container's. For a tree only the latter. None where it is
-    /// empty.
+    /// A variable of this process's environment, else of PID 1's, which is a container's. For a tree only the
+    /// latter. None if it is empty.
     pub fn variable(&self, name: &str) -> Option<String> {
         let own = (self.base == Path::new("/")).then(|| std::env::var(name).ok()).flatten();
         own.or_else(|| beneath::variable(&self.base, name)).filter(|v| !v.is_empty())

@@ -1,39 +1,49 @@
-//! Network interfaces as sysfs shows them.
+//! Network interfaces, from sysfs.
 
 use super::beneath;
 use std::path::Path;
 
-/// Where the kernel lists them.
+/// The folder of all interfaces.
 const FOLDER: &str = "sys/class/net";
-/// How many interfaces are looked at.
+/// The longest name of an interface, in bytes (the kernel's IFNAMSIZ without the NUL).
+pub const MAX_DEVICE_NAME: usize = 15;
+/// [`Nic::kind`] of Ethernet (linux/if_arp.h).
+pub const ARPHRD_ETHER: u32 = 1;
+/// [`Nic::address_source`] of a device that has taken over another device's address (NET_ADDR_STOLEN).
+pub const ADDRESS_STOLEN: u32 = 2;
+/// The driver of Hyper-V's devices. Such a device may use a virtual function, which has the same MAC address and another
+/// driver.
+pub const HYPERV: &str = "hv_netvsc";
+/// The most interfaces that are read.
 const MAX_NICS: usize = 4096;
 
 /// One network interface.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Nic {
     pub name: String,
-    /// The address, in lower case with colons; empty where there is none.
+    /// The hardware address, in lower case with colons; empty if there is none.
     pub mac: String,
-    /// The driver, where a device stands behind the interface.
+    /// The driver of the interface's device, if it has one.
     pub driver: Option<String>,
-    /// Whether a device stands behind it: not a bridge, a bond, a VLAN, a tunnel.
+    /// Whether it has a device: it is not a bridge, bond, VLAN or tunnel.
     pub physical: bool,
-    /// Whether a link is there; None while the interface is down.
+    /// Whether there is carrier; None while the interface is down.
     pub carrier: Option<bool>,
     /// `up`, `down`, `dormant`, `unknown`, … (Linux's operstates).
     pub operstate: String,
     /// The kernel's hardware type (1 is Ethernet, 32 InfiniBand).
     pub kind: u32,
-    /// Where the address comes from (0: the device's own; 1 random; 2 stolen from another; 3 set by the user).
+    /// The origin of the address (0: permanent, 1: random, 2: stolen from another device, 3: set by the
+    /// user).
     pub address_source: u32,
-    /// Whether it belongs to a bridge or a bond.
+    /// Whether it is part of a bridge or a bond.
     pub has_master: bool,
-    /// The device ID (`device/device`), for renames by driver and device.
+    /// The device ID (`device/device`), for renaming by driver and device.
     pub device_id: Option<String>,
 }
 
 impl Nic {
-    /// Whether it can carry traffic. Some drivers do not say how their link is.
+    /// Whether it can carry traffic. Some drivers do not report the state of their link.
     pub fn is_up(&self) -> bool {
         self.operstate == "up" || self.operstate == "unknown" && self.carrier == Some(true)
     }

@@ -102,7 +102,7 @@ fn list_of<'a>(section: &'a Map, key: &str) -> &'a [Value] {
     list.unwrap_or_default()
 }
 
-/// Keys as options of a command: true is the option alone, false is none.
+/// Keys as command options: true becomes the option alone, false is left out.
 fn options(map: &Map, but: &[&str]) -> Vec<String> {
     let kept = map.iter().filter(|(k, v)| !but.contains(k) && !v.is_null());
     let option = |(key, value): (&str, &Value)| {
@@ -126,10 +126,10 @@ struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
-    /// Reads the configuration.
+    /// Parses the configuration.
     ///
     /// # Errors
-    /// A key is missing, or has another form.
+    /// A key is missing or has the wrong form.
     fn read(section: &'a Map) -> Result<Job<'a>> {
         let text = |key: &str| section.get(key).and_then(Value::text).filter(|t| !t.is_empty());
         let needed = |key: &str| text(key).ok_or_else(|| Error::new(format!("ansible.{key}: it is needed")));
@@ -165,7 +165,7 @@ impl<'a> Job<'a> {
         Ok(Job { by_pip, package, user: text("run_user"), config: text("ansible_config"), pulls })
     }
 
-    /// The command as root, or as the user in a shell of the user's own.
+    /// The command, as root or as the user in the user's shell.
     fn command(&self, cx: &Context, argv: &[String], dir: Option<&str>) -> Command {
         let Some(user) = &self.user else {
             let home = std::env::var("HOME").unwrap_or_else(|_| "/root".into());
@@ -195,7 +195,7 @@ impl<'a> Job<'a> {
     /// Installs what is missing.
     ///
     /// # Errors
-    /// It cannot be installed, or is not there afterwards.
+    /// It cannot be installed, or is still missing afterwards.
     fn install(&self, cx: &mut Context) -> Result<()> {
         if !self.is_installed(cx)? {
             if self.by_pip {
@@ -217,7 +217,7 @@ impl<'a> Job<'a> {
         Ok(self.pip_list(cx)?.is_some_and(|list| list.contains("ansible")))
     }
 
-    /// The packages that pip knows. None without pip.
+    /// The packages that pip has installed. None without pip.
     fn pip_list(&self, cx: &mut Context) -> Result<Option<String>> {
         let mut argv = vec![python(cx), "-m".into(), "pip".into(), "list".into()];
         argv.extend(self.user.as_ref().map(|_| "--user".into()));
@@ -237,7 +237,7 @@ impl<'a> Job<'a> {
             packages::install(cx, &[name.to_owned()])?;
         }
         let mut argv = vec![python(cx), "-m".into(), "pip".into(), "install".into()];
-        // A system whose packages are the distribution's (PEP 668).
+        // A system whose Python packages are managed by the distribution (PEP 668).
         let is_marked = |root: &crate::root::Root, folder: &str| {
             let names = root.list(folder).into_iter().filter(|name| name.starts_with("python3"));
             names.into_iter().any(|name| root.exists(&format!("{folder}/{name}/EXTERNALLY-MANAGED")))
@@ -254,7 +254,7 @@ impl<'a> Job<'a> {
         self.run(cx, &argv, None)
     }
 
-    /// Runs ansible-pull: once for all playbooks where it can, else once for each.
+    /// Runs ansible-pull: once for all playbooks if it supports that, else once for each.
     fn pull(&self, cx: &mut Context, pull: &Map) -> Result<()> {
         let output = self.output(cx, &["ansible-pull", "--version"])?;
         let version = version(&String::from_utf8_lossy(&output.stdout));

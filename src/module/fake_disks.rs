@@ -1,4 +1,4 @@
-//! A tree with disks for the modules' tests: files below its /dev, and a sysfs that describes them.
+//! A fake machine with disks, for tests of modules: files below its /dev, and a sysfs that describes them.
 
 use crate::base::error::Result;
 use crate::base::report::Report;

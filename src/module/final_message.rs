@@ -16,6 +16,7 @@
 use super::Module;
 use crate::base::clock;
 use crate::base::error::Result;
+use crate::detect::NONE;
 use crate::document::{Map, Value};
 use crate::instance::{Frequency, state};
 use crate::root::{Attr, Stage};
@@ -55,8 +56,8 @@ fn live(cx: &mut Context) -> Result<()> {
     }
     let mark = format!("{}/boot-finished", cx.instance_dir());
     cx.root.write(&mark, format!("{uptime} - {time} - v. {version}\n"), Attr::root(0o644))?;
-    let alone = cx.config.get("datasource_list").and_then(Value::as_list).is_some_and(|l| l == [Value::from("None")]);
-    if cx.instance.source == "None" && !alone {
+    let alone = cx.config.get("datasource_list").and_then(Value::as_list).is_some_and(|l| l == [Value::from(NONE)]);
+    if cx.instance.source == NONE && !alone {
         cx.report.warn("Used fallback datasource: no other was found");
     }
     Ok(())

@@ -1,11 +1,12 @@
 //! One file per cloud-config module, and the table of them.
 //!
-//! A module is ordinary code against a [`Context`]: the root, the merged cloud-config, the instance, the report. What only
-//! writes files is done before the pivot (`provision`); what needs the running system is done by a later stage (`live`).
+//! A module is a function of its [`Context`]: the root, the merged cloud-config, the instance, the report.
+//! What only writes files is done before the pivot (`provision`); what needs the running system is done in a
+//! later stage (`live`).
 //!
-//! To add one: write its file, and name its `MODULE` in [`MODULES`]. Nothing else names a module. The file's doc comment begins
-//! with a heading, the module's name; what follows is what `schema --docs` prints, and a block marked `schema` with its keys in
-//! the notation of [`crate::schema`].
+//! To add one, write its file and add its `MODULE` to [`MODULES`]. No other file uses its name. The file's
+//! doc comment begins with a heading, the module's name; what follows is printed by `schema --docs`, and a
+//! block marked `schema` lists its keys in the notation of [`crate::schema`].
 
 mod ansible;
 mod apk_configure;
@@ -69,50 +70,55 @@ use crate::instance::Frequency;
 use crate::root::Stage;
 use crate::system::Context;
 
-/// One half of a module. What it ignores or replaces goes into the context's report; an error means that it did not do
-/// what was asked for.
+/// One half of a module. What it ignores or replaces is added to the context's report. An error means that it
+/// did not do what was asked for.
 pub type Handler = fn(&mut Context) -> Result<()>;
 
-/// What a stage calls a module for beside its place in a list. At most one module has each role.
+/// What a stage calls a module for, apart from its place in a list. At most one module has each role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// Writes the machine's name; called before the network's own programs report it to others.
+    /// Writes the host name. Called before the network's programs report it to others.
     Hostname,
-    /// Writes SSH keys that may log in; called again for keys that came later, and its host keys are published.
+    /// Writes the SSH keys that may log in. Called again for keys that arrive later; its host keys are
+    /// published.
     Ssh,
-    /// Installs the rule for network devices that are added; called where a command switches hotplug on.
+    /// Installs the udev rule for added network devices. Called when a command switches hotplug on.
     Hotplug,
 }
 
-/// A module: everything that the rest of the program uses of it.
+/// A module: everything that the rest of the program knows about it.
 pub struct Module {
-    /// With underscores, as in cloud-init's semaphores: `write_files`.
+    /// The name with underscores, as in cloud-init's semaphores: `write_files`.
     pub name: &'static str,
-    /// The stage whose default list has it, and in which `live` runs.
+    /// The stage whose default list contains it, and in which `live` runs.
     pub stage: Stage,
-    /// How often it runs where its entry in the list does not say.
+    /// How often it runs, unless its list entry says otherwise.
     pub frequency: Frequency,
-    /// It runs only if one of these is in the cloud-config; empty: always (`activate_by_schema_keys`).
+    /// It runs only if the cloud-config has one of these keys; empty: always (`activate_by_schema_keys`).
     pub keys: &'static [&'static str],
-    /// Distributions on which it runs; empty: all.
+    /// The distributions on which it runs; empty: all.
     pub distros: &'static [&'static str],
-    /// The half that only writes files: before the pivot, or in the real root where no initramfs did it.
+    /// The half that only writes files: before the pivot, or in a real root that no initramfs provisioned.
     pub provision: Option<Handler>,
     /// The half that needs the running system.
     pub live: Option<Handler>,
-    /// Whether both halves come as soon as they can, so that the first service finds what they have done: `provision` only in the
-    /// initramfs, and `live` in the local stage of the real root. Not where a command of the user's is to run first.
+    /// Whether both halves run as early as possible, so that the first service finds their work done:
+    /// `provision` only in the initramfs, and `live` in the real root's local stage. Not if one of the user's
+    /// commands has to run first.
     pub early: bool,
-    /// Whether a run that was cut off is repeated. Else it is marked as done when it begins, as in cloud-init: a user's command
-    /// may end the boot.
+    /// Whether an interrupted run is repeated. Otherwise it is marked as done when it begins, as in
+    /// cloud-init, because a user's command may end the boot.
     pub repeats: bool,
-    /// Whether `live` has nothing to do in this boot although it is its time, as far as can be said before the pivot.
+    /// Whether `live`, although due, has nothing to do in this boot, as far as that is known before the
+    /// pivot.
     pub idle: Option<fn(&mut Context) -> bool>,
     /// Whether `live` never needs the network.
     pub offline: bool,
-    /// Background work: in a process of its own at idle priority, after the final stage, once for each instance.
+    /// Background work: done once for each instance after the final stage, in a separate process with idle
+    /// priority.
     pub in_background: Option<Background>,
-    /// Its live half runs the user's commands before every other module: file halves that ran earlier look at what they changed.
+    /// Whether `live` runs the user's commands before all other modules. File halves that ran earlier check
+    /// what these commands changed.
     pub runs_commands: bool,
     pub role: Option<Role>,
 }
@@ -121,12 +127,13 @@ pub struct Module {
 #[derive(Clone, Copy)]
 pub struct Background {
     pub run: Handler,
-    /// Whether there is nothing to do: then no process is started for it.
+    /// Whether there is nothing to do, so that no process is started.
     pub idle: fn(&mut Context) -> bool,
 }
 
 impl Module {
-    /// What an entry starts from: `Module { name: "…", …, ..Module::NEW }`. It runs everywhere, and does nothing yet.
+    /// The defaults of an entry: `Module { name: "…", …, ..Module::NEW }`. It runs everywhere, and does
+    /// nothing.
     pub const NEW: Module = Module {
         name: "",
         stage: Stage::Config,
@@ -144,8 +151,8 @@ impl Module {
         role: None,
     };
 
-    /// The entry of a module that sets up software of its own, in this build: without the feature `software` it fails where a
-    /// document asks for it, and the linker leaves its code out.
+    /// The entry, in this build, of a module that sets up other software. Without the feature `software` it
+    /// fails when it is used, and the linker drops its code.
     const fn of_software(&self) -> Module {
         if cfg!(feature = "software") {
             return Module { ..*self };
@@ -159,8 +166,8 @@ fn left_out(_: &mut Context) -> Result<()> {
     Err(Error::new("this build of prepivot leaves it out"))
 }
 
-/// Every module of cloud-init 26.2, in the order of its default lists (config/cloud.cfg.tmpl); one of one's own stands where it is to
-/// run. Those `of_software` are left out of a build without that Cargo feature.
+/// Every module of cloud-init 26.2, in the order of its default lists (config/cloud.cfg.tmpl); a module of prepivot's own is at the
+/// place where it is to run. Those marked `of_software` only fail in a build without that Cargo feature.
 pub static MODULES: &[&Module] = &[
     // cloud_init_modules
     &seed_random::MODULE,
@@ -227,14 +234,14 @@ pub static MODULES: &[&Module] = &[
     &power_state_change::MODULE,
 ];
 
-/// Modules that cloud-init has removed and still accepts in a list, without doing anything.
+/// Modules that cloud-init has removed, but still accepts in lists without effect.
 const REMOVED: [&str; 4] = ["emit_upstart", "migrator", "refresh_rmc_and_interface", "rightscale_userdata"];
 
-/// Modules that cloud-init has renamed: the old name and the new one.
+/// Modules that cloud-init has renamed: the old and the new name.
 const RENAMED: [(&str, &str); 1] = [("ubuntu_advantage", "ubuntu_pro")];
 
-/// A module's name as a list or a command gives it, in the form of the table: `-` for `_`, a leading `cc_` and `.py` at
-/// the end are allowed (cloud-init 26.2, config/modules.py, `form_module_name`).
+/// The name in the form of the table. In a list or a command, `-` for `_`, a leading `cc_` and a trailing
+/// `.py` are allowed (cloud-init 26.2, config/modules.py, `form_module_name`).
 fn canonical(name: &str) -> String {
     let name = name.trim().replace('-', "_");
     let name = name.strip_suffix(".py").unwrap_or(&name);
@@ -242,7 +249,7 @@ fn canonical(name: &str) -> String {
     RENAMED.iter().find(|(old, _)| *old == name).map_or(name, |(_, new)| new).to_owned()
 }
 
-/// The module that a list or a command names.
+/// The module with this name, in any form that a list or a command may use.
 pub fn find(name: &str) -> Option<&'static Module> {
     let name = canonical(name);
     MODULES.iter().copied().find(|m| m.name == name)
@@ -253,12 +260,12 @@ pub fn with_role(role: Role) -> Option<&'static Module> {
     MODULES.iter().copied().find(|m| m.role == Some(role))
 }
 
-/// Whether cloud-init once had a module of that name.
+/// Whether cloud-init once had a module with this name.
 pub fn is_removed(name: &str) -> bool {
     REMOVED.contains(&canonical(name).as_str())
 }
 
-/// The key of a stage's list of modules in the configuration.
+/// The configuration key of a stage's module list.
 pub fn list_key(stage: Stage) -> &'static str {
     match stage {
         Stage::Init => "cloud_init_modules",
@@ -267,8 +274,8 @@ pub fn list_key(stage: Stage) -> &'static str {
     }
 }
 
-/// The lists of modules of an image without a cloud.cfg: those of all distributions together. A module that a distribution
-/// has no use for does nothing without its key.
+/// The module lists of an image without a cloud.cfg: those of all distributions combined. A module that a
+/// distribution does not need does nothing without its key.
 pub fn default_lists() -> Map {
     let list = |stage| MODULES.iter().filter(|m| m.stage == stage).map(|m| Value::from(m.name)).collect::<Vec<_>>();
     [Stage::Init, Stage::Config, Stage::Final].into_iter().map(|stage| (list_key(stage), list(stage))).collect()

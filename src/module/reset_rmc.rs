@@ -5,6 +5,7 @@
 
 use super::Module;
 use crate::base::error::{Error, Result};
+use crate::detect::NONE;
 use crate::instance::Frequency;
 use crate::root::{Command, Stage};
 use crate::system::Context;
@@ -22,7 +23,7 @@ pub static MODULE: Module = Module {
 };
 
 fn live(cx: &mut Context) -> Result<()> {
-    if cx.instance.source == "None" || !cx.root.is_dir(PROGRAMS) {
+    if cx.instance.source == NONE || !cx.root.is_dir(PROGRAMS) {
         return Ok(());
     }
     let before = node_id(cx)?;

@@ -45,6 +45,9 @@ pub static MODULE: Module = Module {
 };
 
 /// Writes /etc/hostname. A stage may call it before its modules: the second call finds nothing to do.
+///
+/// # Errors
+/// A file cannot be read or written.
 pub fn provision(cx: &mut Context) -> Result<()> {
     if cx.flag("preserve_hostname", false) {
         return Ok(());

@@ -58,7 +58,7 @@ fn provision(context: &mut Context) -> Result<()> {
     let mut problems = Vec::new();
     let wanted = wanted(context, &mut problems);
     let shown = set_all(context, wanted, &mut problems)?;
-    // Not in an image: it boots with another /run, so they would never be shown.
+    // Not in an image: it boots with a new /run, so that they would never be printed.
     if !shown.is_empty() && context.root.has_run() {
         context.root.write(RANDOM_PASSWORDS, shown, Attr::root(0o600))?;
     } else if !shown.is_empty() {
@@ -73,8 +73,8 @@ fn provision(context: &mut Context) -> Result<()> {
     crate::base::error::all_or_error(problems)
 }
 
-/// Shows random passwords on the console, the only place where they ever are in the clear. Those that an image was given, or a
-/// boot that was cut off before it showed them, are set anew.
+/// Prints random passwords on the console, the only place where they appear in clear text. Passwords set in
+/// an image, or by a boot that was interrupted before it printed them, are set again.
 fn live(context: &mut Context) -> Result<()> {
     let shown = match context.root.read(RANDOM_PASSWORDS)? {
         Some(shown) => String::from_utf8_lossy(&shown).into_owned(),
@@ -90,15 +90,15 @@ fn live(context: &mut Context) -> Result<()> {
     if printed { Ok(()) } else { Err(Error::new("failed to show random passwords: there is no console")) }
 }
 
-/// Sets random passwords again. Returns what is to be shown.
+/// Sets random passwords again. Returns the text to print.
 fn set_anew(context: &mut Context) -> Result<String> {
-    // Problems were reported when the passwords were set first.
+    // Problems were reported when the passwords were first set.
     let mut random = wanted(context, &mut Vec::new());
     random.retain(|(_, password)| matches!(password, Password::Random));
     set_all(context, random, &mut Vec::new())
 }
 
-/// Sets passwords. Returns the random ones, `USER:PASSWORD` in lines.
+/// Sets passwords. Returns the random ones, one `USER:PASSWORD` per line.
 fn set_all(context: &mut Context, wanted: Vec<(String, Password)>, problems: &mut Vec<String>) -> Result<String> {
     let mut shown = String::new();
     if wanted.is_empty() {
@@ -133,7 +133,8 @@ fn set(accounts: &mut Accounts, user: &str, password: Password, shown: &mut Stri
     accounts.set_password(user, &field)
 }
 
-/// The passwords by user, in cloud-init's order: plain ones and random ones, then hashes. Problems never hold a secret.
+/// The passwords by user, in cloud-init's order: plain and random ones, then hashes. Problems never contain a
+/// secret.
 fn wanted(context: &mut Context, problems: &mut Vec<String>) -> Vec<(String, Password)> {
     let mut wanted = Vec::new();
     if let Some(chpasswd) = context.map("chpasswd") {
@@ -210,7 +211,7 @@ fn password_logins(context: &mut Context) -> Result<()> {
         }
         return Ok(());
     };
-    // Before the pivot no server runs yet.
+    // No server is running before the pivot.
     if sshd_config::set(context.root, "PasswordAuthentication", word)? && context.root.is_live() {
         let server = sshd_config::service(context);
         if let Err(e) = service::manage(context, service::Action::ReadAgain, &server) {

@@ -48,11 +48,11 @@ pub static MODULE: Module = Module {
     ..Module::NEW
 };
 
-/// Host keys and authorized keys. The others are written even if one fails.
+/// Writes host keys and authorized keys. If one fails, the others are still written.
 fn provision(context: &mut Context) -> Result<()> {
     let mut problems = Vec::new();
     let mut keep = |result: Result<()>| problems.extend(result.err().map(|e| e.to_string()));
-    // Keys of this boot are the machine's own.
+    // Keys generated in this boot are the machine's own.
     if !context.again && context.get("ssh_deletekeys").is_none_or(|v| !v.is_false()) {
         keep(host_keys::remove_all(context.root));
     }
@@ -64,7 +64,8 @@ fn provision(context: &mut Context) -> Result<()> {
     crate::base::error::all_or_error(problems)
 }
 
-/// Keys in homes that could not be seen before, and public keys of given private keys that only ssh-keygen can read.
+/// Writes keys to homes that were not mounted before, and public keys of given private keys that only
+/// ssh-keygen can read.
 fn live(context: &mut Context) -> Result<()> {
     let mut problems = Vec::new();
     let later = state::later_logins(context.instance);
@@ -77,7 +78,7 @@ fn live(context: &mut Context) -> Result<()> {
     crate::base::error::all_or_error(problems)
 }
 
-/// Types of the private keys of `ssh_keys` that have no public key yet.
+/// The types of the private keys in `ssh_keys` that have no public key yet.
 fn unread_keys(context: &Context) -> Vec<&'static str> {
     let Some(keys) = context.get("ssh_keys").and_then(Value::as_map) else { return Vec::new() };
     let is_unread = |kind: &&str| {
@@ -106,7 +107,7 @@ fn read_private_keys(context: &mut Context) -> Result<()> {
     crate::base::error::all_or_error(problems)
 }
 
-/// Writes the keys and certificates of `ssh_keys`.
+/// Writes the keys and certificates in `ssh_keys`.
 fn given_keys(context: &mut Context) -> Result<()> {
     let Some(keys) = optional_map("ssh_keys", context.get("ssh_keys"))? else { return Ok(()) };
     let mut problems = Vec::new();
@@ -148,7 +149,8 @@ fn public_keys(context: &mut Context, keys: &Map) -> Result<()> {
     Ok(())
 }
 
-/// Keys that may log in: the datasource's and the configuration's, for the default user, and for root or not for root.
+/// Authorizes the keys of the datasource and the configuration for the default user; and for root, or with
+/// options that refuse root.
 fn logins(context: &mut Context) -> Result<()> {
     let users = Users::of(context);
     let accounts = Accounts::open(context.root)?;
@@ -170,7 +172,7 @@ fn logins(context: &mut Context) -> Result<()> {
             context.report.warn(format_args!("no SSH keys for {name:?}: there is no such user"));
             continue;
         };
-        // A home that is mounted after the pivot may have keys already, which must not be written over.
+        // A home that is mounted after the pivot may already have keys, which must not be overwritten.
         let result = if context.root.is_kept_for_later(&user.home) {
             context.root.write(&state::later_logins(context.instance), "", Attr::root(0o600))
         } else {

@@ -1,14 +1,9 @@
-//! The configuration where none is given: DHCP on one device (cloud-init's `generate_fallback_config`).
+//! The configuration used if none is given: DHCP on one device (cloud-init's `generate_fallback_config`).
 
 use crate::document::{Map, Value};
 use crate::machine::Nic;
+use crate::machine::nic::{ADDRESS_STOLEN, ARPHRD_ETHER, HYPERV};
 
-/// The kernel's hardware type of Ethernet (if_arp.h).
-const ARPHRD_ETHER: u32 = 1;
-/// addr_assign_type of a device that took over another device's address (NET_ADDR_STOLEN).
-const ADDRESS_STOLEN: u32 = 2;
-/// The driver of Hyper-V's devices. Such a device may use a virtual function, which has the same MAC address.
-const HYPERV: &str = "hv_netvsc";
 const VIRTIO: &str = "virtio_net";
 
 /// The state of a link.

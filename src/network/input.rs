@@ -32,12 +32,12 @@ impl Input {
         self.format.read(name, &self.document, macs, report)
     }
 
-    /// Whether it says that the network is not to be configured.
+    /// Whether it says that the network must not be configured.
     pub fn is_disabled(&self) -> bool {
         is_disabled(&self.document)
     }
 
-    /// Whether it configures nothing at all.
+    /// Whether it configures nothing.
     fn is_empty(&self) -> bool {
         match &self.document {
             Value::Map(map) => map.is_empty(),
@@ -54,10 +54,10 @@ pub enum Origin {
     Cmdline,
     /// `ip=`, as the initramfs configured it.
     Initramfs,
-    /// `network:` in the image's configuration.
+    /// `network:` in the image's configuration files.
     SystemCfg,
     Datasource,
-    /// None of the others: DHCP on the most suitable device.
+    /// DHCP on the most suitable device, used without any other configuration.
     Fallback,
 }
 
@@ -80,13 +80,13 @@ impl fmt::Display for Origin {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Choice {
     Use(Origin, Input),
-    /// The first origin with a configuration says that nothing is to be configured.
+    /// The first origin with a configuration says that the network must not be configured.
     Disabled(Origin),
     /// No origin has a configuration; the fallback applies.
     Nothing,
 }
 
-/// The first configuration in this order. `given` returns that of an origin.
+/// The first configuration in this order. `given` returns the configuration of an origin.
 pub fn choose(order: &[Origin], mut given: impl FnMut(Origin) -> Option<Input>) -> Choice {
     for origin in order {
         let Some(input) = given(*origin) else { continue };

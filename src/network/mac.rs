@@ -1,23 +1,21 @@
 //! MAC addresses, and the devices of this machine that have them.
 
 use crate::machine::Nic;
+use crate::machine::nic::{ADDRESS_STOLEN, ARPHRD_ETHER};
 use std::collections::BTreeMap;
 
 /// The names of this machine's devices by MAC address.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Macs {
     names: BTreeMap<String, String>,
-    /// Whether these are all devices: no other will appear later.
+    /// Whether these are all devices, so that no other will appear later.
     complete: bool,
     /// The complete hardware addresses of InfiniBand devices, by name.
     infiniband: BTreeMap<String, String>,
 }
 
-/// The kernel's hardware types (if_arp.h).
-const ARPHRD_ETHER: u32 = 1;
+/// The hardware type of InfiniBand (linux/if_arp.h).
 const ARPHRD_INFINIBAND: u32 = 32;
-/// addr_assign_type of a device that took over another device's address (NET_ADDR_STOLEN).
-const ADDRESS_STOLEN: u32 = 2;
 
 impl Macs {
     /// From the machine's interfaces, without those that use another device's address. An InfiniBand device is also found by
@@ -41,7 +39,8 @@ impl Macs {
         macs
     }
 
-    /// The same, as all devices that there will ever be: a device that a document needs and that is not among them is an error.
+    /// Declares that no other device will appear later: a device that a document needs and that is missing is
+    /// then an error.
     pub fn complete(mut self) -> Macs {
         self.complete = true;
         self

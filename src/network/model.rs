@@ -1,4 +1,4 @@
-//! The model that every format is read to and every renderer writes.
+//! The network model: every input format is parsed to it, and every renderer writes it.
 
 use super::address::{Cidr, Ip, is_v6};
 use crate::document::{Map, Value};
@@ -11,7 +11,7 @@ pub struct Network {
     pub interfaces: Vec<Interface>,
     /// Name servers of the whole machine (version 1 `nameserver` without `interface`).
     pub dns: Dns,
-    /// The mapping below `network:` where the input was version 2: netplan gets it unchanged.
+    /// The mapping below `network:` if the input was version 2. netplan gets it unchanged.
     pub v2: Option<Map>,
 }
 
@@ -20,24 +20,25 @@ pub struct Network {
 pub struct Interface {
     /// The key of version 2, the name of version 1.
     pub id: String,
-    /// The device's name: what it is renamed to, else what this machine calls the device with its MAC address, else the id.
+    /// The device's name: the one that it is renamed to, else that of this machine's device with its MAC
+    /// address, else the id.
     pub name: String,
     pub device_type: DeviceType,
     /// How an existing device is found.
     pub matching: Match,
     /// Whether the device is renamed to `name` (`set-name`, and version 1's physical devices with a MAC address).
     pub rename: bool,
-    /// The MAC address to set on the device.
+    /// The MAC address to be set on the device.
     pub mac: Option<String>,
     pub mtu: Option<u32>,
-    /// The MTU of IPv6 alone.
+    /// The MTU for IPv6 only.
     pub ipv6_mtu: Option<u32>,
     /// Addresses and how they are obtained. Version 2: DHCPv4, DHCPv6, then one for each address.
     pub subnets: Vec<Subnet>,
     /// Name servers of the interface (version 2 `nameservers`, version 1 `nameserver` with `interface`).
     pub dns: Dns,
-    /// Routes of the interface: those of version 2, and version 1's `route` entries, which name no interface.
-    /// Version 1's other routes are in subnets.
+    /// Routes of the interface: those of version 2, and version 1's `route` entries, which do not name an
+    /// interface. Version 1's other routes are in subnets.
     pub routes: Vec<Route>,
     /// Routing policy rules.
     pub rules: Vec<Rule>,
@@ -45,7 +46,7 @@ pub struct Interface {
     pub dhcp6_overrides: DhcpOverrides,
     pub accept_ra: Option<bool>,
     pub wake_on_lan: Option<bool>,
-    /// Whether the boot goes on without it.
+    /// Whether the boot continues without waiting for it.
     pub optional: Option<bool>,
     /// Families with link-local addresses: `ipv4`, `ipv6`.
     pub link_local: Option<Vec<String>>,
@@ -53,7 +54,8 @@ pub struct Interface {
     pub keep_configuration: Option<String>,
     /// Keys without a field of their own, by their name in the document. A renderer reports those it cannot express.
     pub extra: Map,
-    /// The document does not configure it: it is only named as a member of a bond, bridge or VRF, or as a VLAN's link.
+    /// Whether the document does not configure it, but only refers to it: as a member of a bond, bridge or
+    /// VRF, or as a VLAN's link.
     pub implicit: bool,
 }
 
@@ -94,7 +96,7 @@ pub enum DeviceType {
 pub struct Match {
     /// The MAC address, spelled as in the document.
     pub mac: Option<String>,
-    /// A shell pattern for the device's present name.
+    /// A shell pattern for the device's current name.
     pub name: Option<String>,
     /// Shell patterns for the driver.
     pub drivers: Vec<String>,
@@ -114,7 +116,8 @@ pub struct Subnet {
     pub control: Control,
     /// The address, for [`Method::Static`].
     pub address: Option<Cidr>,
-    /// Of a subnet with an address alone: a lease brings its own default route, beside which another would stay.
+    /// Only for a subnet with an address: a lease brings its own default route, and a second one would
+    /// remain.
     pub gateway: Option<Ip>,
     pub broadcast: Option<Ip>,
     /// The other end of a point-to-point link.
@@ -184,7 +187,7 @@ pub struct Rule {
     pub tos: Option<u32>,
 }
 
-/// How DHCP is used, where it differs from the network stack's default (netplan `dhcp4-overrides`).
+/// DHCP settings that differ from the network stack's defaults (netplan `dhcp4-overrides`).
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct DhcpOverrides {
     pub hostname: Option<String>,
@@ -198,9 +201,6 @@ pub struct DhcpOverrides {
     pub use_ntp: Option<bool>,
     pub use_routes: Option<bool>,
 }
-
-/// The longest name of a device, in bytes (Linux' IFNAMSIZ without the final NUL).
-pub const MAX_DEVICE_NAME: usize = 15;
 
 /// The longest id of an interface, in bytes. It need not be a device's name.
 const MAX_NAME: usize = 128;
@@ -243,8 +243,9 @@ impl Network {
         self.interfaces.iter().filter(move |i| matches!(&i.device_type, DeviceType::Vlan { link, .. } if link == name))
     }
 
-    /// Has the network stack leave devices as it finds them, for a root that is reached by them: their addresses, routes and
-    /// leases stay when the stack starts, stops, or loses its lease. A device whose document says how much is kept is not changed.
+    /// Makes the network stack leave devices as it finds them, for a root that is reached over them: their
+    /// addresses, routes and leases stay when the stack starts, stops, or loses its lease. A device for which
+    /// the document sets this itself is not changed.
     pub fn keep(&mut self, carries_root: &dyn Fn(&Interface) -> bool) {
         let is_open = |i: &&mut Interface| i.keep_configuration.is_none() && !i.extra.contains_key("critical");
         let mut kept: HashSet<String> = HashSet::new();
@@ -290,7 +291,8 @@ impl Interface {
             && self.matching.mac.is_none()
     }
 
-    /// Whether `name` is the name of a device, now or after the rename; else it is only the key of whatever matches.
+    /// Whether `name` is a device's name, now or after the rename. Otherwise it is only the key of whatever
+    /// matches.
     pub fn is_named(&self) -> bool {
         self.rename || self.matching == Match::default() || self.name != self.id
     }
@@ -300,7 +302,7 @@ impl Interface {
         self.subnets.iter().any(|s| s.control == Control::Manual)
     }
 
-    /// Whether `keep_configuration` is a plain yes.
+    /// Whether `keep_configuration` is plainly true.
     pub fn keeps_all(&self) -> bool {
         matches!(self.keep_configuration.as_deref(), Some("true" | "True" | "yes" | "on" | "1"))
     }

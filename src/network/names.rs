@@ -19,8 +19,8 @@ impl DeviceName {
     }
 }
 
-/// The devices whose present name is another: present name, and the one to give. A name that no device or several
-/// devices match is logged and skipped.
+/// The devices to rename: their current names and their new names. A name that no device or several devices
+/// match is logged and skipped.
 pub fn renames(wanted: &[DeviceName], nics: &[Nic]) -> Vec<(String, String)> {
     let mut out = Vec::new();
     for DeviceName { matching, name } in wanted {
@@ -38,7 +38,7 @@ pub fn renames(wanted: &[DeviceName], nics: &[Nic]) -> Vec<(String, String)> {
     out
 }
 
-/// Whether a device is the one that a document means, under the name that it has now or the one that it is to have.
+/// Whether a document's interface is this device, by its current name or the one that it is to get.
 pub fn is_device(interface: &Interface, nic: &Nic) -> bool {
     interface.name == nic.name || (interface.matching != Match::default() && matches(&interface.matching, nic))
 }

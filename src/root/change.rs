@@ -1,24 +1,24 @@
-//! A change of the disk: what a commit makes, a plan prints and the journal keeps.
+//! A change to the disk: what a commit makes, a plan prints and the journal records.
 
 use super::{Attr, Content, Root};
 use crate::base::base64;
 use crate::document::{Map, Value};
 
-/// How an existing file changes. Anything but `Replace` is for files that cannot be seen yet, because their file system
-/// is not mounted, and for logs.
+/// How a write treats a file that exists. Anything but `Replace` is for logs, and for files that cannot be
+/// seen yet because their file system is not mounted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Over {
-    /// Its content becomes this one.
+    /// The new content replaces the old one.
     Replace,
-    /// This content is added to its end.
+    /// The new content is added at the end.
     Append,
-    /// The lines that it does not have are added to its end.
+    /// Those lines that the file does not have are added at the end.
     Merge,
-    /// It stays as it is.
+    /// The file stays as it is.
     Keep,
 }
 
-/// One change. Paths are absolute below the root, without symbolic links.
+/// One change. Paths are absolute within the root, without symbolic links.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Change {
     Write {
@@ -27,7 +27,7 @@ pub enum Change {
         attr: Attr,
         over: Over,
     },
-    /// A folder that is there already stays as it is.
+    /// Leaves a folder that exists as it is.
     Mkdir {
         path: String,
         attr: Attr,
@@ -36,7 +36,7 @@ pub enum Change {
         path: String,
         target: String,
     },
-    /// A file, or a folder with all that is in it.
+    /// Removes a file, or a folder and everything in it.
     Remove {
         path: String,
     },
@@ -80,7 +80,7 @@ impl Change {
         }
     }
 
-    /// A description of the change, for a message in which the path follows.
+    /// The action in words, for an error message in which the path follows.
     pub(super) fn verb(&self) -> &'static str {
         match self {
             Change::Write { .. } => "write",
@@ -92,7 +92,7 @@ impl Change {
         }
     }
 
-    /// The change as `prepivot plan --json` prints it; owners by name where the root knows them.
+    /// The change as `prepivot plan --json` prints it, with owners by name where the root knows them.
     pub fn to_value(&self, root: &Root) -> Value {
         let (kind, attr) = self.kind();
         let mut map = Map::new();

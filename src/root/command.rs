@@ -1,4 +1,4 @@
-//! Commands of the root's own system, run through the same door so that a plan shows them.
+//! Commands of the root's own system. They are run through [`Root`] so that a plan shows them.
 
 use super::Root;
 use crate::base::channel::Receiver;
@@ -10,10 +10,14 @@ use std::io::{self, Write};
 use std::process::Stdio;
 use std::time::Duration;
 
-/// How long the pipes of a command with a limit are read after its end: what it has started may keep them open.
+/// How long to keep reading the pipes of a command with a time limit after it has ended: its children may
+/// hold them open.
 const PIPES_END: Duration = Duration::from_secs(1);
 
-/// The stage that a command belongs to, as `cloud-init modules --mode` names it.
+/// The usual folders of programs; the first that has a program takes precedence.
+pub const PROGRAM_FOLDERS: [&str; 6] = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
+
+/// The stage that a command belongs to, named as for `cloud-init modules --mode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
     Init,
@@ -39,37 +43,37 @@ impl Stage {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Command {
     pub argv: Vec<String>,
-    /// Given on standard input.
+    /// Standard input.
     pub stdin: Option<Vec<u8>>,
-    /// Passwords, keys and tokens that stand in the words, the environment or standard input: a plan masks them.
+    /// Passwords, keys and tokens in the arguments, the environment or standard input: a plan masks them.
     pub secrets: Vec<String>,
     /// Added to the environment.
     pub env: Vec<(String, String)>,
-    /// The folder that it starts in; None: this process's own.
+    /// The working directory; None: this process's own.
     pub dir: Option<String>,
-    /// Whether [`Root::output`] takes its standard error too.
+    /// Whether [`Root::output`] also captures standard error.
     pub takes_errors: bool,
     pub when: Stage,
-    /// The command is killed after this time. None: no limit.
+    /// The command is killed after this time. None: it has no limit.
     pub limit: Option<Duration>,
 }
 
-/// How a command ended.
+/// The result of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Output {
-    /// The exit status; 128 and the signal's number where it was killed.
+    /// The exit status; 128 plus the signal's number if it was killed.
     pub status: i32,
-    /// Standard output, where it was asked for.
+    /// Standard output, if captured.
     pub stdout: Vec<u8>,
-    /// Standard error, where it was asked for.
+    /// Standard error, if captured.
     pub stderr: Vec<u8>,
 }
 
-/// Answers the commands of a root in the place of its programs.
+/// Replaces a root's programs in tests: takes each command and returns its result.
 pub type Programs = Box<dyn FnMut(&Root, &Command) -> Result<Output>>;
 
 impl Command {
-    /// The command `argv` in the stage `when`.
+    /// A command with the arguments `argv` (the program first), for the stage `when`.
     pub fn new<S: Into<String>>(when: Stage, argv: impl IntoIterator<Item = S>) -> Command {
         let argv = argv.into_iter().map(Into::into).collect();
         Command {
@@ -84,37 +88,37 @@ impl Command {
         }
     }
 
-    /// With a variable in its environment.
+    /// Adds an environment variable.
     pub fn env(mut self, name: &str, value: impl Into<String>) -> Command {
         self.env.push((name.to_owned(), value.into()));
         self
     }
 
-    /// Started in a folder of the root.
+    /// Sets the working directory, a path in the root.
     pub fn dir(mut self, path: impl Into<String>) -> Command {
         self.dir = Some(path.into());
         self
     }
 
-    /// With its standard error in what [`Root::output`] gives.
+    /// Makes [`Root::output`] capture standard error too.
     pub fn with_errors(mut self) -> Command {
         self.takes_errors = true;
         self
     }
 
-    /// With an end to its time.
+    /// Sets a time limit.
     pub fn limit(mut self, limit: Duration) -> Command {
         self.limit = Some(limit);
         self
     }
 
-    /// With text on standard input.
+    /// Sets the standard input.
     pub fn stdin(mut self, text: impl Into<Vec<u8>>) -> Command {
         self.stdin = Some(text.into());
         self
     }
 
-    /// With a secret: a text that stands somewhere in the command, which a plan masks.
+    /// Adds a secret: a plan masks this text wherever the command has it.
     pub fn secret(mut self, text: impl Into<String>) -> Command {
         self.secrets.push(text.into());
         self
@@ -122,10 +126,11 @@ impl Command {
 }
 
 impl Root {
-    /// Runs a command and waits for it; what was written before is on the disk when it starts. Its output goes where this
-    /// process's goes. In a plan, or in a root that is not the running system, it is recorded and taken as done.
+    /// Runs a command and waits for it. Changes so far are committed first; its output goes where this
+    /// process's goes. In a plan, or in a root that is not the running system, the command is only recorded.
     ///
-    /// An error if it cannot be started or does not exit with 0.
+    /// # Errors
+    /// It cannot be started, or does not exit with 0.
     pub fn run(&mut self, command: Command) -> Result<()> {
         let name = command.argv.first().cloned().unwrap_or_default();
         match self.spawn(command, false)?.status {
@@ -134,22 +139,26 @@ impl Root {
         }
     }
 
-    /// Runs a command like [`Root::run`], whatever its exit status, and gives its standard output.
+    /// Runs a command like [`Root::run`], whatever its exit status, and captures its standard output.
+    ///
+    /// # Errors
+    /// It cannot be started.
     pub fn output(&mut self, command: Command) -> Result<Output> {
         self.spawn(command, true)
     }
 
-    /// Answers every command with `programs` from now on: for tests, on the tree of a machine.
+    /// From now on, passes every command to `programs` instead of running it: for tests.
     pub fn play(&mut self, programs: Programs) {
         self.programs = Some(programs);
     }
 
-    /// Whether commands run here: in the running system, or where [`Root::play`] answers them.
+    /// Whether commands run: in the running system, or in a test that replaces its programs with
+    /// [`Root::play`].
     pub fn runs_commands(&self) -> bool {
         self.is_live() || self.programs.is_some()
     }
 
-    /// Starts a command that nothing waits for, like [`Root::run`] in everything else; its end is only logged.
+    /// Starts a command in the background, otherwise like [`Root::run`]. How it ends is only logged.
     ///
     /// # Errors
     /// It cannot be started.
@@ -220,7 +229,8 @@ impl Root {
     }
 
     /// Keeps a command for when the stage has ended and everything it leaves is on the disk; it runs only if `condition`,
-    /// where there is one, exits with 0. The stage calls [`Root::run_at_end`].
+    /// Keeps a command until the end of the stage, after its changes are on the disk. It runs only if
+    /// `condition` is None or exits with 0. The stage calls [`Root::run_at_end`].
     pub fn at_end(&mut self, condition: Option<Command>, command: Command) {
         if !self.runs_commands() {
             self.commands.extend(condition.clone());
@@ -229,7 +239,7 @@ impl Root {
         self.at_end.push((condition, command));
     }
 
-    /// Runs what was kept for the end of the stage.
+    /// Runs the commands kept by [`Root::at_end`], and returns the errors.
     pub fn run_at_end(&mut self) -> Vec<Error> {
         let mut errors = Vec::new();
         if !self.runs_commands() {
@@ -250,26 +260,26 @@ impl Root {
         errors
     }
 
-    /// Every command so far, in order.
+    /// All commands so far, in order.
     pub fn commands(&self) -> &[Command] {
         &self.commands
     }
 
-    /// The programs that may be asked for facts: those of the running system, where this is its root; else none.
+    /// The programs that may be run to find out facts: the running system's if this is its root, else none.
     pub fn tools(&self) -> Tools {
         if self.is_live() { Tools::of_this_system() } else { Tools::none() }
     }
 
-    /// Where a program is: the first of the usual folders that has it.
+    /// Where a program is: in the first of the usual folders that has it.
     pub fn which(&self, program: &str) -> Option<String> {
-        ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"]
+        PROGRAM_FOLDERS
             .iter()
             .map(|folder| format!("{folder}/{program}"))
             .find(|path| self.stat(path).is_some_and(|s| s.kind == super::Kind::File && s.attr.mode & 0o111 != 0))
     }
 }
 
-/// What a [`reader`] has read. Nothing where a process keeps the pipe open after `end`.
+/// The output that a [`reader`] has collected. Empty where another process still holds the pipe at `end`.
 fn taken(reader: Option<Receiver<io::Result<Vec<u8>>>>, end: Option<Deadline>) -> Vec<u8> {
     reader.and_then(|reader| reader.receive(end)).and_then(io::Result::ok).unwrap_or_default()
 }

@@ -1,12 +1,12 @@
-//! From memory to the disk: finds what differs, and writes it through the journal.
+//! Writes changes from memory to the disk: finds what differs from it, and writes that through the journal.
 //!
-//! The model is SQLite's rollback journal, except that this journal has the new contents, not the old ones. Until it is
-//! complete on the disk nothing has changed; from then on a cut at any point ends in all changes, because the next run
-//! makes them again ([`Root::recover`](super::Root::recover)).
+//! The model is SQLite's rollback journal, with new contents instead of old ones. Nothing changes until the
+//! journal is complete on the disk; from then on an interruption at any point still ends with all changes
+//! made, because the next run makes them again ([`Root::recover`](super::Root::recover)).
 
 use super::disk::Touched;
 use super::journal::{FOLDERS, Journal, WAITING, path_in};
-use super::layout::{ACCOUNTS, is_mark, is_record, is_volatile};
+use super::layout::{ACCOUNTS, is_mark, is_unsynced, is_volatile};
 use super::mounts::Writable;
 use super::record::{self, Entry};
 use super::{Attr, Change, Kind, Node, Over, Root, Use};
@@ -15,34 +15,35 @@ use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 
-/// The result of making a list of changes.
+/// The result of making several changes.
 #[derive(Default)]
 pub(super) struct Outcome {
     pub(super) errors: Vec<Error>,
-    /// A change failed for want of room or because the file system is read-only or broken: another run may make it.
+    /// Whether a change failed for lack of space, or because the file system is read-only or broken. A later
+    /// run may succeed.
     starved: bool,
 }
 
 impl Root {
-    /// The changes that are not on the disk yet, folders before their contents.
+    /// The changes that are not on the disk yet, each folder before its contents.
     pub fn changes(&self) -> Vec<Change> {
         self.entries().into_iter().filter(|e| !e.hidden).map(|e| e.change).collect()
     }
 
-    /// Whether there is a change that outlives the boot.
+    /// Whether there is a change to files that outlive the boot.
     pub fn has_changes_on_disk(&self) -> bool {
         self.entries().iter().any(|e| !is_volatile(e.change.resolved()))
     }
 
-    /// Forgets changes that the disk has already, so that they are compared with it only once. For the initramfs, where nothing
-    /// else changes the disk meanwhile.
+    /// Drops changes that the disk has already, so that it is compared only once. For the initramfs, where
+    /// nothing else changes the disk in the meantime.
     pub fn drop_unchanged(&mut self) {
         let is_same = |path: &str, node: &Node| {
             let mut changes = Vec::new();
             self.difference(path, node, &mut changes);
             changes.is_empty()
         };
-        // A path that is removed stays known, because what is below it may be on the disk.
+        // A removed path is kept: there may still be something below it on the disk.
         let may_go = |path: &str, node: &Node| !matches!(node, Node::Absent) && !self.below_unmounted(path);
         let same = self.nodes.iter().filter(|(path, node)| may_go(path, node) && is_same(path, node));
         for path in same.map(|(path, _)| path.clone()).collect::<Vec<_>>() {
@@ -112,13 +113,13 @@ impl Root {
         }
     }
 
-    /// Writes what differs, through the journal, and returns when it is on the disk. What is in /run comes first, logs and the
-    /// boot's status last and without waiting. Nothing is marked as done that is not on the disk: where the journal cannot be
-    /// kept, marks follow a sync of what they mark.
+    /// Writes what differs through the journal, and returns when it is on the disk. /run is written first;
+    /// logs and the boot's status last, without a sync. Nothing is marked as done before it is on the disk:
+    /// if there can be no journal, marks are written after a sync.
     ///
     /// Gives one error for each change that failed; the others are made. In a plan nothing is written and the changes stay.
     pub fn commit(&mut self) -> Vec<Error> {
-        if self.plan {
+        if self.is_plan() {
             return Vec::new();
         }
         let mut errors = Vec::new();
@@ -131,7 +132,7 @@ impl Root {
         let (volatile, entries): (Vec<_>, Vec<_>) = entries.into_iter().partition(|e| is_volatile(e.change.resolved()));
         let (waiting, entries): (Vec<_>, Vec<_>) =
             entries.into_iter().partition(|e| !e.hidden && self.below_unmounted(e.change.resolved()));
-        let (records, entries): (Vec<_>, Vec<_>) = entries.into_iter().partition(|e| is_record(e.change.resolved()));
+        let (records, entries): (Vec<_>, Vec<_>) = entries.into_iter().partition(|e| is_unsynced(e.change.resolved()));
         let mut entries = self.writable(entries, &mut errors);
         errors.extend(self.make(volatile).errors);
         let to_relabel = waiting.iter().filter(|e| !matches!(e.change, Change::Remove { .. }));
@@ -149,7 +150,7 @@ impl Root {
             self.waiting_changed = false;
         }
         if entries.iter().all(|e| is_mark(e.change.resolved())) {
-            // What they mark is on the disk already.
+            // What they mark is already on the disk.
             if entries.is_empty() || self.settle(&mut errors) {
                 let outcome = self.make(entries);
                 self.unwritten |= outcome.starved;
@@ -164,20 +165,21 @@ impl Root {
         errors
     }
 
-    /// Whether a change was not made that a run with room on the disk, or with a disk that can be written, would have made.
-    /// Then nothing is done, and the next stage that can write does it again.
+    /// Whether a change failed that a later run may be able to make, with space or a writable disk. Then
+    /// nothing is marked as done, and the next stage that can write repeats the work.
     pub fn is_unwritten(&self) -> bool {
         self.unwritten
     }
 
-    /// Makes the root's own file system writable where a change needs that, until the result is dropped.
+    /// Makes the root's own file system writable if a change needs it, until the guard that is returned is
+    /// dropped.
     ///
     /// # Errors
-    /// It is read-only and stays so.
+    /// It is read-only and cannot be remounted.
     pub fn make_writable(&self) -> Result<Option<Writable>> {
         let needs_own = |e: Entry| {
             let waits = !e.hidden && self.below_unmounted(e.change.resolved());
-            // The waiting changes are in a list there.
+            // Changes that wait for a file system are in a list there.
             let path = if waits { "etc" } else { e.change.resolved() };
             let own = || self.disk.nearest(path).is_some_and(|fd| self.disk.is_own(fd));
             !is_volatile(path) && self.disk.is_read_only(path) && own()
@@ -185,8 +187,9 @@ impl Root {
         if self.entries().into_iter().any(needs_own) { Writable::make(self.path()) } else { Ok(None) }
     }
 
-    /// Leaves out what is on a file system that is read-only: one error for all of it. Before the pivot nothing is marked then,
-    /// because the real root may have a writable file system in that place. There, what can be written is all there is.
+    /// Leaves out changes to read-only file systems, with one error for all. Before the pivot this also
+    /// leaves marks out, because the real root may have a writable file system there. In the real root, what
+    /// can be written is all that ever will be.
     fn writable(&mut self, entries: Vec<Entry>, errors: &mut Vec<Error>) -> Vec<Entry> {
         let (left, mut entries): (Vec<_>, Vec<_>) =
             entries.into_iter().partition(|e| self.disk.is_read_only(e.change.resolved()));
@@ -202,14 +205,14 @@ impl Root {
             first.change.verb(),
             first.change.path()
         )));
-        // A state that is kept in a writable /etc is not on the file system that nothing can be written to, now or later.
+        // State that is kept in a writable /etc can be written even if /var never can.
         if self.usage == Use::NewRoot && !self.disk.keeps_state {
             entries.retain(|e| !is_mark(e.change.resolved()));
         }
         entries
     }
 
-    /// The change that keeps the list of waiting changes.
+    /// The change that writes the list of waiting changes.
     pub(super) fn list_of_waiting(&mut self) -> Result<Change> {
         let folder = match &self.waiting_folder {
             Some(folder) => folder.clone(),
@@ -226,11 +229,12 @@ impl Root {
         Ok(Change::Write { path, content: content.into(), attr: Attr::root(0o600), over: Over::Replace })
     }
 
-    /// Folders that can hold the journal, the best first: on the root's own file system, and on one that keeps what is written.
+    /// Folders that can hold the journal, best first: on the root's own file system, and on one that survives
+    /// a reboot.
     pub(super) fn journal_folders(&self) -> Vec<String> {
         let points = super::points::all(self);
         let below_mount = |folder: &str| points.iter().any(|p| super::layout::is_below(folder, &p.path));
-        // PID 1 needs /etc: where it is mounted, it is so from the initramfs on.
+        // PID 1 needs /etc, so that it is mounted from the initramfs on if it is a mount at all.
         let usable = |folder: &str| {
             let resolved = self.resolve(folder, true).ok()?;
             (!below_mount(&resolved) || folder == "etc" && !self.below_unmounted(&resolved)).then_some(resolved)
@@ -242,7 +246,7 @@ impl Root {
     }
 
     fn through_journal(&mut self, entries: Vec<Entry>) -> Vec<Error> {
-        // Marks come last: where a change fails for lack of space, nothing is marked.
+        // Marks come last: if a change fails for lack of space, nothing is marked.
         let (marks, mut entries): (Vec<_>, Vec<_>) = entries.into_iter().partition(|e| is_mark(e.change.resolved()));
         let first_mark = entries.len();
         entries.extend(marks);
@@ -270,7 +274,7 @@ impl Root {
             }
             let mut written = Journal::write(&self.disk, &folder, entries);
             if written.as_ref().is_err_and(|e| e.kind() == ErrorKind::AlreadyExists) {
-                // The journal of another process: its changes come first.
+                // Another process left this journal: its changes come first.
                 let earlier = self.recover_journal(&folder);
                 written = earlier.and_then(|_| Journal::write(&self.disk, &folder, entries));
             }
@@ -282,8 +286,8 @@ impl Root {
         Err(last).context(failed)
     }
 
-    /// Makes the changes of a journal that is on the disk, in order. Where one of them is starved, marks are left out, and the list
-    /// of waiting changes stays as it was: that change may be one of the list.
+    /// Makes the changes of a journal on the disk, in order. If one of them is starved, the later marks are left out, and the list of
+    /// waiting changes stays as it was, because that change may be on it.
     pub(super) fn carry_out(
         &mut self,
         entries: impl IntoIterator<Item = Entry>,
@@ -306,7 +310,7 @@ impl Root {
         is_list
     }
 
-    /// Waits for the disk and removes the journal. One whose changes may not have reached the disk stays for the next run.
+    /// Syncs and removes the journal. It stays for the next run if its changes may not have reached the disk.
     pub(super) fn end_journal(&mut self, journal: Journal, touched: &Touched, outcome: Outcome) -> Vec<Error> {
         let mut errors = outcome.errors;
         self.unwritten |= outcome.starved;
@@ -319,8 +323,8 @@ impl Root {
         errors
     }
 
-    /// Makes the changes where the journal cannot be kept, in the order in which a power cut does the least damage:
-    /// contents under temporary names, a sync, then the renames, the account files last; a sync; then the marks.
+    /// Makes the changes without a journal, in the order in which a power cut does the least damage: contents
+    /// under temporary names, a sync, the renames with the account files last, a sync, then the marks.
     fn without_journal(&mut self, mut entries: Vec<Entry>, first_mark: usize) -> Vec<Error> {
         let marks = entries.split_off(first_mark);
         let mut outcome = Outcome::default();
@@ -392,7 +396,7 @@ impl Root {
         }
     }
 
-    /// Waits until what was written without a journal is on the disk. Whether it is.
+    /// Syncs what was written without a journal. Returns whether it is on the disk.
     fn settle(&mut self, errors: &mut Vec<Error>) -> bool {
         if self.unsettled {
             let mut touched = Touched::default();
@@ -417,7 +421,7 @@ impl Root {
         touched.sync().context(|| format!("failed to sync the file system of {path}"))
     }
 
-    /// Every path that a commit wrote or changed, in order, and those that wait for a file system.
+    /// Every path that commits have changed, in order, and those that wait for a file system.
     pub fn done(&self) -> &[String] {
         &self.done
     }
@@ -438,7 +442,7 @@ impl Outcome {
     }
 }
 
-/// The change for a path whose file system cannot be seen yet.
+/// The change for a path whose file system is not mounted yet.
 fn unseen(resolved: &str, node: &Node) -> Change {
     let path = format!("/{resolved}");
     match node {

@@ -1,4 +1,4 @@
-//! What a file is to hold.
+//! The content of a file to be written.
 
 use crate::document::{Bytes, Text};
 use std::fmt;
@@ -6,13 +6,12 @@ use std::hash::{Hash, Hasher};
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 
-/// Up to this many bytes, what is made from something else is held in memory.
+/// Generated content of up to this many bytes is held in memory.
 const HELD: u64 = 64 << 10;
 
 type Make = dyn Fn(&mut dyn Write) -> io::Result<()> + Send + Sync;
 
-/// The bytes of a file. They are held once, however many lists of changes have them; or they are made anew each time that they are
-/// written.
+/// The bytes of a file: shared by all copies, or generated anew each time that they are written.
 #[derive(Clone)]
 pub struct Content(Source);
 
@@ -24,7 +23,7 @@ enum Source {
 }
 
 impl Content {
-    /// What `make` writes, the same each time. It is held where it is short.
+    /// Content that `make` writes; it must write the same bytes each time. Short content is held in memory.
     ///
     /// # Errors
     /// Those of `make`.
@@ -37,7 +36,7 @@ impl Content {
         }))
     }
 
-    /// How many bytes it has.
+    /// The length in bytes.
     pub fn len(&self) -> u64 {
         match &self.0 {
             Source::Bytes(bytes) => bytes.len() as u64,
@@ -46,12 +45,12 @@ impl Content {
         }
     }
 
-    /// Whether it has none.
+    /// Whether there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Writes it.
+    /// Writes the bytes.
     ///
     /// # Errors
     /// Those of `out`.
@@ -66,7 +65,7 @@ impl Content {
     /// A copy of the bytes.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        // It was made once without an error, and memory takes everything.
+        // It cannot fail: it succeeded once, and a Vec accepts everything.
         let _ = self.write_to(&mut bytes);
         bytes
     }
@@ -138,7 +137,7 @@ impl fmt::Debug for Content {
     }
 }
 
-/// Counts what is written, and holds it while it is short.
+/// Counts the bytes written, and holds them while they are few.
 #[derive(Default)]
 struct Short {
     held: Vec<u8>,
@@ -159,7 +158,7 @@ impl Write for Short {
     }
 }
 
-/// Takes what a file has, and fails on all else.
+/// Compares what is written with what the reader has; a difference is an error.
 struct Compared<'a>(&'a mut dyn Read);
 
 impl Write for Compared<'_> {

@@ -1,8 +1,8 @@
-//! Block devices: their bytes are changed in place and in steps, through the same door as files.
+//! Block devices: changed in place and in steps, through the same door as files.
 //!
-//! A journal on a file system cannot cover the table that says where this file system is. So the promise is kept by the order
-//! of writes instead: the caller divides a change into steps, such that the device is readable after each of them and while
-//! one of them has reached it in part. Every step is on the disk before the next one begins.
+//! A journal on a file system cannot protect the partition table by which that file system is found. Instead
+//! the caller divides a change into steps, so that the device is readable after each of them and while one is
+//! written in part. Every step is synced before the next begins.
 
 use super::{Command, Root, Use};
 use crate::base::error::{Context, Error, Result};
@@ -11,41 +11,42 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt};
 
-/// The alignment in memory that direct I/O needs, in bytes: no device has larger sectors.
+/// The alignment that direct I/O needs for buffers, in bytes: no device has larger sectors.
 const ALIGNMENT: usize = 4096;
 
 /// New content for whole sectors of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Write {
-    /// In bytes, a multiple of the sector size, as the length of `content`.
+    /// In bytes; a multiple of the sector size, like the length of `content`.
     pub offset: u64,
     pub content: Vec<u8>,
 }
 
-/// Writes in the order in which they must reach the device: all of one list before the first of the next. Within a list
-/// they may arrive in any order, sector by sector.
+/// Writes in the order in which they must reach the device: all of one list before the first of the next.
+/// Within a list, sectors may arrive in any order.
 pub type Steps = Vec<Vec<Write>>;
 
 impl Root {
-    /// Opens a block device, or a file that represents one in a tree, to read it.
+    /// Opens a block device for reading, or in a tree the file that represents one.
     ///
     /// # Errors
-    /// There is none at `path`, or it cannot be opened.
+    /// There is no such device at `path`, or it cannot be opened.
     pub fn open_device(&self, path: &str) -> Result<File> {
         let file = self.open_device_with(path, OFlags::RDONLY).context(|| format!("failed to open {path}"))?;
         Ok(file)
     }
 
-    /// Changes a device's bytes. With `exclusive`, only if nothing uses the device or a partition of it: no mount, no swap, no
-    /// mapping (`O_EXCL`, open(2)). It is recorded as `shown`, the command that does the same. Nothing is written in a
-    /// plan, nor to a block device where the root is neither the running system's nor an initramfs's new root: it is another
-    /// machine's.
+    /// Changes a device's bytes. With `exclusive`, only if neither the device nor a partition of it is in
+    /// use: mounted, as swap, or mapped (`O_EXCL`, open(2)). It is recorded as `shown`, the command with the
+    /// same effect. Nothing is written in a plan; nor to a block device if the root is neither the running
+    /// system's nor an initramfs's new root, because then the device belongs to another machine.
     ///
     /// # Errors
-    /// The device is in use, or a write fails; what the steps before it wrote stays, and the later ones are not begun.
+    /// The device is in use, or a write fails. Steps before the failed one stay written; later ones are not
+    /// begun.
     pub fn write_device(&mut self, path: &str, steps: &[Vec<Write>], exclusive: bool, shown: Command) -> Result<()> {
         self.commands.push(shown);
-        if self.plan {
+        if self.is_plan() {
             return Ok(());
         }
         let flags = if exclusive { OFlags::RDWR | OFlags::EXCL } else { OFlags::RDWR };
@@ -57,8 +58,8 @@ impl Root {
             if !self.has_devices() {
                 return Ok(());
             }
-            // Only the sectors themselves are written. The page cache would write whole pages, and with them an old copy of
-            // what a mounted file system next to a table has changed since.
+            // Direct I/O writes only the sectors themselves. The page cache would write whole pages, and
+            // overwrite what a mounted file system next to the table has changed meanwhile.
             write_steps(&self.open_device_with(path, flags | OFlags::DIRECT)?, steps)
         };
         write().map_err(|e| {
@@ -68,11 +69,12 @@ impl Root {
         })
     }
 
-    /// Tells the kernel the new end of a partition that may be in use (`BLKPG_RESIZE_PARTITION`, linux/blkpg.h). `start` and
-    /// `end`, which is exclusive, are in sectors of `sector` bytes. Nothing is done where [`Root::write_device`] writes nothing.
+    /// Tells the kernel the new end of a partition that may be in use (`BLKPG_RESIZE_PARTITION`,
+    /// linux/blkpg.h). `start` and the exclusive `end` are in sectors of `sector` bytes. Does nothing where
+    /// [`Root::write_device`] writes nothing.
     ///
     /// # Errors
-    /// The kernel refuses it: it does not know the partition, or another one begins before `end`.
+    /// The kernel refuses: it does not know the partition, or another one begins before `end`.
     pub fn resize_partition(&mut self, disk: &str, number: u32, start: u64, end: u64, sector: u64) -> Result<()> {
         if !self.has_devices() {
             return Ok(());
@@ -88,7 +90,7 @@ impl Root {
         resize().context(|| format!("failed to tell the kernel the new size of partition {number} of {disk}"))
     }
 
-    /// Whether the block devices of this machine are the root's.
+    /// Whether this machine's block devices belong to the root.
     fn has_devices(&self) -> bool {
         self.is_live() || self.is_initramfs()
     }
@@ -106,7 +108,7 @@ impl Root {
             let kind = file.metadata()?.file_type();
             Ok(kind.is_block_device() || (kind.is_file() && self.usage != Use::NewRoot && !self.disk.is_slash()))
         };
-        // To open a device of another kind can have effects of its own: it is looked at first.
+        // Opening another kind of device can have side effects: its type is checked first.
         let known = File::from(open(OFlags::PATH)?);
         if !is_device(&known)? {
             return Err(io::Error::other("it is not a block device"));

@@ -1,5 +1,5 @@
-//! The disk below a root: reads, and one change at a time. Every path here is resolved already, so no component may be
-//! a symbolic link: one that is put there in between makes the call fail instead of leading outside.
+//! The disk below a root: reads, and single changes. Paths here are already resolved, so no component may be
+//! a symbolic link: if one appears in between, the call fails instead of leaving the root.
 
 use super::layout::{KEPT_STATE, STATE, is_below, is_semaphore};
 use super::{Attr, Change, Content, Kind, MAX_READ, Over, Stat};
@@ -19,26 +19,26 @@ use std::path::{Path, PathBuf};
 pub(super) struct Disk {
     path: PathBuf,
     base: OwnedFd,
-    /// This system's own `/`, for `/run`, which moves along when the root is pivoted.
+    /// This system's own `/`, for `/run`, which stays the same across the pivot.
     own: Option<OwnedFd>,
-    /// Whether the root's own `run` is a symbolic link.
+    /// Whether `run` in the root is a symbolic link.
     links_run: bool,
     /// Whether [`STATE`] is kept in [`KEPT_STATE`].
     pub(super) keeps_state: bool,
 }
 
-/// The longest value of an extended attribute, and the longest list of their names (xattr(7)).
+/// The largest value of an extended attribute, and the largest list of their names, in bytes (xattr(7)).
 const MAX_XATTR: usize = 64 << 10;
-/// Extended attributes that describe a content, and are wrong for another one.
+/// Extended attributes that belong to a file's content, and do not fit another content.
 const OF_CONTENT: [&CStr; 3] = [c"security.capability", c"security.ima", c"security.evm"];
 
 /// Types of file systems (statfs(2)).
 const TMPFS: u32 = 0x0102_1994;
 const RAMFS: u32 = 0x8584_58f6;
 const OVERLAY: u32 = 0x794c_7630;
-/// How much of a content that is made is written at a time, in bytes.
+/// How many bytes of generated content are written at a time.
 const BUFFER: usize = 64 << 10;
-/// Room for folders and inodes, beside contents.
+/// Space for folders and inodes, besides contents, in bytes.
 const MARGIN: u64 = 256 << 10;
 
 type Io<T> = std::result::Result<T, Errno>;
@@ -67,9 +67,9 @@ impl Disk {
         }
     }
 
-    /// Where `path` is on the disk.
+    /// Where `path` is stored on the disk.
     fn place<'p>(&self, path: &'p str) -> Cow<'p, str> {
-        // Seeds and handlers that an image has are where they are.
+        // Seeds and handlers of the image stay where the image has them.
         let is_image = |name: &str| {
             let folder = format!("{STATE}/{name}");
             is_below(path, &folder) && self.open_placed(&folder, OFlags::PATH).is_ok()
@@ -84,7 +84,7 @@ impl Disk {
         self.open_placed(&self.place(path), flags)
     }
 
-    /// Opens what is at `path` on the disk.
+    /// Opens a path as stored on the disk.
     fn open_placed(&self, path: &str, flags: OFlags) -> Io<OwnedFd> {
         let base = self.base_of(path);
         let path = if path.is_empty() { "." } else { path };
@@ -96,7 +96,7 @@ impl Disk {
         }
     }
 
-    /// The same for kernels before 5.6, one component at a time.
+    /// The same for kernels before 5.6 (no openat2), one component at a time.
     fn walk(&self, base: &OwnedFd, path: &str, flags: OFlags) -> Io<OwnedFd> {
         let step = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut at = fs::openat(base, ".", step, Mode::empty())?;
@@ -113,8 +113,7 @@ impl Disk {
         Ok((self.open_at(parent, OFlags::PATH | OFlags::DIRECTORY)?, name))
     }
 
-    /// What is at `path`, where nothing above it is a symbolic link, which the kernel tells in one call. None where something
-    /// may be.
+    /// What is at `path` if it contains no symbolic links, by one system call. None where it may contain one.
     pub(super) fn stat_plain(&self, path: &str) -> Option<Option<Stat>> {
         if self.keeps_state && is_below(path, STATE) || self.links_run && is_below(path, "run") {
             return None;
@@ -130,7 +129,7 @@ impl Disk {
         stat_of(&self.open_at(path, OFlags::PATH).ok()?)
     }
 
-    /// Whether something is mounted at `path`; by its device number where the kernel is older than 5.8.
+    /// Whether `path` is a mount point; on kernels before 5.8, by comparing device numbers.
     pub(super) fn is_mount(&self, path: &str) -> bool {
         let flags = AtFlags::EMPTY_PATH;
         let asked = self.open_at(path, OFlags::PATH).and_then(|fd| fs::statx(fd, "", flags, StatxFlags::empty()));
@@ -142,13 +141,13 @@ impl Disk {
         }
     }
 
-    /// Whether the file system that has `path`, or is to have it, is read-only.
+    /// Whether the file system of `path`, which need not exist, is read-only.
     pub(super) fn is_read_only(&self, path: &str) -> bool {
         let stat = self.nearest(path).and_then(|fd| fs::fstatvfs(fd).ok());
         stat.is_some_and(|stat| stat.f_flag.contains(StatVfsMountFlags::RDONLY))
     }
 
-    /// The first folder above `path`, or above its place on the disk, that is there; or `path` itself if it is one.
+    /// `path` itself if it is a folder; else the nearest folder above it that exists.
     pub(super) fn nearest(&self, path: &str) -> Option<OwnedFd> {
         let place = self.place(path);
         let mut at: &str = &place;
@@ -161,7 +160,8 @@ impl Disk {
         }
     }
 
-    /// Mode, owner, group, inode, size, and the time of the last change in seconds and nanoseconds. None where there is nothing.
+    /// Mode, owner, group, inode, size, and the time of the last change in seconds and nanoseconds. None
+    /// where nothing is there.
     pub(super) fn version(&self, path: &str) -> Option<[u64; 7]> {
         let stat = fs::fstat(self.open_at(path, OFlags::PATH).ok()?).ok()?;
         let number = |n: i64| u64::try_from(n).unwrap_or(0);
@@ -170,13 +170,13 @@ impl Disk {
         Some([u64::from(stat.st_mode), uid, gid, stat.st_ino, size, seconds, stat.st_ctime_nsec as u64])
     }
 
-    /// Device number of the file system that holds `path`.
+    /// The device number of the file system that holds `path`.
     pub(super) fn device(&self, path: &str) -> Option<u64> {
         Some(fs::fstat(self.open_at(path, OFlags::PATH).ok()?).ok()?.st_dev)
     }
 
-    /// Opens a regular file to read it. None where there is none: to open a device can have effects of its own, so that it is
-    /// looked at first, unless `seen` tells what is there.
+    /// Opens a regular file for reading. None where there is none. Opening a device can have side effects, so
+    /// the type is checked first, unless `seen` has it.
     pub(super) fn open_file(&self, path: &str, seen: Option<Option<Stat>>) -> std::io::Result<Option<File>> {
         let is_file = |fd: &OwnedFd| Ok(FileType::from_raw_mode(fs::fstat(fd)?.st_mode) == FileType::RegularFile);
         let open = |flags| match self.open_at(path, flags) {
@@ -208,7 +208,7 @@ impl Disk {
         Ok(Some(content))
     }
 
-    /// Opens a lock file for writing; one that is not there is made, for root only.
+    /// Opens a lock file for writing; creates a missing one, 0600.
     pub(super) fn open_lock(&self, path: &str) -> Io<OwnedFd> {
         let (parent, name) = self.open_parent(path)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY;
@@ -237,7 +237,7 @@ impl Disk {
         names().unwrap_or_default()
     }
 
-    /// Makes one change. It can be made again: the result is the same, but for what is appended.
+    /// Makes one change. Making it again gives the same result, except for an append.
     pub(super) fn apply(&self, change: &Change) -> std::io::Result<()> {
         let path = change.resolved();
         match change {
@@ -262,7 +262,7 @@ impl Disk {
         }
     }
 
-    /// Makes a folder that has its mode and owner from the first moment. One that is there stays as it is.
+    /// Creates a folder with its mode and owner from the first moment. An existing one stays as it is.
     fn mkdir(&self, path: &str, attr: Attr) -> std::io::Result<()> {
         match self.stat(path).map(|s| s.kind) {
             Some(Kind::Dir) => return Ok(()),
@@ -275,13 +275,14 @@ impl Disk {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         own(fs::openat(&parent, &temporary, flags, Mode::empty())?, attr)?;
         match fs::renameat_with(&parent, &temporary, &parent, name, RenameFlags::NOREPLACE) {
-            // Not every file system has the flag. A folder that is not empty is not replaced without it either.
+            // Not every file system supports the flag. Without it too, a folder that is not empty cannot be
+            // replaced.
             Err(Errno::INVAL | Errno::NOSYS) => Ok(fs::renameat(&parent, &temporary, &parent, name)?),
             result => Ok(result?),
         }
     }
 
-    /// Makes the file's new content, under a temporary name beside it, with the mode and owner that it is to have.
+    /// Creates the file's new content with its mode and owner, under a temporary name beside it.
     pub(super) fn prepare(&self, path: &str, content: &Content, attr: Attr) -> std::io::Result<()> {
         let (parent, name) = self.open_parent(path)?;
         let temporary = temporary_name(name);
@@ -303,8 +304,8 @@ impl Disk {
         })
     }
 
-    /// Makes a file in its place. A run that is killed leaves no temporary file, which the next run would not look for: a
-    /// semaphore is written once.
+    /// Creates a file under its final name, so that a killed run leaves no temporary file that nothing would
+    /// remove: a semaphore is written only once.
     fn create(&self, path: &str, content: &Content, attr: Attr) -> std::io::Result<()> {
         let (parent, name) = self.open_parent(path)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -315,8 +316,8 @@ impl Disk {
         })
     }
 
-    /// Puts what [`Disk::prepare`] made in the place of the file. A file that is a mount point, as managers of containers make
-    /// them, gets the content itself.
+    /// Renames what [`Disk::prepare`] created over the file. A file that is a mount point, as container managers create them, gets
+    /// the content itself.
     pub(super) fn publish(&self, path: &str, content: &Content, attr: Attr) -> std::io::Result<()> {
         let (parent, name) = self.open_parent(path)?;
         let temporary = temporary_name(name);
@@ -335,7 +336,7 @@ impl Disk {
         file.sync_all()
     }
 
-    /// Adds to the end of a file, in place.
+    /// Appends to a file in place.
     fn append(&self, path: &str, content: &Content, attr: Attr) -> std::io::Result<()> {
         if !matches!(self.stat(path), Some(Stat { kind: Kind::File, .. })) {
             self.prepare(path, content, attr)?;
@@ -345,7 +346,7 @@ impl Disk {
         File::from(self.open_at(path, flags)?).write_all(&content.to_vec())
     }
 
-    /// Makes something by `make` under the temporary name of `path`, where nothing may be: what a killed run left is removed.
+    /// Calls `make` for the temporary name of `path`, after removing what a killed run left there.
     fn make_temporary<T>(&self, path: &str, make: impl Fn() -> Io<T>) -> std::io::Result<T> {
         let made = make();
         if !matches!(made, Err(Errno::EXIST)) {
@@ -370,8 +371,8 @@ impl Disk {
         own(&file, attr)
     }
 
-    /// Whether a file has more names, is in a folder of another user than root, and belongs to neither: a hard link that the
-    /// user can have made (proc(5), protected_hardlinks).
+    /// Whether a file may be a hard link that a user created: it has several names, is in a folder of a user
+    /// other than root, and belongs neither to that user nor to root (proc(5), protected_hardlinks).
     fn is_planted(&self, path: &str) -> Io<bool> {
         let file = fs::fstat(self.open_at(path, OFlags::PATH)?)?;
         let folder = fs::fstat(self.open_parent(path)?.0)?;
@@ -379,18 +380,18 @@ impl Disk {
         Ok(linked && folder.st_uid != 0 && folder.st_uid != file.st_uid)
     }
 
-    /// What is renamed or removed in the folder of `path` reaches the disk.
+    /// Syncs the folder of `path`: renames and removals in it.
     pub(super) fn sync_folder(&self, path: &str) -> std::io::Result<()> {
         let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
         match fs::fsync(self.open_at(folder, OFlags::RDONLY | OFlags::DIRECTORY)?) {
-            // Not every file system syncs a folder by itself.
+            // Not every file system can sync a folder alone.
             Err(Errno::INVAL) => Ok(()),
             result => Ok(result?),
         }
     }
 
-    /// How little a folder's file system is known to keep: 0 for a disk's, 1 for an overlay, whose upper layer may be anything,
-    /// 2 for memory.
+    /// How likely a folder's file system is to lose data at a reboot: 0 for a disk, 1 for an overlay, whose
+    /// upper layer may be anything, 2 for memory.
     pub(super) fn volatility(&self, folder: &str) -> u8 {
         2 * u8::from(self.is_memory(folder)) + u8::from(self.is_overlay(folder))
     }
@@ -401,7 +402,7 @@ impl Disk {
         stat.is_ok_and(|stat| stat.f_type as u32 == OVERLAY)
     }
 
-    /// Whether a folder is in memory.
+    /// Whether a folder is on a file system in memory.
     pub(super) fn is_memory(&self, folder: &str) -> bool {
         self.open_at(folder, OFlags::PATH | OFlags::DIRECTORY).is_ok_and(is_in_memory)
     }
@@ -411,22 +412,23 @@ impl Disk {
         fs::fstat(fd).is_ok_and(|stat| fs::fstat(&self.base).is_ok_and(|own| own.st_dev == stat.st_dev))
     }
 
-    /// Opens a path of this system's own `/`, which is not the root's.
+    /// Opens a path of this system's own `/`, instead of the root's.
     pub(super) fn open_own(&self, path: &str, flags: OFlags) -> Io<OwnedFd> {
         let own = self.own.as_ref().ok_or(Errno::NOENT)?;
         fs::openat(own, path, flags | OFlags::CLOEXEC, Mode::empty())
     }
 
-    /// Whether this system's own `/` is in memory, and not the root: an initramfs.
+    /// Whether this is an initramfs: this system's own `/` is in memory, and is not the root.
     pub(super) fn is_in_initramfs(&self) -> bool {
         self.own.as_ref().is_some_and(is_in_memory)
     }
 
-    /// An error where the file system of a folder has no room for `bytes` twice: as a journal, and as the files themselves.
+    /// Fails if the folder's file system lacks room for `bytes` twice: in the journal, and in the files
+    /// themselves.
     pub(super) fn check_room(&self, folder: &str, bytes: u64) -> std::io::Result<()> {
         let stat = fs::fstatvfs(self.open_at(folder, OFlags::PATH | OFlags::DIRECTORY)?)?;
         let free = stat.f_bfree.saturating_mul(stat.f_frsize);
-        // File systems that do not know their size say 0.
+        // File systems that do not know their size report 0.
         if stat.f_blocks > 0 && free < bytes.saturating_mul(2).saturating_add(MARGIN) {
             return Err(std::io::Error::other(format!("{free} bytes are free, and {bytes} are to be written twice")));
         }
@@ -447,7 +449,7 @@ impl Disk {
     }
 }
 
-/// What an open file is.
+/// The Stat of an open file.
 fn stat_of(file: &OwnedFd) -> Option<Stat> {
     let stat = fs::fstat(file).ok()?;
     let kind = match FileType::from_raw_mode(stat.st_mode) {
@@ -460,28 +462,28 @@ fn stat_of(file: &OwnedFd) -> Option<Stat> {
     Some(Stat { kind, attr, size: u64::try_from(stat.st_size).unwrap_or(0) })
 }
 
-/// Whether an open folder is in memory (tmpfs, ramfs).
+/// Whether an open folder is on a file system in memory (tmpfs, ramfs).
 pub fn is_in_memory(folder: impl AsFd) -> bool {
     fs::fstatfs(folder).is_ok_and(|stat| matches!(stat.f_type as u32, TMPFS | RAMFS))
 }
 
-/// The file systems that changes touch, to be synced together.
+/// The file systems that changes touch, to be synced together at the end.
 #[derive(Default)]
 pub(super) struct Touched {
-    /// By device number. They are opened before the first change, so that no error of writing is missed (syncfs(2)).
+    /// By device number. Opened before the first change, so that syncfs(2) reports every write error.
     folders: Vec<(u64, OwnedFd)>,
     last: String,
 }
 
 impl Touched {
-    /// Remembers the file system of the folder that `path` is in.
+    /// Adds the file system of the folder of `path`.
     pub(super) fn add(&mut self, disk: &Disk, path: &str) {
         let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
         if folder == self.last && !self.folders.is_empty() {
             return;
         }
         self.last = folder.to_owned();
-        // One that is not there is made by one of the changes.
+        // A missing folder is created by one of the changes.
         if let Some(fd) = disk.nearest(folder)
             && let Ok(stat) = fs::fstat(&fd)
             && self.folders.iter().all(|(device, _)| *device != stat.st_dev)
@@ -490,13 +492,14 @@ impl Touched {
         }
     }
 
-    /// Waits until everything that was written to them is on the disk.
+    /// Syncs all of them.
     pub(super) fn sync(&self) -> std::io::Result<()> {
         Ok(self.folders.iter().try_for_each(|(_, fd)| fs::syncfs(fd))?)
     }
 }
 
-/// Owner first: a change of owner clears set-user-ID. As an ordinary user (a test, a plan for a tree) the owner stays.
+/// Sets the owner, then the mode: changing the owner clears set-user-ID. For an ordinary user (in tests, or a
+/// plan for a tree) the owner stays.
 pub(super) fn own(file: impl AsFd, attr: Attr) -> std::io::Result<()> {
     match fs::fchown(&file, Some(Uid::from_raw(attr.uid)), Some(Gid::from_raw(attr.gid))) {
         Err(Errno::PERM) if !rustix::process::geteuid().is_root() => {}
@@ -505,10 +508,10 @@ pub(super) fn own(file: impl AsFd, attr: Attr) -> std::io::Result<()> {
     Ok(fs::fchmod(&file, Mode::from_raw_mode(attr.mode))?)
 }
 
-/// Gives `file` the extended attributes of the file that it replaces: the SELinux label, and where the owner stays the same
-/// access control lists and the rest. The mode that is set later limits what a list grants (acl(5)).
+/// Copies the extended attributes of the file that is replaced: the SELinux label, and if the owner stays the
+/// same also access control lists and the rest. The mode, set later, limits what a list grants (acl(5)).
 fn keep_xattrs(replaced: &OwnedFd, file: &File, same_owner: bool) {
-    // On an error, the file system has no extended attributes.
+    // An error means that the file system has no extended attributes.
     let length = fs::flistxattr_query(replaced).unwrap_or(0);
     if length == 0 {
         return;
@@ -522,13 +525,13 @@ fn keep_xattrs(replaced: &OwnedFd, file: &File, same_owner: bool) {
             continue;
         }
         if let Ok(length) = fs::fgetxattr(replaced, name, &mut value) {
-            // Not every attribute may be set by everyone: `trusted` only by root, a label as the policy says.
+            // Some may not be set: `trusted` only by root, a label as the policy allows.
             let _ = fs::fsetxattr(file, name, value.get(..length).unwrap_or_default(), XattrFlags::empty());
         }
     }
 }
 
-/// The name under which a file is written that is to be `name`.
+/// The temporary name of a file that is then renamed to `name`.
 pub(super) fn temporary_name(name: &str) -> String {
     let end = (0..=name.len().min(200)).rev().find(|i| name.is_char_boundary(*i)).unwrap_or(0);
     format!(".{}.prepivot", &name[..end])

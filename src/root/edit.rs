@@ -1,21 +1,21 @@
-//! Changes of existing files, in bytes.
+//! Edits existing files byte for byte.
 
-use super::layout::is_record;
+use super::layout::is_unsynced;
 use super::{Attr, MAX_READ, Node, Over, Root};
 use crate::base::error::{Context, Error, Result};
 
-/// The first of the characters that represent bytes which are not UTF-8 in [`Root::edit_text`]: 0x80 to 0xff.
-/// They are private-use characters of Unicode's last plane.
+/// [`Root::edit_text`] maps the bytes 0x80 to 0xff that are not UTF-8 to private-use characters of Unicode's
+/// last plane. This is the first.
 const FIRST_BYTE: u32 = 0x10_ff80;
 
 impl Root {
-    /// Changes the file at `path`. `change` takes its content, empty where there is no file, and returns the new one, or None
-    /// to leave the file as it is. The file keeps its mode, owner and extended attributes; `new` is for one that is not there
-    /// yet. Returns whether the content changed.
+    /// Edits the file at `path`. `change` gets the content, empty if there is no file, and returns the new
+    /// one, or None to leave it as it is. The file keeps its mode, owner and extended attributes; `new` is
+    /// for a file that is created. Returns whether the content changed.
     ///
     /// # Errors
-    /// The file cannot be read, is larger than [`MAX_READ`], or is no regular file; or `change` fails. The file is not
-    /// changed then.
+    /// The file cannot be read, is larger than [`MAX_READ`] or not a regular file, or `change` fails. Then
+    /// the file is unchanged.
     pub fn edit(
         &mut self,
         path: &str,
@@ -38,8 +38,8 @@ impl Root {
         self.write_over(path, content.into(), attr, over).map(|()| true)
     }
 
-    /// [`Root::edit`] for text. Bytes that are not UTF-8 are shown to `change` as private-use characters, and are written back
-    /// as they were.
+    /// [`Root::edit`] for text. Bytes that are not UTF-8 appear as private-use characters, and are written
+    /// back as they were.
     ///
     /// # Errors
     /// As [`Root::edit`].
@@ -52,14 +52,14 @@ impl Root {
         self.edit(path, new, |bytes| Ok(change(&decode(bytes))?.map(|text| encode(&text))))
     }
 
-    /// Adds to the end of the file at `path`, which keeps its mode, owner and extended attributes; `new` is for one that is
-    /// not there yet.
+    /// Appends to the file at `path`, which keeps its mode, owner and extended attributes; `new` is for a
+    /// file that is created.
     ///
     /// # Errors
-    /// As [`Root::edit`]; and the file would become larger than [`MAX_READ`].
+    /// As [`Root::edit`]; or the file would become larger than [`MAX_READ`].
     pub fn append(&mut self, path: &str, content: &[u8], new: Attr) -> Result<()> {
         let (resolved, _) = self.resolve_to_change(path, true)?;
-        if !self.below_unmounted(&resolved) && !is_record(&resolved) {
+        if !self.below_unmounted(&resolved) && !is_unsynced(&resolved) {
             return self.edit(path, new, |old| Ok(Some(joined(old, content)?))).map(drop);
         }
         match self.nodes.get_mut(&resolved) {
@@ -82,7 +82,8 @@ fn joined(old: &[u8], new: &[u8]) -> Result<Vec<u8>> {
     Ok([old, new].concat())
 }
 
-/// Bytes as text: those that are not UTF-8, and the characters that represent them, byte by byte as private-use characters.
+/// Bytes as text. Bytes that are not UTF-8, and characters that are used to represent them, become
+/// private-use characters byte by byte.
 fn decode(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     let raw = |text: &mut String, bytes: &[u8]| {
@@ -101,7 +102,7 @@ fn decode(bytes: &[u8]) -> String {
     text
 }
 
-/// The bytes that [`decode`] was given.
+/// The inverse of [`decode`].
 fn encode(text: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     for c in text.chars() {

@@ -1,5 +1,5 @@
-//! The journal: all changes of a commit in one file on the root, written and synced before the first of them is made, and
-//! removed when the last of them is on the disk. A run that finds one makes its changes first.
+//! The journal: all changes of a commit in one file on the root, written and synced before the first change
+//! is made, and removed when the last is on the disk. A run that finds a journal makes its changes first.
 
 use super::disk::Disk;
 use super::lock::wait_for;
@@ -14,15 +14,17 @@ use std::time::Duration;
 
 /// The journal's name.
 pub(super) const JOURNAL: &str = ".prepivot-journal";
-/// The name of the list of changes that wait for their file system to be mounted. It changes only through the journal.
+/// The name of the list of changes that wait for their file system to be mounted. It is only changed through
+/// the journal.
 pub(super) const WAITING: &str = ".prepivot-waiting";
-/// Folders that can hold them, the best first. PID 1 needs /etc: it is never mounted later, so that the initramfs and the real
-/// root see the same one.
+/// Folders that can hold both, best first. PID 1 needs /etc before it mounts anything, so the initramfs and
+/// the real root see the same one.
 pub(super) const FOLDERS: [&str; 3] = ["etc", "var/lib", ""];
 
-/// How long another process's commit is waited for.
+/// How long to wait for another process's commit.
 const LOCK_WAIT: Duration = Duration::from_secs(30);
-/// How often a journal is made anew because another process removed the empty one as a dead run's.
+/// How often to create the journal again, after another process has taken the still empty file for a dead
+/// run's and removed it.
 const TRIES: usize = 3;
 
 /// A journal on the disk. Other processes wait for its lock until this is dropped.
@@ -37,10 +39,10 @@ pub(super) fn path_in(folder: &str, name: &str) -> String {
 }
 
 impl Journal {
-    /// Writes the journal in `folder` and waits until it is on the disk. Nothing is left of one that cannot be written.
+    /// Writes the journal in `folder` and syncs it. If that fails, nothing is left of it.
     ///
     /// # Errors
-    /// The folder's file system is full or read-only, or there is a journal already (`EEXIST`).
+    /// The folder's file system is full or read-only, or there already is a journal (`EEXIST`).
     pub(super) fn write(disk: &Disk, folder: &str, entries: &[Entry]) -> io::Result<Journal> {
         let journal = Journal::create(disk, path_in(folder, JOURNAL))?;
         let fill = || -> io::Result<()> {
@@ -72,19 +74,19 @@ impl Journal {
         Err(Errno::AGAIN.into())
     }
 
-    /// Opens the journal in `folder`, once no other process is at it. None where there is none.
+    /// Opens the journal in `folder`, once no other process holds it. None where there is none.
     ///
     /// # Errors
-    /// What is there is not prepivot's own, or cannot be opened or locked.
+    /// The file is not prepivot's own, or cannot be opened or locked.
     pub(super) fn find(disk: &Disk, folder: &str) -> io::Result<Option<Journal>> {
         let path = path_in(folder, JOURNAL);
         let Some(file) = open_own(disk, &path)? else { return Ok(None) };
         let file = lock(file.into())?;
-        // The process that held the lock has come to its end, and removed it.
+        // The process that held the lock has finished and removed the file.
         Ok((fs::fstat(&file)?.st_nlink > 0).then_some(Journal { path, file }))
     }
 
-    /// Reads the journal. None where it is not complete: nothing of it was carried out.
+    /// Reads the journal. None if it is incomplete: then none of its changes were made.
     ///
     /// # Errors
     /// It cannot be read.
@@ -92,10 +94,10 @@ impl Journal {
         Record::open(&self.file)
     }
 
-    /// Removes the journal, for good when this returns.
+    /// Removes the journal and syncs the removal.
     ///
     /// # Errors
-    /// It cannot be removed, or that does not reach the disk.
+    /// It cannot be removed, or the removal cannot be synced.
     pub(super) fn remove(&self, disk: &Disk) -> io::Result<()> {
         let (parent, name) = disk.open_parent(&self.path)?;
         fs::unlinkat(&parent, name, AtFlags::empty())?;
@@ -103,7 +105,8 @@ impl Journal {
     }
 }
 
-/// Opens a file of prepivot's own: a regular file that only this process's user can read and write. None where there is none.
+/// Opens a file that prepivot wrote: a regular file that only this process's user can read and write. None
+/// where there is none.
 ///
 /// # Errors
 /// It belongs to another user, or cannot be opened.
@@ -114,7 +117,7 @@ pub(super) fn open_own(disk: &Disk, path: &str) -> io::Result<Option<File>> {
     if own { Ok(Some(file)) } else { Err(io::Error::other("it is not a file that prepivot made")) }
 }
 
-/// The file with an exclusive lock, which ends with the process.
+/// Locks the file exclusively; the lock ends with the process.
 fn lock(file: OwnedFd) -> io::Result<File> {
     match fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Err(Errno::WOULDBLOCK) => {}

@@ -1,22 +1,26 @@
-//! Paths that [`super::Root::commit`] treats in their own way. All are resolved, without a leading slash.
+//! Paths with a special role in [`super::Root::commit`]. All are resolved and without a leading slash.
 
-/// cloud-init's state. It is written also below a mount point that is not mounted yet, where the next boot's initramfs
-/// looks for it.
+/// cloud-init's state. It is also written below a mount point that is not mounted yet, where the next boot's
+/// initramfs looks for it.
 pub(super) const STATE: &str = STATE_FOLDERS[0].split_at(1).1;
-/// Where it is kept for the next boot's initramfs instead, if its own place below the mount point cannot be used.
+/// Where the state is kept for the next boot's initramfs if its usual folder, below the mount point, cannot
+/// be used.
 pub(super) const KEPT_STATE: &str = STATE_FOLDERS[1].split_at(1).1;
-/// The folders that hold cloud-init's state: its own, and the one where it is kept for an initramfs that cannot use that.
+/// The folders that can hold cloud-init's state: the usual one, and the one for an initramfs that cannot use
+/// it.
 pub const STATE_FOLDERS: [&str; 2] = ["/var/lib/cloud", "/etc/.prepivot-state"];
-/// Files of one boot, which nothing later depends on.
-const RECORDS: [&str; 3] =
-    ["var/log/cloud-init.log", "var/lib/cloud/data/status.json", "var/lib/cloud/data/result.json"];
+/// cloud-init's log.
+pub const CLOUD_INIT_LOG: &str = "/var/log/cloud-init.log";
+/// Logs and statuses of one boot, which nothing later depends on.
+const UNSYNCED: [&str; 3] =
+    [CLOUD_INIT_LOG.split_at(1).1, "var/lib/cloud/data/status.json", "var/lib/cloud/data/result.json"];
 
-/// The account files, in the order in which a partly written set of them does the least damage: a user exists once
-/// /etc/passwd has the name, so that it comes last.
+/// The account files, in the order in which a partly written set does the least damage. /etc/passwd comes
+/// last: a user exists once it is named there.
 pub(super) const ACCOUNTS: [&str; 6] =
     ["etc/subuid", "etc/subgid", "etc/group", "etc/gshadow", "etc/shadow", "etc/passwd"];
 
-/// Whether a path, absolute below the root, outlives the boot.
+/// Whether a path, absolute within the root, outlives the boot.
 pub fn is_on_disk(path: &str) -> bool {
     !is_volatile(path.trim_start_matches('/'))
 }
@@ -26,7 +30,7 @@ pub(super) fn is_volatile(path: &str) -> bool {
     path == "run" || path.starts_with("run/")
 }
 
-/// Whether a path says that something is done and need not be done again: semaphores, and which instance this is.
+/// Whether a path marks something as done: semaphores, and the files that name the current instance.
 pub(super) fn is_mark(path: &str) -> bool {
     let below = path.strip_prefix(STATE).and_then(|p| p.strip_prefix('/'));
     below.is_some_and(|p| {
@@ -34,18 +38,18 @@ pub(super) fn is_mark(path: &str) -> bool {
     })
 }
 
-/// Whether a path is a semaphore's: a mark by being there, whatever it holds.
+/// Whether a path is a semaphore: its existence is the mark, not its content.
 pub(super) fn is_semaphore(path: &str) -> bool {
     is_mark(path) && path.contains("/sem/")
 }
 
-/// Whether a file is a log or a status of one boot. It is written after everything else, whole, and without waiting for the
-/// disk: a power cut may lose it.
-pub(super) fn is_record(path: &str) -> bool {
-    RECORDS.contains(&path)
+/// Whether a path is a log or status of one boot. It is written after everything else, as a whole and without
+/// a sync: a power cut may lose it.
+pub(super) fn is_unsynced(path: &str) -> bool {
+    UNSYNCED.contains(&path)
 }
 
-/// Whether a path is used also while the file system that it is on is not mounted: the state, and the folders above it.
+/// Whether a path is also used while its file system is not mounted: the state, and the folders above it.
 pub(super) fn is_shadowed(path: &str) -> bool {
     is_below(path, STATE) || is_below(STATE, path)
 }

@@ -1,4 +1,4 @@
-//! Locks that programs of the running system hold too.
+//! Locks that other programs of the running system also take.
 
 use super::Root;
 use crate::base::channel::channel;
@@ -10,14 +10,14 @@ use rustix::io::Result as Io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A lock that is held until this is dropped.
+/// A lock, held until this is dropped.
 #[derive(Debug)]
 pub struct Lock {
     _file: Arc<OwnedFd>,
 }
 
-/// Takes a lock with `take`, which may block. None where that takes longer than `wait`. A lock belongs to the process, or to
-/// the open file, so that a thread can wait for it while this one keeps to the time.
+/// Takes a lock by `take`, which may block. None if that takes longer than `wait`. `take` runs on a thread,
+/// which works because the lock belongs to the process or the open file.
 pub(super) fn wait_for(
     file: Arc<OwnedFd>,
     wait: Duration,
@@ -33,10 +33,11 @@ pub(super) fn wait_for(
 }
 
 impl Root {
-    /// Takes the advisory write lock of the file `path`, made if it is not there, as lckpwdf(3) does. Only where other
-    /// programs run, in `/` of the running system: None anywhere else.
+    /// Takes the advisory write lock of the file `path`, created if it is missing, as lckpwdf(3) does. Only
+    /// in the running system, where other programs run; elsewhere None.
     ///
-    /// An error if another process still holds it after `wait`.
+    /// # Errors
+    /// Another process still holds it after `wait`.
     pub fn lock(&self, path: &str, wait: Duration) -> Result<Option<Lock>> {
         if !self.is_live() {
             return Ok(None);

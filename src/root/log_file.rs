@@ -1,15 +1,16 @@
-//! Logs of the running system that programs write to themselves.
+//! Logs that programs of the running system write directly.
 
 use rustix::fd::OwnedFd;
 use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::fs::{OpenOptionsExt, fchown};
 
-/// Opens the log `path` of the running system for a program's output, made with `mode` where it is not there: behind what it has, or
-/// emptied. An empty one is given to `group`: also one that was made and not given to it before a power cut.
+/// Opens the log `path` for a program's output: to append, or emptied. A missing one is created with `mode`.
+/// An empty log is given to `group`, even one that an earlier run created but could not give away before a
+/// power cut.
 ///
 /// # Errors
-/// It cannot be opened or made.
+/// It cannot be opened or created.
 pub fn open_log(path: &str, mode: u32, group: Option<u32>, append: bool) -> io::Result<OwnedFd> {
     let mut options = OpenOptions::new();
     options.create(true).mode(mode).append(append).write(true).truncate(!append);

@@ -1,8 +1,9 @@
-//! The only door to the disk that is being provisioned.
+//! The only way to change the disk that is being provisioned.
 //!
-//! Every change is made in memory first, on top of what the disk has, and reads see it at once. [`Root::commit`] then
-//! writes what differs, atomically and with one sync; `prepivot plan` prints the same list instead. Paths resolve inside
-//! the root, symbolic links included: an absolute link of an image never reaches the system that prepivot runs in.
+//! Every change is first made in memory, over what the disk has, and reads see it at once. [`Root::commit`]
+//! then writes what differs, atomically and with one sync; `prepivot plan` prints it instead. Paths resolve
+//! inside the root, including symbolic links: an absolute link in an image never leads to the system that
+//! prepivot runs in.
 
 mod change;
 mod command;
@@ -27,19 +28,19 @@ mod swap;
 mod watch;
 
 pub use change::{Change, Over};
-pub use command::{Command, Output, Programs, Stage};
+pub use command::{Command, Output, PROGRAM_FOLDERS, Programs, Stage};
 pub use content::Content;
 pub use device::{Steps, Write};
 pub use disk::is_in_memory;
-pub use layout::{STATE_FOLDERS, is_on_disk};
+pub use layout::{CLOUD_INIT_LOG, STATE_FOLDERS, is_on_disk};
 pub use lock::Lock;
 pub use log_file::open_log;
 pub use mounts::{Writable, check_writable, unescape};
 pub use owner::Ids;
-pub use watch::Mark;
+pub use watch::PathState;
 
 use crate::base::error::{Context, Error, Result};
-use crate::machine::{Cmdline, Machine};
+use crate::machine::{Cmdline, Distro, Machine};
 use disk::Disk;
 use record::Entry;
 use resolve::Resolved;
@@ -49,31 +50,31 @@ use std::path::Path;
 
 /// The largest file that is read from the root, in bytes.
 pub const MAX_READ: u64 = 64 << 20;
-/// How many entries the removal of one folder may touch.
+/// The most entries that removing one folder may touch.
 const MAX_REMOVE: usize = 100_000;
 
 /// Mode and numeric owner of a file or folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Attr {
-    /// Permission bits, set-user-ID and the like included.
+    /// Permission bits, including set-user-ID, set-group-ID and sticky.
     pub mode: u32,
     pub uid: u32,
     pub gid: u32,
 }
 
 impl Attr {
-    /// Owned by root, with `mode`.
+    /// `mode`, owned by root.
     pub const fn root(mode: u32) -> Self {
         Attr { mode, uid: 0, gid: 0 }
     }
 
-    /// Owned by `ids`, with `mode`.
+    /// `mode`, owned by `ids`.
     pub const fn owned(mode: u32, ids: Ids) -> Self {
         Attr { mode, uid: ids.uid, gid: ids.gid }
     }
 }
 
-/// The type of what is at a path.
+/// The type of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     File,
@@ -83,16 +84,17 @@ pub enum Kind {
     Other,
 }
 
-/// What is at a path.
+/// The type, mode, owner and size of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stat {
     pub kind: Kind,
     pub attr: Attr,
-    /// Bytes, for a file.
+    /// In bytes; meaningful for regular files only.
     pub size: u64,
 }
 
-/// A change that is not on the disk yet. Keys of the map are resolved paths without a leading slash.
+/// The state of a path that is not on the disk yet. Keys of the map are resolved paths without a leading
+/// slash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Node {
     Absent,
@@ -102,7 +104,7 @@ enum Node {
         attr: Attr,
         over: Over,
     },
-    /// A file or folder of the disk whose mode or owner changes.
+    /// A file or folder on the disk whose mode or owner changes.
     Touched(Kind, Attr),
     Symlink(String),
 }
@@ -112,50 +114,53 @@ pub struct Root {
     disk: Disk,
     usage: Use,
     nodes: BTreeMap<String, Node>,
-    plan: bool,
-    /// The kernel command line, where the root is this machine's.
+    /// The kernel command line, if the root is this machine's.
     cmdline: Cmdline,
-    /// Mount points of the real root that are not mounted yet.
+    /// Mount points of the real root on which nothing is mounted yet.
     unmounted: Vec<String>,
     /// Changes that wait for a file system to be mounted.
     waiting: Vec<Entry>,
-    /// The folder that has, or is to have, the list of them.
+    /// The folder that has, or is to have, the list of waiting changes.
     waiting_folder: Option<String>,
     waiting_changed: bool,
-    /// Changes of the list that the next commit makes as they are.
+    /// Waiting changes that the next commit makes as they are.
     due: Vec<Entry>,
-    /// Whether the changes of an earlier run were looked for.
+    /// Whether changes of an earlier run were looked for.
     recovered: bool,
-    /// Paths that a commit wrote.
+    /// Paths that commits have written.
     done: Vec<String>,
-    /// Whether a change that another run may make was not made.
+    /// Whether a change failed that a later run may be able to make.
     unwritten: bool,
-    /// Whether something was written without a journal that may not have reached the disk.
+    /// Whether something written without a journal may not have reached the disk.
     unsettled: bool,
     commands: Vec<Command>,
-    /// Answers commands instead of the root's programs, in tests.
+    /// Replaces the root's programs in tests.
     programs: Option<Programs>,
     /// Commands for the end of the stage, each with its condition.
     at_end: Vec<(Option<Command>, Command)>,
-    /// How many rounds the passwords were hashed in that this run has set: what bounds them is one for all modules.
+    /// How many rounds of hashing the passwords of this run have taken: one limit for all modules.
     pub hash_rounds: u32,
-    /// Paths that were looked at since [`Root::watch`].
+    /// Paths that were used since [`Root::watch`]; None: not recorded.
     watched: RefCell<Option<BTreeSet<String>>>,
 }
 
 /// How a [`Root`] is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Use {
-    /// The new root, from the initramfs: `/run` is this system's own, and a file system that is not mounted yet is kept for later.
+    /// The new root, from the initramfs. `/run` is this system's own, and changes to file systems that are
+    /// not mounted yet are kept for later.
     NewRoot,
-    /// A folder, or `/` of the running system: everything is below it.
+    /// A folder, or `/` of the running system, with everything in it.
     Tree,
-    /// Like `Tree`, and nothing is ever written or run.
+    /// Like `Tree`, but nothing is ever written or run.
     Plan,
 }
 
 impl Root {
     /// Opens the root at `path`.
+    ///
+    /// # Errors
+    /// There is no such folder.
     pub fn open(path: &Path, usage: Use) -> Result<Root> {
         let disk = Disk::open(path, usage == Use::NewRoot)
             .context(|| format!("failed to open the root {}", path.display()))?;
@@ -163,7 +168,6 @@ impl Root {
             disk,
             usage,
             nodes: BTreeMap::new(),
-            plan: usage == Use::Plan,
             cmdline: Cmdline::default(),
             unmounted: Vec::new(),
             waiting: Vec::new(),
@@ -189,20 +193,20 @@ impl Root {
         Ok(root)
     }
 
-    /// Why the running system will not see what is written to this root now, or why the root is not whole yet. None where
-    /// neither is so: the root can be provisioned.
+    /// Why the root cannot be provisioned yet, if so: it is incomplete, or the running system will not see
+    /// what is written to it now.
     pub fn unfinished(&self) -> Option<String> {
         points::unfinished(self)
     }
 
-    /// Whether nothing is written: `prepivot plan`.
+    /// Whether this is a plan, where nothing is written: `prepivot plan`.
     pub fn is_plan(&self) -> bool {
-        self.plan
+        self.usage == Use::Plan
     }
 
-    /// Whether this is `/` of the running system, where commands can run.
+    /// Whether this is `/` of the running system, where commands can be run.
     pub fn is_live(&self) -> bool {
-        self.disk.is_slash() && !self.plan
+        self.disk.is_slash() && !self.is_plan()
     }
 
     /// Whether this is the new root of an initramfs, whose own `/` is in memory.
@@ -210,48 +214,51 @@ impl Root {
         self.usage == Use::NewRoot && self.disk.is_in_initramfs()
     }
 
-    /// Whether its /run is the running system's: the root of this boot, and no image.
+    /// Whether `/run` belongs to this boot: the root is the one being booted, not an image.
     pub fn has_run(&self) -> bool {
         self.usage == Use::NewRoot || self.is_live()
     }
 
-    /// Where the root is, as it was opened.
+    /// The path as it was opened.
     pub fn path(&self) -> &Path {
         self.disk.path()
     }
 
-    /// What is at `path`, links followed. None where there is nothing.
+    /// What is at `path`, following links. None where nothing is there.
     pub fn stat(&self, path: &str) -> Option<Stat> {
         self.resolve_stat(path, true).ok()?.1
     }
 
-    /// What is at `path` itself, a symbolic link included.
+    /// What is at `path`, without following a link at its end.
     pub fn lstat(&self, path: &str) -> Option<Stat> {
         self.resolve_stat(path, false).ok()?.1
     }
 
-    /// Whether there is something at `path`, links followed.
+    /// Whether something is at `path`, following links.
     pub fn exists(&self, path: &str) -> bool {
         self.stat(path).is_some()
     }
 
-    /// Whether `path` is a folder, links followed.
+    /// Whether `path` is a folder, following links.
     pub fn is_dir(&self, path: &str) -> bool {
         self.stat(path).is_some_and(|s| s.kind == Kind::Dir)
     }
 
-    /// Whether `path` is a folder that was made here and is not on the disk yet.
+    /// Whether `path` is a folder that this run creates and that is not on the disk yet.
     pub fn is_new_dir(&self, path: &str) -> bool {
         self.resolve(path, true)
             .is_ok_and(|p| matches!(self.nodes.get(&p), Some(Node::Dir(_))) && self.disk.stat(&p).is_none())
     }
 
-    /// Whether `path` is a regular file, links followed.
+    /// Whether `path` is a regular file, following links.
     pub fn is_file(&self, path: &str) -> bool {
         self.stat(path).is_some_and(|s| s.kind == Kind::File)
     }
 
-    /// A file's bytes. None where there is no file; an error where it cannot be read or passes [`MAX_READ`].
+    /// The bytes of a file. None where there is no file.
+    ///
+    /// # Errors
+    /// It cannot be read, or is larger than [`MAX_READ`].
     pub fn read(&self, path: &str) -> Result<Option<Vec<u8>>> {
         let Resolved { path: resolved, on_disk: seen, .. } = self.follow(path, true)?;
         let on_disk = || self.disk.read(&resolved, seen).context(|| format!("failed to read {path}"));
@@ -269,7 +276,7 @@ impl Root {
         }
     }
 
-    /// A file's text; bytes that are not UTF-8 are replaced. Empty where there is no file or it cannot be read.
+    /// The text of a file; invalid UTF-8 is replaced. Empty where there is no file, or it cannot be read.
     pub fn text(&self, path: &str) -> String {
         match self.read(path) {
             Ok(bytes) => bytes.map(|b| String::from_utf8_lossy(&b).into_owned()).unwrap_or_default(),
@@ -280,13 +287,24 @@ impl Root {
         }
     }
 
-    /// A symbolic link's target.
+    /// The text of os-release(5): the administrator's file, or else the vendor's.
+    pub fn os_release(&self) -> String {
+        let own = self.text("/etc/os-release");
+        if own.is_empty() { self.text("/usr/lib/os-release") } else { own }
+    }
+
+    /// The distribution by [`Root::os_release`].
+    pub fn distro(&self) -> Distro {
+        Distro::of_os_release(&self.os_release())
+    }
+
+    /// The target of a symbolic link.
     pub fn read_link(&self, path: &str) -> Option<String> {
         let resolved = self.resolve(path, false).ok()?;
         self.read_link_resolved(&resolved)
     }
 
-    /// Names in a folder, sorted. Empty where there is none.
+    /// The names in a folder, sorted. Empty where there is no folder.
     pub fn list(&self, path: &str) -> Vec<String> {
         self.note(path, true);
         let Ok(resolved) = self.resolve(path, true) else { return Vec::new() };
@@ -306,15 +324,16 @@ impl Root {
         names.into_iter().collect()
     }
 
-    /// Writes a file, through a symbolic link if `path` is one. Missing parents are made 0755, owned by root ([`run_dir::DIR`]: 0700).
+    /// Writes a file; if `path` is a symbolic link, its target. Missing parents are created 0755, owned by
+    /// root ([`run_dir::DIR`]: 0700).
     ///
     /// # Errors
-    /// A folder or a device is at `path`, or something else than a folder above it.
+    /// A folder or a device is at `path`, or something that is not a folder above it.
     pub fn write(&mut self, path: &str, content: impl Into<Content>, attr: Attr) -> Result<()> {
         self.write_over(path, content.into(), attr, Over::Replace)
     }
 
-    /// Writes a file unless there is one. A file on a file system that is not mounted yet stays as it is, too.
+    /// Writes a file unless it exists, including on a file system that is not mounted yet.
     ///
     /// # Errors
     /// As [`Root::write`].
@@ -338,17 +357,20 @@ impl Root {
         Ok(())
     }
 
-    /// Writes a file that keeps the mode and owner it has; `attr` is for a new one.
+    /// Writes a file that keeps its mode and owner; `attr` is for a new one.
+    ///
+    /// # Errors
+    /// As [`Root::write`].
     pub fn rewrite(&mut self, path: &str, content: impl Into<Content>, attr: Attr) -> Result<()> {
         let attr = self.stat(path).map_or(attr, |s| s.attr);
         self.write(path, content, attr)
     }
 
-    /// Makes a folder with `attr`. A folder that is there keeps its mode and owner: [`Root::set_attr`] changes them. Missing
-    /// parents are made 0755, owned by root.
+    /// Creates a folder with `attr`. An existing one keeps its mode and owner; [`Root::set_attr`] changes
+    /// them. Missing parents are created 0755, owned by root.
     ///
     /// # Errors
-    /// Something else than a folder is at `path` or above it.
+    /// Something that is not a folder is at `path` or above it.
     pub fn mkdir(&mut self, path: &str, attr: Attr) -> Result<()> {
         let (resolved, found) = self.resolve_to_change(path, true)?;
         match found.map(|s| s.kind) {
@@ -362,7 +384,10 @@ impl Root {
         }
     }
 
-    /// Makes `path` a symbolic link to `target`, in the place of a file or link that is there.
+    /// Makes `path` a symbolic link to `target`, replacing a file or link.
+    ///
+    /// # Errors
+    /// A folder or a device is at `path`, or something that is not a folder above it.
     pub fn symlink(&mut self, path: &str, target: &str) -> Result<()> {
         let (resolved, found) = self.resolve_to_change(path, false)?;
         if found.is_some_and(|s| s.kind == Kind::Dir) {
@@ -373,8 +398,8 @@ impl Root {
         Ok(())
     }
 
-    /// Removes what a killed run left of a file that it was to put at `path`. For files that are not in the journal; a write to
-    /// `path` does it by itself.
+    /// Removes the temporary file that a killed run left for `path`. For files that are written without the
+    /// journal; writing `path` again does it too.
     ///
     /// # Errors
     /// As [`Root::remove`].
@@ -383,7 +408,10 @@ impl Root {
         self.remove(&format!("{folder}/{}", disk::temporary_name(name)))
     }
 
-    /// Removes a file, a link, or a folder with all that is in it. Nothing there is no error.
+    /// Removes a file, a link, or a folder and everything in it. It is no error if nothing is there.
+    ///
+    /// # Errors
+    /// The path cannot be resolved, or the folder has more than [`MAX_REMOVE`] entries.
     pub fn remove(&mut self, path: &str) -> Result<()> {
         let (resolved, found) = self.resolve_to_change(path, false)?;
         if found.is_none() {
@@ -404,7 +432,10 @@ impl Root {
         Ok(())
     }
 
-    /// Changes mode and owner of what is at `path`, links followed.
+    /// Changes the mode and owner of what is at `path`, following links.
+    ///
+    /// # Errors
+    /// Nothing is there, or the path cannot be resolved.
     pub fn set_attr(&mut self, path: &str, attr: Attr) -> Result<()> {
         let (resolved, found) = self.resolve_to_change(path, true)?;
         let Some(stat) = found else {
@@ -417,16 +448,16 @@ impl Root {
         Ok(())
     }
 
-    /// Whether /etc is on a file system that is read-only.
+    /// Whether /etc is on a read-only file system.
     pub fn is_etc_read_only(&self) -> bool {
         self.disk.is_read_only("etc")
     }
 
-    /// Where /etc is on a file system that is read-only: moves what is to be written in `folder`, which is below /etc, to the
-    /// same path below /run, for one boot.
+    /// If /etc is on a read-only file system: moves the changes in `folder`, below /etc, to the same path
+    /// below /run, for this boot.
     ///
     /// # Errors
-    /// Something else than a folder is where that folder is to be.
+    /// Something that is not a folder is in that folder's place in /run.
     pub fn divert_to_run(&mut self, folder: &str) -> Result<()> {
         let Some(name) = folder.strip_prefix("/etc/").filter(|_| self.has_run() && self.is_etc_read_only()) else {
             return Ok(());
@@ -445,7 +476,7 @@ impl Root {
         Ok(())
     }
 
-    /// The folder in which `path` lies is below a mount point that is not mounted yet.
+    /// Whether the folder of `path` is below a mount point that is not mounted yet.
     pub fn is_kept_for_later(&self, path: &str) -> bool {
         self.resolve(path, true).is_ok_and(|p| self.below_unmounted(&p))
     }
@@ -456,7 +487,8 @@ impl Root {
 
     fn make_parents(&mut self, resolved: &str, path: &str) -> Result<()> {
         let mut missing = Vec::new();
-        // The nearest comes first: what is above a folder is there too, unless a file system is to be mounted over it.
+        // The nearest first: if a folder exists, so do those above it, unless a file system will be mounted
+        // over it.
         for (slash, _) in resolved.rmatch_indices('/') {
             let parent = &resolved[..slash];
             match self.lstat_resolved(parent).map(|s| s.kind) {
@@ -482,20 +514,20 @@ impl Root {
         }
     }
 
-    /// Whether a file system that is not mounted yet will be over what the disk has at a path.
+    /// Whether a file system that is not mounted yet will cover a path.
     fn is_unseen(&self, resolved: &str) -> bool {
         let below_mount = |m: &String| resolved.len() > m.len() && layout::is_below(resolved, m);
         self.unmounted.iter().any(below_mount) && !self.is_shadowed(resolved)
     }
 
-    /// Whether a path is used also while its file system is not mounted. Of a state that is kept elsewhere the folders above
-    /// it are not: a file system may be mounted only over an empty folder.
+    /// Whether a path is also used while its file system is not mounted. If the state is kept elsewhere, the
+    /// folders above its usual place are not: some file systems are only mounted over an empty folder.
     fn is_shadowed(&self, resolved: &str) -> bool {
         layout::is_shadowed(resolved) && (!self.disk.keeps_state || layout::is_below(resolved, layout::STATE))
     }
 
-    /// Whether what the disk has at a path is hidden: a parent is removed in memory, or a file system that is not
-    /// mounted yet will be over it.
+    /// Whether what the disk has at a path cannot be seen: a parent is removed in memory, or a file system
+    /// that is not mounted yet will cover it.
     fn hidden(&self, resolved: &str) -> bool {
         if self.is_unseen(resolved) {
             return true;
@@ -509,7 +541,7 @@ impl Root {
         self.lstat_over(resolved, || self.disk.stat(resolved))
     }
 
-    /// What is at a path, over what the disk has there.
+    /// What is at a path: the change in memory if there is one, else what the disk has.
     fn lstat_over(&self, resolved: &str, on_disk: impl FnOnce() -> Option<Stat>) -> Option<Stat> {
         let stat = |kind, attr, size| Some(Stat { kind, attr, size });
         match self.nodes.get(resolved) {

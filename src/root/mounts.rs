@@ -1,16 +1,19 @@
-//! A root that is mounted read-only, and the texts of mount tables.
+//! Roots that are mounted read-only, and escapes in mount tables.
 
 use crate::base::error::{Context, Error, Result};
 use rustix::fs::{StatVfsMountFlags, statvfs};
 use rustix::mount::{MountFlags, mount_remount};
 use std::path::{Path, PathBuf};
 
-/// Undoes the octal escapes of fstab and of the kernel's list of mounts (fstab(5)).
+/// Decodes the octal escapes of fstab and of the kernel's mount list (fstab(5)).
 pub fn unescape(field: &str) -> String {
     field.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")
 }
 
-/// An error where the file system at `path` is mounted read-only.
+/// Checks that the file system at `path` is not mounted read-only.
+///
+/// # Errors
+/// It is.
 pub fn check_writable(path: &Path) -> Result<()> {
     let flags = statvfs(path).context(|| format!("failed to look at the root {}", path.display()))?.f_flag;
     if flags.contains(StatVfsMountFlags::RDONLY) {
@@ -22,21 +25,24 @@ pub fn check_writable(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A root that was mounted read-only and is writable for the work; dropping it puts it back as it was.
+/// A file system that was mounted read-only and is writable until this is dropped.
 pub struct Writable {
     path: PathBuf,
     flags: MountFlags,
 }
 
 impl Writable {
-    /// Makes the file system mounted at `path` writable. None if it was already.
+    /// Remounts the file system at `path` writable. None if it already is.
+    ///
+    /// # Errors
+    /// The remount fails.
     pub fn make(path: &Path) -> Result<Option<Writable>> {
         let flags = statvfs(path).context(|| format!("failed to look at the root {}", path.display()))?.f_flag;
         if !flags.contains(StatVfsMountFlags::RDONLY) {
             return Ok(None);
         }
-        // Not relatime: a remount without a flag of access times keeps what there is, and beside nodiratime it is the
-        // default (mount(2)).
+        // relatime is left out: a remount without an access time flag keeps the current setting, and it is
+        // the default beside nodiratime (mount(2)).
         let mut keep = MountFlags::empty();
         for (set, flag) in [
             (StatVfsMountFlags::NOSUID, MountFlags::NOSUID),

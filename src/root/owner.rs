@@ -1,4 +1,4 @@
-//! Names and numbers of users and groups, by the root's own account files.
+//! Translates names and numbers of users and groups by the root's own account files.
 
 use super::Root;
 
@@ -10,7 +10,7 @@ pub struct Ids {
 }
 
 impl Root {
-    /// The numbers of the user `name`, or of a user given by number; its group is its login group.
+    /// The ids of a user given by name or number; the group is the login group.
     pub fn user_ids(&self, name: &str) -> Option<Ids> {
         let passwd = self.text("/etc/passwd");
         let found = passwd.lines().find_map(|line| {
@@ -25,7 +25,7 @@ impl Root {
             .or_else(|| (name == "root").then_some(Ids { uid: 0, gid: 0 }))
     }
 
-    /// The number of the group `name`, or of a group given by number.
+    /// The id of a group given by name or number.
     pub fn group_id(&self, name: &str) -> Option<u32> {
         let group = self.text("/etc/group");
         let found = group.lines().find_map(|line| {
@@ -35,12 +35,12 @@ impl Root {
         found.or_else(|| name.parse().ok()).or_else(|| (name == "root").then_some(0))
     }
 
-    /// The name of user number `uid`; the number where the root has no name for it.
+    /// The name of a user; its number if the root has no name for it.
     pub fn user_name(&self, uid: u32) -> String {
         if uid == 0 { "root".into() } else { name_of(&self.text("/etc/passwd"), uid) }
     }
 
-    /// The name of group number `gid`; the number where the root has no name for it.
+    /// The name of a group; its number if the root has no name for it.
     pub fn group_name(&self, gid: u32) -> String {
         if gid == 0 { "root".into() } else { name_of(&self.text("/etc/group"), gid) }
     }

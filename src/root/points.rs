@@ -1,8 +1,9 @@
-//! File systems that are mounted over folders of the root after the initramfs's stage: where a write lasts, and who sees it.
+//! Mount points of the real root that are mounted only after the initramfs: they decide where a write lasts,
+//! and who sees it.
 //!
-//! The real root's systemd mounts what these name: fstab(5) and the credential `fstab.extra`, mount units (systemd.mount(5)),
-//! systemd.mount-extra= and systemd.volatile= (systemd-fstab-generator(8)), partitions of the root's disk
-//! (systemd-gpt-auto-generator(8)), and ostree.
+//! They are the ones that the real root's systemd mounts: fstab(5) and the credential `fstab.extra`, mount
+//! units (systemd.mount(5)), systemd.mount-extra= and systemd.volatile= (systemd-fstab-generator(8)),
+//! partitions of the root's disk (systemd-gpt-auto-generator(8)), and ostree's /var.
 
 use super::disk::is_in_memory;
 use super::layout::{KEPT_STATE, STATE, is_below};
@@ -16,11 +17,11 @@ use rustix::mount::{OpenTreeFlags, mount_bind, open_tree};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Folders whose file systems come from elsewhere than the disk.
+/// Mount points that never hold files of the disk.
 const NOT_ON_DISK: [&str; 6] = ["proc", "sys", "dev", "run", "tmp", "none"];
-/// Folders of mount units, the first takes precedence.
+/// Folders of mount units; the first takes precedence.
 const UNITS: [&str; 3] = ["/etc/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system"];
-/// The types of partitions that are mounted without a line in fstab, and where (systemd-gpt-auto-generator(8)).
+/// Partition types that are mounted without a line in fstab, and where (systemd-gpt-auto-generator(8)).
 const PARTITIONS: [(&str, &str); 4] = [
     ("933ac7e1-2eb4-4f13-b844-0e14e2aef915", "home"),
     ("3b8f8425-20e0-4f3b-907f-1a25a76f98e8", "srv"),
@@ -28,23 +29,24 @@ const PARTITIONS: [(&str, &str); 4] = [
     ("7ec6f557-3bc5-4aca-b293-16ef5df639d1", "var/tmp"),
 ];
 const GPT_AUTO: &str = "/usr/lib/systemd/system-generators/systemd-gpt-auto-generator";
-/// udev's database, one file for each device.
+/// udev's database, with one file per device.
 const UDEV: &str = "/run/udev/data";
-/// Words of the kernel command line that put an overlay over the root: dracut's (dracut.cmdline(7)) and overlayroot's.
+/// Words of the kernel command line that put an overlay over the root: dracut's (dracut.cmdline(7)) and
+/// overlayroot's.
 const OVERLAYS: [&str; 4] = ["rd.overlay", "rd.overlayfs", "rd.live.overlay.overlayfs", "overlayroot"];
 
 /// A mount point of the real root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Point {
-    /// Without a leading slash, links followed.
+    /// Without a leading slash, links resolved.
     pub(super) path: String,
-    /// What is written there is gone after the boot.
+    /// Whether what is written there is lost at the end of the boot.
     in_memory: bool,
-    /// The file system is mounted only where the folder is empty.
+    /// Whether the file system is mounted only if the folder is empty.
     over_empty: bool,
 }
 
-/// Finds what is to be mounted over the new root, and where the state is kept meanwhile.
+/// Finds what will be mounted over the new root, and where the state is kept until then.
 pub(super) fn find(root: &mut Root) {
     root.unmounted.clear();
     root.disk.keeps_state = false;
@@ -56,7 +58,8 @@ pub(super) fn find(root: &mut Root) {
 }
 
 impl Root {
-    /// In the running system: where the state's file system is in memory, the state that is kept on the disk is mounted there.
+    /// In the running system: if the state's file system is in memory, bind mounts the copy that is kept on
+    /// the disk over it.
     ///
     /// # Errors
     /// It cannot be mounted.
@@ -88,7 +91,7 @@ impl Root {
         Ok(Some(Root { recovered: true, ..beneath }))
     }
 
-    /// Whether the state of the running system may be the one that is kept elsewhere, which is mounted in its place.
+    /// Whether the running system's state may be such a bind mount.
     pub fn is_state_bound(&self) -> bool {
         self.is_live() && self.is_dir(KEPT_STATE) && self.disk.is_mount(STATE)
     }
@@ -101,7 +104,7 @@ pub(super) fn unmounted(root: &Root) -> Vec<Point> {
     found
 }
 
-/// Mount points of the root but for the root itself.
+/// All mount points of the root, except for the root itself.
 pub(super) fn all(root: &Root) -> Vec<Point> {
     let mut points = Points { root, found: Vec::new() };
     points.table(&root.text("/etc/fstab"));
@@ -116,7 +119,7 @@ pub(super) fn all(root: &Root) -> Vec<Point> {
     points.found
 }
 
-/// Why the root is not as the running system will see it. See [`Root::unfinished`].
+/// Why the root is not what the running system will see. See [`Root::unfinished`].
 pub(super) fn unfinished(root: &Root) -> Option<String> {
     if root.unmounted.iter().any(|point| point == "usr") {
         return Some("/usr is a file system of its own and is not mounted yet".into());
@@ -165,11 +168,11 @@ impl Points<'_> {
             }
         }
         if root.cmdline.value("systemd.volatile") == Some("state") {
-            // Over whatever fstab has there.
+            // systemd.volatile= replaces what fstab has for /var.
             self.found.retain(|point| point.path != "var");
             self.add("var", true, false);
         }
-        // The deployment's own /var is empty; ostree mounts the one that all deployments share.
+        // The deployment's own /var is empty; ostree mounts the one shared by all deployments.
         if root.cmdline.value("ostree").is_some()
             && root.exists("/usr/lib/systemd/system-generators/ostree-system-generator")
         {
@@ -177,7 +180,8 @@ impl Points<'_> {
         }
     }
 
-    /// Mount units, enabled or not: what needs a path pulls in the unit that mounts it (systemd.unit(5), RequiresMountsFor=).
+    /// Mount units, whether or not they are enabled: any unit that needs the path pulls its mount unit in
+    /// (systemd.unit(5), RequiresMountsFor=).
     fn units(&mut self) {
         let mut seen = BTreeSet::new();
         for folder in UNITS {
@@ -187,7 +191,7 @@ impl Points<'_> {
                     let value = |key: &str| {
                         text.lines().filter_map(|l| l.trim().strip_prefix(key)?.strip_prefix('=')).next_back()
                     };
-                    // A masked one is empty.
+                    // A masked unit reads as empty.
                     if let Some(point) = value("Where") {
                         self.add(point.trim(), value("Type").is_some_and(|t| is_memory(t.trim())), false);
                     }
@@ -196,7 +200,7 @@ impl Points<'_> {
         }
     }
 
-    /// Partitions of the root's disk, as udev has read their types.
+    /// Partitions of the root's disk, whose types udev has read.
     fn partitions(&mut self) {
         let root = self.root;
         let off = root.cmdline.value("systemd.gpt_auto").is_some_and(|v| matches!(v, "0" | "no" | "off" | "false"));

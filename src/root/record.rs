@@ -1,29 +1,30 @@
-//! Changes as bytes, for the journal and for the list of changes that wait for a file system.
+//! Serialises changes, for the journal and for the list of changes that wait for a file system.
 //!
-//! A header (magic, version, number of entries, length), the entries, and the SHA-256 of all of it. Numbers are
-//! little-endian; texts and contents follow their length. What is read back is checked in full before anything of it is used.
+//! The format: a header (magic, version, number of entries, length), the entries, and the SHA-256 of
+//! everything before it. Numbers are little-endian; strings and contents are preceded by their length. A
+//! record is checked in full before any of it is used.
 
 use super::{Attr, Change, Content, MAX_READ, Over};
 use ring::digest::{Context as Digest, SHA256, SHA256_OUTPUT_LEN};
 use std::io::{self, BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
 
 const MAGIC: [u8; 16] = *b"prepivot-journal";
-/// The format. Another version's journal is not carried out, and stays for that version.
+/// The format's version. A journal of another version is not carried out; it stays for the program that wrote it.
 const VERSION: u32 = 1;
 const HEADER: u64 = 16 + 4 + 4 + 8;
 /// The largest record that is written or read, in bytes.
 pub(super) const MAX_RECORD: u64 = 256 << 20;
 /// The most entries of one record.
 const MAX_ENTRIES: u32 = 1 << 20;
-/// The longest path, and the longest target of a link (PATH_MAX).
+/// The longest path or link target (PATH_MAX).
 pub(super) const MAX_PATH: usize = 4096;
 
-/// A change, and which file system it is for.
+/// A change, and which file system it applies to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) change: Change,
-    /// The path is below a mount point, and the change is for the folder that the mount hides: the state that the next
-    /// boot's initramfs looks for before anything is mounted there.
+    /// Whether the change is for the folder below a mount point, which the mount hides: the next boot's
+    /// initramfs reads the state there, before anything is mounted.
     pub(super) hidden: bool,
 }
 
@@ -32,7 +33,7 @@ const OVERS: [Over; 4] = [Over::Replace, Over::Append, Over::Merge, Over::Keep];
 /// Writes the entries as one record.
 ///
 /// # Errors
-/// They are more than [`MAX_RECORD`] allows, or `out` fails.
+/// There is more than [`MAX_RECORD`] allows, or `out` fails.
 pub(super) fn write(out: &mut impl Write, entries: &[Entry]) -> io::Result<()> {
     let length = length(entries);
     let count = u32::try_from(entries.len()).unwrap_or(u32::MAX);
@@ -51,7 +52,7 @@ pub(super) fn write(out: &mut impl Write, entries: &[Entry]) -> io::Result<()> {
     out.write_all(digest.finish().as_ref())
 }
 
-/// How long the record of the entries is, without its checksum.
+/// The length of the entries' record in bytes, without its checksum.
 pub(super) fn length(entries: &[Entry]) -> u64 {
     let one = |entry: &Entry| {
         let more = match &entry.change {
@@ -112,14 +113,14 @@ impl<W: Write> Write for Hashing<'_, W> {
     }
 }
 
-/// A record whose checksum is right; its entries are read one at a time.
+/// A record with a valid checksum, read one entry at a time.
 pub(super) struct Record<R> {
     input: io::Take<BufReader<R>>,
     left: u32,
 }
 
 impl<R: Read + Seek> Record<R> {
-    /// Reads the record once through and checks its length and checksum. None where it is not a whole record.
+    /// Reads the record once to check its length and checksum. None if it is not a complete record.
     ///
     /// # Errors
     /// `file` cannot be read, or has another version's record.
@@ -173,7 +174,7 @@ impl<R: Read + Seek> Record<R> {
     /// The next entry; None after the last.
     ///
     /// # Errors
-    /// It cannot be read, or is not one that [`write`] makes.
+    /// It cannot be read, or is not an entry as [`write`] makes it.
     pub(super) fn next(&mut self) -> io::Result<Option<Entry>> {
         if self.left == 0 {
             return Ok(None);
@@ -220,7 +221,7 @@ impl<R: Read + Seek> Record<R> {
         String::from_utf8(bytes).ok().filter(|t| !t.contains('\0')).ok_or_else(malformed)
     }
 
-    /// An absolute path without dots.
+    /// Reads a path: absolute, without `.` and `..`.
     fn path(&mut self) -> io::Result<String> {
         let path = self.text()?;
         let plain = path.strip_prefix('/').is_some_and(|p| p.split('/').all(|part| !matches!(part, "" | "." | "..")));

@@ -1,5 +1,5 @@
-//! Recovery after an earlier run: a journal that was not carried out completely, and changes whose file system was not
-//! mounted.
+//! Recovery after an earlier run: carries out an unfinished journal, and changes whose file system has since
+//! been mounted.
 
 use super::commit::Outcome;
 use super::disk::Touched;
@@ -13,10 +13,10 @@ use crate::base::error::{Context, Error, Result};
 use std::io;
 
 impl Root {
-    /// Carries out the changes that an earlier run left: its journal, and changes that waited for a file system which
-    /// is mounted now. Every stage begins with this. A plan only takes them into account.
+    /// Carries out the changes that an earlier run left: its journal, and waiting changes whose file system
+    /// is now mounted. Every stage begins with this. A plan only takes them into account.
     ///
-    /// Gives one error for each change that could not be made.
+    /// Returns an error for each change that could not be made.
     pub fn recover(&mut self) -> Vec<Error> {
         self.recovered = true;
         let mut folders: Vec<String> = FOLDERS.iter().filter_map(|f| self.resolve(f, true).ok()).collect();
@@ -32,7 +32,7 @@ impl Root {
         let writable = match needs_it.then(|| Writable::make(self.path())).transpose() {
             Ok(writable) => writable.flatten(),
             Err(e) => {
-                // Where the record itself can be written to, each change says what it lacks.
+                // If the journal's folder is writable, each change reports its own failure.
                 let is_kept_there = |folder: &&String| has(folder, JOURNAL) || has(folder, WAITING);
                 errors.extend(read_only.iter().any(is_kept_there).then_some(e));
                 None
@@ -54,21 +54,22 @@ impl Root {
         errors
     }
 
-    /// Whether changes wait for a file system that is not mounted yet.
+    /// Whether there are changes that wait for a file system.
     pub fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Carries out the changes that still wait for a file system: it will not be mounted in this boot. For the last stage.
+    /// Carries out the changes that still wait: their file systems will not be mounted in this boot. For the
+    /// last stage.
     ///
-    /// Gives one error for each change that could not be made.
+    /// Returns an error for each change that could not be made.
     pub fn stop_waiting(&mut self) -> Vec<Error> {
         let mut errors = if self.recovered { Vec::new() } else { self.recover() };
         errors.extend(self.make_due(&[]));
         errors
     }
 
-    /// Mount points of the root on which nothing is mounted, and may still be.
+    /// Mount points of the root on which something may still be mounted.
     fn not_mounted(&self) -> Vec<String> {
         match self.usage {
             Use::NewRoot => self.unmounted.clone(),
@@ -80,7 +81,8 @@ impl Root {
         }
     }
 
-    /// Whether the target of an entry can be reached: the file system, or the folder that it hides when it is mounted.
+    /// Whether an entry can be carried out now: its file system is mounted, or the folder that the mount
+    /// would hide is visible.
     fn is_due(&self, entry: &Entry, not_mounted: &[String]) -> bool {
         let path = entry.change.resolved();
         if entry.hidden { self.is_on_own(path) } else { !not_mounted.iter().any(|m| is_below(path, m)) }
@@ -98,13 +100,13 @@ impl Root {
         true
     }
 
-    /// Carries out the journal in `folder`, if there is one. What is for a file system that is not mounted now joins the
-    /// changes that wait.
+    /// Carries out the journal in `folder`, if there is one. Changes to file systems that are not mounted now
+    /// become waiting changes.
     pub(super) fn recover_journal(&mut self, folder: &str) -> io::Result<Vec<Error>> {
         let Some(journal) = Journal::find(&self.disk, folder)? else { return Ok(Vec::new()) };
         let Some(mut record) = journal.read()? else {
             log::info!("a journal that is not complete is removed: nothing of it was carried out");
-            return if self.plan { Ok(Vec::new()) } else { journal.remove(&self.disk).map(|()| Vec::new()) };
+            return if self.is_plan() { Ok(Vec::new()) } else { journal.remove(&self.disk).map(|()| Vec::new()) };
         };
         log::info!("an earlier run was cut off: what its journal has is carried out");
         let not_mounted = self.not_mounted();
@@ -112,7 +114,7 @@ impl Root {
         let mut outcome = Outcome::default();
         let mut stays = Vec::new();
         while let Some(entry) = record.next()? {
-            if self.plan {
+            if self.is_plan() {
                 outcome.errors.extend(self.stage(entry).err());
             } else if self.is_due(&entry, &not_mounted) {
                 self.carry_out([entry], &mut touched, &mut outcome);
@@ -120,7 +122,7 @@ impl Root {
                 stays.push(entry);
             }
         }
-        if self.plan {
+        if self.is_plan() {
             return Ok(outcome.errors);
         }
         if !stays.is_empty() {
@@ -138,7 +140,7 @@ impl Root {
         Ok(self.end_journal(journal, &touched, outcome))
     }
 
-    /// Reads the list of waiting changes in `folder`, if there is one and it is not read yet.
+    /// Reads the list of waiting changes in `folder`, unless one has been read.
     fn load_waiting(&mut self, folder: &str) -> Result<()> {
         if self.waiting_folder.is_some() {
             return Ok(());
@@ -161,8 +163,8 @@ impl Root {
         Ok(())
     }
 
-    /// Makes the changes that waited for a file system which is not among `not_mounted`. Where one of them is starved, all stay in
-    /// the list, for the next stage.
+    /// Carries out the waiting changes, except for those below `not_mounted`. If one of them is starved, all stay on the list, for
+    /// the next stage.
     fn make_due(&mut self, not_mounted: &[String]) -> Vec<Error> {
         let mut errors = Vec::new();
         let before = self.waiting.clone();
@@ -178,7 +180,7 @@ impl Root {
                 errors.extend(self.stage(entry).err());
             }
         }
-        if self.waiting_changed && !self.plan {
+        if self.waiting_changed && !self.is_plan() {
             errors.extend(self.commit());
             if std::mem::take(&mut self.waiting_changed) {
                 self.waiting = before;
@@ -187,7 +189,7 @@ impl Root {
         errors
     }
 
-    /// Makes a change again in memory, over what the file system has.
+    /// Applies a waiting change in memory, over what the file system has.
     fn stage(&mut self, entry: Entry) -> Result<()> {
         if entry.hidden {
             return Ok(());
@@ -208,7 +210,7 @@ impl Root {
     }
 }
 
-/// `old` and, at its end, the lines of `new` that it does not have.
+/// `old` with those lines of `new` appended that it does not have.
 fn merged(old: &[u8], new: &[u8]) -> Vec<u8> {
     let lines = |text| <[u8]>::split_inclusive(text, |b| *b == b'\n').map(<[u8]>::trim_ascii_end);
     let known: std::collections::HashSet<&[u8]> = lines(old).collect();

@@ -1,4 +1,5 @@
-//! SELinux: what was written before the policy was loaded is relabelled by systemd-tmpfiles, early in the real root.
+//! SELinux: files written before the policy is loaded are relabelled by systemd-tmpfiles, early in the real
+//! root.
 
 use super::{Attr, Root, is_on_disk};
 use crate::base::error::Result;
@@ -7,7 +8,10 @@ use crate::base::error::Result;
 const RELABEL: &str = "/run/tmpfiles.d/prepivot-relabel.conf";
 
 impl Root {
-    /// Lists everything that was written in [`RELABEL`], where the root has SELinux and it is not disabled.
+    /// Lists everything that was written in [`RELABEL`], if the root has SELinux and it is not disabled.
+    ///
+    /// # Errors
+    /// /run cannot be written.
     pub fn relabel_later(&mut self) -> Result<()> {
         let selinux = self.text("/etc/selinux/config");
         let mode = selinux.lines().rev().find_map(|l| l.trim().strip_prefix("SELINUX=")).map(str::trim);

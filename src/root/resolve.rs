@@ -1,27 +1,28 @@
-//! Paths below the root, with the symbolic links in them followed inside it.
+//! Resolves paths in the root, following symbolic links without leaving it.
 
 use super::record::MAX_PATH;
 use super::{Kind, Node, Root, Stat};
 use crate::base::error::{Error, Result};
 
-/// How many symbolic links one path may lead through, as in the kernel.
+/// The most symbolic links that one path may contain, as in the kernel.
 const MAX_LINKS: usize = 40;
 
-/// How many folders a path may lead through: each of them is looked at for every change below it.
+/// The most components of a path: each is looked up for every change below it.
 const MAX_COMPONENTS: usize = 128;
 
 /// Where a path leads.
 pub(super) struct Resolved {
-    /// Without links, dots and leading slash.
+    /// Without links, dots and a leading slash.
     pub(super) path: String,
-    /// Users other than root who could have made a link that the path leads through, each with the link.
+    /// Users other than root who may have created a link in the path: the user and the link.
     planters: Vec<(u32, String)>,
-    /// What the disk has there, if that is known already.
+    /// What the disk has there, if already known.
     pub(super) on_disk: Option<Option<Stat>>,
 }
 
 impl Root {
-    /// The path without links, dots and leading slash. The last component may be missing, or with `follow` false be a link.
+    /// The path without links, dots and a leading slash. The last component need not exist; without `follow`
+    /// it may be a link.
     ///
     /// # Errors
     /// Too many links, a NUL byte, or a path that is too long for the kernel, and for the journal.
@@ -29,11 +30,13 @@ impl Root {
         self.follow(path, follow).map(|r| r.path)
     }
 
-    /// [`Root::resolve_stat`] for a change. A link that a user other than root could have made is followed only to what that user
-    /// owns: else a link planted in a home would give its user any file of the system.
+    /// [`Root::resolve_stat`] for a change. A link that a user other than root may have created is followed
+    /// only to what that user owns: otherwise a link planted in a home would give its user any file of the
+    /// system.
     ///
     /// # Errors
-    /// As [`Root::resolve`]; and such a link leads to a file of another owner, or into a folder of another owner.
+    /// As [`Root::resolve`]; or such a link leads to a file of another owner, or into a folder of another
+    /// owner.
     pub(super) fn resolve_to_change(&self, path: &str, follow: bool) -> Result<(String, Option<Stat>)> {
         let resolved = self.follow(path, follow)?;
         let found = self.stat_of(&resolved);
@@ -41,7 +44,7 @@ impl Root {
         if planters.is_empty() {
             return Ok((resolved, found));
         }
-        // What is not there yet is made in the first folder above it that is.
+        // What does not exist yet is created in the nearest folder above it that does.
         let mut at = resolved.as_str();
         let mut stat = found;
         while stat.is_none() && !at.is_empty() {
@@ -58,19 +61,20 @@ impl Root {
         }
     }
 
-    /// The path as [`Root::resolve`] has it, and what is there.
+    /// The path as [`Root::resolve`] returns it, and what is there.
     pub(super) fn resolve_stat(&self, path: &str, follow: bool) -> Result<(String, Option<Stat>)> {
         let resolved = self.follow(path, follow)?;
         let stat = self.stat_of(&resolved);
         Ok((resolved.path, stat))
     }
 
-    /// What is at a path that was followed.
+    /// What is at a resolved path.
     fn stat_of(&self, Resolved { path, on_disk, .. }: &Resolved) -> Option<Stat> {
         self.lstat_over(path, || on_disk.unwrap_or_else(|| self.disk.stat(path)))
     }
 
-    /// The path and what the disk has there, if nothing in it is a link: the kernel tells so at once. None where it may be one.
+    /// The path and what the disk has there, found with one system call if no component is a link. None where
+    /// one may be.
     fn without_links(&self, path: &str, follow: bool) -> Option<Resolved> {
         let path = path.trim_start_matches('/');
         if path.split('/').any(|name| matches!(name, "" | "." | "..")) {
@@ -130,7 +134,7 @@ impl Root {
                 if links > MAX_LINKS {
                     return Err(fail("too many symbolic links"));
                 }
-                // A link's own owner says who made it in a folder that many can write to, such as /tmp.
+                // In a folder that many can write to, such as /tmp, the owner of the link counts.
                 let owners = [done.get(..parent).unwrap_or_default(), &done].map(|p| self.lstat_resolved(p));
                 let uids = owners.into_iter().flatten().map(|s| s.attr.uid).filter(|uid| *uid != 0);
                 planters.extend(uids.map(|uid| (uid, done.clone())));

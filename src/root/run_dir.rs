@@ -1,4 +1,4 @@
-//! What the parts of prepivot leave for each other below /run/prepivot: every entry, and who writes and reads it.
+//! What parts of prepivot leave for each other below /run/prepivot: every file, and who writes and reads it.
 //!
 //! The folder is 0700 and ends with the boot. Records are JSON of types that derive nanoserde's traits.
 
@@ -14,55 +14,57 @@ use std::path::Path;
 
 /// The folder.
 pub const DIR: &str = "/run/prepivot";
-/// What this boot's local stage did ([`Applied`]); the later stages and `status` read it.
+/// What this boot's local stage did ([`Applied`]). Read by the later stages and `status`.
 pub const APPLIED: &str = "/run/prepivot/applied.json";
-/// A file here, named as in status.json, says that a stage has nothing to do in this boot; the conditions of the units look for it.
-/// In it are the marks of modules (`config_byobu once-per-instance`) that the final stage sets, as the stage would have.
+/// A file in this folder, named like a stage in status.json, means that the stage has nothing to do in this
+/// boot; the units' conditions look for it. It lists the marks of modules (`config_byobu once-per-instance`)
+/// that the final stage then sets in place of that stage.
 pub const IDLE: &str = "/run/prepivot/idle";
-/// Changes of the network that are taken back before the pivot; written and read by `link`.
+/// Changes to the network that are undone before the pivot. Written and read by `link`.
 pub const NETWORK: &str = "/run/prepivot/network.json";
-/// Lines for cloud-init.log, from an initramfs that had nothing else to write to the disk.
+/// Lines for cloud-init.log, left by an initramfs that had nothing else to write to the disk.
 pub const LOG: &str = "/run/prepivot/log";
-/// Says that the local stage of the real root runs the modules that come before every service ([`EARLY_DUE`]), or has run them
-/// ([`EARLY_DONE`]): then the network stage leaves them out, and removes this.
+/// Whether the real root's local stage is to run the modules that come before every service ([`EARLY_DUE`]),
+/// or has run them ([`EARLY_DONE`]). In the latter case the network stage skips them, and removes the file.
 pub const EARLY: &str = "/run/prepivot/early";
-/// What [`EARLY`] holds before and after.
+/// The content of [`EARLY`] before those modules have run.
 pub const EARLY_DUE: &str = "due";
 pub const EARLY_DONE: &str = "done";
-/// Whether the local stage of the real root is to run the modules that come before every service.
+
+/// Whether the real root's local stage is to run the modules that come before every service.
 pub fn is_early_due(root: &Root) -> bool {
     root.text(EARLY) == EARLY_DUE
 }
 
-/// Says that this boot has waited for the network, which came up or not: no module waits for it again.
+/// Exists once this boot has waited for the network, successfully or not: no module waits again.
 pub const NETWORK_AWAITED: &str = "/run/prepivot/network-awaited";
-/// Random passwords, `USER:PASSWORD` in lines; the module set_passwords writes them, shows them on the console and removes them.
+/// Random passwords, one `USER:PASSWORD` per line. The module set_passwords writes them, prints them on the
+/// console and removes them.
 pub const RANDOM_PASSWORDS: &str = "/run/prepivot/random-passwords";
 
-/// The users and passwords of [`RANDOM_PASSWORDS`]'s lines.
+/// The users and passwords in the lines of [`RANDOM_PASSWORDS`].
 pub fn passwords(lines: &str) -> Vec<(String, String)> {
     let pairs = lines.lines().filter_map(|line| line.split_once(':'));
     pairs.map(|(user, password)| (user.to_owned(), password.to_owned())).collect()
 }
 
-/// This program, for a root that has none; made by the hand-over, run by the later stages' units.
+/// This program, for a root that has none. Written by the hand-over, run by the later stages' units.
 pub const PROGRAM: &str = "/run/prepivot/bin";
 
-/// A record in the folder.
-pub trait Entry: SerJson + DeJson {
-    /// Where it is.
+/// A record in the folder, as JSON.
+pub trait Record: SerJson + DeJson {
+    /// The path of its file.
     const PATH: &'static str;
 
-    /// Reads it. None where this boot has not written it, or not so.
+    /// Reads the record. None where this boot has not written a valid one.
     fn read(root: &Root) -> Option<Self> {
         let bytes = root.read(Self::PATH).ok()??;
         Self::deserialize_json(std::str::from_utf8(&bytes).ok()?).ok()
     }
 
-    /// Writes it, 0600.
+    /// Writes the record, 0600.
     ///
     /// # Errors
-    ///
     /// The path cannot be resolved.
     fn write(&self, root: &mut Root) -> Result<()> {
         root.write(Self::PATH, self.serialize_json(), Attr::root(0o600))
@@ -75,43 +77,45 @@ pub struct Applied {
     /// When it began and ended, in seconds since the kernel started.
     pub start: f64,
     pub finished: f64,
-    /// Whether the root has an instance, and all of it was written.
+    /// Whether the root has an instance and all of it was written.
     pub provisioned: bool,
-    /// Whether the instance was read in this boot, and not taken from the cache.
+    /// Whether the instance was read in this boot, not taken from the cache.
     pub read: bool,
-    /// Whether the real root's first stage is to provision: only there the datasource can be read or the root be written.
+    /// Whether provisioning is left to the real root's first stage, because only there can the datasource be
+    /// read or the root be written.
     pub later: bool,
-    /// Whether the last boot was of the same instance.
+    /// Whether the last boot had the same instance.
     pub again: bool,
 }
 
-impl Entry for Applied {
+impl Record for Applied {
     const PATH: &'static str = APPLIED;
 }
 
-/// What a module's file half of this boot depends on.
+/// A module's file half that ran in this boot, and what it depends on.
 #[derive(Debug, Clone, PartialEq, SerJson, DeJson)]
 pub struct FileHalf {
     /// The module's name.
     pub module: String,
-    /// The paths that it read, looked at or changed ([`Root::take_watched`]).
+    /// The paths that it read, examined or changed ([`Root::take_watched`]).
     pub paths: Vec<String>,
-    /// Why it failed; empty if it did not.
+    /// Its error; empty if it succeeded.
     pub error: String,
 }
 
-/// The file halves that ran before the user's early commands: the network stage looks whether those commands changed something.
+/// The file halves that ran before the user's early commands. The network stage checks whether those commands
+/// changed a path.
 #[derive(Debug, Clone, PartialEq, SerJson, DeJson)]
 pub struct FileHalves {
     pub halves: Vec<FileHalf>,
 }
 
-impl Entry for FileHalves {
+impl Record for FileHalves {
     const PATH: &'static str = "/run/prepivot/file-halves.json";
 }
 
-/// Writes a record at once, for what must be noted before it is done: a whole file or none, 0600, in a folder that is made if it
-/// is not there (0700).
+/// Writes a record at once, for what must be recorded before it is done: atomically, 0600, in a folder that
+/// is created 0700 if missing.
 ///
 /// # Errors
 /// The folder or the file cannot be written.
@@ -133,11 +137,10 @@ pub fn forget(path: &Path) {
     let _ = std::fs::remove_file(path);
 }
 
-/// Puts this program below /run, where the real root finds it, and gives its path. /run is noexec in some initramfs: then it is
-/// on a file system of its own.
+/// Copies this program below /run for the real root, and returns its path. In some initramfs /run is noexec:
+/// then it is put on a file system of its own.
 ///
-/// # Errors
-/// There is no room, or /run cannot be written.
+/// There is no space, or /run cannot be written.
 pub fn carry_program() -> Result<String> {
     make_private(Path::new(PROGRAM)).context(|| format!("failed to make {PROGRAM}"))?;
     let flags = statvfs(PROGRAM).context(|| format!("failed to look at {PROGRAM}"))?.f_flag;

@@ -1,4 +1,4 @@
-//! Swap files: too large to be held in memory, so they are made on the disk at once.
+//! Swap files: too large to hold in memory, so they are created on the disk at once.
 
 use super::disk::{Disk, own};
 use super::{Attr, Command, Root, Stage};
@@ -9,19 +9,22 @@ use rustix::io::Errno;
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 
-/// The smallest swap file: the kernel wants ten pages, the largest of which are 64 KiB (mkswap(8)).
+/// The smallest swap file, in bytes: the kernel needs ten pages of up to 64 KiB (mkswap(8)).
 const MIN_SIZE: u64 = 1 << 20;
-/// How much of a file is written at once where it cannot be allocated.
+/// How many bytes are written at a time if the file cannot be allocated.
 const CHUNK: usize = 1 << 20;
-/// Where the header's fields begin: after the boot block (`union swap_header`, include/linux/swap.h).
+/// The offset of the header's fields, after the boot block (`union swap_header`, include/linux/swap.h).
 const INFO: usize = 1024;
 const MAGIC: &[u8] = b"SWAPSPACE2";
 
 impl Root {
-    /// Makes a swap file of `mebibytes`, 0600, in the place of a file that is there; in btrfs without copy on write.
+    /// Creates a swap file of `mebibytes`, 0600, replacing an existing file; on btrfs without copy on write.
     ///
-    /// It is recorded as the commands that do the same, for a file system that is btrfs or not; in a root that is not the running
-    /// system that is all.
+    /// It is recorded as the commands with the same effect. In a root that is not the running system, nothing
+    /// else happens.
+    ///
+    /// # Errors
+    /// Its file system is not mounted yet or has no space, or the size is too small.
     pub fn make_swap(&mut self, stage: Stage, path: &str, mebibytes: u64, is_btrfs: bool) -> Result<()> {
         let (resolved, _) = self.resolve_to_change(path, true)?;
         if self.below_unmounted(&resolved) {
@@ -66,7 +69,7 @@ impl Disk {
 
 fn fill(file: &mut File, size: u64) -> std::io::Result<()> {
     own(&*file, Attr::root(0o600))?;
-    // Other file systems than btrfs don't know the flag. It can be set while the file is empty.
+    // Only btrfs knows the flag, and it can only be set while the file is empty.
     let _ = fs::ioctl_getflags(&*file).and_then(|flags| fs::ioctl_setflags(&*file, flags | IFlags::NOCOW));
     match fs::fallocate(&*file, FallocateFlags::empty(), 0, size) {
         Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
@@ -86,7 +89,8 @@ fn fill(file: &mut File, size: u64) -> std::io::Result<()> {
     file.sync_all()
 }
 
-/// The first page of a swap space: version 1, the number of its last page, no bad pages, a random UUID, no label.
+/// The first page of a swap space: version 1, the number of its last page, no bad pages, a random UUID, no
+/// label.
 fn header(page: usize, size: u64) -> Vec<u8> {
     let mut bytes = vec![0; page];
     let mut put = |at: usize, field: &[u8]| {

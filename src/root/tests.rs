@@ -286,3 +286,14 @@ fn what_the_disk_has_already_is_forgotten_and_what_is_removed_is_not() {
     let left: Vec<&str> = root.nodes.keys().map(String::as_str).collect();
     assert_eq!(left, ["etc/a/gone/old", "etc/link"]);
 }
+
+#[test]
+fn the_vendors_os_release_is_read_where_etc_has_none() {
+    let dir = TempDir::new("os-release");
+    let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+    assert_eq!(root.distro().name, "unknown");
+    root.write("/usr/lib/os-release", "ID=fedora\n", Attr::root(0o644)).unwrap();
+    assert_eq!(root.distro().name, "fedora");
+    root.write("/etc/os-release", "ID=debian\n", Attr::root(0o644)).unwrap();
+    assert_eq!(root.distro().name, "debian");
+}

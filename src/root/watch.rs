@@ -1,36 +1,36 @@
-//! Which paths a piece of work depends on, and whether they have changed since.
+//! Records which paths a piece of work depends on, and tells whether they have changed since.
 
-use super::{Kind, Root, layout};
+use super::{Kind, Root, layout, run_dir};
 use std::collections::BTreeSet;
 
-/// How many paths are noted for one piece of work.
+/// The most paths that are recorded for one piece of work.
 const MAX_PATHS: usize = 2000;
-/// Folders that hold this program's own state, with which no work of a module begins.
-const OWN: [&str; 3] = ["var/lib/cloud", "run/cloud-init", "run/prepivot"];
+/// Folders of prepivot's own state, on which no module depends.
+const OWN: [&str; 3] = [layout::STATE, "run/cloud-init", run_dir::DIR.split_at(1).1];
 
-/// The state of a path. Equal values: nothing has changed in between.
+/// The state of a path. It has not changed between two equal values.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mark {
+pub struct PathState {
     /// The path that it resolved to.
     resolved: String,
-    /// Mode, owner and group; for a file also its inode, size, and when it last changed.
+    /// Mode, owner and group; for files also inode, size and the time of the last change.
     version: Option<[u64; 7]>,
-    /// Names in the folder, where they were read.
+    /// The names in the folder, if the list was read.
     names: Vec<String>,
 }
 
 impl Root {
-    /// Begins to note the paths that are read, looked at or changed.
+    /// Begins to record the paths that are read, examined or changed.
     pub fn watch(&mut self) {
         *self.watched.borrow_mut() = Some(BTreeSet::new());
     }
 
-    /// Ends what [`Root::watch`] began, and returns the paths. Those of folders whose names were read end with a slash.
+    /// Stops recording, and returns the paths. A folder whose names were listed ends with a slash.
     pub fn take_watched(&mut self) -> Vec<String> {
         self.watched.take().unwrap_or_default().into_iter().collect()
     }
 
-    /// Notes a path, if they are noted.
+    /// Records a path, if recording.
     pub(super) fn note(&self, path: &str, is_list: bool) {
         let mut watched = self.watched.borrow_mut();
         let Some(paths) = watched.as_mut().filter(|paths| paths.len() < MAX_PATHS) else { return };
@@ -40,8 +40,8 @@ impl Root {
         }
     }
 
-    /// What the disk has at a noted path.
-    pub fn mark(&self, path: &str) -> Mark {
+    /// The state of a recorded path on the disk.
+    pub fn path_state(&self, path: &str) -> PathState {
         let resolved = self.resolve(path, true).unwrap_or_default();
         let mut version = self.disk.version(&resolved);
         let is_dir = self.disk.stat(&resolved).is_some_and(|s| s.kind == Kind::Dir);
@@ -50,7 +50,7 @@ impl Root {
             (*inode, *size, *seconds, *nanoseconds) = (0, 0, 0, 0);
         }
         let names = if path.ends_with('/') { self.list(path) } else { Vec::new() };
-        Mark { resolved, version, names }
+        PathState { resolved, version, names }
     }
 }
 
@@ -81,7 +81,7 @@ mod tests {
         assert_eq!(root.take_watched(), [""; 0]);
         root.commit();
 
-        let marks = |root: &Root| noted.iter().map(|p| root.mark(p)).collect::<Vec<_>>();
+        let marks = |root: &Root| noted.iter().map(|p| root.path_state(p)).collect::<Vec<_>>();
         let mut before = marks(&root);
         let mut changed = |root: &Root| {
             let now = marks(root);

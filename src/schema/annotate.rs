@@ -1,10 +1,11 @@
-//! A document with marks on the lines that have problems, and the problems as notes below it.
+//! Annotates a document: marks the lines that have problems, and lists the problems below it.
 
 use super::{Findings, Problem};
 use crate::document::yaml;
 use std::collections::HashMap;
 
-/// `text` with `# E1,D1` at the end of lines, and the errors and deprecations as notes after it: cloud-init's form.
+/// `text` with `# E1,D1` at the end of lines, followed by the errors and deprecations, in cloud-init's
+/// format.
 pub fn annotated(text: &str, found: &Findings) -> String {
     let lines = lines(text, found);
     let mut labels: Vec<(usize, String)> = Vec::new();
@@ -42,7 +43,7 @@ pub fn annotated(text: &str, found: &Findings) -> String {
     out + &notes
 }
 
-/// The lines of the keys that have problems, and of the mappings and lists around them.
+/// The line of each key with problems, and of the mappings and lists around it.
 fn lines(text: &str, found: &Findings) -> HashMap<String, usize> {
     let all = found.errors.iter().chain(&found.deprecations);
     yaml::lines(text, all.flat_map(|p| upwards(&p.path)).map(str::to_owned))
@@ -52,7 +53,8 @@ fn lines(text: &str, found: &Findings) -> HashMap<String, usize> {
 struct Place {
     /// From 1.
     line: usize,
-    /// Whether it is the line of the key itself. Else it is the line of something around it, and the note has the path.
+    /// Whether it is the line of the key itself. Otherwise it is of something around it, and the note
+    /// contains the path.
     exact: bool,
 }
 
@@ -65,7 +67,7 @@ fn place_of(path: &str, lines: &HashMap<String, usize>) -> Place {
     found.unwrap_or(Place { line: 1, exact: path.is_empty() })
 }
 
-/// A path, the path of what is around it, and so on.
+/// A path, the path of its parent, and so on.
 fn upwards(path: &str) -> impl Iterator<Item = &str> {
     std::iter::successors(Some(path), |path| path.rsplit_once('.').map(|(parent, _)| parent))
 }

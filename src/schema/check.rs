@@ -1,4 +1,4 @@
-//! Walks through a document and its table side by side.
+//! Checks a document against a schema, walking through both.
 
 use super::grammar::{Alternative, Fields, Grammar, Old, Range, Shape, Takes};
 use super::{Findings, MAX_PROBLEMS, Problem, text};
@@ -14,7 +14,7 @@ pub struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// Checks a document against the keys at the table's top.
+    /// Checks a document against the schema's top-level keys.
     pub fn top(grammar: &'a Grammar, config: &Map) -> Findings {
         let mut walk = Walk { grammar, path: Path::default(), found: Findings::default() };
         walk.map(&grammar.top, config);
@@ -48,7 +48,7 @@ impl<'a> Walk<'a> {
             Some(text) => text.trim_end_matches('"').to_owned(),
             None => format!("Use **{}** instead.", old.advice),
         };
-        // The blank makes two after the path's colon, which is what programs look for that read cloud-init's messages.
+        // Programs that parse cloud-init's messages expect two blanks after the path's colon.
         let what = format!(" {how} in version {version}. {advice}");
         self.found.deprecations.push(Problem { path: self.path.as_str().to_owned(), what });
     }
@@ -60,8 +60,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The first alternative that the value fits is used. Where it fits none, the errors are those of the closest
-    /// alternative.
+    /// Uses the first alternative that the value matches. If it matches none, the errors are those of the
+    /// closest alternative.
     fn one_of(&mut self, node: &'a [Alternative], value: &Value) {
         let before = take(&mut self.found);
         let mut nearest: Option<Findings> = None;
@@ -94,7 +94,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Whether a value that does not fit is of that kind all the same: for mappings, also whether its `type` is the right one.
+    /// Whether a value that does not match was meant as this alternative; for mappings, also whether its
+    /// `type` fits.
     fn is_meant(&self, alternative: &'a Alternative, value: &Value) -> bool {
         match (&alternative.shape, value) {
             (Shape::List { .. }, Value::List(_)) => true,
@@ -107,7 +108,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// What a mapping takes as its `type`, where words say which mapping it is.
+    /// The possible values of a mapping's `type`, if these distinguish alternatives.
     fn type_of(&self, alternative: &'a Alternative) -> Option<&'a [Alternative]> {
         match &alternative.shape {
             Shape::Map(fields) => match fields.named("type")? {
@@ -213,7 +214,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Describes what was expected, without deprecated alternatives.
+    /// Reports what was expected, without deprecated alternatives.
     fn mismatch(&mut self, node: &[&'a Alternative], found: &Value) {
         let mut names: Vec<String> = Vec::new();
         let mut words: Vec<&str> = Vec::new();
@@ -315,7 +316,7 @@ fn number(word: &str) -> Option<i64> {
     word.parse().ok()
 }
 
-/// Whether a value is one of the words. `true`, `false` and numbers are themselves, not their texts.
+/// Whether a value is one of the words. `true`, `false` and numbers are compared as such, not as strings.
 fn is_word(shape: &Shape, value: &Value) -> bool {
     let Shape::Words(words) = shape else { return false };
     match value {

@@ -1,15 +1,16 @@
-//! The notation of the tables, read into a tree. The tables are part of the program: what is wrong in one is found by a test.
+//! Parses the schema notation into a tree. Schemas are part of the program: an error in one is found by a
+//! test.
 
 use std::iter::from_fn;
 
-/// A table.
+/// A parsed schema.
 pub struct Grammar {
     parts: Vec<(&'static str, Node)>,
-    /// The keys at the top of the document.
+    /// The top-level keys of the document.
     pub top: Fields,
 }
 
-/// What may stand in a place: one of these.
+/// What a value may be: one of these alternatives.
 pub type Node = Vec<Alternative>;
 
 /// One of several kinds of values.
@@ -18,16 +19,16 @@ pub struct Alternative {
     pub old: Option<Old>,
 }
 
-/// That something is deprecated.
+/// A deprecation.
 #[derive(Clone, Copy)]
 pub struct Old {
     /// `~22.3` or `^22.3`.
     pub version: &'static str,
-    /// A name to use instead, or a text in quotes.
+    /// The name to use instead, or quoted advice.
     pub advice: &'static str,
 }
 
-/// A kind of value.
+/// The type of a value.
 pub enum Shape {
     Any,
     Null,
@@ -47,31 +48,31 @@ pub enum Shape {
     Part(&'static str),
 }
 
-/// From and to; what is not given is not bounded.
+/// A range; a missing bound is unlimited.
 #[derive(Clone, Copy, Default)]
 pub struct Range {
     pub min: Option<i64>,
     pub max: Option<i64>,
 }
 
-/// What a mapping may hold.
+/// The keys of a mapping.
 #[derive(Default)]
 pub struct Fields {
     pub groups: Vec<Group>,
-    /// The check that every other key has to pass, and what it takes; none: there may be no other key.
+    /// The check for every other key, and the values of those; None: other keys are not allowed.
     pub rest: Option<(&'static str, Node)>,
     pub rules: Vec<Vec<&'static str>>,
     pub not_empty: bool,
 }
 
-/// Keys that take the same.
+/// Keys with the same kind of value.
 pub struct Group {
-    /// Names, and whether they have to be there.
+    /// Names, and whether each is required.
     pub keys: Vec<(&'static str, bool)>,
     pub takes: Takes,
 }
 
-/// What a key takes.
+/// The values of a key.
 pub enum Takes {
     Node(Node),
     /// The same as another key of the mapping, whose old name it is.
@@ -79,14 +80,14 @@ pub enum Takes {
 }
 
 impl Fields {
-    /// What a key takes, of those that are named.
+    /// The values of a named key.
     pub fn named(&self, key: &str) -> Option<&Takes> {
         self.groups.iter().find(|g| g.keys.iter().any(|(name, _)| *name == key)).map(|g| &g.takes)
     }
 }
 
 impl Grammar {
-    /// Reads a table.
+    /// Parses a schema.
     pub fn new(table: &'static str) -> Grammar {
         let mut tokens = Tokens::of(table);
         let (mut parts, mut top) = (Vec::new(), Fields::default());
@@ -102,15 +103,15 @@ impl Grammar {
         Grammar { parts, top }
     }
 
-    /// A part by its name, with the `$`.
+    /// A named part; the name includes the `$`.
     pub fn part(&self, name: &str) -> &[Alternative] {
         self.parts.iter().find(|(n, _)| *n == name).map_or(&[], |(_, node)| node)
     }
 }
 
-/// Reads a table from first to last. At its end every token is empty.
+/// A tokenizer. After the end, every token is empty.
 struct Tokens {
-    /// The one that is next: it is looked at more often than taken.
+    /// The next token, which is peeked at more often than taken.
     token: &'static str,
     rest: &'static str,
 }
@@ -132,7 +133,7 @@ impl Tokens {
         }
     }
 
-    /// The length of the token at the start of the rest: a word, a text in quotes, or a sign.
+    /// The length of the next token: a word, a quoted text, or a sign.
     fn width(&self) -> usize {
         let is_sign = |c: char| "{}[]()|:,!".contains(c);
         match self.rest.strip_prefix('"') {
@@ -161,7 +162,7 @@ impl Tokens {
         found
     }
 
-    /// Whether one more comes before the sign that ends it.
+    /// Whether another item comes before the closing sign.
     fn goes_on(&mut self, end: &str) -> bool {
         !self.accept(end) && !self.peek().is_empty()
     }

@@ -1,8 +1,8 @@
-//! What a document may contain: cloud-config and network configuration, checked against their schemas.
+//! Schemas of documents: checks cloud-configs and network configurations against them.
 //!
-//! A module's keys are in a block marked `schema` at the top of its file, the keys that are no module's in `common.txt`, those
-//! of network configuration in `network.txt`. They are a notation of cloud-init's JSON schemas (schema-cloud-config-v1.json,
-//! schema-network-config-v1.json and -v2.json):
+//! A module's keys are in a block marked `schema` at the top of its file; keys that belong to no module are
+//! in `common.txt`, those of network configurations in `network.txt`. The notation is a short form of
+//! cloud-init's JSON schemas (schema-cloud-config-v1.json, schema-network-config-v1.json and -v2.json):
 //!
 //! | | |
 //! |---|---|
@@ -32,13 +32,13 @@ use check::Walk;
 use grammar::Grammar;
 use std::fmt;
 
-/// How many problems of one document are reported.
+/// The most problems of one document that are reported.
 pub const MAX_PROBLEMS: usize = 100;
 
-/// One problem of a document. Never holds a value.
+/// A problem of a document. Never contains a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// Keys and positions with dots: `users.0.name`.
+    /// The path of the value: keys and list indexes, separated by dots, as in `users.0.name`.
     pub path: String,
     pub what: String,
 }
@@ -52,7 +52,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// The problems of a document, in its order; at most [`MAX_PROBLEMS`] of each kind.
+/// The problems of a document, in order; at most [`MAX_PROBLEMS`] of each kind.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Findings {
     pub errors: Vec<Problem>,
@@ -65,8 +65,8 @@ pub fn cloud_config(config: &Map) -> Findings {
     Walk::top(&Grammar::new(texts::cloud_config()), config)
 }
 
-/// Checks a network configuration of version 1 or 2, with or without `network:` above it. What does not say its version is
-/// taken for version 2, as cloud-init does.
+/// Checks a network configuration of version 1 or 2, with or without `network:` around it. As in cloud-init,
+/// the default is version 2.
 pub fn network_config(config: &Map) -> Findings {
     let inner = config.get("network");
     let version = inner.map_or_else(|| config.get("version"), |inner| inner.get("version"));
@@ -81,12 +81,12 @@ pub fn network_config(config: &Map) -> Findings {
     Walk::top(&grammar, config)
 }
 
-/// What a module does, in Markdown, with an example where it has keys. None where there is no such module.
+/// A module's documentation in Markdown, with an example if it has keys. None if there is no such module.
 pub fn documentation(module: &str) -> Option<&'static str> {
     texts::module(module).map(|text| text.docs)
 }
 
-/// The top-level keys of a module's own, with the names that they had.
+/// A module's top-level keys, including their old names.
 pub fn keys(module: &str) -> Vec<&'static str> {
     let Some(text) = texts::module(module) else { return Vec::new() };
     Grammar::new(text.schema).top.groups.into_iter().flat_map(|g| g.keys).map(|(key, _)| key).collect()

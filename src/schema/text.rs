@@ -1,13 +1,11 @@
-//! The checks of texts and keys that a schema names.
+//! Named checks of strings and keys in schemas.
 
 use super::texts;
+use crate::machine::nic::MAX_DEVICE_NAME;
 use crate::system::accounts::days_of;
 
-/// The longest name of a network device, in characters (the kernel's IFNAMSIZ without its end).
-const MAX_DEVICE: usize = 15;
-
-/// What a check expects, and whether a text is that. One line break at the end is no matter: cloud-init's patterns end in `$`,
-/// which in Python stands before one.
+/// What a check expects, and whether the text satisfies it. A line feed at the end is ignored: cloud-init's
+/// patterns end in `$`, which in Python also matches before it.
 pub fn check(name: &str, text: &str) -> (&'static str, bool) {
     let line = text.strip_suffix('\n').unwrap_or(text);
     match name {
@@ -20,7 +18,7 @@ pub fn check(name: &str, text: &str) -> (&'static str, bool) {
             ("words of letters, digits, - and _ with commas between them", line.split(',').all(|t| is_name(t, "-_")))
         }
         "date" => ("a date such as 2031-12-31", is_date(text)),
-        "device" => ("a device's name, 15 characters at most", text.chars().count() <= MAX_DEVICE),
+        "device" => ("a device's name, 15 characters at most", text.chars().count() <= MAX_DEVICE_NAME),
         "module" => ("a module's name", is_module(text)),
         "host_key" => ("rsa, ecdsa or ed25519 with _private, _public or _certificate", is_host_key(line)),
         "repository" => ("letters, digits, spaces and signs", is_repository(line)),
@@ -29,12 +27,12 @@ pub fn check(name: &str, text: &str) -> (&'static str, bool) {
     }
 }
 
-/// What cloud-init's pattern for ids of repositories comes to, whose ` -_` is a range.
+/// What cloud-init's pattern for repository ids effectively accepts: its ` -_` is a range.
 fn is_repository(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| c.is_ascii_lowercase() || (' '..='_').contains(&c))
 }
 
-/// Letters, digits and these signs, one at least.
+/// Letters, digits and these characters; at least one.
 fn is_name(text: &str, signs: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || signs.contains(c))
 }

@@ -1,22 +1,22 @@
-//! The texts that build.rs packs into the program: the schemas, and the modules' documentation.
+//! The schemas and the modules' documentation, packed into the program by build.rs.
 
 use crate::base::gzip;
 use std::sync::OnceLock;
 
-/// The largest that the texts may be together, in bytes.
+/// The largest total size of the texts, in bytes.
 const MAX_TEXTS: usize = 256 << 10;
 
 /// The texts of a module, or of a kind of document (`common`, `network`).
 pub struct Text {
-    /// The name, or several with spaces between them.
+    /// The name, or several separated by spaces.
     pub names: &'static str,
-    /// What the module does, and an example. Empty for a kind of document.
+    /// The module's documentation with an example. Empty for a kind of document.
     pub docs: &'static str,
     /// In the notation of [`super`].
     pub schema: &'static str,
 }
 
-/// All of them.
+/// All texts.
 fn all() -> impl Iterator<Item = Text> {
     static UNPACKED: OnceLock<String> = OnceLock::new();
     let text = UNPACKED.get_or_init(|| {
@@ -45,7 +45,7 @@ pub fn module(name: &str) -> Option<Text> {
     modules().find(|text| text.names.split(' ').any(|n| n == name))
 }
 
-/// The schema of a cloud-config: the keys that are no module's, and those of every module.
+/// The schema of a cloud-config: the keys that belong to no module, and those of every module.
 pub fn cloud_config() -> &'static str {
     static SCHEMA: OnceLock<String> = OnceLock::new();
     SCHEMA.get_or_init(|| all().filter(|t| t.names != "network").map(|t| t.schema).collect())

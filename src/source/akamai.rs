@@ -33,10 +33,11 @@ pub static SOURCE: Source = Source {
     ..Source::NEW
 };
 
-/// How long a token is good, in seconds: for this boot's requests.
+/// How long a token is valid, in seconds: long enough for this boot's requests.
 const TOKEN_TTL: &str = "300";
 
-/// A switch: the flag in the baseboard's serial number (`v4=1;v6=0`), else the configuration's key, else yes.
+/// Whether something is enabled: by the flag in the baseboard's serial number (`v4=1;v6=0`), else by the
+/// configuration's key, else by default.
 fn allows(search: &Search, flag: &str, key: &str) -> bool {
     let serial = search.machine.dmi("board_serial").unwrap_or_default();
     let flag = serial.split(';').filter_map(|pair| pair.split_once('=')).find(|(name, _)| name.trim() == flag);
@@ -47,7 +48,7 @@ fn allows(search: &Search, flag: &str, key: &str) -> bool {
     }
 }
 
-/// What is known of the machine without its service.
+/// What is known about the machine without its service.
 fn local(machine: &Machine) -> Found {
     let id = machine.dmi("product_serial").map(Value::from).unwrap_or_default();
     let metadata: Map = [("instance-id", id)].into_iter().collect();

@@ -27,10 +27,11 @@ pub static SOURCE: Source = Source {
 const CLOUD_INFO: &str = "/etc/sysconfig/cloud-info";
 const LABEL: &str = "CDROM";
 const FLOPPY: &str = "fd0";
-/// The text that a drive may have, the preferred one first.
+/// Files with user-data that a drive may have; the first takes precedence.
 const FILES: [&str; 2] = ["deltacloud-user-data.txt", "user-data.txt"];
 
-/// A machine of one of the clouds that AltCloud reads drives of. What is on the drive is not looked at, so it only may be.
+/// Recognises a machine of a cloud whose drives AltCloud reads. The drive's content is not checked, so that
+/// it is only possible.
 fn mark(facts: &Facts) -> Option<Finding> {
     let kind = match facts.root.is_file(CLOUD_INFO) {
         true => facts.root.text(CLOUD_INFO).lines().next().map(|l| l.trim().to_owned()),
@@ -45,7 +46,7 @@ fn mark(facts: &Facts) -> Option<Finding> {
     }
 }
 
-/// What kind of machine this is.
+/// The kind of machine.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Rhev,
@@ -68,7 +69,7 @@ fn kind(machine: &Machine, root: &Root) -> Option<Kind> {
     }
 }
 
-/// Reads the first of the kind's drives that has a text.
+/// Reads the first of the kind's drives that has user-data.
 fn read(search: &mut Search) -> Result<Option<Found>> {
     let Some(kind) = kind(search.machine, search.root) else { return Ok(None) };
     let (name, drives) = match kind {
@@ -85,7 +86,7 @@ fn read(search: &mut Search) -> Result<Option<Found>> {
     Ok(None)
 }
 
-/// The text of a drive, without the white space around it.
+/// A drive's user-data, without surrounding white space.
 fn user_data(files: &Files) -> Option<Vec<u8>> {
     let texts = FILES.iter().filter_map(|name| files.get(name));
     texts.map(<[u8]>::trim_ascii).find(|text| !text.is_empty()).map(<[u8]>::to_vec)

@@ -1,16 +1,18 @@
-//! Which of the sources are read, from what detection found: what is looked for locally, which services may be asked and how
-//! long, and whether a drive is due.
+//! Chooses from the detected sources: which are looked for locally, which services may be asked and for how
+//! long, and whether a drive is expected.
 //!
-//! A service on a link-local address decides who gets root. So a service is asked only where the machine's marks
-//! (CVE-2024-6174) or its owner say that it is there.
+//! Whoever controls a link-local address can become root through it. So a service is asked only if marks of
+//! the machine (CVE-2024-6174) or its owner say that it is there.
 
 use super::table::{SOURCES, Source, named};
 use crate::detect::{Facts, Line, Outcome, Report, Verdict, virt};
 use std::time::Duration;
 
-/// How long a service is asked that only may be there. One that is there is asked until the stage's deadline.
+/// How long a service is asked that is only possibly there. One that certainly is there is asked until the
+/// stage's deadline.
 pub const MAYBE_TIME: Duration = Duration::from_secs(20);
-/// A list with more names is what a distribution ships for every cloud, not its owner's choice for these machines.
+/// A list with more names is one that a distribution ships for every cloud, not its owner's choice for this
+/// machine.
 const MAX_CHOICE: usize = 8;
 
 /// How certain it is that a service is there.
@@ -21,7 +23,7 @@ pub enum Certainty {
 }
 
 impl Certainty {
-    /// In a word.
+    /// The word for it.
     pub fn name(self) -> &'static str {
         match self {
             Certainty::Certain => "certain",
@@ -35,11 +37,11 @@ impl Certainty {
 pub struct Service {
     pub source: &'static Source,
     pub certainty: Certainty,
-    /// Whether the machine has a mark of the source, and not only its owner or a list names it.
+    /// Whether the machine has a mark of the source. Otherwise only its owner or a list names it.
     pub marked: bool,
 }
 
-/// The sources whose service may be asked over the network, in the order of the list.
+/// The sources whose services may be asked over the network, in the order of the list.
 pub fn services(report: &Report, facts: &Facts) -> Vec<Service> {
     let requested = &facts.requested;
     let certain = |name: &String| (name.clone(), Certainty::Certain);
@@ -67,7 +69,7 @@ fn is_marked(report: &Report, source: &Source) -> bool {
     report.lines.iter().any(|l| source.is_named(&l.source) && l.finding.verdict == Verdict::Found)
 }
 
-/// The sources that are looked for, in their order.
+/// The names of the sources to look for, in order.
 pub fn names(report: &Report, facts: &Facts) -> Vec<String> {
     match &facts.requested.forced {
         Some((name, _)) => vec![name.clone()],
@@ -75,7 +77,7 @@ pub fn names(report: &Report, facts: &Facts) -> Vec<String> {
     }
 }
 
-/// What the machine has, or its owner names, and this build leaves out: each with the reason.
+/// The sources that the machine has or its owner names, but this build leaves out, each with the reason.
 pub fn unread(report: &Report, facts: &Facts) -> Vec<String> {
     let found = report.lines.iter().filter(|l| l.listed && l.finding.verdict == Verdict::Found);
     let found = found.map(|l| (&l.source, &l.finding.why));
@@ -84,15 +86,15 @@ pub fn unread(report: &Report, facts: &Facts) -> Vec<String> {
     unread.map(|(name, why)| format!("{name} ({why})")).collect()
 }
 
-/// The first source that the machine has, or its owner names, and that only the real root can read: its name and the reason.
+/// The first source that the machine has or its owner names, but only the real root can read: its name and
+/// the reason.
 pub fn left_to_real_root(report: &Report, facts: &Facts) -> Option<String> {
     let found = report.lines.iter().filter(|l| l.listed && l.finding.verdict == Verdict::Found).map(|l| &l.source);
     let forced = facts.requested.forced.iter().map(|(name, _)| name);
     forced.chain(found).find_map(|name| Some(format!("{name}: {}", named(name)?.left_to_real_root?(facts)?)))
 }
 
-/// Whether the machine or its owner says that there is a drive: only sources that read one are named, or a source's own marks
-/// say so.
+/// Whether there should be a drive: only sources that read drives are listed, or a source's own marks say so.
 pub fn drive_is_due(report: &Report, facts: &Facts) -> bool {
     let reads_drive = |name: &str| named(name).is_some_and(|s| !s.labels.is_empty() && !s.has_other_ways);
     if let Some((name, _)) = &facts.requested.forced {
@@ -104,7 +106,8 @@ pub fn drive_is_due(report: &Report, facts: &Facts) -> bool {
     only_drives || (!disabled && SOURCES.iter().any(|s| s.drive_is_due.is_some_and(|due| due(facts))))
 }
 
-/// How sure a listed source is, where `found` are those that are found; None where it is not to be asked.
+/// How certain it is that a listed source is there; `found` are the sources that were detected. None: its
+/// service must not be asked.
 fn certainty(facts: &Facts, line: &Line, found: &[String]) -> Option<Certainty> {
     if found.contains(&line.source) || named(&line.source).is_some_and(|s| s.has_no_address) {
         return Some(Certainty::Certain);

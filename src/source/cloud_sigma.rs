@@ -23,13 +23,13 @@ pub static SOURCE: Source = Source {
 };
 
 const PRODUCT: &str = "CloudSigma";
-/// The serial port, and a request for the whole context.
+/// The serial port, and the request for the whole context.
 const PORT: &str = "dev/ttyS1";
 const REQUEST: &[u8] = b"<\n\n>";
-/// How long the answer may take, and how long it may be.
+/// The limits of the response: time, and length in bytes.
 const TIME: Duration = Duration::from_secs(60);
 const MAX_CONTEXT: usize = 8 << 20;
-/// How much of a name is the hostname, in characters.
+/// How many characters of the name become the hostname.
 const MAX_NAME: usize = 61;
 
 /// Asks for the context, once.
@@ -42,7 +42,7 @@ fn read(search: &mut Search) -> Result<Option<Found>> {
     let mut line = Line::serial(&machine.base.join(PORT))?;
     line.send(REQUEST, deadline)?;
     let answer = line.line(MAX_CONTEXT, deadline).context(|| "the server context")?;
-    // An end of transmission (EOT) ends it.
+    // An EOT character ends it.
     let context = json::parse("the server context", answer.strip_suffix(b"\x04").unwrap_or(&answer))?;
     if context.get("meta").and_then(Value::as_map).is_none() {
         search.reason("CloudSigma: the server context has no meta: it is not used".into());

@@ -34,9 +34,9 @@ pub static SOURCE: Source = Source {
     ..Source::NEW
 };
 
-/// The folder with meta-data and user-data that takes the place of the service.
+/// A seed folder with meta-data and user-data that replaces the service.
 const SEED: &str = "/var/lib/cloud/seed/cs";
-/// What the service is called before the router is known.
+/// The service's URL in messages, before the router's address is known.
 const NAME: &str = "http://data-server";
 
 /// Reads the seed folder.

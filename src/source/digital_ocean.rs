@@ -54,7 +54,7 @@ fn service_job(search: &mut Search) -> Option<Job> {
     Some(Job::at(search, SOURCE.name, vec![url], Box::new(fetch)))
 }
 
-/// The first interface of each kind, under DigitalOcean's names.
+/// The first interface of each kind, with DigitalOcean's names.
 fn network(document: &Map, nics: &[Nic]) -> Result<Value> {
     let interfaces = document.get("interfaces").and_then(Value::as_map).filter(|map| !map.is_empty());
     let interfaces = interfaces.ok_or_else(|| Error::new("the metadata has no interfaces"))?;
@@ -83,7 +83,7 @@ fn network(document: &Map, nics: &[Nic]) -> Result<Value> {
     Ok(version_1(config))
 }
 
-/// A static address, with its gateway where `routed`.
+/// A static address; with its gateway if `routed`.
 fn subnet(address: &Value, routed: bool) -> Value {
     let get = |key: &str| address.get(key).cloned().unwrap_or_default();
     let ip = get("ip_address").text().unwrap_or_default();

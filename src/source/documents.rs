@@ -1,4 +1,4 @@
-//! What the sources share whose service is a few documents at fixed addresses.
+//! Shared by the sources whose service serves a few documents at fixed URLs.
 
 use super::keys::public_keys;
 use crate::base::error::{Error, Result};
@@ -7,22 +7,22 @@ use crate::instance::{Instance, NetworkData, host_name};
 use crate::link::http::{Client, Request, said};
 use crate::machine::Nic;
 
-/// The identity of an instance whose metadata has none, as in cloud-init.
+/// The instance-id if the metadata has none (cloud-init's).
 const DEFAULT_ID: &str = "iid-datasource";
 
-/// The JSON document at the request's URL, which must be a mapping.
+/// The JSON mapping at the request's URL.
 ///
 /// # Errors
-/// No answer, no document, or one that is no mapping.
+/// No response, no document, or not a mapping.
 pub fn mapping(client: &Client, request: &Request) -> Result<Map> {
     let name = said(request.method, request.url);
     as_mapping(&name, json::parse(&name, &needed(client, request)?)?)
 }
 
-/// The value as a mapping, of the document called `name`.
+/// The value as a mapping; `name` is the document's name in errors.
 ///
 /// # Errors
-/// It is not one.
+/// It is not a mapping.
 pub fn as_mapping(name: &str, value: Value) -> Result<Map> {
     match value {
         Value::Map(map) => Ok(map),
@@ -33,13 +33,13 @@ pub fn as_mapping(name: &str, value: Value) -> Result<Map> {
 /// A required document.
 ///
 /// # Errors
-/// No answer, or no document.
+/// No response, or no document.
 pub fn needed(client: &Client, request: &Request) -> Result<Vec<u8>> {
     let missing = || Error::new(format!("{}: there is no such document", said(request.method, request.url)));
     client.document(request)?.ok_or_else(missing)
 }
 
-/// The instance of cloud-init's source `name`, with what its metadata says under cloud-init's usual keys.
+/// The instance of cloud-init's source `name`, from metadata with cloud-init's usual keys.
 pub fn instance(name: &str, metadata: Map) -> Instance {
     let text = |key: &str| metadata.get(key).and_then(Value::text).filter(|t| !t.is_empty());
     let placement = || metadata.get("placement")?.get("availability-zone")?.text();
@@ -61,28 +61,30 @@ pub fn instance(name: &str, metadata: Map) -> Instance {
     }
 }
 
-/// The cloud's own name for itself in the metadata, in lower case; else `default` (cloud-init's `METADATA_CLOUD_NAME_KEY`).
+/// The name of the cloud according to the metadata, in lower case; else `default` (cloud-init's
+/// `METADATA_CLOUD_NAME_KEY`).
 pub fn cloud_name(metadata: &Map, default: &str) -> String {
     let own = metadata.get("cloud-name").and_then(Value::as_str).filter(|name| !name.is_empty());
     own.unwrap_or(default).to_lowercase()
 }
 
-/// Which of the machines that were started together this one is; a number, or its text.
+/// The index among machines that were launched together, given as a number or its text.
 pub fn launch_index(metadata: &Map) -> Option<i64> {
     metadata.get("launch-index").and_then(Value::text)?.trim().parse().ok()
 }
 
-/// The keys of `from` under cloud-init's names: (theirs, cloud-init's). What is not there is null.
+/// The values of `from` under other names: each pair has the name there and cloud-init's. A missing value is
+/// null.
 pub fn renamed(from: &Map, keys: &[(&str, &str)]) -> Map {
     keys.iter().map(|(theirs, ours)| (*ours, from.get(theirs).cloned().unwrap_or_default())).collect()
 }
 
-/// User-data as a document has it. None where it is empty.
+/// The user-data of a document. None if it is empty.
 pub fn user_data(value: Option<&Value>) -> Option<Bytes> {
     value.and_then(Value::bytes).filter(|bytes| !bytes.is_empty()).map(Bytes::from)
 }
 
-/// User-data that is entirely base64, in one line or in several, was encoded twice.
+/// Decodes user-data that is base64 as a whole, in one line or several: it was encoded twice.
 pub fn decoded(bytes: Vec<u8>) -> Vec<u8> {
     let letters: Vec<u8> = bytes.iter().copied().filter(|b| !b.is_ascii_whitespace()).collect();
     match crate::base::base64::decode(&letters) {
@@ -91,7 +93,7 @@ pub fn decoded(bytes: Vec<u8>) -> Vec<u8> {
     }
 }
 
-/// Sets the instance's network configuration; why there is none is a problem, and the fallback is used.
+/// Sets the instance's network configuration. If it is an error, that is reported and the fallback is used.
 pub fn set_network(instance: &mut Instance, config: Result<Value>) {
     match config {
         Ok(config) => instance.network = Some(NetworkData::Cloud(config)),
@@ -99,7 +101,7 @@ pub fn set_network(instance: &mut Instance, config: Result<Value>) {
     }
 }
 
-/// The name of this machine's interface with the MAC address.
+/// The name of this machine's interface with this MAC address.
 ///
 /// # Errors
 /// There is none.
@@ -116,7 +118,7 @@ pub fn version_1(config: Vec<Value>) -> Value {
     record(vec![("version", 1.into()), ("config", config.into())])
 }
 
-/// A physical interface of version 1; further keys may be added to it.
+/// A physical interface in version 1, to which keys may be added.
 pub fn physical(name: &str, mac: Option<&Value>, subnets: Vec<Value>) -> Map {
     let mac = mac.cloned().unwrap_or_default();
     [("type", "physical".into()), ("name", name.into()), ("mac_address", mac), ("subnets", subnets.into())]
@@ -124,12 +126,12 @@ pub fn physical(name: &str, mac: Option<&Value>, subnets: Vec<Value>) -> Map {
         .collect::<Map>()
 }
 
-/// A mapping of the pairs that have a value.
+/// A mapping of those pairs that have a value.
 pub fn record(pairs: Vec<(&str, Value)>) -> Value {
     Value::Map(pairs.into_iter().filter(|(_, value)| !value.is_null()).collect())
 }
 
-/// The items of a list; none where it is something else.
+/// The items of a list; empty if it is something else.
 pub fn items(value: Option<&Value>) -> &[Value] {
     value.and_then(Value::as_list).unwrap_or_default()
 }

@@ -35,7 +35,7 @@ fn settings(config: &Value) -> Option<&Value> {
     config.at(&["datasource", SOURCE.name])
 }
 
-/// Where the metadata and the passwords are.
+/// The URLs of the metadata and the passwords.
 struct Addresses {
     metadata: String,
     passwords: String,
@@ -65,7 +65,7 @@ fn service_job(search: &mut Search) -> Option<Job> {
 /// The instance of a service with `user-data` and the EC2 tree `meta-data/` below `root`.
 ///
 /// # Errors
-/// No answer, or no instance-id.
+/// No response, or no instance-id.
 pub fn tree_instance(client: &Client, root: &str, name: &str) -> Result<Instance> {
     let service = Service::new(client, root, None);
     let id = service.instance_id(Request::first(&format!("{root}/meta-data/instance-id")))?;

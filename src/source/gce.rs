@@ -40,17 +40,18 @@ pub static SOURCE: Source = Source {
 };
 
 const URL: &str = "http://metadata.google.internal/computeMetadata/v1/";
-/// Shows that the request is meant for the service, and not sent by a program that was made to ask for a URL.
+/// A header that shows that the request is meant for the service, and not sent by a program that was tricked
+/// into requesting a URL.
 const FLAVOR: (&str, &str) = ("Metadata-Flavor", "Google");
-/// What the service is known by.
+/// The document by which the service is recognised.
 const ID: &str = "instance/id";
-/// What the instance or the project may have.
+/// The attributes of the instance or the project.
 const ATTRIBUTES: &str = "/attributes/?recursive=True";
-/// How often another document is asked for.
+/// How often another document is tried.
 const TRIES: u32 = 6;
 /// How many lines of keys are read.
 const MAX_LINES: usize = 10_000;
-/// The user whose keys are for the default user, whatever that one's name.
+/// A user name in keys that means the default user, whatever its name.
 const ANY_DEFAULT_USER: &str = "cloudinit";
 
 fn service_job(search: &mut Search) -> Option<Job> {
@@ -65,13 +66,13 @@ fn service_job(search: &mut Search) -> Option<Job> {
     Some(Job { name: SOURCE.name, urls, fetch, redirects: Redirects::SameOrigin, replaces_drive: false, limits })
 }
 
-/// The service's address, with a slash at the end.
+/// The service's URL, ending with a slash.
 fn url(config: &Value) -> String {
     let configured = config.at(&["datasource", SOURCE.name, "metadata_url"]).and_then(Value::as_str);
     format!("{}/", configured.unwrap_or(URL).trim_end_matches('/'))
 }
 
-/// The default user's name by the image's configuration.
+/// The name of the default user in the image's configuration.
 fn default_user(config: &Value) -> Option<String> {
     let name = |user: &Value| user.get("name").and_then(Value::text).or_else(|| user.text()).filter(|n| !n.is_empty());
     if let Some(own) = config.get("user").and_then(name) {
@@ -107,10 +108,10 @@ fn required(client: &Client, base: &str, path: &str) -> Result<String> {
     })
 }
 
-/// The attributes of the instance or the project, and when the service answered by its own clock.
+/// Attributes, and the time of the response by the service's clock, in seconds since 1970.
 type Attributes = (Map, Option<u64>);
 
-/// The attributes of the instance or the project. Empty where there are none.
+/// The attributes of the instance or the project. Empty if there are none.
 fn attributes(client: &Client, base: &str, of: &str) -> Result<Attributes> {
     let path = format!("{of}{ATTRIBUTES}");
     let Some(reply) = get(client, base, &path)? else { return Ok((Map::new(), None)) };
@@ -175,7 +176,7 @@ fn read(client: &Client, base: &str, user: Option<&str>, nics: &[Nic]) -> Result
     })
 }
 
-/// DHCP on the link that the service was asked by, where that is not the one that is configured without being asked for.
+/// DHCP on the link that the service was asked over, if that is not the fallback's.
 fn network(uplink: &Uplink, nics: &[Nic]) -> Option<NetworkData> {
     let link = uplink.link.as_deref()?;
     let asked = nics.iter().find(|n| n.name == link)?;
@@ -201,7 +202,7 @@ fn user_data(own: &Map, problems: &mut Vec<String>) -> Option<Vec<u8>> {
     }
 }
 
-/// The lines `user:key` of the instance, and of the project unless the instance excludes those.
+/// The `user:key` lines of the instance, and of the project unless the instance excludes those.
 fn key_lines(own: &Map, project: &Map) -> Vec<String> {
     let of = |map: &Map, key: &str| map.get(key).and_then(Value::text).filter(|t| !t.is_empty());
     let blocked = of(own, "block-project-ssh-keys").is_some_and(|v| v.eq_ignore_ascii_case("true"));
@@ -214,7 +215,8 @@ fn key_lines(own: &Map, project: &Map) -> Vec<String> {
     texts.iter().flatten().flat_map(|text| text.lines()).take(MAX_LINES).map(str::to_owned).collect()
 }
 
-/// The keys among `user:key` lines that are for the default user and have not expired at `now`, in seconds since 1970.
+/// The keys in `user:key` lines that are for the default user and have not expired at `now`, in seconds since
+/// 1970.
 fn public_keys(lines: &[String], user: Option<&str>, now: u64) -> Vec<String> {
     let keys = lines.iter().filter(|line| line.is_ascii()).filter_map(|line| line.split_once(':'));
     let keys = keys.filter(|(name, key)| (*name == ANY_DEFAULT_USER || Some(*name) == user) && !has_expired(key, now));
@@ -222,8 +224,8 @@ fn public_keys(lines: &[String], user: Option<&str>, now: u64) -> Vec<String> {
     super::keys::public_keys(Some(&Value::List(keys)))
 }
 
-/// Whether the comment of a key is Google's, `google-ssh {"userName": …, "expireOn": …}`, with a time that is past. A time that
-/// cannot be read does not expire.
+/// Whether a key has expired: its comment is Google's `google-ssh {"userName": …, "expireOn": …}` with a time
+/// in the past. A time that cannot be parsed is ignored.
 fn has_expired(key: &str, now: u64) -> bool {
     const SCHEMA: &str = "google-ssh";
     let is_googles = key.split_ascii_whitespace().nth(2) == Some(SCHEMA);
@@ -233,7 +235,8 @@ fn has_expired(key: &str, now: u64) -> bool {
     expires.is_some_and(|expires| now > expires)
 }
 
-/// Sets a guest attribute for each host key: `hostkeys/TYPE`. A project that has them switched off refuses, which is no error.
+/// Publishes each host key as the guest attribute `hostkeys/TYPE`. A project that has guest attributes
+/// disabled refuses, which is no error.
 fn publish_host_keys(live: &mut Live, keys: &[String]) -> Result<()> {
     let base = url(live.config);
     for key in keys {

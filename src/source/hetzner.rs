@@ -18,7 +18,7 @@ pub static SOURCE: Source = Source {
     name: "Hetzner",
     marks: &[Mark::vendor("Hetzner")],
     service: Some(service_job),
-    // Private networks' interfaces have MAC addresses that begin with 86.
+    // Interfaces of private networks have MAC addresses that begin with 86.
     hotplug_rules: "ATTR{address}==\"86:*\", GOTO=\"cloudinit_hook\"\nGOTO=\"cloudinit_end\"\n",
     updates: &[Update::NewInstance, Update::Boot, Update::Hotplug],
     settings: &[
@@ -35,7 +35,7 @@ pub static SOURCE: Source = Source {
     ..Source::NEW
 };
 
-/// How often a document is asked for that the instance need not have.
+/// How often an optional document is tried.
 const OPTIONAL_TRIES: u32 = 5;
 
 fn service_job(search: &mut Search) -> Option<Job> {
@@ -88,8 +88,8 @@ fn read(url: &str, body: &[u8]) -> Result<Value> {
     yaml::parse(url, &String::from_utf8_lossy(body))
 }
 
-/// The metadata's configuration, and DHCP on the interface of each private network. One whose interface is not there is a problem
-/// and is left out: it may be attached later, or be gone, and the others stay.
+/// The metadata's configuration, plus DHCP on the interface of each private network. A private network whose
+/// interface does not exist is left out with a problem: it may have been detached, or be attached later.
 fn network(document: &Map, private: &[Value], nics: &[Nic], problems: &mut Vec<String>) -> Result<Value> {
     let config = document.get("network-config").and_then(Value::as_map);
     let mut config = config.cloned().ok_or_else(|| Error::new("the metadata has no network-config"))?;

@@ -1,7 +1,7 @@
-//! IBM Cloud Classic: an OpenStack drive of its own on Xen.
+//! IBM Cloud Classic: OpenStack's layout on special drives of Xen machines.
 //!
-//! Follows cloud-init's documentation, "IBM Cloud": a machine made from a template has a drive labelled METADATA, one made from
-//! an operating system of IBM's a config drive with a UUID of its own.
+//! Follows cloud-init's documentation, "IBM Cloud": a machine created from a template has a drive labelled
+//! METADATA; one created from an operating system of IBM's has a config drive with a certain UUID.
 
 use super::Source;
 use super::openstack::files;
@@ -35,13 +35,13 @@ pub static SOURCE: Source = Source {
 
 /// The label of a template's drive.
 const TEMPLATE: &str = "METADATA";
-/// The label and the UUID of the other one.
+/// The label and the UUID of the other drive.
 const DRIVE: &str = "config-2";
 const UUID: &str = "9796-932E";
 /// The only version that IBM writes.
 const METADATA: &str = "openstack/latest/meta_data.json";
 
-/// IBM's first boot, before the machine is handed over.
+/// Why this is IBM's own first boot, before the machine is handed over; None if it is not.
 fn provisioning(machine: &Machine, root: &Root) -> Option<String> {
     const SETTINGS: &str = "/root/provisioningConfiguration.cfg";
     const LOG: &str = "root/swinstall.log";
@@ -55,7 +55,7 @@ fn provisioning(machine: &Machine, root: &Root) -> Option<String> {
     of_this_boot.then(|| format!("the machine is still being provisioned by IBM Cloud: {SETTINGS} is there"))
 }
 
-/// Why the machine is IBM Cloud's, if it is.
+/// Why the machine is on IBM Cloud, if it is.
 pub fn recognised(facts: &Facts) -> Option<String> {
     if facts.platform.virt != virt::XEN {
         return None;
@@ -72,7 +72,8 @@ fn is_os_drive(superblock: &Superblock) -> bool {
     superblock.is_labelled(DRIVE) && superblock.uuid.as_deref() == Some(UUID)
 }
 
-/// Whether the drives of OpenStack's layout are IBM's, and no config drive: on its machines, where the source is listed.
+/// Whether drives with OpenStack's layout belong to this source instead of ConfigDrive: on IBM's machines, if
+/// the source is listed.
 pub fn owns_drives(search: &Search) -> bool {
     let list = search.config.get("datasource_list").and_then(Value::as_list);
     let listed = list.is_none_or(|list| list.iter().filter_map(Value::as_str).any(|name| SOURCE.is_named(name)));
@@ -80,7 +81,7 @@ pub fn owns_drives(search: &Search) -> bool {
     listed && virt::detect(search.machine) == virt::XEN && !drives().is_empty()
 }
 
-/// Reads the drive of IBM's operating systems, else a template's.
+/// Reads the drive of a machine with IBM's operating system, else a template's drive.
 fn read(search: &mut Search) -> Result<Option<Found>> {
     if virt::detect(search.machine) != virt::XEN {
         return Ok(None);
@@ -103,7 +104,7 @@ fn read(search: &mut Search) -> Result<Option<Found>> {
     Ok(Some(Found { instance, place: drive.clone() }))
 }
 
-/// Only what IBM's drive has of OpenStack's documents.
+/// Builds the instance from the parts of OpenStack's documents that cloud-init uses on IBM Cloud.
 fn finish(read: Instance, kind: &str, drive: &str, has_network: bool) -> Instance {
     let of = |key: &str| read.metadata.get(key).cloned();
     let kept = [("instance-id", "uuid"), ("local-hostname", "hostname"), ("public-keys", "public_keys")];

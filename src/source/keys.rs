@@ -1,13 +1,13 @@
-//! SSH public keys as metadata gives them.
+//! SSH public keys in metadata.
 
 use crate::document::Value;
 use std::collections::HashSet;
 
-/// How many SSH keys one instance may bring.
+/// The most SSH keys of one instance.
 pub const MAX_KEYS: usize = 1_000;
 
-/// SSH public keys in any of the shapes that metadata gives them: one text, a list, or a mapping of names to keys.
-/// In order, without repeats, blank lines and comments.
+/// SSH public keys in any form that metadata has them: one text, a list, or a mapping of names to keys. In
+/// order, without duplicates, blank lines and comments.
 pub fn public_keys(value: Option<&Value>) -> Vec<String> {
     let (mut keys, mut seen) = (Vec::new(), HashSet::new());
     let mut add = |text: &str| {
@@ -27,7 +27,7 @@ pub fn public_keys(value: Option<&Value>) -> Vec<String> {
     keys
 }
 
-/// Gives `add` a text, or those of a list.
+/// Calls `add` with a text, or with each text of a list.
 fn texts(value: &Value, add: &mut dyn FnMut(&str)) {
     match value {
         Value::String(text) => add(text),

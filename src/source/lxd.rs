@@ -1,4 +1,4 @@
-//! LXD: its socket in a container or a virtual machine.
+//! LXD: metadata from its socket, in a container or a virtual machine.
 //!
 //! Follows LXD's documentation, "Communication between instance and host" (devLXD), and cloud-init's, "LXD".
 
@@ -23,6 +23,7 @@ pub static SOURCE: Source = Source {
     )],
     read: Some(read),
     left_to_real_root: Some(waits_for_agent),
+    omits_devices: true,
     docs: "LXD's containers and virtual machines. Read from the socket /dev/lxd/sock: meta-data, the devices, and every key of \
         user.* and cloud-init.*; a cloud-init.* key takes precedence over the user.* key of the same name, and user.meta-data \
         over meta-data. In a virtual machine the socket is made by LXD's agent, which runs in the real root: the initramfs \
@@ -31,13 +32,13 @@ pub static SOURCE: Source = Source {
 };
 
 const SOCKET: &str = "dev/lxd/sock";
-/// The host is the socket, whatever its name.
+/// Any host name will do: the socket decides.
 const URL: &str = "http://lxd";
 const CONFIG: &str = "/1.0/config";
-/// How long all requests may take, and how often one is sent: a host that is busy answers 500.
+/// How long all requests may take, and how often one is sent: a busy host answers 500.
 const TIME: Duration = Duration::from_secs(30);
 const TRIES: u32 = 6;
-/// How many keys are read, and how large all documents together may be, in bytes.
+/// The most keys that are read, and the most bytes of all documents together.
 const MAX_KEYS: usize = 1_000;
 const MAX_TOTAL: usize = 32 << 20;
 
@@ -45,7 +46,7 @@ fn has_socket(machine: &Machine) -> bool {
     std::fs::metadata(machine.base.join(SOCKET)).is_ok_and(|m| m.file_type().is_socket())
 }
 
-/// LXD's socket in a container, its virtio port in a virtual machine.
+/// Recognises LXD by its socket in a container, and by its virtio port in a virtual machine.
 fn mark(facts: &Facts) -> Option<Finding> {
     const PORTS: &str = "sys/class/virtio-ports";
     const NAMES: [&str; 2] = ["com.canonical.lxd", "org.linuxcontainers.lxd"];
@@ -98,7 +99,8 @@ impl Crawl<'_> {
         }
     }
 
-    /// The keys and values of the instance's configuration, in order, and what could not be read.
+    /// The keys and values of the instance's configuration, in order. What could not be read is added to
+    /// `problems`.
     fn config(&mut self, problems: &mut Vec<String>) -> Result<Map> {
         let list = self.text(CONFIG)?;
         let list = json::parse(CONFIG, list.as_bytes())?;
@@ -161,7 +163,7 @@ impl Crawl<'_> {
     }
 }
 
-/// A document that has to be a mapping.
+/// Parses a document that has to be a mapping.
 fn mapping(name: &str, text: &str) -> Result<Map> {
     match yaml::parse(name, text)? {
         Value::Map(map) => Ok(map),
@@ -169,7 +171,8 @@ fn mapping(name: &str, text: &str) -> Result<Map> {
     }
 }
 
-/// DHCP on the most suitable interface; where there is none yet, on the one that LXD's own virtual machines and containers have.
+/// DHCP on the most suitable interface; if there is none yet, on the one that LXD's virtual machines and
+/// containers have.
 fn default_network(machine: &Machine) -> Value {
     let nics = machine.nics();
     let usual = || match (machine.base.join("sys/class/virtio-ports").exists(), std::env::consts::ARCH) {

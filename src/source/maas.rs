@@ -23,7 +23,7 @@ pub static SOURCE: Source = Source {
     service: Some(service_job),
     has_no_address: true,
     seed: Some(|_, files, place| files.contains(ID).then(|| of_files(files, place).ok())?),
-    // curtin writes the network into the image; what the initramfs has is for the installation.
+    // curtin has written the network configuration into the image; the initramfs's is for the installation.
     network_order: &[Origin::Cmdline, Origin::SystemCfg, Origin::Datasource, Origin::Initramfs],
     settings: &[
         ("metadata_url", "address of the service: http://HOST:5240/MAAS/metadata/"),
@@ -44,14 +44,15 @@ pub static SOURCE: Source = Source {
 };
 
 const SEED: &str = "/var/lib/cloud/seed/maas";
-/// The version of the layout.
+/// The version of the API.
 const VERSION: &str = "2012-03-01";
 const ID: &str = "meta-data/instance-id";
 const HOSTNAME: &str = "meta-data/local-hostname";
 const KEYS: &str = "meta-data/public-keys";
 const VENDOR_DATA: &str = "meta-data/vendor-data";
 const USER_DATA: &str = "user-data";
-/// How often the first document is asked for where the server says that it is not there: it may not know the machine yet.
+/// How often the first document is tried while the server says that it does not exist: the server may not
+/// know the machine yet.
 const FIRST_TRIES: u32 = 3;
 
 fn read(search: &mut Search) -> Result<Option<Found>> {
@@ -84,7 +85,7 @@ fn service_job(search: &mut Search) -> Option<Job> {
     Some(Job { name: SOURCE.name, urls, fetch, redirects: Redirects::SameOrigin, replaces_drive: false, limits })
 }
 
-/// A document of the service. None where it is not there.
+/// A document of the service. None if it does not exist.
 fn get(client: &Client, oauth: Option<&OAuth>, url: &str, path: &str) -> Result<Option<Vec<u8>>> {
     let request = match path {
         ID => Request { retry: &[404], tries: FIRST_TRIES, ..Request::get(url) },
@@ -101,7 +102,7 @@ fn get(client: &Client, oauth: Option<&OAuth>, url: &str, path: &str) -> Result<
     }
 }
 
-/// The instance of the documents that `get` gives by their paths. `place` says where they are from.
+/// Builds the instance from documents, which `get` returns by path. `place` says where they come from.
 fn instance(get: &dyn Fn(&str) -> Result<Option<Vec<u8>>>, place: &str) -> Result<Instance> {
     let text = |path: &str| -> Result<Option<String>> {
         let Some(bytes) = get(path)? else { return Ok(None) };
@@ -113,10 +114,10 @@ fn instance(get: &dyn Fn(&str) -> Result<Option<Vec<u8>>>, place: &str) -> Resul
     if !is_id(&id) {
         return Err(Error::new(format!("{place}: {ID}: expected an instance-id: another service answers there")));
     }
-    // It may be empty: the machine then has the name of one without.
+    // It may be empty: then the machine gets the default name.
     let hostname = text(HOSTNAME)?.ok_or_else(|| missing(HOSTNAME))?;
     let mut problems = Vec::new();
-    // One that is there and cannot be read is an error: the instance would be without it for good.
+    // If it exists and cannot be read that is an error, because the instance would lack it for good.
     let keys = get(KEYS)?.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     let vendor_data = get(VENDOR_DATA)?;
     let user_data = get(USER_DATA)?.filter(|bytes| !bytes.is_empty());

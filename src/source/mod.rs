@@ -1,4 +1,4 @@
-//! Datasources: one file or folder for each, and the table of them.
+//! Datasources: one file or folder for each, and a table of them.
 //!
 //! To add one, copy `example.rs`, and name the copy here, in [`table::SOURCES`] and in Cargo.toml's features.
 
@@ -57,7 +57,7 @@ use crate::root::Root;
 use std::path::Path;
 use std::time::Duration;
 
-/// Says of an instance what cloud-init says of its source ([`Source::describe`]).
+/// Sets the description that cloud-init has of the instance's source ([`Source::describe`]).
 pub fn describe(instance: &mut Instance) {
     instance.described = named(&instance.source).map(|s| s.describe(instance)).unwrap_or_default();
 }
@@ -65,8 +65,8 @@ pub fn describe(instance: &mut Instance) {
 /// How long reading `--seed` may take.
 const SEED_TIME: Duration = Duration::from_secs(60);
 
-/// Reads the first of the sources called `names` that is there without a network, in that order. Errors of one are reported and
-/// the next is read.
+/// Reads the first of the sources called `names` that is available without a network, in that order. An error
+/// of one is reported, and the next is read.
 pub fn find_local(search: &mut Search, names: &[String]) -> Option<Found> {
     for source in names.iter().filter_map(|name| named(name)) {
         let Some(read) = source.read else { continue };
@@ -82,11 +82,11 @@ pub fn find_local(search: &mut Search, names: &[String]) -> Option<Found> {
     None
 }
 
-/// Reads `--seed`: a drive, an image of one, or a folder, of any layout that a source reads. Warnings go into `report`.
+/// Reads `--seed`: a drive, an image of one, or a folder, in any layout that a source reads. Warnings are
+/// added to `report`.
 ///
 /// # Errors
-///
-/// The seed cannot be read, or is of no such layout.
+/// The seed cannot be read, or has none of these layouts.
 pub fn read_seed(machine: &Machine, root: &Root, config: &Value, seed: &Path, report: &mut Report) -> Result<Found> {
     let deadline = Deadline::after(SEED_TIME);
     let files = drive::open(seed, deadline)?;

@@ -16,7 +16,7 @@ pub static SOURCE: Source = Source {
     ..Source::NEW
 };
 
-/// The instance of a machine without a source: what the image's own configuration says, if anything.
+/// The instance of a machine without a source: from the image's own configuration, if it has one.
 pub fn instance(settings: Option<&Value>) -> Instance {
     let metadata = settings.and_then(|s| s.get("metadata")).and_then(Value::as_map).cloned().unwrap_or_default();
     let text = |key: &str| metadata.get(key).and_then(Value::text).filter(|t| !t.is_empty());
@@ -35,7 +35,7 @@ pub fn instance(settings: Option<&Value>) -> Instance {
     }
 }
 
-/// The instance of the image's own configuration; None where it has none.
+/// The instance in the image's own configuration; None if it has none.
 pub fn configured(search: &Search) -> Option<Found> {
     let settings = search.settings(SOURCE.name).filter(|s| s.get("metadata").or(s.get("userdata_raw")).is_some())?;
     Some(Found { instance: instance(Some(settings)), place: format!("datasource: {}:", SOURCE.name) })

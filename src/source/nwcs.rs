@@ -50,7 +50,7 @@ fn service_job(search: &mut Search) -> Option<Job> {
     Some(Job::at(search, SOURCE.name, vec![url], Box::new(fetch)))
 }
 
-/// The service's configuration with this machine's names.
+/// The service's configuration, with this machine's interface names.
 fn network(document: &Map, nics: &[Nic]) -> Result<Value> {
     let mut network = document.get("network").and_then(Value::as_map).cloned().unwrap_or_default();
     let mut config = items(network.get("config")).to_vec();

@@ -1,5 +1,5 @@
-//! The password server of CloudStack's virtual router, and of Exoscale: returns the password that the user requested
-//! until the machine confirms that it has it.
+//! The password server of CloudStack's virtual router and of Exoscale. It returns the password that the user
+//! requested, until the machine confirms that it has it.
 //!
 //! Follows CloudStack's documentation, "Adding password management to your templates".
 
@@ -11,7 +11,8 @@ use crate::link::http::{Client, Request, refused};
 use crate::source::table::Live;
 use std::time::Duration;
 
-/// How long one request may take, and how often it is sent: a server that is not there must not hold up the boot.
+/// How long one request may take, and how often it is sent. Short, because a missing server must not delay
+/// the boot.
 const TIMEOUT: Duration = Duration::from_secs(5);
 const TRIES: u32 = 3;
 /// The longest password.
@@ -28,7 +29,7 @@ fn request(client: &Client, url: &str, what: &str, tries: u32) -> Result<String>
     }
 }
 
-/// Asks for a password and puts it into the instance's configuration. The server keeps it until [`saved`].
+/// Requests a password and adds it to the instance's configuration. The server keeps it until [`saved`].
 pub fn fetch(client: &Client, url: &str, instance: &mut Instance) {
     match request(client, url, "send_my_password", TRIES).as_deref() {
         Ok("" | "saved_password") => {}
@@ -42,11 +43,12 @@ pub fn fetch(client: &Client, url: &str, instance: &mut Instance) {
     }
 }
 
-/// Confirms to the server that its password is on the disk, if this instance has one of it. The cached instance does not have it
-/// from then on: where the image has `set_passwords` run on each boot, it must not bring an old password back.
+/// Confirms to the server that its password is on the disk, if the instance has one. It is also removed from
+/// the cached instance: if the image runs `set_passwords` on every boot, that must not restore an old
+/// password.
 ///
 /// # Errors
-/// No answer: the server gives the password again.
+/// No response. Then the server returns the password again.
 pub fn saved(live: &mut Live, url: &str) -> Result<()> {
     if live.instance.config.get("password").is_none() {
         return Ok(());

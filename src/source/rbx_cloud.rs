@@ -10,7 +10,6 @@ use crate::detect::Mark;
 use crate::document::{Bytes, Map, Value, json};
 use crate::drive::Files;
 use crate::instance::{Instance, NetworkData};
-use crate::machine::Distro;
 use crate::machine::distro::DEFAULT_SUDO;
 use crate::root::{Command, Stage};
 use std::net::Ipv4Addr;
@@ -32,7 +31,7 @@ pub static SOURCE: Source = Source {
 
 const LABEL: &str = "CLOUDMD";
 const FILE: &str = "cloud.json";
-/// How many addresses are announced, and how long one may take.
+/// The most addresses that are announced, and how long one may take.
 const MAX_ANNOUNCED: usize = 32;
 const ANNOUNCEMENT: Duration = Duration::from_secs(5);
 
@@ -79,7 +78,7 @@ fn of_files(search: &Search, files: &Files) -> Result<Instance> {
     })
 }
 
-/// The default user with its password and keys, and who keeps /etc/hosts.
+/// The default user with its password and keys, and whether cloud-init manages /etc/hosts.
 fn config(search: &Search, more: &Value, network: &Value) -> Value {
     let mut user = Map::new();
     if let Some(name) = more.get("username").and_then(Value::as_str) {
@@ -133,11 +132,12 @@ fn network(adapters: &[Value]) -> Result<Value> {
     Ok(Value::Map([("version", Value::Int(1)), ("config", interfaces.into())].into_iter().collect()))
 }
 
-/// Announces each address to its gateway and to the two routers behind it. A failure is a warning: their tables expire.
+/// Announces each address to its gateway and to the two routers behind it. A failure is a warning: their
+/// tables expire.
 fn announce(live: &mut Live) -> Result<()> {
     let Some(NetworkData::Cloud(network)) = &live.instance.network else { return Ok(()) };
     let Some(arping) = live.root.which("arping") else { return Ok(()) };
-    let distro = Distro::of_os_release(&live.root.text("/etc/os-release"));
+    let distro = live.root.distro();
     let source_option = if ["fedora", "centos", "rhel"].contains(&distro.name) { "-s" } else { "-S" };
     for (source, router) in announcements(network).into_iter().take(MAX_ANNOUNCED) {
         let words = [&arping, "-c", "2", source_option, &source, &router];
@@ -148,7 +148,7 @@ fn announce(live: &mut Live) -> Result<()> {
     Ok(())
 }
 
-/// Addresses, each with a router that is to know it.
+/// Addresses, each with a router that has to learn it.
 fn announcements(network: &Value) -> Vec<(String, String)> {
     let interfaces = network.get("config").and_then(Value::as_list).unwrap_or_default();
     let subnets = interfaces.iter().flat_map(|i| i.get("subnets").and_then(Value::as_list).unwrap_or_default());

@@ -27,12 +27,12 @@ pub static SOURCE: Source = Source {
 };
 
 const URLS: [&str; 2] = ["http://169.254.42.42", "http://[fd00:42::42]"];
-/// The local ports that are used, each once: one that was used a moment ago is still taken. The wait after a refusal: the
-/// service limits how often it is asked.
+/// The local ports to use, each once because a recently used one is still taken; and the wait after a
+/// refusal, because the service is rate-limited.
 const PORTS: std::ops::RangeInclusive<u16> = 1..=20;
 const MAX_TRIES: usize = 10;
 const NEXT_PORT: Duration = Duration::from_secs(5);
-/// The router by which the service is reached beside a leased address.
+/// The router to the service if the leased network does not contain it.
 const ROUTER: &str = "62.210.0.1";
 
 fn service_job(search: &mut Search) -> Option<Job> {
@@ -65,10 +65,11 @@ fn service_job(search: &mut Search) -> Option<Job> {
     Some(Job::at(search, SOURCE.name, urls, Box::new(fetch)))
 }
 
-/// A document that is given to privileged local ports only: it takes one of `ports` for each try. None where there is none.
+/// A document that is only served to privileged local ports; each try takes one of `ports`. None if it does
+/// not exist.
 ///
 /// # Errors
-/// It cannot be read. An instance without it would be one for good, so that there is none (cloud-init 26.2,
+/// It cannot be read. The instance would lack it for good, so that this fails (cloud-init 26.2,
 /// DataSourceScaleway.py, `query_data_api`).
 fn privileged(client: &Client, url: &str, ports: &mut impl Iterator<Item = u16>) -> Result<Option<Vec<u8>>> {
     let mut last = Error::new("no local port is left");
@@ -93,7 +94,7 @@ fn keys(document: &Map) -> Vec<String> {
     super::keys::public_keys(Some(&Value::List(all)))
 }
 
-/// DHCP for the leased address, and the other public ones as they are.
+/// DHCP for the leased address; the other public addresses are static.
 fn network(document: &Map, link: Option<String>, leased: Option<&str>) -> Result<Value> {
     let addresses = document.get("public_ips").and_then(Value::as_list);
     let addresses = addresses.ok_or_else(|| Error::new("the metadata has no public_ips"))?;

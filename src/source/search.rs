@@ -1,4 +1,4 @@
-//! What a source may look at while it searches: the machine, the image, and the drives that were found.
+//! What a source may read while it searches: the machine, the image, and the drives that were found.
 
 use crate::base::deadline::Deadline;
 use crate::base::report::Report;
@@ -13,29 +13,29 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// An instance, and where it was found: a device, a folder or an address.
+/// An instance, and where it was found: a device, a folder or a URL.
 #[derive(Debug)]
 pub struct Found {
     pub instance: Instance,
     pub place: String,
 }
 
-/// What a source may look at. Drives are read once and kept.
+/// What a source may read. Drives are read once and kept.
 pub struct Search<'a> {
     pub machine: &'a Machine,
     pub root: &'a Root,
     /// The image's own configuration.
     pub config: &'a Value,
     pub deadline: Deadline,
-    /// The programs that may be asked: none before the pivot.
+    /// The programs that may be run: none before the pivot.
     pub tools: Tools,
-    /// Whether the machine has a mark of the source whose service is to be asked: one without documents does not have them
-    /// yet, and is asked again.
+    /// Whether the machine has a mark of the source whose service is being asked. Then a service without
+    /// documents does not have them yet, and is asked again.
     pub marked: bool,
-    /// Sources that were asked and are not asked again.
+    /// Sources that were asked and must not be asked again.
     asked: Vec<&'static str>,
     drives: Vec<Probed>,
-    /// What was opened so far.
+    /// The drives opened so far.
     open: Vec<(PathBuf, Option<Files>)>,
     otherwise: Option<(Found, Arc<AtomicBool>)>,
     /// Why sources were not used, for the message that nothing was found.
@@ -62,7 +62,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The drives that were found so far. One that appeared since the last time is read, the others are not read again.
+    /// Sets the drives that were found so far. Drives that were already read are not read again.
     pub fn set_drives(&mut self, drives: &[Probed]) {
         let old = std::mem::replace(&mut self.drives, drives.to_vec());
         crate::base::sort::by(&mut self.drives, |a, b| b.device.node.cmp(&a.device.node));
@@ -74,7 +74,8 @@ impl<'a> Search<'a> {
         self.config.at(&["datasource", name])
     }
 
-    /// Whether `source` has not been asked in this search. For what takes time and does not change when a drive appears.
+    /// Whether `source` is asked for the first time in this search. For sources that take time, and do not
+    /// change when a drive appears.
     pub fn first_time(&mut self, source: &'static str) -> bool {
         let first = !self.asked.contains(&source);
         if first {
@@ -83,7 +84,7 @@ impl<'a> Search<'a> {
         first
     }
 
-    /// The files of a folder of the root; None where there is none.
+    /// The files in a folder of the root; None if there is none.
     pub fn seed_folder(&mut self, path: &str) -> Option<Files> {
         let mut files = Files::default();
         collect(self.root, path, "", &mut files, &mut self.report, 0);
@@ -91,7 +92,8 @@ impl<'a> Search<'a> {
         any.then_some(files)
     }
 
-    /// Paths of the drives that have `label`, in any case, in the order in which they are tried: by name, last first.
+    /// Paths of the drives labelled `label`, ignoring case, in the order in which they are tried: by name,
+    /// last first.
     pub fn drives_labelled(&mut self, label: &str) -> Vec<String> {
         let has_label = |d: &&Probed| d.superblock().is_some_and(|s| s.is_labelled(label));
         let found: Vec<&Probed> = self.drives.iter().filter(has_label).collect();
@@ -107,23 +109,24 @@ impl<'a> Search<'a> {
         paths
     }
 
-    /// Keeps what is used where no service answers: a drive with less than its service has. Not once `refused` is true: the
-    /// service has answered, and what it said rules the drive out.
+    /// Keeps an instance that is used if no service answers, such as a drive that has less than its service.
+    /// Not used once `refused` is true: then the service has answered, and ruled it out.
     pub fn otherwise(&mut self, found: Found, refused: Arc<AtomicBool>) {
         self.otherwise = Some((found, refused));
     }
 
-    /// Takes what is used where no service has answered.
+    /// Takes the instance that is used if no service has answered.
     pub fn take_otherwise(&mut self) -> Option<Found> {
         self.otherwise.take().filter(|(_, refused)| !refused.load(Ordering::Relaxed)).map(|(found, _)| found)
     }
 
-    /// Paths of the drives that suit, in the order in which they are tried: by name, last first.
+    /// Paths of the drives for which `suits` is true, in the order in which they are tried: by name, last
+    /// first.
     pub fn drives_of(&self, suits: &dyn Fn(&Probed) -> bool) -> Vec<String> {
         self.drives.iter().filter(|d| suits(d)).map(|d| d.device.node.display().to_string()).collect()
     }
 
-    /// The files of a drive. None, and a problem, where it cannot be read.
+    /// The files of a drive. None, with a problem, if it cannot be read.
     pub fn open_drive(&mut self, path: &str) -> Option<Files> {
         let path = PathBuf::from(path);
         if let Some((_, files)) = self.open.iter().find(|(of, _)| *of == path) {
@@ -151,7 +154,7 @@ impl<'a> Search<'a> {
         self.reason(text);
     }
 
-    /// Adds why a search came to nothing. It is reported only where no other source has anything.
+    /// Adds a reason why nothing was found. It is reported only if no other source has anything either.
     pub fn reason(&mut self, text: String) {
         if !self.problems.contains(&text) {
             log::debug!("{text}");
@@ -159,7 +162,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The problems and reasons so far.
+    /// The warnings and reasons so far.
     pub fn problems(&self) -> &[String] {
         &self.problems
     }
@@ -170,10 +173,10 @@ impl<'a> Search<'a> {
     }
 }
 
-/// How many notes on one drive are reported.
+/// The most notes about one drive that are reported.
 const MAX_NOTES: usize = 10;
 
-/// What a drive's reader left out, for people: the first few.
+/// The first few notes on what the reader of a drive left out.
 pub(super) fn notes(files: &Files) -> Vec<String> {
     let all = files.notes();
     let more = all.len().saturating_sub(MAX_NOTES);
@@ -181,7 +184,7 @@ pub(super) fn notes(files: &Files) -> Vec<String> {
     all.iter().take(MAX_NOTES).cloned().chain(last).collect()
 }
 
-/// How deep and how large a seed folder of the image may be.
+/// The depth limit and the size limit of a seed folder.
 const MAX_SEED_DEPTH: usize = 8;
 const MAX_SEED_FILES: usize = 10_000;
 
@@ -202,7 +205,8 @@ fn collect(root: &Root, folder: &str, prefix: &str, files: &mut Files, report: &
     }
 }
 
-/// `ds=name;key=value;…` on the kernel command line, or one of its old spellings: the name in lower case, and the keys.
+/// `ds=name;key=value;…` on the kernel command line, or an old spelling of it: the name in lower case, and
+/// the keys.
 pub fn parameters(machine: &Machine) -> Option<(String, Map)> {
     let (_, value) = named_source(&machine.cmdline)?;
     let mut parts = value.split(';');

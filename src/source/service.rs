@@ -1,4 +1,4 @@
-//! Asking services on the network: what a source declares of its own, and all of them asked in parallel.
+//! Services on the network: what a source declares about its service, and how all are asked in parallel.
 
 use super::search::{Found, Search, parameters};
 use crate::base::error::{Error, Result};
@@ -9,9 +9,9 @@ use crate::link::{Session, Uplink, http};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Where a service is asked by an uplink that is ready.
+/// The URLs to ask over an uplink that is ready.
 pub type Urls = Box<dyn Fn(&Uplink) -> Vec<String> + Sync>;
-/// What is fetched from one address of it.
+/// Fetches the instance from one of these URLs.
 pub type Fetch = Box<dyn Fn(&Client, &str) -> Result<Found> + Sync>;
 
 /// How a service is asked.
@@ -21,15 +21,15 @@ pub struct Job {
     pub urls: Urls,
     pub fetch: Fetch,
     pub redirects: Redirects,
-    /// Whether a drive is no longer waited for: the service is the drive's replacement, at an address of the owner's.
+    /// Whether a drive is no longer waited for, because the owner gave the service's URL in its place.
     pub replaces_drive: bool,
     /// `max_wait`, `timeout` and `retries` of the image's `datasource: {NAME: …}`.
     pub limits: Limits,
 }
 
 impl Job {
-    /// The service of the source `name` at `urls`, each of which is asked by the uplinks that reach its host. `%25LINK` in an
-    /// address is the zone of the uplink's link.
+    /// The service of the source `name` at `urls`; each URL is asked over the uplinks that reach its host.
+    /// `%25LINK` in a URL is replaced by the zone of the uplink's link.
     pub(super) fn at(search: &mut Search, name: &'static str, urls: Vec<String>, fetch: Fetch) -> Job {
         let urls = move |uplink: &Uplink| {
             let zone = uplink.link.as_ref().map(|link| format!("%25{link}")).unwrap_or_default();
@@ -41,8 +41,8 @@ impl Job {
     }
 }
 
-/// Asks all services by every uplink of the session at once; where several have one address, in their order. None, and the
-/// reasons as a problem, where none answers.
+/// Asks all services over every uplink of the session at once. Services that share a URL are asked in order.
+/// None, with the reasons as problems, if none answers.
 pub fn ask(search: &mut Search, jobs: Vec<Job>, session: &mut Session, ca_files: &[PathBuf]) -> Option<Found> {
     let urls = |uplink: &Uplink| {
         let mut all: Vec<String> = Vec::new();
@@ -73,7 +73,7 @@ pub fn ask(search: &mut Search, jobs: Vec<Job>, session: &mut Session, ca_files:
         }
         Err(Error::new(reasons.join("; ")))
     };
-    // An address that two services share is redirected as the stricter one says.
+    // For a URL that two services share, the stricter redirect policy applies.
     let settings = |uplink: &Uplink, url: &str| {
         let strict = jobs
             .iter()
@@ -94,7 +94,7 @@ pub fn ask(search: &mut Search, jobs: Vec<Job>, session: &mut Session, ca_files:
     }
 }
 
-/// `key` of the settings as a list of texts, or of `ds=name;key=a,b` on the kernel command line.
+/// The setting `key` as a list of strings, also from `ds=name;key=a,b` on the kernel command line.
 pub(super) fn list_setting(search: &Search, source: &str, key: &str) -> Vec<String> {
     let parameters = parameters(search.machine);
     let from_line = parameters.as_ref().and_then(|(_, map)| map.get(key)).and_then(Value::as_str);
@@ -104,19 +104,19 @@ pub(super) fn list_setting(search: &Search, source: &str, key: &str) -> Vec<Stri
     search.settings(source).and_then(|s| s.get(key)).map(Value::texts).unwrap_or_default()
 }
 
-/// `key` of the settings as a text, or the `default`.
+/// The setting `key` as a string, or `default`.
 pub(super) fn text_setting(search: &Search, source: &str, key: &str, default: &str) -> String {
     let set = search.settings(source).and_then(|s| s.get(key)).and_then(Value::text);
     set.filter(|text| !text.is_empty()).unwrap_or_else(|| default.into())
 }
 
-/// Whether a text may be an instance-id, and not a page that any server gives.
+/// Whether a text may be an instance-id, and not some web page.
 pub(super) fn is_id(text: &str) -> bool {
     let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':');
     !text.is_empty() && text.len() <= 255 && text.chars().all(good)
 }
 
-/// Settings that every source with a service has ([`limits`]), for the manual.
+/// Settings of every source that has a service ([`limits`]), for the manual.
 pub(super) const MAX_WAIT: (&str, &str) = (
     "max_wait",
     "seconds that the service is looked for, once a link leads to it; below 1: one request to each address",
@@ -125,8 +125,8 @@ pub(super) const TIMEOUT: (&str, &str) = ("timeout", "seconds for one request");
 pub(super) const RETRIES: (&str, &str) =
     ("retries", "how often a document is asked for again once the service has answered");
 
-/// How long a service is asked, as the image says (cloud-init's documentation of each datasource). A value that is not
-/// a number is reported and ignored.
+/// How long a service is asked according to the image (cloud-init's documentation of each datasource). A
+/// value that is not a number is reported and ignored.
 pub(super) fn limits(search: &mut Search, source: &str) -> Limits {
     let mut number = |key: &str| {
         let value = search.settings(source)?.get(key).filter(|v| !v.is_null())?;
@@ -145,7 +145,7 @@ pub(super) fn limits(search: &mut Search, source: &str) -> Limits {
     }
 }
 
-/// Whether the image's settings for a source say no to `key`.
+/// Whether the image's settings for a source set `key` to false.
 pub(super) fn switched_off(search: &Search, source: &str, key: &str) -> bool {
     search.settings(source).and_then(|s| s.get(key)).is_some_and(Value::is_false)
 }

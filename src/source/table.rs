@@ -15,7 +15,8 @@ use crate::machine::Machine;
 use crate::network::input::{DEFAULT_ORDER, Origin};
 use crate::root::Root;
 
-/// When a source is read again for the network configuration (cloud-init's update events, `updates: {network: {when: […]}}`).
+/// When a source is read again for the network configuration (cloud-init's update events, `updates: {network:
+/// {when: […]}}`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Update {
     NewInstance,
@@ -36,37 +37,38 @@ impl Update {
     }
 }
 
-/// What a source works with in the running system, once the instance's data is on the disk.
+/// What a source works with in the running system, when the instance's data is on the disk.
 pub struct Live<'a> {
-    /// The running system's root. What is written here is on the disk when the stage ends.
+    /// The running system's root. Changes are committed at the end of the stage.
     pub root: &'a mut Root,
     pub machine: &'a Machine,
     pub instance: &'a Instance,
     /// The merged configuration.
     pub config: &'a Value,
-    /// Asks over the links that the running system has brought up. The system may still be waiting for a link: requests
-    /// without a limit of tries are repeated until there is a route, for 60 s at most. Redirects stay on their host.
+    /// A client that uses the running system's network, which may still be coming up: requests without a
+    /// limit of tries are repeated for up to 60 s. Redirects stay on their host.
     pub client: &'a Client,
-    /// The first error of this boot's stages so far, in one line. None where the machine is provisioned as its data asks.
+    /// The first error of this boot's stages so far, in one line. None if the machine is provisioned as
+    /// asked.
     pub failed: Option<String>,
-    /// Takes SSH public keys that only the running system could get: they may log in as the default user.
+    /// Takes SSH public keys that are available only in the running system; the default user gets them.
     pub public_keys: Vec<String>,
-    /// Random passwords that this boot gave users and that are shown on the console alone: names and passwords, in clear. Only
-    /// what is encrypted leaves the machine.
+    /// Random passwords that this boot set and only showed on the console: users and passwords in clear text.
+    /// They may leave the machine only in encrypted form.
     pub passwords: Vec<(String, String)>,
-    /// Gets warnings; a failure that the function returns is a warning too.
+    /// Takes warnings. A failure that the function returns is a warning too.
     pub report: &'a mut Report,
 }
 
 /// Reads a source that needs no network.
 pub type Read = fn(&mut Search) -> Result<Option<Found>>;
-/// Says how a service is asked on this machine.
+/// Returns how a service is asked on this machine.
 pub type Prepare = fn(&mut Search) -> Option<Job>;
 /// Reads a tree of files; the text says where it is from.
 pub type ReadFiles = fn(&Search, &Files, &str) -> Option<Instance>;
-/// A function that acts in the running system.
+/// A function that runs in the running system.
 pub type Act = fn(&mut Live) -> Result<()>;
-/// Publishes lines of SSH host keys.
+/// Publishes SSH host keys, given as lines.
 pub type Publish = fn(&mut Live, &[String]) -> Result<()>;
 
 /// A datasource: everything that the rest of the program knows about it.
@@ -81,48 +83,58 @@ pub struct Source {
     pub setting: Option<Setting>,
     /// Labels of the drives that it reads.
     pub labels: &'static [&'static str],
-    /// Types of the filesystems that it reads whatever their label, on machines that are its own.
+    /// Types of the file systems that it reads, whatever their label, on its own machines.
     pub filesystems: &'static [&'static str],
-    /// Reads it where that needs no network. `Ok(None)` where it is not there.
+    /// Reads it if that needs no network. `Ok(None)` if it is not there.
     pub read: Option<Read>,
-    /// Why only the real root can read it, on a machine that has its marks: the initramfs then does nothing, and the real root's
-    /// first stage provisions the machine. None where it can be read now.
+    /// On a machine with its marks, why only the real root can read it: then the initramfs does nothing, and
+    /// the real root's first stage provisions the machine. None if it can be read now.
     pub left_to_real_root: Option<fn(&Facts) -> Option<String>>,
-    /// How its service is asked. None where this machine does not have one.
+    /// How its service is asked. None if this machine has none.
     pub service: Option<Prepare>,
-    /// Whether the address of its service is the owner's to give: without one, `service` gives None, and with one, no mark is needed.
+    /// Whether its service has no fixed address, so that the owner has to give one. With that, no mark is
+    /// needed; without it, `service` returns None.
     pub has_no_address: bool,
-    /// Reads a tree of files of its layout, for `--seed`. None where the tree is not one.
+    /// Reads a tree of files in its layout, for `--seed`. None if the tree has another layout.
     pub seed: Option<ReadFiles>,
-    /// What cloud-init adds to the name of its class, with `{place}` (a device, a folder, a URL), `{mode}` (`dsmode`), `{platform}`
-    /// and `{kind}` (of the place).
+    /// What cloud-init adds to the name of its class, with `{place}` (a device, a folder, a URL), `{mode}`
+    /// (`dsmode`), `{platform}` and `{kind}` (of the place).
     pub described: &'static str,
-    /// Whether the machine's marks say that a drive of it will appear, where none is there yet.
+    /// Whether the machine's marks say that a drive for it will appear, if there is none yet.
     pub drive_is_due: Option<fn(&Facts) -> bool>,
-    /// Whether its data may be elsewhere than on a drive, so that a list with drives' sources alone does not mean that one is due.
+    /// Whether its data may be elsewhere than on a drive. Then a list with sources of drives alone does not
+    /// mean that a drive is expected.
     pub has_other_ways: bool,
-    /// udev rules, each with its line's end, that go to `cloudinit_hook` for the network devices that are added to it, and to
-    /// `cloudinit_end` for others (cloud-init's `extra_hotplug_udev_rules`). Empty: it is asked again for each device.
+    /// udev rules that go to `cloudinit_hook` for the network devices that are added to it, and to
+    /// `cloudinit_end` for others, each ending with a line feed (cloud-init's `extra_hotplug_udev_rules`).
+    /// Empty: it is asked again for every device.
     pub hotplug_rules: &'static str,
-    /// Updates that happen unless the configuration says otherwise.
+    /// Whether its service learns an added device's addresses one by one, so that it is asked again after it knows the device
+    /// (cloud-init 26.2, `HotplugRetrySettings`).
+    pub late_addresses: bool,
+    /// Whether its network configuration does not list every device, so that an added one is not looked for in it (cloud-init
+    /// 26.2, `skip_hotplug_detect`).
+    pub omits_devices: bool,
+    /// The default update events, which the configuration can change.
     pub updates: &'static [Update],
-    /// Which network configuration takes precedence over its own, and over which its own does.
+    /// The order of precedence of network configurations, including its own.
     pub network_order: &'static [Origin],
-    /// What is reported back: that the machine is provisioned, that a password was taken. Called at the end of the running
-    /// system's network stage on every boot, after the instance's data is on the disk; before sshd and logins. What is for
-    /// once in an instance's life is marked by `state::mark_done`.
+    /// Reports back, for example that the machine is provisioned or that a password was set. Called on every
+    /// boot at the end of the running system's network stage, when the instance's data is on the disk, before
+    /// sshd and logins. What is done once for an instance is marked by `state::mark_done`.
     pub provisioned: Option<Act>,
-    /// Publishes SSH host keys, lines of `TYPE KEY [COMMENT]`. Called at the end of the network stage and of the final stage,
-    /// with each key once for an instance (`ssh_publish_hostkeys`).
+    /// Publishes SSH host keys, given as lines of `TYPE KEY [COMMENT]`. Called at the end of the network
+    /// stage and of the final stage, with each key once for an instance (`ssh_publish_hostkeys`).
     pub publish_host_keys: Option<Publish>,
-    /// Keys of its settings in the image's configuration (`datasource: {NAME: …}`) and what each means, for the manual.
+    /// The keys of its settings in the image's configuration (`datasource: {NAME: …}`) and their meaning, for
+    /// the manual.
     pub settings: &'static [(&'static str, &'static str)],
-    /// A paragraph for the manual: the source and what it reads.
+    /// A paragraph for the manual: what the source is and what it reads.
     pub docs: &'static str,
 }
 
 impl Source {
-    /// How cloud-init describes an instance of this source, beside its class ([`Instance::described`]).
+    /// How cloud-init describes an instance of this source, after its class ([`Instance::described`]).
     pub fn describe(&self, instance: &Instance) -> String {
         let (kind, place) = instance.subplatform.split_once(" (").unwrap_or((&instance.subplatform, ""));
         let place = place.strip_suffix(')').unwrap_or(place);
@@ -131,7 +143,7 @@ impl Source {
         text.replace("{kind}", kind).replace("{place}", place)
     }
 
-    /// What an entry starts from: `Source { name: "…", …, ..Source::NEW }`.
+    /// The defaults of an entry: `Source { name: "…", …, ..Source::NEW }`.
     pub const NEW: Source = Source {
         name: "",
         aliases: &[],
@@ -148,6 +160,8 @@ impl Source {
         drive_is_due: None,
         has_other_ways: false,
         hotplug_rules: "",
+        late_addresses: false,
+        omits_devices: false,
         updates: &[Update::NewInstance],
         network_order: &DEFAULT_ORDER,
         provisioned: None,
@@ -156,8 +170,9 @@ impl Source {
         docs: "",
     };
 
-    /// The entry of this build. A source that is not `included` is still recognised, and is not read: what only reading it
-    /// needs is not referenced then, and the linker leaves it out. What is for the manual alone is in a build with that feature.
+    /// The entry for this build. A source that is not `included` is still recognised but not read: the
+    /// functions that read it are not referenced, so that the linker drops them. Texts for the manual are
+    /// only kept in builds with that feature.
     const fn in_build(&self, included: bool) -> Source {
         let Source { name, aliases, marks, setting, .. } = *self;
         if !included {
@@ -173,19 +188,19 @@ impl Source {
         Candidate { name: self.name, aliases: self.aliases, marks: self.marks, setting: self.setting }
     }
 
-    /// Whether this build reads it, and does not only recognise it.
+    /// Whether this build can read it. Otherwise it is only recognised.
     pub fn is_read(&self) -> bool {
         self.read.is_some() || self.service.is_some()
     }
 
-    /// Whether `name` is its name or an alias, in any case.
+    /// Whether `name` is its name or an alias, ignoring case.
     pub fn is_named(&self, name: &str) -> bool {
         self.candidate().is_named(name)
     }
 }
 
-/// Every datasource of cloud-init, in ds-identify's order, which is the order in which they are tried where the image's
-/// configuration has no list. Each is read by builds with the Cargo feature of its name, in lower case.
+/// Every datasource of cloud-init, in ds-identify's order, which is used if the image's configuration has no
+/// list. Each can be read by builds with the Cargo feature of its name in lower case.
 pub static SOURCES: &[&Source] = &[
     &maas::SOURCE.in_build(cfg!(feature = "maas")),
     &openstack::config_drive::SOURCE.in_build(cfg!(feature = "configdrive")),
@@ -220,17 +235,17 @@ pub static SOURCES: &[&Source] = &[
     &none::SOURCE.in_build(true),
 ];
 
-/// The source called `name`, or with that alias, in any case.
+/// The source with this name or alias, ignoring case.
 pub fn named(name: &str) -> Option<&'static Source> {
     SOURCES.iter().copied().find(|s| s.is_named(name))
 }
 
-/// What detection looks for: every source but None, which is there on every machine.
+/// What detection looks for: every source except None, which every machine has.
 pub fn candidates() -> Vec<Candidate> {
     SOURCES.iter().filter(|s| s.name != none::SOURCE.name).map(|s| s.candidate()).collect()
 }
 
-/// Labels of the drives that any source reads.
+/// The labels of the drives that any source reads.
 pub fn labels() -> Vec<&'static str> {
     SOURCES.iter().flat_map(|s| s.labels).copied().collect()
 }

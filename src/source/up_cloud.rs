@@ -53,7 +53,7 @@ fn service_job(search: &mut Search) -> Option<Job> {
     Some(Job::at(search, SOURCE.name, vec![url], Box::new(fetch)))
 }
 
-/// Every interface of the metadata, with its addresses.
+/// All interfaces of the metadata, with their addresses.
 fn network(document: &Map, nics: &[Nic]) -> Result<Value> {
     let network = document.get("network").filter(|n| n.as_map().is_some_and(|n| !n.is_empty()));
     let network = network.ok_or_else(|| Error::new("the metadata has no network"))?;
@@ -74,7 +74,7 @@ fn subnet(address: &Value, servers: &[Value]) -> Value {
     let get = |key: &str| address.get(key).cloned().unwrap_or_default();
     let six = get("family").as_str() == Some("IPv6");
     if get("dhcp").is_true() {
-        // IPv6 addresses are advertised by the router.
+        // The router advertises the IPv6 addresses.
         return record(vec![("type", if six { "ipv6_dhcpv6-stateless" } else { "dhcp" }.into())]);
     }
     let prefix = get("network").as_str().and_then(|n| n.split_once('/')).map_or(Value::Null, |(_, p)| p.into());

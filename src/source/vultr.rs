@@ -10,7 +10,7 @@ use crate::base::error::{Error, Result};
 use crate::detect::Mark;
 use crate::document::{Map, Value};
 use crate::link::http::{Client, Request};
-use crate::machine::{Distro, Nic};
+use crate::machine::Nic;
 
 pub static SOURCE: Source = Source {
     name: "Vultr",
@@ -33,8 +33,8 @@ const NAME_SERVERS: [&str; 2] = ["108.61.10.10", "2001:19f0:300:1704::6"];
 
 fn service_job(search: &mut Search) -> Option<Job> {
     let base = text_setting(search, SOURCE.name, "url", "http://169.254.169.254");
-    // The service looks at what follows the version of cloud-init.
-    let distro = Distro::of_os_release(&search.root.text("/etc/os-release")).name;
+    // The service parses what follows cloud-init's version.
+    let distro = search.root.distro().name;
     let agent = format!("Cloud-Init/26.2 - OS: Linux Variant: {distro}");
     let agent = text_setting(search, SOURCE.name, "user-agent", &agent);
     let nics = search.machine.nics();
@@ -59,7 +59,8 @@ fn service_job(search: &mut Search) -> Option<Job> {
     Some(Job::at(search, SOURCE.name, vec![url], Box::new(fetch)))
 }
 
-/// The service's own configuration with this machine's names, or one made of its list of interfaces.
+/// The service's own configuration with this machine's interface names, or one built from its list of
+/// interfaces.
 fn network(document: &Map, nics: &[Nic]) -> Result<Value> {
     if let Some(Value::Map(whole)) = document.get("cloud_interfaces") {
         let mut whole = whole.clone();

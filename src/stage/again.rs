@@ -1,13 +1,14 @@
-//! The user's early commands (boothooks and bootcmd) run before every module in cloud-init. Here the file half of the
-//! modules has run before the pivot: it runs again where those commands changed paths that it had read or written.
+//! cloud-init runs the user's early commands (boothooks and bootcmd) before every module. Here the file
+//! halves of the modules run before the pivot, ahead of those commands; a file half runs again if the
+//! commands changed a path that it read or wrote.
 
 use super::boot::Boot;
 use super::commit;
 use crate::base::error::Result;
 use crate::instance::{Frequency, Instance, state};
 use crate::module::{MODULES, Module, find};
-use crate::root::run_dir::{Entry, FileHalf, FileHalves};
-use crate::root::{Attr, Mark, Root};
+use crate::root::run_dir::{FileHalf, FileHalves, Record};
+use crate::root::{Attr, PathState, Root};
 
 /// The folder of the instance's boothooks.
 pub fn boothooks_of(instance: &Instance) -> String {
@@ -19,14 +20,15 @@ pub fn has_boothooks(root: &Root, instance: &Instance) -> bool {
     !root.list(&boothooks_of(instance)).is_empty()
 }
 
-/// Whether this boot runs boothooks or the commands of a module ([`crate::module::Module::runs_commands`]).
+/// Whether this boot runs boothooks, or a module that runs the user's commands
+/// ([`crate::module::Module::runs_commands`]).
 pub fn has_early_commands(root: &Root, boot: &Boot, instance: &Instance) -> bool {
     let is_set = |key: &&str| boot.config().get(key).is_some_and(|v| !v.is_null());
     MODULES.iter().any(|m| m.runs_commands && m.keys.iter().any(is_set)) || has_boothooks(root, instance)
 }
 
-/// Says that file halves which later boots leave out have run, and the user's early commands not to their end. It is with the
-/// instance: what the commands changed before a power cut is not seen in the next boot.
+/// Exists if file halves that later boots skip have run, but not yet all of the user's early commands. It is in the
+/// instance's folder, because the next boot cannot see what the commands changed before a power cut.
 fn due(instance: &Instance) -> String {
     format!("{}/prepivot-early-commands", state::folder(instance))
 }
@@ -49,15 +51,15 @@ pub fn note(root: &mut Root, instance: &Instance, halves: Vec<FileHalf>) -> Resu
 /// The file halves that ran before the user's early commands.
 #[derive(Default)]
 pub struct Before {
-    /// With the state of the paths that they depend on. None for those of a boot that was cut off, which run again in any case.
-    halves: Vec<(FileHalf, Option<Vec<Mark>>)>,
-    /// What is removed when the commands have ended; empty for nothing.
+    /// Each with the state of the paths that it depends on. None: of a boot that was cut off, to run again in any case.
+    halves: Vec<(FileHalf, Option<Vec<PathState>>)>,
+    /// The file of [`due`], which is removed when the commands have ended. Empty: there is none.
     due: String,
 }
 
 impl Before {
-    /// Records the state of the paths that the file halves of this boot depend on. For the network stage, before the
-    /// first early command.
+    /// Records the state of the paths that this boot's file halves depend on. Called in the network stage,
+    /// before the first early command.
     pub fn look(root: &mut Root, boot: &mut Boot, instance: &Instance) -> Before {
         let mut before = Before::default();
         let noted = FileHalves::read(root).map_or_else(Vec::new, |noted| noted.halves);
@@ -80,18 +82,18 @@ impl Before {
             before.halves.extend(MODULES.iter().filter(has_run).map(half).map(|half| (half, None)));
         }
         for half in noted {
-            let marks = half.paths.iter().map(|path| root.mark(path)).collect();
-            before.halves.push((half, Some(marks)));
+            let states = half.paths.iter().map(|path| root.path_state(path)).collect();
+            before.halves.push((half, Some(states)));
         }
         before
     }
 
-    /// Takes the half of a module, if it ran and what it depends on has changed.
+    /// Takes the file half of a module, if it ran and a path that it depends on has changed.
     pub fn take_changed(&mut self, root: &Root, module: &str) -> Option<FileHalf> {
         let at = self.halves.iter().position(|(half, _)| half.module == module)?;
-        let (half, marks) = self.halves.swap_remove(at);
-        if let Some(marks) = marks {
-            let changed = half.paths.iter().zip(&marks).find(|(path, mark)| root.mark(path) != **mark);
+        let (half, states) = self.halves.swap_remove(at);
+        if let Some(states) = states {
+            let changed = half.paths.iter().zip(&states).find(|(path, state)| root.path_state(path) != **state);
             let (path, _) = changed?;
             log::info!("{path} has changed since the module {module} wrote its files: it writes them again");
         }
@@ -120,7 +122,7 @@ mod tests {
     use crate::instance::status::Status;
     use crate::machine::Machine;
     use crate::root::{Stage, Use};
-    use crate::stage::Asked;
+    use crate::stage::Options;
     use crate::stage::modules::{Half, Run};
     use crate::system::Nothing;
     use std::fs;
@@ -147,7 +149,7 @@ mod tests {
         let machine = Machine::default();
         let instance = Instance { instance_id: "i".into(), ..Instance::default() };
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
-        let mut boot = Boot::new(&root, &machine, &Asked::default(), &Nothing);
+        let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
         boot.config = Some(yaml::parse("t", &config).unwrap().into());
         assert!(has_early_commands(&root, &boot, &instance));
         let mut run = Run::new(&mut root, &mut boot, &instance).noting(Some(Vec::new()));
@@ -163,7 +165,7 @@ mod tests {
         let host_key = root.text("/etc/ssh/ssh_host_ed25519_key");
 
         // The commands.
-        let mut boot = Boot::new(&root, &machine, &Asked::default(), &Nothing);
+        let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
         boot.config = Some(yaml::parse("t", &config).unwrap().into());
         let before = Before::look(&mut root, &mut boot, &instance);
         assert!(!root.exists(FileHalves::PATH) && !before.is_empty());
@@ -197,7 +199,7 @@ mod tests {
         let instance = Instance { instance_id: "i".into(), ..Instance::default() };
         let config = "bootcmd: [x]\nssh_pwauth: true\ncloud_init_modules: [bootcmd, set_passwords]";
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
-        let mut boot = Boot::new(&root, &machine, &Asked::default(), &Nothing);
+        let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
         boot.config = Some(yaml::parse("t", config).unwrap().into());
         let mut run = Run::new(&mut root, &mut boot, &instance).noting(Some(Vec::new()));
         run.stage(Stage::Init, Half::Provision);

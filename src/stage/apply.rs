@@ -1,5 +1,5 @@
-//! The local stage: finds the datasource and provisions the root. In the initramfs, in a real root that no initramfs
-//! provisioned, and by hand for a tree and a seed.
+//! The local stage: finds the datasource and provisions the root. It runs in the initramfs, in a real root
+//! that no initramfs provisioned, and by hand on a tree with a seed.
 
 use super::boot::Boot;
 use super::demand::{self, Provisioned};
@@ -7,31 +7,27 @@ use super::find::{self, Outcome};
 use super::image::disabled;
 use super::outside::{OfTree, ThisMachine};
 use super::{
-    Asked, append_log, commit, credentials, handover, network, own_log, places, provision, recover, refresh, rescue,
-    welcome,
+    Options, PROVISIONING, append_log, commit, credentials, handover, network, own_log, paths, provision, recover,
+    refresh, rescue, welcome,
 };
 use crate::base::error::Result;
 use crate::base::event::Event;
 use crate::base::logging;
 use crate::base::report::Report;
-use crate::instance::status::{self, Status};
+use crate::instance::status::{self, LOCAL, Status};
 use crate::instance::{Instance, state};
 use crate::machine::Machine;
-use crate::root::run_dir::{self, Applied, Entry};
+use crate::root::run_dir::{self, Applied, Record};
 use crate::root::{Attr, Root, Use, Writable, check_writable};
 use crate::source::{self, Found};
 use crate::system::Screen;
 use std::path::Path;
 
-/// The stage in status.json, and what it does.
-const NAME: &str = "init-local";
-const WHAT: &str = "provisioning the root";
-
-/// How the stage went in the initramfs.
+/// How the local stage went in the initramfs.
 pub struct Ended {
     /// The errors and warnings, one line each.
     pub problems: Vec<String>,
-    /// Whether everything was written. What was not is left to the real root's first stage.
+    /// Whether everything was written. The real root's first stage writes the rest.
     pub written: bool,
 }
 
@@ -48,15 +44,15 @@ pub fn new_root(path: &Path, machine: &Machine) -> Ended {
         let problems = recovered.entries().iter().map(ToString::to_string).collect();
         return Ended { problems, written: !root.is_unwritten() };
     }
-    log::debug!("{}", welcome(NAME));
+    log::debug!("{}", welcome(LOCAL));
     let outside = ThisMachine::new();
-    let mut boot = Boot::new(&root, machine, &Asked::default(), &outside);
+    let mut boot = Boot::new(&root, machine, &Options::default(), &outside);
     boot.report.absorb(recovered);
-    let stage = Event::start(NAME, WHAT);
+    let stage = Event::start(LOCAL, PROVISIONING);
     let outcome = unfinished.map_or_else(|| search(&mut root, &mut boot), Outcome::Later);
     let mut status = Status::new();
     let mut done = provision_outcome(&mut root, &mut boot, &mut status, outcome);
-    // Where nothing was found too: what appears later is for the real root's first stage.
+    // Also where nothing was found: the real root's first stage looks for what appears later.
     boot.report.keep(handover::hand_over(&mut root, done.is_provisioned()));
     root.drop_unchanged();
     let changes = root.has_changes_on_disk();
@@ -68,7 +64,8 @@ pub fn new_root(path: &Path, machine: &Machine) -> Ended {
     } else if changes {
         save(&mut root, &mut boot, &status, &messages);
     } else {
-        // The same machine again: a boot that changes nothing leaves the disk alone until the real root's first stage.
+        // An instance that is already provisioned: a boot that changes nothing leaves the disk alone until
+        // the real root's first stage.
         boot.report.keep(status.save_in_run(&mut root, false));
         let lines = logging::to_file_lines(&messages);
         boot.report.keep(root.write(run_dir::LOG, lines, Attr::root(0o600)));
@@ -89,16 +86,16 @@ pub fn new_root(path: &Path, machine: &Machine) -> Ended {
 }
 
 /// The local stage of a real root that no initramfs provisioned. Returns the errors.
-pub fn real_root(root: &mut Root, machine: &Machine, asked: &Asked) -> Vec<String> {
+pub fn real_root(root: &mut Root, machine: &Machine, options: &Options) -> Vec<String> {
     if let Some(why) = disabled(root, machine) {
         log::info!("nothing is provisioned: {why}");
         return Vec::new();
     }
     let outside = ThisMachine::new();
-    begin(&outside, NAME);
-    let mut boot = Boot::new(root, machine, asked, &outside);
+    begin(&outside, LOCAL);
+    let mut boot = Boot::new(root, machine, options, &outside);
     show_running(root, &mut boot.report, boot.start);
-    let stage = Event::start(NAME, WHAT);
+    let stage = Event::start(LOCAL, PROVISIONING);
     let outcome = search(root, &mut boot);
     in_real_root(root, boot, outcome, stage, false)
 }
@@ -106,28 +103,30 @@ pub fn real_root(root: &mut Root, machine: &Machine, asked: &Asked) -> Vec<Strin
 /// Leaves in status.json that the stage runs: the search may take minutes, and the next stage looks whether this one was killed.
 fn show_running(root: &mut Root, report: &mut Report, start: f64) {
     let mut status = Status::new();
-    status.begin(NAME, start);
+    status.begin(LOCAL, start);
     report.keep(status.save_in_run(root, false));
     commit(root, report);
 }
 
-/// The local stage of the real root after an initramfs that found nothing: a drive may have appeared since. None where there
-/// is none, else the errors.
-pub fn again(root: &mut Root, machine: &Machine, asked: &Asked) -> Option<Vec<String>> {
-    after_nothing(root, machine, asked, find::find_again, false)
+/// The local stage of the real root after an initramfs that found nothing: a drive may have appeared since.
+/// Returns the errors, or None where there still is nothing.
+pub fn again(root: &mut Root, machine: &Machine, options: &Options) -> Option<Vec<String>> {
+    after_nothing(root, machine, options, find::find_again, false)
 }
 
-/// The local stage by a service that the machine has for certain, over the running system's network: in the network stage, where
-/// nothing answered before. None where that is not the case, or it still does not answer; else the errors.
-pub fn by_service(root: &mut Root, machine: &Machine, asked: &Asked) -> Option<Vec<String>> {
-    after_nothing(root, machine, asked, find::find_service, true)
+/// The local stage, run from the network stage where nothing was found before: asks the services that the
+/// machine certainly has, over the running system's network. Returns the errors, or None where this does not
+/// apply or no service answers.
+pub fn by_service(root: &mut Root, machine: &Machine, options: &Options) -> Option<Vec<String>> {
+    after_nothing(root, machine, options, find::find_service, true)
 }
 
-/// The local stage with what `find` finds where this boot has nothing yet; `late` as in [`in_real_root`].
+/// Runs the local stage with what `find` finds, if this boot has no instance yet; `late` as in
+/// [`in_real_root`].
 fn after_nothing(
     root: &mut Root,
     machine: &Machine,
-    asked: &Asked,
+    options: &Options,
     find: fn(&Root, &mut Boot) -> Option<Found>,
     late: bool,
 ) -> Option<Vec<String>> {
@@ -135,13 +134,14 @@ fn after_nothing(
         return None;
     }
     let outside = ThisMachine::new();
-    let mut boot = Boot::new(root, machine, asked, &outside);
+    let mut boot = Boot::new(root, machine, options, &outside);
     let found = find(root, &mut boot)?;
-    let stage = Event::start(NAME, WHAT);
+    let stage = Event::start(LOCAL, PROVISIONING);
     Some(in_real_root(root, boot, Outcome::Read(Box::new(found)), stage, late))
 }
 
-/// `late`: the network is up already, by other files than those that are written now.
+/// Provisions the running system and ends the stage. With `late`, the network is already up with an earlier
+/// configuration, so it is reloaded if its files change.
 fn in_real_root(root: &mut Root, mut boot: Boot, outcome: Outcome, stage: Event, late: bool) -> Vec<String> {
     let mut status = Status::new();
     let mut done = provision_outcome(root, &mut boot, &mut status, outcome);
@@ -171,23 +171,24 @@ pub(super) fn begin(outside: &dyn crate::system::Outside, action: &str) {
 }
 
 fn search(root: &mut Root, boot: &mut Boot) -> Outcome {
-    places::link(root, boot);
+    paths::link(root, boot);
     let _event = Event::start("search", "searching for the datasource");
     let deadline = super::deadline(boot.machine);
     super::extend_timeout(std::env::var_os("NOTIFY_SOCKET"), deadline);
     find::find(root, boot, deadline)
 }
 
-/// The result of a search.
+/// The result of the local stage.
 #[derive(Default)]
 struct Done {
-    /// Whether the last boot was of the same instance.
+    /// Whether the last boot had the same instance.
     again: bool,
-    /// Whether the search is left to the real root.
+    /// Whether the search is left to the real root, where alone the datasource can be read.
     later: bool,
-    /// Whether everything was written that a run with a writable disk would have written.
+    /// Whether everything was written: nothing failed for want of space or because the disk is read-only.
     written: bool,
-    /// What was provisioned, from which follows what the other stages have to do. None where nothing was found.
+    /// What was provisioned, for the log, and what decides which later stages have work. None where nothing
+    /// was found.
     provisioned: Option<(String, Provisioned)>,
 }
 
@@ -197,9 +198,9 @@ impl Done {
     }
 }
 
-/// Provisions the root with what was found. Nothing is committed.
+/// Provisions the root with what was found. Nothing is committed yet.
 fn provision_outcome(root: &mut Root, boot: &mut Boot, status: &mut Status, outcome: Outcome) -> Done {
-    status.begin(NAME, boot.start);
+    status.begin(LOCAL, boot.start);
     let (instance, place) = match outcome {
         Outcome::Nothing(why) => {
             boot.report.warn(why);
@@ -232,7 +233,7 @@ fn provision_outcome(root: &mut Root, boot: &mut Boot, status: &mut Status, outc
     Done { provisioned: Some((summary, Provisioned { instance, read, complete })), again, ..Done::default() }
 }
 
-/// Writes what was provisioned. Returns the root's file system, if it was made writable for that.
+/// Writes what was provisioned. Returns a guard if the root's file system was made writable for that.
 fn write(root: &mut Root, boot: &mut Boot, done: &mut Done) -> Option<Writable> {
     let _event = Event::start("write", "writing what was provisioned");
     let writable = boot.report.keep(root.make_writable()).flatten();
@@ -250,8 +251,8 @@ fn end(root: &mut Root, boot: &mut Boot, status: &mut Status, done: &Done) -> Ve
         log::info!("{summary}: {how} in {:.3} s", status::uptime() - boot.start);
     }
     boot.log();
-    status.end(NAME, &boot.report);
-    // Changes that were not written are left to the real root's first stage and those after it.
+    status.end(LOCAL, &boot.report);
+    // With changes still unwritten, every later stage has to run.
     if let Some((_, provisioned)) = done.provisioned.as_ref().filter(|_| done.written) {
         let left = demand::leave(root, boot, status, provisioned);
         boot.report.keep(left);
@@ -259,7 +260,7 @@ fn end(root: &mut Root, boot: &mut Boot, status: &mut Status, done: &Done) -> Ve
     logging::take()
 }
 
-/// Writes the state of a stage that provisioned.
+/// Writes the status and the log of a stage that provisioned.
 fn save(root: &mut Root, boot: &mut Boot, status: &Status, messages: &[logging::Message]) {
     boot.report.keep(Status::forget(root));
     boot.report.keep(status.save(root));
@@ -284,20 +285,19 @@ fn warn_of_problems(boot: &mut Boot, instance: &Instance, place: &str) {
     boot.log();
 }
 
-/// Provisions a tree with a seed, as the initramfs would: `prepivot apply --root DIR --seed …`. Nothing of the later stages
-/// runs. Returns the errors.
+/// Provisions a tree from a seed, as the initramfs would: `prepivot apply --root DIR --seed …`. No later
+/// stage runs. Returns the errors.
 ///
 /// # Errors
-///
 /// The tree or the seed cannot be read, or the tree cannot be written.
 pub fn tree(path: &Path, seed: &Path) -> Result<Vec<String>> {
     let machine = Machine::read(path);
     let mut root = Root::open(path, Use::Tree)?;
     let recovered = recover(&mut root);
     let outside = OfTree::new(path);
-    let mut boot = Boot::new(&root, &machine, &Asked::default(), &outside);
+    let mut boot = Boot::new(&root, &machine, &Options::default(), &outside);
     boot.report.absorb(recovered);
-    places::link(&mut root, &mut boot);
+    paths::link(&mut root, &mut boot);
     seeded(&mut root, &mut boot, seed)?;
     if !root.changes().is_empty() {
         check_writable(path)?;
@@ -306,10 +306,9 @@ pub fn tree(path: &Path, seed: &Path) -> Result<Vec<String>> {
     Ok(boot.errors())
 }
 
-/// Provisions with the instance of a seed, which is returned. Nothing is committed.
+/// Provisions from a seed, and returns its instance. Nothing is committed.
 ///
 /// # Errors
-///
 /// The seed cannot be read.
 pub fn seeded(root: &mut Root, boot: &mut Boot, seed: &Path) -> Result<Instance> {
     let found = source::read_seed(boot.machine, root, &boot.image.config, seed, &mut boot.report);
@@ -336,9 +335,9 @@ mod tests {
         assert!(text.contains("\"stage\": \"init-local\"") && text.contains("\"start\": 1.5"), "{text}");
         let mut status = Status::load(&root);
         status.note_killed("init");
-        assert_eq!(status.errors_of(NAME), ["the stage init-local was killed before its end"]);
+        assert_eq!(status.errors_of(LOCAL), ["the stage init-local was killed before its end"]);
         // Its end takes the place of that file.
-        status.end(NAME, &Report::new());
+        status.end(LOCAL, &Report::new());
         status.save(&mut root).unwrap();
         assert_eq!(root.commit(), []);
         assert_eq!(Status::load(&root), status);

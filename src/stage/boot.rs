@@ -1,6 +1,6 @@
-//! The state of one run of a stage: put together at its start, and passed on.
+//! `Boot`: what one run of a stage works with, built at its start and passed on.
 
-use super::Asked;
+use super::Options;
 use super::image::Image;
 use crate::base::logging::DEPRECATED;
 use crate::base::report::{Report, Severity};
@@ -11,33 +11,33 @@ use crate::root::Root;
 use crate::system::Outside;
 use std::sync::Arc;
 
-/// One run of a stage.
+/// One run of a stage: the machine, the image, the configuration and the report.
 pub struct Boot<'a> {
     pub machine: &'a Machine,
     pub image: Image,
     pub outside: &'a dyn Outside,
     /// The report of this run so far.
     pub report: Report,
-    /// The merged configuration, once it is merged.
+    /// The merged configuration; None until it is merged.
     pub config: Option<Arc<Value>>,
-    /// Errors of earlier stages that no longer apply, because the work was repeated successfully.
+    /// Errors of earlier stages that no longer apply, because the work has since succeeded.
     pub withdrawn: Vec<String>,
-    /// The random passwords that modules of this run showed, by user.
+    /// The random passwords that modules printed in this run: user and password.
     pub shown: Vec<(String, String)>,
     /// Whether an earlier run provisioned this instance, and not all of it could be written.
     pub retried: bool,
     /// When the stage began, in seconds since the kernel started.
     pub start: f64,
-    /// How many entries of the report are in the log.
+    /// How many entries of the report are in the log already.
     logged: usize,
 }
 
 impl<'a> Boot<'a> {
-    /// A run that begins now, on the image in `root`, with the configuration files that the command line names.
-    pub fn new(root: &Root, machine: &'a Machine, asked: &Asked, outside: &'a dyn Outside) -> Boot<'a> {
+    /// A run that begins now, on the image in `root`, with the options of the command line.
+    pub fn new(root: &Root, machine: &'a Machine, options: &Options, outside: &'a dyn Outside) -> Boot<'a> {
         let start = status::uptime();
         let mut report = Report::new();
-        let image = Image::read(root, machine, &mut report).as_asked(asked);
+        let image = Image::read(root, machine, &mut report).with_options(options);
         let mut boot = Boot {
             machine,
             image,
@@ -54,7 +54,7 @@ impl<'a> Boot<'a> {
         boot
     }
 
-    /// The merged configuration; the image's own where nothing was merged.
+    /// The merged configuration; before the merge, the image's own.
     pub fn config(&self) -> &Value {
         self.config.as_deref().unwrap_or(&self.image.config)
     }

@@ -1,4 +1,5 @@
-//! The configuration in its layers, and the parts of user-data and vendor-data where they belong on the disk.
+//! Merges the layers of the configuration, and writes the parts of user-data and vendor-data where cloud-init
+//! keeps them.
 
 use super::image::{CONFIG_OF_URL, Image};
 use super::web::{self, Includes};
@@ -16,20 +17,20 @@ use std::sync::Arc;
 
 /// cloud-init's semaphore for the parts of user-data.
 const CONSUMED: &str = "consume_data";
-/// How many mistakes of a cloud-config are reported.
+/// How many schema errors of a cloud-config are reported.
 const MAX_REPORTED: usize = 10;
 
-/// The configuration of an instance, and the parts of its user-data.
+/// The merged configuration of an instance.
 pub struct Merged {
     pub config: Arc<Value>,
-    /// Whether parts of it are remote and are not in it yet.
+    /// Whether remote parts of it are still missing.
     pub needs_network: bool,
-    /// What `cloud-config-url` gave.
+    /// The content of `cloud-config-url`, if it was read.
     pub of_url: Option<Vec<u8>>,
 }
 
 impl Merged {
-    /// Keeps what `cloud-config-url` gave, as the image's configuration.
+    /// Writes the content of `cloud-config-url` into the image's configuration, as cloud-init does.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -38,15 +39,22 @@ impl Merged {
     }
 }
 
-/// Gets what user-data includes.
+/// Gets the content of an included URL.
 pub type Fetch<'a> = &'a mut dyn FnMut(&Include<'_>) -> Result<Fetched>;
 
-/// Gets what is in the root itself; the rest has to wait for the network.
+/// Gets includes that are in the root itself; all others are [`Fetched::Later`].
+///
+/// # Errors
+/// A file of the root cannot be read.
 pub fn without_network(root: &Root, include: &Include<'_>) -> Result<Fetched> {
     web::local(root, include.url).map_or(Ok(Fetched::Later), |content| content.map(Fetched::Content))
 }
 
-/// Gets what user-data includes: from the root, from what an earlier boot kept (`#include-once`), over the network.
+/// Gets an include: from the root, from the copy that an earlier boot kept (`#include-once`), or over the
+/// network.
+///
+/// # Errors
+/// It cannot be read, or the server does not return it.
 pub fn with_network(root: &Root, instance: &Instance, web: &Includes, include: &Include<'_>) -> Result<Fetched> {
     let kept = format!("{}/data/urlcache/{}", state::folder(instance), cache_name(include.url));
     if include.once
@@ -57,7 +65,8 @@ pub fn with_network(root: &Root, instance: &Instance, web: &Includes, include: &
     web::local(root, include.url).unwrap_or_else(|| web.get(include.url)).map(Fetched::Content)
 }
 
-/// Takes the instance's user-data and vendor-data apart, and merges the configuration. Nothing is written.
+/// Splits the instance's user-data and vendor-data into parts, and merges the configuration. Nothing is
+/// written.
 pub fn consume(
     image: &Image,
     instance: &Instance,
@@ -104,7 +113,7 @@ pub fn consume(
     (Merged { config: Arc::new(Value::Map(config)), needs_network, of_url }, consumed)
 }
 
-/// A cloud-config that a URL gave, and its mapping. None where it has to wait for the network.
+/// The cloud-config of a URL, as bytes and parsed. None where it has to wait for the network.
 fn config_of_url(url: &str, got: Result<Fetched>, report: &mut Report) -> Result<Option<(Vec<u8>, Map)>> {
     let Fetched::Content(content) = got? else { return Ok(None) };
     let header = Kind::CloudConfig.header();
@@ -115,8 +124,8 @@ fn config_of_url(url: &str, got: Result<Fetched>, report: &mut Report) -> Result
     Ok(Some((content, config)))
 }
 
-/// Reports what is wrong with the merged cloud-config of user-data, and what is deprecated in it: once in each boot, as cloud-init
-/// does. The modules use what they can of it.
+/// Reports schema errors and deprecated keys of the merged user-data, once in each boot as cloud-init does.
+/// Modules still use the valid keys.
 pub fn check(consumed: &Consumed, report: &mut Report) {
     let Some(config) = consumed.user.as_ref().and_then(|user| user.cloud_config.merged()) else { return };
     let Findings { mut errors, deprecations } = schema::cloud_config(config);
@@ -132,7 +141,8 @@ pub fn check(consumed: &Consumed, report: &mut Report) {
     }
 }
 
-/// Writes the parts: the merged documents on every boot; the scripts for each instance, and where its data was read again.
+/// Writes the parts: the merged documents on every boot, the scripts once for each instance. With `read`, the
+/// instance was read anew, and the scripts are written again.
 ///
 /// # Errors
 /// A path cannot be resolved.

@@ -1,7 +1,9 @@
-//! Credentials for systemd of the real root, for a root whose /etc cannot be written: what its files cannot be given.
+//! Credentials for the real root's systemd, for a root whose /etc is read-only: they set what its files
+//! cannot.
 //!
-//! Follows systemd's documentation, "System and Service Credentials", and systemd.system-credentials(7). The network's files
-//! are no credentials: they are moved to /run (`super::network::divert`), where every version reads them.
+//! Follows systemd's documentation, "System and Service Credentials", and systemd.system-credentials(7).
+//! Network files need no credential: `super::network::divert` moves them to /run, where every version reads
+//! them.
 
 use crate::base::error::Result;
 use crate::machine::credentials::{MAX, SYSTEM};
@@ -10,13 +12,13 @@ use crate::system::accounts::Table;
 use crate::system::fstab::{self, FSTAB};
 use crate::system::service::has_systemd;
 
-/// Where the service manager looks for a credential that a unit asks for and that the system does not have (systemd.exec(5),
-/// LoadCredential= and ImportCredential=; systemd 252).
+/// Where the service manager looks for a credential that a unit imports and the system was not given
+/// (systemd.exec(5), LoadCredential= and ImportCredential=; systemd 252).
 const STORE: &str = "/run/credstore";
-/// What the service manager takes over from the initramfs, for itself and its generators (systemd(1), "System credentials";
-/// systemd 254).
+/// Credentials that the initramfs passes on to the service manager and its generators (systemd(1), "System
+/// credentials"; systemd 254).
 const INITRD: &str = "/run/credentials/@initrd";
-/// Where else a credential can be already.
+/// Other places that may already have a credential.
 const OTHERS: [&str; 7] = [
     SYSTEM,
     "/run/credentials/@encrypted",
@@ -27,18 +29,18 @@ const OTHERS: [&str; 7] = [
     "/usr/lib/credstore.encrypted",
 ];
 
-/// What of a file is the credential.
+/// Which part of a file becomes the credential.
 enum Part {
-    /// A field of root's entry, counted from 0.
+    /// A field of root's line, counted from 0.
     OfRoot(usize),
-    /// The lines that are written for a cloud-config.
+    /// The lines for `mounts` of the cloud-config.
     Mounts,
-    /// The text without the end of its line.
+    /// The first line, without its line feed.
     Line,
     All,
 }
 
-/// Each credential, where it is put, and the file that has its content.
+/// Each credential: its name, its folder, and the file and the part of it that it is made from.
 const TABLE: [(&str, &str, &str, Part); 5] = [
     ("passwd.hashed-password.root", STORE, "/etc/shadow", Part::OfRoot(1)),
     ("passwd.shell.root", STORE, "/etc/passwd", Part::OfRoot(6)),
@@ -47,11 +49,11 @@ const TABLE: [(&str, &str, &str, Part); 5] = [
     ("system.hostname", INITRD, "/etc/hostname", Part::Line),
 ];
 
-/// Writes the credentials for what the new root is to have and /etc cannot be given. A credential that the machine or the image
-/// has takes precedence.
+/// Writes a credential for each setting that differs from the read-only /etc. One that the machine or the
+/// image already has takes precedence.
 ///
 /// # Errors
-/// The root cannot be opened anew, or a folder is not one.
+/// The root cannot be opened again, or something else is in a folder's place.
 pub fn leave(root: &mut Root) -> Result<()> {
     if root.is_live() || !root.has_run() || !root.is_etc_read_only() || !has_systemd(root) {
         return Ok(());
@@ -69,7 +71,8 @@ pub fn leave(root: &mut Root) -> Result<()> {
     Ok(())
 }
 
-/// The credentials by which `new` differs from `disk`, which is the same root without the changes: name, folder, content.
+/// The credentials for what differs between `new` and `disk`, the same root without the changes: name,
+/// folder, content.
 fn wanted(new: &Root, disk: &Root) -> Vec<(&'static str, &'static str, Content)> {
     let credential = |&(name, folder, path, ref part): &(&'static str, &'static str, &'static str, Part)| {
         let old = disk.text(path);
@@ -80,12 +83,13 @@ fn wanted(new: &Root, disk: &Root) -> Vec<(&'static str, &'static str, Content)>
     TABLE.iter().filter_map(credential).collect()
 }
 
-/// The part of the file `path`, but for lines of mounts that are in `old`. Empty where it has none that a credential can have.
+/// The value of a credential from the file `path`, without the mount lines that are also in `old`. Empty
+/// where there is none.
 fn of(part: &Part, root: &Root, path: &'static str, old: &str) -> String {
     match part {
         Part::OfRoot(field) => {
             let read = |table: Table| table.find("root").map(|at| table.field(at, *field));
-            // A locked password is none.
+            // The password field of a locked account is not a hash.
             let can_have = |value: &String| value.starts_with(['$', '/']);
             Table::read(root, path).ok().and_then(read).filter(can_have).unwrap_or_default()
         }

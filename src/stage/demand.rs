@@ -1,5 +1,5 @@
-//! Which of the later stages have something to do in this boot. The others are not started: a condition of their units fails, which
-//! satisfies what is ordered after them.
+//! Decides which of the later stages have work in this boot. Those without are not started: a condition of
+//! their units fails, which satisfies the units ordered after them.
 //!
 //! The final stage always runs. It says that everything is done, and writes to the disk what waited for the system to be up.
 
@@ -9,7 +9,7 @@ use super::modules::{Run, Work};
 use super::{refresh, reporting};
 use crate::base::error::Result;
 use crate::base::report::Report;
-use crate::instance::status::{Status, uptime};
+use crate::instance::status::{LOCAL, Status, uptime};
 use crate::instance::{Instance, state};
 use crate::module::Module;
 use crate::root::run_dir::{self, IDLE, RANDOM_PASSWORDS};
@@ -17,31 +17,31 @@ use crate::root::{Attr, Command, Root, Stage};
 use crate::source;
 use crate::system::service::has_systemd;
 
-/// systemd's drop-in that has the network waited for, where the final stage needs it.
+/// A systemd drop-in that pulls in network-online.target, for a final stage that needs the network.
 const WANTS_NETWORK: &str = "/run/systemd/system/cloud-final.service.d/prepivot-network.conf";
 
-/// systemd's drop-in that has the network stage wait for the network, where there are boothooks: cloud-init runs them when
-/// the links are up. The services are those that network managers wait with, or that end when the links are up.
+/// A systemd drop-in by which the network stage waits for the network, used where there are boothooks:
+/// cloud-init runs them when the links are up. The services are those by which network managers wait for
+/// their links.
 const BOOTHOOKS_WAIT: (&str, &str) = (
     "/run/systemd/system/cloud-init-network.service.d/prepivot-network.conf",
     "[Unit]\nWants=network-online.target\nAfter=systemd-networkd-wait-online.service NetworkManager-wait-online.service \
      networking.service wicked.service\n",
 );
 
-/// The result of the local stage, for an instance that it provisioned.
+/// What the local stage provisioned.
 pub struct Provisioned {
     pub instance: Instance,
     /// Whether the instance was read in this boot.
     pub read: bool,
-    /// Whether everything that configures it is there: nothing remote, and no part-handlers.
+    /// Whether the configuration is complete: nothing remote is missing, and there are no part-handlers.
     pub complete: bool,
 }
 
-/// Leaves for systemd which stages are not needed, and marks them as done in `status`. For the end of a local stage whose changes are
-/// on the disk.
+/// Writes the marks and drop-ins by which systemd skips the stages without work, and sets those stages to
+/// done in `status`. Called at the end of a local stage, when its changes are on the disk.
 ///
 /// # Errors
-///
 /// /run cannot be written, or the running system's systemd does not answer.
 pub fn leave(root: &mut Root, boot: &mut Boot, status: &mut Status, done: &Provisioned) -> Result<()> {
     if !root.has_run() {
@@ -52,26 +52,16 @@ pub fn leave(root: &mut Root, boot: &mut Boot, status: &mut Status, done: &Provi
     let boothooks = has_boothooks(root, &done.instance);
     let needs_network = !done.complete || [config.work, last.work].contains(&Work::Remote);
     if root.is_live() {
-        if !root.is_dir("/run/systemd/system") || root.which("systemctl").is_none() {
-            return Ok(());
-        }
-        if boothooks {
-            root.write(BOOTHOOKS_WAIT.0, BOOTHOOKS_WAIT.1, Attr::root(0o644))?;
-            root.run(Command::new(Stage::Init, ["systemctl", "daemon-reload"]))?;
-        }
-        return match needs_network || boothooks {
-            true => root.run(Command::new(Stage::Init, ["systemctl", "--no-block", "start", "network-online.target"])),
-            false => Ok(()),
-        };
+        return start_network(root, boothooks, needs_network);
     }
     if boothooks && has_systemd(root) {
         root.write(BOOTHOOKS_WAIT.0, BOOTHOOKS_WAIT.1, Attr::root(0o644))?;
     }
-    // Elsewhere the folder would make programs believe that systemd runs (sd_booted(3)).
+    // Without systemd this folder would make programs believe that it runs (sd_booted(3)).
     if needs_network && has_systemd(root) {
         root.write(WANTS_NETWORK, "[Unit]\nWants=network-online.target\n", Attr::root(0o644))?;
     }
-    // After an error, the stages run, to report it and to repeat the work.
+    // After an error every stage runs, to report it and to repeat the work.
     if !boot.report.errors().is_empty() || !done.complete || reporting::has_webhook(boot) {
         return Ok(());
     }
@@ -89,7 +79,7 @@ pub fn leave(root: &mut Root, boot: &mut Boot, status: &mut Status, done: &Provi
         || boothooks
         || (!done.read && refresh::is_allowed(boot, &done.instance));
     for (name, needed, marks) in [
-        ("init-local", root.is_waiting() || early.work != Work::None, String::new()),
+        (LOCAL, root.is_waiting() || early.work != Work::None, String::new()),
         ("init", init, network.marks()),
         ("modules-config", config.work != Work::None, config.marks()),
     ] {
@@ -97,10 +87,26 @@ pub fn leave(root: &mut Root, boot: &mut Boot, status: &mut Status, done: &Provi
             continue;
         }
         root.write(&format!("{IDLE}/{name}"), marks, Attr::root(0o600))?;
-        if name != "init-local" {
+        if name != LOCAL {
             status.begin(name, uptime());
             status.end(name, &Report::new());
         }
+    }
+    Ok(())
+}
+
+/// Has the running system's systemd wait for the network where that is needed. It has queued the stages at boot, so that none of
+/// them is skipped.
+fn start_network(root: &mut Root, boothooks: bool, needs_network: bool) -> Result<()> {
+    if !root.is_dir("/run/systemd/system") || root.which("systemctl").is_none() {
+        return Ok(());
+    }
+    if boothooks {
+        root.write(BOOTHOOKS_WAIT.0, BOOTHOOKS_WAIT.1, Attr::root(0o644))?;
+        root.run(Command::new(Stage::Init, ["systemctl", "daemon-reload"]))?;
+    }
+    if needs_network || boothooks {
+        root.run(Command::new(Stage::Init, ["systemctl", "--no-block", "start", "network-online.target"]))?;
     }
     Ok(())
 }
@@ -113,7 +119,7 @@ mod tests {
     use crate::instance::Frequency;
     use crate::machine::Machine;
     use crate::root::Use;
-    use crate::stage::Asked;
+    use crate::stage::Options;
     use crate::stage::again::boothooks_of;
     use crate::stage::modules::Half;
     use crate::system::Nothing;
@@ -137,7 +143,7 @@ mod tests {
         let mut root = Root::open(&dir.0, Use::NewRoot).unwrap();
         let instance = Instance { instance_id: "i".into(), local_hostname: Some("one".into()), ..Instance::default() };
         let machine = Machine::default();
-        let mut boot = Boot::new(&root, &machine, &Asked::default(), &Nothing);
+        let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
         let Value::Map(mut merged) = boot.config().clone() else { panic!("the image's configuration is a mapping") };
         let Value::Map(own) = yaml::parse("t", config).unwrap() else { panic!("{config} is no mapping") };
         own.iter().for_each(|(key, value)| drop(merged.insert(key, value.clone())));
@@ -197,7 +203,7 @@ mod tests {
                 root.write(&format!("{}/part-001", boothooks_of(&done.instance)), "#!/bin/sh\n", Attr::root(0o700))
                     .unwrap();
             }
-            let mut boot = Boot::new(&root, &machine, &Asked::default(), &Nothing);
+            let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
             leave(&mut root, &mut boot, &mut Status::new(), &done).unwrap();
             let text = root.text(BOOTHOOKS_WAIT.0);
             let waits = ["Wants=network-online.target\n", "After=", " NetworkManager-wait-online.service "];

@@ -1,9 +1,10 @@
-//! The difference of two texts, line by line.
+//! A line diff of two texts.
 
-/// Texts with more lines than this are not compared: the table is the product of both.
+/// Longer texts, in lines, are not compared: the table needs memory for the product of both lengths.
 const MAX_LINES: usize = 2_000;
 
-/// Lines that go (`-`) and come (`+`), each after `indent`; equal lines are left out. Longest common subsequence.
+/// The removed (`-`) and added (`+`) lines, each after `indent`, by the longest common subsequence. Equal
+/// lines are left out.
 pub fn lines(old: &str, new: &str, indent: &str) -> String {
     let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
     if old.len() > MAX_LINES || new.len() > MAX_LINES {

@@ -1,4 +1,4 @@
-//! Reports of the running system to the instance's datasource, once the instance's data is on the disk.
+//! What the running system reports to the instance's datasource, once the instance's data is on the disk.
 
 use super::boot::Boot;
 use super::modules::Run;
@@ -14,11 +14,13 @@ use crate::source::{self, Live};
 use crate::system::host_keys;
 use std::time::Duration;
 
-/// How long one report may take, the wait for a route to the service included. Logins wait for the network stage.
+/// How long one report may take, including the wait for a route to the service. Logins wait for the network
+/// stage.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Calls [`source::Source::provisioned`] of the instance's source, if it has one. For the end of the network stage of every
-/// boot, after its changes are on the disk; `status` has the errors of the earlier stages. A failure is a warning.
+/// Calls [`source::Source::provisioned`] if the instance's source has it. Called at the end of the network
+/// stage of every boot, when its changes are on the disk; `status` has the errors of the earlier stages. A
+/// failure is a warning.
 pub fn provisioned(
     root: &mut Root,
     boot: &mut Boot,
@@ -48,7 +50,8 @@ pub fn provisioned(
     }
 }
 
-/// Lets keys log in that the source had only in the running system: they join the instance's, and the module ssh writes them.
+/// Authorizes the keys that the source provides only in the running system: adds them to the instance, and
+/// runs the module ssh.
 fn let_in(root: &mut Root, boot: &mut Boot, instance: &Instance, keys: Vec<String>) {
     let mut instance = instance.clone();
     for key in keys {
@@ -61,9 +64,9 @@ fn let_in(root: &mut Root, boot: &mut Boot, instance: &Instance, keys: Vec<Strin
     Run::new(root, boot, &instance).logins();
 }
 
-/// Publishes the public SSH host keys by [`source::Source::publish_host_keys`], each key once for an instance, as cloud-init's
-/// module ssh does: unless `ssh_publish_hostkeys: {enabled: false}` or its `blacklist` has the key's type. For the end of the
-/// network stage, and of the final stage, which makes the RSA key. A failure is a warning.
+/// Publishes the public SSH host keys by [`source::Source::publish_host_keys`], each once for an instance and
+/// subject to `ssh_publish_hostkeys`, as cloud-init's module ssh does. Called at the end of the network
+/// stage, and of the background work, which makes the RSA key. A failure is a warning.
 pub fn host_keys(root: &mut Root, boot: &mut Boot, instance: &Instance) {
     let Some(publish) = source::named(&instance.source).and_then(|s| s.publish_host_keys) else { return };
     let listed = module::with_role(Role::Ssh).is_some_and(|ssh| Run::new(root, boot, instance).is_listed(ssh));
@@ -74,7 +77,7 @@ pub fn host_keys(root: &mut Root, boot: &mut Boot, instance: &Instance) {
     if keys.is_empty() {
         return;
     }
-    // As cloud-init's module: a service that refuses them is not asked again.
+    // Marked before they are sent: as in cloud-init, a service that refuses them is not asked again.
     for (file, _) in &keys {
         boot.report.keep(state::mark_done(root, instance, &mark(file), Frequency::Instance));
     }
@@ -90,7 +93,7 @@ fn mark(file: &str) -> String {
     format!("prepivot_published.{file}")
 }
 
-/// File names and lines of the host keys that the configuration lets be published and that were not.
+/// File names and contents of the host keys that may be published and have not been.
 fn unpublished(root: &Root, config: &Value, instance: &Instance) -> Vec<(String, String)> {
     let section = config.get("ssh_publish_hostkeys");
     if section.and_then(|s| s.get("enabled")).is_some_and(Value::is_false) {
@@ -103,7 +106,7 @@ fn unpublished(root: &Root, config: &Value, instance: &Instance) -> Vec<(String,
     keys.filter(|(file, line)| line.contains(' ') && !is_excluded(file) && is_new(file)).collect()
 }
 
-/// Calls `act` with a client over the system's own network.
+/// Calls `act` with a client that uses the running system's network.
 fn with_live(
     root: &mut Root,
     boot: &mut Boot,
@@ -138,7 +141,7 @@ mod tests {
     use crate::document::yaml;
     use crate::machine::Machine;
     use crate::root::Use;
-    use crate::stage::Asked;
+    use crate::stage::Options;
     use crate::system::Nothing;
 
     #[test]
@@ -174,7 +177,7 @@ mod tests {
             .unwrap();
         root.write("/etc/group", "a:x:1000:\n", Attr::root(0o644)).unwrap();
         let machine = Machine::default();
-        let mut boot = Boot::new(&root, &machine, &Asked::default(), &Nothing);
+        let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
         let config = "{users: [default], system_info: {default_user: {name: a}}, cloud_init_modules: [ssh]}";
         boot.config = Some(yaml::parse("t", config).unwrap().into());
         let key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILM+rvN+ot98qgEN796jTiQfZfG1KaT0PtFDJ/XFSqti";

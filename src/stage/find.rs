@@ -1,5 +1,6 @@
-//! Finds this boot's instance: the cached one where the machine's UUID tells that it is the same, else a drive or another
-//! local source, and a drive that is due and not there yet is waited for.
+//! Finds this boot's instance: the cached one if the machine's UUID proves that it is the same machine; else
+//! one on a drive or from another local source; else one from a service. A drive that is expected but has not
+//! appeared yet is waited for.
 
 use super::boot::Boot;
 use crate::base::cancel::Cancel;
@@ -20,36 +21,36 @@ use crate::source::service::{self, Job};
 use crate::source::{self, Found, Search, candidates, none};
 use std::time::Duration;
 
-/// How long a drive is looked for where nothing says that there is one, and nothing else can be tried, since systemd-udevd began to
-/// load drivers: usb-storage looks at a stick a second after it was plugged in, and a bus on which the root's disk was found has
-/// shown its other drives.
+/// How long to look for a drive where nothing says that there is one and nothing else can be tried, counted
+/// from the start of systemd-udevd: usb-storage scans a stick one second after it is plugged in, and by the
+/// time that the root's disk is found its bus has shown the other drives.
 const UNCERTAIN: Duration = Duration::from_millis(1500);
 
-/// How long udev may take with the devices that are there, before a service is asked.
+/// How long udev may take to load the drivers of present devices before a service is asked.
 const COLDPLUG: Duration = Duration::from_secs(30);
 
-/// How long the drives that are there in the real root may take.
+/// How long reading the drives may take in the real root.
 const AGAIN: Duration = Duration::from_secs(10);
 
 /// How long a service may take in the real root that did not answer in the initramfs.
 const SERVED: Duration = Duration::from_secs(30);
 
-/// How long a service may take where the instance of the last boot can stay.
+/// How long a service may take where the last boot's instance can be used instead.
 const KNOWN: Duration = Duration::from_secs(10);
 
-/// What was found.
+/// The result of the search.
 pub enum Outcome {
-    /// The instance of the last boot, not read again.
+    /// The last boot's instance, not read again.
     Same(Box<Instance>),
     /// Read now.
     Read(Box<Found>),
-    /// Nothing: the search is left to the real root, for this reason.
+    /// Nothing yet: the search is left to the real root, for this reason.
     Later(String),
     /// Nothing, for this reason.
     Nothing(String),
 }
 
-/// Finds the instance, within the deadline.
+/// Finds this boot's instance within the deadline.
 pub fn find(root: &Root, boot: &mut Boot, deadline: Deadline) -> Outcome {
     let mut drives = Drives::new(&source::labels(), Places::default());
     let outcome = find_with(root, boot, &mut drives, deadline);
@@ -58,14 +59,14 @@ pub fn find(root: &Root, boot: &mut Boot, deadline: Deadline) -> Outcome {
     outcome
 }
 
-/// Finds what is present, without waiting and without asking a service: for the real root, where the initramfs found
-/// nothing.
+/// Looks at the drives and seeds that are present, without waiting and without asking a service. For the real
+/// root, after an initramfs that found nothing.
 pub fn find_again(root: &Root, boot: &mut Boot) -> Option<Found> {
     let mut drives = Drives::new(&source::labels(), Places::default());
     let facts = Facts::new(boot.machine, root, &boot.image.own, Platform::of(boot.machine, root));
     let names = choose::names(&detect::identify(&facts, &candidates()), &facts);
     let mut search = Search::new(boot.machine, root, &boot.image.config, Deadline::after(AGAIN));
-    let found = there(&mut search, &mut drives, &names);
+    let found = present(&mut search, &mut drives, &names);
     let report = search.take_report();
     boot.absorb(report);
     found
@@ -89,7 +90,7 @@ pub fn ask(search: &mut Search, jobs: Vec<Job>) -> Result<Found> {
     found.ok_or_else(|| Error::new(search.problems().join("; ")))
 }
 
-/// Asks a service that the machine certainly has, over the running system's network.
+/// Asks the services that the machine certainly has, over the running system's network.
 pub fn find_service(root: &Root, boot: &mut Boot) -> Option<Found> {
     let facts = Facts::new(boot.machine, root, &boot.image.own, Platform::of(boot.machine, root));
     let services = choose::services(&detect::identify(&facts, &candidates()), &facts);
@@ -103,12 +104,12 @@ pub fn find_service(root: &Root, boot: &mut Boot) -> Option<Found> {
     found
 }
 
-/// The first valid one of the drives and seeds that are present. One that leaves the machine to other sources (`dsmode:
-/// pass`) is used only where there is no other.
-fn there(search: &mut Search, drives: &mut Drives, names: &[String]) -> Option<Found> {
+/// The first valid instance of the drives and seeds that are present. One with `dsmode: pass` leaves the
+/// machine to other sources, and is used only if there is no other.
+fn present(search: &mut Search, drives: &mut Drives, names: &[String]) -> Option<Found> {
     let mut passed = None;
     loop {
-        // A seed in the root needs no drives: a kernel may have no block devices at all.
+        // A seed in the root needs no drive: a kernel may have no block devices at all.
         let drives_found = drives.scan(search.deadline).unwrap_or_else(|e| {
             search.problem(e.to_string());
             Vec::new()
@@ -143,19 +144,21 @@ fn look(search: &mut Search, own: &Value, drives: &mut Drives, deadline: Deadlin
     let facts = Facts::new(machine, root, own, Platform::of(machine, root));
     let report = detect::identify(&facts, &candidates());
     let names = choose::names(&report, &facts);
-    if let Some(found) = there(search, drives, &names) {
-        // What the machine's marks give, such as `ds=` with an instance-id, a drive may complete whose driver is being loaded.
-        let whole = found.instance.user_data.is_none() && !root.is_live() && coldplugged(drives, machine, deadline);
-        let found = if whole { there(search, drives, &names).unwrap_or(found) } else { found };
+    if let Some(found) = present(search, drives, &names) {
+        // A kernel command line or DMI may give only part of the data, such as `ds=` with an instance-id; a
+        // drive whose driver is still loading may have the rest.
+        let is_partial = found.instance.user_data.is_none();
+        let more_drives = is_partial && !root.is_live() && coldplugged(drives, machine, deadline);
+        let found = if more_drives { present(search, drives, &names).unwrap_or(found) } else { found };
         return Outcome::Read(Box::new(found));
     }
-    // A service that was asked before, by this machine, has no drive to come before it.
+    // A machine that was served by a service on the last boot is not checked for a drive.
     let served = cached.as_ref().is_some_and(|c| was_served_here(c, machine));
     if root.has_run()
         && !root.is_live()
         && !served
         && drives.use_drivers(Drivers::of(machine, root.path()))
-        && let Some(found) = there(search, drives, &names)
+        && let Some(found) = present(search, drives, &names)
     {
         return Outcome::Read(Box::new(found));
     }
@@ -166,11 +169,12 @@ fn look(search: &mut Search, own: &Value, drives: &mut Drives, deadline: Deadlin
     }
     let services = if served { Vec::new() } else { choose::services(&report, &facts) };
     drives.also(services.iter().flat_map(|service| service.source.filesystems.iter().copied()));
-    let (mut jobs, budget) = jobs(search, &services);
-    // A drive comes before a service and before the instance of the last boot, also one whose driver is being loaded.
+    let (jobs, budget) = jobs(search, &services);
+    // A drive, even one whose driver is still loading, takes precedence over a service and over the last
+    // boot's instance.
     if !served
         && coldplugged(drives, machine, deadline)
-        && let Some(found) = there(search, drives, &names)
+        && let Some(found) = present(search, drives, &names)
     {
         return Outcome::Read(Box::new(found));
     }
@@ -178,40 +182,15 @@ fn look(search: &mut Search, own: &Value, drives: &mut Drives, deadline: Deadlin
     let asks = !jobs.is_empty();
     let budgets = cached.as_ref().map(|_| KNOWN).into_iter().chain(budget);
     let limit = budgets.fold(deadline, Deadline::at_most);
-    while !jobs.is_empty() {
-        match race(search, std::mem::take(&mut jobs), drives, machine, limit) {
-            Some(Winner::Service(found)) => return Outcome::Read(found),
-            Some(Winner::Drive) => {
-                if let Some(found) = source::find_local(search, &names) {
-                    return Outcome::Read(Box::new(found));
-                }
-                // The drive is another's, or only adds to what a service has.
-                if !limit.passed() {
-                    jobs = self::jobs(search, &services).0;
-                }
-            }
-            None => {}
-        }
+    if let Some(found) = ask_services(search, &services, jobs, drives, &names, limit) {
+        return Outcome::Read(found);
     }
-    if let Some(found) = search.take_otherwise() {
-        return Outcome::Read(Box::new(found));
-    }
-    let waits = cached.is_none() && (due || !asks);
     let limit = if due { deadline } else { deadline.at_most(UNCERTAIN.saturating_sub(since_udev(machine))) };
-    while waits && !limit.passed() {
-        match drives.wait(limit, None) {
-            Ok(found) if found.is_empty() => break,
-            Ok(_) => {
-                search.set_drives(drives.seen());
-                if let Some(found) = source::find_local(search, &names) {
-                    return Outcome::Read(Box::new(found));
-                }
-            }
-            Err(e) => {
-                search.problem(e.to_string());
-                break;
-            }
-        }
+    if cached.is_none()
+        && (due || !asks)
+        && let Some(found) = wait_for_drive(search, drives, &names, limit)
+    {
+        return Outcome::Read(Box::new(found));
     }
     if let Some(instance) = cached {
         let reasons = search.problems().join("; ");
@@ -224,7 +203,55 @@ fn look(search: &mut Search, own: &Value, drives: &mut Drives, deadline: Deadlin
     Outcome::Nothing(reason(search, drives, &choose::unread(&report, &facts), due))
 }
 
-/// Waits until udev has loaded the drivers of the devices that are there. Whether drives have appeared since they were looked at.
+/// Asks the services, and takes a drive that appears meanwhile instead if it is a source.
+fn ask_services(
+    search: &mut Search,
+    services: &[Service],
+    mut jobs: Vec<Job>,
+    drives: &mut Drives,
+    names: &[String],
+    limit: Deadline,
+) -> Option<Box<Found>> {
+    while !jobs.is_empty() {
+        match race(search, std::mem::take(&mut jobs), drives, limit) {
+            Some(Winner::Service(found)) => return Some(found),
+            Some(Winner::Drive) => {
+                if let Some(found) = source::find_local(search, names) {
+                    return Some(Box::new(found));
+                }
+                // The drive was not a source, or one that only adds to a service's data.
+                if !limit.passed() {
+                    jobs = self::jobs(search, services).0;
+                }
+            }
+            None => {}
+        }
+    }
+    search.take_otherwise().map(Box::new)
+}
+
+/// Waits until the limit for a drive that is a source.
+fn wait_for_drive(search: &mut Search, drives: &mut Drives, names: &[String], limit: Deadline) -> Option<Found> {
+    while !limit.passed() {
+        match drives.wait(limit, None) {
+            Ok(found) if found.is_empty() => return None,
+            Ok(_) => {
+                search.set_drives(drives.seen());
+                if let Some(found) = source::find_local(search, names) {
+                    return Some(found);
+                }
+            }
+            Err(e) => {
+                search.problem(e.to_string());
+                return None;
+            }
+        }
+    }
+    None
+}
+
+/// Waits until udev has loaded the drivers of the present devices. Returns whether drives have appeared since
+/// the last scan.
 fn coldplugged(drives: &mut Drives, machine: &Machine, deadline: Deadline) -> bool {
     if !settle(&machine.base.join("run/udev"), deadline.at_most(COLDPLUG)) {
         log::info!("udev is still busy: a drive that it is about to show is not waited for");
@@ -232,15 +259,16 @@ fn coldplugged(drives: &mut Drives, machine: &Machine, deadline: Deadline) -> bo
     drives.appeared(deadline).is_ok_and(|found| !found.is_empty())
 }
 
-/// How long systemd-udevd has been there; zero where it is not, and where the clock was set since: the driver of a clock may be
-/// among those that udev loads.
+/// How long systemd-udevd has been running; zero where it is not, and where the clock was set since then: udev may have loaded the
+/// clock's driver.
 fn since_udev(machine: &Machine) -> Duration {
     let started = std::fs::metadata(machine.base.join("run/udev/control")).and_then(|m| m.modified());
     let since = started.ok().and_then(|time| time.elapsed().ok()).unwrap_or_default();
     if since.as_secs_f64() > uptime() { Duration::ZERO } else { since }
 }
 
-/// How the services are asked, and for how long: those that only may be there for less, and not beside one that is certain.
+/// The requests to the services, and their time limit if they have one: only services that the machine
+/// certainly has are asked without a limit, and only where there are none are possible ones asked.
 pub fn jobs(search: &mut Search, services: &[Service]) -> (Vec<Job>, Option<Duration>) {
     let mut of = |certainty: Certainty| -> Vec<Job> {
         let services = services.iter().filter(|s| s.certainty == certainty);
@@ -255,21 +283,16 @@ pub fn jobs(search: &mut Search, services: &[Service]) -> (Vec<Job>, Option<Dura
     if certain.is_empty() { (of(Certainty::Maybe), Some(MAYBE_TIME)) } else { (certain, None) }
 }
 
-/// Which of the two was first.
+/// Which of the two came first.
 enum Winner {
     Service(Box<Found>),
-    /// A drive appeared; it is among those that the search knows.
+    /// A drive appeared, and is among the search's drives.
     Drive,
 }
 
-/// Asks the services, and takes a drive that appears meanwhile instead.
-fn race(
-    search: &mut Search,
-    jobs: Vec<Job>,
-    drives: &mut Drives,
-    machine: &Machine,
-    deadline: Deadline,
-) -> Option<Winner> {
+/// Asks the services and waits for a drive at the same time. A drive takes precedence.
+fn race(search: &mut Search, jobs: Vec<Job>, drives: &mut Drives, deadline: Deadline) -> Option<Winner> {
+    let machine = search.machine;
     let settings = link::Settings {
         record: Some(run_dir::NETWORK.into()),
         sys: machine.base.join("sys"),
@@ -315,8 +338,8 @@ fn race(
     appeared.then_some(Winner::Drive)
 }
 
-/// The modules that the network may need beside its devices' drivers: what lets this program send packets, and what the kernel
-/// command line asks for. Each with a file that is there once the kernel has it.
+/// Kernel modules that the network may need besides device drivers: for sending packets, and for the links
+/// that the kernel command line asks for. Each with a file that exists once the kernel has it.
 fn network_modules(plan: &link::cmdline_net::Plan) -> Vec<(&'static str, &'static str)> {
     let mut modules = vec![("af_packet", "proc/self/net/packet"), ("ipv6", "proc/self/net/if_inet6")];
     modules.extend(plan.made.iter().map(|made| match made {
@@ -328,7 +351,7 @@ fn network_modules(plan: &link::cmdline_net::Plan) -> Vec<(&'static str, &'stati
 }
 
 fn reason(search: &Search, drives: &mut Drives, unread: &[String], due: bool) -> String {
-    // Missing drivers in the root may be the reason that nothing was found.
+    // Drivers missing in the root may be why nothing was found.
     let notes = drives.drivers().map(|drivers| drivers.notes().to_vec()).unwrap_or_default();
     let reason = without_notes(search, unread, due);
     std::iter::once(reason).chain(notes).collect::<Vec<_>>().join("; ")
@@ -350,15 +373,15 @@ fn without_notes(search: &Search, unread: &[String], due: bool) -> String {
     }
 }
 
-/// Whether the cached instance is this machine's without looking further: its id is the machine's UUID, or the image keeps
-/// its instance for good (`manual_cache_clean`).
+/// Whether the cached instance is certainly this machine's: its id is the machine's UUID, or the image keeps
+/// its instance forever (`manual_cache_clean`).
 fn is_this_machine(cached: &Instance, machine: &Machine, config: &Value) -> bool {
     config.get("manual_cache_clean").is_some_and(Value::is_true)
         || machine.uuid().is_some_and(|uuid| uuid.eq_ignore_ascii_case(&cached.instance_id))
 }
 
-/// Whether the cached instance came from a service and from this machine: then the service is not asked again from the
-/// initramfs.
+/// Whether the cached instance came from a service and belongs to this machine. Then the initramfs does not
+/// ask the service again.
 fn was_served_here(cached: &Instance, machine: &Machine) -> bool {
     cached.from_network && machine.uuid().is_some() && cached.machine_uuid == machine.uuid()
 }
@@ -368,7 +391,7 @@ mod tests {
     use super::*;
     use crate::base::testing::TempDir;
     use crate::root::Use;
-    use crate::stage::Asked;
+    use crate::stage::Options;
     use crate::system::Nothing;
 
     #[test]
@@ -418,7 +441,7 @@ mod tests {
         std::fs::create_dir_all(dir.0.join("sys/class/block")).unwrap();
         let (machine, root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Plan).unwrap());
         let mut drives = Drives::new(&[], Places { sys: dir.0.join("sys/class/block"), dev: dir.0.join("dev") });
-        let mut boot = Boot::new(&root, &machine, &Asked::default(), &Nothing);
+        let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
         match find_with(&root, &mut boot, &mut drives, Deadline::after(Duration::ZERO)) {
             Outcome::Later(why) => assert!(why.starts_with("LXD: /dev/lxd/sock is made by "), "{why}"),
             _ => panic!("the machine is LXD's"),
@@ -436,7 +459,7 @@ mod tests {
         let (machine, root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Plan).unwrap());
         let places = Places { sys: dir.0.join("sys/class/block"), dev: dir.0.join("dev") };
         let mut drives = Drives::new(&source::labels(), places);
-        let mut boot = Boot::new(&root, &machine, &Asked::default(), &Nothing);
+        let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
         match find_with(&root, &mut boot, &mut drives, Deadline::after(Duration::ZERO)) {
             Outcome::Read(found) => assert_eq!(found.instance.instance_id, "from-seed"),
             _ => panic!("the seed was not read"),

@@ -1,7 +1,7 @@
-//! prepivot as the first process of an initramfs: mounts what other programs need, mounts and provisions the root in a
-//! process of its own, whose failure is not fatal, and executes the root's init.
+//! prepivot as the first process of an initramfs (/init): mounts the kernel's file systems, mounts and
+//! provisions the root in a child process whose failure is not fatal, and executes the root's init.
 //!
-//! A first process that ends takes the kernel with it. So this one reads nothing from outside but the kernel command line.
+//! If the first process exits, the kernel panics. So it reads no outside data except the kernel command line.
 
 use super::mount_root::mount_root;
 use super::{apply, end_in_time, fails_loudly};
@@ -22,29 +22,29 @@ use std::time::Duration;
 
 /// Where the root is mounted.
 const TARGET: &str = "/sysroot";
-/// What is mounted before anything else: type, folder, flags, options.
+/// What is mounted first: type, folder, flags, options.
 const MOUNTS: [(&str, &str, MountFlags, &str); 4] = [
     ("proc", "proc", MountFlags::NOSUID.union(MountFlags::NODEV).union(MountFlags::NOEXEC), ""),
     ("sysfs", "sys", MountFlags::NOSUID.union(MountFlags::NODEV).union(MountFlags::NOEXEC), ""),
     ("devtmpfs", "dev", MountFlags::NOSUID, "mode=0755"),
-    // The later stages may be run from there.
+    // Not noexec: the later stages may be run from there.
     ("tmpfs", "run", MountFlags::NOSUID.union(MountFlags::NODEV), "mode=0755,size=20%"),
 ];
-/// Where the kernel looks for init (init/main.c), without the shell.
+/// Where the kernel looks for init (init/main.c), except for the shell.
 const INITS: [&str; 3] = ["/sbin/init", "/etc/init", "/bin/init"];
-/// How long the other process may take beyond the stage's deadline: the wait for the root's device, and some more.
-/// Where the kernel command line sets that wait, there is no limit here.
+/// How long the child process may take beyond the stage's deadline, mainly for the root's device to appear.
+/// Not used where the kernel command line sets that wait itself.
 const BEYOND: Duration = Duration::from_secs(150);
 const NO_LIMIT: Duration = Duration::from_secs(31 * 24 * 3600);
-/// How deep the initramfs is emptied.
+/// How deep the initramfs's folders are emptied.
 const MAX_DEPTH: usize = 32;
 
-/// Runs as the first process, with the words that the kernel passes on to init. Does not return.
+/// Runs as the first process, with the words that the kernel passes to init. Does not return.
 pub fn run(words: &[OsString]) -> ! {
     for (kind, folder, flags, options) in MOUNTS {
         let _ = std::fs::create_dir(format!("/{folder}"));
         let options = std::ffi::CString::new(options).unwrap_or_default();
-        // The kernel may have mounted it, and what is missing is seen below.
+        // It fails where the kernel mounted it already. What is missing otherwise shows below.
         let _ = mount(kind, format!("/{folder}"), kind, flags, options.as_c_str());
     }
     let _ = std::fs::create_dir(TARGET);
@@ -64,10 +64,9 @@ pub fn run(words: &[OsString]) -> ! {
     fail(&machine, &outcome.err().unwrap_or_else(|| Error::new("the root's init ended")))
 }
 
-/// Mounts the root and provisions it, in a process that may fail. Returns how that went.
+/// Mounts the root and provisions it, in the child process. Returns how that went.
 ///
 /// # Errors
-///
 /// The root cannot be found or mounted.
 pub fn prepare(machine: &Machine) -> Result<apply::Ended> {
     let target = Path::new(TARGET);
@@ -93,12 +92,12 @@ fn is_mounted() -> bool {
     device(TARGET) != device("/")
 }
 
-/// Makes the mounted root the root, and starts its init. An error where it cannot; never anything else.
+/// Makes the mounted root the root, and executes its init. Returns only with an error.
 fn switch_root(machine: &Machine, words: &[OsString]) -> Result<()> {
     let asked = machine.cmdline.value("init");
     let inits: Vec<&str> = asked.into_iter().chain(INITS).collect();
     let target = Path::new(TARGET);
-    // A root without an init is reported while there is still something to look at.
+    // Checked first: a root without an init is reported while the initramfs is still there to look at.
     if !inits.iter().any(|init| beneath::exists(target, init)) {
         return Err(Error::new(format!("the root has none of {}", inits.join(", "))));
     }
@@ -123,7 +122,8 @@ fn switch_root(machine: &Machine, words: &[OsString]) -> Result<()> {
     Err(Error::new(format!("failed to start init: {}", reasons.join("; "))))
 }
 
-/// Removes the files of the initramfs, which keep memory. Nothing of another file system, and nothing but of a RAM disk.
+/// Deletes the initramfs's files, which occupy memory. Only a file system in memory is emptied, and no other
+/// mounted below it.
 fn empty(folder: &OwnedFd, depth: usize) {
     let Ok(own) = rustix::fs::fstat(folder) else { return };
     if depth == 0 || !is_in_memory(folder) {
@@ -150,7 +150,8 @@ fn empty(folder: &OwnedFd, depth: usize) {
     }
 }
 
-/// Shows the reason, and restarts as `panic=` says: after so many seconds, at once where it is negative, and never without it.
+/// Prints the reason, and restarts as `panic=` says: after that many seconds, at once where it is negative,
+/// never without it.
 fn fail(machine: &Machine, reason: &Error) -> ! {
     logging::console(&format!("the boot cannot go on: {reason}"));
     let wait = machine.cmdline.value("panic").and_then(|v| v.parse::<i64>().ok()).unwrap_or(0);
@@ -160,7 +161,7 @@ fn fail(machine: &Machine, reason: &Error) -> ! {
             rustix::fs::sync();
             let _ = reboot(RebootCommand::Restart);
         }
-        // The kernel would stop here, too.
+        // As the kernel does after a panic.
         std::thread::sleep(Duration::from_secs(3600));
     }
 }

@@ -1,13 +1,15 @@
-//! From the initramfs to the real root: units for the later stages where the image has none, and a binary for them to run.
+//! Hand-over from the initramfs to the real root: the later stages' units where the image lacks them, and the
+//! program that they run.
 
 use crate::base::error::Result;
 use crate::root::run_dir;
 use crate::root::{Attr, Root};
 use crate::system::service::has_systemd;
 
-/// The real root's own copy.
-const INSTALLED: &str = "/usr/bin/prepivot";
-/// systemd's units of this boot only; they come before those of the image in /usr/lib (systemd.unit(5), search path).
+/// The real root's own copy of the program.
+pub const INSTALLED: &str = "/usr/bin/prepivot";
+/// systemd's unit folder for this boot only. Its units take precedence over those in /usr/lib
+/// (systemd.unit(5), search path).
 const UNITS: &str = "/run/systemd/system";
 
 /// The names of the units that the removal of a package has masked (deb-systemd-helper(1p)).
@@ -22,7 +24,7 @@ const FILES: [(&str, &str); 6] = [
     ("cloud-config.target", include_str!("../../initramfs/units/cloud-config.target")),
     ("cloud-init.target", include_str!("../../initramfs/units/cloud-init.target")),
 ];
-/// Units and generators of a real cloud-init that would do the work a second time.
+/// Units and generators of a real cloud-init, masked so that the work is not done twice.
 const MASKED: [&str; 4] = [
     "/run/systemd/system/cloud-init-main.service",
     "/run/systemd/system/cloud-init-hotplugd.socket",
@@ -30,9 +32,12 @@ const MASKED: [&str; 4] = [
     "/run/systemd/system-generators/cloud-init-generator",
 ];
 
-/// Makes sure that the later stages run in the real root: with the image's own prepivot where it is installed, else with
-/// this program and units of this boot. A real cloud-init in the image is kept from running, unless nothing was `found` here:
-/// then the machine is its own to provision.
+/// Makes sure that the later stages run in the real root: by the image's own prepivot if it is installed,
+/// else by this program and units for this boot. A real cloud-init in the image is masked if an instance was
+/// `found`; otherwise the machine is left to it.
+///
+/// # Errors
+/// The units or the program cannot be written to /run.
 pub fn hand_over(root: &mut Root, found: bool) -> Result<()> {
     let foreign = has_cloud_init(root);
     if foreign && !found {
@@ -69,7 +74,7 @@ pub fn hand_over(root: &mut Root, found: bool) -> Result<()> {
         root.write(&format!("{UNITS}/{name}"), text.replace(INSTALLED, &program), Attr::root(0o644))?;
     }
     root.symlink(&format!("{UNITS}/cloud-init.service"), "cloud-init-network.service")?;
-    // cloud-init.target itself names the four stages.
+    // cloud-init.target pulls in the four stages.
     root.symlink(&format!("{UNITS}/multi-user.target.wants/cloud-init.target"), "../cloud-init.target")
 }
 

@@ -1,10 +1,11 @@
-//! `devel hotplug-hook`: a network device that was added to the running system. The datasource is asked again until it knows
-//! the device, the network files follow, and the network's own program reads them.
+//! `devel hotplug-hook`: configures a network device that was added to the running system. The datasource is
+//! asked until it knows the device; then the network files are rewritten, and the network's own program
+//! reloads them.
 
 use super::boot::Boot;
 use super::modules::Run;
 use super::outside::ThisMachine;
-use super::{Asked, append_log, commit, later, recover, refresh};
+use super::{Options, append_log, commit, later, recover, refresh};
 use crate::base::error::{Context, Error, Result};
 use crate::base::logging;
 use crate::document::json;
@@ -12,27 +13,28 @@ use crate::instance::{Frequency, Instance, NetworkData};
 use crate::machine::Machine;
 use crate::module::{self, Role};
 use crate::root::{Command, Root, Stage};
+use crate::source;
 use crate::system::{Outside, hotplug};
 use std::time::Duration;
 
-/// How long to wait before each further try, in seconds: a service learns of a device later than the machine.
+/// Seconds to wait before each further try: a service learns of a device later than the machine.
 const WAITS: [u64; 5] = [1, 3, 5, 10, 30];
-/// How often Ec2's service, which learns of a device's addresses one by one, is asked again after it knows the device, and how
-/// many seconds lie between (cloud-init 26.2, `HotplugRetrySettings`).
+/// How often a service with [`source::Source::late_addresses`] is asked again once it knows the device, and the seconds
+/// in between (cloud-init 26.2, `HotplugRetrySettings`).
 const LATE_ADDRESSES: (usize, u64) = (5, 5);
 
-/// Whether devices that are added are configured. None where there is no instance.
+/// Whether added devices are configured. None where there is no instance.
 pub fn is_on(root: &Root, machine: &Machine) -> Option<bool> {
-    let asked = Asked::default();
-    let instance = asked.instance(root)?;
+    let options = Options::default();
+    let instance = options.instance(root)?;
     let outside = ThisMachine::new();
-    let mut boot = Boot::new(root, machine, &asked, &outside);
+    let mut boot = Boot::new(root, machine, &options, &outside);
     later::configure(root, &mut boot, &instance);
     let (config, report) = boot.config_and_report();
     Some(hotplug::source(root, config, &instance, report).is_some())
 }
 
-/// Configures the device with this path below /sys, if hotplug is on. Returns the errors.
+/// Configures the device at this path below /sys, if hotplug is on. Returns the errors.
 pub fn added(root: &mut Root, machine: &Machine, path: &str) -> Vec<String> {
     run(root, machine, &ThisMachine::new(), |root, boot, instance| {
         let (config, report) = boot.config_and_report();
@@ -46,11 +48,12 @@ pub fn added(root: &mut Root, machine: &Machine, path: &str) -> Vec<String> {
         let found = device.known(root, boot, instance)?;
         let (mut stored, renderer) = refresh::store(root, boot, found)?;
         if renderer.is_some_and(|renderer| renderer.reload.is_empty()) {
-            // A stack without a program that reads its files again brings devices up one by one.
+            // ifupdown has no program that reloads its files: devices are brought up one by one.
             root.run(Command::new(Stage::Init, ["ifup", name]))?;
         }
         let (times, wait) = LATE_ADDRESSES;
-        for _ in 0..if stored.source == "Ec2" && root.is_live() { times } else { 0 } {
+        let late = root.is_live() && source::named(&stored.source).is_some_and(|source| source.late_addresses);
+        for _ in 0..if late { times } else { 0 } {
             commit(root, &mut boot.report);
             std::thread::sleep(Duration::from_secs(wait));
             match refresh::again(root, boot, &stored) {
@@ -64,7 +67,7 @@ pub fn added(root: &mut Root, machine: &Machine, path: &str) -> Vec<String> {
     })
 }
 
-/// Switches hotplug on, and installs the rule that reports devices. Returns the errors.
+/// Switches hotplug on, and installs the udev rule that reports devices. Returns the errors.
 pub fn enable(root: &mut Root, machine: &Machine) -> Vec<String> {
     run(root, machine, &ThisMachine::new(), |root, boot, instance| {
         if !hotplug::enable(root)? {
@@ -78,7 +81,7 @@ pub fn enable(root: &mut Root, machine: &Machine) -> Vec<String> {
     })
 }
 
-/// Reads the state of this system's instance, does `work`, and writes the changes.
+/// Loads this system's instance and configuration, calls `work`, and writes the changes.
 fn run(
     root: &mut Root,
     machine: &Machine,
@@ -86,11 +89,11 @@ fn run(
     work: impl FnOnce(&mut Root, &mut Boot, &Instance) -> Result<()>,
 ) -> Vec<String> {
     let recovered = recover(root);
-    let asked = Asked::default();
-    let Some(instance) = asked.instance(root) else {
+    let options = Options::default();
+    let Some(instance) = options.instance(root) else {
         return vec!["there is no datasource: nothing was provisioned yet".to_owned()];
     };
-    let mut boot = Boot::new(root, machine, &asked, outside);
+    let mut boot = Boot::new(root, machine, &options, outside);
     boot.report.absorb(recovered);
     later::configure(root, &mut boot, &instance);
     let done = work(root, &mut boot, &instance);
@@ -105,12 +108,13 @@ fn run(
 /// A network device.
 struct Device<'a> {
     name: &'a str,
-    /// Its MAC address in lower case. Empty: not known.
+    /// Its MAC address in lower case; empty if unknown.
     address: String,
 }
 
 impl Device<'_> {
-    /// What the datasource says when it knows the device.
+    /// Asks the datasource until it knows the device. Returns the instance as the datasource then describes
+    /// it.
     fn known(&self, root: &mut Root, boot: &mut Boot, instance: &Instance) -> Result<Instance> {
         let mut last = Error::new("the datasource cannot be asked again");
         for wait in [0].into_iter().chain(WAITS) {
@@ -130,10 +134,10 @@ impl Device<'_> {
         Err(last).context(|| format!("the network device {} is not configured", self.name))
     }
 
-    /// Whether the instance's network configuration has the device, by its address or its name. LXD does not list devices:
-    /// its answer is taken as it is (cloud-init 26.2, `skip_hotplug_detect`).
+    /// Whether the instance's network configuration has the device, by address or name. One that does not list devices
+    /// ([`source::Source::omits_devices`]) is accepted.
     fn is_in(&self, instance: &Instance) -> bool {
-        if instance.source == "LXD" {
+        if source::named(&instance.source).is_some_and(|source| source.omits_devices) {
             return true;
         }
         let text = match &instance.network {

@@ -1,6 +1,6 @@
 //! The image: its distribution, its configuration, and whether it is to be provisioned at all.
 
-use super::Asked;
+use super::Options;
 use crate::base::error::Result;
 use crate::base::report::Report;
 use crate::document::{Map, Value, json};
@@ -14,7 +14,7 @@ use crate::userdata::{PartHandlers, merge};
 
 /// What runs part-handlers.
 pub const PYTHON: &str = "python3";
-/// Where the configuration of `cloud-config-url` is kept.
+/// Where the content of `cloud-config-url` is kept.
 pub const CONFIG_OF_URL: &str = "/etc/cloud/cloud.cfg.d/91_kernel_cmdline_url.cfg";
 /// The image's own part-handlers.
 pub const HANDLERS: &str = "/var/lib/cloud/handlers";
@@ -33,7 +33,7 @@ impl Files for InRoot<'_> {
 
 /// The image's configuration: its files and the kernel command line, over the distribution's defaults.
 fn configuration(root: &Root, machine: &Machine, distro: &Distro, report: &mut Report) -> config::Base {
-    // For configuration files that are templates.
+    // For configuration files that are Jinja templates.
     let path = format!("{}/{SENSITIVE_FILE}", state::RUN_DIR);
     let data = root.read(&path).ok().flatten().and_then(|b| json::parse(&path, &b).ok());
     let mut defaults = distro.default_config().as_map().cloned().unwrap_or_default();
@@ -43,30 +43,27 @@ fn configuration(root: &Root, machine: &Machine, distro: &Distro, report: &mut R
     config::base(&mut InRoot(root), machine.cmdline.text(), data.as_ref(), defaults, report)
 }
 
-/// An image: the root as its maker left it.
+/// An image: the root as its builder left it.
 pub struct Image {
     pub distro: Distro,
-    /// Its configuration, below everything that the datasource says.
+    /// Its configuration, which the datasource's takes precedence over.
     pub config: Value,
-    /// The configuration of the image and the kernel command line, without defaults.
+    /// The configuration of the image and the kernel command line, without the distribution's defaults.
     pub own: Value,
-    /// Configuration that takes precedence over everything, by file name; the first of them over the others.
+    /// Configuration files of the command line, which take precedence over everything: name and content, the
+    /// first over the others.
     above: Vec<(String, Map)>,
     /// Which part-handlers can run.
     pub part_handlers: PartHandlers,
-    /// The kernel command line's `cloud-config-url`.
+    /// The URL of `cloud-config-url` on the kernel command line.
     pub config_url: Option<String>,
 }
 
 impl Image {
-    /// Reads the image. The distribution is what os-release says, or `system_info: distro` where that does not say. What is wrong
-    /// with its configuration goes into `report`.
+    /// Reads the image. os-release names the distribution, or `system_info: distro` where that does not.
+    /// Errors in its configuration go into `report`.
     pub fn read(root: &Root, machine: &Machine, report: &mut Report) -> Image {
-        let mut os_release = root.text("/etc/os-release");
-        if os_release.is_empty() {
-            os_release = root.text("/usr/lib/os-release");
-        }
-        let mut distro = Distro::of_os_release(&os_release);
+        let mut distro = root.distro();
         let base = configuration(root, machine, &distro, report);
         let (config, own) = (Value::Map(base.config), Value::Map(base.own));
         if distro.name == "unknown"
@@ -78,13 +75,13 @@ impl Image {
         Image { distro, config, own, above: Vec::new(), part_handlers: part_handlers(root), config_url }
     }
 
-    /// The same with what the command line asks for.
-    pub fn as_asked(mut self, asked: &Asked) -> Image {
-        self.above.clone_from(&asked.files);
+    /// The same image with the configuration files of the command line.
+    pub fn with_options(mut self, options: &Options) -> Image {
+        self.above.clone_from(&options.files);
         self
     }
 
-    /// A merged configuration below the files that the command line names.
+    /// The merged configuration `config`, below the configuration files of the command line.
     pub fn over(&self, config: Map, report: &mut Report) -> Map {
         if self.above.is_empty() {
             return config;
@@ -93,13 +90,13 @@ impl Image {
     }
 }
 
-/// Names of the image's own part-handlers, which are Python modules.
+/// The names of the image's own part-handlers, which are Python modules.
 pub fn image_handlers(root: &Root) -> Vec<String> {
     let names = root.list(HANDLERS).into_iter().filter_map(|file| file.strip_suffix(".py").map(str::to_owned));
     names.filter(|name| !name.is_empty() && !name.contains('.')).collect()
 }
 
-/// The URL, unless it is a file that an earlier boot has copied into the configuration (cloud-init 26.2, main.py,
+/// The URL, unless an earlier boot already copied its file into the configuration (cloud-init 26.2, main.py,
 /// `attempt_cmdline_url`).
 fn config_url(root: &Root, url: &str) -> Option<String> {
     let url = if url.starts_with('/') { format!("file://{url}") } else { url.to_owned() };
@@ -114,7 +111,8 @@ fn part_handlers(root: &Root) -> PartHandlers {
     }
 }
 
-/// Why nothing is to be done, if so: the marker file, `cloud-init=disabled` on the kernel command line, or ds-identify's policy.
+/// Why the machine is not to be provisioned, if so: the marker file, `cloud-init=disabled` on the kernel
+/// command line, or ds-identify's policy.
 pub fn disabled(root: &Root, machine: &Machine) -> Option<String> {
     boot::asked(root, machine).filter(|b| b.status.is_disabled()).map(|b| b.reason)
 }

@@ -1,6 +1,6 @@
 //! The stages of the real root: `init --local`, `init`, `modules --mode config`, `modules --mode final`.
 
-use super::Asked;
+use super::Options;
 use super::again::Before;
 use super::boot::Boot;
 use super::image::disabled;
@@ -20,22 +20,23 @@ use crate::document::{Value, json};
 use crate::instance::status::{self, Status};
 use crate::instance::{Instance, instance_data, state};
 use crate::machine::Machine;
-use crate::root::run_dir::{self, Applied, Entry};
+use crate::root::run_dir::{self, Applied, Record};
 use crate::root::{Command, Root, Stage};
 use crate::userdata::{Fetched, Include};
 use std::cell::OnceCell;
 use std::sync::Arc;
 
-/// `init --local`: carries out what an earlier run left and what waited for a file system to be mounted, and does the
-/// initramfs's work where no initramfs of this boot did it, or it left it to this stage. Returns the errors.
-pub fn local(root: &mut Root, machine: &Machine, asked: &Asked) -> Vec<String> {
+/// `init --local`: carries out the changes that an earlier run left, and those that waited for their file
+/// system. Provisions the root where no initramfs did it in this boot, or where the initramfs left it to this
+/// stage. Returns the errors.
+pub fn local(root: &mut Root, machine: &Machine, options: &Options) -> Vec<String> {
     let bound = root.bind_state();
     let mut report = recover(root);
     report.keep(bound);
     let provisioned = if Applied::read(root).is_none_or(|applied| applied.later) {
-        Some(apply::real_root(root, machine, asked))
+        Some(apply::real_root(root, machine, options))
     } else {
-        apply::again(root, machine, asked)
+        apply::again(root, machine, options)
     };
     let is_early_due = run_dir::is_early_due(root);
     match provisioned {
@@ -43,7 +44,7 @@ pub fn local(root: &mut Root, machine: &Machine, asked: &Asked) -> Vec<String> {
         None => drop(report.keep(log_of_initramfs(root))),
     }
     if is_early_due {
-        early(root, machine, asked, &mut report);
+        early(root, machine, options, &mut report);
     }
     report.keep(append_log(root, &logging::take()));
     report.keep(Status::restore(root));
@@ -52,27 +53,27 @@ pub fn local(root: &mut Root, machine: &Machine, asked: &Asked) -> Vec<String> {
     report.errors()
 }
 
-/// Runs the modules of the network stage that grow the root, so that the first service finds the room. What they report belongs
-/// to this stage in status.json.
-fn early(root: &mut Root, machine: &Machine, asked: &Asked, report: &mut Report) {
-    let Some(instance) = asked.instance(root) else { return };
+/// Runs the network stage's modules that grow the root early, before the first service needs the space. Their
+/// errors belong to this stage in status.json.
+fn early(root: &mut Root, machine: &Machine, options: &Options, report: &mut Report) {
+    let Some(instance) = options.instance(root) else { return };
     let outside = ThisMachine::new();
-    let mut boot = Boot::new(root, machine, asked, &outside);
+    let mut boot = Boot::new(root, machine, options, &outside);
     boot.config = combined(root, &mut boot);
     if boot.config.is_some() {
-        let _event = Event::start("init-local", "growing the root");
+        let _event = Event::start(status::LOCAL, "growing the root");
         let _redirected = root.is_live().then(|| Redirected::new(boot.config(), Stage::Init, root.group_id(LOG_GROUP)));
         Run::new(root, &mut boot, &instance).early();
     }
     if !boot.report.is_empty() {
         let mut status = Status::load(root);
-        status.add("init-local", &boot.report);
+        status.add(status::LOCAL, &boot.report);
         boot.report.keep(status.save(root));
     }
     report.absorb(boot.report);
 }
 
-/// An initramfs that left the disk alone left its part of the log, and status.json, in /run.
+/// Writes the log and status.json to the disk, which an initramfs without other changes left in /run.
 fn log_of_initramfs(root: &mut Root) -> Result<()> {
     let Some(lines) = root.read(run_dir::LOG)? else { return Ok(()) };
     let status = Status::load(root);
@@ -83,7 +84,7 @@ fn log_of_initramfs(root: &mut Root) -> Result<()> {
 }
 
 /// One of the three stages that need the running system. Returns the errors.
-pub fn stage(root: &mut Root, machine: &Machine, stage: Stage, asked: &Asked) -> Vec<String> {
+pub fn stage(root: &mut Root, machine: &Machine, stage: Stage, options: &Options) -> Vec<String> {
     let start = status::uptime();
     let mut recovered = recover(root);
     if stage == Stage::Final {
@@ -102,14 +103,14 @@ pub fn stage(root: &mut Root, machine: &Machine, stage: Stage, asked: &Asked) ->
         Stage::Final => ("modules-final", "modules-final", "running modules for final"),
     };
     if stage == Stage::Init {
-        for error in apply::by_service(root, machine, asked).unwrap_or_default() {
+        for error in apply::by_service(root, machine, options).unwrap_or_default() {
             recovered.error(error);
         }
     }
     let mut status = Status::load(root);
     status.note_killed(name);
     status.begin(name, start);
-    let Some(instance) = asked.instance(root) else {
+    let Some(instance) = options.instance(root) else {
         log::info!("there is no instance: nothing to do in the stage {name}");
         let mut report = recovered;
         status.end(name, &report);
@@ -118,9 +119,9 @@ pub fn stage(root: &mut Root, machine: &Machine, stage: Stage, asked: &Asked) ->
         return report.errors();
     };
     let outside = ThisMachine::new();
-    let mut boot = Boot::new(root, machine, asked, &outside);
+    let mut boot = Boot::new(root, machine, options, &outside);
     boot.report.absorb(recovered);
-    // Where the local stage of the real root had nothing else to do.
+    // Not yet done if the real root's local stage was skipped.
     boot.report.keep(log_of_initramfs(root));
     boot.report.keep(status.save(root));
     commit(root, &mut boot.report);
@@ -130,17 +131,27 @@ pub fn stage(root: &mut Root, machine: &Machine, stage: Stage, asked: &Asked) ->
     commit(root, &mut boot.report);
     if stage == Stage::Init {
         feedback::provisioned(root, &mut boot, &instance, &status, passwords);
-    }
-    if stage == Stage::Init {
         feedback::host_keys(root, &mut boot, &instance);
     }
     drop(event);
     boot.log();
+    end(root, boot, status, &instance, stage, name)
+}
+
+/// Ends the stage `name`: reports it, writes the status and the log, and starts what is to run after it. Returns the errors.
+fn end(
+    root: &mut Root,
+    mut boot: Boot,
+    mut status: Status,
+    instance: &Instance,
+    stage: Stage,
+    name: &str,
+) -> Vec<String> {
     let messages = logging::take();
     let local_failed = (stage == Stage::Init).then(|| !status.errors().is_empty());
     reporting::send(root, &mut boot, &messages, local_failed);
     status.withdraw(&boot.withdrawn);
-    // A stage that is run again in one boot keeps its failure.
+    // A stage that is run again in the same boot keeps its failure.
     let failed_before = status.errors_of(name);
     status.end(name, &boot.report);
     boot.report.keep(status.save(root));
@@ -150,7 +161,7 @@ pub fn stage(root: &mut Root, machine: &Machine, stage: Stage, asked: &Asked) ->
     boot.report.keep(append_log(root, &[messages, logging::take()].concat()));
     commit(root, &mut boot.report);
     rescue(&status, root, &mut boot.report);
-    if stage == Stage::Final && root.is_live() && Run::new(root, &mut boot, &instance).has_background() {
+    if stage == Stage::Final && root.is_live() && Run::new(root, &mut boot, instance).has_background() {
         let started = start_background(root);
         boot.report.keep(started);
     }
@@ -169,21 +180,21 @@ pub fn stage(root: &mut Root, machine: &Machine, stage: Stage, asked: &Asked) ->
     errors
 }
 
-/// Starts this program again for background work.
+/// Starts this program again in the background.
 fn start_background(root: &mut Root) -> Result<()> {
     let program = std::env::current_exe().context(|| "failed to find this program")?.display().to_string();
-    // Below every other process, where the system has util-linux.
+    // With the lowest priority that the system can set.
     let idle: &[&str] = if root.which("chrt").is_some() { &["chrt", "--idle", "0"] } else { &["nice", "-n", "19"] };
     let argv = idle.iter().map(|word| (*word).to_owned()).chain([program, "background".to_owned()]);
     root.start(Command::new(Stage::Final, argv))
 }
 
 /// The background work of the final stage: `prepivot background`. Returns the errors.
-pub fn background(root: &mut Root, machine: &Machine, asked: &Asked) -> Vec<String> {
+pub fn background(root: &mut Root, machine: &Machine, options: &Options) -> Vec<String> {
     let recovered = recover(root);
-    let Some(instance) = asked.instance(root) else { return recovered.errors() };
+    let Some(instance) = options.instance(root) else { return recovered.errors() };
     let outside = ThisMachine::new();
-    let mut boot = Boot::new(root, machine, asked, &outside);
+    let mut boot = Boot::new(root, machine, options, &outside);
     boot.report.absorb(recovered);
     configure(root, &mut boot, &instance);
     Run::new(root, &mut boot, &instance).background();
@@ -194,8 +205,8 @@ pub fn background(root: &mut Root, machine: &Machine, asked: &Asked) -> Vec<Stri
     boot.errors()
 }
 
-/// Runs all work of the stage. Returns the instance, as its source describes it now, and the random passwords that hold at
-/// its end.
+/// Does the stage's work. Returns the instance, as its source now describes it, and the random passwords that
+/// are now set.
 fn run(
     root: &mut Root,
     boot: &mut Boot,
@@ -229,14 +240,15 @@ fn run(
         run.mark_idle();
     }
     run.stage(stage, Half::Live);
-    // Those that the stage has shown may have been set anew in it. Where it has shown none, a later stage shows those that wait.
+    // Passwords printed by this stage replace those still waiting; otherwise a later stage prints the waiting
+    // ones.
     let shown = std::mem::take(&mut boot.shown);
     (instance, if shown.is_empty() { waiting } else { shown })
 }
 
-/// Merges the configuration, with what it includes from elsewhere. In the network stage its parts are written; and where
-/// parts are remote, the file half of the modules, which waited for them, runs; where the instance has changed since the local
-/// stage, that of the modules that are due again does.
+/// Merges the configuration, including what is remote. In the network stage it also writes the parts, and
+/// runs the file halves that waited: all of them if parts were remote, or those due again if the instance
+/// changed since the local stage.
 fn merge(root: &mut Root, boot: &mut Boot, instance: &Instance, stage: Stage, changed: bool, known: &[String]) {
     let standard = instance_data::standard(root, boot.machine, &boot.image.distro, instance, &boot.image.config);
     let variables = Value::Map(standard.clone());
@@ -252,7 +264,7 @@ fn merge(root: &mut Root, boot: &mut Boot, instance: &Instance, stage: Stage, ch
     };
     let mut found = Report::new();
     let (mut merged, consumed) = config::consume(&boot.image, instance, &variables, &mut found, &mut fetch);
-    // The local stage has reported what it read too.
+    // Without what the local stage reported already.
     boot.report.absorb_new(found, known);
     if stage == Stage::Init {
         boot.report.keep(merged.keep_config(root));
@@ -272,7 +284,8 @@ fn merge(root: &mut Root, boot: &mut Boot, instance: &Instance, stage: Stage, ch
     boot.log();
 }
 
-/// Gives `boot` the configuration of this boot; merged anew, without what is remote, where no earlier stage did it.
+/// Loads this boot's configuration into `boot`; if no earlier stage merged it, merges it without what is
+/// remote.
 pub fn configure(root: &Root, boot: &mut Boot, instance: &Instance) {
     boot.config = combined(root, boot).or_else(|| {
         let standard =
@@ -282,7 +295,7 @@ pub fn configure(root: &Root, boot: &mut Boot, instance: &Instance) {
     });
 }
 
-/// The configuration as this boot's earlier stages merged it.
+/// The configuration as an earlier stage of this boot merged it.
 fn combined(root: &Root, boot: &mut Boot) -> Option<Arc<Value>> {
     let path = format!("{}/combined-cloud-config.json", state::RUN_DIR);
     let bytes = root.read(&path).ok()??;
@@ -300,8 +313,7 @@ fn combined(root: &Root, boot: &mut Boot) -> Option<Arc<Value>> {
 mod tests {
     use super::*;
     use crate::base::testing::TempDir;
-    use crate::root::{Attr, Use};
-    use crate::stage::LOG;
+    use crate::root::{Attr, CLOUD_INIT_LOG as LOG, Use};
     use crate::system::password;
 
     #[test]
@@ -318,7 +330,7 @@ mod tests {
             let config = format!("{{{lists}, chpasswd: {{users: [{{name: a, type: RANDOM}}]}}}}");
             let user_data = Some(format!("#cloud-config\n{config}").into_bytes().into());
             let instance = Instance { instance_id: id.into(), user_data, ..Instance::default() };
-            let mut boot = Boot::new(&root, &machine, &Asked::default(), &crate::system::Nothing);
+            let mut boot = Boot::new(&root, &machine, &Options::default(), &crate::system::Nothing);
             let (_, passwords) = run(&mut root, &mut boot, instance, Stage::Init, &[]);
             let hash = root.text("/etc/shadow").split(':').nth(1).unwrap_or_default().to_owned();
             (passwords, hash, root.exists(run_dir::RANDOM_PASSWORDS))

@@ -1,5 +1,5 @@
-//! What runs when: apply (in the initramfs: find the source, and provision the new root), the later stages of the real root,
-//! and the hand-over between them.
+//! What runs when: the local stage in the initramfs (find the datasource, provision the new root), the later
+//! stages in the real root, and the hand-over between them.
 
 mod again;
 pub mod apply;
@@ -21,7 +21,7 @@ pub mod network;
 mod output;
 pub mod outside;
 mod part_handlers;
-mod places;
+mod paths;
 pub mod plan;
 pub mod provision;
 pub mod refresh;
@@ -39,29 +39,31 @@ use crate::document::{Map, Value};
 use crate::instance::status::{self, Status};
 use crate::instance::{Instance, state};
 use crate::machine::Machine;
-use crate::root::{Attr, Root, Use};
+use crate::root::{Attr, CLOUD_INIT_LOG as LOG, Root, Use};
 use crate::source::none;
 use rustix::process::{Signal, getpgrp, getpid, kill_current_process_group};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::time::Duration;
 
-/// How long the stages in the initramfs may take, unless `prepivot.timeout=` on the kernel command line says otherwise.
+/// The time budget of the stage in the initramfs, unless `prepivot.timeout=` on the kernel command line sets
+/// another.
 pub const BUDGET: Duration = Duration::from_secs(120);
-/// The longest that `prepivot.timeout=` may ask for.
+/// The largest value of `prepivot.timeout=`.
 const MAX_BUDGET: Duration = Duration::from_secs(3600);
 
-/// Options of a stage on the command line.
+/// Options that the command line gives a stage.
 #[derive(Debug, Default)]
-pub struct Asked {
-    /// Configuration above all other, by the files' names; the first takes precedence.
+pub struct Options {
+    /// Configuration files that take precedence over all other configuration, by name; the first over the
+    /// others.
     pub files: Vec<(String, Map)>,
-    /// Modules run although there is no instance.
+    /// Whether modules run even without an instance.
     pub force: bool,
 }
 
-impl Asked {
-    /// The instance of this boot; where there is none and it is asked for, one that says nothing.
+impl Options {
+    /// This boot's instance; with `force` and without one, the instance of the datasource None.
     fn instance(&self, root: &Root) -> Option<Instance> {
         state::cached(root).or_else(|| self.force.then(|| none::instance(None)))
     }
@@ -118,23 +120,25 @@ pub fn fails_loudly(machine: &Machine) -> bool {
     machine.cmdline.value("prepivot.fail") == Some("emergency")
 }
 
-/// The line that begins a stage, in cloud-init's words: programs that watch a console or a log wait for it.
+/// The line that begins a stage, in cloud-init's words: programs that watch the console or the log look for
+/// it.
 fn welcome(action: &str) -> String {
     let (version, uptime) = (env!("CARGO_PKG_VERSION"), status::uptime());
     format!("Cloud-init v. {version} running '{action}' at {}. Up {uptime:.2} seconds.", clock::now())
 }
 
-/// cloud-init's log.
-const LOG: &str = "/var/log/cloud-init.log";
+/// What the local stage does, in the events that it logs and reports.
+const PROVISIONING: &str = "provisioning the root";
 
-/// Makes status.json readable below /run where the disk did not take it.
+/// Makes status.json readable in /run where the disk could not be written.
 fn rescue(status: &Status, root: &mut Root, report: &mut Report) {
     if report.keep(status.rescue(root)) == Some(true) {
         commit(root, report);
     }
 }
 
-/// Carries out the changes that an earlier run left, before anything is read; a failure is an error of the report.
+/// Carries out the changes that an earlier run left. Called before anything is read; failures are errors of
+/// the report.
 fn recover(root: &mut Root) -> Report {
     let mut report = Report::new();
     for error in root.recover() {
@@ -144,19 +148,19 @@ fn recover(root: &mut Root) -> Report {
     report
 }
 
-/// Carries out the changes so far; those that fail are errors of the report.
+/// Writes the changes so far; failures are errors of the report.
 fn commit(root: &mut Root, report: &mut Report) {
     root.commit().iter().for_each(|e| report.error(e));
 }
 
 /// The group that may read logs.
 const LOG_GROUP: &str = "adm";
-/// How much of the log is kept when lines are added, in bytes.
+/// Above this size, in bytes, the log is started anew.
 const MAX_LOG: u64 = 4 << 20;
 
-/// Has SIGINT and SIGTERM end a stage of the running system as they end cloud-init's: with two lines in the log and exit code 0.
-/// What the stage runs ends too, where it leads a process group, as a service and a command of an interactive shell do. The next
-/// stage carries out what is not written yet.
+/// Ends a stage of the running system on SIGINT and SIGTERM as cloud-init does: with two lines in the log and
+/// exit code 0. If this process leads a process group, as a service does, what the stage runs is ended too.
+/// The next stage carries out what is not written yet.
 pub fn end_on_signals() {
     signal::catch(|signal| {
         let number = signal as i32;
@@ -173,12 +177,13 @@ pub fn end_on_signals() {
     });
 }
 
-/// Adds a stage's messages to the log.
+/// Adds a stage's messages to cloud-init's log.
 fn append_log(root: &mut Root, messages: &[Message]) -> Result<()> {
     append_to_log(root, logging::to_file_lines(messages).as_bytes())
 }
 
-/// Adds lines to the log. It keeps the mode and owner that it has; a new one is the group adm's to read, where there is one.
+/// Adds lines to cloud-init's log, which keeps its mode and owner; a new one is readable by the group adm, if
+/// there is one.
 fn append_to_log(root: &mut Root, lines: &[u8]) -> Result<()> {
     let attr = Attr { gid: root.group_id(LOG_GROUP).unwrap_or(0), ..Attr::root(0o640) };
     if root.stat(LOG).is_some_and(|s| s.size > MAX_LOG) {
@@ -187,7 +192,7 @@ fn append_to_log(root: &mut Root, lines: &[u8]) -> Result<()> {
     root.append(LOG, lines, attr)
 }
 
-/// Gives the log to the first owner that the image names (`syslog_fix_perms`) and the root has.
+/// Gives the log to the first owner in the image's `syslog_fix_perms` that the root has.
 fn own_log(root: &mut Root, image: &Value) -> Result<()> {
     let named: Vec<&str> = match image.get("syslog_fix_perms") {
         Some(Value::String(one)) => vec![one],

@@ -1,4 +1,4 @@
-//! Runs the modules of a stage: which, in what order, how often.
+//! Runs the modules of a stage: which ones, in what order, how often.
 
 use super::again::{Before, has_early_commands};
 use super::boot::Boot;
@@ -13,27 +13,27 @@ use crate::root::run_dir::FileHalf;
 use crate::root::{Attr, Root, Stage, run_dir};
 use crate::system::Context;
 
-/// A run of modules, in one stage, for one instance.
+/// A run of modules for one instance.
 pub struct Run<'a, 'b> {
     root: &'a mut Root,
     boot: &'a mut Boot<'b>,
     instance: &'a Instance,
-    /// File halves that ran, and what they depend on, where that is wanted.
+    /// The file halves that ran, and what each depends on. None: not recorded.
     noted: Option<Vec<FileHalf>>,
-    /// The file halves that may have to run again.
+    /// The file halves that may have to run again after the user's early commands.
     before: Before,
 }
 
-/// Which half of the modules runs.
+/// Which half of a module runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Half {
-    /// Files only: before the pivot.
+    /// The file half: writes files only, before the pivot.
     Provision,
-    /// What needs the running system.
+    /// The live half: needs the running system.
     Live,
 }
 
-/// The work of a stage in the running system.
+/// What work a stage has in the running system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Work {
     None,
@@ -43,30 +43,30 @@ pub enum Work {
     Remote,
 }
 
-/// What a stage is to do in the running system.
+/// Which work the live halves of a stage have.
 pub struct Demand {
     pub work: Work,
-    /// The marks of modules whose time it is, and that have nothing to do.
+    /// The marks of modules that are due but have nothing to do.
     idle: Vec<(String, Frequency)>,
 }
 
 impl Demand {
-    /// What [`Run::mark_idle`] reads: a line for each mark that lasts longer than the boot.
+    /// The lines that [`Run::mark_idle`] reads: one for each mark that outlives the boot.
     pub fn marks(&self) -> String {
         let lasting = self.idle.iter().filter(|(_, frequency)| *frequency != Frequency::Always);
         lasting.map(|(mark, frequency)| format!("{mark} {}\n", frequency.name())).collect()
     }
 }
 
-/// An entry of a stage's list.
+/// An entry of a stage's module list.
 struct Entry {
     module: &'static Module,
     frequency: Frequency,
     args: Vec<String>,
 }
 
-/// `- name`, `- [name, frequency, args…]` or `- {name:, frequency:, args:}` (cloud-init's module list). Those that cannot run are
-/// reported once.
+/// Parses `- name`, `- [name, frequency, args…]` or `- {name:, frequency:, args:}` (cloud-init's module
+/// list). Entries that cannot run are reported in one half only.
 fn entry(value: &Value, half: Half, report: &mut Report) -> Option<Entry> {
     let name = name_of(value)?;
     let (frequency, args) = match value {
@@ -108,28 +108,29 @@ fn name_of(entry: &Value) -> Option<String> {
 }
 
 impl<'a, 'b> Run<'a, 'b> {
-    /// A run with the merged configuration of `boot`, whose report gets what goes wrong.
+    /// A run with the merged configuration of `boot`, to whose report problems are added.
     pub fn new(root: &'a mut Root, boot: &'a mut Boot<'b>, instance: &'a Instance) -> Self {
         Run { root, boot, instance, noted: None, before: Before::default() }
     }
 
-    /// The same run, which adds every file half to `noted`, if there is such a list.
+    /// Records every file half in `noted`, if that is Some.
     pub fn noting(self, noted: Option<Vec<FileHalf>>) -> Self {
         Run { noted, ..self }
     }
 
-    /// The file halves that ran, if they were noted.
+    /// The file halves that ran, if they were recorded.
     pub fn into_noted(self) -> Option<Vec<FileHalf>> {
         self.noted
     }
 
-    /// The same run, after whose user's commands the file halves of `before` run again where they have to.
+    /// Runs the file halves of `before` again after the user's early commands, where those changed what they
+    /// depend on.
     pub fn after(self, before: Before) -> Self {
         Run { before, ..self }
     }
 
-    /// Runs one half of the modules that a stage's list names, in its order. One that fails is an error of the report; the
-    /// others run.
+    /// Runs one half of the modules in a stage's list, in order. One that fails is an error of the report;
+    /// the others still run.
     pub fn stage(&mut self, stage: Stage, half: Half) {
         let is_network_stage = (stage, half) == (Stage::Init, Half::Live);
         let early_done = is_network_stage && self.root.text(run_dir::EARLY) == run_dir::EARLY_DONE;
@@ -138,7 +139,7 @@ impl<'a, 'b> Run<'a, 'b> {
         if half == Half::Live {
             self.log_skipped(&entries);
         }
-        // Without such a module in the list there are the boothooks, which ran before.
+        // Without such a module, the only early commands are boothooks, which have run already.
         let commands = entries.iter().position(|e| e.module.runs_commands).filter(|_| half == Half::Live);
         if commands.is_none() {
             self.files_again();
@@ -160,7 +161,7 @@ impl<'a, 'b> Run<'a, 'b> {
         }
     }
 
-    /// Runs the file halves again that depend on what the user's commands changed.
+    /// Runs those file halves again that depend on what the user's commands changed.
     fn files_again(&mut self) {
         let mut before = std::mem::take(&mut self.before);
         let stages = if before.is_empty() { &[][..] } else { &Stage::ALL };
@@ -172,7 +173,7 @@ impl<'a, 'b> Run<'a, 'b> {
                 let module = entry.module;
                 let Some(half) = before.take_changed(self.root, module.name) else { continue };
                 let Some(handler) = module.provision else { continue };
-                // Its warnings were reported when it ran first.
+                // Its warnings were reported in the first run.
                 let known = std::mem::take(&mut self.boot.report);
                 let done = self.with_context(stage, &entry.args, true, handler);
                 self.boot.report = known;
@@ -198,13 +199,13 @@ impl<'a, 'b> Run<'a, 'b> {
         entries
     }
 
-    /// Whether no command of the user's runs before the modules of the network stage: it may prepare what they find, for
-    /// example take room for a partition of its own.
+    /// Whether none of the user's commands runs before the network stage's modules: one may prepare what they
+    /// find, for example reserve space for a partition.
     fn nothing_comes_first(&self) -> bool {
         !has_early_commands(self.root, self.boot, self.instance)
     }
 
-    /// Leaves for the local stage of the real root that it is to run the early modules: the configuration is complete.
+    /// Has the real root's local stage run the early modules, now that the configuration is complete.
     pub fn leave_early(&mut self) {
         if self.root.has_run() && self.nothing_comes_first() {
             let left = self.root.write(run_dir::EARLY, run_dir::EARLY_DUE, Attr::root(0o600));
@@ -223,12 +224,12 @@ impl<'a, 'b> Run<'a, 'b> {
         self.boot.report.keep(done);
     }
 
-    /// The live halves of a stage's modules that are to run in this boot, or would if they had something to do: of the modules that
-    /// `counts` takes.
+    /// What work the live halves of a stage's modules have in this boot. Only the modules for which `counts`
+    /// returns true are considered.
     pub fn demand(&mut self, stage: Stage, counts: &dyn Fn(&Module) -> bool) -> Demand {
         let config = self.boot.config();
         let list = config.get(module::list_key(stage)).and_then(Value::as_list).unwrap_or_default();
-        // Entries that cannot run were reported before.
+        // Entries that cannot run were reported already.
         let entries: Vec<Entry> = list.iter().filter_map(|v| entry(v, Half::Live, &mut Report::new())).collect();
         let mut demand = Demand { work: Work::None, idle: Vec::new() };
         for Entry { module, frequency, args } in entries {
@@ -248,7 +249,8 @@ impl<'a, 'b> Run<'a, 'b> {
         demand
     }
 
-    /// Marks modules as done that stages without work had no need to run: a configuration that comes later finds them done.
+    /// Marks the modules as done that skipped stages would have found idle, so that a later configuration
+    /// does not run them.
     pub fn mark_idle(&mut self) {
         for name in self.root.list(run_dir::IDLE) {
             let path = format!("{}/{name}", run_dir::IDLE);
@@ -261,7 +263,7 @@ impl<'a, 'b> Run<'a, 'b> {
         }
     }
 
-    /// Background work of the modules of all lists that was not done for this instance yet.
+    /// The modules' background work that has not been done for this instance: module, work, mark.
     fn left_to_background(&self) -> Vec<(&'static Module, Background, String)> {
         let modules = module::MODULES.iter().filter_map(|module| Some((*module, module.in_background?)));
         modules
@@ -273,7 +275,7 @@ impl<'a, 'b> Run<'a, 'b> {
             .collect()
     }
 
-    /// Whether there is something for [`Run::background`].
+    /// Whether [`Run::background`] has anything to do.
     pub fn has_background(&mut self) -> bool {
         let left = self.left_to_background();
         left.iter().any(|(_, work, _)| !self.with_context(Stage::Final, &[], false, work.idle))
@@ -288,7 +290,7 @@ impl<'a, 'b> Run<'a, 'b> {
         }
     }
 
-    /// Whether a list of any stage names the module.
+    /// Whether the list of any stage names the module.
     pub fn is_listed(&self, module: &Module) -> bool {
         [Stage::Init, Stage::Config, Stage::Final].iter().any(|stage| {
             let list = self.boot.config().get(module::list_key(*stage)).and_then(Value::as_list).unwrap_or_default();
@@ -297,7 +299,7 @@ impl<'a, 'b> Run<'a, 'b> {
         })
     }
 
-    /// Runs one half of one module, if it is its time.
+    /// Runs one half of a module, if it has that half and is requested.
     fn one(&mut self, entry: &Entry, stage: Stage, half: Half) {
         let module = entry.module;
         let handler = match half {
@@ -310,7 +312,7 @@ impl<'a, 'b> Run<'a, 'b> {
         }
     }
 
-    /// Runs one half of a module unless it has run at its frequency, and marks it as done.
+    /// Runs one half of a module and marks it as done, unless it has already run at its frequency.
     fn call_if_due(
         &mut self,
         handler: Handler,
@@ -322,7 +324,7 @@ impl<'a, 'b> Run<'a, 'b> {
     ) {
         let mark = mark(module, half);
         if state::is_done(self.root, self.instance, &mark, frequency) {
-            // The file half may have run a moment ago.
+            // Not logged for the file half, which may have run a moment ago.
             if half == Half::Live {
                 Event::ran_before(module.name, frequency.name());
             }
@@ -347,7 +349,7 @@ impl<'a, 'b> Run<'a, 'b> {
         }
     }
 
-    /// Logs which modules of a list do nothing, and why, in cloud-init's words: tools look for them.
+    /// Logs in cloud-init's words which modules of a list are skipped, and why: tools look for these lines.
     fn log_skipped(&self, entries: &[Entry]) {
         let names = |skipped: &dyn Fn(&Module) -> bool| {
             let names: Vec<&str> = entries.iter().map(|e| e.module).filter(|m| skipped(m)).map(|m| m.name).collect();
@@ -369,7 +371,7 @@ impl<'a, 'b> Run<'a, 'b> {
         module.keys.is_empty() || module.keys.iter().any(|k| self.boot.config().get(k).is_some())
     }
 
-    /// Whether the cloud-config has a key of the module's, and the distribution is one that it is for.
+    /// Whether the cloud-config has a key of the module, and the module is for this distribution.
     fn is_requested(&self, module: &Module) -> bool {
         let unverified = || {
             let list = self.boot.config().get("unverified_modules").and_then(Value::as_list).unwrap_or_default();
@@ -379,7 +381,7 @@ impl<'a, 'b> Run<'a, 'b> {
             && (module.distros.is_empty() || module.distros.contains(&self.boot.image.distro.name) || unverified())
     }
 
-    /// Calls one half of a module. A failure goes into the report and is returned.
+    /// Calls one half of a module. A failure is added to the report and returned.
     fn call(
         &mut self,
         handler: Handler,
@@ -399,7 +401,7 @@ impl<'a, 'b> Run<'a, 'b> {
         error
     }
 
-    /// Calls `of` with the context of a module.
+    /// Calls `of` with a module's context.
     fn with_context<T>(&mut self, stage: Stage, args: &[String], again: bool, of: fn(&mut Context) -> T) -> T {
         let (root, instance) = (&mut *self.root, self.instance);
         let (distro, outside, retried) = (self.boot.image.distro, self.boot.outside, self.boot.retried);
@@ -412,8 +414,8 @@ impl<'a, 'b> Run<'a, 'b> {
         result
     }
 
-    /// Writes the hostname before any other module, for a boot whose modules wait for the network: the network's own
-    /// programs report it to others.
+    /// Writes the hostname before anything else, for a boot whose modules wait for remote user-data: network
+    /// programs report the hostname to others.
     pub fn hostname(&mut self) {
         let module = module::with_role(Role::Hostname);
         if let Some((module, handler)) = module.and_then(|m| Some((m, m.provision?))) {
@@ -421,7 +423,7 @@ impl<'a, 'b> Run<'a, 'b> {
         }
     }
 
-    /// Writes SSH keys that came after the module ssh has run, if a list names it.
+    /// Writes SSH keys that arrived after the module ssh ran, if a list names it.
     pub fn logins(&mut self) {
         let module = module::with_role(Role::Ssh).filter(|ssh| self.is_listed(ssh));
         if let Some((module, handler)) = module.and_then(|m| Some((m, m.live?))) {
@@ -429,7 +431,7 @@ impl<'a, 'b> Run<'a, 'b> {
         }
     }
 
-    /// `cloud-init single`: both halves of one module, whether its keys are there or not.
+    /// `cloud-init single`: both halves of one module, whether or not its keys are there.
     pub fn single(&mut self, module: &'static Module, frequency: Option<Frequency>, args: &[String]) {
         for (half, handler) in [(Half::Provision, module.provision), (Half::Live, module.live)] {
             let Some(handler) = handler else { continue };
@@ -438,7 +440,8 @@ impl<'a, 'b> Run<'a, 'b> {
     }
 }
 
-/// The semaphore's name: cloud-init's, and one of its own for the live half of a module that has two.
+/// The semaphore's name: cloud-init's for a module with one half, and a second one for the live half of a
+/// module with two.
 fn mark(module: &Module, half: Half) -> String {
     let second = half == Half::Live && module.provision.is_some();
     format!("config_{}{}", module.name, if second { ".live" } else { "" })
@@ -451,7 +454,7 @@ mod tests {
     use crate::document::yaml;
     use crate::machine::Machine;
     use crate::root::{Command, Use};
-    use crate::stage::Asked;
+    use crate::stage::Options;
     use crate::system::Nothing;
 
     #[test]
@@ -465,7 +468,7 @@ mod tests {
             let mut root = Root::open(&dir.0, Use::Tree).unwrap();
             let instance = Instance { instance_id: "i".into(), ..Instance::default() };
             let machine = Machine::default();
-            let mut boot = Boot::new(&root, &machine, &Asked::default(), &Nothing);
+            let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
             boot.config = Some(yaml::parse("t", config).unwrap().into());
             let mut had = Vec::new();
             for _ in 0..2 {
@@ -496,7 +499,7 @@ mod tests {
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
         let instance = Instance { instance_id: "i".into(), ..Instance::default() };
         let machine = Machine::default();
-        let mut boot = Boot::new(&root, &machine, &Asked::default(), &Nothing);
+        let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
         boot.config = Some(yaml::parse("t", config).unwrap().into());
         let mut run = Run::new(&mut root, &mut boot, &instance);
         let may_be_early = run.nothing_comes_first();
@@ -524,7 +527,7 @@ mod tests {
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
         let instance = Instance { instance_id: "i".into(), ..Instance::default() };
         let machine = Machine::default();
-        let mut boot = Boot::new(&root, &machine, &Asked::default(), &Nothing);
+        let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
         boot.config = Some(yaml::parse("t", "{x: 1}").unwrap().into());
         let is_marked = |cx: &mut Context| {
             let names = cx.root.list(&format!("{}/sem", cx.instance_dir()));

@@ -1,6 +1,7 @@
-//! Finds the root that the kernel command line names and mounts it, where prepivot is the initramfs's own /init.
+//! Finds and mounts the root that the kernel command line names, where prepivot itself is the initramfs's
+//! /init.
 //!
-//! Follows the kernel's own root=, rootfstype=, rootflags=, ro, rw, rootwait and rootdelay
+//! Follows the kernel's root=, rootfstype=, rootflags=, ro, rw, rootwait and rootdelay
 //! (Documentation/admin-guide/kernel-parameters.txt).
 
 use crate::base::deadline::Deadline;
@@ -15,12 +16,12 @@ use std::ffi::CString;
 use std::path::Path;
 use std::time::Duration;
 
-/// How long the root's device is waited for.
+/// How long to wait for the root's device.
 const WAIT: Duration = Duration::from_secs(90);
-/// The same with `rootwait`, which has no limit of its own.
+/// The same with `rootwait`, which has no limit in the kernel.
 const ROOTWAIT: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// Options of mount(8) that are flags of the system call; the others are the file system's own.
+/// Options of mount(8) that are flags of the system call; the others are passed to the file system.
 const FLAGS: &[(&str, MountFlags)] = &[
     ("nosuid", MountFlags::NOSUID),
     ("nodev", MountFlags::NODEV),
@@ -33,14 +34,14 @@ const FLAGS: &[(&str, MountFlags)] = &[
     ("strictatime", MountFlags::STRICTATIME),
     ("lazytime", MountFlags::LAZYTIME),
 ];
-/// Options of mount(8) without effect here.
+/// Options of mount(8) that have no effect here.
 const IGNORED: [&str; 4] = ["defaults", "ro", "rw", ""];
 
 /// The kernel command line's options for the root.
 #[derive(Debug, PartialEq)]
-struct Asked {
+struct RootOptions {
     device: String,
-    /// None: what the device holds.
+    /// None: determined from the device's superblock.
     kind: Option<String>,
     flags: MountFlags,
     /// The file system's own options.
@@ -48,11 +49,11 @@ struct Asked {
     wait: Duration,
 }
 
-impl Asked {
-    fn read(cmdline: &Cmdline) -> Result<Asked> {
+impl RootOptions {
+    fn read(cmdline: &Cmdline) -> Result<RootOptions> {
         let device = cmdline.value("root").filter(|root| !root.is_empty());
         let device = device.ok_or_else(|| Error::new("kernel command line: there is no root="))?.to_owned();
-        // The last one takes precedence, as for the kernel; without one it is ro.
+        // The last one takes precedence, as in the kernel; the default is ro.
         let mut flags = MountFlags::RDONLY;
         for word in cmdline.words() {
             match word {
@@ -73,52 +74,53 @@ impl Asked {
         let forever = cmdline.has("rootwait").then_some(ROOTWAIT);
         let wait = forever.or(seconds("rootwait")).or(seconds("rootdelay").map(|delay| delay + WAIT)).unwrap_or(WAIT);
         let kind = cmdline.value("rootfstype").filter(|kind| !kind.is_empty()).map(str::to_owned);
-        Ok(Asked { device, kind, flags, data: data.join(","), wait: wait.min(ROOTWAIT) })
+        Ok(RootOptions { device, kind, flags, data: data.join(","), wait: wait.min(ROOTWAIT) })
     }
 }
 
-/// Mounts the root at `target`, with the drivers that the initramfs has.
+/// Mounts the root at `target`, with drivers from the initramfs.
 ///
 /// # Errors
-///
-/// There is no `root=`, its device does not appear in time, or the kernel cannot mount it: with the devices that are there.
+/// There is no `root=`; its device does not appear in time, and the error lists the devices that are there;
+/// or the kernel cannot mount it.
 pub fn mount_root(machine: &Machine, target: &Path) -> Result<()> {
-    let asked = Asked::read(&machine.cmdline)?;
+    let options = RootOptions::read(&machine.cmdline)?;
     let mut drives = Search::new(&[], Places::default());
     drives.use_drivers(Drivers::of(machine, &machine.base));
-    let found = find(&mut drives, &asked.device, Deadline::after(asked.wait))?;
-    let kinds: Vec<&str> = match (&asked.kind, found.superblock()) {
+    let found = find(&mut drives, &options.device, Deadline::after(options.wait))?;
+    let kinds: Vec<&str> = match (&options.kind, found.superblock()) {
         (Some(kind), _) => kind.split(',').collect(),
-        // The driver of ext4 is the only one that many kernels have for all three.
+        // Many kernels have only ext4's driver for ext2, ext3 and ext4.
         (None, Some(superblock)) if superblock.kind.starts_with("ext") => vec!["ext4", superblock.kind],
         (None, Some(superblock)) => vec![superblock.kind],
-        (None, None) => return Err(Error::new(format!("root={}: {found}; give rootfstype=", asked.device))),
+        (None, None) => return Err(Error::new(format!("root={}: {found}; give rootfstype=", options.device))),
     };
-    // A file system that is a module of the initramfs.
+    // The file system's driver may be a module in the initramfs.
     if let Some(drivers) = drives.drivers() {
         drivers.named(&kinds);
     }
     let node = &found.device.node;
-    let data = CString::new(asked.data.as_str()).context(|| "rootflags=")?;
+    let data = CString::new(options.data.as_str()).context(|| "rootflags=")?;
     let mut reason = None;
     for kind in kinds {
-        let mut mounted = mount(node, target, kind, asked.flags, data.as_c_str());
+        let mut mounted = mount(node, target, kind, options.flags, data.as_c_str());
         if matches!(mounted, Err(Errno::ACCESS | Errno::ROFS)) {
-            // A medium that cannot be written.
-            mounted = mount(node, target, kind, asked.flags | MountFlags::RDONLY, data.as_c_str());
+            // The medium cannot be written.
+            mounted = mount(node, target, kind, options.flags | MountFlags::RDONLY, data.as_c_str());
         }
         match mounted {
             Ok(()) => return Ok(()),
             Err(e) => reason = reason.or(Some(format!("failed to mount {} as {kind}: {e}", node.display()))),
         }
     }
-    Err(Error::new(reason.unwrap_or_default()).context(format!("root={}", asked.device)))
+    Err(Error::new(reason.unwrap_or_default()).context(format!("root={}", options.device)))
 }
 
 fn find(drives: &mut Search, device: &str, deadline: Deadline) -> Result<Probed> {
     let is_named = |drives: &Search| drives.seen().iter().find(|probed| probed.is_named(device)).cloned();
     loop {
-        // No drive has one of no labels: a step reads what is there, or appears.
+        // The search is for no label, so that nothing is found by it: a step reads the devices that are there
+        // or appear.
         drives.scan(deadline)?;
         if let Some(found) = is_named(drives) {
             return Ok(found);
@@ -142,17 +144,17 @@ mod tests {
 
     #[test]
     fn the_kernel_command_line_says_what_is_mounted_and_how() {
-        let of = |line: &str| Asked::read(&Cmdline::new(line));
-        let asked =
+        let of = |line: &str| RootOptions::read(&Cmdline::new(line));
+        let options =
             of("root=LABEL=root ro rootflags=noatime,subvol=@,defaults rw rootfstype=btrfs rootwait=5").unwrap();
-        let expected = Asked {
+        let expected = RootOptions {
             device: "LABEL=root".into(),
             kind: Some("btrfs".into()),
             flags: MountFlags::NOATIME,
             data: "subvol=@".into(),
             wait: Duration::from_secs(5),
         };
-        assert_eq!(asked, expected);
+        assert_eq!(options, expected);
         let plain = of("root=/dev/vda1").unwrap();
         assert_eq!((plain.flags, plain.data.as_str(), plain.wait), (MountFlags::RDONLY, "", WAIT));
         assert_eq!(of("root=/dev/vda1 rootwait").unwrap().wait, ROOTWAIT);

@@ -1,4 +1,4 @@
-//! The network configuration, written for the stack that the new root has.
+//! Writes the network configuration for the network stack of the new root.
 
 use super::image::Image;
 use crate::base::error::{Context, Result};
@@ -21,15 +21,16 @@ use std::collections::BTreeSet;
 const UPGRADED: &str = "/var/lib/cloud/data/upgraded-network";
 
 /// A network configuration that was written.
-pub struct Applied {
+pub struct Written {
     /// The configuration as it was given, for network-config.json.
     pub config: Value,
     pub renderer: &'static Renderer,
 }
 
-/// Writes the network configuration that takes precedence, of those of the kernel command line, the initramfs, the image and the
-/// instance, for the first stack in the image's order that the root has. Files of an earlier instance for any stack are removed,
-/// unless nothing can be written. None where the network is not to be configured.
+/// Writes the network configuration of the origin that takes precedence (kernel command line, initramfs,
+/// image, instance), for the first stack in the image's order that the root has. Files that an earlier
+/// instance left for any stack are removed, unless nothing can be written. None where the network is not to
+/// be configured.
 ///
 /// # Errors
 /// The configuration cannot be read; the root has no stack; a file cannot be written.
@@ -39,7 +40,7 @@ pub fn apply(
     image: &Image,
     instance: &Instance,
     report: &mut Report,
-) -> Result<Option<Applied>> {
+) -> Result<Option<Written>> {
     if root.exists(UPGRADED) {
         return Ok(None);
     }
@@ -61,16 +62,16 @@ pub fn apply(
     let name = format!("network configuration ({origin})");
     let mut network = input.read(&name, &macs, report).context(|| "the network is not configured")?;
     if mount_table::is_root_on_network(root, &machine.cmdline) {
-        // Whichever program of the initramfs set them up: links of prepivot's own are down again.
+        // The initramfs's other programs set these up; links that prepivot brought up are down again.
         network.keep(&|interface| nics.iter().any(|nic| nic.is_up() && names::is_device(interface, nic)));
     }
     let renderer = write(root, image, &network, report)?;
     log::info!("Applying network configuration from {origin}: Selected renderer '{}'", renderer.name);
-    Ok(Some(Applied { config: input.document, renderer }))
+    Ok(Some(Written { config: input.document, renderer }))
 }
 
-/// The machine's NICs. An initramfs that has a driver for none of them gets those of the new root: the configuration goes by the
-/// NICs' names and addresses.
+/// The machine's NICs. If the initramfs has no driver for any, the new root's drivers are loaded: the
+/// configuration depends on names and addresses of NICs.
 fn nics(root: &Root, machine: &Machine) -> Vec<Nic> {
     let found = machine.nics();
     if root.is_live() || !root.has_run() || fallback::nic(&found).is_some() {
@@ -80,8 +81,8 @@ fn nics(root: &Root, machine: &Machine) -> Vec<Nic> {
     machine.nics()
 }
 
-/// Moves the files of [`apply`] to /run where /etc cannot be written and their stack reads them there too: the machine has its
-/// network in this boot all the same.
+/// Moves the files of [`apply`] to /run where /etc is read-only and the stack also reads them there, so that
+/// the machine has its network in this boot.
 ///
 /// # Errors
 /// A folder is not one.
@@ -91,17 +92,17 @@ pub fn divert(root: &mut Root) -> Result<()> {
     folders.into_iter().try_for_each(|folder| root.divert_to_run(folder))
 }
 
-/// Writes the chosen configuration where cloud-init keeps it.
+/// Writes the chosen configuration to network-config.json, where cloud-init keeps it.
 ///
 /// # Errors
 /// A path cannot be resolved.
-pub fn write_json(root: &mut Root, instance: &Instance, applied: Option<Applied>) -> Result<()> {
+pub fn write_json(root: &mut Root, instance: &Instance, written: Option<Written>) -> Result<()> {
     let path = format!("{}/network-config.json", state::folder(instance));
-    let text = json::to_string_sorted(&applied.map(|a| a.config).unwrap_or_default());
+    let text = json::to_string_sorted(&written.map(|w| w.config).unwrap_or_default());
     root.write(&path, text, Attr::root(0o600))
 }
 
-/// Leaves the link to the record of [`write_json`] where cloud-init has it in each boot: in /run.
+/// Makes cloud-init's link in /run to the file that [`write_json`] wrote.
 ///
 /// # Errors
 /// /run cannot be written.
@@ -113,7 +114,7 @@ pub fn link_json(root: &mut Root, instance: &Instance) -> Result<()> {
     root.symlink(&format!("{}/network-config.json", state::RUN_DIR), &path)
 }
 
-/// The configuration of one origin. One that cannot be read is reported.
+/// The configuration of one origin. One that cannot be read is reported, and is None.
 fn given(
     origin: Origin,
     machine: &Machine,
@@ -141,8 +142,8 @@ fn given(
     }
 }
 
-/// DHCP on the machine's most suitable device, unless the image disables that (`system_info: disable_fallback_netcfg`), or has a
-/// network configuration of its distribution and does not say otherwise.
+/// The fallback: DHCP on the most suitable device. None if the image disables it (`system_info:
+/// disable_fallback_netcfg`), or comes with a network configuration and does not enable it.
 fn default(distro: Distro, config: &Value, nics: &[Nic]) -> Option<Value> {
     const KEY: &str = "disable_fallback_netcfg";
     let said = config.at(&["system_info", KEY]).or_else(|| config.get(KEY)).filter(|v| !v.is_null());
@@ -155,7 +156,7 @@ fn target(root: &Root, image: &Image) -> Target {
     Target { distro: image.distro, ip_tool: root.which("ip").is_some() }
 }
 
-/// What the network files are written for; None where the root has no stack that is known.
+/// The stack that network files are written for; None where the root has no supported one.
 pub fn renderer(root: &Root, image: &Image, report: &mut Report) -> Option<&'static Renderer> {
     choose(root, image, &target(root, image), report).ok()
 }
@@ -183,11 +184,12 @@ fn write(root: &mut Root, image: &Image, network: &Network, report: &mut Report)
     Ok(renderer)
 }
 
-/// Gives this machine's links the names that the files in the root give them: those of this boot's configuration, or on a later
-/// boot those of the instance's. udev would do it after the pivot, but not where links swap names, and not on every system.
+/// Renames this machine's links as the files in the root say: those written in this boot, or those of an
+/// earlier boot for the same instance. udev would do it after the pivot, but not where links swap names, and
+/// not every system has udev.
 pub fn rename_links(root: &Root, machine: &Machine, report: &mut Report) {
     let mut named: Vec<DeviceName> = Vec::new();
-    // Several write the same ones.
+    // Several renderers write the same files.
     let mut seen = BTreeSet::new();
     for owned in RENDERERS.iter().flat_map(|r| r.owned).filter(|o| o.has_names() && seen.insert(o.pattern)) {
         for path in files_of(root, owned) {
@@ -204,7 +206,7 @@ pub fn rename_links(root: &Root, machine: &Machine, report: &mut Report) {
     }
 }
 
-/// Removes the files that any renderer may have written for an earlier instance, except those that are written now.
+/// Removes the files that any renderer may have written for an earlier instance, except those written now.
 fn remove_old(root: &mut Root, files: &[File]) -> Result<()> {
     for path in RENDERERS.iter().flat_map(|r| owned_files(root, r)).collect::<Vec<_>>() {
         if !files.iter().any(|f| f.path == path) {
@@ -214,7 +216,7 @@ fn remove_old(root: &mut Root, files: &[File]) -> Result<()> {
     Ok(())
 }
 
-/// Removes the configuration that the image came with, for any stack, unless it was changed.
+/// Removes the unchanged network configuration that the image came with, for any stack.
 fn remove_defaults(root: &mut Root) -> Result<()> {
     for (path, lines) in
         RENDERERS.iter().flat_map(|r| r.image_files).filter(|(path, _)| root.is_file(path)).collect::<Vec<_>>()
@@ -229,7 +231,7 @@ fn remove_defaults(root: &mut Root) -> Result<()> {
     Ok(())
 }
 
-/// The files in the root that a renderer has written, prepivot's or cloud-init's.
+/// The files in the root that a renderer wrote, prepivot's or cloud-init's.
 pub fn owned_files(root: &Root, renderer: &Renderer) -> Vec<String> {
     renderer.owned.iter().flat_map(|owned| files_of(root, owned)).collect()
 }

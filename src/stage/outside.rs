@@ -1,4 +1,4 @@
-//! What modules need of the machine beside the root.
+//! What modules need from the machine besides the root: devices, names, memory, HTTP, the console.
 
 use super::web;
 use crate::base::deadline::Deadline;
@@ -16,25 +16,26 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How long all devices may take to say what is on them.
+/// How long probing all devices may take.
 const PROBE: Duration = Duration::from_secs(10);
-/// Reserved names (RFC 2606): a resolver that returns an address for them returns one for every name.
+/// Names that cannot exist (RFC 2606): addresses that a resolver returns for them are its answer to every
+/// unknown name.
 const UNKNOWN: [&str; 2] = ["does-not-exist.example.com.", "example.invalid."];
 
 /// The system's console (console(4)), and how long it may take to show a text: a serial port of 9600 baud shows 28 KB meanwhile.
 const CONSOLE: &str = "/dev/console";
 const SHOW: Duration = Duration::from_secs(30);
 
-/// This machine. Its devices are looked at once, when a module first asks, and again after one has changed them.
+/// This machine. Its devices are probed when a module first asks, and again after one has changed them.
 #[derive(Default)]
 pub struct ThisMachine {
     devices: RefCell<Option<Rc<[Probed]>>>,
-    /// Addresses that the resolver gives for names that do not exist.
+    /// The addresses that the resolver returns for names that do not exist.
     redirects: OnceCell<Vec<IpAddr>>,
 }
 
 impl ThisMachine {
-    /// This machine, with devices that were looked at already.
+    /// This machine, with no device probed yet.
     pub fn new() -> Self {
         Self::default()
     }
@@ -61,7 +62,7 @@ impl Outside for ThisMachine {
             let path = found.device.node.display().to_string();
             return Some(Device { path, content: found.superblock().map(|s| s.kind.to_owned()) });
         }
-        // A name of udev's or the device mapper's: a link to a node.
+        // udev's and the device mapper's names are links to a node.
         let node = std::fs::canonicalize(name).ok().filter(|p| p.starts_with("/dev") && name.starts_with("/dev/"))?;
         let found = self.find(node.to_str()?)?;
         Some(Device { path: name.to_owned(), content: found.superblock().map(|s| s.kind.to_owned()) })
@@ -106,20 +107,20 @@ impl Outside for ThisMachine {
     }
 }
 
-/// What the system's resolver gives for a name.
+/// The addresses of a name by the system's resolver.
 fn addresses(name: &str) -> Vec<IpAddr> {
     (name, 0).to_socket_addrs().map(|found| found.map(|a| a.ip()).collect()).unwrap_or_default()
 }
 
-/// The machine's memory by proc(5) below a root, in bytes.
+/// The machine's memory in bytes, by proc/meminfo below `root` (proc_meminfo(5)).
 fn memory_of(root: &Path) -> Option<u64> {
     let text = beneath::read(root, "proc/meminfo")?;
     let line = text.lines().find_map(|l| l.strip_prefix("MemTotal:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The machine of a tree that is planned or provisioned by hand, without a network: this machine where the tree is its own
-/// root, else one of which nothing is known but its memory: what the tree says of it, or this machine's.
+/// The machine of a tree that is planned or provisioned by hand, without a network. If the tree is `/`, this
+/// is the machine itself; otherwise only the size of the memory is known, from the tree or from this machine.
 pub struct OfTree {
     own: Option<ThisMachine>,
     memory: Option<u64>,

@@ -1,7 +1,8 @@
-//! Part-handlers: Python programs, of user-data and vendor-data (`#part-handler`) or of the image, that take parts of the types
-//! which they list (cloud-init's documentation, "User-data formats", part handler).
+//! Part-handlers: Python programs from user-data, vendor-data (`#part-handler`) or the image, which handle
+//! the parts of the content types that they list (cloud-init's documentation, "User-data formats", part
+//! handler).
 //!
-//! They run in the real root, all in one process of its Python, which calls them as cloud-init does.
+//! They run in the real root, all in one Python process that calls them as cloud-init does.
 
 use super::boot::Boot;
 use super::image::{HANDLERS as FOLDER, Image, PYTHON, image_handlers};
@@ -14,12 +15,13 @@ use crate::userdata::config::Consumed;
 use crate::userdata::kind::Kind;
 use crate::userdata::{Part, PartHandlers, UserData};
 
-/// Calls the handlers. It reads the job from standard input, and writes what went wrong to standard output.
+/// The Python program that calls the handlers. It reads its job from standard input, and writes the errors to
+/// standard output.
 const DRIVER: &str = include_str!("part_handlers.py");
 /// The semaphore of the handlers' first run for an instance.
 const RAN: &str = "part_handlers";
 
-/// Runs the handlers for all sources, where there are any. A handler that fails is a warning.
+/// Runs the handlers for all sources, if there are any. A handler that fails is a warning.
 pub fn run(root: &mut Root, boot: &mut Boot, instance: &Instance, consumed: &Consumed) {
     if !are_wanted(&boot.image, consumed) {
         return;
@@ -36,7 +38,7 @@ fn sources(consumed: &Consumed) -> Vec<(&str, &UserData)> {
     named.into_iter().filter_map(|(n, d)| Some((n, d.as_ref()?))).collect()
 }
 
-/// Whether there are handlers, and what runs them.
+/// Whether there are handlers, and a Python to run them.
 pub fn are_wanted(image: &Image, consumed: &Consumed) -> bool {
     match image.part_handlers {
         PartHandlers::None => false,
@@ -104,7 +106,7 @@ fn handler(name: &str, path: &str, code: &[u8]) -> Value {
     map([("name", name.into()), ("path", path.into()), ("code", base64::encode(code).into())])
 }
 
-/// A part with its header fields, as a handler of version 3 gets them.
+/// A part with its header fields, as a handler of version 3 expects it.
 fn described_part(part: &Part) -> Value {
     let mut headers: Map = part.headers.iter().map(|(k, v)| (k.clone(), Value::from(v.as_str()))).collect();
     headers.insert("Content-Type", part.content_type.as_str());
@@ -123,7 +125,7 @@ mod tests {
     use crate::base::testing::TempDir;
     use crate::machine::Machine;
     use crate::root::{Output, Use};
-    use crate::stage::Asked;
+    use crate::stage::Options;
     use crate::system::Nothing;
     use std::io::Write;
 
@@ -189,7 +191,7 @@ mod tests {
         let machine = Machine::default();
         let mut warnings = Vec::new();
         for _ in 0..2 {
-            let mut boot = Boot::new(&root, &machine, &Asked::default(), &Nothing);
+            let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
             let mut fetch = |_: &crate::userdata::Include<'_>| Ok(crate::userdata::Fetched::Later);
             let empty = Value::Map(Map::new());
             let (_, consumed) =

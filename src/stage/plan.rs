@@ -1,6 +1,6 @@
-//! `prepivot plan`: does the same work without changing anything, and prints the changes.
+//! `prepivot plan`: does the work of `apply` without changing anything, and prints the changes.
 
-use super::Asked;
+use super::Options;
 use super::apply;
 use super::boot::Boot;
 use super::modules::{Half, Run};
@@ -15,21 +15,25 @@ use crate::root::{Change, Command, Root, Stage, Use};
 use std::collections::HashSet;
 use std::path::Path;
 
-/// The changes that would be made, and the errors of planning them.
+/// The changes that would be made, and the errors found while planning them.
 pub struct Plan {
     pub root: Root,
-    /// Changes in the order of their paths: those that are made before the pivot, then those of each stage of the real root.
+    /// Changes in the order of their paths: first those before the pivot (None), then those of each stage of
+    /// the real root.
     pub changes: Vec<(Option<Stage>, Change)>,
     pub errors: Vec<String>,
 }
 
 /// Plans the provisioning of the tree at `path` with a seed, all stages of it.
+///
+/// # Errors
+/// The tree or the seed cannot be read.
 pub fn plan(path: &Path, seed: &Path) -> Result<Plan> {
     let machine = Machine::read(path);
     let mut root = Root::open(path, Use::Plan)?;
     let recovered = super::recover(&mut root);
     let outside = OfTree::new(path);
-    let mut boot = Boot::new(&root, &machine, &Asked::default(), &outside);
+    let mut boot = Boot::new(&root, &machine, &Options::default(), &outside);
     boot.report.absorb(recovered);
     let instance = apply::seeded(&mut root, &mut boot, seed)?;
     let mut last = root.changes();
@@ -46,8 +50,8 @@ pub fn plan(path: &Path, seed: &Path) -> Result<Plan> {
 }
 
 impl Plan {
-    /// One JSON object a line: the changes in their order, then the commands in theirs. What `apply` leaves to a stage of the
-    /// real root has its name as `when`.
+    /// One JSON object per line: the changes, then the commands, each in order. `when` names the stage of the
+    /// real root; changes before the pivot have none.
     pub fn to_json_lines(&self) -> String {
         let changes = self.changes.iter().map(|(when, change)| {
             let mut value = change.to_value(&self.root);
@@ -60,8 +64,8 @@ impl Plan {
         changes.chain(commands).map(|v| json::to_string(&v) + "\n").collect()
     }
 
-    /// For people: a line for each change, a diff where a file exists that everyone may read, then the commands. The state is
-    /// one line.
+    /// The plan for people: a line for each change, with a diff where a world-readable file exists, then the
+    /// commands. All changes of prepivot's own state share one line.
     pub fn to_text(&self) -> String {
         let mut out = String::new();
         let (state, changes): (Vec<_>, Vec<_>) = self.changes.iter().partition(|(_, change)| is_state(change.path()));
@@ -95,14 +99,14 @@ impl Plan {
     }
 }
 
-/// Whether a path is where prepivot keeps what it did.
+/// Whether a path is prepivot's own state.
 fn is_state(path: &str) -> bool {
     let below = |folder| path.strip_prefix(folder).is_some_and(|rest: &str| rest.is_empty() || rest.starts_with('/'));
     below(state::CLOUD_DIR) || below(state::RUN_DIR)
 }
 
-/// A line for a terminal, without the credentials of URLs. Names and texts of the seed hold any character, also those that move
-/// the cursor; these are escaped.
+/// A line for a terminal: without the credentials of URLs, and with control characters escaped, since names
+/// and texts of a seed are not to be trusted.
 fn shown(line: &str) -> String {
     let mut out = String::with_capacity(line.len());
     for c in mask::urls(line.strip_suffix('\n').unwrap_or(line)).chars() {

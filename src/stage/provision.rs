@@ -1,4 +1,5 @@
-//! Provisions a root with one instance: state, network files, user-data's parts, and the file half of every module.
+//! Provisions a root with one instance: its state, network files, the parts of user-data, and the file half
+//! of every module.
 
 use super::boot::Boot;
 use super::modules::{Half, Run};
@@ -12,12 +13,13 @@ use crate::root::{Attr, Command, Root, Stage};
 use crate::source;
 use crate::system::fstab::{FSTAB, without_ours};
 
-/// The mark that the source's own files were written.
+/// The mark that the source's own files have been written.
 const FILES_DONE: &str = "prepivot_files";
 
-/// Does the file half of everything: the state, the network, the files of the source, the parts of user-data, and the modules
-/// unless user-data has parts that are remote. The merged configuration stays in `boot`. `read`: the instance was read now, and
-/// not taken from the cache. Returns whether the configuration is complete: nothing of it is remote or left to part-handlers.
+/// Writes the state, the network, the source's own files and the parts of user-data, and runs the file halves
+/// of the modules unless user-data has remote parts. The merged configuration stays in `boot`. `read`: the
+/// instance was read now, not taken from the cache. Returns whether the configuration is complete: nothing of
+/// it is remote or left to part-handlers.
 pub fn provision(root: &mut Root, boot: &mut Boot, instance: &Instance, read: bool) -> bool {
     let last = state::last_id(root);
     let new = last.as_deref() != Some(&instance.instance_id);
@@ -61,7 +63,7 @@ pub fn provision(root: &mut Root, boot: &mut Boot, instance: &Instance, read: bo
     complete
 }
 
-/// Leaves the mark by which ds-identify keeps the instance on later boots (`manual_cache_clean`).
+/// Writes the marker by which ds-identify keeps the instance on later boots (`manual_cache_clean`).
 fn keep_for_good(root: &mut Root, config: &Value, instance: &Instance) -> Result<()> {
     let mark = format!("{}/manual-clean", state::folder(instance));
     if config.get("manual_cache_clean").is_some_and(Value::is_true) {
@@ -77,7 +79,7 @@ fn network(root: &mut Root, boot: &mut Boot, instance: &Instance) {
     boot.report.keep(applied.and_then(|applied| network::write_json(root, instance, applied)));
 }
 
-/// Takes the lines of another instance's `mounts` out of fstab: its disks are not this machine's.
+/// Removes another instance's `mounts` lines from fstab: its disks are not this machine's.
 fn forget_mounts(root: &mut Root) -> Result<()> {
     root.edit_text(FSTAB, Attr::root(0o644), |text| {
         let kept = without_ours(text);
@@ -86,7 +88,8 @@ fn forget_mounts(root: &mut Root) -> Result<()> {
     .map(drop)
 }
 
-/// The file half of every stage's modules. Where the user's commands run after them, it is noted what they depend on.
+/// Runs the file half of every stage's modules. If the user's commands run later, the paths that each depends
+/// on are recorded.
 pub fn modules(root: &mut Root, boot: &mut Boot, instance: &Instance) {
     let noted = (root.has_run() && again::has_early_commands(root, boot, instance)).then(Vec::new);
     let mut run = Run::new(root, boot, instance).noting(noted);
@@ -96,8 +99,8 @@ pub fn modules(root: &mut Root, boot: &mut Boot, instance: &Instance) {
     }
 }
 
-/// Files that the source itself brings (a config drive's `files`), 0660 as cloud-init does, those that are root's alone, and those
-/// that it takes the place of: once for each instance.
+/// Writes the files that the source itself brings (a config drive's `files`), 0660 as in cloud-init unless
+/// only root may read them, and removes those that it supersedes. Once for each instance.
 fn source_files(root: &mut Root, instance: &Instance, report: &mut Report) {
     let Instance { files, private_files, stale_files, .. } = instance;
     let has_none = files.is_empty() && private_files.is_empty() && stale_files.is_empty();
@@ -111,9 +114,9 @@ fn source_files(root: &mut Root, instance: &Instance, report: &mut Report) {
     };
     stale_files.iter().for_each(|path| keep(root.remove(path)));
     for (path, content) in files {
-        // nova allows a path relative to the root.
+        // nova allows paths without a leading slash.
         let path = format!("/{}", path.trim_start_matches('/'));
-        // ifupdown's own file is for every user to read.
+        // ifupdown's own file is world-readable.
         let mode = if path.starts_with("/etc/network/interfaces") { 0o644 } else { 0o660 };
         keep(root.write(&path, content.clone(), Attr::root(mode)));
     }
@@ -125,7 +128,7 @@ fn source_files(root: &mut Root, instance: &Instance, report: &mut Report) {
     report.keep(state::mark_done(root, instance, FILES_DONE, Frequency::Instance));
 }
 
-/// Runs the boothooks of the instance: on every boot, before any module of the real root.
+/// Runs the instance's boothooks: on every boot, before any module of the real root.
 pub fn boothooks(root: &mut Root, boot: &mut Boot, instance: &Instance) {
     let folder = again::boothooks_of(instance);
     for name in root.list(&folder) {

@@ -1,4 +1,5 @@
-//! In the real root's network stage, on later boots: the datasource is asked again where the user allows that, as cloud-init does.
+//! Asks the datasource again on later boots, in the real root's network stage, where the user allows it as in
+//! cloud-init.
 
 use super::boot::Boot;
 use super::find;
@@ -12,18 +13,19 @@ use crate::drive::Search as Drives;
 use crate::drive::devices::Places;
 use crate::instance::{Instance, state};
 use crate::network::render::{RENDERERS, Renderer};
-use crate::root::run_dir::{Applied, Entry};
+use crate::root::run_dir::{Applied, Record};
 use crate::root::{Command, Root, Stage};
 use crate::source::{self, Search, Source, Update, candidates, choose};
 use std::time::Duration;
 
-/// How long the service may take, the wait for a link that leads there included. The instance is known; logins wait for the stage.
+/// How long the service may take, including the wait for a link to it. Short, because the instance is known
+/// and logins wait for the stage.
 const BUDGET: Duration = Duration::from_secs(30);
 
-/// Asks the datasource again, if this boot did not read the instance anew and the user allows it: `updates: {network:
-/// {when: [boot]}}`, or an image whose list has only services and whose instance came from a drive. The answer replaces
-/// the cached instance, and the network files are written again. None where no source was asked, none answered, or the
-/// answer equals the cached instance.
+/// Asks the datasource again if this boot took the instance from the cache and the user allows it: `updates:
+/// {network: {when: [boot]}}`, or an image whose list has only services while its instance came from a drive.
+/// The answer replaces the cached instance, and the network files are written again. None where no source was
+/// asked, none answered, or the answer equals the cached instance.
 pub fn refresh(root: &mut Root, boot: &mut Boot, instance: &Instance) -> Option<Instance> {
     if !is_later_boot(root) || !is_allowed(boot, instance) {
         return None;
@@ -56,7 +58,7 @@ pub fn refresh(root: &mut Root, boot: &mut Boot, instance: &Instance) -> Option<
     }
 }
 
-/// Whether the user allows that the datasource is asked again on a later boot.
+/// Whether the user allows asking the datasource again on a later boot.
 pub fn is_allowed(boot: &Boot, instance: &Instance) -> bool {
     allows_boot(boot.config(), source::named(&instance.source)) || left_its_drive(&boot.image, instance)
 }
@@ -66,8 +68,8 @@ fn is_later_boot(root: &Root) -> bool {
     Applied::read(root).is_some_and(|applied| !applied.read)
 }
 
-/// Whether `updates: {network: {when: […]}}` has the event of a boot, or, where the configuration does not say, the source reads
-/// again on each boot by itself (cloud-init, "Events and updates").
+/// Whether `updates: {network: {when: […]}}` has the event `boot`, or, if that is not set, the source has it
+/// by default (cloud-init's documentation, "Events and updates").
 pub fn allows_boot(config: &Value, source: Option<&Source>) -> bool {
     let on_boot = [Update::Boot, Update::BootLegacy];
     match config.at(&["updates", "network", "when"]) {
@@ -79,7 +81,7 @@ pub fn allows_boot(config: &Value, source: Option<&Source>) -> bool {
     }
 }
 
-/// The image wants only services, and the instance came from a source that is none of them.
+/// Whether the image lists only services, but the instance came from another source.
 fn left_its_drive(image: &Image, instance: &Instance) -> bool {
     let list = image.own.get("datasource_list").and_then(Value::as_list).unwrap_or_default();
     let named: Vec<&str> = list.iter().filter_map(Value::as_str).filter(|n| *n != "None").collect();
@@ -91,8 +93,8 @@ fn is_local(name: &str) -> bool {
     source::named(name).is_some_and(|s| s.read.is_some())
 }
 
-/// Reads the instance's own source again: the drive or seed that it came from, if present, else a service. None where
-/// there is neither.
+/// Reads the instance's own source again: the drive or seed that it came from if that is present, else the
+/// service. None where there is neither.
 pub fn again(root: &Root, boot: &mut Boot, instance: &Instance) -> Option<Result<Instance>> {
     let (machine, image) = (boot.machine, &boot.image);
     let facts = Facts::new(machine, root, &image.own, Platform::of(machine, root));
@@ -114,8 +116,11 @@ pub fn again(root: &Root, boot: &mut Boot, instance: &Instance) -> Option<Result
     found
 }
 
-/// Stores the new instance, and writes its network files; the program that reads them reloads them where they changed.
-/// Returns the instance, and the renderer of the files.
+/// Stores the new instance and writes its network files. If these changed, the network's own program reloads
+/// them. Returns the instance, and the renderer of the files.
+///
+/// # Errors
+/// A file cannot be written, or the network program fails.
 pub fn store(
     root: &mut Root,
     boot: &mut Boot,
@@ -132,15 +137,15 @@ pub fn store(
     Ok((instance, renderer))
 }
 
-/// Whether the changes that are to be written have network files.
+/// Whether the uncommitted changes have network files.
 pub fn has_new_network(root: &Root) -> bool {
     root.changes().iter().any(|c| RENDERERS.iter().any(|renderer| renderer.owns(c.path())))
 }
 
-/// Has the running system's program read the network files again.
+/// Has the running system's network program reload its files.
 ///
 /// # Errors
-/// It fails.
+/// The command fails.
 pub fn reload(root: &mut Root, renderer: &Renderer) -> Result<()> {
     if renderer.reload.is_empty() {
         return Ok(());

@@ -1,8 +1,10 @@
-//! Reports of progress to the webhooks that the configuration names (`reporting: {NAME: {type: webhook, …}}`), as MAAS writes
-//! them into the images that it deploys (cloud-init's documentation, "Reporting").
+//! Reports progress to the webhooks of the configuration (`reporting: {NAME: {type: webhook, …}}`), as MAAS
+//! puts them into the images that it deploys (cloud-init's documentation, "Reporting").
 //!
-//! The initramfs sends nothing: its stage is reported by the network stage. Each stage's events are sent at its end.
+//! The initramfs sends nothing: the network stage reports the local stage too. Each stage sends its events
+//! when it ends.
 
+use super::PROVISIONING;
 use super::boot::Boot;
 use crate::base::clock;
 use crate::base::deadline::Deadline;
@@ -15,35 +17,35 @@ use crate::instance::status;
 use crate::link::http::oauth::OAuth;
 use crate::link::http::{Client, Redirects, Request, Settings, ca_files, refused};
 use crate::root::Root;
-use crate::root::run_dir::{Applied, Entry};
+use crate::root::run_dir::{Applied, Record};
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 
-/// How long the reports of one stage to one webhook may take.
+/// How long sending one stage's events to one webhook may take.
 const LIMIT: Duration = Duration::from_secs(30);
-/// How often one report is sent at most, where the configuration does not say. The first waits for the network as long as there
-/// is time.
+/// How often one event is sent at most, unless the configuration says otherwise. The first is repeated for as
+/// long as there is time, because the network may not be up yet.
 const TRIES: u32 = 4;
 const MAX_TRIES: u32 = 20;
-/// After so many reports in a row that failed, the stage's others are not sent.
+/// After this many failures in a row, the stage's remaining events are not sent.
 const MAX_FAILED: u32 = 3;
-/// The largest answer that is accepted, in bytes: nothing is done with it.
+/// The largest accepted response, in bytes. Its content is ignored.
 const MAX_ANSWER: usize = 64 << 10;
 
-/// One report: the beginning or the end of a stage, or of a part of it.
+/// An event: the beginning or the end of a stage, or of a part of one.
 #[derive(Debug, Clone, PartialEq)]
 struct Event {
     name: String,
     description: String,
-    /// `SUCCESS` or `FAIL`, at its end.
+    /// `SUCCESS` or `FAIL`; None at the beginning.
     result: Option<String>,
     time: SystemTime,
-    /// How long it took, in seconds, at its end.
+    /// How long it took, in seconds; 0 at the beginning.
     duration: f64,
 }
 
 impl Event {
-    /// The event in a line of the log.
+    /// The event that a log message reports, if it does.
     fn of(message: &Message) -> Option<Event> {
         let (rest, ends) = match message.text.strip_prefix(START) {
             Some(rest) => (rest, false),
@@ -61,7 +63,7 @@ impl Event {
         })
     }
 
-    /// As cloud-init sends it.
+    /// The JSON that cloud-init sends for it.
     fn body(&self) -> Vec<u8> {
         let kind = if self.result.is_some() { "finish" } else { "start" };
         let mut map = Map::from_iter([
@@ -89,8 +91,8 @@ pub fn has_webhook(boot: &Boot) -> bool {
     handlers.is_some_and(|handlers| handlers.iter().any(|(_, section)| is_webhook(section)))
 }
 
-/// Sends the events in `messages`, a stage's log. `local_failed`: the stage is the network stage, which reports the
-/// local stage too, and whether that one had errors. A webhook that fails is a warning.
+/// Sends the events in `messages`, a stage's log. `local_failed` is Some in the network stage, which reports
+/// the local stage too: whether that had errors. A webhook that fails is a warning.
 pub fn send(root: &Root, boot: &mut Boot, messages: &[Message], local_failed: Option<bool>) {
     let Some(Value::Map(handlers)) = boot.config().get("reporting") else { return };
     let webhooks: Vec<(String, Value)> =
@@ -112,7 +114,7 @@ pub fn send(root: &Root, boot: &mut Boot, messages: &[Message], local_failed: Op
     boot.log();
 }
 
-/// Sets how long each event took, from the times of its two ends.
+/// Sets the duration of each end event from the time of its beginning.
 fn measure(events: &mut [Event]) {
     let mut begun: HashMap<String, SystemTime> = HashMap::new();
     for event in events {
@@ -133,8 +135,8 @@ fn local_stage(applied: Option<Applied>, failed: bool) -> Vec<Event> {
         now.checked_sub(ago).unwrap_or(now)
     };
     let event = |result: Option<&str>, moment| Event {
-        name: "init-local".into(),
-        description: "provisioning the root".into(),
+        name: status::LOCAL.into(),
+        description: PROVISIONING.into(),
         result: result.map(str::to_owned),
         time: at(moment),
         duration: 0.0,

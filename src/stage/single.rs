@@ -1,33 +1,33 @@
-//! `single`: one module by hand, in the running system.
+//! `single`: runs one module by hand, in the running system.
 
 use super::boot::Boot;
 use super::modules::Run;
 use super::outside::ThisMachine;
-use super::{Asked, append_log, commit, later};
+use super::{Options, append_log, commit, later};
 use crate::base::logging;
 use crate::instance::Frequency;
 use crate::machine::Machine;
 use crate::module::Module;
 use crate::root::Root;
 
-/// Runs both halves of `module` with the instance and the configuration of this boot, whatever stage it belongs to. Gives the
-/// errors.
+/// Runs both halves of `module`, whichever stage it belongs to, with this boot's instance and configuration.
+/// Returns the errors.
 pub fn run(
     root: &mut Root,
     machine: &Machine,
-    asked: &Asked,
+    options: &Options,
     module: &'static Module,
     frequency: Option<Frequency>,
     arguments: &[String],
 ) -> Vec<String> {
     let recovered = super::recover(root);
-    let Some(instance) = asked.instance(root) else {
+    let Some(instance) = options.instance(root) else {
         return vec![
             "there is no datasource: nothing was provisioned yet; --force runs the module all the same".into(),
         ];
     };
     let outside = ThisMachine::new();
-    let mut boot = Boot::new(root, machine, asked, &outside);
+    let mut boot = Boot::new(root, machine, options, &outside);
     boot.report.absorb(recovered);
     later::configure(root, &mut boot, &instance);
     Run::new(root, &mut boot, &instance).single(module, frequency, arguments);
@@ -61,17 +61,17 @@ mod tests {
         let module = module::find("write-files").unwrap();
         let above = file("above", "write_files: [{path: /etc/x, content: above}]");
         let below = file("below", "write_files: [{path: /etc/x, content: below}]");
-        let mut asked = Asked { files: vec![above, below], force: false };
-        let mut single = |asked: &Asked, frequency| {
-            let errors = run(&mut root, &Machine::default(), asked, module, frequency, &[]);
+        let mut options = Options { files: vec![above, below], force: false };
+        let mut single = |options: &Options, frequency| {
+            let errors = run(&mut root, &Machine::default(), options, module, frequency, &[]);
             (errors.len(), root.text("/etc/x"))
         };
-        assert_eq!(single(&asked, None), (1, String::new()));
-        asked.force = true;
-        assert_eq!(single(&asked, None), (0, "above".to_owned()));
-        asked.files.remove(0);
-        assert_eq!(single(&asked, None), (0, "above".to_owned()), "it is done for this instance");
-        assert_eq!(single(&asked, Some(Frequency::Always)), (0, "below".to_owned()));
+        assert_eq!(single(&options, None), (1, String::new()));
+        options.force = true;
+        assert_eq!(single(&options, None), (0, "above".to_owned()));
+        options.files.remove(0);
+        assert_eq!(single(&options, None), (0, "above".to_owned()), "it is done for this instance");
+        assert_eq!(single(&options, Some(Frequency::Always)), (0, "below".to_owned()));
         let mark = "/var/lib/cloud/instances/iid-datasource-none/sem/config_write_files";
         assert!(Root::open(&dir.0, Use::Tree).unwrap().exists(mark));
     }

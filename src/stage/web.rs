@@ -1,4 +1,4 @@
-//! Requests over the network in the real root: included user-data, remote files, phone-home.
+//! Requests over the network of the real root: included user-data, remote files, phone-home.
 
 use crate::base::deadline::Deadline;
 use crate::base::error::{Error, Result};
@@ -8,11 +8,11 @@ use crate::system;
 use std::path::Path;
 use std::time::Duration;
 
-/// How long included user-data may take, the wait for a network with it.
+/// How long getting all included user-data may take, including the wait for the network.
 const INCLUDES: Duration = Duration::from_secs(120);
-/// What one try of a module's request adds to the time it has.
+/// How much time each try of a module's request adds.
 const TRY: Duration = Duration::from_secs(10);
-/// The longest that a module's request may take.
+/// The longest time for a module's request.
 const LONGEST: Duration = Duration::from_secs(300);
 
 fn client(deadline: Deadline) -> Result<Client> {
@@ -20,7 +20,11 @@ fn client(deadline: Deadline) -> Result<Client> {
     Client::system(&settings, deadline)
 }
 
-/// Sends a module's request: again after an answer that says "later" and after a lost connection, for as long as `tries` tries take.
+/// Sends a module's request. It is repeated after a lost connection or a temporary error status, within the
+/// time for `tries` tries.
+///
+/// # Errors
+/// There is no response in time, or its status is not a success.
 pub fn send(request: &system::Request, tries: u32) -> Result<Vec<u8>> {
     let client = client(Deadline::after((TRY * tries.max(1)).min(LONGEST)))?;
     let headers: Vec<(&str, &str)> = request.headers.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
@@ -44,12 +48,18 @@ pub fn send(request: &system::Request, tries: u32) -> Result<Vec<u8>> {
 pub struct Includes(Client);
 
 impl Includes {
-    /// A getter whose time begins now.
+    /// Starts the deadline.
+    ///
+    /// # Errors
+    /// The process has no file descriptors left.
     pub fn new() -> Result<Includes> {
         Ok(Includes(client(Deadline::after(INCLUDES))?))
     }
 
     /// The document at an http or https URL.
+    ///
+    /// # Errors
+    /// There is no response in time, or no such document.
     pub fn get(&self, url: &str) -> Result<Vec<u8>> {
         let document = self.0.get(url);
         log_findings(&self.0);
@@ -63,7 +73,7 @@ fn log_findings(client: &Client) {
     }
 }
 
-/// A `file://` URL's content, from the root. None where the URL is of another kind.
+/// The content of a `file://` URL in the root. None for other URLs.
 pub fn local(root: &Root, url: &str) -> Option<Result<Vec<u8>>> {
     let path = url.strip_prefix("file://")?;
     Some(

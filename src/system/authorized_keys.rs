@@ -1,5 +1,5 @@
-//! SSH keys that may log in as a user (sshd(8), AUTHORIZED_KEYS FILE FORMAT), in the file that sshd will read and with
-//! the owners and modes that its StrictModes asks for.
+//! authorized_keys: the SSH keys that may log in as a user (sshd(8), AUTHORIZED_KEYS FILE FORMAT), in the
+//! file that sshd will read, with the owner and mode that StrictModes requires.
 
 use super::accounts::User;
 use super::sshd_config;
@@ -8,15 +8,15 @@ use crate::base::report::Report;
 use crate::root::{Attr, Kind, Root};
 use std::collections::HashMap;
 
-/// The options of keys that may not log in: `$USER` is the user to log in as, `$DISABLE_USER` the user that is refused.
-/// The form is an interface: disable_root_opts is written in the same form.
+/// The options of keys that must not log in: `$USER` is replaced by the user to log in as, `$DISABLE_USER` by
+/// the user that is refused. The format is an interface: disable_root_opts has it too.
 pub const DISABLE_USER_OPTS: &str = "no-port-forwarding,no-agent-forwarding,no-X11-forwarding,\
     command=\"echo 'Please login as the user \\\"$USER\\\" rather than the user \\\"$DISABLE_USER\\\".';echo;sleep 10;exit 142\"";
 
-/// The longest key line, in bytes (sshd's own limit for a line is 8 KiB; certificates are longer).
+/// The longest key line, in bytes. sshd's limit for a line is 8 KiB, but certificates are longer.
 const MAX_KEY: usize = 32 << 10;
 
-/// Key types of sshd, and the short names of old.
+/// sshd's key types, and their old short names.
 const TYPES: &[&str] = &[
     "rsa",
     "ecdsa",
@@ -49,7 +49,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// Reads one line; None for a comment, an empty line, or what is no key.
+    /// Parses one line; None for a comment, an empty line, or something that is not a key.
     pub fn parse(line: &str) -> Option<Key> {
         let line = line.trim();
         if line.starts_with('#') || line.len() > MAX_KEY || line.chars().any(|c| c.is_control() && c != '\t') {
@@ -87,8 +87,8 @@ impl std::fmt::Display for Key {
     }
 }
 
-/// Options end at the first blank outside double quotes; `\"` is no quote, whatever stands before it (sshd's
-/// `sshkey_advance_past_options`).
+/// The length of the options, which end at the first blank outside double quotes. `\"` never is a quote,
+/// whatever precedes it (sshd's `sshkey_advance_past_options`).
 fn end_of_options(line: &str) -> usize {
     let (mut quoted, mut escaped) = (false, false);
     for (i, c) in line.char_indices() {
@@ -102,10 +102,13 @@ fn end_of_options(line: &str) -> usize {
     line.len()
 }
 
-/// Lets `keys` log in as `user`; lines that are there already are not repeated, and a line of the same key takes the place of
-/// an old one. One key may have several lines: sshd goes on to the next where the options of one do not allow the login.
-/// `options`, where given, stand in front of every one of them instead of its own. The file is made even for no keys, as
-/// cloud-init does.
+/// Authorizes `keys` for `user`. A line that exists is not repeated, and a line with the same key replaces an
+/// old one. One key may have several lines: if the options of one do not allow a login, sshd tries the next.
+/// `options`, if given, replace the options of every key. As in cloud-init, the file is created even for no
+/// keys.
+///
+/// # Errors
+/// The file cannot be read or written.
 pub fn add(root: &mut Root, user: &User, keys: &[String], options: Option<&str>, report: &mut Report) -> Result<()> {
     let options = options.filter(|o| !o.is_empty());
     if options.is_some_and(|o| o.chars().any(char::is_control)) {
@@ -156,7 +159,7 @@ pub fn add(root: &mut Root, user: &User, keys: &[String], options: Option<&str>,
     root.rewrite(&path, content, Attr::owned(0o600, user.ids))
 }
 
-/// The keys of a user and the file that holds them.
+/// The keys of a user, and the file that has them.
 pub fn list(root: &Root, user: &User) -> (String, Vec<Key>) {
     let candidates = candidates(root, user).into_iter().find(|p| root.is_file(p));
     let path = candidates.unwrap_or_else(|| default_file(user));
@@ -168,7 +171,7 @@ fn default_file(user: &User) -> String {
     format!("{}/.ssh/authorized_keys", user.home.trim_end_matches('/'))
 }
 
-/// The files of AuthorizedKeysFile (sshd_config(5)) that are this user's own, in order.
+/// The files of AuthorizedKeysFile (sshd_config(5)) that belong to this user only, in order.
 fn candidates(root: &Root, user: &User) -> Vec<String> {
     let value = sshd_config::value(root, "AuthorizedKeysFile").unwrap_or_default();
     let home = user.home.trim_end_matches('/');
@@ -195,7 +198,8 @@ fn candidates(root: &Root, user: &User) -> Vec<String> {
     found
 }
 
-/// The file for a user's keys, with its folders made: the first of AuthorizedKeysFile that sshd would read, else the usual.
+/// The file for a user's keys, with its folders created: the first of AuthorizedKeysFile that sshd would
+/// read, else the default.
 fn file(root: &mut Root, user: &User, report: &mut Report) -> Result<String> {
     let strict = sshd_config::value(root, "StrictModes").is_none_or(|v| !v.eq_ignore_ascii_case("no"));
     for path in candidates(root, user) {
@@ -205,7 +209,7 @@ fn file(root: &mut Root, user: &User, report: &mut Report) -> Result<String> {
         }
     }
     let path = default_file(user);
-    // A link of the user's could lead a file that root creates anywhere.
+    // Through a symbolic link the user could have root create a file anywhere.
     let inside = [format!("{}/.ssh", user.home.trim_end_matches('/')), path.clone()];
     if let Some(bad) = inside.iter().find(|p| root.lstat(p).is_some_and(|s| s.kind == Kind::Symlink)) {
         return Err(Error::new(format!("failed to write the SSH keys of {}: {bad} is a symbolic link", user.name)));
@@ -221,8 +225,8 @@ fn is_in_home(user: &User, path: &str) -> bool {
     path.strip_prefix(home).is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// Whether sshd would read `path` for the user (misc.c, safe_path): no other user can write to it or to a folder above
-/// it. What does not exist yet will be created with suitable modes.
+/// Checks that sshd would read `path` for the user (misc.c, safe_path): no other user can write to it or to a
+/// folder above it. What does not exist yet will be created with suitable modes.
 fn check(root: &Root, user: &User, path: &str, strict: bool) -> Result<()> {
     let wrong = |at: &str, why: &str| Err(Error::new(format!("{at} {why}")));
     let home = user.home.trim_end_matches('/');
@@ -232,7 +236,8 @@ fn check(root: &Root, user: &User, path: &str, strict: bool) -> Result<()> {
         let is_file = end == path.len();
         let Some(stat) = root.lstat(at) else { return Ok(()) };
         match stat.kind {
-            // A link in a folder of root's is the system's own layout (/home → /var/home); in a home its owner made it.
+            // A link in a folder of root's belongs to the system's layout (/home → /var/home); in a home, its
+            // owner created it.
             Kind::Symlink if is_file || is_in_home(user, at) => return wrong(at, "is a symbolic link"),
             Kind::File if !is_file => return wrong(at, "is a file"),
             Kind::Dir if is_file => return wrong(at, "is a folder"),
@@ -241,7 +246,7 @@ fn check(root: &Root, user: &User, path: &str, strict: bool) -> Result<()> {
         if home.starts_with(at) && at != home {
             continue;
         }
-        // A link of the system's whose end is made on the first boot (ostree's /root → var/roothome).
+        // A link of the system's whose target is created on the first boot (ostree's /root → var/roothome).
         let Some(attr) = root.stat(at).map(|s| s.attr) else { return Ok(()) };
         let access = if attr.uid == user.ids.uid {
             0o700
@@ -264,7 +269,8 @@ fn check(root: &Root, user: &User, path: &str, strict: bool) -> Result<()> {
     Ok(())
 }
 
-/// Makes the folders above `path`: in the home the user's own and private, elsewhere root's and open.
+/// Creates the folders above `path`: in the home private and owned by the user, elsewhere owned by root and
+/// readable.
 fn make(root: &mut Root, user: &User, path: String) -> Result<String> {
     if !root.exists(&user.home) && is_in_home(user, &path) {
         root.mkdir(&user.home, Attr::owned(0o700, user.ids))?;

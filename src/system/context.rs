@@ -1,4 +1,4 @@
-//! The context of a module.
+//! The context in which a module runs.
 
 use crate::base::error::Result;
 use crate::base::report::Report;
@@ -8,44 +8,47 @@ use crate::instance::Instance;
 use crate::machine::Distro;
 use crate::root::{Root, Stage};
 
-/// The context of a module.
+/// The context in which a module runs.
 pub struct Context<'a> {
     pub root: &'a mut Root,
     /// The whole merged cloud-config.
     pub config: &'a Value,
     pub instance: &'a Instance,
     pub distro: &'a Distro,
-    /// Arguments of the module's entry in the list (`[name, frequency, args…]`).
+    /// Arguments in the module's list entry (`[name, frequency, args…]`).
     pub args: &'a [String],
-    /// The stage that runs, for commands.
+    /// The current stage, for commands.
     pub stage: Stage,
     pub outside: &'a dyn Outside,
-    /// The file half ran before in this boot, and the user's early commands changed something that it had looked at.
+    /// Whether this is the file half's second run in this boot, because the user's early commands changed
+    /// something that it had read.
     pub again: bool,
     /// An earlier run provisioned this instance, and not all of it could be written.
     pub retried: bool,
     /// Where a module reports what it ignored or replaced.
     pub report: &'a mut Report,
-    /// The random passwords that the module showed on the console, by user: a source may report them to its service.
+    /// The random passwords that the module printed on the console, by user: a source may report them to its
+    /// service.
     pub shown: Vec<(String, String)>,
 }
 
-/// What modules need of the machine beside the root: a stage passes the real machine, a test a scripted one.
+/// What modules need from the machine besides the root. A stage passes the real machine, a test a fake one.
 pub trait Outside {
-    /// The block device that `name` means: a path below `/dev`, or `LABEL=`, `UUID=`, `PARTLABEL=` or `PARTUUID=` and a value.
+    /// The block device with this name: a path below `/dev`, or `LABEL=`, `UUID=`, `PARTLABEL=` or
+    /// `PARTUUID=` with a value.
     fn device(&self, name: &str) -> Option<Device>;
 
-    /// Whether the devices of the machine can be looked at: not where a tree is provisioned for another machine.
+    /// Whether the machine's devices can be examined. Not where a tree is provisioned for another machine.
     fn knows_devices(&self) -> bool {
         true
     }
 
-    /// Whether a host has an address: a name that the machine's resolver knows, or an address itself.
+    /// Whether a host has an address: the resolver knows the name, or it is an address.
     fn resolves(&self, _host: &str) -> bool {
         false
     }
 
-    /// Where the block devices of the machine are, for what changes them. None where they are another machine's.
+    /// Where the machine's block devices are, for changing them. None if they are another machine's.
     fn places(&self) -> Option<Places> {
         None
     }
@@ -53,19 +56,19 @@ pub trait Outside {
     /// Invalidates the cached contents of devices: [`Outside::device`] reads them again.
     fn devices_changed(&self) {}
 
-    /// Memory of the machine, in bytes.
+    /// The machine's memory, in bytes.
     fn memory(&self) -> Option<u64>;
 
-    /// What is free on the file system of a folder of the running system, in bytes.
+    /// The free space on the file system of a folder in the running system, in bytes.
     fn free_space(&self, _folder: &str) -> Option<u64> {
         None
     }
 
-    /// Sends an HTTP request, `tries` times at most, and gives the body of an answer that says success.
+    /// Sends an HTTP request up to `tries` times, and returns the body of a successful response.
     fn http(&self, request: &Request, tries: u32) -> Result<Vec<u8>>;
 
-    /// Shows text to the people at the machine, and nowhere else. False where there is no such screen; for a machine
-    /// that is not running there is no one to show it to: then true.
+    /// Shows text to people at the machine, and puts it nowhere else. Returns false if there is no such
+    /// screen. On a machine that is not running nothing is shown, which is true.
     fn show(&self, _screen: Screen, _text: &str) -> bool {
         true
     }
@@ -85,7 +88,8 @@ pub enum Screen {
 pub struct Device {
     /// `/dev/vdb1`.
     pub path: String,
-    /// The file system or other content that its superblock names: `ext4`, `swap`, `crypto_LUKS`. None where it has none that is known.
+    /// The file system or other content according to its superblock: `ext4`, `swap`, `crypto_LUKS`. None if
+    /// there is no known one.
     pub content: Option<String>,
 }
 
@@ -96,11 +100,11 @@ pub struct Request {
     pub url: String,
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
-    /// The largest body that is taken, in bytes.
+    /// The largest accepted body, in bytes.
     pub limit: usize,
 }
 
-/// A machine without devices and without a network, as in a plan for another machine.
+/// A machine without devices and network, as in a plan for another machine.
 pub struct Nothing;
 
 impl Outside for Nothing {
@@ -121,7 +125,7 @@ impl Outside for Nothing {
 }
 
 impl<'a> Context<'a> {
-    /// The context of a module without arguments, in the stage `init`, on a machine of which nothing is known ([`Nothing`]).
+    /// The context of a module without arguments, in the stage `init`, on an unknown machine ([`Nothing`]).
     pub fn new(
         root: &'a mut Root,
         config: &'a Value,
@@ -144,22 +148,22 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The value of a top-level key; null is as if it were absent.
+    /// The value of a top-level key; null is treated as absent.
     pub fn get(&self, key: &str) -> Option<&'a Value> {
         self.config.get(key).filter(|v| !v.is_null())
     }
 
-    /// Whether a top-level key is true, or `default` where it is not there (`util.get_cfg_option_bool`).
+    /// Whether a top-level key is true; `default` if it is absent (`util.get_cfg_option_bool`).
     pub fn flag(&self, key: &str, default: bool) -> bool {
         self.get(key).map_or(default, Value::is_true)
     }
 
-    /// A top-level key as text.
+    /// The text of a top-level key.
     pub fn text(&self, key: &str) -> Option<String> {
         self.get(key).and_then(Value::text)
     }
 
-    /// A top-level key as a mapping; anything else is reported and ignored.
+    /// The mapping of a top-level key; anything else is reported and ignored.
     pub fn map(&mut self, key: &str) -> Option<&'a Map> {
         let value = self.get(key)?;
         if value.as_map().is_none() {

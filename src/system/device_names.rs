@@ -1,15 +1,15 @@
-//! Names that a cloud-config or a datasource gives to devices.
+//! Names that cloud-configs and datasources use for devices.
 
 use super::Context;
 use crate::document::{Map, Value};
 
-/// The device that `device_aliases` gives for a name of the cloud-config.
+/// The device that `device_aliases` of the cloud-config has for a name.
 pub fn alias(cx: &Context, name: &str) -> Option<String> {
     cx.get("device_aliases")?.get(name)?.as_str().map(str::to_owned)
 }
 
-/// The devices that the datasource gives for a name, as paths below /dev. A disk that it calls `sdb` may be `vdb` or
-/// `xvdb` to this kernel.
+/// The devices that the datasource has for a name, as paths below /dev. A disk that it calls `sdb` may be
+/// `vdb` or `xvdb` to this kernel.
 pub fn mapped(names: &Map, name: &str) -> Vec<String> {
     let value = names.get(name).or_else(|| names.get("ephemeral").filter(|_| name == "ephemeral0"));
     let Some(value) = value.and_then(Value::as_str) else { return Vec::new() };
@@ -28,7 +28,7 @@ pub fn mapped(names: &Map, name: &str) -> Vec<String> {
     paths
 }
 
-/// A name and the partition after its dot: `ephemeral0.1`.
+/// Splits a name from the partition after its dot: `ephemeral0.1`.
 pub fn dotted(spec: &str) -> (&str, Option<&str>) {
     match spec.rsplit_once('.') {
         Some((name, n)) if !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()) => (name, Some(n)),
@@ -36,7 +36,7 @@ pub fn dotted(spec: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// The name of a device's partition, as the kernel makes it.
+/// The kernel's name for a device's partition.
 pub fn partition_of(path: &str, number: &str) -> String {
     let part = if path.ends_with(|c: char| c.is_ascii_digit()) { "p" } else { "" };
     format!("{path}{part}{number}")

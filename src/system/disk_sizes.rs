@@ -1,15 +1,16 @@
-//! The sizes that disks and partitions had when the root was last grown: while they stay, there is nothing to grow.
+//! The sizes that disks and partitions had when the root was last grown: as long as they stay the same, there
+//! is nothing to grow.
 
 use super::Context;
 use crate::base::error::Result;
 use crate::drive::devices;
 use crate::root::Attr;
 
-/// A line for each, with its name and its size in bytes.
+/// The record has a line for each, with its name and its size in bytes.
 const RECORD: &str = "/var/lib/cloud/data/disk-sizes";
 /// The record where something could not grow.
 const FAILED: &str = "failed\n";
-/// Devices whose size follows from that of others, or that are made anew in each boot.
+/// Devices whose sizes depend on others, or that are created in each boot.
 const MADE: [&str; 6] = ["dm-", "md", "loop", "ram", "zram", "nbd"];
 
 fn lines(cx: &Context) -> Option<Vec<String>> {
@@ -20,7 +21,7 @@ fn lines(cx: &Context) -> Option<Vec<String>> {
     Some(lines)
 }
 
-/// Whether every disk and partition that is there has the size that was recorded.
+/// Whether every disk and partition has the recorded size.
 pub fn are_as_recorded(cx: &Context) -> bool {
     let recorded = cx.root.text(RECORD);
     let is_known = |line: &String| recorded.split_inclusive('\n').any(|known| known == line);
@@ -30,7 +31,6 @@ pub fn are_as_recorded(cx: &Context) -> bool {
 /// Records the current sizes, unless something could not grow to them in this boot.
 ///
 /// # Errors
-///
 /// The record cannot be written.
 pub fn record(cx: &mut Context) -> Result<()> {
     match lines(cx) {

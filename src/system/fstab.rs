@@ -2,7 +2,7 @@
 
 /// The path of fstab.
 pub const FSTAB: &str = "/etc/fstab";
-/// The option that marks a line as cloud-init's, and ours.
+/// The option that marks a line as cloud-init's or prepivot's.
 pub const MARK: &str = "comment=cloudconfig";
 
 /// Escapes characters that would end a field (fstab(5)). Existing octal escapes stay.
@@ -26,7 +26,7 @@ pub fn escape(field: &str) -> String {
     out
 }
 
-/// The first four fields of a line that mounts something. None for a comment and for what is too short.
+/// The first four fields of a line that mounts something. None for comments and incomplete lines.
 pub fn fields(line: &str) -> Option<[&str; 4]> {
     let mut words = line.split([' ', '\t']).filter(|w| !w.is_empty());
     let spec = words.next().filter(|w| !w.starts_with('#'))?;

@@ -1,4 +1,4 @@
-//! The SSH server's own keys.
+//! The SSH server's host keys.
 
 use super::{Context, service};
 use crate::base::base64;
@@ -14,21 +14,24 @@ use ssh_key::private::{EcdsaKeypair, Ed25519Keypair, Ed25519PrivateKey, KeypairD
 use ssh_key::public::Ed25519PublicKey;
 use ssh_key::{LineEnding, PrivateKey};
 
-/// Where the keys are.
+/// The folder of the keys.
 pub const FOLDER: &str = "/etc/ssh";
-/// Key types, in the order in which cloud-init makes them.
+/// Key types, in the order in which cloud-init generates them.
 pub const TYPES: [&str; 3] = ["rsa", "ecdsa", "ed25519"];
-/// How long an RSA key is, in bits: ssh-keygen's own default.
+/// The length of an RSA key, in bits: ssh-keygen's default.
 const RSA_BITS: &str = "3072";
-/// OpenSSH's program whose group may read the private keys where distributions once did that.
+/// OpenSSH's helper, whose group could read the private keys in older distributions.
 const KEYSIGN: &str = "/usr/libexec/openssh/ssh-keysign";
 
-/// The private key's file.
+/// The path of a private key.
 pub fn path(kind: &str) -> String {
     format!("{FOLDER}/ssh_host_{kind}_key")
 }
 
-/// Removes every host key, certificates too: on a copied image they are another machine's.
+/// Removes every host key and certificate: those of a copied image belong to another machine.
+///
+/// # Errors
+/// A file cannot be removed.
 pub fn remove_all(root: &mut Root) -> Result<()> {
     for name in root.list(FOLDER) {
         if name.strip_prefix("ssh_host_").is_some_and(|rest| rest.contains("key")) {
@@ -38,7 +41,7 @@ pub fn remove_all(root: &mut Root) -> Result<()> {
     Ok(())
 }
 
-/// The types of host keys that are generated; None where the configuration brings host keys.
+/// The types of host keys to generate; None if the configuration provides host keys.
 pub fn generated_types(context: &Context) -> Option<Vec<String>> {
     if context.config.get("ssh_keys").is_some() {
         return None;
@@ -49,7 +52,11 @@ pub fn generated_types(context: &Context) -> Option<Vec<String>> {
     })
 }
 
-/// Makes the keys of `kinds` that are missing and are made at once: ecdsa (P-256) and ed25519. RSA is left to [`finish`].
+/// Generates the missing keys of `kinds` that are fast to generate: ecdsa (P-256) and ed25519. RSA is left to
+/// [`finish`].
+///
+/// # Errors
+/// The kernel gives no random numbers, or a file cannot be written.
 pub fn make(context: &mut Context, kinds: &[String]) -> Result<()> {
     let comment = comment(context.root);
     for kind in kinds {
@@ -76,8 +83,11 @@ pub fn make(context: &mut Context, kinds: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Makes the RSA key with ssh-keygen, if it is wanted and not there, and notifies a server that runs. For the background, which
-/// nothing waits for.
+/// Generates the RSA key with ssh-keygen if it is wanted and missing, and notifies a running server. For the
+/// background work, because it takes seconds.
+///
+/// # Errors
+/// ssh-keygen or the notification fails.
 pub fn finish(context: &mut Context) -> Result<()> {
     if !is_rsa_due(context) {
         return Ok(());
@@ -103,7 +113,7 @@ pub fn finish(context: &mut Context) -> Result<()> {
     service::manage(context, service::Action::ReadAgain, &server)
 }
 
-/// Whether the RSA key is wanted, is not there or not whole, and can be made.
+/// Whether the RSA key is wanted, missing or incomplete, and can be generated.
 pub fn is_rsa_due(context: &Context) -> bool {
     let is_whole = || context.root.exists(&path("rsa")) && !context.root.exists(&begun(context));
     is_rsa_wanted(context) && !is_whole() && context.root.which("ssh-keygen").is_some()
@@ -115,7 +125,7 @@ fn begun(context: &Context) -> String {
     format!("{}/prepivot-rsa-begun", state::folder(context.instance))
 }
 
-/// Whether the SSH server has no host key before the RSA key is made.
+/// Whether the SSH server has no host key until the RSA key is generated.
 pub fn has_rsa_alone(context: &Context) -> bool {
     is_rsa_wanted(context) && public_keys(context.root).is_empty()
 }
@@ -124,7 +134,7 @@ fn is_rsa_wanted(context: &Context) -> bool {
     generated_types(context).is_some_and(|kinds| kinds.iter().any(|kind| kind == "rsa"))
 }
 
-/// Makes the RSA key before the SSH server starts, where it would have no host key without it.
+/// Generates the RSA key before the SSH server starts, if the server would otherwise have no host key.
 ///
 /// # Errors
 /// As [`finish`].
@@ -136,14 +146,15 @@ pub fn finish_if_alone(context: &mut Context) -> Result<()> {
     finish(context)
 }
 
-/// The public key of a private one in OpenSSH's format, as a line of text. None where it is encrypted or of another format.
+/// The public key of a private key in OpenSSH's format, as a line of text. None if it is encrypted or in
+/// another format.
 pub fn public_of(private: &str) -> Option<String> {
     let key = PrivateKey::from_openssh(private.trim()).ok()?;
     let public = ssh_key::PublicKey::new(key.public_key().key_data().clone(), "root@localhost");
     public.to_openssh().ok()
 }
 
-/// As `ssh-keygen -l` prints it: bits, fingerprint, comment and type.
+/// A key's description as `ssh-keygen -l` prints it: bits, fingerprint, comment and type.
 pub fn fingerprint(line: &str) -> Option<String> {
     let key = ssh_key::PublicKey::from_openssh(line).ok()?;
     let data = key.key_data();
@@ -175,11 +186,12 @@ fn ed25519() -> Result<KeypairData> {
     Ok(KeypairData::Ed25519(Ed25519Keypair { public, private: Ed25519PrivateKey::from_bytes(&seed) }))
 }
 
-/// On the curve P-256.
+/// A key on the curve P-256.
 fn ecdsa() -> Result<KeypairData> {
     let (private, public) = p256::new_key()?;
     let private = private.to_bytes();
-    // As a key lies in the agent's messages and in its file (RFC 5656, section 3.1): strings with their lengths.
+    // The encoding in the agent protocol and in key files (RFC 5656, section 3.1): strings with their
+    // lengths.
     let strings = [b"nistp256", public.as_slice(), private.as_slice()];
     let bytes = strings.map(|s| [&(s.len() as u32).to_be_bytes(), s].concat()).concat();
     EcdsaKeypair::decode(&mut bytes.as_slice()).map(KeypairData::Ecdsa).map_err(not_a_key)
@@ -193,14 +205,14 @@ fn not_a_key(cause: impl std::fmt::Display) -> Error {
     Error::new(cause.to_string())
 }
 
-/// The private key's file and the public key's line.
+/// The content of the private key's file, and the public key's line.
 fn texts(key: KeypairData, comment: &str) -> Result<(String, String)> {
     let key = PrivateKey::new(key, comment).map_err(not_a_key)?;
     let private = key.to_openssh(LineEnding::LF).map_err(not_a_key)?.to_string();
     Ok((private, key.public_key().to_openssh().map_err(not_a_key)?))
 }
 
-/// `root@` and the machine's name, as ssh-keygen would say.
+/// `root@` and the host name, as ssh-keygen does.
 fn comment(root: &Root) -> String {
     let text = root.text("/etc/hostname");
     let name = text.lines().map(str::trim).find(|l| !l.is_empty() && !l.starts_with('#')).unwrap_or("localhost");
@@ -208,7 +220,8 @@ fn comment(root: &Root) -> String {
     format!("root@{}", if good { name } else { "localhost" })
 }
 
-/// 0600; on distributions whose ssh-keysign reads the keys as the group ssh_keys (Fedora to 37, RHEL to 9) 0640 for it.
+/// The mode and owner of private keys: 0600, but 0640 for the group ssh_keys on distributions whose
+/// ssh-keysign uses it (Fedora up to 37, RHEL up to 9).
 fn private_attr(context: &Context) -> Attr {
     if context.distro.family == crate::machine::Family::Redhat
         && let Some(gid) = context.root.group_id("ssh_keys")
@@ -219,7 +232,7 @@ fn private_attr(context: &Context) -> Attr {
     Attr::root(0o600)
 }
 
-/// The public host keys that are there: file name and line, sorted by name.
+/// The existing public host keys: file name and line, sorted by name.
 pub fn public_keys(root: &Root) -> Vec<(String, String)> {
     let names = root.list(FOLDER).into_iter();
     names
@@ -231,7 +244,11 @@ pub fn public_keys(root: &Root) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Writes a key that the configuration gives. PEM without its last line's end is no PEM for OpenSSH.
+/// Writes a key from the configuration. OpenSSH rejects PEM without a line feed at its end, so that one is
+/// added.
+///
+/// # Errors
+/// The file cannot be written.
 pub fn write_given(root: &mut Root, path: &str, text: &str, mode: u32) -> Result<()> {
     let end = if text.starts_with("-----BEGIN") && !text.ends_with('\n') { "\n" } else { "" };
     if text.contains('\0') {

@@ -1,4 +1,4 @@
-//! The machine's name, and the files that have it.
+//! The machine's host name, and the files that have it.
 
 use super::Context;
 use crate::base::error::Result;
@@ -7,22 +7,22 @@ use crate::instance::host_name;
 use crate::root::{Attr, Command};
 
 pub const HOSTNAME: &str = "/etc/hostname";
-/// The longest name that the kernel takes (HOST_NAME_MAX, hostname(7)).
+/// The longest host name, in bytes (HOST_NAME_MAX, hostname(7)).
 const MAX_NAME: usize = 64;
-/// The longest fully qualified name (RFC 1035, section 2.3.4).
+/// The longest fully qualified name, in bytes (RFC 1035, section 2.3.4).
 const MAX_FQDN: usize = 253;
 
-/// A name of a machine.
+/// A machine's names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Name {
     /// The short name.
     pub hostname: String,
-    /// The fully qualified name; the short one where there is no other.
+    /// The fully qualified name; if there is none, the short one.
     pub fqdn: String,
 }
 
 impl Name {
-    /// The name that the cloud-config gives, else the source's. None where neither has one (`util.get_hostname_fqdn`).
+    /// The name in the cloud-config, else the source's. None if neither has one (`util.get_hostname_fqdn`).
     pub fn of(cx: &mut Context) -> Option<Name> {
         let mut key = |key: &str| cx.text(key).and_then(|n| clean(&n, key, cx.report));
         let first = |name: &str| name.split('.').next().unwrap_or(name).to_owned();
@@ -38,7 +38,7 @@ impl Name {
         }
     }
 
-    /// The one of the two that becomes the machine's name: as `prefer_fqdn_over_hostname` says, else as the distribution does.
+    /// The name that becomes the host name, by `prefer_fqdn_over_hostname` or the distribution's default.
     pub fn chosen(&self, cx: &mut Context) -> &str {
         let prefers = cx.get("prefer_fqdn_over_hostname").map_or(cx.distro.prefers_fqdn(), |v| v.is_true());
         if prefers && self.fqdn.len() > MAX_NAME {
@@ -50,16 +50,16 @@ impl Name {
     }
 }
 
-/// The source's name for the machine; an address becomes `ip-10-0-0-1`, as on EC2, and `NAME.localdomain`, which is no domain,
-/// NAME.
+/// The source's host name. An IP address becomes `ip-10-0-0-1`, as on EC2; `.localdomain`, which is no
+/// domain, is removed.
 fn local_name(name: &str, report: &mut Report) -> Option<String> {
     let name = clean(&host_name(name), "local-hostname", report).filter(|n| n != "localhost")?;
     let short = name.strip_suffix(".localdomain").filter(|short| !short.contains('.'));
     Some(short.map(str::to_owned).unwrap_or(name))
 }
 
-/// A name that every part of a system accepts: letters, digits, `-`, `_` and `.`, without empty labels, and short
-/// enough. Invalid characters are replaced and reported; None where nothing is left.
+/// A name that every part of a system accepts: letters, digits, `-`, `_` and `.`, without empty labels, and
+/// short enough. Invalid characters are replaced and reported; None if nothing is left.
 fn clean(name: &str, key: &str, report: &mut Report) -> Option<String> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let replaced: String = name.trim().chars().map(|c| if allowed(c) { c } else { '-' }).take(MAX_FQDN).collect();
@@ -75,13 +75,16 @@ fn clean(name: &str, key: &str, report: &mut Report) -> Option<String> {
     (!cleaned.is_empty()).then_some(cleaned)
 }
 
-/// The name in a file of hostname(5): the first line that is no comment.
+/// The name in a file of hostname(5): the first line that is not a comment.
 pub fn read(cx: &Context, path: &str) -> Option<String> {
     let text = cx.root.text(path);
     text.lines().map(str::trim).find(|l| !l.is_empty() && !l.starts_with('#')).map(str::to_owned)
 }
 
 /// Writes a name to a file of hostname(5); comments stay.
+///
+/// # Errors
+/// The file cannot be read or written.
 pub fn write(cx: &mut Context, path: &str, name: &str) -> Result<()> {
     let with_name = |text: &str| {
         let comments = text.lines().filter(|l| l.trim_start().starts_with('#'));
@@ -90,7 +93,10 @@ pub fn write(cx: &mut Context, path: &str, name: &str) -> Result<()> {
     cx.root.edit_text(path, Attr::root(0o644), with_name).map(drop)
 }
 
-/// Writes /etc/hostname. With `create_hostname_file: false` only where there is one already.
+/// Writes /etc/hostname; with `create_hostname_file: false`, only if it exists.
+///
+/// # Errors
+/// The file cannot be read or written.
 pub fn write_system(cx: &mut Context, name: &str) -> Result<()> {
     if cx.flag("create_hostname_file", true) || cx.root.exists(HOSTNAME) {
         return write(cx, HOSTNAME, name);
@@ -99,7 +105,10 @@ pub fn write_system(cx: &mut Context, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Gives the running kernel the name. What a plan shows for it is the command `hostname`.
+/// Sets the running kernel's host name. A plan shows this as the command `hostname`.
+///
+/// # Errors
+/// The kernel refuses.
 pub fn apply(cx: &mut Context, name: &str) -> Result<()> {
     if !cx.root.is_live() {
         return cx.root.run(Command::new(cx.stage, ["hostname", name]));

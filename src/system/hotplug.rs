@@ -1,4 +1,4 @@
-//! Whether network devices that are added to the running system are configured.
+//! Hotplug: whether network devices that are added to the running system are configured.
 
 use crate::base::error::Result;
 use crate::base::report::Report;
@@ -9,11 +9,11 @@ use crate::source::{self, Source, Update};
 
 /// Written by `devel hotplug-hook enable`.
 const ENABLED: &str = "/var/lib/cloud/hotplug.enabled";
-/// The scope of network devices in that file.
+/// The word for network devices in that file.
 const NETWORK: &str = "network";
 
-/// Whether `updates: {network: {when: […]}}` has hotplug. None where there is no such list. Unknown words in it are reported
-/// and ignored.
+/// Whether `updates: {network: {when: […]}}` contains hotplug. None if there is no such list. Unknown events
+/// are reported and ignored.
 pub fn asked(config: &Value, report: &mut Report) -> Option<bool> {
     let list = config.at(&["updates", "network", "when"])?.as_list()?;
     let known = [Update::NewInstance, Update::Boot, Update::BootLegacy, Update::Hotplug].map(Update::name);
@@ -23,15 +23,15 @@ pub fn asked(config: &Value, report: &mut Report) -> Option<bool> {
     Some(list.iter().any(|event| event.as_str() == Some(Update::Hotplug.name())))
 }
 
-/// The source that is asked about added devices. None where hotplug is off: neither the configuration nor a command switches
-/// it on, and the source does not by itself; or the source is not known.
+/// The source that is asked about added devices. None if hotplug is off: neither the configuration nor a
+/// command switches it on and the source does not by default, or the source is unknown.
 pub fn source(root: &Root, config: &Value, instance: &Instance, report: &mut Report) -> Option<&'static Source> {
     let asked = asked(config, report);
     let by_itself = |s: &Source| s.updates.contains(&Update::Hotplug);
     source::named(&instance.source).filter(|s| asked.unwrap_or_else(|| by_itself(s)) || is_enabled(root))
 }
 
-/// Whether it was switched on by a command.
+/// Whether a command switched it on.
 fn is_enabled(root: &Root) -> bool {
     scopes(root).iter().any(|scope| scope.as_str() == Some(NETWORK))
 }

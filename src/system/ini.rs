@@ -1,8 +1,8 @@
-//! Files of sections and `key = value` lines. Comments, blank lines and the order stay.
+//! Edits files of sections with `key = value` lines. Comments and order stay.
 
 use crate::base::error::{Error, Result};
 
-/// A file of sections; the first has no name.
+/// A file of sections, of which the first has no name.
 #[derive(Debug, Default)]
 pub struct Ini {
     sections: Vec<(String, Vec<Line>)>,
@@ -16,11 +16,11 @@ enum Line {
 }
 
 impl Ini {
-    /// Reads a file; white space around names and values is dropped, and blank lines. With `strict` every pair needs a section
-    /// before it, as Python's configparser does.
+    /// Parses a file, without blank lines and white space around names and values. With `strict`, every pair
+    /// has to be in a section, as in Python's configparser.
     ///
     /// # Errors
-    /// A line is neither a section, a pair nor a comment. The error names it by its number.
+    /// A line is neither a section, a pair nor a comment; the error has its number.
     pub fn parse(path: &str, text: &str, strict: bool) -> Result<Ini> {
         let mut ini = Ini { sections: vec![(String::new(), Vec::new())] };
         for (number, line) in text.lines().map(str::trim).enumerate().filter(|(_, l)| !l.is_empty()) {
@@ -46,7 +46,8 @@ impl Ini {
         Ok(ini)
     }
 
-    /// Sets a value, in its old place if it has one. A section that is not there is added at the end; "" is the one without a name.
+    /// Sets a value, in place if it exists. A missing section is added at the end; "" is the one without a
+    /// name.
     pub fn set(&mut self, section: &str, key: &str, value: &str) {
         let at = self.sections.iter().position(|(name, _)| name == section).unwrap_or_else(|| {
             self.sections.push((section.to_owned(), Vec::new()));
@@ -60,7 +61,7 @@ impl Ini {
         }
     }
 
-    /// The file's text, with `end` after each section that has a name.
+    /// The file's text, with `end` after each named section.
     pub fn to_text(&self, end: &str) -> String {
         let mut text = String::new();
         for (name, lines) in &self.sections {

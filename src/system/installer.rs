@@ -1,18 +1,18 @@
-//! Installers that a module downloads and runs.
+//! Downloads and runs installers for modules.
 
 use super::service::wait_for_network;
 use super::{Context, Request};
 use crate::base::error::Result;
 use crate::root::{Attr, Command};
 
-/// The largest installer that is taken, in bytes.
+/// The largest installer, in bytes.
 const MAX_INSTALLER: usize = 8 << 20;
 
-/// Gets the script at `url`, in `tries` tries, and runs it with `arguments`. It lies in the instance's folder, which is root's
-/// alone, only while it runs; `name` is the name of its file.
+/// Downloads the script at `url` in up to `tries` tries, and runs it with `arguments`. While it runs it is in
+/// the instance's folder, which only root can access, in a file called `name`.
 ///
 /// # Errors
-/// The server does not give it, or it fails.
+/// It cannot be downloaded, or fails.
 pub fn run(cx: &mut Context, name: &str, url: &str, tries: u32, arguments: &[String]) -> Result<()> {
     let folder = format!("{}/installer", cx.instance_dir());
     let path = format!("{folder}/{name}");

@@ -1,4 +1,4 @@
-//! Code that modules share: their context, and the parts of the system that more than one of them changes.
+//! Code that modules share: their context, and parts of the system that several of them change.
 
 pub mod accounts;
 pub mod authorized_keys;

@@ -1,4 +1,4 @@
-//! What is mounted where, as the kernel lists it (proc_pid_mounts(5)).
+//! The kernel's table of mounts (proc_pid_mounts(5)).
 
 use super::Context;
 use crate::drive::block::{self, Block};
@@ -10,7 +10,7 @@ use std::path::Path;
 /// A mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mounted {
-    /// The device, or what a file system without one has in its place.
+    /// The device, or the text that a file system without one has there.
     pub source: String,
     pub point: String,
     pub kind: String,
@@ -18,7 +18,7 @@ pub struct Mounted {
     pub options: String,
 }
 
-/// File systems that are reached through the network, as systemd tells them (systemd.mount(5)).
+/// Types of network file systems, by systemd's definition (systemd.mount(5)).
 const NETWORK: [&str; 16] = [
     "afs",
     "ceph",
@@ -38,13 +38,13 @@ const NETWORK: [&str; 16] = [
     "sshfs",
 ];
 
-/// Whether file systems of this type are reached through the network.
+/// Whether this is a type of network file system.
 pub fn is_network(kind: &str) -> bool {
     NETWORK.contains(&kind.strip_prefix("fuse.").unwrap_or(kind))
 }
 
 impl Mounted {
-    /// Whether it is reached through the network: as a file system of a server's, or on a device of one.
+    /// Whether it needs the network: a network file system, or one on a network block device.
     fn is_on_network(&self, places: &Places) -> bool {
         let is_device = || block::at(places, &self.source).is_some_and(|b| block::is_on_network(places, &b));
         is_network(&self.kind) || is_device()
@@ -56,7 +56,8 @@ impl Mounted {
     }
 }
 
-/// The mount that has `path`: the one whose point is the longest above it, and of several there the last.
+/// The mount that contains `path`: the one with the longest mount point above it, and of several there the
+/// last.
 pub fn containing(root: &Root, path: &str) -> Option<Mounted> {
     find(&root.text("/proc/self/mounts"), path)
 }
@@ -67,8 +68,8 @@ pub fn of_new_root(root: &Root) -> Option<Mounted> {
     find(&beneath::read(Path::new("/"), "proc/self/mounts")?, path).filter(|m| m.point == path)
 }
 
-/// The new root of this initramfs as it is mounted, its block device, and where devices are. None anywhere else, and where the
-/// root has no device that the kernel lists.
+/// An initramfs's new root: its mount, its block device, and where devices are. None elsewhere, and if the
+/// kernel lists no device for it.
 pub fn device_of_new_root(cx: &Context) -> Option<(Mounted, Block, Places)> {
     let places = cx.outside.places().filter(|_| cx.root.is_initramfs())?;
     let mounted = of_new_root(cx.root)?;
@@ -76,15 +77,16 @@ pub fn device_of_new_root(cx: &Context) -> Option<(Mounted, Block, Places)> {
     Some((mounted, block, places))
 }
 
-/// Whether the root that a system runs from, or will, is reached through the network. Never for a tree that is an image.
+/// Whether the root that a system runs from, or will run from, needs the network. Never for an image.
 pub fn is_root_on_network(root: &Root, cmdline: &Cmdline) -> bool {
     let mounted = if root.is_live() { containing(root, "/") } else { of_new_root(root) };
     let is_mounted = mounted.is_some_and(|m| m.is_on_network(&Places::default()));
-    // What is below an overlay is not in the list.
+    // The lower layers of an overlay are not in the table.
     is_mounted || (root.has_run() && names_network_root(cmdline))
 }
 
-/// Whether the kernel command line has a root on a server: dracut's words (dracut.cmdline(7)), initramfs-tools's and the kernel's.
+/// Whether the kernel command line has a root on the network, in the words of dracut (dracut.cmdline(7)),
+/// initramfs-tools or the kernel.
 fn names_network_root(cmdline: &Cmdline) -> bool {
     let is_given = |key: &str| cmdline.value(key).is_some_and(|value| !value.is_empty());
     let root = cmdline.value("root").unwrap_or_default();
@@ -107,8 +109,8 @@ fn find(text: &str, path: &str) -> Option<Mounted> {
     above.max_by_key(|m| m.point.len())
 }
 
-/// The device that `root=` on the kernel command line names, for a kernel that calls the root's device /dev/root: by its path, or
-/// by the link that udev makes for its label or UUID. None where there is none.
+/// The device of `root=` on the kernel command line, for a kernel that calls the root's device /dev/root: by
+/// its path, or by udev's link for its label or UUID. None if there is none.
 pub fn root_on_cmdline(root: &Root) -> Option<String> {
     let cmdline = Cmdline::new(&root.text("/proc/cmdline"));
     let value = cmdline.value("root").filter(|v| !v.is_empty())?;

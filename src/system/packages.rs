@@ -10,9 +10,9 @@ use crate::root::{Command, Root};
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-/// How long another program may hold the package manager's locks.
+/// How long to wait for another program to release the package manager's locks.
 const LOCK_WAIT: Duration = Duration::from_secs(30);
-/// How long a lock is waited for at least: a free one is taken in less.
+/// The shortest wait for a lock: taking a free one is faster.
 const SHORTEST_WAIT: Duration = Duration::from_millis(200);
 /// Locks of dpkg and apt, in the order in which apt takes them.
 const APT_LOCKS: [&str; 4] =
@@ -25,7 +25,7 @@ const APT_GET: [&str; 5] = [
     "--quiet",
 ];
 
-/// A package manager: its program, and the arguments for each job.
+/// A package manager: its program, and the arguments for each task.
 struct Manager {
     name: &'static str,
     program: &'static str,
@@ -33,11 +33,12 @@ struct Manager {
     refresh: &'static [&'static str],
     upgrade: &'static [&'static str],
     install: &'static [&'static str],
-    /// Between a package and its version.
+    /// The separator between a package and its version.
     version: &'static str,
 }
 
-/// By preference. The first for the root's family that is installed is used, else the first that is installed.
+/// In order of preference. The first installed one of the root's family is used, else the first installed
+/// one.
 #[rustfmt::skip]
 static MANAGERS: &[Manager] = &[
     Manager { name: "apt", program: "apt-get", families: &[Family::Debian], refresh: &["update"], upgrade: &["dist-upgrade"], install: &["install"], version: "=" },
@@ -54,24 +55,25 @@ fn manager(root: &Root, distro: &Distro) -> Result<&'static Manager> {
     let of_family = |m: &&Manager| m.families.contains(&distro.family);
     let installed = |m: &&Manager| root.which(m.program).is_some();
     let found = MANAGERS.iter().find(|m| of_family(m) && installed(m)).or_else(|| MANAGERS.iter().find(installed));
-    // For a root without any of the programs (a plan): the family's last, which every version of it has.
+    // For a root without any of these programs (a plan): the last one of the family, which every version of
+    // it has.
     let found = found.or_else(|| MANAGERS.iter().rfind(of_family).filter(|_| !root.is_live()));
     found.ok_or_else(|| {
         Error::new("no package manager is installed that is known: apt, dnf, yum, tdnf, zypper, apk, pacman")
     })
 }
 
-/// This system's package manager, when the network is up.
+/// This system's package manager, once the network is up.
 fn online(cx: &mut Context) -> Result<&'static Manager> {
     let manager = manager(cx.root, cx.distro)?;
     wait_for_network(cx);
     Ok(manager)
 }
 
-/// The semaphore of the first refresh, which cloud-init shares between all modules.
+/// The semaphore of the first refresh, which all modules share as in cloud-init.
 const REFRESHED: &str = "update_sources";
 
-/// Refreshes the lists of packages, once for each instance, however many modules ask for it.
+/// Refreshes the package lists, once for each instance.
 ///
 /// # Errors
 /// There is no package manager, or the refresh failed.
@@ -80,7 +82,7 @@ pub fn refresh(cx: &mut Context) -> Result<()> {
     refresh_with(cx, manager)
 }
 
-/// Refreshes the lists of packages, whatever was done before: where they come from has changed.
+/// Refreshes the package lists again, because the package sources have changed.
 ///
 /// # Errors
 /// As [`refresh`].
@@ -97,7 +99,7 @@ fn refresh_with(cx: &mut Context, manager: &Manager) -> Result<()> {
     run(cx, manager, manager.refresh, &[])
 }
 
-/// Installs what is newer; on Ubuntu of the snaps too.
+/// Upgrades all packages, and on Ubuntu the snaps.
 ///
 /// # Errors
 /// There is no package manager, or an upgrade failed.
@@ -113,7 +115,7 @@ pub fn upgrade(cx: &mut Context) -> Result<()> {
     upgraded.and(refreshed)
 }
 
-/// Refreshes the snaps, unless the system holds them for ever.
+/// Refreshes the snaps, unless the system holds them forever.
 fn refresh_snaps(cx: &mut Context) -> Result<()> {
     let settings = cx.root.output(Command::new(cx.stage, ["snap", "get", "system", "-d"]));
     let held = settings.ok().and_then(|out| json::parse("snap get system -d", &out.stdout).ok());
@@ -124,7 +126,7 @@ fn refresh_snaps(cx: &mut Context) -> Result<()> {
     cx.root.run(Command::new(cx.stage, ["snap", "refresh"]))
 }
 
-/// Installs packages by name, after the first refresh where the manager does not do that itself.
+/// Installs packages by name; if the manager does not refresh its lists itself, after the first refresh.
 ///
 /// # Errors
 /// There is no package manager, or packages could not be installed; the others are.
@@ -136,7 +138,7 @@ pub fn install(cx: &mut Context, names: &[String]) -> Result<()> {
     installed_or_error(failed)
 }
 
-/// Installs what the package manager has; gives the names of those that it does not have and that may be snaps.
+/// Installs the packages that the package manager has. Returns the others, which may be snaps.
 fn install_known(
     cx: &mut Context,
     manager: &Manager,
@@ -181,13 +183,14 @@ fn installed_or_error(failed: Vec<String>) -> Result<()> {
     Err(Error::new(format!("failed to install packages: {}", failed.join("; "))))
 }
 
-/// Installs what `packages` lists: names, `[name, version]`, and names below a manager's own (`apt`, `snap`).
+/// Installs the entries of `packages`: names, `[name, version]`, and names below a particular manager (`apt`,
+/// `snap`).
 ///
 /// # Errors
-/// Names what could not be installed; the rest is.
+/// A package could not be installed, which the error names; the others are.
 pub fn install_listed(cx: &mut Context, list: &[Value]) -> Result<()> {
     let manager = online(cx)?;
-    // Those under the manager's own name are never looked for elsewhere.
+    // Packages below a particular manager are not looked for elsewhere.
     let (mut names, mut own_names, mut snaps, mut failed) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for (i, entry) in list.iter().enumerate() {
         let key = format!("packages: entry {}", i + 1);
@@ -228,7 +231,7 @@ fn keep(name: Result<String>, names: &mut Vec<String>, failed: &mut Vec<String>)
     }
 }
 
-/// A package with its version as the manager wants it. A name is never taken for an option.
+/// A package with its version in the manager's syntax. A name is never interpreted as an option.
 fn named(key: &str, entry: &Value, version: &str) -> Result<String> {
     let name = match entry {
         Value::List(pair) => match pair.as_slice() {
@@ -242,7 +245,7 @@ fn named(key: &str, entry: &Value, version: &str) -> Result<String> {
     name.filter(plain).ok_or_else(|| Error::new(format!("{key}: expected a package's name, or a name and a version")))
 }
 
-/// The name that apt's list has: without version, release, and the signs for a task or a removal (apt-get(8)).
+/// The name as in apt's list: without version, release, and the suffixes for tasks and removals (apt-get(8)).
 fn bare(name: &str) -> String {
     name.split(['=', '/']).next().unwrap_or(name).trim_end_matches(['-', '^', '+']).to_owned()
 }
@@ -252,7 +255,7 @@ fn known_to_apt(cx: &mut Context) -> Result<HashSet<String>> {
     Ok(String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect())
 }
 
-/// An option of the distribution's: below `system_info`.
+/// A setting of the distribution, below `system_info`.
 fn option<'a>(cx: &Context<'a>, key: &str) -> Option<&'a Value> {
     cx.config.at(&["system_info", key]).filter(|v| !v.is_null())
 }
@@ -277,14 +280,15 @@ fn run(cx: &mut Context, manager: &Manager, arguments: &[&str], names: &[String]
     loop {
         await_locks(cx.root, until)?;
         match cx.root.run(command.clone()) {
-            // Another program can take a lock between the look and the run.
+            // Another program can take a lock between the check and the run.
             Err(_) if cx.root.is_live() && !locks_are_free(cx.root) && Instant::now() < until => {}
             result => return result,
         }
     }
 }
 
-/// apt-get with its options, and before it what makes it faster, where that is installed (`apt_get_command`, `apt_get_wrapper`).
+/// apt-get with its options; in front of it a program that makes it faster, if installed (`apt_get_command`,
+/// `apt_get_wrapper`).
 fn apt_get(cx: &Context) -> Result<Vec<String>> {
     let command = match option(cx, "apt_get_command") {
         Some(value) => shell::words("system_info.apt_get_command", value)?,
@@ -303,7 +307,7 @@ fn apt_get(cx: &Context) -> Result<Vec<String>> {
     Ok(words.into_iter().filter(|_| wraps).chain(command).collect())
 }
 
-/// A root of snapshots, in which only transactional-update may install.
+/// Whether the root consists of snapshots, where only transactional-update can install packages.
 fn is_transactional(root: &Root) -> bool {
     root.which("transactional-update").is_some()
         && root.text("/proc/self/mounts").lines().any(|l| {
@@ -316,7 +320,7 @@ fn locks_are_free(root: &Root) -> bool {
     await_locks(root, Instant::now()).is_ok()
 }
 
-/// Waits until no other process holds a lock of apt's.
+/// Waits until no other process holds one of apt's locks.
 fn await_locks(root: &Root, until: Instant) -> Result<()> {
     for path in APT_LOCKS.into_iter().filter(|path| root.exists(path)) {
         drop(root.lock(path, until.saturating_duration_since(Instant::now()).max(SHORTEST_WAIT))?);

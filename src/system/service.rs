@@ -11,14 +11,15 @@ use std::time::Duration;
 pub enum Action {
     Start,
     Stop,
-    /// Starts it on every boot from the next one on.
+    /// Starts it on every boot, from the next one on.
     Enable,
     Restart,
-    /// Reload it, or restart it where it cannot; start it where it does not run.
+    /// Reload it; restart it if it cannot reload, and start it if it is not running.
     Reload,
-    /// Reload it if it runs; systemd restarts what cannot reload. Without systemd: restart it, as cloud-init does.
+    /// Reload it if it runs. systemd restarts a service that cannot reload; without systemd it is restarted,
+    /// as by cloud-init.
     TryReload,
-    /// Have it read its configuration again if it runs. It goes on accepting connections.
+    /// Make it read its configuration again if it runs, while it keeps accepting connections.
     ReadAgain,
 }
 
@@ -27,7 +28,7 @@ pub fn has_systemd(root: &Root) -> bool {
     ["/usr/lib/systemd/systemd", "/lib/systemd/systemd"].iter().any(|path| root.exists(path))
 }
 
-/// Whether the root's service manager is systemd. Where the root has no init at all, by the distribution.
+/// Whether the root's service manager is systemd. For a root without any init, the distribution decides.
 pub fn uses_systemd(root: &Root, distro: &Distro) -> bool {
     if has_systemd(root) {
         return true;
@@ -36,8 +37,11 @@ pub fn uses_systemd(root: &Root, distro: &Distro) -> bool {
         && distro.family != Family::Alpine
 }
 
-/// Asks the service manager for `action` on `service`. With systemd without waiting for it: a service may be ordered after
-/// the stage that asks, and would never start.
+/// Asks the service manager to carry out `action` on `service`. systemd is not waited for: a service may be
+/// ordered after the stage that asks, and would never start.
+///
+/// # Errors
+/// The service manager refuses or is missing.
 pub fn manage(cx: &mut Context, action: Action, service: &str) -> Result<()> {
     let argv: Vec<&str> = if uses_systemd(cx.root, cx.distro) {
         let verb = match action {
@@ -48,7 +52,7 @@ pub fn manage(cx: &mut Context, action: Action, service: &str) -> Result<()> {
             Action::Reload => "reload-or-restart",
             Action::TryReload | Action::ReadAgain => "try-reload-or-restart",
         };
-        // A start that follows would replace the job of a stop that is not waited for.
+        // If a stop were not waited for, a following start would replace its job.
         let block: &[&str] = if action == Action::Stop { &[] } else { &["--no-block"] };
         ["systemctl"].iter().chain(block).chain(&[verb, service]).copied().collect()
     } else if cx.distro.family == Family::Alpine || cx.root.exists("/sbin/openrc-run") {
@@ -72,14 +76,14 @@ pub fn manage(cx: &mut Context, action: Action, service: &str) -> Result<()> {
     cx.root.run(Command::new(cx.stage, argv))
 }
 
-/// The longest that a stage waits for the network to be up: what then needs it fails by itself, and says so.
+/// The longest that a stage waits for the network. What needs it then fails by itself and reports that.
 const NETWORK: Duration = Duration::from_secs(180);
 
-/// Waits until the network is up: network-online.target, which the stages' units want and are not ordered after, so that
-/// only what needs the network waits for it: once in a boot, whether it comes up or not. Without systemd the stages are
-/// started when it is up.
+/// Waits until the network is up, once in a boot whether or not it comes up. It waits for
+/// network-online.target, which the stages' units want without being ordered after it, so that only work that
+/// needs the network waits. Without systemd the stages are started when the network is up.
 pub fn wait_for_network(cx: &mut Context) {
-    // The folder alone may be what an initramfs with systemd left.
+    // The folder alone may be left over from an initramfs with systemd.
     let by_systemd = uses_systemd(cx.root, cx.distro) && cx.root.is_dir("/run/systemd/system");
     if !cx.root.runs_commands() || cx.stage == Stage::Init || !by_systemd || cx.root.exists(run_dir::NETWORK_AWAITED) {
         return;
@@ -95,10 +99,10 @@ pub fn wait_for_network(cx: &mut Context) {
 /// The longest that [`control`] waits for a service.
 const SERVICE: Duration = Duration::from_secs(180);
 
-/// Has the service manager do `verb` (enable, disable, start, stop, restart) to `service`, and waits for it.
+/// Has the service manager do `verb` (enable, disable, start, stop, restart) on `service`, and waits for it.
 ///
 /// # Errors
-/// There is no such service, it fails, or it takes longer than three minutes.
+/// There is no such service, it fails, or it takes longer than [`SERVICE`].
 pub fn control(cx: &mut Context, verb: &str, service: &str) -> Result<()> {
     let argv: Vec<&str> = if uses_systemd(cx.root, cx.distro) {
         vec!["systemctl", verb, service]

@@ -1,11 +1,13 @@
-//! Shell scripts out of lists of commands, and values for files that a shell reads.
+//! Builds shell scripts from lists of commands, and edits files of shell variables.
 
 use crate::base::error::{Error, Result};
 use crate::document::{Value, wrong};
 
-/// A script of `runcmd` or `bootcmd`: a string is a line as it is, a list is one command whose words are quoted, null is nothing.
+/// The script for `runcmd` or `bootcmd`: a string is copied as a line, a list becomes a command with quoted
+/// words, null is ignored.
 ///
-/// An error if `value` is no list, or an entry is neither a string nor a list. It names the entry by its number.
+/// # Errors
+/// `value` is not a list, or an entry is neither a string nor a list; the error has its number.
 pub fn script(key: &str, value: &Value) -> Result<String> {
     let list = value.as_list().ok_or_else(|| wrong(key, "a list", value))?;
     let mut script = String::from("#!/bin/sh\n");
@@ -27,7 +29,8 @@ pub fn script(key: &str, value: &Value) -> Result<String> {
     Ok(script)
 }
 
-/// A scalar as Python's `str` writes it, which is what cloud-init puts into scripts and arguments: `True`, `None`, `1.0`.
+/// A scalar as Python's `str` writes it, which is what cloud-init uses in scripts and arguments: `True`,
+/// `None`, `1.0`.
 pub fn word(value: &Value) -> Option<String> {
     match value {
         Value::Bool(true) => Some("True".into()),
@@ -37,7 +40,10 @@ pub fn word(value: &Value) -> Option<String> {
     }
 }
 
-/// A command's words; an error if `value` is no list of scalars, or empty.
+/// The words of a command.
+///
+/// # Errors
+/// `value` is empty, or not a list of scalars.
 pub fn words(key: &str, value: &Value) -> Result<Vec<String>> {
     let list = value.as_list().filter(|l| !l.is_empty()).ok_or_else(|| wrong(key, "a list of words", value))?;
     list.iter().map(|w| word(w).ok_or_else(|| wrong(key, "a list of words", w))).collect()
@@ -48,14 +54,14 @@ pub fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
-/// A word unchanged where it has no character that is special to a shell, else in single quotes (Python's
-/// `shlex.quote`).
+/// A word in single quotes if it has characters that are special to a shell (Python's `shlex.quote`).
 pub fn quoted_if_needed(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "@%+=:,./-_".contains(c);
     if !word.is_empty() && word.chars().all(plain) { word.to_owned() } else { quoted(word) }
 }
 
-/// Sets `key=value` in a file of such lines, in the place of the first line that sets it, else at the end. Other lines stay as they are.
+/// Sets `key=value` in a file of such lines: in place of the first line that sets it, else at the end. Other
+/// lines stay.
 pub fn set_variable(text: &str, key: &str, value: &str) -> String {
     let mut out = String::new();
     let mut done = false;
@@ -77,7 +83,7 @@ pub fn set_variable(text: &str, key: &str, value: &str) -> String {
     out
 }
 
-/// The value that a file of `key=value` lines gives `key`, without quotes.
+/// The unquoted value of `key` in a file of `key=value` lines.
 pub fn variable<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     let value = text.lines().rev().find_map(|l| l.trim().strip_prefix(key)?.strip_prefix('='))?;
     Some(value.trim().trim_matches(['"', '\'']))

@@ -8,7 +8,7 @@ use crate::root::Command;
 /// cloud-init's name for the mark of [`wait_seeded`].
 const MARK: &str = "snap_seeded";
 
-/// Waits until the snaps of the image are installed, once on this disk, and only where snap is.
+/// Waits until the image's snaps are installed, once on this disk, if snap is installed.
 ///
 /// # Errors
 /// The mark cannot be written, or the program fails.

@@ -1,4 +1,4 @@
-//! The SSH server's configuration (sshd_config(5)): values outside of Match blocks, and changes to them.
+//! Reads and changes the SSH server's configuration (sshd_config(5)) outside of Match blocks.
 
 use super::Context;
 use crate::base::error::Result;
@@ -7,21 +7,21 @@ use crate::document::Value;
 use crate::root::{Attr, Root};
 
 const CONFIG: &str = "/etc/ssh/sshd_config";
-/// The vendor's, where the administrator has none.
+/// The vendor's file, used if the administrator has none.
 const VENDOR_CONFIG: &str = "/usr/etc/ssh/sshd_config";
 const FOLDER: &str = "/etc/ssh/sshd_config.d";
-/// cloud-init's file in the folder, which other tools look for by this name.
+/// cloud-init's file in that folder; other tools look for it by this name.
 const OWN: &str = "/etc/ssh/sshd_config.d/50-cloud-init.conf";
-/// How many files one configuration may include, and how deep.
+/// The most files that a configuration may include, and how deep.
 const MAX_INCLUDES: (usize, usize) = (256, 16);
 
-/// The name of the SSH server's service: the configuration's, else the distribution's.
+/// The name of the SSH server's service, from the configuration or else the distribution's.
 pub fn service(context: &Context) -> String {
     let named = context.config.at(&["system_info", "ssh_svcname"]).and_then(Value::as_str);
     named.unwrap_or(context.distro.ssh_service).to_owned()
 }
 
-/// The value of `keyword` outside of Match blocks: the first one, with included files read where they are included.
+/// The value of `keyword` outside of Match blocks: the first one, with includes read in place.
 pub fn value(root: &Root, keyword: &str) -> Option<String> {
     let start = if root.is_file(CONFIG) { CONFIG } else { VENDOR_CONFIG };
     let mut left = MAX_INCLUDES.0;
@@ -55,12 +55,15 @@ fn find(root: &Root, path: &str, keyword: &str, depth: usize, left: &mut usize) 
 }
 
 /// Sets `keyword` outside of Match blocks. Returns whether anything changed.
+///
+/// # Errors
+/// A file cannot be read or written.
 pub fn set(root: &mut Root, keyword: &str, value: &str) -> Result<bool> {
     let path = file_to_change(root)?;
     root.edit_text(path, Attr::root(mode_of_new(path)), |text| Ok(with_value(text, keyword, value)))
 }
 
-/// The text with `keyword` set before the first Match block. None where it is.
+/// The text with `keyword` set before the first Match block. None if it already is.
 fn with_value(text: &str, keyword: &str, value: &str) -> Option<String> {
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     let end = lines
@@ -85,7 +88,10 @@ fn with_value(text: &str, keyword: &str, value: &str) -> Option<String> {
     changed.then(|| lines.join("\n") + "\n")
 }
 
-/// Adds `keyword value`, unless the very line is there: for keywords that may stand more than once.
+/// Adds the line `keyword value` unless it exists: for keywords that may occur more than once.
+///
+/// # Errors
+/// A file cannot be read or written.
 pub fn add(root: &mut Root, keyword: &str, value: &str) -> Result<()> {
     let path = file_to_change(root)?;
     root.edit_text(path, Attr::root(mode_of_new(path)), |text| Ok(with_added(text, keyword, value))).map(drop)
@@ -99,14 +105,15 @@ fn with_added(text: &str, keyword: &str, value: &str) -> Option<String> {
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
     }
-    // A line after a Match block would be a part of it.
+    // After a Match line, the line would belong to that block.
     let is_match = |l: &str| split(l).is_some_and(|(key, _)| key.eq_ignore_ascii_case("match"));
     let at = text.split_inclusive('\n').take_while(|l| !is_match(l)).map(str::len).sum();
     text.insert_str(at, &format!("{keyword} {value}\n"));
     Some(text)
 }
 
-/// Where changes go: a file of our own in the folder that the configuration includes, else the configuration.
+/// The file to change: prepivot's own in the folder that the configuration includes, else the configuration
+/// itself.
 fn file_to_change(root: &mut Root) -> Result<&'static str> {
     let in_folder = if root.is_file(CONFIG) {
         root.text(CONFIG).lines().any(|line| {
@@ -131,7 +138,8 @@ fn mode_of_new(path: &str) -> u32 {
     if path == OWN { 0o600 } else { 0o644 }
 }
 
-/// A line's keyword and arguments, parted by white space or one `=`; None for a comment, an empty line or a bare word.
+/// The keyword and arguments of a line, separated by white space or one `=`. None for a comment, an empty
+/// line or a bare word.
 fn split(line: &str) -> Option<(&str, &str)> {
     let line = line.trim();
     if line.starts_with('#') {
@@ -144,7 +152,7 @@ fn split(line: &str) -> Option<(&str, &str)> {
     Some((key, value))
 }
 
-/// The files that an Include's pattern means: wildcards in the last component, in lexical order (glob(7)).
+/// The files that match an Include pattern: wildcards in the last component, in lexical order (glob(7)).
 fn expand(root: &Root, pattern: &str) -> Vec<String> {
     let pattern = pattern.trim_matches('"');
     let pattern = if pattern.starts_with('/') { pattern.to_owned() } else { format!("/etc/ssh/{pattern}") };

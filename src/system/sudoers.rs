@@ -1,4 +1,4 @@
-//! Rules of sudo and doas for users.
+//! Rules for users in sudoers(5) and doas.conf(5).
 
 use crate::base::error::{Error, Result};
 use crate::base::report::Report;
@@ -6,15 +6,18 @@ use crate::document::Value;
 use crate::root::{Attr, Root};
 
 const SUDOERS: &str = "/etc/sudoers";
-/// The vendor's sudoers, where the administrator has none.
+/// The vendor's sudoers, used if the administrator has none.
 const VENDOR_SUDOERS: &str = "/usr/etc/sudoers";
 const SUDOERS_DIR: &str = "/etc/sudoers.d";
-/// cloud-init's file of rules, which other tools look for by this name.
+/// cloud-init's file of rules; other tools look for it by this name.
 const RULES: &str = "/etc/sudoers.d/90-cloud-init-users";
 const DOAS: &str = "/etc/doas.conf";
 const MODE: u32 = 0o440;
 
-/// Gives `user` rules of sudoers(5), without the user's name in front: one or a list.
+/// Adds one or several sudoers(5) rules for `user`, given without the user's name.
+///
+/// # Errors
+/// A rule is invalid, or a file cannot be written.
 pub fn add_sudo(root: &mut Root, user: &str, rules: &Value) -> Result<()> {
     let rules = texts(rules).ok_or_else(|| crate::document::wrong("sudo", "a rule or a list of rules", rules))?;
     if user == "ALL" {
@@ -27,7 +30,10 @@ pub fn add_sudo(root: &mut Root, user: &str, rules: &Value) -> Result<()> {
     add(root, RULES, &text)
 }
 
-/// Gives `user` rules of doas.conf(5). Every rule must be about this user, or none is written.
+/// Adds doas.conf(5) rules for `user`. If one is for another user, none is written.
+///
+/// # Errors
+/// The rules are not strings, or the file cannot be written.
 pub fn add_doas(root: &mut Root, user: &str, rules: &Value, report: &mut Report) -> Result<()> {
     let rules = texts(rules).ok_or_else(|| crate::document::wrong("doas", "a rule or a list of rules", rules))?;
     check(&rules, "doas")?;
@@ -67,16 +73,16 @@ fn add(root: &mut Root, path: &str, text: &str) -> Result<()> {
     .map(drop)
 }
 
-/// A text on lines of its own after another.
+/// `old` followed by `text` on its own lines.
 fn after(old: &[u8], text: &str) -> Vec<u8> {
     let gap: &[u8] = if old.is_empty() || old.ends_with(b"\n") { b"" } else { b"\n" };
     [old, gap, text.as_bytes()].concat()
 }
 
-/// Makes sure that sudoers reads the folder of rules and that the folder is there.
+/// Makes sure that the folder of rules exists and that sudoers includes it.
 fn include_folder(root: &mut Root) -> Result<()> {
     let here = root.exists(SUDOERS);
-    // Without sudo there is no such file, and the folder is made all the same.
+    // Without sudo the file does not exist; the folder is created all the same.
     let old = root.read(if here { SUDOERS } else { VENDOR_SUDOERS })?.unwrap_or_default();
     let old = String::from_utf8_lossy(&old);
     let included = old.lines().any(|line| {

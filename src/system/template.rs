@@ -1,17 +1,20 @@
-//! Templates of the image and of a cloud-config: jinja, and cloud-init's `basic` with `$name`.
+//! Templates of the image and of cloud-configs: Jinja, and cloud-init's `basic` with `$name`.
 
 use super::Context;
 use crate::base::error::{Error, Result};
 use crate::document::Value;
 use crate::userdata::jinja;
 
-/// Where the image's own template of that name is, if it has one: `/etc/cloud/templates/NAME.tmpl`.
+/// The path of the image's own template called `name`.
 pub fn path(cx: &Context, name: &str) -> String {
     let folder = cx.config.at(&["system_info", "paths", "templates_dir"]).and_then(Value::as_str);
     format!("{}/{name}.tmpl", folder.unwrap_or("/etc/cloud/templates").trim_end_matches('/'))
 }
 
-/// The image's own template of that name, rendered. None where the image has none.
+/// Renders the image's own template of that name. None if the image has none.
+///
+/// # Errors
+/// As [`render`]; or it cannot be read.
 pub fn of_image(cx: &Context, name: &str, values: &Value) -> Result<Option<String>> {
     let path = path(cx, name);
     match cx.root.read(&path)? {
@@ -23,9 +26,11 @@ pub fn of_image(cx: &Context, name: &str, values: &Value) -> Result<Option<Strin
     }
 }
 
-/// Renders a template. Its first line says which kind it is (`## template: jinja` or `basic`); without it, it is `basic`.
+/// Renders a template. Its first line declares its kind (`## template: jinja` or `basic`); the default is
+/// `basic`.
 ///
-/// Errors name the template and the line, never a value.
+/// # Errors
+/// The template is invalid. The error has its name and the line, but no value.
 pub fn render(name: &str, text: &str, values: &Value) -> Result<String> {
     let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
     let first = first.to_ascii_lowercase();
@@ -38,7 +43,7 @@ pub fn render(name: &str, text: &str, values: &Value) -> Result<String> {
     }
 }
 
-/// `$name` and `${name}`, where the name may be a path with points; an unknown one stays as it is.
+/// Replaces `$name` and `${name}`, where the name may be a dotted path; unknown ones stay as they are.
 fn basic(text: &str, values: &Value) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -47,7 +52,7 @@ fn basic(text: &str, values: &Value) -> String {
         let braced = after.strip_prefix('{').and_then(|a| a.split_once('}'));
         let end = after.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '.'))).unwrap_or(after.len());
         let (name, next) = braced.unwrap_or_else(|| after.split_at(end));
-        // A point at the end of a sentence is not part of the name.
+        // A dot at the end of a sentence is not part of the name.
         let trimmed = if braced.is_some() { name } else { name.trim_end_matches('.') };
         let path: Vec<&str> = trimmed.split('.').collect();
         match values.at(&path).and_then(Value::text) {

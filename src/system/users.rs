@@ -1,20 +1,21 @@
-//! `users`, `user` and `groups` in all their forms, as one list, which users_groups, set_passwords and ssh share.
+//! `users`, `user` and `groups` in all their forms, as one list that users_groups, set_passwords and ssh
+//! share.
 
 use super::Context;
 use crate::base::report::Report;
 use crate::document::{Map, Value, wrong};
 
-/// How many users, and how many groups, one configuration may ask for.
+/// The most users and the most groups of one configuration.
 const MAX_USERS: usize = 4096;
 
-/// The users and groups that a configuration asks for.
+/// The users and groups of a configuration.
 #[derive(Debug, Default, PartialEq)]
 pub struct Users {
-    /// In the order in which they are made: the default user is the last. Keys have `_` for `-`.
+    /// In the order in which they are created, the default user last. Keys have `_` instead of `-`.
     pub users: Vec<(String, Map)>,
-    /// The name of the default user, if it is asked for.
+    /// The name of the default user, if there is one.
     pub default: Option<String>,
-    /// Names and members.
+    /// Group names and members.
     pub groups: Vec<(String, Vec<String>)>,
     /// Errors in the configuration; the rest of it is used.
     pub problems: Vec<String>,
@@ -50,7 +51,7 @@ impl Users {
         out
     }
 
-    /// The default user's name, or a name that says that there is none.
+    /// The default user's name, or `NONE` as in cloud-init.
     pub fn default_or_none(&self) -> &str {
         self.default.as_deref().unwrap_or("NONE")
     }
@@ -103,7 +104,7 @@ impl Users {
     fn read_users(&mut self, users: &Value, report: &mut Report) {
         match users {
             Value::String(names) => {
-                // cloud-init sorts the words with the blanks that stand before them.
+                // cloud-init sorts the words together with the blanks before them.
                 let mut names: Vec<&str> = names.split(',').filter(|n| !n.trim().is_empty()).collect();
                 names.sort_unstable();
                 names.iter().for_each(|name| self.add_user(name.trim(), Map::new()));
@@ -148,7 +149,7 @@ impl Users {
         }
     }
 
-    /// Adds a user; of one that is there already the first values stay.
+    /// Adds a user; for an existing one, values that are set stay.
     fn add_user(&mut self, name: &str, user: Map) {
         if self.users.len() >= MAX_USERS {
             return self.too_many("users");
@@ -166,8 +167,8 @@ impl Users {
         }
     }
 
-    /// Puts the real default user in the place of `default`: what its own name says, then what `default` says, then the
-    /// distribution's. Groups of all of them count.
+    /// Replaces `default` by the real default user. Its own entry takes precedence, then that of `default`,
+    /// then the distribution's; the groups of all are combined.
     fn resolve_default(&mut self, mut default_user: Map, report: &mut Report) {
         let Some(asked) = self.take("default") else { return };
         let name = default_user.remove("name").and_then(|n| n.text()).filter(|n| !n.is_empty());
@@ -195,7 +196,8 @@ impl Users {
     }
 }
 
-/// Names in a list, in the keys of a mapping, or in a string with commas; null has none. None for anything else.
+/// The names in a list, in a mapping's keys, or in a string with commas; null has none. None for anything
+/// else.
 pub fn names_of(value: &Value) -> Option<Vec<String>> {
     match value {
         Value::Null => Some(Vec::new()),
@@ -216,7 +218,7 @@ fn underscored(map: &Map) -> Map {
     map.iter().map(|(k, v)| (k.replace('-', "_").trim().to_owned(), v.clone())).filter(|(k, _)| !k.is_empty()).collect()
 }
 
-/// Adds the keys that are not there yet; mappings in both are filled likewise.
+/// Adds missing keys, recursively.
 fn fill(map: &mut Map, from: &Map) {
     for (key, value) in from.iter() {
         match (map.get_mut(key), value) {

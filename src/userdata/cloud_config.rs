@@ -1,4 +1,4 @@
-//! The cloud-config parts of one source, merged into one mapping, and the text of it that is kept.
+//! The cloud-config parts of one source: merged into one mapping, and written to cloud-config.txt.
 
 use super::merge::{REPLACE, Strategy};
 use super::{jsonp, kind, kind::Kind};
@@ -6,19 +6,19 @@ use crate::base::error::{Error, Result};
 use crate::document::{MAX_NODES, Map, Value, json, write_yaml, wrong, yaml};
 use std::io::{self, Write};
 
-/// The header fields that say how a part is merged; the first that is there takes precedence.
+/// The header fields that set how a part is merged; the first that exists takes precedence.
 const MERGE_HEADERS: [&str; 2] = ["Merge-Type", "X-Merge-Type"];
 
 /// How many nodes may be copied so that a part that fails changes nothing: those of what is merged, for each part.
 const MAX_COPIED: usize = 5_000_000;
 
-/// How the text of a merged cloud-config says that a part was left out; the part's name follows.
+/// The comment for a part that was left out; its name follows.
 pub const IGNORED: &str = "# Cloud-config part ignored SCHEMA_ERROR: ";
 
-/// What has been merged so far.
+/// The parts merged so far.
 #[derive(Debug, Default)]
 pub struct CloudConfig {
-    /// None until a first part came, good or bad.
+    /// None until the first part, valid or not.
     merged: Option<Map>,
     names: Vec<String>,
     ignored: Vec<String>,
@@ -28,11 +28,12 @@ pub struct CloudConfig {
 }
 
 impl CloudConfig {
-    /// Merges a part in: a cloud-config or a patch, by its kind. `header` finds a field of the part's header. A part that fails changes nothing.
+    /// Merges a cloud-config or a patch. `header` looks up a field of the part's header. A part that fails
+    /// changes nothing.
     ///
     /// # Errors
-    /// A part that is not YAML (or, for a patch, JSON), whose root is no mapping, is empty, or cannot be merged; more parts, or more
-    /// in all of them, than there may be.
+    /// The part is not YAML (or for a patch JSON), its root is not a mapping, or it is empty or cannot be merged; or there are too
+    /// many parts, or they are too large together.
     pub fn add(
         &mut self,
         kind: Kind,
@@ -66,19 +67,19 @@ impl CloudConfig {
         outcome
     }
 
-    /// The merged mapping. None where no part came.
+    /// The merged mapping. None if there was no part.
     pub fn merged(&self) -> Option<&Map> {
         self.merged.as_ref()
     }
 
-    /// Writes cloud-config.txt: the header, from which parts it is and which were ignored, and one YAML document. Nothing where no
-    /// part came.
+    /// Writes cloud-config.txt: a header that lists the merged and the ignored parts, and one YAML document.
+    /// Writes nothing if there was no part.
     ///
     /// # Errors
     /// Those of `out`.
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let Some(map) = &self.merged else { return Ok(()) };
-        // A name is what a MIME header says, and has to stay inside its comment.
+        // Names come from MIME headers, and must not end the comment.
         let clean = |name: &String| -> String {
             name.chars()
                 .map(|c| if c.is_ascii_graphic() || c == ' ' || c.is_alphanumeric() { c } else { '?' })

@@ -1,4 +1,4 @@
-//! Cloud-config on the kernel command line: `cc: YAML end_cc`, any number of times.
+//! Cloud-config on the kernel command line: `cc: YAML end_cc`, which may occur several times.
 
 use crate::base::percent;
 use crate::base::report::Report;
@@ -9,8 +9,8 @@ const END: &str = "end_cc";
 /// Its name in errors.
 pub const NAME: &str = "cc: on the kernel command line";
 
-/// The configuration that a kernel command line holds. Each piece ends at `end_cc` or with the line; percent escapes and `\n`
-/// are undone, and the pieces are read as one YAML document. What cannot be read is reported and ignored.
+/// The cloud-config on a kernel command line. Each piece ends at `end_cc` or at the end; percent escapes and
+/// `\n` are decoded, and all pieces are parsed as one YAML document. An invalid one is reported and ignored.
 pub fn from_cmdline(cmdline: &str, report: &mut Report) -> Map {
     let cmdline = format!(" {cmdline}");
     let mut pieces = Vec::new();

@@ -1,4 +1,4 @@
-//! The layers of configuration, and the merged result of the sources of one instance.
+//! The layers of configuration, and how they are merged with an instance's user-data and vendor-data.
 //!
 //! Low to high: built in, /etc/cloud/cloud.cfg, cloud.cfg.d, /run/cloud-init/cloud.cfg, the kernel command line, the
 //! datasource, vendor-data, vendor-data2, user-data.
@@ -10,9 +10,9 @@ use crate::base::report::Report;
 pub use crate::detect::{CLOUD_CFG, CLOUD_CFG_D};
 use crate::document::{Bytes, Map, Value, wrong, yaml};
 
-/// Configuration that detection wrote for this boot.
+/// Configuration that detection writes for one boot.
 pub const RUN_CLOUD_CFG: &str = "/run/cloud-init/cloud.cfg";
-/// How a configuration file's name in a folder ends.
+/// The suffix of configuration files in a folder.
 const SUFFIX: &str = ".cfg";
 
 /// The built-in defaults.
@@ -31,26 +31,25 @@ vendor_data: {enabled: true, prefix: []}
 vendor_data2: {enabled: true, prefix: []}
 ";
 
-/// Access to the files of the base layers, by their paths in the root.
+/// Reads the files of the base layers, by their paths in the root.
 pub trait Files {
-    /// A file's content; None where there is none.
+    /// The content of a file; None if it does not exist.
     fn read(&mut self, path: &str) -> Result<Option<Vec<u8>>>;
-    /// A folder's files in any order, by name; None where there is no such folder.
+    /// The names in a folder, in any order; None if it does not exist.
     fn names(&mut self, folder: &str) -> Result<Option<Vec<String>>>;
 }
 
 /// The base layers.
 #[derive(Debug, Default)]
 pub struct Base {
-    /// All base layers, merged: the configuration before any datasource is read.
+    /// All base layers, merged: the configuration before a datasource is read.
     pub config: Map,
     /// The image's own files and the kernel command line, merged, without defaults.
     pub own: Map,
 }
 
-/// The base layers. `instance_data` (of the last boot) is for configuration
-/// files that are jinja templates; `defaults` are the distribution's, for what the image does not say. A file that cannot be
-/// used is reported and left out.
+/// Merges the base layers. `instance_data`, of the last boot, is for configuration files that are Jinja
+/// templates; `defaults` are the distribution's. Files that cannot be used are reported and left out.
 pub fn base(
     files: &mut dyn Files,
     cmdline: &str,
@@ -86,7 +85,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// cloud.cfg with the files of its folder laid over it, the last name highest.
+    /// cloud.cfg with the files of its folder on top; the last name takes precedence.
     fn image(&mut self) -> Map {
         let main = self.file(CLOUD_CFG);
         let folder = match main.get("conf_d") {
@@ -124,10 +123,11 @@ impl Reader<'_> {
     }
 }
 
-/// A configuration file's mapping; an empty file is an empty one. A template is rendered first, where there is data for it.
+/// The mapping in a configuration file; an empty file is an empty mapping. With instance-data, a template is
+/// rendered first.
 ///
 /// # Errors
-/// It is not UTF-8, not YAML or no mapping, or the template fails. The error names `path`.
+/// It is not UTF-8, not YAML or not a mapping, or the template fails. The error names `path`.
 pub fn parse(path: &str, content: &[u8], instance_data: Option<&Value>, report: &mut Report) -> Result<Map> {
     let text = std::str::from_utf8(content).map_err(|_| Error::new(format!("{path}: not UTF-8")))?;
     let rendered = match (jinja::body(text), instance_data) {
@@ -144,34 +144,34 @@ pub fn parse(path: &str, content: &[u8], instance_data: Option<&Value>, report: 
     }
 }
 
-/// The sources of an instance, and what processing them needs.
+/// An instance's data, and what is needed to process it.
 pub struct Sources<'a> {
     pub user_data: Bytes,
     /// The documents of vendor-data: see [`vendor::documents`].
     pub vendor_data: &'a [Bytes],
     pub vendor_data2: &'a [Bytes],
-    /// What the datasource itself sets.
+    /// The configuration of the datasource itself.
     pub datasource_config: &'a Map,
     pub launch_index: Option<i64>,
     pub instance_data: &'a Value,
     pub part_handlers: PartHandlers,
 }
 
-/// The sources, processed, and the configuration that results.
+/// The processed data, and the resulting configuration.
 #[derive(Debug, Default)]
 pub struct Consumed {
-    /// None where the configuration disables user-data (`allow_userdata: false`).
+    /// None if the configuration disables user-data (`allow_userdata: false`).
     pub user: Option<UserData>,
-    /// None where there is none, or it is disabled.
+    /// None if there is none, or it is disabled.
     pub vendor: Option<UserData>,
     pub vendor2: Option<UserData>,
-    /// What vendor scripts are run with.
+    /// The program and arguments by which vendor scripts are run.
     pub vendor_prefix: Vec<String>,
     /// All layers, merged.
     pub config: Map,
 }
 
-/// Processes all sources over the base layers: user-data first, which can switch vendor-data off.
+/// Processes all data on top of the base layers. User-data comes first, because it can disable vendor-data.
 pub fn consume(
     base: &Map,
     sources: &Sources<'_>,
@@ -213,12 +213,12 @@ pub fn consume(
     Consumed { vendor, vendor2, vendor_prefix: settings.prefix, ..consumed }
 }
 
-/// `allow_userdata`, true unless it says otherwise.
+/// `allow_userdata`; true by default.
 fn allows_user_data(base: &Map) -> bool {
     base.get("allow_userdata").is_none_or(Value::is_true)
 }
 
-/// All layers, `sources` highest first above the datasource's own.
+/// Merges all layers. `sources` are those above the datasource's configuration, the highest first.
 fn merged(base: &Map, datasource: &Map, sources: [&Option<UserData>; 3], report: &mut Report) -> Map {
     let names = ["user-data", "vendor-data2", "vendor-data"];
     let configs =

@@ -1,4 +1,5 @@
-//! Processes each part by its type: merged, kept as a script or boothook, rendered first, or reported.
+//! Handles each part by its type: merges it, keeps it as a script or boothook, renders it first, or reports
+//! it.
 
 use super::cloud_config::CloudConfig;
 use super::kind::{self, Kind};
@@ -7,22 +8,22 @@ use super::{Script, UserData, When, file_name, jinja};
 use crate::base::report::Report;
 use crate::document::{Bytes, Value};
 
-/// Why a part of the type `text/jinja2` is ignored.
+/// Why a part of type `text/jinja2` is ignored.
 const NOT_A_TEMPLATE: &str = "a template is UTF-8 and begins with `## template: jinja`";
-/// Why what a template gives is ignored.
+/// Why the output of a template is ignored.
 const NOT_FOR_TEMPLATES: &str = "a template can be a cloud-config, a script or a boothook";
 
-/// Takes a source's parts one by one.
+/// Handles the parts of one source.
 pub struct Handler<'a> {
     source: &'a str,
     vendor: bool,
     instance_data: &'a Value,
     report: &'a mut Report,
     config: CloudConfig,
-    /// The budget of all templates of the source.
+    /// The budget for all templates of the source.
     fuel: jinja::Fuel,
     out: UserData,
-    /// Parts that only a part-handler can take: what to report where none does.
+    /// The warning for each part that only a part-handler may handle.
     for_handlers: Vec<String>,
 }
 
@@ -32,13 +33,14 @@ impl<'a> Handler<'a> {
         Handler { source, vendor, instance_data, report, config, fuel, out, for_handlers: Vec::new() }
     }
 
-    /// The result of all parts, without that of their unfolding; and what to report where no part-handler takes a part.
+    /// The result of all parts, except for that of unfolding; and the warnings for parts that no part-handler
+    /// handles.
     pub fn finish(mut self) -> (UserData, Vec<String>) {
         self.out.cloud_config = self.config.into();
         (self.out, self.for_handlers)
     }
 
-    /// Puts one part where it belongs. Warnings name the source and the part, never content.
+    /// Handles one part. Warnings name the source and the part, never content.
     pub fn part(&mut self, part: &Part) {
         match Kind::of_type(&part.content_type) {
             Some(Kind::Jinja) => self.template(part),
@@ -57,7 +59,7 @@ impl<'a> Handler<'a> {
             "beginning with none of the known headers such as #cloud-config"
         };
         let (source, name, content_type) = (self.source, &part.filename, &part.content_type);
-        // Tools look for the first words.
+        // Tools look for the beginning of this message.
         let what = if content_type == kind::NOT_MULTIPART { "non-multipart" } else { "unknown content-type" };
         let text = format!("Unhandled {what} ({content_type}) userdata: {source}: {name}, {why}");
         if content_type == kind::NOT_MULTIPART {
@@ -94,9 +96,10 @@ impl<'a> Handler<'a> {
         }
     }
 
-    /// Of two scripts with the same name in the same place, the later one is kept.
+    /// Keeps a script. Of two scripts with the same name in the same folder, the later one replaces the
+    /// first.
     fn script(&mut self, part: &Part, content: &Bytes, when: When) {
-        // Those by frequency have the last piece of a path as their name, the others all of it.
+        // Scripts by frequency are named after the last component of a path, others after all of it.
         let name = match when {
             When::User | When::Vendor => &part.filename,
             _ => part.filename.rsplit('/').next().unwrap_or_default(),
@@ -117,7 +120,7 @@ impl<'a> Handler<'a> {
         }
     }
 
-    /// A template is rendered, and what comes out is taken by its own header.
+    /// Renders a template; the header of its output determines its type.
     fn template(&mut self, part: &Part) {
         let (source, name) = (self.source, &part.filename);
         let text = std::str::from_utf8(kind::trim_start(&part.content)).ok();
@@ -145,7 +148,7 @@ impl<'a> Handler<'a> {
     }
 }
 
-/// Content whose first line ends in CRLF, with LF everywhere.
+/// If the first line of the content ends in CRLF, converts all line ends to LF.
 fn with_unix_lines(content: &Bytes) -> Bytes {
     let first_end = content.iter().position(|b| *b == b'\n').unwrap_or(0);
     if first_end == 0 || content.get(first_end - 1) != Some(&b'\r') {
@@ -155,7 +158,7 @@ fn with_unix_lines(content: &Bytes) -> Bytes {
     followed.filter(|pair| *pair != (b'\r', b'\n')).map(|(byte, _)| byte).collect::<Vec<u8>>().into()
 }
 
-/// The script of a boothook: all but its header, after which the script may begin on the same line.
+/// The script of a boothook: everything after the header; it may begin on the header's line.
 fn script_of_boothook(content: &[u8]) -> &[u8] {
     let mut rest = kind::trim_start(content);
     if Kind::of_content(rest) == Some(Kind::Boothook) {

@@ -3,7 +3,7 @@
 use crate::base::error::{Error, Result};
 use crate::document::{MAX_DEPTH, MAX_NODES, Value};
 
-/// How many operations a patch may have.
+/// The most operations of a patch.
 const MAX_OPERATIONS: usize = 10_000;
 
 /// How many entries of lists and mappings all operations may move: each that adds or removes one moves those after it.
@@ -36,10 +36,10 @@ impl Bounds {
     }
 }
 
-/// Applies every operation of a patch in order, or none.
+/// Applies all operations of a patch in order, or none.
 ///
 /// # Errors
-/// The first operation that is malformed or does not fit the document, by its number from 1.
+/// An operation is malformed or does not fit the document; the error has its number, from 1.
 pub fn apply(document: Value, patch: &Value) -> Result<Value> {
     let Value::List(operations) = patch else {
         return Err(crate::document::wrong("the patch", "a list of operations", patch));
@@ -104,7 +104,7 @@ fn depth(value: &Value) -> usize {
     1 + inner.unwrap_or(0)
 }
 
-/// A pointer's parent and last token; None for the whole document.
+/// The parent and the last token of a pointer; None for the whole document.
 fn split(pointer: &str) -> Result<Option<(&str, String)>> {
     match pointer.rsplit_once('/') {
         Some((parent, last)) if pointer.starts_with('/') => Ok(Some((parent, unescape(last)))),
@@ -117,7 +117,7 @@ fn unescape(token: &str) -> String {
     token.replace("~1", "/").replace("~0", "~")
 }
 
-/// An index into a list: digits without leading zeros.
+/// A list index: digits without leading zeros.
 fn index(token: &str) -> Result<usize> {
     let valid = token == "0" || (!token.starts_with('0') && token.bytes().all(|b| b.is_ascii_digit()));
     token.parse().ok().filter(|_| valid).ok_or_else(|| Error::new("a path whose list index is not a number"))

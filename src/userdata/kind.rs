@@ -1,4 +1,4 @@
-//! What a part can be: the first bytes that say so and the MIME type that names it. The one table.
+//! The table of part types: how content of each type begins, and its MIME type.
 
 /// A kind of part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,12 +17,12 @@ pub enum Kind {
     Jinja,
 }
 
-/// The MIME type of a document without a type.
+/// The MIME type of a document that declares none.
 pub const NOT_MULTIPART: &str = "text/x-not-multipart";
 /// The MIME type of a part that declares none.
 pub const PLAIN: &str = "text/plain";
 
-/// Header, MIME type, kind; longer headers before their own beginnings.
+/// Header, MIME type, kind; a header that begins with another comes before it.
 const TABLE: &[(&str, &str, Kind)] = &[
     ("text/x-shellscript-per-instance", "text/x-shellscript-per-instance", Kind::ScriptPerInstance),
     ("text/x-shellscript-per-boot", "text/x-shellscript-per-boot", Kind::ScriptPerBoot),
@@ -38,7 +38,7 @@ const TABLE: &[(&str, &str, Kind)] = &[
     ("#!", "text/x-shellscript", Kind::Script),
 ];
 
-/// The MIME types of gzip. A part of such a type is unpacked before it is looked at.
+/// The MIME types of gzip. Such a part is decompressed first.
 const GZIP_TYPES: &[&str] = &[
     "application/gzip",
     "application/gzip-compressed",
@@ -51,12 +51,12 @@ const GZIP_TYPES: &[&str] = &[
 ];
 
 impl Kind {
-    /// The kind that a MIME type names.
+    /// The kind for a MIME type.
     pub fn of_type(mime_type: &str) -> Option<Kind> {
         TABLE.iter().find(|(_, name, _)| *name == mime_type).map(|(.., kind)| *kind)
     }
 
-    /// The kind that content's first bytes name, in any case, white space before them skipped.
+    /// The kind according to the content's first bytes, ignoring case and leading white space.
     pub fn of_content(content: &[u8]) -> Option<Kind> {
         let content = trim_start(content);
         TABLE
@@ -72,13 +72,13 @@ impl Kind {
         TABLE.iter().find(|(.., kind)| *kind == self).map_or(PLAIN, |(_, name, _)| name)
     }
 
-    /// The kind's header: how content of this kind begins.
+    /// How content of this kind begins.
     pub fn header(self) -> &'static str {
         TABLE.iter().find(|(.., kind)| *kind == self).map_or("", |(header, ..)| header)
     }
 }
 
-/// The headers of all kinds in their order as text: what the first line of user-data may be.
+/// The headers of all kinds, in order, as text: the possible first lines of user-data.
 pub fn headers() -> Vec<&'static str> {
     let mut headers: Vec<&str> = TABLE.iter().map(|(header, ..)| *header).filter(|h| h.starts_with('#')).collect();
     headers.sort_unstable();
@@ -90,18 +90,18 @@ pub fn types() -> impl Iterator<Item = &'static str> {
     TABLE.iter().map(|(_, name, _)| *name)
 }
 
-/// Whether a part's declared type is set aside for what its content says. Scripts are among them: programs that wrap
-/// every kind of user-data call it a script.
+/// Whether a part's declared type is ignored in favour of its content. This includes scripts, because some
+/// programs label every kind of user-data as one.
 pub fn is_sniffed(mime_type: &str) -> bool {
     [PLAIN, NOT_MULTIPART, "text/x-shellscript"].contains(&mime_type)
 }
 
-/// Whether a type says gzip.
+/// Whether it is a type of gzip.
 pub fn is_gzip(mime_type: &str) -> bool {
     GZIP_TYPES.contains(&mime_type)
 }
 
-/// Content without the white space before it: ASCII's, and Unicode's in UTF-8.
+/// Content without leading white space, ASCII's or Unicode's in UTF-8.
 pub fn trim_start(content: &[u8]) -> &[u8] {
     let mut rest = content;
     loop {
@@ -114,7 +114,7 @@ pub fn trim_start(content: &[u8]) -> &[u8] {
     }
 }
 
-/// White space as Python's `str.lstrip` takes it, which knows four separators more than Unicode's property.
+/// White space as in Python's `str.lstrip`, which has four more separators than Unicode's property.
 fn is_space(c: char) -> bool {
     c.is_whitespace() || matches!(c, '\u{1c}'..='\u{1f}')
 }

@@ -1,16 +1,16 @@
-//! Merging of cloud-config documents: which strategy (`merge_how`), and the merge itself.
+//! Merges cloud-config documents by a strategy (`merge_how`).
 
 use crate::base::error::{Error, Result};
 use crate::base::report::Report;
 use crate::document::{MAX_DEPTH, Map, Value, wrong};
 
-/// The default strategy for documents of one source: a key of a later document replaces the whole value of an earlier
-/// one.
+/// The default strategy for documents of one source: a key of a later document replaces the earlier value.
 pub const REPLACE: &str = "dict(replace)+list()+str()";
-/// The default strategy for layers of configuration: keys of the higher layer stay, and mappings are merged.
+/// The default strategy for layers of configuration: the higher layer takes precedence, and mappings are
+/// merged recursively.
 pub const KEEP: &str = "list()+dict()+str()";
 
-/// How two documents are merged: one merger for each type that has any. Other values have none and stay.
+/// How two documents are merged: a merger per type. Values of other types stay.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Strategy {
     mapping: Option<MappingMerger>,
@@ -38,7 +38,7 @@ struct ListMerger {
 enum ListMethod {
     Append,
     Prepend,
-    /// Index by index, for as long as both lists go.
+    /// Index by index, up to the length of the shorter list.
     Replace,
     Keep,
 }
@@ -49,18 +49,22 @@ struct StringMerger {
 }
 
 impl Strategy {
-    /// The strategy of a text like `list(append)+dict(no_replace,recurse_list)+str()`.
+    /// Parses a strategy such as `list(append)+dict(no_replace,recurse_list)+str()`.
+    ///
+    /// # Errors
+    /// A merger does not exist, or its syntax is wrong.
     pub fn parse(text: &str) -> Result<Strategy> {
         let mut strategy = Strategy::default();
         strategy.add_text(text)?;
         Ok(strategy)
     }
 
-    /// Takes `merge_how`, else `merge_type`, out of a document. None where it has neither, or an empty one; a MIME header
-    /// then decides, or the default. The first merger of a type wins, so a header adds only what the document leaves open.
+    /// Removes `merge_how`, else `merge_type`, from a document. None if it has neither or an empty one: then
+    /// a MIME header or the default applies. The first merger for a type takes precedence, so that a header
+    /// only adds what the document leaves open.
     ///
     /// # Errors
-    /// A merger that does not exist, or is not written as a merger is.
+    /// A merger does not exist, or its syntax is wrong.
     pub fn take(document: &mut Map, header: Option<&str>) -> Result<Option<Strategy>> {
         let mut strategy = Strategy::default();
         let how = ["merge_how", "merge_type"].into_iter().find_map(|k| document.remove(k).filter(|v| !v.is_null()));
@@ -80,7 +84,7 @@ impl Strategy {
             if merger.is_empty() {
                 continue;
             }
-            // As lenient as cloud-init: the text between the first bracket and the last is the options.
+            // As lenient as cloud-init: the options are the text between the first and the last bracket.
             let parts = merger.strip_suffix(')').and_then(|m| m.split_once('('));
             let Some((name, options)) = parts.filter(|(name, _)| is_name(name)) else {
                 return Err(Error::new("merge_how: expected mergers like list(append)+dict(no_replace)+str()"));
@@ -91,7 +95,7 @@ impl Strategy {
         Ok(())
     }
 
-    /// `{name: list, settings: [append]}` or `[list, append]`.
+    /// Parses `{name: list, settings: [append]}` or `[list, append]`.
     fn add_item(&mut self, item: &Value) -> Result<()> {
         let (name, options) = match item {
             Value::Map(map) => (map.get("name"), map.get("settings").and_then(Value::as_list).unwrap_or_default()),
@@ -142,7 +146,7 @@ impl Strategy {
     /// Merges `new` into `base`.
     ///
     /// # Errors
-    /// Values that cannot be put together, such as a number appended to a list; the key is not known here.
+    /// The values cannot be merged, such as a number appended to a list. The error does not have the key.
     pub fn merge(&self, base: Value, new: Value) -> Result<Value> {
         self.merge_at(base, new, 0)
     }
@@ -228,8 +232,8 @@ fn is_name(text: &str) -> bool {
         && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// Merges layers of configuration, the highest first. Each layer's own `merge_how` says how it is put below those above
-/// it; a wrong one is reported under the layer's name and the default taken.
+/// Merges layers of configuration, the highest first. Each layer's own `merge_how` determines how it is
+/// merged below those above it; an invalid one is reported under the layer's name, and the default used.
 pub fn layers(layers: impl IntoIterator<Item = (String, Map)>, report: &mut Report) -> Map {
     let mut merged = Value::Map(Map::new());
     for (name, mut layer) in layers {

@@ -1,4 +1,5 @@
-//! Bytes to parts to merged cloud-config: plain data and functions, nothing is read or changed here.
+//! Processes user-data and vendor-data: from bytes to parts to a merged cloud-config. Functions on plain
+//! data; nothing is read or changed here.
 
 mod cloud_config;
 mod cmdline;
@@ -17,80 +18,82 @@ pub use cmdline::from_cmdline;
 pub use parts::Part;
 
 use crate::base::error::Result;
+use crate::base::hex;
 use crate::base::md5::md5;
 use crate::base::report::Report;
 use crate::document::{Bytes, Value};
 use std::sync::Arc;
 
-/// How much one source's documents may come to, unpacked, in bytes.
+/// The largest total size of one source's documents, decompressed, in bytes.
 pub const MAX_UNPACKED: usize = 32 << 20;
 
-/// A URL that user-data asks for.
+/// A URL that user-data includes.
 #[derive(Debug)]
 pub struct Include<'a> {
     pub url: &'a str,
-    /// Whether the answer of an earlier boot is good enough (`#include-once`); it is kept under [`cache_name`].
+    /// Whether the content from an earlier boot may be used (`#include-once`), which is kept under
+    /// [`cache_name`].
     pub once: bool,
 }
 
-/// What fetching a URL gives.
+/// The result of fetching a URL.
 #[derive(Debug)]
 pub enum Fetched {
     Content(Vec<u8>),
-    /// Not to be had now: there is no network yet.
+    /// Not available yet: there is no network.
     Later,
 }
 
-/// The file below data/urlcache that holds the answer to an `#include-once`.
+/// The name of the file in data/urlcache for an `#include-once`.
 pub fn cache_name(url: &str) -> String {
-    format!("{:032x}", u128::from_be_bytes(md5(url.as_bytes())))
+    hex::encode(&md5(url.as_bytes()))
 }
 
-/// Which part-handlers can run, in the real root, where Python is.
+/// Which part-handlers can run; they need Python in the real root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PartHandlers {
     /// There is no Python.
     #[default]
     None,
-    /// Those among the parts.
+    /// Those in the parts.
     OfParts,
-    /// Those of the image too.
+    /// Those in the parts and the image's.
     OfImage,
 }
 
-/// What processing one source needs beside its bytes.
+/// What is needed to process one source, besides its bytes.
 pub struct Context<'a> {
-    /// What messages call the source: `user-data`.
+    /// The name of the source in messages: `user-data`.
     pub source: &'a str,
-    /// Vendor scripts have a place of their own.
+    /// Whether it is vendor-data, whose scripts go to a folder of their own.
     pub vendor: bool,
-    /// The MIME types that are left out (`disabled_handlers`).
+    /// The MIME types to leave out (`disabled_handlers`).
     pub disabled: &'a [String],
-    /// Which instance of a launch this is; parts for another are left out.
+    /// This instance's launch index; parts for another one are left out.
     pub launch_index: Option<i64>,
-    /// The variables of jinja templates: the sensitive instance-data.
+    /// The variables of Jinja templates: the sensitive instance-data.
     pub instance_data: &'a Value,
-    /// What no part-handler can take is reported.
+    /// Whether parts without a handler are reported depends on this.
     pub part_handlers: PartHandlers,
     /// Gets an included URL.
     pub fetch: &'a mut dyn FnMut(&Include<'_>) -> Result<Fetched>,
-    /// Errors are what makes cloud-init drop the whole source; the rest is processed all the same.
+    /// Errors are what makes cloud-init drop the whole source; here the rest is still processed.
     pub report: &'a mut Report,
 }
 
-/// When a script runs, which says where it is kept.
+/// When a script runs, which determines its folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum When {
-    /// Once for the instance, in the final stage: scripts/ of the instance.
+    /// Once for each instance, in the final stage: scripts/ of the instance.
     User,
-    /// The vendor's, likewise: scripts/vendor/ of the instance.
+    /// The same for vendor-data: scripts/vendor/ of the instance.
     Vendor,
     PerBoot,
     PerInstance,
     PerOnce,
 }
 
-/// A script to be kept, 0700. Its name is fit for a path.
+/// A script to be written, 0700. Its name is safe in a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Script {
     pub name: String,
@@ -98,29 +101,31 @@ pub struct Script {
     pub when: When,
 }
 
-/// The result of one source (user-data, vendor-data, vendor-data2).
+/// The result of processing one source (user-data, vendor-data, vendor-data2).
 #[derive(Debug, Default)]
 pub struct UserData {
-    /// The parts after unfolding and after those for other instances are left out, in order. [`mime::write`] makes user-data.txt.i
-    /// of them, 0600.
+    /// The unfolded parts in order, without those for other instances. [`mime::write`] makes user-data.txt.i
+    /// from them, 0600.
     pub parts: Vec<Part>,
     /// The cloud-config parts, merged.
     pub cloud_config: Arc<CloudConfig>,
     pub scripts: Vec<Script>,
-    /// Boothooks by name, 0700, run on every boot with INSTANCE_ID set.
+    /// Boothooks by name, 0700, which are run on every boot with INSTANCE_ID set.
     pub boothooks: Vec<(String, Bytes)>,
-    /// Parts that are recognised and not processed here, by name: reported already, or left to a part-handler.
+    /// Parts of known types that are not processed here, by name: already reported, or left to a
+    /// part-handler.
     pub unsupported: Vec<String>,
     /// The MIME types that were left out.
     pub disabled: Vec<String>,
-    /// The URLs that have to wait for the network: with one here, the source is to be processed again then.
+    /// The URLs that have to wait for the network. If there is one, the source has to be processed again
+    /// then.
     pub deferred: Vec<String>,
-    /// The answers to `#include-once`, to be kept under [`cache_name`], 0600: URL and content.
+    /// The content of each `#include-once`, to be kept under [`cache_name`], 0600: URL and content.
     pub fetched_once: Vec<(String, Bytes)>,
 }
 
-/// Processes one source: its documents are unfolded into parts, and each part is put where it belongs. What is wrong with one
-/// part never stops the others.
+/// Processes one source: unfolds its documents into parts, and handles each part. An error in one part never
+/// stops the others.
 pub fn process(documents: &[Bytes], context: Context<'_>) -> UserData {
     let mut unfolder = parts::Unfolder::new(context.source, context.fetch, context.report);
     documents.iter().for_each(|document| unfolder.document(document));
@@ -142,7 +147,7 @@ pub fn process(documents: &[Bytes], context: Context<'_>) -> UserData {
     UserData { parts, deferred, fetched_once, disabled: context.disabled.to_vec(), ..data }
 }
 
-/// A part's name as a file's: `/` becomes `_`, and only letters, digits and `_-.()` stay.
+/// A part's name as a file name: `/` becomes `_`, and only letters, digits and `_-.()` are kept.
 pub fn file_name(name: &str) -> String {
     let clean: String =
         name.replace('/', "_").chars().filter(|c| c.is_ascii_alphanumeric() || "_-.()".contains(*c)).collect();

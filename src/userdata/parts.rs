@@ -1,4 +1,5 @@
-//! A document's parts: gzip, MIME, archives and includes are unfolded until only parts to process are left.
+//! Unfolds a document into parts: decompresses gzip, splits MIME documents and archives, and fetches
+//! includes.
 
 use super::kind::{self, Kind};
 use super::{Fetched, Include, MAX_UNPACKED, mime};
@@ -7,34 +8,35 @@ use crate::base::gzip;
 use crate::base::report::Report;
 use crate::document::{Bytes, Value, yaml};
 
-/// How deep includes may include.
+/// The greatest depth of includes.
 const MAX_INCLUDE_DEPTH: usize = 10;
-/// How many errors of one source are reported.
+/// The most errors that are reported for one source.
 const MAX_ERRORS: usize = 20;
-/// How many URLs are fetched for one source.
+/// The most URLs that are fetched for one source.
 const MAX_FETCHES: usize = 100;
 
-/// One part: what it is, what it is called, and its content.
+/// One part: its type, name and content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
-    /// A MIME type, the declared one or the one that content's first bytes say.
+    /// The MIME type: declared, or determined by the content's first bytes.
     pub content_type: String,
-    /// The name that it asks for, else `part-NNN` by its position. Not yet fit for a path: see [`super::file_name`].
+    /// The name in the header, else `part-NNN` by its position. Not safe in a path yet: see
+    /// [`super::file_name`].
     pub filename: String,
-    /// Which instance of a launch it is for, from its header or its `launch-index` key.
+    /// The launch index that it is for, from its header or its `launch-index` key.
     pub launch_index: Option<String>,
-    /// The header fields of a MIME part, or the further keys of an archive's entry.
+    /// The header fields of a MIME part, or further keys of an archive's entry.
     pub headers: Vec<(String, String)>,
     pub content: Bytes,
 }
 
 impl Part {
-    /// A header field by its name in any case.
+    /// The header field with this name, ignoring case.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, v)| v.as_str())
     }
 
-    /// The part as MIME holds it.
+    /// The part as a MIME entity.
     pub fn to_entity(&self) -> mime::Entity {
         let mut headers = self.headers.clone();
         if let Some(index) = self.launch_index.as_ref().filter(|_| self.header(LAUNCH_INDEX).is_none()) {
@@ -48,7 +50,7 @@ impl Part {
         }
     }
 
-    /// Whether this part is for the instance with that index: it names no index, or this one.
+    /// Whether this part is for the instance with that launch index: it has none, or the same.
     pub fn is_for(&self, launch_index: Option<i64>) -> bool {
         match (&self.launch_index, launch_index) {
             (Some(own), Some(wanted)) => own.trim().parse() == Ok(wanted),
@@ -57,30 +59,30 @@ impl Part {
     }
 }
 
-/// What unfolding a source's documents gives.
+/// The result of unfolding a source's documents.
 #[derive(Debug, Default)]
 pub struct Unfolded {
     pub parts: Vec<Part>,
     /// The URLs that have to wait for the network.
     pub deferred: Vec<String>,
-    /// The answers to `#include-once`, to be kept for the next boot: URL and content.
+    /// The content of each `#include-once`, to be kept for the next boot: URL and content.
     pub fetched_once: Vec<(String, Bytes)>,
 }
 
-/// Unfolds documents; a source can have several (vendor-data as a list).
+/// Unfolds the documents of a source, which may be several (vendor-data as a list).
 pub struct Unfolder<'a> {
     source: &'a str,
     fetch: &'a mut dyn FnMut(&Include<'_>) -> Result<Fetched>,
     report: &'a mut Report,
     errors: usize,
     fetches: usize,
-    /// How many bytes the parts may still have.
+    /// How many more bytes the parts may have.
     room: usize,
     out: Unfolded,
 }
 
 impl<'a> Unfolder<'a> {
-    /// `source` is what messages call the documents: `user-data`.
+    /// `source` is the name of the documents in messages: `user-data`.
     pub fn new(
         source: &'a str,
         fetch: &'a mut dyn FnMut(&Include<'_>) -> Result<Fetched>,
@@ -111,7 +113,7 @@ impl<'a> Unfolder<'a> {
         Ok(())
     }
 
-    /// Unfolds a whole document. gzip that cannot be unpacked is left as it is, as any other unknown content.
+    /// Unfolds a whole document. Invalid gzip is kept as it is, like any other unknown content.
     pub fn document(&mut self, document: &Bytes) {
         self.document_at(document, 0);
     }
@@ -189,7 +191,8 @@ impl<'a> Unfolder<'a> {
         self.out.parts.push(part);
     }
 
-    /// URLs, one a line; blank lines and comments are skipped. The rest of an `#include` line may be one too.
+    /// Fetches URLs, one per line, ignoring blank lines and comments. The rest of an `#include` line may be
+    /// one too.
     fn include(&mut self, content: &[u8], depth: usize) {
         if depth >= MAX_INCLUDE_DEPTH {
             return self.fail(Error::new(format!("includes nested deeper than {MAX_INCLUDE_DEPTH}")));
@@ -230,8 +233,8 @@ impl<'a> Unfolder<'a> {
         }
     }
 
-    /// A list of texts, or of mappings with `content`, `type`, `filename`, `launch-index` and further header fields. Its
-    /// entries are not unfolded further.
+    /// Splits a list of strings, or of mappings with `content`, `type`, `filename`, `launch-index` and
+    /// further header fields. Entries are not unfolded further.
     fn archive(&mut self, content: &[u8]) -> Result<()> {
         let text = std::str::from_utf8(content).map_err(|_| Error::new("the archive is not UTF-8"))?;
         let entries = match yaml::parse("the archive", text)? {
@@ -255,7 +258,7 @@ impl<'a> Unfolder<'a> {
 
 const LAUNCH_INDEX: &str = "launch-index";
 
-/// The index that a cloud-config names for itself. Other kinds have only their header.
+/// The launch index in a cloud-config. Other kinds only have their header.
 fn launch_index_in(part: &Part) -> Option<String> {
     if part.content_type != Kind::CloudConfig.mime_type() {
         return None;
@@ -265,7 +268,7 @@ fn launch_index_in(part: &Part) -> Option<String> {
     index.trim().parse::<i64>().ok().map(|i| i.to_string())
 }
 
-/// An entry as a part; None for what is neither text nor mapping, which cloud-init skips too.
+/// An entry as a part; None if it is neither a string nor a mapping, which cloud-init skips too.
 fn archive_entry(entry: Value) -> Result<Option<mime::Entity>> {
     let map = match entry {
         Value::String(text) => [("content", Value::from(text))].into_iter().collect(),

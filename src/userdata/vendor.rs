@@ -1,4 +1,4 @@
-//! Vendor-data: what its JSON holds, and whether and how it is used.
+//! Vendor-data: its documents, and the settings for using it.
 
 use super::Script;
 use crate::base::error::Result;
@@ -7,11 +7,11 @@ use crate::document::{Bytes, Map, Value, wrong};
 use crate::instance::vendor_document;
 use std::collections::HashSet;
 
-/// The documents in vendor_data.json: a string is one, or bytes such as gzip's (NoCloud's vendor-data), a list is several, a mapping's `cloud-init` key is either. A mapping
-/// without that key is for someone else.
+/// The documents in vendor_data.json: a string or bytes (NoCloud's vendor-data) are one document, a list
+/// several, and a mapping has either at `cloud-init`. A mapping without that key is for other programs.
 ///
 /// # Errors
-/// Anything else. Entries of a list that are not text are reported and skipped.
+/// It is of another type. Items of a list that are not strings are reported and skipped.
 pub fn documents(data: &Value, report: &mut Report) -> Result<Vec<Bytes>> {
     match vendor_document(data) {
         Value::Null | Value::Bool(false) | Value::Int(0) => Ok(Vec::new()),
@@ -32,18 +32,19 @@ fn entry(index: usize, item: &Value, report: &mut Report) -> Option<Bytes> {
     bytes
 }
 
-/// How the configuration wants one kind of vendor-data: its `vendor_data` or `vendor_data2` key.
+/// The configuration's settings for one kind of vendor-data: its `vendor_data` or `vendor_data2` key.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Settings {
     pub enabled: bool,
-    /// The MIME types that are left out.
+    /// The MIME types to leave out.
     pub disabled_handlers: Vec<String>,
-    /// What vendor scripts are run with: a program and its arguments.
+    /// The program and arguments by which vendor scripts are run.
     pub prefix: Vec<String>,
 }
 
 impl Settings {
-    /// Reads `key` of a configuration that has no vendor-data in it. An invalid value disables it; so does that there is none.
+    /// Reads `key` of a configuration without vendor-data. An invalid value disables vendor-data; so does
+    /// `exists` being false.
     pub fn read(config: &Map, key: &str, exists: bool, report: &mut Report) -> Settings {
         let settings = match config.get(key).filter(|_| exists) {
             None => return Settings::default(),
@@ -69,8 +70,8 @@ fn texts(value: Option<&Value>) -> Vec<String> {
     }
 }
 
-/// Both kinds of vendor-data keep their scripts in one folder. One of vendor-data2 whose name is taken gets a name of its own,
-/// so that both run.
+/// Renames those scripts of vendor-data2 whose names vendor-data also has: both are kept in one folder, and
+/// both have to run.
 pub fn keep_apart(first: &[Script], second: &mut [Script]) {
     let taken: HashSet<_> = first.iter().map(|s| (s.name.clone(), s.when as u8)).collect();
     for script in second.iter_mut().filter(|s| taken.contains(&(s.name.clone(), s.when as u8))) {

@@ -16,13 +16,14 @@ struct Times {
     kernel: f64,
     /// When the kernel started the system.
     system: f64,
-    /// When systemd started the local stage, or that stage began in the initramfs and the real root's had nothing to do.
+    /// When systemd started the local stage; or when it began in the initramfs, if the real root's had
+    /// nothing to do.
     stage: f64,
 }
 
 /// The times of this boot as text, and whether all of them are known.
 pub fn report(events: &[Event]) -> (String, bool) {
-    let local = events.iter().rev().find(|e| e.result.is_none() && e.name == "init-local");
+    let local = events.iter().rev().find(|e| e.result.is_none() && e.name == status::LOCAL);
     let is_container = Path::new("/run/systemd/container").exists();
     match times(is_container, local) {
         Some(times) => (description(&times, local, is_container), local.is_some()),

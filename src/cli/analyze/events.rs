@@ -1,4 +1,4 @@
-//! Events as the log has them.
+//! Reads events from the log.
 
 use crate::base::event::{FINISH, START};
 use crate::document::{Map, Value, json};
@@ -7,20 +7,20 @@ use crate::system::accounts::days_of;
 /// The most events that are read; the rest is ignored.
 const MAX_EVENTS: usize = 100_000;
 
-/// The beginning or the end of something.
+/// The beginning or end of a stage, or of a part of one.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Event {
-    /// `init-local`, or a part of it: `init-local/search`.
+    /// `init-local`, or for a part `init-local/search`.
     pub name: String,
     pub description: String,
     /// Seconds since 1970.
     pub time: f64,
-    /// The result, for the end. None for the beginning.
+    /// The result; None at the beginning.
     pub result: Option<String>,
 }
 
 impl Event {
-    /// The event as cloud-init's `dump` has it.
+    /// The event in the format of cloud-init's `dump`.
     pub fn to_value(&self) -> Value {
         let mut map = Map::new();
         map.insert("name", self.name.as_str());
@@ -50,7 +50,8 @@ impl Event {
         Some(Event { name: text("name")?, description: text("description").unwrap_or_default(), time, result })
     }
 
-    /// Parses a line of the log: a time, ` - `, the logger, and the event. cloud-init's stages begin with a line of another form.
+    /// Parses a line of the log: time, ` - `, logger, event. The line that begins a cloud-init stage has
+    /// another format.
     fn of_line(line: &str) -> Option<Event> {
         let (time, said) = line.split_once(" - ")?;
         let time = seconds(time)?;

@@ -9,6 +9,7 @@ use super::program::{FAILED, Program, print};
 use super::verb::Verb;
 use crate::base::error::{Context, Error, Result};
 use crate::document::{Value, json};
+use crate::root::CLOUD_INIT_LOG;
 use argh::{ArgsInfo, FromArgs};
 use events::Event;
 use log::LevelFilter;
@@ -32,7 +33,7 @@ pub struct Analyze {
     #[argh(option, short = 'f', default = "String::from(\"%I%D @%Es +%ds\")")]
     format: String,
     /// another log, one of cloud-init's own or what dump wrote; -: standard input
-    #[argh(option, short = 'i', arg_name = "path", default = "String::from(LOG)")]
+    #[argh(option, short = 'i', arg_name = "path", default = "String::from(CLOUD_INIT_LOG)")]
     infile: String,
     /// the file to write; default: -, standard output
     #[argh(option, short = 'o', arg_name = "path", default = "String::from(\"-\")")]
@@ -57,8 +58,6 @@ impl argh::FromArgValue for What {
         }
     }
 }
-
-const LOG: &str = "/var/log/cloud-init.log";
 
 impl Verb for Analyze {
     fn run(self, program: &Program) -> ExitCode {

@@ -1,16 +1,17 @@
-//! Events put together: each boot's, from the first stage to the next boot's.
+//! Groups events into boots, each from the first stage to the next boot's.
 
 use super::events::Event;
+use crate::instance::status;
 
 const EXPLAINED: &str = "The total time elapsed since completing an event is printed after the \"@\" character.\n\
                          The time the event takes is printed after the \"+\" character.\n\n";
 
-/// What `show` prints.
+/// The output of `show`.
 pub fn show(events: &[Event], format: &str) -> String {
     print(events, format, |lines| format!("{EXPLAINED}{}\n", lines.join("\n")))
 }
 
-/// What `blame` prints: what took longest first.
+/// The output of `blame`: the slowest first.
 pub fn blame(events: &[Event]) -> String {
     print(events, "     %ds (%n)", |mut lines| {
         lines.retain(|line| line.starts_with(' '));
@@ -27,7 +28,7 @@ fn print(events: &[Event], format: &str, lines: impl Fn(Vec<String>) -> String) 
     format!("{text}{number} boot records analyzed\n")
 }
 
-/// Lines for each boot. What begins and ends with nothing in between is one line; a stage has two.
+/// The lines of each boot. An event with nothing inside it is one line; a stage has two.
 fn boots(events: &[Event], format: &str) -> Vec<Vec<String>> {
     let mut boots = Vec::new();
     let mut lines = Vec::new();
@@ -43,7 +44,7 @@ fn boots(events: &[Event], format: &str) -> Vec<Vec<String>> {
             }
             continue;
         }
-        if !lines.is_empty() && event.name == "init-local" {
+        if !lines.is_empty() && event.name == status::LOCAL {
             end(&mut lines, total);
             boots.push(std::mem::take(&mut lines));
             (first, total) = (None, 0.0);
@@ -63,7 +64,7 @@ fn boots(events: &[Event], format: &str) -> Vec<Vec<String>> {
     boots
 }
 
-/// A line by cloud-init's signs. `begun` is the beginning of what `event` ends.
+/// A line in cloud-init's format notation. `begun` is the beginning of the event that `event` ends.
 fn formatted(format: &str, event: &Event, begun: &Event, first: Option<f64>) -> String {
     let mut out = String::new();
     let mut rest = format;

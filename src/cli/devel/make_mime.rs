@@ -1,4 +1,4 @@
-//! `devel make-mime`: several parts of user-data as one.
+//! `devel make-mime`: combines several parts of user-data.
 
 use crate::base::error::Result;
 use crate::cli::files;

@@ -1,4 +1,4 @@
-//! `devel`: tools for those who write user-data and network configuration. Each is one file.
+//! `devel`: tools for authors of user-data and network configurations, one file each.
 
 mod hotplug_hook;
 mod make_mime;
@@ -27,7 +27,7 @@ pub struct Devel {
     tool: Tool,
 }
 
-/// The tool that the command line names. argh takes no type with `<`.
+/// The tool named on the command line. An alias because argh's macro does not accept a type with `<`.
 type Tool = Pick<Tools>;
 
 struct Tools;

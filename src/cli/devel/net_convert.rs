@@ -1,4 +1,4 @@
-//! `devel net-convert`: one network configuration as the files of another network stack.
+//! `devel net-convert`: converts a network configuration to another network stack's files.
 
 use crate::base::error::{Context, Error, Result};
 use crate::base::report::{Report, Severity};

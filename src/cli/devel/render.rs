@@ -1,4 +1,4 @@
-//! `devel render`: user-data that is a template, as an instance will see it.
+//! `devel render`: renders user-data that is a template, as an instance would.
 
 use crate::base::error::{Error, Result};
 use crate::cli::files;
@@ -53,7 +53,7 @@ impl Render {
     }
 }
 
-/// Renders the template that `text`, the file `path`, is.
+/// Renders the template `text` from the file `path`.
 fn template(path: &str, text: &str, data: &Value) -> Result<String> {
     let body = jinja::body(text)
         .ok_or_else(|| Error::new(format!("{path}: not a template: its first line is not `## template: jinja`")))?;

@@ -1,4 +1,4 @@
-//! Tokens composed into a [`Value`]: anchors, tags, merge keys, and the bounds on what documents may hold.
+//! Composes tokens into a [`Value`]: anchors, tags, merge keys, and limits on the size.
 
 use super::MAX_BYTES;
 use super::cursor::{Failure, Mark, Step};
@@ -6,27 +6,27 @@ use super::token::{Token, Tokens};
 use crate::document::{MAX_DEPTH, MAX_NODES, Map, Path, Value, scalar};
 use std::collections::HashMap;
 
-/// The handle `!!`, written out.
+/// The handle `!!`, expanded.
 const YAML_TAGS: &str = "tag:yaml.org,2002:";
 
-/// A mapping's entries as they stand.
+/// A mapping's entries as written.
 type Entries = Vec<(Key, Value)>;
 
 /// Reads a document's tokens from first to last.
 pub struct Composer<'a> {
     tokens: Tokens<'a>,
-    /// Values, and what they hold.
+    /// Values with their sizes.
     anchors: HashMap<String, (Value, Size)>,
-    /// Tag handles that the document declares.
+    /// Tag handles declared by the document.
     handles: HashMap<String, String>,
     read: Size,
-    /// What `anchors` holds.
+    /// The total size of `anchors`.
     anchored: Size,
     depth: usize,
     places: Option<Places>,
 }
 
-/// How much a value holds, aliases expanded: nodes, and bytes of text.
+/// The size of a value with aliases expanded: nodes, and bytes of text.
 #[derive(Clone, Copy, Default)]
 struct Size {
     nodes: usize,
@@ -40,19 +40,19 @@ impl Size {
     }
 }
 
-/// Looks for the lines of some paths while the document is read.
+/// Finds the lines of some paths while the document is parsed.
 struct Places {
     path: Path,
-    /// The paths, and the lines that were found, from 1.
+    /// The paths, with the lines found, from 1.
     lines: HashMap<String, usize>,
 }
 
-/// The position of a node, which decides what is allowed there.
+/// The position of a node, which determines what is allowed.
 #[derive(Clone, Copy, PartialEq)]
 enum Place {
     Flow,
     Block,
-    /// A mapping's key or value: a list there needs no indentation.
+    /// A mapping's key or value, where a list needs no indentation.
     InMapping,
 }
 
@@ -75,7 +75,7 @@ impl<'a> Composer<'a> {
         }
     }
 
-    /// The lines, from 1, on which `paths` begin: at their keys, or as entries of lists. What comes from an alias has none.
+    /// The lines, from 1, on which `paths` begin: at the key, or as a list item. Content of aliases has none.
     pub fn lines(mut self, paths: impl Iterator<Item = String>) -> HashMap<String, usize> {
         self.places = Some(Places { path: Path::default(), lines: paths.map(|path| (path, 0)).collect() });
         let _ = self.read();
@@ -84,7 +84,7 @@ impl<'a> Composer<'a> {
         lines
     }
 
-    /// Descends to the next node or, given a mark, to the node at that mark.
+    /// Descends to the next node, or to the node at `mark`.
     fn enter(&mut self, step: &dyn std::fmt::Display, mark: Option<Mark>) -> Step<()> {
         let Some(places) = &mut self.places else { return Ok(()) };
         places.path.enter(step);
@@ -101,7 +101,7 @@ impl<'a> Composer<'a> {
         }
     }
 
-    /// The text's one document.
+    /// The only document in the text.
     pub fn document(mut self) -> Step<Value> {
         self.read()
     }
@@ -151,7 +151,7 @@ impl<'a> Composer<'a> {
         Ok(self.tokens.peek()? == token)
     }
 
-    /// Takes the token if it is next.
+    /// Takes the next token if it is this one.
     fn accept(&mut self, token: &Token) -> Step<bool> {
         let found = self.is(token)?;
         if found {
@@ -164,7 +164,7 @@ impl<'a> Composer<'a> {
         Err(Box::new(Failure { what: what.into(), mark: self.tokens.mark() }))
     }
 
-    /// The place of an error is where a node begins.
+    /// The position of an error is the beginning of the node.
     fn at<T>(mark: Mark, result: std::result::Result<T, String>) -> Step<T> {
         result.map_err(|what| Box::new(Failure { what, mark }))
     }
@@ -184,7 +184,7 @@ impl<'a> Composer<'a> {
         Ok(())
     }
 
-    /// A node and all in it.
+    /// Parses a node with everything in it.
     fn node(&mut self, place: Place) -> Step<Value> {
         let before = self.read;
         let mark = self.tokens.mark();
@@ -242,7 +242,7 @@ impl<'a> Composer<'a> {
         }
     }
 
-    /// The node here, or null where a token stands that ends it.
+    /// Parses a node, or returns null at a token that ends it.
     fn node_unless(&mut self, place: Place, ends: &[Token]) -> Step<Value> {
         if ends.contains(self.tokens.peek()?) {
             self.count(1, 0)?;
@@ -374,7 +374,7 @@ impl<'a> Composer<'a> {
         if self.accept(&Token::Value)? { self.node_unless(place, ends) } else { Ok(Value::Null) }
     }
 
-    /// A tag written out; None for the lone `!`, which asks for what no tag gives.
+    /// The expanded tag; None for a lone `!`, which no value has.
     fn full_tag(&self, handle: &str, suffix: &str) -> Step<Option<String>> {
         let prefix = match (self.handles.get(handle), handle) {
             (Some(prefix), _) => prefix,
@@ -396,8 +396,8 @@ fn key_text(value: Value) -> std::result::Result<String, String> {
     }
 }
 
-/// Merged mappings come first and explicit keys override them; of several merged ones the earlier takes precedence
-/// (YAML merge key, as PyYAML does).
+/// Merged mappings come first, and explicit keys override them; of several merged mappings the first takes
+/// precedence (YAML merge key, as in PyYAML).
 fn flatten(entries: Entries) -> std::result::Result<Map, String> {
     let mut merged: Vec<Map> = Vec::new();
     let mut own = Vec::new();

@@ -1,21 +1,21 @@
-//! A place in YAML text: characters ahead, line breaks, and the runs between them.
+//! A position in YAML text: lookahead, line breaks, and runs of characters.
 
-/// What went wrong, and where: line and column from 0.
+/// An error and its position: line and column from 0.
 #[derive(Debug)]
 pub struct Failure {
     pub what: String,
     pub mark: Mark,
 }
 
-/// The result of a step of reading.
+/// The result of a parsing step.
 pub type Step<T> = Result<T, Box<Failure>>;
 
-/// A place in the text: line and column from 0, in characters.
+/// A position: line and column from 0, in characters.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Mark {
     pub line: usize,
     pub column: usize,
-    /// In bytes.
+    /// The offset in bytes.
     pub offset: usize,
 }
 
@@ -30,22 +30,22 @@ impl<'a> Cursor<'a> {
         Cursor { text, mark: Mark::default() }
     }
 
-    /// The text that is left.
+    /// The remaining text.
     pub fn rest(&self) -> &'a str {
         self.text.get(self.mark.offset..).unwrap_or_default()
     }
 
-    /// The next byte; None at the end. YAML's own signs are all ASCII.
+    /// The next byte; None at the end. All of YAML's indicators are ASCII.
     pub fn peek(&self) -> Option<u8> {
         self.peek_at(0)
     }
 
-    /// The byte that many bytes ahead.
+    /// The byte `ahead` bytes after the position.
     pub fn peek_at(&self, ahead: usize) -> Option<u8> {
         self.text.as_bytes().get(self.mark.offset + ahead).copied()
     }
 
-    /// Whether white space, a line break or the end is that many bytes ahead.
+    /// Whether white space, a line break or the end is `ahead` bytes after the position.
     pub fn is_blank_at(&self, ahead: usize) -> bool {
         let rest = self.text.get(self.mark.offset + ahead..).unwrap_or_default();
         rest.is_empty() || rest.starts_with([' ', '\t']) || break_width(rest) > 0
@@ -59,7 +59,7 @@ impl<'a> Cursor<'a> {
         self.mark.offset >= self.text.len()
     }
 
-    /// Goes past text on one line, and gives it.
+    /// Consumes text on one line, and returns it.
     pub fn take(&mut self, bytes: usize) -> &'a str {
         let taken = self.rest().get(..bytes).unwrap_or_default();
         self.mark.offset += taken.len();
@@ -67,12 +67,13 @@ impl<'a> Cursor<'a> {
         taken
     }
 
-    /// Goes past characters of that kind, line breaks excepted, and gives them.
+    /// Consumes characters for which `kind` is true, up to a line break, and returns them.
     pub fn take_while(&mut self, kind: impl Fn(char) -> bool) -> &'a str {
         self.take(run(self.rest(), |c| !is_break(c) && kind(c)))
     }
 
-    /// Goes past a line break, and returns what it means: `\n`, or a Unicode break as it is. Nothing where there is none.
+    /// Consumes a line break, and returns its value: `\n`, or a Unicode line break as it is. Empty if there
+    /// is none.
     pub fn take_break(&mut self) -> &'a str {
         let rest = self.rest();
         let width = break_width(rest);
@@ -85,12 +86,12 @@ impl<'a> Cursor<'a> {
         if width == 3 { rest.get(..3).unwrap_or_default() } else { "\n" }
     }
 
-    /// Whether `---` or `...` stands here as a word of its own at the start of a line.
+    /// Whether `---` or `...` stands here as a word at the start of a line.
     pub fn at_document_mark(&self, mark: &str) -> bool {
         self.mark.column == 0 && self.rest().starts_with(mark) && self.is_blank_at(mark.len())
     }
 
-    /// A failure at this place.
+    /// An error at this position.
     pub fn fail<T>(&self, what: impl Into<String>) -> Step<T> {
         Err(Box::new(Failure { what: what.into(), mark: self.mark }))
     }
@@ -109,8 +110,8 @@ fn break_width(text: &str) -> usize {
     }
 }
 
-/// How many bytes of characters of a kind a text begins with. ASCII, which large documents consist of, is looked at byte by byte:
-/// a search by character takes ten times as long.
+/// How many bytes at the start of a text are characters of a kind. ASCII, which most of a large document is,
+/// is checked byte by byte: decoding characters takes ten times as long.
 pub fn run(text: &str, kind: impl Fn(char) -> bool) -> usize {
     let bytes = text.as_bytes();
     let mut at = 0;
@@ -125,12 +126,12 @@ pub fn run(text: &str, kind: impl Fn(char) -> bool) -> usize {
     at
 }
 
-/// Whether all characters may stand in YAML text.
+/// Whether all characters are allowed in YAML text.
 pub fn all_printable(text: &str) -> bool {
     run(text, is_printable) == text.len()
 }
 
-/// Whether a character may stand in YAML text (YAML 1.1, 4.1.1).
+/// Whether a character is allowed in YAML text (YAML 1.1, 4.1.1).
 pub fn is_printable(c: char) -> bool {
     matches!(c, '\t' | '\n' | '\r' | ' '..='~' | '\u{85}' | '\u{a0}'..='\u{fffd}' | '\u{10000}'..)
 }

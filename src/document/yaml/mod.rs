@@ -1,8 +1,8 @@
-//! YAML 1.1 as PyYAML's SafeLoader reads it: plain scalars resolved by YAML 1.1's rules, `<<` merged, the last of duplicate keys
-//! taken.
+//! YAML 1.1 as PyYAML's SafeLoader reads it: plain scalars are resolved by YAML 1.1's rules, `<<` is merged,
+//! and of duplicate keys the last takes precedence.
 //!
-//! The reader is this project's own. Kept crates read YAML 1.2, and refuse documents that cloud-init takes: quoted text and
-//! flow collections whose further lines are indented less.
+//! An own parser, because existing crates read YAML 1.2 and refuse documents that cloud-init accepts: quoted
+//! strings and flow collections whose continuation lines are indented less.
 
 mod compose;
 mod cursor;
@@ -17,15 +17,18 @@ use std::collections::HashMap;
 
 pub(super) use cursor::{is_printable, run};
 
-/// The largest YAML text that is read, in bytes.
+/// The largest YAML text, in bytes.
 pub const MAX_BYTES: usize = 16 << 20;
 
-/// Reads one YAML document; an empty text is null. Errors name `document`, the line and the column, never the content.
+/// Parses one YAML document; an empty text is null. `document` is its name in errors.
+///
+/// # Errors
+/// It is not valid YAML, or too large. The error has the line and column, but no content.
 pub fn parse(document: &str, text: &str) -> Result<Value> {
     parse_or_place(document, text).map_err(|(error, ..)| error)
 }
 
-/// The same; with an error its line and column, from 1.
+/// Like [`parse`]; an error comes with its line and column, from 1.
 pub fn parse_or_place(document: &str, text: &str) -> std::result::Result<Value, (Error, usize, usize)> {
     if text.len() > MAX_BYTES {
         return Err((Error::new(format!("{document}: larger than {MAX_BYTES} bytes")), 1, 1));
@@ -40,8 +43,8 @@ pub fn parse_or_place(document: &str, text: &str) -> std::result::Result<Value, 
     })
 }
 
-/// The lines of a document, from 1, on which what `paths` (as [`Path`](super::Path) has them) say begins: at its key, or as an
-/// entry of a list. Paths are missing that are not there or come from an alias.
+/// The lines, from 1, on which `paths` ([`Path`](super::Path)) begin: at the key, or as a list item. Paths
+/// that do not exist or are in an alias have none.
 pub fn lines(text: &str, paths: impl Iterator<Item = String>) -> HashMap<String, usize> {
     Composer::new(text).lines(paths)
 }

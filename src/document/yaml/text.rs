@@ -1,10 +1,11 @@
-//! The three ways to write a scalar: plain, quoted, and as a block.
+//! Scans scalars: plain, quoted, and block scalars.
 
 use super::cursor::{Step, is_break, run};
 use super::token::Tokens;
 
 impl Tokens<'_> {
-    /// A plain scalar, over several lines as long as they are indented more than the block around (YAML 1.1, 9.1.3).
+    /// A plain scalar, which continues on lines that are indented more than the surrounding block (YAML 1.1,
+    /// 9.1.3).
     pub(super) fn plain_text(&mut self) -> String {
         let indent = self.indent.map_or(0, |i| i + 1);
         let mut text = String::new();
@@ -25,7 +26,7 @@ impl Tokens<'_> {
         }
     }
 
-    /// How many bytes go on without white space and without a sign that ends a plain scalar.
+    /// How many bytes continue a plain scalar: up to white space, or a character that ends it.
     fn plain_run(&self) -> usize {
         let flow = self.in_flow();
         let rest = self.cursor.rest();
@@ -49,7 +50,7 @@ impl Tokens<'_> {
         }
     }
 
-    /// White space between words; a single line break is a space. Nothing where the document ends.
+    /// The white space between words; a single line break becomes a space. Empty where the document ends.
     fn plain_spaces(&mut self) -> String {
         let blanks = self.cursor.take_while(|c| matches!(c, ' ' | '\t'));
         if !self.cursor.is_break() {
@@ -70,7 +71,7 @@ impl Tokens<'_> {
         }
     }
 
-    /// A quoted scalar (YAML 1.1, 9.1.1 and 9.1.2). Its lines may be indented in any way.
+    /// A quoted scalar (YAML 1.1, 9.1.1 and 9.1.2). Its lines may be indented arbitrarily.
     pub(super) fn quoted(&mut self, double: bool) -> Step<String> {
         let quote = if double { b'"' } else { b'\'' };
         let mut text = String::new();
@@ -106,7 +107,7 @@ impl Tokens<'_> {
         Ok(())
     }
 
-    /// Empty lines, and the white space at the start of the line after them.
+    /// Empty lines, and the white space at the start of the next line.
     fn quoted_breaks(&mut self) -> Step<String> {
         let mut breaks = String::new();
         loop {
@@ -149,7 +150,7 @@ impl Tokens<'_> {
         };
         let mut width = 1 + digits;
         let character = match code(1, digits) {
-            // JSON, which is YAML too, escapes a character beyond U+FFFF as two halves.
+            // JSON, which is also YAML, escapes a character beyond U+FFFF as two surrogates.
             Some(first @ 0xd800..0xe000) => {
                 let is_escape = rest.get(width..).is_some_and(|rest| rest.starts_with("\\u"));
                 match code(width + 2, 4).filter(|_| is_escape) {
@@ -170,7 +171,8 @@ impl Tokens<'_> {
         Ok(())
     }
 
-    /// A literal or folded block (YAML 1.1, 9.2). What ends without a line break has none.
+    /// A literal or folded block scalar (YAML 1.1, 9.2). If the text does not end in a line break, neither
+    /// does the value.
     pub(super) fn block_scalar(&mut self, folds: bool) -> Step<String> {
         self.cursor.take(1);
         let (keep, increment) = self.block_header()?;
@@ -210,7 +212,7 @@ impl Tokens<'_> {
         Ok(text)
     }
 
-    /// `+` or `-`, an indentation from 1 to 9, in either order, and perhaps a comment.
+    /// A block header: `+` or `-`, an indentation from 1 to 9, in either order, and optionally a comment.
     fn block_header(&mut self) -> Step<(Option<bool>, Option<usize>)> {
         let (mut keep, mut increment) = (None, None);
         for _ in 0..2 {
@@ -231,7 +233,7 @@ impl Tokens<'_> {
         Ok((keep, increment))
     }
 
-    /// The indentation that a block's first line shows; the empty lines before it are taken.
+    /// The indentation of a block's first line; consumes the empty lines before it.
     fn widest_blank_line(&mut self, breaks: &mut String) -> usize {
         let mut widest = 0;
         loop {
@@ -244,7 +246,7 @@ impl Tokens<'_> {
         }
     }
 
-    /// Goes to the indentation, over empty lines.
+    /// Skips empty lines, up to the indentation.
     fn block_breaks(&mut self, indent: usize, breaks: &mut String) {
         loop {
             let spaces = self.cursor.rest().bytes().take_while(|b| *b == b' ').count();
@@ -257,7 +259,7 @@ impl Tokens<'_> {
     }
 }
 
-/// A line break and the empty lines after it, folded: one break is a space.
+/// Folds a line break and the empty lines after it: a single line break becomes a space.
 fn folded(first: &str, breaks: &str) -> String {
     match (first, breaks) {
         ("\n", "") => " ".into(),

@@ -1,10 +1,10 @@
-//! YAML text as tokens (YAML 1.1, as PyYAML's scanner takes it): indentation and simple keys become tokens of their own.
+//! Tokenizes YAML 1.1 like PyYAML's scanner: indentation and simple keys become tokens.
 
 use super::cursor::{Cursor, Mark, Step};
 use crate::document::MAX_DEPTH;
 use std::collections::VecDeque;
 
-/// How far a key may be from its `:`, in characters; it must be on the same line too.
+/// The greatest distance between a simple key's start and its `:`, in characters; both must be on one line.
 const MAX_SIMPLE_KEY: usize = 1024;
 /// How long a directive or a tag may be, in bytes. Those that are known are shorter.
 const MAX_TAG: usize = 1024;
@@ -29,13 +29,13 @@ pub enum Token {
     Value,
     Alias(String),
     Anchor(String),
-    /// The handle (`!`, `!!`, `!name!`; empty for a verbatim tag) and what follows.
+    /// The handle (`!`, `!!`, `!name!`; empty for a verbatim tag) and the suffix.
     Tag(String, String),
-    /// Content, and whether it is plain.
+    /// The text, and whether it is plain.
     Scalar(String, bool),
 }
 
-/// A position at which a simple key may have begun; only the `:` shows whether one did.
+/// A position where a simple key may have begun; only a following `:` decides.
 #[derive(Debug, Clone, Copy)]
 struct SimpleKey {
     token: usize,
@@ -43,12 +43,12 @@ struct SimpleKey {
     mark: Mark,
 }
 
-/// Makes tokens on demand.
+/// Produces tokens on demand.
 pub struct Tokens<'a> {
     pub(super) cursor: Cursor<'a>,
     queue: VecDeque<(Token, Mark)>,
     taken: usize,
-    /// The column of the block that is open, None outside of all.
+    /// The column of the current block; None outside of all blocks.
     pub(super) indent: Option<usize>,
     indents: Vec<Option<usize>>,
     pub(super) key_allowed: bool,
@@ -72,7 +72,7 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// The next token, which stays; [`Token::End`] at the end, for ever.
+    /// The next token, without consuming it; [`Token::End`] at the end, any number of times.
     pub fn peek(&mut self) -> Step<&Token> {
         while self.needs_more()? {
             self.fetch()?;
@@ -80,14 +80,14 @@ impl<'a> Tokens<'a> {
         Ok(self.queue.front().map_or(&Token::End, |(token, _)| token))
     }
 
-    /// The next token, taken.
+    /// Consumes the next token.
     pub fn next(&mut self) -> Step<Token> {
         self.peek()?;
         self.taken += 1;
         Ok(self.queue.pop_front().map_or(Token::End, |(token, _)| token))
     }
 
-    /// Where the next token stands.
+    /// The position of the next token.
     pub fn mark(&self) -> Mark {
         self.queue.front().map_or(self.cursor.mark, |(_, mark)| *mark)
     }
@@ -96,7 +96,7 @@ impl<'a> Tokens<'a> {
         self.keys.len() > 1
     }
 
-    /// More text must be read where the next token may turn out to be a key.
+    /// Whether more text has to be scanned, because the next token may turn out to be a key.
     fn needs_more(&mut self) -> Step<bool> {
         if self.ended {
             return Ok(false);
@@ -171,7 +171,8 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// White space, comments and line breaks. A tab is white space except where it would be indentation.
+    /// Skips white space, comments and line breaks. A tab is white space, except where it would be
+    /// indentation.
     fn skip_blanks(&mut self) -> Step<()> {
         loop {
             let tabs = self.in_flow() || !self.key_allowed;
@@ -186,7 +187,7 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// A node that may be a key begins here; or, for a block scalar, cannot.
+    /// A node begins here, which may be a simple key; a block scalar may not.
     fn node_begins(&mut self, block: bool) -> Step<()> {
         if block {
             self.key_allowed = true;
@@ -219,7 +220,7 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// Opens a block at a column, if that is deeper: whether it did.
+    /// Opens a block at a column if that is deeper than the current one. Returns whether it did.
     fn open_block(&mut self, column: usize) -> Step<bool> {
         if self.in_flow() || self.indent >= Some(column) {
             return Ok(false);
@@ -327,7 +328,7 @@ impl<'a> Tokens<'a> {
         self.sign(Token::Value)
     }
 
-    /// An anchor's or alias's name.
+    /// The name of an anchor or alias.
     fn name(&mut self, token: impl Fn(String) -> Token) -> Step<()> {
         self.node_begins(false)?;
         let mark = self.cursor.mark;

@@ -1,4 +1,4 @@
-//! Ethernet, IPv4 and UDP around a DHCP message: what a link without an address needs to be built by hand.
+//! Ethernet, IPv4 and UDP headers around a DHCP message, which a link without an address needs.
 
 use std::net::Ipv4Addr;
 
@@ -12,7 +12,7 @@ pub const ETHERTYPE_IPV4: u16 = 0x0800;
 const SERVER_PORT: u16 = 67;
 const CLIENT_PORT: u16 = 68;
 
-/// The frame that carries `payload` from `mac` to every DHCP server of the link.
+/// An Ethernet frame that broadcasts `payload` from `mac` to every DHCP server on the link.
 pub fn broadcast(mac: [u8; 6], payload: &[u8]) -> Vec<u8> {
     let udp_len = (UDP_HEADER + payload.len()) as u16;
     let ip_len = IP_HEADER as u16 + udp_len;
@@ -49,8 +49,9 @@ pub fn broadcast(mac: [u8; 6], payload: &[u8]) -> Vec<u8> {
 
 /// The DHCP message in a frame for `mac` or for all. None for everything else.
 ///
-/// The UDP checksum is not looked at: with checksum offload, what a server on the same host sends carries a partial one.
-/// The link's own check sequence covered the bytes, and the message has its transaction and hardware address.
+/// The UDP checksum is not checked: with checksum offload, a server on the same host sends a partial one.
+/// Ethernet's check sequence has covered the bytes, and the message has its transaction id and hardware
+/// address.
 pub fn payload(mac: [u8; 6], frame: &[u8]) -> Option<&[u8]> {
     let (ethernet, ip) = frame.split_at_checked(ETHERNET_HEADER)?;
     let to = ethernet.first_chunk::<6>()?;
@@ -59,7 +60,7 @@ pub fn payload(mac: [u8; 6], frame: &[u8]) -> Option<&[u8]> {
     }
     let header = usize::from(ip.first()? & 0x0f) * 4;
     let total = usize::from(word(ip, 2)?);
-    // Padding after the packet is Ethernet's; less than the packet says is not whole.
+    // Ethernet pads short packets; a packet shorter than its header says is truncated.
     let packet = ip.get(..total)?;
     let (head, udp) = packet.split_at_checked(header)?;
     let fragment = word(head, 6)? & 0x3fff;
@@ -76,7 +77,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..)?.first_chunk().map(|b| u16::from_be_bytes(*b))
 }
 
-/// The Internet checksum (RFC 1071) of `bytes` after `sum`.
+/// The Internet checksum (RFC 1071) of `bytes`, continued from `sum`.
 fn checksum(mut sum: u32, bytes: &[u8]) -> u16 {
     let (pairs, last) = bytes.as_chunks::<2>();
     sum += pairs.iter().map(|p| u32::from(u16::from_be_bytes(*p))).sum::<u32>();

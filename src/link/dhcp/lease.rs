@@ -1,11 +1,11 @@
-//! What a DHCP server gave: address, routes, name servers, and the bytes of every option.
+//! A DHCP lease: address, routes, name servers, and the bytes of every option.
 
 use super::packet::{Message, Options, option};
 use std::net::Ipv4Addr;
 
-/// How many routes, servers or domains one lease may have; the rest is ignored.
+/// The most routes, servers or domains of one lease; the rest is ignored.
 const MAX_ITEMS: usize = 64;
-/// The smallest MTU that IPv4 allows (RFC 791); what is below is ignored, as Linux's own clients do.
+/// The smallest MTU that IPv4 allows (RFC 791); a smaller one is ignored, as by other Linux clients.
 const MIN_MTU: u16 = 576;
 
 /// A route of a lease.
@@ -21,12 +21,12 @@ pub struct LeaseRoute {
 /// An acknowledged lease.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Lease {
-    /// The name of the link that got it. Empty if that is not known.
+    /// The name of the link; empty if unknown.
     pub link: String,
     pub address: Option<Ipv4Addr>,
     pub prefix: u8,
     pub broadcast: Option<Ipv4Addr>,
-    /// With the default route, by RFC 3442's precedence.
+    /// Including the default route, with RFC 3442's precedence.
     pub routes: Vec<LeaseRoute>,
     pub dns: Vec<Ipv4Addr>,
     pub ntp: Vec<Ipv4Addr>,
@@ -80,7 +80,7 @@ impl Lease {
         })
     }
 
-    /// An option's bytes.
+    /// The bytes of an option.
     pub fn option(&self, code: u8) -> Option<&[u8]> {
         self.options.get(code)
     }
@@ -101,7 +101,7 @@ impl Lease {
         self.routes.iter().find(|route| route.prefix == 0)?.gateway
     }
 
-    /// Whether a packet to `target` has a route in this lease: by its own network or by a route that it brought.
+    /// Whether the lease has a route to `target`: by its own network, or by an option.
     pub fn reaches(&self, target: Ipv4Addr) -> bool {
         let own = self.address.is_some_and(|a| covers(a, self.prefix, target));
         own || self.routes.iter().any(|r| covers(r.destination, r.prefix, target))
@@ -118,14 +118,14 @@ fn usable(address: Ipv4Addr) -> bool {
     !(address.is_unspecified() || address.is_broadcast() || address.is_multicast() || address.is_loopback())
 }
 
-/// The length of a netmask. None if its bits are not in one run.
+/// The prefix length of a netmask. None if its bits are not contiguous.
 pub fn prefix_of(mask: Ipv4Addr) -> Option<u8> {
     let bits = u32::from(mask);
     let ones = bits.leading_ones();
     (ones == bits.count_ones()).then_some(ones as u8)
 }
 
-/// The network length by address class, for servers and command lines that give no mask.
+/// The prefix length by address class, for servers and command lines that give no mask.
 pub fn class_prefix(address: Ipv4Addr) -> u8 {
     match address.octets()[0] {
         0..=127 => 8,
@@ -143,7 +143,7 @@ fn addresses(value: Option<&[u8]>) -> Vec<Ipv4Addr> {
     chunks.iter().take(MAX_ITEMS).map(|octets| Ipv4Addr::from(*octets)).collect()
 }
 
-/// A host or domain name; empty for what no name can be.
+/// A host or domain name; empty for anything that is not a valid name.
 fn name(value: Option<&[u8]>) -> String {
     let text = String::from_utf8_lossy(value.unwrap_or_default());
     let text = text.trim_end_matches(['\0', '.']);
@@ -151,7 +151,8 @@ fn name(value: Option<&[u8]>) -> String {
     if text.len() <= 253 && text.chars().all(good) { text.into() } else { String::new() }
 }
 
-/// The routes by RFC 3442: with option 121, options 3 and 33 are ignored. Option 249 is used if there is no 121.
+/// The routes by RFC 3442: with option 121, options 3 and 33 are ignored. Option 249 is used if there is no
+/// 121.
 fn routes(options: &Options) -> Vec<LeaseRoute> {
     let get = |code: u8| options.get(code);
     for code in [option::CLASSLESS_ROUTES, option::MS_CLASSLESS_ROUTES] {
@@ -169,7 +170,7 @@ fn routes(options: &Options) -> Vec<LeaseRoute> {
         .map(|[a, b, c, d, gateway @ ..]| {
             let destination = Ipv4Addr::new(*a, *b, *c, *d);
             let prefix = class_prefix(destination);
-            // A destination with host bits is a host (RFC 2132, 5.8, has only networks by class).
+            // A destination with host bits is a host route: option 33 has no masks (RFC 2132, 5.8).
             let prefix = if network(destination, prefix) == destination { prefix } else { 32 };
             LeaseRoute { destination, prefix, gateway: gateway_of(Ipv4Addr::from(*gateway)) }
         })
@@ -190,7 +191,8 @@ fn network(address: Ipv4Addr, prefix: u8) -> Ipv4Addr {
     Ipv4Addr::from(u32::from(address) & mask)
 }
 
-/// Option 121: width, the destination's significant octets, router; what follows a malformed one is not read.
+/// Option 121: prefix length, the destination's significant octets, router. Reading stops at a malformed
+/// entry.
 fn classless(mut value: &[u8]) -> Vec<LeaseRoute> {
     let mut routes = Vec::new();
     while let [width @ 0..=32, rest @ ..] = value {
@@ -212,7 +214,8 @@ fn classless(mut value: &[u8]) -> Vec<LeaseRoute> {
     routes
 }
 
-/// Option 119: domain names with compression, whose pointers lead into the option itself (RFC 3397, RFC 1035 4.1.4).
+/// Option 119: domain names with compression, whose pointers are offsets into the option itself (RFC 3397,
+/// RFC 1035 4.1.4).
 fn search(value: &[u8]) -> Vec<String> {
     let mut domains = Vec::new();
     let mut at = 0;
@@ -226,8 +229,8 @@ fn search(value: &[u8]) -> Vec<String> {
     domains
 }
 
-/// The name at `at` of `message`, and where the bytes after it start. None for a malformed name, a loop of pointers included.
-/// Names that no host can have come back empty.
+/// The name at `at` in `message`, and the offset after it. None for a malformed name or a loop of pointers. A
+/// name that no host can have is returned empty.
 pub fn domain_at(message: &[u8], mut at: usize) -> Option<(String, usize)> {
     let mut text = String::new();
     let mut next = None;

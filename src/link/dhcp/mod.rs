@@ -16,13 +16,13 @@ use packet::{Kind, Message, option};
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-/// How long the first message waits for its answer. RFC 2131, 4.1, has 4 s, doubled each time up to 64 s; the early
-/// repeats cost a packet each and save seconds where the first message met a switch that was not forwarding yet.
+/// How long to wait for an answer to the first message. RFC 2131, 4.1, has 4 s, doubled up to 64 s; early
+/// repeats cost one packet each, and save seconds where the switch did not forward the first message yet.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_secs(64);
-/// How often a request is repeated before discovery starts anew.
+/// How often a request is repeated before discovery starts again.
 const MAX_REQUESTS: u32 = 4;
-/// What is asked for (option 55), in the order in which RFC 3442 wants its own.
+/// The parameter request list (option 55), in the order that RFC 3442 requires.
 const PARAMETERS: [u8; 18] = [
     option::CLASSLESS_ROUTES,
     option::MS_CLASSLESS_ROUTES,
@@ -44,11 +44,11 @@ const PARAMETERS: [u8; 18] = [
     option::MESSAGE_TYPE,
 ];
 
-/// What the client is on: one Ethernet link with carrier.
+/// A client on one Ethernet link with carrier.
 pub struct Client<'a> {
     name: &'a str,
     mac: [u8; 6],
-    /// The servers whose leases are taken. Empty: all.
+    /// The servers whose leases are accepted. Empty: all.
     servers: &'a [Ipv4Addr],
     socket: PacketSocket,
     rng: Rng,
@@ -57,9 +57,9 @@ pub struct Client<'a> {
     naks: u32,
 }
 
-/// How one round of discovery ended.
+/// The result of one round of discovery.
 enum Answer {
-    /// Rapid commit: the lease at once.
+    /// Rapid commit: the server sent a lease at once.
     Lease(Box<Lease>),
     Offer {
         xid: u32,
@@ -69,8 +69,8 @@ enum Answer {
 }
 
 impl<'a> Client<'a> {
-    /// A client on the link `name`, which takes leases of `servers` only, or of all if there is none. To be called in a tokio
-    /// runtime.
+    /// A client on the link `name`. It accepts leases from `servers` only, or from all if that is empty. Must
+    /// be called in a tokio runtime.
     ///
     /// # Errors
     /// The kernel has no packet sockets, or the link is gone.
@@ -79,9 +79,13 @@ impl<'a> Client<'a> {
         Ok(Client { name, mac, servers, socket, rng: Rng::new(&mac), started: Instant::now(), sent: 0, naks: 0 })
     }
 
-    /// Asks until a server gives a lease. An error once the deadline has passed, with what was tried.
+    /// Asks until a server gives a lease.
+    ///
+    /// # Errors
+    /// The deadline passes; the message says what was tried.
     pub async fn acquire(&mut self, deadline: Deadline) -> Result<Lease> {
-        // Offers that come at once must not carry a server that always refuses past the deadline.
+        // Checked in each round: a server that offers at once and then always refuses must not keep the
+        // client past the deadline.
         while !deadline.passed() {
             let lease = match self.discover(deadline).await? {
                 Answer::Lease(lease) => Some(*lease),
@@ -91,7 +95,7 @@ impl<'a> Client<'a> {
                 return Ok(lease);
             }
             if self.naks > 0 {
-                // A server that refuses what it has just offered is not asked in a busy loop.
+                // Not at once, so that a server that refuses its own offers is not asked in a busy loop.
                 let wait = self.wait(self.naks);
                 self.receive(0, deadline.at_most(wait), |_| None::<()>).await;
             }
@@ -138,7 +142,7 @@ impl<'a> Client<'a> {
         Err(self.failed())
     }
 
-    /// The lease; None where the server refused or fell silent.
+    /// Requests the offered lease. None where the server refused or did not answer.
     async fn request(
         &mut self,
         xid: u32,
@@ -155,7 +159,7 @@ impl<'a> Client<'a> {
             let (name, servers) = (self.name, self.servers);
             let wait = self.wait(attempt);
             let answer = self.receive(xid, deadline.at_most(wait), |message| {
-                // A relay may rewrite the server's identifier; the address shows whose answer this is.
+                // A relay may rewrite the server identifier, so the offered address identifies the answer.
                 match message.kind {
                     _ if !is_from(servers, message) => None,
                     Kind::Ack => Lease::from_ack(name, message).map(Some),
@@ -176,7 +180,8 @@ impl<'a> Client<'a> {
         Ok(None)
     }
 
-    /// The wait before attempt `n + 1`: doubled each time, give or take a quarter so that a rack that booted at once spreads.
+    /// The wait before attempt `n + 1`: doubled each time, and varied by a quarter so that machines that
+    /// booted together do not ask together.
     fn wait(&mut self, n: u32) -> Duration {
         let wait = FIRST_WAIT.saturating_mul(1 << n.min(16)).min(LONGEST_WAIT);
         wait.mul_f64(self.rng.between(0.75, 1.25))
@@ -192,7 +197,7 @@ impl<'a> Client<'a> {
             .with(option::PARAMETER_LIST, &PARAMETERS)
     }
 
-    /// A message that the link does not take now is one that got lost: it will be repeated.
+    /// Sends a message. A failure is ignored like a lost packet: the message will be repeated.
     fn send(&mut self, message: Message) {
         self.sent += 1;
         if let Err(e) = self.socket.send(&frame::broadcast(self.mac, &message.to_bytes())) {
@@ -200,12 +205,13 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// The first server message of this transaction that `wanted` takes; None after the deadline.
+    /// The first message of this transaction for which `wanted` returns Some. None after the deadline.
     async fn receive<T>(&self, xid: u32, deadline: Deadline, wanted: impl Fn(&Message) -> Option<T>) -> Option<T> {
         let listen = async {
             let mut buffer = [0; MAX_FRAME];
             loop {
-                // A link that goes down ends the read with an error; the next attempt finds out whether it is back.
+                // A link that goes down ends the read with an error; the next attempt finds out whether it is
+                // up again.
                 let Ok(len) = self.socket.recv(&mut buffer).await else { return std::future::pending().await };
                 let message = buffer.get(..len).and_then(|f| frame::payload(self.mac, f)).and_then(Message::parse);
                 let Some(message) = message else { continue };
@@ -219,7 +225,7 @@ impl<'a> Client<'a> {
     }
 }
 
-/// Whether a message may be used: any may if there are no servers to choose from, else those of one of them.
+/// Whether a message is from one of `servers`, or there is no restriction.
 fn is_from(servers: &[Ipv4Addr], message: &Message) -> bool {
     let id = message.option(option::SERVER_ID).and_then(|id| id.first_chunk::<4>());
     servers.is_empty() || id.is_some_and(|id| servers.contains(&Ipv4Addr::from(*id)))

@@ -1,4 +1,4 @@
-//! The client: when a request is sent again, where a redirect leads, and when to stop.
+//! The HTTP client's policy: when a request is repeated, where a redirect may lead, and when to stop.
 
 use super::network::Network;
 use super::{Failure, Findings, Redirects, Reply, Request, Settings, Transport, Uplink};
@@ -13,67 +13,70 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-/// How long one attempt may take, unless the request or the image's settings differ.
+/// How long one attempt may take, unless the request or the image's settings say otherwise.
 const ATTEMPT: Duration = Duration::from_secs(30);
-/// The first wait before a repeat; doubled each time up to the longest, each time by a random factor.
+/// The first wait before a repeat. It doubles each time, up to the longest wait, and is varied by a random
+/// factor.
 const FIRST_BACKOFF: Duration = Duration::from_millis(250);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(8);
-/// How often an invalid answer is asked for again.
+/// How often an invalid response is asked for again.
 const MAX_INVALID: u32 = 3;
 const MAX_REDIRECTS: u32 = 5;
-/// How often at least a request is sent that a limit of the service's rate turns away (429).
+/// The least number of tries for a request that the service rate-limits (429).
 const RATE_TRIES: u32 = 10;
-/// How long, and how often at least, a document with a time of its own is asked for before the service is asked whether it has
-/// others to give, and again after twice that time; how often in a row it must have, and how many tries back off between (0.25 s
-/// to 0.75 s). A service that sheds load has to do little of it.
+/// For a document with a time limit of its own ([`Request::within`]) that the service turns away (503): how
+/// long, and how often at least, it is asked for before another document is asked for as a control, and again
+/// after twice that time; how often in a row the control must succeed; and the backoff in between (as after
+/// two tries, 0.25 s to 0.75 s).
 const CHECK_AFTER: Duration = Duration::from_secs(12);
 const CHECK_TRIES: u32 = 4;
 const CHECKS: u32 = 8;
 const CHECK_BACKOFF: u32 = 2;
 /// The statuses on which a request is repeated.
 const TRANSIENT: [u16; 6] = [408, 429, 500, 502, 503, 504];
-/// An answer that took longer than this, repeats included, is worth a warning.
+/// A response that takes longer than this, including repeats, is worth a warning.
 const SLOW: Duration = Duration::from_secs(10);
 
-/// The image's settings for how long a service is asked. None: the default. The deadline always applies.
+/// The image's settings for how long a service is asked. None: the default. The deadline applies in any case.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// How long to look for a service that has not answered yet. Zero: one request, and those that it asks for with
-    /// `Retry-After`.
+    /// How long to look for a service that has not answered yet. Zero: one request, plus repeats that it asks
+    /// for with `Retry-After`.
     pub search: Option<Duration>,
     /// How long one attempt may take.
     pub attempt: Option<Duration>,
-    /// How often a document is asked for again once the service has answered.
+    /// How often a document is asked for again, once the service has answered at all.
     pub retries: Option<u32>,
-    /// Whether the machine has a mark of the service: one that does not know the machine is asked again, because it will.
+    /// Whether the machine has a mark of the service. Then a response that it does not know the machine is
+    /// asked for again, because it soon will.
     pub marked: bool,
 }
 
-/// Asks through one uplink. May be shared between threads.
+/// An HTTP client on one uplink. It can be shared between threads.
 pub struct Client {
     uplink: Uplink,
     transport: Arc<dyn Transport>,
     redirects: Redirects,
     findings: Findings,
     rng: Arc<Mutex<Rng>>,
-    /// Held by the request that the service turned away and that waits to be sent again: one at a time. True once the service was
-    /// seen to turn away single documents, while it has time for others.
+    /// Locked by a request that waits to be repeated after the service turned it away, so that only one does.
+    /// True once the service turned away single documents while it served others.
     turn: Arc<Mutex<bool>>,
     deadline: Deadline,
     limits: Limits,
-    /// When the search for the service ends, and whether it has: the service has answered.
+    /// When the search for the service ends; and whether the search is over because the service has answered.
     search: Deadline,
     answered: AtomicBool,
 }
 
 impl Client {
-    /// A client over the network that asks through `uplink` until `deadline` or `cancel`.
+    /// A client that uses `uplink`, until `deadline` or until `cancel`.
     pub fn new(uplink: &Uplink, settings: &Settings, deadline: Deadline, cancel: Cancel, findings: &Findings) -> Self {
         let network = Network::new(uplink, settings.ca_files.clone(), cancel);
         Client::over(Arc::new(network), uplink, settings.redirects, deadline, findings)
     }
 
-    /// A client in the real root, which asks over the system's own network until `deadline`.
+    /// A client for the real root, which uses the system's own network until `deadline`.
     ///
     /// # Errors
     /// The process has no file descriptors left.
@@ -82,7 +85,7 @@ impl Client {
         Ok(Client::new(&Uplink::system(), settings, deadline, cancel, &Findings::default()))
     }
 
-    /// A client over the Unix stream socket at `path`, until `deadline`.
+    /// A client of the Unix stream socket at `path`, until `deadline`.
     ///
     /// # Errors
     /// The process has no file descriptors left.
@@ -92,7 +95,7 @@ impl Client {
         Ok(Client::new(&Uplink::socket(path), &settings, deadline, cancel, &Findings::default()))
     }
 
-    /// A client over any transport.
+    /// A client with any transport.
     pub fn over(
         transport: Arc<dyn Transport>,
         uplink: &Uplink,
@@ -114,7 +117,8 @@ impl Client {
         }
     }
 
-    /// The same client for one service, with the image's limits. The search for the service starts now.
+    /// The same client, limited to one service by the image's settings. The search for the service starts
+    /// now.
     pub fn limited(&self, limits: Limits) -> Client {
         Client {
             uplink: self.uplink.clone(),
@@ -130,45 +134,48 @@ impl Client {
         }
     }
 
-    /// The uplink that this client asks through: its link, its DHCP lease.
+    /// The uplink that this client uses.
     pub fn uplink(&self) -> &Uplink {
         &self.uplink
     }
 
-    /// The requests and warnings of this client and those that share them.
+    /// The requests and warnings of this client and of all that share them.
     pub fn findings(&self) -> &Findings {
         &self.findings
     }
 
-    /// Whether a service that has not answered is asked more than once: the image's `max_wait` does not forbid it.
+    /// Whether a service that has not answered may be asked more than once: unless the image's `max_wait`
+    /// forbids it.
     pub fn is_patient(&self) -> bool {
         self.limits.search != Some(Duration::ZERO)
     }
 
-    /// The addresses of a host name, by the uplink's name servers. Empty if it has none.
+    /// The addresses of a host name, from the uplink's name servers. Empty if it has none.
     pub fn resolve(&self, name: &str) -> Vec<IpAddr> {
         self.transport.resolve(name, self.transport.left(self.deadline).min(ATTEMPT))
     }
 
-    /// Waits, up to the deadline. False if the client was cancelled or the deadline has passed.
+    /// Waits, until the deadline at most. Returns false if the client was cancelled or the deadline has
+    /// passed.
     pub fn wait(&self, time: Duration) -> bool {
         let left = self.transport.left(self.deadline);
         self.transport.wait(time.min(left)) && time < left
     }
 
-    /// Waits before a service is asked again for what it does not have yet, longer each time. False once the search for the
-    /// service is to end ([`Limits::search`]), at once where nothing says that it is there ([`Limits::marked`]).
+    /// Waits before a service is asked again for what it does not have yet, longer each time. Returns false
+    /// once the search for the service has to end ([`Limits::search`]), or at once if nothing says that the
+    /// service is there ([`Limits::marked`]).
     pub fn wait_for_service(&self, tries: u32) -> bool {
         let wait = self.backoff(tries.max(1), None);
         self.limits.marked && self.is_patient() && wait < self.transport.left(self.search) && self.transport.wait(wait)
     }
 
-    /// The time of day, for what is signed with it.
+    /// The time of day, for signatures.
     pub fn now(&self) -> SystemTime {
         self.transport.now()
     }
 
-    /// A document; None if there is none (404). Repeats as [`Client::send`] does.
+    /// Gets a document; None if it does not exist (404). Repeats as [`Client::send`] does.
     ///
     /// # Errors
     /// As [`Client::document`].
@@ -176,26 +183,22 @@ impl Client {
         self.document(&Request::get(url))
     }
 
-    /// The body of a successful answer; None if there is none (404, or 410 for what was there once).
+    /// The body of a successful response; None if the document does not exist (404, or 410).
     ///
     /// # Errors
     /// Any other status, or no answer. The message names the URL without its query and credentials.
     pub fn document(&self, request: &Request) -> Result<Option<Vec<u8>>> {
-        let reply = self.send(request)?;
-        match reply.status {
-            200..=299 => Ok(Some(reply.body)),
-            404 | 410 => Ok(None),
-            status => Err(refused(request.method, request.url, status)),
-        }
+        self.send(request)?.document(request)
     }
 
-    /// Sends a request until it is answered. Statuses that mean "later" (408, 429, 500, 502, 503, 504 and
-    /// [`Request::retry`]) and lost connections are asked again until the tries or the deadline run out. `Retry-After` is
-    /// honoured if it ends before the deadline.
+    /// Sends a request until it is answered. Responses that mean "later" (408, 429, 500, 502, 503, 504 and
+    /// [`Request::retry`]) and lost connections are repeated until the tries or the deadline are used up.
+    /// `Retry-After` is honoured if it ends before the deadline.
     ///
-    /// A service that turns machines away (429, 503) has too many of them at once. What it turned away is sent again one request
-    /// after the other, and until the deadline where the request has a time of its own ([`Request::within`]). Such a request ends
-    /// early where the service answers 503 to it and not to others: where it gives [`Request::control`] each time that it is asked.
+    /// A service that turns requests away (429, 503) is asked by too many machines at once. Requests that it
+    /// turned away are repeated one at a time, beyond the time limit of the request ([`Request::within`]).
+    /// Such a request ends early if the service returns 503 only for it: if it serves [`Request::control`]
+    /// each time.
     ///
     /// # Errors
     /// No answer in time, or an unacceptable one: too large, a redirect that must not be followed. The message names the URL
@@ -204,7 +207,7 @@ impl Client {
         let (mut tries, mut invalid) = (0u32, 0);
         let before = self.transport.left(self.deadline);
         let mut reason = String::new();
-        // The status with which the service turned this request away, before it may have gone silent.
+        // The status with which the service turned this request away, in case it falls silent later.
         let (mut away, mut turn) = (None, None);
         let (mut check, mut suspect) = (CHECK_AFTER, false);
         loop {
@@ -265,7 +268,7 @@ impl Client {
         }
     }
 
-    /// Whether an answer means that the request is to be sent again.
+    /// Whether a response means that the request is to be repeated.
     fn is_later(&self, request: &Request, reply: &Reply) -> bool {
         // cloud-init 26.2, url_helper.py, `wait_for_url`: any error, and an empty answer.
         let not_yet =
@@ -275,7 +278,7 @@ impl Client {
             || (request.first && self.limits.marked && self.is_patient() && not_yet(reply))
     }
 
-    /// Whether the service gives a document each time that it is asked for: then it does not turn machines away.
+    /// Whether the service serves a document each time: then it does not turn machines away.
     fn always_gives(&self, url: &str, deadline: Deadline) -> bool {
         let request = Request::get(url);
         (0..CHECKS).all(|_| {
@@ -285,7 +288,7 @@ impl Client {
         })
     }
 
-    /// The tries and the time that a request has now.
+    /// The number of tries and the deadline that a request has now.
     fn bounds(&self, request: &Request) -> (u32, Deadline) {
         match (self.answered.load(Ordering::Relaxed), self.limits) {
             (false, Limits { search: Some(Duration::ZERO), .. }) => (1, self.search),
@@ -302,7 +305,8 @@ impl Client {
                 .saturating_mul(1 << (tries - 1).min(16))
                 .min(LONGEST_BACKOFF)
                 .mul_f64(rng.between(0.5, 1.5)),
-            // What the server asks for is a minimum; the random part separates machines that it turned away together.
+            // The server's value is a minimum; the random part separates machines that were turned away
+            // together.
             Some(after) => {
                 let spread = after.clamp(Duration::from_secs(1), LONGEST_BACKOFF).mul_f64(rng.between(0.0, 1.0));
                 after.saturating_add(spread)
@@ -310,7 +314,7 @@ impl Client {
         }
     }
 
-    /// One attempt, with the redirects that it meets.
+    /// Sends the request once, and follows redirects.
     fn follow(&self, request: &Request, deadline: Deadline) -> std::result::Result<Reply, Failure> {
         let mut url = request.url.to_owned();
         let mut headers = request.headers;
@@ -324,7 +328,7 @@ impl Client {
             }
             let location = reply.header("location").unwrap_or_default();
             let next = redirected(&url, location, self.redirects).map_err(Failure::Final)?;
-            // Tokens and keys are sent only to the host that they are for.
+            // Tokens and keys are only sent to the host that they are for.
             if !same_origin(&url, &next) {
                 headers = &[];
             }
@@ -333,7 +337,7 @@ impl Client {
         Err(Failure::Final(Error::new(format!("redirected more than {MAX_REDIRECTS} times"))))
     }
 
-    /// One exchange.
+    /// Sends a request once.
     fn attempt(&self, request: &Request, deadline: Deadline) -> std::result::Result<Reply, Failure> {
         let timeout = self.limits.attempt.or(request.timeout).unwrap_or(ATTEMPT);
         let timeout = timeout.min(self.transport.left(deadline));
@@ -359,7 +363,7 @@ pub fn refused(method: &str, url: &str, status: u16) -> Error {
     Error::new(format!("{}: {}", said(method, url), status_text(status)))
 }
 
-/// Seconds, or nothing: a date would need a clock that an initramfs may not have.
+/// `Retry-After` in seconds. Dates are ignored: an initramfs may have no valid clock.
 fn retry_after(reply: &Reply) -> Option<Duration> {
     reply.header("retry-after")?.trim().parse().ok().map(Duration::from_secs)
 }

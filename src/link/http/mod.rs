@@ -1,8 +1,8 @@
 //! HTTP for metadata services, seeds and reports (RFC 9110, RFC 9112).
 //!
-//! A [`Client`] is the policy: repeats, redirects, deadlines. What carries a request is a [`Transport`]: the network, or a
-//! script in a test. A datasource's code sees the client only, so it is the same in the initramfs, in the real root and in
-//! the conformance tests.
+//! [`Client`] has the policy: repeats, redirects, deadlines. A [`Transport`] carries a request: over the
+//! network, or in a test from a script. A datasource only sees the client, so its code is the same in the
+//! initramfs, in the real root and in the conformance tests.
 
 mod client;
 mod network;
@@ -33,33 +33,33 @@ pub struct Request<'a> {
     pub method: &'a str,
     /// An http or https URL. The zone of a link-local address is ignored: the uplink decides the link.
     pub url: &'a str,
-    /// Names and values. A `Host` replaces the URL's. None of them follows a redirect to another origin.
+    /// Names and values. A `Host` replaces the URL's. None is sent to another origin after a redirect.
     pub headers: &'a [(&'a str, &'a str)],
     pub body: &'a [u8],
-    /// The largest body of an answer that is accepted, in bytes.
+    /// The largest accepted body of a response, in bytes.
     pub limit: usize,
-    /// How often it is sent at most. The deadline may end it earlier.
+    /// The most times that it is sent. The deadline may end it earlier.
     pub tries: u32,
     /// How long one attempt may take. None: 30 s. The image's `timeout` setting ([`Limits::attempt`]) takes precedence.
     pub timeout: Option<Duration>,
-    /// How long all tries may take together; the last one may end later. A service that limits its rate (429) has longer. None:
-    /// until the deadline.
+    /// How long all tries may take together; the last one may end later. A request that is rate-limited (429)
+    /// has longer. None: until the deadline.
     pub within: Option<Duration>,
-    /// A document that the service has given before. Where the service turns this request away (503) and gives that one each
-    /// time, the request ends. None: a request that is turned away is sent until the deadline.
+    /// The URL of a document that the service has served before. If the service turns this request away (503)
+    /// but serves that one each time, the request ends. None: it is repeated until the deadline.
     pub control: Option<&'a str>,
-    /// Statuses that are asked again like a lost connection, besides 408, 429, 500, 502, 503 and 504.
+    /// Statuses that are repeated like a lost connection, besides 408, 429, 500, 502, 503 and 504.
     pub retry: &'a [u16],
-    /// Whether it is what the service is known by: one that answers 4xx, or nothing, may not know the machine yet, and is asked
-    /// again like one that does not answer, where there is reason to wait for it ([`Limits::marked`]). Not 401, which asks for
-    /// credentials.
+    /// Whether this is the document by which the service is recognised. A service that returns 4xx (but not
+    /// 401, which asks for credentials) or an empty body may not know the machine yet; if there is reason to
+    /// wait for it ([`Limits::marked`]), it is asked again like one that does not answer.
     pub first: bool,
-    /// The local TCP port, for services that answer only privileged ports (Scaleway: 1 to 1023). None: any.
+    /// The local TCP port, for services that only answer privileged ports (Scaleway: 1 to 1023). None: any.
     pub source_port: Option<u16>,
 }
 
 impl<'a> Request<'a> {
-    /// A GET of a document of at most [`MAX_BODY`], repeated until the deadline.
+    /// A GET, repeated until the deadline.
     pub fn get(url: &'a str) -> Self {
         Request {
             method: "GET",
@@ -77,7 +77,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// A GET of the document that a service is known by ([`Request::first`]).
+    /// A GET of the document by which a service is recognised ([`Request::first`]).
     pub fn first(url: &'a str) -> Self {
         Request { first: true, ..Request::get(url) }
     }
@@ -93,52 +93,65 @@ impl<'a> Request<'a> {
     }
 }
 
-/// An answer.
+/// A response.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reply {
     pub status: u16,
-    /// Names in lower case and values, in the order of the answer.
+    /// Names in lower case and values, in the order of the response.
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
-    /// The address that answered. None over a Unix socket.
+    /// The address of the server. None over a Unix socket.
     pub peer: Option<SocketAddr>,
-    /// This machine's own address on the connection. None over a Unix socket.
+    /// This machine's address on the connection. None over a Unix socket.
     pub local: Option<IpAddr>,
 }
 
 impl Reply {
-    /// The first header of this name, in any case.
+    /// The body of a successful response to `request`; None if the document does not exist (404, or 410).
+    ///
+    /// # Errors
+    /// Any other status. The message names the URL without its query and credentials.
+    pub fn document(self, request: &Request) -> crate::base::error::Result<Option<Vec<u8>>> {
+        match self.status {
+            200..=299 => Ok(Some(self.body)),
+            404 | 410 => Ok(None),
+            status => Err(refused(request.method, request.url, status)),
+        }
+    }
+
+    /// The first header with this name, in any case.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
 }
 
-/// Why an attempt gave no answer.
+/// Why an attempt gave no response.
 #[derive(Debug, Clone)]
 pub enum Failure {
-    /// No answer: refused, unreachable, timed out, lost. Asked again until the deadline.
+    /// No response: refused, unreachable, timed out, lost. Repeated until the deadline.
     Silent(String),
-    /// The answer was not HTTP, or the host name has no address. Asked again a few times.
+    /// The response was not HTTP, or the host name has no address. Repeated a few times.
     Invalid(String),
-    /// A repeated request would fail again.
+    /// Repeating the request would fail again.
     Final(Error),
 }
 
 /// What carries requests.
 pub trait Transport: Send + Sync {
-    /// Sends a request once and reads its answer, whatever its status, within `timeout`. Redirects are not followed.
+    /// Sends a request once and reads the response, whatever its status, within `timeout`. Redirects are not
+    /// followed.
     ///
     /// # Errors
-    /// There was no answer, or none that is acceptable.
+    /// There was no response, or an unacceptable one.
     fn exchange(&self, request: &Request, timeout: Duration) -> Result<Reply, Failure>;
 
     /// The addresses of a host name, within `timeout`. Empty if it has none.
     fn resolve(&self, name: &str, timeout: Duration) -> Vec<IpAddr>;
 
-    /// Waits. False if the wait was cancelled.
+    /// Waits. Returns false if cancelled.
     fn wait(&self, time: Duration) -> bool;
 
-    /// How long there is until `deadline`.
+    /// The time left until `deadline`.
     fn left(&self, deadline: Deadline) -> Duration {
         deadline.left()
     }
@@ -149,16 +162,16 @@ pub trait Transport: Send + Sync {
     }
 }
 
-/// How clients are made.
+/// How a client is created.
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub redirects: Redirects,
-    /// Files of CA certificates in PEM. The first that exists is read, once https is asked for.
+    /// Files of CA certificates in PEM. The first that exists is used, read when https is first needed.
     pub ca_files: Vec<PathBuf>,
 }
 
-/// Where distributions keep the certificates of the authorities that they trust, in one file. None of them is a symbolic link:
-/// they are read from a root that may not be `/`.
+/// Where distributions keep their trusted CA certificates, in one file. None of the paths is a symbolic link,
+/// because they are read from a root that may not be `/`.
 const CA_FILES: [&str; 5] = [
     "etc/ssl/certs/ca-certificates.crt",
     "etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
@@ -172,7 +185,7 @@ pub fn ca_files(path: &Path) -> Vec<PathBuf> {
     CA_FILES.iter().map(|file| path.join(file)).collect()
 }
 
-/// What the clients of one search share: how many requests they sent, and their warnings.
+/// What the clients of one search share: the number of requests, and the warnings.
 #[derive(Debug, Clone, Default)]
 pub struct Findings(Arc<Shared>);
 
@@ -183,7 +196,7 @@ struct Shared {
 }
 
 impl Findings {
-    /// How many requests were sent, repeats and redirects included.
+    /// How many requests were sent, including repeats and redirects.
     pub fn requests(&self) -> u32 {
         self.0.requests.load(Ordering::Relaxed)
     }

@@ -1,6 +1,6 @@
-//! HTTP over the network by ureq: one connection pool for each client, bound to the client's uplink.
+//! HTTP over the network with ureq: one connection pool per client, bound to the client's uplink.
 //!
-//! No proxy from the environment. Headers and bodies are bounded.
+//! Proxies of the environment are not used. Headers and bodies are bounded.
 
 use super::{Failure, Reply, Request, Transport, Uplink};
 use crate::base::cancel::Cancel;
@@ -20,15 +20,15 @@ use ureq::unversioned::transport::{NextTimeout, time};
 
 /// How long a service may take to accept a connection.
 const CONNECT: Duration = Duration::from_secs(10);
-/// The most bytes of an answer's status line and headers.
+/// The largest status line and headers of a response, in bytes.
 const MAX_HEADERS: usize = 32 << 10;
-/// The buffer has to take more than the largest headers: they are too large only if more has come.
+/// Larger than the largest headers: that they are too large shows only when more has arrived.
 const INPUT_BUFFER: usize = MAX_HEADERS + (8 << 10);
 const OUTPUT_BUFFER: usize = 8 << 10;
-/// Every request names its sender, as cloud-init's do.
+/// As cloud-init, every request names its sender.
 const USER_AGENT: &str = concat!("prepivot/", env!("CARGO_PKG_VERSION"));
 
-/// The network, through one uplink.
+/// The network through one uplink.
 pub struct Network {
     uplink: Uplink,
     ca_files: Vec<PathBuf>,
@@ -39,13 +39,13 @@ pub struct Network {
 }
 
 impl Network {
-    /// `ca_files`: the first that exists is read, once https is asked for.
+    /// `ca_files`: the first that exists is read when https is first needed.
     pub fn new(uplink: &Uplink, ca_files: Vec<PathBuf>, cancel: Cancel) -> Self {
         let plain = Agent::with_parts(config().build(), connector(uplink, &cancel, None), resolver(uplink, &cancel));
         Network { uplink: uplink.clone(), ca_files, cancel, plain, tls: OnceLock::new(), secure: OnceLock::new() }
     }
 
-    /// The connections for a request. Those with a local port of their own are not kept for others.
+    /// The connection pool for a request. Connections from a given local port are not reused.
     fn agent(&self, https: bool, port: Option<u16>) -> Result<Agent> {
         match (https, port) {
             (false, None) => Ok(self.plain.clone()),

@@ -8,16 +8,17 @@ use crate::document::Value;
 use ring::rand::{SecureRandom, SystemRandom};
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// How far the server's clock may be from this machine's, in seconds, without another try with the server's time.
+/// How far the server's clock may differ, in seconds, before a refused request is repeated with the server's
+/// time.
 const MAX_SKEW: i64 = 5;
 
-/// Credentials that sign requests, and how far the server's clock is ahead.
+/// OAuth credentials, and how far the server's clock is ahead.
 pub struct OAuth {
     consumer_key: String,
     consumer_secret: String,
     token_key: String,
     token_secret: String,
-    /// Seconds.
+    /// In seconds.
     skew: AtomicI64,
 }
 
@@ -44,8 +45,8 @@ impl OAuth {
         }
     }
 
-    /// Sends a signed request; a second time, with the time of the server, if it is refused (401, 403) and the clocks differ.
-    /// The signature does not follow a redirect to another origin.
+    /// Sends a signed request. If it is refused (401, 403) and the clocks differ, it is sent again with the
+    /// server's time. The signature is not sent to another origin after a redirect.
     ///
     /// # Errors
     /// As [`Client::send`]; or the kernel gives no random numbers.
@@ -75,8 +76,8 @@ impl OAuth {
 
     /// The header's value (RFC 5849, section 3.5.1).
     fn authorization(&self, nonce: u64, time: i64) -> String {
-        // The secrets are encoded once for the signature and once for the header.
-        // RFC 5849, section 3.6.
+        // The secrets are encoded twice: in the signature (section 3.4.4), and in the header (section 3.6 of
+        // RFC 5849).
         let encoded = |text: &str| percent::encode(text, percent::ALL);
         let signature = format!("{}&{}", encoded(&self.consumer_secret), encoded(&self.token_secret));
         format!(

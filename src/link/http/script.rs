@@ -16,7 +16,7 @@ pub enum Answer {
     Reply(Reply),
     /// No connection: refused, unreachable.
     Refused(String),
-    /// No answer for as long as the request waits.
+    /// No answer until the request times out.
     Timeout,
 }
 
@@ -37,8 +37,8 @@ pub struct Sent {
     pub source_port: Option<u16>,
 }
 
-/// Services that answer each method and URL with its answers in turn, the last one for ever. Whatever is not listed is refused.
-/// Time passes only in waits and timeouts.
+/// Services that answer each method and URL with its answers in turn, repeating the last. Everything else is
+/// refused. Time passes only in waits and timeouts.
 #[derive(Debug, Default)]
 pub struct Script {
     answers: BTreeMap<(String, String), Vec<Answer>>,

@@ -1,19 +1,19 @@
-//! rtnetlink's messages as the kernel has them: a type, a header and attributes of bytes.
+//! rtnetlink messages as the kernel has them: a type, a header, and attributes as bytes.
 //!
-//! Of netlink-packet-route only the headers are used. Its message types know every attribute of every kind of link, tunnel
-//! and queue: read and written through them, the few that matter here put 390 KB into the program.
+//! From netlink-packet-route only the headers are used. Its message types know every attribute of every kind
+//! of link, tunnel and queue, which added 390 KB to the program.
 
 use rtnetlink::packet_core::{
     DecodeError, DefaultNla, Emitable, NLA_HEADER_SIZE, NetlinkDeserializable, NetlinkHeader, NetlinkSerializable,
     NlasIterator,
 };
 
-/// A message: what rtnetlink(7) calls a type, and the bytes after nlmsghdr.
+/// A message: the type, and the bytes after nlmsghdr (rtnetlink(7)).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
     /// RTM_*.
     pub kind: u16,
-    /// The type's own header, and attributes, each padded to four octets.
+    /// The type's own header, and attributes, each padded to four bytes.
     bytes: Vec<u8>,
 }
 
@@ -25,7 +25,7 @@ impl Message {
         message
     }
 
-    /// With an attribute more; numbers are in the CPU's byte order, addresses in the network's.
+    /// Adds an attribute. Numbers are in native byte order, addresses in network byte order.
     pub fn with(mut self, kind: u16, value: &[u8]) -> Self {
         self.append(&DefaultNla::new(kind, value.to_vec()));
         self
@@ -37,18 +37,19 @@ impl Message {
         part.emit(self.bytes.get_mut(start..).unwrap_or_default());
     }
 
-    /// The header with which all messages of this type begin.
+    /// The header that all messages of this type begin with.
     pub fn header<H>(&self, parse: impl Fn(&[u8]) -> Result<H, DecodeError>) -> Option<H> {
         parse(&self.bytes).ok()
     }
 
-    /// The attributes after a header as long as `header`'s: type and value. They end with the first that is not whole.
+    /// The attributes after a header as long as `header`: type and value. They end at the first that is
+    /// truncated.
     pub fn attributes(&self, header: &impl Emitable) -> impl Iterator<Item = (u16, &[u8])> {
         attributes(self.bytes.get(header.buffer_len()..).unwrap_or_default())
     }
 }
 
-/// The attributes that lie one after another in `bytes`, as in an attribute with attributes of its own.
+/// The attributes in `bytes`, such as the value of a nested attribute.
 pub fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     NlasIterator::new(bytes).map_while(|attribute| {
         let attribute = attribute.ok()?;
@@ -57,7 +58,7 @@ pub fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-/// An attribute with attributes of its own: its value.
+/// The value of a nested attribute.
 pub fn nested(inner: &[(u16, &[u8])]) -> Vec<u8> {
     let mut message = Message { kind: 0, bytes: Vec::new() };
     for (kind, value) in inner {

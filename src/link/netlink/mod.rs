@@ -1,4 +1,4 @@
-//! rtnetlink: links, addresses and routes read, changed and watched.
+//! rtnetlink: reads, changes and watches links, addresses and routes.
 
 mod message;
 mod read;
@@ -29,25 +29,25 @@ const ANSWER: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
 pub struct Link {
     pub index: u32,
     pub name: String,
-    /// Its other names, by which programs may find it too.
+    /// Alternative names, by which programs may also find it.
     pub alternatives: Vec<String>,
-    /// Of six octets; None for a link of another kind.
+    /// Its hardware address. None if that does not have six octets.
     pub mac: Option<[u8; 6]>,
-    /// ARPHRD_ETHER and no loopback.
+    /// Whether it is ARPHRD_ETHER and not loopback.
     pub ethernet: bool,
     /// Administratively up.
     pub up: bool,
     pub carrier: bool,
-    /// Part of a bond, bridge or team, or the hidden half of a fail-over pair.
+    /// Whether it is part of a bond, bridge or team, or the hidden half of a failover pair.
     pub enslaved: bool,
-    /// The kernel made it in software (veth, bridge, bond, vlan, …): IFLA_INFO_KIND is there.
+    /// Whether it is virtual (veth, bridge, bond, vlan, …): IFLA_INFO_KIND is there.
     pub software: bool,
     pub mtu: u32,
 }
 
 #[cfg(test)]
 impl Link {
-    /// An Ethernet device that nothing has touched; the last octet of its address is `octet`.
+    /// An Ethernet device as the kernel finds it; `octet` is the last octet of its address.
     pub fn idle(index: u32, name: &str, octet: u8) -> Link {
         Link {
             index,
@@ -70,47 +70,47 @@ pub struct Address {
     pub index: u32,
     pub address: IpAddr,
     pub prefix: u8,
-    /// IPv6: duplicate address detection has not ended, it cannot be used yet.
+    /// Whether duplicate address detection has not ended yet, so that it cannot be used (IPv6).
     pub tentative: bool,
-    /// The kernel made it: IPv6, for the link itself or from a router advertisement.
+    /// Whether the kernel added it: IPv6, link-local or from a router advertisement.
     pub automatic: bool,
 }
 
 impl Address {
-    /// An address to add or remove.
+    /// An address to be added or removed.
     pub fn new(index: u32, address: IpAddr, prefix: u8) -> Self {
         Address { index, address, prefix, tentative: false, automatic: false }
     }
 }
 
-/// A route by one link.
+/// A route over one link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Route {
     pub index: u32,
     pub destination: IpAddr,
     pub prefix: u8,
-    /// Of the destination's family. None: the destination is on the link itself.
+    /// Of the destination's family. None: the destination is on the link.
     pub gateway: Option<IpAddr>,
     pub metric: u32,
 }
 
-/// What the kernel reported.
+/// A change that the kernel reported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// Events were lost because the socket was full: the state has to be read anew.
+    /// Events were lost because the socket was full: everything has to be read again.
     Lost,
     Link(Link),
     LinkGone(u32),
     Address(Address),
     AddressGone(Address),
-    /// An IPv6 default route by this link, from a router advertisement.
+    /// An IPv6 default route over this link, from a router advertisement.
     DefaultRoute6(u32),
 }
 
 /// A stream of events.
 pub type Events = Pin<Box<dyn Stream<Item = Event>>>;
 
-/// A link that is made.
+/// A kind of virtual link to create.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Bond,
@@ -118,12 +118,15 @@ pub enum Kind {
     Vlan { parent: u32, id: u16 },
 }
 
-/// A connection to the kernel's network configuration. Wants a tokio runtime around it.
+/// A connection to the kernel's network configuration. Needs a tokio runtime.
 #[derive(Clone)]
 pub struct Netlink(ConnectionHandle<Message>);
 
 impl Netlink {
-    /// Opens the connection; its events start now. The connection's own work is spawned on the current runtime.
+    /// Opens the connection, whose events start now. Its background task is spawned on the current runtime.
+    ///
+    /// # Errors
+    /// The kernel has no netlink, or the process no file descriptors left.
     pub fn open() -> Result<(Self, Events)> {
         use MulticastGroup::{Ipv4Ifaddr, Ipv6Ifaddr, Ipv6Route, Link};
         let what = || "failed to open rtnetlink: has the kernel a network?";
@@ -154,12 +157,12 @@ impl Netlink {
         self.change(write::set_up(index, up)).await
     }
 
-    /// Gives a link another name; most kernels want it to be down.
+    /// Renames a link; most kernels require it to be down.
     pub async fn rename(&self, index: u32, name: &str) -> io::Result<()> {
         self.set(index, libc::IFLA_IFNAME, &write::text(name)).await
     }
 
-    /// Gives a link an alternative name, or takes it away.
+    /// Adds or removes an alternative name of a link.
     pub async fn alternative_name(&self, index: u32, name: &str, add: bool) -> io::Result<()> {
         let message = write::alternative_name(index, name, add);
         if add { self.add(message).await } else { self.change(message).await }
@@ -175,7 +178,7 @@ impl Netlink {
         self.set(index, libc::IFLA_ADDRESS, &mac).await
     }
 
-    /// Makes a link part of a bond or bridge; index 0 takes it out.
+    /// Adds a link to a bond or bridge; with index 0, removes it.
     pub async fn set_controller(&self, index: u32, controller: u32) -> io::Result<()> {
         self.set(index, libc::IFLA_MASTER, &controller.to_ne_bytes()).await
     }
@@ -184,29 +187,29 @@ impl Netlink {
         self.change(write::link(libc::RTM_SETLINK, index).with(attribute, value)).await
     }
 
-    /// Makes a link (a bond, bridge or VLAN). It is down.
+    /// Creates a link (a bond, bridge or VLAN), which is down.
     pub async fn make(&self, name: &str, kind: Kind) -> io::Result<()> {
         self.add(write::make(name, kind)).await
     }
 
-    /// Removes a link that was made.
+    /// Removes a link that was created.
     pub async fn remove(&self, index: u32) -> io::Result<()> {
         self.change(write::link(libc::RTM_DELLINK, index)).await
     }
 
-    /// Adds an address, or takes it away.
+    /// Adds or removes an address.
     pub async fn address(&self, address: Address, add: bool) -> io::Result<()> {
         let message = write::address(address, add)?;
         if add { self.add(message).await } else { self.change(message).await }
     }
 
-    /// Adds a route, or takes it away. A gateway need not lie in the link's own network.
+    /// Adds or removes a route. The gateway need not be in the link's own network.
     pub async fn route(&self, route: Route, add: bool) -> io::Result<()> {
         let message = write::route(route, add)?;
         if add { self.add(message).await } else { self.change(message).await }
     }
 
-    /// Makes what must not be there yet.
+    /// Sends a request that fails if the object exists.
     async fn add(&self, message: Message) -> io::Result<()> {
         self.ask(message, NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL).await.map(drop)
     }
@@ -215,9 +218,8 @@ impl Netlink {
         self.ask(message, NLM_F_ACK).await.map(drop)
     }
 
-    /// One request and all its answers. The kernel has carried it out when it was sent, but it drops its answer where events
-    /// have filled the socket (netlink(7), ENOBUFS). A change whose answer is lost is taken as made: what waits for it has a
-    /// deadline of its own.
+    /// Sends a request and collects the responses. The kernel answers at once, but drops its answer if events have filled the
+    /// socket (netlink(7), ENOBUFS). A change whose answer is lost is assumed to be made: what waits for it has its own deadline.
     async fn ask(&self, message: Message, flags: u16) -> io::Result<Vec<Message>> {
         match tokio::time::timeout(ANSWER, self.answers(message, flags)).await {
             Ok(answers) => answers,
@@ -254,7 +256,7 @@ pub async fn next(events: &mut Events) -> Option<Event> {
     poll_fn(|cx| events.as_mut().poll_next(cx)).await
 }
 
-/// The kernel's messages, those that say something here.
+/// The kernel's messages that are events here.
 struct Filter<S>(Pin<Box<S>>);
 
 impl<S, A> Stream for Filter<S>

@@ -1,4 +1,4 @@
-//! Reads the kernel's messages.
+//! Parses the kernel's messages.
 
 use super::message::{self, Message};
 use super::{Address, Event, Link};
@@ -10,7 +10,7 @@ use rtnetlink::packet_route::link::{LinkFlags, LinkHeader, LinkLayerType};
 use rtnetlink::packet_route::route::RouteHeader;
 use std::net::IpAddr;
 
-/// What a message reports; None where nothing in it matters here.
+/// The event in a message; None for messages that do not matter here.
 pub fn event(message: NetlinkMessage<Message>) -> Option<Event> {
     let message = match message.payload {
         NetlinkPayload::InnerMessage(message) => message,
@@ -27,7 +27,7 @@ pub fn event(message: NetlinkMessage<Message>) -> Option<Event> {
     }
 }
 
-/// A link. None for messages about a bridge's ports, which describe a link a second time and in part.
+/// A link. None for messages about a bridge's ports, which describe a link a second time and only in part.
 pub fn link(message: &Message) -> Option<Link> {
     let header = message.header(LinkHeader::parse)?;
     let flags = header.flags;
@@ -78,7 +78,8 @@ pub fn address(message: &Message) -> Option<Address> {
         }
     }
     let (address, prefix) = (local.or(peer)?, header.prefix_len);
-    // Programs that configure addresses from advertisements themselves keep the kernel from adding a route for each.
+    // Programs that handle router advertisements themselves keep the kernel from adding a route for each
+    // address.
     let advertised = !flags.intersects(AddressFlags::Permanent | AddressFlags::Noprefixroute) && prefix == 64;
     let automatic = matches!(address, IpAddr::V6(ip) if ip.is_unicast_link_local() || advertised);
     let tentative = flags.contains(AddressFlags::Tentative);

@@ -1,4 +1,4 @@
-//! The messages that are sent.
+//! The messages that are sent to the kernel.
 
 use super::message::{Message, nested};
 use super::{Address, Kind, Route};
@@ -10,12 +10,12 @@ use rtnetlink::packet_route::route::{RouteFlags, RouteHeader, RouteProtocol, Rou
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 
-/// A VLAN's number among its own attributes (linux/if_link.h).
+/// The attribute of a VLAN with its id (linux/if_link.h).
 const IFLA_VLAN_ID: u16 = 1;
-/// Changes of a link's lists of properties (linux/rtnetlink.h).
+/// Messages that add and remove link properties (linux/rtnetlink.h).
 const RTM_NEWLINKPROP: u16 = 108;
 const RTM_DELLINKPROP: u16 = 109;
-/// The mark of an attribute with attributes of its own (linux/netlink.h), which the kernel wants to see on younger ones.
+/// The flag of a nested attribute (linux/netlink.h), which the kernel requires for newer ones.
 const NESTED: u16 = 0x8000;
 
 /// Sets a link up or down.
@@ -25,18 +25,18 @@ pub fn set_up(index: u32, up: bool) -> Message {
     Message::new(libc::RTM_SETLINK, &header)
 }
 
-/// A message about the link `index`, or about one that is not there yet with 0.
+/// A message about the link `index`; 0 for one that does not exist yet.
 pub fn link(kind: u16, index: u32) -> Message {
     Message::new(kind, &LinkHeader { index, ..Default::default() })
 }
 
-/// Gives a link an alternative name, or takes it away.
+/// Adds or removes an alternative name of a link.
 pub fn alternative_name(index: u32, name: &str, add: bool) -> Message {
     let names = nested(&[(libc::IFLA_ALT_IFNAME, &text(name))]);
     link(if add { RTM_NEWLINKPROP } else { RTM_DELLINKPROP }, index).with(libc::IFLA_PROP_LIST | NESTED, &names)
 }
 
-/// Makes a link.
+/// Creates a link.
 pub fn make(name: &str, kind: Kind) -> Message {
     let mut message = link(libc::RTM_NEWLINK, 0).with(libc::IFLA_IFNAME, &text(name));
     let info = match kind {
@@ -51,7 +51,10 @@ pub fn make(name: &str, kind: Kind) -> Message {
     message.with(libc::IFLA_LINKINFO, &info)
 }
 
-/// Adds an address, or takes it away. InvalidInput for one that no link can have.
+/// Adds or removes an address.
+///
+/// # Errors
+/// `InvalidInput`: no link can have the address.
 pub fn address(address: Address, add: bool) -> io::Result<Message> {
     let Address { index, address, prefix: prefix_len, .. } = address;
     if address.is_multicast() {
@@ -70,8 +73,10 @@ pub fn address(address: Address, add: bool) -> io::Result<Message> {
     Ok(message)
 }
 
-/// Adds a route, or takes it away. A gateway need not lie in the link's own network. InvalidInput for families that do not
-/// fit, and for a prefix that is too long.
+/// Adds or removes a route. The gateway need not be in the link's own network.
+///
+/// # Errors
+/// `InvalidInput`: the address families differ, or the prefix is too long.
 pub fn route(route: Route, add: bool) -> io::Result<Message> {
     let Route { index, destination, prefix, gateway, metric } = route;
     let (family, bits) = (family(destination), if destination.is_ipv4() { 32 } else { 128 });
@@ -106,7 +111,7 @@ fn family(address: IpAddr) -> AddressFamily {
     if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 }
 }
 
-/// As the kernel wants text: with a NUL at its end.
+/// A string as the kernel expects it: with a NUL at its end.
 pub fn text(text: &str) -> Vec<u8> {
     [text.as_bytes(), &[0]].concat()
 }

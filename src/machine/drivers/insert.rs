@@ -1,4 +1,4 @@
-//! Puts one module into the kernel (init_module(2)), and says where its firmware is.
+//! Loads one module into the kernel (init_module(2)), and sets the path of its firmware.
 
 use super::super::beneath;
 use crate::base::error::{Context, Error, Result};
@@ -11,18 +11,18 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
-/// The largest module that is unpacked here, in bytes.
+/// The largest decompressed module, in bytes.
 const MAX_MODULE: usize = 32 << 20;
 /// init_module(2)'s flag: the file is compressed.
 const COMPRESSED_FILE: i32 = 4;
 /// Where the kernel looks for firmware first (Documentation/driver-api/firmware/fw_search_path.rst of the kernel).
 const FIRMWARE_PATH: &str = "sys/module/firmware_class/parameters/path";
 
-/// Loads the module at `path` below `root` with `options`. False where neither the kernel nor this program can unpack it; true
-/// also where another was faster, and where the machine lacks what the module is for, as a CPU's instructions for a checksum.
+/// Loads the module at `path` below `root` with `options`. Returns false if neither the kernel nor this
+/// program can decompress it. Returns true also if another program was faster, or if the machine lacks what
+/// the module supports, such as CPU instructions.
 ///
 /// # Errors
-///
 /// It cannot be read, or the kernel refuses it.
 pub fn module(base: &Path, root: &Path, path: &str, options: &str) -> Result<bool> {
     let file = beneath::open(root, path, OFlags::RDONLY).ok_or_else(|| Error::new(format!("failed to open {path}")))?;
@@ -53,11 +53,11 @@ pub fn module(base: &Path, root: &Path, path: &str, options: &str) -> Result<boo
     }
 }
 
-/// The kernel takes firmware from the new root, until this is dropped.
+/// Makes the kernel read firmware from the new root until this is dropped.
 pub struct Firmware(Option<PathBuf>);
 
 impl Firmware {
-    /// Points the kernel to the firmware of `root`, unless a place is chosen already.
+    /// Sets the kernel's firmware path to that of `root`, unless one is set.
     pub fn of(base: &Path, root: &Path) -> Firmware {
         let place = base.join(FIRMWARE_PATH);
         let is_free = beneath::read(base, FIRMWARE_PATH).is_some_and(|path| path.trim().is_empty());
@@ -72,7 +72,7 @@ impl Firmware {
 impl Drop for Firmware {
     fn drop(&mut self) {
         if let Some(place) = &self.0 {
-            // A zero byte: a write of nothing does not reach the kernel.
+            // Writing zero bytes has no effect: a NUL is written.
             let _ = std::fs::write(place, [0]);
         }
     }

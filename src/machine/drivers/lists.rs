@@ -1,32 +1,32 @@
-//! kmod's lists: what is for a device, what a module depends on, and what modprobe.d says.
+//! Parses kmod's lists: modules for a device, dependencies of a module, and modprobe.d.
 
 use super::super::beneath;
 use crate::base::glob;
 use std::path::Path;
 
-/// How many files of a folder of modprobe.d are read.
+/// The most files of a modprobe.d folder.
 const MAX_FILES: usize = 64;
-/// The longest parameters of a module, in bytes: the kernel takes a page.
+/// The longest parameters of a module, in bytes: the kernel accepts one page.
 const MAX_OPTIONS: usize = 4000;
 
-/// A module's name out of the path of its file: `kernel/drivers/net/virtio-net.ko.xz` is `virtio_net`.
+/// The name of a module, from the path of its file: `kernel/drivers/net/virtio-net.ko.xz` is `virtio_net`.
 pub fn name_of(path: &str) -> String {
     let file = path.rsplit('/').next().unwrap_or_default();
     file.split(".ko").next().unwrap_or_default().replace('-', "_")
 }
 
-/// Whether a module's name, as written in a list, is `name`: `-` and `_` are the same.
+/// Whether a name in a list means the module `name`: `-` and `_` are equivalent.
 pub fn is_named(written: &str, name: &str) -> bool {
     let same = |(a, b): (u8, u8)| a == b || matches!((a, b), (b'-', b'_') | (b'_', b'-'));
     written.len() == name.len() && written.bytes().zip(name.bytes()).all(same)
 }
 
-/// The modules that modules.alias has for one of the modaliases.
+/// The modules in modules.alias for any of the modaliases.
 pub fn resolve<'a>(list: &'a str, modaliases: &[String]) -> Vec<&'a str> {
     let mut found: Vec<&str> = Vec::new();
     for line in list.lines() {
         let Some(line) = line.strip_prefix("alias ") else { continue };
-        // The text before the first wildcard excludes most lines.
+        // Comparing the text before the first wildcard excludes most lines.
         let may_fit = |alias: &&String| {
             let same = |(a, b): &(u8, u8)| a == b && !b"*?[".contains(a);
             let plain = line.bytes().zip(alias.bytes()).take_while(same).count();
@@ -41,9 +41,9 @@ pub fn resolve<'a>(list: &'a str, modaliases: &[String]) -> Vec<&'a str> {
     found
 }
 
-/// The files of the modules, as modules.dep has them, with those that they depend on, softly too. In the order in which they can
-/// be loaded. `aliases` gives modules.alias, which is read only where modules.softdep has a name that is no module's, as
-/// crypto-crc32c is.
+/// The files of the modules and of their dependencies (modules.dep and modules.softdep), in the order in
+/// which they can be loaded. `aliases` returns modules.alias, which is only read if modules.softdep has a
+/// name that is not a module's, such as crypto-crc32c.
 pub fn closure<'a>(dep: &'a str, soft: &str, aliases: &dyn Fn() -> String, names: &[&str]) -> Vec<&'a str> {
     let mut paths = files(dep, names);
     let mut first: Vec<&str> = Vec::new();
@@ -89,10 +89,10 @@ fn files<'a>(dep: &'a str, names: &[&str]) -> Vec<&'a str> {
     paths
 }
 
-/// What modprobe.d(5) and the kernel command line say about modules.
+/// The settings for modules in modprobe.d(5) and on the kernel command line.
 #[derive(Default)]
 pub struct Rules {
-    /// Modules that are not loaded for a device.
+    /// Modules that must not be loaded for a device (`blacklist`).
     barred: Vec<String>,
     /// Modules with an `install` command, which are not loaded here.
     replaced: Vec<String>,
@@ -101,9 +101,9 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Reads the files of the root, and the words of the kernel command line.
+    /// Reads the root's files, and the words of the kernel command line.
     pub fn read(root: &Path, words: &[String]) -> Rules {
-        // As systemd's own file has it: the module makes an interface otherwise.
+        // As systemd's default: otherwise the module creates an interface.
         let mut rules = Rules { options: vec![("bonding".into(), "max_bonds=0".into())], ..Rules::default() };
         for folder in ["usr/lib/modprobe.d", "lib/modprobe.d", "etc/modprobe.d"] {
             let mut names = beneath::names(root, folder);
@@ -136,12 +136,12 @@ impl Rules {
         }
     }
 
-    /// Whether the module is not to be loaded because a device is there.
+    /// Whether the module must not be loaded just because its device is there.
     pub fn is_barred(&self, name: &str) -> bool {
         self.barred.iter().any(|barred| is_named(barred, name))
     }
 
-    /// Whether a command is to be run in the place of loading the module.
+    /// Whether a command has to be run instead of loading the module.
     pub fn is_replaced(&self, name: &str) -> bool {
         self.replaced.iter().any(|replaced| is_named(replaced, name))
     }

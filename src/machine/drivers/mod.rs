@@ -1,8 +1,8 @@
-//! Drivers for devices that the initramfs has none for, from the new root's own kernel modules.
+//! Loads drivers from the new root's kernel modules for devices that have no driver in the initramfs.
 //!
-//! The files are kmod's: modules.dep(5), modprobe.d(5), modules.alias and modules.softdep. Modules may be plain, or compressed with
-//! what the kernel unpacks (`/sys/module/compression`); gzip is unpacked here, and anything else is left to the initramfs's
-//! `modprobe`.
+//! The files are kmod's: modules.dep(5), modprobe.d(5), modules.alias and modules.softdep. Modules are plain
+//! or compressed in a format that the kernel supports (`/sys/module/compression`). gzip is decompressed here;
+//! any other format is left to the initramfs's `modprobe`.
 
 mod insert;
 mod lists;
@@ -18,15 +18,16 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The largest list of kmod's that is read, in bytes: a kernel with every driver has 2 MB of aliases.
+/// The largest list that is read, in bytes: a kernel with every driver has 2 MB of aliases.
 const MAX_LIST: u64 = 16 << 20;
-/// How many rounds of devices that appear with a new driver are looked at: a bus, its controller, the disk, and what is on it.
+/// How many rounds of devices that appear with a new driver are examined: a bus, its controller, the disk,
+/// and what is on it.
 const MAX_ROUNDS: usize = 8;
-/// How many modules are loaded at most.
+/// The most modules that are loaded.
 const MAX_LOADED: usize = 256;
 /// How long the initramfs's modprobe may take.
 const MODPROBE_TIME: Duration = Duration::from_secs(30);
-/// How long systemd-udevd may take to name an interface. It renames only those that are down.
+/// How long to wait until systemd-udevd has named an interface. It only renames those that are down.
 const NAMING_TIME: Duration = Duration::from_secs(3);
 
 /// What a device is for.
@@ -38,7 +39,8 @@ pub enum Kind {
     Network,
 }
 
-/// Devices that a datasource may be on: their bus, what their modalias looks like, and what they are for (None: both).
+/// Devices that a datasource may be on: the bus, the pattern of the modalias, and the kind of device (None:
+/// both).
 const DEVICES: &[(&str, &str, Option<Kind>)] = &[
     // PCI classes: storage, network, USB host controllers.
     ("pci", "*bc01*", Some(Kind::Storage)),
@@ -72,19 +74,19 @@ const DEVICES: &[(&str, &str, Option<Kind>)] = &[
     ("ccw", "ccw:t3832*", None),
 ];
 
-/// The modules of a new root, for the kernel that runs.
+/// The modules of a new root for the running kernel.
 pub struct Drivers {
-    /// The folder with `proc`, `sys` and `run`.
+    /// The folder that contains `proc`, `sys` and `run`.
     base: PathBuf,
     root: PathBuf,
     release: String,
-    /// Words of the kernel command line.
+    /// The words of the kernel command line.
     words: Vec<String>,
-    /// Where the modules are, below the root. None where it has none for this kernel.
+    /// The folder of the modules, below the root. None if it has none for this kernel.
     folder: Option<String>,
-    /// What modprobe.d says; read when the first module is needed.
+    /// The settings in modprobe.d; read when the first module is loaded.
     rules: Option<Rules>,
-    /// Devices that were looked at, by modalias, and modules that were tried, by name.
+    /// Devices that were examined, by modalias, and modules that were tried, by name.
     looked_at: Vec<String>,
     tried: Vec<String>,
     firmware: Option<Firmware>,
@@ -92,7 +94,7 @@ pub struct Drivers {
 }
 
 impl Drivers {
-    /// Those of the new root at `root`, for `machine`. Nothing is read but the name of the folder.
+    /// The modules of the new root at `root`, for `machine`. Reads nothing but the folder's name.
     pub fn of(machine: &Machine, root: &Path) -> Drivers {
         let release = rustix::system::uname().release().to_string_lossy().into_owned();
         let folders = [format!("usr/lib/modules/{release}"), format!("lib/modules/{release}")];
@@ -111,7 +113,8 @@ impl Drivers {
         }
     }
 
-    /// Loads what the devices of a kind need that have no driver, and those that appear with it. Whether anything was loaded.
+    /// Loads drivers for devices of a kind that have none, and for devices that then appear. Returns whether
+    /// anything was loaded.
     pub fn for_devices(&mut self, kind: Kind) -> bool {
         let mut any = false;
         let mut seen = BTreeSet::new();
@@ -139,13 +142,13 @@ impl Drivers {
         any
     }
 
-    /// Loads modules by their names. One that the root does not have is built in, or missed by what needs it.
+    /// Loads modules by name. One that the root lacks may be built in.
     pub fn named(&mut self, names: &[&str]) -> bool {
         self.load(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>(), false)
     }
 
-    /// Loads drivers of network interfaces, and `modules`: each by its name, unless the file is there that shows that the kernel
-    /// has it. Waits until systemd-udevd has named the new interfaces, where it runs.
+    /// Loads drivers of network interfaces, and `modules`, each by name unless the given file shows that the
+    /// kernel has it. Waits until systemd-udevd, if it runs, has named the new interfaces.
     pub fn for_network(&mut self, modules: &[(&str, &str)]) {
         let before: Vec<String> = beneath::names(&self.base, "sys/class/net");
         if !self.for_devices(Kind::Network) && before.iter().all(|name| name == "lo") {
@@ -164,7 +167,7 @@ impl Drivers {
         }
     }
 
-    /// Warnings, one line each: a root without modules, modules that could not be loaded.
+    /// Warnings, one line each: a root without modules, or modules that could not be loaded.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -178,12 +181,12 @@ impl Drivers {
 
     fn list(&self, path: &str) -> String {
         let bytes = beneath::start(&self.root, path, MAX_LIST).unwrap_or_default();
-        // Without a copy: the lists are ASCII.
+        // Without a copy, since the lists are ASCII.
         String::from_utf8(bytes).unwrap_or_default()
     }
 
-    /// The devices of a kind that have no driver and were not looked at yet, by modalias; none that is in `seen`, to which their
-    /// paths are added.
+    /// The devices of a kind without a driver that were not examined yet, by modalias; without those in
+    /// `seen`, to which their paths are added.
     fn without_driver(&mut self, kind: Kind, seen: &mut BTreeSet<String>) -> Vec<String> {
         let mut found = Vec::new();
         let mut last = "";
@@ -218,7 +221,7 @@ impl Drivers {
         found
     }
 
-    /// Loads modules with what they depend on. `barred`: those that modprobe.d bars from being found by a device are left out.
+    /// Loads modules and their dependencies. With `barred`, modules that modprobe.d blacklists are left out.
     fn load(&mut self, names: &[String], barred: bool) -> bool {
         let Some(folder) = self.folder.clone() else { return false };
         let names: Vec<String> = names.iter().filter(|name| !self.is_done(name)).cloned().collect();
@@ -255,13 +258,13 @@ impl Drivers {
         any | self.modprobe(&packed)
     }
 
-    /// Whether a module is in the kernel, or was tried.
+    /// Whether a module is in the kernel, or loading it was tried.
     fn is_done(&self, name: &str) -> bool {
         self.tried.iter().any(|tried| is_named(tried, name))
             || beneath::exists(&self.base, &format!("sys/module/{}", name.replace('-', "_")))
     }
 
-    /// Has the initramfs's kmod load what is compressed in a way that this kernel cannot unpack.
+    /// Has the initramfs's kmod load modules in a compression format that this kernel does not support.
     fn modprobe(&mut self, names: &[String]) -> bool {
         let [first, ..] = names else { return false };
         let (first, root) = (first.clone(), self.root.display().to_string());

@@ -2,13 +2,11 @@
 
 use super::facts;
 use crate::base::error::Result;
+use crate::detect::CLOUD_CFG_D;
 use crate::document::{Value, wrong};
 use crate::root::Command;
 use crate::system::Context;
 use std::collections::BTreeSet;
-
-/// Where the package of cloud-init keeps what debconf chose for it.
-const CLOUD_CFG_D: &str = "/etc/cloud/cloud.cfg.d";
 
 /// Gives the selections to debconf, in the order of their names. A package that is installed already does not look at them
 /// again; that is reported.
@@ -44,6 +42,7 @@ pub fn select(cx: &mut Context, selections: &Value) -> Result<()> {
     if own.is_empty() {
         return Ok(());
     }
+    // What debconf chose for the package of cloud-init.
     for name in cx.root.list(CLOUD_CFG_D).into_iter().filter(|n| n.contains("dpkg") && !n.starts_with('.')) {
         cx.root.remove(&format!("{CLOUD_CFG_D}/{name}"))?;
     }

@@ -22,6 +22,9 @@ pub struct Offline;
 
 /// The mirrors that `section`, the value of `apt`, and the image ask for. Without a network (`online` is false) only what
 /// needs no look-up.
+///
+/// # Errors
+/// [`Offline`]: a name has to be looked up.
 pub fn choose(cx: &mut Context, section: &Map, arch: &str, online: bool) -> Result<Mirrors, Offline> {
     let primary = configured(cx, section, "primary", arch, online)?;
     let security = configured(cx, section, "security", arch, online)?;

@@ -1,4 +1,4 @@
-//! Devices that lie on others: LVM, LUKS and MD.
+//! Devices on top of others: LVM, LUKS and MD.
 
 use super::{Outcome, has_room, skipped};
 use crate::base::base64;
@@ -9,20 +9,21 @@ use crate::drive::devices::Places;
 use crate::root::{Attr, Command};
 use crate::system::Context;
 
-/// How many devices may lie on each other.
+/// How many layers of devices are followed.
 pub(super) const MAX_DEPTH: usize = 8;
 /// cloud-init's key file for an encrypted root.
 const KEY_FILE: &str = "/cc_growpart_keydata";
-/// The record of an unfinished change to a logical volume, which the next boot completes: the extents that were free
-/// before, and the volume.
+/// The record of an unfinished change to a logical volume, which the next boot completes: the extents that
+/// were free before, and the volume.
 const BEGUN: &str = "/var/lib/cloud/data/growpart-lvm";
-/// MD's metadata at the start of a device: that at its end is lost where the device grows and the array does not.
+/// MD versions with metadata at the start of a device. Metadata at its end is lost if the device grows but
+/// the array does not.
 const MD_METADATA: [&str; 2] = ["1.1", "1.2"];
 const MD_LEVELS: [&str; 4] = ["raid1", "raid4", "raid5", "raid6"];
-/// The most that MD leaves unused of a device, in bytes.
+/// The most bytes of a device that MD leaves unused.
 const MD_UNUSED: u64 = 256 << 20;
 
-/// Grows what a device lies on, and then the device.
+/// Grows the devices below a device, then the device itself.
 pub(super) fn grow(cx: &mut Context, places: &Places, block: &Block, depth: usize) -> Result<Outcome> {
     if depth >= MAX_DEPTH {
         return skipped("too many devices lie on each other");
@@ -47,7 +48,7 @@ pub(super) fn grow(cx: &mut Context, places: &Places, block: &Block, depth: usiz
     }
 }
 
-/// A logical volume gets what its volume group gains.
+/// Grows a logical volume by what its volume group gains.
 fn grow_volume(cx: &mut Context, places: &Places, volume: &str, below: &Block, depth: usize) -> Result<Outcome> {
     if cx.root.which("lvm").is_none() && cx.root.which("lvextend").is_none() {
         return skipped(format!("{volume} is LVM's, and there is no lvextend"));
@@ -75,12 +76,12 @@ fn grow_volume(cx: &mut Context, places: &Places, volume: &str, below: &Block, d
     Ok(if gained > 0 { Outcome::Grown } else { Outcome::Full })
 }
 
-/// Waits until the record is on the disk; an error where it does not get there.
+/// Syncs the record; fails if it does not reach the disk.
 fn commit(cx: &mut Context) -> Result<()> {
     cx.root.commit().into_iter().next().map_or(Ok(()), Err)
 }
 
-/// The extents of the volume's group that no volume has.
+/// The number of free extents in the volume's group.
 fn free_extents(cx: &mut Context, volume: &str) -> Result<u64> {
     let argv = ["lvs", "--noheadings", "--options", "vg_free_count", volume];
     let output = cx.root.output(Command::new(cx.stage, argv))?;
@@ -92,7 +93,7 @@ fn free_extents(cx: &mut Context, volume: &str) -> Result<u64> {
     free.ok_or_else(|| Error::new(format!("lvs does not say how much of {volume}'s volume group is free")))
 }
 
-/// An encrypted device grows where cloud-init's key file opens it.
+/// Grows an encrypted device, if cloud-init's key file opens it.
 fn grow_encrypted(cx: &mut Context, places: &Places, mapping: &str, below: &Block, depth: usize) -> Result<Outcome> {
     if cx.root.which("cryptsetup").is_none() {
         return skipped(format!("{mapping} is encrypted, and there is no cryptsetup"));
@@ -108,7 +109,7 @@ fn grow_encrypted(cx: &mut Context, places: &Places, mapping: &str, below: &Bloc
     let secret = String::from_utf8_lossy(&key).into_owned();
     let resize = Command::new(cx.stage, ["cryptsetup", "--key-file", "-", "resize", mapping]).stdin(key).secret(secret);
     let resized = cx.root.run(resize);
-    // The key was made for this, and is worth nothing afterwards: it goes even if that has failed.
+    // The key exists only for this and is useless afterwards: it is removed even after a failure.
     let kill = ["cryptsetup", "luksKillSlot", "--batch-mode", &below.node, &slot];
     if let Err(e) = cx.root.run(Command::new(cx.stage, kill)) {
         cx.report.warn(format_args!("growpart: failed to remove the key's slot {slot} of {}: {e}", below.node));
@@ -119,7 +120,7 @@ fn grow_encrypted(cx: &mut Context, places: &Places, mapping: &str, below: &Bloc
     resized.map(|()| Outcome::Grown)
 }
 
-/// The key and its slot.
+/// Parses the key and its slot.
 fn key(text: &[u8]) -> Result<(Vec<u8>, String)> {
     let expected = || Error::new("expected {\"key\": base64, \"slot\": number}");
     // Without the parser's message, which may quote the key.
@@ -129,7 +130,7 @@ fn key(text: &[u8]) -> Result<(Vec<u8>, String)> {
     key.zip(slot).filter(|(_, slot)| !slot.is_empty()).ok_or_else(expected)
 }
 
-/// An array uses what its devices gain.
+/// Grows an array to use what its devices gain.
 fn grow_array(
     cx: &mut Context,
     places: &Places,
@@ -152,7 +153,7 @@ fn grow_array(
         }
     }
     let smallest = array.below.iter().filter_map(|name| block::named(places, name)).map(|b| b.size).min();
-    // The latter is what a run that was cut off has left.
+    // The second case is what an interrupted run leaves.
     if !grown && smallest.unwrap_or(0) < used.saturating_add(MD_UNUSED) {
         return Ok(Outcome::Full);
     }

@@ -61,11 +61,11 @@ pub static MODULE: Module = Module {
     ..Module::NEW
 };
 
-/// The result for a device.
+/// The result for one device.
 #[derive(Debug, PartialEq, Eq)]
 enum Outcome {
     Grown,
-    /// It has all the room that there is.
+    /// It has all the available space.
     Full,
     /// It cannot be grown, for this reason.
     Skipped(String),
@@ -75,8 +75,9 @@ fn skipped(why: impl Into<String>) -> Result<Outcome> {
     Ok(Outcome::Skipped(why.into()))
 }
 
-/// The root's partition, in the initramfs: the new root is mounted, and nothing of it runs yet. What lies on other devices needs
-/// programs, and is left to [`live`], as is every report: it comes to the same.
+/// Grows the root's partition in the initramfs, where the new root is mounted and nothing runs from it yet. A
+/// root on LVM, LUKS or MD needs programs and is left to [`live`]; so are reports, because `live` comes to
+/// the same result.
 fn provision(cx: &mut Context) -> Result<()> {
     let empty = Map::new();
     let section = cx.config.get("growpart").map_or(Some(&empty), Value::as_map);
@@ -94,20 +95,20 @@ fn provision(cx: &mut Context) -> Result<()> {
     Ok(())
 }
 
-/// No disk has another size than when this ran last, or the root's device has all the room that there is. Only the root's own is
-/// there for sure before the pivot.
+/// Whether no disk has changed its size since the last run, or the root's device has all the available space.
+/// Before the pivot only the root's own device is sure to be there.
 fn idle(cx: &mut Context) -> bool {
     let of_root = match cx.config.get("growpart") {
         None => true,
         Some(section) => section.get("devices").is_none_or(|devices| *devices == Value::List(vec!["/".into()])),
     };
-    // What is wrong with another mode is reported when it runs.
+    // An invalid mode is reported when the module runs.
     let mode = cx.config.at(&["growpart", "mode"]);
     let is_auto = mode.is_none_or(|mode| mode.as_str() == Some("auto"));
     of_root && (disk_sizes::are_as_recorded(cx) || is_auto && is_full(cx))
 }
 
-/// Whether the new root of this initramfs is a disk or a partition that cannot grow.
+/// Whether the initramfs's new root is on a disk or partition that cannot grow.
 fn is_full(cx: &Context) -> bool {
     let Some((_, block, places)) = mount_table::device_of_new_root(cx) else { return false };
     match &block.kind {
@@ -117,7 +118,7 @@ fn is_full(cx: &Context) -> bool {
     }
 }
 
-/// Whether the table of a partition's disk has no more room for it, and the kernel knows its size.
+/// Whether the partition table has no more space for the partition, and the kernel knows its size.
 fn is_partition_full(cx: &Context, places: &Places, block: &Block, disk: &str, number: u32) -> Result<bool> {
     let Some((_, geometry, table)) = table(cx, places, disk)? else { return Ok(false) };
     let known = table.partitions().into_iter().find(|p| p.number == number);
@@ -216,7 +217,7 @@ fn is_container(cx: &Context) -> bool {
     virt::is_container(&virt::detect(&Machine::read(cx.root.path())))
 }
 
-/// Grows a device, and first what it lies on.
+/// Grows a device, after the devices that it lies on.
 fn grow(cx: &mut Context, places: &Places, block: &Block, depth: usize) -> Result<Outcome> {
     match &block.kind {
         Kind::Partition { disk, number } => grow_partition(cx, places, block, disk, *number),
@@ -237,7 +238,7 @@ fn grow_partition(cx: &mut Context, places: &Places, block: &Block, disk: &str, 
     }
     let now = growth.map(|g| g.partition).or(old);
     let Some(now) = now.filter(|p| (p.end - p.start) * geometry.sector > block.size) else { return Ok(Outcome::Full) };
-    // The kernel learns a size also where only the table had it: from a run that was cut off.
+    // Also if only the table has the new size, after an interrupted run.
     if let Err(e) = cx.root.resize_partition(&disk.node, number, now.start, now.end, geometry.sector) {
         log::info!("{e}");
         let partx = ["partx", "--update", "--nr", &number.to_string(), &disk.node];
@@ -247,7 +248,7 @@ fn grow_partition(cx: &mut Context, places: &Places, block: &Block, disk: &str, 
     Ok(if old == Some(now) { Outcome::Full } else { Outcome::Grown })
 }
 
-/// A disk by the kernel's name, and its table. None where it has none.
+/// A disk by the kernel's name, and its table. None if it has no table.
 fn table(cx: &Context, places: &Places, disk: &str) -> Result<Option<(Block, Geometry, Table)>> {
     let Some(disk) = block::named(places, disk) else { return Ok(None) };
     let Kind::Disk { sector } = disk.kind else { return Ok(None) };

@@ -1,30 +1,32 @@
-//! The meaning of a mount's first field: a device that is present, one that is not, or no device at all.
+//! What the first field of a mount refers to: a device that is present, one that is not, or no device.
 
 use crate::system::device_names::{alias, dotted, mapped, partition_of};
 use crate::system::{Context, Device};
 
-/// Options with which the first field is a path, and file systems that need no device (filesystems(5), mount(8)).
+/// Options with which the first field is a path, and types of file systems without a device (filesystems(5),
+/// mount(8)).
 const PATH_OPTIONS: [&str; 3] = ["bind", "rbind", "loop"];
 const DEVICE_TYPES: [&str; 22] = [
     "auto", "ext2", "ext3", "ext4", "xfs", "btrfs", "vfat", "msdos", "exfat", "ntfs", "ntfs3", "iso9660", "udf",
     "f2fs", "jfs", "reiserfs", "bcachefs", "erofs", "squashfs", "hfsplus", "minix", "swap",
 ];
-/// Those of them that only the kernel can distinguish from an empty device.
+/// Of these, the types that only the kernel can tell from an empty device.
 const UNSEEN_TYPES: [&str; 2] = ["hfsplus", "minix"];
-/// Contents that a superblock can name and that are not file systems.
+/// Contents with a superblock that are not file systems.
 const CONTAINERS: [&str; 5] = ["crypto_LUKS", "LVM2_member", "linux_raid_member", "bcache", "zfs_member"];
 const TAGS: [&str; 5] = ["LABEL=", "UUID=", "PARTLABEL=", "PARTUUID=", "ID="];
 
 /// The meaning of a first field.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum What {
-    /// A device with what is wanted on it, and how fstab names it.
+    /// A device with the expected content, by its name in fstab.
     Device(String),
     /// A server, a folder, or a file system without a device.
     Other(String),
-    /// A device as fstab names it, and why it cannot be mounted now: it is not there, or does not hold what is wanted.
+    /// A device, by its name in fstab, and why it cannot be mounted now: it is missing, or does not have the
+    /// expected content.
     Late(String, String),
-    /// It cannot be mounted.
+    /// Nothing that can be mounted.
     Unknown,
 }
 
@@ -64,14 +66,14 @@ fn device_or_late(name: String, held: Result<(), String>) -> What {
     }
 }
 
-/// The first of the paths, and the partition that is asked for, where it is not there yet.
+/// The first of the paths, with the partition if one is named, for a device that is not there yet.
 fn late(paths: &[String], partition: Option<&str>) -> What {
     let Some(path) = paths.first() else { return What::Unknown };
     What::Late(partition.map_or_else(|| path.clone(), |n| partition_of(path, n)), NO_DEVICE.into())
 }
 
-/// The device where devices cannot be read: one that the tree has below its /dev, if it has disks there, else the first
-/// that the name may mean.
+/// The device where none can be read: one in the tree's /dev, if it has disks there, else the first that the
+/// name may refer to.
 fn unseen(cx: &Context, spec: &str) -> What {
     let Some((paths, partition)) = candidates(cx, spec) else { return What::Device(spec.to_owned()) };
     let shown = cx.root.list("/dev").iter().any(|name| is_short(name));
@@ -93,8 +95,8 @@ fn is_remote(spec: &str) -> bool {
     spec.starts_with("//") || (!spec.starts_with('/') && spec.contains(':'))
 }
 
-/// The paths that the name may refer to, of which the first that exists is used, and the number of a partition. None if
-/// it is not a device's name.
+/// The paths that the name may refer to, of which the first existing one is used, and a partition number.
+/// None if it is not a device name.
 fn candidates(cx: &Context, spec: &str) -> Option<(Vec<String>, Option<String>)> {
     if spec.starts_with("/dev/") && !is_meta(spec) {
         return Some((vec![alias(cx, spec).unwrap_or_else(|| spec.to_owned())], None));
@@ -113,7 +115,7 @@ fn candidates(cx: &Context, spec: &str) -> Option<(Vec<String>, Option<String>)>
     is_short(name).then(|| (vec![format!("/dev/{name}")], partition))
 }
 
-/// A name by which a source means a device.
+/// Whether a source may use the name for a device.
 fn is_meta(name: &str) -> bool {
     let name = name.strip_prefix("/dev/").unwrap_or(name);
     matches!(name, "ami" | "root" | "swap") || name.starts_with("ephemeral") || name.starts_with("ebs")
@@ -135,7 +137,7 @@ fn is_short(name: &str) -> bool {
     })
 }
 
-/// The device, or its partition: the one that is named, else the first where the device itself holds nothing.
+/// The device or its partition: the named one, else the first partition if the device itself is empty.
 fn find(cx: &Context, paths: &[String], partition: Option<&str>, kind: &str) -> What {
     let device = |path: &str| cx.outside.device(path).map(|device| (path.to_owned(), device));
     let nth = |path: &str, n: &str| ["", "p", "-part"].iter().find_map(|s| device(&format!("{path}{s}{n}")));

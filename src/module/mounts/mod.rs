@@ -43,11 +43,11 @@ use device::What;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-/// How long `mount -a` may take: a server that does not answer must not keep the boot.
+/// How long `mount -a` may take: a server that does not answer must not delay the boot.
 const MOUNT_LIMIT: Duration = Duration::from_secs(60);
-/// Options by which an entry has a place of its own in the order of a boot (systemd.mount(5)).
+/// Options by which an entry decides itself when it is mounted (systemd.mount(5)).
 const OWN_ORDER: [&str; 4] = ["x-systemd.automount", "x-systemd.after", "x-systemd.before", "x-systemd.requires"];
-/// How long systemd waits for a device of ours. What waits for the mount goes on after it.
+/// How long systemd waits for the device of an entry. Then what waits for the mount continues.
 const DEVICE_TIMEOUT: &str = "x-systemd.device-timeout=30s";
 
 pub static MODULE: Module = Module {
@@ -58,7 +58,7 @@ pub static MODULE: Module = Module {
     live: Some(live),
     idle: Some(|cx| {
         let implied = || implied(cx, uses_systemd(cx.root, cx.distro));
-        // A disk that the datasource names may be late.
+        // A disk that the datasource names may appear late.
         !gives(cx, &["mounts", "swap"]) && !implied().iter().any(|entry| entry.is_written)
     }),
     // A swap file takes long.
@@ -66,7 +66,7 @@ pub static MODULE: Module = Module {
     ..Module::NEW
 };
 
-/// An entry as it goes into fstab.
+/// An entry of fstab.
 #[derive(Debug, Clone)]
 struct Entry {
     /// Device, mount point, type, options, dump, pass.
@@ -75,7 +75,8 @@ struct Entry {
     local: bool,
     /// Why it cannot be mounted now.
     missing: Option<String>,
-    /// Whether fstab gets its line: also where its device is not there yet, for it may come, or get a file system.
+    /// Whether it is written to fstab. Also if its device is missing, which may appear or get a file system
+    /// later.
     is_written: bool,
 }
 
@@ -88,7 +89,7 @@ impl Entry {
         &self.fields[1]
     }
 
-    /// That it cannot be mounted now, and what is done with it.
+    /// A message: why it cannot be mounted now, and what happens with it.
     fn note(&self, why: &str) -> String {
         let what = if self.is_written { "is not mounted yet" } else { "is ignored" };
         format!("mounts: {} at {} {what}: {why}", self.fields[0], self.point())
@@ -99,14 +100,14 @@ impl Entry {
     }
 }
 
-/// Whether the configuration has one of these keys with a value.
+/// Whether the configuration has a value for one of these keys.
 fn gives(cx: &Context, keys: &[&str]) -> bool {
     keys.iter().any(|key| cx.get(key).is_some_and(|value| !value.is_null()))
 }
 
 fn provision(cx: &mut Context) -> Result<()> {
     let mut entries = entries(cx)?;
-    // systemd checks a device of its fstab as soon as it appears: mkfs would find it in use.
+    // systemd checks the devices in fstab as soon as they appear: mkfs would find them in use.
     if gives(cx, &["disk_setup", "fs_setup"]) && !cx.root.is_plan() {
         for entry in entries.extract_if(.., |entry| entry.missing.is_some()) {
             log::info!("mounts: {} at {} gets its line once disks are set up", entry.fields[0], entry.point());
@@ -115,7 +116,7 @@ fn provision(cx: &mut Context) -> Result<()> {
     for entry in &entries {
         if let Some(why) = &entry.missing {
             let note = entry.note(why);
-            // In an initramfs a device can be late; the running system looks again.
+            // In an initramfs a device may be late; the running system checks again.
             if cx.root.is_plan() { cx.report.warn(note) } else { log::info!("{note}") }
         }
         if entry.is_written && mask::options(&entry.fields[3]) != entry.fields[3] {
@@ -143,7 +144,8 @@ fn live(cx: &mut Context) -> Result<()> {
     let changed = write(cx, &entries, swap.as_ref().map(|s| s.path.as_str()))?;
     let systemd = uses_systemd(cx.root, cx.distro);
     let swaps = swap.is_some() || entries.iter().any(|e| e.missing.is_none() && e.fields[2] == "swap");
-    // systemd has tried every line of the fstab that it found, but not those of a file that was not there yet.
+    // systemd has handled every line of the fstab that it found at boot, but not a swap file that did not
+    // exist then.
     if swaps && (changed || !systemd || swap.is_some_and(|s| s.is_new)) {
         cx.root.run(Command::new(cx.stage, ["swapon", "-a"]))?;
     }
@@ -157,7 +159,7 @@ fn live(cx: &mut Context) -> Result<()> {
         cx.root.run(Command::new(cx.stage, ["systemctl", "daemon-reload"]))?;
     }
     match mounted {
-        // It fails for a device without a file system, which is reported already.
+        // It fails for a device without a file system, which has been reported.
         Err(e) if entries.iter().any(|e| e.is_written && e.missing.is_some()) => {
             log::info!("{e}");
             Ok(())
@@ -166,20 +168,20 @@ fn live(cx: &mut Context) -> Result<()> {
     }
 }
 
-/// Whether nothing is to be done for an entry: it is mounted, or systemd has read it and mounts it in its time.
+/// Whether nothing needs to be done for an entry: it is mounted, or systemd has read it and will mount it.
 fn is_cared_for(cx: &Context, entry: &Entry, mounted: &HashSet<String>, systemd: bool) -> bool {
-    // A device that comes late is systemd's to mount, too: it must know the line.
+    // A device that appears late is also mounted by systemd, which has to know the line.
     let is_left = if systemd { !entry.is_written || is_never(entry, mounted) } else { !is_wanted(entry, mounted) };
     is_left || systemd && cx.root.exists(&format!("/run/systemd/generator/{}", fstab::unit(entry.point())))
 }
 
-/// The points at which something is mounted, as the kernel escapes them (proc_pid_mounts(5)).
+/// The current mount points, escaped as by the kernel (proc_pid_mounts(5)).
 fn mounted_points(cx: &Context) -> HashSet<String> {
     let text = cx.root.text("/proc/self/mounts");
     text.lines().filter_map(|l| l.split(' ').nth(1)).map(str::to_owned).collect()
 }
 
-/// Whether an entry is to be mounted, and is not yet.
+/// Whether an entry is to be mounted and is not.
 fn is_wanted(entry: &Entry, mounted: &HashSet<String>) -> bool {
     entry.missing.is_none() && !is_never(entry, mounted)
 }
@@ -190,8 +192,8 @@ fn is_never(entry: &Entry, mounted: &HashSet<String>) -> bool {
     !entry.point().starts_with('/') || entry.has("noauto") || is_mounted()
 }
 
-/// Mounts what is on this machine's disks. systemd would do it when the network is up (`_netdev`), and the user's scripts of a
-/// first boot may be sooner.
+/// Mounts what is on this machine's disks. systemd would do it only when the network is up (`_netdev`), maybe
+/// after the user's scripts of the first boot.
 fn mount_local(cx: &mut Context, entries: &[Entry], mounted: &HashSet<String>) {
     for entry in entries.iter().filter(|e| e.local) {
         if is_wanted(entry, mounted)
@@ -202,8 +204,8 @@ fn mount_local(cx: &mut Context, entries: &[Entry], mounted: &HashSet<String>) {
     }
 }
 
-/// Puts the entries into fstab, in the place of earlier ones of ours, makes the mount points, and says whether fstab changed.
-/// Without an entry and a swap file nothing changes.
+/// Writes the entries to fstab in place of earlier ones of ours, and creates the mount points. Returns
+/// whether fstab changed. Without an entry and a swap file nothing changes.
 fn write(cx: &mut Context, entries: &[Entry], swap: Option<&str>) -> Result<bool> {
     if entries.is_empty() && swap.is_none() {
         return Ok(false);
@@ -244,16 +246,15 @@ fn write(cx: &mut Context, entries: &[Entry], swap: Option<&str>) -> Result<bool
     Ok(changed)
 }
 
-/// The entries of the configuration, and those that the source's own devices imply, in order. What is wrong is reported.
-fn entries(cx: &mut Context) -> Result<Vec<Entry>> {
-    let systemd = uses_systemd(cx.root, cx.distro);
+/// The entries of `mounts`, each with whether it is a mount; otherwise it removes earlier entries for the same device.
+/// Errors are reported.
+fn listed(cx: &mut Context, systemd: bool) -> Result<Vec<(Entry, bool)>> {
     let options = options(systemd);
     let defaults = defaults(cx, options)?;
     let list = match cx.get("mounts") {
         None => &[][..],
         Some(value) => value.as_list().ok_or_else(|| wrong("mounts", "a list", value))?,
     };
-    // Each with whether it is a mount, and not an entry that removes those before it with the same device.
     let mut read: Vec<(Entry, bool)> = Vec::new();
     for (i, value) in list.iter().enumerate() {
         let label = format!("mounts: entry {}", i + 1);
@@ -291,9 +292,15 @@ fn entries(cx: &mut Context) -> Result<Vec<Entry>> {
         }
         read.push((entry(cx, fields, systemd), true));
     }
+    Ok(read)
+}
+
+/// The configuration's entries and those for the source's own devices, in order. Errors are reported.
+fn entries(cx: &mut Context) -> Result<Vec<Entry>> {
+    let systemd = uses_systemd(cx.root, cx.distro);
     let mut taken_back = HashSet::new();
     let mut entries: Vec<Entry> = Vec::new();
-    for (entry, is_mount) in read.into_iter().rev() {
+    for (entry, is_mount) in listed(cx, systemd)?.into_iter().rev() {
         if !is_mount {
             taken_back.insert(entry.fields[0].clone());
         } else if !taken_back.contains(&entry.fields[0]) {
@@ -317,7 +324,7 @@ fn entries(cx: &mut Context) -> Result<Vec<Entry>> {
     Ok(entries)
 }
 
-/// The disks that a datasource may have for every machine, without an entry of the configuration.
+/// Disks that a datasource may provide for every machine, mounted without an entry in the configuration.
 fn implied(cx: &Context, systemd: bool) -> [Entry; 2] {
     [("ephemeral0", "/mnt", "auto", options(systemd), "2"), ("swap", "none", "swap", "sw", "0")].map(
         |(name, point, kind, options, pass)| {
@@ -326,12 +333,13 @@ fn implied(cx: &Context, systemd: bool) -> [Entry; 2] {
     )
 }
 
-/// The options of an entry that has none.
+/// The default options of an entry.
 fn options(systemd: bool) -> &'static str {
     if systemd { "defaults,nofail,x-systemd.after=cloud-init-network.service,_netdev" } else { "defaults,nofail" }
 }
 
-/// `mount_default_fields`, where an entry gives nothing. YAML's `None` is a word; here it means nothing, as in the documentation.
+/// `mount_default_fields`, for fields that an entry lacks. YAML's `None` is a string; here it means nothing,
+/// as in the documentation.
 fn defaults(cx: &Context, options: &str) -> Result<Vec<Option<String>>> {
     let Some(value) = cx.get("mount_default_fields") else {
         let words = ["auto", options, "0", "2"].map(|w| Some(w.to_owned()));
@@ -341,7 +349,7 @@ fn defaults(cx: &Context, options: &str) -> Result<Vec<Option<String>>> {
     Ok(list.iter().map(|v| v.text().filter(|t| !t.is_empty() && t != "None")).collect())
 }
 
-/// The entry with its device found, and with the options that let a boot go on without it.
+/// Finds the entry's device, and adds the options that let a boot continue without it.
 fn entry(cx: &Context, mut fields: [String; 6], systemd: bool) -> Entry {
     let has =
         |options: &str, wanted: &str| options.split(',').any(|o| o == wanted || o.starts_with(&format!("{wanted}=")));
@@ -350,7 +358,7 @@ fn entry(cx: &Context, mut fields: [String; 6], systemd: bool) -> Entry {
     let (name, missing, is_device) = match what {
         What::Device(name) => (Some(name), None, true),
         What::Other(name) => (Some(name), None, false),
-        // A device that is mounted manually may be inserted later.
+        // A device that is mounted by hand may be inserted later.
         What::Late(name, _) if noauto => (Some(name), None, true),
         What::Late(name, why) => (Some(name), Some(why), true),
         What::Unknown if noauto => (Some(fields[0].clone()), None, true),
@@ -368,7 +376,7 @@ fn entry(cx: &Context, mut fields: [String; 6], systemd: bool) -> Entry {
     }
     if !has(options, "nofail") && !noauto {
         options.push_str(",nofail");
-        // Services still start when it is mounted, or has failed.
+        // Services start after it is mounted or has failed.
         if systemd && !is_swap && missing.is_none() && !OWN_ORDER.iter().any(|o| has(options, o)) {
             let target = if of_network { "remote" } else { "local" };
             options.push_str(&format!(",x-systemd.before={target}-fs.target"));

@@ -5,17 +5,17 @@ use crate::document::{Map, Value, wrong};
 use crate::system::{Context, fstab, mount_table};
 
 const GIB: u64 = 1 << 30;
-/// The largest swap file that can be asked for.
+/// The largest swap file that can be configured, in bytes.
 const MAX_SIZE: u64 = 1 << 44;
 
-/// A swap file that is to be in fstab.
+/// A swap file for fstab.
 pub(super) struct Swap {
     pub(super) path: String,
-    /// It was made now, so that the kernel does not use it yet.
+    /// Whether it was created now, so that the kernel does not use it yet.
     pub(super) is_new: bool,
 }
 
-/// Makes the swap file that the configuration asks for. None where none is asked for.
+/// Creates the swap file of the configuration. None if it has none.
 pub(super) fn make(cx: &mut Context) -> Result<Option<Swap>> {
     let Some(section) = cx.map("swap") else { return Ok(None) };
     let path = section.get("filename").filter(|v| !v.is_null()).map_or(Some("/swap.img"), Value::as_str);
@@ -39,14 +39,14 @@ pub(super) fn make(cx: &mut Context) -> Result<Option<Swap>> {
     }
 }
 
-/// Whether the kernel swaps to the file. Where that is unknown, the file is not changed.
+/// Whether the kernel swaps to the file; assumed if that is unknown, so that the file is not changed.
 fn in_use(cx: &Context, path: &str) -> bool {
     let swaps = cx.root.text("/proc/swaps");
     let escaped = fstab::escape(path);
     cx.root.is_live() && swaps.is_empty() || swaps.lines().any(|l| l.split_whitespace().next() == Some(&escaped))
 }
 
-/// Bytes. None where the configuration asks for none.
+/// The size in bytes. None if no swap file is configured.
 fn size(cx: &Context, section: &Map, path: &str) -> Result<Option<u64>> {
     let is_asked =
         |v: &&Value| !matches!(v, Value::Null | Value::Bool(false) | Value::Int(0)) && v.as_str() != Some("");
@@ -64,13 +64,14 @@ fn size(cx: &Context, section: &Map, path: &str) -> Result<Option<u64>> {
             let folder = path.rsplit_once('/').map_or("/", |(folder, _)| if folder.is_empty() { "/" } else { folder });
             Ok(Some(suggested(memory, limit, cx.outside.free_space(folder))))
         }
-        // `maxsize` bounds what is suggested; a size that is asked for is made.
+        // `maxsize` only limits the suggested size.
         value => bytes("swap.size", value).map(|size| Some(size).filter(|s| *s > 0)),
     }
 }
 
-/// cloud-init's size for `auto`: the memory up to 4 GiB, 4 GiB up to 16, then by the root of the memory; at most `limit`
-/// and nine tenths of what is free, or without a limit a quarter of it.
+/// cloud-init's size for `auto`: the size of the memory up to 4 GiB, 4 GiB for up to 16 GiB, then growing
+/// with the square root of the memory; at most `limit` and nine tenths of the free space, or without a limit
+/// a quarter of it.
 fn suggested(memory: u64, limit: Option<u64>, free: Option<u64>) -> u64 {
     let wanted = match memory {
         m if m < 4 * GIB => m,
@@ -86,7 +87,7 @@ fn suggested(memory: u64, limit: Option<u64>, free: Option<u64>) -> u64 {
     wanted.min(most)
 }
 
-/// A number of bytes, or with a unit: `512M`, `1.5GB`, `2GiB`; all are powers of 1024.
+/// Parses a number of bytes, optionally with a unit: `512M`, `1.5GB`, `2GiB`. All are powers of 1024.
 fn bytes(key: &str, value: &Value) -> Result<u64> {
     let fail = || Error::new(format!("{key}: expected auto or a size such as 512M or 2G"));
     let text = value.text().ok_or_else(|| wrong(key, "a size", value))?;

@@ -72,10 +72,10 @@ pub static MODULE: Module = Module {
     ..Module::NEW
 };
 
-/// Keys that need a home.
+/// Keys that require a home.
 const NEED_HOME: [&str; 3] = ["ssh_authorized_keys", "ssh_import_id", "ssh_redirect_user"];
 
-/// Makes groups and users. One that cannot be made is reported and the others are.
+/// Creates groups and users. One that cannot be created is reported, and the others are still created.
 fn provision(context: &mut Context) -> Result<()> {
     let users = Users::of(context);
     let mut problems = users.problems.clone();
@@ -183,12 +183,12 @@ struct One<'a, 'c, 'r> {
     name: &'a str,
     config: &'a Map,
     problems: Vec<String>,
-    /// A password that was asked for could not be set: the account is not opened then.
+    /// Whether a requested password could not be set: then the account is not unlocked.
     password_failed: bool,
 }
 
 impl One<'_, '_, '_> {
-    /// Makes the user. False where its home and keys have to wait.
+    /// Creates the user. Returns false if its home and keys have to wait.
     fn make(&mut self, users: &Users) -> Result<bool> {
         check_name("user", self.name)?;
         let is_set = |key: &&&str| self.config.get(key).is_some_and(is_truthy);
@@ -232,7 +232,7 @@ impl One<'_, '_, '_> {
         !self.flag("system") && !self.flag("no_create_home")
     }
 
-    /// A key that holds a password. The wrong kind of value is a failure to set it.
+    /// The value of a key with a password. A value of the wrong type counts as a failure to set it.
     fn password(&mut self, key: &str) -> Option<String> {
         self.password_failed |= self.config.get(key).is_some_and(|v| !v.is_null() && v.text().is_none());
         self.text(key)
@@ -247,7 +247,7 @@ impl One<'_, '_, '_> {
         self.problems.extend(result.err().map(|e| e.to_string()));
     }
 
-    /// A scalar as text. A value of the wrong kind is reported and taken as not there; so is an empty one.
+    /// A scalar as text. A value of the wrong type is reported and treated as absent; so is an empty one.
     fn text(&mut self, key: &str) -> Option<String> {
         let value = self.config.get(key).filter(|v| !v.is_null())?;
         let text = value.text();
@@ -371,7 +371,7 @@ impl One<'_, '_, '_> {
         } else if specified || (existing && !self.accounts.has_no_password(self.name)) {
             self.accounts.unlock(self.name)
         } else {
-            // Tools look for these two texts.
+            // Tools look for these two messages.
             let (of, missing) = if existing {
                 (
                     "blank password for existing user",
@@ -423,7 +423,7 @@ impl One<'_, '_, '_> {
     }
 }
 
-/// Keys in a list, in the values of a mapping, or in a string.
+/// The keys in a list, in a mapping's values, or in a string.
 pub fn key_lines(value: &Value) -> Option<Vec<String>> {
     match value {
         Value::List(list) => list.iter().map(Value::text).collect(),
@@ -432,7 +432,8 @@ pub fn key_lines(value: &Value) -> Option<Vec<String>> {
     }
 }
 
-/// Python's truth of a value, with the words for false: not null, not empty, not zero, not `false`, `no` or `off`.
+/// Python's truth value, extended by the words for false: not null, not empty, not zero, not `false`, `no` or
+/// `off`.
 fn is_truthy(value: &Value) -> bool {
     match value {
         Value::Null => false,

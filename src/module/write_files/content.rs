@@ -1,4 +1,4 @@
-//! The content of an entry: where it comes from, and how it is encoded.
+//! The content of an entry: its source, and how it is encoded.
 
 use crate::base::base64;
 use crate::base::error::{Error, Result};
@@ -8,17 +8,17 @@ use crate::document::{Map, Value, wrong};
 use crate::root::{Content, MAX_READ};
 use std::io::{BufRead, Read};
 
-/// Where the content comes from.
+/// The source of the content.
 pub(super) enum Source {
     Inline,
-    /// A file of the root.
+    /// A file in the root.
     File(String),
     Http(String),
     Unknown,
 }
 
 impl Source {
-    /// By `source.uri`.
+    /// The source that `source.uri` names.
     pub(super) fn of(map: &Map) -> Source {
         let uri =
             map.get("source").and_then(|s| s.get("uri")).and_then(Value::as_str).map(str::trim).unwrap_or_default();
@@ -41,13 +41,13 @@ impl Source {
     }
 }
 
-/// How many bytes the entries' own contents may hold together once they are decoded.
+/// The most bytes of all inline contents together, decoded.
 pub(super) const MAX_CONTENTS: usize = 24 << 20;
 
-/// The entry's own content. What is packed or encoded is so until it is written. None where it has none.
+/// The entry's inline content. It stays encoded and compressed until it is written. None if there is none.
 ///
 /// # Errors
-/// It is no text, cannot be decoded, or is larger than `limit`.
+/// It is not a string, cannot be decoded, or is larger than `limit`.
 pub(super) fn inline(map: &Map, limit: usize, label: &str, report: &mut Report) -> Result<Option<Content>> {
     let value = match map.get("content") {
         None | Some(Value::Null) => return Ok(None),
@@ -86,7 +86,7 @@ pub(super) fn inline(map: &Map, limit: usize, label: &str, report: &mut Report) 
     Ok(Some(content))
 }
 
-/// Checks base64 in which characters outside its alphabet are ignored, as in Python.
+/// Checks base64; as in Python, characters outside its alphabet are ignored.
 fn check_base64(bytes: &[u8], label: &str, report: &mut Report) -> Result<()> {
     let letters = bytes.iter().filter(|b| base64::is_letter(**b)).count();
     let others = bytes.iter().filter(|b| **b == b'=' || b.is_ascii_whitespace()).count();
@@ -103,14 +103,14 @@ fn check_base64(bytes: &[u8], label: &str, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// How many letters of base64 are decoded at a time: a multiple of four.
+/// How many base64 characters are decoded at a time: a multiple of four.
 const BLOCK: usize = 16 << 10;
 
 /// Decodes base64 block by block.
 struct Unbase64<'a> {
     encoded: &'a [u8],
     decoded: Vec<u8>,
-    /// How much of `decoded` was read.
+    /// How many bytes of `decoded` have been read.
     at: usize,
 }
 
@@ -119,7 +119,7 @@ impl<'a> Unbase64<'a> {
         Unbase64 { encoded, decoded: Vec::new(), at: 0 }
     }
 
-    /// Decodes a block of letters; the other characters between them are ignored.
+    /// Decodes a block of base64 characters, ignoring others between them.
     fn decode_between_others(&mut self) -> Vec<u8> {
         let mut letters = Vec::with_capacity(BLOCK);
         while let [byte, rest @ ..] = self.encoded
@@ -138,7 +138,7 @@ impl BufRead for Unbase64<'_> {
     fn fill_buf(&mut self) -> std::io::Result<&[u8]> {
         while self.at >= self.decoded.len() && !self.encoded.is_empty() {
             let (block, rest) = self.encoded.split_at(BLOCK.min(self.encoded.len()));
-            // Most content is in one line.
+            // Most content has no line breaks.
             let decoded = base64::decode(block);
             self.encoded = if decoded.is_some() { rest } else { self.encoded };
             self.decoded = decoded.unwrap_or_else(|| self.decode_between_others());
@@ -160,7 +160,10 @@ impl Read for Unbase64<'_> {
     }
 }
 
-/// Decompresses gzip, to at most [`MAX_READ`] bytes.
+/// Decompresses gzip to at most [`MAX_READ`] bytes.
+///
+/// # Errors
+/// The data is not valid gzip, or is larger.
 pub fn gunzip(bytes: &[u8]) -> Result<Vec<u8>> {
     gzip::unpack(bytes, usize::try_from(MAX_READ).unwrap_or(usize::MAX))
 }

@@ -74,40 +74,41 @@ pub static DEFERRED: Module = Module {
     ..Module::NEW
 };
 
-/// How often a server is asked for the content of a file.
+/// How often a server is asked for a file.
 const TRIES: u32 = 4;
 /// The default mode and owner.
 const DEFAULT_MODE: u32 = 0o644;
 
 /// An entry of the list.
 struct Entry<'a> {
-    /// For messages: `write_files: entry 3 (/etc/motd)`. A path is no secret.
+    /// The name in messages: `write_files: entry 3 (/etc/motd)`. A path is no secret.
     label: String,
     path: String,
     map: &'a Map,
     owner: Owner,
-    /// How many bytes the contents of this entry and those after it may hold.
+    /// How many more bytes the inline contents of this and later entries may have.
     room: &'a Cell<usize>,
 }
 
-/// Parts of `owner`; None leaves that part as it is.
+/// The two parts of `owner`; None leaves that part unchanged.
 #[derive(Clone)]
 struct Owner {
     user: Option<Part>,
     group: Option<Part>,
 }
 
-/// A user or group that is to own a file.
+/// The user or group that is to own a file.
 #[derive(Clone)]
 struct Part {
     name: String,
     /// Its number, if the root knows it.
     id: Option<u32>,
-    /// Whether this cloud-config makes it.
+    /// Whether this cloud-config creates it.
     is_made: bool,
 }
 
-/// Everything but the deferred entries, those from a server, and those whose owner is yet to be made.
+/// Writes everything except for deferred entries, those from a server, and those whose owner does not exist
+/// yet.
 fn provision(cx: &mut Context) -> Result<()> {
     each(cx, false, &|cx, entry| {
         if Source::of(entry.map).is_remote() {
@@ -148,7 +149,7 @@ pub fn give(cx: &mut Context, new: HashSet<String>) {
     }
 }
 
-/// Whether every entry was written whole, owner and all.
+/// Whether every entry was written completely, including its owner.
 fn idle(cx: &mut Context) -> bool {
     let is_left = Cell::new(false);
     let read = each(cx, false, &|_, entry| {
@@ -160,7 +161,8 @@ fn idle(cx: &mut Context) -> bool {
     read.is_ok() && !is_left.get()
 }
 
-/// Entries from a server, and owners that this cloud-config has made since, where it was not [`give`] that saw them.
+/// Writes entries from a server, and sets owners that this cloud-config has since created, unless [`give`]
+/// did that.
 fn live(cx: &mut Context) -> Result<()> {
     each(cx, false, &|cx, entry| {
         if Source::of(entry.map).is_remote() {
@@ -174,12 +176,13 @@ fn deferred(cx: &mut Context) -> Result<()> {
     each(cx, true, &write)
 }
 
-/// Does `job` for every entry that is deferred or not. An entry that fails does not stop the others; the error names all.
+/// Calls `job` for each entry that is deferred, or each that is not. If one fails the others still run; the
+/// error names all.
 fn each(cx: &mut Context, deferred: bool, job: &dyn Fn(&mut Context, &Entry) -> Result<()>) -> Result<()> {
     let Some(value) = cx.get("write_files") else { return Ok(()) };
     let list = value.as_list().ok_or_else(|| wrong("write_files", "a list", value))?;
     let mut failed = Vec::new();
-    // Most files have the same owner, and a look-up reads the root's account files.
+    // Most files have the same owner, and a lookup reads the root's account files.
     let mut owners: HashMap<String, Owner> = HashMap::new();
     let room = Cell::new(content::MAX_CONTENTS);
     for (i, value) in list.iter().enumerate() {
@@ -211,7 +214,7 @@ fn each(cx: &mut Context, deferred: bool, job: &dyn Fn(&mut Context, &Entry) -> 
     Err(last)
 }
 
-/// The path from `/`, without dots; it need not be there.
+/// The absolute path without dots. It need not exist.
 fn absolute(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {
@@ -228,7 +231,7 @@ fn write(cx: &mut Context, entry: &Entry) -> Result<()> {
     let Some(content) = content(cx, entry)? else { return Ok(()) };
     let old = cx.root.stat(&entry.path).map(|s| s.attr);
     let (attr, owner) = wanted(cx, entry, old);
-    // New parent folders belong to the file's owner.
+    // New parent folders get the file's owner.
     for parent in entry.folders() {
         cx.root.mkdir(parent, Attr { mode: 0o755, ..attr })?;
     }
@@ -250,7 +253,7 @@ fn write(cx: &mut Context, entry: &Entry) -> Result<()> {
     owner
 }
 
-/// Mode and owner of a file that is there, and the owner of the folders `made` for it, which were given to root until now.
+/// Sets the mode and owner of an existing file, and the owner of the folders `made` for it, which belong to root until now.
 fn own(cx: &mut Context, entry: &Entry, made: &[&str]) -> Result<()> {
     let Some(old) = cx.root.stat(&entry.path) else { return Ok(()) };
     let (attr, owner) = wanted(cx, entry, Some(old.attr));
@@ -263,8 +266,8 @@ fn own(cx: &mut Context, entry: &Entry, made: &[&str]) -> Result<()> {
     owner
 }
 
-/// The mode and owner of the file. An owner that the root does not know is root for now: no error where this
-/// cloud-config makes it.
+/// The mode and owner of the file. An owner that the root does not know is root for now, which is no error if
+/// this cloud-config creates it.
 fn wanted(cx: &mut Context, entry: &Entry, old: Option<Attr>) -> (Attr, Result<()>) {
     let mut attr = Attr { mode: mode(entry, cx.report), uid: old.map_or(0, |a| a.uid), gid: old.map_or(0, |a| a.gid) };
     let mut missing = None;
@@ -297,7 +300,8 @@ impl Entry<'_> {
 }
 
 impl Owner {
-    /// `user:group`, `user`, `:group`. Nothing is root's; `-1` and `None` leave that part.
+    /// Parses `user:group`, `user` or `:group`. An empty part means root; `-1` and `None` leave that part
+    /// unchanged.
     fn of(cx: &Context, text: &str) -> Owner {
         let (user, group) = text.split_once(':').unwrap_or((text, ""));
         let part = |name: &str, id: &dyn Fn(&str) -> Option<u32>| {
@@ -310,13 +314,13 @@ impl Owner {
         }
     }
 
-    /// Whether this cloud-config makes the user or the group.
+    /// Whether this cloud-config creates the user or the group.
     fn is_made(&self) -> bool {
         self.user.iter().chain(&self.group).any(|part| part.is_made)
     }
 }
 
-/// Whether the cloud-config makes a user or group of that name: in `users`, `user`, or `groups`.
+/// Whether the cloud-config creates a user or group with this name: in `users`, `user`, or `groups`.
 fn makes(config: &Value, name: &str) -> bool {
     let is = |value: &Value| match value {
         Value::String(s) => s.split(',').any(|n| n.trim() == name),
@@ -336,7 +340,7 @@ fn makes(config: &Value, name: &str) -> bool {
     ["users", "user", "groups"].iter().any(|key| of_key(key))
 }
 
-/// `permissions`: text is octal; a number is taken as it is, as cloud-init does.
+/// `permissions`: a string is octal; a number is used as it is, as in cloud-init.
 fn mode(entry: &Entry, report: &mut Report) -> u32 {
     let value = match entry.map.get("permissions") {
         None | Some(Value::Null) => return DEFAULT_MODE,
@@ -362,14 +366,14 @@ fn mode(entry: &Entry, report: &mut Report) -> u32 {
     }
 }
 
-/// The entry's own content, which takes of the room that is left for all.
+/// The entry's inline content, within the limit for all entries.
 fn inline(cx: &mut Context, entry: &Entry) -> Result<Option<Content>> {
     let content = content::inline(entry.map, entry.room.get(), &entry.label, cx.report)?;
     entry.room.set(entry.room.get() - content.as_ref().map_or(0, |c| c.len() as usize));
     Ok(content)
 }
 
-/// The content, from its source or the entry itself. None, and a warning, where the source has none and the entry neither.
+/// The content, from its source or else inline. None, with a warning, if there is neither.
 fn content(cx: &mut Context, entry: &Entry) -> Result<Option<Content>> {
     let source = Source::of(entry.map);
     let fetched = match &source {

@@ -1,4 +1,4 @@
-//! The last step of reading: what holds for every model, whatever it was read from.
+//! The last step of reading: establishes what holds for every model, whatever format it was read from.
 
 use super::fields::Problems;
 use crate::network::address::{Cidr, Ip};
@@ -56,8 +56,8 @@ pub fn complete(network: &mut Network, routes: Vec<Route>, problems: &Problems) 
     distribute(network, routes, problems);
 }
 
-/// Gives each route to the first interface with an address in the gateway's network, else to the first one with static
-/// addresses, else to the first one that is configured at all.
+/// Gives each route to the first interface with an address in the gateway's network, else to the first one
+/// with static addresses, else to the first one that is configured at all.
 fn distribute(network: &mut Network, routes: Vec<Route>, problems: &Problems) {
     if routes.is_empty() {
         return;
@@ -77,8 +77,8 @@ fn distribute(network: &mut Network, routes: Vec<Route>, problems: &Problems) {
     }
 }
 
-/// The networks of all interfaces: by family and prefix length, then by their first address, the first interface's place.
-/// Finding one takes a lookup for each prefix length, not for each interface.
+/// The networks of all interfaces: by family and prefix length, then by network address, the index of the
+/// first interface. A lookup then depends on the number of prefix lengths, not of interfaces.
 #[derive(Default)]
 struct Networks(BTreeMap<(bool, u8), HashMap<IpAddr, usize>>);
 

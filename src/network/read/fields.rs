@@ -1,4 +1,4 @@
-//! Reading a mapping key by key: a value of the wrong type is reported by its path and ignored.
+//! Reads a mapping key by key. A value of the wrong type is reported with its path and ignored.
 
 use crate::base::report::Report;
 use crate::document::{Map, Value};
@@ -7,7 +7,7 @@ use crate::network::model::is_valid_name;
 use std::cell::RefCell;
 use std::fmt;
 
-/// The problems found while one document is read, for all [`Fields`] of it.
+/// The problems found while reading one document, shared by all of its [`Fields`].
 #[derive(Default)]
 pub struct Problems(RefCell<Report>);
 
@@ -17,7 +17,7 @@ impl Problems {
         self.0.borrow_mut().warn(format_args!("network configuration: {text}"));
     }
 
-    /// Adds a warning about a value that is ignored because it is not what it has to be.
+    /// Adds a warning about an ignored value: what was expected, and what was found.
     pub fn reject(&self, path: &str, expected: &str, found: &str) {
         self.warn(format_args!("{path}: expected {expected}, found {found}; it is ignored"));
     }
@@ -54,17 +54,17 @@ impl<'p> Fields<'p> {
         }
     }
 
-    /// Reports that the mapping as a whole is not what it has to be, and is ignored.
+    /// Reports that the whole mapping is ignored.
     pub fn reject(&self, expected: &str, found: &str) {
         self.problems.reject(&self.path, expected, found);
     }
 
-    /// Reports that the value of a key is not what it has to be, and is ignored.
+    /// Reports that the value of a key is ignored.
     pub fn reject_key(&self, key: &str, expected: &str, found: &str) {
         self.problems.reject(&self.path_of(key), expected, found);
     }
 
-    /// Where problems go that are not about a value's type.
+    /// Where to report problems that are not about the type of a value.
     pub fn problems(&self) -> &'p Problems {
         self.problems
     }
@@ -195,7 +195,7 @@ impl<'p> Fields<'p> {
         }
     }
 
-    /// The entries, in the document's order.
+    /// The unread entries, in the document's order.
     pub fn entries(self) -> impl Iterator<Item = (String, Value)> {
         self.map.into_entries().into_iter()
     }

@@ -3,10 +3,11 @@
 use crate::base::error::{Error, Result};
 use crate::base::report::Report;
 use crate::document::{Value, json, yaml};
+use crate::machine::nic::MAX_DEVICE_NAME;
 use crate::network::mac::Macs;
-use crate::network::model::{Interface, MAX_DEVICE_NAME, Network};
+use crate::network::model::{Interface, Network};
 
-/// A format of network configuration. A document is held as a [`Value`]; that of a text format is a string.
+/// A format of network configurations. A document is held as a [`Value`]; one in a text format is a string.
 #[derive(Debug)]
 pub struct Format {
     /// The name that `cloud-init devel net-convert --kind` takes.
@@ -16,7 +17,8 @@ pub struct Format {
     pub syntax: Syntax,
     /// Whether a document looks like this format.
     pub recognises: fn(&Value) -> bool,
-    /// Reads a document; the text names it in messages. A mistake inside the document is reported and skipped where possible.
+    /// Reads a document, which has this name in messages. A mistake in it is reported and skipped if
+    /// possible.
     pub reader: fn(&str, &Value, &Macs, &mut Report) -> Result<Network>,
 }
 
@@ -29,7 +31,7 @@ pub enum Syntax {
 }
 
 impl Format {
-    /// The text as a document, which `document` names in messages.
+    /// Parses the text; `document` is its name in messages.
     ///
     /// # Errors
     /// The text does not have the format's syntax.
@@ -43,8 +45,8 @@ impl Format {
 }
 
 impl Format {
-    /// Reads a document, which `name` names in messages, for a machine with these devices. A mistake inside the document is
-    /// reported and skipped where possible.
+    /// Reads a document, called `name` in messages, for a machine with these devices. A mistake in it is
+    /// reported and skipped if possible.
     ///
     /// # Errors
     /// The document is not of this format.

@@ -1,4 +1,5 @@
-//! What klibc's ipconfig and open-iscsi leave in the initramfs, /run/net-*.conf and /run/net6-*.conf, read by way of version 1.
+//! Files that klibc's ipconfig and open-iscsi leave in the initramfs, /run/net-*.conf and /run/net6-*.conf,
+//! read by way of version 1.
 
 use super::format::{Format, Syntax, text};
 use super::v1;
@@ -35,11 +36,12 @@ fn read(document: &str, value: &Value, macs: &Macs, report: &mut Report) -> Resu
 /// The most files that are read.
 const MAX_FILES: usize = 256;
 
-/// The name of the interface that open-iscsi uses, below /run.
+/// The file below /run with the name of the interface that open-iscsi uses.
 const ISCSI: &str = "initramfs/open-iscsi.interface";
 
-/// Version 1 from the files in `run` (`/run`). `mac` looks up the MAC address of a device. None where there are no files, or
-/// where neither the kernel command line (`ip=`, `ip6=`) nor open-iscsi configured the network in the initramfs.
+/// The files in `run` (`/run`) as version 1. `mac` returns the MAC address of a device. None if there are no
+/// files, or if neither the kernel command line (`ip=`, `ip6=`) nor open-iscsi configured the network in the
+/// initramfs.
 pub fn of_initramfs(
     run: &Path,
     cmdline: &Cmdline,
@@ -53,7 +55,7 @@ pub fn of_initramfs(
     left_by_initramfs(run, mac, report)
 }
 
-/// Version 1 from the files in `run`, whatever configured the network. None where there are no files.
+/// The files in `run` as version 1, whatever configured the network. None if there are no files.
 pub fn left_by_initramfs(run: &Path, mac: impl Fn(&str) -> Option<String>, report: &mut Report) -> Option<Value> {
     let mut names: Vec<String> = std::fs::read_dir(run)
         .ok()?
@@ -94,7 +96,8 @@ fn entries(files: &[(String, String)], mac: impl Fn(&str) -> Option<String>, rep
                 if let Some(mac) = mac(name) {
                     entry.insert("mac_address", mac);
                 }
-                // The root file system may depend on it: the real root's network manager must not remove its configuration.
+                // The root file system may depend on it: the real root's network manager must not remove its
+                // configuration.
                 entry.insert("keep_configuration", true);
                 entry.insert("subnets", new);
                 entries.push((name.to_owned(), entry));
@@ -164,7 +167,7 @@ fn subnets(file: &str, data: &Variables, report: &mut Report) -> Vec<Value> {
     out
 }
 
-/// Whether an address is not all zeros, which klibc writes where there is none.
+/// Whether an address is set: klibc writes zeros for one that is not.
 fn is_set(address: &str) -> bool {
     !address.trim_matches([':', '.', '0']).is_empty()
 }

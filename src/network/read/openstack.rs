@@ -6,8 +6,9 @@ use crate::base::error::{Error, Result};
 use crate::base::manual;
 use crate::base::report::Report;
 use crate::document::{Map, Value};
+use crate::machine::nic::MAX_DEVICE_NAME;
 use crate::network::mac::{Macs, plain_mac};
-use crate::network::model::{Interface, MAX_DEVICE_NAME, Network, is_valid_name};
+use crate::network::model::{Interface, Network, is_valid_name};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 
@@ -52,8 +53,8 @@ fn read(_: &str, value: &Value, macs: &Macs, report: &mut Report) -> Result<Netw
     Ok(network)
 }
 
-/// Removes the IPv6 default routes of subnets whose addresses are automatic. The router advertises its own; with a second one
-/// of the same metric the kernel would balance flows between the two (ECMP).
+/// Removes IPv6 default routes from subnets whose addresses are automatic. The router advertises its own;
+/// with a second one of the same metric, the kernel would balance flows between the two (ECMP).
 fn leave_to_advertisements(interface: &mut Interface) {
     if interface.accept_ra == Some(false) {
         return;
@@ -83,7 +84,7 @@ struct Converter {
     config: Vec<Value>,
     /// The name of each link's device, by the link's id.
     names: BTreeMap<String, String>,
-    /// Links whose device has no known name, with a name of our own for each.
+    /// Links whose device has no known name, each with a generated name.
     unnamed: BTreeMap<String, String>,
     /// The names so far.
     taken: HashSet<String>,
@@ -114,7 +115,7 @@ impl Converter {
         Ok(converter)
     }
 
-    /// Fails where a link has no name.
+    /// Fails if a link has no name.
     fn check_names(&self) -> Result<()> {
         match self.unnamed.keys().next() {
             Some(link) => {
@@ -146,7 +147,7 @@ impl Converter {
             (None, _) => {
                 let known = mac(link).and_then(|m| macs.name(&m).map(str::to_owned));
                 known.unwrap_or_else(|| {
-                    // Made of the id: it has to be unique, and valid in a file's name.
+                    // Derived from the id, because it has to be unique, and valid in a file name.
                     let placeholder: String =
                         id.chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_')).collect();
                     self.unnamed.insert(id.clone(), placeholder.clone());
@@ -239,14 +240,14 @@ fn by_link(networks: Vec<&Map>) -> Networks<'_> {
     out
 }
 
-/// A network as a subnet, and whether to accept router advertisements: they would add to a fixed IPv6 address, and they have
-/// the default route where the address is from DHCPv6.
+/// A network as a subnet, and whether to accept router advertisements: with a static IPv6 address they would
+/// add another one, but with DHCPv6 they have the default route.
 fn subnet(network: &Map, report: &mut Report) -> Option<(Value, Option<bool>)> {
     let network_type = text(network, "type").unwrap_or_default();
     let method = match network_type.as_str() {
         "ipv4_dhcp" => "dhcp4",
         "ipv6_dhcp" => "dhcp6",
-        // cloud-init passes on what it does not know: version 1 knows these.
+        // cloud-init passes types on that it does not know; these are valid in version 1.
         "ipv6_slaac" | "ipv6_dhcpv6-stateless" | "ipv6_dhcpv6-stateful" | "dhcp" | "dhcp4" | "dhcp6" | "manual" => {
             &network_type
         }

@@ -34,7 +34,7 @@ pub fn read(config: &[Value], report: &mut Report) -> Network {
 fn network(config: &[Value], problems: &Problems) -> Network {
     let mut network = Network::default();
     let mut routes = Vec::new();
-    // Name servers of one interface, which may come before it.
+    // Name servers for one interface, whose entry may come later.
     let mut of_interface: Vec<(String, Dns)> = Vec::new();
     for (i, value) in config.iter().enumerate() {
         let Some(mut f) = Fields::new(format!("config[{i}]"), value.clone(), problems) else { continue };
@@ -177,7 +177,7 @@ fn subnet(mut f: Fields) -> Option<Subnet> {
     if *method == Method::Static && new.address.is_none() {
         return None;
     }
-    // A lease brings its own, which klibc's files have too.
+    // A lease brings its own gateway, which klibc's files also have.
     new.gateway = f.ip("gateway").filter(|_| *method == Method::Static);
     new.broadcast = f.ip("broadcast");
     new.pointopoint = f.ip("pointopoint");
@@ -188,14 +188,14 @@ fn subnet(mut f: Fields) -> Option<Subnet> {
     for route in f.list("routes") {
         new.routes.extend(self::route(route));
     }
-    // Version 1 has no key for it. Without it the kernel refuses the route.
+    // Version 1 has no key for `on-link`, without which the kernel refuses the route.
     if let Some(address) = new.address.as_ref().filter(|a| a.is_host()) {
         let is_outside = |via: &Ip| via.is_v6() == address.is_v6() && !via.is_link_local() && !address.contains(via);
         for route in new.routes.iter_mut().filter(|r| r.via.as_ref().is_some_and(is_outside)) {
             route.on_link = Some(true);
         }
     }
-    // The family, which network_data.json has and the address shows.
+    // The family, which network_data.json has; the address shows it.
     f.take("ipv4");
     f.take("ipv6");
     f.finish();

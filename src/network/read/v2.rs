@@ -110,7 +110,7 @@ fn interface(
     new.rename = set_name.is_some();
     let known = new.matching.mac.as_deref().and_then(|m| macs.name(m)).map(str::to_owned);
     let is_plain = |name: &String| is_valid_name(name) && !name.contains(['*', '?', '[']);
-    // The name of one device, and no pattern.
+    // The name of a single device, not a pattern.
     let named = match &new.matching {
         Match { mac: None, name: Some(name), drivers } if drivers.is_empty() && is_plain(name) => Some(name.clone()),
         _ => None,
@@ -132,7 +132,7 @@ fn interface(
     new.dns = f.map("nameservers").map(nameservers).unwrap_or_default();
     new.dhcp4_overrides = f.map("dhcp4-overrides").map(overrides).unwrap_or_default();
     new.dhcp6_overrides = f.map("dhcp6-overrides").map(overrides).unwrap_or_default();
-    // VMware's names for them (cloud-init 26.2, networkd.py, `dhcp_domain`).
+    // VMware's keys (cloud-init 26.2, networkd.py, `dhcp_domain`).
     for (key, overrides) in [("dhcp4domain", &mut new.dhcp4_overrides), ("dhcp6domain", &mut new.dhcp6_overrides)] {
         let domains = f.text(key);
         overrides.use_domains = overrides.use_domains.take().or(domains);

@@ -1,6 +1,6 @@
-//! Files that the image's own lines share with the renderer's.
+//! Merges a renderer's content into files that also have lines of the image.
 
-/// How the content of a file is merged into what the root has there. What an earlier instance wrote is replaced.
+/// How a file is merged into the existing one. What an earlier instance wrote is replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Merge {
     /// resolv.conf(5): other options stay, name servers and domains are added (cloud-init 26.2, sysconfig.py, `_render_dns`).
@@ -10,7 +10,7 @@ pub enum Merge {
 }
 
 impl Merge {
-    /// The file's new content, from the one that it has and the renderer's, which begins with a comment.
+    /// Merges the existing content and the renderer's, which begins with a comment.
     pub fn merged(self, old: &str, new: &str) -> String {
         match self {
             Merge::ResolvConf => resolv_conf(old, new),
@@ -19,7 +19,7 @@ impl Merge {
     }
 }
 
-/// The image's lines come first, so that the comment separates them from those that are written.
+/// The image's lines come first, so that the comment separates them from the written ones.
 fn resolv_conf(old: &str, new: &str) -> String {
     let own = || old.lines().take_while(|line| new.lines().next() != Some(line));
     let values = |key: &'static str| {

@@ -1,4 +1,5 @@
-//! Renderers: the model as the files of one network stack each. They write nothing: the caller does, through the root.
+//! Renderers: each converts the model to the files of one network stack. They do not write; the caller does,
+//! through the root.
 
 mod eni;
 mod ini;
@@ -41,7 +42,7 @@ static PREFERENCES: &[(&[&str], &[&Renderer])] = &[
     (&["openmandriva"], &[&network_manager::RENDERER, &networkd::RENDERER]),
 ];
 
-/// cloud-init's renderers for other systems, which a list that is copied from its documentation has.
+/// cloud-init's renderers for other systems, which lists copied from its documentation contain.
 const OTHER_SYSTEMS: [&str; 3] = ["freebsd", "netbsd", "openbsd"];
 
 /// The renderers that a distribution prefers, the first one most.

@@ -1,10 +1,11 @@
-//! What all renderers share: how one describes itself, the root that it writes for, and its files.
+//! What all renderers share: how a renderer describes itself, the root that it writes for, and its files.
 
 use super::merge::Merge;
 use crate::base::report::Report;
 use crate::machine::{Distro, Family};
 use crate::network::model::{Interface, Network};
 use crate::network::names::DeviceName;
+use crate::root::PROGRAM_FOLDERS;
 
 /// Whether a path exists in the root.
 pub type Exists<'a> = dyn Fn(&str) -> bool + 'a;
@@ -20,12 +21,12 @@ pub struct Renderer {
     pub detected_by: &'static [Evidence],
     /// The files that it writes.
     pub owned: &'static [Owned],
-    /// Files of distributions' images that configure devices for the stack: the path, and all lines that such a file has beside
-    /// comments. They are removed; a file with other lines is the administrator's.
+    /// Files in distributions' images that configure devices for the stack: the path, and all lines of such a
+    /// file except comments. They are removed; a file with other lines belongs to the administrator.
     pub image_files: &'static [(&'static str, &'static [&'static str])],
-    /// Whether the stack reads such files also below /run, by the same path as below /etc.
+    /// Whether the stack also reads such files below /run, at the same path as below /etc.
     pub reads_run: bool,
-    /// The command that makes the running stack read its files again. Empty: there is none.
+    /// The command by which the running stack reloads its files. Empty: there is none.
     pub reload: &'static [&'static str],
     /// What the stack cannot express, for the manual.
     pub limits: &'static str,
@@ -33,10 +34,10 @@ pub struct Renderer {
     pub render: fn(&Network, &Target, &mut Unsupported) -> Vec<File>,
 }
 
-/// Evidence in a root that it has a network stack.
+/// Evidence that a root has a network stack.
 #[derive(Debug)]
 pub struct Evidence {
-    /// The only family of distributions for which this is evidence.
+    /// The only family of distributions for which this is evidence; None: any.
     pub family: Option<Family>,
     /// Programs that must all be there.
     pub programs: &'static [&'static str],
@@ -71,7 +72,7 @@ pub struct File {
     pub mode: u32,
     /// `user:group` by name, where it is not root's.
     pub owner: Option<&'static str>,
-    /// How it is merged into what is at the path. None: it replaces that.
+    /// How it is merged into an existing file. None: it replaces the file.
     pub merge: Option<Merge>,
 }
 
@@ -88,10 +89,7 @@ pub const HEADER: &str = "\
 # To keep your own, switch that off: network: {config: disabled} in a file in /etc/cloud/cloud.cfg.d/.
 ";
 
-/// Folders of programs.
-const PROGRAMS: [&str; 6] = ["/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/local/sbin", "/usr/local/bin"];
-
-/// Texts in the first lines of a file that prepivot or cloud-init wrote.
+/// Texts in the first lines of files that prepivot or cloud-init wrote.
 const MARKS: [&str; 3] =
     ["Written by prepivot ", "reated by cloud-init ", "generated from information provided by the datasource"];
 
@@ -114,7 +112,7 @@ impl Renderer {
 
 impl Evidence {
     fn holds(&self, exists: &Exists, target: &Target) -> bool {
-        let has = |program: &&str| PROGRAMS.iter().any(|folder| exists(&format!("{folder}/{program}")));
+        let has = |program: &&str| PROGRAM_FOLDERS.iter().any(|folder| exists(&format!("{folder}/{program}")));
         self.family.is_none_or(|f| f == target.distro.family)
             && self.programs.iter().all(has)
             && (self.any_path.is_empty() || self.any_path.iter().any(|path| exists(path)))
@@ -122,12 +120,12 @@ impl Evidence {
 }
 
 impl Owned {
-    /// Files that give no names to udev.
+    /// Files that set no device names.
     pub const fn new(pattern: &'static str) -> Owned {
         Owned { pattern, names: None }
     }
 
-    /// Files from which udev, or what configures it, takes device names; `names` reads them.
+    /// Files by which device names are set; `names` reads them.
     pub const fn naming(pattern: &'static str, names: fn(&str) -> Vec<DeviceName>) -> Owned {
         Owned { pattern, names: Some(names) }
     }
@@ -143,7 +141,8 @@ impl Owned {
         }
     }
 
-    /// Whether prepivot or cloud-init wrote the file: the path fits, and cloud-init is in it, or the file's first lines say so.
+    /// Whether prepivot or cloud-init wrote the file: the path matches, and contains `cloud-init` or the
+    /// first lines say so.
     pub fn is_ours(&self, path: &str, content: &str) -> bool {
         let mut head = content.lines().take(3);
         self.matches(path) && (path.contains("cloud-init") || head.any(|line| MARKS.iter().any(|m| line.contains(m))))
@@ -168,12 +167,12 @@ impl Target {
 }
 
 impl File {
-    /// A file that everyone may read.
+    /// A file that is readable by everyone.
     pub fn public(path: impl Into<String>, content: String) -> File {
         File { path: path.into(), content, mode: 0o644, owner: None, merge: None }
     }
 
-    /// A file for root alone.
+    /// A file that only root can read.
     pub fn private(path: impl Into<String>, content: String) -> File {
         File { mode: 0o600, ..File::public(path, content) }
     }

@@ -1,4 +1,4 @@
-//! Device names for udev: systemd.link(5) files, which also have Wake-on-LAN, and udev's rules of names.
+//! Device names for udev: systemd.link(5) files, which also set Wake-on-LAN, and udev rules that set names.
 
 use super::ini::{self, Section};
 use super::renderer::{File, HEADER, Owned};
@@ -9,7 +9,7 @@ use crate::network::names::DeviceName;
 /// .link files.
 pub const LINKS: Owned = Owned::naming("/etc/systemd/network/10-cloud-init-*.link", names_of_link);
 
-/// The file of udev's rules of names; SUSE's distributions have another.
+/// The file of udev rules that set names; SUSE's distributions use another.
 pub const RULES_PATH: &str = "/etc/udev/rules.d/70-persistent-net.rules";
 pub const SUSE_RULES_PATH: &str = "/etc/udev/rules.d/85-persistent-net-cloud-init.rules";
 pub const RULES: Owned = Owned::naming(RULES_PATH, names_of_rules);
@@ -19,7 +19,7 @@ pub const SUSE_RULES: Owned = Owned::naming(SUSE_RULES_PATH, names_of_rules);
 const NAME_POLICY: &str = "keep kernel database onboard slot path";
 const ALTERNATIVE_NAMES_POLICY: &str = "database onboard slot path";
 
-/// Excludes devices on top of another one, which use its MAC address.
+/// Excludes devices on top of another one, which have its MAC address.
 pub const NOT_ON_TOP: &str = "!vlan bond bridge";
 
 /// A .link file for each device that is renamed or has Wake-on-LAN.

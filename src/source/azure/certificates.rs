@@ -1,27 +1,28 @@
-//! SSH keys of the media that are only fingerprints of certificates, which the wire server encrypts for this machine.
+//! SSH keys that the media only identifies by the fingerprints of certificates. The wire server has these,
+//! and encrypts them for this machine.
 //!
-//! The machine makes a key and a certificate of its own for the transport; the answer is a CMS message (RFC 5652) with a PKCS #12
-//! file (RFC 7292) in it. openssl and ssh-keygen of the running system do that, as in cloud-init: such keys are of deployments
-//! by Azure's old service management, and 3DES, RC2 and PKCS #12 would make up a tenth of this program.
+//! The machine creates a transport key and certificate; the response is a CMS message (RFC 5652) that
+//! contains a PKCS #12 file (RFC 7292). The running system's openssl and ssh-keygen decrypt it, as in
+//! cloud-init: only deployments by Azure's old service management have such keys, and 3DES, RC2 and PKCS #12
+//! would take a tenth of this program.
 
 use super::wire_server::{GoalState, WireServer};
 use crate::base::base64;
 use crate::base::error::{Error, Result};
 use crate::root::{Command, Stage};
 
-/// How many certificates are looked at.
+/// The most certificates that are read.
 const MAX_CERTIFICATES: usize = 100;
 const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
 const END: &str = "-----END CERTIFICATE-----";
 
-/// Runs a command of the system's and gives its standard output; an error if it fails.
+/// Runs a command of the system and returns its standard output, or an error if it fails.
 pub type Run<'a> = &'a mut dyn FnMut(Command) -> Result<Vec<u8>>;
 
-/// The keys of the certificates with these fingerprints, by a transport key in `folder`, which is root's alone. Those that are
-/// missing are warned of.
+/// The SSH keys of the certificates with these fingerprints. The transport key is created in `folder`, which
+/// only root can read. Missing certificates are warned about.
 ///
 /// # Errors
-///
 /// The wire server has no certificates, or a program fails.
 pub fn keys(
     server: &WireServer,
@@ -53,7 +54,7 @@ fn command<const N: usize>(argv: [&str; N]) -> Command {
     Command::new(Stage::Init, argv)
 }
 
-/// Makes a key and a certificate in `folder`. Gives the certificate in base64.
+/// Creates the transport key and certificate in `folder`. Returns the certificate in base64.
 fn transport(folder: &str, run: Run) -> Result<String> {
     let (key, certificate) = paths(folder);
     let (subject, days) = ("/CN=LinuxTransport", "32768");
@@ -82,7 +83,7 @@ fn paths(folder: &str) -> (String, String) {
     (format!("{folder}/TransportPrivate.pem"), format!("{folder}/TransportCert.pem"))
 }
 
-/// The certificates in PEM out of the wire server's answer.
+/// The certificates, in PEM, in the wire server's response.
 fn decrypted(encrypted: &str, folder: &str, run: Run) -> Result<String> {
     let text: String = encrypted.split_whitespace().collect();
     let message =
@@ -92,7 +93,7 @@ fn decrypted(encrypted: &str, folder: &str, run: Run) -> Result<String> {
     let archive = run(command(cms).stdin(message))?;
     let pkcs12 = ["openssl", "pkcs12", "-nokeys", "-password", "pass:"];
     let bundle = run(command(pkcs12).stdin(archive.clone())).or_else(|_| {
-        // The ciphers of old archives are in a provider that OpenSSL 3 loads only on demand.
+        // OpenSSL 3 has the ciphers of old archives in a provider that is only loaded on request.
         let [openssl, pkcs12, others @ ..] = pkcs12;
         let mut legacy = command([openssl, pkcs12, "-legacy"]);
         legacy.argv.extend(others.map(String::from));
@@ -101,7 +102,7 @@ fn decrypted(encrypted: &str, folder: &str, run: Run) -> Result<String> {
     Ok(String::from_utf8_lossy(&bundle).into_owned())
 }
 
-/// Each certificate of a text in PEM, with its SHA-1 fingerprint as Azure writes it: capital digits.
+/// Each certificate in a PEM bundle, with its SHA-1 fingerprint in upper case, as Azure writes it.
 fn certificates(bundle: &str) -> Vec<(&str, String)> {
     let mut found = Vec::new();
     let mut rest = bundle;
@@ -121,7 +122,7 @@ fn certificates(bundle: &str) -> Vec<(&str, String)> {
     found
 }
 
-/// A certificate's public key as OpenSSH writes it.
+/// A certificate's public key in OpenSSH's format.
 fn public_key(pem: &str, run: Run) -> Result<String> {
     let key = run(command(["openssl", "x509", "-noout", "-pubkey"]).stdin(pem))?;
     let line = run(command(["ssh-keygen", "-i", "-m", "PKCS8", "-f", "/dev/stdin"]).stdin(key))?;

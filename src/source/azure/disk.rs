@@ -4,16 +4,16 @@ use super::instance::RESOURCE_DISK;
 use crate::machine::{Machine, beneath};
 use crate::root::Root;
 
-/// The udev rule that gives the disk its path, and where distributions keep it.
+/// The udev rule that creates the disk's path, and the folders where distributions have it.
 const RULE: &str = "66-azure-ephemeral.rules";
 const RULES: [&str; 3] = ["/usr/lib/udev/rules.d", "/lib/udev/rules.d", "/etc/udev/rules.d"];
-/// The device IDs of the IDE channel of a machine without UEFI, and of the SCSI controller of one with UEFI, whose LUN 1 is the
-/// disk (the rule that cloud-init brings).
+/// Device IDs: of the IDE channel on a machine without UEFI, and of the SCSI controller on one with UEFI,
+/// where the disk is LUN 1 (the rule that cloud-init installs).
 const IDE: &str = "{00000000-0001-";
 const SCSI: &str = "{f8b3781a-1e82-4818-a1c3-63d806ec15bb}";
 
-/// Whether the machine has a temporary disk that will have its path in the running system: it has the path now, or sysfs shows
-/// the disk and the root has the udev rule.
+/// Whether the running system will have a path for the machine's temporary disk: it exists now, or sysfs
+/// shows the disk and the root has the udev rule.
 pub fn has_resource_disk(machine: &Machine, root: &Root) -> bool {
     if beneath::exists(&machine.base, RESOURCE_DISK) {
         return true;
@@ -24,7 +24,7 @@ pub fn has_resource_disk(machine: &Machine, root: &Root) -> bool {
 
 fn is_resource_disk(machine: &Machine, name: &str) -> bool {
     let device = format!("sys/block/{name}/device");
-    // A disk is below its target, its host, and the device on the virtual bus.
+    // In sysfs a disk is below its target, its host, and the device on the virtual bus.
     let id = machine.fact(&format!("{device}/../../../device_id")).unwrap_or_default();
     let lun = beneath::link_name(&machine.base, &device).unwrap_or_default();
     let id = id.trim();

@@ -1,17 +1,18 @@
-//! Why provisioning failed, in the form that Azure shows as the deployment's error.
+//! Why provisioning failed, in the form that Azure shows as the error of the deployment.
 //!
-//! The reasons and the keys of their data are cloud-init's (<https://aka.ms/linuxprovisioningerror>): Azure's documentation and
-//! its tools know them.
+//! Reasons and keys are cloud-init's (<https://aka.ms/linuxprovisioningerror>), which Azure's documentation
+//! and tools know.
 
 use crate::base::clock;
 use crate::base::error::Error;
 use std::fmt;
 use std::time::SystemTime;
 
-/// The program's name in reports.
+/// The name of this program in reports.
 const AGENT: &str = concat!("prepivot/", env!("CARGO_PKG_VERSION"));
 
-/// A reason, which is always the same for the same kind of failure, and the data that goes with it. Never a secret.
+/// A failure: a reason that is the same for the same kind of failure, and supporting data. Contains no
+/// secrets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     reason: String,
@@ -24,18 +25,18 @@ impl Failure {
         Failure { reason: reason.into(), data: Vec::new() }
     }
 
-    /// The failure with further data.
+    /// Adds supporting data.
     pub fn with(mut self, key: &'static str, value: impl fmt::Display) -> Failure {
         self.data.push((key, value.to_string()));
         self
     }
 
-    /// The reason alone.
+    /// The reason, without data.
     pub fn reason(&self) -> &str {
         &self.reason
     }
 
-    /// The report of the machine `vm_id` at a time.
+    /// The report for the machine `vm_id` at this time.
     pub fn report(&self, vm_id: &str, time: SystemTime) -> String {
         let mut fields = vec!["result=error".to_owned(), format!("reason={}", self.reason), format!("agent={AGENT}")];
         fields.extend(self.data.iter().map(|(key, value)| format!("{key}={value}")));
@@ -59,7 +60,7 @@ impl From<Failure> for Error {
     }
 }
 
-/// The report that the machine `vm_id` is provisioned.
+/// The report that the machine `vm_id` has been provisioned.
 pub fn success(vm_id: &str, time: SystemTime) -> String {
     let time = timestamp(time);
     encode(&["result=success".into(), format!("agent={AGENT}"), format!("timestamp={time}"), format!("vm_id={vm_id}")])
@@ -69,7 +70,7 @@ fn timestamp(time: SystemTime) -> String {
     format!("{}+00:00", clock::timestamp(time, "").replace(' ', "T"))
 }
 
-/// Fields as one line of CSV: separated by `|`, those that need it between single quotes.
+/// Fields as one line of CSV: separated by `|`, in single quotes where necessary.
 fn encode(fields: &[String]) -> String {
     let field = |text: &String| match text.contains(['|', '\'', '\n', '\r']) {
         true => format!("'{}'", text.replace('\'', "''")),

@@ -1,4 +1,4 @@
-//! Which machine this is: the instance-id from the SMBIOS UUID, and the ID by which Azure knows it.
+//! The identity of this machine: the instance-id from the SMBIOS UUID, and the ID that Azure uses.
 
 use super::failure::Failure;
 use crate::instance::state;
@@ -8,11 +8,12 @@ use crate::root::Root;
 /// The machine's identity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// The instance-id: the SMBIOS UUID in lower case, or the last instance-id if that is the same UUID in another spelling.
+    /// The instance-id: the SMBIOS UUID in lower case, or the last instance-id if that is the same UUID in
+    /// another byte order or case.
     pub instance_id: String,
-    /// The ID of the virtual machine in Azure's own spelling.
+    /// The virtual machine's ID in Azure's spelling.
     pub vm_id: String,
-    /// Whether the last boot was of another instance, or there was none.
+    /// Whether the last boot had another instance, or there was none.
     pub is_new: bool,
 }
 
@@ -20,14 +21,14 @@ impl Identity {
     /// The identity of `machine`, whose new root is `root`.
     ///
     /// # Errors
-    ///
     /// The SMBIOS has no UUID.
     pub fn of(machine: &Machine, root: &Root) -> Result<Identity, Failure> {
         let fail = || Failure::new("failure to identify Azure VM ID");
         let uuid = machine.uuid().ok_or_else(fail)?;
         let swapped = swapped(&uuid).ok_or_else(|| fail().with("system_uuid", &uuid))?;
-        // SMBIOS before 2.6, which only machines without UEFI have, leaves the byte order of a UUID open; the kernel takes it
-        // for big-endian and Azure's is little-endian. An upgrade of the machine may change what the kernel shows.
+        // SMBIOS before 2.6, which only machines without UEFI have, leaves the byte order of a UUID open: the
+        // kernel assumes big-endian, but Azure's is little-endian. After an upgrade of the machine the kernel
+        // may show the other one.
         let last = state::last_id(root).unwrap_or_default();
         let is_new = ![&uuid, &swapped].iter().any(|id| id.eq_ignore_ascii_case(&last));
         let vm_id = if beneath::exists(&machine.base, "sys/firmware/efi") { uuid.clone() } else { swapped };
@@ -35,7 +36,7 @@ impl Identity {
     }
 }
 
-/// A UUID whose first three groups have their bytes in the other order. None for what is no UUID.
+/// A UUID with the bytes of its first three groups reversed. None if it is not a UUID.
 fn swapped(uuid: &str) -> Option<String> {
     let groups: Vec<&str> = uuid.split('-').collect();
     let is_uuid = groups.iter().map(|g| g.len()).eq([8, 4, 4, 4, 12])

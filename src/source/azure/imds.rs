@@ -1,4 +1,4 @@
-//! Azure's instance metadata service.
+//! Azure's instance metadata service (IMDS).
 //!
 //! Follows Azure's documentation, "Azure Instance Metadata Service for virtual machines": every request has the header
 //! `Metadata: true`, and 404, 410, 429 and 500 are repeated.
@@ -12,20 +12,19 @@ use ring::rand::{SecureRandom, SystemRandom};
 /// The service's address.
 pub const ADDRESS: &str = "http://169.254.169.254";
 const INSTANCE: &str = "/metadata/instance?api-version=2021-08-01&extended=true";
-/// What installations of Azure know that are older than the version above, which they refuse.
+/// The document for installations of Azure that refuse the version above.
 const OLD_INSTANCE: &str = "/metadata/instance?api-version=2019-06-01";
 const REPROVISION_DATA: &str = "/metadata/reprovisiondata?api-version=2019-06-01";
 /// The largest document that is accepted, in bytes: user-data has at most 64 KiB.
 const MAX_DOCUMENT: usize = 1 << 20;
-/// Statuses that mean "not yet", besides those that every client repeats.
+/// Statuses that mean "not yet", besides those that every client retries.
 const NOT_YET: &[u16] = &[404, 410];
 const BAD_REQUEST: u16 = 400;
 
-/// The instance's document: `compute`, `network`, `extended`. `tries`: how often a request is sent at most.
+/// The instance's document: `compute`, `network`, `extended`. `tries` limits how often a request is sent.
 ///
 /// # Errors
-///
-/// The service does not answer, refuses, or answers with something else than a JSON mapping.
+/// The service does not answer, refuses, or returns something other than a JSON mapping.
 pub fn instance(client: &Client, base: &str, tries: u32) -> std::result::Result<Value, Failure> {
     let url = format!("{base}{INSTANCE}");
     let reply = send(client, &url, tries).map_err(|e| unanswered(&e, &url))?;
@@ -48,10 +47,10 @@ pub fn instance(client: &Client, base: &str, tries: u32) -> std::result::Result<
     }
 }
 
-/// The reason where there was no answer, or only "not yet".
+/// The reason if there was no answer, or only "not yet".
 const UNANSWERED: &str = "unexpected error querying IMDS";
 
-/// Whether a failure of [`instance`] is that there was no answer.
+/// Whether [`instance`] failed because there was no answer.
 pub fn is_unanswered(failure: &Failure) -> bool {
     failure.reason() == UNANSWERED
 }
@@ -60,10 +59,9 @@ fn unanswered(exception: &Error, url: &str) -> Failure {
     Failure::new(UNANSWERED).with("exception", exception).with("url", url)
 }
 
-/// The provisioning media of a machine of a pool, once it has an owner: an ovf-env.xml.
+/// The provisioning media of a machine from a pool, once it has an owner: an ovf-env.xml.
 ///
 /// # Errors
-///
 /// There is none by the client's deadline.
 pub fn reprovision_data(client: &Client, base: &str) -> Result<Vec<u8>> {
     let url = format!("{base}{REPROVISION_DATA}");
@@ -77,10 +75,10 @@ fn send(client: &Client, url: &str, tries: u32) -> Result<Reply> {
     client.send(&Request { headers: &headers, limit: MAX_DOCUMENT, retry: NOT_YET, tries, ..Request::get(url) })
 }
 
-/// A random UUID (RFC 9562, section 5.4), by which Azure's support finds a request.
+/// A random UUID (RFC 9562, section 5.4), by which Azure's support can find a request.
 fn request_id() -> String {
     let mut bytes = [0u8; 16];
-    // Without randomness the requests share an ID, which is for people only.
+    // Without randomness all requests share an ID, which only people read.
     let _ = SystemRandom::new().fill(&mut bytes);
     let number = u128::from_be_bytes(bytes) & !(0xf << 76) & !(0x3 << 62) | 0x4 << 76 | 0x2 << 62;
     let hex = format!("{number:032x}");

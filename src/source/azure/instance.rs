@@ -1,7 +1,7 @@
-//! The instance that the provisioning media and the metadata service describe together.
+//! The instance that the provisioning media and the metadata service together describe.
 //!
-//! Follows cloud-init's documentation, "Azure": the metadata's names take precedence over the media's, and the media's custom
-//! data over the metadata's user-data.
+//! Follows cloud-init's documentation, "Azure": the metadata's names take precedence over the media's, and
+//! the media's custom data over the metadata's user-data.
 
 use super::failure::Failure;
 use super::identity::Identity;
@@ -14,11 +14,11 @@ use crate::instance::Instance;
 use crate::machine::Nic;
 use crate::source::keys::public_keys;
 
-/// The path of a machine's temporary disk, by the udev rule that cloud-init brings.
+/// The path of a machine's temporary disk, created by a udev rule that cloud-init installs.
 pub const RESOURCE_DISK: &str = "/dev/disk/cloud/azure_resource";
-/// The key of the metadata that says why provisioning failed, for the report from the running system.
+/// The metadata key that has the reason why provisioning failed, for the report from the running system.
 pub const FAILURE: &str = "provisioning_failure";
-/// Files of Ubuntu's images that configure further interfaces: what the metadata says takes their place.
+/// Files of Ubuntu's images that configure further interfaces. The metadata's configuration supersedes them.
 const UBUNTU_NETWORK: [&str; 4] = [
     "/etc/netplan/90-hotplug-azure.yaml",
     "/usr/local/sbin/ephemeral_eth.sh",
@@ -26,37 +26,37 @@ const UBUNTU_NETWORK: [&str; 4] = [
     "/run/network/interfaces.ephemeral.d",
 ];
 
-/// What is known of the machine and its image.
+/// What is known about the machine and its image.
 #[derive(Clone)]
 pub struct Surroundings {
     pub identity: Identity,
     pub nics: Vec<Nic>,
     pub network: network::Settings,
-    /// The folder that the document of the media is kept in. Empty: none.
+    /// The folder for a copy of the media's document. Empty: no copy.
     pub data_dir: String,
     pub disk_aliases: Map,
     /// Whether the machine has a temporary disk.
     pub has_resource_disk: bool,
     pub is_ubuntu: bool,
-    /// Files that are no longer true once the machine is provisioned.
+    /// Files that are no longer valid once the machine is provisioned.
     pub stale: Vec<String>,
     pub random_seed: Option<Bytes>,
-    /// The hash of the password that the instance has: it stays the same where the password does.
+    /// The hash of the instance's current password, which is kept if the password is the same.
     pub password: Option<String>,
 }
 
-/// What was read from the network, or why not.
+/// What was read from the network.
 pub struct Read<'a> {
     /// The metadata's document; null if there is none.
     pub imds: &'a Value,
-    /// Where the data is from: `/dev/sr0`, `IMDS`, a folder.
+    /// Where the data came from: `/dev/sr0`, `IMDS`, a folder.
     pub seed: &'a str,
     pub failure: Option<&'a Failure>,
     pub problems: Vec<String>,
 }
 
 impl Surroundings {
-    /// The instance. `report` makes a report of a failure.
+    /// Builds the instance. `report` creates the report of a failure.
     pub fn instance(&self, media: Option<&Media>, read: Read, report: impl Fn(&Failure) -> String) -> Instance {
         let Read { imds, seed, failure, mut problems } = read;
         let text = |path: &[&str]| imds.at(path).and_then(Value::text).filter(|t| !t.is_empty());
@@ -126,8 +126,8 @@ impl Surroundings {
         }
     }
 
-    /// Configuration of the source's own: the default user, logins by password, the temporary disk, and what the media says
-    /// of the machine's provisioning.
+    /// The source's own configuration: the default user, password logins, the temporary disk, and the media's
+    /// settings for provisioning.
     fn config(
         &self,
         media: Option<&Media>,
@@ -183,7 +183,7 @@ impl Surroundings {
     }
 }
 
-/// An SSH key of the media, under cloud-init's names.
+/// An SSH key of the media, with cloud-init's names.
 fn key(key: &media::Key) -> Value {
     let mut map = Map::new();
     for (name, value) in [("fingerprint", &key.fingerprint), ("path", &key.path)] {
@@ -193,11 +193,12 @@ fn key(key: &media::Key) -> Value {
     Value::Map(map)
 }
 
-/// The metadata's SSH keys. None where it has no list of them, or one is in another format: then the media's are used.
+/// The metadata's SSH keys. None if it has no list of them, or one is in another format: then the media's are
+/// used.
 pub fn openssh_keys(imds: &Value) -> Option<Vec<String>> {
     let list = imds.at(&["compute", "publicKeys"])?.as_list()?;
     let key = |entry: &Value| {
-        // Keys that Azure made once have line breaks inside.
+        // Keys that Azure generated in the past contain line breaks.
         let key = entry.get("keyData")?.as_str()?.trim().replace("\r\n", "");
         is_openssh(key.lines().next()?).then_some(Value::from(key))
     };
@@ -205,7 +206,7 @@ pub fn openssh_keys(imds: &Value) -> Option<Vec<String>> {
     Some(public_keys(Some(&Value::List(keys))))
 }
 
-/// Whether a line has the type of a key and the key, maybe after options (sshd(8)).
+/// Whether a line has a key type and a key, possibly after options (sshd(8)).
 fn is_openssh(key: &str) -> bool {
     let is_type =
         |word: &str| ["ssh-", "ecdsa-sha2-", "sk-ssh-", "sk-ecdsa-sha2-"].iter().any(|prefix| word.starts_with(prefix));
@@ -225,7 +226,7 @@ fn user_data(media: Option<&Media>, imds: &Value, problems: &mut Vec<String>) ->
     decoded.filter(|data| !data.is_empty()).map(Bytes::from)
 }
 
-/// The metadata as it is kept for others to read: user-data is not among it.
+/// The metadata without user-data: it is stored where other programs can read it.
 fn without_user_data(imds: &Value) -> Value {
     let mut imds = imds.clone();
     if let Value::Map(map) = &mut imds

@@ -1,6 +1,7 @@
-//! The provisioning media: ovf-env.xml, which has what only the machine itself is given, its password and custom data.
+//! The provisioning media: ovf-env.xml, with what only the machine itself may have, such as its password and
+//! custom data.
 //!
-//! Follows the document's two sections of Azure's own, `ProvisioningSection` and `PlatformSettingsSection`
+//! Follows Azure's two sections of the document, `ProvisioningSection` and `PlatformSettingsSection`
 //! (<http://schemas.microsoft.com/windowsazure>), as cloud-init and azure-init read them.
 
 use super::failure::Failure;
@@ -10,15 +11,15 @@ use crate::document::xml::{self, Element};
 
 /// The document's file name.
 pub const FILE: &str = "ovf-env.xml";
-/// The text in the place of a removed password.
+/// The text that replaces the password.
 pub const REDACTED: &str = "REDACTED";
 const PASSWORD: &str = "UserPassword";
-/// The longest password of Azure's, in characters.
+/// The longest password that Azure allows, in characters.
 const MAX_PASSWORD: usize = 72;
 const PROVISIONING: &str = "ProvisioningSection";
 const LINUX: &str = "LinuxProvisioningConfigurationSet";
 
-/// An SSH key: as it is, or the SHA-1 fingerprint of a certificate that the wire server has.
+/// An SSH key: the key itself, or the SHA-1 fingerprint of a certificate that the wire server has.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Key {
     pub fingerprint: Option<String>,
@@ -27,7 +28,7 @@ pub struct Key {
     pub value: String,
 }
 
-/// What the document says.
+/// The content of the document.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Media {
     pub host_name: String,
@@ -36,20 +37,20 @@ pub struct Media {
     pub custom_data: Option<Vec<u8>>,
     pub disable_password: Option<bool>,
     pub keys: Vec<Key>,
-    /// Whether the machine waits for its owner, and how (`PreprovisionedVm`, `PreprovisionedVMType`).
+    /// Whether the machine comes from a pool and waits for its owner, and how (`PreprovisionedVm`,
+    /// `PreprovisionedVMType`).
     pub preprovisioned: bool,
     pub pool: Option<String>,
-    /// Whether requests to Azure's services go through a proxy of the guest's (`ProvisionGuestProxyAgent`).
+    /// Whether requests to Azure's services go through a proxy in the guest (`ProvisionGuestProxyAgent`).
     pub proxy_agent: bool,
-    /// The document without the password. None if it cannot be taken out.
+    /// The document without the password. None if it could not be removed.
     pub redacted: Option<Vec<u8>>,
 }
 
-/// Reads the document. None where it is an OVF environment, but not Azure's.
+/// Parses the document. None if it is an OVF environment, but not Azure's.
 ///
 /// # Errors
-///
-/// It is no XML, or lacks what every such document has. The message has nothing of its content.
+/// It is not XML, or lacks a required element. The message contains nothing of its content.
 pub fn parse(bytes: &[u8]) -> Result<Option<Media>, Failure> {
     let root = xml::parse(FILE, bytes).map_err(|e| Failure::new(format!("error parsing ovf-env.xml: {e}")))?;
     if root.child(PROVISIONING).is_none() {
@@ -118,12 +119,13 @@ fn text(parent: &Element, name: &str) -> Result<Option<String>, Failure> {
     Ok(one(parent, name)?.map(|e| e.text.clone()).filter(|t| !t.is_empty()))
 }
 
-/// cloud-init's truth of a text.
+/// cloud-init's truth value of a text.
 fn truth(text: &str) -> bool {
     ["true", "1", "on", "yes"].iter().any(|word| text.trim().eq_ignore_ascii_case(word))
 }
 
-/// The document with the password's text replaced, all other bytes as they are. None if that does not give the same tree.
+/// The document with the password replaced and all other bytes unchanged. None if the result does not parse
+/// to the same tree.
 fn redacted(bytes: &[u8], root: &Element) -> Option<Vec<u8>> {
     let text = std::str::from_utf8(bytes).ok()?;
     let name = text.find(PASSWORD)?;
@@ -141,7 +143,7 @@ fn redacted(bytes: &[u8], root: &Element) -> Option<Vec<u8>> {
     (xml::parse(FILE, &out).ok()? == expected).then_some(out)
 }
 
-/// The document that stands in for the media of a machine that has none: Azure's agent waits for one.
+/// A substitute for the document on a machine that has no media: Azure's agent waits for one.
 pub fn minimal(host_name: Option<&str>, user: Option<&str>, disable_password: Option<bool>) -> Vec<u8> {
     let element = |name: &str, text: Option<&str>| {
         text.map(|t| format!("<wa:{name}>{}</wa:{name}>", escaped(t))).unwrap_or_default()

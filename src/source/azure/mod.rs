@@ -1,4 +1,5 @@
-//! Azure: the instance metadata service, the provisioning media, and the wire server, which hears how provisioning went.
+//! Azure: the instance metadata service, the provisioning media, and the wire server, which is told how
+//! provisioning went.
 
 mod certificates;
 mod disk;
@@ -16,7 +17,7 @@ mod wire_server;
 use super::table::{Source, Update};
 use crate::detect::{Facts, Mark};
 
-/// The chassis' asset tag of every machine.
+/// The chassis asset tag of every machine.
 const ASSET_TAG: &str = "7783-7084-3265-9085-8269-3286-77";
 
 pub static SOURCE: Source = Source {
@@ -55,7 +56,7 @@ pub static SOURCE: Source = Source {
     ..Source::NEW
 };
 
-/// Whether the machine is one of Azure's, whose provisioning media looks like an OVF environment.
+/// Whether the machine is on Azure, whose provisioning media looks like an OVF environment.
 pub fn is_machine(facts: &Facts) -> bool {
     facts.dmi_matches("chassis_asset_tag", ASSET_TAG)
 }

@@ -1,18 +1,17 @@
-//! Network configuration from the metadata's `network` section, with what the image's settings and the machine's drivers change.
+//! Network configuration from the metadata's `network` section, adapted to the image's settings and the
+//! machine's drivers.
 
 use crate::document::{Map, Value};
 use crate::instance::NetworkData;
 use crate::machine::Nic;
+use crate::machine::nic::HYPERV;
 use crate::network::fallback;
 use crate::network::read::azure_imds;
 
-/// The driver of Hyper-V's devices. A virtual function behind one has the same MAC address and another driver.
-const HYPERV: &str = "hv_netvsc";
-
-/// What the image says about the configuration.
+/// The image's settings for the network configuration.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
-    /// `apply_network_config`: the metadata's configuration, else DHCP on one device.
+    /// `apply_network_config`: use the metadata's configuration, instead of DHCP on one device.
     pub metadata: bool,
     /// `apply_network_config_for_secondary_ips`
     pub secondary: bool,
@@ -20,8 +19,8 @@ pub struct Settings {
     pub set_name: bool,
 }
 
-/// The configuration, from the metadata's document where it has one, else DHCP on the most suitable device. None where the
-/// machine has none either.
+/// The configuration: from the metadata if it has one, else DHCP on the most suitable device. None if the
+/// machine has none.
 pub fn config(imds: &Value, nics: &[Nic], settings: Settings, problems: &mut Vec<String>) -> Option<NetworkData> {
     if settings.metadata && !imds.is_null() {
         match azure_imds::to_v2(imds) {
@@ -32,7 +31,7 @@ pub fn config(imds: &Value, nics: &[Nic], settings: Settings, problems: &mut Vec
     fallback_with_driver(nics).map(NetworkData::Cloud)
 }
 
-/// Version 2 as the settings want it, with drivers.
+/// Adapts the configuration (version 2) to the settings, and adds drivers.
 fn adapted(mut v2: Value, nics: &[Nic], settings: Settings) -> Value {
     let Value::Map(map) = &mut v2 else { return v2 };
     let Some(Value::Map(ethernets)) = map.remove("ethernets") else { return v2 };
@@ -63,7 +62,7 @@ fn matching(mac: &str, driver: Option<&str>) -> Map {
     matching
 }
 
-/// The driver that distinguishes a device from others with the same address.
+/// The driver by which a device is distinguished from others with the same address.
 fn driver<'a>(mac: &str, nics: &'a [Nic]) -> Option<&'a str> {
     let with: Vec<&Nic> = nics.iter().filter(|nic| nic.mac == mac).collect();
     let drivers = || with.iter().filter_map(|nic| nic.driver.as_deref());

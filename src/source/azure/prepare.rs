@@ -1,4 +1,5 @@
-//! What is known of a machine of Azure's before a service is asked: its image's settings, and its provisioning media.
+//! What is known about a machine on Azure before a service is asked: its image's settings, and its
+//! provisioning media.
 
 use super::failure::Failure;
 use super::identity::Identity;
@@ -14,14 +15,14 @@ use crate::machine::{Distro, beneath};
 use crate::source::search::Search;
 use crate::source::service::switched_off;
 
-/// The seed folder, and where Azure's agent keeps the document.
+/// The seed folder, and the folder where Azure's agent keeps the document.
 const SEED: &str = "/var/lib/cloud/seed/azure";
 const DATA_DIR: &str = "/var/lib/waagent";
 /// cloud-init's mark of a machine that has reported to its pool.
 const REPORTED: &str = "/var/lib/cloud/data/reported_ready";
-/// The instance-id where no machine gives one (cloud-init's).
+/// The instance-id of a seed for no particular machine (cloud-init's).
 const DEFAULT_ID: &str = "iid-AZURE-NODE";
-/// Random bytes that the hypervisor gives.
+/// Random bytes from the hypervisor.
 const RANDOM_SEED: &str = "sys/firmware/acpi/tables/OEM0";
 /// The media, and where it was found.
 pub struct Medium {
@@ -29,22 +30,22 @@ pub struct Medium {
     pub seed: String,
 }
 
-/// What is known before anything is asked.
+/// What is known before any service is asked.
 pub struct Prepared {
     pub surroundings: Surroundings,
     pub media: Option<Medium>,
-    /// Whether the machine has reported to its pool in an earlier boot.
+    /// Whether the machine reported to its pool in an earlier boot.
     pub has_reported: bool,
     /// `experimental_fail_on_missing_customdata`
     pub fail_without_custom_data: bool,
     pub deadline: Deadline,
 }
 
-/// Finds out what the machine, its image and its drives say.
+/// Collects what the machine, its image and its drives say.
 ///
 /// # Errors
-///
-/// Provisioning fails: the machine has no UUID, or its media cannot be used. With the machine's ID, which may be empty.
+/// Provisioning fails: the machine has no UUID, or its media cannot be used. Returned with the machine's ID,
+/// which may be empty.
 pub fn prepare(search: &mut Search) -> std::result::Result<Prepared, (Failure, String)> {
     let identity = Identity::of(search.machine, search.root).map_err(|failure| (failure, String::new()))?;
     let settings = search.settings(SOURCE.name);
@@ -65,7 +66,8 @@ pub fn prepare(search: &mut Search) -> std::result::Result<Prepared, (Failure, S
     })
 }
 
-/// The folder that the document is kept in: empty where the settings say so, None where they name none that can be.
+/// The folder for the copy of the document: empty if the settings disable it, None if they name an unusable
+/// one.
 fn data_dir(settings: Option<&Value>) -> Option<String> {
     match settings.and_then(|s| s.get("data_dir")) {
         None => Some(DATA_DIR.to_owned()),
@@ -78,15 +80,14 @@ fn surroundings(search: &Search, identity: Identity, data_dir: String) -> Surrou
     let is_on = |key: &str| !switched_off(search, SOURCE.name, key);
     let aliases = search.settings(SOURCE.name).and_then(|s| s.get("disk_aliases")).and_then(Value::as_map).cloned();
     let has_resource_disk = disk::has_resource_disk(search.machine, search.root);
-    // Without the disk, mounts would have a line for it.
+    // Without the disk, the module mounts must not write a line for it.
     let known = [("ephemeral0", RESOURCE_DISK)].into_iter().filter(|_| has_resource_disk);
     let mut disk_aliases: Map = known.collect();
     for (name, path) in aliases.unwrap_or_default().into_entries() {
         disk_aliases.insert(name, path);
     }
     let distro = search.config.at(&["system_info", "distro"]).and_then(Value::text);
-    let distro =
-        distro.map_or_else(|| Distro::of_os_release(&search.root.text("/etc/os-release")), |d| Distro::named(&d));
+    let distro = distro.map_or_else(|| search.root.distro(), |d| Distro::named(&d));
     let cached = state::cached(search.root).filter(|cached| cached.instance_id == identity.instance_id);
     let password = cached.as_ref().and_then(|c| c.config.at(&["system_info", "default_user", "hashed_passwd"])?.text());
     Surroundings {
@@ -107,10 +108,10 @@ fn surroundings(search: &Search, identity: Identity, data_dir: String) -> Surrou
     }
 }
 
-/// The instance of the media alone, for `--seed`. None where it is not Azure's, or cannot be read.
+/// The instance of the media alone, for `--seed`. None if it is not Azure's or cannot be read.
 pub fn of_files(search: &Search, files: &Files, place: &str) -> Option<Instance> {
     let media = media::parse(files.get(media::FILE)?).ok()??;
-    // A tree may be of no machine yet.
+    // A tree may not belong to a machine yet.
     let unknown = |_| Identity { instance_id: DEFAULT_ID.into(), vm_id: DEFAULT_ID.into(), is_new: true };
     let identity = Identity::of(search.machine, search.root).unwrap_or_else(unknown);
     let data_dir = data_dir(search.settings(SOURCE.name)).unwrap_or_default();
@@ -118,7 +119,8 @@ pub fn of_files(search: &Search, files: &Files, place: &str) -> Option<Instance>
     Some(surroundings(search, identity, data_dir).instance(Some(&media), read, ToString::to_string))
 }
 
-/// The first media that is Azure's: the seed folder, /dev/sr0, other drives, and what an earlier boot kept.
+/// The first media that is Azure's: from the seed folder, /dev/sr0, other drives, or the copy of an earlier
+/// boot.
 fn media_of(search: &mut Search, data_dir: &str) -> std::result::Result<Option<Medium>, Failure> {
     let of_kind = |kind: &'static str| move |d: &Probed| d.superblock().is_some_and(|s| s.kind == kind);
     let mut drives = search.drives_of(&of_kind("iso9660"));

@@ -1,7 +1,8 @@
-//! What the running system reports to Azure, once for each instance: that the machine is provisioned, or why that failed.
+//! What the running system reports to Azure, once for each instance: that the machine has been provisioned,
+//! or why that failed.
 //!
-//! As cloud-init does, and unlike azure-init, a machine whose user-data's modules fail is ready: the deployment is what failed
-//! only where the metadata or the media cannot be used.
+//! As in cloud-init, and unlike azure-init, a machine on which modules fail is still ready: the deployment
+//! only fails if the metadata or the media cannot be used.
 
 use super::failure::{self, Failure};
 use super::identity::Identity;
@@ -18,11 +19,12 @@ use crate::root::{Attr, Command, Stage};
 use crate::source::table::Live;
 use std::time::Duration;
 
-/// The mark of an instance that was reported.
+/// The mark of an instance that has been reported.
 const DONE: &str = "prepivot_azure_reported";
-/// Where the transport key is made, which is removed again.
+/// The folder of the transport key, which is removed afterwards.
 const TRANSPORT: &str = "/run/prepivot/azure-transport";
-/// Hyper-V's key-value pairs of the guest's own, which the host reads (hv_kvp_daemon), and the sizes of a record's two fields.
+/// The guest's pool of Hyper-V key-value pairs, which the host reads (hv_kvp_daemon), and the sizes of a
+/// record's two fields.
 const KVP: &str = "/var/lib/hyperv/.kvp_pool_1";
 const KEY_SIZE: usize = 512;
 const VALUE_SIZE: usize = 2048;
@@ -33,10 +35,14 @@ const PROXY: &str = "azure-proxy-agent";
 const PROXY_WAIT: &str = "120";
 /// How long a drive may take to eject its medium.
 const EJECT: Duration = Duration::from_secs(10);
-/// How long a report may take after the proxy was waited for.
+/// How long a report may take after waiting for the proxy.
 const AFTER_PROXY: Duration = Duration::from_secs(30);
 
-/// Reports this instance, unless an earlier boot did, or the image says not to (`experimental_skip_ready_report`).
+/// Reports this instance, unless an earlier boot did, or the image disables it
+/// (`experimental_skip_ready_report`).
+///
+/// # Errors
+/// The report was not accepted, or the mark cannot be written.
 pub fn provisioned(live: &mut Live) -> Result<()> {
     if state::is_done(live.root, live.instance, DONE, Frequency::Instance) {
         return Ok(());
@@ -93,7 +99,7 @@ pub fn provisioned(live: &mut Live) -> Result<()> {
     state::mark_done(live.root, live.instance, DONE, Frequency::Instance)
 }
 
-/// Waits for the proxy, if the media asks for it. Whether it was waited for, and why it is not there.
+/// Waits for the proxy if the media requires it. Returns why it is not there, and whether it was waited for.
 fn proxy(live: &mut Live) -> (Option<Failure>, bool) {
     if !live.instance.config.get("ProvisionGuestProxyAgent").is_some_and(Value::is_true) {
         return (None, false);
@@ -109,7 +115,7 @@ fn proxy(live: &mut Live) -> (Option<Failure>, bool) {
     (failure, true)
 }
 
-/// The fingerprints of the media's keys that are nothing else, where the metadata has no keys.
+/// The fingerprints of those keys of the media that have nothing else, if the metadata has no keys.
 fn fingerprints(live: &Live) -> Vec<String> {
     let by_metadata = live.instance.metadata.get("imds").and_then(instance::openssh_keys);
     let keys = live.instance.config.get("_pubkeys").and_then(Value::as_list).unwrap_or_default();
@@ -118,7 +124,7 @@ fn fingerprints(live: &Live) -> Vec<String> {
     alone.filter_map(|key| text(key, "fingerprint")).collect()
 }
 
-/// Shows the report to the host, where its daemon runs.
+/// Passes the report to the host, if its daemon runs.
 fn key_value(live: &mut Live, report: &str) {
     if !live.root.is_file(KVP) {
         return;
@@ -126,7 +132,7 @@ fn key_value(live: &mut Live, report: &str) {
     let record = record("PROVISIONING_REPORT", report);
     let size = KEY_SIZE + VALUE_SIZE;
     let written = live.root.edit(KVP, Attr::root(0o644), |old| {
-        // A record that was cut off would shift those after it.
+        // A truncated record would shift those after it.
         let whole = old.get(..old.len() - old.len() % size).unwrap_or_default();
         Ok(Some([whole, &record].concat()))
     });
@@ -135,7 +141,7 @@ fn key_value(live: &mut Live, report: &str) {
     }
 }
 
-/// A record of a pool: key and value, each filled up with NUL.
+/// A record of the pool: key and value, each padded with NUL.
 fn record(key: &str, value: &str) -> Vec<u8> {
     let end = (0..=value.len().min(MAX_VALUE)).rev().find(|end| value.is_char_boundary(*end)).unwrap_or(0);
     let mut record = key.as_bytes().to_vec();
@@ -145,7 +151,7 @@ fn record(key: &str, value: &str) -> Vec<u8> {
     record
 }
 
-/// Ejects the media, which has the password: it is not needed again.
+/// Ejects the media, which contains the password and is not needed again.
 fn eject(live: &mut Live) {
     let place = live.instance.subplatform.strip_prefix("config-disk (").and_then(|p| p.strip_suffix(')'));
     let Some(device) = place.map(str::to_owned) else { return };

@@ -1,4 +1,5 @@
-//! How Azure's services are asked: the metadata, what the media adds to it, and the wait of a machine of a pool for its owner.
+//! How Azure's services are asked: the metadata, what the media adds to it, and how a machine from a pool
+//! waits for its owner.
 
 use super::failure::Failure;
 use super::instance::Read;
@@ -17,30 +18,32 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// What is left of the stage's time to report that the metadata service did not answer.
+/// How much of the stage's time is reserved for reporting that the metadata service did not answer.
 const REPORT_TIME: Duration = Duration::from_secs(15);
-/// How often it is asked where DHCP gave no route to it: installations of Azure without the service have none.
+/// How often the metadata service is asked if DHCP gave no route to it: installations of Azure without the
+/// service give none.
 const TRIES_WITHOUT_ROUTE: u32 = 11;
-/// How often a report is sent from here.
+/// How often a report is sent from the initramfs.
 const REPORT_TRIES: u32 = 5;
-/// How long media may take to appear that the metadata says is there.
+/// How long to wait for media that exists according to the metadata.
 const MEDIA_TIME: Duration = Duration::from_secs(10);
 
-/// Azure's services, as one machine asks them.
+/// Azure's services, as seen from one machine.
 struct Service {
     known: Prepared,
-    /// Whether the media alone must not be used, because provisioning has failed or the machine has no owner; and whether a
-    /// failure was reported, by any uplink.
+    /// Whether the media alone must not be used, because provisioning has failed or the machine has no owner;
+    /// and whether a failure has been reported over any uplink.
     failed: Arc<AtomicBool>,
     reported: AtomicBool,
 }
 
-/// How Azure is asked on this machine. What the media alone says is kept for the case that no service answers.
+/// How Azure is asked on this machine. What the media alone says is kept for the case that no service
+/// answers.
 pub fn job(search: &mut Search) -> Option<Job> {
     let failed = Arc::<AtomicBool>::default();
     let known = prepare(search);
     let with_media = known.as_ref().ok().and_then(|known| Some((known.media.as_ref()?, known)));
-    // A machine of a pool has no instance before it has an owner.
+    // A machine from a pool has no instance until it has an owner.
     if let Some((found, Prepared { surroundings, .. })) =
         with_media.filter(|(_, known)| known.pool(&Value::Null).is_none())
     {
@@ -64,12 +67,12 @@ pub fn job(search: &mut Search) -> Option<Job> {
     Some(Job { name: SOURCE.name, urls, fetch, redirects: Redirects::SameOrigin, replaces_drive: false, limits })
 }
 
-/// How a machine of a pool waits for its owner.
+/// How a machine from a pool waits for its owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pool {
-    /// It has reported in an earlier boot.
+    /// It has reported already, in an earlier boot.
     Reported,
-    /// Its network is taken away meanwhile, and with it the answer to the report.
+    /// Its network is taken away in the meantime, and with it the response to the report.
     Savable,
     /// Only its disk is kept: the host shuts it down.
     OsDisk,
@@ -77,7 +80,7 @@ enum Pool {
 }
 
 impl Prepared {
-    /// How the machine waits for its owner. None where it has one.
+    /// How the machine waits for its owner. None if it has one.
     fn pool(&self, imds: &Value) -> Option<Pool> {
         let by_imds = imds.at(&["extended", "compute", "ppsType"]).and_then(Value::as_str);
         let media = self.media.as_ref().map(|found| &found.media);
@@ -103,9 +106,9 @@ impl Service {
             let limited = client.limited(Limits { search, ..Limits::default() });
             match imds::instance(&limited, base, tries) {
                 Ok(imds) => Ok((imds, None)),
-                // A later boot goes on with what an earlier one learned.
+                // A later boot continues with what an earlier one learned.
                 Err(failure) if !self.known.surroundings.identity.is_new => Err(Error::from(failure)),
-                // Without a route there may be no service: that is no failure.
+                // Without a route, the service may not exist: this is no failure.
                 Err(failure) if media && !has_route && imds::is_unanswered(&failure) => Ok((Value::Null, None)),
                 Err(failure) if media => Ok((Value::Null, Some(failure))),
                 Err(failure) => Err(self.fail(client, &failure)),
@@ -147,8 +150,8 @@ impl Service {
         Ok(Found { instance, place })
     }
 
-    /// Waits for media of a new machine that the metadata says is there: its drive may be slower than the network. A drive
-    /// that appears ends the search by `client`.
+    /// On a new machine, waits for media that exists according to the metadata: its drive may be slower than
+    /// the network. If a drive appears, the search by `client` is cancelled.
     fn wait_for_media(
         &self,
         client: &Client,
@@ -173,7 +176,7 @@ impl Service {
         Ok(())
     }
 
-    /// Reports to the pool that the machine is ready, and waits for the document of its owner.
+    /// Reports to the pool that the machine is ready, and waits for its owner's document.
     fn wait_for_owner(&self, client: &Client, base: &str, pool: Pool) -> Result<Option<Media>> {
         if pool != Pool::Reported {
             log::info!("Azure: the machine is one of a pool ({}) and waits for its owner", pool.name());
@@ -200,7 +203,7 @@ impl Service {
     }
 }
 
-/// The seed's name where the metadata alone is used.
+/// The seed's name if only the metadata is used.
 const IMDS: &str = "IMDS";
 
 impl Pool {
@@ -220,7 +223,7 @@ fn is_service(destination: Ipv4Addr) -> bool {
     imds::ADDRESS.strip_prefix("http://").is_some_and(|address| address == destination.to_string())
 }
 
-/// Reports a failure, once; gives it as an error, with the reason why it could not be reported.
+/// Reports a failure, once, and returns it as an error. If it could not be reported, the error says why.
 fn fail(client: &Client, failure: &Failure, vm_id: &str, reported: &AtomicBool) -> Error {
     let error = Error::from(failure.clone());
     if reported.swap(true, Ordering::Relaxed) {

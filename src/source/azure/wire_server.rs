@@ -1,6 +1,6 @@
-//! Azure's wire server: the goal state of the machine, and its health report.
+//! Azure's wire server: the machine's goal state, and its health report.
 //!
-//! Follows what Azure's Linux agent and azure-init send: the protocol of 2012-11-30.
+//! Follows what Azure's Linux agent and azure-init send: protocol version 2012-11-30.
 
 use crate::base::error::{Error, Result};
 use crate::document::xml;
@@ -10,27 +10,28 @@ use crate::link::dhcp::packet::option::AZURE_ENDPOINT;
 use crate::link::http::{Client, Request, refused};
 use std::net::Ipv4Addr;
 
-/// The address of the wire server if DHCP names none.
+/// The wire server's address if DHCP gives none.
 const ADDRESS: Ipv4Addr = Ipv4Addr::new(168, 63, 129, 16);
 const AGENT: (&str, &str) = ("x-ms-agent-name", "WALinuxAgent");
 const VERSION: (&str, &str) = ("x-ms-version", "2012-11-30");
 const CONTENT_TYPE: (&str, &str) = ("Content-Type", "text/xml; charset=utf-8");
-/// The cipher that encrypts certificates for this machine.
+/// The cipher for this machine's certificates.
 const CIPHER: (&str, &str) = ("x-ms-cipher-name", "DES_EDE3_CBC");
 const CERTIFICATE: &str = "x-ms-guest-agent-public-x509-cert";
 /// The largest document that is accepted, in bytes.
 const MAX_DOCUMENT: usize = 1 << 20;
-/// Statuses that are repeated besides those that every client repeats: the server knows the machine a moment after it runs.
+/// Statuses that are retried besides the usual ones: the server may learn of a machine only a moment after it
+/// starts.
 const NOT_YET: &[u16] = &[400, 403, 404, 409, 410];
 /// The longest description of a failure, in characters.
 const MAX_DESCRIPTION: usize = 512;
 
-/// The address of the wire server: that of the uplink's lease, else of another lease, else the well-known one.
+/// The wire server's address: from the uplink's lease, else from another lease, else the well-known one.
 pub fn address(uplink: &Uplink, others: &[Lease]) -> Ipv4Addr {
     uplink.lease.iter().chain(others).find_map(|lease| lease.address_option(AZURE_ENDPOINT)).unwrap_or(ADDRESS)
 }
 
-/// What the machine reports.
+/// The machine's health.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Health<'a> {
     Ready,
@@ -46,13 +47,13 @@ pub struct WireServer<'a> {
     pub tries: u32,
 }
 
-/// What the wire server knows of the machine.
+/// What the wire server knows about the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GoalState {
     incarnation: String,
     container: String,
     instance: String,
-    /// Where the machine's certificates are.
+    /// The URL of the machine's certificates.
     pub certificates: Option<String>,
 }
 
@@ -60,8 +61,7 @@ impl WireServer<'_> {
     /// The machine's goal state.
     ///
     /// # Errors
-    ///
-    /// The server does not answer, or not with a goal state.
+    /// The server does not answer, or the response is not a goal state.
     pub fn goal_state(&self) -> Result<GoalState> {
         let url = format!("http://{}/machine/?comp=goalstate", self.address);
         let body = self.send(&Request { headers: &[AGENT, VERSION], ..Request::get(&url) })?;
@@ -82,10 +82,10 @@ impl WireServer<'_> {
         })
     }
 
-    /// The encrypted certificates at `url`, for the transport certificate: its base64 without PEM's lines. The answer is base64.
+    /// The encrypted certificates at `url`, in base64. `transport` is the transport certificate: its base64
+    /// without PEM's header and line breaks.
     ///
     /// # Errors
-    ///
     /// The server does not answer, or has none.
     pub fn certificates(&self, url: &str, transport: &str) -> Result<String> {
         let headers = [AGENT, VERSION, CIPHER, (CERTIFICATE, transport)];
@@ -97,7 +97,6 @@ impl WireServer<'_> {
     /// Reports the machine's health.
     ///
     /// # Errors
-    ///
     /// The server does not answer, or refuses.
     pub fn report(&self, goal: &GoalState, health: Health) -> Result<()> {
         let url = format!("http://{}/machine?comp=health", self.address);
@@ -138,7 +137,7 @@ fn document(goal: &GoalState, health: Health) -> String {
     )
 }
 
-/// A text as an element's content.
+/// A text escaped for use as an element's content.
 pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

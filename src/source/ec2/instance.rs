@@ -1,4 +1,4 @@
-//! Ec2: the instance that the EC2 metadata service describes, and the clouds that copy the service.
+//! The instance that the EC2 metadata service describes, on Amazon and on clouds that copy the service.
 //!
 //! Follows the EC2 user guide, "Instance metadata and user data", and cloud-init's documentation, "Amazon EC2".
 
@@ -12,7 +12,7 @@ use crate::source::documents::decoded;
 use crate::source::keys::public_keys;
 use std::net::Ipv4Addr;
 
-/// The cloud that provides the service (cloud-init's cloud names).
+/// The cloud that runs the service (cloud-init's cloud names).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cloud {
     Aws,
@@ -24,6 +24,12 @@ pub enum Cloud {
     Unknown,
 }
 
+/// Whether a UUID in lower case begins with ec2 if the bytes of its first group are reversed: 45E12AEC is EC2AE145 (AWS
+/// documentation, "Identify EC2 instances").
+pub fn is_swapped_ec2(uuid: &str) -> bool {
+    uuid.get(4..5) == Some("2") && uuid.get(6..8) == Some("ec")
+}
+
 impl Cloud {
     /// The cloud, by the machine's DMI values.
     pub fn of(machine: &Machine) -> Self {
@@ -33,11 +39,9 @@ impl Cloud {
             Some(uuid) => uuid,
             None => lower("product_uuid"),
         };
-        // The first three groups may be stored with their bytes turned round: ????2?ec.
-        let turned = uuid.get(4..5) == Some("2") && uuid.get(6..8) == Some("ec");
         let vendor = dmi("sys_vendor");
         match () {
-            () if uuid.starts_with("ec2") || turned => Cloud::Aws,
+            () if uuid.starts_with("ec2") || is_swapped_ec2(&uuid) => Cloud::Aws,
             () if lower("product_serial").ends_with(".brightbox.com") => Cloud::Brightbox,
             () if lower("chassis_asset_tag").ends_with(".zstack.io") => Cloud::ZStack,
             () if vendor == "e24cloud" => Cloud::E24,
@@ -61,7 +65,7 @@ impl Cloud {
     }
 }
 
-/// Where the service is asked by `uplink`: the configured addresses (`metadata_urls`), else the well-known two.
+/// The URLs that `uplink` asks: the configured ones (`metadata_urls`), else the two well-known ones.
 pub fn urls(uplink: &Uplink, configured: &[String]) -> Vec<String> {
     if configured.is_empty() {
         return match uplink.reach {
@@ -73,8 +77,9 @@ pub fn urls(uplink: &Uplink, configured: &[String]) -> Vec<String> {
     configured.iter().filter(|url| uplink.reaches(url)).map(|url| url.trim_end_matches('/').to_owned()).collect()
 }
 
-/// The instance that the service describes. `full_network`: every interface as the metadata has it
-/// (`apply_full_imds_network_config`), else only the one that was asked by. `router`: see [`network::config`].
+/// Builds the instance. `full_network`: every interface as in the metadata
+/// (`apply_full_imds_network_config`), else only the one that the service was asked over. `router`: see
+/// [`network::config`].
 pub fn instance(
     crawled: Crawled,
     cloud: Cloud,
@@ -88,7 +93,7 @@ pub fn instance(
     let text = |path: &[&str]| Value::Map(metadata.clone()).at(path).and_then(Value::text).filter(|t| !t.is_empty());
     let by_identity = |key: &str| identity.get(key).and_then(Value::text);
     let zone = by_identity("availabilityZone").or_else(|| text(&["placement", "availability-zone"]));
-    // A zone is its region and a letter.
+    // An availability zone is named by its region and a letter.
     let of_zone = || {
         let mut region = zone.clone();
         region.as_mut().map(String::pop);

@@ -12,7 +12,7 @@ use crate::detect::{Facts, Finding, Mark, Verdict};
 use crate::document::Value;
 use crate::link::http::{Client, Redirects};
 use crate::link::{Uplink, leases};
-use instance::Cloud;
+use instance::{Cloud, is_swapped_ec2};
 
 pub static SOURCE: Source = Source {
     name: "Ec2",
@@ -31,6 +31,7 @@ pub static SOURCE: Source = Source {
     setting: Some(strict_setting),
     service: Some(service_job),
     hotplug_rules: "ENV{ID_NET_DRIVER}==\"vif|ena|ixgbevf\", GOTO=\"cloudinit_hook\"\nGOTO=\"cloudinit_end\"\n",
+    late_addresses: true,
     updates: &[Update::NewInstance, Update::Hotplug],
     settings: &[
         ("metadata_urls", "addresses of the service, instead of the well-known ones"),
@@ -52,7 +53,8 @@ pub static SOURCE: Source = Source {
     ..Source::NEW
 };
 
-/// Amazon's machines by their UUIDs (AWS documentation, "Identify EC2 instances"), and Outscale's by two DMI values.
+/// Recognises Amazon's machines by their UUID (AWS documentation, "Identify EC2 instances"), and Outscale's
+/// by two DMI values.
 fn aws_mark(facts: &Facts) -> Option<Finding> {
     if facts.is_container() {
         return None;
@@ -68,12 +70,11 @@ fn aws_mark(facts: &Facts) -> Option<Finding> {
     if uuid.starts_with("ec2") {
         return Finding::found("DMI product_uuid begins with ec2");
     }
-    // The first four bytes may stand in the other order: 45E12AEC is EC2AE145.
-    let swapped = uuid.get(4..5) == Some("2") && uuid.get(6..8) == Some("ec");
+    let swapped = is_swapped_ec2(&uuid);
     if swapped { Finding::found("DMI product_uuid begins with ec2, its first bytes in the other order") } else { None }
 }
 
-/// `strict_id` where it is set to something else than true: `false`, `warn`, `warn,5`.
+/// `strict_id` if it is set to something else than true: `false`, `warn`, `warn,5`.
 fn loose_id(facts: &Facts) -> Option<String> {
     const KEY: &str = "ci.datasource.ec2.strict_id";
     let on_line = facts.cmdline().value(KEY).map(str::to_owned);
@@ -82,18 +83,18 @@ fn loose_id(facts: &Facts) -> Option<String> {
     strict_id.filter(|v| is_loose(v))
 }
 
-/// Unless the image requires a mark (`strict_id`), the service may be there.
+/// Unless the image requires a mark (`strict_id`), the service is possible.
 fn not_strict(facts: &Facts) -> Option<Finding> {
     let strict_id = loose_id(facts).filter(|_| !facts.is_container())?;
     Finding::maybe(format!("strict_id is {strict_id}"))
 }
 
-/// cloud-init accepts a machine that only may be EC2 if the setting says so.
+/// Has cloud-init accept a machine that is possibly EC2, if the setting allows that.
 fn strict_setting(facts: &Facts, finding: &Finding) -> Option<(&'static str, String)> {
     (finding.verdict == Verdict::Maybe).then(|| loose_id(facts).map(|id| ("strict_id", id)))?
 }
 
-/// `false`, `warn` and `warn,SECONDS`; anything else is as true.
+/// `false`, `warn` and `warn,SECONDS`. Anything else is true.
 fn is_loose(strict_id: &str) -> bool {
     let seconds = strict_id.strip_prefix("warn,");
     matches!(strict_id, "false" | "warn") || seconds.is_some_and(|s| s.starts_with(|c: char| c.is_ascii_digit()))

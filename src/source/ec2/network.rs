@@ -1,4 +1,5 @@
-//! Network configuration from the EC2 tree, as cloud-init's Ec2 source derives it: version 2, one entry for each interface.
+//! Network configuration from the EC2 metadata, as cloud-init's Ec2 source derives it: version 2, with one
+//! entry per interface.
 
 use crate::document::{Map, Value};
 use crate::instance::NetworkData;
@@ -6,7 +7,7 @@ use crate::machine::Nic;
 use crate::network::fallback::natural;
 use std::net::{IpAddr, Ipv4Addr};
 
-/// The first routing table of a further interface; each has the next.
+/// The routing table of the second interface; further ones have the next numbers.
 const FIRST_TABLE: i32 = 100;
 
 /// How much of the metadata is used.
@@ -16,12 +17,12 @@ pub enum Scope {
     One,
     /// DHCP on each interface (AliYun).
     Each,
-    /// With the further addresses, and a routing table for each further interface (Ec2).
+    /// DHCP, all secondary addresses, and a routing table for each further interface (Ec2).
     All,
 }
 
 impl Scope {
-    /// As the image's settings and the source say.
+    /// By the image's settings and the source.
     pub fn of(full: bool, is_ec2: bool) -> Scope {
         match (full, is_ec2) {
             (false, _) => Scope::One,
@@ -31,16 +32,17 @@ impl Scope {
     }
 }
 
-/// One interface of this machine that the metadata knows.
+/// An interface of this machine that the metadata lists.
 struct Known<'a> {
     nic: &'a Nic,
     data: &'a Map,
 }
 
-/// The configuration. None where the tree has no interface of this machine: then the fallback is right.
+/// The network configuration. None if no interface in the metadata is this machine's: then the fallback is
+/// used.
 ///
-/// With [`Scope::One`], the interface is the one named `link`, or the first. `router` gives the router that a link's DHCP server
-/// names.
+/// With [`Scope::One`], the interface is the one named `link`, or the first. `router` returns the router that
+/// a link's DHCP server gave.
 pub fn config(
     metadata: &Map,
     nics: &[Nic],
@@ -80,7 +82,7 @@ pub fn config(
     Some(NetworkData::Cloud(Value::Map(config)))
 }
 
-/// A number of the metadata; what is not there comes last.
+/// A number in the metadata; a missing one sorts last.
 fn number(data: &Map, key: &str) -> u32 {
     data.get(key).and_then(Value::text).and_then(|t| t.parse().ok()).unwrap_or(u32::MAX)
 }
@@ -92,7 +94,7 @@ fn interface(known: &Known, order: i32, several: bool, full: bool, router: &dyn 
     out.insert("dhcp6", six);
     out.insert("match", Value::Map([("macaddress", known.nic.mac.as_str())].into_iter().collect()));
     out.insert("set-name", known.nic.name.as_str());
-    // Look-alikes that do not number their interfaces do not say which is the primary one.
+    // Services that do not number their interfaces do not say which is the primary one.
     let policy_routing = full && several && order > 0 && known.data.contains_key("device-number");
     if several {
         let mut overrides: Map = [("route-metric", Value::Int(i64::from(order + 1) * 100))].into_iter().collect();
@@ -124,13 +126,14 @@ fn further_addresses(data: &Map) -> Vec<String> {
         texts(data, ips).into_iter().filter(plain).skip(1).map(|ip| format!("{ip}/{length}")).collect()
     };
     let mut all = of("local-ipv4s", "subnet-ipv4-cidr-block", "24");
-    // The prefix of IPv6 is the router's to advertise.
+    // The router advertises the IPv6 prefix.
     all.extend(of("ipv6s", "subnet-ipv6-cidr-block", "128"));
     all.sort();
     all
 }
 
-/// What comes from a further interface's addresses goes out by it again, by a table of its own.
+/// Policy routing: packets from a further interface's addresses leave over that interface, by a routing table
+/// of its own.
 fn policy(data: &Map, table: i32, router: Option<Ipv4Addr>, out: &mut Map) {
     let (mut routes, mut rules) = (Vec::new(), Vec::new());
     let mut add = |to: String, via: Option<String>| {
@@ -148,7 +151,8 @@ fn policy(data: &Map, table: i32, router: Option<Ipv4Addr>, out: &mut Map) {
             continue;
         }
         for network in networks.iter() {
-            // The subnet's router is the first address after the network's own (VPC user guide, "Subnet sizing").
+            // The subnet's router has the first address after the network address (VPC user guide, "Subnet
+            // sizing").
             let first = || u32::from(network.split('/').next()?.parse::<Ipv4Addr>().ok()?).checked_add(1);
             if let Some(first) = first() {
                 add("0.0.0.0/0".into(), Some(router.unwrap_or_else(|| first.into()).to_string()));
@@ -166,7 +170,7 @@ fn policy(data: &Map, table: i32, router: Option<Ipv4Addr>, out: &mut Map) {
     }
 }
 
-/// One value or a list of them.
+/// A value or a list of values.
 fn texts(data: &Map, key: &str) -> Vec<String> {
     match data.get(key) {
         Some(Value::List(list)) => list.iter().filter_map(Value::text).filter(|t| !t.is_empty()).collect(),

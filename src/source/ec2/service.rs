@@ -7,15 +7,15 @@ use crate::base::error::Result;
 use crate::document::{Map, Value, json};
 use crate::link::http::{Client, Request};
 
-/// Versions of the tree, newest first; every service has the last.
+/// Versions of the metadata, newest first. Every service has the last one.
 const VERSIONS: [&str; 4] = ["2021-03-23", "2018-09-24", "2016-09-02", "2009-04-04"];
-/// How often a version is asked for that the service may not have.
+/// How often a version is tried that the service may not have.
 const VERSION_TRIES: u32 = 2;
-/// The largest identity document.
+/// The largest identity document, in bytes.
 const MAX_IDENTITY: usize = 256 << 10;
 const TOKENS: Tokens = Tokens { header: "X-aws-ec2-metadata-token", lifetime: "X-aws-ec2-metadata-token-ttl-seconds" };
 
-/// What the service says.
+/// What was read from the service.
 #[derive(Debug, Default)]
 pub struct Crawled {
     pub metadata: Map,
@@ -25,12 +25,12 @@ pub struct Crawled {
     pub problems: Vec<String>,
 }
 
-/// Reads everything from the service at `base`. With a token from the start where it `is_aws`, as version 2 of the service
-/// demands, and with the identity document; elsewhere a token is fetched once the service asks for one (401).
+/// Reads everything from the service at `base`. If it `is_aws`, a token is used from the start, as version 2
+/// of the service requires, and the identity document is read; otherwise a token is only fetched if the
+/// service asks for one (401).
 ///
 /// # Errors
-///
-/// No answer, no token where there must be one, or an answer that is not an EC2 service's.
+/// No response, no token where one is required, or a response that is not an EC2 service's.
 pub fn crawl(client: &Client, base: &str, is_aws: bool) -> Result<Crawled> {
     let service = Service::new(client, base, Some(&TOKENS));
     let (version, id) = newest(&service, base, is_aws)?;
@@ -63,8 +63,9 @@ pub fn crawl(client: &Client, base: &str, is_aws: bool) -> Result<Crawled> {
     Ok(crawled)
 }
 
-/// The newest version that has an instance-id, and the id. Which versions there are is asked once the service is there: it has
-/// given a token, or an answer for the oldest, which every service has. Where no version has an instance-id, the oldest is awaited.
+/// The newest version that has an instance-id, and that id. Newer versions are tried only once the service
+/// has responded: with a token, or for the oldest version, which every service has. If no version has an
+/// instance-id, the oldest is waited for.
 fn newest(service: &Service, base: &str, is_aws: bool) -> Result<(&'static str, String)> {
     let ask = |version: &str, tries: u32, first: bool| {
         let url = format!("{base}/{version}/meta-data/instance-id");

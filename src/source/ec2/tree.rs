@@ -1,5 +1,5 @@
-//! A tree of names over HTTP, as the EC2 metadata service has it and others copied it: listings by lines, and a session token
-//! where the service asks for one.
+//! Reads a tree of metadata over HTTP, as in EC2's service and copies of it: listings with one name per line,
+//! and a session token if the service asks for one.
 //!
 //! Follows the EC2 user guide, "Instance metadata and user data".
 
@@ -10,27 +10,27 @@ use crate::link::http::{Client, Reply, Request, refused};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// How long a token is good, in seconds: the longest that the services give.
+/// How long a token is valid, in seconds: the longest that the services allow.
 const TOKEN_TTL: &str = "21600";
-/// Bounds of the tree: depth, names, and bytes of one value and of all.
+/// Limits of the tree: its depth, the number of names, and the bytes of one value and of all.
 const MAX_DEPTH: usize = 10;
 const MAX_NAMES: usize = 2_000;
 const MAX_VALUE: usize = 256 << 10;
 const MAX_TREE: usize = 1 << 20;
 /// How many values are fetched in parallel.
 const THREADS: usize = 6;
-/// How often one value is asked for; a tree has many, and one that fails is left out.
+/// How often one value is tried. The tree has many, and one that fails is left out.
 pub const VALUE_TRIES: u32 = 5;
-/// The value of a tag that is listed and not there, as cloud-init has it.
+/// The value of a tag that is listed but does not exist (cloud-init's).
 const NO_TAG: &str = "(skipped)";
 
-/// The headers of a service's tokens: the token's own, and that of its lifetime.
+/// The names of a service's token headers: for the token, and for its lifetime.
 pub struct Tokens {
     pub header: &'static str,
     pub lifetime: &'static str,
 }
 
-/// A service at one address.
+/// A service at one URL.
 pub struct Service<'a> {
     client: &'a Client,
     base: &'a str,
@@ -40,7 +40,7 @@ pub struct Service<'a> {
 }
 
 impl<'a> Service<'a> {
-    /// The service at `base`. A token is fetched once the service asks for one (401), where it has `tokens`.
+    /// The service at `base`. With `tokens`, a token is fetched once the service asks for one (401).
     pub fn new(client: &'a Client, base: &'a str, tokens: Option<&'static Tokens>) -> Self {
         Service { client, base, tokens, token: Mutex::default() }
     }
@@ -49,10 +49,10 @@ impl<'a> Service<'a> {
         self.token.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Fetches a token, unless another thread has while `old` was found to be no good.
+    /// Fetches a new token, unless another thread has already replaced `old`.
     ///
     /// # Errors
-    /// The service has no tokens, refuses one, or does not answer.
+    /// The service has no tokens, refuses, or does not answer.
     pub fn renew(&self, old: &str) -> Result<()> {
         let tokens = self.tokens.ok_or_else(|| refused("GET", self.base, 401))?;
         let mut token = self.token.lock().unwrap_or_else(PoisonError::into_inner);
@@ -64,7 +64,7 @@ impl<'a> Service<'a> {
         let request = Request { method: "PUT", headers: &headers, limit: 4096, ..Request::get(&url) };
         let reply = self.client.send(&request)?;
         let text = String::from_utf8(reply.body).unwrap_or_default().trim().to_owned();
-        // What goes into a header has to be one line of plain text.
+        // A header value has to be one line of printable ASCII.
         let good = !text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic());
         match reply.status {
             200..=299 if good => {
@@ -92,23 +92,18 @@ impl<'a> Service<'a> {
         send(&self.token())
     }
 
-    /// A document; None where it is not there.
+    /// A document; None if it does not exist.
     ///
     /// # Errors
     /// As [`Client::document`].
     pub fn get(&self, request: &Request) -> Result<Option<Vec<u8>>> {
-        let reply = self.send(request)?;
-        match reply.status {
-            200..=299 => Ok(Some(reply.body)),
-            404 | 410 => Ok(None),
-            status => Err(refused(request.method, request.url, status)),
-        }
+        self.send(request)?.document(request)
     }
 
-    /// The instance-id that `request` asks for.
+    /// The instance-id at the URL of `request`.
     ///
     /// # Errors
-    /// No answer, or one that is no instance-id.
+    /// No response, or one that is not an instance-id.
     pub fn instance_id(&self, request: Request) -> Result<String> {
         let url = request.url;
         let missing = || Error::new(format!("{url}: there is no such document: no EC2 metadata"));
@@ -121,8 +116,8 @@ impl<'a> Service<'a> {
         Ok(id)
     }
 
-    /// The tree below `root`, level by level, the values of a level side by side; `id` is its instance-id. Adds to `problems`
-    /// what could not be read.
+    /// The tree below `root`, read level by level with the values of a level in parallel; `id` is its
+    /// instance-id. What could not be read is added to `problems`.
     pub fn tree(&self, root: &str, id: &str, problems: &mut Vec<String>) -> Map {
         let mut tree = Map::new();
         tree.insert("instance-id", id);
@@ -154,7 +149,7 @@ impl<'a> Service<'a> {
             for ((path, _), body) in leaves.into_iter().zip(self.all(&urls, &left, problems)) {
                 match body {
                     Some(body) => insert(&mut tree, &path, value(&body)),
-                    // A tag may be listed and have no value (Outscale).
+                    // A listed tag may have no value (Outscale).
                     None if path.first().is_some_and(|name| name == "tags") => {
                         insert(&mut tree, &path, NO_TAG.into());
                     }
@@ -172,8 +167,8 @@ impl<'a> Service<'a> {
         tree
     }
 
-    /// The documents at `urls`, in their order; None for those that are not there or failed, which is reported. `left`: how many
-    /// bytes all may still have.
+    /// The documents at `urls`, in order. None for those that do not exist, or failed, which is added to `problems`. `left`: how
+    /// many bytes they may still take.
     fn all(&self, urls: &[String], left: &AtomicUsize, problems: &mut Vec<String>) -> Vec<Option<Vec<u8>>> {
         let next = AtomicUsize::new(0);
         let results = Mutex::new(Vec::with_capacity(urls.len()));
@@ -215,14 +210,14 @@ impl<'a> Service<'a> {
 #[derive(Debug, PartialEq, Eq)]
 enum Entry {
     Folder(String),
-    /// A value, and where it is: for SSH keys the list has `0=name`, and the key is at `0/openssh-key`.
+    /// A value and its path: for SSH keys the listing has `0=name`, and the key is at `0/openssh-key`.
     Leaf {
         name: String,
         at: String,
     },
 }
 
-/// The lines of a listing. Credentials are not read: what is cached on the disk must not hold them.
+/// The lines of a listing. Credentials are left out: the copy on the disk must not contain them.
 fn entries(listing: &str) -> Vec<Entry> {
     let plain = |name: &str| {
         let good = |c: char| c != '/' && !c.is_control();
@@ -230,7 +225,7 @@ fn entries(listing: &str) -> Vec<Entry> {
     };
     let entry = |line: &str| {
         let line = line.trim();
-        // A name of a tag may have the sign too.
+        // A tag's name may contain this character too.
         if let Some((number, name)) = line.split_once('=')
             && let Ok(number) = number.parse::<u32>()
         {
@@ -248,12 +243,12 @@ fn entries(listing: &str) -> Vec<Entry> {
     listing.lines().filter_map(entry).collect()
 }
 
-/// A path as it is in a URL (cloud-init 26.2, url_helper.py, `combine_url`).
+/// A path escaped for a URL (cloud-init 26.2, url_helper.py, `combine_url`).
 fn escaped(path: &str) -> String {
     percent::encode(path, percent::PATH).replace("%3A", ":")
 }
 
-/// The texts of a document that has the whole tree, each as a value of the tree is read.
+/// Converts each text of a document that has the whole tree, as the tree's values are.
 pub fn with_values(document: Value) -> Value {
     match document {
         Value::Map(map) => {
@@ -266,7 +261,7 @@ pub fn with_values(document: Value) -> Value {
     }
 }
 
-/// A value: JSON where it is a mapping, a list of lines where there are several, else the text.
+/// A value: a mapping if it is JSON, a list if it has several lines, else a string.
 fn value(body: &[u8]) -> Value {
     let Ok(text) = std::str::from_utf8(body) else { return Value::Bytes(body.into()) };
     if text.trim_start().starts_with('{')

@@ -1,5 +1,5 @@
-//! A seed in systemd's system credentials: `cloud-init.meta-data`, `cloud-init.user-data`, `cloud-init.vendor-data` and
-//! `cloud-init.network-config`.
+//! A NoCloud seed in systemd's system credentials: `cloud-init.meta-data`, `cloud-init.user-data`,
+//! `cloud-init.vendor-data` and `cloud-init.network-config`.
 //!
 //! Follows systemd's documentation, "System and Service Credentials". Where systemd is PID 1 it has collected them in
 //! /run/credentials/@system; in other initramfs they are read where systemd would: SMBIOS strings of type 11, QEMU's fw_cfg,
@@ -10,7 +10,7 @@ use crate::drive::Files;
 use crate::machine::credentials::{MAX, SYSTEM};
 use crate::machine::{Machine, beneath};
 
-/// What the names of ours begin with; the rest is the name of the seed's file.
+/// The prefix of the credentials' names; the rest is the name of the seed's file.
 const PREFIX: &str = "cloud-init.";
 const NAMES: [&str; 4] = ["meta-data", "user-data", "vendor-data", "network-config"];
 /// The longest SMBIOS table that is read, in bytes.
@@ -18,7 +18,8 @@ const MAX_TABLE: u64 = 1 << 20;
 const SMBIOS: &str = "sys/firmware/dmi/tables/DMI";
 const FW_CFG: &str = "sys/firmware/qemu_fw_cfg/by_name/opt/io.systemd.credentials";
 
-/// The files that the machine's credentials have; the first place that has one of them wins. Empty where there are none.
+/// The seed's files in the machine's credentials. For each, the first place that has it takes precedence.
+/// Empty if there are none.
 pub fn files(machine: &Machine) -> Files {
     let mut files = Files::default();
     let base = &machine.base;
@@ -53,13 +54,13 @@ fn add(files: &mut Files, name: &str, value: &str, binary: bool) {
     }
 }
 
-/// The strings of the structures of type 11, "OEM Strings" (DMTF's DSP0134, sections 6.1.2, 6.1.3 and 7.12).
+/// The strings in structures of type 11, "OEM Strings" (DMTF's DSP0134, sections 6.1.2, 6.1.3 and 7.12).
 fn strings(table: &[u8]) -> Vec<&[u8]> {
     const OEM_STRINGS: u8 = 11;
     let mut found = Vec::new();
     let mut rest = table;
     while let [kind, length, ..] = rest {
-        // The formatted part, then strings that each end in a zero byte, then one more.
+        // After the formatted part follow strings, each terminated by NUL, and another NUL.
         let Some(text) = rest.get(usize::from(*length).max(4)..) else { break };
         let Some(end) = text.windows(2).position(|w| w == [0, 0]) else { break };
         if *kind == OEM_STRINGS {

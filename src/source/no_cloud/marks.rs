@@ -6,7 +6,7 @@ use crate::drive::Files;
 
 /// cloud-init's name of the source.
 pub const NAME: &str = "NoCloud";
-/// The label of a drive, in any case, where the configuration names no other (`fs_label`).
+/// The label of a drive, in any case, unless the configuration names another (`fs_label`).
 pub const LABEL: &str = "cidata";
 pub const SEEDS: [&str; 4] = [
     "/var/lib/cloud/seed/nocloud",
@@ -15,7 +15,7 @@ pub const SEEDS: [&str; 4] = [
     "/writable/system-data/var/lib/cloud/seed/nocloud-net",
 ];
 
-/// A seed: named by the DMI, in a folder of the image, on a device, in the image's configuration.
+/// Recognises a seed: named by DMI, in a folder of the image, on a device, or in the image's configuration.
 pub fn mark(facts: &Facts) -> Option<Finding> {
     if serial_says_no_cloud(facts) {
         return Finding::found("DMI product_serial has ds=nocloud");
@@ -41,7 +41,7 @@ pub fn mark(facts: &Facts) -> Option<Finding> {
     if inline { Finding::found("datasource: NoCloud: has user-data and meta-data in the configuration") } else { None }
 }
 
-/// Whether files are a seed: meta-data or user-data is among them.
+/// Whether files are a seed: they include meta-data or user-data.
 pub fn is_seed(files: &Files) -> bool {
     files.contains("meta-data") || files.contains("user-data")
 }

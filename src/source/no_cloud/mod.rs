@@ -1,4 +1,5 @@
-//! NoCloud: meta-data and user-data of the owner's own, from a drive, a folder, the kernel command line, SMBIOS or a URL.
+//! NoCloud: meta-data and user-data that the owner provides on a drive, in a folder, on the kernel command
+//! line, in SMBIOS or at a URL.
 
 mod credentials;
 mod marks;

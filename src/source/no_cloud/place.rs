@@ -1,20 +1,20 @@
-//! Where the files of a seed are: a folder or a URL (`seedfrom`).
+//! Where a seed's files are: a folder or a URL (`seedfrom`).
 //!
 //! Follows cloud-init's documentation, "NoCloud", "Source 2: Kernel command line" and "Runtime configuration".
 
 use crate::base::percent;
 use crate::machine::Machine;
 
-/// The files of a seed; the first two have to be there.
+/// The files of a seed. The first two are required.
 pub const FILES: [&str; 4] = ["meta-data", "user-data", "vendor-data", "network-config"];
 
-/// The folder of a `seedfrom` that needs no network.
+/// The folder, if a `seedfrom` needs no network.
 pub fn local_folder(from: &str) -> Option<&str> {
     from.strip_prefix("file://").or_else(|| from.starts_with('/').then_some(from))
 }
 
-/// Where one file is: `%s` is replaced by its name; otherwise the name goes to the end, after a slash if none is there. A URL
-/// with a query gets the name as it is.
+/// The URL or path of one file: `%s` is replaced by its name; otherwise the name is appended, after a slash
+/// if there is none. In a URL with a query it is appended as it is.
 pub fn file_at(from: &str, name: &str) -> String {
     if from.contains("%s") {
         return from.replace("%s", name);
@@ -23,8 +23,8 @@ pub fn file_at(from: &str, name: &str) -> String {
     format!("{from}{slash}{name}")
 }
 
-/// `seedfrom` with each `__dmi.KEY__` replaced by the machine's value; keys are dmidecode's (`system-uuid`) or the kernel's
-/// (`product_uuid`). One that the machine lacks becomes nothing. In a URL the value is escaped.
+/// Replaces each `__dmi.KEY__` in `seedfrom` by the machine's value. Keys are dmidecode's (`system-uuid`) or
+/// the kernel's (`product_uuid`); one that the machine lacks is empty. In a URL the value is escaped.
 pub fn substituted(from: &str, machine: &Machine) -> String {
     let mut out = String::new();
     let mut rest = from;
@@ -43,7 +43,7 @@ pub fn substituted(from: &str, machine: &Machine) -> String {
     out + rest
 }
 
-/// dmidecode's keywords (dmidecode(8)) and the kernel's files for them.
+/// dmidecode's keywords (dmidecode(8)), and the kernel's files for them.
 const DMIDECODE: [(&str, &str); 17] = [
     ("baseboard-asset-tag", "board_asset_tag"),
     ("baseboard-manufacturer", "board_vendor"),

@@ -1,7 +1,8 @@
-//! NoCloud: meta-data and user-data on a drive labelled cidata, in a seed folder, on the kernel command line, in the DMI serial.
+//! NoCloud's local sources: a drive labelled cidata, a seed folder, the kernel command line, the DMI serial
+//! number.
 //!
-//! Follows cloud-init's documentation, "NoCloud": sources are merged, what is found first wins for meta-data and what is found
-//! last wins for user-data, vendor-data and network-config.
+//! Follows cloud-init's documentation, "NoCloud": what is found is merged; the first takes precedence for
+//! meta-data, and the last for user-data, vendor-data and network-config.
 
 use super::marks::{LABEL, SEEDS, is_seed};
 use super::place::{FILES, file_at, local_folder, substituted};
@@ -13,12 +14,12 @@ use crate::source::documents::{cloud_name, launch_index};
 use crate::source::keys::public_keys;
 use crate::source::search::{Found, Search};
 
-/// Names of the data source in `ds=`.
+/// The names of the datasource in `ds=`.
 const NAMES: [&str; 2] = ["nocloud", "nocloud-net"];
-/// The instance-id of a seed without one.
+/// The instance-id of a seed that has none.
 pub const DEFAULT_ID: &str = "nocloud";
 
-/// What was found so far.
+/// What has been found so far.
 #[derive(Clone, Default)]
 pub struct Seed {
     metadata: Map,
@@ -31,7 +32,10 @@ pub struct Seed {
     is_lxd: bool,
 }
 
-/// Reads everything local. A `seedfrom` that is a URL needs the network and is left to the service.
+/// Reads everything local. A `seedfrom` with a URL is left to the service, because it needs the network.
+///
+/// # Errors
+/// A drive or folder has an invalid document.
 pub fn read(search: &mut Search) -> Result<Option<Found>> {
     let mut seed = gather(search);
     if seed.found.is_empty() {
@@ -56,14 +60,14 @@ pub fn read(search: &mut Search) -> Result<Option<Found>> {
     Ok(Some(seed.finish("DataSourceNoCloud", DEFAULT_ID)))
 }
 
-/// What is known locally, and the URL that has the rest. None where no `seedfrom` names one.
+/// What is known locally, and the URL of the rest. None if no `seedfrom` has one.
 pub(super) fn remote(search: &mut Search) -> Option<(Seed, String)> {
     let seed = gather(search);
     let from = seed.from(search)?;
     local_folder(&from).is_none().then_some((seed, from))
 }
 
-/// What the machine's own marks, the image and the drives say, without `seedfrom`'s content.
+/// Collects what the machine, the image and the drives say, without following `seedfrom`.
 fn gather(search: &mut Search) -> Seed {
     let mut seed = Seed { is_lxd: search.machine.base.join("dev/lxd/sock").exists(), ..Seed::default() };
     for (place, line) in
@@ -111,15 +115,15 @@ fn gather(search: &mut Search) -> Seed {
     seed
 }
 
-/// The instance of one tree of files by itself, for `--seed`.
+/// The instance of one tree of files alone, for `--seed`.
 pub(super) fn of_files(files: &Files, place: &str) -> Option<Instance> {
     let mut seed = Seed::default();
     is_seed(files).then(|| seed.take_files(files, place))?;
     Some(seed.finish("DataSourceNoCloud", DEFAULT_ID).instance)
 }
 
-/// `ds=nocloud;h=name;i=id;s=from` in the text of a kernel command line or a serial number. Keys h, i and s are short for
-/// local-hostname, instance-id and seedfrom. The last one takes precedence.
+/// Parses `ds=nocloud;h=name;i=id;s=from` in a kernel command line or serial number. The keys h, i and s are
+/// short for local-hostname, instance-id and seedfrom. The last `ds=` takes precedence.
 fn from_line(line: &str) -> Option<Map> {
     let is_ours = |v: &&str| NAMES.contains(&v.split(';').next().unwrap_or("").to_ascii_lowercase().as_str());
     let value = line.split_whitespace().filter_map(|w| w.strip_prefix("ds=")).rfind(is_ours)?;
@@ -144,7 +148,7 @@ fn from_line(line: &str) -> Option<Map> {
     Some(map)
 }
 
-/// Adds what `map` lacks of `more`, in mappings within it too.
+/// Adds those entries of `more` that `map` lacks, recursively.
 fn complete(map: &mut Map, more: Map) {
     for (key, value) in more.into_entries() {
         if !map.contains_key(&key) {
@@ -161,17 +165,17 @@ impl Seed {
         Seed { metadata, user_data, found: vec![place.to_owned()], ..Seed::default() }
     }
 
-    /// What was there first stays.
+    /// Adds metadata; existing values stay.
     fn take_metadata(&mut self, more: Map) {
         complete(&mut self.metadata, more);
     }
 
-    /// Where the rest is, if the metadata names a place.
+    /// The place of the rest (`seedfrom`), if the metadata names one.
     fn from(&self, search: &Search) -> Option<String> {
         Some(substituted(&self.metadata.get("seedfrom")?.text()?, search.machine))
     }
 
-    /// Adds the files of a seed: what was there first of the meta-data stays, the rest is replaced.
+    /// Adds the files of a seed: existing metadata stays, everything else is replaced.
     pub fn take_files(&mut self, files: &Files, place: &str) {
         let mut parse = |name: &str| {
             let document = format!("{name} of {place}");
@@ -224,7 +228,7 @@ impl Seed {
         self.found.push("ds_config".into());
     }
 
-    /// The instance, by cloud-init's name of the class, with the instance-id of one that has none.
+    /// The instance, with cloud-init's name of the class, and `default_id` if it has no instance-id.
     pub fn finish(mut self, class: &str, default_id: &str) -> Found {
         if self.metadata.get("instance-id").and_then(Value::text).is_none_or(|id| id.is_empty()) {
             self.metadata.insert("instance-id", default_id);

@@ -11,10 +11,11 @@ use crate::link::http::{Client, Redirects, Request};
 use crate::source::search::Search;
 use crate::source::service::{Job, limits};
 
-/// How often the files that a seed need not have are asked for where the server has trouble.
+/// How often optional files of a seed are tried if the server has trouble.
 const OPTIONAL_TRIES: u32 = 5;
 
-/// How a seed at a URL is asked for. None where no `seedfrom` names one, or one that is neither http nor https: that is a problem.
+/// How a seed at a URL is requested. None if no `seedfrom` has a URL; one that is neither http nor https is
+/// also a problem.
 pub fn job(search: &mut Search) -> Option<Job> {
     let (seed, from) = seed::remote(search)?;
     if !from.starts_with("http://") && !from.starts_with("https://") {
@@ -29,11 +30,11 @@ pub fn job(search: &mut Search) -> Option<Job> {
     Some(Job { name: super::marks::NAME, replaces_drive: true, urls, fetch, redirects: Redirects::Any, limits })
 }
 
-/// Fetches the seed at `from`: meta-data first, and once it shows that a server answers, the others in parallel.
+/// Fetches the seed at `from`: first meta-data, and once that shows that a server answers, the other files in
+/// parallel.
 ///
 /// # Errors
-///
-/// No answer, or no meta-data or user-data there. Other files that fail are problems of the seed.
+/// No response, or no meta-data or user-data. Optional files that fail are problems of the seed.
 pub fn fetch(client: &Client, mut seed: Seed, from: &str) -> Result<Seed> {
     let [(meta_data, user_data), others] = [(FILES[0], FILES[1]), (FILES[2], FILES[3])];
     let get = |name: &str, tries: u32| client.document(&Request { tries, ..Request::get(&file_at(from, name)) });
@@ -61,7 +62,7 @@ pub fn fetch(client: &Client, mut seed: Seed, from: &str) -> Result<Seed> {
     Ok(seed)
 }
 
-/// For messages: without query and credentials.
+/// The URL in messages: without query and credentials.
 fn plain(from: &str) -> &str {
     let end = from.find(['?', '#']).unwrap_or(from.len());
     let start = from.find('@').filter(|at| from.get(..*at).is_some_and(|b| b.matches('/').count() == 2));

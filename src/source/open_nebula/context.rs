@@ -1,18 +1,18 @@
-//! context.sh: the assignments of a shell script, read without a shell.
+//! Parses context.sh, a shell script of assignments, without a shell.
 //!
-//! Follows POSIX.1-2024, "Shell Command Language", sections 2.2 (quoting) and 2.6.2 (parameter expansion), as far as assignments
-//! need them. Nothing is ever run: commands and command substitutions are problems.
+//! Follows POSIX.1-2024, "Shell Command Language", sections 2.2 (quoting) and 2.6.2 (parameter expansion), as
+//! far as assignments need them. Nothing is executed: commands and command substitutions are problems.
 
 use crate::base::error::{Error, Result};
 use crate::document::{Map, Value};
 
-/// How much text all values may have together, in bytes: values may repeat each other.
+/// The most bytes of all values together: values may refer to each other.
 const MAX_TEXT: usize = 8 << 20;
-/// How many assignments and problems are kept.
+/// The most assignments and problems that are kept.
 const MAX_ASSIGNMENTS: usize = 10_000;
 const MAX_PROBLEMS: usize = 20;
 
-/// What a context.sh sets.
+/// The variables that a context.sh sets.
 #[derive(Debug, Default)]
 pub struct Context {
     /// Variables and their values, in the script's order.
@@ -21,11 +21,11 @@ pub struct Context {
     pub problems: Vec<String>,
 }
 
-/// Reads the assignments of a script: `NAME=value` in any quoting, with `export` or without, and `$NAME` of an earlier one.
+/// Reads the assignments of a script: `NAME=value` in any quoting, with or without `export`, and with `$NAME`
+/// of earlier ones.
 ///
 /// # Errors
-///
-/// A quote that does not end, too many assignments, or too much text.
+/// A quote is not terminated, or there are too many assignments or too much text.
 pub fn parse(text: &str) -> Result<Context> {
     let mut reader = Reader { text, at: 0, left: MAX_TEXT, context: Context::default() };
     while reader.statement()? {}
@@ -34,14 +34,14 @@ pub fn parse(text: &str) -> Result<Context> {
 
 struct Reader<'a> {
     text: &'a str,
-    /// Where the next character is, in bytes.
+    /// The offset of the next character, in bytes.
     at: usize,
-    /// How much text values may still have.
+    /// How many more bytes values may have.
     left: usize,
     context: Context,
 }
 
-/// The value of a word; None where it needs a shell.
+/// The value of a word; None if it needs a shell.
 type Word = Option<String>;
 
 impl<'a> Reader<'a> {
@@ -59,7 +59,7 @@ impl<'a> Reader<'a> {
         Some(c)
     }
 
-    /// Takes the text before the next `end`, and `end`.
+    /// Takes the text up to the next `end`, and `end`.
     fn until(&mut self, end: char) -> Result<&'a str> {
         let (inside, _) =
             self.rest().split_once(end).ok_or_else(|| self.error(&format!("there is no closing {end}")))?;
@@ -67,7 +67,7 @@ impl<'a> Reader<'a> {
         Ok(inside)
     }
 
-    /// Passes over characters.
+    /// Skips characters.
     fn skip(&mut self, passes: impl Fn(char) -> bool) {
         self.at += self.rest().len() - self.rest().trim_start_matches(passes).len();
     }
@@ -87,7 +87,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads up to the end of the next assignment, command or comment. False at the end of the script.
+    /// Reads to the end of the next assignment, command or comment. Returns false at the end of the script.
     fn statement(&mut self) -> Result<bool> {
         self.skip(|c| c.is_whitespace() || c == ';');
         let name = name(self.rest());
@@ -98,7 +98,7 @@ impl<'a> Reader<'a> {
                 self.at += name.len() + 1;
                 self.assignment(name)?;
             }
-            // What it names is assigned beside it, or was before.
+            // What it exports is assigned next to it, or was before.
             Some(after) if name == "export" && after.starts_with(char::is_whitespace) => self.at += name.len(),
             _ => self.command()?,
         }
@@ -116,7 +116,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Passes over a command.
+    /// Skips a command.
     fn command(&mut self) -> Result<()> {
         self.problem("this is no assignment, and commands are never run: it is ignored");
         while self.peek().is_some_and(|c| c != '\n' && c != ';') {
@@ -126,7 +126,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Reads a word: text in any quoting, up to white space or an operator.
+    /// Reads a word, in any quoting, up to white space or an operator.
     fn word(&mut self) -> Result<Word> {
         let mut word = Some(String::new());
         while let Some(c) = self.peek().filter(|c| !c.is_whitespace() && !is_operator(*c)) {
@@ -157,7 +157,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What follows a backslash, which quotes the characters that `quotes` names and joins lines, and is itself before others.
+    /// What follows a backslash: it quotes the characters for which `quotes` is true, joins lines, and is
+    /// itself before other characters.
     fn escaped(&mut self, word: &mut Word, quotes: fn(char) -> bool) -> Result<()> {
         match self.next() {
             Some('\n') => Ok(()),
@@ -171,7 +172,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What follows `$` or a backquote: the value of an earlier variable, or what needs a shell.
+    /// What follows `$` or a backquote: the value of an earlier variable, or something that needs a shell.
     fn expansion(&mut self, first: char, word: &mut Word) -> Result<()> {
         let variable = match (first, self.peek()) {
             ('`', _) => {
@@ -187,7 +188,7 @@ impl<'a> Reader<'a> {
                 self.parentheses()?;
                 None
             }
-            // A parameter of the shell itself.
+            // A special parameter of the shell.
             (_, Some('0'..='9' | '@' | '*' | '#' | '?' | '-' | '$' | '!')) => None,
             _ => match name(self.rest()) {
                 "" => return self.add(word, "$"),
@@ -211,7 +212,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Passes over a command substitution.
+    /// Skips a command substitution.
     fn parentheses(&mut self) -> Result<()> {
         let mut open = 0usize;
         loop {
@@ -237,13 +238,13 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The variable's name that `text` begins with; empty where there is none.
+/// The variable name at the beginning of `text`; empty if there is none.
 fn name(text: &str) -> &str {
     let end = text.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(text.len());
     text.get(..end).filter(|name| !name.starts_with(|c: char| c.is_ascii_digit())).unwrap_or_default()
 }
 
-/// Characters that end a word and are none of it.
+/// Characters that end a word without being part of it.
 fn is_operator(c: char) -> bool {
     matches!(c, ';' | '&' | '|' | '<' | '>' | '(' | ')')
 }

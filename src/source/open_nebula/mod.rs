@@ -39,7 +39,7 @@ pub static SOURCE: Source = Source {
 const LABELS: &[&str] = &["CONTEXT", "CDROM"];
 const FILE: &str = "context.sh";
 const SEED: &str = "/var/lib/cloud/seed/opennebula";
-/// Every machine's: context.sh has none.
+/// The instance-id of every machine: context.sh has none.
 const DEFAULT_ID: &str = "iid-dsopennebula";
 
 /// Reads the seed folder, else the first drive with a context.sh.

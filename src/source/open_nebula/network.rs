@@ -6,13 +6,14 @@ use crate::document::{Map, Value};
 use crate::machine::Nic;
 use std::net::Ipv4Addr;
 
-/// The prefix length of IPv6 addresses without one, and the mask of IPv4 addresses.
+/// The default prefix length of IPv6 addresses, and the default mask of IPv4 addresses.
 const PREFIX_6: &str = "64";
 const MASK: &str = "255.255.255.0";
 /// How many name servers, domains and routes are read.
 const MAX_WORDS: usize = 100;
 
-/// The configuration of every physical NIC; None where no variable gives an address. Problems go into `problems`.
+/// The configuration of every physical NIC; None if no variable has an address. Problems are added to
+/// `problems`.
 pub fn config(context: &Map, nics: &[Nic], problems: &mut Vec<String>) -> Option<Value> {
     context.keys().any(is_address).then_some(())?;
     let devices = nics.iter().filter(|nic| nic.physical).filter_map(|nic| {
@@ -33,10 +34,11 @@ fn problem(nic: &Nic, what: &str) -> String {
     format!("context.sh: {}: {what}", nic.name)
 }
 
-/// The configuration of one NIC. What it can do without goes into `problems`.
+/// The configuration of one NIC. Optional values that are invalid are added to `problems`.
 fn device(context: &Map, nic: &Nic, problems: &mut Vec<String>) -> Result<Map, &'static str> {
     let text = |name: &str| context.get(name).and_then(Value::as_str).filter(|v| !v.is_empty());
-    // The one whose address is this NIC's, else the one of its name, where that is not another NIC's.
+    // The one with this NIC's MAC address; else the one with its name, unless its MAC address is another
+    // NIC's.
     let same = |(name, value): (&str, &Value)| {
         let prefix = name.strip_suffix("_MAC")?;
         value.as_str().is_some_and(|mac| mac.eq_ignore_ascii_case(&nic.mac)).then(|| prefix.to_owned())
@@ -101,7 +103,7 @@ fn device(context: &Map, nic: &Nic, problems: &mut Vec<String>) -> Result<Map, &
     Ok(device)
 }
 
-/// OpenNebula makes the last four bytes of a MAC address from the IPv4 address.
+/// The IPv4 address in the last four bytes of a MAC address, which OpenNebula derives from it.
 fn of_mac(mac: &str) -> Option<Ipv4Addr> {
     let bytes: Vec<u8> = mac.split(':').map(|byte| u8::from_str_radix(byte, 16)).collect::<Result<_, _>>().ok()?;
     match bytes[..] {

@@ -69,11 +69,11 @@ fn seed(search: &Search, files: &Files, place: &str) -> Option<Instance> {
     Some(instance)
 }
 
-/// Records where the instance came from, and gives it an identity if the drive gives none.
+/// Records where the instance came from, and sets an identity if the drive has none.
 fn finish(search: &Search, instance: &mut Instance, kind: &str, place: &str) {
     instance.source = SOURCE.name.into();
     instance.class = "DataSourceConfigDrive".into();
-    // Other clouds than OpenStack's have config drives too.
+    // Other clouds have config drives too.
     instance.platform = "configdrive".into();
     instance.cloud_name = "configdrive".into();
     instance.subplatform = format!("{kind} ({place})");

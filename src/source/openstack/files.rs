@@ -7,13 +7,14 @@ use crate::drive::Files;
 use crate::instance::{DsMode, Instance, NetworkData};
 use crate::source::keys::{MAX_KEYS, public_keys};
 
-/// Versions of the documents that are understood, newest first. `latest` is asked last: it may be of any shape.
+/// Versions of the documents that are supported, newest first. `latest` is tried last, because its format is
+/// not fixed.
 pub const VERSIONS: [&str; 8] =
     ["2018-08-27", "2017-02-22", "2016-10-06", "2016-06-30", "2015-10-15", "2013-10-17", "2013-04-04", "2012-08-10"];
 const LATEST: &str = "latest";
-/// Versions of the EC2 tree beside it, newest first.
+/// Versions of the EC2 tree, newest first.
 const EC2_VERSIONS: [&str; 2] = ["latest", "2009-04-04"];
-/// How many `files` one instance may bring, and how large they may be, all together: several may have the same content.
+/// The most `files` of one instance, and their largest total size: several may have the same content.
 const MAX_FILES: usize = 1_000;
 const MAX_CONTENT: usize = 32 << 20;
 
@@ -30,7 +31,8 @@ fn is_version_1(files: &Files) -> bool {
     ["meta.js", "etc/network/interfaces", "root/.ssh/authorized_keys"].iter().any(|p| files.contains(p))
 }
 
-/// Reads the tree. What is broken is reported in `problems`, and the rest is used. None where the layout is not OpenStack's.
+/// Reads the tree. Invalid documents are added to `problems`, and the rest is used. None if the layout is not
+/// OpenStack's.
 pub fn read(files: &Files) -> Option<Instance> {
     if versions(files).next().is_some() {
         Some(read_version_2(files))
@@ -39,7 +41,8 @@ pub fn read(files: &Files) -> Option<Instance> {
     }
 }
 
-/// A document of the newest version that has it whole. Broken ones are reported, and the next older version is read.
+/// A document of the newest version that has a valid one. Invalid ones are reported, and the next older
+/// version is read.
 fn document(files: &Files, name: &str, problems: &mut Vec<String>) -> Option<Value> {
     for version in versions(files) {
         let path = format!("openstack/{version}/{name}");
@@ -98,7 +101,8 @@ fn read_version_2(files: &Files) -> Instance {
     instance
 }
 
-/// cloud-init's second names for the same values, which templates and queries use. Values that have those names are replaced.
+/// Copies a value to cloud-init's second name for it, which templates and queries use, replacing any value
+/// there.
 fn copy_key(map: &mut Map, from: &str, to: &str) {
     if let Some(value) = map.get(from).cloned() {
         map.insert(to, value);
@@ -139,7 +143,7 @@ fn add_keys(keys: &mut Vec<String>, more: Vec<String>) {
     }
 }
 
-/// The mode that the metadata itself asks for.
+/// The mode that the metadata asks for.
 pub fn own_mode(metadata: &Value) -> Option<DsMode> {
     mode_in(metadata.as_map()?)
 }
@@ -149,7 +153,7 @@ fn mode_in(metadata: &Map) -> Option<DsMode> {
     mode.and_then(DsMode::named)
 }
 
-/// `files: [{path, content_path}]`: the content is at `openstack/` and the content_path.
+/// `files: [{path, content_path}]`: the content is at `openstack/` plus the content_path.
 fn read_files(files: &Files, metadata: &Map, instance: &mut Instance, problems: &mut Vec<String>) {
     let Some(list) = metadata.get("files").filter(|v| !v.is_null()) else { return };
     let Some(list) = list.as_list() else {
@@ -181,7 +185,8 @@ fn content_of<'f>(files: &'f Files, content_path: &str) -> Option<&'f [u8]> {
     files.get(&format!("openstack/{}", content_path.trim_start_matches('/')))
 }
 
-/// `network_config: {content_path}`: the text of /etc/network/interfaces, before there was network_data.json.
+/// `network_config: {content_path}`: the text of /etc/network/interfaces, used before network_data.json
+/// existed.
 fn legacy_network(files: &Files, metadata: &Map) -> Option<NetworkData> {
     let path = metadata.get("network_config")?.get("content_path")?.as_str()?;
     let text = String::from_utf8_lossy(content_of(files, path)?).into_owned();
@@ -201,7 +206,7 @@ fn ec2(files: &Files, problems: &mut Vec<String>) -> Value {
     Value::Null
 }
 
-/// The first layout (before Folsom): injected files, and meta.js with what has no file.
+/// Version 1 of the layout (before Folsom): injected files, and meta.js for everything else.
 fn read_version_1(files: &Files) -> Instance {
     let mut instance = Instance {
         platform: "openstack".into(),

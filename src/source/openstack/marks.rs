@@ -9,7 +9,7 @@ pub const CONFIG_DRIVE: &str = "ConfigDrive";
 
 /// The label of a config drive, in any case (nova writes config-2).
 pub const LABEL: &str = "config-2";
-/// Folders of the root that take the place of a drive.
+/// Folders of the root that replace a drive.
 pub const SEEDS: [&str; 2] = ["/config-drive", "/var/lib/cloud/seed/config_drive"];
 
 /// The marks of the service.
@@ -27,14 +27,14 @@ pub static SERVICE_MARKS: &[Mark] = &[
     Mark::Check("a machine other than a PC, which may have no DMI: maybe", without_dmi),
 ];
 
-/// Whether a drive may still appear: nova made the machine, and may have given it one.
+/// Whether a drive may still appear: nova created the machine, and may have attached one.
 pub fn drive_is_due(facts: &Facts) -> bool {
     [SERVICE, CONFIG_DRIVE].iter().all(|name| facts.requested.is_listed(name))
         && judge(SERVICE_MARKS, facts).verdict == Verdict::Found
 }
 
-/// A config drive, in a folder of the image or on a device. On IBM Cloud, where its source is in the list, the drive is that
-/// source's.
+/// Recognises a config drive, in a folder of the image or on a device. On IBM Cloud it belongs to that
+/// source, if it is in the list.
 pub fn config_drive_mark(facts: &Facts) -> Option<Finding> {
     if let Some(folder) = SEEDS.iter().find(|folder| has_openstack(facts, folder)) {
         return Finding::found(format!("{folder} has OpenStack's metadata"));
@@ -47,7 +47,7 @@ pub fn config_drive_mark(facts: &Facts) -> Option<Finding> {
     Finding::found(label_reason(facts.labelled(LABEL)?, LABEL))
 }
 
-/// OpenStack's service is not asked where a config drive is there.
+/// Rules the service out where there is a config drive.
 fn has_config_drive(facts: &Facts) -> Option<String> {
     let drive = config_drive_mark(facts).filter(|f| f.verdict == Verdict::Found)?;
     Some(format!("there is a config drive: {}", drive.why))
@@ -65,7 +65,7 @@ fn is_date(name: &str) -> bool {
     name.len() == 10 && name.starts_with('2') && name.bytes().enumerate().all(form)
 }
 
-/// A container of nova's is recognised by the environment of its PID 1.
+/// Recognises a nova container by the environment of its PID 1.
 fn container(facts: &Facts) -> Option<Finding> {
     let told = facts.variable_of_init("product_name")?;
     if told == "OpenStack Nova" {

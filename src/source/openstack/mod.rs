@@ -61,7 +61,7 @@ fn service_job(search: &mut Search) -> Option<Job> {
     Some(Job { name: SOURCE.name, urls, fetch, redirects: Redirects::SameOrigin, replaces_drive: false, limits })
 }
 
-/// How many disks the machine has: only where there are several do a source's names for them matter.
+/// The number of disks: a source's device names only matter if there are several.
 fn disks(machine: &Machine) -> usize {
     const NO_DISKS: [&str; 8] = ["loop", "ram", "zram", "sr", "fd", "nbd", "dm-", "md"];
     let is_disk = |name: &String| {

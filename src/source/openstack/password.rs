@@ -1,6 +1,6 @@
-//! A random password, encrypted for the instance's SSH key and posted to the metadata service, where its owner reads it with
-//! `nova get-password`. As cloudbase-init does it (its documentation, "Setting password"), by the OpenStack Compute API, "Server
-//! passwords".
+//! Encrypts a random password with the instance's SSH key and posts it to the metadata service, where its
+//! owner reads it by `nova get-password`. Follows cloudbase-init (its documentation, "Setting password") and
+//! the OpenStack Compute API, "Server passwords".
 
 use crate::base::base64;
 use crate::base::error::{Error, Result};
@@ -11,11 +11,11 @@ use crate::root::{Command, Stage};
 use crate::source::Live;
 use std::time::Duration;
 
-/// Where the key is while it is used: in root's own folder of this boot.
+/// The file of the SSH key while it is used, in a folder that only root can read.
 const KEY: &str = "/run/prepivot/password-key.pem";
-/// The mark that a password was posted: the service takes one in an instance's life.
+/// The mark that a password was posted: the service accepts one for each instance.
 const DONE: &str = "prepivot_password_posted";
-/// Where the service is for those that cannot be asked at the address that the instance was read from: one of a link alone.
+/// The service's URL if the instance was read at a link-local address that cannot be used now.
 const HOST: &str = "http://169.254.169.254";
 const PATH: &str = "openstack/2013-04-04/password";
 /// The most bytes that nova stores.
@@ -23,15 +23,14 @@ const MAX_POSTED: usize = 1020;
 const LIMIT: Duration = Duration::from_secs(30);
 const TRIES: u32 = 6;
 
-/// Runs a command of the system's and gives its standard output; an error if it fails.
+/// Runs a command of the system and returns its standard output, or an error if it fails.
 type Run<'a> = &'a mut dyn FnMut(Command) -> Result<Vec<u8>>;
 
-/// Posts the random password that this boot gave the default user, if it gave one, once in the life of an instance. Nothing is
-/// posted for an instance without an RSA key: no other kind can encrypt.
+/// Posts the random password that this boot set for the default user, if it did, once for each instance. Does
+/// nothing for an instance without an RSA key, because no other kind can encrypt.
 ///
 /// # Errors
-///
-/// openssl or ssh-keygen is not there or fails, or the service refuses.
+/// openssl or ssh-keygen is missing or fails, or the service refuses.
 pub fn provisioned(live: &mut Live) -> Result<()> {
     let user = live.config.at(&["system_info", "default_user", "name"]).and_then(Value::as_str);
     let Some((_, password)) = live.passwords.iter().find(|(name, _)| Some(name.as_str()) == user) else {
@@ -63,20 +62,21 @@ pub fn provisioned(live: &mut Live) -> Result<()> {
     let reply = live.client.send(&Request { tries: TRIES, ..Request::post(&url, body.as_bytes()) })?;
     match reply.status {
         200..=299 => log::info!("the random password is posted to {url}, encrypted"),
-        // The service has one already.
+        // The service already has one.
         409 => log::info!("{url} has a password already"),
         status => return Err(refused("POST", &url, status)),
     }
     Ok(())
 }
 
-/// The address in `metadata (http://…)`, unless it is one of a link alone.
+/// The URL in `metadata (http://…)`, unless its address is link-local.
 fn host(subplatform: &str) -> &str {
     let base = subplatform.strip_prefix("metadata (").and_then(|rest| rest.strip_suffix(')'));
     base.filter(|base| !base.contains("[fe80:")).unwrap_or(HOST)
 }
 
-/// `password` encrypted for an SSH key (RFC 8017, section 7.2: PKCS #1 v1.5), with the key in the file `path` for that time.
+/// Encrypts `password` with an SSH key (RFC 8017, section 7.2: PKCS #1 v1.5). The key is written to `path`
+/// for openssl.
 fn encrypted(key: &str, password: &str, path: &str, run: Run) -> Result<Vec<u8>> {
     let command = |argv: &[&str]| Command::new(Stage::Init, argv.iter().copied()).limit(LIMIT);
     let line = format!("{key}\n");

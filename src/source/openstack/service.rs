@@ -1,7 +1,7 @@
 //! OpenStack's metadata service: the documents of a config drive, at the same paths, over HTTP.
 //!
-//! Follows nova's user documentation, "Metadata service". What is fetched is given as files, and the config drive's reader
-//! reads them.
+//! Follows nova's user documentation, "Metadata service". What is fetched becomes a tree of files, which the
+//! config drive's reader parses.
 
 use super::files::VERSIONS;
 use crate::base::error::{Context, Error, Result};
@@ -10,39 +10,43 @@ use crate::link::http::{Client, Request, refused};
 use crate::link::{Reach, Uplink};
 use std::time::Duration;
 
-/// The documents beside meta_data.json and how often each is asked for. Services that have only old versions may have them too.
+/// The documents besides meta_data.json, and how often each is tried. Services with old versions only may
+/// have them too.
 const DOCUMENTS: [(&str, u32); 4] = [
     ("user_data", TRIES),
     ("network_data.json", TRIES),
     ("vendor_data.json", VENDOR_TRIES),
     ("vendor_data2.json", VENDOR_TRIES),
 ];
-/// Vendor-data is the provider's and may come from yet another service: it does not hold the boot up for long.
+/// Vendor-data may come from another service of the provider: it must not delay the boot for long.
 const VENDOR_TRIES: u32 = 5;
-/// How often each of them is asked for, and how long, before the boot goes on without it: the service has answered, and one of
-/// its documents may fail for good.
+/// How often and how long each document is tried before the boot continues without it: the service is there,
+/// but one of its documents may fail permanently.
 const TRIES: u32 = 7;
 const WITHIN: Duration = Duration::from_secs(20);
-/// How long one try may take. Dynamic vendor-data comes from other services, each of which nova waits for (5 s by default).
+/// How long one try may take. For dynamic vendor-data nova waits for other services (5 s each by default).
 const ATTEMPT: Duration = Duration::from_secs(12);
-/// How often the newest version is asked for before the list: a service that has it may have started a moment ago.
+/// How often the newest version is tried before the list of versions is read: a service that has it may only
+/// just have started.
 const NEWEST_TRIES: u32 = 4;
-/// How many block devices are asked for by name.
+/// The most block devices whose names are read.
 const MAX_DEVICES: usize = 32;
-/// How many files that the metadata names are fetched, and how large they may be, all together. nova allows 5 of 10 KiB, by default.
+/// The most files that are fetched because the metadata names them, and their largest total size. nova allows
+/// 5 of 10 KiB by default.
 const MAX_CONTENTS: usize = 100;
 const MAX_CONTENT: usize = 16 << 20;
 
-/// What was fetched: paths as on a config drive (`openstack/2018-08-27/meta_data.json`), and what could not be.
+/// The fetched files, with paths as on a config drive (`openstack/2018-08-27/meta_data.json`), and what could
+/// not be fetched.
 #[derive(Debug, Default)]
 pub struct Fetched {
-    /// The service's address, without a path.
+    /// The service's URL, without a path.
     pub base: String,
     pub files: Vec<(String, Vec<u8>)>,
     pub problems: Vec<String>,
 }
 
-/// Where the service is asked by `uplink`: the configured addresses (`metadata_urls`), else the well-known two.
+/// The URLs that `uplink` asks: the configured ones (`metadata_urls`), else the two well-known ones.
 pub fn urls(uplink: &Uplink, configured: &[String]) -> Vec<String> {
     if configured.is_empty() {
         return match (uplink.reach, &uplink.link) {
@@ -54,14 +58,14 @@ pub fn urls(uplink: &Uplink, configured: &[String]) -> Vec<String> {
     configured.iter().filter(|url| uplink.reaches(url)).map(|url| url.trim_end_matches('/').to_owned()).collect()
 }
 
-/// Fetches everything from the service at `base`, with as few requests as there are documents and injected files: one first,
-/// which shows whether this is OpenStack's service, then the others in parallel.
+/// Fetches everything from the service at `base`, with one request for each document and injected file: first
+/// one that shows whether this is OpenStack's service, then the others in parallel.
 ///
 /// `disks`: whether the machine has more than one disk, so that their names in the EC2 tree matter.
 ///
 /// # Errors
-///
-/// No answer, or one that is not OpenStack's. Documents beside meta_data.json that fail are reported in `problems`.
+/// No response, or one that is not OpenStack's. Other documents than meta_data.json that fail are added to
+/// `problems`.
 pub fn fetch(client: &Client, base: &str, disks: bool) -> Result<Fetched> {
     let mut tries = 0;
     let (version, metadata) = loop {
@@ -95,7 +99,7 @@ pub fn fetch(client: &Client, base: &str, disks: bool) -> Result<Fetched> {
                 Err(_) => Err(Error::new(format!("failed to read {name}"))),
             });
             match answer {
-                // An empty body is what some services give for a document that is not there.
+                // Some services return an empty body for a document that does not exist.
                 Ok(Some(body)) if !body.is_empty() => fetched.files.push((path(name), body)),
                 Ok(_) => {}
                 Err(e) => fetched.problems.push(format!("{e}; the boot goes on without it")),
@@ -120,7 +124,8 @@ pub fn fetch(client: &Client, base: &str, disks: bool) -> Result<Fetched> {
     Ok(fetched)
 }
 
-/// The files at `paths`, and why some could not be had. One that is not there is None; the caller reports it.
+/// The files at `paths`, and why some could not be fetched. One that does not exist is left out, and reported
+/// by the caller.
 fn injected(client: &Client, base: &str, paths: &[String], control: &str) -> (Vec<(String, Vec<u8>)>, Vec<String>) {
     let (mut files, mut problems, mut left) = (Vec::new(), Vec::new(), MAX_CONTENT);
     for path in paths {
@@ -137,8 +142,8 @@ fn injected(client: &Client, base: &str, paths: &[String], control: &str) -> (Ve
     (files, problems)
 }
 
-/// The paths of the files that the metadata names: what `files` injects, and the network configuration of before there was
-/// network_data.json. Those that could lead elsewhere are left out.
+/// The paths of the files that the metadata names: those to be injected (`files`), and the network
+/// configuration used before network_data.json existed. Paths that could lead elsewhere are left out.
 fn contents(metadata: &[u8]) -> Vec<String> {
     let Ok(metadata) = json::parse("meta_data.json", metadata) else { return Vec::new() };
     let files = metadata.get("files").and_then(Value::as_list).unwrap_or_default();
@@ -154,13 +159,14 @@ fn contents(metadata: &[u8]) -> Vec<String> {
     paths
 }
 
-/// A request for a document without which the boot goes on, of a service that has given `control`.
+/// A request for an optional document of a service that has served `control`.
 fn bounded<'a>(url: &'a str, control: &'a str) -> Request<'a> {
     Request { tries: TRIES, timeout: Some(ATTEMPT), within: Some(WITHIN), control: Some(control), ..Request::get(url) }
 }
 
-/// meta_data.json of the newest version that is there; None where the service has none. The version list is only asked for where
-/// the newest is not, or gives no answer: a service that cannot give that document may be there all the same.
+/// meta_data.json of the newest available version; None if the service has none. The list of versions is only
+/// read if the newest does not exist or does not respond: a service that cannot serve that document may be
+/// there nevertheless.
 fn metadata(client: &Client, base: &str) -> Result<Option<(String, Vec<u8>)>> {
     let mut versions = vec![VERSIONS[0].to_owned()];
     let (mut listed, mut unanswered) = (false, None);
@@ -187,7 +193,7 @@ fn metadata(client: &Client, base: &str) -> Result<Option<(String, Vec<u8>)>> {
     Ok(None)
 }
 
-/// A document of a service that may not know the machine yet: None where it refuses to give it.
+/// A document of a service that may not know the machine yet: None if it refuses.
 fn asked(client: &Client, request: &Request) -> Result<Option<Vec<u8>>> {
     let reply = client.send(request)?;
     match reply.status {
@@ -197,14 +203,15 @@ fn asked(client: &Client, request: &Request) -> Result<Option<Vec<u8>>> {
     }
 }
 
-/// What to ask for after a look at the list, the best last: the known versions in it by age, and `latest` before them.
+/// The versions to try after reading the list, best last: `latest`, then the known versions in it by age.
 fn candidates(list: &str, tried: &str) -> Vec<String> {
     let is_listed = |version: &str| list.lines().any(|l| l.trim().trim_end_matches('/') == version);
     let known = VERSIONS.iter().rev().filter(|v| **v != tried && is_listed(v)).map(|v| (*v).to_owned());
     std::iter::once("latest".to_owned()).chain(known).collect()
 }
 
-/// Any server may say 200: OpenStack's has a JSON mapping with the instance's UUID.
+/// Checks that it is OpenStack's: any server may return 200, but only OpenStack's a JSON mapping with the
+/// instance's UUID.
 fn is_openstack(url: &str, body: &[u8]) -> Result<()> {
     let document = json::parse(url, body)?;
     match document.get("uuid").and_then(Value::text) {
@@ -213,10 +220,10 @@ fn is_openstack(url: &str, body: &[u8]) -> Result<()> {
     }
 }
 
-/// Whether a device is asked for: it is mounted by default, or `documents` name it.
+/// Whether a device's name is needed: it is mounted by default, or `documents` mention it.
 fn is_wanted(name: &str, documents: &[(String, Vec<u8>)]) -> bool {
     let names = |body: &Vec<u8>| {
-        // What is compressed or included may name any.
+        // A compressed or included document may mention any device.
         let hides = body.starts_with(&[0x1f, 0x8b]) || body.starts_with(b"#include");
         hides || body.windows(name.len()).any(|text| text == name.as_bytes())
     };
@@ -224,8 +231,8 @@ fn is_wanted(name: &str, documents: &[(String, Vec<u8>)]) -> bool {
     name.starts_with("ephemeral") || name == "swap" || data().any(|(_, body)| names(body))
 }
 
-/// The names of block devices, which only the EC2 tree has, in the form of a config drive's ec2 document: those that are
-/// wanted ([`is_wanted`]).
+/// The names of the needed block devices ([`is_wanted`]), which only the EC2 tree has, in the form of a
+/// config drive's ec2 document.
 fn block_devices(
     client: &Client,
     base: &str,

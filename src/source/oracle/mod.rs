@@ -22,7 +22,7 @@ pub static SOURCE: Source = Source {
     name: "Oracle",
     marks: &[Mark::asset_tag("OracleCloud.com")],
     service: Some(service_job),
-    // The network of an iSCSI root is in the source's configuration already.
+    // The source's configuration already contains the network of an iSCSI root.
     network_order: &[Origin::Cmdline, Origin::SystemCfg, Origin::Datasource, Origin::Initramfs],
     settings: &[
         (
@@ -40,9 +40,10 @@ pub static SOURCE: Source = Source {
     ..Source::NEW
 };
 
-/// Version 2 of the service answers only requests with this header, which a program that was made to ask for a URL does not send.
+/// Version 2 of the service requires this header, which a program that was tricked into requesting a URL does
+/// not send.
 const AUTHORIZATION: (&str, &str) = ("Authorization", "Bearer Oracle");
-/// How often the VNICs are asked for.
+/// How often the VNICs are tried.
 const VNIC_TRIES: u32 = 5;
 
 fn service_job(search: &mut Search) -> Option<Job> {
@@ -66,8 +67,9 @@ fn request(url: &str, version: u32) -> Request<'_> {
     Request { headers, ..Request::get(url) }
 }
 
-/// The instance's document and the address of the version that has it. Both versions are asked a few times before the newer one
-/// is asked until the deadline: a network may need a moment, and a service may have one of them switched off.
+/// The instance's document, and the URL of the version that has it. Both versions are tried a few times
+/// before the newer one is tried until the deadline: the network may need a moment, and a service may have
+/// one of them disabled.
 fn instance_document(client: &Client, host: &str) -> Result<(Value, u32, String)> {
     let mut reasons: Vec<String> = Vec::new();
     for (version, tries) in [(2, 2), (1, 2), (2, u32::MAX), (1, u32::MAX)] {
@@ -126,7 +128,7 @@ fn read(client: &Client, host: &str, here: &Here) -> Result<Found> {
     Ok(Found { instance, place: base })
 }
 
-/// The VNICs, the primary one first. Empty, and a problem, where the service does not say.
+/// The VNICs, the primary one first. Empty, with a problem, if they cannot be read.
 fn vnics(client: &Client, base: &str, version: u32, problems: &mut Vec<String>) -> Vec<Value> {
     let url = format!("{base}vnics/");
     let body = client.document(&Request { tries: VNIC_TRIES, first: true, ..request(&url, version) });

@@ -1,4 +1,5 @@
-//! The network of an Oracle instance: what the initramfs configured for an iSCSI root, and the VNICs of the metadata.
+//! The network of an Oracle instance: what the initramfs configured for an iSCSI root, plus the metadata's
+//! VNICs.
 
 use crate::base::report::Report;
 use crate::document::{Map, Value};
@@ -12,24 +13,25 @@ const MTU: i64 = 9000;
 /// Flags of a target in the iSCSI Boot Firmware Table (iBFT specification, section 5.6).
 const BLOCK_VALID: u32 = 1;
 const FIRMWARE_BOOT_SELECTED: u32 = 2;
-/// The bit of a virtio device that may fail over to another one (VIRTIO_NET_F_STANDBY).
+/// The feature bit of a virtio device that is part of a failover group (VIRTIO_NET_F_STANDBY).
 const STANDBY: usize = 62;
 
-/// What of the machine decides how its network is configured.
+/// The properties of the machine that determine its network configuration.
 pub struct Here {
     nics: Vec<Nic>,
-    /// Names of the devices that have others with the same MAC address below them.
+    /// The names of devices that have others with the same MAC address below them.
     failover: Vec<String>,
     /// Whether the firmware booted from an iSCSI target.
     iscsi_root: bool,
-    /// What the initramfs configured, version 1, and the warnings about it.
+    /// What the initramfs configured, as version 1, and the warnings about it.
     initramfs: Option<Value>,
     warnings: Vec<String>,
     configure_secondary: bool,
 }
 
 impl Here {
-    /// Looks at the machine. `configure_secondary`: whether further VNICs are configured beside what the initramfs did.
+    /// Examines the machine. `configure_secondary`: whether further VNICs are configured in addition to what
+    /// the initramfs did.
     pub fn of(machine: &Machine, configure_secondary: bool) -> Here {
         let nics = machine.nics();
         let mac = |name: &str| nics.iter().find(|n| n.name == name).map(|n| n.mac.clone());
@@ -45,18 +47,18 @@ impl Here {
         }
     }
 
-    /// Whether the VNICs of the metadata are asked for.
+    /// Whether the metadata's VNICs are needed.
     pub fn needs_vnics(&self) -> bool {
         self.initramfs.is_none() || self.configure_secondary
     }
 
-    /// The configuration, version 1. None where nothing is known.
+    /// The configuration, version 1. None if nothing is known.
     pub fn config(&self, vnics: &[Value], problems: &mut Vec<String>) -> Option<NetworkData> {
         problems.extend(self.warnings.iter().cloned());
         let configured = self.initramfs.as_ref().and_then(|c| c.get("config")?.as_list());
         let mut entries = configured.map(<[Value]>::to_vec).unwrap_or_default();
         let set_primary = entries.is_empty();
-        // Further VNICs of bare metal are VLANs of a physical interface.
+        // On bare metal, further VNICs are VLANs of a physical interface.
         let bare_metal = vnics.first().is_some_and(|vnic| vnic.get("nicIndex").is_some());
         if !set_primary && bare_metal {
             problems
@@ -74,7 +76,7 @@ impl Here {
             if index == 0 && self.iscsi_root {
                 entry.insert("keep_configuration", true);
             }
-            // The devices below it have its MAC address, and are not configured.
+            // The devices below it have the same MAC address, and are not configured.
             if entry.get("name").and_then(Value::as_str).is_some_and(|name| self.failover.iter().any(|f| f == name)) {
                 entry.remove("mac_address");
             }
@@ -133,7 +135,8 @@ fn has_iscsi_root(machine: &Machine) -> bool {
     flags.any(|f| f & BLOCK_VALID != 0 && f & FIRMWARE_BOOT_SELECTED != 0)
 }
 
-/// Whether the device is the one of a failover group that is configured (the kernel's net_failover.rst).
+/// Whether the device is the one of a failover group that gets the configuration (the kernel's
+/// net_failover.rst).
 fn is_failover_master(machine: &Machine, nic: &Nic) -> bool {
     let features = || machine.fact(&format!("sys/class/net/{}/device/features", nic.name));
     !nic.has_master

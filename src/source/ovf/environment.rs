@@ -1,29 +1,28 @@
-//! An OVF environment's properties.
+//! Parses the properties of an OVF environment.
 
 use crate::base::base64;
 use crate::base::error::{Error, Result};
 use crate::document::{Map, Value, xml, yaml};
 use crate::source::no_cloud::Seed;
 
-/// What an environment says.
+/// The properties of an environment.
 #[derive(Debug, Clone, Default)]
 pub struct Environment {
     metadata: Map,
     user_data: Option<Vec<u8>>,
     password: Option<String>,
     pub network: Option<Value>,
-    /// Whether it is Azure's, which has a section of its own and no properties.
+    /// Whether it is Azure's, which has its own section and no properties.
     pub is_azures: bool,
-    /// What could not be used, one line each.
+    /// Properties that could not be used, one line each.
     pub problems: Vec<String>,
 }
 
 impl Environment {
-    /// Reads an environment; `document` names it in errors.
+    /// Parses an environment; `document` is its name in errors.
     ///
     /// # Errors
-    ///
-    /// It is no XML, has no Environment at its root, or has no PropertySection.
+    /// It is not XML, its root is not an Environment, or it has no PropertySection.
     pub fn parse(document: &str, bytes: &[u8]) -> Result<Environment> {
         let root = xml::parse(document, bytes)?;
         if root.name != "Environment" {
@@ -60,25 +59,25 @@ impl Environment {
         }
     }
 
-    /// Where the rest is, if the environment says so.
+    /// The place of the rest (`seedfrom`), if the environment names one.
     pub fn seedfrom(&self) -> Option<&str> {
         self.metadata.get("seedfrom").and_then(Value::as_str).filter(|from| !from.is_empty())
     }
 
-    /// The environment as a seed, found at `place`, which another may add to.
+    /// The environment as a seed found at `place`, to which others may add.
     pub fn seed(&self, place: &str) -> Seed {
         let mut metadata = self.metadata.clone();
         self.network.clone().map(|network| metadata.insert("network-config", network));
         Seed::new(metadata, self.user_data.clone(), place)
     }
 
-    /// The password, as the configuration of the source's own.
+    /// The source's own configuration: the password.
     pub fn config(&self) -> Value {
         Value::Map(self.password.iter().map(|password| ("password", password.as_str())).collect())
     }
 }
 
-/// Base64 with white space in it.
+/// Decodes base64 that may contain white space.
 fn decoded(value: &str) -> Option<Vec<u8>> {
     let text: Vec<u8> = value.bytes().filter(|b| !b.is_ascii_whitespace()).collect();
     base64::decode(&text)

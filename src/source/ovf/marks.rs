@@ -7,10 +7,10 @@ use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 
-/// Labels of a CD-ROM with an environment, in any case.
+/// Labels of a CD-ROM with an environment, compared without case.
 pub const LABELS: &[&str] = &["OVF-TRANSPORT", "OVFENV", "OVF ENV"];
 
-/// No OVF environment is looked for outside of a virtual machine, nor on Azure, whose own drive looks like one.
+/// Rules out machines that are not virtual, and those of Azure, whose drive looks like an OVF environment.
 pub fn ruled_out(facts: &Facts) -> Option<String> {
     if facts.platform.virt == virt::NONE {
         return Some("the machine is not virtual".into());
@@ -18,7 +18,7 @@ pub fn ruled_out(facts: &Facts) -> Option<String> {
     azure::is_machine(facts).then(|| "the machine is Azure's".into())
 }
 
-/// An OVF environment: VMware's guestinfo, or a CD-ROM.
+/// Recognises an OVF environment in VMware's guestinfo or on a CD-ROM.
 pub fn mark(facts: &Facts) -> Option<Finding> {
     let guestinfo = facts.platform.guestinfo.as_ref().filter(|_| facts.platform.virt == virt::VMWARE);
     let environment = guestinfo.and_then(|g| g.get("ovfEnv"));
@@ -29,7 +29,7 @@ pub fn mark(facts: &Facts) -> Option<Finding> {
     Finding::found(format!("{} is an OVF environment", found.device))
 }
 
-/// Whether a filesystem is on a CD-ROM, by the drive's name.
+/// Whether a file system is on a CD-ROM, by the drive's name.
 fn is_cdrom(fs: &Filesystem) -> bool {
     let name = fs.device.strip_prefix("/dev/").unwrap_or_default();
     let one_more = |prefix: &str, kind: fn(&u8) -> bool| {
@@ -38,15 +38,15 @@ fn is_cdrom(fs: &Filesystem) -> bool {
     one_more("sr", u8::is_ascii_digit) || one_more("hd", u8::is_ascii_lowercase)
 }
 
-/// Whether a filesystem is on a drive that cloud-init takes for a CD-ROM: those of Xen's machines too.
+/// Whether a file system is on a drive that cloud-init considers a CD-ROM, including those of Xen.
 pub fn is_drive(fs: &Filesystem) -> bool {
     is_cdrom(fs) || ["/dev/sr", "/dev/xvd"].iter().any(|start| fs.device.starts_with(start))
 }
 
-/// Whether a filesystem has an OVF label, or is small and has the schema's name in it.
+/// Whether a file system has an OVF label, or is small and contains the schema's name.
 pub fn has_environment(machine: &Machine, fs: &Filesystem) -> bool {
     const OTHERS: [&str; 2] = ["config-2", "cidata"];
-    /// How the label of Azure's drive begins.
+    /// The prefix of the label of Azure's drive.
     const AZURE: &str = "rd_rdfe_stable";
     const SCHEMA: &[u8] = b"http://schemas.dmtf.org/ovf/environment/1";
     /// In sectors of 512 bytes: 10 MiB.
@@ -69,7 +69,7 @@ pub fn has_environment(machine: &Machine, fs: &Filesystem) -> bool {
     file.is_ok_and(|file| contains(file.take(TOO_LARGE * 512), SCHEMA))
 }
 
-/// Whether the text is somewhere in what is read, in any case.
+/// Whether a stream contains the text, ignoring case.
 fn contains(mut from: impl Read, text: &[u8]) -> bool {
     let mut buffer = vec![0; 64 << 10];
     let mut kept = 0;
@@ -83,7 +83,7 @@ fn contains(mut from: impl Read, text: &[u8]) -> bool {
         if bytes.windows(text.len()).any(|w| w.eq_ignore_ascii_case(text)) {
             return true;
         }
-        // The text may go on in the next piece.
+        // The text may continue in the next chunk.
         let keep = read.min(text.len() - 1);
         buffer.copy_within(read - keep..read, 0);
         kept = keep;

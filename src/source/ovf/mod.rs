@@ -46,14 +46,14 @@ pub static SOURCE: Source = Source {
     ..Source::NEW
 };
 
-/// The names that the file may have.
+/// The possible names of the file.
 const NAMES: [&str; 4] = ["ovf-env.xml", "ovf_env.xml", "OVF_ENV.XML", "OVF-ENV.XML"];
-/// The instance-id of an environment without one.
+/// The instance-id of an environment that has none.
 const DEFAULT_ID: &str = "iid-dsovf";
-/// Where a folder of the image may have it: cloud-init's place, and ds-identify's.
+/// Folders of the image that may have the file: cloud-init's, and ds-identify's.
 const SEEDS: [&str; 2] = ["/var/lib/cloud/seed", "/var/lib/cloud/seed/ovf"];
 
-/// Reads the environment, with what a seedfrom of the image itself adds. One at a URL is left to the service.
+/// Reads the environment, plus a local seedfrom. One with a URL is left to the service.
 fn read(search: &mut Search) -> Result<Option<Found>> {
     let Some((environment, place)) = environment(search)? else { return Ok(None) };
     let mut seed = environment.seed(&place.name);
@@ -74,7 +74,7 @@ fn read(search: &mut Search) -> Result<Option<Found>> {
     Ok(Some(finish(seed, &environment, &place.name, place.gives_network)))
 }
 
-/// How the rest is fetched from the URL that the environment names.
+/// How the rest is fetched from the environment's URL.
 fn job(search: &mut Search) -> Option<Job> {
     let (environment, place) = environment(search).ok()??;
     let from = environment.seedfrom().filter(|from| is_url(from))?.to_owned();
@@ -93,7 +93,7 @@ fn is_url(from: &str) -> bool {
     from.starts_with("http://") || from.starts_with("https://")
 }
 
-/// Where an environment was.
+/// Where an environment was found.
 struct Place {
     /// cloud-init's name for it: a path, or a transport.
     name: String,
@@ -101,7 +101,7 @@ struct Place {
     gives_network: bool,
 }
 
-/// The first environment: of a folder of the image, of guestinfo, of a drive.
+/// The first environment: in a folder of the image, in guestinfo, on a drive.
 fn environment(search: &mut Search) -> Result<Option<(Environment, Place)>> {
     for folder in SEEDS {
         for name in NAMES {
@@ -112,7 +112,7 @@ fn environment(search: &mut Search) -> Result<Option<(Environment, Place)>> {
         }
     }
     let name = |name: &str| Place { name: name.into(), gives_network: true };
-    // A program's words cost time: only VMware's machines are asked.
+    // A program has to be run: only on VMware's machines.
     if let Some(text) = guestinfo(search).and_then(|guestinfo| guestinfo.get("ovfEnv")) {
         return Ok(Some((Environment::parse("guestinfo.ovfEnv", text.as_bytes())?, name("com.vmware.guestInfo"))));
     }
@@ -129,13 +129,13 @@ fn environment(search: &mut Search) -> Result<Option<(Environment, Place)>> {
     Ok(None)
 }
 
-/// VMware's guestinfo, where it can be asked.
+/// VMware's guestinfo, if it is available.
 fn guestinfo(search: &Search) -> Option<Guestinfo> {
     let here = search.tools.can_run() || virt::detect(search.machine) == virt::VMWARE;
     here.then(|| Guestinfo::of(search.machine, search.root, &search.tools))?
 }
 
-/// The environment of a tree of files. None where it has none, or Azure's.
+/// The environment in a tree of files. None if it has none, or Azure's.
 fn of_files(files: &Files) -> Option<Result<Environment>> {
     let (name, bytes) = NAMES.iter().find_map(|name| Some((name, files.get(name)?)))?;
     match Environment::parse(name, bytes) {
@@ -144,7 +144,7 @@ fn of_files(files: &Files) -> Option<Result<Environment>> {
     }
 }
 
-/// The instance of an environment, with what its seed has.
+/// The instance of an environment and its seed.
 fn finish(seed: Seed, environment: &Environment, place: &str, gives_network: bool) -> Found {
     let mut found = seed.finish("DataSourceOVF", DEFAULT_ID);
     let own = Instance {

@@ -1,4 +1,4 @@
-//! The scripts and the data that SmartOS has its guests keep in files.
+//! The scripts and data that SmartOS guests keep in files.
 
 use crate::base::error::Result;
 use crate::document::Value;
@@ -6,10 +6,11 @@ use crate::instance::{Instance, state};
 use crate::root::{Attr, Root};
 use crate::source::table::Live;
 
-/// Where guests of SmartOS look for them.
+/// The folders where SmartOS guests expect them.
 const USER_DATA: &str = "/var/db/mdata-user-data";
 const USER_SCRIPT: &str = "/var/db/user-script";
-/// The host looks at this folder of a zone: once the one has become the other, the zone is provisioned.
+/// The host watches this folder of a zone: when the first file is renamed to the second, the zone is
+/// provisioned.
 const PROVISIONING: &str = "/var/svc/provisioning";
 const PROVISIONED: &str = "/var/svc/provision_success";
 
@@ -17,7 +18,7 @@ fn script(instance: &Instance, name: &str) -> String {
     format!("{}/data/{name}", state::folder(instance))
 }
 
-/// Vendor-data for a machine whose provider gives none: a boothook that has each boot run the two scripts.
+/// Vendor-data for a machine whose provider has none: a boothook that runs the two scripts on each boot.
 pub fn runner(instance: &Instance) -> String {
     const RUNNER: &str = "/var/lib/cloud/scripts/per-boot/01_smartos_vendor_data.sh";
     let scripts = ["operator-script", "user-script"].map(|name| format!("\"{}\"", script(instance, name)));
@@ -29,7 +30,11 @@ pub fn runner(instance: &Instance) -> String {
     )
 }
 
-/// Writes them, removes those that the host no longer has, and reports to the host that the zone is provisioned.
+/// Writes the files, removes those that the host no longer has, and reports to the host that the zone is
+/// provisioned.
+///
+/// # Errors
+/// A file cannot be written or removed.
 pub fn write(live: &mut Live) -> Result<()> {
     let text = |key: &str| live.instance.metadata.get(key).and_then(Value::as_str).filter(|t| !t.is_empty());
     let user_script = script(live.instance, "user-script");

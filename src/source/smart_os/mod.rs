@@ -1,4 +1,4 @@
-//! SmartOS: metadata over a serial port, or a zone's socket.
+//! SmartOS: metadata over a serial port, or over a zone's socket.
 //!
 //! Follows Joyent's "Metadata Dictionary" (mdata) and cloud-init's documentation, "SmartOS".
 
@@ -44,14 +44,14 @@ pub static SOURCE: Source = Source {
 
 const SOCKET: &str = "/native/.zonecontrol/metadata.sock";
 const PORT: &str = "/dev/ttyS1";
-/// How long the host may take.
+/// How long the host may take, in seconds.
 const TIME: u64 = 60;
-/// The kernel of a zone.
+/// The kernel version of a zone.
 const ZONE: &str = "BrandZ virtual linux";
 /// The disk for the user's data.
 const DISK: (&str, &str) = ("ephemeral0", "/dev/vdb");
 
-/// cloud-init's name, the host's name, and whether white space around the value is cut.
+/// cloud-init's name, the host's name, and whether surrounding white space is removed.
 const TEXTS: [(&str, &str, bool); 13] = [
     ("instance-id", "sdc:uuid", true),
     ("local-hostname", "hostname", true),
@@ -67,14 +67,14 @@ const TEXTS: [(&str, &str, bool); 13] = [
     ("hostname", "sdc:hostname", true),
     ("dns_domain", "sdc:dns_domain", true),
 ];
-/// Values that are JSON.
+/// Keys whose values are JSON.
 const DOCUMENTS: [(&str, &str); 3] =
     [("network-data", "sdc:nics"), ("dns_servers", "sdc:resolvers"), ("routes", "sdc:routes")];
-/// Keys whose values are never base64, as the host has them.
+/// Keys whose values are never base64.
 const PLAIN: [&str; 5] =
     ["iptables_disable", "motd_sys_info", "root_authorized_keys", "sdc:datacenter_name", "user-script"];
 
-/// A SmartOS zone: its kernel and its socket. A container within a zone has no socket.
+/// Recognises a SmartOS zone by its kernel and its socket. A container inside a zone has no socket.
 fn zone(facts: &Facts) -> Option<Finding> {
     let here = facts.platform.kernel.version == ZONE && facts.root.exists(SOCKET);
     if here { Finding::found(format!("{SOCKET} is there")) } else { None }
@@ -137,7 +137,7 @@ fn read(search: &mut Search) -> Result<Option<Found>> {
     Ok(Some(Found { instance, place: path }))
 }
 
-/// Which values are base64, as the image says.
+/// Which values are base64.
 struct Encoding {
     all: Option<bool>,
     keys: Vec<String>,
@@ -155,7 +155,7 @@ impl Encoding {
         }
     }
 
-    /// Adds what the host's own keys say: `base64_all`, `base64_keys`, and a `b64-KEY` for each key.
+    /// Adds what the host's keys say: `base64_all`, `base64_keys`, and `b64-KEY` for each key.
     fn ask(&mut self, client: &mut Client) -> Result<()> {
         let keys = client.keys()?;
         let has = |key: &str| keys.iter().any(|k| k == key);
@@ -180,7 +180,7 @@ impl Encoding {
     }
 }
 
-/// Every value, by cloud-init's names; null where the host has none.
+/// All values, with cloud-init's names; null if the host has none.
 fn metadata(mut client: Client, mut encoding: Option<Encoding>) -> Result<Map> {
     if let Some(encoding) = &mut encoding {
         encoding.ask(&mut client)?;
@@ -202,7 +202,7 @@ fn metadata(mut client: Client, mut encoding: Option<Encoding>) -> Result<Map> {
     Ok(metadata)
 }
 
-/// A virtual machine's disk for the user's data gets a filesystem.
+/// A file system for the user's data disk of a virtual machine.
 fn disk_config() -> Result<Value> {
     yaml::parse(
         "SmartOS",

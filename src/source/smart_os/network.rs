@@ -1,12 +1,12 @@
-//! `sdc:nics`, `sdc:resolvers` and `sdc:routes` as a network configuration, version 1.
+//! Converts `sdc:nics`, `sdc:resolvers` and `sdc:routes` to a network configuration, version 1.
 
 use crate::document::{Map, Value};
 
-/// Keys of a NIC that version 1 has too: of an interface, and of its static subnets.
+/// Keys of a NIC that version 1 also has: those of the interface, and those of its static subnets.
 const OF_INTERFACE: [&str; 1] = ["mtu"];
 const OF_SUBNET: [&str; 6] = ["broadcast", "dns_nameservers", "dns_search", "metric", "pointopoint", "scope"];
 
-/// The configuration; None where the host has no `sdc:nics`.
+/// The configuration; None if the host has no `sdc:nics`.
 pub fn config(metadata: &Map) -> Option<Value> {
     let nics = metadata.get("network-data")?.as_list()?;
     let routes = metadata.get("routes").and_then(Value::as_list).unwrap_or_default();
@@ -36,7 +36,7 @@ fn route(route: &Value) -> Option<Value> {
     Some(Value::Map(entry.into_iter().collect()))
 }
 
-/// Whether the machine's default gateway of each family was given: only one is used.
+/// Whether a default gateway has been set for each address family: only one is used.
 #[derive(Default)]
 struct Gateways {
     ipv4: bool,

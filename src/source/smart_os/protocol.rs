@@ -1,7 +1,8 @@
-//! Joyent's metadata protocol, version 2, by lines.
+//! Joyent's metadata protocol, version 2, which is line based.
 //!
-//! Follows "SmartOS Metadata Protocol Specification" (eng.tritondatacenter.com/mdata/protocol.html). A frame is `V2 LENGTH CRC32
-//! BODY`: both of the body, which begins with the request's number.
+//! Follows "SmartOS Metadata Protocol Specification" (eng.tritondatacenter.com/mdata/protocol.html). A frame
+//! is `V2 LENGTH CRC32 BODY`, with the length and checksum of the body, which begins with the request's
+//! number.
 
 use crate::base::base64;
 use crate::base::crc32::crc32;
@@ -10,14 +11,14 @@ use crate::base::error::{Error, Result};
 use crate::link::line::Line;
 use std::time::Duration;
 
-/// The longest answer, in bytes.
+/// The longest response, in bytes.
 const MAX_LINE: usize = 8 << 20;
 /// How many keys of the owner's are looked at.
 const MAX_KEYS: usize = 10_000;
-/// How long the line must be quiet before it is empty, and how much may be on it.
+/// How long the line must be quiet to be considered empty, and how many bytes are discarded before that.
 const QUIET: Duration = Duration::from_millis(100);
 const MAX_PENDING: usize = 64 << 10;
-/// How long the host may take for the first answer before it is asked again.
+/// How long to wait for the first response before asking again.
 const ATTEMPT: Duration = Duration::from_secs(5);
 
 /// An open session.
@@ -29,11 +30,11 @@ pub struct Client {
 }
 
 impl Client {
-    /// Begins a session. On a serial line (`is_shared`) what an earlier program left is passed over first.
+    /// Begins a session. On a serial line (`is_shared`), output left over from an earlier program is
+    /// discarded first.
     ///
     /// # Errors
-    ///
-    /// The host does not answer by the deadline, or does not know version 2.
+    /// The host does not answer by the deadline, or does not support version 2.
     pub fn open(line: Line, is_shared: bool, deadline: Deadline) -> Result<Client> {
         let mut client = Client { line, deadline, request: 0 };
         if is_shared {
@@ -45,7 +46,8 @@ impl Client {
         }
     }
 
-    /// Empties the line: an empty request is answered with an error, after whatever was on its way.
+    /// Empties the line: an empty request is answered with an error, after everything that was still on its
+    /// way.
     fn synchronize(&mut self) -> Result<()> {
         self.line.drop_pending(MAX_PENDING, self.deadline.at_most(QUIET));
         loop {
@@ -65,19 +67,17 @@ impl Client {
         }
     }
 
-    /// The value of a key; None where there is none.
+    /// The value of a key; None if it does not exist.
     ///
     /// # Errors
-    ///
-    /// The host does not answer, or with a frame that is not valid.
+    /// The host does not answer, or with an invalid frame.
     pub fn get(&mut self, key: &str) -> Result<Option<String>> {
         self.ask(&format!("GET {}", base64::encode(key.as_bytes())))
     }
 
-    /// Every key of the owner's.
+    /// The names of all keys that the owner has set.
     ///
     /// # Errors
-    ///
     /// As [`Client::get`].
     pub fn keys(&mut self) -> Result<Vec<String>> {
         Ok(self.ask("KEYS")?.unwrap_or_default().lines().take(MAX_KEYS).map(str::to_owned).collect())
@@ -126,7 +126,7 @@ fn value(frame: &str, id: &str) -> Result<Option<String>> {
     }
 }
 
-/// CRC-32 in hexadecimal digits.
+/// CRC-32 in hexadecimal.
 fn checksum(body: &str) -> String {
     format!("{:08x}", crc32(body.as_bytes()))
 }

@@ -1,6 +1,6 @@
-//! Guest customization (IMC): what VMware's tools leave in a folder of the running system.
+//! Guest customization (IMC): files that VMware's tools leave in a folder of the running system.
 //!
-//! Follows cloud-init's documentation, "VMware", "IMC", and open-vm-tools' deployPkg plugin for the calls.
+//! Follows cloud-init's documentation, "VMware", "IMC"; for the calls, open-vm-tools' deployPkg plugin.
 
 use super::values::Values;
 use super::{document_of, marks};
@@ -8,31 +8,31 @@ use crate::base::base64;
 use crate::base::error::{Error, Result};
 use crate::document::{Bytes, Map, Value};
 use crate::instance::Instance;
-use crate::machine::{Distro, Family, appear};
+use crate::machine::{Family, appear};
 use crate::network::Macs;
 use crate::network::read::vmware_imc::{Settings, to_v2};
+use crate::root::CLOUD_INIT_LOG;
 use crate::source::search::Search;
 use std::path::Path;
 use std::time::Duration;
 
-/// The folder that the tools make, and the file that has the customization.
+/// The folder that the tools create, and the file with the customization.
 const FOLDER: &str = "/var/run/vmware-imc";
 const FILE: &str = "cust.cfg";
-/// How long it is waited for, where the image does not say.
+/// How long to wait for it by default, in seconds.
 const WAIT: u64 = 15;
-/// The longest wait that is accepted.
+/// The longest wait, in seconds.
 const MAX_WAIT: u64 = 180;
-/// How long the hypervisor may take for one call, and how often it is asked whether NICs are connected, once a second.
+/// How long one call to the hypervisor may take, and how often, once a second, it is asked whether NICs are
+/// connected.
 const CALL: Duration = Duration::from_secs(10);
 const QUERIES: usize = 5;
-/// The largest list of NICs.
+/// The largest list of NICs, in bytes.
 const MAX_NICS: usize = 1024;
-/// The log that the hypervisor shows.
-const LOG: &str = "/var/log/cloud-init.log";
-/// What a customization that needs it left where it ran before, by its own name.
+/// The prefix of the marker file that a customization leaves if it asks for one; its name follows.
 const MARKER: &str = "/var/lib/cloud/data/.markerfile-";
 
-/// States and events of deployPkg's calls.
+/// States and events in deployPkg's calls.
 const RUNNING: u32 = 4;
 const DONE: u32 = 5;
 const SCRIPT_DISABLED: u32 = 6;
@@ -41,11 +41,11 @@ const NETWORK_FAILED: u32 = 101;
 const ENABLE_NICS: u32 = 103;
 const QUERY_NICS: u32 = 104;
 
-/// Reads the customization, if there is one and the image takes it. One that is switched on is waited for in the running system.
+/// Reads the customization, if there is one and the image allows it. If it is enabled, the running system
+/// waits for it.
 ///
 /// # Errors
-///
-/// A file that it names cannot be read, or its network is not valid.
+/// A file that it names cannot be read, or its network configuration is invalid.
 pub fn read(search: &mut Search) -> Result<Option<Values>> {
     let setting = |key: &str| search.settings(super::SOURCE.name).and_then(|s| s.get(key));
     let traditional = marks::customizes(search.config);
@@ -81,7 +81,7 @@ pub fn read(search: &mut Search) -> Result<Option<Values>> {
     };
     values.place = "imc (vmware-tools)".into();
     values.stale_files.push(FOLDER.to_owned());
-    // For the last call.
+    // Needed for the last call.
     if let (Some(Value::Map(metadata)), true) = (&mut values.metadata, settings.is("MISC", "POST-GC-STATUS", &["yes"]))
     {
         metadata.insert("post-gc-status", "yes");
@@ -89,7 +89,7 @@ pub fn read(search: &mut Search) -> Result<Option<Values>> {
     Ok(Some(values))
 }
 
-/// cloud-init's own documents, in files beside the customization.
+/// cloud-init's own documents, in files next to the customization.
 fn raw_data(search: &Search, metadata: &str, user_data: Option<&str>) -> Result<Values> {
     let read = |name: &str| {
         let path = format!("{FOLDER}/{name}");
@@ -101,12 +101,12 @@ fn raw_data(search: &Search, metadata: &str, user_data: Option<&str>) -> Result<
     if metadata.as_map().is_none() {
         return Err(crate::document::wrong("VMware: the metadata of the customization", "a mapping", &metadata));
     }
-    // Windows's ends of lines.
+    // Removes the carriage returns of Windows line ends.
     let user_data = user_data.map(|bytes| bytes.into_iter().filter(|b| *b != b'\r').collect());
     Ok(Values { metadata: Some(metadata), user_data, ..Values::default() })
 }
 
-/// The customization that vSphere writes by itself.
+/// The customization that vSphere itself writes.
 fn written(search: &Search, settings: &Settings, text: &str) -> Result<Values> {
     let mut metadata = Map::new();
     if let Some(host) = settings.get("NETWORK", "HOSTNAME") {
@@ -144,12 +144,12 @@ fn written(search: &Search, settings: &Settings, text: &str) -> Result<Values> {
     Ok(Values { metadata: Some(Value::Map(metadata)), config: Value::Map(config), ..values })
 }
 
-/// Whether this customization is to do what is done once, and not again for a machine that was cloned after it.
+/// Whether to do what is done only once, and not again for a clone of a customized machine.
 fn is_new(search: &Search, settings: &Settings) -> bool {
     settings.get("MISC", "MARKER-ID").is_some_and(|id| !search.root.exists(&format!("{MARKER}{id}.txt")))
 }
 
-/// Whether the customization has a script that VMware's tools do not allow, which ends it.
+/// Whether the customization has a script although VMware's tools do not allow that, so that it fails.
 fn forbids_script(search: &Search, settings: &Settings) -> bool {
     if !is_new(search, settings) || settings.get("CUSTOM-SCRIPT", "SCRIPT-NAME").is_none() {
         return false;
@@ -164,12 +164,13 @@ fn forbids_script(search: &Search, settings: &Settings) -> bool {
     }
 }
 
-/// ifupdown's own file, without the image's interfaces, which would be configured a second time; the old one is kept beside it.
+/// ifupdown's own file without the image's interfaces, which would otherwise be configured twice. The old
+/// file is kept next to it.
 fn interfaces(search: &Search) -> Result<Vec<(String, Bytes)>> {
     const PATH: &str = "/etc/network/interfaces";
     const CONTENT: &str = "# DO NOT EDIT THIS FILE BY HAND -- AUTOMATICALLY GENERATED BY cloud-init\n\
         source /etc/network/interfaces.d/*\nsource-directory /etc/network/interfaces.d";
-    if Distro::of_os_release(&search.root.text("/etc/os-release")).family != Family::Debian {
+    if search.root.distro().family != Family::Debian {
         return Ok(Vec::new());
     }
     let mut files = vec![(PATH.to_owned(), Bytes::from(CONTENT.as_bytes().to_vec()))];
@@ -187,10 +188,10 @@ fn password_of_root(password: &str, expires: bool) -> Map {
 }
 
 fn state(state: u32, event: u32, message: &str) -> String {
-    format!("deployPkg.update.state {state} {event} {LOG}{message}")
+    format!("deployPkg.update.state {state} {event} {CLOUD_INIT_LOG}{message}")
 }
 
-/// Has the hypervisor connect the NICs that it kept off until now, and waits for them for a few seconds.
+/// Has the hypervisor connect the NICs that it kept disconnected until now, and waits a few seconds for them.
 fn connect_nics(search: &mut Search) {
     let Ok(Some(bytes)) = search.root.read(&format!("{FOLDER}/nics.txt")) else { return };
     let Some(tool) = search.root.which("vmware-rpctool") else { return };
@@ -207,18 +208,18 @@ fn connect_nics(search: &mut Search) {
         if call(QUERY_NICS).as_deref() == Some("connected") {
             return;
         }
-        // The hypervisor reports nothing by itself.
+        // The hypervisor sends no events: it is polled.
         std::thread::sleep(Duration::from_secs(1).min(search.deadline.left()));
     }
     search.problem("VMware: the NICs that the customization has connected are not connected in time".into());
 }
 
-/// The call that gives the customization's state a name of its own, where it asks for that.
+/// The call that sets the customization's own name for its state, if it has one.
 fn status(name: &str) -> String {
     format!("info-set guestinfo.gc.status {name}")
 }
 
-/// Has the hypervisor show that the customization failed.
+/// Reports to the hypervisor that the customization failed.
 fn failed(search: &Search, settings: &Settings, event: u32) {
     let name =
         status(if event == SCRIPT_DISABLED { "Custom script is disabled by VM Administrator" } else { "Failed" });
@@ -237,7 +238,7 @@ pub fn ended(instance: &Instance) -> Vec<String> {
     calls.into_iter().filter(|call| all || call.starts_with("deployPkg")).collect()
 }
 
-/// The file that marks this customization as done, if it asks for one.
+/// The marker file of this customization, if it asks for one.
 pub fn marker(instance: &Instance) -> Option<String> {
     let id = instance.metadata.get("marker-id")?.text()?;
     (!id.contains('/')).then(|| format!("{MARKER}{id}.txt"))

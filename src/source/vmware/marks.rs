@@ -4,17 +4,18 @@ use crate::detect::{Facts, Finding, virt};
 use crate::document::Value;
 use crate::root::Root;
 
-/// The values that are data.
+/// The keys of the values that are data.
 pub const KEYS: [&str; 3] = ["metadata", "userdata", "vendordata"];
-/// The variable that says that the environment has them.
+/// The environment variable that says that the environment has them.
 pub const VARIABLE: &str = "VMX_GUESTINFO";
 
-/// The variable of a value: `VMX_GUESTINFO_METADATA`.
+/// The environment variable of a value: `VMX_GUESTINFO_METADATA`.
 pub fn variable(key: &str) -> String {
     format!("{VARIABLE}_{}", key.to_ascii_uppercase().replace('.', "_"))
 }
 
-/// VMware: variables of a container, guestinfo, or guest customization where the image switches it on.
+/// Recognises VMware by a container's environment, by guestinfo, or by guest customization if the image
+/// enables it.
 pub fn mark(facts: &Facts) -> Option<Finding> {
     if facts.variable(VARIABLE).is_some()
         && let Some(key) = KEYS.iter().find(|key| facts.variable(&variable(key)).is_some())
@@ -32,12 +33,12 @@ pub fn mark(facts: &Facts) -> Option<Finding> {
     Finding::found(format!("guest customization is switched on and {plugin} is there"))
 }
 
-/// Whether the image's configuration switches guest customization on.
+/// Whether the image's configuration enables guest customization.
 pub fn customizes(config: &Value) -> bool {
     config.get("disable_vmware_customization").is_some_and(Value::is_false)
 }
 
-/// The plugin of VMware's tools that takes customizations.
+/// The path of the VMware tools' plugin for customizations.
 pub fn plugin(root: &Root) -> Option<String> {
     const FOLDERS: [&str; 5] = [
         "/usr/lib",

@@ -46,7 +46,7 @@ pub static SOURCE: Source = Source {
     ..Source::NEW
 };
 
-/// Network devices by VMware's drivers, and no container's.
+/// Network devices with VMware's drivers, except for those of containers.
 const HOTPLUG: &str = "ENV{ID_NET_DRIVER}==\"e1000|e1000e|vlance|vmxnet2|vmxnet3|vrdma\", GOTO=\"cloudinit_hook\"\n\
     GOTO=\"cloudinit_end\"\n";
 
@@ -75,7 +75,7 @@ fn of_environment(search: &Search) -> Option<Values> {
     Values::read(&place, |key| search.machine.variable(&marks::variable(key)))
 }
 
-/// The instance of what a transport has.
+/// The instance from a transport's values.
 fn found(search: &mut Search, values: Values) -> Result<Option<Found>> {
     let mut problems = values.problems;
     let mut metadata = match values.metadata {
@@ -94,7 +94,7 @@ fn found(search: &mut Search, values: Values) -> Result<Option<Found>> {
     let text = |key: &str| metadata.get(key).and_then(Value::text).filter(|t| !t.is_empty());
     const KEYS: [&str; 4] = ["public-keys-data", "public_keys_data", "public-keys", "public_keys"];
     let keys = KEYS.iter().find_map(|key| metadata.get(key));
-    // In a container too, where the file is the host's.
+    // Also in a container, where it is the host's file.
     let uuid = || Some(search.machine.fact("sys/class/dmi/id/product_uuid")?.trim().to_ascii_lowercase());
     let id = text("instance-id").or_else(uuid).unwrap_or_else(|| "iid-datasource".into());
     let mut instance = Instance {
@@ -123,7 +123,8 @@ fn found(search: &mut Search, values: Values) -> Result<Option<Found>> {
     Ok(Some(Found { instance, place: values.place }))
 }
 
-/// The network configuration in the metadata: a mapping, or a text in an encoding of its own. It is kept as cloud-init keeps it.
+/// The network configuration in the metadata: a mapping, or an encoded text. It is kept as cloud-init keeps
+/// it.
 fn network(metadata: &mut Map, problems: &mut Vec<String>) -> Option<Value> {
     let encoding = metadata.remove("network.encoding").and_then(|e| e.text());
     let config = match metadata.remove("network")? {
@@ -150,7 +151,7 @@ fn network(metadata: &mut Map, problems: &mut Vec<String>) -> Option<Value> {
     Some(config)
 }
 
-/// A document of JSON or YAML.
+/// Parses a JSON or YAML document.
 fn document_of(name: &str, bytes: &[u8]) -> Result<Value> {
     json::parse(name, bytes).or_else(|_| yaml::parse(name, &String::from_utf8_lossy(bytes)))
 }

@@ -1,5 +1,5 @@
-//! Reports to the hypervisor from the running system: cleared values, how a customization ended, the machine's
-//! addresses.
+//! Reports to the hypervisor from the running system: clears values, and sends the result of a customization
+//! and the machine's addresses.
 
 use super::customization;
 use crate::base::error::Result;
@@ -10,15 +10,16 @@ use crate::root::{Attr, Command, Root, Stage};
 use crate::source::table::{Live, Update};
 use std::time::Duration;
 
-/// What was done once for an instance.
+/// The mark of what is done once for an instance.
 const DONE: &str = "prepivot_vmware_told";
 /// How long one call may take.
 const LIMIT: Duration = Duration::from_secs(10);
-/// The most values that metadata may have cleared.
+/// The most values that metadata may ask to have cleared.
 const MAX_KEYS: usize = 100;
 
-/// Reports to the hypervisor, with the tools of the running system: the addresses and events on each boot, as the hypervisor
-/// forgets them when the machine is switched off, the rest once for each instance. A failure is a warning.
+/// Reports to the hypervisor with the running system's tools: addresses and events on each boot, because the
+/// hypervisor forgets them when the machine is powered off; everything else once for each instance. A failure
+/// is a warning.
 ///
 /// # Errors
 /// A mark cannot be written.
@@ -47,7 +48,7 @@ fn commit(root: &mut Root) -> Result<()> {
     root.commit().into_iter().next().map_or(Ok(()), Err)
 }
 
-/// The calls, in order. `is_first`: the instance was not reported before.
+/// The calls, in order. `is_first`: the instance has not been reported before.
 fn calls(instance: &Instance, config: &Value, is_first: bool) -> Vec<String> {
     let mut calls = Vec::new();
     let set = |key: &str, value: &str| format!("info-set guestinfo.{key} {value}");
@@ -59,7 +60,7 @@ fn calls(instance: &Instance, config: &Value, is_first: bool) -> Vec<String> {
             None => Vec::new(),
         };
         for key in keys {
-            // A value cannot be empty: these are as good as none.
+            // A value cannot be empty: this is cloud-init's placeholder.
             calls.push(set(&key, "---"));
             calls.push(set(&format!("{key}.encoding"), " "));
         }
@@ -75,7 +76,7 @@ fn calls(instance: &Instance, config: &Value, is_first: bool) -> Vec<String> {
     calls
 }
 
-/// The events on which the network is configured again: those of the configuration, else the source's own.
+/// The events on which the network is configured again: the configuration's, else the source's.
 fn enabled(config: &Value) -> Vec<String> {
     let own = || super::SOURCE.updates.iter().map(|update: &Update| update.name().to_owned()).collect();
     let when = config.at(&["updates", "network", "when"]).and_then(Value::as_list);

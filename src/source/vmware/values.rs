@@ -1,4 +1,4 @@
-//! The values of a transport, decoded.
+//! Decodes the values of a transport.
 
 use super::{document_of, marks};
 use crate::base::base64;
@@ -6,29 +6,29 @@ use crate::base::error::{Context, Error, Result};
 use crate::base::gzip;
 use crate::document::{Bytes, Value};
 
-/// The largest value once it is unpacked, in bytes.
+/// The largest decompressed value, in bytes.
 const MAX_UNPACKED: usize = 16 << 20;
 
-/// What a transport has.
+/// The decoded values of a transport.
 #[derive(Debug, Default)]
 pub struct Values {
-    /// cloud-init's name of the transport and where its metadata is.
+    /// cloud-init's name of the transport and of its metadata's place.
     pub place: String,
     pub metadata: Option<Value>,
     pub user_data: Option<Vec<u8>>,
     pub vendor_data: Option<Vec<u8>>,
-    /// Configuration beside vendor-data.
+    /// The source's configuration, apart from vendor-data.
     pub config: Value,
-    /// Files of the image that take the place of its own.
+    /// Files that replace those of the image.
     pub files: Vec<(String, Bytes)>,
-    /// What is removed once the data is on the disk.
+    /// Files to remove once the data is on the disk.
     pub stale_files: Vec<String>,
     pub problems: Vec<String>,
 }
 
 impl Values {
-    /// Reads the values that `get` gives by key, each with its `KEY.encoding`. None where there is none of them. One that cannot be
-    /// decoded is a problem.
+    /// Reads the values that `get` returns by key, each with its `KEY.encoding`. None if there is none. A
+    /// value that cannot be decoded is a problem.
     pub fn read(place: &str, get: impl Fn(&str) -> Option<String>) -> Option<Values> {
         let mut values = Values { place: place.to_owned(), ..Values::default() };
         let mut value = |key: &str| {
@@ -61,11 +61,10 @@ impl Values {
     }
 }
 
-/// A value in an encoding: `base64` or `b64`, `gzip+base64` or `gz+b64`, else as it is.
+/// Decodes a value: `base64` or `b64`, `gzip+base64` or `gz+b64`; with any other encoding it stays as it is.
 ///
 /// # Errors
-///
-/// It is not in that encoding, or larger than 16 MiB.
+/// It is not in that encoding, or is larger than 16 MiB.
 pub fn decoded(key: &str, encoding: Option<&str>, text: &str) -> Result<Vec<u8>> {
     let encoding = encoding.map(str::trim).unwrap_or_default();
     let is_packed = matches!(encoding, "gzip+base64" | "gz+b64");

@@ -1,4 +1,4 @@
-//! How data for a WSL distribution is recognised, and what its files are called.
+//! How data for a WSL distribution is recognised, and the names of its files.
 
 use crate::detect::{Facts, Finding, MAX_ENTRIES, virt};
 use crate::machine::Machine;
@@ -7,7 +7,7 @@ use crate::root::Root;
 /// The folders of a Windows user that may have data: Ubuntu Pro's, then the user's own.
 pub const FOLDERS: [&str; 2] = [".ubuntupro/.cloud-init", ".cloud-init"];
 
-/// Where the drives of Windows are mounted, as absolute paths.
+/// Where Windows drives are mounted, as absolute paths.
 pub fn drives(machine: &Machine) -> Vec<String> {
     let mounts = machine.fact("proc/mounts").unwrap_or_default();
     let place = |line: &str| {
@@ -18,8 +18,8 @@ pub fn drives(machine: &Machine) -> Vec<String> {
     mounts.lines().filter_map(place).take(MAX_ENTRIES).collect()
 }
 
-/// Data for this distribution in the home folder of a Windows user. Which user it is, only a Windows program knows, so that all
-/// of them are looked at.
+/// Recognises data for this distribution in the home folder of any Windows user: only a Windows program could
+/// tell which user it is.
 pub fn mark(facts: &Facts) -> Option<Finding> {
     if facts.platform.virt != virt::WSL {
         return None;
@@ -42,15 +42,15 @@ pub fn mark(facts: &Facts) -> Option<Finding> {
     None
 }
 
-/// The names of user-data files for this distribution, in lower case, the most specific first (cloud-init's documentation,
-/// "WSL"). `instance` is the distribution's name in Windows.
+/// The names of user-data files for this distribution, in lower case, most specific first (cloud-init's
+/// documentation, "WSL"). `instance` is the distribution's name in Windows.
 pub fn user_data_names(root: &Root, instance: Option<&str>) -> Vec<String> {
-    let release = root.text("/etc/os-release");
+    let release = root.os_release();
     let value = |key: &str| {
         let line = release.lines().find_map(|l| l.strip_prefix(key)?.strip_prefix('='));
         line.map(|v| v.trim_matches(['"', '\'']).to_lowercase()).unwrap_or_default()
     };
-    // Debian's unreleased systems have a name and no number yet.
+    // Debian's unreleased systems have a code name but no number yet.
     let version = Some(value("VERSION_ID")).filter(|v| !v.is_empty()).unwrap_or_else(|| value("VERSION_CODENAME"));
     let id = Some(value("ID")).filter(|i| !i.is_empty()).unwrap_or_else(|| "linux".into());
     let names = [format!("{id}-{version}"), format!("{id}-all"), "default".into()];

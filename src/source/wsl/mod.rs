@@ -1,6 +1,7 @@
 //! WSL: data in the home folder of a Windows user.
 //!
-//! Follows cloud-init's documentation, "WSL". Read in the running system alone: only Windows's own programs know whose folder it is.
+//! Follows cloud-init's documentation, "WSL". Only read in the running system: finding the Windows user needs
+//! programs of Windows.
 
 mod marks;
 mod user_data;
@@ -12,7 +13,6 @@ use crate::base::error::Result;
 use crate::detect::Mark;
 use crate::document::{Bytes, Map, Value, wrong, yaml};
 use crate::instance::Instance;
-use crate::machine::Distro;
 use std::time::Duration;
 use user_data::Document;
 
@@ -32,7 +32,7 @@ pub static SOURCE: Source = Source {
 
 const WSLPATH: &str = "/usr/bin/wslpath";
 const DEFAULT_ID: &str = "iid-datasource-wsl";
-/// How long a program of Windows may take.
+/// How long a Windows program may take.
 const TIME: Duration = Duration::from_secs(30);
 
 /// Reads the data for this distribution.
@@ -48,8 +48,8 @@ fn read(search: &mut Search) -> Result<Option<Found>> {
     let id = metadata.get("instance-id").and_then(Value::text).unwrap_or_default();
     let (pro, own) = (format!("{home}/{}", marks::FOLDERS[0]), format!("{home}/{}", marks::FOLDERS[1]));
     let (mut agent, mut user) = (None, None);
-    if Distro::of_os_release(&search.root.text("/etc/os-release")).name == "ubuntu" {
-        // Landscape's client of an older release does not know the option.
+    if search.root.distro().name == "ubuntu" {
+        // Older releases of Landscape's client do not know the option.
         let request = Some(id.as_str()).filter(|id| *id != DEFAULT_ID && has_installation_request(search));
         user = Document::read(search.root, &format!("{pro}/{name}.user-data"), request)?;
         agent = Document::read(search.root, &format!("{pro}/agent.yaml"), request)?;
@@ -84,7 +84,7 @@ fn read(search: &mut Search) -> Result<Option<Found>> {
     Ok(Some(Found { instance, place: home }))
 }
 
-/// What a program answers, as text without the white space at its end. None where it fails.
+/// The output of a program, without white space at its end. None if it fails.
 fn ask(search: &Search, words: &[&str]) -> Option<Vec<u8>> {
     search.tools.ask(words, search.deadline.at_most(TIME).left()).filter(|answer| answer.success).map(|a| a.stdout)
 }
@@ -101,12 +101,13 @@ fn instance_name(search: &Search) -> Option<String> {
     (!name.is_empty() && name != "..").then(|| name.to_owned())
 }
 
-/// The home folder of the Windows user, as a path here.
+/// The Windows user's home folder, as a path here.
 fn home(search: &Search) -> Option<String> {
     let can_run = |path: &String| search.root.stat(path).is_some_and(|s| s.attr.mode & 0o111 != 0);
     let drives = marks::drives(search.machine).into_iter();
     let program = drives.map(|drive| format!("{drive}/Windows/System32/cmd.exe")).find(can_run)?;
-    // The interpreter of Windows's programs is called by its name: nothing may have registered it this early. /U: UTF-16.
+    // /init runs Windows programs; it is called explicitly because nothing may have registered it this early.
+    // /U: UTF-16.
     let output = ask(search, &["/init", &program, "/U", "/C", "echo.%USERPROFILE%"])?;
     let units: Vec<u16> = output.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]])).collect();
     let windows = String::from_utf16(&units).ok()?;
@@ -114,7 +115,7 @@ fn home(search: &Search) -> Option<String> {
     path.starts_with('/').then(|| path.trim_end_matches('/').to_owned())
 }
 
-/// The metadata of the distribution; None where a file has no instance-id.
+/// The metadata of the distribution; a default if it has no file. None, with a problem, if the file has no instance-id.
 fn metadata(search: &mut Search, home: &str, name: &str) -> Result<Option<Map>> {
     for folder in marks::FOLDERS {
         let path = format!("{home}/{folder}/{name}.meta-data");
@@ -132,7 +133,7 @@ fn metadata(search: &mut Search, home: &str, name: &str) -> Result<Option<Map>> 
     Ok(Some([("instance-id", DEFAULT_ID)].into_iter().collect()))
 }
 
-/// Whether Landscape's client takes an installation request.
+/// Whether Landscape's client supports installation requests.
 fn has_installation_request(search: &Search) -> bool {
     ask_text(search, &["landscape-config", "--help"]).is_some_and(|help| help.contains("--installation-request-id"))
 }

@@ -1,10 +1,10 @@
-//! The user-data of a WSL distribution: the Ubuntu Pro agent's and the user's or Landscape's, as one.
+//! The user-data of a WSL distribution, merged from the Ubuntu Pro agent's and the user's or Landscape's.
 
 use crate::base::error::Result;
 use crate::document::{Map, Value, json, to_yaml, yaml};
 use crate::root::Root;
 
-/// Where Landscape's client is configured in a cloud-config.
+/// The path of Landscape's client configuration in a cloud-config.
 const CLIENT: [&str; 2] = ["landscape", "client"];
 const REQUEST: &str = "installation_request_id";
 
@@ -12,15 +12,15 @@ const REQUEST: &str = "installation_request_id";
 pub struct Document {
     path: String,
     text: String,
-    /// It, where it is a cloud-config.
+    /// Its content, if it is a cloud-config.
     config: Option<Map>,
 }
 
 impl Document {
-    /// Reads a file. Where it configures Landscape's client, `request` becomes its installation request, unless it has one.
+    /// Reads a file. If it configures Landscape's client, `request` becomes its installation request, unless
+    /// it has one.
     ///
     /// # Errors
-    ///
     /// It cannot be read.
     pub fn read(root: &Root, path: &str, request: Option<&str>) -> Result<Option<Document>> {
         let Some(bytes) = root.read(path)? else { return Ok(None) };
@@ -58,8 +58,8 @@ fn written(config: &Map) -> String {
     to_yaml(&json::sorted(&Value::Map(config.clone()))).trim().to_owned()
 }
 
-/// Both as one document: top-level keys of the agent's replace the user's, but the user's tags of Landscape's client stay. Two
-/// that cannot be merged become an include of both.
+/// Merges both documents: the agent's top-level keys replace the user's, except for the user's tags for
+/// Landscape's client. Two that cannot be merged become an include of both.
 pub fn merged(agent: Option<Document>, user: Option<Document>) -> Option<String> {
     let has_text = |document: &Document| !document.text.is_empty();
     let (agent, user) = match (agent.filter(has_text), user.filter(has_text)) {
@@ -76,6 +76,6 @@ pub fn merged(agent: Option<Document>, user: Option<Document>) -> Option<String>
     if let (Some(tags), Some(client)) = (tags.filter(|t| t.as_str() != Some("")), client(&mut config)) {
         client.insert("tags", tags);
     }
-    // cloud-init's own line, letter for letter.
+    // cloud-init's line, with its spelling.
     Some(format!("#cloud-config\n# WSL datasouce Merged agent.yaml and user_data\n{}", written(&config)))
 }

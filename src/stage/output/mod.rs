@@ -1,4 +1,4 @@
-//! `output`: where the output of a stage's programs goes, as documented for cloud-init's configuration.
+//! `output`: redirects the output of a stage's programs, as documented for cloud-init's configuration.
 
 mod tee;
 
@@ -16,9 +16,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tee::Tee;
 
-/// How long a program that was piped to may take to write the rest. One that is still read from has it to itself.
+/// How long a command that is piped to may take to write the rest at the end of a stage. If its pipe still
+/// has writers then, it is left running.
 const REST: Duration = Duration::from_secs(1);
-/// The owner and group of a log.
+/// The mode of a log that is created: for its owner and group.
 const MODE: u32 = 0o640;
 
 /// A destination of standard output or standard error.
@@ -77,8 +78,9 @@ impl Sink {
     }
 }
 
-/// The value of `output` for a stage: its own entry, or else that of `all`. A text is for both; a list has standard
-/// output and standard error, a mapping `output` and `error`. `&1` for standard error: where standard output goes.
+/// The value of `output` for a stage: its own entry, else that of `all`. A string is for both outputs; a list
+/// has standard output and standard error, a mapping `output` and `error`. `&1` sends standard error where
+/// standard output goes.
 fn sinks(config: &Value, stage: Stage) -> (Option<Sink>, Option<Sink>) {
     let Some(Value::Map(output)) = config.get("output") else { return (None, None) };
     fn text(value: Option<&Value>) -> Option<&str> {
@@ -93,21 +95,21 @@ fn sinks(config: &Value, stage: Stage) -> (Option<Sink>, Option<Sink>) {
     (out.and_then(Sink::parse), err.and_then(Sink::parse))
 }
 
-/// What reads from a pipe.
+/// What reads the other end of a pipe.
 enum Reader {
     Shell(Child),
     Tee(Tee),
 }
 
-/// Standard output and standard error of this process and of what it runs, sent elsewhere until this is dropped.
+/// Standard output and standard error of this process and its children, redirected until this is dropped.
 pub struct Redirected {
     old: Option<(OwnedFd, OwnedFd)>,
     readers: Vec<Reader>,
 }
 
 impl Redirected {
-    /// Sends them where the configuration says; a program that is piped to runs in `group`, to which the logs that it
-    /// makes then belong. A failure is reported, and that output stays as it is.
+    /// Redirects them as the configuration says. A command that is piped to runs in `group`, which also owns
+    /// the logs that are created. A failure is reported, and leaves the outputs as they are.
     pub fn new(config: &Value, stage: Stage, group: Option<u32>) -> Redirected {
         let (out, err) = sinks(config, stage);
         let mut this = Redirected { old: None, readers: Vec::new() };
@@ -122,7 +124,7 @@ impl Redirected {
     fn start(&mut self, out: Option<Sink>, err: Option<Sink>, group: Option<u32>) -> Result<()> {
         let keep = |e: rustix::io::Result<OwnedFd>| e.context(|| "failed to keep the standard output");
         let old = (keep(fcntl_dupfd_cloexec(stdout(), 3))?, keep(fcntl_dupfd_cloexec(stderr(), 3))?);
-        // Both are opened before either is changed: a program that is piped to inherits the old ones.
+        // Both are opened before either is redirected: a command that is piped to inherits the old ones.
         let out_fd = out.as_ref().map(|sink| sink.open(&mut self.readers, group)).transpose()?;
         let err_fd = match (&out_fd, &err) {
             (Some(same), Some(_)) if out == err => Some(same.try_clone().context(|| "failed to share a file")?),
@@ -143,7 +145,7 @@ impl Drop for Redirected {
         {
             log::warn!("failed to have the standard output back: {e}");
         }
-        // With the last writer gone they end; what the user's scripts left running may still write.
+        // The readers end with the last writer; what the user's scripts left running may still write.
         let end = Instant::now() + REST;
         for reader in self.readers.drain(..) {
             let rest = end.saturating_duration_since(Instant::now());

@@ -1,5 +1,5 @@
-//! What `tee -a FILE` does, on a thread of this process: a stage starts no shell and no program for its log. The program itself comes
-//! for what the user's scripts leave running alone.
+//! What `tee -a FILE` does, on a thread of this process, so that a stage needs no shell and no program for
+//! its log. tee itself is started only for what the user's scripts left running at the end.
 
 use crate::base::channel::{Receiver, channel};
 use crate::base::deadline::Deadline;
@@ -16,13 +16,13 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
 
-/// How much is read at once.
+/// How many bytes are read at once.
 const PIECE: usize = 8 << 10;
 /// How long the thread may take to hand the pipe over. It does so at once, unless an output takes nothing, as a terminal does that
 /// somebody has stopped.
 const HAND_OVER: Duration = Duration::from_secs(1);
 
-/// The file of a command `tee -a FILE` that the shell would take word for word.
+/// The file of a `tee -a FILE` command without anything that a shell would expand.
 pub fn file_of(command: &str) -> Option<&str> {
     let words: Vec<&str> = command.split_ascii_whitespace().collect();
     let ["tee", "-a", file] = words[..] else { return None };
@@ -30,19 +30,20 @@ pub fn file_of(command: &str) -> Option<&str> {
     (file.starts_with('/') && file.chars().all(is_plain)).then_some(file)
 }
 
-/// A thread that adds to a log what comes through a pipe, and writes it to the standard output that was there before.
+/// A thread that copies a pipe to a log and to the previous standard output.
 pub struct Tee {
     file: String,
     group: Option<u32>,
     before: OwnedFd,
-    /// Dropped, the thread ends although the pipe has writers, and hands the pipe over.
+    /// Dropping it makes the thread hand over the pipe and end, even if the pipe still has writers.
     stay: PipeWriter,
-    /// Answers with the pipe, where it still has writers.
+    /// Receives the pipe if it still has writers.
     ended: Receiver<Option<PipeReader>>,
 }
 
 impl Tee {
-    /// Starts it, with the log made with `mode` for `group` where it is not there. Gives also the end of the pipe that is written to.
+    /// Starts the thread. A log that is not there is created with `mode` for `group`. Also returns the pipe's
+    /// write end.
     ///
     /// # Errors
     /// The log cannot be opened, or there are no pipes or threads left.
@@ -61,8 +62,8 @@ impl Tee {
         Ok((Tee { file: file.to_owned(), group, before, stay, ended }, to.into()))
     }
 
-    /// Waits until all that was written is in the log, when this process writes no more: at most for `limit`, and what then still has
-    /// the pipe gets a program that reads it.
+    /// Waits up to `limit` until everything written is in the log; this process must have closed its write
+    /// end. If the pipe then still has writers, tee is started to read it.
     pub fn end(self, limit: Duration) {
         let rest = self.ended.receive(Some(Deadline::after(limit)));
         drop(self.stay);
@@ -79,8 +80,8 @@ impl Tee {
     }
 }
 
-/// Copies what comes through `from` until it has no more writers, or `leave` has none: then it gives `from` back. An output that
-/// fails gets no more.
+/// Copies `from` to the outputs until it has no more writers (None), or `leave` has none: then it gives
+/// `from` back. An output that fails is dropped.
 fn copy(from: PipeReader, leave: &PipeReader, outputs: [File; 2]) -> Option<PipeReader> {
     let mut outputs: Vec<File> = outputs.into();
     let mut piece = vec![0; PIECE];

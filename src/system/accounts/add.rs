@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 /// Reserved numbers: 65534 is the user nobody, 65535 and the last are -1 in 16 and 32 bits.
 const RESERVED: [u32; 3] = [65534, 65535, u32::MAX];
 
-/// A user to add. What is None is the system's default.
+/// A user to add. None means the system's default.
 #[derive(Debug, Default)]
 pub struct NewUser<'a> {
     pub name: &'a str,
@@ -18,23 +18,27 @@ pub struct NewUser<'a> {
     pub gecos: Option<&'a str>,
     pub home: Option<&'a str>,
     pub shell: Option<&'a str>,
-    /// The login group, which must be there.
+    /// The login group, which must exist.
     pub primary_group: Option<&'a str>,
-    /// Other groups, which must be there.
+    /// Supplementary groups, which must exist.
     pub groups: &'a [String],
-    /// A login group of the user's own name is made, if the system does that and no other is given.
+    /// Whether to create a login group with the user's name, if the system does that and no other group is
+    /// given.
     pub user_group: bool,
     pub system: bool,
-    /// The password field; None: locked.
+    /// The password field of shadow(5); None: locked.
     pub password: Option<&'a str>,
-    /// Days after which an old password locks the account; negative: never.
+    /// Days after the password's expiry until the account is locked; negative: never.
     pub inactive: Option<i64>,
-    /// The account's last day, in days since 1970; negative: never.
+    /// The day on which the account expires, in days since 1970; negative: never.
     pub expires: Option<i64>,
 }
 
 impl Accounts {
-    /// Adds a user with its group and its numbers for containers. `root` says which shells there are.
+    /// Adds a user with its login group and its subordinate ids. `root` is used to choose a shell.
+    ///
+    /// # Errors
+    /// The name or a field is invalid, the user exists, a group does not, or no number is free.
     pub fn add_user(&mut self, root: &Root, new: &NewUser, report: &mut Report) -> Result<User> {
         let fail = |why: String| Error::new(format!("failed to add the user {}: {why}", new.name));
         check_name("user", new.name)?;
@@ -68,7 +72,10 @@ impl Accounts {
         Ok(User { name: new.name.to_owned(), ids: Ids { uid, gid }, home })
     }
 
-    /// Makes a new user's home and mail file (useradd -m). A home that is there stays as it is.
+    /// Creates a new user's home and mail file (useradd -m). An existing home stays as it is.
+    ///
+    /// # Errors
+    /// The home's path is invalid, or it cannot be created.
     pub fn make_home(&self, root: &mut Root, user: &User, report: &mut Report) -> Result<()> {
         home::make(root, user, &self.defs, self.group_id("mail"), report)
     }
@@ -85,7 +92,7 @@ impl Accounts {
         let days = |value: Option<i64>| value.filter(|v| *v >= 0).map(|v| v.to_string()).unwrap_or_default();
         let today = self.today.map(|d| d.to_string()).unwrap_or_default();
         let mut fields = [new.name, password, &today, "", "", "", "", "", ""].map(str::to_owned);
-        // useradd gives a system account no password ageing at all, whatever it is asked for.
+        // useradd ignores password ageing for system accounts.
         if !new.system {
             for (field, key) in fields[3..6].iter_mut().zip(["PASS_MIN_DAYS", "PASS_MAX_DAYS", "PASS_WARN_AGE"]) {
                 *field = days(self.defs.number(key));
@@ -137,7 +144,7 @@ impl Accounts {
         Ok(self.group_id(default).or_else(number).or_else(|| self.group_id("users")).unwrap_or(100))
     }
 
-    /// A free group number: `preferred` if it is free and in the range.
+    /// A free group number: `preferred` if it is free and within the range.
     pub(super) fn free_gid(&self, preferred: Option<u32>, system: bool) -> Result<u32> {
         let used = &self.gids;
         let (min, max) = self.defs.range("GID", system);
@@ -152,7 +159,8 @@ fn none_left(what: &str) -> Error {
     Error::new(format!("no {what} is free in the range of login.defs"))
 }
 
-/// The next number: after the highest used one for people, before the lowest for services, else the first gap from there.
+/// The next free number: above the highest used one for users, below the lowest for system accounts; if there
+/// is none, the first gap.
 fn free(used: &BTreeSet<u32>, (min, max): (u32, u32), system: bool) -> Option<u32> {
     if min > max {
         return None;
@@ -164,7 +172,7 @@ fn free(used: &BTreeSet<u32>, (min, max): (u32, u32), system: bool) -> Option<u3
         used.range(min..=max).next_back().map_or(Some(min), |id| id.checked_add(1))
     };
     let next = next.filter(|id| (min..=max).contains(id) && good(id));
-    // At most as many numbers are taken as are used or reserved.
+    // No more numbers are skipped than are used or reserved.
     let scan = used.len() + RESERVED.len() + 1;
     if system {
         next.or_else(|| (min..=max).rev().take(scan).find(good))
@@ -173,17 +181,17 @@ fn free(used: &BTreeSet<u32>, (min, max): (u32, u32), system: bool) -> Option<u3
     }
 }
 
-/// The ranges of a file of subuid(5) or subgid(5).
+/// The ranges in a file of subuid(5) or subgid(5).
 #[derive(Debug, Default)]
 pub(super) struct Ranges {
-    /// The first number of each and how many there are, by the first.
+    /// The first number and the length of each, sorted.
     ranges: Vec<(u64, u64)>,
-    /// Below this nothing is free any more.
+    /// No range below this is free.
     searched: u64,
 }
 
 impl Ranges {
-    /// Those of a file.
+    /// Reads the ranges of a file.
     pub(super) fn of(table: &Table) -> Ranges {
         let number = |at, field| table.field(at, field).parse::<u64>().ok();
         let mut ranges: Vec<_> = (0..table.len()).filter_map(|at| Some((number(at, 1)?, number(at, 2)?))).collect();
@@ -209,7 +217,7 @@ impl Ranges {
     }
 }
 
-/// Gives `name` the first free range of subuid(5) or subgid(5), if the file is there and it has none.
+/// Assigns the first free range of subuid(5) or subgid(5) to `name`, if the file exists and it has none.
 fn add_range(
     table: &mut Table,
     ranges: &mut Ranges,
@@ -238,8 +246,8 @@ fn check_home(home: &str) -> Result<()> {
     Ok(())
 }
 
-/// Days since 1970 of a date `YYYY-MM-DD`, with or without a time after it, or of a number of days; empty and negative
-/// mean never (-1). None for anything else.
+/// A date `YYYY-MM-DD`, optionally followed by a time, or a number of days, as days since 1970. Empty and
+/// negative mean never (-1). None for anything else.
 pub fn days_of(text: &str) -> Option<i64> {
     let text = text.trim();
     if text.is_empty() {
@@ -262,7 +270,8 @@ pub fn days_of(text: &str) -> Option<i64> {
     if parts.next().is_some() || !(1970..=9999).contains(&year) || !(1..=length).contains(&day) {
         return None;
     }
-    // Years begin in March here, so that the leap day is the last of a year (the proleptic Gregorian calendar).
+    // Years start in March here, so that the leap day is the last day of a year (the proleptic Gregorian
+    // calendar).
     let (years, months) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let day_of_year = (153 * months + 2) / 5 + day - 1;
     Some(years * 365 + years / 4 - years / 100 + years / 400 + day_of_year - 719_468)

@@ -12,7 +12,8 @@ pub struct Defs {
 }
 
 impl Defs {
-    /// Reads the files of `root`: the vendor's below /usr/etc where the administrator has none, then the drop-ins.
+    /// Reads the files of `root`: the administrator's, or else the vendor's below /usr/etc; then the
+    /// drop-ins.
     pub fn read(root: &Root) -> Defs {
         let mut defs = Defs::default();
         let first = |paths: [&str; 2]| paths.iter().find(|p| root.is_file(p)).map(|p| root.text(p)).unwrap_or_default();
@@ -51,12 +52,12 @@ impl Defs {
         Some(if negative { -value } else { value })
     }
 
-    /// A number of login.defs that is a user's or group's, or `default`.
+    /// The value of login.defs as a user or group number, else `default`.
     pub fn id(&self, key: &str, default: u32) -> u32 {
         self.number(key).and_then(|n| u32::try_from(n).ok()).unwrap_or(default)
     }
 
-    /// Whether login.defs says yes to `key`, or `default` where it says nothing.
+    /// Whether login.defs has `yes` for `key`; `default` if it is not set.
     pub fn is_yes(&self, key: &str, default: bool) -> bool {
         self.login(key).map_or(default, |v| v.eq_ignore_ascii_case("yes"))
     }
@@ -66,7 +67,7 @@ impl Defs {
         self.useradd.get(key).map(String::as_str).filter(|v| !v.is_empty())
     }
 
-    /// The range of numbers for users or groups (`UID`, `GID`), for services or people.
+    /// The range of numbers for users or groups (`UID`, `GID`), for system accounts or for people.
     pub fn range(&self, kind: &str, system: bool) -> (u32, u32) {
         let regular = self.id(&format!("{kind}_MIN"), 1000);
         if system {
@@ -76,13 +77,14 @@ impl Defs {
         (regular, self.id(&format!("{kind}_MAX"), 60000))
     }
 
-    /// The mode of a new home: HOME_MODE, else what UMASK leaves.
+    /// The mode of a new home: HOME_MODE, else UMASK applied to 0777.
     pub fn home_mode(&self) -> u32 {
         let umask = self.id("UMASK", 0o022);
         self.id("HOME_MODE", 0o777 & !umask) & 0o7777
     }
 
-    /// How a plain password is hashed, and in how many rounds. What only the system's own crypt can do becomes SHA-512.
+    /// How a plain password is hashed, and in how many rounds. Methods that only the system's own crypt
+    /// supports become SHA-512.
     pub fn encryption(&self) -> (Method, Option<u32>) {
         let method = match self.login("ENCRYPT_METHOD") {
             Some(m) if m.eq_ignore_ascii_case("SHA256") => Method::Sha256,

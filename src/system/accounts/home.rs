@@ -1,19 +1,19 @@
-//! Homes: made from the skeleton, owned by their user.
+//! Home folders: created from the skeleton, owned by their user.
 
 use super::{Defs, User};
 use crate::base::error::Result;
 use crate::base::report::Report;
 use crate::root::{Attr, Kind, Root};
 
-/// How many entries a skeleton may have, and how deep it may be.
+/// The most entries of a skeleton, and its greatest depth.
 const MAX_SKELETON: (usize, usize) = (10_000, 32);
 
-/// Makes the home of a new user, with what /etc/skel has, and its mail file where the system wants one. A home that is
-/// there stays as it is; one that only the files of `write_files` made becomes the user's, and the files stay.
+/// Creates the home of a new user from /etc/skel, and its mail file if the system uses one. An existing home
+/// stays as it is; one that exists only because of `write_files` becomes the user's, and its files stay.
 pub(super) fn make(root: &mut Root, user: &User, defs: &Defs, mail: Option<u32>, report: &mut Report) -> Result<()> {
     if !root.exists(&user.home) || root.is_new_dir(&user.home) {
         make_own(root, &user.home, Attr::owned(defs.home_mode(), user.ids))?;
-        // What is there already takes precedence.
+        // Files that exist already take precedence.
         let own = [defs.useradd("SKEL").unwrap_or("/etc/skel"), "/usr/etc/skel"];
         for skeleton in own {
             copy(root, skeleton, user, report)?;
@@ -30,7 +30,8 @@ pub(super) fn make(root: &mut Root, user: &User, defs: &Defs, mail: Option<u32>,
     Ok(())
 }
 
-/// Makes a folder of the user's. One that other modules of this stage made, for root, becomes the user's too.
+/// Creates a folder that belongs to the user. One that other modules created for root in this stage becomes
+/// the user's too.
 fn make_own(root: &mut Root, path: &str, attr: Attr) -> Result<()> {
     root.mkdir(path, attr)?;
     if root.is_new_dir(path) { root.set_attr(path, attr) } else { Ok(()) }

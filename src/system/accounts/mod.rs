@@ -1,5 +1,6 @@
-//! The root's account database, edited in place: passwd, shadow, group, gshadow, subuid and subgid, as useradd(8),
-//! groupadd(8), usermod(8), chpasswd(8) and passwd(1) leave them. No program is run, so that it works before the pivot.
+//! The root's account database: edits passwd, shadow, group, gshadow, subuid and subgid as useradd(8),
+//! groupadd(8), usermod(8), chpasswd(8) and passwd(1) do. No program is run, so that it works before the
+//! pivot.
 //!
 //! In `/` of the running system the lock of lckpwdf(3) is held from reading to writing; in an initramfs and in a folder
 //! no other program uses the files.
@@ -27,12 +28,13 @@ pub(crate) use table::Table;
 const LOCK: &str = "/etc/.pwd.lock";
 /// How long lckpwdf(3) waits for it.
 const LOCK_WAIT: Duration = Duration::from_secs(15);
-/// Clocks before this day, 1 January 2020, are not set: a machine without a clock starts at 1970.
+/// A clock before 1 January 2020 is considered unset: a machine without a battery starts in 1970.
 const CLOCK_IS_SET: u64 = 18262;
 
-/// How many rounds all passwords of a run together are hashed in: 1,000 passwords in the usual 5,000 rounds, which takes 3 to 8 s.
+/// The most rounds in which all passwords of a run together are hashed: 1,000 passwords in the usual 5,000
+/// rounds, which take 3 to 8 s.
 const HASH_ROUNDS: u32 = 5_000_000;
-/// The rounds of a password where login.defs gives no number (crypt(5)).
+/// The rounds of a password if login.defs sets no number (crypt(5)).
 const USUAL_ROUNDS: u32 = 5_000;
 
 /// The account files of a root, in memory.
@@ -44,20 +46,20 @@ pub struct Accounts {
     gshadow: Table,
     subuid: Table,
     subgid: Table,
-    /// Accounts of the system's image below /usr (nss-altfiles), which are read only.
+    /// Accounts of the image below /usr (nss-altfiles), which are read-only.
     alt_passwd: Table,
     alt_group: Table,
-    /// The numbers that users and groups have.
+    /// The numbers in use.
     uids: BTreeSet<u32>,
     gids: BTreeSet<u32>,
     /// The ranges of subuid(5) and subgid(5).
     subuids: Ranges,
     subgids: Ranges,
     pub defs: Defs,
-    /// Days since 1970, where the clock is set.
+    /// Days since 1970; None if the clock is not set.
     today: Option<u64>,
     lock: Option<Lock>,
-    /// Those of [`Root::hash_rounds`], and of this.
+    /// The rounds used so far, including [`Root::hash_rounds`].
     hash_rounds: u32,
 }
 
@@ -71,6 +73,9 @@ pub struct User {
 
 impl Accounts {
     /// Reads the account files of `root`.
+    ///
+    /// # Errors
+    /// A file cannot be read, or another process holds the lock.
     pub fn open(root: &Root) -> Result<Accounts> {
         let lock = root.lock(LOCK, LOCK_WAIT)?;
         let alt = |path| {
@@ -104,7 +109,7 @@ impl Accounts {
     /// Hashes a plain password as login.defs(5) says.
     ///
     /// # Errors
-    /// It cannot be hashed, or those before it took all the time that there is for passwords.
+    /// It cannot be hashed, or the run's other passwords have used up the limit.
     pub fn hash(&mut self, plain: &str) -> Result<String> {
         let (method, rounds) = self.defs.encryption();
         let sum = self.hash_rounds.saturating_add(rounds.unwrap_or(USUAL_ROUNDS));
@@ -117,7 +122,10 @@ impl Accounts {
         password::hash(plain, method, rounds)
     }
 
-    /// Writes what changed. In `/` of the running system it is on the disk before the lock is given back.
+    /// Writes what changed. In `/` of the running system it is on the disk before the lock is released.
+    ///
+    /// # Errors
+    /// A file cannot be written.
     pub fn save(self, root: &mut Root, report: &mut Report) -> Result<()> {
         root.hash_rounds = self.hash_rounds;
         let tables = [
@@ -154,7 +162,10 @@ impl Accounts {
         [&self.group, &self.alt_group].iter().find_map(|t| t.field(t.find(name)?, 2).parse().ok())
     }
 
-    /// Adds the group `name` (groupadd).
+    /// Adds the group `name` (groupadd), and returns its number.
+    ///
+    /// # Errors
+    /// The name is invalid, the group exists, or no number is free.
     pub fn add_group(&mut self, name: &str, system: bool) -> Result<u32> {
         check_name("group", name)?;
         if self.group_id(name).is_some() {
@@ -165,12 +176,15 @@ impl Accounts {
         Ok(gid)
     }
 
-    /// Makes the user `user` a member of the group `group` (usermod -a -G).
+    /// Adds the user `user` to the group `group` (usermod -a -G).
+    ///
+    /// # Errors
+    /// The group does not exist.
     pub fn add_member(&mut self, group: &str, user: &str) -> Result<()> {
         if self.group.find(group).is_none()
             && let Some(gid) = self.group_id(group)
         {
-            // A group of the image below /usr gets members through an entry of its own in /etc.
+            // A group of the image below /usr gets its members through an entry in /etc.
             self.put_group(group, gid);
         }
         let Some(at) = self.group.find(group) else {
@@ -183,7 +197,10 @@ impl Accounts {
         Ok(())
     }
 
-    /// Sets the password field of a user (chpasswd -e), whose password is then as old as today.
+    /// Sets the password field of a user (chpasswd -e), and today as the date of the change.
+    ///
+    /// # Errors
+    /// The user does not exist.
     pub fn set_password(&mut self, name: &str, field: &str) -> Result<()> {
         if !super::password::is_field(field) {
             return Err(Error::new(format!("failed to set the password of {name}: not a hash of crypt(5)")));
@@ -196,17 +213,26 @@ impl Accounts {
         Ok(())
     }
 
-    /// Makes a password unusable with a `!` in front (passwd -l). One that is locked stays as it is.
+    /// Locks a password by a `!` in front (passwd -l), unless it is locked.
+    ///
+    /// # Errors
+    /// The user does not exist.
     pub fn lock(&mut self, name: &str) -> Result<()> {
         self.edit_password(name, |field| (!field.starts_with('!')).then(|| format!("!{field}")))
     }
 
-    /// Takes the `!` away again (passwd -u). What is left may be nothing: a login without a password.
+    /// Removes that `!` (passwd -u). What is left may be empty: a login without a password.
+    ///
+    /// # Errors
+    /// The user does not exist.
     pub fn unlock(&mut self, name: &str) -> Result<()> {
         self.edit_password(name, |field| field.strip_prefix('!').map(str::to_owned))
     }
 
-    /// Makes the user choose a new password at the next login (passwd --expire).
+    /// Requires the user to change the password at the next login (passwd --expire).
+    ///
+    /// # Errors
+    /// The user does not exist.
     pub fn expire(&mut self, name: &str) -> Result<()> {
         let Some(at) = self.shadow.find(name) else {
             return Err(Error::new(format!(
@@ -217,12 +243,12 @@ impl Accounts {
         Ok(())
     }
 
-    /// Whether a user has no password at all, locked or not.
+    /// Whether a user's password is empty, locked or not.
     pub fn has_no_password(&self, name: &str) -> bool {
         self.shadow.find(name).is_some_and(|at| matches!(self.shadow.field(at, 1).as_str(), "" | "!"))
     }
 
-    /// Changes the password field where it is: shadow, else passwd. A user that has no line in shadow gets one.
+    /// Changes the password field, in shadow or else in passwd. A user without a line in shadow gets one.
     fn edit_password(&mut self, name: &str, edit: impl Fn(&str) -> Option<String>) -> Result<()> {
         if self.user(name).is_none() {
             return Err(Error::new(format!("failed to change the password of {name}: there is no such user")));
@@ -256,7 +282,7 @@ impl Accounts {
     }
 }
 
-/// Adds a name to the list of members, the last field of group(5) and gshadow(5).
+/// Adds a name to the member list, the last field in group(5) and gshadow(5).
 fn join(table: &mut Table, at: usize, user: &str) {
     let members = table.field(at, 3);
     if members.split(',').any(|m| m == user) {

@@ -1,14 +1,18 @@
-//! What may be a name or a field of the account files. A colon or the end of a line would make another entry.
+//! Checks names and fields of the account files. A colon or a line feed in one would create another entry.
 
 use crate::base::error::{Error, Result};
 
-/// The longest name, in bytes (utmp(5): UT_NAMESIZE, useradd's own limit).
+/// The longest name, in bytes (UT_NAMESIZE of utmp(5), which is also useradd's limit).
 const MAX_NAME: usize = 32;
 /// The longest other field, in bytes.
 const MAX_FIELD: usize = 4096;
 
-/// Checks the name of a user or group (`what`): letters, digits, `_`, `.` and `-`, no `-` in front, not only digits, and
-/// a `$` at the end (useradd(8), CAVEATS, with the larger set that distributions allow).
+/// Checks the name of a user or group (`what`): letters, digits, `_`, `.` and `-`, no leading `-`, not only
+/// digits, and optionally a `$` at the end (useradd(8), CAVEATS, with the larger set that distributions
+/// allow).
+///
+/// # Errors
+/// The name is invalid.
 pub fn check_name(what: &str, name: &str) -> Result<()> {
     let body = name.strip_suffix('$').unwrap_or(name);
     let good = !body.is_empty()
@@ -26,6 +30,9 @@ pub fn check_name(what: &str, name: &str) -> Result<()> {
 }
 
 /// Checks a field of passwd(5): no colon, no control characters, not too long. `what` names it in the error.
+///
+/// # Errors
+/// The field is invalid.
 pub fn check_field(what: &str, value: &str) -> Result<()> {
     if value.len() > MAX_FIELD {
         return Err(Error::new(format!("{what}: longer than {MAX_FIELD} bytes")));

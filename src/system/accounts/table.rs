@@ -1,4 +1,5 @@
-//! One account file: lines of fields parted by colons. Order, comments and lines that are no entry stay as they are.
+//! One account file: lines of fields separated by colons. Order, comments and lines that are not entries stay
+//! as they are.
 
 use crate::base::error::Result;
 use crate::root::{Attr, Root};
@@ -9,14 +10,17 @@ use std::collections::HashMap;
 pub struct Table {
     path: &'static str,
     lines: Vec<Vec<u8>>,
-    /// Where the first entry of each name is in `lines`.
+    /// The index in `lines` of the first entry of each name.
     index: HashMap<Vec<u8>, usize>,
     exists: bool,
     changed: bool,
 }
 
 impl Table {
-    /// Reads the file; one that is not there has no lines.
+    /// Reads the file; a missing one has no lines.
+    ///
+    /// # Errors
+    /// It cannot be read.
     pub fn read(root: &Root, path: &'static str) -> Result<Table> {
         let content = root.read(path)?;
         let exists = content.is_some();
@@ -31,12 +35,12 @@ impl Table {
         Ok(table)
     }
 
-    /// Whether the file is there.
+    /// Whether the file exists.
     pub fn exists(&self) -> bool {
         self.exists
     }
 
-    /// The entry of the name `name`.
+    /// The index of the entry for `name`.
     pub fn find(&self, name: &str) -> Option<usize> {
         self.index.get(name.as_bytes()).copied()
     }
@@ -51,13 +55,13 @@ impl Table {
         }
     }
 
-    /// Field `n` of the entry at `at`, counted from 0; empty where the line has fewer.
+    /// Field `n` of the entry at `at`, counted from 0; empty if the line has fewer.
     pub fn field(&self, at: usize, n: usize) -> String {
         let line = self.lines.get(at).map(Vec::as_slice).unwrap_or_default();
         String::from_utf8_lossy(line.split(|b| *b == b':').nth(n).unwrap_or_default()).into_owned()
     }
 
-    /// Field `n` of every line as a number, where it is one.
+    /// Field `n` of every line that has a number there.
     pub fn numbers(&self, n: usize) -> impl Iterator<Item = u32> {
         self.lines.iter().filter_map(move |line| {
             let field = line.split(|b| *b == b':').nth(n)?;
@@ -65,7 +69,7 @@ impl Table {
         })
     }
 
-    /// How many lines there are.
+    /// The number of lines.
     pub fn len(&self) -> usize {
         self.lines.len()
     }
@@ -86,7 +90,8 @@ impl Table {
         }
     }
 
-    /// Adds an entry after the others, before the lines that ask another service (`+`, `-`: nsswitch.conf(5), compat).
+    /// Adds an entry after the others, before the lines that refer to another service (`+`, `-`:
+    /// nsswitch.conf(5), compat).
     pub fn add(&mut self, fields: &[&str]) {
         let is_compat = |l: &Vec<u8>| matches!(l.first(), Some(b'+' | b'-'));
         let at = self.lines.iter().rposition(|l| !is_compat(l)).map_or(0, |last| last + 1);
@@ -99,7 +104,10 @@ impl Table {
         }
     }
 
-    /// Writes the file if it changed; it keeps its mode and owner. `mode` is for a new one.
+    /// Writes the file if it changed. It keeps its mode and owner; `mode` is for a new one.
+    ///
+    /// # Errors
+    /// It cannot be written.
     pub fn write(&self, root: &mut Root, mode: u32) -> Result<()> {
         if !self.changed {
             return Ok(());

@@ -14,7 +14,7 @@
 //!
 //! What is left of the old backup is in the space that the disk gained: nothing looks there.
 
-use super::{Geometry, Growth, MIN_GROWTH, Partition, Table, guid};
+use super::{Geometry, Growth, MIN_GROWTH, Partition, Table, guid, put};
 use crate::base::crc32::crc32;
 use crate::base::error::{Context, Error, Result};
 use crate::base::uuid;
@@ -22,16 +22,16 @@ use crate::drive::bytes::{ReadAt, array, le32};
 use crate::root::{Steps, Write};
 
 const SIGNATURE: &[u8] = b"EFI PART";
-/// The header's size, and that of an entry, as everyone writes them. The kernel takes no other entry.
+/// The size of the header and of an entry, in bytes. The kernel accepts no other entry size.
 const HEADER: usize = 92;
 const ENTRY: usize = 128;
-/// How many entries a new table has, and the most that are read.
+/// The number of entries in a new table, and the most that are read.
 const ENTRIES: u32 = 128;
 const MAX_ENTRIES: u32 = 4096;
-/// The least that is reserved for an array, in bytes (UEFI 2.10, 5.3.1).
+/// The minimum size of an array, in bytes (UEFI 2.10, 5.3.1).
 const MIN_ARRAY: u64 = 16 << 10;
 
-/// A GPT that was read, or one that is to be.
+/// A GPT, read or to be written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gpt {
     geometry: Geometry,
@@ -45,28 +45,28 @@ pub struct Gpt {
     first_usable: u64,
     last_usable: u64,
     entries_at: u64,
-    /// Whether the primary header is valid, and this is it.
+    /// Whether this was read from a valid primary header.
     primary: bool,
 }
 
-/// The first sector after a new table.
+/// The first usable sector of a new table.
 pub(super) fn first_usable(geometry: Geometry) -> u64 {
     2 + geometry.sectors_of(MIN_ARRAY)
 }
 
-/// The last sector before a new table's backup.
+/// The last usable sector of a new table.
 pub(super) fn last_usable(geometry: Geometry) -> u64 {
     geometry.sectors - 2 - geometry.sectors_of(MIN_ARRAY)
 }
 
-/// Zeros over both headers, for a disk whose MBR has become the table.
+/// Zeros over both headers, for a disk that gets an MBR instead.
 pub(super) fn erase(geometry: Geometry) -> Vec<Write> {
     let zeros = |at| geometry.write(at, vec![0; usize::try_from(geometry.sector).unwrap_or(0)]);
     vec![zeros(1), zeros(geometry.sectors - 1)]
 }
 
 impl Gpt {
-    /// Reads the primary table; where it is damaged, the backup in the last sector.
+    /// Reads the primary table, or if it is damaged the backup in the last sector.
     pub(super) fn read(disk: &dyn ReadAt, geometry: Geometry, mbr: &[u8]) -> Result<Gpt> {
         let primary = Gpt::read_at(disk, geometry, mbr, 1);
         let damaged = match primary {
@@ -120,7 +120,7 @@ impl Gpt {
         })
     }
 
-    /// How many entries the array has, and the bytes of one.
+    /// The number of entries in the array, and the size of one in bytes.
     fn array_size(&self) -> (u64, u64) {
         (u64::from(le32(&self.header, 80).unwrap_or(0)), ENTRY as u64)
     }
@@ -130,7 +130,7 @@ impl Gpt {
         self.geometry.sectors_of((count * size).max(MIN_ARRAY))
     }
 
-    /// Whether the primary header is valid: without it the kernel sees no table.
+    /// Whether the primary header is valid. Otherwise the kernel sees no table.
     #[cfg(test)]
     pub(super) fn is_primary(&self) -> bool {
         self.primary
@@ -175,7 +175,7 @@ impl Gpt {
         Ok(Some(Growth { partition, steps: new.steps(Some(self)) }))
     }
 
-    /// The writes of a new table. A valid one that is there stays valid until this one is.
+    /// The writes of a new table. An existing valid one stays valid until this one is.
     pub(super) fn create(old: Option<&Table>, geometry: Geometry, partitions: &[Partition]) -> Result<Steps> {
         if partitions.len() > ENTRIES as usize {
             return Err(Error::new(format!("a GPT has room for {ENTRIES} partitions")));
@@ -218,14 +218,15 @@ impl Gpt {
         Ok(new.steps(old))
     }
 
-    /// Where the primary array is to be: where it is, unless a cut has left the state 2 or 3, or it is at an odd place.
+    /// Where the primary array belongs: where it is, unless an interruption left state 2 or 3, or it is
+    /// misplaced.
     fn home(&self) -> u64 {
         let (count, size) = self.array_size();
         let end = self.entries_at.saturating_add(self.geometry.sectors_of(count * size));
         if self.entries_at >= 2 && end <= self.first_usable { self.entries_at } else { 2 }
     }
 
-    /// The states 3 to 5, for a table that a cut has left before them. Empty for any other.
+    /// The states 3 to 5, for a table that an interruption left before them. Otherwise empty.
     fn finish(&self) -> Steps {
         let home = self.home();
         if self.entries_at == home || !self.primary {
@@ -241,8 +242,8 @@ impl Gpt {
         ]
     }
 
-    /// The states of the file's comment. Without a valid GPT before it, the MBR is what makes the new one a table: it comes
-    /// last, and the order of what is before it is of no matter.
+    /// The states in the comment at the top of this file. If there was no valid GPT, the MBR makes the new
+    /// table visible: it comes last, and the order before it does not matter.
     fn steps(&self, old: Option<&Gpt>) -> Steps {
         let geometry = self.geometry;
         let last = geometry.sectors - 1;
@@ -260,7 +261,7 @@ impl Gpt {
         steps
     }
 
-    /// The header's sector for the place `at`, with its checksums.
+    /// The header's sector for the position `at`, with checksums.
     fn sealed(&self, at: u64, other: u64, entries_at: u64) -> Vec<u8> {
         let mut header = self.header.clone();
         let fields = [(24, at), (32, other), (40, self.first_usable), (48, self.last_usable), (72, entries_at)];
@@ -283,13 +284,7 @@ fn partition(number: u32, entry: &[u8]) -> Option<Partition> {
 
 fn random_guid() -> Result<[u8; 16]> {
     let mut bytes = uuid::random().context(|| "failed to make a GUID")?;
-    // On the disk its first three fields are little-endian, and the version is in the third.
+    // On the disk its first three fields are little-endian; the version is in the third.
     bytes.swap(6, 7);
     Ok(bytes)
-}
-
-fn put(bytes: &mut [u8], at: usize, field: &[u8]) {
-    if let Some(to) = bytes.get_mut(at..at + field.len()) {
-        to.copy_from_slice(field);
-    }
 }

@@ -1,7 +1,7 @@
-//! Partition types: the codes of the MBR, the GUIDs of GPT, and the codes with which cloud-config names either.
+//! Partition types: MBR codes, GPT GUIDs, and the names that cloud-config has for both.
 
-/// What a code means: sgdisk's four hexadecimal digits, of which the first two are the MBR's code where the last two are 0,
-/// and GPT's GUID as text.
+/// sgdisk's codes, with the GUID of each. If the last two of the four hexadecimal digits are 0, the first two
+/// are the MBR's code.
 const TYPES: [(u16, &str); 28] = [
     (0x0700, "EBD0A0A2-B9E5-4433-87C0-68B6B72699C7"),
     (0x0b00, "EBD0A0A2-B9E5-4433-87C0-68B6B72699C7"),
@@ -36,17 +36,17 @@ const TYPES: [(u16, &str); 28] = [
 /// The code of a Linux file system.
 pub const LINUX: u16 = 0x8300;
 
-/// A partition's type, whichever table it is in.
+/// A partition's type, in either kind of table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// The MBR's code.
+    /// The code in an MBR.
     Code(u8),
-    /// GPT's GUID, as it is on the disk.
+    /// The GUID in a GPT, in its byte order on the disk.
     Guid([u8; 16]),
 }
 
-/// A GUID's text as its bytes on the disk (UEFI 2.10, appendix A: the first three fields are little-endian). None where it is
-/// no GUID.
+/// Parses a GUID into its byte order on the disk (UEFI 2.10, appendix A: the first three fields are
+/// little-endian). None if it is not a GUID.
 pub fn parse(text: &str) -> Option<[u8; 16]> {
     let lengths = [8, 4, 4, 4, 12];
     let parts: Vec<&str> = text.split('-').collect();
@@ -60,7 +60,7 @@ pub fn parse(text: &str) -> Option<[u8; 16]> {
     Some(bytes)
 }
 
-/// A GUID's bytes on the disk as text, in capitals.
+/// The text of a GUID on the disk, in upper case.
 pub fn text(bytes: &[u8; 16]) -> String {
     let mut bytes = *bytes;
     swap(&mut bytes);
@@ -69,14 +69,14 @@ pub fn text(bytes: &[u8; 16]) -> String {
     [part(0, 8), part(8, 12), part(12, 16), part(16, 20), part(20, 32)].join("-")
 }
 
-/// Between the order of text and the order on the disk.
+/// Converts between the byte orders of the text and the disk.
 fn swap(bytes: &mut [u8; 16]) {
     bytes[..4].reverse();
     bytes[4..6].reverse();
     bytes[6..8].reverse();
 }
 
-/// The code that cloud-config's text names: `83`, `8300`, `ef`, or the GUID of a type. None where there is no such type.
+/// The code of a type in cloud-config: `83`, `8300`, `ef`, or a GUID. None if it is unknown.
 fn code(name: &str) -> Option<u16> {
     if let Some(guid) = parse(name) {
         return code_of(&guid);
@@ -86,18 +86,18 @@ fn code(name: &str) -> Option<u16> {
 }
 
 fn code_of(guid: &[u8; 16]) -> Option<u16> {
-    // A GUID that several codes mean: the one that other systems write.
+    // If several codes share a GUID: the one that other systems write.
     TYPES.iter().find(|(_, text)| parse(text).as_ref() == Some(guid)).map(|(code, _)| *code)
 }
 
-/// The GUID of a type for GPT. None where the text means none that is known.
+/// The GUID of a type in cloud-config. None if it is unknown.
 pub fn guid(name: &str) -> Option<[u8; 16]> {
     let wanted = code(name);
     let known = TYPES.iter().find(|(code, _)| Some(*code) == wanted);
     parse(name).or_else(|| known.and_then(|(_, text)| parse(text)))
 }
 
-/// The code of a type for the MBR. None where the text means none that an MBR can have.
+/// The MBR code of a type in cloud-config. None if it is unknown or has no such code.
 pub fn mbr(name: &str) -> Option<u8> {
     let code = code(name)?.to_be_bytes();
     (code[0] != 0 && (code[1] == 0 || parse(name).is_some())).then_some(code[0])

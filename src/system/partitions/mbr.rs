@@ -1,41 +1,41 @@
-//! MBR, with extended and logical partitions (the kernel's block/partitions/msdos.c is how they are read and counted).
+//! MBR, with extended and logical partitions, read and numbered as in the kernel's block/partitions/msdos.c.
 //!
 //! Each of its tables is one sector, which a disk writes whole or not at all. A logical partition grows from the outside
 //! inwards: the extended partition's end, then the size in the link to its own table, then its own size, with a sync between
 //! each two. After any of them the table is valid, and the partition has its old size or the new one.
 
-use super::{Geometry, Growth, Kind, MIN_GROWTH, Partition};
+use super::{Geometry, Growth, Kind, MIN_GROWTH, Partition, put};
 use crate::base::error::{Error, Result};
 use crate::base::uuid;
 use crate::drive::bytes::{ReadAt, array, le32, u8_at};
 use crate::root::Steps;
 
-/// GPT's protective entry.
+/// The type of GPT's protective entry.
 pub(super) const PROTECTIVE: u8 = 0xee;
 const EXTENDED: [u8; 3] = [0x05, 0x0f, 0x85];
 const TABLE: usize = 446;
 const ENTRY: usize = 16;
 const MAGIC: [u8; 2] = [0x55, 0xaa];
-/// Entries have sector numbers of 32 bits: sectors after this one cannot be addressed.
+/// Entries have 32-bit sector numbers; sectors from this one on cannot be addressed.
 pub(super) const MAX_END: u64 = u32::MAX as u64;
-/// The most logical partitions that are read: the kernel's limit for all of a disk's.
+/// The most logical partitions that are read: the kernel's limit for the partitions of a disk.
 const MAX_LOGICAL: usize = 256;
 
 /// An entry of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// The partition's type; 0 where the entry is unused.
+    /// The partition's type; 0 if the entry is unused.
     pub(super) code: u8,
     start: u64,
     sectors: u64,
 }
 
-/// A logical partition, and the table (EBR) that has it.
+/// A logical partition, and the table (EBR) that contains it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Logical {
     at: u64,
     table: Vec<u8>,
-    /// Which of the table's entries it is, and which links to the next table.
+    /// The index of its entry in the table, and that of the link to the next table.
     slot: usize,
     link: Option<usize>,
     partition: Partition,
@@ -50,7 +50,7 @@ pub struct Mbr {
     logical: Vec<Logical>,
 }
 
-/// The entries of a table's sector. None where it is no table, but nothing or the boot sector of a file system.
+/// The entries of a table's sector. None if it is empty or the boot sector of a file system.
 pub(super) fn parse(sector: &[u8]) -> Option<[Entry; 4]> {
     if array(sector, 510)? != MAGIC || is_boot_sector(sector) {
         return None;
@@ -70,7 +70,7 @@ pub(super) fn parse(sector: &[u8]) -> Option<[Entry; 4]> {
     Some(entries)
 }
 
-/// Whether a sector is the first one of a FAT, exFAT or NTFS, which ends like a table's.
+/// Whether a sector is the boot sector of a FAT, exFAT or NTFS, which ends with the same signature.
 fn is_boot_sector(sector: &[u8]) -> bool {
     let names = [(54, &b"FAT"[..]), (82, b"FAT"), (3, b"NTFS    "), (3, b"EXFAT   ")];
     names.iter().any(|(at, name)| sector.get(*at..).is_some_and(|rest| rest.starts_with(name)))
@@ -86,7 +86,7 @@ impl Mbr {
         Ok(mbr)
     }
 
-    /// Which of the entries is the extended partition.
+    /// The index of the extended partition's entry.
     fn extended(&self) -> Option<usize> {
         self.entries.iter().position(|e| EXTENDED.contains(&e.code))
     }
@@ -107,14 +107,14 @@ impl Mbr {
                     end: start + entry.sectors,
                     kind: Kind::Code(entry.code),
                 };
-                // The last two entries of such a table are rarely used and often garbage.
+                // The last two entries of such a table are rarely used, and often garbage.
                 if slot < 2 || (start >= extended.start && partition.end <= end) {
                     self.logical.push(Logical { at, table: table.clone(), slot, link, partition });
                 }
             }
             let Some(link) = link else { return Ok(()) };
             let next = extended.start + entries[link].start;
-            // Each table has to come after the one before it: a cycle would never end.
+            // Each table must come after the previous one: a cycle would never end.
             if next <= at || self.logical.len() >= MAX_LOGICAL {
                 return Err(Error::new("the chain of logical partitions is damaged"));
             }
@@ -155,7 +155,7 @@ impl Mbr {
         end >= old_end.saturating_add(self.geometry.sectors_of(MIN_GROWTH))
     }
 
-    /// Where the primary or extended partition in an entry can end at most.
+    /// Where the primary or extended partition of an entry has to end at the latest.
     fn limit(&self, slot: usize) -> u64 {
         let start = self.entries[slot].start;
         let next = self.entries.iter().filter(|e| e.code != 0 && e.start > start).map(|e| e.start).min();
@@ -189,7 +189,8 @@ impl Mbr {
     }
 }
 
-/// A table with another size in one entry; `start`, from the start of the disk, is what the old address of its end is made of.
+/// A copy of the table with another size in one entry; the CHS address of its end is calculated from `start`,
+/// relative to the start of the disk.
 fn resized(table: &[u8], slot: usize, start: u64, sectors: u64) -> Vec<u8> {
     let mut table = table.to_vec();
     let at = TABLE + slot * ENTRY;
@@ -198,8 +199,7 @@ fn resized(table: &[u8], slot: usize, start: u64, sectors: u64) -> Vec<u8> {
     table
 }
 
-/// Makes the table a GPT's protective one for the disk. One that has other entries is a hybrid that was made on purpose, and
-/// stays.
+/// Makes the table a protective one for a GPT. A hybrid table, which has other entries on purpose, stays.
 pub(super) fn protect(table: &mut [u8], geometry: Geometry) {
     let entries = parse(table).unwrap_or([Entry { code: 0, start: 0, sectors: 0 }; 4]);
     let used = entries.iter().filter(|e| e.code != 0).count();
@@ -216,7 +216,7 @@ pub(super) fn protect(table: &mut [u8], geometry: Geometry) {
     put(table, 510, &MAGIC);
 }
 
-/// The writes of a new MBR: one sector, and so the old table or the new one.
+/// The writes of a new MBR: a single sector, so that there is always the old table or the new one.
 pub(super) fn create(geometry: Geometry, partitions: &[Partition]) -> Result<Steps> {
     if partitions.len() > 4 {
         return Err(Error::new("an MBR has room for 4 partitions; table_type: gpt has it for 128"));
@@ -240,17 +240,11 @@ pub(super) fn create(geometry: Geometry, partitions: &[Partition]) -> Result<Ste
     Ok(vec![vec![geometry.write(0, table)]])
 }
 
-/// A sector's address by cylinder, head and sector, for 255 heads of 63 sectors; beyond what the field can have, its largest.
+/// The CHS address of a sector, for 255 heads and 63 sectors per track; the largest one if it does not fit.
 fn chs(sector: u64) -> [u8; 3] {
     let (cylinder, head) = (sector / (255 * 63), sector / 63 % 255);
     if cylinder > 1023 {
         return [0xfe, 0xff, 0xff];
     }
     [head as u8, (sector % 63 + 1) as u8 | (cylinder >> 2 & 0xc0) as u8, cylinder as u8]
-}
-
-fn put(bytes: &mut [u8], at: usize, field: &[u8]) {
-    if let Some(to) = bytes.get_mut(at..at + field.len()) {
-        to.copy_from_slice(field);
-    }
 }

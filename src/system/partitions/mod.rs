@@ -17,22 +17,22 @@ use gpt::Gpt;
 pub use guid::Kind;
 use mbr::Mbr;
 
-/// What partitions are aligned to, in bytes: as sfdisk and sgdisk do.
+/// The alignment of partitions, in bytes, as in sfdisk and sgdisk.
 const ALIGNMENT: u64 = 1 << 20;
-/// A partition is not grown by less than this, in bytes, as growpart's `--fudge`.
+/// The least by which a partition is grown, in bytes, as growpart's `--fudge`.
 const MIN_GROWTH: u64 = 1 << 20;
-/// How much at the start of a disk, and at its end, is erased to remove its table, in bytes: as cloud-init does.
+/// How many bytes at the start and at the end of a disk are erased to remove its table, as in cloud-init.
 const SIGNATURES: u64 = 1 << 20;
-/// How much at the start of a new partition is erased, in bytes: every superblock that is known begins there. A table has up to
-/// 128 partitions.
+/// How many bytes at the start of a new partition are erased. Every known superblock begins there; it is
+/// little because a table has up to 128 partitions.
 const SUPERBLOCKS: u64 = 128 << 10;
 
-/// A disk's size.
+/// The size of a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Geometry {
-    /// Bytes of a logical sector: 512 or 4096.
+    /// The bytes of a logical sector: 512 or 4096.
     pub sector: u64,
-    /// How many there are.
+    /// The number of sectors.
     pub sectors: u64,
 }
 
@@ -40,7 +40,7 @@ impl Geometry {
     /// The geometry of a disk of `size` bytes.
     ///
     /// # Errors
-    /// The sectors are of a size that no disk has, or the disk is too small for a table.
+    /// The sector size is unusual, or the disk is too small for a table.
     pub fn new(size: u64, sector: u64) -> Result<Geometry> {
         if !(512..=4096).contains(&sector) || !sector.is_power_of_two() {
             return Err(Error::new(format!("sectors of {sector} bytes: expected 512 to 4096")));
@@ -77,7 +77,7 @@ impl Geometry {
 /// A partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Partition {
-    /// As in the kernel's name of it: logical ones begin at 5.
+    /// The number in the kernel's name of it: logical partitions begin at 5.
     pub number: u32,
     /// The first sector, and the one after the last.
     pub start: u64,
@@ -85,14 +85,14 @@ pub struct Partition {
     pub kind: Kind,
 }
 
-/// A partition table that was read.
+/// A partition table read from a disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Table {
     Gpt(Gpt),
     Mbr(Mbr),
 }
 
-/// A kind of table.
+/// The kind of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     Gpt,
@@ -102,23 +102,24 @@ pub enum Format {
 /// How a partition grows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Growth {
-    /// The partition as it is to be.
+    /// The partition after it has grown.
     pub partition: Partition,
-    /// The writes that make it so.
+    /// The writes that change it.
     pub steps: Steps,
 }
 
-/// A partition that is to be made: its size in sectors, None for the rest of the disk, and its type as cloud-config names it.
+/// A partition to create: its size in sectors, or None for the rest of the disk, and its type as in
+/// cloud-config.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
     pub sectors: Option<u64>,
     pub kind: Kind,
 }
 
-/// Reads the table of a disk. None where there is none.
+/// Reads a disk's table. None if there is none.
 ///
 /// # Errors
-/// The disk cannot be read, or the table is damaged: it is there, and not to be touched.
+/// The disk cannot be read, or its table is damaged and must not be changed.
 pub fn read(disk: &dyn ReadAt, geometry: Geometry) -> Result<Option<Table>> {
     let first = geometry.read(disk, 0, 1)?;
     match mbr::parse(&first) {
@@ -131,7 +132,7 @@ pub fn read(disk: &dyn ReadAt, geometry: Geometry) -> Result<Option<Table>> {
 }
 
 impl Table {
-    /// The partitions that hold something, by number; not an extended one, which only holds others.
+    /// The partitions by number, without an extended one, which only contains others.
     pub fn partitions(&self) -> Vec<Partition> {
         match self {
             Table::Gpt(gpt) => gpt.partitions(),
@@ -139,7 +140,8 @@ impl Table {
         }
     }
 
-    /// How partition `number` grows to the next one, or to the end of the disk. None where that would be less than 1 MiB.
+    /// How partition `number` grows up to the next one or the end of the disk. None if it would grow by less
+    /// than 1 MiB.
     ///
     /// # Errors
     /// There is no such partition, or the table cannot be changed safely.
@@ -151,11 +153,12 @@ impl Table {
     }
 }
 
-/// The writes that make a new table in the place of `old`. Each partition begins at the next multiple of 1 MiB. With
-/// `clean`, what earlier file systems left where the disk and its partitions begin is erased, after the table is there.
+/// The writes that replace `old` by a new table. Each partition begins at a multiple of 1 MiB. With `clean`,
+/// remains of earlier file systems at the start of the disk and its partitions are erased after the table is
+/// written.
 ///
 /// # Errors
-/// The partitions do not fit on the disk, or are more than the table has room for.
+/// The partitions do not fit on the disk, or there are too many for the table.
 pub fn create(
     old: Option<&Table>,
     geometry: Geometry,
@@ -190,7 +193,7 @@ pub fn create(
     Ok((partitions, steps))
 }
 
-/// Zeros where file systems that were there before have their superblocks: between the table and the first partition, and at
+/// Zeros where earlier file systems may have superblocks: between the table and the first partition, and at
 /// the start of each partition.
 fn clean_starts(geometry: Geometry, format: Format, partitions: &[Partition]) -> Vec<Write> {
     let begin = match format {
@@ -206,12 +209,19 @@ fn clean_starts(geometry: Geometry, format: Format, partitions: &[Partition]) ->
     std::iter::once(gap).chain(starts).map(zeros).collect()
 }
 
-/// The write that zeros the first and the last MiB of a disk of `size` bytes, with whatever table is there.
+/// Zeros over the first and the last MiB of a disk of `size` bytes, which contain any table.
 pub fn erase(size: u64) -> Steps {
     let part = SIGNATURES.min(size);
     let zeros = |offset| Write { offset, content: vec![0; usize::try_from(part).unwrap_or(0)] };
-    // The backup of a GPT first: a cut leaves the table, or none.
+    // The backup of a GPT comes first: an interruption leaves the old table or none.
     vec![vec![zeros(size - part)], vec![zeros(0)]]
+}
+
+/// Writes a field into a table, at an offset in bytes.
+fn put(bytes: &mut [u8], at: usize, field: &[u8]) {
+    if let Some(to) = bytes.get_mut(at..at + field.len()) {
+        to.copy_from_slice(field);
+    }
 }
 
 #[cfg(test)]

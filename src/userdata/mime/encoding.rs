@@ -1,6 +1,6 @@
-//! Transfer encodings (RFC 2045, 6) and the charsets that are not UTF-8.
+//! Decodes transfer encodings (RFC 2045, 6) and charsets other than UTF-8.
 
-/// Undoes a transfer encoding. What is wrongly encoded is decoded as far as it makes sense, as mail programs do.
+/// Decodes a transfer encoding. Invalid data is decoded as far as possible, as in mail programs.
 pub fn decode(encoding: &str, body: &[u8]) -> Vec<u8> {
     match encoding.trim().to_ascii_lowercase().as_str() {
         "base64" => crate::base::base64::decode_loosely(body),
@@ -10,7 +10,7 @@ pub fn decode(encoding: &str, body: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Content as UTF-8 where its charset is one of the Latin ones that mail programs write. What is UTF-8 already stays.
+/// Converts content to UTF-8 from the Latin charsets that mail programs use. Valid UTF-8 stays.
 pub fn to_utf8(charset: &str, content: Vec<u8>) -> Vec<u8> {
     let latin = matches!(
         charset.trim().to_ascii_lowercase().as_str(),
@@ -47,7 +47,8 @@ fn quoted_printable(body: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Lines between `begin` and `end`: a length, then four characters for each three bytes, each from the space on.
+/// Decodes uuencode: lines between `begin` and `end`, each with a length, then four characters for three
+/// bytes, offset by the space character.
 fn uuencode(body: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let lines = body.split(|b| *b == b'\n').map(|l| l.strip_suffix(b"\r").unwrap_or(l));

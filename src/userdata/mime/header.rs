@@ -1,20 +1,20 @@
-//! A part's header: fields, and their parameters (RFC 2045, 5.1; RFC 2231).
+//! Parses a part's header: fields and their parameters (RFC 2045, 5.1; RFC 2231).
 
 use super::{Lines, encoding};
 
-/// How many fields of a header are kept.
+/// The most fields of a header that are kept.
 const MAX_FIELDS: usize = 100;
-/// How many pieces a parameter may be split into (RFC 2231, 3).
+/// The most pieces of a parameter (RFC 2231, 3).
 const MAX_PIECES: usize = 100;
 
-/// Fields that say how content is wrapped, and are made anew when it is written.
+/// Fields that describe how content is encoded, which are generated anew when it is written.
 const WRAPPING: &[&str] = &["content-type", "content-disposition", "content-transfer-encoding", "mime-version"];
 
 /// The fields of a header, in order.
 pub struct Headers(Vec<(String, String)>);
 
 impl Headers {
-    /// Takes the header off a part: its fields, and the body. A first line that is no field begins the body.
+    /// Splits a part into its header and body. If the first line is not a field, the body begins there.
     pub fn split(data: &[u8]) -> (Headers, &[u8]) {
         let mut fields: Vec<(String, String)> = Vec::new();
         let mut lines = Lines::new(data);
@@ -42,12 +42,12 @@ impl Headers {
         }
     }
 
-    /// The first field of that name, in any case.
+    /// The first field with this name, ignoring case.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, v)| v.as_str())
     }
 
-    /// The media type in lower case; `text/plain` where what stands there is none.
+    /// The media type in lower case; `text/plain` if it is invalid.
     pub fn content_type(&self) -> Option<String> {
         let value = self.get("content-type")?;
         let media = value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -55,7 +55,7 @@ impl Headers {
         Some(if valid { media } else { "text/plain".into() })
     }
 
-    /// The file name that the part asks for.
+    /// The file name in the header.
     pub fn filename(&self) -> Option<String> {
         self.parameter("content-disposition", "filename")
             .or_else(|| self.parameter("content-type", "name"))
@@ -63,7 +63,7 @@ impl Headers {
             .filter(|name| !name.is_empty())
     }
 
-    /// A field's parameter, put together from its pieces and decoded.
+    /// A field's parameter, assembled from its pieces and decoded.
     pub fn parameter(&self, field: &str, name: &str) -> Option<String> {
         let parameters = parameters(self.get(field)?);
         let find = |wanted: &str| parameters.iter().find(|(n, _)| n.eq_ignore_ascii_case(wanted)).map(|(_, v)| v);
@@ -89,7 +89,7 @@ impl Headers {
         Some(if encoded { extended(&joined) } else { joined })
     }
 
-    /// The fields that are not about how content is wrapped.
+    /// The fields that do not describe how content is encoded.
     pub fn others(self) -> Vec<(String, String)> {
         let wrapping = |name: &str| WRAPPING.iter().any(|w| name.eq_ignore_ascii_case(w));
         self.0.into_iter().filter(|(name, _)| !wrapping(name)).collect()
@@ -101,10 +101,10 @@ fn field(line: &str) -> Option<(&str, &str)> {
     name.bytes().all(|b| b.is_ascii_graphic()).then_some((name, value))
 }
 
-/// The parameters of a field: names and values, quotes taken off.
+/// The parameters of a field: names and unquoted values.
 fn parameters(value: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
-    // A field may begin with its parameters, without a value before them.
+    // A field may begin with parameters, without a value before them.
     let mut rest = value;
     while !rest.is_empty() && found.len() < MAX_PIECES {
         let (mut quoted, mut escaped, mut end) = (false, false, rest.len());
@@ -136,7 +136,7 @@ fn unquote(value: &str) -> String {
     }
 }
 
-/// `charset'language'text%20with%20escapes` (RFC 2231, 4).
+/// Decodes `charset'language'text%20with%20escapes` (RFC 2231, 4).
 fn extended(value: &str) -> String {
     let (charset, text) = match value.splitn(3, '\'').collect::<Vec<_>>().as_slice() {
         [charset, _, text] => (charset.to_string(), text.to_string()),

@@ -1,6 +1,7 @@
-//! MIME documents (RFC 2045, 2046, 2183, 2231), read as Python's email package reads them and written again.
+//! Reads and writes MIME documents (RFC 2045, 2046, 2183, 2231) like Python's email package.
 //!
-//! The reader is this project's own: a boundary counts only at the start of a line, and content must come out byte for byte.
+//! An own parser, because a boundary only counts at the start of a line, and content must be preserved byte
+//! for byte.
 
 mod encoding;
 mod header;
@@ -12,35 +13,36 @@ use crate::base::error::{Error, Result};
 use crate::document::Bytes;
 use header::Headers;
 
-/// How deep multiparts may nest.
+/// The greatest depth of nested multiparts.
 const MAX_DEPTH: usize = 20;
-/// How many parts a document may have.
+/// The most parts of a document.
 pub const MAX_PARTS: usize = 1000;
-/// MIME is looked for in this many bytes at a document's start.
+/// How many bytes at a document's start are searched for MIME.
 const SIGNATURE_WINDOW: usize = 4096;
 const SIGNATURE: &[u8] = b"mime-version:";
 
-/// A part that is not a multipart, its transfer encoding undone.
+/// A part that is not a multipart, with its transfer encoding decoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entity {
-    /// The type in lower case, without parameters.
+    /// The media type in lower case, without parameters.
     pub content_type: String,
     pub filename: Option<String>,
-    /// What else the part's header says, in order: not the fields that describe content and encoding.
+    /// The other fields of the part's header, in order, without those that describe content and encoding.
     pub headers: Vec<(String, String)>,
     pub content: Bytes,
 }
 
-/// Whether a document is MIME: it says so, in any case, near its start.
+/// Whether a document is MIME, which its start says, in any case.
 pub fn is_mime(data: &[u8]) -> bool {
     let window = data.get(..SIGNATURE_WINDOW).unwrap_or(data);
     window.windows(SIGNATURE.len()).any(|w| w.eq_ignore_ascii_case(SIGNATURE))
 }
 
-/// A document's parts in order, nested multiparts flattened. A document without header is one `text/plain`.
+/// The parts of a document in order, with nested multiparts flattened. A document without a header is a
+/// single `text/plain` part.
 ///
 /// # Errors
-/// More than [`MAX_PARTS`] parts, or multiparts nested too deep.
+/// There are more than [`MAX_PARTS`] parts, or multiparts are nested too deep.
 pub fn parse(data: &[u8]) -> Result<Vec<Entity>> {
     let mut parts = Vec::new();
     entity(data, "text/plain", 0, &mut parts)?;
@@ -78,7 +80,7 @@ fn entity(data: &[u8], default_type: &str, depth: usize, parts: &mut Vec<Entity>
     Ok(())
 }
 
-/// What lies between a multipart's boundary lines.
+/// The sections between a multipart's boundary lines.
 struct Sections<'a> {
     rest: Lines<'a>,
     boundary: &'a str,
@@ -93,7 +95,7 @@ impl<'a> Sections<'a> {
         sections
     }
 
-    /// Goes past the next boundary line: where it begins, and whether it is the last.
+    /// Moves past the next boundary line. Returns where it begins, and whether it is the last.
     fn seek(&mut self) -> Option<(usize, bool)> {
         loop {
             let start = self.rest.position;
@@ -131,7 +133,7 @@ fn without_line_end(data: &[u8]) -> &[u8] {
     data.strip_suffix(b"\r").unwrap_or(data)
 }
 
-/// Lines with their ends: `\n`, `\r\n` or `\r`.
+/// Lines including their ends: `\n`, `\r\n` or `\r`.
 struct Lines<'a> {
     data: &'a [u8],
     position: usize,

@@ -1,23 +1,25 @@
-//! Parts as one MIME multipart: the processed form that cloud-init keeps beside the raw one (user-data.txt.i).
+//! Writes parts as one MIME multipart: the processed user-data that cloud-init keeps beside the raw one
+//! (user-data.txt.i).
 
 use super::Entity;
 use crate::base::{base64, percent};
 use std::io::{self, Write};
 
-/// A part that has it is written in base64, which never looks like it.
+/// The boundary. A part that contains it is written in base64, which never does.
 const BOUNDARY: &str = "===============prepivot==";
-/// How many bytes a line of base64 has: its 76 characters are the longest (RFC 2045, 6.8).
+/// The bytes in a line of base64, which are 76 characters: the longest allowed (RFC 2045, 6.8).
 const LINE: usize = 57;
 
-/// The parts as a multipart/mixed that [`super::parse`] reads back the same. `Number-Attachments` says how many there are.
+/// The parts as a multipart/mixed that [`super::parse`] reads back unchanged. `Number-Attachments` is the
+/// number of parts.
 pub fn write(parts: &[Entity]) -> Vec<u8> {
     let mut out = Vec::new();
-    // Memory takes everything.
+    // Writing to memory does not fail.
     let _ = write_to(parts, &mut out);
     out
 }
 
-/// Writes what [`write`] gives, piece by piece.
+/// Writes what [`write`] returns, piece by piece.
 ///
 /// # Errors
 /// Those of `out`.
@@ -57,9 +59,9 @@ fn write_part(part: &Entity, out: &mut dyn Write) -> io::Result<()> {
     out.write_all(b"\n")
 }
 
-/// Content that comes back the same when it stands in the multipart as it is.
+/// The content as text if it can be written unencoded.
 fn text(content: &[u8]) -> Option<&str> {
-    // One pass for each byte: a search for several characters takes ten times as long.
+    // One pass per byte: a search for several characters takes ten times as long.
     let is_kept = !content.contains(&b'\r') && !content.contains(&0);
     is_kept.then(|| std::str::from_utf8(content).ok()).flatten().filter(|text| !text.contains(BOUNDARY))
 }

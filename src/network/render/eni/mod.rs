@@ -19,7 +19,7 @@ pub static RENDERER: Renderer = Renderer {
     // Busybox's ifup, which comes without ifquery, does not read addresses with a prefix length.
     detected_by: &[Evidence { family: None, programs: &["ifquery", "ifup", "ifdown"], any_path: &[INTERFACES] }],
     owned: &[Owned::new(INTERFACES), Owned::new(DEBIAN), udev::RULES, udev::LINKS],
-    // Old images of Ubuntu's.
+    // From old images of Ubuntu.
     image_files: &[("/etc/network/interfaces.d/eth0.cfg", &["auto eth0", "iface eth0 inet dhcp"])],
     reads_run: false,
     reload: &[],
@@ -32,7 +32,8 @@ pub static RENDERER: Renderer = Renderer {
     render,
 };
 
-/// One file. Names are in .link files; on Alpine, whose eudev does not read them, in rules.
+/// Renders one file for the interfaces. Names go to .link files, or on Alpine, whose eudev does not read
+/// these, to rules.
 fn render(network: &Network, target: &Target, unsupported: &mut Unsupported) -> Vec<File> {
     let mut stanzas = vec![loopback(network)];
     for interface in in_order(network) {
@@ -57,7 +58,7 @@ fn render(network: &Network, target: &Target, unsupported: &mut Unsupported) -> 
     files
 }
 
-/// The stanza of `lo`, which is always up and has the machine's name servers.
+/// The stanza of `lo`, which is always up; it gets the machine's name servers.
 fn loopback(network: &Network) -> Stanza {
     let mut lo = Stanza::new("lo", false, "loopback");
     lo.start = Some("auto");
@@ -69,7 +70,7 @@ fn loopback(network: &Network) -> Stanza {
     lo
 }
 
-/// Devices after their members and links: ifup brings them up in the file's order.
+/// Devices, each after its members and links, because ifup brings them up in the file's order.
 fn in_order(network: &Network) -> Vec<&Interface> {
     let mut out: Vec<&Interface> = Vec::new();
     let mut rest: Vec<&Interface> = network.interfaces.iter().collect();
@@ -95,7 +96,7 @@ fn interface(network: &Network, interface: &Interface, target: &Target, unsuppor
     if stanzas.is_empty() {
         stanzas.push(Stanza::new(&interface.name, false, "manual"));
     }
-    // interfaces(5) of Debian; other ifupdowns do not know the word.
+    // Debian's interfaces(5) has `no-auto-down`; other versions of ifupdown do not.
     let keeps = interface.keeps_all() && !interface.is_manual() && target.distro.family == Family::Debian;
     if let Some(first) = stanzas.first_mut() {
         first.start = match interface.subnets.first().map(|s| s.control) {

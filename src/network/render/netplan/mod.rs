@@ -42,11 +42,11 @@ pub static RENDERER: Renderer = Renderer {
     render,
 };
 
-/// Sections in the order in which they are written: devices come before those that refer to them. netplan reads a file with
-/// forward references twice, and then (0.106) reports path costs as duplicates.
+/// Sections in the order in which they are written: devices before those that refer to them. netplan reads a
+/// file with forward references twice, and then (0.106) reports path costs as duplicates.
 const SECTIONS: [&str; 8] = ["ethernets", "wifis", "dummy-devices", "bonds", "bridges", "vlans", "tunnels", "vrfs"];
 
-/// One file, for root alone: it may hold passwords.
+/// Renders one file, which only root can read because it may hold passwords.
 fn render(network: &Network, _: &Target, unsupported: &mut Unsupported) -> Vec<File> {
     let inner = match &network.v2 {
         Some(v2) => {
@@ -69,8 +69,8 @@ fn render(network: &Network, _: &Target, unsupported: &mut Unsupported) -> Vec<F
 /// The model as the mapping below `network:`.
 fn to_v2(network: &Network, unsupported: &mut Unsupported) -> Map {
     let mut sections: Vec<(&str, Map)> = SECTIONS.iter().map(|s| (*s, Map::new())).collect();
-    // Name servers of the machine go to interfaces with addresses and without name servers of their own; if there is none,
-    // to those with DHCP.
+    // The machine's name servers go to interfaces with addresses and no name servers of their own; if there
+    // is none, to those with DHCP.
     let wants_dns = |i: &Interface, own: &Dns| i.addresses().next().is_some() && own.is_empty();
     let any_static = network.interfaces.iter().any(|i| wants_dns(i, &i.name_servers()));
     for interface in &network.interfaces {

@@ -58,7 +58,8 @@ ipv6.addr-gen-mode=0
 /// Takes precedence over other profiles for the same device, which have 0 by default.
 const PRIORITY: u8 = 120;
 
-/// One profile for each device (for Wi-Fi: for each network), for root alone; the default for IPv6 addresses; .link files.
+/// Renders one profile per device (for Wi-Fi: per network), which only root can read; the default for IPv6
+/// addresses; .link files.
 fn render(network: &Network, _: &Target, unsupported: &mut Unsupported) -> Vec<File> {
     let mut files = vec![File::private(CONF, format!("{HEADER}\n{ADDRESS_GENERATION}"))];
     // As in cloud-init, files are named by version 2's keys. A key may also be the new name of another device.
@@ -79,8 +80,8 @@ fn render(network: &Network, _: &Target, unsupported: &mut Unsupported) -> Vec<F
     files
 }
 
-/// The name of the profile number `n`: the device's name, followed by a number from the second one on. Device names have no
-/// blanks.
+/// The name of profile number `n`: the device's name, from the second profile on followed by a number. Device
+/// names contain no spaces.
 fn numbered(name: &str, n: usize) -> String {
     if n == 0 { name.to_owned() } else { format!("{name} {}", n + 1) }
 }
@@ -117,7 +118,8 @@ fn profile(
     if is_manual || interface.is_manual() {
         main.add("autoconnect", "false");
     } else if interface.keep_configuration.is_some() && !interface.keeps_all() {
-        // It leaves what is configured as it is at its start and its end (NetworkManager.conf(5), keep-configuration).
+        // NetworkManager always leaves it as it is at start and stop (NetworkManager.conf(5),
+        // keep-configuration).
         unsupported.key(interface, "keep_configuration");
     }
     if interface.optional == Some(true) {

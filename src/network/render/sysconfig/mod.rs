@@ -1,4 +1,4 @@
-//! sysconfig: ifcfg files as Red Hat's and SUSE's distributions have them, and what goes beside them.
+//! sysconfig: the ifcfg files of Red Hat's and SUSE's distributions, and the files that belong to them.
 
 mod common;
 mod rhel;
@@ -66,7 +66,7 @@ pub static RENDERER: Renderer = Renderer {
     render,
 };
 
-/// Files for each device, the machine's switches and name servers, rules for names.
+/// Renders the files of each device, the machine's settings and name servers, and rules for names.
 fn render(network: &Network, target: &Target, unsupported: &mut Unsupported) -> Vec<File> {
     let mut files = Vec::new();
     let is_suse = target.is_suse();
@@ -79,7 +79,7 @@ fn render(network: &Network, target: &Target, unsupported: &mut Unsupported) -> 
     if !is_suse {
         let mut control = Variables::default();
         control.add("NETWORKING", "yes");
-        // Router advertisements need no switch.
+        // Router advertisements need no setting.
         let is_own6 = |s: &Subnet| s.method == Method::Dhcp6 || s.address.as_ref().is_some_and(|a| a.is_v6());
         if network.interfaces.iter().any(|i| i.subnets.iter().any(is_own6)) {
             control.add("NETWORKING_IPV6", "yes");

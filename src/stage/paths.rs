@@ -1,7 +1,7 @@
-//! Where the image's configuration wants cloud-init's files: `system_info: paths: {cloud_dir, run_dir}` (cloud-init's
+//! `system_info: paths: {cloud_dir, run_dir}`: other places for cloud-init's folders (cloud-init's
 //! documentation, "Base configuration").
 //!
-//! Everything else, units and the scripts of users included, knows the usual places: they become symbolic links.
+//! Everything else, including units and users' scripts, uses the usual paths: they become symbolic links.
 
 use super::boot::Boot;
 use crate::base::error::{Error, Result};
@@ -9,11 +9,11 @@ use crate::document::Value;
 use crate::instance::state::{CLOUD_DIR, RUN_DIR};
 use crate::root::{Attr, Root};
 
-/// What never holds the state: it ends with the boot, or is no file system of files.
+/// Never a place for the state: it ends with the boot, or holds no regular files.
 const NOT_FOR_STATE: [&str; 5] = ["/run", "/tmp", "/proc", "/sys", "/dev"];
 
-/// Makes links of the usual places where the configuration asks for others. For the begin of a boot, before the first look at
-/// seeds and state. What cannot be is a warning, and the usual place is used.
+/// Replaces the usual folders with links where the configuration sets others. Called at the start of a boot,
+/// before seeds and state are read. A place that cannot be used is a warning, and the usual one is kept.
 pub fn link(root: &mut Root, boot: &mut Boot) {
     for (key, place) in [("cloud_dir", CLOUD_DIR), ("run_dir", RUN_DIR)] {
         let asked = boot.image.config.at(&["system_info", "paths", key]).and_then(Value::as_str).unwrap_or(place);
@@ -34,7 +34,7 @@ fn link_one(root: &mut Root, place: &str, asked: &str) -> Result<()> {
     let is_plain = asked.starts_with('/') && asked.split('/').skip(1).all(|part| !matches!(part, "" | "." | ".."));
     let is_in = |folder: &str| asked.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     if place == RUN_DIR {
-        // Links from there to the state are relative.
+        // Links from there to the state are relative, so that its depth has to be the same.
         if !is_plain || !is_in("/run") || asked.matches('/').count() != 2 || is_in(crate::root::run_dir::DIR) {
             return fail("expected a folder of its own in /run");
         }
@@ -62,13 +62,13 @@ mod tests {
     use crate::instance::{Instance, state};
     use crate::machine::Machine;
     use crate::root::Use;
-    use crate::stage::{Asked, commit};
+    use crate::stage::{Options, commit};
     use crate::system::Nothing;
 
     /// The warnings of a root with these paths.
     fn linked(root: &mut Root, paths: &str) -> Vec<String> {
         let machine = Machine::default();
-        let mut boot = Boot::new(root, &machine, &Asked::default(), &Nothing);
+        let mut boot = Boot::new(root, &machine, &Options::default(), &Nothing);
         boot.image.config = yaml::parse("t", &format!("system_info: {{paths: {paths}}}")).unwrap();
         link(root, &mut boot);
         commit(root, &mut boot.report);
