@@ -63,11 +63,15 @@ fn sources() -> BTreeSet<String> {
 
 #[test]
 fn every_datasource_that_is_read_is_in_the_tables_and_nothing_else() {
-    assert_eq!(first_column(page("README.md").section("## What is supported")), sources());
+    assert_eq!(
+        first_column(page("README.md").section("## What is supported")),
+        sources(),
+        "README.md: the datasources"
+    );
     let manual = page("initramfs/man/prepivot-datasources.7.md");
     let described = manual.section("## DATASOURCES").lines().filter_map(|l| l.strip_prefix("### "));
     let described: BTreeSet<String> = described.filter(|n| *n != prepivot::detect::NONE).map(str::to_owned).collect();
-    assert_eq!(described, sources());
+    assert_eq!(described, sources(), "prepivot-datasources(7): a source has no `docs`, or the page is not made anew");
 }
 
 #[test]
@@ -76,7 +80,7 @@ fn every_datasource_that_is_recognised_is_in_the_table_in_its_order() {
     let rows = table(page.section("## HOW A SOURCE IS RECOGNISED"));
     let listed: Vec<&str> = rows.iter().map(|row| row[0].as_str()).collect();
     let code: Vec<&str> = SOURCES.iter().map(|s| s.name).filter(|n| *n != "None").collect();
-    assert_eq!(listed, code);
+    assert_eq!(listed, code, "the page is not made anew");
 }
 
 #[test]
@@ -87,7 +91,7 @@ fn the_requests_of_every_service_are_in_the_table() {
     let code: BTreeSet<String> = services.map(|s| s.name.to_owned()).collect();
     let page = page("initramfs/man/prepivot-datasources.7.md");
     let section = page.section("## REQUESTS OF A FIRST BOOT");
-    assert_eq!(first_column(section), code);
+    assert_eq!(first_column(section), code, "prepivot-datasources(7): REQUESTS OF A FIRST BOOT");
     for row in table(section) {
         let count = |cell: usize| row[cell].parse::<u32>().unwrap_or_else(|e| panic!("{}: {e}: {}", row[0], row[cell]));
         // cloud-init does not read every source that is here.
