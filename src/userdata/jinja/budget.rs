@@ -1,33 +1,33 @@
-//! The limits of a template: steps, memory and nesting, each counted while it is parsed and rendered.
+//! The limits of a template: steps, memory and nesting, checked while it is parsed and rendered.
 
 use std::cell::Cell;
 
-/// How many steps all templates of one source may take together. A step is one node of the syntax tree that is evaluated, or
-/// [`STEP_BYTES`] bytes that are copied or searched.
+/// The most steps of all templates of one source together. A step is one evaluated node of the syntax tree,
+/// or [`STEP_BYTES`] bytes that are copied or searched.
 const MAX_STEPS: usize = 4_000_000;
-/// How many bytes one step copies or searches.
+/// How many bytes are copied or searched in one step.
 const STEP_BYTES: usize = 64;
-/// How many bytes the values of one template may take, those included that are no longer used.
+/// The most bytes of all values of one template, including those no longer used.
 const MAX_VALUES: usize = 12 << 20;
-/// How many nodes the syntax tree of one template may have.
+/// The most nodes of a template's syntax tree.
 const MAX_NODES: usize = 100_000;
-/// How deep the syntax tree may nest, and the calls of macros with it.
+/// The greatest depth of the syntax tree, and of macro calls within it.
 pub const MAX_DEPTH: usize = 100;
-/// How long a range may be (jinja2's sandbox, `MAX_RANGE`).
+/// The longest range (jinja2's sandbox, `MAX_RANGE`).
 pub const MAX_RANGE: usize = 100_000;
 
-/// What went wrong in a template, and on which line of it, from 1; 0 where the line is not known yet.
+/// An error in a template and its line, from 1; 0 while the line is not known.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Failure {
     pub what: String,
     pub line: usize,
 }
 
-/// The result of a step.
+/// The result of an operation.
 pub type Step<T> = Result<T, Box<Failure>>;
 
 impl Failure {
-    /// The failure on `line`, unless its line is known.
+    /// Sets the line, unless it is known.
     pub fn at(mut self: Box<Self>, line: usize) -> Box<Self> {
         if self.line == 0 {
             self.line = line;
@@ -36,12 +36,12 @@ impl Failure {
     }
 }
 
-/// A failure whose line the caller adds.
+/// An error whose line the caller sets.
 pub fn fail<T>(what: impl Into<String>) -> Step<T> {
     Err(Box::new(Failure { what: what.into(), line: 0 }))
 }
 
-/// The steps that the templates of one source have left.
+/// The remaining steps of one source's templates.
 #[derive(Debug)]
 pub struct Fuel(Cell<usize>);
 
@@ -61,7 +61,7 @@ pub struct Budget<'f> {
 }
 
 impl<'f> Budget<'f> {
-    /// A template's budget; its steps are taken from `fuel`.
+    /// A template's budget, which takes its steps from `fuel`.
     pub fn new(fuel: &'f Fuel) -> Self {
         Budget { fuel, values: Cell::new(MAX_VALUES), nodes: Cell::new(MAX_NODES), depth: Cell::new(0) }
     }
@@ -83,7 +83,7 @@ impl<'f> Budget<'f> {
         }
     }
 
-    /// Uses the steps for reading or copying so many bytes.
+    /// Uses the steps for reading or copying `bytes` bytes.
     ///
     /// # Errors
     /// None are left.
@@ -117,7 +117,7 @@ impl<'f> Budget<'f> {
         }
     }
 
-    /// Runs `inner` one level deeper.
+    /// Calls `inner` one level deeper.
     ///
     /// # Errors
     /// That of `inner`, or too deep a nesting.

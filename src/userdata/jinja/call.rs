@@ -1,4 +1,4 @@
-//! What a template can call: macros, methods, loops and the functions that jinja has.
+//! What templates can call: macros, methods, loops and jinja's functions.
 
 use super::budget::{MAX_RANGE, Step, fail};
 use super::methods;
@@ -9,7 +9,7 @@ use super::value::{Heap, List, Text, Value};
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
-/// The values of a call's arguments.
+/// The evaluated arguments of a call.
 #[derive(Default)]
 pub struct Bound<'a> {
     pub positional: Vec<Value<'a>>,
@@ -17,7 +17,7 @@ pub struct Bound<'a> {
 }
 
 impl<'a> Bound<'a> {
-    /// The arguments by their parameters' names.
+    /// Assigns the arguments to parameters.
     ///
     /// # Errors
     /// One that is given twice, has another name, or is one too many.
@@ -48,24 +48,24 @@ pub enum Callable<'a> {
     Namespace,
     Cycler,
     Joiner,
-    /// A method of a value, which is a text, number, list or mapping.
+    /// A method of a string, number, list or mapping.
     Method(Value<'a>, &'static str),
-    /// A macro, and the variables of the place where it is defined.
+    /// A macro, and the scope in which it is defined.
     Macro(Rc<Function<'a>>, Weak<Scope<'a>>),
     /// The `loop` of a loop.
     Loop(LoopState<'a>),
     /// `loop.cycle`, `loop.changed`, `cycler.next` and `cycler.reset`.
     Part(Rc<Callable<'a>>, &'static str),
-    /// What `cycler(…)` gives.
+    /// The result of `cycler(…)`.
     Cycle(Rc<List<'a>>, Cell<usize>),
-    /// What `joiner(…)` gives, and whether it was called.
+    /// The result of `joiner(…)`, and whether it has been called.
     Join(Value<'a>, Cell<bool>),
 }
 
-/// The name of a value that a list does not have, as jinja2 prints it.
+/// How jinja2 prints an item that a list does not have.
 pub const NOTHING: &str = "None";
 
-/// A loop that runs.
+/// A running loop.
 #[derive(Debug)]
 pub struct LoopState<'a> {
     pub items: Rc<List<'a>>,
@@ -73,7 +73,7 @@ pub struct LoopState<'a> {
     pub tag: Rc<Loop<'a>>,
     pub scope: Weak<Scope<'a>>,
     pub depth: usize,
-    /// What `loop.changed` was called with last.
+    /// The arguments of the last call of `loop.changed`.
     changed: RefCell<Option<Rc<List<'a>>>>,
 }
 
@@ -146,7 +146,7 @@ impl<'a> Renderer<'a, '_> {
     /// Calls a value.
     ///
     /// # Errors
-    /// It is no function, or the arguments do not fit.
+    /// It cannot be called, or the arguments are invalid.
     pub fn call(&self, callee: &Value<'a>, given: Bound<'a>) -> Step<Value<'a>> {
         let callable = match callee {
             Value::Callable(callable) => callable,

@@ -1,5 +1,5 @@
-//! Instance-data as the variables of a template (cloud-init's "instance-data", "jinja templates"): what is below `v1` is at
-//! the top too, and a key with an operator in its name has a second name.
+//! Instance-data as the variables of a template (cloud-init's "instance-data", "jinja templates"): the
+//! content of `v1` is also at the top, and a key that contains operators has an alias.
 
 use super::budget::{MAX_DEPTH, Step, fail};
 use super::lexer::SIGNS;
@@ -8,15 +8,15 @@ use crate::document::{Map, Value as Data};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
-/// The variables, converted when they are first used: a template needs few of them, and some are large.
+/// The variables. They are converted on first use, because a template needs few of them, and some are large.
 pub struct Variables<'a> {
     names: HashMap<String, Source<'a>>,
-    /// What was used before.
+    /// Converted variables.
     used: RefCell<HashMap<String, Value<'a>>>,
     encoded: HashSet<&'a str>,
 }
 
-/// Where a variable is: at this path, its keys with `/` between them.
+/// The path of a variable: keys separated by `/`.
 #[derive(Clone)]
 struct Source<'a> {
     path: String,
@@ -24,7 +24,7 @@ struct Source<'a> {
 }
 
 impl<'a> Variables<'a> {
-    /// The variables of instance-data. Values that `base64_encoded_keys` names are decoded.
+    /// Variables from instance-data. Values named in `base64_encoded_keys` are decoded.
     pub fn new(data: &'a Data) -> Self {
         let encoded = ["base64_encoded_keys", "base64-encoded-keys"];
         let encoded = encoded.into_iter().filter_map(|key| data.get(key).and_then(Data::as_list)).flatten();
@@ -48,7 +48,7 @@ impl<'a> Variables<'a> {
         self.names.insert(key.to_owned(), source);
     }
 
-    /// The variable of that name; None where there is none.
+    /// The variable with this name; None if there is none.
     ///
     /// # Errors
     /// It is too large, or nests too deep.
@@ -95,7 +95,7 @@ impl<'a> Variables<'a> {
     }
 }
 
-/// A value as it is, with no aliases: what is in a list has none.
+/// A value without aliases, which what is in lists does not have.
 fn plain<'a>(data: &'a Data, heap: &Heap<'a, '_>, depth: usize) -> Step<Value<'a>> {
     if depth > MAX_DEPTH {
         return fail("instance-data nested too deep");
@@ -123,7 +123,7 @@ pub fn is_version(key: &str) -> bool {
     key.strip_prefix('v').is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// A key's second name, its own where it needs none: each of jinja's operators in it is a `_`.
+/// The alias of a key, in which jinja's operators are replaced by `_`; the key itself if it contains none.
 pub fn alias(key: &str) -> String {
     let mut alias = String::new();
     let mut rest = key;

@@ -14,7 +14,7 @@ impl<'a> Renderer<'a, '_> {
     /// The value of an expression.
     ///
     /// # Errors
-    /// An operation that its values do not have, or no budget left.
+    /// A value does not support the operation, or the budget is exhausted.
     pub fn evaluate(&self, expression: &Expression<'a>, scope: &Rc<Scope<'a>>) -> Step<Value<'a>> {
         self.budget().step(1)?;
         match expression {
@@ -85,7 +85,7 @@ impl<'a> Renderer<'a, '_> {
         expressions.iter().map(|expression| self.evaluate(expression, scope)).collect()
     }
 
-    /// The first operand whose truth is `wanted`, else the last one.
+    /// The first operand whose truth value is `wanted`, else the last one.
     fn until(&self, operands: &[Expression<'a>], wanted: bool, scope: &Rc<Scope<'a>>) -> Step<Value<'a>> {
         let mut value = Value::None;
         for operand in operands {
@@ -100,7 +100,7 @@ impl<'a> Renderer<'a, '_> {
     /// Compares two values as an expression does.
     ///
     /// # Errors
-    /// Values without an order, or nothing that can contain a value.
+    /// The values cannot be ordered, or the right one contains no values.
     pub fn compare(&self, comparison: Comparison, left: &Value<'a>, right: &Value<'a>) -> Step<bool> {
         let order = || left.compare(right, self.budget());
         Ok(match comparison {
@@ -115,10 +115,10 @@ impl<'a> Renderer<'a, '_> {
         })
     }
 
-    /// A value with what follows it.
+    /// Applies a postfix operation to a value.
     ///
     /// # Errors
-    /// An attribute of what does not exist, an unknown filter or test, or what fails inside of them.
+    /// The attribute of an undefined value, an unknown filter or test, or an error in one.
     pub fn apply(&self, value: Value<'a>, postfix: &Postfix<'a>, scope: &Rc<Scope<'a>>) -> Step<Value<'a>> {
         self.budget().step(1)?;
         match postfix {
@@ -181,7 +181,7 @@ impl<'a> Renderer<'a, '_> {
         Ok(bound)
     }
 
-    /// `value.name`: a method, else an item of that name.
+    /// `value.name`: a method, else the item with that name.
     ///
     /// # Errors
     /// What does not exist has no attributes.
@@ -194,7 +194,7 @@ impl<'a> Renderer<'a, '_> {
                 (None, Value::Dict(dict) | Value::Namespace(dict)) => {
                     dict.get_text(name).map_or_else(|| self.missing(name), Ok)
                 }
-                // What `groupby` gives are pairs with these two names.
+                // The result of `groupby` is pairs with these two names.
                 (None, Value::List(list))
                     if list.is_tuple && list.len() == 2 && ["grouper", "list"].contains(&name) =>
                 {
@@ -205,7 +205,7 @@ impl<'a> Renderer<'a, '_> {
         }
     }
 
-    /// `value[key]`: an item, else an attribute of that name.
+    /// `value[key]`: an item, else the attribute with that name.
     ///
     /// # Errors
     /// What does not exist has no items.

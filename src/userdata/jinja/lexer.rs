@@ -1,10 +1,10 @@
-//! A template as tokens: the text between its tags, and what is in them (jinja2's lexer with `trim_blocks`).
+//! Tokenizes a template: the text between tags, and what is in tags (jinja2's lexer with `trim_blocks`).
 
 use super::budget::{Step, fail};
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
-/// Signs, the longer ones before their own beginnings.
+/// Operators and punctuation; one that begins with another comes before it.
 pub const SIGNS: &[&str] = &[
     "//", "**", "==", "!=", ">=", "<=", "+", "-", "/", "*", "%", "~", "[", "]", "(", ")", "{", "}", ">", "<", "=", ".",
     ":", "|", ",",
@@ -31,7 +31,7 @@ pub enum Token<'a> {
     End,
 }
 
-/// What closes the tag that is open.
+/// What ends the current tag.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Mode {
     Data,
@@ -39,15 +39,16 @@ enum Mode {
     Block,
 }
 
-/// Makes tokens on demand.
+/// Produces tokens on demand.
 pub struct Lexer<'a> {
     text: &'a str,
     at: usize,
     line: usize,
     mode: Mode,
-    /// The brackets that are open in the tag.
+    /// The open brackets in the tag.
     brackets: Vec<char>,
-    /// Whether the text before is cut: the tag before it ended in `-`, or is a block and a line break follows.
+    /// Whether the start of the following text is stripped: the previous tag ended in `-`, or is a block and
+    /// a line break follows.
     strip_next: bool,
     ahead: VecDeque<(Token<'a>, usize)>,
 }
@@ -70,12 +71,12 @@ impl<'a> Lexer<'a> {
         self.ahead.front().map_or(self.line, |(_, line)| *line)
     }
 
-    /// The next token, which stays; [`Token::End`] at the end, for ever.
+    /// The next token, without consuming it; [`Token::End`] at the end, any number of times.
     pub fn peek(&mut self) -> Step<&Token<'a>> {
         self.peek_at(0)
     }
 
-    /// The token after `skip` others.
+    /// The token after `skip` others, without consuming it.
     pub fn peek_at(&mut self, skip: usize) -> Step<&Token<'a>> {
         while self.ahead.len() <= skip {
             let token = self.scan()?;
@@ -84,7 +85,7 @@ impl<'a> Lexer<'a> {
         Ok(self.ahead.get(skip).map_or(&Token::End, |(token, _)| token))
     }
 
-    /// The next token, taken.
+    /// Consumes the next token.
     pub fn next(&mut self) -> Step<Token<'a>> {
         self.peek()?;
         Ok(self.ahead.pop_front().map_or(Token::End, |(token, _)| token))
@@ -110,7 +111,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// The text up to the next tag, or the tag where there is none before it. None where a comment was skipped.
+    /// The text up to the next tag, or the beginning of the tag if there is no text. None after a comment.
     fn data(&mut self) -> Step<Option<(Token<'a>, usize)>> {
         if std::mem::take(&mut self.strip_next) {
             let blanks = self.rest().len() - self.rest().trim_start().len();
@@ -152,7 +153,8 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// After the end of a block or comment: `-` cuts the white space that follows, and without `+` a line break goes.
+    /// After a block or comment: with `-` the white space that follows is skipped, and without `+` a line
+    /// break.
     fn after_block(&mut self, sign: Option<u8>) {
         match sign {
             Some(b'-') => self.strip_next = true,
@@ -175,7 +177,7 @@ impl<'a> Lexer<'a> {
         Ok(())
     }
 
-    /// What is between `{% raw %}` and `{% endraw %}`, where the tag whose opening was taken is the first of them.
+    /// The text between `{% raw %}` and `{% endraw %}`, if the tag just opened is the former.
     fn raw(&mut self) -> Step<Option<&'a str>> {
         let Some((width, sign)) = lone_word(self.rest(), "raw") else { return Ok(None) };
         self.take(width);
@@ -309,7 +311,8 @@ impl<'a> Lexer<'a> {
     }
 }
 
-/// The width of a tag's inside and end where the word is all there is in it, and the sign before the end.
+/// If `word` is all that is inside a tag: the length up to and including the tag's end, and the sign before
+/// that end.
 fn lone_word(inside: &str, word: &str) -> Option<(usize, Option<u8>)> {
     let rest = inside.trim_start().strip_prefix(word)?.trim_start();
     let sign = rest.as_bytes().first().copied().filter(|b| matches!(b, b'-' | b'+'));

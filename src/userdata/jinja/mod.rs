@@ -1,9 +1,9 @@
-//! `## template: jinja` documents, rendered with the instance's data as jinja2 renders them in cloud-init: in its sandbox, with
-//! `trim_blocks` and `do`. Templates see values only: no files, no other templates, no code.
+//! Renders `## template: jinja` documents with the instance's data, as cloud-init does with jinja2:
+//! sandboxed, with `trim_blocks` and `do`. Templates only access values: no files, other templates or code.
 //!
-//! The engine is this project's own. Crates have no bound on the memory of a template's values (`x ~ x` in 30 lines takes a
-//! gigabyte), recurse as deep as an expression is long, and have few of the filters and methods of Python's values that
-//! documents use.
+//! An own engine, because existing crates do not limit the memory of a template's values (`x ~ x` in 30 lines
+//! takes a gigabyte), recurse as deep as an expression is long, and lack many filters and methods of Python's
+//! values that documents use.
 
 mod budget;
 mod call;

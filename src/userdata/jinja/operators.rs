@@ -5,10 +5,10 @@ use super::format;
 use super::syntax::Operator;
 use super::value::{Heap, Value};
 
-/// A binary operator's result.
+/// Applies a binary operator.
 ///
 /// # Errors
-/// Values that the operator does not take, a division by zero, or a number out of range.
+/// A value does not support the operator, the division is by zero, or the result is out of range.
 pub fn apply<'a>(operator: Operator, left: &Value<'a>, right: &Value<'a>, heap: &Heap<'a, '_>) -> Step<Value<'a>> {
     if let Value::Undefined(name) = left {
         return fail(match (operator, right) {
@@ -45,7 +45,7 @@ pub fn apply<'a>(operator: Operator, left: &Value<'a>, right: &Value<'a>, heap: 
                 Value::List(list) if list.is_tuple => list.to_vec(),
                 other => vec![other.clone()],
             };
-            // A single value may stay unused where it has items.
+            // A single container may stay unused.
             let spare = matches!(right, Value::Dict(_)) || matches!(right, Value::List(list) if !list.is_tuple);
             heap.text(format::percent(pattern, &arguments, spare, heap.budget)?)
         }
@@ -102,7 +102,7 @@ fn integers<'a>(operator: Operator, a: i64, b: i64) -> Step<Value<'a>> {
         Operator::Add => a.checked_add(b),
         Operator::Subtract => a.checked_sub(b),
         Operator::Multiply => a.checked_mul(b),
-        // Python rounds down, and the remainder has the divisor's sign.
+        // Python rounds down, and the remainder has the sign of the divisor.
         Operator::FloorDivide | Operator::Divide => {
             let quotient = a.checked_div(b);
             quotient.map(|q| if a.wrapping_rem(b) != 0 && (a < 0) != (b < 0) { q - 1 } else { q })
@@ -137,7 +137,7 @@ pub fn positive<'a>(value: &Value<'a>) -> Step<Value<'a>> {
 /// `item in whole`.
 ///
 /// # Errors
-/// Something that holds no values.
+/// `whole` contains no values.
 pub fn contains<'a>(whole: &Value<'a>, item: &Value<'a>, budget: &Budget<'_>) -> Step<bool> {
     match (whole, item) {
         (Value::Text(whole), Value::Text(item)) => {
@@ -158,7 +158,7 @@ pub fn contains<'a>(whole: &Value<'a>, item: &Value<'a>, budget: &Budget<'_>) ->
     }
 }
 
-/// A position from the start or, if negative, the end; None outside.
+/// An index from the start, or if negative from the end; None outside.
 pub fn position(index: i64, length: usize) -> Option<usize> {
     let from_end = if index < 0 { i64::try_from(length).ok()?.checked_add(index)? } else { index };
     usize::try_from(from_end).ok().filter(|i| *i < length)
@@ -167,7 +167,7 @@ pub fn position(index: i64, length: usize) -> Option<usize> {
 /// `value[start:stop:step]`.
 ///
 /// # Errors
-/// A value that has no order, a bound that is no integer, or a step of 0.
+/// The value is not a sequence, a bound is not an integer, or the step is 0.
 pub fn slice<'a>(value: &Value<'a>, bounds: &[Value<'a>; 3], heap: &Heap<'a, '_>) -> Step<Value<'a>> {
     let length = match value {
         Value::Text(_) | Value::List(_) => value.len().unwrap_or(0),
@@ -203,7 +203,7 @@ pub fn slice<'a>(value: &Value<'a>, bounds: &[Value<'a>; 3], heap: &Heap<'a, '_>
     }
 }
 
-/// The positions that a slice has (Python's `slice.indices`).
+/// The indexes of a slice (Python's `slice.indices`).
 fn indices(
     length: usize,
     start: Option<i64>,

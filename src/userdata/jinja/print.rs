@@ -9,7 +9,7 @@ use crate::document::json;
 pub fn print(value: &Value<'_>, out: &mut String, budget: &Budget<'_>) -> Step<()> {
     match value {
         Value::Text(text) => push(out, text, budget),
-        // An `if` without `else` gives nothing, and nothing that is missing.
+        // An `if` without `else` has an undefined value without a name.
         Value::Undefined(name) if name.is_empty() => Ok(()),
         Value::Undefined(name) => {
             push(out, MISSING, budget)?;
@@ -19,14 +19,14 @@ pub fn print(value: &Value<'_>, out: &mut String, budget: &Budget<'_>) -> Step<(
     }
 }
 
-/// The same as a new text.
+/// Like [`print`], as a new string.
 pub fn printed(value: &Value<'_>, budget: &Budget<'_>) -> Step<String> {
     let mut out = String::new();
     print(value, &mut out, budget)?;
     Ok(out)
 }
 
-/// A value as Python shows it inside of a list.
+/// A value as Python prints it in a list.
 pub fn represented(value: &Value<'_>, budget: &Budget<'_>) -> Step<String> {
     let mut out = String::new();
     representation(value, &mut out, budget, 0)?;
@@ -90,7 +90,7 @@ pub fn float(f: f64) -> String {
     }
 }
 
-/// A text in quotes, as Python shows it.
+/// A quoted string, as Python prints it.
 fn quoted(text: &str) -> String {
     let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
     let mut out = String::with_capacity(text.len() + 2);

@@ -1,4 +1,4 @@
-//! Carries out a template's tags.
+//! Executes a template's tags.
 
 use super::MAX_OUTPUT;
 use super::budget::{Budget, Step, fail};
@@ -11,7 +11,7 @@ use super::value::{Heap, List, Value};
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// What is needed to evaluate anything.
+/// The context of evaluation.
 pub struct Renderer<'a, 'b> {
     pub heap: Heap<'a, 'b>,
     variables: Variables<'a>,
@@ -19,11 +19,11 @@ pub struct Renderer<'a, 'b> {
     pub randoms: Cell<usize>,
 }
 
-/// Text that comes out.
+/// The output.
 struct Output<'b> {
     text: String,
     budget: &'b Budget<'b>,
-    /// Whether it becomes a value of the template.
+    /// Whether it becomes a value in the template.
     captured: bool,
 }
 
@@ -61,7 +61,7 @@ impl<'a, 'b> Renderer<'a, 'b> {
         Ok(out.text)
     }
 
-    /// A variable: the template's own, instance-data's, or one that jinja has.
+    /// A variable: set in the template, from instance-data, or built into jinja.
     pub fn variable(&self, name: &'a str, scope: &Scope<'a>) -> Step<Value<'a>> {
         if let Some(value) = scope.get(name) {
             return Ok(value);
@@ -80,7 +80,7 @@ impl<'a, 'b> Renderer<'a, 'b> {
             .deeper(|| body.iter().try_for_each(|node| self.node(node, scope, out).map_err(|e| e.at(node.line))))
     }
 
-    /// What a body gives, as a value.
+    /// The output of a body, as a value.
     fn captured(&self, body: &[Node<'a>], scope: &Rc<Scope<'a>>) -> Step<Value<'a>> {
         let mut out = Output { text: String::new(), budget: self.budget(), captured: true };
         self.body(body, scope, &mut out)?;
@@ -170,7 +170,7 @@ impl<'a, 'b> Renderer<'a, 'b> {
         }
     }
 
-    /// Carries out a loop. `depth`: how many of its own calls are around it.
+    /// Executes a loop. `depth`: how many recursive calls it is in.
     fn each(
         &self,
         tag: &Rc<Loop<'a>>,
@@ -195,7 +195,7 @@ impl<'a, 'b> Renderer<'a, 'b> {
         if index == 0 { self.body(&tag.otherwise, &Scope::inside(scope), out) } else { Ok(()) }
     }
 
-    /// The items that a loop's `if` lets through.
+    /// The items for which a loop's `if` is true.
     fn chosen(&self, tag: &Loop<'a>, items: Rc<List<'a>>, scope: &Rc<Scope<'a>>) -> Step<Rc<List<'a>>> {
         let Some(condition) = &tag.condition else { return Ok(items) };
         let mut chosen = Vec::new();
@@ -210,7 +210,7 @@ impl<'a, 'b> Renderer<'a, 'b> {
         self.heap.shared(chosen, false)
     }
 
-    /// `loop(items)` inside of a recursive loop: the loop once more, for other items.
+    /// `loop(items)` in a recursive loop: executes the loop for other items.
     pub fn again(&self, state: &LoopState<'a>, over: &Value<'a>) -> Step<Value<'a>> {
         let Some(scope) = state.scope.upgrade() else { return fail("loop is called outside of its loop") };
         let mut out = Output { text: String::new(), budget: self.budget(), captured: true };
@@ -218,7 +218,7 @@ impl<'a, 'b> Renderer<'a, 'b> {
         self.heap.text(out.text)
     }
 
-    /// Calls a macro. Its body sees the variables of the place where it is defined.
+    /// Calls a macro, whose body sees the scope in which it is defined.
     pub fn expand(&self, function: &Function<'a>, around: &Rc<Scope<'a>>, mut given: Bound<'a>) -> Step<Value<'a>> {
         let scope = Scope::inside(around);
         let extra = given.positional.split_off(function.parameters.len().min(given.positional.len()));

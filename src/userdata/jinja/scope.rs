@@ -1,4 +1,4 @@
-//! Variables that a template sets, and where they are visible.
+//! Variables set in a template, and their scopes.
 
 use super::budget::{Step, fail};
 use super::value::Value;
@@ -6,10 +6,10 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// How many variables one body may set.
+/// The most variables of one scope.
 const MAX_NAMES: usize = 1000;
 
-/// The variables of a body, in those of the bodies around it.
+/// The variables of a body, and the surrounding scope.
 #[derive(Debug, Default)]
 pub struct Scope<'a> {
     names: RefCell<HashMap<&'a str, Value<'a>>>,
@@ -17,12 +17,12 @@ pub struct Scope<'a> {
 }
 
 impl<'a> Scope<'a> {
-    /// An empty scope inside of another.
+    /// An empty scope inside another.
     pub fn inside(around: &Rc<Scope<'a>>) -> Rc<Scope<'a>> {
         Rc::new(Scope { names: RefCell::default(), around: Some(around.clone()) })
     }
 
-    /// A variable, of the innermost scope that has it.
+    /// The variable in the innermost scope that has it.
     pub fn get(&self, name: &str) -> Option<Value<'a>> {
         let own = self.names.borrow().get(name).cloned();
         own.or_else(|| self.around.as_ref()?.get(name))

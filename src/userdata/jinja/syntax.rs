@@ -3,10 +3,10 @@
 use super::value::Value;
 use std::rc::Rc;
 
-/// What is between two tags that belong together.
+/// The nodes between an opening and a closing tag.
 pub type Body<'a> = Vec<Node<'a>>;
 
-/// A piece of a template, and the line that it begins on.
+/// A node of a template, and the line on which it begins.
 #[derive(Debug)]
 pub struct Node<'a> {
     pub line: usize,
@@ -17,7 +17,7 @@ pub struct Node<'a> {
 pub enum Kind<'a> {
     Data(&'a str),
     Print(Expression<'a>),
-    /// Conditions with their bodies, and the body of `else`.
+    /// Conditions with their bodies, and the `else` body.
     If(Vec<(Expression<'a>, Body<'a>)>, Body<'a>),
     For(Rc<Loop<'a>>),
     Set(Target<'a>, Expression<'a>),
@@ -25,11 +25,11 @@ pub enum Kind<'a> {
     SetBody(Target<'a>, Vec<Postfix<'a>>, Body<'a>),
     Do(Expression<'a>),
     Macro(&'a str, Rc<Function<'a>>),
-    /// `{% call(x) f() %}…{% endcall %}`: the body is what `caller(x)` gives.
+    /// `{% call(x) f() %}…{% endcall %}`: the body is the result of `caller(x)`.
     Call(Rc<Function<'a>>, Expression<'a>),
     Filter(Vec<Postfix<'a>>, Body<'a>),
     With(Vec<(Target<'a>, Expression<'a>)>, Body<'a>),
-    /// `block`: a body with variables of its own.
+    /// `block`: a body with its own scope.
     Scope(Body<'a>),
 }
 
@@ -43,7 +43,7 @@ pub struct Loop<'a> {
     pub otherwise: Body<'a>,
 }
 
-/// What is assigned to.
+/// The target of an assignment.
 #[derive(Debug)]
 pub enum Target<'a> {
     Name(&'a str),
@@ -56,7 +56,7 @@ pub enum Target<'a> {
 #[derive(Debug)]
 pub struct Function<'a> {
     pub name: &'a str,
-    /// The parameters' names, and what they are where the call does not say.
+    /// The parameters' names and default values.
     pub parameters: Vec<(&'a str, Option<Expression<'a>>)>,
     pub body: Body<'a>,
 }
@@ -68,7 +68,7 @@ pub enum Expression<'a> {
     List(Vec<Expression<'a>>),
     Tuple(Vec<Expression<'a>>),
     Dict(Vec<(Expression<'a>, Expression<'a>)>),
-    /// Operations of one precedence, from left to right.
+    /// Operations of the same precedence, left to right.
     Chain(Box<Expression<'a>>, Vec<(Operator, Expression<'a>)>),
     Concat(Vec<Expression<'a>>),
     And(Vec<Expression<'a>>),
@@ -111,7 +111,7 @@ pub enum Comparison {
     NotIn,
 }
 
-/// What follows an expression and applies to it.
+/// A postfix operation on an expression.
 #[derive(Debug)]
 pub enum Postfix<'a> {
     Attribute(&'a str),

@@ -1,7 +1,7 @@
-//! The values of a template: Python's, as far as documents can have them.
+//! The values of a template: those of Python that documents can have.
 //!
-//! Lists and mappings are shared and can be changed, so a template could build cycles and chains of any length. A [`Heap`]
-//! keeps all of them until the template is done, and then takes them apart one by one.
+//! Lists and mappings are shared and mutable, so that a template could build cycles, and chains of any
+//! length. A [`Heap`] holds all of them until the template is done, and then empties one after the other.
 
 use super::budget::{Budget, MAX_DEPTH, Step, fail};
 use super::call::Callable;
@@ -13,19 +13,19 @@ use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::rc::Rc;
 
-/// What a value in a list or mapping takes, in bytes.
+/// The size of a value in a list or mapping, in bytes.
 const ITEM: usize = 32;
-/// What an entry of a mapping takes beside its text, in bytes.
+/// The size of a mapping's entry besides its string, in bytes.
 const ENTRY: usize = 160;
 
-/// How deep a tuple that is a mapping's key may nest, and how many items it may have.
+/// The greatest depth and length of a tuple used as a key.
 const MAX_KEY: (usize, usize) = (2, 8);
 /// The longest text that is a mapping's key, in bytes: to look it up takes a step, whatever its length.
 const MAX_KEY_TEXT: usize = 8192;
 /// How many items one step goes over.
 pub const ITEMS_PER_STEP: usize = 4;
 
-/// A text of the template, of instance-data, or a new one.
+/// A string: from the template, from instance-data, or a new one.
 #[derive(Debug, Clone)]
 pub enum Text<'a> {
     Borrowed(&'a str),
@@ -63,7 +63,7 @@ pub enum Value<'a> {
     Text(Text<'a>),
     List(Rc<List<'a>>),
     Dict(Rc<Dict<'a>>),
-    /// What `namespace()` gives: the attributes can be set.
+    /// The result of `namespace()`, whose attributes can be set.
     Namespace(Rc<Dict<'a>>),
     Callable(Rc<Callable<'a>>),
 }
@@ -102,7 +102,7 @@ struct Entries<'a> {
     index: HashMap<Key<'a>, usize>,
 }
 
-/// A mapping's key. As in Python, 1, 1.0 and True are one key.
+/// A key. As in Python, 1, 1.0 and True are equal.
 #[derive(Debug, Clone)]
 enum Key<'a> {
     None,
@@ -142,7 +142,7 @@ fn key<'a>(value: &Value<'a>, depth: usize) -> Step<Key<'a>> {
         Value::Text(text) if text.len() <= MAX_KEY_TEXT => Key::Text(text.clone()),
         Value::Text(_) => return fail(format!("a key longer than {MAX_KEY_TEXT} bytes")),
         Value::Bool(b) => Key::Number((f64::from(u8::from(*b))).to_bits()),
-        // Integers that a float does not hold exactly keep bits of their own.
+        // Integers that a float cannot represent exactly are keys of their own.
         Value::Int(i) if (*i as f64) as i64 == *i => Key::Number((*i as f64).to_bits()),
         Value::Int(i) => Key::Tuple(vec![Key::Number(*i as u64)]),
         Value::Float(f) => Key::Number((f + 0.0).to_bits()),
@@ -154,7 +154,7 @@ fn key<'a>(value: &Value<'a>, depth: usize) -> Step<Key<'a>> {
 }
 
 impl<'a> Dict<'a> {
-    /// The value at a key; None where there is none, or the key cannot be one.
+    /// The value at a key; None if there is none, or it cannot be a key.
     pub fn get(&self, at: &Value<'a>) -> Option<Value<'a>> {
         let entries = self.0.borrow();
         let position = entries.index.get(&key(at, 0).ok()?)?;
@@ -163,7 +163,7 @@ impl<'a> Dict<'a> {
 
     /// The same for a text.
     pub fn get_text(&self, name: &str) -> Option<Value<'a>> {
-        // A key that lives no longer than this call cannot be looked up in a map of longer ones.
+        // A key with a shorter lifetime cannot be looked up in the map.
         let key = Key::Text(Text::Owned(name.into()));
         let entries = self.0.borrow();
         entries.index.get(&key).and_then(|i| entries.list.get(*i)).map(|(_, value)| value.clone())
@@ -225,7 +225,7 @@ impl<'a> Dict<'a> {
     }
 }
 
-/// Makes values, and keeps the lists and mappings until the end.
+/// Creates values, and holds lists and mappings until the end.
 #[derive(Debug)]
 pub struct Heap<'a, 'b> {
     pub budget: &'b Budget<'b>,
@@ -280,8 +280,8 @@ impl<'a, 'b> Heap<'a, 'b> {
         Ok(())
     }
 
-    /// The items that a loop iterates over: a list's items, a mapping's keys, a text's characters, none of an undefined
-    /// variable.
+    /// The items to iterate over: a list's items, a mapping's keys, a string's characters; none for an
+    /// undefined variable.
     ///
     /// # Errors
     /// A number, a boolean, none or a function.
@@ -305,7 +305,7 @@ impl<'a, 'b> Heap<'a, 'b> {
 
 impl Drop for Heap<'_, '_> {
     fn drop(&mut self) {
-        // All lists and mappings are still held here, so that emptying one never drops another.
+        // All lists and mappings are still held here, so that emptying one never drops another recursively.
         self.lists.borrow().iter().for_each(|list| list.items.borrow_mut().clear());
         self.dicts.borrow().iter().for_each(|dict| dict.clear());
     }
@@ -322,7 +322,7 @@ impl<'a> Value<'a> {
         Value::Undefined(Text::Borrowed(name))
     }
 
-    /// What this is, for a message.
+    /// The type, for messages.
     pub fn kind(&self) -> &'static str {
         match self {
             Value::Undefined(_) => "an undefined variable",
@@ -339,7 +339,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Python's truth of a value.
+    /// Python's truth value.
     pub fn is_true(&self) -> bool {
         match self {
             Value::Undefined(_) | Value::None => false,
@@ -378,7 +378,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// How long a text, list or mapping is.
+    /// The length of a string, list or mapping.
     pub fn len(&self) -> Option<usize> {
         match self {
             Value::Undefined(_) => Some(0),

@@ -1,4 +1,4 @@
-//! Expressions, from the loosest operator to the tightest.
+//! Parses expressions, from the lowest precedence to the highest.
 
 use super::super::budget::{Step, fail};
 use super::super::lexer::Token;
@@ -20,12 +20,12 @@ const COMPARISONS: &[(&str, Comparison)] = &[
 ];
 
 impl<'a> Parser<'a, '_> {
-    /// An expression, or a tuple of several without brackets.
+    /// An expression, or a tuple without brackets.
     pub(super) fn tuple(&mut self) -> Step<Expression<'a>> {
         self.items(Self::expression)
     }
 
-    /// The same without `… if … else …`: the `if` of a loop is its filter.
+    /// Like [`Parser::tuple`], without `… if … else …`: a loop's `if` is its filter.
     pub(super) fn tuple_without_condition(&mut self) -> Step<Expression<'a>> {
         self.items(|parser| parser.budget.deeper(|| parser.or()))
     }
@@ -268,7 +268,7 @@ impl<'a> Parser<'a, '_> {
         }
     }
 
-    /// `| filter(…)` and `is test …`, any number of them; a call may follow.
+    /// Any number of `| filter(…)` and `is test …`, each of which may be called.
     fn filters_and_tests(&mut self, applied: &mut Vec<Postfix<'a>>) -> Step<()> {
         loop {
             if self.is_sign("|")? {
@@ -298,7 +298,7 @@ impl<'a> Parser<'a, '_> {
         Ok(filters)
     }
 
-    /// A test after `is`. Its one argument may be without brackets.
+    /// A test after `is`. A single argument needs no brackets.
     fn test(&mut self) -> Step<Postfix<'a>> {
         let negated = self.accept_name("not")?;
         let name = self.name()?;
@@ -355,7 +355,7 @@ impl<'a> Parser<'a, '_> {
     }
 }
 
-/// The only operand itself, or all of them under their operator.
+/// A single operand as it is, or several under an operator.
 fn one_or<'a>(
     mut operands: Vec<Expression<'a>>,
     several: impl Fn(Vec<Expression<'a>>) -> Expression<'a>,

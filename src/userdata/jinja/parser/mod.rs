@@ -1,5 +1,5 @@
-//! Tokens to a syntax tree: the tags. The grammar is that of jinja2's template designer documentation, without the tags that
-//! read other templates.
+//! Parses tags into a syntax tree. The grammar is that of jinja2's template designer documentation, without
+//! the tags that read other templates.
 
 mod expression;
 
@@ -24,7 +24,7 @@ pub fn parse<'a>(template: &'a str, budget: &Budget<'_>) -> Step<Body<'a>> {
 }
 
 impl<'a> Parser<'a, '_> {
-    /// The nodes up to a tag that is one of `ends`, whose name is taken and given; with none, up to the end.
+    /// The nodes up to a tag in `ends`, whose name is consumed and returned; without `ends`, up to the end.
     fn body(&mut self, ends: &[&str]) -> Step<(Body<'a>, &'a str)> {
         self.budget.deeper(|| self.nodes(ends))
     }
@@ -56,7 +56,7 @@ impl<'a> Parser<'a, '_> {
         }
     }
 
-    /// The body of a tag up to its end tag, which is taken whole.
+    /// The body of a tag, including its end tag.
     fn body_until(&mut self, end: &'static str) -> Step<Body<'a>> {
         self.end_of_tag()?;
         let (body, _) = self.body(&[end])?;
@@ -166,7 +166,7 @@ impl<'a> Parser<'a, '_> {
         Ok(Kind::SetBody(target, filters, self.body_until("endset")?))
     }
 
-    /// One variable to assign to, or several with commas between them.
+    /// One or several assignment targets, separated by commas.
     fn targets(&mut self) -> Step<Target<'a>> {
         let first = self.target()?;
         if !self.is_sign(",")? {
@@ -232,7 +232,7 @@ impl<'a> Parser<'a, '_> {
         self.is(&Token::Sign(sign))
     }
 
-    /// Takes the token if it is next.
+    /// Consumes the next token if it is this one.
     fn accept(&mut self, token: &Token<'a>) -> Step<bool> {
         let found = self.is(token)?;
         if found {
@@ -259,7 +259,7 @@ impl<'a> Parser<'a, '_> {
     }
 }
 
-/// A token for a message. What a document's author wrote in quotes may be secret, and is left out.
+/// A token for messages. Quoted strings are left out, because they may be secret.
 fn described(token: &Token<'_>) -> String {
     match token {
         Token::Data(_) => "text".into(),
