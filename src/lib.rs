@@ -1,6 +1,12 @@
 //! prepivot: cloud-init's job, done before the root pivot.
 //!
-//! Data goes one way: machine → source → instance → userdata → config → module → root.
+//! Data flows in one direction: [`machine`] (facts) → [`detect`] (which datasources there can be) → [`source`] (finds
+//! and reads one) → [`instance`] (what it says, as plain data) → [`userdata`] (parts, and the merged configuration) →
+//! [`module`] (one job each) → [`root`] (the only way to change the disk). [`network`] reads network configurations
+//! and renders them as files.
+//!
+//! [`stage`] says what runs when, and [`cli`] is the command line. The machine is read through [`machine`], [`drive`]
+//! and [`link`] only. [`base`], [`document`], [`schema`] and [`system`] are shared.
 
 #![forbid(unsafe_code)]
 

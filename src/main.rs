@@ -1,4 +1,4 @@
-//! argv and argv[0] to a command.
+//! The program: the command line is in [`prepivot::cli`], which selects a verb by argv and argv[0].
 
 #[cfg(feature = "no-backtrace")]
 use no_backtrace as _;
