@@ -22,6 +22,9 @@ use std::time::Duration;
 const PROBE: Duration = Duration::from_secs(10);
 /// How long the other devices may still take once a drive is found, to learn whether it is the only one.
 const GRACE: Duration = Duration::from_millis(500);
+/// The most events that are taken together: those of a thousand disks that appear at once. They may arrive faster than
+/// they are taken.
+const MAX_EVENTS: usize = 4096;
 /// How many devices are read in parallel: most of the time is spent waiting for disks.
 const READERS: usize = 16;
 const READER_STACK: usize = 128 * 1024;
@@ -285,7 +288,8 @@ impl Search {
     /// Loads drivers for new devices, and reads those that have changed, according to `events` and further
     /// ones that have arrived. Returns the drives among them.
     fn take(&mut self, mut events: Vec<Event>, deadline: Deadline) -> Result<Vec<Device>> {
-        while let Some(event) = self.next_event(Deadline::after(Duration::ZERO), None)? {
+        for _ in 0..MAX_EVENTS {
+            let Some(event) = self.next_event(Deadline::after(Duration::ZERO), None)? else { break };
             if !events.contains(&event) {
                 events.push(event);
             }
