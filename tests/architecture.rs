@@ -239,6 +239,18 @@ fn only_root_writes() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// A test would write to the `/run` of the machine that it runs on: it has `Root::open_new`.
+#[test]
+fn only_the_initramfss_stage_uses_the_run_of_this_machine() {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut paths = Vec::new();
+    rust_files(&src, &mut paths);
+    let opens = |path: &PathBuf| fs::read_to_string(path).unwrap().contains(", Use::NewRoot)");
+    let found: Vec<&Path> =
+        paths.iter().filter(|path| opens(path)).map(|path| path.strip_prefix(&src).unwrap()).collect();
+    assert_eq!(found, [Path::new("stage/apply.rs")]);
+}
+
 #[test]
 fn comments_texts_and_tests_are_not_read() {
     let text = "use crate::{a::{b, c as d}, e};\n// use crate::f;\nlet x = \"crate::g\"; super::super::h::i(); not_crate::j;\n\

@@ -124,6 +124,15 @@ pub fn probe(device: Device) -> Probed {
 /// that has not answered by the deadline counts as failed, and its thread is abandoned; this also happens
 /// shortly after `enough` has returned true for a result.
 pub fn probe_all(devices: Vec<Device>, deadline: Deadline, enough: impl Fn(&Probed) -> bool) -> Vec<Probed> {
+    probe_by(probe, devices, deadline, enough)
+}
+
+fn probe_by(
+    probe: fn(Device) -> Probed,
+    devices: Vec<Device>,
+    deadline: Deadline,
+    enough: impl Fn(&Probed) -> bool,
+) -> Vec<Probed> {
     let mut results: Vec<Option<Probed>> = vec![None; devices.len()];
     let queue = Arc::new(Mutex::new(devices.clone().into_iter().enumerate()));
     let (sender, receiver) = channel();

@@ -158,13 +158,24 @@ fn a_thousand_other_devices_take_no_time() {
 fn a_device_that_hangs_is_left_behind() {
     let fake = Fake::new("hang");
     fake.add("vdb", MIB, "", &iso("config-2"));
-    let devices = devices::list(&fake.places).unwrap();
-    // Nothing answers by a deadline that has passed.
-    let late = probe_all(devices, Deadline::after(Duration::ZERO), |_| false);
-    if let Contents::Failed(e) = &late[0].contents {
-        assert_eq!(e.to_string(), "it did not answer in time");
-    }
-    assert_eq!(late.len(), 1);
+    fake.add("vdc", MIB, "", &iso("config-2"));
+    let hanging = |device: Device| {
+        if device.name == "vdb" {
+            thread::sleep(Duration::from_secs(60));
+        }
+        probe(device)
+    };
+    let start = Instant::now();
+    let said = |deadline: Duration, enough: &str| {
+        let devices = devices::list(&fake.places).unwrap();
+        let found = probe_by(hanging, devices, Deadline::after(deadline), |probed| probed.device.name == enough);
+        found.iter().map(|probed| probed.to_string().rsplit('/').next().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let expected = ["vdb (it did not answer in time)", "vdc (iso9660, label config-2)"];
+    // A moment after another was enough, and at the deadline.
+    assert_eq!(said(Duration::from_secs(50), "vdc"), expected);
+    assert_eq!(said(Duration::from_secs(2), "none"), expected);
+    assert!(start.elapsed() < Duration::from_secs(30));
 }
 
 #[test]

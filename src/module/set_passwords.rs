@@ -234,7 +234,7 @@ mod tests {
 
     fn start() -> (TempDir, Root) {
         let dir = TempDir::new("set-passwords");
-        let mut root = Root::open(&dir.0, Use::NewRoot).unwrap();
+        let mut root = Root::open_new(&dir.0);
         let names = ["a", "b", "c", "d"];
         let lines = |line: fn(&str) -> String| names.iter().map(|n| line(n)).collect::<String>();
         root.write("/etc/passwd", lines(|n| format!("{n}:x:1:1::/:/bin/sh\n")), Attr::root(0o644)).unwrap();

@@ -306,7 +306,7 @@ mod tests {
         let mut root = Root::open(Path::new("/"), Use::Tree).unwrap();
         let started = Instant::now();
         let shell = |script: &str| Command::new(Stage::Config, ["sh", "-c", script]);
-        let slow = root.output(shell("echo begun; exec sleep 60").limit(Duration::from_millis(300))).unwrap();
+        let slow = root.output(shell("echo begun; exec sleep 60").limit(Duration::from_secs(2))).unwrap();
         assert_eq!((slow.status, slow.stdout.as_slice()), (137, &b"begun\n"[..]));
         // A process that it leaves behind keeps the pipes.
         let left = shell("echo out; echo err >&2; sleep 60 &").with_errors().limit(Duration::from_secs(30));

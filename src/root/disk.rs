@@ -44,11 +44,12 @@ const MARGIN: u64 = 256 << 10;
 type Io<T> = std::result::Result<T, Errno>;
 
 impl Disk {
-    pub(super) fn open(path: &Path, own_run: bool) -> Io<Disk> {
+    /// Opens the root at `path`; its `/run` is that of the system whose `/` is at `own`, if there is one.
+    pub(super) fn open(path: &Path, own: Option<&Path>) -> Io<Disk> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let base = fs::open(path, flags, Mode::empty())?;
-        let own = if own_run { Some(fs::open("/", flags, Mode::empty())?) } else { None };
-        let links_run = own_run && fs::readlinkat(&base, "run", Vec::new()).is_ok();
+        let own = own.map(|own| fs::open(own, flags, Mode::empty())).transpose()?;
+        let links_run = own.is_some() && fs::readlinkat(&base, "run", Vec::new()).is_ok();
         Ok(Disk { path: path.to_owned(), base, own, links_run, keeps_state: false })
     }
 

@@ -162,8 +162,19 @@ impl Root {
     /// # Errors
     /// There is no such folder.
     pub fn open(path: &Path, usage: Use) -> Result<Root> {
-        let disk = Disk::open(path, usage == Use::NewRoot)
-            .context(|| format!("failed to open the root {}", path.display()))?;
+        let own = (usage == Use::NewRoot).then_some(Path::new("/"));
+        Self::open_beside(path, usage, own)
+    }
+
+    /// [`Use::NewRoot`] for a test: what goes to `/run` is below the root, and not in the `/run` of the machine that tests.
+    #[cfg(test)]
+    pub fn open_new(path: &Path) -> Root {
+        Self::open_beside(path, Use::NewRoot, Some(path)).unwrap()
+    }
+
+    /// Opens the root at `path`, whose `/run` is that of the system at `own`.
+    fn open_beside(path: &Path, usage: Use, own: Option<&Path>) -> Result<Root> {
+        let disk = Disk::open(path, own).context(|| format!("failed to open the root {}", path.display()))?;
         let mut root = Root {
             disk,
             usage,
@@ -185,7 +196,7 @@ impl Root {
             watched: RefCell::default(),
         };
         if root.has_run() {
-            root.cmdline = Machine::read(Path::new("/")).cmdline;
+            root.cmdline = Machine::read(own.unwrap_or(path)).cmdline;
         }
         if usage == Use::NewRoot {
             points::find(&mut root);

@@ -182,7 +182,7 @@ mod tests {
         std::fs::create_dir_all(dir.0.join("etc/real")).unwrap();
         symlink("var/run", dir.0.join("run")).unwrap();
         symlink("real", dir.0.join("etc/link")).unwrap();
-        let mut root = Root::open(&dir.0, Use::NewRoot).unwrap();
+        let mut root = Root::open_new(&dir.0);
         root.symlink("/etc/new", "/etc/link").unwrap();
         for (path, to, itself) in [
             ("/etc/real/x", "etc/real/x", "etc/real/x"),

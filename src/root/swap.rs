@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn what_is_made_is_a_swap_file() {
         let dir = TempDir::new("swap");
-        let disk = Disk::open(&dir.0, false).unwrap();
+        let disk = Disk::open(&dir.0, None).unwrap();
         std::fs::write(dir.0.join("swap.img"), "old").unwrap();
         disk.make_swap("swap.img", 4 << 20).unwrap();
         let path = dir.0.join("swap.img");

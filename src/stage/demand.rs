@@ -118,7 +118,6 @@ mod tests {
     use crate::document::{Value, yaml};
     use crate::instance::Frequency;
     use crate::machine::Machine;
-    use crate::root::Use;
     use crate::stage::Options;
     use crate::stage::again::boothooks_of;
     use crate::stage::modules::Half;
@@ -140,7 +139,7 @@ mod tests {
         }
         let runs = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(dir.0.join("usr/bin/dpkg"), runs).unwrap();
-        let mut root = Root::open(&dir.0, Use::NewRoot).unwrap();
+        let mut root = Root::open_new(&dir.0);
         let instance = Instance { instance_id: "i".into(), local_hostname: Some("one".into()), ..Instance::default() };
         let machine = Machine::default();
         let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
@@ -190,11 +189,35 @@ mod tests {
     }
 
     #[test]
+    fn stages_run_for_what_was_left_to_them_and_after_errors() {
+        let idle = |prepare: &dyn Fn(&mut Root, &mut Boot, &mut Provisioned)| {
+            let dir = TempDir::new("demand-left");
+            dir.write("usr/lib/systemd/systemd", "");
+            let mut root = Root::open_new(&dir.0);
+            let machine = Machine::default();
+            let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
+            boot.config = Some(yaml::parse("t", "{}").unwrap().into());
+            let instance = Instance { instance_id: "i".into(), ..Instance::default() };
+            let mut done = Provisioned { instance, read: true, complete: true };
+            prepare(&mut root, &mut boot, &mut done);
+            leave(&mut root, &mut boot, &mut Status::new(), &done).unwrap();
+            root.list(IDLE)
+        };
+        let left = |path: &str, root: &mut Root| root.write(path, "x\n", Attr::root(0o600)).unwrap();
+        assert_eq!(idle(&|_, _, _| ()), ["init", "init-local", "modules-config"]);
+        assert_eq!(idle(&|root, _, _| left(RANDOM_PASSWORDS, root)), ["init-local", "modules-config"]);
+        let logins = idle(&|root, _, done| left(&state::later_logins(&done.instance), root));
+        assert_eq!(logins, ["init-local", "modules-config"]);
+        assert_eq!(idle(&|_, boot, _| boot.report.error("it failed")), [""; 0]);
+        assert_eq!(idle(&|_, _, done| done.complete = false), [""; 0]);
+    }
+
+    #[test]
     fn the_network_stage_waits_for_the_network_where_there_are_boothooks() {
         let dir = TempDir::new("demand");
         std::fs::create_dir_all(dir.0.join("usr/lib/systemd")).unwrap();
         std::fs::write(dir.0.join("usr/lib/systemd/systemd"), "").unwrap();
-        let mut root = Root::open(&dir.0, Use::NewRoot).unwrap();
+        let mut root = Root::open_new(&dir.0);
         let instance = Instance { instance_id: "i".into(), ..Instance::default() };
         let done = Provisioned { instance, read: true, complete: true };
         let machine = Machine::default();

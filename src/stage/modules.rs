@@ -450,6 +450,7 @@ fn mark(module: &Module, half: Half) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::report::Severity;
     use crate::base::testing::TempDir;
     use crate::document::yaml;
     use crate::machine::Machine;
@@ -519,6 +520,64 @@ mod tests {
         let (commands, may_be_early) = ran(&format!("{{{list}, bootcmd: [sgdisk -n 0 /dev/vda]}}"), false);
         assert!(!may_be_early && commands.len() == 2, "{commands:?}");
         assert_eq!(ran("{cloud_init_modules: [growpart]}", true).0, [""; 0]);
+    }
+
+    #[test]
+    fn a_module_runs_as_often_as_its_entry_says() {
+        let runs = |entry: &str| {
+            let dir = TempDir::new("often");
+            let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+            let machine = Machine::default();
+            for id in ["i-1", "i-1", "i-2"] {
+                let instance = Instance { instance_id: id.into(), ..Instance::default() };
+                let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
+                let config = format!("{{cloud_init_modules: [{entry}], bootcmd: [a]}}");
+                boot.config = Some(yaml::parse("t", &config).unwrap().into());
+                Run::new(&mut root, &mut boot, &instance).stage(Stage::Init, Half::Live);
+                assert_eq!(boot.errors(), [""; 0]);
+            }
+            let mode = root.stat("/run/cloud-init/bootcmd.sh").unwrap().attr.mode;
+            assert_eq!(mode, 0o700, "commands can hold secrets");
+            root.commands().len()
+        };
+        assert_eq!(["bootcmd", "[bootcmd, null]", "[bootcmd, once-per-instance]"].map(runs), [3, 3, 2]);
+        assert_eq!(["[bootcmd, once]", "{name: bootcmd, frequency: once}", "[bootcmd, weekly]"].map(runs), [1, 1, 3]);
+    }
+
+    #[test]
+    fn entries_have_arguments_and_wrong_ones_are_reported_once() {
+        let read = |text: &str, half| {
+            let mut report = Report::new();
+            let found = entry(&yaml::parse("t", text).unwrap(), half, &mut report);
+            (found.map(|e| (e.module.name, e.args.join(" "))), report.texts(Severity::Warning).len())
+        };
+        for (text, args) in [("[runcmd, always, a, 5]", "a 5"), ("{name: runcmd, args: [a, b]}", "a b"), ("runcmd", "")]
+        {
+            assert_eq!(read(text, Half::Provision), (Some(("runcmd", args.to_owned())), 0), "{text}");
+        }
+        assert_eq!(read("no_such_module", Half::Provision), (None, 1));
+        assert_eq!(read("no_such_module", Half::Live), (None, 0));
+        assert_eq!(read("[runcmd, weekly]", Half::Provision), (Some(("runcmd", String::new())), 1));
+        assert_eq!(read("5", Half::Provision), (None, 0));
+    }
+
+    #[test]
+    fn a_module_of_other_distributions_runs_only_where_that_is_asked_for() {
+        let dir = TempDir::new("unverified");
+        dir.write("etc/os-release", "ID=debian\n");
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let instance = Instance { instance_id: "i".into(), ..Instance::default() };
+        let machine = Machine::default();
+        let module = module::find("apk_configure").unwrap();
+        for (config, wanted) in [
+            ("{apk_repos: {}}", false),
+            ("{apk_repos: {}, unverified_modules: [apk_configure]}", true),
+            ("{unverified_modules: [apk_configure]}", false),
+        ] {
+            let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
+            boot.config = Some(yaml::parse("t", config).unwrap().into());
+            assert_eq!(Run::new(&mut root, &mut boot, &instance).is_requested(module), wanted, "{config}");
+        }
     }
 
     #[test]

@@ -251,6 +251,16 @@ mod tests {
     use crate::root::Use;
 
     #[test]
+    fn the_record_of_the_configuration_is_for_root_alone() {
+        let dir = TempDir::new("network-json");
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let instance = Instance { instance_id: "i".into(), ..Instance::default() };
+        write_json(&mut root, &instance, None).unwrap();
+        let path = format!("{}/network-config.json", state::folder(&instance));
+        assert_eq!(root.stat(&path).unwrap().attr, Attr::root(0o600), "it can hold passwords of wireless networks");
+    }
+
+    #[test]
     fn images_with_a_network_of_their_own_have_no_fallback() {
         let nics = [Nic {
             name: "eth0".into(),

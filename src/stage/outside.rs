@@ -20,7 +20,7 @@ use std::time::Duration;
 const PROBE: Duration = Duration::from_secs(10);
 /// Names that cannot exist (RFC 2606): addresses that a resolver returns for them are its answer to every
 /// unknown name.
-const UNKNOWN: [&str; 2] = ["does-not-exist.example.com.", "example.invalid."];
+const UNKNOWN: [&str; 2] = ["does-not-exist.invalid.", "example.invalid."];
 
 /// The system's console (console(4)), and how long it may take to show a text: a serial port of 9600 baud shows 28 KB meanwhile.
 const CONSOLE: &str = "/dev/console";
@@ -169,10 +169,7 @@ mod tests {
     #[test]
     fn an_address_needs_no_resolver_and_no_host_of_a_tree_has_one() {
         let machine = ThisMachine::new();
-        assert_eq!(
-            ["127.0.0.1", "[::1]", "does-not-exist.example.com."].map(|h| machine.resolves(h)),
-            [true, true, false]
-        );
+        assert_eq!(["127.0.0.1", "[::1]", "does-not-exist.invalid."].map(|h| machine.resolves(h)), [true, true, false]);
         let dir = TempDir::new("outside-names");
         assert!(!OfTree::new(&dir.0).resolves("127.0.0.1"));
     }

@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn handlers_take_their_types_as_in_cloud_init() {
         let Some(programs) = with_python() else {
-            println!("skipped: there is no python3");
+            crate::base::testing::skip("there is no python3");
             return;
         };
         let dir = TempDir::new("part-handlers");

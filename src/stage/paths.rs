@@ -61,7 +61,6 @@ mod tests {
     use crate::document::yaml;
     use crate::instance::{Instance, state};
     use crate::machine::Machine;
-    use crate::root::Use;
     use crate::stage::{Options, commit};
     use crate::system::Nothing;
 
@@ -78,7 +77,7 @@ mod tests {
     #[test]
     fn the_state_is_where_the_image_wants_it() {
         let dir = TempDir::new("places");
-        let mut root = Root::open(&dir.0, Use::NewRoot).unwrap();
+        let mut root = Root::open_new(&dir.0);
         // A seed that the image has in the new folder.
         root.write("/srv/cloud/seed/nocloud/meta-data", "instance-id: x\n", Attr::root(0o644)).unwrap();
         for _ in 0..2 {
@@ -91,7 +90,7 @@ mod tests {
         assert_eq!(std::fs::read_to_string(dir.0.join("srv/cloud/data/instance-id")).unwrap(), "i-1\n");
         assert_eq!(root.text("/run/ci/.instance-id"), "i-1\n");
         assert_eq!(root.read_link("/run/cloud-init").as_deref(), Some("/run/ci"));
-        let mut again = Root::open(&dir.0, Use::NewRoot).unwrap();
+        let mut again = Root::open_new(&dir.0);
         assert_eq!(state::last_id(&again).as_deref(), Some("i-1"));
         assert_eq!(linked(&mut again, "{cloud_dir: /srv/cloud, run_dir: /run/ci}"), [""; 0]);
     }
@@ -100,12 +99,12 @@ mod tests {
     fn what_cannot_be_the_place_is_a_warning() {
         for paths in ["cloud_dir: srv", "cloud_dir: /var/lib/cloud/x", "cloud_dir: /run/x", "cloud_dir: /a/../b"] {
             let dir = TempDir::new("places-wrong");
-            let mut root = Root::open(&dir.0, Use::NewRoot).unwrap();
+            let mut root = Root::open_new(&dir.0);
             let warnings = linked(&mut root, &format!("{{{paths}}}"));
             assert!(warnings.len() == 1 && warnings[0].contains("/var/lib/cloud is used: expected"), "{warnings:?}");
         }
         let dir = TempDir::new("places-there");
-        let mut root = Root::open(&dir.0, Use::NewRoot).unwrap();
+        let mut root = Root::open_new(&dir.0);
         root.write("/var/lib/cloud/data/instance-id", "i\n", Attr::root(0o644)).unwrap();
         assert_eq!(root.commit(), []);
         let warnings = linked(&mut root, "{cloud_dir: /srv/cloud, run_dir: /srv/run}");

@@ -139,3 +139,33 @@ pub fn boothooks(root: &mut Root, boot: &mut Boot, instance: &Instance) {
         boot.log();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::testing::TempDir;
+    use crate::root::Use;
+
+    #[test]
+    fn files_of_the_source_are_written_once_in_the_place_of_stale_ones() {
+        let dir = TempDir::new("source-files");
+        dir.write("etc/stale", "x");
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let instance = Instance {
+            instance_id: "i".into(),
+            files: vec![("etc/own".into(), b"a".to_vec().into())],
+            private_files: vec![("/var/lib/agent/secret".into(), b"b".to_vec().into())],
+            stale_files: vec!["/etc/stale".into()],
+            ..Instance::default()
+        };
+        let mut report = Report::new();
+        source_files(&mut root, &instance, &mut report);
+        let modes =
+            ["/etc/own", "/var/lib/agent", "/var/lib/agent/secret"].map(|path| root.stat(path).unwrap().attr.mode);
+        assert_eq!(modes, [0o660, 0o700, 0o600]);
+        assert!(!root.exists("/etc/stale"));
+        root.remove("/etc/own").unwrap();
+        source_files(&mut root, &instance, &mut report);
+        assert!(!root.exists("/etc/own") && report.entries().is_empty(), "{:?}", report.entries());
+    }
+}

@@ -31,7 +31,9 @@ fn every_script_parses_in_the_shells_that_run_it() {
     let parts = ["arch", "deb", "rpm"].map(|format| format!("initramfs/packages/{format}"));
     let mut posix: Vec<String> = parts.into_iter().chain(["mkinitcpio/hooks/prepivot".into()]).collect();
     let folders = [".ci", "initramfs", "initramfs/man", "initramfs/packages", "dracut", "tests"].map(String::from);
-    let of_tests = ["bench", "boot", "boot/guest", "fuzz", "minimal", "net"].map(|name| format!("tests/{name}"));
+    let of_tests = fs::read_dir(project("tests")).unwrap().map(|e| e.unwrap()).filter(|e| e.path().is_dir());
+    let of_tests = of_tests.map(|e| e.file_name().into_string().unwrap()).chain(["boot/guest".to_owned()]);
+    let of_tests = of_tests.map(|name| format!("tests/{name}"));
     for folder in folders.into_iter().chain(of_tests) {
         let names = fs::read_dir(project(&folder)).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
         let is_script = |path: &String| {

@@ -256,6 +256,21 @@ instance
 }
 
 #[test]
+fn a_machine_that_is_disabled_is_left_as_it_is() {
+    let steps = |more: &str| {
+        format!("mount --bind $W/image $W/root\n{more}\nshow etc/hostname\ninstance\nls $W/root/var/lib/cloud\n")
+    };
+    let by_file = steps("install -D /dev/null $W/root/etc/cloud/cloud-init.disabled\ninitramfs\nreal");
+    let nothing = ["etc/hostname -", "instance -", "seed"];
+    let Some(lines) = machine("roots-disabled", SEED, &by_file) else { return };
+    assert_eq!(lines, [&["apply 0", "local 0"][..], &nothing].concat());
+    let Some(lines) = machine("roots-disabled-line", "ds=nocloud cloud-init=disabled", &steps("initramfs")) else {
+        return;
+    };
+    assert_eq!(lines, [&["apply 0"][..], &nothing].concat());
+}
+
+#[test]
 fn a_second_root_beside_the_same_var_is_provisioned_once() {
     let steps = r#"
 echo 'LABEL=var /var ext4 defaults 0 2' >$W/image/etc/fstab

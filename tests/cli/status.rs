@@ -72,8 +72,10 @@ fn status_and_its_exit_codes() {
 /// Waits for a boot that is in its init stage, with a systemd that says `units`; after a moment `then` is run. With no `then`
 /// nothing has started. In a mount namespace: /run is its own.
 fn waited(dir: &TempDir, units: &str, then: Option<&str>) -> Option<Answer> {
-    let then = then.map_or("rm status.json;".to_owned(), |then| format!("(sleep 0.3; {then}) &"));
-    dir.write("bin/systemctl", format!("#!/bin/sh\ntest \"$1\" = show && cat <<E\n{units}E\n"));
+    // Once it has looked, and waits.
+    let looked = "for _ in $(seq 1000); do [ -e /run/systemd/looked ] && break; sleep 0.05; done";
+    let then = then.map_or("rm status.json;".to_owned(), |then| format!("({looked}; sleep 0.1; {then}) &"));
+    dir.write("bin/systemctl", format!("#!/bin/sh\n: >/run/systemd/looked\ntest \"$1\" = show && cat <<E\n{units}E\n"));
     fs::set_permissions(dir.0.join("bin/systemctl"), fs::Permissions::from_mode(0o755)).unwrap();
     let script = format!(
         "mount -t tmpfs tmpfs /run && mkdir -p /run/systemd/system /run/cloud-init && cd /run/cloud-init || exit 77

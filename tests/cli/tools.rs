@@ -247,7 +247,7 @@ fn collected_logs_go_to_a_new_file_of_root_alone() {
 #[test]
 fn what_a_nova_machine_was_given_is_valid() {
     if !is_root() {
-        println!("skipped: provisioning a tree gives files away, which needs root");
+        prepivot::base::testing::skip("provisioning a tree gives files away, which needs root");
         return;
     }
     let dir = TempDir::new("cli-schema-nova");

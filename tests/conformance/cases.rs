@@ -4,7 +4,8 @@ use libtest_mimic::{Completion, Failed, Trial};
 use prepivot::base::testing;
 use prepivot::document::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::PathBuf;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 /// The result of a case.
 pub enum Outcome {
@@ -27,15 +28,79 @@ impl Outcome {
 pub struct Vectors {
     /// Its name, which is also the first part of its tests' names.
     pub file: &'static str,
-    /// Cases in which prepivot differs on purpose: the name, and the reason.
+    /// Cases in which prepivot differs on purpose: the name, and the reason. Where each differs, and nowhere else, is in
+    /// exceptions.txt, which `BLESS=1 cargo test --test conformance` writes anew.
     pub exceptions: &'static [(&'static str, &'static str)],
+}
+
+/// Where the exceptions differ, by the name of the test.
+type Places = BTreeMap<String, BTreeSet<String>>;
+
+/// The places of exceptions.txt, and those that were found where it is to be written anew.
+static PLACES: LazyLock<Places> = LazyLock::new(read_places);
+static FOUND: Mutex<Places> = Mutex::new(Places::new());
+
+const HEAD: &str = "# Where the cases differ that are exceptions: their reasons are in the table of each file of vectors. Written by\n\
+                    # `BLESS=1 cargo test --test conformance`: read the difference before you keep it.\n";
+
+fn is_blessed() -> bool {
+    std::env::var_os("BLESS").is_some()
+}
+
+fn table() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/conformance/exceptions.txt"))
+}
+
+fn read_places() -> Places {
+    let text = std::fs::read_to_string(table()).expect("the table of exceptions");
+    let mut places = Places::new();
+    let mut name = "";
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        match line.strip_prefix("    ") {
+            Some(place) => drop(places.entry(name.to_owned()).or_default().insert(place.to_owned())),
+            None => name = line,
+        }
+    }
+    places
+}
+
+/// What a line names that tells a difference: a file, a key, the commands. The values are not of interest.
+fn place(line: &str) -> String {
+    let ends = [": ", " [", " Some(", " None", " Findings"].iter().filter_map(|end| line.find(end));
+    line[..ends.min().unwrap_or(line.len())].to_owned()
+}
+
+/// Compares where an exception differs with the table.
+fn judge_exception(name: &str, reason: &str, lines: &[String]) -> Result<Completion, Failed> {
+    let found: BTreeSet<String> = lines.iter().map(|line| place(line)).collect();
+    let known = PLACES.get(name).cloned().unwrap_or_default();
+    if found != known && !is_blessed() {
+        let text = lines.join("\n");
+        return Err(format!("an exception ({reason}) differs in {found:?}, and not in {known:?}: {text}").into());
+    }
+    FOUND.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), found);
+    Ok(Completion::Completed)
+}
+
+/// Writes exceptions.txt anew where that is asked for, after a run of all cases.
+fn write_places() {
+    let found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
+    if !is_blessed() || found.is_empty() {
+        return;
+    }
+    let mut text = HEAD.to_owned();
+    for (name, places) in found.iter() {
+        text += &format!("{name}\n");
+        places.iter().for_each(|place| text += &format!("    {place}\n"));
+    }
+    std::fs::write(table(), text).expect("the table of exceptions is written");
 }
 
 /// Why tests were skipped, and how many for each reason.
 static SKIPPED: Mutex<BTreeMap<String, usize>> = Mutex::new(BTreeMap::new());
 
 impl Vectors {
-    /// A test for each case, which passes when `check` finds no difference, or, for an exception, finds one. Without the file
+    /// A test for each case, which passes when `check` finds no difference, or, for an exception, those that are known. Without the file
     /// there is one test, which is skipped.
     pub fn trials(&self, check: impl Fn(&Value) -> Outcome + Copy + Send + 'static) -> Vec<Trial> {
         let cases = match testing::find_vectors(self.file) {
@@ -46,17 +111,27 @@ impl Vectors {
         let names: BTreeSet<&str> = list.iter().map(name).collect();
         let unknown = self.exceptions.iter().filter(|(exception, _)| !names.contains(exception));
         let unknown = unknown.map(|(exception, _)| {
-            skipped(format!("{}: {exception}", self.file), "this exception names none of the cases".into())
+            let name = format!("{}: {exception}", self.file);
+            Trial::test(name, || Err("this exception names none of the cases".into()))
+        });
+        let file = format!("{}: ", self.file);
+        let listed = PLACES.keys().filter_map(|name| name.strip_prefix(&file));
+        let stale =
+            listed.filter(|name| !is_blessed() && !self.exceptions.iter().any(|(exception, _)| exception == name));
+        let stale = stale.map(|name| {
+            let name = format!("{file}{name} in exceptions.txt");
+            Trial::test(name, || Err("this case is no exception".into()))
         });
         let one = |(index, case): (usize, &Value)| {
             let reason =
                 self.exceptions.iter().find(|(exception, _)| *exception == name(case)).map(|(_, reason)| *reason);
             let full_name = format!("{}: {}", self.file, name(case));
             let cases = Arc::clone(&cases);
-            let run = move || judge(check(&cases.as_list().expect("a list of cases")[index]), reason);
+            let test = full_name.clone();
+            let run = move || judge(&test, check(&cases.as_list().expect("a list of cases")[index]), reason);
             Trial::ignorable_test(full_name, run).with_kind(if reason.is_some() { "exception" } else { "" })
         };
-        list.iter().enumerate().map(one).chain(unknown).collect()
+        list.iter().enumerate().map(one).chain(unknown).chain(stale).collect()
     }
 }
 
@@ -74,16 +149,17 @@ pub fn trial(name: &str, check: fn()) -> Trial {
 }
 
 fn skipped(name: String, reason: String) -> Trial {
-    Trial::ignorable_test(name, move || judge(Outcome::Skipped(reason), None))
+    Trial::ignorable_test(name.clone(), move || judge(&name, Outcome::Skipped(reason), None))
 }
 
-fn judge(outcome: Outcome, exception: Option<&str>) -> Result<Completion, Failed> {
+fn judge(name: &str, outcome: Outcome, exception: Option<&str>) -> Result<Completion, Failed> {
     match (outcome, exception) {
         (Outcome::Skipped(reason), _) => {
             *SKIPPED.lock().unwrap_or_else(PoisonError::into_inner).entry(reason.clone()).or_default() += 1;
             Ok(Completion::ignored_with(reason))
         }
-        (Outcome::Agrees, None) | (Outcome::Differs(_), Some(_)) => Ok(Completion::Completed),
+        (Outcome::Agrees, None) => Ok(Completion::Completed),
+        (Outcome::Differs(lines), Some(reason)) => judge_exception(name, reason, &lines),
         (Outcome::Differs(lines), None) => Err(lines.join("\n").into()),
         (Outcome::Agrees, Some(reason)) => Err(format!("agrees, but is listed as an exception: {reason}").into()),
     }
@@ -91,6 +167,7 @@ fn judge(outcome: Outcome, exception: Option<&str>) -> Result<Completion, Failed
 
 /// Prints why tests were skipped, a line for each reason.
 pub fn print_skipped() {
+    write_places();
     for (reason, count) in SKIPPED.lock().unwrap_or_else(PoisonError::into_inner).iter() {
         println!("skipped: {count} cases: {reason}");
     }

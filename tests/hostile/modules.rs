@@ -152,7 +152,16 @@ fn with(value: &Value, path: &[Step], new: &Value) -> Value {
 }
 
 /// Runs the modules that read the key, files first. Files that are read line by line must have no line that begins with EVIL.
-fn run(config: &Value, key: &str, instance: &Instance, distro: &Distro, base: &TempDir, what: &dyn std::fmt::Debug) {
+/// Returns how many of those have something in them.
+fn run(
+    config: &Value,
+    key: &str,
+    instance: &Instance,
+    distro: &Distro,
+    base: &TempDir,
+    what: &dyn std::fmt::Debug,
+) -> usize {
+    let mut written = 0;
     let mut root = Root::open(&base.0, Use::Plan).unwrap();
     for module in MODULES {
         let reads = module.keys.is_empty() || module.keys.contains(&key) || key == "hostname" || key == "fqdn";
@@ -184,10 +193,19 @@ fn run(config: &Value, key: &str, instance: &Instance, distro: &Distro, base: &T
     ] {
         let text = root.text(path);
         assert!(!text.lines().any(|l| l.trim_start().starts_with("EVIL")), "{what:?}: {path}: {text}");
+        written += usize::from(!text.is_empty());
     }
     for name in root.list("/etc/yum.repos.d").into_iter().chain(root.list("/etc/zypp/repos.d")) {
         assert!(name.ends_with(".repo"), "{what:?}: {name}");
     }
+    for folder in ["/etc/yum.repos.d", "/etc/zypp/repos.d", "/etc/sudoers.d", "/etc/profile.d"] {
+        for name in root.list(folder) {
+            let text = root.text(&format!("{folder}/{name}"));
+            assert!(!text.lines().any(|l| l.starts_with("EVIL")), "{what:?}: {folder}/{name}: {text}");
+            written += 1;
+        }
+    }
+    written
 }
 
 #[test]
@@ -203,6 +221,7 @@ fn no_value_anywhere_does_harm() {
     places(&config, &mut Vec::new(), &mut all);
     assert!(all.len() > 150);
     let values = hostile();
+    let (mut written, mut runs) = (0, 0);
     for (i, path) in all.iter().enumerate() {
         let Some(Step::Key(key)) = path.first() else { continue };
         for (j, value) in values.iter().enumerate() {
@@ -213,9 +232,12 @@ fn no_value_anywhere_does_harm() {
                 "apk_repos" => "alpine",
                 _ => ["debian", "rocky", "opensuse", "alpine"][(i + j) % 4],
             };
-            run(&with(&config, path, value), key, &instance, &Distro::named(name), &base, &(name, path, value));
+            let config = with(&config, path, value);
+            written += run(&config, key, &instance, &Distro::named(name), &base, &(name, path, value));
+            runs += 1;
         }
     }
+    assert!(written > runs, "{written} files in {runs} runs");
 }
 
 #[test]

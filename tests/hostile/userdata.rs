@@ -98,6 +98,7 @@ fn mutations_of_every_input() {
         tried += 1;
     }
     println!("{tried} mutations of {} inputs", texts.len());
+    assert!(tried >= 400, "only {tried} were tried in a minute");
 }
 
 /// Equal, NaN to NaN too.

@@ -22,6 +22,8 @@ not_logged() { equal "not logged: $1" "" "$(grep -F -- "$1" /var/log/cloud-init.
 # contains NAME FILE TEXT: whether the file has the text.
 contains() { check "$1" grep -qF -- "$3" "$2"; }
 
+# Of a file that does not parse, the rest is not run.
+bash -n "$place/$file" || exit
 . "$place/$file"
 echo "CHECK done $behaviour" >&3
 [ -z "$failed" ]

@@ -120,7 +120,7 @@ class Machine:
 
 
 def names():
-    return sorted(path.parent.name for path in BEHAVIOURS.glob("*/behaviour.toml"))
+    return sorted(path.name for path in BEHAVIOURS.iterdir())
 
 
 def load(name):

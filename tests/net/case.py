@@ -34,10 +34,10 @@
 
 A key that is not known is an error."""
 
+import concurrent.futures
 import contextlib
 import json
 import os
-import threading
 import time
 
 import expect
@@ -158,7 +158,7 @@ class Case:
                 seen.answer = lab.ask(self.asker, "rename", *step["rename"], "verbose")
         finally:
             if later:
-                later.join()
+                later.result()
         self.change(seen, step)
         judge(seen, expected | step.get("expect", {}), prefix)
 
@@ -236,9 +236,11 @@ def meanwhile(lab, given):
             commands(lab, where, given.get(where, []))
 
     seen = Observed(lab)
-    thread = threading.Thread(target=do)
-    thread.start()
-    return thread
+    # Its failure is the step's.
+    pool = concurrent.futures.ThreadPoolExecutor(1)
+    doing = pool.submit(do)
+    pool.shutdown(wait=False)
+    return doing
 
 
 def commands(lab, where, lines):

@@ -25,7 +25,7 @@ KEYS = {
     "meanwhile": {"after", "up", "server", "client"},
     "http": {"documents", "docs", "rename", "instead", "without", "everything", "faults", "port", "ports", "token", "type", "rate", "shed", "down", "tls"},
     "lease": {"neutron", "routes", "text", "addresses", "address", "prefix", "server", "options", "silent", "drop", "nak", "rapid",
-              "delay", "garbage", "wrong_xid", "long"},
+              "delay", "garbage", "wrong_xid", "wrong_mac", "long"},
 }
 
 

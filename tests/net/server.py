@@ -50,7 +50,7 @@ class Dhcp(threading.Thread):
     """A DHCP server on one link. Script (all optional): address (a `*` in it is the last byte of the client's MAC address), prefix,
     server, options {code: hex}, and faults:
     silent, drop (how many messages are ignored), nak (how many requests are refused; -1: all), rapid, delay (seconds),
-    garbage (answers that no DHCP message is), wrong_xid, long (options split in two)."""
+    garbage (answers that no DHCP message is), wrong_xid, wrong_mac (answers to another machine), long (options split in two)."""
 
     def __init__(self, link, script, log, cable=False):
         super().__init__(daemon=True)
@@ -115,7 +115,7 @@ class Dhcp(threading.Thread):
         if rapid:
             options.append((80, b""))
         body = struct.pack("!BBBB4sHH4s4s4s4s16s192x", 2, 1, 6, 0, xid, 0, 0x8000, b"\0" * 4, address, server,
-                           b"\0" * 4, mac + b"\0" * 10)
+                           b"\0" * 4, (bytes(6) if script.get("wrong_mac") else mac) + b"\0" * 10)
         body += bytes([99, 130, 83, 99])
         for code, value in options:
             parts = [value[:len(value) // 2], value[len(value) // 2:]] if script.get("long") and len(value) > 8 else [value]

@@ -27,6 +27,9 @@ use tree::{Entry, Tree};
 /// A secret that a case may have and no output may show.
 const SECRET: &str = "s3cret";
 
+/// Files with a secret that another user than root has to read: APT asks mirrors as the user _apt.
+const OPEN: [&str; 1] = ["/etc/apt/apt.conf.d/90cloud-init-aptproxy"];
+
 /// The result of a run of the program.
 pub struct Output {
     pub code: i32,
@@ -73,7 +76,12 @@ fn run(root: &Tree, seed: &Path, wrong: &mut Vec<String>) -> String {
     let applied = prepivot("apply", root.path(), seed, &[]);
     let after = root.entries();
     compare_plan(&lines, &before, &after, wrong);
+    let files = || root.inodes(after.keys().filter(|path| !is_state(path)));
+    let inodes = files();
     let again = prepivot("apply", root.path(), seed, &[]);
+    for (path, _) in files().into_iter().filter(|(path, inode)| inodes.get(path) != Some(inode)) {
+        wrong.push(format!("a second apply writes {path} again, as it is"));
+    }
     for (path, _, _) in tree::differences(&after, &root.entries()) {
         wrong.push(format!("a second apply changes {path}"));
     }
@@ -85,6 +93,12 @@ fn run(root: &Tree, seed: &Path, wrong: &mut Vec<String>) -> String {
     ] {
         if text.contains(SECRET) {
             wrong.push(format!("{what}: a secret is said"));
+        }
+    }
+    for (path, entry) in after.iter().filter(|(path, entry)| before.get(*path) != Some(entry)) {
+        let has_secret = entry.content.windows(SECRET.len()).any(|bytes| bytes == SECRET.as_bytes());
+        if has_secret && entry.mode & 0o007 != 0 && !OPEN.contains(&path.as_str()) {
+            wrong.push(format!("{path}: everyone may read a secret: mode {:04o}", entry.mode));
         }
     }
     let mut found = format!("exit {}\n", applied.code);

@@ -107,6 +107,11 @@ impl Lab {
             }
             last = output;
         }
+        for (path, entry) in self.tree.entries() {
+            if entry.kind == 'f' && entry.content.windows(8).any(|bytes| bytes == b"SENTINEL") {
+                wrong.push(format!("{name}: what is outside of the root is in {path}"));
+            }
+        }
         let untouched = fs::read_to_string(self.outside.join("file")).is_ok_and(|t| t == "SENTINEL\n")
             && fs::read_dir(self.outside.join("folder")).is_ok_and(|mut d| d.next().is_none())
             && fs::read_dir(&self.outside).is_ok_and(|d| d.count() == 2);

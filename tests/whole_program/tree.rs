@@ -147,6 +147,12 @@ impl Tree {
         walk(&self.0, "", &mut found);
         found
     }
+
+    /// The inodes of what is there of these: a file that is written again has another.
+    pub fn inodes<'p>(&self, paths: impl Iterator<Item = &'p String>) -> BTreeMap<&'p str, u64> {
+        let inode = |path: &'p String| Some((path.as_str(), fs::symlink_metadata(self.0.join(&path[1..])).ok()?.ino()));
+        paths.filter_map(inode).collect()
+    }
 }
 
 fn walk(folder: &Path, prefix: &str, found: &mut BTreeMap<String, Entry>) {

@@ -11,7 +11,7 @@ fn open(usage: Use) -> (TempDir, Root) {
     std::fs::create_dir_all(dir.0.join("etc")).unwrap();
     std::fs::create_dir_all(dir.0.join("home")).unwrap();
     std::fs::write(dir.0.join("etc/fstab"), "/dev/vdb1 /home ext4 defaults 0 2\n").unwrap();
-    let mut root = Root::open(&dir.0, usage).unwrap();
+    let mut root = if usage == Use::NewRoot { Root::open_new(&dir.0) } else { Root::open(&dir.0, usage).unwrap() };
     for (path, text) in [
         ("/etc/passwd", "root:x:0:0::/root:/bin/sh\nold:x:1000:1000::/home/old:/bin/sh\n"),
         ("/etc/shadow", "root:*:1::::::\nold:$6$s$h:1::::::\n"),

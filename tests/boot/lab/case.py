@@ -79,7 +79,7 @@ class Lab:
 
 
 def names():
-    return sorted(path.parent.name for path in CASES.glob("*/case.toml"))
+    return sorted(path.name for path in CASES.iterdir())
 
 
 def load(name):
@@ -150,7 +150,7 @@ def boot_all(case, source, folder, lab):
         units += case.get("units", [])
         slot = folder / SECOND if boot.get("slot") == "b" else root
         place = folder / "checks.img" if has_disk_of_checks(case) else slot
-        put_checks(place, script, folder, lab, units, boot.get("expect", {}), offset(case))
+        put_checks(place, script, folder, lab, units, boot.get("expect", {}) | {"served": "yes" if "service" in boot else ""}, offset(case))
         if "enlarge" in boot:
             with open(root, "r+b") as file:
                 file.truncate(root.stat().st_size + (boot["enlarge"] << 20))

@@ -4,7 +4,7 @@ use super::case::Case;
 use super::service::same_xml;
 use prepivot::base::base64;
 use prepivot::base::report::Report;
-use prepivot::document::{Map, Value, json, yaml};
+use prepivot::document::{Bytes, Map, Value, json, yaml};
 use prepivot::instance::{Instance, NetworkData};
 use prepivot::network::read::{eni, openstack};
 use prepivot::network::{Input, Macs, Network};
@@ -95,8 +95,10 @@ pub fn differences(case: &Case, expected: &Value, found: Option<&Instance>, dir:
     wrong.extend(network(case, expected, instance));
     for (path, file) in expected.get("files").and_then(Value::as_map).into_iter().flat_map(|m| m.iter()) {
         let theirs = bytes(file.get("content"));
-        let mut all = instance.files.iter().chain(&instance.private_files);
-        let ours = all.find(|(p, _)| p == path).map(|(_, content)| content.to_vec());
+        let in_list =
+            |list: &[(String, Bytes)]| list.iter().find(|(p, _)| p == path).map(|(_, content)| content.to_vec());
+        let is_private = file.get("mode").and_then(Value::as_str) == Some("0o600");
+        let ours = in_list(&instance.private_files).or_else(|| in_list(&instance.files).filter(|_| !is_private));
         let ours = ours.or_else(|| written(dir, path, file.get("mode")));
         let is_same = |ours: &Vec<u8>| *ours == theirs || same_xml(&theirs, ours);
         if !ours.as_ref().is_some_and(is_same) {

@@ -18,6 +18,12 @@ fn expected(name: &str) -> Vec<&'static str> {
     lines
 }
 
+/// The cases that the table names.
+pub fn cases() -> impl Iterator<Item = &'static str> {
+    let indented = |line: &&str| line.starts_with("  ") && !line.starts_with("    ");
+    TABLE.lines().filter(indented).map(|line| &line[2..])
+}
+
 /// Compares what differs in the case `name` with the table: it must be exactly what is listed there.
 pub fn compare(name: &str, found: &[String]) -> Outcome {
     let mut missing = expected(name);

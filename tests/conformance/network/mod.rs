@@ -7,10 +7,12 @@ use crate::cases::{Outcome, Vectors, trial};
 use compare::{Meaning, meaning, ours};
 use libtest_mimic::Trial;
 use prepivot::base::report::Report;
+use prepivot::base::testing::find_vectors;
 use prepivot::document::{Value, yaml};
 use prepivot::machine::Distro;
 use prepivot::network::read::config;
 use prepivot::network::{Macs, Target, render};
+use std::collections::BTreeSet;
 
 /// A device that the recorded machine had.
 const KNOWN: [(&str, &str); 1] = [("cf:d6:af:48:e8:80", "eth0")];
@@ -75,7 +77,18 @@ fn check(case: &Value) -> Outcome {
 pub fn trials() -> Vec<Trial> {
     let mut trials = Vectors { file: "network.json", exceptions: &[] }.trials(check);
     trials.push(trial("meaning is compared, not spelling", compare::meaning_is_compared_not_spelling));
+    trials.push(trial("each case of the table of exceptions is a case", each_exception_is_a_case));
     trials
+}
+
+fn each_exception_is_a_case() {
+    // Without the vectors the cases are skipped, and that is said.
+    let Ok(vectors) = find_vectors("network.json") else { return };
+    let cases: BTreeSet<&str> = vectors.as_list().expect("a list of cases").iter().map(crate::cases::name).collect();
+    let mut listed = exceptions::cases().peekable();
+    assert!(listed.peek().is_some());
+    let unknown: Vec<&str> = listed.filter(|name| !cases.contains(name)).collect();
+    assert_eq!(unknown, [""; 0]);
 }
 
 fn check_modes(case: &Value, files: &[prepivot::network::File], wrong: &mut Vec<String>) {
@@ -91,7 +104,7 @@ fn check_modes(case: &Value, files: &[prepivot::network::File], wrong: &mut Vec<
 fn difference(want: &Meaning, have: &Meaning) -> Vec<String> {
     let mut out = Vec::new();
     let none = Vec::new();
-    for path in want.keys().chain(have.keys()).collect::<std::collections::BTreeSet<_>>() {
+    for path in want.keys().chain(have.keys()).collect::<BTreeSet<_>>() {
         let (w, h) = (want.get(path).unwrap_or(&none), have.get(path).unwrap_or(&none));
         let (mut missing, mut added) = (w.clone(), h.clone());
         // A line that is there twice counts twice.

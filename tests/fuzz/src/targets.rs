@@ -21,7 +21,7 @@ use std::cell::RefCell;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::sync::{LazyLock, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 /// A parser, or the whole program.
@@ -280,32 +280,41 @@ fn dns_answer(data: &[u8]) {
     dns::question(7, &text(data), 1);
 }
 
-/// What the server sends next.
-static ANSWER: Mutex<Vec<u8>> = Mutex::new(Vec::new());
+/// A server on a Unix socket, which sends the same answer to every request.
+struct Server {
+    folder: TempDir,
+    answer: Arc<Mutex<Vec<u8>>>,
+}
 
-/// A server on a Unix socket that sends [`ANSWER`] to every request.
-static SERVER: LazyLock<TempDir> = LazyLock::new(|| {
-    let folder = TempDir::new("fuzz-http");
-    let listener = UnixListener::bind(folder.0.join("socket")).expect("failed to listen");
-    std::thread::spawn(move || {
-        for connection in listener.incoming().flatten() {
-            let mut connection = connection;
-            let _ = connection.read(&mut [0; 4096]);
-            let answer = ANSWER.lock().expect("the answer").clone();
-            let _ = connection.write_all(&answer);
-        }
-    });
-    folder
-});
+impl Server {
+    fn start() -> Server {
+        let server = Server { folder: TempDir::new("fuzz-http"), answer: Arc::default() };
+        let listener = UnixListener::bind(server.folder.0.join("socket")).expect("failed to listen");
+        let answer = Arc::clone(&server.answer);
+        std::thread::spawn(move || {
+            for mut connection in listener.incoming().flatten() {
+                let _ = connection.read(&mut [0; 4096]);
+                let answer = answer.lock().expect("the answer").clone();
+                let _ = connection.write_all(&answer);
+            }
+        });
+        server
+    }
+}
+
+// Each thread has its own, so that a test that runs beside another is answered with its input.
+thread_local!(static SERVER: Server = Server::start());
 
 fn http_answer(data: &[u8]) {
-    *ANSWER.lock().expect("the answer") = data.to_vec();
-    let deadline = Deadline::after(Duration::from_secs(5));
-    let client = Client::socket(&SERVER.0.join("socket"), deadline).expect("a client");
-    let request = Request { tries: 1, limit: 64 << 10, ..Request::get("http://host/latest/") };
-    if let Ok(reply) = client.send(&request) {
-        assert!(reply.body.len() <= 64 << 10);
-    }
+    SERVER.with(|server| {
+        *server.answer.lock().expect("the answer") = data.to_vec();
+        let deadline = Deadline::after(Duration::from_secs(5));
+        let client = Client::socket(&server.folder.0.join("socket"), deadline).expect("a client");
+        let request = Request { tries: 1, limit: 64 << 10, ..Request::get("http://host/latest/") };
+        if let Ok(reply) = client.send(&request) {
+            assert!(reply.body.len() <= 64 << 10);
+        }
+    });
 }
 
 /// A URL and where it redirects to.
