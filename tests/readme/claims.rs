@@ -148,13 +148,13 @@ fn every_fuzz_target_is_in_the_table_with_what_was_tried() {
 const LIMITS: &[(&str, &str, &str, &str)] = &[
     (
         "prepivot-cmdline.7",
-        "120 unless it is given, 3600 at most",
+        "120 by default, 3600 at most",
         "stage/mod.rs",
         "BUDGET: Duration = Duration::from_secs(120)",
     ),
     (
         "prepivot-cmdline.7",
-        "120 unless it is given, 3600 at most",
+        "120 by default, 3600 at most",
         "stage/mod.rs",
         "MAX_BUDGET: Duration = Duration::from_secs(3600)",
     ),
