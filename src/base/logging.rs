@@ -1,6 +1,7 @@
 //! Log messages. They are shown as they happen, in the kernel's log (initramfs) or on standard error (real
 //! root), and kept in memory, from all threads, for /var/log/cloud-init.log.
 
+use crate::base::text::{self, MAX_MESSAGE};
 use crate::base::{clock, mask};
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use std::cell::RefCell;
@@ -12,8 +13,6 @@ use std::time::SystemTime;
 
 /// The most different messages kept between two calls of [`take`]; later ones are dropped.
 const MAX_MESSAGES: usize = 10_000;
-/// The longest message, in bytes: names that documents choose are part of some.
-const MAX_TEXT: usize = 16 << 10;
 /// The longest line that the kernel's log accepts from a program, with its level and name (LOG_LINE_MAX).
 const MAX_KMSG: usize = 900;
 
@@ -113,20 +112,19 @@ impl Log for Logger {
 }
 
 /// A message on one line, whatever it contains, without the credentials of URLs.
-fn one_line(text: &str) -> String {
-    let mut text: String = mask::urls(text).chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    mask::cut(&mut text, MAX_TEXT);
-    text
+fn one_line(message: &str) -> String {
+    let mut line: String = mask::urls(message).chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    text::cut(&mut line, MAX_MESSAGE);
+    line
 }
 
-fn to_kernel(mut kmsg: &File, level: Level, text: &str) {
+fn to_kernel(mut kmsg: &File, level: Level, message: &str) {
     let priority = match level {
         Level::Error => 3,
         Level::Warn => 4,
         _ => 6,
     };
-    let end = (0..=text.len().min(MAX_KMSG)).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0);
-    let _ = kmsg.write_all(format!("<{priority}>prepivot: {}\n", &text[..end]).as_bytes());
+    let _ = kmsg.write_all(format!("<{priority}>prepivot: {}\n", text::start(message, MAX_KMSG)).as_bytes());
 }
 
 fn start(shown: Shown) {

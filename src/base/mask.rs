@@ -28,14 +28,6 @@ pub fn urls(text: &str) -> Cow<'_, str> {
     if out.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(out + rest) }
 }
 
-/// Cuts a text that is longer than `most` bytes, at the end of a character, and shows that it was cut.
-pub fn cut(text: &mut String, most: usize) {
-    if text.len() > most {
-        text.truncate((0..=most).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0));
-        text.push('\u{2026}');
-    }
-}
-
 /// Options in fstab(5) whose values are passwords (mount.cifs(8)).
 const PASSWORDS: [&str; 4] = ["password", "pass", "password2", "pass2"];
 

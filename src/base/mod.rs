@@ -23,7 +23,11 @@ pub mod sort;
 pub mod tar;
 #[doc(hidden)]
 pub mod testing;
+pub mod text;
 pub mod uuid;
+
+/// The most symbolic links that are followed on one path, as in Linux (path_resolution(7)).
+pub const MAX_LINKS: usize = 40;
 
 /// A text of the tables that only the manual shows: empty in a build without the feature `manual`, which does not carry it.
 pub const fn manual(text: &'static str) -> &'static str {

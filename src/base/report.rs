@@ -4,14 +4,14 @@
 //! it and put it into status.json. A log message alone never changes the status.
 
 use super::mask;
+use super::text::{self, MAX_MESSAGE};
 use std::collections::HashSet;
 use std::fmt;
 use std::time::SystemTime;
 
 /// The most entries of a report; the rest is only counted.
 const MAX_ENTRIES: usize = 10_000;
-/// How long an entry may be, in bytes: names that documents choose are part of some. And how long once all have that many.
-const MAX_TEXT: usize = 16 << 10;
+/// Once all entries together have this many bytes, a further one has at most [`SHORT`] instead of [`MAX_MESSAGE`].
 const MAX_ALL: usize = 2 << 20;
 const SHORT: usize = 256;
 
@@ -135,9 +135,9 @@ impl Report {
     }
 
     fn push(&mut self, severity: Severity, text: &dyn fmt::Display) {
-        let mut text = one_line(&text.to_string());
-        mask::cut(&mut text, if self.size > MAX_ALL { SHORT } else { MAX_TEXT });
-        self.add(Entry { severity, text, time: SystemTime::now() });
+        let mut line = one_line(&text.to_string());
+        text::cut(&mut line, if self.size > MAX_ALL { SHORT } else { MAX_MESSAGE });
+        self.add(Entry { severity, text: line, time: SystemTime::now() });
     }
 
     fn add(&mut self, entry: Entry) {

@@ -1,9 +1,9 @@
 //! A drive's files, in memory.
 
+use crate::base::MAX_LINKS;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The most symbolic links on the path to one file, as in Linux (path_resolution(7)), and the most names looked up on it.
-const MAX_LINKS: usize = 40;
+/// The most names that are looked up on the path to one file.
 const MAX_NAMES: usize = 64;
 
 /// The files of a drive by path: relative, separated by `/`, as in `openstack/latest/meta_data.json`.

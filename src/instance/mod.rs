@@ -7,7 +7,7 @@ pub mod report;
 pub mod state;
 pub mod status;
 
-use crate::base::hex;
+use crate::base::{hex, text};
 use crate::document::{Bytes, Map, Value};
 use serde::Serialize;
 
@@ -170,8 +170,7 @@ impl Instance {
             id if id.len() > MAX_FOLDER => {
                 let digest = ring::digest::digest(&ring::digest::SHA256, id.as_bytes());
                 let digest = hex::encode(digest.as_ref());
-                let end = (0..=MAX_FOLDER - digest.len() - 1).rev().find(|i| id.is_char_boundary(*i)).unwrap_or(0);
-                format!("{}-{digest}", id.get(..end).unwrap_or_default())
+                format!("{}-{digest}", text::start(&id, MAX_FOLDER - digest.len() - 1))
             }
             id => id,
         }

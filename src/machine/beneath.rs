@@ -1,6 +1,7 @@
 //! Reads small files below a folder that represents a machine. Symbolic links are resolved inside it, and
 //! only regular files are opened: a tree may have FIFOs, devices, or links to the host's files anywhere.
 
+use crate::base::MAX_LINKS;
 use rustix::fd::OwnedFd;
 use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, readlinkat};
 use rustix::io::Errno;
@@ -14,8 +15,6 @@ const MAX_ENVIRONMENT: u64 = 2 << 20;
 /// How often opening a path is tried: while anything on the machine is renamed or mounted, a `..` cannot be
 /// followed safely (openat2(2), EAGAIN).
 const MAX_TRIES: usize = 1000;
-/// How many symbolic links are followed in a path, as by the kernel.
-const MAX_LINKS: usize = 40;
 /// The most entries of a folder that are read.
 const MAX_NAMES: usize = 4096;
 

@@ -3,6 +3,7 @@
 
 use super::layout::{KEPT_STATE, STATE, is_below, is_semaphore};
 use super::{Attr, Change, Content, Kind, MAX_READ, Over, Stat};
+use crate::base::text;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{
     self, AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, ResolveFlags, StatVfsMountFlags, StatxAttributes,
@@ -534,6 +535,5 @@ fn keep_xattrs(replaced: &OwnedFd, file: &File, same_owner: bool) {
 
 /// The temporary name of a file that is then renamed to `name`.
 pub(super) fn temporary_name(name: &str) -> String {
-    let end = (0..=name.len().min(200)).rev().find(|i| name.is_char_boundary(*i)).unwrap_or(0);
-    format!(".{}.prepivot", &name[..end])
+    format!(".{}.prepivot", text::start(name, 200))
 }

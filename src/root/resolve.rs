@@ -2,10 +2,8 @@
 
 use super::record::MAX_PATH;
 use super::{Kind, Node, Root, Stat};
+use crate::base::MAX_LINKS;
 use crate::base::error::{Error, Result};
-
-/// The most symbolic links that one path may contain, as in the kernel.
-const MAX_LINKS: usize = 40;
 
 /// The most components of a path: each is looked up for every change below it.
 const MAX_COMPONENTS: usize = 128;

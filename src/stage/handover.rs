@@ -49,7 +49,8 @@ pub fn hand_over(root: &mut Root, found: bool) -> Result<()> {
             root.symlink(path, "/dev/null")?;
         }
     }
-    for (name, _) in FILES {
+    let may_be_masked = root.is_dir(MASKED_BY_PACKAGES);
+    for (name, _) in FILES.iter().filter(|_| may_be_masked) {
         // Debian's packages, up to debhelper 13.10, masked their units when they were removed, and noted it. Such a mask is not the
         // administrator's.
         let (mask, note) = (format!("/etc/systemd/system/{name}"), format!("{MASKED_BY_PACKAGES}/{name}"));

@@ -409,6 +409,12 @@ fn every_word_of_the_kernel_command_line_that_is_read_is_in_the_manual() {
     assert!(missing.is_empty(), "not in prepivot-cmdline(7): {missing:?}");
 }
 
+/// Fails with those of `words` that `text`, which is part of `page`, does not have in backquotes.
+fn assert_all_quoted(words: &BTreeSet<String>, text: &str, page: &str) {
+    let missing: Vec<&String> = words.iter().filter(|word| !text.contains(&format!("`{word}`"))).collect();
+    assert!(missing.is_empty(), "not in {page}: {missing:?}");
+}
+
 #[test]
 fn every_variable_of_the_environment_that_is_read_is_in_the_manual() {
     let mut names = BTreeSet::new();
@@ -419,8 +425,7 @@ fn every_variable_of_the_environment_that_is_read_is_in_the_manual() {
     assert!(names.contains("NOTIFY_SOCKET") && names.contains("VMX_GUESTINFO"), "{names:?}");
     let page = page("initramfs/man/prepivot.8.md");
     let listed = page.section("## ENVIRONMENT");
-    let missing: Vec<&String> = names.iter().filter(|name| !listed.contains(&format!("`{name}`"))).collect();
-    assert!(missing.is_empty(), "not in prepivot(8): {missing:?}");
+    assert_all_quoted(&names, listed, "prepivot(8)");
 }
 
 #[test]
@@ -456,8 +461,7 @@ fn the_keys_of_a_plan_in_json_are_in_the_table() {
     assert!(keys.contains("change") && keys.contains("env") && keys.contains("content_base64"), "{keys:?}");
     let page = page("initramfs/man/prepivot.8.md");
     let section = page.section("## PROVISIONING A TREE");
-    let missing: Vec<&String> = keys.iter().filter(|key| !section.contains(&format!("`{key}`"))).collect();
-    assert!(missing.is_empty(), "not in prepivot(8): {missing:?}");
+    assert_all_quoted(&keys, section, "prepivot(8)");
 }
 
 #[test]

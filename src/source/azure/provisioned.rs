@@ -11,6 +11,7 @@ use super::wire_server::{self, Health, WireServer};
 use super::{SOURCE, certificates, instance};
 use crate::base::deadline::Deadline;
 use crate::base::error::{Error, Result};
+use crate::base::text;
 use crate::document::Value;
 use crate::instance::{Frequency, state};
 use crate::link::http::{Client, Redirects, Settings};
@@ -143,10 +144,9 @@ fn key_value(live: &mut Live, report: &str) {
 
 /// A record of the pool: key and value, each padded with NUL.
 fn record(key: &str, value: &str) -> Vec<u8> {
-    let end = (0..=value.len().min(MAX_VALUE)).rev().find(|end| value.is_char_boundary(*end)).unwrap_or(0);
     let mut record = key.as_bytes().to_vec();
     record.resize(KEY_SIZE, 0);
-    record.extend(value.bytes().take(end));
+    record.extend_from_slice(text::start(value, MAX_VALUE).as_bytes());
     record.resize(KEY_SIZE + VALUE_SIZE, 0);
     record
 }

@@ -1,0 +1,33 @@
+//! Texts with a limit on their length.
+
+/// The longest message, in bytes: some contain names that documents choose.
+pub const MAX_MESSAGE: usize = 16 << 10;
+
+/// The longest start of `text` of at most `most` bytes that ends with a whole character.
+pub fn start(text: &str, most: usize) -> &str {
+    let end = (0..=text.len().min(most)).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    text.get(..end).unwrap_or_default()
+}
+
+/// Cuts `text` to its [`start`] if it is longer than `most` bytes, and shows that it was cut.
+pub fn cut(text: &mut String, most: usize) {
+    if text.len() > most {
+        text.truncate(start(text, most).len());
+        text.push('\u{2026}');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_character_stays_whole() {
+        assert_eq!([0, 1, 2, 3, 9].map(|most| start("aéb", most)), ["", "a", "a", "aé", "aéb"]);
+        for (most, result) in [(2, "a\u{2026}"), (4, "aéb")] {
+            let mut text = "aéb".to_owned();
+            cut(&mut text, most);
+            assert_eq!(text, result);
+        }
+    }
+}
