@@ -3,6 +3,10 @@
 #[cfg(feature = "no-backtrace")]
 use no_backtrace as _;
 
+/// musl's own gives each page back to the kernel as soon as it is empty, and asks for it again.
+#[global_allocator]
+static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
+
 fn main() -> std::process::ExitCode {
     prepivot::cli::main(std::env::args_os())
 }
