@@ -4,7 +4,7 @@
 //! journal is complete on the disk; from then on an interruption at any point still ends with all changes
 //! made, because the next run makes them again ([`Root::recover`](super::Root::recover)).
 
-use super::disk::Touched;
+use super::folders::{ReadOnly, Touched};
 use super::journal::{FOLDERS, Journal, WAITING, path_in};
 use super::layout::{ACCOUNTS, is_mark, is_unsynced, is_volatile};
 use super::mounts::Writable;
@@ -32,7 +32,7 @@ impl Root {
 
     /// Whether there is a change to files that outlive the boot.
     pub fn has_changes_on_disk(&self) -> bool {
-        self.entries().iter().any(|e| !is_volatile(e.change.resolved()))
+        self.nodes.iter().any(|(path, node)| !is_volatile(path) && !self.entries_of(path, node).is_empty())
     }
 
     /// Drops changes that the disk has already, so that it is compared only once. For the initramfs, where
@@ -52,24 +52,23 @@ impl Root {
     }
 
     fn entries(&self) -> Vec<Entry> {
-        let mut entries = Vec::new();
+        self.nodes.iter().flat_map(|(path, node)| self.entries_of(path, node)).collect()
+    }
+
+    /// The changes by which the disk gets one node. They are all to its path.
+    fn entries_of(&self, path: &str, node: &Node) -> Vec<Entry> {
+        let waits = self.below_unmounted(path);
         let mut changes = Vec::new();
-        for (path, node) in &self.nodes {
-            let waits = self.below_unmounted(path);
-            if waits {
-                entries.push(Entry { change: unseen(path, node), hidden: false });
-            }
-            if !waits || self.is_shadowed(path) {
-                self.difference(path, node, &mut changes);
-                entries.extend(changes.drain(..).map(|change| Entry { change, hidden: waits }));
-            }
+        if !waits || self.is_shadowed(path) {
+            self.difference(path, node, &mut changes);
         }
-        entries
+        let later = waits.then(|| Entry { change: unseen(path, node), hidden: false });
+        later.into_iter().chain(changes.into_iter().map(|change| Entry { change, hidden: waits })).collect()
     }
 
     fn difference(&self, resolved: &str, node: &Node, changes: &mut Vec<Change>) {
         let path = format!("/{resolved}");
-        let disk = self.disk.stat(resolved);
+        let disk = self.stat_disk(resolved);
         let disk_kind = disk.map(|d| d.kind);
         let remove_other = |changes: &mut Vec<Change>, kind: Kind| {
             if disk_kind.is_some_and(|k| k != kind && (k == Kind::Dir || kind == Kind::Dir)) {
@@ -84,8 +83,8 @@ impl Root {
                     changes.push(Change::Remove { path });
                 }
             }
-            Node::Dir(attr) if disk_kind == Some(Kind::Dir) => touch(path, disk.map(|d| d.attr), *attr, changes),
-            Node::Dir(attr) => {
+            Node::Dir { attr, .. } if disk_kind == Some(Kind::Dir) => touch(path, disk.map(|d| d.attr), *attr, changes),
+            Node::Dir { attr, .. } => {
                 remove_other(changes, Kind::Dir);
                 changes.push(Change::Mkdir { path, attr: *attr });
             }
@@ -177,6 +176,9 @@ impl Root {
     /// # Errors
     /// It is read-only and cannot be remounted.
     pub fn make_writable(&self) -> Result<Option<Writable>> {
+        if !self.disk.is_read_only("") {
+            return Ok(None);
+        }
         let needs_own = |e: Entry| {
             let waits = !e.hidden && self.below_unmounted(e.change.resolved());
             // Changes that wait for a file system are in a list there.
@@ -191,8 +193,9 @@ impl Root {
     /// leaves marks out, because the real root may have a writable file system there. In the real root, what
     /// can be written is all that ever will be.
     fn writable(&mut self, entries: Vec<Entry>, errors: &mut Vec<Error>) -> Vec<Entry> {
+        let mut read_only = ReadOnly::default();
         let (left, mut entries): (Vec<_>, Vec<_>) =
-            entries.into_iter().partition(|e| self.disk.is_read_only(e.change.resolved()));
+            entries.into_iter().partition(|e| read_only.holds(&self.disk, &e.change));
         let Some(first) = left.first() else { return entries };
         self.unwritten = true;
         let more = match left.len() - 1 {
@@ -259,7 +262,7 @@ impl Root {
                 return errors;
             }
         };
-        let (mut touched, mut outcome) = (Touched::default(), Outcome::default());
+        let (mut touched, mut outcome) = (Touched::at_first(), Outcome::default());
         self.carry_out(entries, &mut touched, &mut outcome);
         self.end_journal(journal, &touched, outcome)
     }
@@ -298,7 +301,7 @@ impl Root {
             if outcome.starved && (is_mark(change.resolved()) || self.keep_list(&change)) {
                 continue;
             }
-            touched.add(&self.disk, change.resolved());
+            touched.add_of(&self.disk, &change);
             self.one(change, outcome);
         }
     }
@@ -328,7 +331,7 @@ impl Root {
     fn without_journal(&mut self, mut entries: Vec<Entry>, first_mark: usize) -> Vec<Error> {
         let marks = entries.split_off(first_mark);
         let mut outcome = Outcome::default();
-        let mut touched = Touched::default();
+        let mut touched = Touched::at_first();
         self.unsettled = true;
         let made: BTreeSet<String> = entries
             .iter()
@@ -342,7 +345,7 @@ impl Root {
         };
         let mut later = Vec::new();
         for Entry { change, .. } in entries {
-            touched.add(&self.disk, change.resolved());
+            touched.add_of(&self.disk, &change);
             if first(&change) {
                 self.one(change, &mut outcome);
                 continue;
@@ -447,7 +450,7 @@ fn unseen(resolved: &str, node: &Node) -> Change {
     let path = format!("/{resolved}");
     match node {
         Node::Absent => Change::Remove { path },
-        Node::Dir(attr) => Change::Mkdir { path, attr: *attr },
+        Node::Dir { attr, .. } => Change::Mkdir { path, attr: *attr },
         Node::Touched(_, attr) => Change::Chown { path, attr: *attr },
         Node::Symlink(target) => Change::Symlink { path, target: target.clone() },
         Node::File { content, attr, over } => {

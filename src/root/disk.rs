@@ -1,7 +1,7 @@
 //! The disk below a root: reads, and single changes. Paths here are already resolved, so no component may be
 //! a symbolic link: if one appears in between, the call fails instead of leaving the root.
 
-use super::layout::{KEPT_STATE, STATE, is_below, is_semaphore};
+use super::layout::{KEPT_STATE, STATE, folder_of, is_below, is_semaphore};
 use super::{Attr, Change, Content, Kind, MAX_READ, Over, Stat};
 use crate::base::text;
 use rustix::fd::{AsFd, OwnedFd};
@@ -70,7 +70,7 @@ impl Disk {
     }
 
     /// Where `path` is stored on the disk.
-    fn place<'p>(&self, path: &'p str) -> Cow<'p, str> {
+    pub(super) fn place<'p>(&self, path: &'p str) -> Cow<'p, str> {
         // Seeds and handlers of the image stay where the image has them.
         let is_image = |name: &str| {
             let folder = format!("{STATE}/{name}");
@@ -145,19 +145,23 @@ impl Disk {
 
     /// Whether the file system of `path`, which need not exist, is read-only.
     pub(super) fn is_read_only(&self, path: &str) -> bool {
-        let stat = self.nearest(path).and_then(|fd| fs::fstatvfs(fd).ok());
-        stat.is_some_and(|stat| stat.f_flag.contains(StatVfsMountFlags::RDONLY))
+        self.nearest(path).is_some_and(|folder| is_read_only(&folder))
     }
 
     /// `path` itself if it is a folder; else the nearest folder above it that exists.
     pub(super) fn nearest(&self, path: &str) -> Option<OwnedFd> {
+        Some(self.nearest_of(path)?.0)
+    }
+
+    /// The same, and whether it is `path` itself.
+    pub(super) fn nearest_of(&self, path: &str) -> Option<(OwnedFd, bool)> {
         let place = self.place(path);
         let mut at: &str = &place;
         loop {
             match self.open_placed(at, OFlags::RDONLY | OFlags::DIRECTORY) {
-                Ok(fd) => return Some(fd),
+                Ok(fd) => return Some((fd, at.len() == place.len())),
                 Err(_) if at.is_empty() => return None,
-                Err(_) => at = at.rsplit_once('/').map_or("", |(above, _)| above),
+                Err(_) => at = folder_of(at),
             }
         }
     }
@@ -245,13 +249,8 @@ impl Disk {
         match change {
             Change::Write { over: Over::Keep, .. } if self.stat(path).is_some() => Ok(()),
             Change::Write { content, attr, over: Over::Append, .. } => self.append(path, content, *attr),
-            Change::Write { content, attr, .. } if is_semaphore(path) && self.stat(path).is_none() => {
-                self.create(path, content, *attr)
-            }
-            Change::Write { content, attr, .. } => {
-                self.prepare(path, content, *attr)?;
-                self.publish(path, content, *attr)
-            }
+            Change::Write { content, attr, .. } if is_semaphore(path) => self.create(path, content, *attr),
+            Change::Write { content, attr, .. } => self.replace(path, content, *attr),
             Change::Mkdir { attr, .. } => self.mkdir(path, *attr),
             Change::Symlink { target, .. } => {
                 let (parent, name) = self.open_parent(path)?;
@@ -266,12 +265,12 @@ impl Disk {
 
     /// Creates a folder with its mode and owner from the first moment. An existing one stays as it is.
     fn mkdir(&self, path: &str, attr: Attr) -> std::io::Result<()> {
-        match self.stat(path).map(|s| s.kind) {
-            Some(Kind::Dir) => return Ok(()),
+        let (parent, name) = self.open_parent(path)?;
+        match type_of(&parent, name) {
+            Some(FileType::Directory) => return Ok(()),
             Some(_) => return Err(Errno::EXIST.into()),
             None => {}
         }
-        let (parent, name) = self.open_parent(path)?;
         let temporary = temporary_name(name);
         self.make_temporary(path, || fs::mkdirat(&parent, &temporary, Mode::from_raw_mode(0o700)))?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -284,34 +283,59 @@ impl Disk {
         }
     }
 
+    /// [`Disk::prepare`] and [`Disk::publish`].
+    fn replace(&self, path: &str, content: &Content, attr: Attr) -> std::io::Result<()> {
+        let (parent, name) = self.open_parent(path)?;
+        self.prepare_in(&parent, name, path, content, attr)?;
+        self.publish_in(&parent, name, path, content, attr)
+    }
+
     /// Creates the file's new content with its mode and owner, under a temporary name beside it.
     pub(super) fn prepare(&self, path: &str, content: &Content, attr: Attr) -> std::io::Result<()> {
         let (parent, name) = self.open_parent(path)?;
+        self.prepare_in(&parent, name, path, content, attr)
+    }
+
+    /// [`Disk::prepare`] in the folder of `path`, which is open.
+    fn prepare_in(
+        &self,
+        parent: &OwnedFd,
+        name: &str,
+        path: &str,
+        content: &Content,
+        attr: Attr,
+    ) -> std::io::Result<()> {
         let temporary = temporary_name(name);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let open = || fs::openat(&parent, &temporary, flags, Mode::from_raw_mode(0o600));
+        let open = || fs::openat(parent, &temporary, flags, Mode::from_raw_mode(0o600));
         let mut file = File::from(self.make_temporary(path, open)?);
         let write = |file: &mut File| -> std::io::Result<()> {
-            if let Some(Stat { kind: Kind::File, attr: old, .. }) = self.stat(path) {
-                let replaced = self.open_at(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
-                keep_xattrs(&replaced, file, old.uid == attr.uid);
+            if type_of(parent, name) == Some(FileType::RegularFile) {
+                let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                let replaced = fs::openat(parent, name, flags, Mode::empty())?;
+                keep_xattrs(&replaced, file, attr.uid)?;
             }
             own(&file, attr)?;
-            let mut out = BufWriter::with_capacity(BUFFER, file);
+            // What is in memory is written at once, past a buffer that is no larger.
+            let size = usize::try_from(content.len()).unwrap_or(BUFFER).min(BUFFER);
+            let mut out = BufWriter::with_capacity(size, file);
             content.write_to(&mut out)?;
             out.flush()
         };
         write(&mut file).inspect_err(|_| {
-            let _ = fs::unlinkat(&parent, &temporary, AtFlags::empty());
+            let _ = fs::unlinkat(parent, &temporary, AtFlags::empty());
         })
     }
 
     /// Creates a file under its final name, so that a killed run leaves no temporary file that nothing would
-    /// remove: a semaphore is written only once.
+    /// remove: a semaphore is written only once. One that exists is replaced.
     fn create(&self, path: &str, content: &Content, attr: Attr) -> std::io::Result<()> {
         let (parent, name) = self.open_parent(path)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mut file = File::from(fs::openat(&parent, name, flags, Mode::from_raw_mode(attr.mode))?);
+        let mut file = match fs::openat(&parent, name, flags, Mode::from_raw_mode(attr.mode)) {
+            Err(Errno::EXIST) => return self.replace(path, content, attr),
+            opened => File::from(opened?),
+        };
         let made = own(&file, attr).and_then(|()| content.write_to(&mut file));
         made.inspect_err(|_| {
             let _ = fs::unlinkat(&parent, name, AtFlags::empty());
@@ -322,10 +346,22 @@ impl Disk {
     /// the content itself.
     pub(super) fn publish(&self, path: &str, content: &Content, attr: Attr) -> std::io::Result<()> {
         let (parent, name) = self.open_parent(path)?;
+        self.publish_in(&parent, name, path, content, attr)
+    }
+
+    /// [`Disk::publish`] in the folder of `path`, which is open.
+    fn publish_in(
+        &self,
+        parent: &OwnedFd,
+        name: &str,
+        path: &str,
+        content: &Content,
+        attr: Attr,
+    ) -> std::io::Result<()> {
         let temporary = temporary_name(name);
-        let renamed = fs::renameat(&parent, &temporary, &parent, name);
+        let renamed = fs::renameat(parent, &temporary, parent, name);
         if renamed.is_err() {
-            let _ = fs::unlinkat(&parent, &temporary, AtFlags::empty());
+            let _ = fs::unlinkat(parent, &temporary, AtFlags::empty());
         }
         if renamed != Err(Errno::BUSY) || self.stat(path).is_none_or(|s| s.kind != Kind::File) {
             return Ok(renamed?);
@@ -341,8 +377,7 @@ impl Disk {
     /// Appends to a file in place.
     fn append(&self, path: &str, content: &Content, attr: Attr) -> std::io::Result<()> {
         if !matches!(self.stat(path), Some(Stat { kind: Kind::File, .. })) {
-            self.prepare(path, content, attr)?;
-            return self.publish(path, content, attr);
+            return self.replace(path, content, attr);
         }
         let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NONBLOCK | OFlags::NOCTTY;
         File::from(self.open_at(path, flags)?).write_all(&content.to_vec())
@@ -384,8 +419,7 @@ impl Disk {
 
     /// Syncs the folder of `path`: renames and removals in it.
     pub(super) fn sync_folder(&self, path: &str) -> std::io::Result<()> {
-        let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
-        match fs::fsync(self.open_at(folder, OFlags::RDONLY | OFlags::DIRECTORY)?) {
+        match fs::fsync(self.open_at(folder_of(path), OFlags::RDONLY | OFlags::DIRECTORY)?) {
             // Not every file system can sync a folder alone.
             Err(Errno::INVAL) => Ok(()),
             result => Ok(result?),
@@ -451,6 +485,12 @@ impl Disk {
     }
 }
 
+/// The type of what is in an open folder, links not followed. None where nothing is there.
+fn type_of(folder: &OwnedFd, name: &str) -> Option<FileType> {
+    let stat = fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    Some(FileType::from_raw_mode(stat.st_mode))
+}
+
 /// The Stat of an open file.
 fn stat_of(file: &OwnedFd) -> Option<Stat> {
     let stat = fs::fstat(file).ok()?;
@@ -469,35 +509,9 @@ pub fn is_in_memory(folder: impl AsFd) -> bool {
     fs::fstatfs(folder).is_ok_and(|stat| matches!(stat.f_type as u32, TMPFS | RAMFS))
 }
 
-/// The file systems that changes touch, to be synced together at the end.
-#[derive(Default)]
-pub(super) struct Touched {
-    /// By device number. Opened before the first change, so that syncfs(2) reports every write error.
-    folders: Vec<(u64, OwnedFd)>,
-    last: String,
-}
-
-impl Touched {
-    /// Adds the file system of the folder of `path`.
-    pub(super) fn add(&mut self, disk: &Disk, path: &str) {
-        let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
-        if folder == self.last && !self.folders.is_empty() {
-            return;
-        }
-        self.last = folder.to_owned();
-        // A missing folder is created by one of the changes.
-        if let Some(fd) = disk.nearest(folder)
-            && let Ok(stat) = fs::fstat(&fd)
-            && self.folders.iter().all(|(device, _)| *device != stat.st_dev)
-        {
-            self.folders.push((stat.st_dev, fd));
-        }
-    }
-
-    /// Syncs all of them.
-    pub(super) fn sync(&self) -> std::io::Result<()> {
-        Ok(self.folders.iter().try_for_each(|(_, fd)| fs::syncfs(fd))?)
-    }
+/// Whether the file system of an open folder is read-only.
+pub(super) fn is_read_only(folder: &OwnedFd) -> bool {
+    fs::fstatvfs(folder).is_ok_and(|stat| stat.f_flag.contains(StatVfsMountFlags::RDONLY))
 }
 
 /// Sets the owner, then the mode: changing the owner clears set-user-ID. For an ordinary user (in tests, or a
@@ -510,14 +524,15 @@ pub(super) fn own(file: impl AsFd, attr: Attr) -> std::io::Result<()> {
     Ok(fs::fchmod(&file, Mode::from_raw_mode(attr.mode))?)
 }
 
-/// Copies the extended attributes of the file that is replaced: the SELinux label, and if the owner stays the
-/// same also access control lists and the rest. The mode, set later, limits what a list grants (acl(5)).
-fn keep_xattrs(replaced: &OwnedFd, file: &File, same_owner: bool) {
+/// Copies the extended attributes of the file that is replaced: the SELinux label, and if the owner stays
+/// `uid` also access control lists and the rest. The mode, set later, limits what a list grants (acl(5)).
+fn keep_xattrs(replaced: &OwnedFd, file: &File, uid: u32) -> Io<()> {
     // An error means that the file system has no extended attributes.
     let length = fs::flistxattr_query(replaced).unwrap_or(0);
     if length == 0 {
-        return;
+        return Ok(());
     }
+    let same_owner = fs::fstat(replaced)?.st_uid == uid;
     let mut names = vec![0; length.min(MAX_XATTR)];
     let length = fs::flistxattr(replaced, &mut names).unwrap_or(0);
     let mut value = vec![0; MAX_XATTR];
@@ -531,6 +546,7 @@ fn keep_xattrs(replaced: &OwnedFd, file: &File, same_owner: bool) {
             let _ = fs::fsetxattr(file, name, value.get(..length).unwrap_or_default(), XattrFlags::empty());
         }
     }
+    Ok(())
 }
 
 /// The temporary name of a file that is then renamed to `name`.

@@ -54,6 +54,11 @@ pub(super) fn is_shadowed(path: &str) -> bool {
     is_below(path, STATE) || is_below(STATE, path)
 }
 
+/// The folder of a path.
+pub(super) fn folder_of(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(folder, _)| folder)
+}
+
 /// Whether `path` is `folder` or below it.
 pub(super) fn is_below(path: &str, folder: &str) -> bool {
     path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || folder.is_empty() || rest.starts_with('/'))

@@ -12,6 +12,7 @@ mod content;
 mod device;
 mod disk;
 mod edit;
+mod folders;
 mod journal;
 mod layout;
 mod lock;
@@ -98,7 +99,11 @@ pub struct Stat {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Node {
     Absent,
-    Dir(Attr),
+    Dir {
+        attr: Attr,
+        /// Whether the disk has nothing at the path, and nothing below it.
+        is_new: bool,
+    },
     File {
         content: Content,
         attr: Attr,
@@ -258,7 +263,7 @@ impl Root {
     /// Whether `path` is a folder that this run creates and that is not on the disk yet.
     pub fn is_new_dir(&self, path: &str) -> bool {
         self.resolve(path, true)
-            .is_ok_and(|p| matches!(self.nodes.get(&p), Some(Node::Dir(_))) && self.disk.stat(&p).is_none())
+            .is_ok_and(|p| matches!(self.nodes.get(&p), Some(Node::Dir { .. })) && self.stat_disk(&p).is_none())
     }
 
     /// Whether `path` is a regular file, following links.
@@ -319,7 +324,9 @@ impl Root {
     pub fn list(&self, path: &str) -> Vec<String> {
         self.note(path, true);
         let Ok(resolved) = self.resolve(path, true) else { return Vec::new() };
-        let hidden = self.hidden(&resolved) || matches!(self.nodes.get(&resolved), Some(Node::Absent));
+        let hidden = self.hidden(&resolved)
+            || matches!(self.nodes.get(&resolved), Some(Node::Absent))
+            || self.is_in_new_dir(&resolved);
         let mut names = if hidden { Default::default() } else { self.disk.list(&resolved) };
         let prefix = if resolved.is_empty() { String::new() } else { format!("{resolved}/") };
         for (path, node) in self.nodes.range(prefix.clone()..) {
@@ -389,7 +396,7 @@ impl Root {
             Some(_) => Err(Error::new(format!("failed to make the folder {path}: there is a file of that name"))),
             None => {
                 self.make_parents(&resolved, path)?;
-                self.nodes.insert(resolved, Node::Dir(attr));
+                self.insert_dir(resolved, attr);
                 Ok(())
             }
         }
@@ -453,7 +460,7 @@ impl Root {
             return Err(Error::new(format!("failed to change the owner or mode of {path}: there is no such file")));
         };
         match self.nodes.get_mut(&resolved) {
-            Some(Node::File { attr: old, .. } | Node::Dir(old) | Node::Touched(_, old)) => *old = attr,
+            Some(Node::File { attr: old, .. } | Node::Dir { attr: old, .. } | Node::Touched(_, old)) => *old = attr,
             _ => drop(self.nodes.insert(resolved, Node::Touched(stat.kind, attr))),
         }
         Ok(())
@@ -511,16 +518,37 @@ impl Root {
         }
         for parent in missing {
             let mode = if run_dir::DIR.strip_prefix('/') == Some(parent) { 0o700 } else { 0o755 };
-            self.nodes.insert(parent.to_owned(), Node::Dir(Attr::root(mode)));
+            self.insert_dir(parent.to_owned(), Attr::root(mode));
         }
         Ok(())
+    }
+
+    /// Creates a folder where no one sees anything, at a resolved path.
+    fn insert_dir(&mut self, resolved: String, attr: Attr) {
+        // Programs write to the disk, too, and so does the recovery of an earlier run's changes; /run is everybody's.
+        let is_alone = self.recovered && !self.runs_commands() && !layout::is_volatile(&resolved);
+        let is_new = is_alone && !self.nodes.contains_key(&resolved) && !self.hidden(&resolved);
+        self.nodes.insert(resolved, Node::Dir { attr, is_new });
+    }
+
+    /// Whether a path is a folder that the disk does not have, or below one: the disk need not be asked.
+    fn is_in_new_dir(&self, path: &str) -> bool {
+        let is_new = |at: &str| matches!(self.nodes.get(at), Some(Node::Dir { is_new: true, .. }));
+        // The image's part of a state that is kept elsewhere is below a folder that is missing there.
+        let is_split = self.disk.keeps_state && layout::is_below(path, layout::STATE);
+        !is_split && path.match_indices('/').map(|(i, _)| &path[..i]).chain([path]).any(is_new)
+    }
+
+    /// What the disk has at a resolved path.
+    fn stat_disk(&self, resolved: &str) -> Option<Stat> {
+        if self.is_in_new_dir(resolved) { None } else { self.disk.stat(resolved) }
     }
 
     fn read_link_resolved(&self, resolved: &str) -> Option<String> {
         match self.nodes.get(resolved) {
             Some(Node::Symlink(target)) => Some(target.clone()),
             Some(_) => None,
-            None if self.hidden(resolved) => None,
+            None if self.hidden(resolved) || self.is_in_new_dir(resolved) => None,
             None => self.disk.read_link(resolved),
         }
     }
@@ -549,7 +577,7 @@ impl Root {
     }
 
     fn lstat_resolved(&self, resolved: &str) -> Option<Stat> {
-        self.lstat_over(resolved, || self.disk.stat(resolved))
+        self.lstat_over(resolved, || self.stat_disk(resolved))
     }
 
     /// What is at a path: the change in memory if there is one, else what the disk has.
@@ -557,7 +585,7 @@ impl Root {
         let stat = |kind, attr, size| Some(Stat { kind, attr, size });
         match self.nodes.get(resolved) {
             Some(Node::Absent) => None,
-            Some(Node::Dir(attr)) => stat(Kind::Dir, *attr, 0),
+            Some(Node::Dir { attr, .. }) => stat(Kind::Dir, *attr, 0),
             Some(Node::File { content, attr, over }) => {
                 let before = if *over == Over::Append { on_disk().map_or(0, |s| s.size) } else { 0 };
                 stat(Kind::File, *attr, before + content.len())

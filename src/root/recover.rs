@@ -2,9 +2,9 @@
 //! been mounted.
 
 use super::commit::Outcome;
-use super::disk::Touched;
+use super::folders::Touched;
 use super::journal::{FOLDERS, JOURNAL, Journal, WAITING, open_own, path_in};
-use super::layout::is_below;
+use super::layout::{folder_of, is_below};
 use super::mounts::Writable;
 use super::points;
 use super::record::{Entry, Record};
@@ -95,7 +95,7 @@ impl Root {
             if let Some(device) = self.disk.device(at) {
                 return Some(device) == self.disk.device("");
             }
-            at = at.rsplit_once('/').map_or("", |(above, _)| above);
+            at = folder_of(at);
         }
         true
     }
@@ -131,7 +131,7 @@ impl Root {
             self.waiting.append(&mut stays);
             match self.list_of_waiting() {
                 Ok(change) => {
-                    touched.add(&self.disk, change.resolved());
+                    touched.add_of(&self.disk, &change);
                     self.one(change, &mut outcome);
                 }
                 Err(e) => outcome.errors.push(e),

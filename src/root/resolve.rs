@@ -1,5 +1,6 @@
 //! Resolves paths in the root, following symbolic links without leaving it.
 
+use super::layout::folder_of;
 use super::record::MAX_PATH;
 use super::{Kind, Node, Root, Stat};
 use crate::base::MAX_LINKS;
@@ -46,7 +47,7 @@ impl Root {
         let mut at = resolved.as_str();
         let mut stat = found;
         while stat.is_none() && !at.is_empty() {
-            at = at.rsplit_once('/').map_or("", |(above, _)| above);
+            at = folder_of(at);
             stat = self.lstat_resolved(at);
         }
         let owner = stat.map_or(0, |s| s.attr.uid);
@@ -68,7 +69,7 @@ impl Root {
 
     /// What is at a resolved path.
     fn stat_of(&self, Resolved { path, on_disk, .. }: &Resolved) -> Option<Stat> {
-        self.lstat_over(path, || on_disk.unwrap_or_else(|| self.disk.stat(path)))
+        self.lstat_over(path, || on_disk.unwrap_or_else(|| self.stat_disk(path)))
     }
 
     /// The path and what the disk has there, found with one system call if no component is a link. None where
@@ -83,7 +84,7 @@ impl Root {
         if !self.nodes.is_empty() && parts.any(|part| matches!(self.nodes.get(part), Some(Node::Symlink(_)))) {
             return None;
         }
-        let stat = self.disk.stat_plain(path)?;
+        let stat = if self.is_in_new_dir(path) { None } else { self.disk.stat_plain(path)? };
         if follow && stat.is_some_and(|s| s.kind == Kind::Symlink) {
             return None;
         }

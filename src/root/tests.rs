@@ -51,6 +51,46 @@ fn links_never_lead_outside() {
 }
 
 #[test]
+fn below_a_new_folder_only_what_the_disk_lacks_is_taken_as_missing() {
+    let (dir, mut root) = tree("root-new-folder");
+    let on_disk = |path: &str, text: &str| {
+        std::fs::create_dir_all(dir.0.join(path).parent().unwrap()).unwrap();
+        std::fs::write(dir.0.join(path), text).unwrap();
+    };
+    on_disk("d/e/old", "old");
+    // Before an earlier run's changes are made, nothing is known of the disk.
+    root.mkdir("/early", Attr::root(0o755)).unwrap();
+    root.recover();
+    root.mkdir("/new/a", Attr::root(0o755)).unwrap();
+    for path in ["early/x", "new/a/x"] {
+        on_disk(path, "of another");
+    }
+    assert_eq!([root.exists("/early/x"), root.exists("/new/a/x")], [true, false], "the disk is not asked");
+    assert_eq!((root.list("/new"), root.list("/new/a")), (vec!["a".to_owned()], Vec::new()));
+    // A folder that is made again has its old content on the disk.
+    root.remove("/d").unwrap();
+    root.write("/d/e/new", "new", Attr::root(0o644)).unwrap();
+    assert!(!root.exists("/d/e/old") && root.list("/d/e") == ["new"]);
+    root.symlink("/new/link", "/d").unwrap();
+    assert_eq!((root.text("/new/link/e/new"), root.read_link("/new/link").as_deref()), ("new".into(), Some("/d")));
+    assert_eq!(root.commit(), []);
+    assert!(!dir.0.join("d/e/old").exists() && dir.0.join("d/e/new").exists());
+
+    // The image's seed stays where it is, also where the rest of the state is kept elsewhere.
+    let dir = TempDir::new("root-new-state");
+    for (path, text) in
+        [("etc/fstab", "tmpfs /var tmpfs defaults 0 0\n"), ("var/lib/cloud/seed/nocloud/meta-data", "{}")]
+    {
+        std::fs::create_dir_all(dir.0.join(path).parent().unwrap()).unwrap();
+        std::fs::write(dir.0.join(path), text).unwrap();
+    }
+    let mut root = Root::open_new(&dir.0);
+    root.recover();
+    root.write("/var/lib/cloud/data/instance-id", "i-1\n", Attr::root(0o644)).unwrap();
+    assert_eq!(root.text("/var/lib/cloud/seed/nocloud/meta-data"), "{}");
+}
+
+#[test]
 fn a_removed_folder_is_gone_and_can_come_back() {
     let (dir, mut root) = tree("root-remove");
     std::fs::create_dir_all(dir.0.join("d/e")).unwrap();
