@@ -267,6 +267,15 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
+    #[test]
+    fn key_lines_are_bounded_over_all_attributes() {
+        let lines = |of: &str, n: usize| (0..n).map(|i| format!("{of}{i}:ssh-ed25519 AAAA\n")).collect::<String>();
+        let map = |key: &str, text: String| Map::from_iter([(key.to_owned(), Value::from(text))]);
+        let own = map("ssh-keys", lines("own", MAX_LINES - 1));
+        let found = key_lines(&own, &map("ssh-keys", lines("project", 5)));
+        assert_eq!((found.len(), found.last().map(|l| l.starts_with("project0:"))), (MAX_LINES, Some(true)));
+    }
+
     fn client(script: Script) -> (Client, Arc<Script>) {
         let script = Arc::new(script);
         let deadline = Deadline::after(Duration::from_secs(100));

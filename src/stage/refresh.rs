@@ -157,7 +157,12 @@ pub fn reload(root: &mut Root, renderer: &Renderer) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::testing::TempDir;
     use crate::document::yaml;
+    use crate::machine::Machine;
+    use crate::root::Use;
+    use crate::stage::Options;
+    use crate::system::Nothing;
 
     #[test]
     fn only_what_the_user_allows() {
@@ -168,5 +173,28 @@ mod tests {
         let on_boot = Source { updates: &[Update::NewInstance, Update::Boot], ..Source::NEW };
         assert!(allows_boot(&config("{}"), Some(&on_boot)) && !allows_boot(&config("{}"), Some(&Source::NEW)));
         assert!(!allows_boot(&config("updates: {network: {when: [hotplug]}}"), Some(&on_boot)));
+    }
+
+    #[test]
+    fn an_instance_of_a_drive_is_asked_for_again_where_the_image_lists_services_alone() {
+        let allowed = |own: &str, source: &str| {
+            let dir = TempDir::new("refresh");
+            dir.write("etc/cloud/cloud.cfg", own);
+            let root = Root::open(&dir.0, Use::Tree).unwrap();
+            let machine = Machine::default();
+            let boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
+            is_allowed(&boot, &Instance { source: source.into(), ..Instance::default() })
+        };
+        assert!(allowed("datasource_list: [OpenStack]\n", "ConfigDrive"));
+        assert!(allowed("datasource_list: [Ec2, None]\n", "NoCloud"));
+        for (own, source) in [
+            ("datasource_list: [ConfigDrive, OpenStack]\n", "ConfigDrive"),
+            ("datasource_list: [None]\n", "ConfigDrive"),
+            ("{}\n", "ConfigDrive"),
+            ("datasource_list: [OpenStack]\n", "OpenStack"),
+        ] {
+            assert!(!allowed(own, source), "{own}{source}");
+        }
+        assert!(allowed("updates: {network: {when: [boot]}}\n", "OpenStack"));
     }
 }
