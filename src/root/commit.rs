@@ -351,7 +351,8 @@ impl Root {
                 continue;
             }
             if let Change::Write { content, attr, .. } = &change
-                && let Err(e) = self.disk.prepare(change.resolved(), content, *attr)
+                && let Err(e) =
+                    self.disk.target(change.resolved()).and_then(|target| self.disk.prepare(&target, content, *attr))
             {
                 outcome.fail(&change, &e);
                 continue;
@@ -365,10 +366,13 @@ impl Root {
                 continue;
             }
             match &change {
-                Change::Write { content, attr, .. } => match self.disk.publish(change.resolved(), content, *attr) {
-                    Ok(()) => self.done.push(change.path().to_owned()),
-                    Err(e) => outcome.fail(&change, &e),
-                },
+                Change::Write { content, attr, .. } => {
+                    let target = self.disk.target(change.resolved());
+                    match target.and_then(|target| self.disk.publish(&target, content, *attr)) {
+                        Ok(()) => self.done.push(change.path().to_owned()),
+                        Err(e) => outcome.fail(&change, &e),
+                    }
+                }
                 _ => self.one(change, &mut outcome),
             }
         }

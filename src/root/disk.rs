@@ -28,6 +28,13 @@ pub(super) struct Disk {
     pub(super) keeps_state: bool,
 }
 
+/// A file that is to be written, and its open folder.
+pub(super) struct Target<'p> {
+    path: &'p str,
+    parent: OwnedFd,
+    name: &'p str,
+}
+
 /// The largest value of an extended attribute, and the largest list of their names, in bytes (xattr(7)).
 const MAX_XATTR: usize = 64 << 10;
 /// Extended attributes that belong to a file's content, and do not fit another content.
@@ -285,26 +292,20 @@ impl Disk {
 
     /// [`Disk::prepare`] and [`Disk::publish`].
     fn replace(&self, path: &str, content: &Content, attr: Attr) -> std::io::Result<()> {
+        let target = self.target(path)?;
+        self.prepare(&target, content, attr)?;
+        self.publish(&target, content, attr)
+    }
+
+    /// Opens the folder of a file that is to be written.
+    pub(super) fn target<'p>(&self, path: &'p str) -> std::io::Result<Target<'p>> {
         let (parent, name) = self.open_parent(path)?;
-        self.prepare_in(&parent, name, path, content, attr)?;
-        self.publish_in(&parent, name, path, content, attr)
+        Ok(Target { path, parent, name })
     }
 
     /// Creates the file's new content with its mode and owner, under a temporary name beside it.
-    pub(super) fn prepare(&self, path: &str, content: &Content, attr: Attr) -> std::io::Result<()> {
-        let (parent, name) = self.open_parent(path)?;
-        self.prepare_in(&parent, name, path, content, attr)
-    }
-
-    /// [`Disk::prepare`] in the folder of `path`, which is open.
-    fn prepare_in(
-        &self,
-        parent: &OwnedFd,
-        name: &str,
-        path: &str,
-        content: &Content,
-        attr: Attr,
-    ) -> std::io::Result<()> {
+    pub(super) fn prepare(&self, target: &Target, content: &Content, attr: Attr) -> std::io::Result<()> {
+        let &Target { path, ref parent, name } = target;
         let temporary = temporary_name(name);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let open = || fs::openat(parent, &temporary, flags, Mode::from_raw_mode(0o600));
@@ -344,20 +345,8 @@ impl Disk {
 
     /// Renames what [`Disk::prepare`] created over the file. A file that is a mount point, as container managers create them, gets
     /// the content itself.
-    pub(super) fn publish(&self, path: &str, content: &Content, attr: Attr) -> std::io::Result<()> {
-        let (parent, name) = self.open_parent(path)?;
-        self.publish_in(&parent, name, path, content, attr)
-    }
-
-    /// [`Disk::publish`] in the folder of `path`, which is open.
-    fn publish_in(
-        &self,
-        parent: &OwnedFd,
-        name: &str,
-        path: &str,
-        content: &Content,
-        attr: Attr,
-    ) -> std::io::Result<()> {
+    pub(super) fn publish(&self, target: &Target, content: &Content, attr: Attr) -> std::io::Result<()> {
+        let &Target { path, ref parent, name } = target;
         let temporary = temporary_name(name);
         let renamed = fs::renameat(parent, &temporary, parent, name);
         if renamed.is_err() {

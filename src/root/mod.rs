@@ -324,9 +324,7 @@ impl Root {
     pub fn list(&self, path: &str) -> Vec<String> {
         self.note(path, true);
         let Ok(resolved) = self.resolve(path, true) else { return Vec::new() };
-        let hidden = self.hidden(&resolved)
-            || matches!(self.nodes.get(&resolved), Some(Node::Absent))
-            || self.is_in_new_dir(&resolved);
+        let hidden = self.hidden(&resolved) || matches!(self.nodes.get(&resolved), Some(Node::Absent));
         let mut names = if hidden { Default::default() } else { self.disk.list(&resolved) };
         let prefix = if resolved.is_empty() { String::new() } else { format!("{resolved}/") };
         for (path, node) in self.nodes.range(prefix.clone()..) {
@@ -527,16 +525,16 @@ impl Root {
     fn insert_dir(&mut self, resolved: String, attr: Attr) {
         // Programs write to the disk, too, and so does the recovery of an earlier run's changes; /run is everybody's.
         let is_alone = self.recovered && !self.runs_commands() && !layout::is_volatile(&resolved);
-        let is_new = is_alone && !self.nodes.contains_key(&resolved) && !self.hidden(&resolved);
+        // The image's part of a state that is kept elsewhere is below folders that are missing there.
+        let is_split = self.disk.keeps_state && layout::is_shadowed(&resolved);
+        let is_new = is_alone && !is_split && !self.nodes.contains_key(&resolved) && !self.hidden(&resolved);
         self.nodes.insert(resolved, Node::Dir { attr, is_new });
     }
 
     /// Whether a path is a folder that the disk does not have, or below one: the disk need not be asked.
     fn is_in_new_dir(&self, path: &str) -> bool {
         let is_new = |at: &str| matches!(self.nodes.get(at), Some(Node::Dir { is_new: true, .. }));
-        // The image's part of a state that is kept elsewhere is below a folder that is missing there.
-        let is_split = self.disk.keeps_state && layout::is_below(path, layout::STATE);
-        !is_split && path.match_indices('/').map(|(i, _)| &path[..i]).chain([path]).any(is_new)
+        path.match_indices('/').map(|(i, _)| &path[..i]).chain([path]).any(is_new)
     }
 
     /// What the disk has at a resolved path.
@@ -548,7 +546,7 @@ impl Root {
         match self.nodes.get(resolved) {
             Some(Node::Symlink(target)) => Some(target.clone()),
             Some(_) => None,
-            None if self.hidden(resolved) || self.is_in_new_dir(resolved) => None,
+            None if self.hidden(resolved) => None,
             None => self.disk.read_link(resolved),
         }
     }
@@ -565,10 +563,10 @@ impl Root {
         layout::is_shadowed(resolved) && (!self.disk.keeps_state || layout::is_below(resolved, layout::STATE))
     }
 
-    /// Whether what the disk has at a path cannot be seen: a parent is removed in memory, or a file system
-    /// that is not mounted yet will cover it.
+    /// Whether what the disk has at a path cannot be seen: a parent is removed in memory, a file system
+    /// that is not mounted yet will cover it, or it is known that there is nothing.
     fn hidden(&self, resolved: &str) -> bool {
-        if self.is_unseen(resolved) {
+        if self.is_unseen(resolved) || self.is_in_new_dir(resolved) {
             return true;
         }
         let mut parents = resolved.match_indices('/').map(|(i, _)| &resolved[..i]);
@@ -577,7 +575,7 @@ impl Root {
     }
 
     fn lstat_resolved(&self, resolved: &str) -> Option<Stat> {
-        self.lstat_over(resolved, || self.stat_disk(resolved))
+        self.lstat_over(resolved, || self.disk.stat(resolved))
     }
 
     /// What is at a path: the change in memory if there is one, else what the disk has.

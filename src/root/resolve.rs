@@ -69,7 +69,7 @@ impl Root {
 
     /// What is at a resolved path.
     fn stat_of(&self, Resolved { path, on_disk, .. }: &Resolved) -> Option<Stat> {
-        self.lstat_over(path, || on_disk.unwrap_or_else(|| self.stat_disk(path)))
+        self.lstat_over(path, || on_disk.unwrap_or_else(|| self.disk.stat(path)))
     }
 
     /// The path and what the disk has there, found with one system call if no component is a link. None where

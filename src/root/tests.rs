@@ -53,17 +53,13 @@ fn links_never_lead_outside() {
 #[test]
 fn below_a_new_folder_only_what_the_disk_lacks_is_taken_as_missing() {
     let (dir, mut root) = tree("root-new-folder");
-    let on_disk = |path: &str, text: &str| {
-        std::fs::create_dir_all(dir.0.join(path).parent().unwrap()).unwrap();
-        std::fs::write(dir.0.join(path), text).unwrap();
-    };
-    on_disk("d/e/old", "old");
+    dir.write("d/e/old", "old");
     // Before an earlier run's changes are made, nothing is known of the disk.
     root.mkdir("/early", Attr::root(0o755)).unwrap();
     root.recover();
     root.mkdir("/new/a", Attr::root(0o755)).unwrap();
     for path in ["early/x", "new/a/x"] {
-        on_disk(path, "of another");
+        dir.write(path, "of another");
     }
     assert_eq!([root.exists("/early/x"), root.exists("/new/a/x")], [true, false], "the disk is not asked");
     assert_eq!((root.list("/new"), root.list("/new/a")), (vec!["a".to_owned()], Vec::new()));
@@ -78,12 +74,8 @@ fn below_a_new_folder_only_what_the_disk_lacks_is_taken_as_missing() {
 
     // The image's seed stays where it is, also where the rest of the state is kept elsewhere.
     let dir = TempDir::new("root-new-state");
-    for (path, text) in
-        [("etc/fstab", "tmpfs /var tmpfs defaults 0 0\n"), ("var/lib/cloud/seed/nocloud/meta-data", "{}")]
-    {
-        std::fs::create_dir_all(dir.0.join(path).parent().unwrap()).unwrap();
-        std::fs::write(dir.0.join(path), text).unwrap();
-    }
+    dir.write("etc/fstab", "tmpfs /var tmpfs defaults 0 0\n");
+    dir.write("var/lib/cloud/seed/nocloud/meta-data", "{}");
     let mut root = Root::open_new(&dir.0);
     root.recover();
     root.write("/var/lib/cloud/data/instance-id", "i-1\n", Attr::root(0o644)).unwrap();
