@@ -39,7 +39,7 @@ use std::process::ExitCode;
 use std::sync::LazyLock;
 use verb::{Entry, Pick, Table};
 
-/// The verbs, in the order of the help.
+/// The verbs, in the order of the help. Those of a part only fail in a build without that Cargo feature.
 static VERBS: &[Entry] = &[
     Entry::of::<apply::Apply>(),
     Entry::of::<plan::Plan>(),
@@ -52,14 +52,14 @@ static VERBS: &[Entry] = &[
     Entry::of::<query::Query>(),
     Entry::of::<cloud_id::CloudId>(),
     Entry::of::<clean::Clean>(),
-    Entry::of::<collect_logs::CollectLogs>(),
-    Entry::of::<analyze::Analyze>(),
-    Entry::of::<schema::Schema>(),
+    Entry::of_part::<collect_logs::CollectLogs>(cfg!(feature = "tools")),
+    Entry::of_part::<analyze::Analyze>(cfg!(feature = "tools")),
+    Entry::of_part::<schema::Schema>(cfg!(feature = "schema")),
     Entry::of::<features::Features>(),
     Entry::of::<background::Background>(),
     Entry::of::<boot::Boot>(),
     Entry::of::<devel::Devel>(),
-    Entry::of::<completions::Completions>(),
+    Entry::of_part::<completions::Completions>(cfg!(feature = "tools")),
 ];
 
 /// cloud-init's job, done before the root pivot

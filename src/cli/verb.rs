@@ -58,6 +58,24 @@ impl Entry {
         }
     }
 
+    /// The entry, in this build, of a verb that a build may leave out. Without it (`included` is false) the verb is known and
+    /// fails: nothing refers to its code, so that the linker drops it.
+    pub const fn of_part<V: Verb + 'static>(included: bool) -> Entry {
+        if included {
+            return Entry::of::<V>();
+        }
+        Entry {
+            command: const {
+                &CommandInfo { name: V::COMMAND.name, short: V::COMMAND.short, description: "left out of this build" }
+            },
+            programs: V::PROGRAMS,
+            hidden: V::HIDDEN,
+            usage: V::USAGE,
+            info: CommandInfoWithArgs::default,
+            parse: left_out,
+        }
+    }
+
     /// The verb's name on the command line.
     pub fn name(&self) -> &'static str {
         self.command.name
@@ -70,6 +88,12 @@ impl Entry {
     pub fn parse(&self, name: &[&str], words: &[&str]) -> Result<Picked, EarlyExit> {
         (self.parse)(name, words).map(Picked)
     }
+}
+
+/// What a verb that is left out does, whatever its arguments are: says so, and fails.
+fn left_out(name: &[&str], _: &[&str]) -> Result<Run, EarlyExit> {
+    let verb = name.last().copied().unwrap_or_default().to_owned();
+    Ok(Box::new(move |program| program.fail(format_args!("this build of prepivot leaves {verb} out"))))
 }
 
 /// A verb with its arguments.

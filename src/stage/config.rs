@@ -125,8 +125,11 @@ fn config_of_url(url: &str, got: Result<Fetched>, report: &mut Report) -> Result
 }
 
 /// Reports schema errors and deprecated keys of the merged user-data, once in each boot as cloud-init does.
-/// Modules still use the valid keys.
+/// Modules still use the valid keys. A build without the Cargo feature `schema` reports none of them.
 pub fn check(consumed: &Consumed, report: &mut Report) {
+    if !cfg!(feature = "schema") {
+        return;
+    }
     let Some(config) = consumed.user.as_ref().and_then(|user| user.cloud_config.merged()) else { return };
     let Findings { mut errors, deprecations } = schema::cloud_config(config);
     if !errors.is_empty() {

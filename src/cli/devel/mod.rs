@@ -13,9 +13,9 @@ use std::sync::LazyLock;
 
 /// The tools, in the order of the help.
 static TOOLS: &[Entry] = &[
-    Entry::of::<net_convert::NetConvert>(),
-    Entry::of::<render::Render>(),
-    Entry::of::<make_mime::MakeMime>(),
+    Entry::of_part::<net_convert::NetConvert>(cfg!(feature = "tools")),
+    Entry::of_part::<render::Render>(cfg!(feature = "tools")),
+    Entry::of_part::<make_mime::MakeMime>(cfg!(feature = "tools")),
     Entry::of::<hotplug_hook::HotplugHook>(),
 ];
 
