@@ -1,4 +1,4 @@
-//! Base64 (RFC 4648, section 4), by the crate that SSH keys need anyway.
+//! Base64 (RFC 4648, section 4), by the crate `base64ct`.
 
 use base64ct::{Base64, Encoding};
 use std::fmt;

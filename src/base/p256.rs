@@ -3,9 +3,9 @@
 //! ring also has the curve, with a table of 150 KB that saves a millisecond per key.
 
 use super::error::{Error, Result};
+use super::random;
 use p256::SecretKey;
 use p256::elliptic_curve::sec1::ToSec1Point;
-use ring::rand::{SecureRandom, SystemRandom};
 
 /// How often to draw a new number after one that is not a valid key. One in 2^32 is not.
 const TRIES: usize = 8;
@@ -17,10 +17,9 @@ pub const PUBLIC_LEN: usize = 65;
 /// # Errors
 /// The kernel gives no random bytes.
 pub fn new_key() -> Result<(SecretKey, [u8; PUBLIC_LEN])> {
-    let random = SystemRandom::new();
     let mut bytes = [0; 32];
     for _ in 0..TRIES {
-        random.fill(&mut bytes).map_err(|_| Error::new("the kernel gave no random bytes for a key"))?;
+        random::fill(&mut bytes, "a key")?;
         if let Ok(key) = SecretKey::from_slice(&bytes)
             && let Ok(public) = key.public_key().to_sec1_point(false).as_bytes().try_into()
         {
@@ -34,12 +33,13 @@ pub fn new_key() -> Result<(SecretKey, [u8; PUBLIC_LEN])> {
 mod tests {
     use super::*;
 
+    #[cfg(feature = "tls")]
     #[test]
     fn ring_agrees_on_the_public_key() {
         use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair};
         let ((key, public), (other, _)) = (new_key().unwrap(), new_key().unwrap());
         assert_ne!(key.to_bytes(), other.to_bytes());
-        let random = SystemRandom::new();
+        let random = ring::rand::SystemRandom::new();
         let bytes = key.to_bytes();
         let checked =
             EcdsaKeyPair::from_private_key_and_public_key(&ECDSA_P256_SHA256_ASN1_SIGNING, &bytes, &public, &random);

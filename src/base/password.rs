@@ -1,7 +1,7 @@
 //! Passwords: recognises hashes, hashes plain passwords, and generates random ones.
 
 use crate::base::error::{Error, Result};
-use ring::rand::{SecureRandom, SystemRandom};
+use crate::base::random::fill;
 use sha_crypt::Params;
 
 /// The longest password, in bytes (crypt(5): CRYPT_MAX_PASSPHRASE_SIZE without its NUL).
@@ -122,7 +122,7 @@ fn letter(bits: u32) -> u8 {
 }
 
 fn random_bytes(bytes: &mut [u8]) -> Result<()> {
-    SystemRandom::new().fill(bytes).map_err(|_| Error::new("the kernel gave no random bytes for a password"))
+    fill(bytes, "a password")
 }
 
 /// A random password of [`RANDOM_LENGTH`] characters with at least one digit, lower-case letter, upper-case

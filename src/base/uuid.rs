@@ -1,7 +1,7 @@
 //! Random UUIDs.
 
-use super::error::{Error, Result};
-use ring::rand::{SecureRandom, SystemRandom};
+use super::error::Result;
+use super::random;
 
 /// A random UUID (RFC 9562, section 5.4), in its own byte order.
 ///
@@ -9,7 +9,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 /// The kernel gives no random bytes.
 pub fn random() -> Result<[u8; 16]> {
     let mut bytes = [0; 16];
-    SystemRandom::new().fill(&mut bytes).map_err(|_| Error::new("the kernel gave no random bytes for a UUID"))?;
+    random::fill(&mut bytes, "a UUID")?;
     bytes[6] = bytes[6] & 0x0f | 0x40;
     bytes[8] = bytes[8] & 0x3f | 0x80;
     Ok(bytes)

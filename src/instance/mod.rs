@@ -7,6 +7,7 @@ pub mod report;
 pub mod state;
 pub mod status;
 
+use crate::base::digest::{Algorithm, digest};
 use crate::base::{hex, text};
 use crate::document::{Bytes, Map, Value};
 use serde::Serialize;
@@ -168,8 +169,7 @@ impl Instance {
         match self.instance_id.replace(|c: char| c == '/' || c.is_control(), "_") {
             id if matches!(id.as_str(), "" | "." | "..") => "iid-unnamed".to_owned(),
             id if id.len() > MAX_FOLDER => {
-                let digest = ring::digest::digest(&ring::digest::SHA256, id.as_bytes());
-                let digest = hex::encode(digest.as_ref());
+                let digest = hex::encode(&digest(Algorithm::Sha256, id.as_bytes()));
                 format!("{}-{digest}", text::start(&id, MAX_FOLDER - digest.len() - 1))
             }
             id => id,

@@ -6,10 +6,10 @@
 
 use crate::base::clock;
 use crate::base::error::{Error, Result};
+use crate::base::random;
 use crate::link::dns::UplinkResolver;
 use crate::link::tcp::LinkConnector;
 use crate::link::tls_p256 as p256;
-use ring::rand::{SecureRandom as _, SystemRandom};
 use rustls::client::ClientConfig;
 use rustls::crypto::ring::cipher_suite as suite;
 use rustls::crypto::ring::kx_group::{SECP384R1, X25519};
@@ -240,7 +240,7 @@ struct System;
 
 impl SecureRandom for System {
     fn fill(&self, bytes: &mut [u8]) -> std::result::Result<(), GetRandomFailed> {
-        SystemRandom::new().fill(bytes).map_err(|_| GetRandomFailed)
+        random::fill(bytes, "https").map_err(|_| GetRandomFailed)
     }
 }
 

@@ -1,11 +1,11 @@
 //! P-256 for TLS: key exchange and ECDSA signatures with the crate `p256` instead of ring, whose table for
 //! this curve takes 150 KB.
 
+use crate::base::digest::{Algorithm, digest};
 use crate::base::p256::{self as keys, PUBLIC_LEN};
 use p256::ecdsa::signature::hazmat::PrehashVerifier;
 use p256::ecdsa::{DerSignature, Signature, VerifyingKey};
 use p256::{PublicKey, SecretKey};
-use ring::digest::{self, digest};
 use rustls::crypto::{ActiveKeyExchange, GetRandomFailed, SharedSecret, SupportedKxGroup};
 use rustls::pki_types::{AlgorithmIdentifier, InvalidSignature, SignatureVerificationAlgorithm, alg_id};
 use rustls::{Error, NamedGroup, PeerMisbehaved};
@@ -14,10 +14,10 @@ use rustls::{Error, NamedGroup, PeerMisbehaved};
 pub const SECP256R1: &dyn SupportedKxGroup = &Group;
 /// ECDSA with SHA-256 (RFC 5758, section 3.2).
 pub const ECDSA_SHA256: &dyn SignatureVerificationAlgorithm =
-    &Ecdsa { id: alg_id::ECDSA_SHA256, digest: &digest::SHA256 };
+    &Ecdsa { id: alg_id::ECDSA_SHA256, digest: Algorithm::Sha256 };
 /// ECDSA with SHA-384.
 pub const ECDSA_SHA384: &dyn SignatureVerificationAlgorithm =
-    &Ecdsa { id: alg_id::ECDSA_SHA384, digest: &digest::SHA384 };
+    &Ecdsa { id: alg_id::ECDSA_SHA384, digest: Algorithm::Sha384 };
 
 #[derive(Debug)]
 struct Group;
@@ -62,7 +62,7 @@ fn uncompressed(bytes: &[u8]) -> Option<PublicKey> {
 #[derive(Debug)]
 struct Ecdsa {
     id: AlgorithmIdentifier,
-    digest: &'static digest::Algorithm,
+    digest: Algorithm,
 }
 
 impl SignatureVerificationAlgorithm for Ecdsa {
@@ -71,7 +71,7 @@ impl SignatureVerificationAlgorithm for Ecdsa {
         let signature =
             DerSignature::from_bytes(signature).and_then(Signature::try_from).map_err(|_| InvalidSignature)?;
         let sum = digest(self.digest, message);
-        VerifyingKey::from(&key).verify_prehash(sum.as_ref(), &signature).map_err(|_| InvalidSignature)
+        VerifyingKey::from(&key).verify_prehash(&sum, &signature).map_err(|_| InvalidSignature)
     }
 
     fn public_key_alg_id(&self) -> AlgorithmIdentifier {

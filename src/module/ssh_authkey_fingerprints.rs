@@ -14,6 +14,7 @@
 //! ```
 
 use super::Module;
+use crate::base::digest::{Algorithm, digest};
 use crate::base::error::Result;
 use crate::base::md5::md5;
 use crate::document::Value;
@@ -23,7 +24,6 @@ use crate::system::accounts::Accounts;
 use crate::system::authorized_keys::{self, Key};
 use crate::system::users::Users;
 use crate::system::{Context, console, host_keys};
-use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, SHA256, SHA384, SHA512, digest};
 
 pub static MODULE: Module = Module {
     name: "ssh_authkey_fingerprints",
@@ -93,13 +93,13 @@ fn fingerprint(base64: &str, method: &str) -> String {
     let Some(bytes) = crate::base::base64::decode(base64.as_bytes()) else { return "?".into() };
     let algorithm = match method {
         "md5" => return by_bytes(&md5(&bytes)),
-        "sha1" => &SHA1_FOR_LEGACY_USE_ONLY,
-        "sha256" => &SHA256,
-        "sha384" => &SHA384,
-        "sha512" => &SHA512,
+        "sha1" => Algorithm::Sha1,
+        "sha256" => Algorithm::Sha256,
+        "sha384" => Algorithm::Sha384,
+        "sha512" => Algorithm::Sha512,
         _ => return "?".into(),
     };
-    by_bytes(digest(algorithm, &bytes).as_ref())
+    by_bytes(&digest(algorithm, &bytes))
 }
 
 fn by_bytes(hash: &[u8]) -> String {

@@ -5,7 +5,7 @@
 //! record is checked in full before any of it is used.
 
 use super::{Attr, Change, Content, MAX_READ, Over};
-use ring::digest::{Context as Digest, SHA256, SHA256_OUTPUT_LEN};
+use crate::base::digest::{SHA256_LEN, Sha256};
 use std::io::{self, BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
 
 const MAGIC: [u8; 16] = *b"prepivot-journal";
@@ -40,7 +40,7 @@ pub(super) fn write(out: &mut impl Write, entries: &[Entry]) -> io::Result<()> {
     if length > MAX_RECORD || count > MAX_ENTRIES {
         return Err(io::Error::other(format!("the changes are larger than {MAX_RECORD} bytes")));
     }
-    let mut out = Hashing { out, digest: Digest::new(&SHA256) };
+    let mut out = Hashing { out, digest: Sha256::new() };
     out.write_all(&MAGIC)?;
     out.write_all(&VERSION.to_le_bytes())?;
     out.write_all(&count.to_le_bytes())?;
@@ -98,7 +98,7 @@ fn put(out: &mut impl Write, entry: &Entry) -> io::Result<()> {
 
 struct Hashing<'a, W> {
     out: &'a mut W,
-    digest: Digest,
+    digest: Sha256,
 }
 
 impl<W: Write> Write for Hashing<'_, W> {
@@ -127,7 +127,7 @@ impl<R: Read + Seek> Record<R> {
     pub(super) fn open(mut file: R) -> io::Result<Option<Record<R>>> {
         let size = file.seek(SeekFrom::End(0))?;
         file.seek(SeekFrom::Start(0))?;
-        let body = size.saturating_sub(HEADER + SHA256_OUTPUT_LEN as u64);
+        let body = size.saturating_sub(HEADER + SHA256_LEN as u64);
         let mut input = BufReader::with_capacity(64 << 10, file);
         let mut header = [0; HEADER as usize];
         match input.read_exact(&mut header) {
@@ -145,11 +145,11 @@ impl<R: Read + Seek> Record<R> {
                 "another version of prepivot wrote it: let that version read it, or remove it",
             ));
         }
-        let fits = length == body && size <= MAX_RECORD + SHA256_OUTPUT_LEN as u64 && left <= MAX_ENTRIES;
+        let fits = length == body && size <= MAX_RECORD + SHA256_LEN as u64 && left <= MAX_ENTRIES;
         if magic != MAGIC || !fits {
             return Ok(None);
         }
-        let mut digest = Digest::new(&SHA256);
+        let mut digest = Sha256::new();
         digest.update(&header);
         let mut rest = (&mut input).take(body);
         let mut part = [0; 16 << 10];
@@ -159,7 +159,7 @@ impl<R: Read + Seek> Record<R> {
                 count => digest.update(part.get(..count).unwrap_or_default()),
             }
         }
-        let mut sum = [0; SHA256_OUTPUT_LEN];
+        let mut sum = [0; SHA256_LEN];
         match input.read_exact(&mut sum) {
             Err(e) if e.kind() == ErrorKind::UnexpectedEof => return Ok(None),
             result => result?,
@@ -241,6 +241,7 @@ fn malformed() -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::digest::{Algorithm, digest};
     use std::io::Cursor;
 
     fn entries() -> Vec<Entry> {
@@ -271,8 +272,7 @@ mod tests {
     }
 
     fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
-        let sum = ring::digest::digest(&SHA256, &bytes);
-        bytes.extend_from_slice(sum.as_ref());
+        bytes.extend(digest(Algorithm::Sha256, &bytes));
         bytes
     }
 

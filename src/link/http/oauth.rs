@@ -4,8 +4,8 @@ use super::{Client, Reply, Request};
 use crate::base::clock;
 use crate::base::error::{Error, Result};
 use crate::base::percent;
+use crate::base::random;
 use crate::document::Value;
-use ring::rand::{SecureRandom, SystemRandom};
 use std::sync::atomic::{AtomicI64, Ordering};
 
 /// How far the server's clock may differ, in seconds, before a refused request is repeated with the server's
@@ -66,7 +66,7 @@ impl OAuth {
 
     fn send_once(&self, client: &Client, request: &Request) -> Result<Reply> {
         let mut nonce = [0; 8];
-        SystemRandom::new().fill(&mut nonce).map_err(|_| Error::new("the kernel gave no random numbers"))?;
+        random::fill(&mut nonce, "a signature")?;
         let time = now(client).saturating_add(self.skew.load(Ordering::Relaxed)).max(0);
         let authorization = self.authorization(u64::from_ne_bytes(nonce), time);
         let mut headers = request.headers.to_vec();

@@ -8,6 +8,7 @@
 
 use super::wire_server::{GoalState, WireServer};
 use crate::base::base64;
+use crate::base::digest::{Algorithm, digest};
 use crate::base::error::{Error, Result};
 use crate::root::{Command, Stage};
 
@@ -114,8 +115,8 @@ fn certificates(bundle: &str) -> Vec<(&str, String)> {
         let text = pem.trim_start_matches(BEGIN).trim_end_matches(END);
         let der = base64::decode(text.split_whitespace().collect::<String>().as_bytes());
         if let Some(der) = der.filter(|_| found.len() < MAX_CERTIFICATES) {
-            let digest = ring::digest::digest(&ring::digest::SHA1_FOR_LEGACY_USE_ONLY, &der);
-            found.push((pem, digest.as_ref().iter().map(|b| format!("{b:02X}")).collect()));
+            let digest = digest(Algorithm::Sha1, &der);
+            found.push((pem, digest.iter().map(|b| format!("{b:02X}")).collect()));
         }
         rest = rest.get(to..).unwrap_or_default();
     }

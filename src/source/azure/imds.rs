@@ -5,9 +5,10 @@
 
 use super::failure::Failure;
 use crate::base::error::{Error, Result};
+use crate::base::hex;
+use crate::base::uuid;
 use crate::document::{Value, json};
 use crate::link::http::{Client, Reply, Request, refused};
-use ring::rand::{SecureRandom, SystemRandom};
 
 /// The service's address.
 pub const ADDRESS: &str = "http://169.254.169.254";
@@ -77,12 +78,9 @@ fn send(client: &Client, url: &str, tries: u32) -> Result<Reply> {
 
 /// A random UUID (RFC 9562, section 5.4), by which Azure's support can find a request.
 fn request_id() -> String {
-    let mut bytes = [0u8; 16];
     // Without randomness all requests share an ID, which only people read.
-    let _ = SystemRandom::new().fill(&mut bytes);
-    let number = u128::from_be_bytes(bytes) & !(0xf << 76) & !(0x3 << 62) | 0x4 << 76 | 0x2 << 62;
-    let hex = format!("{number:032x}");
-    let part = |from: usize, to: usize| hex.get(from..to).unwrap_or_default();
+    let digits = hex::encode(&uuid::random().unwrap_or_default());
+    let part = |from: usize, to: usize| digits.get(from..to).unwrap_or_default();
     [part(0, 8), part(8, 12), part(12, 16), part(16, 20), part(20, 32)].join("-")
 }
 

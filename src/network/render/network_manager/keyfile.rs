@@ -1,15 +1,14 @@
 //! Values of NetworkManager's keyfiles (nm-settings-keyfile(5), GLib's key files).
 
+use crate::base::digest::{Algorithm, digest};
 use crate::document::Value;
 
 /// The UUID of a profile, by which others refer to it: version 5 (RFC 9562, section 5.5) of the device's name, in cloud-init's
 /// namespace.
 pub fn uuid(name: &str) -> String {
     const NAMESPACE: u128 = 0xa3924cb8_09e0_43e9_890b_77972a800108;
-    let mut sha1 = ring::digest::Context::new(&ring::digest::SHA1_FOR_LEGACY_USE_ONLY);
-    sha1.update(&NAMESPACE.to_be_bytes());
-    sha1.update(name.as_bytes());
-    let head = sha1.finish().as_ref().iter().take(16).fold(0u128, |n, byte| n << 8 | u128::from(*byte));
+    let sha1 = digest(Algorithm::Sha1, &[&NAMESPACE.to_be_bytes(), name.as_bytes()].concat());
+    let head = sha1.iter().take(16).fold(0u128, |n, byte| n << 8 | u128::from(*byte));
     // The version in four bits, the variant in two.
     let n = head & !(0xf << 76) & !(0x3 << 62) | 5 << 76 | 2 << 62;
     let hex = format!("{n:032x}");

@@ -1,18 +1,14 @@
 //! The SSH server's host keys.
 
+mod openssh;
+
 use super::{Context, service};
-use crate::base::base64;
 use crate::base::error::{Context as _, Error, Result};
-use crate::base::p256;
+use crate::base::{ed25519, p256};
 use crate::instance::state;
 use crate::root::{Attr, Command, Root};
-use ring::digest::{SHA256, digest};
-use ring::rand::{SecureRandom, SystemRandom};
-use ring::signature::{Ed25519KeyPair, KeyPair};
-use ssh_encoding::Decode;
-use ssh_key::private::{EcdsaKeypair, Ed25519Keypair, Ed25519PrivateKey, KeypairData};
-use ssh_key::public::Ed25519PublicKey;
-use ssh_key::{LineEnding, PrivateKey};
+use openssh::Pair;
+pub use openssh::{fingerprint, public_of};
 
 /// The folder of the keys.
 pub const FOLDER: &str = "/etc/ssh";
@@ -73,8 +69,7 @@ pub fn make(context: &mut Context, kinds: &[String]) -> Result<()> {
         if context.root.exists(&file) {
             continue;
         }
-        let (private, public) =
-            generate().and_then(|key| texts(key, &comment)).context(|| "failed to make an SSH host key")?;
+        let (private, public) = generate(&comment).context(|| "failed to make an SSH host key")?;
         context.root.mkdir(FOLDER, Attr::root(0o755))?;
         let attr = private_attr(context);
         context.root.write(&file, private.as_bytes(), attr)?;
@@ -146,70 +141,22 @@ pub fn finish_if_alone(context: &mut Context) -> Result<()> {
     finish(context)
 }
 
-/// The public key of a private key in OpenSSH's format, as a line of text. None if it is encrypted or in
-/// another format.
-pub fn public_of(private: &str) -> Option<String> {
-    let key = PrivateKey::from_openssh(private.trim()).ok()?;
-    let public = ssh_key::PublicKey::new(key.public_key().key_data().clone(), "root@localhost");
-    public.to_openssh().ok()
-}
+/// The private key's file and the public key's line, of a new key.
+type Texts = (String, String);
 
-/// A key's description as `ssh-keygen -l` prints it: bits, fingerprint, comment and type.
-pub fn fingerprint(line: &str) -> Option<String> {
-    let key = ssh_key::PublicKey::from_openssh(line).ok()?;
-    let data = key.key_data();
-    let (bits, kind) = if let Some(rsa) = data.rsa() {
-        let n = rsa.n.as_positive_bytes()?;
-        (n.len() * 8 - n.first()?.leading_zeros() as usize, "RSA")
-    } else if let Some(ecdsa) = data.ecdsa() {
-        let bits = match ecdsa.curve() {
-            ssh_key::EcdsaCurve::NistP256 => 256,
-            ssh_key::EcdsaCurve::NistP384 => 384,
-            ssh_key::EcdsaCurve::NistP521 => 521,
-        };
-        (bits, "ECDSA")
-    } else if data.ed25519().is_some() {
-        (256, "ED25519")
-    } else {
-        return None;
-    };
-    let comment = if key.comment().is_empty() { "no comment" } else { key.comment() };
-    let hash = base64::encode(digest(&SHA256, &key.to_bytes().ok()?).as_ref());
-    Some(format!("{bits} SHA256:{} {comment} ({kind})", hash.trim_end_matches('=')))
-}
-
-fn ed25519() -> Result<KeypairData> {
-    let mut seed = [0; Ed25519PrivateKey::BYTE_SIZE];
-    SystemRandom::new().fill(&mut seed).map_err(|_| no_randomness())?;
-    let pair = Ed25519KeyPair::from_seed_unchecked(&seed).map_err(|_| no_randomness())?;
-    let public = Ed25519PublicKey::try_from(pair.public_key().as_ref()).map_err(not_a_key)?;
-    Ok(KeypairData::Ed25519(Ed25519Keypair { public, private: Ed25519PrivateKey::from_bytes(&seed) }))
+fn ed25519(comment: &str) -> Result<Texts> {
+    let (private, public) = ed25519::new_key()?;
+    Ok(texts(&Pair::ed25519(&private, &public), comment))
 }
 
 /// A key on the curve P-256.
-fn ecdsa() -> Result<KeypairData> {
+fn ecdsa(comment: &str) -> Result<Texts> {
     let (private, public) = p256::new_key()?;
-    let private = private.to_bytes();
-    // The encoding in the agent protocol and in key files (RFC 5656, section 3.1): strings with their
-    // lengths.
-    let strings = [b"nistp256", public.as_slice(), private.as_slice()];
-    let bytes = strings.map(|s| [&(s.len() as u32).to_be_bytes(), s].concat()).concat();
-    EcdsaKeypair::decode(&mut bytes.as_slice()).map(KeypairData::Ecdsa).map_err(not_a_key)
+    Ok(texts(&Pair::p256(&private.to_bytes(), &public), comment))
 }
 
-fn no_randomness() -> Error {
-    Error::new("the kernel gave no random numbers")
-}
-
-fn not_a_key(cause: impl std::fmt::Display) -> Error {
-    Error::new(cause.to_string())
-}
-
-/// The content of the private key's file, and the public key's line.
-fn texts(key: KeypairData, comment: &str) -> Result<(String, String)> {
-    let key = PrivateKey::new(key, comment).map_err(not_a_key)?;
-    let private = key.to_openssh(LineEnding::LF).map_err(not_a_key)?.to_string();
-    Ok((private, key.public_key().to_openssh().map_err(not_a_key)?))
+fn texts(pair: &Pair, comment: &str) -> Texts {
+    (pair.private_file(comment), pair.public_line(comment))
 }
 
 /// `root@` and the host name, as ssh-keygen does.
@@ -296,8 +243,8 @@ mod tests {
 
     #[test]
     fn keys_are_openssh_keys() {
-        for (key, kind) in [(ed25519(), "ssh-ed25519"), (ecdsa(), "ecdsa-sha2-nistp256")] {
-            let (private, public) = texts(key.unwrap(), "root@h").unwrap();
+        for (texts, kind) in [(ed25519("root@h"), "ssh-ed25519"), (ecdsa("root@h"), "ecdsa-sha2-nistp256")] {
+            let (private, public) = texts.unwrap();
             assert!(private.starts_with("-----BEGIN OPENSSH PRIVATE KEY-----\n") && private.ends_with("-----\n"));
             assert!(public.starts_with(kind) && public.ends_with(" root@h"), "{public}");
             assert_eq!(public_of(&private).unwrap(), public.replace("root@h", "root@localhost"));
@@ -314,8 +261,8 @@ mod tests {
             return;
         }
         let dir = crate::base::testing::TempDir::new("host-keys");
-        for key in [ed25519(), ecdsa()] {
-            let (private, public) = texts(key.unwrap(), "root@h").unwrap();
+        for texts in [ed25519("root@h"), ecdsa("root@h")] {
+            let (private, public) = texts.unwrap();
             let path = dir.0.join("key");
             std::fs::write(&path, &private).unwrap();
             std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
