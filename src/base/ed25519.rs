@@ -1,5 +1,5 @@
 //! Keys for Ed25519 (RFC 8032): by ring, which is there for https; by the crate `curve25519-dalek` in a build without
-//! https, because ring's table of the curve's points takes 24 KB.
+//! https, in 6 KB instead of ring's 35.
 
 use super::error::Result;
 use super::random;

@@ -70,14 +70,20 @@ const SINES: [u32; 64] = [
 /// How far each of the four rounds rotates, in turn.
 const SHIFTS: [[u32; 4]; 4] = [[7, 12, 17, 22], [5, 9, 14, 20], [4, 11, 16, 23], [6, 10, 15, 21]];
 
-/// The digest of `message`.
-pub fn md5(message: &[u8]) -> [u8; 16] {
+/// What is hashed for `message`, in blocks of 64 bytes: after it a bit, zeros, and its length in bits in an order of bytes (3.1,
+/// 3.2), as for SHA-1.
+pub(super) fn padded(message: &[u8], order: fn(u64) -> [u8; 8]) -> Vec<u8> {
     let mut padded = message.to_vec();
     padded.push(0x80);
     padded.resize((padded.len() + 8).next_multiple_of(64) - 8, 0);
-    padded.extend((message.len() as u64).wrapping_mul(8).to_le_bytes());
+    padded.extend(order((message.len() as u64).wrapping_mul(8)));
+    padded
+}
+
+/// The digest of `message`.
+pub fn md5(message: &[u8]) -> [u8; 16] {
     let mut state = [0x6745_2301_u32, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476];
-    for block in padded.as_chunks::<64>().0 {
+    for block in padded(message, u64::to_le_bytes).as_chunks::<64>().0 {
         let [mut a, mut b, mut c, mut d] = state;
         for (i, sine) in SINES.iter().enumerate() {
             let (mixed, word) = match i / 16 {

@@ -21,6 +21,7 @@ pub mod password;
 pub mod percent;
 pub mod random;
 pub mod report;
+pub mod sha1;
 pub mod signal;
 pub mod sort;
 pub mod tar;

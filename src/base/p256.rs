@@ -5,7 +5,8 @@
 use super::error::{Error, Result};
 use super::random;
 use p256::SecretKey;
-use p256::elliptic_curve::sec1::ToSec1Point;
+use p256::elliptic_curve::point::AffineCoordinates;
+use std::iter;
 
 /// How often to draw a new number after one that is not a valid key. One in 2^32 is not.
 const TRIES: usize = 8;
@@ -20,18 +21,36 @@ pub fn new_key() -> Result<(SecretKey, [u8; PUBLIC_LEN])> {
     let mut bytes = [0; 32];
     for _ in 0..TRIES {
         random::fill(&mut bytes, "a key")?;
-        if let Ok(key) = SecretKey::from_slice(&bytes)
-            && let Ok(public) = key.public_key().to_sec1_point(false).as_bytes().try_into()
-        {
+        if let Ok(key) = SecretKey::from_slice(&bytes) {
+            let public = public_of(&key);
             return Ok((key, public));
         }
     }
     Err(Error::new("the kernel's random bytes are no key"))
 }
 
+/// The public key, in the uncompressed form: a byte 4, then the coordinates. The crate's own function for it brings 4 KB of the
+/// messages of errors that it cannot have.
+fn public_of(key: &SecretKey) -> [u8; PUBLIC_LEN] {
+    let public = key.public_key();
+    let point = public.as_affine();
+    let mut out = [0; PUBLIC_LEN];
+    let bytes = iter::once(4).chain(point.x()).chain(point.y());
+    out.iter_mut().zip(bytes).for_each(|(to, byte)| *to = byte);
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_public_key_is_as_the_crate_writes_it() {
+        for _ in 0..20 {
+            let (key, public) = new_key().unwrap();
+            assert_eq!(*p256::Sec1Point::from(key.public_key()).as_bytes(), public);
+        }
+    }
 
     #[cfg(feature = "tls")]
     #[test]
