@@ -50,12 +50,34 @@ impl LongName {
     }
 }
 
+/// The letters of code page 437 beyond ASCII that have a small form, and that form.
+const CASES: [(char, char); 13] = [
+    ('Ç', 'ç'),
+    ('Ä', 'ä'),
+    ('Å', 'å'),
+    ('É', 'é'),
+    ('Æ', 'æ'),
+    ('Ö', 'ö'),
+    ('Ü', 'ü'),
+    ('Ñ', 'ñ'),
+    ('Γ', 'γ'),
+    ('Σ', 'σ'),
+    ('Φ', 'φ'),
+    ('Θ', 'θ'),
+    ('Ω', 'ω'),
+];
+
+/// A character of code page 437 in lower case.
+fn small(c: char) -> char {
+    CASES.iter().find(|(capital, _)| *capital == c).map_or(c.to_ascii_lowercase(), |(_, small)| *small)
+}
+
 /// A short entry's name as Linux's vfat shows it: in lower case where Windows NT's two flags say so.
 pub fn short_name(entry: &[u8; 32]) -> String {
     let text = |bytes: &[u8], lower: bool| {
         let text: String = bytes.iter().map(|byte| cp437(*byte)).collect();
         let text = text.trim_end_matches(' ');
-        if lower { text.to_lowercase() } else { text.to_string() }
+        if lower { text.chars().map(small).collect() } else { text.to_string() }
     };
     let mut base = *entry.first_chunk::<8>().unwrap_or(&[b' '; 8]);
     // 0xE5 as the first byte means a deleted file, so a name that starts with it has 0x05 there.

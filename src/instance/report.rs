@@ -196,7 +196,7 @@ fn messages(v1: &Map) -> (Vec<Value>, Map) {
 /// `DataSourceNoCloud [seed=…]` is `nocloud`.
 fn datasource_name(full: &Value) -> Value {
     match full.as_str() {
-        Some(text) => text.split(' ').next().unwrap_or_default().to_lowercase().replace("datasource", "").into(),
+        Some(text) => text.split(' ').next().unwrap_or_default().to_ascii_lowercase().replace("datasource", "").into(),
         None => Value::Null,
     }
 }

@@ -65,7 +65,7 @@ pub fn instance(name: &str, metadata: Map) -> Instance {
 /// `METADATA_CLOUD_NAME_KEY`).
 pub fn cloud_name(metadata: &Map, default: &str) -> String {
     let own = metadata.get("cloud-name").and_then(Value::as_str).filter(|name| !name.is_empty());
-    own.unwrap_or(default).to_lowercase()
+    own.unwrap_or(default).to_ascii_lowercase()
 }
 
 /// The index among machines that were launched together, given as a number or its text.

@@ -80,7 +80,7 @@ impl Strategy {
 
     fn add_text(&mut self, text: &str) -> Result<()> {
         for merger in text.split('+') {
-            let merger = merger.trim().to_lowercase().replace('-', "_");
+            let merger = merger.trim().to_ascii_lowercase().replace('-', "_");
             if merger.is_empty() {
                 continue;
             }

@@ -30,7 +30,7 @@ pub fn mark(facts: &Facts) -> Option<Finding> {
         for user in facts.entries(&users) {
             for folder in FOLDERS {
                 let is_wanted = |name: &String| {
-                    (name == "agent.yaml" && folder == FOLDERS[0]) || wanted.contains(&name.to_lowercase())
+                    (name == "agent.yaml" && folder == FOLDERS[0]) || wanted.contains(&name.to_ascii_lowercase())
                 };
                 let folder = format!("{users}/{user}/{folder}");
                 if let Some(name) = facts.entries(&folder).iter().find(|n| is_wanted(n)) {
@@ -43,16 +43,17 @@ pub fn mark(facts: &Facts) -> Option<Finding> {
 }
 
 /// The names of user-data files for this distribution, in lower case, most specific first (cloud-init's
-/// documentation, "WSL"). `instance` is the distribution's name in Windows.
+/// documentation, "WSL"). `instance` is the distribution's name in Windows, which
+/// takes ASCII in it.
 pub fn user_data_names(root: &Root, instance: Option<&str>) -> Vec<String> {
     let release = root.os_release();
     let value = |key: &str| {
         let line = release.lines().find_map(|l| l.strip_prefix(key)?.strip_prefix('='));
-        line.map(|v| v.trim_matches(['"', '\'']).to_lowercase()).unwrap_or_default()
+        line.map(|v| v.trim_matches(['"', '\'']).to_ascii_lowercase()).unwrap_or_default()
     };
     // Debian's unreleased systems have a code name but no number yet.
     let version = Some(value("VERSION_ID")).filter(|v| !v.is_empty()).unwrap_or_else(|| value("VERSION_CODENAME"));
     let id = Some(value("ID")).filter(|i| !i.is_empty()).unwrap_or_else(|| "linux".into());
     let names = [format!("{id}-{version}"), format!("{id}-all"), "default".into()];
-    instance.map(str::to_lowercase).into_iter().chain(names).map(|name| format!("{name}.user-data")).collect()
+    instance.map(str::to_ascii_lowercase).into_iter().chain(names).map(|name| format!("{name}.user-data")).collect()
 }

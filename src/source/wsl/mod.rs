@@ -57,7 +57,7 @@ fn read(search: &mut Search) -> Result<Option<Found>> {
     if user.is_none() {
         let files = search.root.list(&own);
         let wanted = marks::user_data_names(search.root, Some(&name));
-        let file = wanted.iter().find_map(|name| files.iter().find(|file| file.to_lowercase() == *name));
+        let file = wanted.iter().find_map(|name| files.iter().find(|file| file.to_ascii_lowercase() == *name));
         if let Some(file) = file {
             user = Document::read(search.root, &format!("{own}/{file}"), None)?;
         }

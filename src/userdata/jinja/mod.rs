@@ -59,7 +59,7 @@ impl Rendered {
 /// The template below a `## template: jinja` line; None where the first line is no such line.
 pub fn body(text: &str) -> Option<&str> {
     let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
-    let first = first.to_lowercase();
+    let first = first.to_ascii_lowercase();
     let name = first.strip_prefix("##")?.trim_start().strip_prefix("template:")?.trim();
     (name == "jinja").then_some(rest)
 }
