@@ -9,6 +9,7 @@ use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
 use std::fmt::Display;
+use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -79,17 +80,18 @@ impl Line {
         const ANY: u32 = u32::MAX;
         let what = || format!("failed to connect to the hypervisor's port {port}");
         for own in PRIVILEGED.rev() {
-            let fd =
-                socket::socket(AddressFamily::Vsock, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).context(what)?;
+            let fd = socket::socket(AddressFamily::Vsock, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)
+                .map_err(io::Error::from)
+                .context(what)?;
             match socket::bind(fd.as_raw_fd(), &VsockAddr::new(ANY, own)) {
                 // Another program uses the port.
                 Err(nix::errno::Errno::EADDRINUSE) => continue,
-                bound => bound.context(what)?,
+                bound => bound.map_err(io::Error::from).context(what)?,
             }
             match socket::connect(fd.as_raw_fd(), &VsockAddr::new(HYPERVISOR, port)) {
                 // The host has not given up an earlier connection from this port.
                 Err(nix::errno::Errno::ECONNRESET) => continue,
-                connected => connected.context(what)?,
+                connected => connected.map_err(io::Error::from).context(what)?,
             }
             rustix::io::ioctl_fionbio(&fd, true).context(what)?;
             return Ok(Line::new(fd, format_args!("the hypervisor's port {port}")));

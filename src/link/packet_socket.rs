@@ -39,7 +39,7 @@ impl PacketSocket {
             rustix::net::socket_with(AddressFamily::PACKET, SocketType::RAW, flags, Some(protocol)).context(what)?;
         // The kernel's address of the link has protocol 0, which keeps the socket's.
         let address = link_address(index)?;
-        bind(fd.as_raw_fd(), &address).context(what)?;
+        bind(fd.as_raw_fd(), &address).map_err(io::Error::from).context(what)?;
         let socket = PacketSocket(UdpSocket::from_std(fd.into()).context(what)?);
         socket.drain();
         Ok(socket)
@@ -71,7 +71,7 @@ impl PacketSocket {
 }
 
 fn link_address(index: u32) -> Result<LinkAddr> {
-    let all = nix::ifaddrs::getifaddrs().context(|| "failed to list network links")?;
+    let all = nix::ifaddrs::getifaddrs().map_err(io::Error::from).context(|| "failed to list network links")?;
     all.filter_map(|i| i.address?.as_link_addr().copied())
         .find(|a| a.ifindex() == index as usize)
         .ok_or_else(|| Error::new(format!("the network link with index {index} is gone")))

@@ -113,10 +113,10 @@ pub fn apply(cx: &mut Context, name: &str) -> Result<()> {
     if !cx.root.is_live() {
         return cx.root.run(Command::new(cx.stage, ["hostname", name]));
     }
-    if nix::unistd::gethostname().is_ok_and(|n| n == *name) {
+    if rustix::system::uname().nodename().to_bytes() == name.as_bytes() {
         return Ok(());
     }
-    crate::base::error::Context::context(nix::unistd::sethostname(name), || {
+    crate::base::error::Context::context(rustix::system::sethostname(name.as_bytes()), || {
         format!("failed to set the hostname to {name}")
     })
 }
