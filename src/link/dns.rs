@@ -1,10 +1,11 @@
 //! A stub resolver (RFC 1035): asks the name servers of one link's lease for A and AAAA records.
 //!
 //! The C library's resolver would read /etc/resolv.conf, which an initramfs does not have, and would ask over
-//! any link.
+//! any link. Nor does it keep to a time limit, and it takes 22 KB. So this asks the servers of that file, too.
 
 use super::dhcp::domain_at;
 use super::rng::Rng;
+use super::system_names;
 use super::tcp::bind_to_link;
 use super::uplink::Uplink;
 use crate::base::cancel::Cancel;
@@ -15,7 +16,7 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 use std::{fmt, io};
 use ureq::http::Uri;
-use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
+use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::{NextTimeout, time};
 
 const PORT: u16 = 53;
@@ -52,7 +53,7 @@ impl Resolver for UplinkResolver {
     fn resolve(
         &self,
         uri: &Uri,
-        config: &ureq::config::Config,
+        _: &ureq::config::Config,
         timeout: NextTimeout,
     ) -> Result<ResolvedSocketAddrs, ureq::Error> {
         let host = uri.host().unwrap_or_default();
@@ -69,14 +70,11 @@ impl Resolver for UplinkResolver {
             found.push(self.scoped(ip, port));
             return Ok(found);
         }
-        if self.uplink.dns.is_empty() {
-            return DefaultResolver::default().resolve(uri, config, timeout);
-        }
         let budget = match timeout.after {
             time::Duration::Exact(left) => left,
             time::Duration::NotHappening => Duration::from_secs(60),
         };
-        for ip in self.look_up(bare, budget) {
+        for ip in self.look_up(bare, budget).into_iter().take(MAX_ANSWERS) {
             found.push(self.scoped(ip, port));
         }
         if found.is_empty() { Err(ureq::Error::HostNotFound) } else { Ok(found) }
@@ -92,9 +90,41 @@ impl UplinkResolver {
     }
 
     fn look_up(&self, name: &str, budget: Duration) -> Vec<IpAddr> {
+        let Uplink { dns, search, link, .. } = &self.uplink;
+        if dns.is_empty() {
+            return of_system(name, budget, &self.cancel);
+        }
+        let addresses = dns.iter().map(|ip| self.scoped(*ip, PORT)).collect();
+        Servers { addresses, search: search.clone(), link: link.clone(), cancel: &self.cancel }.look_up(name, budget)
+    }
+}
+
+/// The addresses of a name by the system's hosts(5) and resolv.conf(5); empty if they are not known within `budget`.
+pub fn of_system(name: &str, budget: Duration, cancel: &Cancel) -> Vec<IpAddr> {
+    let found = system_names::in_hosts(name);
+    if !found.is_empty() {
+        return found;
+    }
+    let (addresses, search) = system_names::servers(PORT);
+    Servers { addresses, search, link: None, cancel }.look_up(name, budget)
+}
+
+/// Name servers.
+struct Servers<'a> {
+    addresses: Vec<SocketAddr>,
+    /// Domains in which a short name is looked up.
+    search: Vec<String>,
+    /// The link that they are asked over; None: the one of the route.
+    link: Option<String>,
+    cancel: &'a Cancel,
+}
+
+impl Servers<'_> {
+    /// The addresses of `name`; empty if they are not known within `budget`.
+    fn look_up(&self, name: &str, budget: Duration) -> Vec<IpAddr> {
         let end = Instant::now() + budget;
         let full = name.strip_suffix('.');
-        let domains = self.uplink.search.iter().map(|d| format!("{name}.{d}"));
+        let domains = self.search.iter().map(|d| format!("{name}.{d}"));
         let names: Vec<String> = match full {
             Some(full) => vec![full.into()],
             None if name.contains('.') => std::iter::once(name.to_owned()).chain(domains).collect(),
@@ -113,12 +143,12 @@ impl UplinkResolver {
     fn ask(&self, name: &str, end: Instant) -> Vec<IpAddr> {
         let mut rng = Rng::new(name.as_bytes());
         for round in 0..ROUNDS {
-            for server in self.uplink.dns.iter().take(MAX_SERVERS) {
+            for server in self.addresses.iter().take(MAX_SERVERS) {
                 let wait = FIRST_WAIT.saturating_mul(1 << round).min(end.saturating_duration_since(Instant::now()));
                 match self.ask_one(*server, name, [rng.next() as u16, rng.next() as u16], wait) {
                     Ok(Some(found)) => return found,
                     Ok(None) => {}
-                    Err(e) => log::debug!("failed to ask name server {server}: {e}"),
+                    Err(e) => log::debug!("failed to ask name server {}: {e}", server.ip()),
                 }
                 if self.cancel.is_cancelled() || Instant::now() >= end {
                     return Vec::new();
@@ -129,15 +159,21 @@ impl UplinkResolver {
     }
 
     /// The addresses that one server gives. None if it does not answer in time.
-    fn ask_one(&self, server: IpAddr, name: &str, ids: [u16; 2], wait: Duration) -> io::Result<Option<Vec<IpAddr>>> {
+    fn ask_one(
+        &self,
+        server: SocketAddr,
+        name: &str,
+        ids: [u16; 2],
+        wait: Duration,
+    ) -> io::Result<Option<Vec<IpAddr>>> {
         let end = Instant::now() + wait;
         let family = if server.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let fd: OwnedFd = rustix::net::socket_with(family, SocketType::DGRAM, flags, None)?;
-        if let Some(link) = &self.uplink.link {
+        if let Some(link) = &self.link {
             bind_to_link(&fd, link)?;
         }
-        rustix::net::connect(&fd, &self.scoped(server, PORT))?;
+        rustix::net::connect(&fd, &server)?;
         let mut answers: [Option<Vec<IpAddr>>; 2] = [None, None];
         let kinds = [(ids[0], A), (ids[1], AAAA)];
         for (id, kind) in kinds {

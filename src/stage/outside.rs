@@ -1,23 +1,27 @@
 //! What modules need from the machine besides the root: devices, names, memory, HTTP, the console.
 
 use super::web;
+use crate::base::cancel::Cancel;
 use crate::base::deadline::Deadline;
 use crate::base::error::Result;
 use crate::drive::devices::{self, Places};
 use crate::drive::search::{Probed, probe_all};
+use crate::link::dns;
 use crate::link::line::Line;
 use crate::machine::beneath;
 use crate::system::{Device, Nothing, Outside, Request, Screen};
 use rustix::fs::statvfs;
 use std::cell::{OnceCell, RefCell};
 use std::io::Write;
-use std::net::{IpAddr, ToSocketAddrs};
+use std::net::IpAddr;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
 /// How long probing all devices may take.
 const PROBE: Duration = Duration::from_secs(10);
+/// How long a name may take to resolve.
+const RESOLVE: Duration = Duration::from_secs(10);
 /// Names that cannot exist (RFC 2606): addresses that a resolver returns for them are its answer to every
 /// unknown name.
 const UNKNOWN: [&str; 2] = ["does-not-exist.invalid.", "example.invalid."];
@@ -109,7 +113,7 @@ impl Outside for ThisMachine {
 
 /// The addresses of a name by the system's resolver.
 fn addresses(name: &str) -> Vec<IpAddr> {
-    (name, 0).to_socket_addrs().map(|found| found.map(|a| a.ip()).collect()).unwrap_or_default()
+    Cancel::new().map(|cancel| dns::of_system(name, RESOLVE, &cancel)).unwrap_or_default()
 }
 
 /// The machine's memory in bytes, by proc/meminfo below `root` (proc_meminfo(5)).
