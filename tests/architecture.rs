@@ -55,12 +55,8 @@ struct Source {
 
 /// The code without comments, texts and tests, which come last in a file.
 fn code(text: &str) -> String {
-    let end = text.match_indices("#[cfg(test)]").map(|(at, _)| at).find(|at| {
-        let item = text[*at..].lines().nth(1).unwrap_or_default();
-        item.contains("mod ") && item.ends_with('{')
-    });
     let mut out = String::new();
-    for line in text[..end.unwrap_or(text.len())].lines() {
+    for line in in_program(text).lines() {
         let mut parts = line.split('"');
         out += parts.next().unwrap_or_default().split("//").next().unwrap_or_default();
         // After a text follows code again, after a comment it does not.
@@ -70,6 +66,15 @@ fn code(text: &str) -> String {
         out.push('\n');
     }
     out
+}
+
+/// What comes before the tests of a file.
+fn in_program(text: &str) -> &str {
+    let end = text.match_indices("#[cfg(test)]").map(|(at, _)| at).find(|at| {
+        let item = text[*at..].lines().nth(1).unwrap_or_default();
+        item.contains("mod ") && item.ends_with('{')
+    });
+    &text[..end.unwrap_or(text.len())]
 }
 
 fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -237,6 +242,29 @@ fn only_root_writes() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// `{:?}` prints nothing in the smallest programs (initramfs/build). A message takes `base::text::quoted`.
+#[test]
+fn no_message_is_made_by_debug() {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut wrong = Vec::new();
+    for source in sources() {
+        let file = [format!("{}.rs", source.module), format!("{}/mod.rs", source.module)];
+        let path = file.iter().map(|name| src.join(name)).find(|path| path.exists()).unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        let lines = in_program(&text).lines().filter(|line| !line.trim_start().starts_with("//"));
+        wrong.extend(lines.filter(|line| shows_debug(line)).map(|line| format!("{}: {}", source.module, line.trim())));
+    }
+    assert_eq!(wrong, ["cli/devel/net_convert: program.say(format_args!(\"the configuration:\\n{network:#?}\"));"]);
+}
+
+/// Whether a line has a format of `Debug`: `{:?}`, `{name:#?}`.
+fn shows_debug(line: &str) -> bool {
+    line.match_indices("?}").any(|(at, _)| {
+        let start = line[..at].trim_end_matches('#');
+        start.ends_with(':') && start.rfind('{').is_some_and(|open| !start[open..].contains('}'))
+    })
 }
 
 /// A test would write to the `/run` of the machine that it runs on: it has `Root::open_new`.

@@ -1,4 +1,6 @@
-//! Texts with a limit on their length.
+//! Texts in messages: with a limit on their length, and in quotes.
+
+use std::fmt;
 
 /// The longest message, in bytes: some contain names that documents choose.
 pub const MAX_MESSAGE: usize = 16 << 10;
@@ -17,9 +19,31 @@ pub fn cut(text: &mut String, most: usize) {
     }
 }
 
+/// Displays `text` in quotes, with what a terminal does not show escaped: as `{:?}` does, which prints nothing in the smallest
+/// programs (initramfs/build).
+pub fn quoted(text: &str) -> impl fmt::Display {
+    Quoted(text)
+}
+
+struct Quoted<'a>(&'a str);
+
+impl fmt::Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.0, f)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_quoted_text_is_escaped() {
+        assert_eq!(
+            quoted("it's \"a\"\n\u{1b}\u{e9}").to_string(),
+            r#""it's \"a\"\n\u{1b}\u{e9}""#.replace("\\u{e9}", "\u{e9}")
+        );
+    }
 
     #[test]
     fn a_character_stays_whole() {

@@ -121,7 +121,8 @@ impl<R: ReadAt> Udf<R> {
         let (identifier, head) = (le16(&bytes, 0).unwrap_or(0), bytes.get(..16).unwrap_or_default());
         let sum = head.iter().enumerate().filter(|(i, _)| *i != 4).fold(0u8, |sum, (_, b)| sum.wrapping_add(*b));
         if !tags.contains(&identifier) || u8_at(&bytes, 4) != Some(sum) {
-            return Err(Error::new(format!("expected descriptor {tags:?} of UDF in sector {sector}")));
+            let tags: Vec<String> = tags.iter().map(u16::to_string).collect();
+            return Err(Error::new(format!("expected descriptor {} of UDF in sector {sector}", tags.join(" or "))));
         }
         Ok(bytes)
     }

@@ -168,7 +168,7 @@ async fn undo_all(changes: Vec<&Change>, netlink: &Netlink) -> Result<()> {
     let mut first = Ok(());
     for change in changes {
         let done = undo(change, netlink).await.or_else(gone);
-        if let Err(e) = done.context(|| format!("failed to take back a network change ({change:?})")) {
+        if let Err(e) = done.context(|| format!("failed to take back a network change ({})", change.serialize_json())) {
             log::warn!("{e}");
             first = first.and(Err(e));
         }

@@ -24,6 +24,7 @@
 use super::users_groups::key_lines;
 use super::{Background, Module, Role};
 use crate::base::error::Result;
+use crate::base::text::quoted;
 use crate::document::{Map, Value, optional_map, wrong};
 use crate::instance::{Frequency, state};
 use crate::root::{Attr, Command, Stage};
@@ -119,7 +120,8 @@ fn given_keys(context: &mut Context) -> Result<()> {
             Some((_, "certificate")) => ("-cert.pub", 0o644),
             _ => {
                 context.report.warn(format_args!(
-                    "ssh_keys: {key:?} is ignored: expected TYPE_private, TYPE_public or TYPE_certificate"
+                    "ssh_keys: {} is ignored: expected TYPE_private, TYPE_public or TYPE_certificate",
+                    quoted(key)
                 ));
                 continue;
             }
@@ -169,7 +171,7 @@ fn logins(context: &mut Context) -> Result<()> {
     for (name, options) in users.default.iter().map(|name| (name.as_str(), None)).chain([("root", options.as_deref())])
     {
         let Some(user) = accounts.user(name) else {
-            context.report.warn(format_args!("no SSH keys for {name:?}: there is no such user"));
+            context.report.warn(format_args!("no SSH keys for {}: there is no such user", quoted(name)));
             continue;
         };
         // A home that is mounted after the pivot may already have keys, which must not be overwritten.

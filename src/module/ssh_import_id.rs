@@ -13,6 +13,7 @@
 
 use super::Module;
 use crate::base::error::{Error, Result};
+use crate::base::text::quoted;
 use crate::document::wrong;
 use crate::instance::Frequency;
 use crate::root::{Command, Stage};
@@ -83,7 +84,7 @@ fn import(context: &mut Context, user: &str, ids: &[String]) -> Result<()> {
         return Err(Error::new("there is no such user"));
     }
     if let Some(id) = ids.iter().find(|id| id.starts_with('-') || id.chars().any(char::is_control)) {
-        return Err(Error::new(format!("ssh_import_id: {id:?} is no id")));
+        return Err(Error::new(format!("ssh_import_id: {} is no id", quoted(id))));
     }
     let become_user: &[&str] = if context.root.which("sudo").is_some() {
         &["sudo", "--preserve-env=https_proxy", "-Hu"]

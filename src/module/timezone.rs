@@ -12,6 +12,7 @@
 
 use super::Module;
 use crate::base::error::{Error, Result};
+use crate::base::text::quoted;
 use crate::instance::Frequency;
 use crate::machine::Family;
 use crate::root::{Attr, Stage};
@@ -36,7 +37,8 @@ fn provision(cx: &mut Context) -> Result<()> {
     let path = format!("{ZONES}/{zone}");
     let named = zone.split('/').all(|part| !matches!(part, "" | "." | "..")) && !zone.contains(char::is_control);
     if !named || !cx.root.is_file(&path) {
-        return Err(Error::new(format!("timezone: there is no time zone {zone:?} in {ZONES} (is tzdata installed?)")));
+        let zone = quoted(&zone);
+        return Err(Error::new(format!("timezone: there is no time zone {zone} in {ZONES} (is tzdata installed?)")));
     }
     if matches!(cx.distro.family, Family::Debian | Family::Alpine | Family::Arch | Family::Gentoo | Family::Photon)
         || cx.distro.name == "mariner"

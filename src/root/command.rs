@@ -214,7 +214,8 @@ impl Root {
         let stdout = child.stdout.take().map(reader);
         let stderr = child.stderr.take().map(reader);
         if command.limit.is_some_and(|limit| outlives(&child, limit)) {
-            log::warn!("{program} is killed: it has taken longer than {:?}", command.limit.unwrap_or_default());
+            let limit = command.limit.unwrap_or_default().as_secs_f64();
+            log::warn!("{program} is killed: it has taken longer than {limit:.1} s");
             let _ = child.kill();
         }
         // Without a limit, the output is read to its end before the process is waited for.

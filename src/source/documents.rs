@@ -2,6 +2,7 @@
 
 use super::keys::public_keys;
 use crate::base::error::{Error, Result};
+use crate::base::text::quoted;
 use crate::document::{Bytes, Map, Value, json, wrong};
 use crate::instance::{Instance, NetworkData, host_name};
 use crate::link::http::{Client, Request, said};
@@ -110,7 +111,7 @@ pub fn nic_name(nics: &[Nic], mac: Option<&Value>) -> Result<String> {
     let nic = nics.iter().filter(|n| !mac.is_empty() && n.mac.eq_ignore_ascii_case(mac) && !n.has_master);
     let nic = nic.min_by_key(|n| !n.physical);
     nic.map(|n| n.name.clone())
-        .ok_or_else(|| Error::new(format!("the machine has no network interface with the MAC address {mac:?}")))
+        .ok_or_else(|| Error::new(format!("the machine has no network interface with the MAC address {}", quoted(mac))))
 }
 
 /// A network configuration of version 1.

@@ -138,8 +138,7 @@ impl Source {
     pub fn describe(&self, instance: &Instance) -> String {
         let (kind, place) = instance.subplatform.split_once(" (").unwrap_or((&instance.subplatform, ""));
         let place = place.strip_suffix(')').unwrap_or(place);
-        let mode = format!("{:?}", instance.dsmode).to_ascii_lowercase();
-        let text = self.described.replace("{mode}", &mode).replace("{platform}", &instance.platform);
+        let text = self.described.replace("{mode}", instance.dsmode.name()).replace("{platform}", &instance.platform);
         text.replace("{kind}", kind).replace("{place}", place)
     }
 

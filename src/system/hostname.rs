@@ -3,6 +3,7 @@
 use super::Context;
 use crate::base::error::Result;
 use crate::base::report::Report;
+use crate::base::text::quoted;
 use crate::instance::host_name;
 use crate::root::{Attr, Command};
 
@@ -70,7 +71,7 @@ fn clean(name: &str, key: &str, report: &mut Report) -> Option<String> {
         .collect();
     let cleaned = labels.join(".");
     if cleaned != name.trim().trim_end_matches('.') {
-        report.warn(format_args!("{key}: not a valid hostname: {cleaned:?} is used"));
+        report.warn(format_args!("{key}: not a valid hostname: {} is used", quoted(&cleaned)));
     }
     (!cleaned.is_empty()).then_some(cleaned)
 }

@@ -2,6 +2,7 @@
 
 use crate::base::error::{Error, Result};
 use crate::base::report::Report;
+use crate::base::text::quoted;
 use crate::document::Value;
 use crate::root::{Attr, Root};
 
@@ -38,8 +39,8 @@ pub fn add_doas(root: &mut Root, user: &str, rules: &Value, report: &mut Report)
     let rules = texts(rules).ok_or_else(|| crate::document::wrong("doas", "a rule or a list of rules", rules))?;
     check(&rules, "doas")?;
     if let Some(rule) = rules.iter().find(|rule| !is_doas_rule(user, rule)) {
-        report
-            .error(format_args!("doas: {rule:?} is no rule for the user {user}: no doas rule of this user is written"));
+        let rule = quoted(rule);
+        report.error(format_args!("doas: {rule} is no rule for the user {user}: no doas rule of this user is written"));
         return Ok(());
     }
     let mut text = format!("\n# cloud-init User rules for {user}\n");

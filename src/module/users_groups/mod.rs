@@ -48,6 +48,7 @@
 
 use crate::base::error::{Error, Result, all_or_error};
 use crate::base::report::Report;
+use crate::base::text::quoted;
 use crate::document::{Map, Value, wrong};
 use crate::instance::{Frequency, state};
 use crate::machine::Family;
@@ -162,14 +163,15 @@ fn add_group(
     report: &mut Report,
 ) {
     if accounts.group_id(group).is_some() {
-        report.warn(format_args!("the group {group:?} exists already"));
+        report.warn(format_args!("the group {} exists already", quoted(group)));
     } else if let Err(e) = accounts.add_group(group, false) {
         problems.push(e.to_string());
         return;
     }
     for member in members {
         if accounts.user(member).is_none() {
-            report.warn(format_args!("{member:?} is not added to the group {group:?}: there is no such user"));
+            let (member, group) = (quoted(member), quoted(group));
+            report.warn(format_args!("{member} is not added to the group {group}: there is no such user"));
         } else if let Err(e) = accounts.add_member(group, member) {
             problems.push(e.to_string());
         }
@@ -299,9 +301,9 @@ impl One<'_, '_, '_> {
         groups.retain(|group| {
             let here = self.accounts.group_id(group).is_some();
             if !here {
-                self.context
-                    .report
-                    .warn(format_args!("{} is not added to the group {group:?}: there is no such group", self.name));
+                let (name, group) = (&self.name, quoted(group));
+                let text = format_args!("{name} is not added to the group {group}: there is no such group");
+                self.context.report.warn(text);
             }
             here
         });

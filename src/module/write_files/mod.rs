@@ -32,6 +32,7 @@ pub use content::gunzip;
 use super::Module;
 use crate::base::error::{Error, Result};
 use crate::base::report::Report;
+use crate::base::text::quoted;
 use crate::document::{Map, Value, wrong};
 use crate::instance::Frequency;
 use crate::instance::state;
@@ -280,7 +281,8 @@ fn wanted(cx: &mut Context, entry: &Entry, old: Option<Attr>) -> (Attr, Result<(
     }
     let result = match missing {
         Some(Part { name, is_made: false, .. }) => Err(Error::new(format!(
-            "the owner {name:?} is not known here: the file belongs to root. With defer: true it is written after packages are installed"
+            "the owner {} is not known here: the file belongs to root. With defer: true it is written after packages are installed",
+            quoted(name)
         ))),
         Some(_) => {
             log::info!("{}: its owner is made later, and gets it then", entry.label);

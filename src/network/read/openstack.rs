@@ -5,6 +5,7 @@ use super::v1;
 use crate::base::error::{Error, Result};
 use crate::base::manual;
 use crate::base::report::Report;
+use crate::base::text::quoted;
 use crate::document::{Map, Value};
 use crate::machine::nic::MAX_DEVICE_NAME;
 use crate::network::mac::{Macs, plain_mac};
@@ -256,7 +257,10 @@ fn subnet(network: &Map, report: &mut Report) -> Option<(Value, Option<bool>)> {
         _ => {
             warn(
                 report,
-                format_args!("network type: expected ipv4, ipv4_dhcp, ipv6 and the like, found {network_type:?}"),
+                format_args!(
+                    "network type: expected ipv4, ipv4_dhcp, ipv6 and the like, found {}",
+                    quoted(&network_type)
+                ),
             );
             return None;
         }

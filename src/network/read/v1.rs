@@ -3,6 +3,7 @@
 use super::complete::{MAX_INTERFACES, MAX_VLAN, complete, too_many};
 use super::fields::{Fields, Problems};
 use crate::base::report::Report;
+use crate::base::text::quoted;
 use crate::document::{Map, Value};
 use crate::network::address::{Cidr, Ip};
 use crate::network::model::{Control, DeviceType, Dns, Interface, Method, Network, Route, Subnet};
@@ -83,7 +84,7 @@ fn interface(entry_type: &str, mut f: Fields) -> Option<Interface> {
         },
         "vlan" => vlan(&mut f)?,
         _ => {
-            f.reject_key("type", "a type of version 1", &format!("{entry_type:?}"));
+            f.reject_key("type", "a type of version 1", &quoted(entry_type).to_string());
             return None;
         }
     };
@@ -154,7 +155,7 @@ fn vlan(f: &mut Fields) -> Option<DeviceType> {
 fn subnet(mut f: Fields) -> Option<Subnet> {
     let subnet_type = f.text("type").unwrap_or_else(|| "static".into());
     let Some((_, method)) = METHODS.iter().find(|(name, _)| *name == subnet_type) else {
-        f.reject_key("type", "a subnet type of version 1", &format!("{subnet_type:?}"));
+        f.reject_key("type", "a subnet type of version 1", &quoted(&subnet_type).to_string());
         return None;
     };
     let mut new = Subnet { method: *method, ..Subnet::default() };
@@ -163,7 +164,7 @@ fn subnet(mut f: Fields) -> Option<Subnet> {
         Some("manual") => Control::Manual,
         Some("hotplug") => Control::Hotplug,
         Some(other) => {
-            f.reject_key("control", "auto, manual or hotplug", &format!("{other:?}"));
+            f.reject_key("control", "auto, manual or hotplug", &quoted(other).to_string());
             Control::Auto
         }
     };

@@ -16,6 +16,7 @@ pub use renderer::{Exists, File, HEADER, Owned, Renderer, Target};
 
 use crate::base::error::{Error, Result};
 use crate::base::report::Report;
+use crate::base::text::quoted;
 use crate::machine::Distro;
 
 /// All renderers, in the order that applies to distributions without a preference (cloud-init's DEFAULT_PRIORITY).
@@ -68,8 +69,9 @@ pub fn choose(
             Some(renderer) => order.push(renderer),
             None if OTHER_SYSTEMS.contains(&name.as_str()) => {}
             None => report.warn(format_args!(
-                "system_info.network.renderers: expected some of {}, found {name:?}; it is ignored",
-                names().join(", ")
+                "system_info.network.renderers: expected some of {}, found {}; it is ignored",
+                names().join(", "),
+                quoted(name)
             )),
         }
     }

@@ -1,6 +1,7 @@
 //! Checks names and fields of the account files. A colon or a line feed in one would create another entry.
 
 use crate::base::error::{Error, Result};
+use crate::base::text::quoted;
 
 /// The longest name, in bytes (UT_NAMESIZE of utmp(5), which is also useradd's limit).
 const MAX_NAME: usize = 32;
@@ -25,7 +26,8 @@ pub fn check_name(what: &str, name: &str) -> Result<()> {
         return Ok(());
     }
     Err(Error::new(format!(
-        "{name:?} is no name for a {what}: at most {MAX_NAME} letters, digits, _, . and -, not only digits, and not - first"
+        "{} is no name for a {what}: at most {MAX_NAME} letters, digits, _, . and -, not only digits, and not - first",
+        quoted(name)
     )))
 }
 

@@ -4,6 +4,7 @@ mod openssh;
 
 use super::{Context, service};
 use crate::base::error::{Context as _, Error, Result};
+use crate::base::text::quoted;
 use crate::base::{ed25519, p256};
 use crate::instance::state;
 use crate::root::{Attr, Command, Root};
@@ -61,7 +62,7 @@ pub fn make(context: &mut Context, kinds: &[String]) -> Result<()> {
             "ecdsa" => ecdsa,
             "rsa" => continue,
             other => {
-                log::info!("ssh_genkeytypes: no host key of the type {other:?} is made");
+                log::info!("ssh_genkeytypes: no host key of the type {} is made", quoted(other));
                 continue;
             }
         };
