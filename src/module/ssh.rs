@@ -29,7 +29,7 @@ use crate::document::{Map, Value, optional_map, wrong};
 use crate::instance::{Frequency, state};
 use crate::root::{Attr, Command, Stage};
 use crate::system::accounts::Accounts;
-use crate::system::authorized_keys::{self, DISABLE_USER_OPTS};
+use crate::system::authorized_keys::{self, DISABLE_USER_OPTS, Rules};
 use crate::system::users::Users;
 use crate::system::{Context, host_keys, sshd_config};
 
@@ -168,6 +168,7 @@ fn logins(context: &mut Context) -> Result<()> {
         options.replace("$USER", users.default_or_none()).replace("$DISABLE_USER", "root")
     });
     let mut problems = Vec::new();
+    let rules = Rules::of(context.root);
     for (name, options) in users.default.iter().map(|name| (name.as_str(), None)).chain([("root", options.as_deref())])
     {
         let Some(user) = accounts.user(name) else {
@@ -178,7 +179,7 @@ fn logins(context: &mut Context) -> Result<()> {
         let result = if context.root.is_kept_for_later(&user.home) {
             context.root.write(&state::later_logins(context.instance), "", Attr::root(0o600))
         } else {
-            authorized_keys::add(context.root, &user, &keys, options, context.report)
+            authorized_keys::add(context.root, &rules, &user, &keys, options, context.report)
         };
         problems.extend(result.err().map(|e| e.to_string()));
     }

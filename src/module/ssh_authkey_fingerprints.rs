@@ -21,7 +21,7 @@ use crate::document::Value;
 use crate::instance::Frequency;
 use crate::root::Stage;
 use crate::system::accounts::Accounts;
-use crate::system::authorized_keys::{self, Key};
+use crate::system::authorized_keys::{self, Key, Rules};
 use crate::system::users::Users;
 use crate::system::{Context, console, host_keys};
 
@@ -40,10 +40,11 @@ fn live(context: &mut Context) -> Result<()> {
     if !context.flag("no_ssh_fingerprints", false) {
         let method = context.text("authkey_hash").unwrap_or_else(|| "sha256".to_owned());
         let accounts = Accounts::open(context.root)?;
+        let rules = Rules::of(context.root);
         for (name, config) in Users::of(context).users {
             let has_home = !["no_create_home", "system"].iter().any(|k| config.get(k).is_some_and(Value::is_true));
             let Some(user) = accounts.user(&name).filter(|_| has_home) else { continue };
-            let (path, keys) = authorized_keys::list(context.root, &user);
+            let (path, keys) = authorized_keys::list(context.root, &rules, &user);
             console::print(context, &report(&name, &path, &keys, &method));
         }
     }

@@ -102,6 +102,23 @@ fn end_of_options(line: &str) -> usize {
     line.len()
 }
 
+/// What sshd's configuration says about the files of keys. It is read once for all users of a module.
+pub struct Rules {
+    /// AuthorizedKeysFile.
+    files: String,
+    /// StrictModes.
+    strict: bool,
+}
+
+impl Rules {
+    pub fn of(root: &Root) -> Rules {
+        Rules {
+            files: sshd_config::value(root, "AuthorizedKeysFile").unwrap_or_default(),
+            strict: sshd_config::value(root, "StrictModes").is_none_or(|v| !v.eq_ignore_ascii_case("no")),
+        }
+    }
+}
+
 /// Authorizes `keys` for `user`. A line that exists is not repeated, and a line with the same key replaces an
 /// old one. One key may have several lines: if the options of one do not allow a login, sshd tries the next.
 /// `options`, if given, replace the options of every key. As in cloud-init, the file is created even for no
@@ -109,7 +126,14 @@ fn end_of_options(line: &str) -> usize {
 ///
 /// # Errors
 /// The file cannot be read or written.
-pub fn add(root: &mut Root, user: &User, keys: &[String], options: Option<&str>, report: &mut Report) -> Result<()> {
+pub fn add(
+    root: &mut Root,
+    rules: &Rules,
+    user: &User,
+    keys: &[String],
+    options: Option<&str>,
+    report: &mut Report,
+) -> Result<()> {
     let options = options.filter(|o| !o.is_empty());
     if options.is_some_and(|o| o.chars().any(char::is_control)) {
         return Err(Error::new("the options of SSH keys hold the end of a line or another control character"));
@@ -134,7 +158,7 @@ pub fn add(root: &mut Root, user: &User, keys: &[String], options: Option<&str>,
             )),
         }
     }
-    let path = file(root, user, report)?;
+    let path = file(root, rules, user, report)?;
     let old = root.read(&path)?.unwrap_or_default();
     let mut lines: Vec<Vec<u8>> = old.split(|b| *b == b'\n').map(<[u8]>::to_vec).collect();
     if lines.last().is_some_and(Vec::is_empty) {
@@ -160,8 +184,8 @@ pub fn add(root: &mut Root, user: &User, keys: &[String], options: Option<&str>,
 }
 
 /// The keys of a user, and the file that has them.
-pub fn list(root: &Root, user: &User) -> (String, Vec<Key>) {
-    let candidates = candidates(root, user).into_iter().find(|p| root.is_file(p));
+pub fn list(root: &Root, rules: &Rules, user: &User) -> (String, Vec<Key>) {
+    let candidates = candidates(rules, user).into_iter().find(|p| root.is_file(p));
     let path = candidates.unwrap_or_else(|| default_file(user));
     let keys = root.text(&path).lines().filter_map(Key::parse).collect();
     (path, keys)
@@ -172,11 +196,10 @@ fn default_file(user: &User) -> String {
 }
 
 /// The files of AuthorizedKeysFile (sshd_config(5)) that belong to this user only, in order.
-fn candidates(root: &Root, user: &User) -> Vec<String> {
-    let value = sshd_config::value(root, "AuthorizedKeysFile").unwrap_or_default();
+fn candidates(rules: &Rules, user: &User) -> Vec<String> {
     let home = user.home.trim_end_matches('/');
     let mut found = Vec::new();
-    for pattern in value.split_whitespace().filter(|p| *p != "none") {
+    for pattern in rules.files.split_whitespace().filter(|p| *p != "none") {
         let (mut path, mut letters) = (String::new(), pattern.chars());
         while let Some(c) = letters.next() {
             match (c, if c == '%' { letters.next() } else { None }) {
@@ -200,10 +223,9 @@ fn candidates(root: &Root, user: &User) -> Vec<String> {
 
 /// The file for a user's keys, with its folders created: the first of AuthorizedKeysFile that sshd would
 /// read, else the default.
-fn file(root: &mut Root, user: &User, report: &mut Report) -> Result<String> {
-    let strict = sshd_config::value(root, "StrictModes").is_none_or(|v| !v.eq_ignore_ascii_case("no"));
-    for path in candidates(root, user) {
-        match check(root, user, &path, strict) {
+fn file(root: &mut Root, rules: &Rules, user: &User, report: &mut Report) -> Result<String> {
+    for path in candidates(rules, user) {
+        match check(root, user, &path, rules.strict) {
             Ok(()) => return make(root, user, path),
             Err(e) => log::info!("keys of {} do not go to {path}: {e}", user.name),
         }
@@ -214,7 +236,7 @@ fn file(root: &mut Root, user: &User, report: &mut Report) -> Result<String> {
     if let Some(bad) = inside.iter().find(|p| root.lstat(p).is_some_and(|s| s.kind == Kind::Symlink)) {
         return Err(Error::new(format!("failed to write the SSH keys of {}: {bad} is a symbolic link", user.name)));
     }
-    if let Err(e) = check(root, user, &path, strict) {
+    if let Err(e) = check(root, user, &path, rules.strict) {
         report.warn(format_args!("sshd may not accept the keys of {}: {e}", user.name));
     }
     make(root, user, path)
@@ -302,18 +324,23 @@ mod tests {
         (dir, root, user)
     }
 
+    fn add_to(root: &mut Root, user: &User, keys: &[String], options: Option<&str>, report: &mut Report) -> Result<()> {
+        let rules = Rules::of(root);
+        add(root, &rules, user, keys, options, report)
+    }
+
     #[test]
     fn keys_are_added_once_with_owner_and_mode() {
         let (_dir, mut root, user) = start("");
         let keys = vec![A.to_owned(), format!("{B}\n{A}\n# c\nnonsense\n")];
         for _ in 0..2 {
-            add(&mut root, &user, &keys, None, &mut Report::new()).unwrap();
+            add_to(&mut root, &user, &keys, None, &mut Report::new()).unwrap();
         }
         assert_eq!(root.text("/home/u/.ssh/authorized_keys"), format!("{A}\n{B}\n"));
         assert_eq!(root.stat("/home/u/.ssh").unwrap().attr, Attr::owned(0o700, user.ids));
         assert_eq!(root.stat("/home/u/.ssh/authorized_keys").unwrap().attr, Attr::owned(0o600, user.ids));
-        assert_eq!(list(&root, &user).1.len(), 2);
-        add(&mut root, &user, &[B.to_owned()], Some("no-pty"), &mut Report::new()).unwrap();
+        assert_eq!(list(&root, &Rules::of(&root), &user).1.len(), 2);
+        add_to(&mut root, &user, &[B.to_owned()], Some("no-pty"), &mut Report::new()).unwrap();
         assert_eq!(root.text("/home/u/.ssh/authorized_keys"), format!("{A}\nno-pty ssh-rsa AAAAb two words\n"));
     }
 
@@ -324,7 +351,7 @@ mod tests {
         root.write("/home/u/.ssh/authorized_keys", format!("{A}\n{}\n", from("b")), Attr::owned(0o600, user.ids))
             .unwrap();
         for _ in 0..2 {
-            add(&mut root, &user, &[from("a"), from("b"), from("c"), from("a")], None, &mut Report::new()).unwrap();
+            add_to(&mut root, &user, &[from("a"), from("b"), from("c"), from("a")], None, &mut Report::new()).unwrap();
             let lines = [from("a"), from("b"), from("c")].map(|line| line + "\n").concat();
             assert_eq!(root.text("/home/u/.ssh/authorized_keys"), lines);
         }
@@ -341,7 +368,7 @@ mod tests {
         let (_dir, mut root, user) = start("");
         let old = b"# mine\n\nssh-rsa AAAAold \xff\nodd line".to_vec();
         root.write("/home/u/.ssh/authorized_keys", old.clone(), Attr::owned(0o640, user.ids)).unwrap();
-        add(&mut root, &user, &[A.to_owned()], None, &mut Report::new()).unwrap();
+        add_to(&mut root, &user, &[A.to_owned()], None, &mut Report::new()).unwrap();
         let expected = [&old[..], b"\n", A.as_bytes(), b"\n"].concat();
         assert_eq!(root.read("/home/u/.ssh/authorized_keys").unwrap().unwrap(), expected);
         assert_eq!(root.stat("/home/u/.ssh/authorized_keys").unwrap().attr.mode, 0o640);
@@ -350,14 +377,14 @@ mod tests {
     #[test]
     fn the_servers_own_place_is_used_where_it_is_safe() {
         let (_dir, mut root, user) = start("AuthorizedKeysFile /etc/keys/%u/k .ssh/x\n");
-        add(&mut root, &user, &[A.to_owned()], None, &mut Report::new()).unwrap();
+        add_to(&mut root, &user, &[A.to_owned()], None, &mut Report::new()).unwrap();
         assert_eq!(root.text("/etc/keys/u/k"), format!("{A}\n"));
         assert_eq!(root.stat("/etc/keys/u").unwrap().attr, Attr::root(0o755));
-        assert_eq!(list(&root, &user).0, "/etc/keys/u/k");
+        assert_eq!(list(&root, &Rules::of(&root), &user).0, "/etc/keys/u/k");
 
         let (_dir, mut root, user) = start("AuthorizedKeysFile /etc/keys/%u/k .ssh/x\n");
         root.mkdir("/etc/keys", Attr::root(0o777)).unwrap();
-        add(&mut root, &user, &[A.to_owned()], None, &mut Report::new()).unwrap();
+        add_to(&mut root, &user, &[A.to_owned()], None, &mut Report::new()).unwrap();
         assert_eq!(root.text("/home/u/.ssh/x"), format!("{A}\n"));
     }
 
@@ -365,14 +392,14 @@ mod tests {
     fn links_in_a_home_are_not_followed_and_the_systems_are() {
         let (_dir, mut root, user) = start("");
         root.symlink("/home/u/.ssh", "/etc").unwrap();
-        assert!(add(&mut root, &user, &[A.to_owned()], None, &mut Report::new()).is_err());
+        assert!(add_to(&mut root, &user, &[A.to_owned()], None, &mut Report::new()).is_err());
         assert!(!root.exists("/etc/authorized_keys"));
 
         let dir = TempDir::new("authorized-keys-link");
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
         root.mkdir("/var/home/u", Attr::owned(0o700, user.ids)).unwrap();
         root.symlink("/home", "var/home").unwrap();
-        add(&mut root, &user, &[A.to_owned()], None, &mut Report::new()).unwrap();
+        add_to(&mut root, &user, &[A.to_owned()], None, &mut Report::new()).unwrap();
         assert_eq!(root.text("/var/home/u/.ssh/authorized_keys"), format!("{A}\n"));
     }
 
@@ -383,7 +410,7 @@ mod tests {
         root.symlink("/root", "var/roothome").unwrap();
         let user = User { name: "root".into(), ids: Ids { uid: 0, gid: 0 }, home: "/root".into() };
         let mut report = Report::new();
-        add(&mut root, &user, &[A.to_owned()], None, &mut report).unwrap();
+        add_to(&mut root, &user, &[A.to_owned()], None, &mut report).unwrap();
         assert_eq!(root.text("/var/roothome/.ssh/authorized_keys"), format!("{A}\n"));
         assert_eq!(root.stat("/var/roothome").unwrap().attr.mode, 0o700);
         assert!(report.is_empty(), "{report:?}");
@@ -392,8 +419,8 @@ mod tests {
     #[test]
     fn a_line_cannot_be_smuggled_in() {
         let (_dir, mut root, user) = start("");
-        assert!(add(&mut root, &user, &[A.to_owned()], Some("x\nssh-rsa AAAAevil"), &mut Report::new()).is_err());
-        add(&mut root, &user, &["ssh-rsa AAAAc c\rssh-rsa AAAAevil".to_owned()], None, &mut Report::new()).unwrap();
+        assert!(add_to(&mut root, &user, &[A.to_owned()], Some("x\nssh-rsa AAAAevil"), &mut Report::new()).is_err());
+        add_to(&mut root, &user, &["ssh-rsa AAAAc c\rssh-rsa AAAAevil".to_owned()], None, &mut Report::new()).unwrap();
         assert!(!root.text("/home/u/.ssh/authorized_keys").contains("evil"));
         assert_eq!(Key::parse("\"unclosed ssh-rsa AAAA"), None);
         assert_eq!(Key::parse("ssh-rsa"), None);

@@ -56,7 +56,7 @@ use crate::module::{Module, write_files};
 use crate::root::{Attr, Command, Stage};
 use crate::system::Context;
 use crate::system::accounts::{Accounts, NewUser, User, check_field, check_name, days_of};
-use crate::system::authorized_keys::{self, DISABLE_USER_OPTS};
+use crate::system::authorized_keys::{self, DISABLE_USER_OPTS, Rules};
 use crate::system::users::{Users, names_of};
 use crate::system::{password, sudoers};
 
@@ -82,6 +82,7 @@ fn provision(context: &mut Context) -> Result<()> {
     let mut problems = users.problems.clone();
     let mut later = String::new();
     let mut accounts = Accounts::open(context.root)?;
+    let rules = Rules::of(context.root);
     for (group, members) in &users.groups {
         add_group(&mut accounts, group, members, &mut problems, context.report);
     }
@@ -89,8 +90,15 @@ fn provision(context: &mut Context) -> Result<()> {
         if config.contains_key("snapuser") {
             continue;
         }
-        let mut one =
-            One { context, accounts: &mut accounts, name, config, problems: Vec::new(), password_failed: false };
+        let mut one = One {
+            context,
+            accounts: &mut accounts,
+            rules: &rules,
+            name,
+            config,
+            problems: Vec::new(),
+            password_failed: false,
+        };
         match one.make(&users) {
             Ok(done) if !done => later += &format!("{name}\n"),
             Ok(_) => {}
@@ -117,10 +125,18 @@ fn live(context: &mut Context) -> Result<()> {
     let later = context.root.text(&list);
     if !later.is_empty() {
         let mut accounts = Accounts::open(context.root)?;
+        let rules = Rules::of(context.root);
         for (name, config) in users.users.iter().filter(|(n, _)| later.lines().any(|l| l == n)) {
             let Some(user) = accounts.user(name) else { continue };
-            let mut one =
-                One { context, accounts: &mut accounts, name, config, problems: Vec::new(), password_failed: false };
+            let mut one = One {
+                context,
+                accounts: &mut accounts,
+                rules: &rules,
+                name,
+                config,
+                problems: Vec::new(),
+                password_failed: false,
+            };
             if one.wants_home() {
                 let result = one.accounts.make_home(one.context.root, &user, one.context.report);
                 one.keep(result);
@@ -182,6 +198,7 @@ fn add_group(
 struct One<'a, 'c, 'r> {
     context: &'a mut Context<'r>,
     accounts: &'c mut Accounts,
+    rules: &'c Rules,
     name: &'a str,
     config: &'a Map,
     problems: Vec<String>,
@@ -400,7 +417,7 @@ impl One<'_, '_, '_> {
                 ));
                 Vec::new()
             });
-            let result = authorized_keys::add(self.context.root, user, &keys, None, self.context.report);
+            let result = authorized_keys::add(self.context.root, self.rules, user, &keys, None, self.context.report);
             self.keep(result);
         }
         let keys = &self.context.instance.public_keys;
@@ -418,7 +435,14 @@ impl One<'_, '_, '_> {
             }
             Some(default) => {
                 let options = DISABLE_USER_OPTS.replace("$USER", default).replace("$DISABLE_USER", self.name);
-                let result = authorized_keys::add(self.context.root, user, keys, Some(&options), self.context.report);
+                let result = authorized_keys::add(
+                    self.context.root,
+                    self.rules,
+                    user,
+                    keys,
+                    Some(&options),
+                    self.context.report,
+                );
                 self.keep(result);
             }
         }

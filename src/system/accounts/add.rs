@@ -77,7 +77,7 @@ impl Accounts {
     /// # Errors
     /// The home's path is invalid, or it cannot be created.
     pub fn make_home(&self, root: &mut Root, user: &User, report: &mut Report) -> Result<()> {
-        home::make(root, user, &self.defs, self.group_id("mail"), report)
+        home::make(root, user, &self.defs, &self.skeletons, self.group_id("mail"), report)
     }
 
     fn put_user(&mut self, new: &NewUser, ids: Ids, home: &str, shell: &str) {

@@ -20,6 +20,7 @@ use crate::base::password;
 use crate::base::report::Report;
 use crate::root::{Ids, Lock, Root};
 use add::Ranges;
+use home::Skeletons;
 use std::collections::BTreeSet;
 use std::time::Duration;
 pub(crate) use table::Table;
@@ -56,6 +57,7 @@ pub struct Accounts {
     subuids: Ranges,
     subgids: Ranges,
     pub defs: Defs,
+    skeletons: Skeletons,
     /// Days since 1970; None if the clock is not set.
     today: Option<u64>,
     lock: Option<Lock>,
@@ -100,6 +102,7 @@ impl Accounts {
             alt_passwd,
             alt_group,
             defs: Defs::read(root),
+            skeletons: Skeletons::default(),
             today: seconds.ok().map(|s| s.as_secs() / 86400).filter(|d| *d >= CLOCK_IS_SET),
             lock,
             hash_rounds: root.hash_rounds,

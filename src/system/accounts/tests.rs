@@ -253,7 +253,13 @@ fn homes_come_from_the_skeleton_with_their_owner() {
     assert_eq!(root.stat("/home/u/.config/x/run").unwrap().attr, Attr::owned(0o755, ids));
     assert_eq!(root.stat("/var/spool/mail/u").unwrap().attr, Attr::owned(0o600, ids));
     assert_eq!(root.list("/home/there"), Vec::<String>::new());
+    // Every home has all of the skeleton, with its own owner.
     assert_eq!(root.list("/home/early"), root.list("/home/u"));
+    let early = root.stat("/home/early").unwrap().attr;
+    assert_eq!(root.text("/home/early/.config/x/run"), "#!/bin/sh\n");
+    let run = root.stat("/home/early/.config/x/run").unwrap().attr;
+    assert_eq!((run.mode, run.uid, run.gid), (0o755, early.uid, early.gid));
+    assert_ne!(early.uid, ids.uid);
     assert_eq!(
         (root.stat("/home/early").unwrap().attr.mode, root.text("/home/early/.profile").as_str()),
         (0o700, "mine")

@@ -358,8 +358,9 @@ fn keys(data: &[u8]) {
     let new = ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIB3l alice".to_owned()];
     in_tree(&[("home/alice/.ssh/authorized_keys", data)], |path| {
         let mut root = Root::open(path, Use::Plan).expect("a root");
-        if authorized_keys::add(&mut root, &user, &new, None, &mut Report::new()).is_ok() {
-            let (_, keys) = authorized_keys::list(&root, &user);
+        let rules = authorized_keys::Rules::of(&root);
+        if authorized_keys::add(&mut root, &rules, &user, &new, None, &mut Report::new()).is_ok() {
+            let (_, keys) = authorized_keys::list(&root, &rules, &user);
             assert!(keys.iter().any(|key| new[0] == key.to_string()), "the key is not there");
         }
     });
