@@ -28,6 +28,7 @@ pub mod tar;
 #[doc(hidden)]
 pub mod testing;
 pub mod text;
+pub mod thread;
 pub mod uuid;
 
 /// The most symbolic links that are followed on one path, as in Linux (path_resolution(7)).

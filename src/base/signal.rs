@@ -1,10 +1,10 @@
 //! Signals that ask this program to end.
 
+use super::thread;
 use nix::sys::signal::{SigSet, Signal};
 use std::io;
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 
 /// Whether [`catch`] has blocked the signals.
 static CAUGHT: AtomicBool = AtomicBool::new(false);
@@ -28,7 +28,7 @@ pub fn catch(then: impl FnOnce(Signal) + Send + 'static) {
             then(signal);
         }
     };
-    if thread::Builder::new().spawn(wait).is_err() {
+    if thread::spawn(wait).is_err() {
         CAUGHT.store(false, Ordering::Relaxed);
         let _ = set.thread_unblock();
     }

@@ -8,6 +8,7 @@ use crate::base::channel::channel;
 use crate::base::deadline::Deadline;
 use crate::base::error::{Error, Result};
 use crate::base::sort;
+use crate::base::thread;
 use crate::machine::Drivers;
 use crate::machine::drivers::Kind;
 use rustix::fs::{Mode, OFlags};
@@ -15,7 +16,6 @@ use std::fmt;
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
 use std::sync::{Arc, Mutex};
-use std::thread;
 use std::time::Duration;
 
 /// How long reading the present devices may take altogether; a broken disk would take a minute or more.
@@ -148,7 +148,7 @@ fn probe_by(
             }
         }
     };
-    let spawn = |_: &usize| thread::Builder::new().stack_size(READER_STACK).spawn(reader()).is_ok();
+    let spawn = |_: &usize| thread::spawn_with_stack(READER_STACK, reader()).is_ok();
     if (0..READERS.min(devices.len())).take_while(spawn).count() == 0 {
         // No thread could be started: slower, and without the deadline.
         reader()();

@@ -161,7 +161,7 @@ fn a_device_that_hangs_is_left_behind() {
     fake.add("vdc", MIB, "", &iso("config-2"));
     let hanging = |device: Device| {
         if device.name == "vdb" {
-            thread::sleep(Duration::from_secs(60));
+            std::thread::sleep(Duration::from_secs(60));
         }
         probe(device)
     };

@@ -5,6 +5,7 @@
 use crate::base::channel::{Receiver, channel};
 use crate::base::deadline::Deadline;
 use crate::base::signal;
+use crate::base::thread;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid};
 use std::io::{self, Read};
@@ -80,7 +81,7 @@ fn run(words: &[&str], limit: Duration) -> Option<Answer> {
 pub fn reader(mut pipe: impl Read + Send + 'static) -> Receiver<io::Result<Vec<u8>>> {
     let (sender, receiver) = channel();
     // A thread that cannot be started drops the sender, which ends the wait of the other side.
-    let _ = std::thread::Builder::new().spawn(move || {
+    let _ = thread::spawn(move || {
         let mut bytes = Vec::new();
         let read = pipe.read_to_end(&mut bytes);
         sender.send(read.map(|_| bytes));

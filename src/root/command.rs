@@ -5,6 +5,7 @@ use crate::base::channel::Receiver;
 use crate::base::deadline::Deadline;
 use crate::base::error::{Context, Error, Result};
 use crate::base::signal;
+use crate::base::thread;
 use crate::machine::tools::{Tools, outlives, reader};
 use std::io::{self, Write};
 use std::process::Stdio;
@@ -176,11 +177,12 @@ impl Root {
         process.args(arguments).envs(command.env.iter().map(|(k, v)| (k, v))).stdin(Stdio::null());
         let mut child = signal::spawn(&mut process).context(|| format!("failed to run {program}"))?;
         let program = program.clone();
-        std::thread::spawn(move || match child.wait() {
+        thread::spawn(move || match child.wait() {
             Ok(status) => log::info!("{program}: {status}"),
             Err(e) => log::info!("failed to wait for {program}: {e}"),
-        });
-        Ok(())
+        })
+        .map(drop)
+        .context(|| "failed to wait for a program that was started")
     }
 
     fn spawn(&mut self, command: Command, capture: bool) -> Result<Output> {
@@ -209,8 +211,9 @@ impl Root {
         let mut child = signal::spawn(&mut process).context(|| format!("failed to run {program}"))?;
         let writer = child.stdin.take().zip(command.stdin).map(|(mut pipe, text)| {
             // A command that does not read all of its input is not an error.
-            std::thread::spawn(move || drop(pipe.write_all(&text)))
+            thread::spawn(move || drop(pipe.write_all(&text)))
         });
+        let writer = writer.transpose().context(|| format!("failed to write to {program}"))?;
         let stdout = child.stdout.take().map(reader);
         let stderr = child.stderr.take().map(reader);
         if command.limit.is_some_and(|limit| outlives(&child, limit)) {

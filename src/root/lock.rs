@@ -4,9 +4,10 @@ use super::Root;
 use crate::base::channel::channel;
 use crate::base::deadline::Deadline;
 use crate::base::error::{Context, Error, Result};
+use crate::base::thread;
 use rustix::fd::OwnedFd;
 use rustix::fs::{FlockOperation, fcntl_lock};
-use rustix::io::Result as Io;
+use rustix::io::{Errno, Result as Io};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,11 +25,14 @@ pub(super) fn wait_for(
     take: impl FnOnce(&OwnedFd) -> Io<()> + Send + 'static,
 ) -> Option<Io<()>> {
     let (sender, receiver) = channel();
-    std::thread::spawn(move || {
+    let taker = thread::spawn(move || {
         let result = take(&file);
         drop(file);
         sender.send(result);
     });
+    if taker.is_err() {
+        return Some(Err(Errno::AGAIN));
+    }
     receiver.receive(Some(Deadline::after(wait)))
 }
 

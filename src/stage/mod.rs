@@ -35,6 +35,7 @@ use crate::base::error::{Error, Result};
 use crate::base::logging::{self, Message};
 use crate::base::report::Report;
 use crate::base::signal;
+use crate::base::thread;
 use crate::document::{Map, Value};
 use crate::instance::status::{self, Status};
 use crate::instance::{Instance, state};
@@ -101,7 +102,7 @@ pub fn end_in_time(machine: &Machine) {
         std::process::exit(1);
     };
     // A machine without room for a thread has other troubles.
-    let _ = std::thread::Builder::new().spawn(watch);
+    let _ = thread::spawn(watch);
 }
 
 /// Has systemd wait for a stage that the kernel command line gives more time than its unit does (sd_notify(3),

@@ -5,6 +5,7 @@ use crate::base::channel::{Receiver, channel};
 use crate::base::deadline::Deadline;
 use crate::base::error::{Context, Result};
 use crate::base::signal;
+use crate::base::thread;
 use crate::root::open_log;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{Errno, read};
@@ -58,7 +59,7 @@ impl Tee {
         let thread = move || {
             sender.send(copy(from, &leave, outputs));
         };
-        std::thread::Builder::new().spawn(thread).context(failed)?;
+        thread::spawn(thread).context(failed)?;
         Ok((Tee { file: file.to_owned(), group, before, stay, ended }, to.into()))
     }
 
