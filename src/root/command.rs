@@ -213,7 +213,11 @@ impl Root {
             // A command that does not read all of its input is not an error.
             thread::spawn(move || drop(pipe.write_all(&text)))
         });
-        let writer = writer.transpose().context(|| format!("failed to write to {program}"))?;
+        let writer = writer.transpose().or_else(|e| {
+            let _ = child.kill();
+            let _ = child.wait();
+            Err(e).context(|| format!("failed to write to {program}"))
+        })?;
         let stdout = child.stdout.take().map(reader);
         let stderr = child.stderr.take().map(reader);
         if command.limit.is_some_and(|limit| outlives(&child, limit)) {

@@ -247,7 +247,7 @@ fn the_programs_sizes_are_those_that_the_tests_allow() {
         assert!((bound - said).abs() <= 0.05, "the README says {said} MB, {file} allows {bound} MB");
         said
     };
-    compare("tests/minimal/run", "that no boot needs: less than ");
+    compare("tests/minimal/run", "the text of a panic: less than ");
     let said = compare("tests/run", "The static program is ");
     let ways = table(page("initramfs/man/prepivot.8.md").section("### The static build"));
     assert_eq!(ways[0][2], format!("{said:.1} MB"));
