@@ -43,8 +43,7 @@ pub fn mark(facts: &Facts) -> Option<Finding> {
 }
 
 /// The names of user-data files for this distribution, in lower case, most specific first (cloud-init's
-/// documentation, "WSL"). `instance` is the distribution's name in Windows, which
-/// takes ASCII in it.
+/// documentation, "WSL"). `instance` is the distribution's name in Windows, which is ASCII.
 pub fn user_data_names(root: &Root, instance: Option<&str>) -> Vec<String> {
     let release = root.os_release();
     let value = |key: &str| {
