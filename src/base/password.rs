@@ -1,7 +1,7 @@
 //! Passwords: recognises hashes, hashes plain passwords, and generates random ones.
 
 use crate::base::error::{Error, Result};
-use crate::base::random::fill;
+use crate::base::random;
 use sha_crypt::Params;
 
 /// The longest password, in bytes (crypt(5): CRYPT_MAX_PASSPHRASE_SIZE without its NUL).
@@ -51,7 +51,7 @@ pub fn hash(plain: &str, method: Method, rounds: Option<u32>) -> Result<String> 
         return Err(Error::new("the password holds the end of a line or a NUL byte"));
     }
     let mut bytes = [0; 16];
-    random_bytes(&mut bytes)?;
+    random::fill(&mut bytes, "a password")?;
     let salt: String = bytes.iter().map(|b| char::from(letter(u32::from(*b)))).collect();
     Ok(crypt(plain, method, &salt, rounds))
 }
@@ -121,10 +121,6 @@ fn letter(bits: u32) -> u8 {
     ALPHABET[(bits & 63) as usize]
 }
 
-fn random_bytes(bytes: &mut [u8]) -> Result<()> {
-    fill(bytes, "a password")
-}
-
 /// A random password of [`RANDOM_LENGTH`] characters with at least one digit, lower-case letter, upper-case
 /// letter and punctuation mark.
 ///
@@ -135,7 +131,7 @@ pub fn random() -> Result<String> {
         let mut password = String::new();
         while password.len() < RANDOM_LENGTH {
             let mut byte = [0];
-            random_bytes(&mut byte)?;
+            random::fill(&mut byte, "a password")?;
             // Values that are not printable characters are skipped, so that all characters are equally
             // likely.
             match byte[0] & 127 {

@@ -90,15 +90,7 @@ fn provision(context: &mut Context) -> Result<()> {
         if config.contains_key("snapuser") {
             continue;
         }
-        let mut one = One {
-            context,
-            accounts: &mut accounts,
-            rules: &rules,
-            name,
-            config,
-            problems: Vec::new(),
-            password_failed: false,
-        };
+        let mut one = One::new(context, &mut accounts, &rules, name, config);
         match one.make(&users) {
             Ok(done) if !done => later += &format!("{name}\n"),
             Ok(_) => {}
@@ -128,15 +120,7 @@ fn live(context: &mut Context) -> Result<()> {
         let rules = Rules::of(context.root);
         for (name, config) in users.users.iter().filter(|(n, _)| later.lines().any(|l| l == n)) {
             let Some(user) = accounts.user(name) else { continue };
-            let mut one = One {
-                context,
-                accounts: &mut accounts,
-                rules: &rules,
-                name,
-                config,
-                problems: Vec::new(),
-                password_failed: false,
-            };
+            let mut one = One::new(context, &mut accounts, &rules, name, config);
             if one.wants_home() {
                 let result = one.accounts.make_home(one.context.root, &user, one.context.report);
                 one.keep(result);
@@ -206,7 +190,17 @@ struct One<'a, 'c, 'r> {
     password_failed: bool,
 }
 
-impl One<'_, '_, '_> {
+impl<'a, 'c, 'r> One<'a, 'c, 'r> {
+    fn new(
+        context: &'a mut Context<'r>,
+        accounts: &'c mut Accounts,
+        rules: &'c Rules,
+        name: &'a str,
+        config: &'a Map,
+    ) -> Self {
+        One { context, accounts, rules, name, config, problems: Vec::new(), password_failed: false }
+    }
+
     /// Creates the user. Returns false if its home and keys have to wait.
     fn make(&mut self, users: &Users) -> Result<bool> {
         check_name("user", self.name)?;
@@ -417,8 +411,7 @@ impl One<'_, '_, '_> {
                 ));
                 Vec::new()
             });
-            let result = authorized_keys::add(self.context.root, self.rules, user, &keys, None, self.context.report);
-            self.keep(result);
+            self.authorize(user, &keys, None);
         }
         let keys = &self.context.instance.public_keys;
         match &users.default {
@@ -435,17 +428,15 @@ impl One<'_, '_, '_> {
             }
             Some(default) => {
                 let options = DISABLE_USER_OPTS.replace("$USER", default).replace("$DISABLE_USER", self.name);
-                let result = authorized_keys::add(
-                    self.context.root,
-                    self.rules,
-                    user,
-                    keys,
-                    Some(&options),
-                    self.context.report,
-                );
-                self.keep(result);
+                self.authorize(user, keys, Some(&options));
             }
         }
+    }
+
+    fn authorize(&mut self, user: &User, keys: &[String], options: Option<&str>) {
+        let (root, report) = (&mut *self.context.root, &mut *self.context.report);
+        let result = authorized_keys::add(root, self.rules, user, keys, options, report);
+        self.keep(result);
     }
 }
 
