@@ -121,6 +121,8 @@ pub struct Module {
     /// what these commands changed.
     pub runs_commands: bool,
     pub role: Option<Role>,
+    /// Whether it sets up other software: builds without the feature `software` leave it out.
+    pub of_software: bool,
 }
 
 /// Work that nothing waits for.
@@ -149,16 +151,22 @@ impl Module {
         in_background: None,
         runs_commands: false,
         role: None,
+        of_software: false,
     };
 
     /// The entry, in this build, of a module that sets up other software. Without the feature `software` it
-    /// fails when it is used, and the linker drops its code.
+    /// fails where it has something to do, and the linker drops its code. One without `keys` needs `idle`.
     const fn of_software(&self) -> Module {
+        let software = Module { of_software: true, ..*self };
         if cfg!(feature = "software") {
-            return Module { ..*self };
+            return software;
         }
-        let Module { name, stage, frequency, keys, distros, early, repeats, .. } = *self;
-        Module { name, stage, frequency, keys, distros, live: Some(left_out), early, repeats, ..Module::NEW }
+        Module { provision: None, live: Some(left_out), offline: false, in_background: None, ..software }
+    }
+
+    /// Whether this build leaves it out: `live` fails, and is called only where `idle` says that something is missed.
+    pub fn is_left_out(&self) -> bool {
+        self.of_software && cfg!(not(feature = "software"))
     }
 }
 

@@ -18,12 +18,18 @@ pub static MODULE: Module = Module {
     stage: Stage::Final,
     frequency: Frequency::Instance,
     live: Some(live),
+    idle: Some(|cx| is_absent(cx)),
     offline: true,
     ..Module::NEW
 };
 
+/// Whether there is no machine whose id is another's, or no RSCT.
+fn is_absent(cx: &Context) -> bool {
+    cx.instance.source == NONE || !cx.root.is_dir(PROGRAMS)
+}
+
 fn live(cx: &mut Context) -> Result<()> {
-    if cx.instance.source == NONE || !cx.root.is_dir(PROGRAMS) {
+    if is_absent(cx) {
         return Ok(());
     }
     let before = node_id(cx)?;

@@ -52,6 +52,14 @@ fn the_table_says_what_cloud_inits_says() {
 }
 
 #[test]
+fn a_module_that_may_be_left_out_says_what_asks_for_it() {
+    let software: Vec<&&Module> = MODULES.iter().filter(|m| m.of_software).collect();
+    assert!(software.len() > 20, "{}", software.len());
+    let silent: Vec<&str> = software.iter().filter(|m| m.keys.is_empty() && m.idle.is_none()).map(|m| m.name).collect();
+    assert_eq!(silent, [""; 0]);
+}
+
+#[test]
 fn every_module_has_documentation_and_a_schema_in_its_file() {
     let documented: Vec<&str> = MODULES.iter().map(|m| m.name).filter(|n| schema::documentation(n).is_some()).collect();
     assert_eq!(documented, MODULES.iter().map(|m| m.name).collect::<Vec<_>>());

@@ -182,7 +182,16 @@ mod tests {
             idle(config, &["modules-config"], false);
         }
         idle("locale: de_DE.UTF-8", &["init"], false);
-        for config in ["byobu_by_default: user", "users: [{name: ada, ssh_import_id: [gh:ada]}]", "apt: {conf: a}"] {
+        // Files alone, written before the pivot.
+        for config in ["apt: {conf: a}", "apt_preserve_sources_list: true"] {
+            idle(config, &["init", "modules-config"], false);
+        }
+        for config in [
+            "byobu_by_default: user",
+            "users: [{name: ada, ssh_import_id: [gh:ada]}]",
+            "apt: {sources: {a: {source: deb http://a b c}}}",
+            "apt: {debconf_selections: {a: a a/b boolean true}}",
+        ] {
             idle(config, &["init"], true);
         }
         idle("packages: [a]", &["init", "modules-config"], true);

@@ -390,6 +390,9 @@ impl<'a, 'b> Run<'a, 'b> {
         stage: Stage,
         args: &[String],
     ) -> Option<String> {
+        if module.is_left_out() && module.idle.is_some_and(|idle| self.with_context(stage, args, false, idle)) {
+            return None;
+        }
         let mut event = Event::module(module.name, frequency.name());
         let error = self.with_context(stage, args, false, handler).err();
         let error = error.map(|e| format!("module {} failed: {e}", module.name));

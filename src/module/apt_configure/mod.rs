@@ -81,9 +81,18 @@ pub static MODULE: Module = Module {
     distros: &["ubuntu", "debian", "raspberry-pi-os"],
     provision: Some(provision),
     live: Some(live),
-    idle: Some(|cx| Apt::of(cx).is_ok_and(|apt| apt.is_none_or(|apt| apt.section.is_empty() && !apt.writes_list))),
+    idle: Some(idle),
     ..Module::NEW
 };
+
+/// Where the module is left out, sources that stay as they are need it as little as no configuration.
+fn idle(cx: &mut Context) -> bool {
+    if cfg!(not(feature = "software")) {
+        return old::section(cx).is_ok_and(|section| section.keys().all(|key| key == "preserve_sources_list"));
+    }
+    let is_live = |section: &Map| ["sources", "debconf_selections"].iter().any(|key| section.contains_key(key));
+    Apt::of(cx).is_ok_and(|apt| apt.is_none_or(|apt| !apt.writes_list && !is_live(&apt.section)))
+}
 
 /// The configuration, and the system that it is for.
 struct Apt {
