@@ -198,7 +198,8 @@ class Router(threading.Thread):
 
 class Http:
     """Script: port or ports, docs {path: text or {"base64": …} or {"status": n, "method": …}}, token (IMDSv2 is required), and faults:
-    {"fault": name, "path": substring or absent for all, "times": how often, -1 for ever}; rate [n, seconds]: more requests than n in
+    {"fault": name, "path": substring or absent for all, "times": how often, -1 for ever}, of which `slow` has "seconds" and is answered
+    after them; rate [n, seconds]: more requests than n in
     that time get 429, or the status of `shed` {"status": n, "headers": {…}}; down [from, until]: between these seconds after the first
     request nothing listens."""
 
@@ -277,6 +278,9 @@ class Http:
         self.log.say(http=method, path=path, peer=peer[0], port=peer[1], headers=headers)
         self.first.set()
         fault = self.limited() or self.fault(path)
+        if fault and fault["fault"] == "slow":
+            time.sleep(fault["seconds"])
+            fault = None
         if fault and not self.broken(connection, fault):
             return False
         status, answer, extra = (fault["status"], b"", fault.get("headers", {})) if fault else \
