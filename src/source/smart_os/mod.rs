@@ -35,8 +35,8 @@ pub static SOURCE: Source = Source {
         ("base64_all", "true: every value is base64, but those of no_base64_decode"),
         ("no_base64_decode", "metadata keys whose values are never base64"),
     ],
-    docs: "SmartOS: Joyent's metadata protocol, version 2, over the second serial port of a virtual machine or the socket of a zone. \
-        user-script and operator-script become files of the instance, which a script of each boot runs, where the provider \
+    docs: "SmartOS: Joyent's metadata protocol, version 2 or 1, over the second serial port of a virtual machine or the socket of a \
+        zone. user-script and operator-script become files of the instance, which a script of each boot runs, where the provider \
         gives no vendor-data; user-data, which is no cloud-config here, becomes /var/db/mdata-user-data, and \
         cloud-init:user-data is the user-data. These files are written in the network stage.",
     ..Source::NEW

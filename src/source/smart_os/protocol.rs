@@ -1,8 +1,10 @@
-//! Joyent's metadata protocol, version 2, which is line based.
+//! Joyent's metadata protocol, which is line based: version 2, and version 1 where the host knows no other.
 //!
-//! Follows "SmartOS Metadata Protocol Specification" (eng.tritondatacenter.com/mdata/protocol.html). A frame
-//! is `V2 LENGTH CRC32 BODY`, with the length and checksum of the body, which begins with the request's
-//! number.
+//! Follows "SmartOS Metadata Protocol Specification" (eng.tritondatacenter.com/mdata/protocol.html), and for
+//! version 1 mdata-client as it was in 2013 (proto.c). A frame of version 2 is `V2 LENGTH CRC32 BODY`, with
+//! the length and checksum of the body, which begins with the request's number. In version 1 a request is its
+//! words, and the lines of a value follow `SUCCESS` and end with a dot alone; a line that begins with a dot
+//! has one more.
 
 use crate::base::base64;
 use crate::base::crc32::crc32;
@@ -11,6 +13,8 @@ use crate::base::error::{Error, Result};
 use crate::link::line::Line;
 use std::time::Duration;
 
+/// The answer to a request that the host does not know.
+const UNKNOWN: &str = "invalid command";
 /// The longest response, in bytes.
 const MAX_LINE: usize = 8 << 20;
 /// How many keys of the owner's are looked at.
@@ -25,8 +29,10 @@ const ATTEMPT: Duration = Duration::from_secs(5);
 pub struct Client {
     line: Line,
     deadline: Deadline,
-    /// The number of the last request.
+    /// The number of the last request, in version 2.
     request: u32,
+    /// Whether the host only knows version 1.
+    is_old: bool,
 }
 
 impl Client {
@@ -34,15 +40,16 @@ impl Client {
     /// discarded first.
     ///
     /// # Errors
-    /// The host does not answer by the deadline, or does not support version 2.
+    /// The host does not answer by the deadline, or knows neither version.
     pub fn open(line: Line, is_shared: bool, deadline: Deadline) -> Result<Client> {
-        let mut client = Client { line, deadline, request: 0 };
+        let mut client = Client { line, deadline, request: 0, is_old: false };
         if is_shared {
             client.synchronize()?;
         }
         match client.exchange("NEGOTIATE V2")?.as_str() {
             "V2_OK" => Ok(client),
-            _ => Err(Error::new("the host does not know version 2 of the metadata protocol")),
+            UNKNOWN => Ok(Client { is_old: true, ..client }),
+            _ => Err(Error::new("the host knows neither version 2 of the metadata protocol nor version 1")),
         }
     }
 
@@ -55,7 +62,7 @@ impl Client {
             let attempt = self.deadline.at_most(ATTEMPT);
             while let Ok(answer) = self.line.line(MAX_PENDING, attempt) {
                 match answer.as_slice() {
-                    b"invalid command" => return Ok(()),
+                    answer if answer == UNKNOWN.as_bytes() => return Ok(()),
                     // The host is busy.
                     b"FAILURE" => break,
                     _ => {}
@@ -72,6 +79,9 @@ impl Client {
     /// # Errors
     /// The host does not answer, or with an invalid frame.
     pub fn get(&mut self, key: &str) -> Result<Option<String>> {
+        if self.is_old {
+            return self.ask_old(&format!("GET {key}"));
+        }
         self.ask(&format!("GET {}", base64::encode(key.as_bytes())))
     }
 
@@ -80,7 +90,8 @@ impl Client {
     /// # Errors
     /// As [`Client::get`].
     pub fn keys(&mut self) -> Result<Vec<String>> {
-        Ok(self.ask("KEYS")?.unwrap_or_default().lines().take(MAX_KEYS).map(str::to_owned).collect())
+        let keys = if self.is_old { self.ask_old("KEYS") } else { self.ask("KEYS") };
+        Ok(keys?.unwrap_or_default().lines().take(MAX_KEYS).map(str::to_owned).collect())
     }
 
     fn ask(&mut self, request: &str) -> Result<Option<String>> {
@@ -91,16 +102,46 @@ impl Client {
         value(&answer, &id)
     }
 
+    /// The answer to a request of version 1.
+    fn ask_old(&mut self, request: &str) -> Result<Option<String>> {
+        match self.exchange(request)?.as_str() {
+            "SUCCESS" => {}
+            "NOTFOUND" => return Ok(None),
+            _ => return Err(invalid("expected SUCCESS or NOTFOUND")),
+        }
+        let mut text = String::new();
+        loop {
+            let line = self.receive()?;
+            if line == "." {
+                // The line feed of the last line is not the value's.
+                text.pop();
+                return Ok((!text.is_empty()).then_some(text));
+            }
+            text.push_str(line.strip_prefix('.').unwrap_or(&line));
+            text.push('\n');
+            if text.len() > MAX_LINE {
+                return Err(invalid("it is too long"));
+            }
+        }
+    }
+
     fn exchange(&mut self, request: &str) -> Result<String> {
         self.line.send(format!("{request}\n").as_bytes(), self.deadline)?;
-        let answer = self.line.line(MAX_LINE, self.deadline)?;
-        String::from_utf8(answer).map_err(|_| Error::new("the host's answer is not valid: it is no text"))
+        self.receive()
     }
+
+    fn receive(&mut self) -> Result<String> {
+        let answer = self.line.line(MAX_LINE, self.deadline)?;
+        String::from_utf8(answer).map_err(|_| invalid("it is no text"))
+    }
+}
+
+fn invalid(what: &str) -> Error {
+    Error::new(format!("the host's answer is not valid: {what}"))
 }
 
 /// The value in a frame that answers the request `id`.
 fn value(frame: &str, id: &str) -> Result<Option<String>> {
-    let invalid = |what: &str| Error::new(format!("the host's answer is not valid: {what}"));
     let mut parts = frame.splitn(4, ' ');
     let (Some("V2"), Some(length), Some(sum), Some(body)) = (parts.next(), parts.next(), parts.next(), parts.next())
     else {
@@ -134,6 +175,59 @@ fn checksum(body: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::testing::TempDir;
+    use std::io::{BufRead, BufReader, Write};
+    use std::os::unix::net::UnixListener;
+
+    /// A session with a host that answers each of these requests once, in this order.
+    fn session<T>(dialogue: &[(&str, &str)], with: impl FnOnce(Client) -> Result<T>) -> Result<T> {
+        let dir = TempDir::new("mdata");
+        let path = dir.0.join("socket");
+        let listener = UnixListener::bind(&path).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut requests = BufReader::new(stream.try_clone().unwrap()).lines();
+                for (request, answer) in dialogue {
+                    match requests.next() {
+                        Some(line) => assert_eq!(line.unwrap(), *request),
+                        None => break,
+                    }
+                    stream.write_all(answer.as_bytes()).unwrap();
+                }
+            });
+            with(Client::open(Line::unix(&path)?, false, Deadline::after(Duration::from_secs(60)))?)
+        })
+    }
+
+    #[test]
+    fn a_host_of_version_1() {
+        const V1: (&str, &str) = ("NEGOTIATE V2", "invalid command\n");
+        let dialogue = [
+            V1,
+            ("KEYS", "SUCCESS\nhostname\nuser-script\n.\n"),
+            ("GET user-script", "SUCCESS\n#!/bin/sh\n..profile\n\n...\n\n.\n"),
+            ("GET none", "NOTFOUND\n"),
+            ("GET empty", "SUCCESS\n.\n"),
+        ];
+        let seen = session(&dialogue, |mut client| {
+            let keys = client.keys()?;
+            let mut get = |key| client.get(key);
+            Ok((keys, get("user-script")?, get("none")?, get("empty")?))
+        });
+        let keys = vec!["hostname".to_owned(), "user-script".to_owned()];
+        assert_eq!(seen, Ok((keys, Some("#!/bin/sh\n.profile\n\n..\n".into()), None, None)));
+        for wrong in ["FAILURE\n", "V2_OK\n", "invalid command\n", "SUCCESS\nno end\n", "SUCCESS\nno lin"] {
+            let failed = session(&[V1, ("GET a", wrong)], |mut client| client.get("a"));
+            assert!(failed.is_err(), "{wrong}: {failed:?}");
+        }
+    }
+
+    #[test]
+    fn a_host_of_another_version() {
+        let error = session(&[("NEGOTIATE V2", "V3_OK\n")], |_| Ok(())).unwrap_err().to_string();
+        assert_eq!(error, "the host knows neither version 2 of the metadata protocol nor version 1");
+    }
 
     #[test]
     fn frames() {
