@@ -171,9 +171,8 @@ fn every_file_of_a_datasource_is_in_the_table() {
 
 #[test]
 fn every_service_has_a_case_in_namespaces() {
-    // OVF's is NoCloud's, at the address that its seedfrom has.
     let cases = [files("tests/net/cases"), files("tests/net/shared")].concat();
-    for source in SOURCES.iter().filter(|s| s.service.is_some() && s.name != "OVF") {
+    for source in SOURCES.iter().filter(|s| s.service.is_some()) {
         let named = |text: &String| {
             text.contains(&format!("SOURCE = \"{}\"", source.name))
                 || text.lines().any(|l| l.contains("source = ") && l.contains(source.name))
