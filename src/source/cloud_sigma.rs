@@ -88,3 +88,36 @@ fn instance(context: Value) -> Instance {
         ..Instance::default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn instance_of(context: &str) -> Instance {
+        instance(json::parse("t", context.as_bytes()).unwrap())
+    }
+
+    #[test]
+    fn a_whole_context() {
+        let found = instance_of(
+            r##"{"uuid": "65b2fb23-8c03-4187-a3ba-8b7c919e8890", "name": "web 1", "meta": {"ssh_public_key": "ssh-ed25519 A a",
+            "base64_fields": "other, cloudinit-user-data", "cloudinit-user-data": "I2Nsb3VkLWNvbmZpZwo=",
+            "cloudinit-dsmode": "local"}, "vendor_data": {"cloudinit": "#cloud-config\n{}"}}"##,
+        );
+        assert_eq!(found.instance_id, "65b2fb23-8c03-4187-a3ba-8b7c919e8890");
+        assert_eq!((found.local_hostname.as_deref(), found.dsmode), (Some("web 1"), DsMode::Local));
+        assert_eq!(*found.user_data.unwrap(), *b"#cloud-config\n");
+        assert_eq!(found.vendor_data, Value::from("#cloud-config\n{}"));
+        assert_eq!((found.public_keys, found.problems.len()), (vec!["ssh-ed25519 A a".to_owned()], 0));
+    }
+
+    #[test]
+    fn what_does_not_suit_is_replaced_or_reported() {
+        let found = instance_of(r#"{"uuid": "65b2fb23-8c03", "name": "/bin/sh", "meta": {}}"#);
+        assert_eq!((found.local_hostname.as_deref(), found.user_data.is_none()), (Some("65b2fb23"), true));
+        let long = instance_of(&format!(r#"{{"name": "{}", "meta": {{}}}}"#, "n".repeat(100)));
+        assert_eq!(long.local_hostname.map(|name| name.len()), Some(MAX_NAME));
+        let broken = instance_of(r#"{"meta": {"base64_fields": "cloudinit-user-data", "cloudinit-user-data": "!"}}"#);
+        assert_eq!((broken.problems.len(), broken.user_data.as_deref()), (1, Some(&b"!"[..])));
+    }
+}

@@ -95,3 +95,35 @@ fn domain(uplink: &Uplink, base: &Path) -> Option<String> {
     let all = uplink.lease.clone().into_iter().chain(leases::below(base));
     all.map(|lease| lease.domain).find(|domain| !domain.is_empty())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::deadline::Deadline;
+    use crate::base::testing::TempDir;
+    use crate::document::Value;
+    use crate::machine::Machine;
+    use crate::root::{Root, Use};
+
+    #[test]
+    fn a_seed_has_both_documents() {
+        let dir = TempDir::new("cloudstack");
+        let folder = dir.0.join(SEED.trim_start_matches('/'));
+        std::fs::create_dir_all(&folder).unwrap();
+        let (machine, root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Plan).unwrap());
+        let seed = || read(&mut Search::new(&machine, &root, &Value::Null, Deadline::after(Duration::ZERO)));
+        assert!(seed().unwrap().is_none());
+        std::fs::write(
+            folder.join("meta-data"),
+            "instance-id: i-cs\nlocal-hostname: cs-1\npublic-keys: ssh-ed25519 A\n",
+        )
+        .unwrap();
+        assert!(seed().unwrap().is_none());
+        std::fs::write(folder.join("user-data"), "#cloud-config\n{}\n").unwrap();
+        let found = seed().unwrap().unwrap().instance;
+        assert_eq!((found.instance_id.as_str(), found.local_hostname.as_deref()), ("i-cs", Some("cs-1")));
+        assert_eq!((found.public_keys, found.user_data.is_some()), (vec!["ssh-ed25519 A".to_owned()], true));
+        std::fs::write(folder.join("meta-data"), "[1]").unwrap();
+        assert!(seed().is_err());
+    }
+}

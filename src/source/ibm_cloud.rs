@@ -135,3 +135,55 @@ fn finish(read: Instance, kind: &str, drive: &str, has_network: bool) -> Instanc
         ..Instance::default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::testing::TempDir;
+    use crate::drive::Files;
+    use crate::root::Use;
+
+    #[test]
+    fn a_template_keeps_its_network_and_an_operating_system_of_ibms_gets_one() {
+        let mut files = Files::default();
+        for (name, text) in [
+            (
+                "meta_data.json",
+                r#"{"uuid": "u-1", "hostname": "ibm-1", "public_keys": {"1": "ssh-ed25519 A"}, "own": 1}"#,
+            ),
+            ("user_data", "#!/bin/sh\n"),
+            ("vendor_data.json", r##"{"cloud-init": "#!/bin/bash\ntrue"}"##),
+            ("network_data.json", r#"{"links": [], "networks": [], "services": []}"#),
+        ] {
+            files.insert(format!("openstack/latest/{name}"), text.as_bytes().to_vec());
+        }
+        let read = || files::read(&files).unwrap();
+        let own = finish(read(), "OS-Code/Live", "/dev/xvdh", true);
+        assert_eq!((own.instance_id.as_str(), own.local_hostname.as_deref()), ("u-1", Some("ibm-1")));
+        assert_eq!((own.subplatform.as_str(), own.platform.as_str()), ("OS-Code/Live (/dev/xvdh)", "ibmcloud"));
+        assert_eq!(
+            (own.public_keys, own.user_data.as_deref()),
+            (vec!["ssh-ed25519 A".to_owned()], Some(&b"#!/bin/sh\n"[..]))
+        );
+        assert!(matches!(own.network, Some(NetworkData::Openstack(_))) && !own.vendor_data.is_null());
+        assert!(own.metadata.get("own").is_none());
+        let template = finish(read(), "Template/Live/Metadata", "/dev/xvdh", false);
+        let Some(NetworkData::Cloud(network)) = template.network else { panic!() };
+        assert_eq!(network.get("config"), Some(&Value::from("disabled")));
+    }
+
+    #[test]
+    fn while_ibm_provisions_the_machine_nothing_is_read() {
+        let dir = TempDir::new("ibm");
+        let write = |path: &str| {
+            let path = dir.0.join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "").unwrap();
+        };
+        write("etc/os-release");
+        let (machine, root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Plan).unwrap());
+        assert_eq!(provisioning(&machine, &root), None);
+        write("root/provisioningConfiguration.cfg");
+        assert!(provisioning(&machine, &root).unwrap().starts_with("the machine is still being provisioned"));
+    }
+}

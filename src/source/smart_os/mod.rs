@@ -210,3 +210,73 @@ fn disk_config() -> Result<Value> {
          fs_setup: [{label: ephemeral0, filesystem: ext4, device: ephemeral0}]\n",
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::deadline::Deadline;
+    use crate::base::testing::TempDir;
+    use crate::machine::Machine;
+    use crate::root::{Root, Use};
+    use std::io::{BufRead, BufReader, Write};
+    use std::os::unix::net::UnixListener;
+
+    /// What is read in a zone whose host has these values. It knows version 1 of the protocol.
+    fn read_from(values: &'static [(&str, &str)]) -> Option<Found> {
+        let dir = TempDir::new("smartos");
+        for path in [SOCKET, "/proc/sys/kernel/version"] {
+            std::fs::create_dir_all(dir.0.join(path.trim_start_matches('/')).parent().unwrap()).unwrap();
+        }
+        std::fs::write(dir.0.join("proc/sys/kernel/version"), format!("{ZONE}\n")).unwrap();
+        let listener = UnixListener::bind(dir.0.join(SOCKET.trim_start_matches('/'))).unwrap();
+        std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            for request in BufReader::new(stream.try_clone().unwrap()).lines().map_while(std::result::Result::ok) {
+                let answer = match request.strip_prefix("GET ") {
+                    None => "invalid command\n".into(),
+                    Some(key) => match values.iter().find(|(name, _)| *name == key) {
+                        Some((_, value)) => format!("SUCCESS\n{value}\n.\n"),
+                        None => "NOTFOUND\n".into(),
+                    },
+                };
+                if stream.write_all(answer.as_bytes()).is_err() {
+                    break;
+                }
+            }
+        });
+        let (machine, root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Plan).unwrap());
+        read(&mut Search::new(&machine, &root, &Value::Null, Deadline::after(Duration::from_secs(60)))).unwrap()
+    }
+
+    #[test]
+    fn a_zone() {
+        let found = read_from(&[
+            ("sdc:uuid", "6cd0cf2a-7a3c-4a5f-9e6e-6ad9f8a0c4e0"),
+            ("hostname", " zone-1 "),
+            ("root_authorized_keys", "ssh-ed25519 A a\nssh-ed25519 B b"),
+            ("cloud-init:user-data", "#cloud-config\n{}"),
+            ("user-script", "echo hello"),
+            ("sdc:datacenter_name", "east-1"),
+            ("sdc:nics", r#"[{"interface": "net0", "mac": "90:b8:d0:f5:e4:f5", "ips": ["dhcp"], "primary": true}]"#),
+        ]);
+        let Found { instance, place } = found.unwrap();
+        assert_eq!((place.as_str(), instance.instance_id.len()), (SOCKET, 36));
+        assert_eq!(
+            (instance.local_hostname.as_deref(), instance.availability_zone.as_deref()),
+            (Some("zone-1"), Some("east-1"))
+        );
+        assert_eq!(instance.public_keys, ["ssh-ed25519 A a", "ssh-ed25519 B b"]);
+        assert_eq!(instance.user_data.as_deref(), Some(&b"#cloud-config\n{}"[..]));
+        assert!(instance.vendor_data.as_str().unwrap().starts_with("#cloud-boothook\n"));
+        let Some(NetworkData::Cloud(network)) = instance.network else { panic!() };
+        let kind = network
+            .get("config")
+            .and_then(|c| c.as_list()?.first()?.at(&["subnets"])?.as_list()?.first()?.get("type")?.text());
+        assert_eq!(kind.as_deref(), Some("dhcp4"));
+    }
+
+    #[test]
+    fn a_host_without_the_machines_number_is_not_used() {
+        assert!(read_from(&[("hostname", "zone-1")]).is_none());
+    }
+}

@@ -155,3 +155,56 @@ fn network(metadata: &mut Map, problems: &mut Vec<String>) -> Option<Value> {
 fn document_of(name: &str, bytes: &[u8]) -> Result<Value> {
     json::parse(name, bytes).or_else(|_| yaml::parse(name, &String::from_utf8_lossy(bytes)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::deadline::Deadline;
+    use crate::base::testing::TempDir;
+    use crate::machine::Machine;
+    use crate::root::{Root, Use};
+
+    /// What is read from the environment of a machine's first process.
+    fn read_from(variables: &[(&str, &str)]) -> Option<Instance> {
+        let dir = TempDir::new("vmware");
+        std::fs::create_dir_all(dir.0.join("proc/1")).unwrap();
+        let environment: String = variables.iter().map(|(name, value)| format!("{name}={value}\0")).collect();
+        std::fs::write(dir.0.join("proc/1/environ"), environment).unwrap();
+        let (machine, root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Plan).unwrap());
+        let mut search =
+            Search::new(&machine, &root, &Value::Null, Deadline::after(std::time::Duration::from_secs(20)));
+        read(&mut search).unwrap().map(|found| found.instance)
+    }
+
+    #[test]
+    fn an_instance_by_its_environment() {
+        // The network is {version: 2, ethernets: {}} in base64.
+        let metadata = "{instance-id: i-1, local-hostname: vm-1, public_keys: ssh-ed25519 A, availability-zone: z, \
+            network: e3ZlcnNpb246IDIsIGV0aGVybmV0czoge319, network.encoding: base64}";
+        let found = read_from(&[
+            ("VMX_GUESTINFO", "1"),
+            ("VMX_GUESTINFO_METADATA", metadata),
+            ("VMX_GUESTINFO_USERDATA", "I2Nsb3VkLWNvbmZpZwo="),
+            ("VMX_GUESTINFO_USERDATA_ENCODING", "base64"),
+            ("VMX_GUESTINFO_VENDORDATA", "---"),
+        ])
+        .unwrap();
+        assert_eq!((found.instance_id.as_str(), found.local_hostname.as_deref()), ("i-1", Some("vm-1")));
+        assert_eq!(found.subplatform, "envvar (VMX_GUESTINFO_METADATA)");
+        assert_eq!(
+            (found.public_keys, found.availability_zone.as_deref()),
+            (vec!["ssh-ed25519 A".to_owned()], Some("z"))
+        );
+        assert_eq!((found.user_data.as_deref(), found.vendor_data), (Some(&b"#cloud-config\n"[..]), Value::Null));
+        let Some(NetworkData::Cloud(network)) = found.network else { panic!() };
+        assert_eq!(network.get("version"), Some(&Value::Int(2)));
+        assert_eq!(found.problems.len(), 0, "{:?}", found.problems);
+    }
+
+    #[test]
+    fn an_environment_without_data_is_none() {
+        assert!(read_from(&[]).is_none());
+        assert!(read_from(&[("VMX_GUESTINFO", "1"), ("VMX_GUESTINFO_USERDATA", "--- ")]).is_none());
+        assert!(read_from(&[("VMX_GUESTINFO_METADATA", "{instance-id: i}")]).is_none());
+    }
+}

@@ -79,3 +79,35 @@ pub fn merged(agent: Option<Document>, user: Option<Document>) -> Option<String>
     // cloud-init's line, with its spelling.
     Some(format!("#cloud-config\n# WSL datasouce Merged agent.yaml and user_data\n{}", written(&config)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn document(path: &str, text: &str) -> Option<Document> {
+        let config = text.starts_with("#cloud-config").then(|| yaml::parse(path, text).unwrap());
+        let config = config.and_then(|config| config.as_map().cloned());
+        Some(Document { path: path.into(), text: text.into(), config })
+    }
+
+    #[test]
+    fn the_agents_keys_replace_the_users_but_the_tags() {
+        let user = "#cloud-config\npackages: [a]\nlandscape: {client: {tags: wsl, account_name: mine}}\n";
+        let agent = "#cloud-config\nlandscape: {client: {account_name: theirs}}\nubuntu_pro: {token: t}\n";
+        let merged = merged(document("/a", agent), document("/u", user)).unwrap();
+        let value = yaml::parse("t", &merged).unwrap();
+        let client = |key: &str| value.at(&["landscape", "client", key]).and_then(Value::text);
+        assert_eq!((client("tags").as_deref(), client("account_name").as_deref()), (Some("wsl"), Some("theirs")));
+        assert!(value.get("packages").is_some() && value.get("ubuntu_pro").is_some(), "{merged}");
+    }
+
+    #[test]
+    fn what_cannot_be_merged_is_included_and_one_alone_is_itself() {
+        let (config, script) = ("#cloud-config\n{}\n", "#!/bin/sh\n");
+        let both = merged(document("/a", config), document("/u", script));
+        assert_eq!(both.as_deref(), Some("#include\n/a\n/u\n"));
+        assert_eq!(merged(None, document("/u", script)).as_deref(), Some(script));
+        assert_eq!(merged(document("/a", config), document("/u", "")).as_deref(), Some(config));
+        assert_eq!(merged(None, None), None);
+    }
+}
