@@ -95,8 +95,7 @@ pub fn read_seed(machine: &Machine, root: &Root, config: &Value, seed: &Path, re
     let search = Search::new(machine, root, config, deadline);
     let instance = SOURCES.iter().filter_map(|s| s.seed).find_map(|read| read(&search, &files, &place));
     instance.map(|instance| Found { instance, place: place.clone() }).ok_or_else(|| {
-        Error::new(format!(
-            "{place} is no config drive: expected openstack/latest/meta_data.json, or meta-data and user-data"
-        ))
+        let names: Vec<&str> = SOURCES.iter().filter(|s| s.seed.is_some()).map(|s| s.name).collect();
+        Error::new(format!("{place} is no drive that this build reads: expected the files of {}", names.join(", ")))
     })
 }

@@ -266,3 +266,14 @@ fn what_a_nova_machine_was_given_is_valid() {
     assert_eq!(stored("vendor-data2.txt"), "#cloud-config\nruncmd: [ls]\n");
     assert_eq!(run_in(&dir, "query vendordata --root ROOT/root").out, "\n");
 }
+
+#[test]
+fn a_seed_in_no_layout_says_which_there_are() {
+    let dir = TempDir::new("no-layout");
+    dir.write("root/etc/os-release", "ID=debian\n");
+    dir.write("seed/readme.txt", "not for a machine\n");
+    let answer = run_in(&dir, "plan --root ROOT/root --seed ROOT/seed");
+    let wanted =
+        "/seed is no drive that this build reads: expected the files of MAAS, ConfigDrive, NoCloud, AltCloud, Azure,";
+    assert!(answer.code == 1 && answer.err.contains(wanted), "{}", answer.err);
+}
