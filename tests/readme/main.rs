@@ -6,10 +6,14 @@ mod generated;
 mod pages;
 
 use pages::{first_column, names, page, table};
+use prepivot::base::report::Report;
+use prepivot::document::Value;
+use prepivot::machine::Machine;
 use prepivot::module::MODULES;
 use prepivot::network::read::FORMATS;
 use prepivot::network::render::RENDERERS;
-use prepivot::source::SOURCES;
+use prepivot::root::{Root, Use};
+use prepivot::source::{SOURCES, read_seed};
 use std::collections::BTreeSet;
 
 #[test]
@@ -178,6 +182,22 @@ fn every_service_has_a_case_in_namespaces() {
                 || text.lines().any(|l| l.contains("source = ") && l.contains(source.name))
         };
         assert!(cases.iter().any(|(_, text)| named(text)), "no case below tests/net/cases asks {}", source.name);
+    }
+}
+
+#[test]
+fn every_layout_of_files_has_a_whole_case() {
+    let mut seen = BTreeSet::new();
+    for case in std::fs::read_dir(pages::project().join("tests/cases")).expect("a folder").flatten() {
+        // The tree of a case has the facts of its machine, where it has any.
+        let tree = Some(case.path().join("root")).filter(|tree| tree.exists()).unwrap_or_else(|| case.path());
+        let (machine, root) = (Machine::read(&tree), Root::open(&tree, Use::Plan).expect("a tree"));
+        let seed = case.path().join("seed");
+        let found = read_seed(&machine, &root, &Value::Null, &seed, &mut Report::new());
+        seen.insert(found.unwrap_or_else(|e| panic!("{}: {e}", seed.display())).instance.source);
+    }
+    for source in SOURCES.iter().filter(|s| s.seed.is_some()) {
+        assert!(seen.contains(source.name), "no case in tests/cases has the files of {}", source.name);
     }
 }
 
