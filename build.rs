@@ -12,10 +12,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=src/module");
     println!("cargo::rerun-if-changed=src/schema");
-    let mut texts = String::new();
+    let (mut schemas, mut all_docs) = (String::new(), String::new());
     for name in ["common", "network"] {
-        let schema = fs::read_to_string(format!("src/schema/{name}.txt"))?;
-        texts += &section(name, "", &schema);
+        schemas += &record(name, &fs::read_to_string(format!("src/schema/{name}.txt"))?);
     }
     let mut files = Vec::new();
     rust_files(Path::new("src/module"), &mut files)?;
@@ -24,21 +23,24 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         for comment in doc_comments(&fs::read_to_string(file)?) {
             if let Some((names, text)) = comment.strip_prefix("# ").and_then(|c| c.split_once('\n')) {
                 let (docs, schema) = split(text);
-                texts += &section(names, &docs, &schema);
+                schemas += &record(names, &schema);
+                all_docs += &record(names, &docs);
             }
         }
     }
-    let path = PathBuf::from(env::var("OUT_DIR")?).join("texts.gz");
-    let mut packed = GzEncoder::new(fs::File::create(path)?, Compression::best());
-    packed.write_all(texts.as_bytes())?;
-    packed.finish()?;
+    // Apart, because a boot needs the schemas alone.
+    for (name, text) in [("schemas.gz", schemas), ("docs.gz", all_docs)] {
+        let path = PathBuf::from(env::var("OUT_DIR")?).join(name);
+        let mut packed = GzEncoder::new(fs::File::create(path)?, Compression::best());
+        packed.write_all(text.as_bytes())?;
+        packed.finish()?;
+    }
     Ok(())
 }
 
-/// A record, as src/schema/texts.rs reads it: names, documentation and schema with unit separators between them, then a record
-/// separator (ASCII).
-fn section(names: &str, docs: &str, schema: &str) -> String {
-    format!("{}\x1f{}\x1f{}\n\x1e", names.trim(), docs.trim(), schema.trim())
+/// A record, as src/schema/texts.rs reads it: names and a text with a unit separator between them, then a record separator (ASCII).
+fn record(names: &str, text: &str) -> String {
+    format!("{}\x1f{}\n\x1e", names.trim(), text.trim())
 }
 
 fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {

@@ -123,23 +123,29 @@ impl Tokens {
         tokens
     }
 
+    /// White space and comments.
     fn skip(&mut self) {
+        let bytes = self.rest.as_bytes();
+        let run = |from: usize, is: fn(u8) -> bool| bytes.iter().skip(from).take_while(|b| is(**b)).count();
+        let mut at = 0;
         loop {
-            self.rest = self.rest.trim_start();
-            if !self.rest.starts_with('#') {
-                return;
+            at += run(at, |b| b.is_ascii_whitespace());
+            if bytes.get(at) != Some(&b'#') {
+                break;
             }
-            self.rest = self.rest.split_once('\n').map_or("", |(_, rest)| rest);
+            at += run(at, |b| b != b'\n');
         }
+        self.rest = self.rest.get(at..).unwrap_or_default();
     }
 
     /// The length of the next token: a word, a quoted text, or a sign.
     fn width(&self) -> usize {
-        let is_sign = |c: char| "{}[]()|:,!".contains(c);
-        match self.rest.strip_prefix('"') {
-            Some(text) => text.find('"').map_or(self.rest.len(), |end| end + 2),
-            None if self.rest.starts_with(is_sign) => 1,
-            None => self.rest.find(|c: char| is_sign(c) || c.is_whitespace()).unwrap_or(self.rest.len()),
+        let is_sign = |b: u8| matches!(b, b'{' | b'}' | b'[' | b']' | b'(' | b')' | b'|' | b':' | b',' | b'!');
+        let mut bytes = self.rest.bytes();
+        match bytes.next() {
+            Some(b'"') => bytes.position(|b| b == b'"').map_or(self.rest.len(), |end| end + 2),
+            Some(first) if is_sign(first) => 1,
+            _ => bytes.position(|b| is_sign(b) || b.is_ascii_whitespace()).map_or(self.rest.len(), |end| end + 1),
         }
     }
 

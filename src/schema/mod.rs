@@ -83,13 +83,13 @@ pub fn network_config(config: &Map) -> Findings {
 
 /// A module's documentation in Markdown, with an example if it has keys. None if there is no such module.
 pub fn documentation(module: &str) -> Option<&'static str> {
-    texts::module(module).map(|text| text.docs)
+    texts::docs(module)
 }
 
 /// A module's top-level keys, including their old names.
 pub fn keys(module: &str) -> Vec<&'static str> {
-    let Some(text) = texts::module(module) else { return Vec::new() };
-    Grammar::new(text.schema).top.groups.into_iter().flat_map(|g| g.keys).map(|(key, _)| key).collect()
+    let Some(schema) = texts::module(module) else { return Vec::new() };
+    Grammar::new(schema).top.groups.into_iter().flat_map(|g| g.keys).map(|(key, _)| key).collect()
 }
 
 /// Problems as one line.
