@@ -202,6 +202,8 @@ impl Root {
         let mut process = std::process::Command::new(program);
         process.current_dir(command.dir.as_deref().unwrap_or("."));
         let takes_errors = capture && command.takes_errors;
+        // The command may change them.
+        self.points = None;
         process
             .args(arguments)
             .envs(command.env.iter().map(|(k, v)| (k, v)))
@@ -236,7 +238,6 @@ impl Root {
         Ok(Output { status: status.code().or(signal).unwrap_or(-1), stdout, stderr })
     }
 
-    /// Keeps a command for when the stage has ended and everything it leaves is on the disk; it runs only if `condition`,
     /// Keeps a command until the end of the stage, after its changes are on the disk. It runs only if
     /// `condition` is None or exits with 0. The stage calls [`Root::run_at_end`].
     pub fn at_end(&mut self, condition: Option<Command>, command: Command) {

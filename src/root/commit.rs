@@ -234,9 +234,10 @@ impl Root {
 
     /// Folders that can hold the journal, best first: on the root's own file system, and on one that survives
     /// a reboot.
-    pub(super) fn journal_folders(&self) -> Vec<String> {
-        let points = super::points::all(self);
-        let below_mount = |folder: &str| points.iter().any(|p| super::layout::is_below(folder, &p.path));
+    pub(super) fn journal_folders(&mut self) -> Vec<String> {
+        let points =
+            self.points.take().unwrap_or_else(|| super::points::all(self).into_iter().map(|p| p.path).collect());
+        let below_mount = |folder: &str| points.iter().any(|point| super::layout::is_below(folder, point));
         // PID 1 needs /etc, so that it is mounted from the initramfs on if it is a mount at all.
         let usable = |folder: &str| {
             let resolved = self.resolve(folder, true).ok()?;
@@ -245,6 +246,7 @@ impl Root {
         let mut folders: Vec<String> = FOLDERS.iter().filter_map(|f| usable(f)).collect();
         folders.retain(|f| self.disk.stat(f).is_some_and(|s| s.kind == Kind::Dir));
         folders.sort_by_key(|folder| self.disk.volatility(folder));
+        self.points = Some(points);
         folders
     }
 
@@ -263,7 +265,11 @@ impl Root {
             }
         };
         let (mut touched, mut outcome) = (Touched::at_first(), Outcome::default());
+        let moves_points = entries.iter().any(|e| super::points::is_source(e.change.resolved()));
         self.carry_out(entries, &mut touched, &mut outcome);
+        if moves_points {
+            self.points = None;
+        }
         self.end_journal(journal, &touched, outcome)
     }
 

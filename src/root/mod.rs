@@ -38,6 +38,7 @@ pub use lock::Lock;
 pub use log_file::open_log;
 pub use mounts::{Writable, check_writable, unescape};
 pub use owner::Ids;
+pub use points::UNIT_FOLDERS;
 pub use watch::PathState;
 
 use crate::base::error::{Context, Error, Result};
@@ -121,7 +122,9 @@ pub struct Root {
     nodes: BTreeMap<String, Node>,
     /// The kernel command line, if the root is this machine's.
     cmdline: Cmdline,
-    /// Mount points of the real root on which nothing is mounted yet.
+    /// All mount points of the real root, once found, until something may have changed them.
+    points: Option<Vec<String>>,
+    /// Those on which nothing is mounted yet.
     unmounted: Vec<String>,
     /// Changes that wait for a file system to be mounted.
     waiting: Vec<Entry>,
@@ -185,6 +188,7 @@ impl Root {
             usage,
             nodes: BTreeMap::new(),
             cmdline: Cmdline::default(),
+            points: None,
             unmounted: Vec::new(),
             waiting: Vec::new(),
             waiting_folder: None,

@@ -19,8 +19,8 @@ use std::path::Path;
 
 /// Mount points that never hold files of the disk.
 const NOT_ON_DISK: [&str; 6] = ["proc", "sys", "dev", "run", "tmp", "none"];
-/// Folders of mount units; the first takes precedence.
-const UNITS: [&str; 3] = ["/etc/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system"];
+/// The folders of an image's units (systemd.unit(5)); the first takes precedence, and is the administrator's.
+pub const UNIT_FOLDERS: [&str; 3] = ["/etc/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system"];
 /// Partition types that are mounted without a line in fstab, and where (systemd-gpt-auto-generator(8)).
 const PARTITIONS: [(&str, &str); 4] = [
     ("933ac7e1-2eb4-4f13-b844-0e14e2aef915", "home"),
@@ -50,7 +50,9 @@ pub(super) struct Point {
 pub(super) fn find(root: &mut Root) {
     root.unmounted.clear();
     root.disk.keeps_state = false;
-    let points = unmounted(root);
+    let mut points = all(root);
+    root.points = Some(points.iter().map(|point| point.path.clone()).collect());
+    points.retain(|point| !root.disk.is_mount(&point.path));
     let of_state = points.iter().find(|p| is_below(STATE, &p.path));
     root.disk.keeps_state = of_state.is_some_and(|p| p.in_memory || p.over_empty)
         || (of_state.is_some() && root.disk.is_read_only(STATE) && !root.disk.is_read_only("etc"));
@@ -102,6 +104,11 @@ pub(super) fn unmounted(root: &Root) -> Vec<Point> {
     let mut found = all(root);
     found.retain(|point| !root.disk.is_mount(&point.path));
     found
+}
+
+/// Whether a change of the file may change what [`all`] finds.
+pub(super) fn is_source(path: &str) -> bool {
+    path == "etc/fstab" || UNIT_FOLDERS.iter().any(|folder| is_below(path, folder.trim_start_matches('/')))
 }
 
 /// All mount points of the root, except for the root itself.
@@ -184,7 +191,7 @@ impl Points<'_> {
     /// (systemd.unit(5), RequiresMountsFor=).
     fn units(&mut self) {
         let mut seen = BTreeSet::new();
-        for folder in UNITS {
+        for folder in UNIT_FOLDERS {
             for name in self.root.list(folder).into_iter().filter(|name| name.ends_with(".mount")) {
                 let text = self.root.text(&format!("{folder}/{name}"));
                 if seen.insert(name) {
