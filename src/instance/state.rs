@@ -14,6 +14,8 @@ pub const CLOUD_DIR: &str = STATE_FOLDERS[0];
 pub const RUN_DIR: &str = "/run/cloud-init";
 /// The cached datasource, below the instance's folder.
 const CACHE: &str = "datasource.json";
+/// In the instance's folder: written at the end of each boot's last stage. Scripts wait for it.
+pub const BOOT_FINISHED: &str = "boot-finished";
 /// The instance-id before the first one (cloud-init's word).
 const NO_PREVIOUS: &str = "NO_PREVIOUS_INSTANCE_ID";
 
@@ -111,6 +113,12 @@ pub fn note_same(root: &mut Root) -> Result<()> {
     let class = root.text(&format!("{CLOUD_DIR}/instance/datasource"));
     root.write(&format!("{CLOUD_DIR}/data/previous-instance-id"), format!("{id}\n"), Attr::root(0o644))?;
     root.write(&format!("{CLOUD_DIR}/data/previous-datasource"), class, Attr::root(0o644))
+}
+
+/// Whether the final stage of the last boot has ended, and [`note_same`] has nothing to record.
+pub fn is_finished(root: &Root, instance: &Instance) -> bool {
+    root.exists(&format!("{}/{BOOT_FINISHED}", folder(instance)))
+        && root.text(&format!("{CLOUD_DIR}/data/previous-instance-id")).trim_end() == instance.instance_id
 }
 
 /// Vendor-data as cloud-init stores it: the document, or a list of them as JSON; without what is for other

@@ -4,7 +4,7 @@ use crate::base::error::Result;
 use crate::base::report::{Report, Severity};
 use crate::document::{Map, Value, json};
 use crate::instance::boot::ENABLED;
-use crate::instance::state::{CLOUD_DIR, RUN_DIR};
+use crate::instance::state::{BOOT_FINISHED, CLOUD_DIR, RUN_DIR};
 use crate::root::{Attr, Root};
 
 /// The stages in status.json, in order.
@@ -222,8 +222,7 @@ impl Status {
             root.remove(&format!("{CLOUD_DIR}/data/{name}"))?;
             root.remove(&format!("{RUN_DIR}/{name}"))?;
         }
-        // Scripts wait for it.
-        root.remove(&format!("{CLOUD_DIR}/instance/boot-finished"))
+        root.remove(&format!("{CLOUD_DIR}/instance/{BOOT_FINISHED}"))
     }
 }
 

@@ -31,15 +31,22 @@ pub static MODULE: Module = Module {
     stage: Stage::Final,
     frequency: Frequency::Always,
     live: Some(live),
+    idle: Some(|cx| asked(cx).is_empty() && cx.instance.source != NONE),
     offline: true,
     ..Module::NEW
 };
 
+/// The message that is asked for; empty: none.
+fn asked(cx: &Context) -> String {
+    let given = cx.args.first().cloned().or_else(|| cx.text("final_message")).unwrap_or_default();
+    given.trim().to_owned()
+}
+
 fn live(cx: &mut Context) -> Result<()> {
     let uptime = cx.root.text("/proc/uptime").split_whitespace().next().unwrap_or("0").to_owned();
     let (time, version) = (clock::now(), env!("CARGO_PKG_VERSION"));
-    let given = cx.args.first().cloned().or_else(|| cx.text("final_message")).unwrap_or_default();
-    let text = if given.trim().is_empty() { DEFAULT } else { given.trim() };
+    let asked = asked(cx);
+    let text = if asked.is_empty() { DEFAULT } else { &asked };
     let datasource = state::description(cx.instance);
     let values =
         values(&[("uptime", &uptime), ("timestamp", &time), ("version", version), ("datasource", &datasource)]);
@@ -54,7 +61,7 @@ fn live(cx: &mut Context) -> Result<()> {
         }
         Err(e) => cx.report.warn(e),
     }
-    let mark = format!("{}/boot-finished", cx.instance_dir());
+    let mark = format!("{}/{}", cx.instance_dir(), state::BOOT_FINISHED);
     cx.root.write(&mark, format!("{uptime} - {time} - v. {version}\n"), Attr::root(0o644))?;
     let alone = cx.config.get("datasource_list").and_then(Value::as_list).is_some_and(|l| l == [Value::from(NONE)]);
     if cx.instance.source == NONE && !alone {

@@ -53,20 +53,26 @@ pub fn new_root(path: &Path, machine: &Machine) -> Ended {
     let mut status = Status::new();
     let mut done = provision_outcome(&mut root, &mut boot, &mut status, outcome);
     // Also where nothing was found: the real root's first stage looks for what appears later.
-    boot.report.keep(handover::hand_over(&mut root, done.is_provisioned()));
+    let units = boot.report.keep(handover::hand_over(&mut root, done.is_provisioned())).flatten();
     root.drop_unchanged();
     let changes = root.has_changes_on_disk();
+    if let Some((_, provisioned)) = &mut done.provisioned {
+        provisioned.settled = done.again && !changes;
+    }
     let writable = write(&mut root, &mut boot, &mut done);
     drop(stage);
-    let messages = end(&mut root, &mut boot, &mut status, &done);
+    let (messages, left) = end(&mut root, &mut boot, &mut status, &done);
+    if let Some(units) = units {
+        boot.report.keep(units.start(&mut root, left));
+    }
     if !done.is_provisioned() || !done.written {
         boot.report.keep(status.save_in_run(&mut root, false));
     } else if changes {
         save(&mut root, &mut boot, &status, &messages);
     } else {
         // An instance that is already provisioned: a boot that changes nothing leaves the disk alone until
-        // the real root's first stage.
-        boot.report.keep(status.save_in_run(&mut root, false));
+        // the real root's first stage, or to its end if no stage is left.
+        boot.report.keep(status.save_in_run(&mut root, !left));
         let lines = logging::to_file_lines(&messages);
         boot.report.keep(root.write(run_dir::LOG, lines, Attr::root(0o600)));
     }
@@ -151,7 +157,7 @@ fn in_real_root(root: &mut Root, mut boot: Boot, outcome: Outcome, stage: Event,
         boot.report.keep(refresh::reload(root, renderer));
     }
     drop(stage);
-    let messages = end(root, &mut boot, &mut status, &done);
+    let (messages, _) = end(root, &mut boot, &mut status, &done);
     if done.is_provisioned() {
         save(root, &mut boot, &status, &messages);
     } else {
@@ -230,7 +236,11 @@ fn provision_outcome(root: &mut Root, boot: &mut Boot, status: &mut Status, outc
     let summary =
         place.as_ref().map_or(format!("instance {id} as before"), |place| format!("instance {id} from {place}"));
     let read = place.is_some();
-    Done { provisioned: Some((summary, Provisioned { instance, read, complete })), again, ..Done::default() }
+    Done {
+        provisioned: Some((summary, Provisioned { instance, read, complete, settled: false })),
+        again,
+        ..Done::default()
+    }
 }
 
 /// Writes what was provisioned. Returns a guard if the root's file system was made writable for that.
@@ -244,8 +254,8 @@ fn write(root: &mut Root, boot: &mut Boot, done: &mut Done) -> Option<Writable> 
     writable
 }
 
-/// Ends the stage in status.json. Returns its messages for the log.
-fn end(root: &mut Root, boot: &mut Boot, status: &mut Status, done: &Done) -> Vec<logging::Message> {
+/// Ends the stage in status.json. Returns its messages for the log, and whether a stage is left to run.
+fn end(root: &mut Root, boot: &mut Boot, status: &mut Status, done: &Done) -> (Vec<logging::Message>, bool) {
     if let Some((summary, _)) = &done.provisioned {
         let how = if done.written { "provisioned" } else { "not all of it could be written" };
         log::info!("{summary}: {how} in {:.3} s", status::uptime() - boot.start);
@@ -253,11 +263,10 @@ fn end(root: &mut Root, boot: &mut Boot, status: &mut Status, done: &Done) -> Ve
     boot.log();
     status.end(LOCAL, &boot.report);
     // With changes still unwritten, every later stage has to run.
-    if let Some((_, provisioned)) = done.provisioned.as_ref().filter(|_| done.written) {
-        let left = demand::leave(root, boot, status, provisioned);
-        boot.report.keep(left);
-    }
-    logging::take()
+    let provisioned = done.provisioned.as_ref().filter(|_| done.written);
+    let left = provisioned.map(|(_, provisioned)| demand::leave(root, boot, status, provisioned));
+    let left = left.and_then(|left| boot.report.keep(left)).unwrap_or(true);
+    (logging::take(), left)
 }
 
 /// Writes the status and the log of a stage that provisioned.

@@ -1,7 +1,8 @@
 //! Decides which of the later stages have work in this boot. Those without are not started: a condition of
 //! their units fails, which satisfies the units ordered after them.
 //!
-//! The final stage always runs. It says that everything is done, and writes to the disk what waited for the system to be up.
+//! The final stage says that everything is done, and writes to the disk what waited for the system to be up. It is skipped only in
+//! a boot that changes nothing, of an instance that had two boots before.
 
 use super::again::has_boothooks;
 use super::boot::Boot;
@@ -36,23 +37,26 @@ pub struct Provisioned {
     pub read: bool,
     /// Whether the configuration is complete: nothing remote is missing, and there are no part-handlers.
     pub complete: bool,
+    /// Whether the disk had all of it already.
+    pub settled: bool,
 }
 
 /// Writes the marks and drop-ins by which systemd skips the stages without work, and sets those stages to
-/// done in `status`. Called at the end of a local stage, when its changes are on the disk.
+/// done in `status`. Called at the end of a local stage, when its changes are on the disk. Returns whether any
+/// stage is left to run.
 ///
 /// # Errors
 /// /run cannot be written, or the running system's systemd does not answer.
-pub fn leave(root: &mut Root, boot: &mut Boot, status: &mut Status, done: &Provisioned) -> Result<()> {
+pub fn leave(root: &mut Root, boot: &mut Boot, status: &mut Status, done: &Provisioned) -> Result<bool> {
     if !root.has_run() {
-        return Ok(());
+        return Ok(true);
     }
     let mut run = Run::new(root, boot, &done.instance);
     let (config, last) = (run.demand(Stage::Config, &|_| true), run.demand(Stage::Final, &|_| true));
     let boothooks = has_boothooks(root, &done.instance);
     let needs_network = !done.complete || [config.work, last.work].contains(&Work::Remote);
     if root.is_live() {
-        return start_network(root, boothooks, needs_network);
+        return start_network(root, boothooks, needs_network).map(|()| true);
     }
     if boothooks && has_systemd(root) {
         root.write(BOOTHOOKS_WAIT.0, BOOTHOOKS_WAIT.1, Attr::root(0o644))?;
@@ -63,7 +67,7 @@ pub fn leave(root: &mut Root, boot: &mut Boot, status: &mut Status, done: &Provi
     }
     // After an error every stage runs, to report it and to repeat the work.
     if !boot.report.errors().is_empty() || !done.complete || reporting::has_webhook(boot) {
-        return Ok(());
+        return Ok(true);
     }
     let is_early_due = run_dir::is_early_due(root);
     let is_local = |module: &Module| is_early_due && module.early;
@@ -78,10 +82,23 @@ pub fn leave(root: &mut Root, boot: &mut Boot, status: &mut Status, done: &Provi
         || left
         || boothooks
         || (!done.read && refresh::is_allowed(boot, &done.instance));
+    let local = root.is_waiting() || early.work != Work::None;
+    let later = config.work != Work::None;
+    let marks = [network.marks(), config.marks(), last.marks()];
+    let ends = local
+        || init
+        || later
+        || last.work != Work::None
+        || marks.iter().any(|marks| !marks.is_empty())
+        || !done.settled
+        || !state::is_finished(root, &done.instance)
+        || Run::new(root, boot, &done.instance).has_background();
+    let [network, config, _] = marks;
     for (name, needed, marks) in [
-        (LOCAL, root.is_waiting() || early.work != Work::None, String::new()),
-        ("init", init, network.marks()),
-        ("modules-config", config.work != Work::None, config.marks()),
+        (LOCAL, local, String::new()),
+        ("init", init, network),
+        ("modules-config", later, config),
+        ("modules-final", ends, String::new()),
     ] {
         if needed {
             continue;
@@ -92,7 +109,7 @@ pub fn leave(root: &mut Root, boot: &mut Boot, status: &mut Status, done: &Provi
             status.end(name, &Report::new());
         }
     }
-    Ok(())
+    Ok(ends)
 }
 
 /// Has the running system's systemd wait for the network where that is needed. It has queued the stages at boot, so that none of
@@ -150,7 +167,7 @@ mod tests {
         let mut run = Run::new(&mut root, &mut boot, &instance);
         Stage::ALL.iter().for_each(|stage| run.stage(*stage, Half::Provision));
         run.leave_early();
-        let done = Provisioned { instance: instance.clone(), read: true, complete: true };
+        let done = Provisioned { instance: instance.clone(), read: true, complete: true, settled: false };
         leave(&mut root, &mut boot, &mut Status::new(), &done).unwrap();
         assert_eq!(boot.errors(), [""; 0]);
         let idle = root.list(IDLE);
@@ -207,7 +224,7 @@ mod tests {
             let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
             boot.config = Some(yaml::parse("t", "{}").unwrap().into());
             let instance = Instance { instance_id: "i".into(), ..Instance::default() };
-            let mut done = Provisioned { instance, read: true, complete: true };
+            let mut done = Provisioned { instance, read: true, complete: true, settled: false };
             prepare(&mut root, &mut boot, &mut done);
             leave(&mut root, &mut boot, &mut Status::new(), &done).unwrap();
             root.list(IDLE)
@@ -217,6 +234,41 @@ mod tests {
         assert_eq!(idle(&|root, _, _| left(RANDOM_PASSWORDS, root)), ["init-local", "modules-config"]);
         let logins = idle(&|root, _, done| left(&state::later_logins(&done.instance), root));
         assert_eq!(logins, ["init-local", "modules-config"]);
+        let settled = |root: &mut Root, done: &mut Provisioned| {
+            left(&format!("{}/{}", state::folder(&done.instance), state::BOOT_FINISHED), root);
+            state::store(root, &done.instance).unwrap();
+            state::note_same(root).unwrap();
+            done.settled = true;
+        };
+        let none = ["init", "init-local", "modules-config", "modules-final"];
+        assert_eq!(idle(&|root, _, done| settled(root, done)), none, "a third boot");
+        let but_final = |prepare: &dyn Fn(&mut Root, &mut Boot, &mut Provisioned)| {
+            let idle = idle(&|root, boot, done| {
+                settled(root, done);
+                prepare(root, boot, done);
+            });
+            assert_eq!(idle, none[..3]);
+        };
+        but_final(&|_, _, done| done.settled = false);
+        but_final(&|root, _, done| {
+            root.remove(&format!("{}/{}", state::folder(&done.instance), state::BOOT_FINISHED)).unwrap();
+        });
+        but_final(&|root, _, _| left("/var/lib/cloud/data/previous-instance-id", root));
+        for config in [
+            "{cloud_final_modules: [final_message], final_message: done}",
+            "{cloud_final_modules: [[final_message, always, done]]}",
+            "{cloud_final_modules: [phone_home], phone_home: {url: 'http://x'}}",
+            "{cloud_final_modules: [keys_to_console]}",
+        ] {
+            but_final(&|_, boot, _| boot.config = Some(yaml::parse("t", config).unwrap().into()));
+        }
+        assert_eq!(
+            idle(&|root, boot, done| {
+                settled(root, done);
+                boot.config = Some(yaml::parse("t", "{cloud_final_modules: [final_message]}").unwrap().into());
+            }),
+            none
+        );
         assert_eq!(idle(&|_, boot, _| boot.report.error("it failed")), [""; 0]);
         assert_eq!(idle(&|_, _, done| done.complete = false), [""; 0]);
     }
@@ -228,7 +280,7 @@ mod tests {
         std::fs::write(dir.0.join("usr/lib/systemd/systemd"), "").unwrap();
         let mut root = Root::open_new(&dir.0);
         let instance = Instance { instance_id: "i".into(), ..Instance::default() };
-        let done = Provisioned { instance, read: true, complete: true };
+        let done = Provisioned { instance, read: true, complete: true, settled: false };
         let machine = Machine::default();
         for wanted in [false, true] {
             if wanted {
