@@ -1,7 +1,8 @@
 //! Bytes in a document.
 
+use super::json::Writer;
 use crate::base::base64;
-use serde::{Serialize, Serializer};
+use std::io;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -18,6 +19,17 @@ impl Bytes {
         match text.strip_prefix(MARK) {
             Some(text) => base64::decode(text.as_bytes()).map(Bytes::from),
             None => Some(text.into_bytes().into()),
+        }
+    }
+
+    /// Writes the JSON string that [`Bytes::of_text`] reads.
+    ///
+    /// # Errors
+    /// Those of the output.
+    pub fn write_json(&self, json: &mut Writer) -> io::Result<()> {
+        match std::str::from_utf8(self) {
+            Ok(text) if !text.starts_with(MARK) => json.string(text),
+            _ => json.base64(MARK, self),
         }
     }
 
@@ -38,15 +50,6 @@ impl Deref for Bytes {
 impl AsRef<[u8]> for Bytes {
     fn as_ref(&self) -> &[u8] {
         self
-    }
-}
-
-impl Serialize for Bytes {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match std::str::from_utf8(self) {
-            Ok(text) if !text.starts_with(MARK) => serializer.serialize_str(text),
-            _ => serializer.collect_str(&base64::Marked(MARK, self)),
-        }
     }
 }
 

@@ -1,13 +1,13 @@
 //! Converts between JSON and [`Value`].
 
+pub use super::json_write::{Writer, to_string, to_string_indented, to_string_sorted, write_sorted};
+
 use super::{MAX_NODES, Map, Value, scalar};
 use crate::base::error::{Error, Result};
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde::ser::{Serialize, Serializer};
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::fmt;
-use std::io::{self, Write};
 
 /// Parses a JSON document; `document` is its name in errors. serde_json limits the depth (128), [`MAX_NODES`]
 /// the number of nodes.
@@ -33,45 +33,6 @@ pub fn parse_up_to(max: usize, document: &str, bytes: &[u8]) -> Result<Value> {
     })
 }
 
-/// The value as JSON on one line. Bytes that are not UTF-8 become `ci-b64:` and their base64, as in
-/// cloud-init's instance-data.
-pub fn to_string(value: &Value) -> String {
-    serde_json::to_string(value).unwrap_or_default()
-}
-
-/// The value as JSON with sorted keys, indented by one space: the format of cloud-init's own files
-/// (`util.json_dumps`).
-pub fn to_string_sorted(value: &Value) -> String {
-    let mut out = Vec::new();
-    // Writing to memory does not fail.
-    let _ = write_indented(&Sorted(value), &mut out);
-    String::from_utf8(out).unwrap_or_default()
-}
-
-/// Writes the mapping of `entries` as [`to_string_sorted`] does, piece by piece.
-///
-/// # Errors
-/// Those of `out`.
-pub fn write_sorted(entries: Vec<(&str, &Value)>, out: &mut dyn Write) -> io::Result<()> {
-    write_indented(&SortedMap(entries), out)
-}
-
-fn write_indented(value: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
-    let format = serde_json::ser::PrettyFormatter::with_indent(b" ");
-    Ok(value.serialize(&mut serde_json::Serializer::with_formatter(out, format))?)
-}
-
-/// The value as JSON, indented by `indent` per level.
-pub fn to_string_indented(value: &Value, indent: &str) -> String {
-    let mut out = Vec::new();
-    let format = serde_json::ser::PrettyFormatter::with_indent(indent.as_bytes());
-    let mut serializer = serde_json::Serializer::with_formatter(&mut out, format);
-    match value.serialize(&mut serializer) {
-        Ok(()) => String::from_utf8(out).unwrap_or_default(),
-        Err(_) => String::new(),
-    }
-}
-
 /// The value with the keys of every mapping sorted.
 pub fn sorted(value: &Value) -> Value {
     match value {
@@ -91,55 +52,6 @@ pub fn float(f: f64) -> String {
         return format!("{mantissa}e{sign}{digits:0>2}");
     }
     if f.fract() == 0.0 { format!("{f:.1}") } else { f.to_string() }
-}
-
-impl Serialize for Value {
-    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        match self {
-            Value::Null => serializer.serialize_unit(),
-            Value::Bool(b) => serializer.serialize_bool(*b),
-            Value::Int(i) => serializer.serialize_i64(*i),
-            Value::Big(digits) => serde_json::Number::from_string_unchecked(digits.to_string()).serialize(serializer),
-            Value::Float(f) => serializer.serialize_f64(*f),
-            Value::String(s) => serializer.serialize_str(s),
-            Value::Bytes(b) => match std::str::from_utf8(b) {
-                Ok(text) => serializer.serialize_str(text),
-                Err(_) => serializer.collect_str(&crate::base::base64::Marked("ci-b64:", b)),
-            },
-            Value::List(l) => serializer.collect_seq(l),
-            Value::Map(m) => m.serialize(serializer),
-        }
-    }
-}
-
-/// A value whose mappings are written with sorted keys.
-struct Sorted<'a>(&'a Value);
-
-impl Serialize for Sorted<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        match self.0 {
-            Value::List(list) => serializer.collect_seq(list.iter().map(Sorted)),
-            Value::Map(map) => SortedMap(map.iter().collect()).serialize(serializer),
-            other => other.serialize(serializer),
-        }
-    }
-}
-
-/// The entries of such a mapping.
-struct SortedMap<'a>(Vec<(&'a str, &'a Value)>);
-
-impl Serialize for SortedMap<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        let mut entries = self.0.clone();
-        crate::base::sort::by_key(&mut entries, |(key, _)| *key);
-        serializer.collect_map(entries.into_iter().map(|(key, value)| (key, Sorted(value))))
-    }
-}
-
-impl Serialize for Map {
-    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        serializer.collect_map(self.iter())
-    }
 }
 
 /// serde_json represents a number that may not fit into 64 bits as a mapping from this key to its text.

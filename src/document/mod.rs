@@ -3,6 +3,7 @@
 
 mod bytes;
 pub mod json;
+mod json_write;
 mod path;
 mod scalar;
 mod text;

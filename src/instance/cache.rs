@@ -3,11 +3,23 @@
 
 use super::{DsMode, Instance, NetworkData};
 use crate::base::error::Result;
-use crate::document::{Bytes, MAX_NODES, Map, Value, json, wrong};
-use serde::{Serialize, Serializer};
+use crate::document::json::{self, Writer};
+use crate::document::{Bytes, MAX_NODES, Map, Value, wrong};
+use std::io::{self, Write};
 
 /// The most values: this many of a datasource's documents are fields.
 const MAX_VALUES: usize = 8 * MAX_NODES;
+
+/// Calls a macro with the names of all fields, in the order in which they are written.
+macro_rules! with_fields {
+    ($call:ident) => {
+        $call! {
+            source class platform cloud_name subplatform described instance_id from_network machine_uuid metadata ds ec2_metadata
+            user_data vendor_data vendor_data2 network dsmode local_hostname availability_zone region launch_index public_keys config
+            files private_files stale_files random_seed device_names problems
+        }
+    };
+}
 
 /// Parses the instance in the cache; `document` is its name in errors. A missing field, which an earlier
 /// version did not know, gets its default.
@@ -22,11 +34,24 @@ pub fn read(document: &str, bytes: &[u8]) -> Result<Instance> {
     macro_rules! instance {
         ($($name:ident)*) => { Instance { $($name: take(document, &mut map, stringify!($name))?),* } };
     }
-    Ok(instance! {
-        source class platform cloud_name subplatform described instance_id from_network machine_uuid metadata ds ec2_metadata
-        user_data vendor_data vendor_data2 network dsmode local_hostname availability_zone region launch_index public_keys config
-        files private_files stale_files random_seed device_names problems
-    })
+    Ok(with_fields!(instance))
+}
+
+/// Writes the instance as [`read`] reads it.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write(instance: &Instance, out: &mut dyn Write) -> io::Result<()> {
+    let mut json = Writer::new(out);
+    json.begin("{")?;
+    macro_rules! fields {
+        ($($name:ident)*) => { $(
+            json.key(stringify!($name))?;
+            instance.$name.write(&mut json)?;
+        )* };
+    }
+    with_fields!(fields);
+    json.end("}")
 }
 
 /// Removes the field `name` from `map` and converts it.
@@ -43,6 +68,9 @@ trait Field: Sized {
 
     /// Converts a value. One of the wrong type, or the wrong part of it, is the error.
     fn of(value: Value) -> std::result::Result<Self, Value>;
+
+    /// Writes the value that [`Field::of`] converts.
+    fn write(&self, json: &mut Writer) -> io::Result<()>;
 }
 
 impl Field for Value {
@@ -50,6 +78,10 @@ impl Field for Value {
 
     fn of(value: Value) -> std::result::Result<Self, Value> {
         Ok(value)
+    }
+
+    fn write(&self, json: &mut Writer) -> io::Result<()> {
+        json.value(self)
     }
 }
 
@@ -62,6 +94,10 @@ impl Field for Map {
             other => Err(other),
         }
     }
+
+    fn write(&self, json: &mut Writer) -> io::Result<()> {
+        json.map(self)
+    }
 }
 
 impl Field for String {
@@ -73,6 +109,10 @@ impl Field for String {
             other => Err(other),
         }
     }
+
+    fn write(&self, json: &mut Writer) -> io::Result<()> {
+        json.string(self)
+    }
 }
 
 impl Field for Bytes {
@@ -80,6 +120,10 @@ impl Field for Bytes {
 
     fn of(value: Value) -> std::result::Result<Self, Value> {
         Bytes::of_text(String::of(value)?).ok_or(Value::Null)
+    }
+
+    fn write(&self, json: &mut Writer) -> io::Result<()> {
+        self.write_json(json)
     }
 }
 
@@ -89,6 +133,10 @@ impl Field for bool {
     fn of(value: Value) -> std::result::Result<Self, Value> {
         value.as_bool().ok_or(value)
     }
+
+    fn write(&self, json: &mut Writer) -> io::Result<()> {
+        json.value(&(*self).into())
+    }
 }
 
 impl Field for i64 {
@@ -97,6 +145,10 @@ impl Field for i64 {
     fn of(value: Value) -> std::result::Result<Self, Value> {
         value.as_int().ok_or(value)
     }
+
+    fn write(&self, json: &mut Writer) -> io::Result<()> {
+        json.value(&(*self).into())
+    }
 }
 
 impl<T: Field> Field for Option<T> {
@@ -104,6 +156,13 @@ impl<T: Field> Field for Option<T> {
 
     fn of(value: Value) -> std::result::Result<Self, Value> {
         if value.is_null() { Ok(None) } else { T::of(value).map(Some) }
+    }
+
+    fn write(&self, json: &mut Writer) -> io::Result<()> {
+        match self {
+            Some(field) => field.write(json),
+            None => json.value(&Value::Null),
+        }
     }
 }
 
@@ -115,6 +174,15 @@ impl<T: Field> Field for Vec<T> {
             Value::List(list) => list.into_iter().map(T::of).collect(),
             other => Err(other),
         }
+    }
+
+    fn write(&self, json: &mut Writer) -> io::Result<()> {
+        json.begin("[")?;
+        for field in self {
+            json.item()?;
+            field.write(json)?;
+        }
+        json.end("]")
     }
 }
 
@@ -129,6 +197,16 @@ impl Field for (String, Bytes) {
             Err(other) => Err(Value::List(other)),
         }
     }
+
+    fn write(&self, json: &mut Writer) -> io::Result<()> {
+        let (path, bytes) = self;
+        json.begin("[")?;
+        json.item()?;
+        json.string(path)?;
+        json.item()?;
+        bytes.write(json)?;
+        json.end("]")
+    }
 }
 
 impl Field for DsMode {
@@ -137,11 +215,9 @@ impl Field for DsMode {
     fn of(value: Value) -> std::result::Result<Self, Value> {
         value.as_str().and_then(DsMode::named).ok_or(value)
     }
-}
 
-impl Serialize for DsMode {
-    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.name())
+    fn write(&self, json: &mut Writer) -> io::Result<()> {
+        json.string(self.name())
     }
 }
 
@@ -162,16 +238,19 @@ impl Field for NetworkData {
             _ => Err(Value::Map(map)),
         }
     }
-}
 
-impl Serialize for NetworkData {
-    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    fn write(&self, json: &mut Writer) -> io::Result<()> {
         let (format, data) = match self {
             NetworkData::Openstack(data) => (OPENSTACK, data),
             NetworkData::Cloud(data) => (CLOUD, data),
             NetworkData::Eni(text) => (ENI, &text.as_str().into()),
         };
-        serializer.collect_map([("format", &format.into()), ("data", data)])
+        json.begin("{")?;
+        json.key("format")?;
+        json.string(format)?;
+        json.key("data")?;
+        json.value(data)?;
+        json.end("}")
     }
 }
 
@@ -201,8 +280,9 @@ mod tests {
             [instance.network.clone(), Some(NetworkData::Openstack(data())), Some(NetworkData::Cloud(data())), None]
         {
             let instance = Instance { network, ..instance.clone() };
-            let text = serde_json::to_string(&instance).unwrap();
-            assert_eq!(read("t", text.as_bytes()).unwrap(), instance, "{text}");
+            let mut text = Vec::new();
+            write(&instance, &mut text).unwrap();
+            assert_eq!(read("t", &text).unwrap(), instance, "{}", String::from_utf8_lossy(&text));
         }
     }
 

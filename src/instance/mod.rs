@@ -1,7 +1,7 @@
 //! The instance: identity, metadata, the cache on disk, semaphores, status.
 
 pub mod boot;
-mod cache;
+pub mod cache;
 pub mod instance_data;
 pub mod report;
 pub mod state;
@@ -10,7 +10,6 @@ pub mod status;
 use crate::base::digest::{Algorithm, digest};
 use crate::base::{hex, text};
 use crate::document::{Bytes, Map, Value};
-use serde::Serialize;
 
 /// The longest folder name for an instance-id, in bytes: a file name may have 255.
 const MAX_FOLDER: usize = 200;
@@ -90,7 +89,7 @@ impl DsMode {
 }
 
 /// An instance, as its datasource describes it: plain data, the same from a drive, HTTP or the cache.
-#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Instance {
     /// The datasource's name: `ConfigDrive`, `NoCloud`, `OpenStack`, `Ec2`, `None`.
     pub source: String,

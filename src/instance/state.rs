@@ -93,8 +93,8 @@ pub fn store(root: &mut Root, instance: &Instance) -> Result<()> {
         root.write(&of_instance, class, Attr::root(0o644))?;
     }
     let cached = instance.clone();
-    let cache = Content::made(move |out| Ok(serde_json::to_writer(out, &cached)?))
-        .context(|| "failed to write the cached datasource")?;
+    let cache =
+        Content::made(move |out| cache::write(&cached, out)).context(|| "failed to write the cached datasource")?;
     root.write(&format!("{folder}/{CACHE}"), cache, Attr::root(0o600))?;
     let mut raw = |name: &str, bytes: Bytes| root.write(&format!("{folder}/{name}"), bytes, Attr::root(0o600));
     raw("user-data.txt", instance.user_data.clone().unwrap_or_default())?;

@@ -8,7 +8,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{self, AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,10 +46,7 @@ impl Journal {
     pub(super) fn write(disk: &Disk, folder: &str, entries: &[Entry]) -> io::Result<Journal> {
         let journal = Journal::create(disk, path_in(folder, JOURNAL))?;
         let fill = || -> io::Result<()> {
-            let mut out = BufWriter::with_capacity(256 << 10, &journal.file);
-            record::write(&mut out, entries)?;
-            out.flush()?;
-            drop(out);
+            record::write(&mut &journal.file, entries)?;
             journal.file.sync_all()?;
             disk.sync_folder(&journal.path)
         };

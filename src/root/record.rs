@@ -6,7 +6,7 @@
 
 use super::{Attr, Change, Content, MAX_READ, Over};
 use crate::base::digest::{SHA256_LEN, Sha256};
-use std::io::{self, BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
 
 const MAGIC: [u8; 16] = *b"prepivot-journal";
 /// The format's version. A journal of another version is not carried out; it stays for the program that wrote it.
@@ -16,6 +16,8 @@ const HEADER: u64 = 16 + 4 + 4 + 8;
 pub(super) const MAX_RECORD: u64 = 256 << 20;
 /// The most entries of one record.
 const MAX_ENTRIES: u32 = 1 << 20;
+/// How many bytes are hashed and written at a time.
+const BUFFER: usize = 256 << 10;
 /// The longest path or link target (PATH_MAX).
 pub(super) const MAX_PATH: usize = 4096;
 
@@ -40,7 +42,7 @@ pub(super) fn write(out: &mut impl Write, entries: &[Entry]) -> io::Result<()> {
     if length > MAX_RECORD || count > MAX_ENTRIES {
         return Err(io::Error::other(format!("the changes are larger than {MAX_RECORD} bytes")));
     }
-    let mut out = Hashing { out, digest: Sha256::new() };
+    let mut out = BufWriter::with_capacity(BUFFER, Hashing { out, digest: Sha256::new() });
     out.write_all(&MAGIC)?;
     out.write_all(&VERSION.to_le_bytes())?;
     out.write_all(&count.to_le_bytes())?;
@@ -48,7 +50,8 @@ pub(super) fn write(out: &mut impl Write, entries: &[Entry]) -> io::Result<()> {
     for entry in entries {
         put(&mut out, entry)?;
     }
-    let Hashing { out, digest } = out;
+    out.flush()?;
+    let (Hashing { out, digest }, _) = out.into_parts();
     out.write_all(digest.finish().as_ref())
 }
 

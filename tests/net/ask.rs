@@ -9,6 +9,7 @@
 use prepivot::base::deadline::Deadline;
 use prepivot::base::error::{Error, Result};
 use prepivot::document::{Map, Value, json};
+use prepivot::instance::cache;
 use prepivot::link::http::ca_files;
 use prepivot::link::rename::{self, Rename};
 use prepivot::link::{Session, Settings, cmdline_net::Plan};
@@ -83,7 +84,8 @@ fn find(sources: &str, args: &[String], out: &mut Map) -> Result<()> {
     let problems = search.problems().join("; ");
     if let Some(found) = &found {
         out.insert("place", found.place.as_str());
-        let instance = serde_json::to_vec(&found.instance).map_err(|e| Error::new(e.to_string()))?;
+        let mut instance = Vec::new();
+        cache::write(&found.instance, &mut instance).map_err(|e| Error::new(e.to_string()))?;
         out.insert("instance", json::parse("instance", &instance)?);
     }
     if has("die") {

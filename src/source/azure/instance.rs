@@ -292,7 +292,9 @@ mod tests {
         assert_eq!(got.config.get("ssh_pwauth"), Some(&false.into()));
         let (path, content) = &got.private_files[0];
         assert_eq!(path, "/var/lib/waagent/ovf-env.xml");
-        let everything = serde_json::to_string(&got).unwrap() + &String::from_utf8_lossy(content);
+        let mut everything = content.to_vec();
+        crate::instance::cache::write(&got, &mut everything).unwrap();
+        let everything = String::from_utf8(everything).unwrap();
         assert!(!everything.contains("S3cret") && !everything.contains("aW1kcw=="), "{everything}");
 
         let alone = of("null", Some(&media));
