@@ -160,8 +160,8 @@ pub fn write_parts(root: &mut Root, instance: &Instance, consumed: &Consumed, re
     for (name, prefix, data) in named {
         let Some(data) = data else { continue };
         let failed = || format!("failed to write the parts of {name}");
-        let parts: Vec<_> = data.parts.iter().map(Part::to_entity).collect();
-        let processed = Content::made(move |out| mime::write_to(&parts, out)).context(failed)?;
+        let parts = data.parts.iter().map(Part::to_entity).collect();
+        let processed = Content::made(mime::writer(parts)).context(failed)?;
         root.write(&format!("{folder}/{name}.txt.i"), processed, Attr::root(0o600))?;
         let merged = data.cloud_config.clone();
         let text = Content::made(move |out| merged.write(out)).context(failed)?;

@@ -180,7 +180,7 @@ fn bombs_end_in_time_and_bounds() {
         println!("{name}: {took:?}, {} parts, {} errors", data.parts.len(), report.entries().len());
         assert!(took < Duration::from_secs(30), "{name}: {took:?}");
         let entities: Vec<_> = data.parts.iter().map(Part::to_entity).collect();
-        assert!(mime::write(&entities).len() < 100 << 20);
+        assert!(mime::write(entities).len() < 100 << 20);
     }
 }
 

@@ -51,7 +51,7 @@ impl Verb for MakeMime {
         }
         match self.attach.into_iter().map(part).collect::<Result<Vec<_>>>() {
             Ok(parts) => {
-                print(&String::from_utf8_lossy(&mime::write(&parts)));
+                print(&String::from_utf8_lossy(&mime::write(parts)));
                 ExitCode::SUCCESS
             }
             Err(e) => program.fail(e),

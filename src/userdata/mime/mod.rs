@@ -7,7 +7,7 @@ mod encoding;
 mod header;
 mod write;
 
-pub use write::{write, write_to};
+pub use write::{write, writer};
 
 use crate::base::error::{Error, Result};
 use crate::document::Bytes;

@@ -96,7 +96,7 @@ fn json_document(data: &[u8]) {
 
 fn mime_message(data: &[u8]) {
     if let Ok(parts) = mime::parse(data) {
-        let written = mime::write(&parts);
+        let written = mime::write(parts);
         mime::parse(&written).unwrap_or_else(|e| panic!("{e}\n{}", text(&written)));
     }
 }
