@@ -205,7 +205,7 @@ fn write_string(out: &mut Out, text: &str) {
     let safe = !text.is_empty()
         && run(text, plain_chars) == text.len()
         && text.starts_with(|c: char| c.is_alphanumeric() || matches!(c, '_' | '/' | '.' | '+' | '$' | '(' | '^'))
-        && !text.contains(": ")
+        && text.split(':').skip(1).all(|after| !after.starts_with(' '))
         && !text.ends_with([':', ' '])
         && !text.starts_with("---")
         && !text.starts_with("...")

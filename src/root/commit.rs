@@ -4,6 +4,7 @@
 //! journal is complete on the disk; from then on an interruption at any point still ends with all changes
 //! made, because the next run makes them again ([`Root::recover`](super::Root::recover)).
 
+use super::disk::LastFolder;
 use super::folders::{ReadOnly, Touched};
 use super::journal::{FOLDERS, Journal, WAITING, path_in};
 use super::layout::{ACCOUNTS, is_mark, is_unsynced, is_volatile};
@@ -22,6 +23,8 @@ pub(super) struct Outcome {
     /// Whether a change failed for lack of space, or because the file system is read-only or broken. A later
     /// run may succeed.
     starved: bool,
+    /// Open from one written file to the next in the same folder.
+    last: LastFolder,
 }
 
 impl Root {
@@ -357,8 +360,10 @@ impl Root {
                 continue;
             }
             if let Change::Write { content, attr, .. } = &change
-                && let Err(e) =
-                    self.disk.target(change.resolved()).and_then(|target| self.disk.prepare(&target, content, *attr))
+                && let Err(e) = self
+                    .disk
+                    .target(change.resolved(), &mut outcome.last)
+                    .and_then(|target| self.disk.prepare(&target, content, *attr))
             {
                 outcome.fail(&change, &e);
                 continue;
@@ -373,7 +378,7 @@ impl Root {
             }
             match &change {
                 Change::Write { content, attr, .. } => {
-                    let target = self.disk.target(change.resolved());
+                    let target = self.disk.target(change.resolved(), &mut outcome.last);
                     match target.and_then(|target| self.disk.publish(&target, content, *attr)) {
                         Ok(()) => self.done.push(change.path().to_owned()),
                         Err(e) => outcome.fail(&change, &e),
@@ -402,7 +407,7 @@ impl Root {
     }
 
     pub(super) fn one(&mut self, change: Change, outcome: &mut Outcome) {
-        match self.disk.apply(&change) {
+        match self.disk.apply(&change, &mut outcome.last) {
             Ok(()) if matches!(change, Change::Remove { .. }) => {}
             Ok(()) => self.done.push(change.path().to_owned()),
             Err(e) => outcome.fail(&change, &e),

@@ -16,6 +16,7 @@ use std::ffi::CStr;
 use std::fs::File;
 use std::io::{BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 pub(super) struct Disk {
     path: PathBuf,
@@ -31,9 +32,13 @@ pub(super) struct Disk {
 /// A file that is to be written, and its open folder.
 pub(super) struct Target<'p> {
     path: &'p str,
-    parent: OwnedFd,
+    parent: Rc<OwnedFd>,
     name: &'p str,
 }
+
+/// The folder of the last file that was written, and its path: files come folder by folder.
+#[derive(Default)]
+pub(super) struct LastFolder(Option<(String, Rc<OwnedFd>)>);
 
 /// The largest value of an extended attribute, and the largest list of their names, in bytes (xattr(7)).
 const MAX_XATTR: usize = 64 << 10;
@@ -251,13 +256,16 @@ impl Disk {
     }
 
     /// Makes one change. Making it again gives the same result, except for an append.
-    pub(super) fn apply(&self, change: &Change) -> std::io::Result<()> {
+    pub(super) fn apply(&self, change: &Change, last: &mut LastFolder) -> std::io::Result<()> {
         let path = change.resolved();
+        if !matches!(change, Change::Write { .. }) {
+            *last = LastFolder::default();
+        }
         match change {
             Change::Write { over: Over::Keep, .. } if self.stat(path).is_some() => Ok(()),
-            Change::Write { content, attr, over: Over::Append, .. } => self.append(path, content, *attr),
-            Change::Write { content, attr, .. } if is_semaphore(path) => self.create(path, content, *attr),
-            Change::Write { content, attr, .. } => self.replace(path, content, *attr),
+            Change::Write { content, attr, over: Over::Append, .. } => self.append(path, content, *attr, last),
+            Change::Write { content, attr, .. } if is_semaphore(path) => self.create(path, content, *attr, last),
+            Change::Write { content, attr, .. } => self.replace(path, content, *attr, last),
             Change::Mkdir { attr, .. } => self.mkdir(path, *attr),
             Change::Symlink { target, .. } => {
                 let (parent, name) = self.open_parent(path)?;
@@ -291,15 +299,23 @@ impl Disk {
     }
 
     /// [`Disk::prepare`] and [`Disk::publish`].
-    fn replace(&self, path: &str, content: &Content, attr: Attr) -> std::io::Result<()> {
-        let target = self.target(path)?;
+    fn replace(&self, path: &str, content: &Content, attr: Attr, last: &mut LastFolder) -> std::io::Result<()> {
+        let target = self.target(path, last)?;
         self.prepare(&target, content, attr)?;
         self.publish(&target, content, attr)
     }
 
     /// Opens the folder of a file that is to be written.
-    pub(super) fn target<'p>(&self, path: &'p str) -> std::io::Result<Target<'p>> {
-        let (parent, name) = self.open_parent(path)?;
+    pub(super) fn target<'p>(&self, path: &'p str, last: &mut LastFolder) -> std::io::Result<Target<'p>> {
+        let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let parent = match &last.0 {
+            Some((known, parent)) if known == folder => parent.clone(),
+            _ => {
+                let parent = Rc::new(self.open_parent(path)?.0);
+                last.0 = Some((folder.to_owned(), parent.clone()));
+                parent
+            }
+        };
         Ok(Target { path, parent, name })
     }
 
@@ -330,11 +346,11 @@ impl Disk {
 
     /// Creates a file under its final name, so that a killed run leaves no temporary file that nothing would
     /// remove: a semaphore is written only once. One that exists is replaced.
-    fn create(&self, path: &str, content: &Content, attr: Attr) -> std::io::Result<()> {
+    fn create(&self, path: &str, content: &Content, attr: Attr, last: &mut LastFolder) -> std::io::Result<()> {
         let (parent, name) = self.open_parent(path)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut file = match fs::openat(&parent, name, flags, Mode::from_raw_mode(attr.mode)) {
-            Err(Errno::EXIST) => return self.replace(path, content, attr),
+            Err(Errno::EXIST) => return self.replace(path, content, attr, last),
             opened => File::from(opened?),
         };
         let made = own(&file, attr).and_then(|()| content.write_to(&mut file));
@@ -364,9 +380,9 @@ impl Disk {
     }
 
     /// Appends to a file in place.
-    fn append(&self, path: &str, content: &Content, attr: Attr) -> std::io::Result<()> {
+    fn append(&self, path: &str, content: &Content, attr: Attr, last: &mut LastFolder) -> std::io::Result<()> {
         if !matches!(self.stat(path), Some(Stat { kind: Kind::File, .. })) {
-            return self.replace(path, content, attr);
+            return self.replace(path, content, attr, last);
         }
         let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NONBLOCK | OFlags::NOCTTY;
         File::from(self.open_at(path, flags)?).write_all(&content.to_vec())

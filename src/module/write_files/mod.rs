@@ -41,6 +41,7 @@ use crate::system::{Context, Request};
 use content::Source;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 
 pub static MODULE: Module = Module {
     name: "write_files",
@@ -82,24 +83,22 @@ const DEFAULT_MODE: u32 = 0o644;
 
 /// An entry of the list.
 struct Entry<'a> {
-    /// The name in messages: `write_files: entry 3 (/etc/motd)`. A path is no secret.
-    label: String,
+    /// Its place in the list, from 1.
+    number: usize,
     path: String,
     map: &'a Map,
-    owner: Owner,
+    owner: &'a Owner,
     /// How many more bytes the inline contents of this and later entries may have.
     room: &'a Cell<usize>,
 }
 
 /// The two parts of `owner`; None leaves that part unchanged.
-#[derive(Clone)]
 struct Owner {
     user: Option<Part>,
     group: Option<Part>,
 }
 
 /// The user or group that is to own a file.
-#[derive(Clone)]
 struct Part {
     name: String,
     /// Its number, if the root knows it.
@@ -119,8 +118,17 @@ fn provision(cx: &mut Context) -> Result<()> {
     })
 }
 
+/// Whether an entry names an owner: the files of all others belong to root from the start.
+fn names_owners(cx: &Context) -> bool {
+    let entries = cx.get("write_files").and_then(Value::as_list).unwrap_or_default();
+    entries.iter().any(|entry| entry.get("owner").is_some())
+}
+
 /// The folders above files of [`provision`] that are not on the disk yet.
 pub fn new_folders(cx: &mut Context) -> HashSet<String> {
+    if !names_owners(cx) {
+        return HashSet::new();
+    }
     let found = RefCell::new(HashSet::new());
     let _ = each(cx, false, &|cx, entry| {
         let new = entry.folders().filter(|folder| cx.root.is_new_dir(folder));
@@ -133,7 +141,7 @@ pub fn new_folders(cx: &mut Context) -> HashSet<String> {
 /// Gives the files of [`provision`] to the users and groups that this cloud-config made after them, with those of the folders
 /// `new` that were made for them. Errors of an entry were reported when it was written.
 pub fn give(cx: &mut Context, new: HashSet<String>) {
-    if !state::is_done(cx.root, cx.instance, "config_write_files", MODULE.frequency) {
+    if !names_owners(cx) || !state::is_done(cx.root, cx.instance, "config_write_files", MODULE.frequency) {
         return;
     }
     let new = RefCell::new(new);
@@ -187,9 +195,9 @@ fn each(cx: &mut Context, deferred: bool, job: &dyn Fn(&mut Context, &Entry) -> 
     let mut owners: HashMap<String, Owner> = HashMap::new();
     let room = Cell::new(content::MAX_CONTENTS);
     for (i, value) in list.iter().enumerate() {
-        let label = format!("write_files: entry {}", i + 1);
+        let number = i + 1;
         let Some(map) = value.as_map() else {
-            failed.push(wrong(&label, "a mapping", value));
+            failed.push(wrong(&format!("write_files: entry {number}"), "a mapping", value));
             continue;
         };
         if map.get("defer").is_some_and(Value::is_true) != deferred {
@@ -197,15 +205,15 @@ fn each(cx: &mut Context, deferred: bool, job: &dyn Fn(&mut Context, &Entry) -> 
         }
         let path = map.get("path").and_then(Value::text).unwrap_or_default();
         if path.is_empty() {
-            cx.report.warn(format_args!("{label}: it has no path: it is ignored"));
+            cx.report.warn(format_args!("write_files: entry {number}: it has no path: it is ignored"));
             continue;
         }
         let path = absolute(&path);
         let text = map.get("owner").and_then(Value::text).unwrap_or_else(|| "root:root".into());
-        let owner = owners.entry(text).or_insert_with_key(|text| Owner::of(cx, text)).clone();
-        let entry = Entry { label: format!("{label} ({path})"), path, map, owner, room: &room };
+        let owner = owners.entry(text).or_insert_with_key(|text| Owner::of(cx, text));
+        let entry = Entry { number, path, map, owner, room: &room };
         if let Err(e) = job(cx, &entry) {
-            failed.push(e.context(&entry.label));
+            failed.push(e.context(&entry));
         }
     }
     let Some(last) = failed.pop() else { return Ok(()) };
@@ -285,12 +293,19 @@ fn wanted(cx: &mut Context, entry: &Entry, old: Option<Attr>) -> (Attr, Result<(
             quoted(name)
         ))),
         Some(_) => {
-            log::info!("{}: its owner is made later, and gets it then", entry.label);
+            log::info!("{entry}: its owner is made later, and gets it then");
             Ok(())
         }
         None => Ok(()),
     };
     (attr, result)
+}
+
+/// The name in messages: `write_files: entry 3 (/etc/motd)`. A path is no secret.
+impl fmt::Display for Entry<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "write_files: entry {} ({})", self.number, self.path)
+    }
 }
 
 impl Entry<'_> {
@@ -362,7 +377,7 @@ fn mode(entry: &Entry, report: &mut Report) -> u32 {
     match mode.and_then(|m| u32::try_from(m).ok()) {
         Some(mode) => mode & 0o7777,
         None => {
-            report.warn(format_args!("{}: permissions: expected an octal number in quotes: 0644 is used", entry.label));
+            report.warn(format_args!("{entry}: permissions: expected an octal number in quotes: 0644 is used"));
             DEFAULT_MODE
         }
     }
@@ -370,7 +385,7 @@ fn mode(entry: &Entry, report: &mut Report) -> u32 {
 
 /// The entry's inline content, within the limit for all entries.
 fn inline(cx: &mut Context, entry: &Entry) -> Result<Option<Content>> {
-    let content = content::inline(entry.map, entry.room.get(), &entry.label, cx.report)?;
+    let content = content::inline(entry.map, entry.room.get(), entry, cx.report)?;
     entry.room.set(entry.room.get() - content.as_ref().map_or(0, |c| c.len() as usize));
     Ok(content)
 }
@@ -404,11 +419,11 @@ fn content(cx: &mut Context, entry: &Entry) -> Result<Option<Content>> {
     match (fetched, inline(cx, entry)?) {
         (Ok(bytes), _) => Ok(Some(bytes.into())),
         (Err(e), Some(bytes)) => {
-            cx.report.warn(format_args!("{}: {e}: its content is used instead", entry.label));
+            cx.report.warn(format_args!("{entry}: {e}: its content is used instead"));
             Ok(Some(bytes))
         }
         (Err(e), None) => {
-            cx.report.warn(format_args!("{}: {e}: it is ignored", entry.label));
+            cx.report.warn(format_args!("{entry}: {e}: it is ignored"));
             Ok(None)
         }
     }
