@@ -18,7 +18,7 @@ use super::Module;
 use crate::base::error::Result;
 use crate::document::Value;
 use crate::instance::Frequency;
-use crate::root::{Command, Stage};
+use crate::root::Stage;
 use crate::system::users::names_of;
 use crate::system::{Context, console, host_keys};
 
@@ -32,6 +32,8 @@ pub static MODULE: Module = Module {
 };
 
 const BAR: &str = "#############################################################";
+/// The line above the keys.
+const KEYS: &str = "-----BEGIN SSH HOST KEY KEYS-----\n";
 
 /// Prints them on the console. The RSA host key, which is slow to make, is made now, when nothing waits any more.
 fn live(context: &mut Context) -> Result<()> {
@@ -41,21 +43,11 @@ fn live(context: &mut Context) -> Result<()> {
         let keys = host_keys::public_keys(context.root);
         let text = report(&keys, &hidden("ssh_fp_console_blacklist"), &hidden("ssh_key_console_blacklist"));
         console::print(context, &text);
-        to_syslog(context, &text);
+        // The system's log has the fingerprints, and not the keys, as with cloud-init.
+        let (fingerprints, _) = text.split_once(KEYS).unwrap_or((&text, ""));
+        console::to_system_log(context, fingerprints);
     }
     finished
-}
-
-/// Gives the fingerprints, and not the keys, to the system's log, as cloud-init does.
-fn to_syslog(context: &mut Context, text: &str) {
-    let fingerprints: String = text.split_inclusive('\n').take_while(|line| !line.contains("HOST KEY KEYS")).collect();
-    if fingerprints.is_empty() || context.root.which("logger").is_none() {
-        return;
-    }
-    let command = Command::new(context.stage, ["logger", "-p", "user.info", "-t", "cloud-init"]);
-    if let Err(e) = context.root.run(command.stdin(fingerprints)) {
-        log::info!("the host keys' fingerprints are not in the system's log: {e}");
-    }
 }
 
 fn report(keys: &[(String, String)], hidden_fingerprints: &[String], hidden_keys: &[String]) -> String {
@@ -73,7 +65,7 @@ fn report(keys: &[(String, String)], hidden_fingerprints: &[String], hidden_keys
     }
     let keys = shown(hidden_keys);
     if !keys.is_empty() {
-        text += &format!("-----BEGIN SSH HOST KEY KEYS-----\n{}\n-----END SSH HOST KEY KEYS-----\n", keys.join("\n"));
+        text += &format!("{KEYS}{}\n-----END SSH HOST KEY KEYS-----\n", keys.join("\n"));
     }
     text
 }

@@ -14,7 +14,9 @@ use rustix::fs::statvfs;
 use std::cell::{OnceCell, RefCell};
 use std::io::Write;
 use std::net::IpAddr;
+use std::os::unix::net::UnixDatagram;
 use std::path::Path;
+use std::process;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -29,6 +31,9 @@ const UNKNOWN: [&str; 2] = ["does-not-exist.invalid.", "example.invalid."];
 /// The system's console (console(4)), and how long it may take to show a text: a serial port of 9600 baud shows 28 KB meanwhile.
 const CONSOLE: &str = "/dev/console";
 const SHOW: Duration = Duration::from_secs(30);
+/// The socket of the system's log (syslog(3)), and how long it may take a line.
+const SYSTEM_LOG: &str = "/dev/log";
+const TAKE_LINE: Duration = Duration::from_secs(1);
 
 /// This machine. Its devices are probed when a module first asks, and again after one has changed them.
 #[derive(Default)]
@@ -103,12 +108,26 @@ impl Outside for ThisMachine {
     }
 
     fn show(&self, screen: Screen, text: &str) -> bool {
-        if screen == Screen::Stderr {
-            return std::io::stderr().write_all(text.as_bytes()).is_ok();
+        match screen {
+            Screen::Stderr => std::io::stderr().write_all(text.as_bytes()).is_ok(),
+            Screen::SystemLog => log_lines(Path::new(SYSTEM_LOG), text).is_ok(),
+            // It takes nothing while somebody has stopped it, or where a serial port waits for its other end.
+            Screen::Console => Line::terminal(Path::new(CONSOLE))
+                .and_then(|mut c| c.send(text.as_bytes(), Deadline::after(SHOW)))
+                .is_ok(),
         }
-        // It takes nothing while somebody has stopped it, or where a serial port waits for its other end.
-        Line::terminal(Path::new(CONSOLE)).and_then(|mut c| c.send(text.as_bytes(), Deadline::after(SHOW))).is_ok()
     }
+}
+
+/// Sends each line to the system's log at `socket` (RFC 3164, section 4.1; the log adds the time).
+fn log_lines(socket: &Path, text: &str) -> std::io::Result<()> {
+    const USER_INFO: u8 = 1 << 3 | 6;
+    let log = UnixDatagram::unbound()?;
+    log.connect(socket)?;
+    log.set_write_timeout(Some(TAKE_LINE))?;
+    text.lines().try_for_each(|line| {
+        log.send(format!("<{USER_INFO}>cloud-init[{}]: {line}", process::id()).as_bytes()).map(drop)
+    })
 }
 
 /// The addresses of a name by the system's resolver.
@@ -176,6 +195,23 @@ mod tests {
         assert_eq!(["127.0.0.1", "[::1]", "does-not-exist.invalid."].map(|h| machine.resolves(h)), [true, true, false]);
         let dir = TempDir::new("outside-names");
         assert!(!OfTree::new(&dir.0).resolves("127.0.0.1"));
+    }
+
+    #[test]
+    fn each_line_is_a_message_to_the_system_s_log() {
+        let dir = TempDir::new("outside-log");
+        let socket = dir.0.join("log");
+        assert!(log_lines(&socket, "a\n").is_err(), "there is no log");
+        let system = UnixDatagram::bind(&socket).unwrap();
+        system.set_nonblocking(true).unwrap();
+        log_lines(&socket, "first line\nsecond\n").unwrap();
+        let mut message = [0; 100];
+        for expected in ["first line", "second"] {
+            let length = system.recv(&mut message).unwrap();
+            let text = String::from_utf8_lossy(&message[..length]);
+            assert_eq!(text, format!("<14>cloud-init[{}]: {expected}", process::id()));
+        }
+        assert!(system.recv(&mut message).is_err());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Text on the machine's console.
+//! Text on the machine's console and in the system's log.
 
 use super::{Context, Screen};
 
@@ -6,4 +6,12 @@ use super::{Context, Screen};
 /// running system nothing is printed. Returns false if there is no console.
 pub fn print(context: &Context, text: &str) -> bool {
     !context.root.runs_commands() || context.outside.show(Screen::Console, text)
+}
+
+/// Adds the lines of `text` to the system's log, if it has one that takes them. In a root that is not the running system nothing is
+/// logged.
+pub fn to_system_log(context: &Context, text: &str) {
+    if context.root.runs_commands() && !context.outside.show(Screen::SystemLog, text) {
+        log::info!("the system's log does not take what is shown on the console");
+    }
 }

@@ -81,6 +81,8 @@ pub enum Screen {
     Console,
     /// This process's standard error.
     Stderr,
+    /// The system's log, as messages of `cloud-init` at the priority user.info, one for each line.
+    SystemLog,
 }
 
 /// A block device.
