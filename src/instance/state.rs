@@ -18,6 +18,10 @@ const CACHE: &str = "datasource.json";
 pub const BOOT_FINISHED: &str = "boot-finished";
 /// The instance-id before the first one (cloud-init's word).
 const NO_PREVIOUS: &str = "NO_PREVIOUS_INSTANCE_ID";
+/// The instance-id of the last boot, below data/: scripts compare it with data/instance-id. It is a link to a file of this boot's.
+const PREVIOUS_ID: &str = "previous-instance-id";
+/// The datasource of the last boot, below data/.
+const PREVIOUS_CLASS: &str = "previous-datasource";
 
 /// The folder of an instance.
 pub fn folder(instance: &Instance) -> String {
@@ -79,9 +83,22 @@ pub fn store(root: &mut Root, instance: &Instance) -> Result<()> {
     }
     root.symlink(&format!("{CLOUD_DIR}/instance"), &folder)?;
     let last = last_id(root);
-    if last.as_deref() != Some(&instance.instance_id) {
-        let previous = last.as_deref().unwrap_or(NO_PREVIOUS);
-        root.write(&format!("{CLOUD_DIR}/data/previous-instance-id"), format!("{previous}\n"), Attr::root(0o644))?;
+    let is_new = last.as_deref() != Some(&instance.instance_id);
+    let in_run = format!("{RUN_DIR}/{PREVIOUS_ID}");
+    // What this boot has noted stays, where the same instance is stored again.
+    if is_new || (root.has_run() && !root.exists(&in_run)) {
+        let previous = format!("{}\n", last.as_deref().unwrap_or(NO_PREVIOUS));
+        let path = format!("{CLOUD_DIR}/data/{PREVIOUS_ID}");
+        if root.has_run() {
+            // It is another one in the second boot, which so has nothing to write to the disk.
+            root.symlink(&path, &in_run)?;
+            root.write(&in_run, previous, Attr::root(0o644))?;
+        } else {
+            root.remove(&path)?;
+            root.write(&path, previous, Attr::root(0o644))?;
+        }
+    }
+    if is_new {
         root.write(&format!("{CLOUD_DIR}/data/instance-id"), format!("{}\n", instance.instance_id), Attr::root(0o644))?;
     }
     let class = format!("{}: {}\n", instance.class, description(instance));
@@ -89,7 +106,7 @@ pub fn store(root: &mut Root, instance: &Instance) -> Result<()> {
     let before = root.text(&of_instance);
     if before != class {
         let previous = if before.is_empty() { class.clone() } else { before };
-        root.write(&format!("{CLOUD_DIR}/data/previous-datasource"), previous, Attr::root(0o644))?;
+        root.write(&format!("{CLOUD_DIR}/data/{PREVIOUS_CLASS}"), previous, Attr::root(0o644))?;
         root.write(&of_instance, class, Attr::root(0o644))?;
     }
     let cached = instance.clone();
@@ -103,22 +120,19 @@ pub fn store(root: &mut Root, instance: &Instance) -> Result<()> {
     root.write(&format!("{RUN_DIR}/.instance-id"), format!("{}\n", instance.instance_id), Attr::root(0o644))
 }
 
-/// Records that the last boot had the same instance and datasource: scripts compare data/previous-instance-id
-/// with data/instance-id.
+/// Records that the last boot had the same datasource: scripts compare data/previous-datasource with instance/datasource.
 ///
 /// # Errors
 /// A path cannot be resolved.
 pub fn note_same(root: &mut Root) -> Result<()> {
-    let Some(id) = last_id(root) else { return Ok(()) };
     let class = root.text(&format!("{CLOUD_DIR}/instance/datasource"));
-    root.write(&format!("{CLOUD_DIR}/data/previous-instance-id"), format!("{id}\n"), Attr::root(0o644))?;
-    root.write(&format!("{CLOUD_DIR}/data/previous-datasource"), class, Attr::root(0o644))
+    root.write(&format!("{CLOUD_DIR}/data/{PREVIOUS_CLASS}"), class, Attr::root(0o644))
 }
 
 /// Whether the final stage of the last boot has ended, and [`note_same`] has nothing to record.
 pub fn is_finished(root: &Root, instance: &Instance) -> bool {
     root.exists(&format!("{}/{BOOT_FINISHED}", folder(instance)))
-        && root.text(&format!("{CLOUD_DIR}/data/previous-instance-id")).trim_end() == instance.instance_id
+        && root.text(&format!("{CLOUD_DIR}/data/{PREVIOUS_CLASS}")) == root.text(&class_file(instance))
 }
 
 /// Vendor-data as cloud-init stores it: the document, or a list of them as JSON; without what is for other
@@ -197,12 +211,45 @@ mod tests {
         store(&mut root, &instance).unwrap();
         assert_eq!(root.text("/var/lib/cloud/data/previous-instance-id"), "i-1\n");
         note_same(&mut root).unwrap();
-        assert_eq!(root.text("/var/lib/cloud/data/previous-instance-id"), "i-2\n");
         assert_eq!(root.text("/var/lib/cloud/data/previous-datasource"), "DataSourceOpenStack: DataSourceOpenStack\n");
         assert_eq!(root.text("/run/cloud-init/.instance-id"), "i-2\n");
         assert!(!is_done(&root, &instance, "config_x", Frequency::Instance));
         assert!(is_done(&root, &instance, "config_y", Frequency::Once));
         assert!(!is_done(&root, &instance, "config_z", Frequency::Always));
+    }
+
+    #[test]
+    fn a_second_boot_notes_the_instance_of_the_last_one_without_a_change_on_the_disk() {
+        let dir = TempDir::new("state-previous");
+        let instance = Instance { instance_id: "i-1".into(), class: "A".into(), ..Instance::default() };
+        let previous = "/var/lib/cloud/data/previous-instance-id";
+        let boot = |instance: &Instance, before: &str| {
+            let mut root = Root::open_new(&dir.0);
+            root.remove("/run/cloud-init").unwrap();
+            store(&mut root, instance).unwrap();
+            root.drop_unchanged();
+            let changes = root.has_changes_on_disk();
+            // Stored again, as by a later stage.
+            store(&mut root, instance).unwrap();
+            assert_eq!(root.commit(), []);
+            assert_eq!(root.text(previous), format!("{before}\n"));
+            changes
+        };
+        assert!(boot(&instance, NO_PREVIOUS));
+        assert!(!boot(&instance, "i-1"));
+        assert!(!boot(&instance, "i-1"));
+        let other = Instance { instance_id: "i-2".into(), ..instance.clone() };
+        assert!(boot(&other, "i-1"));
+        assert!(!boot(&other, "i-2"));
+        // A tree has nothing of this boot.
+        let mut tree = Root::open(&dir.0, Use::Tree).unwrap();
+        store(&mut tree, &instance).unwrap();
+        assert_eq!(tree.read_link(previous), None);
+        assert_eq!(tree.text(previous), "i-2\n");
+        assert_eq!(tree.commit(), []);
+        // As another program left it.
+        assert!(boot(&instance, "i-1"));
+        assert!(!boot(&instance, "i-1"));
     }
 
     #[test]

@@ -61,9 +61,9 @@ pub fn new_root(path: &Path, machine: &Machine) -> Ended {
     }
     let writable = write(&mut root, &mut boot, &mut done);
     drop(stage);
-    let (messages, left) = end(&mut root, &mut boot, &mut status, &done);
+    let (messages, first) = end(&mut root, &mut boot, &mut status, &done);
     if let Some(units) = units {
-        boot.report.keep(units.start(&mut root, left));
+        boot.report.keep(units.start(&mut root, first));
     }
     if !done.is_provisioned() || !done.written {
         boot.report.keep(status.save_in_run(&mut root, false));
@@ -72,7 +72,7 @@ pub fn new_root(path: &Path, machine: &Machine) -> Ended {
     } else {
         // An instance that is already provisioned: a boot that changes nothing leaves the disk alone until
         // the real root's first stage, or to its end if no stage is left.
-        boot.report.keep(status.save_in_run(&mut root, !left));
+        boot.report.keep(status.save_in_run(&mut root, first.is_none()));
         let lines = logging::to_file_lines(&messages);
         boot.report.keep(root.write(run_dir::LOG, lines, Attr::root(0o600)));
     }
@@ -254,8 +254,13 @@ fn write(root: &mut Root, boot: &mut Boot, done: &mut Done) -> Option<Writable> 
     writable
 }
 
-/// Ends the stage in status.json. Returns its messages for the log, and whether a stage is left to run.
-fn end(root: &mut Root, boot: &mut Boot, status: &mut Status, done: &Done) -> (Vec<logging::Message>, bool) {
+/// Ends the stage in status.json. Returns its messages for the log, and the first stage that is left to run.
+fn end(
+    root: &mut Root,
+    boot: &mut Boot,
+    status: &mut Status,
+    done: &Done,
+) -> (Vec<logging::Message>, Option<handover::Later>) {
     if let Some((summary, _)) = &done.provisioned {
         let how = if done.written { "provisioned" } else { "not all of it could be written" };
         log::info!("{summary}: {how} in {:.3} s", status::uptime() - boot.start);
@@ -264,9 +269,9 @@ fn end(root: &mut Root, boot: &mut Boot, status: &mut Status, done: &Done) -> (V
     status.end(LOCAL, &boot.report);
     // With changes still unwritten, every later stage has to run.
     let provisioned = done.provisioned.as_ref().filter(|_| done.written);
-    let left = provisioned.map(|(_, provisioned)| demand::leave(root, boot, status, provisioned));
-    let left = left.and_then(|left| boot.report.keep(left)).unwrap_or(true);
-    (logging::take(), left)
+    let first = provisioned.map(|(_, provisioned)| demand::leave(root, boot, status, provisioned));
+    let first = first.and_then(|first| boot.report.keep(first)).unwrap_or(Some(handover::Later::Local));
+    (logging::take(), first)
 }
 
 /// Writes the status and the log of a stage that provisioned.

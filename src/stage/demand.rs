@@ -2,10 +2,11 @@
 //! their units fails, which satisfies the units ordered after them.
 //!
 //! The final stage says that everything is done, and writes to the disk what waited for the system to be up. It is skipped only in
-//! a boot that changes nothing, of an instance that had two boots before.
+//! a boot that changes nothing, of an instance whose first boot has ended.
 
 use super::again::has_boothooks;
 use super::boot::Boot;
+use super::handover::Later;
 use super::modules::{Run, Work};
 use super::{refresh, reporting};
 use crate::base::error::Result;
@@ -42,21 +43,21 @@ pub struct Provisioned {
 }
 
 /// Writes the marks and drop-ins by which systemd skips the stages without work, and sets those stages to
-/// done in `status`. Called at the end of a local stage, when its changes are on the disk. Returns whether any
-/// stage is left to run.
+/// done in `status`. Called at the end of a local stage, when its changes are on the disk. Returns the first
+/// stage that is left to run, if there is one.
 ///
 /// # Errors
 /// /run cannot be written, or the running system's systemd does not answer.
-pub fn leave(root: &mut Root, boot: &mut Boot, status: &mut Status, done: &Provisioned) -> Result<bool> {
+pub fn leave(root: &mut Root, boot: &mut Boot, status: &mut Status, done: &Provisioned) -> Result<Option<Later>> {
     if !root.has_run() {
-        return Ok(true);
+        return Ok(Some(Later::Local));
     }
     let mut run = Run::new(root, boot, &done.instance);
     let (config, last) = (run.demand(Stage::Config, &|_| true), run.demand(Stage::Final, &|_| true));
     let boothooks = has_boothooks(root, &done.instance);
     let needs_network = !done.complete || [config.work, last.work].contains(&Work::Remote);
     if root.is_live() {
-        return start_network(root, boothooks, needs_network).map(|()| true);
+        return start_network(root, boothooks, needs_network).map(|()| Some(Later::Local));
     }
     if boothooks && has_systemd(root) {
         root.write(BOOTHOOKS_WAIT.0, BOOTHOOKS_WAIT.1, Attr::root(0o644))?;
@@ -67,7 +68,7 @@ pub fn leave(root: &mut Root, boot: &mut Boot, status: &mut Status, done: &Provi
     }
     // After an error every stage runs, to report it and to repeat the work.
     if !boot.report.errors().is_empty() || !done.complete || reporting::has_webhook(boot) {
-        return Ok(true);
+        return Ok(Some(Later::Local));
     }
     let is_early_due = run_dir::is_early_due(root);
     let is_local = |module: &Module| is_early_due && module.early;
@@ -94,13 +95,15 @@ pub fn leave(root: &mut Root, boot: &mut Boot, status: &mut Status, done: &Provi
         || !state::is_finished(root, &done.instance)
         || Run::new(root, boot, &done.instance).has_background();
     let [network, config, _] = marks;
-    for (name, needed, marks) in [
-        (LOCAL, local, String::new()),
-        ("init", init, network),
-        ("modules-config", later, config),
-        ("modules-final", ends, String::new()),
+    let mut first = None;
+    for (stage, name, needed, marks) in [
+        (Later::Local, LOCAL, local, String::new()),
+        (Later::Network, "init", init, network),
+        (Later::Config, "modules-config", later, config),
+        (Later::Final, "modules-final", ends, String::new()),
     ] {
         if needed {
+            first = first.or(Some(stage));
             continue;
         }
         root.write(&format!("{IDLE}/{name}"), marks, Attr::root(0o600))?;
@@ -109,7 +112,7 @@ pub fn leave(root: &mut Root, boot: &mut Boot, status: &mut Status, done: &Provi
             status.end(name, &Report::new());
         }
     }
-    Ok(ends)
+    Ok(first)
 }
 
 /// Has the running system's systemd wait for the network where that is needed. It has queued the stages at boot, so that none of
@@ -237,11 +240,10 @@ mod tests {
         let settled = |root: &mut Root, done: &mut Provisioned| {
             left(&format!("{}/{}", state::folder(&done.instance), state::BOOT_FINISHED), root);
             state::store(root, &done.instance).unwrap();
-            state::note_same(root).unwrap();
             done.settled = true;
         };
         let none = ["init", "init-local", "modules-config", "modules-final"];
-        assert_eq!(idle(&|root, _, done| settled(root, done)), none, "a third boot");
+        assert_eq!(idle(&|root, _, done| settled(root, done)), none, "a second boot");
         let but_final = |prepare: &dyn Fn(&mut Root, &mut Boot, &mut Provisioned)| {
             let idle = idle(&|root, boot, done| {
                 settled(root, done);
@@ -253,7 +255,7 @@ mod tests {
         but_final(&|root, _, done| {
             root.remove(&format!("{}/{}", state::folder(&done.instance), state::BOOT_FINISHED)).unwrap();
         });
-        but_final(&|root, _, _| left("/var/lib/cloud/data/previous-instance-id", root));
+        but_final(&|root, _, _| left("/var/lib/cloud/data/previous-datasource", root));
         for config in [
             "{cloud_final_modules: [final_message], final_message: done}",
             "{cloud_final_modules: [[final_message, always, done]]}",

@@ -15,15 +15,27 @@ const UNITS: &str = "/run/systemd/system";
 /// The names of the units that the removal of a package has masked (deb-systemd-helper(1p)).
 const MASKED_BY_PACKAGES: &str = "/var/lib/systemd/deb-systemd-helper-masked";
 
-/// The units of the later stages, under cloud-init's names.
-const FILES: [(&str, &str); 6] = [
-    ("cloud-init-local.service", include_str!("../../initramfs/units/cloud-init-local.service")),
-    ("cloud-init-network.service", include_str!("../../initramfs/units/cloud-init-network.service")),
-    ("cloud-config.service", include_str!("../../initramfs/units/cloud-config.service")),
-    ("cloud-final.service", include_str!("../../initramfs/units/cloud-final.service")),
-    ("cloud-config.target", include_str!("../../initramfs/units/cloud-config.target")),
-    ("cloud-init.target", include_str!("../../initramfs/units/cloud-init.target")),
+/// The stages of the real root, in their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Later {
+    Local,
+    Network,
+    Config,
+    Final,
+}
+
+/// The units of the later stages, under cloud-init's names. Each is of use where its stage, or one before it, is left to run: what
+/// is ordered after it waits for that.
+const FILES: [(&str, Later, &str); 6] = [
+    ("cloud-init-local.service", Later::Local, include_str!("../../initramfs/units/cloud-init-local.service")),
+    ("cloud-init-network.service", Later::Network, include_str!("../../initramfs/units/cloud-init-network.service")),
+    ("cloud-config.target", Later::Network, include_str!("../../initramfs/units/cloud-config.target")),
+    ("cloud-config.service", Later::Config, include_str!("../../initramfs/units/cloud-config.service")),
+    ("cloud-final.service", Later::Final, include_str!("../../initramfs/units/cloud-final.service")),
+    ("cloud-init.target", Later::Final, include_str!("../../initramfs/units/cloud-init.target")),
 ];
+/// The network stage's other name.
+const ALIAS: &str = "cloud-init.service";
 /// Units and generators of a real cloud-init, masked so that the work is not done twice.
 const MASKED: [&str; 4] = [
     "/run/systemd/system/cloud-init-main.service",
@@ -58,7 +70,7 @@ pub fn hand_over(root: &mut Root, found: bool) -> Result<Option<Units>> {
         }
     }
     let may_be_masked = root.is_dir(MASKED_BY_PACKAGES);
-    for (name, _) in FILES.iter().filter(|_| may_be_masked) {
+    for (name, ..) in FILES.iter().filter(|_| may_be_masked) {
         // Debian's packages, up to debhelper 13.10, masked their units when they were removed, and noted it. Such a mask is not the
         // administrator's.
         let (mask, note) = (format!("/etc/systemd/system/{name}"), format!("{MASKED_BY_PACKAGES}/{name}"));
@@ -78,41 +90,66 @@ pub fn hand_over(root: &mut Root, found: bool) -> Result<Option<Units>> {
 }
 
 impl Units {
-    /// Writes the units, and has systemd start them. If no stage is `left` to run, only where the image needs
-    /// them: systemd takes as long to read them as an idle stage takes.
+    /// Writes the units, and has systemd start them: those of the stages from `first`, the first that is left to run. systemd takes
+    /// as long to read the units of an idle stage as that stage would take. Where the image needs them, all are written.
     ///
     /// # Errors
     /// They cannot be written to /run.
-    pub fn start(&self, root: &mut Root, left: bool) -> Result<()> {
-        if !left && !self.foreign && !is_required(root) {
-            return Ok(());
+    pub fn start(&self, root: &mut Root, first: Option<Later>) -> Result<()> {
+        let first = if self.foreign || is_required(root) { Some(Later::Local) } else { first };
+        let Some(first) = first else { return Ok(()) };
+        let is_of_use = |until: Later| until >= first;
+        let left_out: Vec<&str> = FILES.iter().filter(|file| !is_of_use(file.1)).map(|(name, ..)| *name).collect();
+        for (name, _, text) in FILES.iter().filter(|file| is_of_use(file.1)) {
+            let text = without(text, &left_out).replace(INSTALLED, &self.program);
+            root.write(&format!("{UNITS}/{name}"), text, Attr::root(0o644))?;
         }
-        for (name, text) in FILES {
-            root.write(&format!("{UNITS}/{name}"), text.replace(INSTALLED, &self.program), Attr::root(0o644))?;
+        if first <= Later::Network {
+            root.symlink(&format!("{UNITS}/{ALIAS}"), "cloud-init-network.service")?;
         }
-        root.symlink(&format!("{UNITS}/cloud-init.service"), "cloud-init-network.service")?;
-        // cloud-init.target pulls in the four stages.
+        // cloud-init.target pulls in the stages.
         root.symlink(&format!("{UNITS}/multi-user.target.wants/cloud-init.target"), "../cloud-init.target")
     }
 }
 
-/// Whether units of the image start with the stages (`WantedBy=cloud-init.target`), or the administrator's own
-/// require one.
+/// A unit's text without the other units `names`, which systemd would look for.
+fn without(unit: &str, names: &[&str]) -> String {
+    let is_kept = |word: &&str| !names.contains(word);
+    let line = |line: &str| match line.split_once('=') {
+        Some((key @ ("Wants" | "After"), words)) => {
+            let kept: Vec<&str> = words.split_whitespace().filter(is_kept).collect();
+            if kept.is_empty() { String::new() } else { format!("{key}={}\n", kept.join(" ")) }
+        }
+        _ => format!("{line}\n"),
+    };
+    unit.lines().map(line).collect()
+}
+
+/// Whether units start with a stage (`WantedBy=cloud-init.target`), or those that the administrator wrote or enabled require one.
 fn is_required(root: &Root) -> bool {
-    let is_ours = |name: &str| name == "cloud-init.service" || FILES.iter().any(|(unit, _)| *unit == name);
-    let starts =
-        |entry: &String| entry.strip_suffix(".wants").or_else(|| entry.strip_suffix(".requires")).is_some_and(is_ours);
+    let [own, vendor @ ..] = UNIT_FOLDERS;
+    let entries = root.list(own);
+    let starts = |entry: &String| {
+        let unit = entry.strip_suffix(".wants").or_else(|| entry.strip_suffix(".requires"));
+        unit.is_some_and(|unit| unit == ALIAS || FILES.iter().any(|(name, ..)| *name == unit))
+    };
+    if entries.iter().any(starts) || vendor.iter().any(|folder| root.list(folder).iter().any(starts)) {
+        return true;
+    }
     let requires = |line: &str| {
         let (key, value) = line.split_once('=').unwrap_or_default();
         ["Requires", "Requisite", "BindsTo"].contains(&key.trim()) && value.contains("cloud-")
     };
-    let requires_one = |path: &String| root.read_link(path).is_none() && root.text(path).lines().any(requires);
-    let below =
-        |folder: &str| root.list(folder).into_iter().map(move |name| format!("{folder}/{name}")).collect::<Vec<_>>();
-    let [own, ..] = UNIT_FOLDERS;
-    let drop_ins = |path: &String| path.ends_with(".d") && below(path).iter().any(requires_one);
-    UNIT_FOLDERS.iter().any(|folder| root.list(folder).iter().any(starts))
-        || below(own).iter().any(|path| requires_one(path) || drop_ins(path))
+    let requires_one = |path: &str| root.text(path).lines().any(requires);
+    entries.iter().any(|name| {
+        let path = format!("{own}/{name}");
+        if [".d", ".wants", ".requires"].iter().any(|end| name.ends_with(end)) {
+            root.list(&path).iter().any(|unit| requires_one(&format!("{path}/{unit}")))
+        } else {
+            // A link is another name of a unit.
+            root.read_link(&path).is_none() && requires_one(&path)
+        }
+    })
 }
 
 /// Whether /usr/bin/cloud-init belongs to another package.
@@ -136,7 +173,7 @@ mod tests {
         }
         assert!(hand_over(&mut root, false).unwrap().is_none());
         assert_eq!(root.list("/run"), [""; 0]);
-        hand_over(&mut root, true).unwrap().unwrap().start(&mut root, true).unwrap();
+        hand_over(&mut root, true).unwrap().unwrap().start(&mut root, Some(Later::Local)).unwrap();
         for path in MASKED {
             assert_eq!(root.read_link(path).as_deref(), Some("/dev/null"), "{path}");
         }
@@ -149,34 +186,62 @@ mod tests {
         root.remove("/usr/bin/cloud-init").unwrap();
         root.remove("/run").unwrap();
         root.symlink("/usr/bin/cloud-init", "prepivot").unwrap();
-        hand_over(&mut root, false).unwrap().unwrap().start(&mut root, true).unwrap();
+        hand_over(&mut root, false).unwrap().unwrap().start(&mut root, Some(Later::Local)).unwrap();
         assert!(root.exists("/run/systemd/system/cloud-final.service"));
         assert!(root.lstat(MASKED[0]).is_none());
     }
     #[test]
-    fn units_for_this_boot_are_there_where_a_stage_is_left_or_a_unit_of_the_image_requires_them() {
-        let starts = |left: bool, image: &[(&str, &str)]| {
+    fn units_for_this_boot_are_those_of_the_stages_that_are_left_or_all_that_a_unit_of_the_image_requires() {
+        let started = |first: Option<Later>, image: &[(&str, &str)]| {
             let dir = TempDir::new("handover-units");
             let mut root = Root::open(&dir.0, Use::Tree).unwrap();
             for (path, text) in [(INSTALLED, ""), ("/usr/lib/systemd/systemd", "")].iter().chain(image) {
                 root.write(path, *text, Attr::root(0o755)).unwrap();
             }
-            root.symlink("/etc/systemd/system/dbus-org.cloud-x.service", "/usr/lib/systemd/system/x.service").unwrap();
+            for (link, unit) in [("dbus-org.cloud-x", "x"), ("multi-user.target.wants/required", "required")] {
+                let target = format!("/usr/lib/systemd/system/{unit}.service");
+                root.symlink(&format!("/etc/systemd/system/{link}.service"), &target).unwrap();
+            }
             let units = hand_over(&mut root, true).unwrap().unwrap();
-            units.start(&mut root, left).unwrap();
+            units.start(&mut root, first).unwrap();
+            let is_unit = |name: &String| root.is_file(&format!("{UNITS}/{name}"));
+            let names: Vec<String> = root.list(UNITS).into_iter().filter(is_unit).collect();
             let wants = root.read_link("/run/systemd/system/multi-user.target.wants/cloud-init.target").is_some();
-            assert_eq!(root.exists("/run/systemd/system/cloud-final.service"), wants);
-            wants
+            assert_eq!(names.is_empty(), !wants);
+            // What a unit names is there.
+            for text in names.iter().map(|name| root.text(&format!("{UNITS}/{name}"))) {
+                let named = text.lines().filter_map(|l| l.strip_prefix("Wants=").or_else(|| l.strip_prefix("After=")));
+                let mut ours = named.flat_map(str::split_whitespace).filter(|unit| unit.starts_with("cloud-"));
+                assert!(ours.all(|unit| names.iter().any(|name| name == unit)), "{text}");
+            }
+            names
         };
-        assert!(starts(true, &[]));
-        assert!(!starts(false, &[]));
-        assert!(!starts(false, &[("/etc/systemd/system/multi-user.target.wants/a.service", "")]));
-        assert!(!starts(false, &[("/etc/systemd/system/a.service", "[Unit]\nAfter=cloud-final.service\n")]));
-        assert!(starts(false, &[("/etc/systemd/system/a.service", "[Unit]\nRequires=cloud-final.service\n")]));
-        assert!(starts(false, &[("/etc/systemd/system/a.service.d/b.conf", "[Unit]\nRequires=cloud-init.target\n")]));
-        assert!(starts(false, &[("/etc/systemd/system/cloud-init.target.wants/a.service", "")]));
-        assert!(starts(false, &[("/usr/lib/systemd/system/cloud-final.service.requires/a.service", "")]));
-        assert!(starts(false, &[("/usr/bin/cloud-init", "")]), "its units have the same names");
+        let all = started(Some(Later::Local), &[]);
+        let expected = FILES.iter().map(|(name, ..)| *name).chain([ALIAS]).collect::<std::collections::BTreeSet<_>>();
+        assert_eq!(all, expected.into_iter().collect::<Vec<_>>());
+        assert!(started(Some(Later::Network), &[]).contains(&ALIAS.to_owned()));
+        let later = ["cloud-config.service", "cloud-final.service", "cloud-init.target"];
+        assert_eq!(started(Some(Later::Config), &[]), later);
+        assert_eq!(started(Some(Later::Final), &[]), later[1..]);
+        let none = |image: &[(&str, &str)]| assert_eq!(started(None, image), [""; 0]);
+        none(&[]);
+        none(&[("/etc/systemd/system/multi-user.target.wants/a.service", "")]);
+        none(&[("/etc/systemd/system/a.service", "[Unit]\nAfter=cloud-final.service\n")]);
+        let requires = |text: &str| format!("[Unit]\n{text}\n");
+        none(&[("/usr/lib/systemd/system/not-enabled.service", &requires("Requires=cloud-final.service"))]);
+        for (path, text) in [
+            ("/etc/systemd/system/a.service", "Requires=cloud-final.service"),
+            ("/etc/systemd/system/a.service.d/b.conf", "Requires=cloud-init.target"),
+            ("/usr/lib/systemd/system/required.service", "BindsTo = cloud-config.target"),
+            ("/etc/systemd/system/cloud-init.target.wants/a.service", ""),
+            ("/usr/lib/systemd/system/cloud-final.service.requires/a.service", ""),
+            // Its units have the same names.
+            ("/usr/bin/cloud-init", ""),
+        ] {
+            for first in [None, Some(Later::Final)] {
+                assert_eq!(started(first, &[(path, &requires(text))]), all, "{path}");
+            }
+        }
     }
 
     #[test]
