@@ -85,10 +85,11 @@ pub fn store(root: &mut Root, instance: &Instance) -> Result<()> {
     let last = last_id(root);
     let is_new = last.as_deref() != Some(&instance.instance_id);
     let in_run = format!("{RUN_DIR}/{PREVIOUS_ID}");
+    let path = format!("{CLOUD_DIR}/data/{PREVIOUS_ID}");
     // What this boot has noted stays, where the same instance is stored again.
-    if is_new || (root.has_run() && !root.exists(&in_run)) {
+    let is_noted = || root.exists(&in_run) && root.read_link(&path).as_ref() == Some(&in_run);
+    if is_new || (root.has_run() && !is_noted()) {
         let previous = format!("{}\n", last.as_deref().unwrap_or(NO_PREVIOUS));
-        let path = format!("{CLOUD_DIR}/data/{PREVIOUS_ID}");
         if root.has_run() {
             // It is another one in the second boot, which so has nothing to write to the disk.
             root.symlink(&path, &in_run)?;

@@ -6,10 +6,11 @@
 
 use super::disk::LastFolder;
 use super::folders::{ReadOnly, Touched};
-use super::journal::{FOLDERS, Journal, WAITING, path_in};
-use super::layout::{ACCOUNTS, is_mark, is_unsynced, is_volatile};
+use super::journal::{FOLDERS, Journal, WAITING};
+use super::layout::{ACCOUNTS, is_mark, is_unsynced, is_volatile, path_in};
 use super::mounts::Writable;
 use super::record::{self, Entry};
+use super::staging;
 use super::{Attr, Change, Kind, Node, Over, Root, Use};
 use crate::base::error::{Context, Error, Result};
 use rustix::io::Errno;
@@ -80,8 +81,10 @@ impl Root {
         };
         match node {
             Node::Absent => {
+                // With its folder, where something else may come.
+                let is_no_folder = |node: &Node| matches!(node, Node::Absent | Node::File { .. } | Node::Symlink(_));
                 let parent_gone =
-                    resolved.rsplit_once('/').is_some_and(|(p, _)| matches!(self.nodes.get(p), Some(Node::Absent)));
+                    resolved.rsplit_once('/').is_some_and(|(p, _)| self.nodes.get(p).is_some_and(is_no_folder));
                 if !parent_gone && disk.is_some() {
                     changes.push(Change::Remove { path });
                 }
@@ -258,8 +261,8 @@ impl Root {
         let (marks, mut entries): (Vec<_>, Vec<_>) = entries.into_iter().partition(|e| is_mark(e.change.resolved()));
         let first_mark = entries.len();
         entries.extend(marks);
-        let journal = match self.write_journal(&entries) {
-            Ok(journal) => journal,
+        let (journal, entries) = match self.write_journal(&entries) {
+            Ok((journal, staged)) => (journal, staged.unwrap_or(entries)),
             Err(e) => {
                 let mut errors = self.without_journal(entries, first_mark);
                 let text = format!("{e}; a power cut before the end of this stage can leave a half-provisioned root");
@@ -276,22 +279,27 @@ impl Root {
         self.end_journal(journal, &touched, outcome)
     }
 
-    fn write_journal(&mut self, entries: &[Entry]) -> Result<Journal> {
+    /// Writes the journal into the best folder. Gives also the entries that are to be carried out, if they are others.
+    fn write_journal(&mut self, entries: &[Entry]) -> Result<(Journal, Option<Vec<Entry>>)> {
         let failed = || "the journal cannot be kept";
         let mut last = std::io::Error::from(Errno::NOENT);
         for folder in self.journal_folders() {
-            if let Err(e) = self.disk.check_room(&folder, record::length(entries)) {
+            // In the running system a file gets from its folder what a rename does not give: a label, for example.
+            let large = if self.is_live() { Vec::new() } else { staging::eligible(&self.disk, &folder, entries) };
+            let once =
+                large.iter().filter_map(|at| entries.get(*at)).map(|e| record::length(std::slice::from_ref(e))).sum();
+            if let Err(e) = self.disk.check_room(&folder, record::length(entries).saturating_sub(once), once) {
                 last = e;
                 continue;
             }
-            let mut written = Journal::write(&self.disk, &folder, entries);
+            let mut written = Journal::write(&self.disk, &folder, entries, &large);
             if written.as_ref().is_err_and(|e| e.kind() == ErrorKind::AlreadyExists) {
                 // Another process left this journal: its changes come first.
                 let earlier = self.recover_journal(&folder);
-                written = earlier.and_then(|_| Journal::write(&self.disk, &folder, entries));
+                written = earlier.and_then(|_| Journal::write(&self.disk, &folder, entries, &large));
             }
             match written {
-                Ok(journal) => return Ok(journal),
+                Ok(written) => return Ok(written),
                 Err(e) => last = e,
             }
         }

@@ -1,5 +1,6 @@
 //! The content of a file to be written.
 
+use super::staged::Staged;
 use crate::document::{Bytes, Text};
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -11,7 +12,7 @@ const HELD: u64 = 64 << 10;
 
 type Make = dyn Fn(&mut dyn Write) -> io::Result<()> + Send + Sync;
 
-/// The bytes of a file: shared by all copies, or generated anew each time that they are written.
+/// The bytes of a file: shared by all copies, generated anew each time that they are written, or staged on the disk.
 #[derive(Clone)]
 pub struct Content(Source);
 
@@ -20,6 +21,7 @@ enum Source {
     Bytes(Bytes),
     Text(Text),
     Made { length: u64, make: Arc<Make> },
+    Staged(Arc<Staged>),
 }
 
 impl Content {
@@ -42,6 +44,7 @@ impl Content {
             Source::Bytes(bytes) => bytes.len() as u64,
             Source::Text(text) => text.len() as u64,
             Source::Made { length, .. } => *length,
+            Source::Staged(staged) => staged.length,
         }
     }
 
@@ -59,6 +62,15 @@ impl Content {
             Source::Bytes(bytes) => out.write_all(bytes),
             Source::Text(text) => out.write_all(text.as_bytes()),
             Source::Made { make, .. } => make(out),
+            Source::Staged(staged) => staged.write_to(out),
+        }
+    }
+
+    /// Where the bytes are staged on the disk. None where they are not.
+    pub(super) fn staged(&self) -> Option<&Staged> {
+        match &self.0 {
+            Source::Staged(staged) => Some(staged),
+            _ => None,
         }
     }
 
@@ -74,6 +86,12 @@ impl Content {
     pub(super) fn is_all_of(&self, file: &mut dyn Read) -> bool {
         let mut compared = Compared(file);
         self.write_to(&mut compared).is_ok() && matches!(compared.0.read(&mut [0]), Ok(0))
+    }
+}
+
+impl From<Staged> for Content {
+    fn from(staged: Staged) -> Content {
+        Content(Source::Staged(Arc::new(staged)))
     }
 }
 

@@ -2,6 +2,7 @@
 //! a symbolic link: if one appears in between, the call fails instead of leaving the root.
 
 use super::layout::{KEPT_STATE, STATE, folder_of, is_below, is_semaphore};
+use super::staged::Staged;
 use super::{Attr, Change, Content, Kind, MAX_READ, Over, Stat};
 use crate::base::text;
 use rustix::fd::{AsFd, OwnedFd};
@@ -301,6 +302,11 @@ impl Disk {
     /// [`Disk::prepare`] and [`Disk::publish`].
     fn replace(&self, path: &str, content: &Content, attr: Attr, last: &mut LastFolder) -> std::io::Result<()> {
         let target = self.target(path, last)?;
+        if let Some(staged) = content.staged()
+            && place(&target, staged, attr)?
+        {
+            return Ok(());
+        }
         self.prepare(&target, content, attr)?;
         self.publish(&target, content, attr)
     }
@@ -327,11 +333,7 @@ impl Disk {
         let open = || fs::openat(parent, &temporary, flags, Mode::from_raw_mode(0o600));
         let mut file = File::from(self.make_temporary(path, open)?);
         let write = |file: &mut File| -> std::io::Result<()> {
-            if type_of(parent, name) == Some(FileType::RegularFile) {
-                let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                let replaced = fs::openat(parent, name, flags, Mode::empty())?;
-                keep_xattrs(&replaced, file, attr.uid)?;
-            }
+            keep_xattrs_at(parent, name, file, attr.uid)?;
             own(&file, attr)?;
             // What is in memory is written at once, past a buffer that is no larger.
             let size = usize::try_from(content.len()).unwrap_or(BUFFER).min(BUFFER);
@@ -464,19 +466,21 @@ impl Disk {
         self.own.as_ref().is_some_and(is_in_memory)
     }
 
-    /// Fails if the folder's file system lacks room for `bytes` twice: in the journal, and in the files
-    /// themselves.
-    pub(super) fn check_room(&self, folder: &str, bytes: u64) -> std::io::Result<()> {
+    /// Fails if the folder's file system lacks room for `twice` bytes in the journal and in the files themselves, and for `once`
+    /// more in the files.
+    pub(super) fn check_room(&self, folder: &str, twice: u64, once: u64) -> std::io::Result<()> {
         let stat = fs::fstatvfs(self.open_at(folder, OFlags::PATH | OFlags::DIRECTORY)?)?;
         let free = stat.f_bfree.saturating_mul(stat.f_frsize);
         // File systems that do not know their size report 0.
-        if stat.f_blocks > 0 && free < bytes.saturating_mul(2).saturating_add(MARGIN) {
-            return Err(std::io::Error::other(format!("{free} bytes are free, and {bytes} are to be written twice")));
+        let needed = twice.saturating_mul(2).saturating_add(once);
+        if stat.f_blocks > 0 && free < needed.saturating_add(MARGIN) {
+            return Err(std::io::Error::other(format!("{free} bytes are free, and {needed} are to be written")));
         }
         Ok(())
     }
 
-    fn remove(&self, path: &str) -> std::io::Result<()> {
+    /// Removes what is at `path`, a folder with everything in it.
+    pub(super) fn remove(&self, path: &str) -> std::io::Result<()> {
         let (parent, name) = self.open_parent(path)?;
         match fs::unlinkat(&parent, name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => return Ok(()),
@@ -529,6 +533,20 @@ pub(super) fn own(file: impl AsFd, attr: Attr) -> std::io::Result<()> {
     Ok(fs::fchmod(&file, Mode::from_raw_mode(attr.mode))?)
 }
 
+/// Renames a staged content to its place, with the mode and owner. Returns false where it cannot be renamed to there: another file
+/// system, or a file that is a mount point.
+fn place(target: &Target, staged: &Staged, attr: Attr) -> std::io::Result<bool> {
+    let &Target { ref parent, name, .. } = target;
+    keep_xattrs_at(parent, name, staged.file()?, attr.uid)?;
+    own(staged.file()?, attr)?;
+    match staged.rename(parent, name) {
+        Err(e) if [Errno::XDEV, Errno::BUSY].map(Errno::raw_os_error).map(Some).contains(&e.raw_os_error()) => {
+            Ok(false)
+        }
+        renamed => renamed.map(|()| true),
+    }
+}
+
 /// Copies the extended attributes of the file that is replaced: the SELinux label, and if the owner stays
 /// `uid` also access control lists and the rest. The mode, set later, limits what a list grants (acl(5)).
 fn keep_xattrs(replaced: &OwnedFd, file: &File, uid: u32) -> Io<()> {
@@ -552,6 +570,15 @@ fn keep_xattrs(replaced: &OwnedFd, file: &File, uid: u32) -> Io<()> {
         }
     }
     Ok(())
+}
+
+/// The same, where there is a file `name` in the folder `parent`.
+fn keep_xattrs_at(parent: &OwnedFd, name: &str, file: &File, uid: u32) -> Io<()> {
+    if type_of(parent, name) != Some(FileType::RegularFile) {
+        return Ok(());
+    }
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    keep_xattrs(&fs::openat(parent, name, flags, Mode::empty())?, file, uid)
 }
 
 /// The temporary name of a file that is then renamed to `name`.

@@ -2,8 +2,10 @@
 //! is made, and removed when the last is on the disk. A run that finds a journal makes its changes first.
 
 use super::disk::Disk;
+use super::layout::{folder_of, path_in};
 use super::lock::wait_for;
 use super::record::{self, Entry, Record};
+use super::staging;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{self, AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -31,27 +33,34 @@ const TRIES: usize = 3;
 pub(super) struct Journal {
     path: String,
     file: File,
-}
-
-/// The path of `name` in a folder, without a leading slash.
-pub(super) fn path_in(folder: &str, name: &str) -> String {
-    if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") }
+    /// Whether there may be contents beside it.
+    stages: bool,
 }
 
 impl Journal {
-    /// Writes the journal in `folder` and syncs it. If that fails, nothing is left of it.
+    /// Writes the journal in `folder` and syncs it; the contents of the entries at the indices `large` are staged beside it. If that
+    /// fails, nothing is left of it. Gives the entries that are to be carried out, if they are others.
     ///
     /// # Errors
     /// The folder's file system is full or read-only, or there already is a journal (`EEXIST`).
-    pub(super) fn write(disk: &Disk, folder: &str, entries: &[Entry]) -> io::Result<Journal> {
+    pub(super) fn write(
+        disk: &Disk,
+        folder: &str,
+        entries: &[Entry],
+        large: &[usize],
+    ) -> io::Result<(Journal, Option<Vec<Entry>>)> {
         let journal = Journal::create(disk, path_in(folder, JOURNAL))?;
-        let fill = || -> io::Result<()> {
-            record::write(&mut &journal.file, entries)?;
+        let journal = Journal { stages: !large.is_empty(), ..journal };
+        let fill = || -> io::Result<Option<Vec<Entry>>> {
+            // Nothing is staged but beside a journal, so that a run that finds one knows where to look.
+            let staged = journal.stages.then(|| staging::write(disk, folder, entries, large)).transpose()?;
+            record::write(&mut &journal.file, staged.as_deref().unwrap_or(entries))?;
             journal.file.sync_all()?;
-            disk.sync_folder(&journal.path)
+            disk.sync_folder(&journal.path)?;
+            Ok(staged)
         };
         match fill() {
-            Ok(()) => Ok(journal),
+            Ok(staged) => Ok((journal, staged)),
             Err(e) => {
                 let _ = journal.remove(disk);
                 Err(e)
@@ -65,7 +74,7 @@ impl Journal {
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let file = lock(fs::openat(&parent, name, flags, Mode::from_raw_mode(0o600))?)?;
             if fs::fstat(&file)?.st_nlink > 0 {
-                return Ok(Journal { path, file });
+                return Ok(Journal { path, file, stages: false });
             }
         }
         Err(Errno::AGAIN.into())
@@ -80,7 +89,7 @@ impl Journal {
         let Some(file) = open_own(disk, &path)? else { return Ok(None) };
         let file = lock(file.into())?;
         // The process that held the lock has finished and removed the file.
-        Ok((fs::fstat(&file)?.st_nlink > 0).then_some(Journal { path, file }))
+        Ok((fs::fstat(&file)?.st_nlink > 0).then_some(Journal { path, file, stages: true }))
     }
 
     /// Reads the journal. None if it is incomplete: then none of its changes were made.
@@ -91,11 +100,14 @@ impl Journal {
         Record::open(&self.file)
     }
 
-    /// Removes the journal and syncs the removal.
+    /// Removes the journal, with what is staged beside it, and syncs the removal.
     ///
     /// # Errors
     /// It cannot be removed, or the removal cannot be synced.
     pub(super) fn remove(&self, disk: &Disk) -> io::Result<()> {
+        if self.stages {
+            staging::remove(disk, folder_of(&self.path))?;
+        }
         let (parent, name) = disk.open_parent(&self.path)?;
         fs::unlinkat(&parent, name, AtFlags::empty())?;
         disk.sync_folder(&self.path)

@@ -25,6 +25,8 @@ mod recover;
 mod relabel;
 mod resolve;
 pub mod run_dir;
+mod staged;
+mod staging;
 mod swap;
 mod watch;
 

@@ -4,13 +4,15 @@
 //! everything before it. Numbers are little-endian; strings and contents are preceded by their length. A
 //! record is checked in full before any of it is used.
 
+use super::staged::Staged;
 use super::{Attr, Change, Content, MAX_READ, Over};
 use crate::base::digest::{SHA256_LEN, Sha256};
 use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
 
 const MAGIC: [u8; 16] = *b"prepivot-journal";
-/// The format's version. A journal of another version is not carried out; it stays for the program that wrote it.
-const VERSION: u32 = 1;
+/// The format's versions: without staged contents, and with them. A journal of another version is not carried out; it stays for the
+/// program that wrote it.
+const VERSIONS: [u32; 2] = [1, 2];
 const HEADER: u64 = 16 + 4 + 4 + 8;
 /// The largest record that is written or read, in bytes.
 pub(super) const MAX_RECORD: u64 = 256 << 20;
@@ -44,7 +46,9 @@ pub(super) fn write(out: &mut impl Write, entries: &[Entry]) -> io::Result<()> {
     }
     let mut out = BufWriter::with_capacity(BUFFER, Hashing { out, digest: Sha256::new() });
     out.write_all(&MAGIC)?;
-    out.write_all(&VERSION.to_le_bytes())?;
+    let [plain, with_staged] = VERSIONS;
+    let version = if entries.iter().any(|e| staged_of(&e.change).is_some()) { with_staged } else { plain };
+    out.write_all(&version.to_le_bytes())?;
     out.write_all(&count.to_le_bytes())?;
     out.write_all(&(length - HEADER).to_le_bytes())?;
     for entry in entries {
@@ -59,6 +63,7 @@ pub(super) fn write(out: &mut impl Write, entries: &[Entry]) -> io::Result<()> {
 pub(super) fn length(entries: &[Entry]) -> u64 {
     let one = |entry: &Entry| {
         let more = match &entry.change {
+            Change::Write { content, .. } if content.staged().is_some() => 12 + 8 + 4,
             Change::Write { content, .. } => 12 + 8 + content.len() as usize,
             Change::Mkdir { .. } | Change::Chown { .. } | Change::Chmod { .. } => 12,
             Change::Symlink { target, .. } => 4 + target.len(),
@@ -67,6 +72,14 @@ pub(super) fn length(entries: &[Entry]) -> u64 {
         (2 + 4 + entry.change.path().len() + more) as u64
     };
     HEADER + entries.iter().map(one).sum::<u64>()
+}
+
+/// The content of a change, if it is staged.
+fn staged_of(change: &Change) -> Option<&Staged> {
+    match change {
+        Change::Write { content, .. } => content.staged(),
+        _ => None,
+    }
 }
 
 fn put(out: &mut impl Write, entry: &Entry) -> io::Result<()> {
@@ -78,6 +91,7 @@ fn put(out: &mut impl Write, entry: &Entry) -> io::Result<()> {
         [attr.mode, attr.uid, attr.gid].iter().try_for_each(|n| out.write_all(&n.to_le_bytes()))
     };
     let (kind, over) = match &entry.change {
+        Change::Write { .. } if staged_of(&entry.change).is_some() => (6, 0),
         Change::Write { over, .. } => (0, OVERS.iter().position(|o| o == over).unwrap_or(0) as u8),
         Change::Mkdir { .. } => (1, 0),
         Change::Symlink { .. } => (2, 0),
@@ -91,7 +105,10 @@ fn put(out: &mut impl Write, entry: &Entry) -> io::Result<()> {
         Change::Write { content, attr, .. } => {
             attributes(out, attr)?;
             out.write_all(&(content.len()).to_le_bytes())?;
-            content.write_to(out)
+            match content.staged() {
+                Some(staged) => out.write_all(&staged.number.to_le_bytes()),
+                None => content.write_to(out),
+            }
         }
         Change::Mkdir { attr, .. } | Change::Chown { attr, .. } | Change::Chmod { attr, .. } => attributes(out, attr),
         Change::Symlink { target, .. } => text(out, target),
@@ -142,7 +159,7 @@ impl<R: Read + Seek> Record<R> {
         let version = u32::from_le_bytes(array(&mut fields)?);
         let left = u32::from_le_bytes(array(&mut fields)?);
         let length = u64::from_le_bytes(array(&mut fields)?);
-        if magic == MAGIC && version != VERSION {
+        if magic == MAGIC && !VERSIONS.contains(&version) {
             // An initramfs is often older than its root.
             return Err(io::Error::other(
                 "another version of prepivot wrote it: let that version read it, or remove it",
@@ -193,6 +210,15 @@ impl<R: Read + Seek> Record<R> {
             3 => Change::Remove { path },
             4 => Change::Chown { path, attr: self.attr()? },
             5 => Change::Chmod { path, attr: self.attr()? },
+            6 => {
+                let attr = self.attr()?;
+                let length = u64::from_le_bytes(array(&mut self.input)?);
+                let number = u32::from_le_bytes(array(&mut self.input)?);
+                if length > MAX_READ {
+                    return Err(malformed());
+                }
+                Change::Write { path, attr, content: Staged::named(number, length).into(), over }
+            }
             _ => return Err(malformed()),
         };
         Ok(Some(Entry { change, hidden: flags & 1 == 1 }))

@@ -3,11 +3,12 @@
 
 use super::commit::Outcome;
 use super::folders::Touched;
-use super::journal::{FOLDERS, JOURNAL, Journal, WAITING, open_own, path_in};
-use super::layout::{folder_of, is_below};
+use super::journal::{FOLDERS, JOURNAL, Journal, WAITING, open_own};
+use super::layout::{folder_of, is_below, path_in};
 use super::mounts::Writable;
 use super::points;
 use super::record::{Entry, Record};
+use super::staging;
 use super::{Change, Kind, Over, Root, Use};
 use crate::base::error::{Context, Error, Result};
 use std::io;
@@ -114,11 +115,25 @@ impl Root {
         let mut outcome = Outcome::default();
         let mut stays = Vec::new();
         while let Some(entry) = record.next()? {
+            let named = || format!("failed to write {}", entry.change.path());
+            let found = staging::find(&self.disk, folder, &entry).context(named);
+            let Some(mut entry) = found.unwrap_or_else(|e| {
+                outcome.errors.push(e);
+                None
+            }) else {
+                continue;
+            };
             if self.is_plan() {
                 outcome.errors.extend(self.stage(entry).err());
             } else if self.is_due(&entry, &not_mounted) {
                 self.carry_out([entry], &mut touched, &mut outcome);
             } else {
+                // It does not stay beside this journal.
+                if let Change::Write { content, .. } = &mut entry.change
+                    && content.staged().is_some()
+                {
+                    *content = content.to_vec().into();
+                }
                 stays.push(entry);
             }
         }

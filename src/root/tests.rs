@@ -189,7 +189,7 @@ fn a_journal_that_was_left_is_carried_out_first_and_a_torn_one_is_not() {
     let (dir, mut root) = tree("root-journal");
     std::fs::write(dir.0.join("etc/old"), "old").unwrap();
     let entries = left_behind(&mut root);
-    drop(journal::Journal::write(&root.disk, "etc", &entries).unwrap());
+    drop(journal::Journal::write(&root.disk, "etc", &entries, &[]).unwrap());
     let path = dir.0.join("etc/.prepivot-journal");
     let whole = std::fs::read(&path).unwrap();
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o600);
@@ -220,11 +220,105 @@ fn a_journal_that_was_left_is_carried_out_first_and_a_torn_one_is_not() {
     assert_eq!(next.stat("/srv/d").unwrap().attr, Attr::root(0o2750));
 }
 
+/// A root with a large file to write, one of them over a small one, and one whose folder is removed first.
+fn with_large_files(dir: &TempDir) -> (Root, Vec<(&'static str, Vec<u8>)>) {
+    let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+    let large = |byte: u8| vec![byte; staging::LARGE as usize + 5];
+    let files =
+        vec![("/srv/new/a", large(1)), ("/etc/old", large(2)), ("/etc/was-folder", large(3)), ("/etc/small", vec![4])];
+    root.remove("/etc/was-folder").unwrap();
+    for (at, (path, content)) in files.iter().enumerate() {
+        root.write(path, content.clone(), Attr::root(0o600 + at as u32)).unwrap();
+    }
+    (root, files)
+}
+
+fn tree_with_old_files(name: &str) -> TempDir {
+    let dir = TempDir::new(name);
+    for folder in ["etc/was-folder/x", "srv"] {
+        std::fs::create_dir_all(dir.0.join(folder)).unwrap();
+    }
+    std::fs::write(dir.0.join("etc/old"), "old").unwrap();
+    dir
+}
+
+#[test]
+fn large_contents_are_written_once_beside_the_journal() {
+    let dir = tree_with_old_files("root-staged");
+    let (mut root, files) = with_large_files(&dir);
+    assert_eq!(root.commit(), []);
+    for (at, (path, content)) in files.iter().enumerate() {
+        assert!(root.read(path).unwrap().unwrap() == *content, "{path}");
+        assert_eq!(root.stat(path).unwrap().attr.mode, 0o600 + at as u32);
+    }
+    assert_eq!(root.list("/etc"), ["old", "small", "was-folder"]);
+}
+
+#[test]
+fn a_journal_with_staged_contents_is_carried_out_from_any_point() {
+    let whole = |dir: &TempDir| {
+        let (root, _) = with_large_files(dir);
+        let entries: Vec<_> =
+            root.changes().into_iter().map(|change| record::Entry { change, hidden: false }).collect();
+        let large = staging::eligible(&root.disk, "etc", &entries);
+        // Not the file in the place of a folder: its removal would be repeated.
+        assert_eq!(large.len(), 2);
+        let (journal, staged) = journal::Journal::write(&root.disk, "etc", &entries, &large).unwrap();
+        drop(journal);
+        (root, staged.unwrap())
+    };
+    let steps = whole(&tree_with_old_files("root-staged-steps")).1.len();
+    for made in 0..=steps {
+        let dir = tree_with_old_files("root-staged-cut");
+        let (root, entries) = whole(&dir);
+        let size = std::fs::metadata(dir.0.join("etc/.prepivot-journal")).unwrap().len();
+        assert!(size < 2 * staging::LARGE, "one of the contents is in it: {size}");
+        entries[..made].iter().for_each(|e| root.disk.apply(&e.change, &mut Default::default()).unwrap());
+        let mut plan = Root::open(&dir.0, Use::Plan).unwrap();
+        assert_eq!(plan.recover(), []);
+        let mut next = Root::open(&dir.0, Use::Tree).unwrap();
+        assert_eq!(next.recover(), []);
+        let (_, files) = with_large_files(&dir);
+        for (at, (path, content)) in files.iter().enumerate() {
+            assert!(plan.read(path).unwrap().unwrap() == *content, "{path} after {made}");
+            assert!(next.read(path).unwrap().unwrap() == *content, "{path} after {made}");
+            assert_eq!(next.stat(path).unwrap().attr.mode, 0o600 + at as u32, "{path} after {made}");
+        }
+        assert_eq!(next.list("/etc"), ["old", "small", "was-folder"], "after {made}");
+    }
+    // Cut off before the journal was complete.
+    let dir = tree_with_old_files("root-staged-torn");
+    whole(&dir);
+    let path = dir.0.join("etc/.prepivot-journal");
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
+    let mut next = Root::open(&dir.0, Use::Tree).unwrap();
+    assert_eq!(next.recover(), []);
+    assert_eq!(
+        (next.list("/etc"), next.text("/etc/old")),
+        (vec!["old".to_owned(), "was-folder".to_owned()], "old".into())
+    );
+    // A content that is neither staged nor in its place, and a folder of somebody else's.
+    for break_it in [&|path: &Path| std::fs::remove_file(path.join("0")).unwrap() as _, &|path: &Path| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }] as [&dyn Fn(&Path); 2]
+    {
+        let dir = tree_with_old_files("root-staged-gone");
+        whole(&dir);
+        break_it(&dir.0.join("etc/.prepivot-staged"));
+        let mut next = Root::open(&dir.0, Use::Tree).unwrap();
+        let errors = next.recover();
+        assert!(errors[0].to_string().starts_with("failed to write /"), "{errors:?}");
+        assert_eq!(next.read("/etc/small").unwrap().unwrap(), [4], "the rest is made");
+        assert!(!next.exists("/etc/.prepivot-staged") && !next.exists("/etc/.prepivot-journal"));
+    }
+}
+
 #[test]
 fn a_journal_of_somebody_else_is_not_carried_out() {
     let (dir, mut root) = tree("root-foreign");
     let entries = left_behind(&mut root);
-    drop(journal::Journal::write(&root.disk, "etc", &entries).unwrap());
+    drop(journal::Journal::write(&root.disk, "etc", &entries, &[]).unwrap());
     let path = dir.0.join("etc/.prepivot-journal");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
     let mut next = Root::open(&dir.0, Use::Tree).unwrap();

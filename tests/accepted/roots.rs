@@ -373,3 +373,31 @@ ls -A $W/root/etc | grep hostname
     let Some(lines) = machine("roots-file", SEED, steps) else { return };
     assert_eq!(lines, ["apply 0", "etc/hostname web", "hostname"]);
 }
+
+#[test]
+fn a_large_file_gets_its_content_where_it_cannot_be_renamed_to() {
+    let steps = r#"
+mkdir -p $W/image/srv/a $W/image/srv/b
+{
+    printf '#cloud-config\nssh_deletekeys: false\nssh_genkeytypes: []\nwrite_files:\n'
+    for path in srv/a/large etc/large srv/large; do
+        printf -- "- {path: /$path, content: '"
+        head -c 1100000 /dev/zero | tr '\0' x
+        printf "'}\n"
+    done
+} >$W/image/var/lib/cloud/seed/nocloud/user-data
+mount --bind $W/image $W/root
+: >$W/root/etc/large
+echo old >$W/large
+mount --bind $W/large $W/root/etc/large
+mount --bind $W/root/srv/b $W/root/srv/a
+initramfs
+for path in srv/b/large etc/large srv/large; do
+    echo $path $(wc -c <$W/root/$path) $(tr -d x <$W/root/$path | wc -c)
+done
+ls -A $W/root/etc | grep -F .prepivot || echo nothing is left
+"#;
+    let Some(lines) = machine("roots-large", SEED, steps) else { return };
+    let files = ["srv/b/large 1100000 0", "etc/large 1100000 0", "srv/large 1100000 0"];
+    assert_eq!(lines, [&["apply 0"], &files[..], &["nothing is left"]].concat());
+}
