@@ -290,5 +290,5 @@ fn what_a_boot_costs_more_is_the_difference_to_the_one_without_provisioning() {
             assert!((difference - seconds(row, more)).abs() < 0.011, "{}: {difference:.2} more", row[0]);
         }
     }
-    assert_eq!((controls, rows.len()), (2, 12));
+    assert_eq!((controls, rows.len()), (2, 11));
 }
