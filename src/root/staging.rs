@@ -6,7 +6,7 @@ use super::layout::{folder_of, is_below, is_semaphore, path_in};
 use super::record::Entry;
 use super::staged::Staged;
 use super::{Change, Kind, Over};
-use rustix::fs::{self, AtFlags, Mode, OFlags};
+use rustix::fs::{self, Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -72,11 +72,8 @@ pub(super) fn write(disk: &Disk, folder: &str, entries: &[Entry], chosen: &[usiz
         file.sync_all()?;
         *content = Staged::at(place.clone(), file, number, content.len()).into();
     }
-    match fs::fsync(&place) {
-        // Not every file system can sync a folder alone.
-        Ok(()) | Err(Errno::INVAL) => Ok(entries),
-        Err(e) => Err(e.into()),
-    }
+    disk.sync_folder(&path_in(&path, ""))?;
+    Ok(entries)
 }
 
 /// An entry of a journal in `folder` with its content, if that is staged. None where it has been renamed to its place already.
@@ -122,11 +119,5 @@ pub(super) fn find(disk: &Disk, folder: &str, entry: &Entry) -> io::Result<Optio
 /// # Errors
 /// It cannot be removed.
 pub(super) fn remove(disk: &Disk, folder: &str) -> io::Result<()> {
-    let path = path_in(folder, STAGED);
-    let (parent, name) = disk.open_parent(&path)?;
-    // Mostly it is empty: everything has been renamed.
-    match fs::unlinkat(&parent, name, AtFlags::REMOVEDIR) {
-        Ok(()) | Err(Errno::NOENT) => Ok(()),
-        Err(_) => disk.remove(&path),
-    }
+    disk.remove(&path_in(folder, STAGED))
 }

@@ -96,7 +96,8 @@ impl Units {
     /// # Errors
     /// They cannot be written to /run.
     pub fn start(&self, root: &mut Root, first: Option<Later>) -> Result<()> {
-        let first = if self.foreign || is_required(root) { Some(Later::Local) } else { first };
+        let is_all = first == Some(Later::Local) || self.foreign || is_required(root);
+        let first = if is_all { Some(Later::Local) } else { first };
         let Some(first) = first else { return Ok(()) };
         let is_of_use = |until: Later| until >= first;
         let left_out: Vec<&str> = FILES.iter().filter(|file| !is_of_use(file.1)).map(|(name, ..)| *name).collect();
