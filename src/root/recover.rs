@@ -116,8 +116,12 @@ impl Root {
         let mut stays = Vec::new();
         while let Some(entry) = record.next()? {
             let named = || format!("failed to write {}", entry.change.path());
-            let found = staging::find(&self.disk, folder, &entry).context(named);
-            let Some(mut entry) = found.unwrap_or_else(|e| {
+            let is_now = self.is_due(&entry, &not_mounted);
+            // What is staged does not outlive this journal. In the running system a file gets its label from its folder, as it is
+            // made there.
+            let holds = !is_now || self.usage != Use::NewRoot;
+            let found = staging::find(&self.disk, folder, &entry, holds).context(named);
+            let Some(entry) = found.unwrap_or_else(|e| {
                 outcome.errors.push(e);
                 None
             }) else {
@@ -125,15 +129,9 @@ impl Root {
             };
             if self.is_plan() {
                 outcome.errors.extend(self.stage(entry).err());
-            } else if self.is_due(&entry, &not_mounted) {
+            } else if is_now {
                 self.carry_out([entry], &mut touched, &mut outcome);
             } else {
-                // It does not stay beside this journal.
-                if let Change::Write { content, .. } = &mut entry.change
-                    && content.staged().is_some()
-                {
-                    *content = content.to_vec().into();
-                }
                 stays.push(entry);
             }
         }

@@ -9,7 +9,7 @@ use super::{Change, Kind, Over};
 use rustix::fs::{self, Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::sync::Arc;
 
 /// The folder's name. It is there only while there is a journal beside it.
@@ -76,11 +76,12 @@ pub(super) fn write(disk: &Disk, folder: &str, entries: &[Entry], chosen: &[usiz
     Ok(entries)
 }
 
-/// An entry of a journal in `folder` with its content, if that is staged. None where it has been renamed to its place already.
+/// An entry of a journal in `folder` with its content, if that is staged; with `holds` the content is read into memory. None where it
+/// has been renamed to its place already.
 ///
 /// # Errors
-/// The content is neither staged nor in its place, or the folder is not prepivot's own.
-pub(super) fn find(disk: &Disk, folder: &str, entry: &Entry) -> io::Result<Option<Entry>> {
+/// The content is neither staged nor in its place, or cannot be read, or the folder is not prepivot's own.
+pub(super) fn find(disk: &Disk, folder: &str, entry: &Entry, holds: bool) -> io::Result<Option<Entry>> {
     let mut entry = entry.clone();
     let resolved = entry.change.resolved().to_owned();
     let Change::Write { content, .. } = &mut entry.change else { return Ok(Some(entry)) };
@@ -103,7 +104,13 @@ pub(super) fn find(disk: &Disk, folder: &str, entry: &Entry) -> io::Result<Optio
                 if !meta.is_file() || meta.len() != length {
                     return Err(io::Error::other("its content is not the one that was written"));
                 }
-                *content = Staged::at(Arc::new(place), file, number, length).into();
+                *content = if holds {
+                    let mut bytes = Vec::new();
+                    (&file).read_to_end(&mut bytes)?;
+                    bytes.into()
+                } else {
+                    Staged::at(Arc::new(place), file, number, length).into()
+                };
                 return Ok(Some(entry));
             }
         }
