@@ -141,14 +141,19 @@ fn is_required(root: &Root) -> bool {
         let (key, value) = line.split_once('=').unwrap_or_default();
         ["Requires", "Requisite", "BindsTo"].contains(&key.trim()) && value.contains("cloud-")
     };
-    let requires_one = |path: &str| root.text(path).lines().any(requires);
+    let requires_one = |unit: &str, path: &str| {
+        // systemd goes by a link's name. To follow the link takes several times as long, and is for instances and units elsewhere.
+        let found = vendor.iter().map(|folder| format!("{folder}/{unit}")).find(|path| root.is_file(path));
+        root.text(found.as_deref().unwrap_or(path)).lines().any(requires)
+    };
     entries.iter().any(|name| {
         let path = format!("{own}/{name}");
         if [".d", ".wants", ".requires"].iter().any(|end| name.ends_with(end)) {
-            root.list(&path).iter().any(|unit| requires_one(&format!("{path}/{unit}")))
+            root.list(&path).iter().any(|unit| requires_one(unit, &format!("{path}/{unit}")))
         } else {
             // A link is another name of a unit.
-            root.read_link(&path).is_none() && requires_one(&path)
+            let target = root.read_link(&path).unwrap_or_default();
+            requires_one(target.rsplit('/').next().filter(|unit| unit != name).unwrap_or_default(), &path)
         }
     })
 }
@@ -196,12 +201,17 @@ mod tests {
         let started = |first: Option<Later>, image: &[(&str, &str)]| {
             let dir = TempDir::new("handover-units");
             let mut root = Root::open(&dir.0, Use::Tree).unwrap();
-            for (path, text) in [(INSTALLED, ""), ("/usr/lib/systemd/systemd", "")].iter().chain(image) {
+            let some = ["/usr/lib/systemd/systemd", "/usr/lib/systemd/system/other.service"].map(|path| (path, ""));
+            for (path, text) in [(INSTALLED, "")].iter().chain(&some).chain(image) {
                 root.write(path, *text, Attr::root(0o755)).unwrap();
             }
-            for (link, unit) in [("dbus-org.cloud-x", "x"), ("multi-user.target.wants/required", "required")] {
-                let target = format!("/usr/lib/systemd/system/{unit}.service");
-                root.symlink(&format!("/etc/systemd/system/{link}.service"), &target).unwrap();
+            for (link, target) in [
+                ("dbus-org.cloud-x", "/usr/lib/systemd/system/x"),
+                ("linked", "/opt/linked"),
+                ("multi-user.target.wants/required", "/usr/lib/systemd/system/required"),
+                ("multi-user.target.wants/instance@1", "/usr/lib/systemd/system/instance@"),
+            ] {
+                root.symlink(&format!("/etc/systemd/system/{link}.service"), &format!("{target}.service")).unwrap();
             }
             let units = hand_over(&mut root, true).unwrap().unwrap();
             units.start(&mut root, first).unwrap();
@@ -233,7 +243,11 @@ mod tests {
         for (path, text) in [
             ("/etc/systemd/system/a.service", "Requires=cloud-final.service"),
             ("/etc/systemd/system/a.service.d/b.conf", "Requires=cloud-init.target"),
+            ("/usr/lib/systemd/system/x.service", "Requires=cloud-final.service"),
+            ("/opt/linked.service", "Requires=cloud-final.service"),
+            ("/usr/local/lib/systemd/system/required.service", "Requisite=cloud-config.service"),
             ("/usr/lib/systemd/system/required.service", "BindsTo = cloud-config.target"),
+            ("/usr/lib/systemd/system/instance@.service", "Requires=cloud-final.service"),
             ("/etc/systemd/system/cloud-init.target.wants/a.service", ""),
             ("/usr/lib/systemd/system/cloud-final.service.requires/a.service", ""),
             // Its units have the same names.
