@@ -1,6 +1,7 @@
 //! A drive's files, in memory.
 
 use crate::base::MAX_LINKS;
+use crate::document::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The most names that are looked up on the path to one file.
@@ -10,9 +11,9 @@ const MAX_NAMES: usize = 64;
 ///
 /// A path is looked up as written; if that does not exist, ignoring ASCII case, because plain ISO 9660 and
 /// short FAT names have none. Symbolic links are followed, but never out of the drive.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct Files {
-    files: BTreeMap<String, Vec<u8>>,
+    files: BTreeMap<String, Bytes>,
     links: BTreeMap<String, String>,
     notes: Vec<String>,
 }
@@ -20,7 +21,7 @@ pub struct Files {
 impl Files {
     /// Adds a file. Of two with the same path the first stays.
     pub fn insert(&mut self, path: impl Into<String>, contents: Vec<u8>) {
-        self.files.entry(path.into()).or_insert(contents);
+        self.files.entry(path.into()).or_insert(contents.into());
     }
 
     /// Adds a symlink.
@@ -40,8 +41,12 @@ impl Files {
 
     /// The contents of the file at `path`. None if there is no such file, or it is a directory.
     pub fn get(&self, path: &str) -> Option<&[u8]> {
-        let path = self.resolve(path)?;
-        self.files.get(&path).map(Vec::as_slice)
+        self.shared(path).map(|contents| &**contents)
+    }
+
+    /// The same, to be kept without a copy.
+    pub fn shared(&self, path: &str) -> Option<&Bytes> {
+        self.files.get(&self.resolve(path)?)
     }
 
     /// The names in the directory at `path` (`""` is the top), sorted. Empty if there is none.
@@ -58,7 +63,7 @@ impl Files {
     /// Every file with its path, sorted. A file reached through symbolic links is listed once, at its own
     /// path.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
-        self.files.iter().map(|(path, contents)| (path.as_str(), contents.as_slice()))
+        self.files.iter().map(|(path, contents)| (path.as_str(), &**contents))
     }
 
     /// Every symlink with its target, for tests.
@@ -137,7 +142,7 @@ mod tests {
     fn sample() -> Files {
         let mut files = Files::default();
         for path in ["openstack/2018-08-27/meta_data.json", "EC2/LATEST/USER-DAT", "openstack/content/0000", "a"] {
-            files.insert(path, path.into());
+            files.insert(path, path.as_bytes().to_vec());
         }
         files.link("openstack/latest".into(), "2018-08-27".into());
         files.link("openstack/up".into(), "../openstack/./latest/meta_data.json".into());

@@ -176,7 +176,7 @@ impl Tree for Folder {
 
     fn read(&self, file: &PathBuf, size: u64) -> Result<Vec<u8>> {
         let file = File::from(self.open(file, OFlags::RDONLY | OFlags::NONBLOCK)?);
-        let mut contents = Vec::new();
+        let mut contents = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
         file.take(size).read_to_end(&mut contents).context(|| "failed to read")?;
         Ok(contents)
     }

@@ -79,7 +79,7 @@ fn read(search: &mut Search) -> Result<Option<Found>> {
         }
     };
     for drive in drives {
-        if let Some(text) = search.open_drive(&drive).as_ref().and_then(user_data) {
+        if let Some(text) = search.open_drive(&drive).and_then(|files| user_data(&files)) {
             return Ok(Some(Found { instance: instance(text, &format!("{name} ({drive})")), place: drive }));
         }
     }

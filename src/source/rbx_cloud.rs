@@ -7,7 +7,7 @@ use super::search::{Found, Search};
 use super::table::{Live, Update};
 use crate::base::error::{Context, Error, Result};
 use crate::detect::Mark;
-use crate::document::{Bytes, Map, Value, json};
+use crate::document::{Map, Value, json};
 use crate::drive::Files;
 use crate::instance::{Instance, NetworkData};
 use crate::machine::distro::DEFAULT_SUDO;
@@ -70,7 +70,7 @@ fn of_files(search: &Search, files: &Files) -> Result<Instance> {
         subplatform: "unknown".into(),
         instance_id: id,
         local_hostname: Some(name),
-        user_data: files.get("user.data").filter(|b| !b.is_empty()).map(|b| Bytes::from(b.to_vec())),
+        user_data: files.shared("user.data").filter(|b| !b.is_empty()).cloned(),
         config: config(search, document.get("additionalMetadata").unwrap_or(&Value::Null), &network),
         network: Some(NetworkData::Cloud(network)),
         metadata: Value::Map(metadata.into_iter().collect()),

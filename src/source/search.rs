@@ -10,6 +10,7 @@ use crate::instance::Instance;
 use crate::machine::{Machine, Tools};
 use crate::root::Root;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -36,7 +37,7 @@ pub struct Search<'a> {
     asked: Vec<&'static str>,
     drives: Vec<Probed>,
     /// The drives opened so far.
-    open: Vec<(PathBuf, Option<Files>)>,
+    open: Vec<(PathBuf, Option<Rc<Files>>)>,
     otherwise: Option<(Found, Arc<AtomicBool>)>,
     /// Why sources were not used, for the message that nothing was found.
     problems: Vec<String>,
@@ -127,7 +128,7 @@ impl<'a> Search<'a> {
     }
 
     /// The files of a drive. None, with a problem, if it cannot be read.
-    pub fn open_drive(&mut self, path: &str) -> Option<Files> {
+    pub fn open_drive(&mut self, path: &str) -> Option<Rc<Files>> {
         let path = PathBuf::from(path);
         if let Some((_, files)) = self.open.iter().find(|(of, _)| *of == path) {
             return files.clone();
@@ -137,7 +138,7 @@ impl<'a> Search<'a> {
                 for note in notes(&files) {
                     self.problem(format!("{}: {note}", path.display()));
                 }
-                Some(files)
+                Some(Rc::new(files))
             }
             Err(e) => {
                 self.problem(e.to_string());

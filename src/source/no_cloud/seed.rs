@@ -23,8 +23,8 @@ pub const DEFAULT_ID: &str = "nocloud";
 #[derive(Clone, Default)]
 pub struct Seed {
     metadata: Map,
-    user_data: Option<Vec<u8>>,
-    vendor_data: Option<Vec<u8>>,
+    user_data: Option<Bytes>,
+    vendor_data: Option<Bytes>,
     network: Option<Value>,
     pub(super) problems: Vec<String>,
     found: Vec<String>,
@@ -161,7 +161,7 @@ fn complete(map: &mut Map, more: Map) {
 
 impl Seed {
     /// A seed of what is known already, found at `place`.
-    pub fn new(metadata: Map, user_data: Option<Vec<u8>>, place: &str) -> Seed {
+    pub fn new(metadata: Map, user_data: Option<Bytes>, place: &str) -> Seed {
         Seed { metadata, user_data, found: vec![place.to_owned()], ..Seed::default() }
     }
 
@@ -191,11 +191,11 @@ impl Seed {
         let (metadata, network) = (parse("meta-data"), parse("network-config"));
         self.take_metadata(metadata.unwrap_or_default());
         self.network = network.map(Value::Map).or(self.network.take());
-        if let Some(bytes) = files.get("user-data") {
-            self.user_data = Some(bytes.to_vec());
+        if let Some(bytes) = files.shared("user-data") {
+            self.user_data = Some(bytes.clone());
         }
-        if let Some(bytes) = files.get("vendor-data") {
-            self.vendor_data = Some(bytes.to_vec());
+        if let Some(bytes) = files.shared("vendor-data") {
+            self.vendor_data = Some(bytes.clone());
         }
         self.found.push(place.to_owned());
     }
@@ -214,9 +214,9 @@ impl Seed {
                 .problems
                 .push(crate::document::wrong("datasource: NoCloud: meta-data", "a mapping", other).to_string()),
         }
-        self.user_data = user.bytes().map(<[u8]>::to_vec);
-        self.vendor_data =
-            all.get("vendor-data").and_then(Value::bytes).map(<[u8]>::to_vec).or(self.vendor_data.take());
+        let vendor = all.get("vendor-data").and_then(Value::bytes);
+        self.user_data = user.bytes().map(|bytes| bytes.to_vec().into());
+        self.vendor_data = vendor.map(|bytes| bytes.to_vec().into()).or(self.vendor_data.take());
         match all.get("network-config") {
             Some(Value::String(text)) => match yaml::parse("datasource: NoCloud: network-config", text) {
                 Ok(value) => self.network = Some(value),
@@ -254,8 +254,8 @@ impl Seed {
             dsmode: text("dsmode").as_deref().and_then(DsMode::named).unwrap_or_default(),
             public_keys: public_keys(self.metadata.get("public-keys").or_else(|| self.metadata.get("public_keys"))),
             launch_index: launch_index(&self.metadata),
-            user_data: self.user_data.filter(|b| !b.is_empty()).map(Bytes::from),
-            vendor_data: self.vendor_data.map_or(Value::Null, Value::of_bytes),
+            user_data: self.user_data.filter(|b| !b.is_empty()),
+            vendor_data: self.vendor_data.map_or(Value::Null, |b| Value::of_bytes(b.into_vec())),
             network: self.network.map(NetworkData::Cloud).or(eni),
             metadata: Value::Map(self.metadata),
             problems: self.problems,

@@ -74,9 +74,9 @@ fn read_version_2(files: &Files) -> Instance {
     };
     problems.extend(from_metadata(files, &metadata, &mut instance));
     instance.user_data = versions(files)
-        .find_map(|v| files.get(&format!("openstack/{v}/user_data")))
+        .find_map(|v| files.shared(&format!("openstack/{v}/user_data")))
         .filter(|b| !b.is_empty())
-        .map(|b| Bytes::from(b.to_vec()));
+        .cloned();
     instance.vendor_data = document(files, "vendor_data.json", &mut problems).unwrap_or_default();
     instance.vendor_data2 = document(files, "vendor_data2.json", &mut problems).unwrap_or_default();
     instance.network = match document(files, "network_data.json", &mut problems) {
@@ -173,7 +173,7 @@ fn read_files(files: &Files, metadata: &Map, instance: &mut Instance, problems: 
                 .push(format!("meta_data.json: files[{i}]: ignored: all files are more than {MAX_CONTENT} bytes")),
             Some(bytes) => {
                 left -= bytes.len();
-                instance.files.push((path.to_owned(), Bytes::from(bytes.to_vec())));
+                instance.files.push((path.to_owned(), bytes.clone()));
             }
             None => problems
                 .push(format!("meta_data.json: files[{i}]: there is no openstack/{}", content.trim_start_matches('/'))),
@@ -181,8 +181,8 @@ fn read_files(files: &Files, metadata: &Map, instance: &mut Instance, problems: 
     }
 }
 
-fn content_of<'f>(files: &'f Files, content_path: &str) -> Option<&'f [u8]> {
-    files.get(&format!("openstack/{}", content_path.trim_start_matches('/')))
+fn content_of<'f>(files: &'f Files, content_path: &str) -> Option<&'f Bytes> {
+    files.shared(&format!("openstack/{}", content_path.trim_start_matches('/')))
 }
 
 /// `network_config: {content_path}`: the text of /etc/network/interfaces, used before network_data.json

@@ -2,7 +2,7 @@
 
 use crate::base::base64;
 use crate::base::error::{Error, Result};
-use crate::document::{Map, Value, xml, yaml};
+use crate::document::{Bytes, Map, Value, xml, yaml};
 use crate::source::no_cloud::Seed;
 
 /// The properties of an environment.
@@ -68,7 +68,7 @@ impl Environment {
     pub fn seed(&self, place: &str) -> Seed {
         let mut metadata = self.metadata.clone();
         self.network.clone().map(|network| metadata.insert("network-config", network));
-        Seed::new(metadata, self.user_data.clone(), place)
+        Seed::new(metadata, self.user_data.clone().map(Bytes::from), place)
     }
 
     /// The source's own configuration: the password.
