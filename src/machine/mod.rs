@@ -13,7 +13,7 @@ pub mod tools;
 pub use cmdline::Cmdline;
 pub use distro::{Distro, Family};
 pub use drivers::Drivers;
-pub use nic::Nic;
+pub use nic::{Nic, Nics};
 pub use tools::Tools;
 
 use std::path::{Path, PathBuf};

@@ -1,6 +1,7 @@
 //! Network interfaces, from sysfs.
 
 use super::beneath;
+use std::cell::OnceCell;
 use std::path::Path;
 
 /// The folder of all interfaces.
@@ -16,6 +17,24 @@ pub const ADDRESS_STOLEN: u32 = 2;
 pub const HYPERV: &str = "hv_netvsc";
 /// The most interfaces that are read.
 const MAX_NICS: usize = 4096;
+
+/// The machine's network interfaces, found when something first needs one: their drivers may have to be loaded for that.
+pub struct Nics<'a> {
+    find: &'a dyn Fn() -> Vec<Nic>,
+    found: OnceCell<Vec<Nic>>,
+}
+
+impl<'a> Nics<'a> {
+    /// Those that `find` gives, which is called once at most.
+    pub fn new(find: &'a dyn Fn() -> Vec<Nic>) -> Self {
+        Nics { find, found: OnceCell::new() }
+    }
+
+    /// All of them.
+    pub fn all(&self) -> &[Nic] {
+        self.found.get_or_init(self.find)
+    }
+}
 
 /// One network interface.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

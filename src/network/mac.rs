@@ -1,15 +1,23 @@
 //! MAC addresses, and the devices of this machine that have them.
 
-use crate::machine::Nic;
 use crate::machine::nic::{ADDRESS_STOLEN, ARPHRD_ETHER};
+use crate::machine::{Nic, Nics};
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 /// The names of this machine's devices by MAC address.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Macs {
-    names: BTreeMap<String, String>,
+#[derive(Default)]
+pub struct Macs<'a> {
+    devices: OnceCell<Devices>,
+    /// Those of which the devices are, once one is asked for.
+    nics: Option<&'a Nics<'a>>,
     /// Whether these are all devices, so that no other will appear later.
     complete: bool,
+}
+
+#[derive(Default)]
+struct Devices {
+    names: BTreeMap<String, String>,
     /// The complete hardware addresses of InfiniBand devices, by name.
     infiniband: BTreeMap<String, String>,
 }
@@ -17,31 +25,49 @@ pub struct Macs {
 /// The hardware type of InfiniBand (linux/if_arp.h).
 const ARPHRD_INFINIBAND: u32 = 32;
 
-impl Macs {
-    /// From the machine's interfaces, without those that use another device's address. An InfiniBand device is also found by
-    /// the six-byte address that is derived from its port's GUID.
-    pub fn of(nics: &[Nic]) -> Macs {
-        let mut macs = Macs::default();
-        for nic in nics.iter().filter(|n| n.address_source != ADDRESS_STOLEN && !n.has_master) {
+impl Devices {
+    fn of(nics: &mut dyn Iterator<Item = &Nic>) -> Devices {
+        let mut devices = Devices::default();
+        for nic in nics.filter(|n| n.address_source != ADDRESS_STOLEN && !n.has_master) {
             let bytes: Vec<&str> = nic.mac.split(':').collect();
             match (nic.kind, bytes.as_slice()) {
                 (ARPHRD_ETHER, [_, _, _, _, _, _]) if nic.mac != "00:00:00:00:00:00" => {
-                    macs.names.insert(plain_mac(&nic.mac), nic.name.clone());
+                    devices.names.insert(plain_mac(&nic.mac), nic.name.clone());
                 }
                 (ARPHRD_INFINIBAND, [.., a, b, c, _, _, d, e, f]) => {
-                    macs.names.insert(plain_mac(&nic.mac), nic.name.clone());
-                    macs.names.insert([*a, *b, *c, *d, *e, *f].join(":").to_ascii_lowercase(), nic.name.clone());
-                    macs.infiniband.insert(nic.name.clone(), nic.mac.clone());
+                    devices.names.insert(plain_mac(&nic.mac), nic.name.clone());
+                    devices.names.insert([*a, *b, *c, *d, *e, *f].join(":").to_ascii_lowercase(), nic.name.clone());
+                    devices.infiniband.insert(nic.name.clone(), nic.mac.clone());
                 }
                 _ => {}
             }
         }
-        macs
+        devices
+    }
+}
+
+impl<'a> Macs<'a> {
+    /// From the machine's interfaces, without those that use another device's address. An InfiniBand device is also found by
+    /// the six-byte address that is derived from its port's GUID.
+    pub fn of(nics: &[Nic]) -> Self {
+        Macs { devices: Devices::of(&mut nics.iter()).into(), ..Macs::default() }
+    }
+
+    /// The same of those interfaces that are not virtual. They are looked for when a device is first asked for.
+    pub fn of_physical(nics: &'a Nics) -> Self {
+        Macs { nics: Some(nics), ..Macs::default() }
+    }
+
+    fn devices(&self) -> &Devices {
+        self.devices.get_or_init(|| {
+            let nics = self.nics.map(Nics::all).unwrap_or_default();
+            Devices::of(&mut nics.iter().filter(|nic| nic.physical))
+        })
     }
 
     /// Declares that no other device will appear later: a device that a document needs and that is missing is
     /// then an error.
-    pub fn complete(mut self) -> Macs {
+    pub fn complete(mut self) -> Self {
         self.complete = true;
         self
     }
@@ -53,28 +79,25 @@ impl Macs {
 
     /// The device with this MAC address, in any spelling.
     pub fn name(&self, mac: &str) -> Option<&str> {
-        self.names.get(&plain_mac(mac)).map(String::as_str)
+        self.devices().names.get(&plain_mac(mac)).map(String::as_str)
     }
 
     /// The MAC address of the device with this name.
     pub fn mac(&self, name: &str) -> Option<&str> {
-        self.names.iter().find(|(_, n)| *n == name).map(|(mac, _)| mac.as_str())
+        self.devices().names.iter().find(|(_, n)| *n == name).map(|(mac, _)| mac.as_str())
     }
 
     /// The complete hardware address of an InfiniBand device.
     pub fn infiniband(&self, name: &str) -> Option<&str> {
-        self.infiniband.get(name).map(String::as_str)
+        self.devices().infiniband.get(name).map(String::as_str)
     }
 }
 
-impl<M: AsRef<str>, N: Into<String>> FromIterator<(M, N)> for Macs {
+impl<M: AsRef<str>, N: Into<String>> FromIterator<(M, N)> for Macs<'_> {
     /// From pairs of MAC address and name.
-    fn from_iter<I: IntoIterator<Item = (M, N)>>(pairs: I) -> Macs {
-        let mut macs = Macs::default();
-        for (mac, name) in pairs {
-            macs.names.insert(plain_mac(mac.as_ref()), name.into());
-        }
-        macs
+    fn from_iter<I: IntoIterator<Item = (M, N)>>(pairs: I) -> Self {
+        let names = pairs.into_iter().map(|(mac, name)| (plain_mac(mac.as_ref()), name.into())).collect();
+        Macs { devices: Devices { names, ..Devices::default() }.into(), ..Macs::default() }
     }
 }
 

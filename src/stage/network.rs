@@ -6,7 +6,7 @@ use crate::base::report::Report;
 use crate::document::{Value, json};
 use crate::instance::{Instance, NetworkData, state};
 use crate::link::rename::{Rename, rename};
-use crate::machine::{Distro, Drivers, Machine, Nic};
+use crate::machine::{Distro, Drivers, Machine, Nic, Nics};
 use crate::network::input::{self, Choice, Input, Origin};
 use crate::network::names::{self, DeviceName};
 use crate::network::read::{eni, klibc, openstack};
@@ -44,7 +44,8 @@ pub fn apply(
     if root.exists(UPGRADED) {
         return Ok(None);
     }
-    let nics = nics(root, machine);
+    let find = || nics(root, machine);
+    let nics = Nics::new(&find);
     let order = source::named(&instance.source).map_or(Source::NEW.network_order, |s| s.network_order);
     let given = |origin| given(origin, machine, image, instance, &nics, report);
     let (origin, input) = match input::choose(order, given) {
@@ -58,12 +59,16 @@ pub fn apply(
             None => return Ok(None),
         },
     };
-    let macs: Macs = nics.iter().filter(|n| n.physical).map(|n| (n.mac.as_str(), n.name.as_str())).collect();
     let name = format!("network configuration ({origin})");
-    let mut network = input.read(&name, &macs, report).context(|| "the network is not configured")?;
+    let mut network =
+        input.read(&name, &Macs::of_physical(&nics), report).context(|| "the network is not configured")?;
     if mount_table::is_root_on_network(root, &machine.cmdline) {
         // The initramfs's other programs set these up; links that prepivot brought up are down again.
-        network.keep(&|interface| nics.iter().any(|nic| nic.is_up() && names::is_device(interface, nic)));
+        network.keep(&|interface| nics.all().iter().any(|nic| nic.is_up() && names::is_device(interface, nic)));
+    }
+    if network.interfaces.iter().any(|interface| interface.rename && interface.matching.mac.is_some()) {
+        // [`rename_links`] needs them.
+        nics.all();
     }
     let renderer = write(root, image, &network, report)?;
     log::info!("Applying network configuration from {origin}: Selected renderer '{}'", renderer.name);
@@ -120,7 +125,7 @@ fn given(
     machine: &Machine,
     image: &Image,
     instance: &Instance,
-    nics: &[Nic],
+    nics: &Nics,
     report: &mut Report,
 ) -> Option<Input> {
     match origin {
@@ -129,7 +134,7 @@ fn given(
             read.map_err(|e| report.warn(e)).ok()
         }
         Origin::Initramfs => {
-            let mac = |name: &str| nics.iter().find(|n| n.name == name).map(|n| n.mac.clone());
+            let mac = |name: &str| nics.all().iter().find(|n| n.name == name).map(|n| n.mac.clone());
             klibc::of_initramfs(&machine.base.join("run"), &machine.cmdline, mac, report).map(Input::config)
         }
         Origin::SystemCfg => image.config.get("network").cloned().map(Input::config),
@@ -144,12 +149,14 @@ fn given(
 
 /// The fallback: DHCP on the most suitable device. None if the image disables it (`system_info:
 /// disable_fallback_netcfg`), or comes with a network configuration and does not enable it.
-fn default(distro: Distro, config: &Value, nics: &[Nic]) -> Option<Value> {
+fn default(distro: Distro, config: &Value, nics: &Nics) -> Option<Value> {
     const KEY: &str = "disable_fallback_netcfg";
     let said = config.at(&["system_info", KEY]).or_else(|| config.get(KEY)).filter(|v| !v.is_null());
     let is_disabled = said.map_or(distro.has_own_network(), Value::is_true);
-    let nic = if is_disabled { None } else { fallback::nic(nics) };
-    nic.map(|nic| fallback::config(nic, nics))
+    if is_disabled {
+        return None;
+    }
+    fallback::nic(nics.all()).map(|nic| fallback::config(nic, nics.all()))
 }
 
 fn target(root: &Root, image: &Image) -> Target {
@@ -261,6 +268,40 @@ mod tests {
     }
 
     #[test]
+    fn a_device_is_found_by_the_short_address_of_infiniband_and_not_by_that_of_a_bridge() {
+        let dir = TempDir::new("network-devices");
+        for (nic, mac, kind) in [
+            ("ib0", "a0:00:02:20:fe:80:00:00:00:00:00:00:ec:0d:9a:03:00:15:e2:c1", "32"),
+            ("eth0", "52:54:00:00:00:01", "1"),
+            ("virtual", "52:54:00:00:00:01", "1"),
+        ] {
+            dir.write(&format!("sys/class/net/{nic}/address"), mac);
+            dir.write(&format!("sys/class/net/{nic}/type"), kind);
+            if nic != "virtual" {
+                dir.write(&format!("sys/class/net/{nic}/device/device"), "0x1000");
+            }
+        }
+        dir.write("usr/sbin/netplan", "");
+        let machine = Machine::read(&dir.0);
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let data = r#"{"links": [{"id": "a", "type": "phy", "ethernet_mac_address": "ec:0d:9a:15:e2:c1"},
+            {"id": "b", "type": "phy", "ethernet_mac_address": "52:54:00:00:00:01"}],
+            "networks": [{"link": "a", "type": "ipv4_dhcp"}, {"link": "b", "type": "ipv4_dhcp"}]}"#;
+        let network = Some(NetworkData::Openstack(json::parse("t", data.as_bytes()).unwrap()));
+        let instance = Instance { source: "OpenStack".into(), network, ..Instance::default() };
+        let mut report = Report::new();
+        let image = Image::read(&root, &machine, &mut report);
+        apply(&mut root, &machine, &image, &instance, &mut report).unwrap();
+        let text = root.text("/etc/netplan/50-cloud-init.yaml");
+        let ethernets = yaml::parse("t", &text).unwrap().at(&["network", "ethernets"]).cloned().unwrap();
+        assert_eq!(
+            ethernets.as_map().unwrap().iter().map(|(name, _)| name).collect::<Vec<_>>(),
+            ["ib0", "eth0"],
+            "{text}"
+        );
+    }
+
+    #[test]
     fn images_with_a_network_of_their_own_have_no_fallback() {
         let nics = [Nic {
             name: "eth0".into(),
@@ -271,7 +312,7 @@ mod tests {
         }];
         let given = |distro: &str, text: &str| {
             let config = yaml::parse("t", text).unwrap();
-            default(Distro::named(distro), &config, &nics).is_some()
+            default(Distro::named(distro), &config, &Nics::new(&|| nics.to_vec())).is_some()
         };
         assert!(given("debian", "{}") && given("debian", "{system_info: {disable_fallback_netcfg: false}}"));
         assert!(!given("debian", "{system_info: {disable_fallback_netcfg: true}}"));

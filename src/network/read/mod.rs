@@ -95,7 +95,9 @@ mod tests {
             read.unwrap_err().to_string()
         };
         let none = Macs::default();
-        assert!(error("network_data.json", NETWORK_DATA, &none.clone().complete()).contains("no device has its MAC"));
+        assert!(
+            error("network_data.json", NETWORK_DATA, &Macs::default().complete()).contains("no device has its MAC")
+        );
         assert!(error("yaml", "x: [", &none).contains("file"));
         assert!(error("yaml", "5", &none).starts_with("file: expected a mapping"));
         assert!(error("yaml", "version: 3", &none).starts_with("file: expected version: 1"));
