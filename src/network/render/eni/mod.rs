@@ -8,7 +8,7 @@ use super::renderer::{Evidence, File, HEADER, Owned, Renderer, Target, Unsupport
 use super::udev;
 use crate::base::manual;
 use crate::machine::Family;
-use crate::network::model::{Control, DeviceType, Dns, Interface, Method, Network, Subnet};
+use crate::network::model::{Control, DeviceType, Dns, Interface, Method, Network, Route, Subnet};
 use stanza::Stanza;
 
 const INTERFACES: &str = "/etc/network/interfaces";
@@ -110,7 +110,7 @@ fn interface(network: &Network, interface: &Interface, target: &Target, unsuppor
     }
     name_servers(interface, &mut stanzas);
     for route in &interface.routes {
-        if let Some(stanza) = of_family(&mut stanzas, route.to.is_v6()) {
+        if let Some(stanza) = of_route(&mut stanzas, route) {
             route::add(stanza, interface, route, target, unsupported);
         }
     }
@@ -118,10 +118,13 @@ fn interface(network: &Network, interface: &Interface, target: &Target, unsuppor
     stanzas
 }
 
-/// The first stanza of a family, else the first.
-fn of_family(stanzas: &mut [Stanza], v6: bool) -> Option<&mut Stanza> {
-    let place = stanzas.iter().position(|s| s.v6 == v6).unwrap_or(0);
-    stanzas.get_mut(place)
+/// The stanza for a route. ifup carries out the stanzas of an interface one after the other, and the kernel refuses a route whose
+/// gateway is not reached yet: it is the first one with an address in the gateway's network, else the family's last, else the last.
+fn of_route<'a>(stanzas: &'a mut [Stanza], route: &Route) -> Option<&'a mut Stanza> {
+    let reaches = |s: &Stanza| s.address.as_ref().zip(route.via.as_ref()).is_some_and(|(own, via)| own.contains(via));
+    let place = stanzas.iter().position(reaches);
+    let place = place.or_else(|| stanzas.iter().rposition(|s| s.v6 == route.to.is_v6()));
+    stanzas.get_mut(place.unwrap_or(stanzas.len().saturating_sub(1)))
 }
 
 /// A subnet's stanza. None for a static one without an address.
@@ -137,7 +140,9 @@ fn subnet(interface: &Interface, subnet: &Subnet, target: &Target, unsupported: 
     let mut stanza = Stanza::new(&interface.name, v6, method);
     match method {
         "static" => {
-            stanza.add("address", subnet.address.as_ref()?);
+            let address = subnet.address.as_ref()?;
+            stanza.add("address", address);
+            stanza.address = Some(address.clone());
             stanza.maybe("broadcast", subnet.broadcast.as_ref());
             stanza.maybe("gateway", subnet.gateway.as_ref());
             stanza.maybe("pointopoint", subnet.pointopoint.as_ref());
@@ -238,6 +243,22 @@ mod tests {
         );
         // A cycle is written too.
         assert!(body("version: 2\nvlans: {a: {id: 1, link: b}, b: {id: 2, link: a}}").contains("iface b inet manual"));
+    }
+
+    #[test]
+    fn a_route_is_added_when_its_gateway_is_reached() {
+        let stanza_of = |keys: &str, via: &str| {
+            let body =
+                body(&format!("version: 2\nethernets: {{e: {{{keys}, routes: [{{to: 10.9.0.0/16, via: {via}}}]}}}}"));
+            let place = body.split("iface e ").position(|stanza| stanza.contains("post-up"));
+            assert_eq!(body.matches("post-up").count(), 1, "{body}");
+            place.unwrap()
+        };
+        let two = "addresses: [10.0.0.2/24, 10.1.0.2/24]";
+        assert_eq!([stanza_of(two, "10.0.0.1"), stanza_of(two, "10.1.0.1"), stanza_of(two, "10.2.0.1")], [1, 2, 2]);
+        let lease = "dhcp4: true, addresses: [10.1.0.2/24, '2001:db8::2/64']";
+        assert_eq!([stanza_of(lease, "10.1.0.1"), stanza_of(lease, "10.2.0.1")], [2, 2]);
+        assert_eq!(stanza_of("addresses: ['2001:db8::2/64', '2001:db8::3/64']", "10.2.0.1"), 2);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! One stanza of interfaces(5).
 
+use crate::network::address::Cidr;
 use crate::network::model::Dns;
 use std::fmt::Write;
 
@@ -12,13 +13,15 @@ pub struct Stanza {
     name: String,
     pub v6: bool,
     pub method: &'static str,
+    /// The address that it configures.
+    pub address: Option<Cidr>,
     options: Vec<(String, String)>,
 }
 
 impl Stanza {
     /// A stanza without options.
     pub fn new(name: &str, v6: bool, method: &'static str) -> Stanza {
-        Stanza { start: None, stays: false, name: name.to_owned(), v6, method, options: Vec::new() }
+        Stanza { start: None, stays: false, name: name.to_owned(), v6, method, address: None, options: Vec::new() }
     }
 
     /// Adds an option.
