@@ -29,7 +29,7 @@ pub static RENDERER: Renderer = Renderer {
     reads_run: true,
     reload: &["networkctl", "reload"],
     limits: manual(
-        "Wi-Fi networks, the MTU that DHCPv6 gives, the bond parameters `num_unsol_na` and `use_carrier`, and the bridge \
+        "Wi-Fi networks, the overrides `use-mtu` and `use-routes` of DHCPv6, the bond parameters `num_unsol_na` and `use_carrier`, and the bridge \
              parameters `bridge_waitport`, `bridge_gcint`, `bridge_hw` and `bridge_maxwait`.",
     ),
     render,
@@ -78,6 +78,17 @@ mod tests {
         assert!(!of("{dhcp4: true, mtu: 1400}").contains("UseMTU"));
         assert!(of("{dhcp4: true, dhcp4-overrides: {use-mtu: false}}").contains("UseMTU=no\n"));
         assert!(!of("{dhcp6: true}").contains("UseMTU"));
+    }
+
+    #[test]
+    fn overrides_of_dhcpv6_are_those_that_networkd_knows() {
+        let keys = "route-metric: 9, use-dns: false, use-routes: false, use-mtu: false";
+        let text = format!(
+            "version: 2\nethernets: {{e: {{dhcp4: true, dhcp4-overrides: {{{keys}}}, dhcp6: true, dhcp6-overrides: {{{keys}}}}}}}"
+        );
+        let e = file(&text, "e.network");
+        assert!(e.contains("[DHCPv4]\nRouteMetric=9\nUseDNS=no\nUseRoutes=no\nUseMTU=no\n"), "{e}");
+        assert!(e.ends_with("[DHCPv6]\nRouteMetric=9\nUseDNS=no\n"), "{e}");
     }
 
     #[test]

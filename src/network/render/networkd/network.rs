@@ -38,6 +38,7 @@ pub fn sections(network: &Network, interface: &Interface, unsupported: &mut Unsu
     }
     if interface.dhcp4() {
         overrides(&interface.dhcp4_overrides, &mut dhcp4);
+        dhcp4.yes_no("UseRoutes", interface.dhcp4_overrides.use_routes);
         // networkd ignores the server's MTU by default. A configured MTU takes precedence over it.
         let default = interface.link_mtu().is_none().then_some(true);
         dhcp4.yes_no("UseMTU", interface.dhcp4_overrides.use_mtu.or(default));
@@ -47,9 +48,12 @@ pub fn sections(network: &Network, interface: &Interface, unsupported: &mut Unsu
     }
     if interface.dhcp6() {
         overrides(&interface.dhcp6_overrides, &mut dhcp6);
-        if interface.dhcp6_overrides.use_mtu.is_some() {
-            unsupported.key(interface, "dhcp6-overrides.use-mtu");
-        }
+        // DHCPv6 gives neither.
+        let (mtu, routes) = (interface.dhcp6_overrides.use_mtu, interface.dhcp6_overrides.use_routes);
+        unsupported.keys(
+            interface,
+            [("dhcp6-overrides.use-mtu", mtu.is_some()), ("dhcp6-overrides.use-routes", routes.is_some())],
+        );
     }
     extra(interface, [&mut link, &mut main, &mut dhcp4, &mut advertisement], unsupported);
     let mut out = vec![matching(interface), link, main, dhcp4, dhcp6, advertisement, port];
@@ -164,7 +168,6 @@ fn overrides(overrides: &DhcpOverrides, section: &mut Section) {
     );
     section.yes_no("UseHostname", overrides.use_hostname);
     section.yes_no("UseNTP", overrides.use_ntp);
-    section.yes_no("UseRoutes", overrides.use_routes);
 }
 
 fn address(subnet: &Subnet) -> Option<Section> {
