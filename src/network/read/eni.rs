@@ -73,6 +73,7 @@ fn to_v1(text: &str, report: &mut Report) -> Vec<Value> {
         }
     }
     enslave(&mut devices, &places);
+    start_parts(&mut devices);
     devices.into_iter().map(Device::entry).collect()
 }
 
@@ -148,6 +149,21 @@ fn enslave(devices: &mut [Device], places: &HashMap<String, usize>) {
             bond.entry.insert("type", "bond");
             if known.insert((master, member.clone())) {
                 bond.ports.push(member);
+            }
+        }
+    }
+}
+
+/// Lets devices be started that others are built on. They often have no `auto`: ifup brings them up with what is on top.
+fn start_parts(devices: &mut [Device]) {
+    let link = |d: &Device| d.entry.get("vlan_link").and_then(Value::text);
+    let parts: HashSet<String> = devices.iter().flat_map(|d| d.ports.iter().cloned().chain(link(d))).collect();
+    for device in devices.iter_mut().filter(|d| parts.contains(&d.name)) {
+        for subnet in &mut device.subnets {
+            if let Value::Map(subnet) = subnet
+                && subnet.get("type").and_then(Value::as_str) == Some("manual")
+            {
+                subnet.remove("control");
             }
         }
     }
@@ -311,6 +327,17 @@ mod tests {
         assert_eq!(n.interface("v").unwrap().device_type, DeviceType::Vlan { id: 9, link: "eth1".into() });
         assert_eq!(n.interface("br0").unwrap().members(), ["eth1", "v"]);
         assert_eq!(n.interface("lo").unwrap().device_type, DeviceType::Loopback);
+    }
+
+    #[test]
+    fn what_others_are_built_on_is_started_with_them() {
+        let n = read(
+            "iface a inet manual\niface b inet manual\n bond-master bond0\nauto bond0\niface bond0 inet dhcp\nauto br0\niface br0 inet dhcp\n\
+             \x20 bridge_ports c\niface c inet manual\nauto a.5\niface a.5 inet dhcp\niface d inet manual\niface e inet dhcp\nauto e.6\n\
+             iface e.6 inet dhcp\n",
+        );
+        let is_manual = |name: &&str| n.interface(name).unwrap().is_manual();
+        assert_eq!(["a", "b", "c", "d", "e"].into_iter().filter(is_manual).collect::<Vec<_>>(), ["d", "e"]);
     }
 
     #[test]
