@@ -5,7 +5,7 @@
 //! record is checked in full before any of it is used.
 
 use super::staged::Staged;
-use super::{Attr, Change, Content, MAX_READ, Over};
+use super::{Attr, Change, Content, Over};
 use crate::base::digest::{SHA256_LEN, Sha256};
 use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
 
@@ -214,9 +214,6 @@ impl<R: Read + Seek> Record<R> {
                 let attr = self.attr()?;
                 let length = u64::from_le_bytes(array(&mut self.input)?);
                 let number = u32::from_le_bytes(array(&mut self.input)?);
-                if length > MAX_READ {
-                    return Err(malformed());
-                }
                 Change::Write { path, attr, content: Staged::named(number, length).into(), over }
             }
             _ => return Err(malformed()),
@@ -232,7 +229,7 @@ impl<R: Read + Seek> Record<R> {
 
     fn content(&mut self) -> io::Result<Content> {
         let length = u64::from_le_bytes(array(&mut self.input)?);
-        if length > MAX_READ || length > self.input.limit() {
+        if length > self.input.limit() {
             return Err(malformed());
         }
         let mut content = Vec::with_capacity(usize::try_from(length).map_err(|_| malformed())?);
@@ -331,6 +328,22 @@ mod tests {
         }
         assert!(read(&[bytes.as_slice(), b"\0"].concat()).unwrap().is_none());
         assert!(read(&[0; 512]).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_content_is_read_back_whatever_its_length() {
+        // The list of waiting changes has the contents of several files.
+        let length = crate::root::MAX_READ + 1;
+        let zeros = move |out: &mut dyn Write| io::copy(&mut io::repeat(0).take(length), out).map(drop);
+        for content in [Content::made(zeros).unwrap(), Staged::named(7, length).into()] {
+            let change = Change::Write { path: "/a".into(), content, attr: Attr::root(0o600), over: Over::Replace };
+            let mut bytes = Vec::new();
+            put(&mut bytes, &Entry { change, hidden: false }).unwrap();
+            let body = bytes.len() as u64;
+            let mut record = Record { input: BufReader::new(Cursor::new(bytes)).take(body), left: 1 };
+            let entry = record.next().unwrap().unwrap();
+            assert!(matches!(&entry.change, Change::Write { content, .. } if content.len() == length));
+        }
     }
 
     #[test]
