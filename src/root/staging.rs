@@ -22,7 +22,7 @@ const BUFFER: usize = 64 << 10;
 const DEFAULT_ACL: &std::ffi::CStr = c"system.posix_acl_default";
 
 /// Which of the entries have a content that can be staged beside a journal in `folder`: it is long, and its place is a file of the
-/// same file system that gets nothing from the folder that it is in.
+/// same file system. Files get nothing from either folder that they are in.
 pub(super) fn eligible(disk: &Disk, folder: &str, entries: &[Entry]) -> Vec<usize> {
     let is_large = |entry: &Entry| match &entry.change {
         Change::Write { content, over: Over::Replace, .. } => content.len() >= LARGE && !entry.hidden,
@@ -35,13 +35,14 @@ pub(super) fn eligible(disk: &Disk, folder: &str, entries: &[Entry]) -> Vec<usiz
     let removed = |path: &str| {
         entries.iter().any(|e| matches!(e.change, Change::Remove { .. }) && is_below(path, e.change.resolved()))
     };
-    let own = disk.nearest(folder).and_then(|fd| fs::fstat(fd).ok()).map(|stat| stat.st_dev);
-    let is_plain_place = |path: &str| {
-        disk.nearest(folder_of(path)).is_some_and(|fd| {
-            let has_acl = fs::fgetxattr(&fd, DEFAULT_ACL, &mut [0; 0][..]).is_ok();
-            !has_acl && fs::fstat(&fd).ok().map(|stat| stat.st_dev) == own
-        })
+    // The device of a folder whose files get nothing from it.
+    let device = |folder: &str| {
+        let fd = disk.nearest(folder)?;
+        let has_acl = fs::fgetxattr(&fd, DEFAULT_ACL, &mut [0; 0][..]).is_ok();
+        fs::fstat(&fd).ok().filter(|_| !has_acl).map(|stat| stat.st_dev)
     };
+    let own = device(folder);
+    let is_plain_place = |path: &str| own.is_some() && device(folder_of(path)) == own;
     let fits = |entry: &Entry| {
         let path = entry.change.resolved();
         is_large(entry) && !is_semaphore(path) && !removed(path) && is_plain_place(path)

@@ -315,6 +315,28 @@ fn a_journal_with_staged_contents_is_carried_out_from_any_point() {
 }
 
 #[test]
+fn a_large_file_gets_nothing_of_the_journals_folder() {
+    let (dir, mut root) = tree("root-staged-acl");
+    let etc = dir.0.join("etc");
+    // What the owner, the user 1000, the group and others may do with new files: its version, then for each tag, bits and id (acl(5)).
+    let mut acl = 2u32.to_le_bytes().to_vec();
+    for (tag, bits, id) in
+        [(1u16, 7u16, u32::MAX), (2, 7, 1000), (4, 5, u32::MAX), (16, 7, u32::MAX), (32, 5, u32::MAX)]
+    {
+        acl.extend([tag.to_le_bytes(), bits.to_le_bytes()].concat());
+        acl.extend(id.to_le_bytes());
+    }
+    if rustix::fs::setxattr(&etc, c"system.posix_acl_default", &acl, rustix::fs::XattrFlags::empty()).is_err() {
+        crate::base::testing::skip("the temporary folder's file system has no access control lists");
+        return;
+    }
+    root.write("/srv/secret", vec![1; staging::LARGE as usize], Attr::root(0o640)).unwrap();
+    assert_eq!(root.commit(), []);
+    let access = rustix::fs::getxattr(dir.0.join("srv/secret"), c"system.posix_acl_access", &mut [0; 100]);
+    assert!(access.is_err(), "the user 1000 may read it");
+}
+
+#[test]
 fn a_journal_of_somebody_else_is_not_carried_out() {
     let (dir, mut root) = tree("root-foreign");
     let entries = left_behind(&mut root);
