@@ -93,17 +93,19 @@ fn judge(text: &str) -> Outlook {
     if blocks.iter().any(is_going) {
         return Outlook::Going;
     }
+    let last_is_active = blocks.first().is_some_and(|block| value(block, "ActiveState") == "active");
     let has_failed = |block: &Vec<(&str, &str)>| {
         let file = value(block, "UnitFileState");
+        // Units for one boot are not written for stages that have nothing to do.
+        let is_left_out = file.is_empty() && last_is_active;
         let is_on = file.starts_with("enabled")
             || file.starts_with("linked")
             || ["static", "alias", "generated", "transient", "indirect"].contains(&file.as_str());
-        !is_on || value(block, "ActiveState") == "failed" || value(block, "SubState") == "failed"
+        !(is_on || is_left_out) || value(block, "ActiveState") == "failed" || value(block, "SubState") == "failed"
     };
     if blocks.iter().any(has_failed) {
         return Outlook::Failed;
     }
-    let last_is_active = blocks.first().is_some_and(|block| value(block, "ActiveState") == "active");
     if last_is_active { Outlook::Ended } else { Outlook::Never }
 }
 
@@ -133,6 +135,8 @@ mod tests {
         assert_eq!(outlook(["inactive dead masked-runtime -", exited, exited, exited]), Outlook::Failed);
         assert_eq!(outlook([off, exited, exited, "inactive dead  -"]), Outlook::Failed, "there is no such unit");
         assert_eq!(outlook([exited; 4]), Outlook::Ended, "result.json was written, or never will be");
+        let left_out = "inactive dead  -";
+        assert_eq!(outlook([exited, left_out, left_out, left_out]), Outlook::Ended, "idle stages have no units");
         assert_eq!(outlook(["inactive dead enabled-runtime 0", exited, exited, exited]), Outlook::Never);
     }
 }
