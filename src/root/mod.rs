@@ -40,7 +40,6 @@ pub use lock::Lock;
 pub use log_file::open_log;
 pub use mounts::{Writable, check_writable, unescape};
 pub use owner::Ids;
-pub use points::UNIT_FOLDERS;
 pub use watch::PathState;
 
 use crate::base::error::{Context, Error, Result};

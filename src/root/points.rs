@@ -8,7 +8,7 @@
 use super::disk::is_in_memory;
 use super::layout::{KEPT_STATE, STATE, is_below};
 use super::mounts::unescape;
-use super::{Root, Use};
+use super::{Kind, Root, Use};
 use crate::base::error::{Context, Result};
 use crate::machine::credentials;
 use rustix::fd::AsRawFd;
@@ -19,8 +19,10 @@ use std::path::Path;
 
 /// Mount points that never hold files of the disk.
 const NOT_ON_DISK: [&str; 6] = ["proc", "sys", "dev", "run", "tmp", "none"];
-/// The folders of an image's units (systemd.unit(5)); the first takes precedence, and is the administrator's.
-pub const UNIT_FOLDERS: [&str; 3] = ["/etc/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system"];
+/// The folders of an image's units (systemd.unit(5)); the first takes precedence, and is the administrator's. The last is the one
+/// before it where /lib is a link to /usr/lib.
+const UNIT_FOLDERS: [&str; 4] =
+    ["/etc/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"];
 /// Partition types that are mounted without a line in fstab, and where (systemd-gpt-auto-generator(8)).
 const PARTITIONS: [(&str, &str); 4] = [
     ("933ac7e1-2eb4-4f13-b844-0e14e2aef915", "home"),
@@ -60,6 +62,13 @@ pub(super) fn find(root: &mut Root) {
 }
 
 impl Root {
+    /// The folders of the root's units, each once: those of the administrator and those of the vendor.
+    pub fn unit_folders(&self) -> (&'static str, Vec<&'static str>) {
+        let [own, vendor @ .., lib] = UNIT_FOLDERS;
+        let is_own = |path: &str| self.lstat(path).is_some_and(|s| s.kind == Kind::Dir);
+        (own, vendor.into_iter().chain(Some(lib).filter(|_| is_own("/lib"))).collect())
+    }
+
     /// In the running system: if the state's file system is in memory, bind mounts the copy that is kept on
     /// the disk over it.
     ///
@@ -191,7 +200,8 @@ impl Points<'_> {
     /// (systemd.unit(5), RequiresMountsFor=).
     fn units(&mut self) {
         let mut seen = BTreeSet::new();
-        for folder in UNIT_FOLDERS {
+        let (own, vendor) = self.root.unit_folders();
+        for folder in std::iter::once(own).chain(vendor) {
             for name in self.root.list(folder).into_iter().filter(|name| name.ends_with(".mount")) {
                 let text = self.root.text(&format!("{folder}/{name}"));
                 if seen.insert(name) {
@@ -273,6 +283,8 @@ mod tests {
             ("/usr/lib/systemd/system/opt.mount", "[Mount]\nWhere=/opt\nType = x\nType=tmpfs\n"),
         ];
         assert_eq!(points("", &units), "opt* var", "srv is masked");
+        let of_lib = [("/lib/systemd/system/data.mount", "[Mount]\nWhere=/data\n")];
+        assert_eq!(points("", &of_lib), "data", "a root whose /lib is a folder of its own");
         let line = "systemd.mount-extra=/dev/vdb:/data:ext4:ro systemd.mount-extra=t:/cache:tmpfs systemd.mount-extra=";
         assert_eq!(points(line, &[]), "data cache*");
         assert_eq!(points("systemd.volatile=state", &[("/etc/fstab", "LABEL=v /var ext4\n")]), "var*");

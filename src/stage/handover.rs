@@ -3,7 +3,7 @@
 
 use crate::base::error::Result;
 use crate::root::run_dir;
-use crate::root::{Attr, Root, UNIT_FOLDERS};
+use crate::root::{Attr, Root};
 use crate::system::service::has_systemd;
 
 /// The real root's own copy of the program.
@@ -81,7 +81,8 @@ pub fn hand_over(root: &mut Root, found: bool) -> Result<Option<Units>> {
     }
     let installed = root.exists(INSTALLED);
     let has_unit = |folder: &&str| root.text(&format!("{folder}/cloud-init-local.service")).contains(INSTALLED);
-    let has_units = UNIT_FOLDERS.iter().chain(&["/lib/systemd/system"]).any(has_unit);
+    let (own, vendor) = root.unit_folders();
+    let has_units = std::iter::once(&own).chain(&vendor).any(has_unit);
     if installed && has_units && !foreign {
         return Ok(None);
     }
@@ -126,17 +127,15 @@ fn without(unit: &str, names: &[&str]) -> String {
     unit.lines().map(line).collect()
 }
 
-/// Whether units start with a stage (`WantedBy=cloud-init.target`), or those that the administrator wrote or enabled require one.
+/// Whether units start with a stage (`WantedBy=cloud-init.target`), or those that the administrator wrote, or that are enabled, require
+/// one.
 fn is_required(root: &Root) -> bool {
-    let [own, vendor @ ..] = UNIT_FOLDERS;
+    let (own, vendor) = root.unit_folders();
     let entries = root.list(own);
     let starts = |entry: &String| {
         let unit = entry.strip_suffix(".wants").or_else(|| entry.strip_suffix(".requires"));
         unit.is_some_and(|unit| unit == ALIAS || FILES.iter().any(|(name, ..)| *name == unit))
     };
-    if entries.iter().any(starts) || vendor.iter().any(|folder| root.list(folder).iter().any(starts)) {
-        return true;
-    }
     let requires = |line: &str| {
         let (key, value) = line.split_once('=').unwrap_or_default();
         ["Requires", "Requisite", "BindsTo"].contains(&key.trim()) && value.contains("cloud-")
@@ -144,18 +143,30 @@ fn is_required(root: &Root) -> bool {
     let requires_one = |unit: &str, path: &str| {
         // systemd goes by a link's name. To follow the link takes several times as long, and is for instances and units elsewhere.
         let found = vendor.iter().map(|folder| format!("{folder}/{unit}")).find(|path| root.is_file(path));
-        root.text(found.as_deref().unwrap_or(path)).lines().any(requires)
+        let text = root.text(found.as_deref().unwrap_or(path));
+        // A line that ends with a backslash goes on in the next.
+        text.contains("cloud-") && text.replace("\\\n", " ").lines().any(requires)
     };
-    entries.iter().any(|name| {
+    let has_units = |name: &str| [".d", ".wants", ".requires"].iter().any(|end| name.ends_with(end));
+    // systemd's own units require none, and are most of those that an image enables by itself.
+    let is_systemds = |unit: &str| unit.starts_with("systemd-") && !unit.ends_with(".conf");
+    let in_folder = |path: &str| {
+        root.list(path).iter().any(|unit| !is_systemds(unit) && requires_one(unit, &format!("{path}/{unit}")))
+    };
+    let of_vendor = |folder: &&str| {
+        let names = root.list(folder);
+        names.iter().any(|name| starts(name) || has_units(name) && in_folder(&format!("{folder}/{name}")))
+    };
+    let of_own = |name: &String| {
         let path = format!("{own}/{name}");
-        if [".d", ".wants", ".requires"].iter().any(|end| name.ends_with(end)) {
-            root.list(&path).iter().any(|unit| requires_one(unit, &format!("{path}/{unit}")))
-        } else {
-            // A link is another name of a unit.
-            let target = root.read_link(&path).unwrap_or_default();
-            requires_one(target.rsplit('/').next().filter(|unit| unit != name).unwrap_or_default(), &path)
+        if has_units(name) {
+            return in_folder(&path);
         }
-    })
+        // A link is another name of a unit.
+        let target = root.read_link(&path).unwrap_or_default();
+        requires_one(target.rsplit('/').next().filter(|unit| unit != name).unwrap_or_default(), &path)
+    };
+    entries.iter().any(starts) || vendor.iter().any(of_vendor) || entries.iter().any(of_own)
 }
 
 /// Whether /usr/bin/cloud-init belongs to another package.
@@ -213,6 +224,8 @@ mod tests {
             ] {
                 root.symlink(&format!("/etc/systemd/system/{link}.service"), &format!("{target}.service")).unwrap();
             }
+            let of_vendor = "/usr/lib/systemd/system/multi-user.target.wants/static.service";
+            root.symlink(of_vendor, "../static.service").unwrap();
             let units = hand_over(&mut root, true).unwrap().unwrap();
             units.start(&mut root, first).unwrap();
             let is_unit = |name: &String| root.is_file(&format!("{UNITS}/{name}"));
@@ -248,6 +261,10 @@ mod tests {
             ("/usr/local/lib/systemd/system/required.service", "Requisite=cloud-config.service"),
             ("/usr/lib/systemd/system/required.service", "BindsTo = cloud-config.target"),
             ("/usr/lib/systemd/system/instance@.service", "Requires=cloud-final.service"),
+            ("/etc/systemd/system/a.service", "Requires=b.service \\\n cloud-final.service"),
+            ("/lib/systemd/system/cloud-init.target.wants/a.service", ""),
+            ("/usr/lib/systemd/system/static.service", "Requires=cloud-init.target"),
+            ("/usr/lib/systemd/system/a.service.d/b.conf", "Requires=cloud-init.target"),
             ("/etc/systemd/system/cloud-init.target.wants/a.service", ""),
             ("/usr/lib/systemd/system/cloud-final.service.requires/a.service", ""),
             // Its units have the same names.
