@@ -12,7 +12,7 @@ pub const STATE_FOLDERS: [&str; 2] = ["/var/lib/cloud", "/etc/.prepivot-state"];
 /// cloud-init's log.
 pub const CLOUD_INIT_LOG: &str = "/var/log/cloud-init.log";
 /// Logs and statuses of one boot, which nothing later depends on.
-const UNSYNCED: [&str; 3] =
+pub(super) const UNSYNCED: [&str; 3] =
     [CLOUD_INIT_LOG.split_at(1).1, "var/lib/cloud/data/status.json", "var/lib/cloud/data/result.json"];
 
 /// The account files, in the order in which a partly written set does the least damage. /etc/passwd comes

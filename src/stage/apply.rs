@@ -59,6 +59,9 @@ pub fn new_root(path: &Path, machine: &Machine) -> Ended {
     if let Some((_, provisioned)) = &mut done.provisioned {
         provisioned.settled = done.again && !changes;
     }
+    if changes {
+        boot.report.keep(root.keep_unlabelled());
+    }
     let writable = write(&mut root, &mut boot, &mut done);
     drop(stage);
     let (messages, first) = end(&mut root, &mut boot, &mut status, &done);

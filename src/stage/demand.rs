@@ -93,6 +93,7 @@ pub fn leave(root: &mut Root, boot: &mut Boot, status: &mut Status, done: &Provi
         || marks.iter().any(|marks| !marks.is_empty())
         || !done.settled
         || !state::is_finished(root, &done.instance)
+        || root.has_unlabelled()
         || Run::new(root, boot, &done.instance).has_background();
     let [network, config, _] = marks;
     let mut first = None;
@@ -256,6 +257,7 @@ mod tests {
             root.remove(&format!("{}/{}", state::folder(&done.instance), state::BOOT_FINISHED)).unwrap();
         });
         but_final(&|root, _, _| left("/var/lib/cloud/data/previous-datasource", root));
+        but_final(&|root, _, _| left("/var/lib/cloud/data/prepivot-unlabelled", root));
         for config in [
             "{cloud_final_modules: [final_message], final_message: done}",
             "{cloud_final_modules: [[final_message, always, done]]}",

@@ -89,6 +89,7 @@ pub fn stage(root: &mut Root, machine: &Machine, stage: Stage, options: &Options
     let mut recovered = recover(root);
     if stage == Stage::Final {
         root.stop_waiting().iter().for_each(|e| recovered.error(e));
+        recovered.keep(root.forget_unlabelled());
         if Applied::read(root).is_some_and(|applied| applied.again) {
             recovered.keep(state::note_same(root));
         }
