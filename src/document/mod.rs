@@ -305,6 +305,37 @@ impl Value {
     }
 }
 
+/// The size of a value with aliases expanded: nodes, of which keys are too, and bytes of text.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Size {
+    pub nodes: usize,
+    pub bytes: usize,
+}
+
+impl Size {
+    /// The size of `value`.
+    pub fn of(value: &Value) -> Size {
+        let mut size = Size { nodes: 1, bytes: 0 };
+        match value {
+            Value::String(text) | Value::Big(text) => size.bytes = text.len(),
+            Value::Bytes(bytes) => size.bytes = bytes.len(),
+            Value::List(list) => list.iter().for_each(|item| size.add(Size::of(item))),
+            Value::Map(map) => map.iter().for_each(|(key, value)| {
+                size.add(Size { nodes: 1, bytes: key.len() });
+                size.add(Size::of(value));
+            }),
+            Value::Null | Value::Bool(_) | Value::Int(_) | Value::Float(_) => {}
+        }
+        size
+    }
+
+    /// Adds another size.
+    pub fn add(&mut self, more: Size) {
+        self.nodes = self.nodes.saturating_add(more.nodes);
+        self.bytes = self.bytes.saturating_add(more.bytes);
+    }
+}
+
 /// The error for a value of the wrong type. It names the key, never the value.
 pub fn wrong(key: &str, expected: &str, found: &Value) -> Error {
     Error::new(format!("{key}: expected {expected}, found {}", found.kind()))

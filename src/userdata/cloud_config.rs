@@ -3,7 +3,7 @@
 use super::merge::{REPLACE, Strategy};
 use super::{jsonp, kind, kind::Kind};
 use crate::base::error::{Error, Result};
-use crate::document::{MAX_NODES, Map, Value, json, write_yaml, wrong, yaml};
+use crate::document::{Map, Size, Value, json, write_yaml, wrong, yaml};
 use std::io::{self, Write};
 
 /// The header fields that set how a part is merged; the first that exists takes precedence.
@@ -49,12 +49,15 @@ impl CloudConfig {
             _ => merged(&base, content, header),
         };
         // Aliases and patches make much of little: what all parts hold has the bound of one document.
-        let result = result.and_then(|value| match jsonp::size(&value) {
-            nodes @ ..=MAX_NODES => {
-                self.nodes = nodes;
-                Ok(value)
+        let result = result.and_then(|value| {
+            let size = Size::of(&value);
+            match jsonp::exceeded(size) {
+                None => {
+                    self.nodes = size.nodes;
+                    Ok(value)
+                }
+                Some(limit) => Err(Error::new(format!("all parts together have more than {limit}"))),
             }
-            _ => Err(Error::new(format!("all parts together have more than {MAX_NODES} nodes"))),
         });
         let one_line = name.replace(['\n', '\r', '\t'], " ").trim().to_owned();
         let (list, merged, outcome) = match result {
@@ -191,6 +194,10 @@ mod tests {
         let parts: Vec<String> = (0..10).map(|i| of(&format!("k{i}"))).collect();
         let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
         assert_eq!(finished(&parts).1, [[true; 2].as_slice(), &[false; 8]].concat());
+        let of = |key: &str| format!("#cloud-config\n{key}: [&a {}, {}]\n", "x".repeat(100_000), "*a,".repeat(99));
+        let parts: Vec<String> = (0..10).map(|i| of(&format!("k{i}"))).collect();
+        let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+        assert_eq!(finished(&parts).1, [[true; 1].as_slice(), &[false; 9]].concat());
     }
 
     /// What was merged before is copied for each part, as long as that takes no time.

@@ -1,7 +1,8 @@
 //! JSON Patch (RFC 6902) with JSON Pointers (RFC 6901), for `#cloud-config-jsonp`.
 
 use crate::base::error::{Error, Result};
-use crate::document::{MAX_DEPTH, MAX_NODES, Value};
+use crate::document::yaml::MAX_BYTES;
+use crate::document::{MAX_DEPTH, MAX_NODES, Size, Value};
 
 /// The most operations of a patch.
 const MAX_OPERATIONS: usize = 10_000;
@@ -11,8 +12,8 @@ const MAX_MOVED: usize = 2_000_000;
 
 /// What operations may still build up and move.
 struct Bounds {
-    /// How many nodes the document may have had by now.
-    nodes: usize,
+    /// The size that the document may have had by now.
+    size: Size,
     /// How many entries were moved.
     moved: usize,
 }
@@ -20,14 +21,19 @@ struct Bounds {
 impl Bounds {
     /// A copy of the document into itself doubles it and nests it deeper.
     fn grown(&mut self, value: Value, pointer: &str) -> Result<Value> {
-        self.nodes = self.nodes.saturating_add(size(&value));
-        if self.nodes > MAX_NODES {
-            return Err(Error::new(format!("the document grows to more than {MAX_NODES} nodes")));
+        self.size.add(Size::of(&value));
+        if let Some(limit) = exceeded(self.size) {
+            return Err(Error::new(format!("the document grows to more than {limit}")));
         }
         if pointer.matches('/').count() + depth(&value) > MAX_DEPTH {
             return Err(Error::new(format!("the document nests deeper than {MAX_DEPTH}")));
         }
         Ok(value)
+    }
+
+    /// What was removed, or is replaced, takes no more room. It has taken time, so that its nodes still count.
+    fn shrunk(&mut self, value: &Value) {
+        self.size.bytes = self.size.bytes.saturating_sub(Size::of(value).bytes);
     }
 
     fn moves(&mut self, entries: usize) -> Result<()> {
@@ -47,7 +53,7 @@ pub fn apply(document: Value, patch: &Value) -> Result<Value> {
     if operations.len() > MAX_OPERATIONS {
         return Err(Error::new(format!("the patch has more than {MAX_OPERATIONS} operations")));
     }
-    let mut bounds = Bounds { nodes: size(&document), moved: 0 };
+    let mut bounds = Bounds { size: Size::of(&document), moved: 0 };
     let mut result = document;
     for (i, operation) in operations.iter().enumerate() {
         step(&mut result, operation, &mut bounds).map_err(|e| e.context(format!("operation {}", i + 1)))?;
@@ -63,9 +69,15 @@ fn step(document: &mut Value, operation: &Value, bounds: &mut Bounds) -> Result<
     let path = text("path")?;
     match text("op")? {
         "add" => add(document, path, value()?, bounds),
-        "remove" => remove(document, path, bounds).map(drop),
+        "remove" => {
+            let removed = remove(document, path, bounds)?;
+            bounds.shrunk(&removed);
+            Ok(())
+        }
         "replace" => {
-            *find(document, path)? = bounds.grown(value()?, path)?;
+            let place = find(document, path)?;
+            bounds.shrunk(place);
+            *place = bounds.grown(value()?, path)?;
             Ok(())
         }
         "move" => {
@@ -74,6 +86,7 @@ fn step(document: &mut Value, operation: &Value, bounds: &mut Bounds) -> Result<
                 return Err(Error::new("from: a value cannot be moved into itself"));
             }
             let moved = remove(document, from, bounds)?;
+            bounds.shrunk(&moved);
             add(document, path, moved, bounds)
         }
         "copy" => {
@@ -86,12 +99,12 @@ fn step(document: &mut Value, operation: &Value, bounds: &mut Bounds) -> Result<
     }
 }
 
-/// How many nodes a value has, as YAML's reader counts them: keys are nodes too.
-pub fn size(value: &Value) -> usize {
-    1 + match value {
-        Value::List(list) => list.iter().map(size).sum(),
-        Value::Map(map) => map.iter().map(|(_, value)| 1 + size(value)).sum(),
-        _ => 0,
+/// The limit of one document that this size exceeds. A text that is shared in memory takes room each time that it is written.
+pub fn exceeded(size: Size) -> Option<String> {
+    match size {
+        Size { nodes, .. } if nodes > MAX_NODES => Some(format!("{MAX_NODES} nodes")),
+        Size { bytes, .. } if bytes > MAX_BYTES => Some(format!("{MAX_BYTES} bytes")),
+        _ => None,
     }
 }
 
@@ -251,6 +264,24 @@ mod tests {
         };
         assert!(copies(|i| format!("x{i}")).contains(&format!("more than {MAX_NODES} nodes")));
         assert!(copies(|_| "x".into()).contains("deeper than 100"));
+    }
+
+    /// Each copy of a text or of a key is one node, however long it is.
+    #[test]
+    fn copies_of_long_texts_and_keys_are_refused() {
+        let long = "x".repeat(1 << 20);
+        for document in [format!(r#"{{"a":"{long}"}}"#), format!(r#"{{"a":{{"{long}":1}}}}"#)] {
+            let copies: Vec<String> =
+                (0..100).map(|i| format!(r#"{{"op":"copy","from":"/a","path":"/b{i}"}}"#)).collect();
+            let patched = patched(&document, &format!("[{}]", copies.join(",")));
+            assert!(patched.contains("the document grows to more than"), "{} bytes", patched.len());
+        }
+        // What only goes elsewhere, or is replaced, is there once.
+        let document = format!(r#"{{"a":"{}"}}"#, "x".repeat(10 << 20));
+        let patch = r#"[{"op":"move","from":"/a","path":"/b"},{"op":"copy","from":"/b","path":"/c"}]"#;
+        assert!(patched(&document, patch).contains("operation 2: the document grows to more than"));
+        let patch = r#"[{"op":"move","from":"/a","path":"/b"},{"op":"move","from":"/b","path":"/a"},{"op":"remove","path":"/a"}]"#;
+        assert_eq!(patched(&document, patch), "{}");
     }
 
     /// Each operation that removes an entry moves those after it.

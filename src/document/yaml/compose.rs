@@ -3,7 +3,7 @@
 use super::MAX_BYTES;
 use super::cursor::{Failure, Mark, Step};
 use super::token::{Token, Tokens};
-use crate::document::{MAX_DEPTH, MAX_NODES, Map, Path, Value, scalar};
+use crate::document::{MAX_DEPTH, MAX_NODES, Map, Path, Size, Value, scalar};
 use std::collections::HashMap;
 
 /// The handle `!!`, expanded.
@@ -24,20 +24,6 @@ pub struct Composer<'a> {
     anchored: Size,
     depth: usize,
     places: Option<Places>,
-}
-
-/// The size of a value with aliases expanded: nodes, and bytes of text.
-#[derive(Clone, Copy, Default)]
-struct Size {
-    nodes: usize,
-    bytes: usize,
-}
-
-impl Size {
-    fn add(&mut self, more: Size) {
-        self.nodes = self.nodes.saturating_add(more.nodes);
-        self.bytes = self.bytes.saturating_add(more.bytes);
-    }
 }
 
 /// Finds the lines of some paths while the document is parsed.
