@@ -139,16 +139,19 @@ pub fn add(
         return Err(Error::new("the options of SSH keys hold the end of a line or another control character"));
     }
     let mut new: Vec<Key> = Vec::new();
-    let mut known: HashMap<String, Vec<usize>> = HashMap::new();
+    // Where each line is in it, and where the lines of each key are, with the first of them that may be missing in the file.
+    let mut places: HashMap<String, usize> = HashMap::new();
+    let mut known: HashMap<String, (Vec<usize>, usize)> = HashMap::new();
     for line in keys.iter().flat_map(|k| k.lines()).filter(|l| !l.trim().is_empty() && !l.trim().starts_with('#')) {
         match Key::parse(line) {
             Some(mut key) => {
                 if let Some(options) = options {
                     key.options = options.to_owned();
                 }
-                let same = known.entry(key.base64.clone()).or_default();
-                if !same.iter().any(|at| new[*at] == key) {
-                    same.push(new.len());
+                let line = key.to_string();
+                if !places.contains_key(&line) {
+                    places.insert(line, new.len());
+                    known.entry(key.base64.clone()).or_default().0.push(new.len());
                     new.push(key);
                 }
             }
@@ -167,8 +170,14 @@ pub fn add(
     let mut there = vec![false; new.len()];
     for line in &mut lines {
         let Some(key) = Key::parse(&String::from_utf8_lossy(line)) else { continue };
-        let Some(same) = known.get(&key.base64) else { continue };
-        let next = same.iter().find(|at| new[**at] == key).or(same.iter().find(|at| !there[**at])).or(same.last());
+        let Some((same, missing)) = known.get_mut(&key.base64) else { continue };
+        let next = places.get(&key.to_string()).or_else(|| {
+            // Where none is missing, it is the last.
+            while *missing + 1 < same.len() && there[same[*missing]] {
+                *missing += 1;
+            }
+            same.get(*missing)
+        });
         if let Some(&at) = next {
             there[at] = true;
             *line = new[at].to_string().into_bytes();
@@ -355,6 +364,19 @@ mod tests {
             let lines = [from("a"), from("b"), from("c")].map(|line| line + "\n").concat();
             assert_eq!(root.text("/home/u/.ssh/authorized_keys"), lines);
         }
+    }
+
+    /// Each line is compared with those of the same key.
+    #[test]
+    fn many_lines_of_one_key_end_in_time() {
+        let (_dir, mut root, user) = start("");
+        let lines: String = (0..20_000).map(|i| format!("ssh-rsa AAAA {i}\n")).collect();
+        root.write("/home/u/.ssh/authorized_keys", "ssh-rsa AAAA x\n".repeat(20_000), Attr::owned(0o600, user.ids))
+            .unwrap();
+        let before = crate::base::testing::cpu_time();
+        add_to(&mut root, &user, std::slice::from_ref(&lines), None, &mut Report::new()).unwrap();
+        assert!(crate::base::testing::cpu_time() - before < std::time::Duration::from_secs(5));
+        assert_eq!(root.text("/home/u/.ssh/authorized_keys"), lines);
     }
 
     #[test]
