@@ -290,13 +290,18 @@ impl Disk {
         let temporary = temporary_name(name);
         self.make_temporary(path, || fs::mkdirat(&parent, &temporary, Mode::from_raw_mode(0o700)))?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        own(fs::openat(&parent, &temporary, flags, Mode::empty())?, attr)?;
-        match fs::renameat_with(&parent, &temporary, &parent, name, RenameFlags::NOREPLACE) {
-            // Not every file system supports the flag. Without it too, a folder that is not empty cannot be
-            // replaced.
-            Err(Errno::INVAL | Errno::NOSYS) => Ok(fs::renameat(&parent, &temporary, &parent, name)?),
-            result => Ok(result?),
-        }
+        let publish = || -> std::io::Result<()> {
+            own(fs::openat(&parent, &temporary, flags, Mode::empty())?, attr)?;
+            match fs::renameat_with(&parent, &temporary, &parent, name, RenameFlags::NOREPLACE) {
+                // Not every file system supports the flag. Without it too, a folder that is not empty cannot be
+                // replaced.
+                Err(Errno::INVAL | Errno::NOSYS) => Ok(fs::renameat(&parent, &temporary, &parent, name)?),
+                result => Ok(result?),
+            }
+        };
+        publish().inspect_err(|_| {
+            let _ = fs::unlinkat(&parent, &temporary, AtFlags::REMOVEDIR);
+        })
     }
 
     /// [`Disk::prepare`] and [`Disk::publish`].
@@ -526,6 +531,10 @@ pub(super) fn is_read_only(folder: &OwnedFd) -> bool {
 /// Sets the owner, then the mode: changing the owner clears set-user-ID. For an ordinary user (in tests, or a
 /// plan for a tree) the owner stays.
 pub(super) fn own(file: impl AsFd, attr: Attr) -> std::io::Result<()> {
+    // For fchown(2), this number leaves the owner as it is.
+    if [attr.uid, attr.gid].contains(&u32::MAX) {
+        return Err(Errno::INVAL.into());
+    }
     match fs::fchown(&file, Some(Uid::from_raw(attr.uid)), Some(Gid::from_raw(attr.gid))) {
         Err(Errno::PERM) if !rustix::process::geteuid().is_root() => {}
         result => result?,

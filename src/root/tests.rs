@@ -402,6 +402,22 @@ fn a_folder_that_is_there_keeps_its_mode_and_owner() {
     assert_eq!(std::fs::metadata(dir.0.join("etc")).unwrap().permissions().mode() & 0o7777, 0o2775);
 }
 
+/// For chown(2), this number leaves the owner as it is.
+#[test]
+fn nothing_is_written_for_the_number_that_is_no_owner() {
+    for wrong in [Attr { uid: u32::MAX, ..Attr::root(0o644) }, Attr { gid: u32::MAX, ..Attr::root(0o644) }] {
+        let (dir, mut root) = tree("root-no-owner");
+        let before = root.list("/etc");
+        root.write("/etc/file", "x", wrong).unwrap();
+        root.mkdir("/etc/folder", wrong).unwrap();
+        let errors: Vec<String> = root.commit().iter().map(ToString::to_string).collect();
+        assert!(errors.len() == 2 && errors.iter().all(|e| e.contains("/etc/f")), "{errors:?}");
+        let names =
+            std::fs::read_dir(dir.0.join("etc")).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
+        assert_eq!(names.collect::<std::collections::BTreeSet<_>>(), before.into_iter().collect());
+    }
+}
+
 #[test]
 fn a_semaphore_is_made_in_its_place() {
     let (dir, mut root) = tree("root-semaphore");
