@@ -119,12 +119,15 @@ fn interface(network: &Network, interface: &Interface, target: &Target, unsuppor
 }
 
 /// The stanza for a route. ifup carries out the stanzas of an interface one after the other, and the kernel refuses a route whose
-/// gateway is not reached yet: it is the first one with an address in the gateway's network, else the family's last, else the last.
+/// gateway is not reached yet: it is the first one with an address in the gateway's network, else one whose address is not known, else
+/// the family's last, else the first.
 fn of_route<'a>(stanzas: &'a mut [Stanza], route: &Route) -> Option<&'a mut Stanza> {
     let reaches = |s: &Stanza| s.address.as_ref().zip(route.via.as_ref()).is_some_and(|(own, via)| own.contains(via));
+    let is_own = |s: &Stanza| s.v6 == route.to.is_v6();
     let place = stanzas.iter().position(reaches);
-    let place = place.or_else(|| stanzas.iter().rposition(|s| s.v6 == route.to.is_v6()));
-    stanzas.get_mut(place.unwrap_or(stanzas.len().saturating_sub(1)))
+    let place = place.or_else(|| stanzas.iter().position(|s| is_own(s) && matches!(s.method, "dhcp" | "auto")));
+    let place = place.or_else(|| stanzas.iter().rposition(is_own));
+    stanzas.get_mut(place.unwrap_or(0))
 }
 
 /// A subnet's stanza. None for a static one without an address.
@@ -257,8 +260,8 @@ mod tests {
         let two = "addresses: [10.0.0.2/24, 10.1.0.2/24]";
         assert_eq!([stanza_of(two, "10.0.0.1"), stanza_of(two, "10.1.0.1"), stanza_of(two, "10.2.0.1")], [1, 2, 2]);
         let lease = "dhcp4: true, addresses: [10.1.0.2/24, '2001:db8::2/64']";
-        assert_eq!([stanza_of(lease, "10.1.0.1"), stanza_of(lease, "10.2.0.1")], [2, 2]);
-        assert_eq!(stanza_of("addresses: ['2001:db8::2/64', '2001:db8::3/64']", "10.2.0.1"), 2);
+        assert_eq!([stanza_of(lease, "10.1.0.1"), stanza_of(lease, "10.2.0.1")], [2, 1]);
+        assert_eq!(stanza_of("addresses: ['2001:db8::2/64', '2001:db8::3/64']", "10.2.0.1"), 1);
     }
 
     #[test]
