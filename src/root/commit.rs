@@ -7,7 +7,7 @@
 use super::disk::LastFolder;
 use super::folders::{ReadOnly, Touched};
 use super::journal::{FOLDERS, Journal, WAITING};
-use super::layout::{ACCOUNTS, is_mark, is_unsynced, is_volatile, path_in};
+use super::layout::{self, ACCOUNTS, STATE, is_unsynced, is_volatile, path_in};
 use super::mounts::Writable;
 use super::record::{self, Entry};
 use super::staging;
@@ -131,6 +131,7 @@ impl Root {
         if !self.recovered && self.has_changes_on_disk() {
             errors.extend(self.recover());
         }
+        let is_mark = self.marks();
         let mut entries = std::mem::take(&mut self.due);
         entries.append(&mut self.entries());
         self.nodes.clear();
@@ -138,7 +139,7 @@ impl Root {
         let (waiting, entries): (Vec<_>, Vec<_>) =
             entries.into_iter().partition(|e| !e.hidden && self.below_unmounted(e.change.resolved()));
         let (records, entries): (Vec<_>, Vec<_>) = entries.into_iter().partition(|e| is_unsynced(e.change.resolved()));
-        let mut entries = self.writable(entries, &mut errors);
+        let mut entries = self.writable(entries, &is_mark, &mut errors);
         errors.extend(self.make(volatile).errors);
         let to_relabel = waiting.iter().filter(|e| !matches!(e.change, Change::Remove { .. }));
         self.done.extend(to_relabel.map(|e| e.change.path().to_owned()));
@@ -154,7 +155,7 @@ impl Root {
             }
             self.waiting_changed = false;
         }
-        if entries.iter().all(|e| is_mark(e.change.resolved())) {
+        if entries.iter().all(&is_mark) {
             // What they mark is already on the disk.
             if entries.is_empty() || self.settle(&mut errors) {
                 let outcome = self.make(entries);
@@ -164,10 +165,22 @@ impl Root {
                 self.unwritten = true;
             }
         } else {
-            errors.extend(self.through_journal(entries));
+            errors.extend(self.through_journal(entries, &is_mark));
         }
         errors.extend(self.make(records).errors);
         errors
+    }
+
+    /// Tells which changes are marks, also where the state's folder is a link to another.
+    fn marks(&self) -> impl Fn(&Entry) -> bool + use<> {
+        let state = self.resolve(STATE, true).ok().filter(|state| state != STATE);
+        move |entry| {
+            let path = entry.change.resolved();
+            match &state {
+                Some(state) => path.strip_prefix(state).is_some_and(|rest| layout::is_mark(&format!("{STATE}{rest}"))),
+                None => layout::is_mark(path),
+            }
+        }
     }
 
     /// Whether a change failed that a later run may be able to make, with space or a writable disk. Then
@@ -198,7 +211,12 @@ impl Root {
     /// Leaves out changes to read-only file systems, with one error for all. Before the pivot this also
     /// leaves marks out, because the real root may have a writable file system there. In the real root, what
     /// can be written is all that ever will be.
-    fn writable(&mut self, entries: Vec<Entry>, errors: &mut Vec<Error>) -> Vec<Entry> {
+    fn writable(
+        &mut self,
+        entries: Vec<Entry>,
+        is_mark: &dyn Fn(&Entry) -> bool,
+        errors: &mut Vec<Error>,
+    ) -> Vec<Entry> {
         let mut read_only = ReadOnly::default();
         let (left, mut entries): (Vec<_>, Vec<_>) =
             entries.into_iter().partition(|e| read_only.holds(&self.disk, &e.change));
@@ -216,7 +234,7 @@ impl Root {
         )));
         // State that is kept in a writable /etc can be written even if /var never can.
         if self.usage == Use::NewRoot && !self.disk.keeps_state {
-            entries.retain(|e| !is_mark(e.change.resolved()));
+            entries.retain(|e| !is_mark(e));
         }
         entries
     }
@@ -256,9 +274,9 @@ impl Root {
         folders
     }
 
-    fn through_journal(&mut self, entries: Vec<Entry>) -> Vec<Error> {
+    fn through_journal(&mut self, entries: Vec<Entry>, is_mark: &dyn Fn(&Entry) -> bool) -> Vec<Error> {
         // Marks come last: if a change fails for lack of space, nothing is marked.
-        let (marks, mut entries): (Vec<_>, Vec<_>) = entries.into_iter().partition(|e| is_mark(e.change.resolved()));
+        let (marks, mut entries): (Vec<_>, Vec<_>) = entries.into_iter().partition(is_mark);
         let first_mark = entries.len();
         entries.extend(marks);
         let (journal, entries) = match self.write_journal(&entries) {
@@ -314,10 +332,11 @@ impl Root {
         touched: &mut Touched,
         outcome: &mut Outcome,
     ) {
-        for Entry { change, .. } in entries {
-            if outcome.starved && (is_mark(change.resolved()) || self.keep_list(&change)) {
+        for entry in entries {
+            if outcome.starved && (self.marks()(&entry) || self.keep_list(&entry.change)) {
                 continue;
             }
+            let change = entry.change;
             touched.add_of(&self.disk, &change);
             self.one(change, outcome);
         }
@@ -458,6 +477,12 @@ impl Outcome {
         let starving = [Errno::NOSPC, Errno::DQUOT, Errno::IO, Errno::ROFS, Errno::NOMEM];
         self.starved |= starving.iter().any(|e| error.raw_os_error() == Some(e.raw_os_error()));
         self.errors.push(Error::new(format!("failed to {} {}: {error}", change.verb(), change.path())));
+    }
+
+    /// Notes a change that cannot be made because its content is lost. Nothing is marked as done, so that it is provisioned again.
+    pub(super) fn lose(&mut self, error: Error) {
+        self.starved = true;
+        self.errors.push(error);
     }
 
     fn synced(&mut self, touched: &Touched) {

@@ -122,7 +122,7 @@ impl Root {
             let holds = !is_now || self.usage != Use::NewRoot;
             let found = staging::find(&self.disk, folder, &entry, holds).context(named);
             let Some(entry) = found.unwrap_or_else(|e| {
-                outcome.errors.push(e);
+                outcome.lose(e);
                 None
             }) else {
                 continue;

@@ -315,6 +315,32 @@ fn a_journal_with_staged_contents_is_carried_out_from_any_point() {
 }
 
 #[test]
+fn nothing_is_marked_as_done_where_a_staged_content_is_lost() {
+    for is_moved in [false, true] {
+        let dir = tree_with_old_files("root-staged-lost");
+        if is_moved {
+            // `system_info: paths: cloud_dir`.
+            std::fs::create_dir_all(dir.0.join("srv/cloud")).unwrap();
+            std::fs::create_dir_all(dir.0.join("var/lib")).unwrap();
+            symlink("/srv/cloud", dir.0.join(layout::STATE)).unwrap();
+        }
+        let (mut root, _) = with_large_files(&dir);
+        let mark = format!("/{}/data/instance-id", layout::STATE);
+        root.write(&mark, "i-1\n", Attr::root(0o644)).unwrap();
+        let mut entries: Vec<_> =
+            root.changes().into_iter().map(|change| record::Entry { change, hidden: false }).collect();
+        entries.sort_by_key(|e| e.change.path().ends_with("instance-id"));
+        let large = staging::eligible(&root.disk, "etc", &entries);
+        drop(journal::Journal::write(&root.disk, "etc", &entries, &large).unwrap());
+        std::fs::remove_file(dir.0.join("etc/.prepivot-staged/0")).unwrap();
+        let mut next = Root::open(&dir.0, Use::Tree).unwrap();
+        assert_eq!(next.recover().len(), 1);
+        assert!(next.is_unwritten() && !next.exists(&mark), "the next stage provisions again: {is_moved}");
+        assert_eq!(next.read("/etc/small").unwrap().unwrap(), [4], "the rest is made");
+    }
+}
+
+#[test]
 fn a_large_file_gets_nothing_of_the_journals_folder() {
     let (dir, mut root) = tree("root-staged-acl");
     let etc = dir.0.join("etc");
