@@ -21,7 +21,7 @@ pub mod rename;
 mod rng;
 mod session;
 mod setup;
-mod system_names;
+pub mod system_names;
 mod task;
 mod tcp;
 #[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]

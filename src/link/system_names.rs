@@ -22,7 +22,7 @@ pub fn servers(port: u16) -> (Vec<SocketAddr>, Vec<String>) {
 }
 
 /// The addresses that a hosts file has for a name.
-fn hosts(text: &str, name: &str) -> Vec<IpAddr> {
+pub fn hosts(text: &str, name: &str) -> Vec<IpAddr> {
     let name = name.strip_suffix('.').unwrap_or(name);
     let address = |line: &str| {
         let mut words = line.split('#').next()?.split_ascii_whitespace();
@@ -35,7 +35,7 @@ fn hosts(text: &str, name: &str) -> Vec<IpAddr> {
 
 /// The servers of a resolv.conf, and the domains that it searches. A link's own address may be followed by the link, whose index
 /// `index` gives. Without a server, it is the one of this machine.
-fn resolv_conf(text: &str, port: u16, index: impl Fn(&str) -> Option<u32>) -> (Vec<SocketAddr>, Vec<String>) {
+pub fn resolv_conf(text: &str, port: u16, index: impl Fn(&str) -> Option<u32>) -> (Vec<SocketAddr>, Vec<String>) {
     let (mut servers, mut search) = (Vec::new(), Vec::new());
     for line in text.lines() {
         let mut words = line.split_ascii_whitespace();

@@ -161,6 +161,21 @@ mod tests {
     }
 
     #[test]
+    fn damaged_messages_are_read_or_refused() {
+        let kind = nested(&[(libc::IFLA_INFO_KIND, b"veth\0")]);
+        let names = nested(&[(libc::IFLA_ALT_IFNAME, b"enp0s3\0"), (libc::IFLA_ALT_IFNAME, b"ens3\0")]);
+        let mut message =
+            NetlinkMessage::from(eth0().with(libc::IFLA_PROP_LIST, &names).with(libc::IFLA_LINKINFO, &kind));
+        message.finalize();
+        let mut bytes = vec![0; message.buffer_len()];
+        message.serialize(&mut bytes);
+        assert!(NetlinkMessage::<Message>::deserialize(&bytes).is_ok_and(|message| event(message).is_some()));
+        crate::base::testing::mutations(&bytes, 2000, |bytes| {
+            let _ = NetlinkMessage::<Message>::deserialize(bytes).map(event);
+        });
+    }
+
+    #[test]
     fn addresses_and_routes() {
         let header = AddressHeader { family: AddressFamily::Inet6, prefix_len: 64, index: 2, ..Default::default() };
         let six = std::net::Ipv6Addr::from_bits(1 << 125 | 3).octets();
