@@ -7,6 +7,7 @@ use crate::base::error::{Error, Result};
 use crate::base::report::Report;
 use crate::root::{Attr, Kind, Root};
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 /// The options of keys that must not log in: `$USER` is replaced by the user to log in as, `$DISABLE_USER` by
 /// the user that is refused. The format is an interface: disable_root_opts has it too.
@@ -148,9 +149,8 @@ pub fn add(
                 if let Some(options) = options {
                     key.options = options.to_owned();
                 }
-                let line = key.to_string();
-                if !places.contains_key(&line) {
-                    places.insert(line, new.len());
+                if let Entry::Vacant(place) = places.entry(key.to_string()) {
+                    place.insert(new.len());
                     known.entry(key.base64.clone()).or_default().0.push(new.len());
                     new.push(key);
                 }
