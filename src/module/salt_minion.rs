@@ -73,8 +73,8 @@ fn write_files(cx: &mut Context, section: &Map) -> Result<()> {
     let folder = text("config_dir").unwrap_or_else(|| "/etc/salt".into());
     let folder = folder.trim_end_matches('/');
     cx.root.mkdir(folder, Attr::root(0o755))?;
-    let attr = readable(cx, section, folder);
-    for (key, name) in [("conf", "minion"), ("grains", "grains")] {
+    let conf = readable(cx, section, folder);
+    for (key, name, attr) in [("conf", "minion", conf), ("grains", "grains", Attr::root(0o644))] {
         if let Some(value) = section.get(key) {
             let content = format!("---\n{}...\n", to_yaml(&json::sorted(value)));
             cx.root.write(&format!("{folder}/{name}"), content, attr)?;
@@ -85,7 +85,11 @@ fn write_files(cx: &mut Context, section: &Map) -> Result<()> {
         let own = format!("{folder}/pki/minion");
         if cx.root.is_dir(&own) { own } else { format!("{folder}/pki") }
     });
-    cx.root.mkdir(&pki, Attr::root(0o700))?;
+    // Folders that are made for the keys are root's alone, those above the last one too.
+    let above = pki.match_indices('/').map(|(end, _)| &pki[..end]).filter(|path| !path.is_empty());
+    for path in above.chain([&*pki]) {
+        cx.root.mkdir(path, Attr::root(0o700))?;
+    }
     cx.root.write(&format!("{pki}/minion.pub"), public, Attr::root(0o644))?;
     cx.root.write(&format!("{pki}/minion.pem"), private, Attr::root(0o600))
 }
@@ -128,10 +132,22 @@ mod tests {
         let own_group = std::fs::metadata(&fixture.dir.0).unwrap().gid();
         // Owners are given away by root alone.
         let group = if rustix::process::geteuid().is_root() { 451 } else { own_group };
-        assert_eq!(left("{master: m}"), [(0o600, own_group); 2]);
-        assert_eq!(left("{user: salt}"), [(0o640, group); 2]);
-        assert_eq!(left("{user: nobody-there}"), [(0o600, own_group); 2]);
+        let grains = (0o644, own_group);
+        assert_eq!(left("{master: m}"), [(0o600, own_group), grains]);
+        assert_eq!(left("{user: salt}"), [(0o640, group), grains]);
+        assert_eq!(left("{user: nobody-there}"), [(0o600, own_group), grains]);
         fixture.put("/etc/salt/minion.d/user.conf", "# user: root\nuser: 'salt'\n", 0o644);
-        assert_eq!(left("{user: root}"), [(0o640, group); 2]);
+        assert_eq!(left("{user: root}"), [(0o640, group), grains]);
+    }
+
+    #[test]
+    fn the_keys_are_in_folders_of_root_alone() {
+        let fixture = Fixture::new("debian");
+        fixture.put("/usr/bin/salt-minion", "", 0o755);
+        let config = "salt_minion: {public_key: A, private_key: B, pki_dir: /etc/salt/pki/minion}";
+        assert_eq!(fixture.run(config, &[MODULE.provision]).errors, [""; 0]);
+        let mode = |path: &str| std::fs::metadata(fixture.dir.0.join(path)).unwrap().mode() & 0o7777;
+        let paths = ["etc/salt", "etc/salt/pki", "etc/salt/pki/minion", "etc/salt/pki/minion/minion.pem"];
+        assert_eq!(paths.map(mode), [0o755, 0o700, 0o700, 0o600]);
     }
 }
