@@ -50,6 +50,23 @@ struct Config {
     section: Map,
 }
 
+impl Config {
+    /// The file of an entry of `configs`, and what it adds there; None without one of both.
+    fn file_of<'a>(&'a self, entry: &'a Value) -> Option<(&'a str, &'a str)> {
+        let (name, content) = match entry {
+            Value::Map(map) => (map.get("filename").and_then(Value::as_str), map.get("content")?.as_str()?),
+            other => (None, other.as_str()?),
+        };
+        let name = name.unwrap_or(&self.file).trim();
+        (!name.is_empty()).then_some((name, content))
+    }
+
+    /// Whether there is something to write.
+    fn writes(&self) -> bool {
+        !self.remotes.is_empty() || self.configs.iter().any(|entry| self.file_of(entry).is_some())
+    }
+}
+
 fn config(cx: &Context) -> Result<Option<Config>> {
     let Some(value) = cx.get("rsyslog") else { return Ok(None) };
     let section = match value {
@@ -95,16 +112,9 @@ fn provision(cx: &mut Context) -> Result<()> {
     };
     for (i, entry) in config.configs.iter().enumerate() {
         let key = format!("rsyslog.configs: entry {}", i + 1);
-        let (name, content) = match entry {
-            Value::Map(map) => {
-                (map.get("filename").and_then(Value::as_str), map.get("content").and_then(Value::as_str))
-            }
-            other => (None, other.as_str()),
-        };
-        let name = name.unwrap_or(&config.file).trim();
-        match content {
-            Some(content) if !name.is_empty() => add(name, content),
-            _ => cx.report.warn(format_args!("{key}: content or filename is missing or empty: it is ignored")),
+        match config.file_of(entry) {
+            Some((name, content)) => add(name, content),
+            None => cx.report.warn(format_args!("{key}: content or filename is missing or empty: it is ignored")),
         }
     }
     let remotes: Vec<String> = config
@@ -140,7 +150,7 @@ fn live(cx: &mut Context) -> Result<()> {
             packages::install(cx, &names)?;
         }
     }
-    if config.configs.is_empty() && config.remotes.is_empty() {
+    if !config.writes() {
         return Ok(());
     }
     let reloaded = match config.section.get("service_reload_command") {
@@ -190,6 +200,21 @@ fn remote(name: &str, line: &str) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::module::tests::Fixture;
+
+    #[test]
+    fn it_is_reloaded_for_what_is_written() {
+        let fixture = Fixture::new("debian");
+        let reload = ["systemctl --no-block try-reload-or-restart rsyslog".to_owned()];
+        for (configs, commands) in [
+            ("['*.* @h']", &reload[..]),
+            ("[{filename: f}, {content: x, filename: f}]", &reload),
+            ("[{filename: f}, {content: x, filename: ''}, 5]", &[]),
+        ] {
+            let left = fixture.both(&format!("rsyslog: {{configs: {configs}}}"), &MODULE);
+            assert_eq!(left.commands, commands, "{configs}");
+        }
+    }
 
     #[test]
     fn remotes_become_lines() {
