@@ -90,13 +90,13 @@ impl Client {
         peers: &[String],
         allow: &[String],
     ) -> Result<String> {
-        let mut text = String::from("# By ntp of the cloud-config\n");
+        let mut sources = String::new();
         let mut lines = |word: &str, names: &[String], options: &str| {
             for name in names {
-                text.push_str(&format!("{word} {name}{options}\n"));
+                sources.push_str(&format!("{word} {name}{options}\n"));
             }
         };
-        match self.name {
+        let fixed = match self.name {
             "systemd-timesyncd" => {
                 let names: Vec<&str> = servers.iter().chain(pools).map(String::as_str).collect();
                 return Ok(format!(
@@ -109,38 +109,41 @@ impl Client {
                 lines("server", servers, " iburst");
                 lines("peer", peers, "");
                 lines("allow", allow, "");
-                text.push_str(match (distro.family, distro.name) {
+                match (distro.family, distro.name) {
                     (Family::Debian | Family::Alpine, _) => CHRONY_DEBIAN,
                     (_, "fedora" | "photon") => CHRONY_FEDORA,
                     _ => CHRONY,
-                });
+                }
             }
             "ntp" | "ntpdate" if distro.family == Family::Alpine => {
                 lines("server", servers, "");
                 lines("peer", peers, "");
+                ""
             }
             "ntp" | "ntpdate" => {
                 lines("pool", pools, " iburst");
                 lines("server", servers, " iburst");
                 lines("peer", peers, "");
-                text.push_str(match (distro.family, distro.name) {
+                match (distro.family, distro.name) {
                     (Family::Debian, _) => NTP_DEBIAN,
                     (Family::Suse, _) => NTP_SUSE,
                     (_, "fedora") => NTP_FEDORA,
                     _ => NTP,
-                });
+                }
             }
             "openntpd" => {
                 lines("servers", pools, "");
                 lines("server", servers, "");
+                ""
             }
             _ => {
                 return Err(Error::new(
                     "ntp.config: a client that is not known needs a template, or a template_name of the image",
                 ));
             }
-        }
-        Ok(text)
+        };
+        let (above, below) = fixed.split_once(SOURCES).unwrap_or(("", fixed));
+        Ok(format!("# By ntp of the cloud-config\n{above}{sources}{below}"))
     }
 }
 
@@ -154,22 +157,48 @@ pub fn default_pools(distro: &Distro) -> Vec<String> {
     (0..4).map(|n| format!("{n}.{zone}pool.ntp.org")).collect()
 }
 
+/// Where the servers are in a file that has them in its middle, as the distribution's own does.
+const SOURCES: &str = "@\n";
 const CHRONY: &str = "driftfile /var/lib/chrony/drift\nmakestep 1.0 3\nrtcsync\nlogdir /var/log/chrony\n";
 const CHRONY_FEDORA: &str =
     "driftfile /var/lib/chrony/drift\nmakestep 1.0 3\nrtcsync\nleapsectz right/UTC\nlogdir /var/log/chrony\n";
 const CHRONY_DEBIAN: &str = "keyfile /etc/chrony/chrony.keys\ndriftfile /var/lib/chrony/chrony.drift\n\
     logdir /var/log/chrony\nmaxupdateskew 100.0\nrtcsync\nmakestep 1 3\n";
 const NTP: &str = "driftfile /var/lib/ntp/drift\nrestrict default kod nomodify notrap nopeer noquery\n\
-    restrict -6 default kod nomodify notrap nopeer noquery\nrestrict 127.0.0.1\nrestrict -6 ::1\n\
+    restrict -6 default kod nomodify notrap nopeer noquery\nrestrict 127.0.0.1\nrestrict -6 ::1\n@\n\
     includefile /etc/ntp/crypto/pw\nkeys /etc/ntp/keys\n";
 const NTP_FEDORA: &str = "driftfile /var/lib/ntp/drift\nrestrict default nomodify notrap nopeer noquery\n\
-    restrict 127.0.0.1\nrestrict ::1\nincludefile /etc/ntp/crypto/pw\nkeys /etc/ntp/keys\ndisable monitor\n";
+    restrict 127.0.0.1\nrestrict ::1\n@\nincludefile /etc/ntp/crypto/pw\nkeys /etc/ntp/keys\ndisable monitor\n";
 const NTP_DEBIAN: &str = "driftfile /var/lib/ntp/ntp.drift\nstatistics loopstats peerstats clockstats\n\
     filegen loopstats file loopstats type day enable\nfilegen peerstats file peerstats type day enable\n\
-    filegen clockstats file clockstats type day enable\n\
+    filegen clockstats file clockstats type day enable\n@\n\
     restrict -4 default kod notrap nomodify nopeer noquery limited\n\
     restrict -6 default kod notrap nomodify nopeer noquery limited\nrestrict 127.0.0.1\nrestrict ::1\n\
     restrict source notrap nomodify noquery\n";
 const NTP_SUSE: &str = "restrict -4 default notrap nomodify nopeer noquery\nrestrict -6 default notrap nomodify nopeer noquery\n\
     restrict 127.0.0.1\nrestrict ::1\ndriftfile /var/lib/ntp/drift/ntp.drift\nlogfile /var/log/ntp\nkeys /etc/ntp.keys\n\
     trustedkey 1\nrequestkey 1\ncontrolkey 1\n";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ntpd_has_its_servers_where_the_distributions_file_has_them() {
+        let place = |distro: &str| {
+            let distro = Distro::named(distro);
+            let names = |name: &str| [name.to_owned()];
+            let client = Client::named("ntp", &distro).unwrap();
+            let text = client.text(&distro, &names("s"), &names("p"), &names("q"), &[]).unwrap();
+            let lines: Vec<&str> = text.lines().collect();
+            let at = lines.iter().position(|line| line.starts_with("server s")).unwrap();
+            let word = |line: &&str| line.split(' ').next().unwrap_or_default().to_owned();
+            assert!(!lines.contains(&"@"), "{text}");
+            [at - 2, at - 1, at + 1, at + 2].map(|n| lines.get(n).map(word).unwrap_or_default())
+        };
+        assert_eq!(place("debian"), ["filegen", "pool", "peer", "restrict"]);
+        assert_eq!(place("rhel"), ["restrict", "pool", "peer", "includefile"]);
+        assert_eq!(place("fedora"), ["restrict", "pool", "peer", "includefile"]);
+        assert_eq!(place("opensuse"), ["#", "pool", "peer", "restrict"]);
+    }
+}
