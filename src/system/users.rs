@@ -32,6 +32,7 @@ impl Users {
         let mut default_user = Map::new();
         match context.get("user") {
             Some(Value::Map(user)) => default_user = underscored(user),
+            Some(Value::Bool(false)) => {}
             Some(value) => match value.text() {
                 Some(name) if !name.is_empty() => drop(default_user.insert("name", name)),
                 Some(_) => {}
@@ -264,6 +265,7 @@ mod tests {
         assert_eq!(names(&users("users: [default, 'a, b', {name: c}]")), ["a", "b", "c", "ubuntu"]);
         assert_eq!(names(&users("users: {default: true, bob: {sudo: x}, joe: false}")), ["bob", "ubuntu"]);
         assert_eq!(names(&users("users: []\nuser: admin")), ["admin"]);
+        assert_eq!(names(&users("users: [default]\nuser: false")), ["ubuntu"]);
         let many = users(&format!("users: [{}]", (0..5000).map(|i| format!("u{i}, ")).collect::<String>()));
         assert_eq!((many.users.len(), many.problems.len()), (MAX_USERS, 1));
         assert!(names(&users("users: null")).is_empty());
