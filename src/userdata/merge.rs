@@ -98,7 +98,11 @@ impl Strategy {
     /// Parses `{name: list, settings: [append]}` or `[list, append]`.
     fn add_item(&mut self, item: &Value) -> Result<()> {
         let (name, options) = match item {
-            Value::Map(map) => (map.get("name"), map.get("settings").and_then(Value::as_list).unwrap_or_default()),
+            Value::Map(map) => {
+                let settings = map.get("settings").unwrap_or(&Value::Null);
+                let one = settings.as_str().map_or(&[] as &[Value], |_| std::slice::from_ref(settings));
+                (map.get("name"), settings.as_list().unwrap_or(one))
+            }
             Value::List(list) => (list.first(), list.get(1..).unwrap_or_default()),
             other => return Err(wrong("merge_how", "mappings with name and settings, or lists", other)),
         };
@@ -295,6 +299,7 @@ mod tests {
             ("{merge_how: 'dict(replace)', merge_type: 1}", Some(true)),
             ("{merge_type: [{name: dict, settings: [no_replace]}]}", Some(false)),
             ("{merge_how: [[dict, replace], [dict]]}", Some(true)),
+            ("{merge_how: [{name: dict, settings: replace}]}", Some(true)),
             ("{merge_how: '', a: 1}", None),
             ("{merge_how: null}", None),
             ("{}", None),
