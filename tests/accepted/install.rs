@@ -330,6 +330,46 @@ fn a_missing_program_and_a_wrong_option_say_what_to_do() {
     assert!(tree.files().is_empty());
 }
 
+/// kmod is replaced: it prints the path of a module below the root, and what modprobe.d has for it.
+#[test]
+fn an_image_takes_modules_from_a_root_with_a_space_in_its_path() {
+    let cpio = Command::new("cpio").arg("--version").output();
+    if !cpio.is_ok_and(|output| output.status.success()) {
+        prepivot::base::testing::skip("cpio is not installed");
+        return;
+    }
+    let tree = Tree::new();
+    let folder = &tree.folder.0;
+    let modules = folder.join("my root/lib/modules/6.1");
+    fs::create_dir_all(&modules).unwrap();
+    for name in ["x.ko", "modules.dep"] {
+        fs::write(modules.join(name), "").unwrap();
+    }
+    fs::create_dir(folder.join("bin")).unwrap();
+    let modprobe = "echo builtin y\necho \"insmod $2/lib/modules/$4/x.ko option=1\"\n";
+    for (name, script) in [("modprobe", modprobe), ("depmod", "")] {
+        let path = folder.join("bin").join(name);
+        fs::write(&path, format!("#!/bin/sh\n{script}")).unwrap();
+        fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    let path = format!("{}:{}", folder.join("bin").display(), std::env::var("PATH").unwrap());
+    let made = Command::new("initramfs/image")
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .env("PATH", path)
+        .arg(folder.join("my image"))
+        .arg("--binary")
+        .arg(folder.join("program"))
+        .arg("--root")
+        .arg(folder.join("my root"))
+        .args(["--module", "x"])
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let image = fs::read(folder.join("my image")).unwrap();
+    let name = b"usr/lib/modules/6.1/x.ko\0";
+    assert!(image.windows(name.len()).any(|window| window == name));
+}
+
 /// The program writes the same units to /run for an image without them, with its own path in this one's place.
 #[test]
 fn each_stage_unit_runs_the_installed_program_and_honours_the_switches() {
