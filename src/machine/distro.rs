@@ -62,6 +62,7 @@ const DISTROS: &[Row] = &[
     ("gentoo", Family::Gentoo, "gentoo", "gentoo Cloud User", &["users", "wheel"], &[]),
     ("mariner", Family::Redhat, "mariner", "MarinerOS", &["wheel"], &[]),
     ("miraclelinux", Family::Redhat, "miraclelinux", "miraclelinux Cloud User", ADM, &[]),
+    ("OpenCloudOS", Family::Redhat, "OpenCloudOS", "OpenCloudOS Cloud User", WHEEL_ADM, &["opencloudos"]),
     ("openeuler", Family::Redhat, "openeuler", "openeuler Cloud User", WHEEL_ADM, &["openEuler"]),
     ("openmandriva", Family::Redhat, "omv", "OpenMandriva admin", &["wheel", "users", "systemd-journal"], &[]),
     ("opensuse", Family::Suse, "suse", "suse Cloud User", &["cdrom", "users"], &[]),
@@ -74,6 +75,7 @@ const DISTROS: &[Row] = &[
     ("rocky", Family::Redhat, "rocky", "rocky Cloud User", ADM, &[]),
     ("sle-micro", Family::Suse, "suse", "suse Cloud User", &["cdrom", "users"], &["sl-micro", "suse-microos"]),
     ("sles", Family::Suse, "suse", "suse Cloud User", &["cdrom", "users"], &["sled", "suse", "sle_hpc"]),
+    ("TencentOS", Family::Redhat, "TencentOS", "TencentOS Cloud User", WHEEL_ADM, &["tencentos"]),
     ("ubuntu", Family::Debian, "ubuntu", "Ubuntu", UBUNTU_GROUPS, &["linuxmint", "pop"]),
     ("virtuozzo", Family::Redhat, "virtuozzo", "virtuozzo Cloud User", ADM, &[]),
     ("unknown", Family::Other, "cloud-user", "Cloud User", &[], &[]),
@@ -199,7 +201,8 @@ fn package_mirrors(name: &str) -> Option<Vec<Value>> {
 }
 
 /// Distributions whose mounts do not wait for anything by default.
-const PLAIN_MOUNTS: &[&str] = &["alpine", "amazon", "azurelinux", "fedora", "openeuler", "openmandriva", "photon"];
+const PLAIN_MOUNTS: &[&str] =
+    &["alpine", "amazon", "azurelinux", "fedora", "OpenCloudOS", "openeuler", "openmandriva", "photon", "TencentOS"];
 
 #[cfg(test)]
 mod tests {
@@ -215,6 +218,8 @@ mod tests {
         assert_eq!(name("ID=neon\nID_LIKE=\"ubuntu debian\"\n"), "ubuntu");
         assert_eq!(name("ID=amzn\n"), "amazon");
         assert_eq!(name(""), "unknown");
+        assert_eq!(name("ID=opencloudos\nID_LIKE=\"opencloudos\"\n"), "OpenCloudOS");
+        assert_eq!(name("ID=\"tencentos\"\nID_LIKE=\"rhel fedora centos\"\n"), "TencentOS");
         assert_eq!(name("ID=opensuse-leap\nID_LIKE=\"suse opensuse\"\n"), "opensuse-leap");
     }
 
