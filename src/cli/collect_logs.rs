@@ -35,7 +35,7 @@ pub struct CollectLogs {
     /// the file to write; default: cloud-init.tar.gz
     #[argh(option, short = 't', arg_name = "path", default = "String::from(\"cloud-init.tar.gz\")")]
     tarfile: String,
-    /// leave out what only root may read, except for the logs
+    /// leave out what only root may read, except for the logs, and what Ubuntu's installer was given
     #[argh(switch, short = 'r')]
     redact_sensitive: bool,
     /// deprecated, without effect: user-data is always there
@@ -63,6 +63,8 @@ const FOLDERS: [(&str, &str, usize); 8] = [
 ];
 /// Secret keys, and files that every image of the distribution has.
 const LEFT_OUT: [&str; 2] = ["/etc/cloud/keys", "/etc/cloud/templates"];
+/// What Ubuntu's installer was given, with the passwords in it: older installers left it readable by all.
+const SECRET: [&str; 2] = ["/etc/cloud/cloud.cfg.d/99-installer.cfg", "/var/log/installer/autoinstall-user-data"];
 /// The most levels of folders below a folder.
 const MAX_DEPTH: usize = 16;
 /// The most bytes kept of a command's output.
@@ -174,10 +176,10 @@ impl Collection<'_> {
         self.archive.file(&format!("{}{path}", self.top), mode, self.modified, content);
     }
 
-    /// Adds the file at `path` if it exists; without `secret`, only if it is world-readable.
+    /// Adds the file at `path` if it exists; without `secret`, only if it is world-readable and none of [`SECRET`].
     fn file(&mut self, root: &Root, path: &str, secret: bool) {
         let Some(stat) = root.stat(path).filter(|s| s.kind == Kind::File) else { return };
-        if !secret && stat.attr.mode & 0o004 == 0 {
+        if !secret && (stat.attr.mode & 0o004 == 0 || SECRET.contains(&path)) {
             return;
         }
         match root.read(path) {

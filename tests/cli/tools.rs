@@ -147,6 +147,7 @@ fn logs_in_one_file() {
     for (path, mode) in [
         ("etc/cloud/cloud.cfg", 0o644),
         ("etc/cloud/cloud.cfg.d/90.cfg", 0o600),
+        ("etc/cloud/cloud.cfg.d/99-installer.cfg", 0o644),
         ("etc/cloud/templates/hosts.tmpl", 0o644),
         ("var/lib/cloud/instances/i-1/user-data.txt", 0o600),
         ("var/lib/cloud/instances/i-1/scripts/runcmd", 0o700),
@@ -154,6 +155,7 @@ fn logs_in_one_file() {
         ("run/cloud-init/cloud-id", 0o644),
         ("var/log/cloud-init.log", 0o640),
         ("var/log/cloud-init.log.1", 0o640),
+        ("var/log/installer/autoinstall-user-data", 0o644),
     ] {
         dir.write(path, path);
         fs::set_permissions(dir.0.join(path), fs::Permissions::from_mode(mode)).unwrap();
@@ -183,7 +185,13 @@ fn logs_in_one_file() {
     assert_eq!(names("collect-logs --root ROOT -r -t ROOT/l.tar.gz"), open);
     let mut all = names("collect-logs --root ROOT -vv -u --tarfile=ROOT/l.tar.gz");
     all.retain(|name| !open.contains(&name.as_str()));
-    assert_eq!(all, ["etc/cloud/cloud.cfg.d/90.cfg", "var/lib/cloud/instance/user-data.txt"]);
+    let secret = [
+        "etc/cloud/cloud.cfg.d/90.cfg",
+        "etc/cloud/cloud.cfg.d/99-installer.cfg",
+        "var/lib/cloud/instance/user-data.txt",
+        "var/log/installer/autoinstall-user-data",
+    ];
+    assert_eq!(all, secret);
     assert_eq!(fs::metadata(dir.0.join("l.tar.gz")).unwrap().permissions().mode() & 0o777, 0o600);
     let read =
         Command::new("tar").arg("-xOzf").arg(dir.0.join("l.tar.gz")).arg("--wildcards").arg("*/user-data.txt").output();
