@@ -32,6 +32,8 @@ fn query_values_keys_and_templates() {
     assert!(keys.starts_with("cloud-name\ncloud_name\ncombined_cloud_config\nds\n"), "{keys}");
     dir.write("other.json", r#"{"v1": {"x": true}}"#);
     assert_eq!(run_in(&dir, "query -i ROOT/other.json x --root ROOT").out, "true\n");
+    let again = run_in(&dir, "query -i /nowhere --root / x --instance-data=ROOT/other.json --root ROOT");
+    assert_eq!((again.code, again.out.as_str()), (0, "true\n"), "the last one is taken: {}", again.err);
 }
 
 #[test]
