@@ -1,6 +1,7 @@
 //! A byte stream to the hypervisor or its host, with limits on time and size: a serial port, a Unix socket,
 //! or a VM socket.
 
+use super::tcp::open_unix;
 use crate::base::deadline::Deadline;
 use crate::base::error::{Context, Error, Result};
 use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, VsockAddr};
@@ -11,7 +12,6 @@ use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
 use std::fmt::Display;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 /// The address of the hypervisor (vsock(7), VMADDR_CID_HYPERVISOR).
@@ -66,9 +66,7 @@ impl Line {
     /// Nothing listens there.
     pub fn unix(path: &Path) -> Result<Line> {
         let what = || format!("failed to connect to {}", path.display());
-        let stream = UnixStream::connect(path).context(what)?;
-        stream.set_nonblocking(true).context(what)?;
-        Ok(Line::new(stream.into(), path.display()))
+        Ok(Line::new(open_unix(path).context(what)?, path.display()))
     }
 
     /// Connects to a port of the hypervisor, from a privileged port. The kernel gives up after 2 seconds
@@ -233,6 +231,24 @@ mod tests {
         drop(other);
         assert!(line.exactly(1, later()).unwrap_err().to_string().ends_with("the other end is gone"));
         assert!(Line::unix(&dir.0.join("none")).is_err());
+    }
+
+    #[test]
+    fn a_socket_that_accepts_nobody_is_no_wait() {
+        let dir = TempDir::new("line");
+        let path = dir.0.join("socket");
+        let flags = rustix::net::SocketFlags::CLOEXEC;
+        let socket =
+            rustix::net::socket_with(rustix::net::AddressFamily::UNIX, rustix::net::SocketType::STREAM, flags, None);
+        let socket = socket.unwrap();
+        rustix::net::bind(&socket, &rustix::net::SocketAddrUnix::new(&path).unwrap()).unwrap();
+        rustix::net::listen(&socket, 0).unwrap();
+        let (sender, receiver) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let lines: Vec<_> = (0..3).map(|_| Line::unix(&path)).collect();
+            let _ = sender.send(lines.iter().any(Result::is_err));
+        });
+        assert!(receiver.recv_timeout(Duration::from_secs(10)).unwrap());
     }
 
     #[test]

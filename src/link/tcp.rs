@@ -92,7 +92,10 @@ impl LinkConnector {
 }
 
 /// Connects to the Unix stream socket at `path`, which accepts or refuses at once.
-fn open_unix(path: &Path) -> io::Result<OwnedFd> {
+///
+/// # Errors
+/// Nothing listens there, or too many connections wait to be accepted.
+pub fn open_unix(path: &Path) -> io::Result<OwnedFd> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let fd = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     rustix::net::connect(&fd, &SocketAddrUnix::new(path)?)?;
@@ -175,6 +178,8 @@ impl Transport for LinkTransport {
                 }
                 Err(rustix::io::Errno::AGAIN) => self.wait(PollFlags::IN, timeout)?,
                 Err(rustix::io::Errno::INTR) => {}
+                // By its own kind of error ureq takes a reset for the end of a body without a length.
+                Err(e @ rustix::io::Errno::CONNRESET) => return Err(io::Error::other(e).into()),
                 Err(e) => return Err(io::Error::from(e).into()),
             }
         }

@@ -271,6 +271,24 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_whose_connection_is_reset_is_not_taken_for_whole() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/x", listener.local_addr().unwrap());
+        let thread = std::thread::spawn(move || {
+            for last in [false, true] {
+                let (connection, _) = listener.accept().unwrap();
+                // Its length is only known by the end of the connection.
+                serve(&connection, if last { b"HTTP/1.0 200 OK\r\n\r\nwhole" } else { b"HTTP/1.0 200 OK\r\n\r\nwh" });
+                if !last {
+                    rustix::net::sockopt::set_socket_linger(&connection, Some(Duration::ZERO)).unwrap();
+                }
+            }
+        });
+        assert_eq!(client(&Uplink::system(), 30).get(&url).unwrap().as_deref(), Some(&b"whole"[..]));
+        thread.join().unwrap();
+    }
+
+    #[test]
     fn addresses_of_a_host() {
         let client = client(&Uplink::system(), 20);
         assert_eq!(client.resolve("127.0.0.1"), [std::net::IpAddr::from([127, 0, 0, 1])]);
