@@ -23,9 +23,9 @@ pub fn unscoped(url: &str) -> String {
     }
 }
 
-/// Scheme, host and port (RFC 6454, section 4): in lower case, without credentials, and without the scheme's
-/// default port.
+/// Scheme, host and port (RFC 6454, section 4): in lower case, without credentials, zone, and the scheme's default port.
 fn origin(url: &str) -> Option<(String, String)> {
+    let url = unscoped(url);
     let (scheme, rest) = url.split_once("://")?;
     let scheme = scheme.to_ascii_lowercase();
     let authority = rest.split(['/', '?', '#']).next()?;
@@ -119,6 +119,10 @@ mod tests {
         let with = |location| redirected("http://u:p@h:8080/a/b", location, Redirects::SameOrigin).unwrap();
         assert_eq!([with("/c"), with("c")], ["http://u:p@h:8080/c", "http://u:p@h:8080/a/c"]);
         assert_eq!(with("http://h:8080/c"), "http://h:8080/c");
+        // The server has only seen the address without the zone.
+        let zoned = |location| redirected("http://[fe80::a9fe:a9fe%25eth0]/a", location, Redirects::SameOrigin);
+        assert_eq!(zoned("http://[fe80::a9fe:a9fe]/a/").unwrap(), "http://[fe80::a9fe:a9fe]/a/");
+        assert!(zoned("http://[fe80::a9fe:a9ff]/a/").is_err());
         for location in [
             "http://evil/",
             "http://169.254.169.254@evil/",
