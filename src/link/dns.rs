@@ -158,7 +158,7 @@ impl Servers<'_> {
         Vec::new()
     }
 
-    /// The addresses that one server gives. None if it does not answer in time.
+    /// The addresses that one server gives. None if it does not answer in time, or gives none and answers only in part.
     fn ask_one(
         &self,
         server: SocketAddr,
@@ -195,10 +195,10 @@ impl Servers<'_> {
                 }
             }
         }
-        if answers.iter().all(Option::is_none) {
-            return Ok(None);
-        }
-        Ok(Some(answers.into_iter().flatten().flatten().collect()))
+        let is_whole = answers.iter().all(Option::is_some);
+        let found: Vec<IpAddr> = answers.into_iter().flatten().flatten().collect();
+        // The addresses may have been in the answer that was lost.
+        Ok(Some(found).filter(|found| is_whole || !found.is_empty()))
     }
 }
 
@@ -304,6 +304,38 @@ mod tests {
         unknown[3] = 0x83;
         unknown[7] = 0;
         assert_eq!(read(&unknown), Some(vec![]));
+    }
+
+    #[test]
+    fn a_lost_answer_is_asked_for_again() {
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let addresses = vec![socket.local_addr().unwrap()];
+        let server = std::thread::spawn(move || {
+            let mut buffer = [0; 512];
+            let (mut lost, mut has_addresses, mut given) = (false, false, false);
+            while !given {
+                let (len, peer) = socket.recv_from(&mut buffer).unwrap();
+                let query = &buffer[..len];
+                let (is_four, is_right) = (query[len - 3] == A as u8, !query.windows(5).any(|w| w == b"wrong"));
+                if is_four && is_right && !std::mem::replace(&mut lost, true) {
+                    continue;
+                }
+                given = has_addresses && !is_four;
+                has_addresses |= is_four;
+                let mut answer = query.to_vec();
+                answer[2] |= 0x80;
+                if is_four {
+                    answer[7] = 1;
+                    answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 10, 0, 0, if is_right { 9 } else { 6 }]);
+                }
+                socket.send_to(&answer, peer).unwrap();
+            }
+        });
+        let cancel = Cancel::new().unwrap();
+        let servers = Servers { addresses, search: vec!["wrong.example".into()], link: None, cancel: &cancel };
+        let found = servers.look_up("seed.example.org", Duration::from_secs(20));
+        server.join().unwrap();
+        assert_eq!(found, [IpAddr::from([10, 0, 0, 9])]);
     }
 
     #[test]
