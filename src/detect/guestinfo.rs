@@ -47,11 +47,22 @@ impl Guestinfo {
             return None;
         }
         let line = Line::hypervisor(PORT).inspect_err(|e| log::debug!("guestinfo: {e}")).ok()?;
-        let line = RefCell::new(line);
-        Some(Guestinfo::new(move |key| {
-            let answer = call(&mut line.borrow_mut(), &request(key), Deadline::after(LIMIT));
-            answer.inspect_err(|e| log::debug!("guestinfo.{key}: {e}")).ok()?
-        }))
+        Some(Guestinfo::over(line, LIMIT))
+    }
+
+    /// The values that the hypervisor at the other end of `line` gives, each within `limit`.
+    fn over(line: Line, limit: Duration) -> Guestinfo {
+        let line = RefCell::new(Some(line));
+        Guestinfo::new(move |key| {
+            let mut line = line.borrow_mut();
+            let answer = call(line.as_mut()?, &request(key), Deadline::after(limit));
+            answer.unwrap_or_else(|e| {
+                log::debug!("guestinfo.{key}: {e}");
+                // The answer may still come, and would be taken for that to the next request.
+                *line = None;
+                None
+            })
+        })
     }
 
     /// The value of `guestinfo.KEY`. None if it has no letter or digit.
@@ -161,6 +172,18 @@ mod tests {
         assert_eq!(guestinfo.get("metadata").as_deref(), Some("instance-id: i\n"));
         assert_eq!((guestinfo.get("userdata"), guestinfo.get("vendordata")), (None, None));
         assert!(Guestinfo::of(&machine, &root, &Tools::none()).is_none());
+    }
+
+    #[test]
+    fn a_late_value_is_not_that_of_another_key() {
+        let dir = TempDir::new("guestinfo");
+        let listener = UnixListener::bind(dir.0.join("rpci")).unwrap();
+        let guestinfo = Guestinfo::over(Line::unix(&dir.0.join("rpci")).unwrap(), Duration::from_millis(50));
+        let (mut other, _) = listener.accept().unwrap();
+        assert_eq!(guestinfo.get("metadata"), None);
+        // Nobody may read it any more.
+        let _ = other.write_all(&packet(b"1 instance-id: i").unwrap());
+        assert_eq!(guestinfo.get("userdata"), None);
     }
 
     #[test]
