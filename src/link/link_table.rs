@@ -20,7 +20,7 @@ struct State {
     /// By index.
     links: Vec<Link>,
     addresses: Vec<Address>,
-    /// The indexes of links to which a router advertised itself.
+    /// The indexes of links that lead to an IPv6 router.
     routers6: Vec<u32>,
 }
 
@@ -48,11 +48,12 @@ impl LinkTable {
 
     /// Reads everything again.
     pub async fn read(&self, netlink: &Netlink) -> Result<()> {
-        let (mut links, addresses) = (netlink.links().await?, netlink.addresses().await?);
+        let (mut links, addresses, routers6) =
+            (netlink.links().await?, netlink.addresses().await?, netlink.routers6().await);
         links.sort_by_key(|l| l.index);
         links.dedup_by_key(|l| l.index);
         let mut state = self.state.borrow_mut();
-        (state.links, state.addresses) = (links, addresses);
+        (state.links, state.addresses, state.routers6) = (links, addresses, routers6);
         Ok(())
     }
 
@@ -87,7 +88,7 @@ impl LinkTable {
         self.address(index, link_local6)
     }
 
-    /// Whether the link has an IPv6 default route from a router advertisement.
+    /// Whether the link has an IPv6 default route: from a router advertisement, or by the program that configured it.
     pub fn has_ipv6_router(&self, index: u32) -> bool {
         self.state.borrow().routers6.contains(&index)
     }

@@ -103,7 +103,7 @@ pub enum Event {
     LinkGone(u32),
     Address(Address),
     AddressGone(Address),
-    /// An IPv6 default route over this link, from a router advertisement.
+    /// An IPv6 default route over this link, usually from a router advertisement.
     DefaultRoute6(u32),
 }
 
@@ -150,6 +150,12 @@ impl Netlink {
         let answers = self.ask(Message::new(libc::RTM_GETADDR, &AddressHeader::default()), NLM_F_DUMP).await;
         let answers = answers.context(|| "failed to list network addresses")?;
         Ok(answers.iter().filter(|m| m.kind == libc::RTM_NEWADDR).filter_map(read::address).collect())
+    }
+
+    /// The links with an IPv6 default route; none where the kernel has no IPv6.
+    pub async fn routers6(&self) -> Vec<u32> {
+        let answers = self.ask(write::routes6(), NLM_F_DUMP).await.unwrap_or_default();
+        answers.iter().filter(|m| m.kind == libc::RTM_NEWROUTE).filter_map(read::default_route6).collect()
     }
 
     /// Sets a link up or down.

@@ -86,7 +86,8 @@ pub fn address(message: &Message) -> Option<Address> {
     Some(Address { index: header.index, address, prefix, tentative, automatic })
 }
 
-fn default_route6(message: &Message) -> Option<u32> {
+/// The link of an IPv6 default route. None for other routes.
+pub fn default_route6(message: &Message) -> Option<u32> {
     let header = message.header(RouteHeader::parse)?;
     if header.address_family != AddressFamily::Inet6 || header.destination_prefix_length != 0 {
         return None;

@@ -73,6 +73,11 @@ pub fn address(address: Address, add: bool) -> io::Result<Message> {
     Ok(message)
 }
 
+/// Asks for all IPv6 routes.
+pub fn routes6() -> Message {
+    Message::new(libc::RTM_GETROUTE, &RouteHeader { address_family: AddressFamily::Inet6, ..Default::default() })
+}
+
 /// Adds or removes a route. The gateway need not be in the link's own network.
 ///
 /// # Errors
