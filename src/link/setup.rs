@@ -32,7 +32,12 @@ async fn make_one(made: &Made, context: &TaskContext) -> Result<()> {
             (name, Kind::Vlan { parent, id: *id })
         }
     };
-    let there = context.links.named(name).is_some();
+    let there = context.links.named(name);
+    if there.as_ref().is_some_and(|link| link.up) {
+        log::debug!("{name}: left alone: another program has made it and set it up");
+        return Ok(());
+    }
+    let there = there.is_some();
     if !there {
         context.netlink.make(name, kind).await.context(|| format!("failed to make the link {name}"))?;
     }
