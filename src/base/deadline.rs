@@ -2,6 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+/// The longest budget, which the clock can count from any time on: as good as none.
+const LONGEST: Duration = Duration::from_secs(u32::MAX as u64);
+
 /// The time when a stage gives up waiting. Copies have the same time.
 #[derive(Debug, Clone, Copy)]
 pub struct Deadline(Instant);
@@ -9,8 +12,7 @@ pub struct Deadline(Instant);
 impl Deadline {
     /// A deadline `budget` from now.
     pub fn after(budget: Duration) -> Self {
-        let now = Instant::now();
-        Deadline(now.checked_add(budget).unwrap_or(now))
+        Deadline(Instant::now() + budget.min(LONGEST))
     }
 
     /// The time left; zero once it has passed.
@@ -39,5 +41,10 @@ mod tests {
         assert!(stage.at_most(Duration::from_secs(60)).left() <= Duration::from_secs(1));
         assert!(stage.at_most(Duration::ZERO).passed());
         assert!(!stage.passed());
+        // A setting may ask for more time than the clock can count.
+        for budget in [Duration::MAX, Duration::from_secs(i64::MAX as u64)] {
+            assert!(Deadline::after(budget).left() > Duration::from_secs(3600));
+            assert!(!stage.at_most(budget).passed());
+        }
     }
 }
