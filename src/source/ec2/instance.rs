@@ -91,7 +91,7 @@ pub fn instance(
 ) -> Instance {
     let Crawled { metadata, user_data, identity, problems } = crawled;
     let text = |path: &[&str]| Value::Map(metadata.clone()).at(path).and_then(Value::text).filter(|t| !t.is_empty());
-    let by_identity = |key: &str| identity.get(key).and_then(Value::text);
+    let by_identity = |key: &str| identity.get(key).and_then(Value::text).filter(|t| !t.is_empty());
     let zone = by_identity("availabilityZone").or_else(|| text(&["placement", "availability-zone"]));
     // An availability zone is named by its region and a letter.
     let of_zone = || {
@@ -109,7 +109,7 @@ pub fn instance(
         platform: "ec2".into(),
         cloud_name: cloud.name().into(),
         subplatform: format!("metadata ({base})"),
-        instance_id: text(&["instance-id"]).unwrap_or_default(),
+        instance_id: by_identity("instanceId").or_else(|| text(&["instance-id"])).unwrap_or_default(),
         local_hostname: text(&["local-hostname"]).or_else(|| text(&["hostname"])),
         region,
         availability_zone: zone,
@@ -164,5 +164,18 @@ mod tests {
         assert_eq!((got.instance_id.as_str(), got.region.as_deref()), ("i-1", Some("eu-west-1")));
         assert_eq!((got.public_keys.len(), got.launch_index), (1, Some(2)));
         assert_eq!(got.device_names.get("ami"), Some(&Value::from("xvda")));
+    }
+
+    #[test]
+    fn the_identity_document_comes_before_the_tree() {
+        let named = |document: &str| {
+            let Value::Map(metadata) = json::parse("t", br#"{"instance-id": "i-1"}"#).unwrap() else { panic!() };
+            let identity = json::parse("t", document.as_bytes()).unwrap();
+            let crawled = Crawled { metadata, identity, ..Crawled::default() };
+            let got = instance(crawled, Cloud::Aws, "http://169.254.169.254", &[], None, true, &|_| None);
+            (got.instance_id, got.region)
+        };
+        assert_eq!(named(r#"{"instanceId": "i-2", "region": "eu-west-1"}"#), ("i-2".into(), Some("eu-west-1".into())));
+        assert_eq!(named(r#"{"instanceId": "", "region": ""}"#), ("i-1".into(), None));
     }
 }
