@@ -5,6 +5,7 @@ use super::dhcp::packet::{Message, option};
 use super::dhcp::record;
 use super::dhcp::{Lease, Options};
 use crate::base::hex;
+use std::ffi::OsString;
 use std::io::Read;
 use std::net::Ipv4Addr;
 use std::os::unix::fs::OpenOptionsExt;
@@ -35,7 +36,7 @@ const PLACES: [Place; 7] = [
 ];
 
 /// The leases below `base` (`/` for this machine), in the order of [`PLACES`], the newest file of a client
-/// first.
+/// first. systemd-networkd's files, which are named by the interface's index, keep that order, whichever was renewed last.
 pub fn below(base: &Path) -> Vec<Lease> {
     let mut leases = Vec::new();
     for place in &PLACES {
@@ -48,7 +49,10 @@ pub fn below(base: &Path) -> Vec<Lease> {
                 files.push((time, name, entry.path()));
             }
         }
-        crate::base::sort::by(&mut files, |a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+        let index = |name: &OsString| name.to_str()?.parse::<u32>().ok();
+        crate::base::sort::by(&mut files, |a, b| {
+            index(&a.1).cmp(&index(&b.1)).then_with(|| b.0.cmp(&a.0)).then_with(|| a.1.cmp(&b.1))
+        });
         leases.extend(files.iter().filter_map(|(_, _, path)| (place.read)(&read(path)?)));
     }
     leases
@@ -285,6 +289,21 @@ mod tests {
         assert_eq!(dhclient.address_option(245), Some([168, 63, 129, 16].into()));
         assert_eq!(dhclient.routes[0].destination, Ipv4Addr::new(169, 254, 169, 254));
         assert_eq!(dhclient.search, ["a.b", "c"]);
+    }
+
+    #[test]
+    fn networkds_leases_are_in_the_order_of_the_interfaces() {
+        let dir = TempDir::new("leases");
+        let folder = dir.0.join("run/systemd/netif/leases");
+        std::fs::create_dir_all(&folder).unwrap();
+        for (index, age) in [("10", 0), ("2", 60), ("3", 30)] {
+            let path = folder.join(index);
+            std::fs::write(&path, format!("ADDRESS=10.0.0.4\nSERVER_ADDRESS=10.0.0.{index}\n")).unwrap();
+            let renewed = std::time::SystemTime::now() - std::time::Duration::from_secs(age);
+            std::fs::File::open(&path).unwrap().set_modified(renewed).unwrap();
+        }
+        let servers = below(&dir.0).iter().map(|lease| lease.server.unwrap().to_string()).collect::<Vec<_>>();
+        assert_eq!(servers, ["10.0.0.2", "10.0.0.3", "10.0.0.10"]);
     }
 
     #[test]
