@@ -74,7 +74,8 @@ fn service_job(search: &mut Search) -> Option<Job> {
     }
     let vendor = search.machine.dmi("sys_vendor");
     let is_here = matches!(vendor.as_deref(), Some("Linode" | "Akamai"));
-    if is_here && (urls.is_empty() || allows(search, "als", "allow_local_stage")) {
+    let is_known = is_here && (urls.is_empty() || allows(search, "als", "allow_local_stage"));
+    if is_known {
         search.otherwise(local(search.machine), Arc::default());
     }
     if urls.is_empty() {
@@ -96,9 +97,57 @@ fn service_job(search: &mut Search) -> Option<Job> {
         let mut found = instance(SOURCE.name, metadata);
         found.class = "DataSourceAkamaiLocal".into();
         let (url, headers) = (format!("{base}{userdata}"), [("Metadata-Token", token.as_str())]);
-        let body = client.document(&Request { headers: &headers, ..Request::get(&url) })?;
+        // The machine would otherwise be known by its serial number alone, without its name and keys.
+        let body = match client.document(&Request { headers: &headers, ..Request::get(&url) }) {
+            Err(e) if is_known => {
+                found.problems.push(format!("{e}; the instance has no user-data"));
+                None
+            }
+            answer => answer?,
+        };
         found.user_data = body.filter(|body| !body.is_empty()).map(|body| Bytes::from(decoded(body)));
         Ok(Found { instance: found, place: base.into() })
     };
     Some(Job::at(search, SOURCE.name, urls, Box::new(fetch)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::deadline::Deadline;
+    use crate::base::testing::TempDir;
+    use crate::link::Uplink;
+    use crate::link::http::script::{Answer, Script};
+    use crate::link::http::{Findings, Redirects};
+    use crate::root::{Root, Use};
+    use std::time::Duration;
+
+    /// The name and the problems of a machine whose user-data fails, with this setting; None without an instance.
+    fn without_user_data(allow_local_stage: bool) -> Option<(Option<String>, usize)> {
+        let dir = TempDir::new("akamai");
+        let dmi = dir.0.join("sys/class/dmi/id");
+        std::fs::create_dir_all(&dmi).unwrap();
+        std::fs::write(dmi.join("sys_vendor"), "Akamai\n").unwrap();
+        let (machine, root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Plan).unwrap());
+        let settings = Value::Map([("allow_local_stage", allow_local_stage)].into_iter().collect());
+        let settings = Value::Map([(SOURCE.name, settings)].into_iter().collect());
+        let config = Value::Map([("datasource", settings)].into_iter().collect());
+        let deadline = Deadline::after(Duration::from_secs(60));
+        let mut search = Search::new(&machine, &root, &config, deadline);
+        let job = service_job(&mut search).unwrap();
+        let script = Script::default()
+            .with("PUT", "http://h/v1/token", Answer::new(200, "t"))
+            .with("GET", "http://h/v1/instance", Answer::new(200, r#"{"id": 7, "local-hostname": "l"}"#))
+            .with("GET", "http://h/v1/user-data", Answer::new(403, ""));
+        let client =
+            Client::over(Arc::new(script), &Uplink::system(), Redirects::SameOrigin, deadline, &Findings::default());
+        let found = (job.fetch)(&client, "http://h").ok()?.instance;
+        Some((found.local_hostname, found.problems.len()))
+    }
+
+    #[test]
+    fn user_data_that_fails_costs_no_more_than_user_data() {
+        assert_eq!(without_user_data(true), Some((Some("l".into()), 1)));
+        assert_eq!(without_user_data(false), None);
+    }
 }
