@@ -43,7 +43,6 @@ pub fn needed(client: &Client, request: &Request) -> Result<Vec<u8>> {
 /// The instance of cloud-init's source `name`, from metadata with cloud-init's usual keys.
 pub fn instance(name: &str, metadata: Map) -> Instance {
     let text = |key: &str| metadata.get(key).and_then(Value::text).filter(|t| !t.is_empty());
-    let placement = || metadata.get("placement")?.get("availability-zone")?.text();
     let platform = name.to_ascii_lowercase();
     Instance {
         source: name.into(),
@@ -54,7 +53,7 @@ pub fn instance(name: &str, metadata: Map) -> Instance {
         subplatform: "unknown".into(),
         instance_id: text("instance-id").unwrap_or_else(|| DEFAULT_ID.into()),
         local_hostname: text("local-hostname").map(|name| host_name(&name)),
-        availability_zone: text("availability-zone").or_else(|| text("availability_zone")).or_else(placement),
+        availability_zone: availability_zone(&metadata),
         region: text("region"),
         public_keys: public_keys(metadata.get("public-keys")),
         metadata: Value::Map(metadata),
@@ -67,6 +66,13 @@ pub fn instance(name: &str, metadata: Map) -> Instance {
 pub fn cloud_name(metadata: &Map, default: &str) -> String {
     let own = metadata.get("cloud-name").and_then(Value::as_str).filter(|name| !name.is_empty());
     own.unwrap_or(default).to_ascii_lowercase()
+}
+
+/// The zone, in any of the places where cloud-init's sources have it.
+pub fn availability_zone(metadata: &Map) -> Option<String> {
+    let places = [metadata.get("availability-zone"), metadata.get("availability_zone")];
+    let placement = metadata.get("placement").and_then(|p| p.get("availability-zone"));
+    places.into_iter().chain([placement]).flatten().filter_map(Value::text).find(|zone| !zone.is_empty())
 }
 
 /// The index among machines that were launched together, given as a number or its text.

@@ -10,9 +10,10 @@ use crate::base::error::{Error, Result};
 use crate::document::{Bytes, Map, Value, yaml};
 use crate::drive::Files;
 use crate::instance::{DsMode, Instance, NetworkData};
-use crate::source::documents::{cloud_name, launch_index};
+use crate::source::documents::{availability_zone, cloud_name, launch_index};
 use crate::source::keys::public_keys;
 use crate::source::search::{Found, Search};
+use std::rc::Rc;
 
 /// The names of the datasource in `ds=`.
 const NAMES: [&str; 2] = ["nocloud", "nocloud-net"];
@@ -82,13 +83,10 @@ fn gather(search: &mut Search) -> Seed {
     if is_seed(&credentials) {
         seed.take_files(&credentials, "credentials");
     }
-    for folder in SEEDS {
-        if let Some(files) = search.seed_folder(folder)
-            && is_seed(&files)
-        {
-            seed.take_files(&files, folder);
-            break;
-        }
+    let folders =
+        SEEDS.into_iter().filter_map(|folder| Some((folder.to_owned(), Rc::new(search.seed_folder(folder)?))));
+    if let Some((folder, files)) = best(folders) {
+        seed.take_files(&files, &folder);
     }
     let settings = search.settings(super::marks::NAME);
     if let Some(from) = settings.and_then(|s| s.get("seedfrom")).and_then(Value::text).filter(|f| !f.is_empty()) {
@@ -104,15 +102,30 @@ fn gather(search: &mut Search) -> Seed {
         Some(Value::Null) => return seed,
         label => label.and_then(Value::text).unwrap_or_else(|| LABEL.into()),
     };
-    for drive in search.drives_labelled(&label) {
-        let Some(files) = search.open_drive(&drive) else { continue };
-        if is_seed(&files) {
-            seed.take_files(&files, &drive);
-            break;
+    let drives = search.drives_labelled(&label).into_iter().filter_map(|drive| {
+        let files = search.open_drive(&drive)?;
+        if !is_seed(&files) {
+            let none = format!("{drive} is labelled {label} and has neither meta-data nor user-data: it is not used");
+            search.problem(none);
         }
-        search.problem(format!("{drive} is labelled {label} and has neither meta-data nor user-data: it is not used"));
+        Some((drive, files))
+    });
+    if let Some((drive, files)) = best(drives) {
+        seed.take_files(&files, &drive);
     }
     seed
+}
+
+/// The first seed with both meta-data and user-data, else the first with one of them.
+fn best(seeds: impl Iterator<Item = (String, Rc<Files>)>) -> Option<(String, Rc<Files>)> {
+    let mut partial = None;
+    for (place, files) in seeds.filter(|(_, files)| is_seed(files)) {
+        if FILES[..2].iter().all(|name| files.contains(name)) {
+            return Some((place, files));
+        }
+        partial.get_or_insert((place, files));
+    }
+    partial
 }
 
 /// The instance of one tree of files alone, for `--seed`.
@@ -217,15 +230,23 @@ impl Seed {
         let vendor = all.get("vendor-data").and_then(Value::bytes);
         self.user_data = user.bytes().map(|bytes| bytes.to_vec().into());
         self.vendor_data = vendor.map(|bytes| bytes.to_vec().into()).or(self.vendor_data.take());
-        match all.get("network-config") {
-            Some(Value::String(text)) => match yaml::parse("datasource: NoCloud: network-config", text) {
-                Ok(value) => self.network = Some(value),
-                Err(e) => self.problems.push(e.to_string()),
-            },
-            Some(value) => self.network = Some(value.clone()),
-            None => {}
+        const NETWORK: &str = "datasource: NoCloud: network-config";
+        let network = match all.get("network-config") {
+            Some(Value::String(text)) => yaml::parse(NETWORK, text),
+            other => Ok(other.cloned().unwrap_or_default()),
+        };
+        match network {
+            Ok(Value::Null) => {}
+            Ok(network @ Value::Map(_)) => self.network = Some(network),
+            Ok(other) => self.problems.push(crate::document::wrong(NETWORK, "a mapping", &other).to_string()),
+            Err(e) => self.problems.push(e.to_string()),
         }
         self.found.push("ds_config".into());
+    }
+
+    /// Where its parts were found.
+    pub fn places(&self) -> String {
+        self.found.join(",")
     }
 
     /// The instance, with cloud-init's name of the class, and `default_id` if it has no instance-id.
@@ -239,7 +260,7 @@ impl Seed {
         let text = |key: &str| self.metadata.get(key).and_then(Value::text).filter(|t| !t.is_empty());
         let eni = text("network-interfaces").map(NetworkData::Eni);
         let place = self.found.last().cloned().unwrap_or_default();
-        let places = self.found.join(",");
+        let places = self.places();
         let kind = if places.starts_with("/dev/") { "config-disk" } else { "seed-dir" };
         let instance = Instance {
             source: super::marks::NAME.into(),
@@ -249,7 +270,7 @@ impl Seed {
             subplatform: format!("{kind} ({places})"),
             instance_id: text("instance-id").unwrap_or_default(),
             local_hostname: text("local-hostname").or_else(|| text("hostname")),
-            availability_zone: text("availability-zone").or_else(|| text("availability_zone")),
+            availability_zone: availability_zone(&self.metadata),
             region: text("region"),
             dsmode: text("dsmode").as_deref().and_then(DsMode::named).unwrap_or_default(),
             public_keys: public_keys(self.metadata.get("public-keys").or_else(|| self.metadata.get("public_keys"))),
@@ -294,7 +315,9 @@ mod tests {
         seed.take_metadata(from_line("ds=nocloud;h=line").unwrap());
         seed.found.push("cmdline".into());
         let mut files = Files::default();
-        files.insert("meta-data", b"instance-id: iid-1\nlocal-hostname: drive\npublic-keys: [ssh-rsa A]\n".to_vec());
+        let meta_data =
+            "instance-id: iid-1\nlocal-hostname: drive\npublic-keys: [ssh-rsa A]\nplacement: {availability-zone: z}\n";
+        files.insert("meta-data", meta_data.as_bytes().to_vec());
         files.insert("user-data", b"#cloud-config\n".to_vec());
         files.insert("network-config", b"version: 2\n".to_vec());
         seed.take_files(&files, "/dev/vdb");
@@ -302,7 +325,7 @@ mod tests {
         assert_eq!(found.local_hostname.as_deref(), Some("line"));
         assert_eq!(found.instance_id, "iid-1");
         assert_eq!(found.subplatform, "seed-dir (cmdline,/dev/vdb)");
-        assert_eq!(found.public_keys, ["ssh-rsa A"]);
+        assert_eq!((found.public_keys.join(" "), found.availability_zone.as_deref()), ("ssh-rsa A".into(), Some("z")));
         assert!(matches!(found.network, Some(NetworkData::Cloud(Value::Map(_)))));
     }
 
@@ -338,6 +361,38 @@ mod tests {
         assert_eq!(id("/seed/other"), Ok(Some("i-2".into())));
         assert!(id("file:///seed/none/").is_err());
         assert_eq!((id("http://h/"), id("")), (Ok(None), Ok(None)));
+    }
+
+    #[test]
+    fn a_network_in_the_configuration_is_a_mapping_or_none() {
+        let network = |config: &str| {
+            let mut seed = Seed::default();
+            let all =
+                yaml::parse("t", &format!("{{meta-data: {{}}, user-data: '', network-config: {config}}}")).unwrap();
+            seed.take_inline(&Value::Map(Map::new()), &"".into(), &all);
+            let found = seed.finish("DataSourceNoCloud", DEFAULT_ID).instance;
+            (found.network.is_some(), found.problems.len())
+        };
+        assert_eq!(["{version: 2}", "'version: 2'"].map(network), [(true, 0); 2]);
+        assert_eq!(["null", "''", "text", "[eth0]"].map(network), [(false, 0), (false, 0), (false, 1), (false, 1)]);
+    }
+
+    #[test]
+    fn a_whole_seed_comes_before_one_that_lacks_a_document() {
+        let dir = TempDir::new("whole");
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let machine = Machine::read(&dir.0);
+        let id = |root: &Root| {
+            let mut search = Search::new(&machine, root, &Value::Null, Deadline::after(Duration::from_secs(5)));
+            read(&mut search).unwrap().map(|found| found.instance.instance_id)
+        };
+        assert_eq!(id(&root), None);
+        root.write(&format!("{}/meta-data", SEEDS[0]), "instance-id: part\n", Attr::root(0o600)).unwrap();
+        assert_eq!(id(&root).as_deref(), Some("part"));
+        for (name, text) in [("meta-data", "instance-id: whole\n"), ("user-data", "")] {
+            root.write(&format!("{}/{name}", SEEDS[1]), text, Attr::root(0o600)).unwrap();
+        }
+        assert_eq!(id(&root).as_deref(), Some("whole"));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 use crate::document::{Bytes, Map, Value, json, wrong};
 use crate::drive::Files;
 use crate::instance::{DsMode, Instance, NetworkData};
+use crate::source::documents::availability_zone;
 use crate::source::keys::{MAX_KEYS, public_keys};
 
 /// Versions of the documents that are supported, newest first. `latest` is tried last, because its format is
@@ -114,7 +115,7 @@ fn from_metadata(files: &Files, metadata: &Map, instance: &mut Instance) -> Vec<
     let text = |key: &str| metadata.get(key).and_then(Value::text).filter(|t| !t.is_empty());
     instance.instance_id = text("uuid").or_else(|| text("instance-id")).unwrap_or_default();
     instance.local_hostname = text("hostname").or_else(|| text("local-hostname")).or_else(|| text("name"));
-    instance.availability_zone = text("availability_zone");
+    instance.availability_zone = availability_zone(metadata);
     instance.region = text("region");
     instance.launch_index = metadata.get("launch_index").and_then(Value::as_int);
     instance.public_keys = public_keys(metadata.get("public_keys").or_else(|| metadata.get("public-keys")));
@@ -283,6 +284,7 @@ mod tests {
         assert_eq!(read.instance_id, "u");
         assert_eq!(read.local_hostname.as_deref(), Some("h.example"));
         assert_eq!((read.public_keys.join(" "), read.region.as_deref()), ("ssh-rsa A".into(), Some("r")));
+        assert_eq!(read.availability_zone.as_deref(), Some("nova"));
         assert_eq!(read.random_seed, Some(Bytes::from(b"hi".to_vec())));
         assert_eq!(read.dsmode, DsMode::Local);
         assert_eq!(read.files, [("/etc/f".to_owned(), Bytes::from(b"F".to_vec()))]);

@@ -36,7 +36,7 @@ pub static SOURCE: Source = Source {
     service: Some(job),
     seed: Some(|_, files, place| {
         let environment = of_files(files)?.ok()?;
-        Some(finish(environment.seed(place), &environment, place, true).instance)
+        Some(finish(environment.seed(place), &environment, true).instance)
     }),
     settings: &[MAX_WAIT, TIMEOUT, RETRIES],
     docs: "An OVF environment, ovf-env.xml: in /var/lib/cloud/seed, in VMware's guestinfo.ovfEnv, or on a CD-ROM with an OVF label \
@@ -68,10 +68,10 @@ fn read(search: &mut Search) -> Result<Option<Found>> {
                 ))
             };
             let files = search.seed_folder(folder).filter(|_| folder.starts_with('/')).ok_or_else(none)?;
-            seed.take_files(&files, folder);
+            seed.take_files(&files, from);
         }
     }
-    Ok(Some(finish(seed, &environment, &place.name, place.gives_network)))
+    Ok(Some(finish(seed, &environment, place.gives_network)))
 }
 
 /// How the rest is fetched from the environment's URL.
@@ -80,7 +80,7 @@ fn job(search: &mut Search) -> Option<Job> {
     let from = environment.seedfrom().filter(|from| is_url(from))?.to_owned();
     let fetch = move |client: &Client, url: &str| {
         let seed = no_cloud::fetch(client, environment.seed(&place.name), url)?;
-        let mut found = finish(seed, &environment, &place.name, place.gives_network);
+        let mut found = finish(seed, &environment, place.gives_network);
         found.instance.class = "DataSourceOVFNet".into();
         Ok(found)
     };
@@ -145,13 +145,14 @@ fn of_files(files: &Files) -> Option<Result<Environment>> {
 }
 
 /// The instance of an environment and its seed.
-fn finish(seed: Seed, environment: &Environment, place: &str, gives_network: bool) -> Found {
+fn finish(seed: Seed, environment: &Environment, gives_network: bool) -> Found {
+    let places = seed.places();
     let mut found = seed.finish("DataSourceOVF", DEFAULT_ID);
     let own = Instance {
         source: SOURCE.name.into(),
         platform: "ovf".into(),
         cloud_name: "ovf".into(),
-        subplatform: format!("ovf ({place})"),
+        subplatform: format!("ovf ({places})"),
         config: environment.config(),
         network: environment.network.clone().filter(|_| gives_network).map(NetworkData::Cloud),
         ..std::mem::take(&mut found.instance)
@@ -159,4 +160,30 @@ fn finish(seed: Seed, environment: &Environment, place: &str, gives_network: boo
     found.instance = own;
     found.instance.problems.extend(environment.problems.iter().cloned());
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::deadline::Deadline;
+    use crate::base::testing::TempDir;
+    use crate::document::Value;
+    use crate::machine::Machine;
+    use crate::root::{Attr, Root, Use};
+    use std::time::Duration;
+
+    #[test]
+    fn a_seedfrom_in_the_image_is_named_where_it_came_from() {
+        let dir = TempDir::new("ovf");
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let text = "<Environment xmlns:oe=\"http://schemas.dmtf.org/ovf/environment/1\"><PropertySection>\
+            <Property oe:key=\"seedfrom\" oe:value=\"file:///srv/x/\"/></PropertySection></Environment>";
+        root.write(&format!("{}/ovf-env.xml", SEEDS[0]), text, Attr::root(0o600)).unwrap();
+        root.write("/srv/x/meta-data", "instance-id: i-1\n", Attr::root(0o600)).unwrap();
+        let machine = Machine::read(&dir.0);
+        let mut search = Search::new(&machine, &root, &Value::Null, Deadline::after(Duration::from_secs(5)));
+        let found = read(&mut search).unwrap().unwrap().instance;
+        assert_eq!(found.instance_id, "i-1");
+        assert_eq!(found.subplatform, "ovf (/var/lib/cloud/seed/ovf-env.xml,file:///srv/x/)");
+    }
 }

@@ -8,7 +8,7 @@ mod report;
 mod values;
 
 use super::Source;
-use super::documents::{cloud_name, launch_index};
+use super::documents::{availability_zone, cloud_name, launch_index};
 use super::keys::public_keys;
 use super::search::{Found, Search};
 use super::table::Update;
@@ -106,7 +106,7 @@ fn found(search: &mut Search, values: Values) -> Result<Option<Found>> {
         subplatform: values.place.clone(),
         instance_id: id,
         local_hostname: text("local-hostname"),
-        availability_zone: text("availability-zone").or_else(|| text("availability_zone")),
+        availability_zone: availability_zone(&metadata),
         region: text("region"),
         public_keys: public_keys(keys),
         user_data: values.user_data.map(Bytes::from),
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn an_instance_by_its_environment() {
         // The network is {version: 2, ethernets: {}} in base64.
-        let metadata = "{instance-id: i-1, local-hostname: vm-1, public_keys: ssh-ed25519 A, availability-zone: z, \
+        let metadata = "{instance-id: i-1, local-hostname: vm-1, public_keys: ssh-ed25519 A, placement: {availability-zone: z}, \
             network: e3ZlcnNpb246IDIsIGV0aGVybmV0czoge319, network.encoding: base64}";
         let found = read_from(&[
             ("VMX_GUESTINFO", "1"),

@@ -51,7 +51,6 @@ const EXCEPTIONS: &[(&str, &str)] = &[
         "RbxCloud/written/no_user_data_file",
         "the machine of the case has no /etc/hosts, and cloud-init looked at the one of the machine that it was run on",
     ),
-    ("NoCloud/written/disc_without_user_data_skipped", "a drive with meta-data or user-data alone is used"),
     ("ConfigDrive/written/unlabelled_whole_disk", "a drive is found by its label; every drive that nova makes has one"),
     ("Ec2/TestEc2/test_classic_instance_true", EC2_ROUTER),
     ("Ec2/TestEc2/test_classic_instance_false", EC2_ROUTER),
