@@ -68,6 +68,7 @@ const MACHINE: &[(&str, &[u8])] = &[
     ("sys/class/net/eth0/type", b"1\n"),
     ("sys/class/net/eth1/address", b"02:00:00:00:00:02\n"),
     ("proc/net/route", b"Iface Destination Gateway\neth0 00000000 0100000A 0003\n"),
+    ("var/lib/cloud/data/seed/bigstep/url", b"http://10.0.0.1/bigstep\n"),
 ];
 
 /// An image's configuration with which every service is asked.
