@@ -15,8 +15,11 @@ use crate::machine::Machine;
 use crate::root::Root;
 use std::path::Path;
 
+/// ConfigDrive asks by this name whether a drive is its own, so that a build without IBMCloud has nothing of what reads it.
+pub const NAME: &str = "IBMCloud";
+
 pub static SOURCE: Source = Source {
-    name: "IBMCloud",
+    name: NAME,
     described: "[{platform} {kind}]",
     marks: &[
         Mark::Unless(|facts| provisioning(facts.machine, facts.root)),
@@ -76,7 +79,8 @@ fn is_os_drive(superblock: &Superblock) -> bool {
 /// the source is listed.
 pub fn owns_drives(search: &Search) -> bool {
     let list = search.config.get("datasource_list").and_then(Value::as_list);
-    let listed = list.is_none_or(|list| list.iter().filter_map(Value::as_str).any(|name| SOURCE.is_named(name)));
+    let listed =
+        list.is_none_or(|list| list.iter().filter_map(Value::as_str).any(|name| name.eq_ignore_ascii_case(NAME)));
     let drives = || search.drives_of(&|d| d.superblock().is_some_and(|s| s.is_labelled(TEMPLATE) || is_os_drive(s)));
     listed && virt::detect(search.machine) == virt::XEN && !drives().is_empty()
 }
@@ -94,7 +98,7 @@ fn read(search: &mut Search) -> Result<Option<Found>> {
         return Ok(None);
     };
     if let Some(why) = provisioning(search.machine, search.root) {
-        search.reason(format!("IBMCloud: {why}"));
+        search.reason(format!("{NAME}: {why}"));
         return Ok(None);
     }
     let Some(files) = search.open_drive(drive) else { return Ok(None) };
@@ -118,7 +122,7 @@ fn finish(read: Instance, kind: &str, drive: &str, has_network: bool) -> Instanc
         ))
     };
     Instance {
-        source: SOURCE.name.into(),
+        source: NAME.into(),
         class: "DataSourceIBMCloud".into(),
         platform: "ibmcloud".into(),
         cloud_name: "ibmcloud".into(),

@@ -39,7 +39,7 @@ pub fn config_drive_mark(facts: &Facts) -> Option<Finding> {
     if let Some(folder) = SEEDS.iter().find(|folder| has_openstack(facts, folder)) {
         return Finding::found(format!("{folder} has OpenStack's metadata"));
     }
-    if facts.requested.is_listed(ibm_cloud::SOURCE.name)
+    if facts.requested.is_listed(ibm_cloud::NAME)
         && let Some(why) = ibm_cloud::recognised(facts)
     {
         return Finding::never(format!("the drive is IBMCloud's: {why}"));
