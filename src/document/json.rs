@@ -42,18 +42,6 @@ pub fn sorted(value: &Value) -> Value {
     }
 }
 
-/// A float as Python writes it: `1.0`, not `1`; exponents as in `1e+16` and `1e-05`.
-pub fn float(f: f64) -> String {
-    let magnitude = f.abs();
-    if f != 0.0 && f.is_finite() && !(1e-4..1e16).contains(&magnitude) {
-        let text = format!("{f:e}");
-        let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
-        let (sign, digits) = exponent.strip_prefix('-').map_or(('+', exponent), |d| ('-', d));
-        return format!("{mantissa}e{sign}{digits:0>2}");
-    }
-    if f.fract() == 0.0 { format!("{f:.1}") } else { f.to_string() }
-}
-
 /// serde_json represents a number that may not fit into 64 bits as a mapping from this key to its text.
 const NUMBER: &str = "$serde_json::private::Number";
 
@@ -218,15 +206,6 @@ mod tests {
         }
         for text in [r#""\ud8"#, r#""\"#, r#""\u"#, r#""\ud83d\u"#] {
             assert!(parse("t", text.as_bytes()).is_err());
-        }
-    }
-
-    #[test]
-    fn floats_are_written_as_python_does() {
-        for (f, text) in
-            [(1.0, "1.0"), (0.5, "0.5"), (1.5e300, "1.5e+300"), (1e16, "1e+16"), (-1e-5, "-1e-05"), (0.0, "0.0")]
-        {
-            assert_eq!(float(f), text);
         }
     }
 

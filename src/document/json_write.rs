@@ -1,6 +1,6 @@
 //! Writes values as JSON, piece by piece: a long string goes to the output in the pieces between its escapes, and is not copied.
 
-use super::{Map, Value, json};
+use super::{Map, Value, scalar};
 use crate::base::{base64, sort};
 use std::io::{self, Write};
 
@@ -105,7 +105,7 @@ impl<'a> Writer<'a> {
             Value::Bool(b) => self.raw(if *b { "true" } else { "false" }),
             Value::Int(i) => write!(self.out, "{i}"),
             Value::Big(digits) => self.raw(digits),
-            Value::Float(f) if f.is_finite() => self.raw(&json::float(*f)),
+            Value::Float(f) if f.is_finite() => self.raw(&scalar::float_text(*f)),
             Value::Float(_) => self.raw("null"),
             Value::String(text) => self.string(text),
             Value::Bytes(bytes) => match std::str::from_utf8(bytes) {

@@ -13,6 +13,7 @@ mod yaml_write;
 
 pub use bytes::Bytes;
 pub use path::Path;
+pub use scalar::float_text;
 pub use text::Text;
 pub use yaml_write::{to_yaml, write_yaml};
 
@@ -247,7 +248,7 @@ impl Value {
         match self {
             Value::String(s) | Value::Big(s) => Some(s.to_string()),
             Value::Int(i) => Some(i.to_string()),
-            Value::Float(f) => Some(json::float(*f)),
+            Value::Float(f) => Some(float_text(*f)),
             Value::Bool(b) => Some(b.to_string()),
             _ => None,
         }

@@ -1,5 +1,5 @@
 //! YAML 1.1's plain scalars, by the patterns of PyYAML's resolver (YAML 1.1 type repository: bool, float,
-//! int, null).
+//! int, null), and floats as text.
 
 use super::Value;
 
@@ -107,6 +107,18 @@ pub fn float(text: &str) -> Option<f64> {
     clean.trim_end_matches('.').parse::<f64>().ok().map(|f| sign * f)
 }
 
+/// A float as Python writes it: `1.0`, not `1`; exponents as in `1e+16` and `1e-05`.
+pub fn float_text(f: f64) -> String {
+    let magnitude = f.abs();
+    if f != 0.0 && f.is_finite() && !(1e-4..1e16).contains(&magnitude) {
+        let text = format!("{f:e}");
+        let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+        let (sign, digits) = exponent.strip_prefix('-').map_or(('+', exponent), |d| ('-', d));
+        return format!("{mantissa}e{sign}{digits:0>2}");
+    }
+    if f.fract() == 0.0 { format!("{f:.1}") } else { f.to_string() }
+}
+
 /// Decodes base64 with arbitrary characters in between, as PyYAML does (documents use dots for omissions); a
 /// string if it is UTF-8. None if the padding is wrong.
 pub fn binary(text: &str) -> Option<Value> {
@@ -129,4 +141,18 @@ fn signed(text: &str) -> (bool, &str) {
 
 fn digits_only(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn floats_are_written_as_python_does() {
+        for (f, text) in
+            [(1.0, "1.0"), (0.5, "0.5"), (1.5e300, "1.5e+300"), (1e16, "1e+16"), (-1e-5, "-1e-05"), (0.0, "0.0")]
+        {
+            assert_eq!(float_text(f), text);
+        }
+    }
 }

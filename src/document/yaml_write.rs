@@ -2,7 +2,7 @@
 //! could take them for something else.
 
 use super::yaml::{is_printable, run};
-use super::{Map, Value, json, scalar};
+use super::{Map, Value, scalar};
 use std::io::{self, Write};
 
 /// The longest key that is written without `?`, in bytes: every parser accepts 1,024 characters (YAML 1.1,
@@ -143,7 +143,7 @@ fn write_inline(out: &mut Out, value: &Value, indent: usize) {
         Value::Big(digits) => out.push_str(digits),
         Value::Float(f) if f.is_nan() => out.push_str(".nan"),
         Value::Float(f) if f.is_infinite() => out.push_str(if *f > 0.0 { ".inf" } else { "-.inf" }),
-        Value::Float(f) => out.push_str(&exponent(&json::float(*f))),
+        Value::Float(f) => out.push_str(&exponent(&scalar::float_text(*f))),
         Value::Bytes(b) => {
             out.push_str("!!binary ");
             out.push_str(&crate::base::base64::encode(b));

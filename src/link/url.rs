@@ -68,8 +68,13 @@ pub fn redirected(url: &str, location: &str, allowed: Redirects) -> Result<Strin
         l if l.starts_with('/') => format!("{base}{l}"),
         l => {
             let path = url.get(end..).and_then(|rest| rest.split(['?', '#']).next()).unwrap_or_default();
-            let folder = path.rfind('/').and_then(|slash| path.get(..=slash)).unwrap_or("/");
-            format!("{base}{folder}{l}")
+            // A query or a fragment alone is of the same document.
+            let kept = if l.starts_with(['?', '#']) {
+                path
+            } else {
+                path.rfind('/').map_or("/", |at| path.split_at(at + 1).0)
+            };
+            format!("{base}{kept}{l}")
         }
     };
     let there = origin(&next).ok_or_else(|| Error::new("redirected to a location that is not a URL"))?;
@@ -118,6 +123,7 @@ mod tests {
         assert!(to("http://169.254.169.254:80/b", Redirects::SameOrigin).is_ok());
         let with = |location| redirected("http://u:p@h:8080/a/b", location, Redirects::SameOrigin).unwrap();
         assert_eq!([with("/c"), with("c")], ["http://u:p@h:8080/c", "http://u:p@h:8080/a/c"]);
+        assert_eq!([with("?c"), with("#c")], ["http://u:p@h:8080/a/b?c", "http://u:p@h:8080/a/b#c"]);
         assert_eq!(with("http://h:8080/c"), "http://h:8080/c");
         // The server has only seen the address without the zone.
         let zoned = |location| redirected("http://[fe80::a9fe:a9fe%25eth0]/a", location, Redirects::SameOrigin);

@@ -72,7 +72,10 @@ impl RootOptions {
         }
         let seconds = |key| cmdline.value(key).and_then(|v| v.parse().ok()).map(Duration::from_secs);
         let forever = cmdline.has("rootwait").then_some(ROOTWAIT);
-        let wait = forever.or(seconds("rootwait")).or(seconds("rootdelay").map(|delay| delay + WAIT)).unwrap_or(WAIT);
+        let wait = forever
+            .or(seconds("rootwait"))
+            .or(seconds("rootdelay").map(|delay| delay.saturating_add(WAIT)))
+            .unwrap_or(WAIT);
         let kind = cmdline.value("rootfstype").filter(|kind| !kind.is_empty()).map(str::to_owned);
         Ok(RootOptions { device, kind, flags, data: data.join(","), wait: wait.min(ROOTWAIT) })
     }
@@ -159,6 +162,7 @@ mod tests {
         assert_eq!((plain.flags, plain.data.as_str(), plain.wait), (MountFlags::RDONLY, "", WAIT));
         assert_eq!(of("root=/dev/vda1 rootwait").unwrap().wait, ROOTWAIT);
         assert_eq!(of("root=a rootdelay=99999999999999999999 rootwait=x").unwrap().wait, WAIT);
+        assert_eq!(of("root=a rootdelay=18446744073709551615").unwrap().wait, ROOTWAIT);
         for line in ["", "root=", "quiet ro"] {
             assert!(of(line).unwrap_err().to_string().contains("no root="), "{line}");
         }

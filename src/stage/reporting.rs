@@ -21,8 +21,9 @@ use crate::root::run_dir::{Applied, Record};
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 
-/// How long sending one stage's events to one webhook may take.
+/// How long sending one stage's events to one webhook may take, and to all of them.
 const LIMIT: Duration = Duration::from_secs(30);
+const TOTAL: Duration = Duration::from_secs(60);
 /// How often one event is sent at most, unless the configuration says otherwise. The first is repeated for as
 /// long as there is time, because the network may not be up yet.
 const TRIES: u32 = 4;
@@ -103,9 +104,10 @@ pub fn send(root: &Root, boot: &mut Boot, messages: &[Message], local_failed: Op
     let local = local_failed.map(|failed| local_stage(Applied::read(root), failed)).unwrap_or_default();
     let mut events: Vec<Event> = local.into_iter().chain(messages.iter().filter_map(Event::of)).collect();
     measure(&mut events);
+    let deadline = Deadline::after(TOTAL);
     for (name, section) in webhooks {
         let settings = Settings { redirects: Redirects::SameOrigin, ca_files: ca_files(root.path()) };
-        let sent = Client::system(&settings, Deadline::after(LIMIT))
+        let sent = Client::system(&settings, deadline.at_most(LIMIT))
             .and_then(|client| send_to(&client, &section, &events, &mut boot.report));
         if let Err(e) = sent {
             boot.report.warn(format_args!("reporting.{name}: {e}"));

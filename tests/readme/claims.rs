@@ -210,9 +210,15 @@ const LIMITS: &[(&str, &str, &str, &str)] = &[
     ),
     (
         "prepivot-datasources.7",
-        "events to a webhook | 30 s; after three failures",
+        "events to a webhook | 30 s, to all webhooks 60 s; after three failures",
         "stage/reporting.rs",
         "LIMIT: Duration = Duration::from_secs(30)",
+    ),
+    (
+        "prepivot-datasources.7",
+        "to all webhooks 60 s",
+        "stage/reporting.rs",
+        "TOTAL: Duration = Duration::from_secs(60)",
     ),
     ("prepivot-datasources.7", "after three failures in a row", "stage/reporting.rs", "MAX_FAILED: u32 = 3;"),
     (

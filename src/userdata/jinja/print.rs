@@ -3,7 +3,7 @@
 use super::MISSING;
 use super::budget::{Budget, MAX_DEPTH, Step, fail};
 use super::value::Value;
-use crate::document::json;
+use crate::document::float_text;
 
 /// A value as `{{ }}` prints it: `True`, `None`, `['a', 1]`.
 pub fn print(value: &Value<'_>, out: &mut String, budget: &Budget<'_>) -> Step<()> {
@@ -86,7 +86,7 @@ pub fn float(f: f64) -> String {
     match f {
         f if f.is_nan() => "nan".into(),
         f if f.is_infinite() => if f > 0.0 { "inf" } else { "-inf" }.into(),
-        f => json::float(f),
+        f => float_text(f),
     }
 }
 
@@ -193,7 +193,7 @@ fn json_float(f: f64) -> String {
     match f {
         f if f.is_nan() => "NaN".into(),
         f if f.is_infinite() => if f > 0.0 { "Infinity" } else { "-Infinity" }.into(),
-        f => json::float(f),
+        f => float_text(f),
     }
 }
 
