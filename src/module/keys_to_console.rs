@@ -1,7 +1,8 @@
 //! # keys_to_console
 //!
 //! Prints the SSH host keys and their fingerprints on the console, so that a first login can be checked against them.
-//! Types of the two lists are not printed.
+//! Types of the two lists are not printed. An RSA key, which is made after the final stage, follows by itself, between the
+//! same marks.
 //!
 //! ```yaml
 //! ssh: {emit_keys_to_console: true}
@@ -14,7 +15,7 @@
 //! ssh_key_console_blacklist, ssh_fp_console_blacklist: [str] unique
 //! ```
 
-use super::Module;
+use super::{Background, Module};
 use crate::base::error::Result;
 use crate::document::Value;
 use crate::instance::Frequency;
@@ -28,6 +29,8 @@ pub static MODULE: Module = Module {
     frequency: Frequency::Instance,
     live: Some(live),
     offline: true,
+    // Nothing by itself: it follows what ssh does.
+    in_background: Some(Background { run: print_rsa, idle: |_| true }),
     ..Module::NEW
 };
 
@@ -35,19 +38,30 @@ const BAR: &str = "#############################################################
 /// The line above the keys.
 const KEYS: &str = "-----BEGIN SSH HOST KEY KEYS-----\n";
 
-/// Prints them on the console. The RSA host key, which is slow to make, is made now, when nothing waits any more.
+/// Prints the keys that are there.
 fn live(context: &mut Context) -> Result<()> {
-    let finished = host_keys::finish(context);
-    if !context.config.at(&["ssh", "emit_keys_to_console"]).is_some_and(Value::is_false) {
-        let hidden = |key| context.get(key).and_then(names_of).unwrap_or_default();
-        let keys = host_keys::public_keys(context.root);
-        let text = report(&keys, &hidden("ssh_fp_console_blacklist"), &hidden("ssh_key_console_blacklist"));
-        console::print(context, &text);
-        // The system's log has the fingerprints, and not the keys, as with cloud-init.
-        let (fingerprints, _) = text.split_once(KEYS).unwrap_or((&text, ""));
-        console::to_system_log(context, fingerprints);
+    print(context, &host_keys::public_keys(context.root));
+    Ok(())
+}
+
+/// Prints the RSA key, which ssh has made in the background: the final stage was without it.
+fn print_rsa(context: &mut Context) -> Result<()> {
+    let mut keys = host_keys::public_keys(context.root);
+    keys.retain(|(file, _)| file.contains("_rsa_"));
+    print(context, &keys);
+    Ok(())
+}
+
+fn print(context: &Context, keys: &[(String, String)]) {
+    if context.config.at(&["ssh", "emit_keys_to_console"]).is_some_and(Value::is_false) {
+        return;
     }
-    finished
+    let hidden = |key| context.get(key).and_then(names_of).unwrap_or_default();
+    let text = report(keys, &hidden("ssh_fp_console_blacklist"), &hidden("ssh_key_console_blacklist"));
+    console::print(context, &text);
+    // The system's log has the fingerprints, and not the keys, as with cloud-init.
+    let (fingerprints, _) = text.split_once(KEYS).unwrap_or((&text, ""));
+    console::to_system_log(context, fingerprints);
 }
 
 fn report(keys: &[(String, String)], hidden_fingerprints: &[String], hidden_keys: &[String]) -> String {

@@ -1,7 +1,8 @@
 //! # phone_home
 //!
 //! Sends a POST request with the host keys, the instance-id and the names of the machine to a server, `tries` times at
-//! most, when the machine is up. $INSTANCE_ID in the URL is replaced.
+//! most, when the machine is up. $INSTANCE_ID in the URL is replaced. An RSA key that is posted, as it is without `post`, is
+//! made before, and the final stage waits for it.
 //!
 //! ```yaml
 //! phone_home:
@@ -26,7 +27,7 @@ use crate::document::{Map, Value};
 use crate::instance::Frequency;
 use crate::root::Stage;
 use crate::system::hostname::Name;
-use crate::system::{Context, Request, service, shell, template};
+use crate::system::{Context, Request, host_keys, service, shell, template};
 
 const ALL: [&str; 6] = ["pub_key_rsa", "pub_key_ecdsa", "pub_key_ed25519", "instance_id", "hostname", "fqdn"];
 /// How often the server is asked where the configuration does not say, and at most.
@@ -108,6 +109,10 @@ fn body(cx: &mut Context, section: &Map) -> String {
             "fqdn" => own.as_ref().map(|n| n.fqdn.clone()),
             "pub_key_rsa" | "pub_key_ecdsa" | "pub_key_ed25519" => {
                 let kind = name.trim_start_matches("pub_key_");
+                if kind == "rsa" {
+                    let made = host_keys::finish(cx);
+                    cx.report.keep(made);
+                }
                 let key = cx.root.text(&format!("/etc/ssh/ssh_host_{kind}_key.pub"));
                 if key.is_empty() && section.get("post").is_some_and(|post| post.as_list().is_some()) {
                     cx.report.warn(format_args!("phone_home.post: there is no {kind} host key: it has the value N/A"));

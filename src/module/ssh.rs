@@ -263,7 +263,7 @@ mod tests {
             user.starts_with("no-port-forwarding,") && user.contains("\\\"fedora\\\" rather") && user.contains(KEY)
         );
 
-        // The next run of the same configuration makes nothing new, and RSA follows in the final stage.
+        // The next run of the same configuration makes nothing new, and RSA follows in the background.
         let before = root.text("/etc/ssh/ssh_host_ed25519_key");
         run(&mut root, provision, "ssh_deletekeys: false").unwrap();
         assert_eq!(root.text("/etc/ssh/ssh_host_ed25519_key"), before);

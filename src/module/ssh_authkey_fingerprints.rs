@@ -23,7 +23,7 @@ use crate::root::Stage;
 use crate::system::accounts::Accounts;
 use crate::system::authorized_keys::{self, Key, Rules};
 use crate::system::users::Users;
-use crate::system::{Context, console, host_keys};
+use crate::system::{Context, console};
 
 pub static MODULE: Module = Module {
     name: "ssh_authkey_fingerprints",
@@ -34,9 +34,8 @@ pub static MODULE: Module = Module {
     ..Module::NEW
 };
 
-/// Prints a table for each user. The RSA host key, which is slow to make, is made now, when nothing waits any more.
+/// Prints a table for each user.
 fn live(context: &mut Context) -> Result<()> {
-    let finished = host_keys::finish(context);
     if !context.flag("no_ssh_fingerprints", false) {
         let method = context.text("authkey_hash").unwrap_or_else(|| "sha256".to_owned());
         let accounts = Accounts::open(context.root)?;
@@ -48,7 +47,7 @@ fn live(context: &mut Context) -> Result<()> {
             console::print(context, &report(&name, &path, &keys, &method));
         }
     }
-    finished
+    Ok(())
 }
 
 fn report(user: &str, path: &str, keys: &[Key], method: &str) -> String {

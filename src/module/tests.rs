@@ -331,13 +331,18 @@ fn without_a_file_the_kernel_gets_the_name_on_every_boot() {
 
 #[test]
 fn an_rsa_key_that_is_the_only_one_is_made_before_the_server_starts() {
-    let made = |kinds: &str| {
+    let made = |kinds: &str, module| {
         let fixture = Fixture::new("debian");
         fixture.put("/usr/bin/ssh-keygen", "", 0o755);
-        let left = fixture.both(&format!("ssh_genkeytypes: [{kinds}]"), &ssh::MODULE);
+        let left = fixture.both(&format!("ssh_genkeytypes: [{kinds}]"), module);
         left.commands.iter().filter(|c| c.starts_with("ssh-keygen -q -t rsa ")).count()
     };
-    assert_eq!((made("rsa"), made("rsa, ed25519"), made("ed25519")), (1, 0, 0));
+    let by_ssh = |kinds| made(kinds, &ssh::MODULE);
+    assert_eq!((by_ssh("rsa"), by_ssh("rsa, ed25519"), by_ssh("ed25519")), (1, 0, 0));
+    // The final stage does not wait for it either.
+    for module in MODULES.iter().filter(|m| m.stage == Stage::Final) {
+        assert_eq!(made("rsa, ed25519", module), 0, "{}", module.name);
+    }
 }
 
 #[test]
@@ -464,6 +469,18 @@ fn home_hears_what_it_asked_for() {
     assert_eq!((request.method, request.url.as_str(), tries), ("POST", "http://x/i-1/", 7));
     let form = "pub_key_ed25519=ssh-ed25519+A%2Bb+root%40x%0A&pub_key_rsa=N%2FA&instance_id=i-1&hostname=h";
     assert_eq!(String::from_utf8(request.body).unwrap(), form);
+    assert!(root.commands().is_empty());
+}
+
+#[test]
+fn an_rsa_key_that_home_hears_of_is_made_before() {
+    let fixture = Fixture::new("debian");
+    fixture.put("/usr/bin/ssh-keygen", "", 0o755);
+    for (post, made) in [("all", true), ("[pub_key_rsa]", true), ("[pub_key_ed25519]", false)] {
+        let config = format!("phone_home: {{url: 'http://x/', post: {post}}}");
+        let left = fixture.both(&config, &phone_home::MODULE);
+        assert_eq!(left.commands.iter().any(|c| c.starts_with("ssh-keygen -q -t rsa ")), made, "{post}");
+    }
 }
 
 #[test]
