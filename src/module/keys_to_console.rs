@@ -18,8 +18,8 @@
 use super::{Background, Module};
 use crate::base::error::Result;
 use crate::document::Value;
-use crate::instance::Frequency;
-use crate::root::Stage;
+use crate::instance::{Frequency, state};
+use crate::root::{Attr, Stage};
 use crate::system::users::names_of;
 use crate::system::{Context, console, host_keys};
 
@@ -29,8 +29,7 @@ pub static MODULE: Module = Module {
     frequency: Frequency::Instance,
     live: Some(live),
     offline: true,
-    // Nothing by itself: it follows what ssh does.
-    in_background: Some(Background { run: print_rsa, idle: |_| true }),
+    in_background: Some(Background { run: print_rsa, idle: |cx| rsa_left_out(cx).is_none() }),
     ..Module::NEW
 };
 
@@ -40,16 +39,31 @@ const KEYS: &str = "-----BEGIN SSH HOST KEY KEYS-----\n";
 
 /// Prints the keys that are there.
 fn live(context: &mut Context) -> Result<()> {
+    if host_keys::is_rsa_due(context) {
+        context.root.write(&without_rsa(context), "", Attr::root(0o600))?;
+    }
     print(context, &host_keys::public_keys(context.root));
     Ok(())
 }
 
-/// Prints the RSA key, which ssh has made in the background: the final stage was without it.
+/// Prints the RSA key if the final stage printed the keys without it.
 fn print_rsa(context: &mut Context) -> Result<()> {
-    let mut keys = host_keys::public_keys(context.root);
-    keys.retain(|(file, _)| file.contains("_rsa_"));
-    print(context, &keys);
+    if let Some(key) = rsa_left_out(context) {
+        context.root.remove(&without_rsa(context))?;
+        print(context, &[key]);
+    }
     Ok(())
+}
+
+/// Says that the keys were printed without the RSA key, which was still to be made.
+fn without_rsa(context: &Context) -> String {
+    format!("{}/prepivot-printed-without-rsa", state::folder(context.instance))
+}
+
+/// The RSA key's file and line, if it was made after the keys had been printed: by ssh, in the background, or by phone_home.
+fn rsa_left_out(context: &mut Context) -> Option<(String, String)> {
+    let is_rsa = |(file, _): &(String, String)| file == "ssh_host_rsa_key.pub";
+    context.root.exists(&without_rsa(context)).then(|| host_keys::public_keys(context.root))?.into_iter().find(is_rsa)
 }
 
 fn print(context: &Context, keys: &[(String, String)]) {

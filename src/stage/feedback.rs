@@ -65,8 +65,8 @@ fn let_in(root: &mut Root, boot: &mut Boot, instance: &Instance, keys: Vec<Strin
 }
 
 /// Publishes the public SSH host keys by [`source::Source::publish_host_keys`], each once for an instance and
-/// subject to `ssh_publish_hostkeys`, as cloud-init's module ssh does. Called at the end of the network
-/// stage, and of the background work, which makes the RSA key. A failure is a warning.
+/// subject to `ssh_publish_hostkeys`, as cloud-init's module ssh does. Called at the end of the network and of
+/// the final stage, and of the background work: the RSA key is made last. A failure is a warning.
 pub fn host_keys(root: &mut Root, boot: &mut Boot, instance: &Instance) {
     let Some(publish) = source::named(&instance.source).and_then(|s| s.publish_host_keys) else { return };
     let listed = module::with_role(Role::Ssh).is_some_and(|ssh| Run::new(root, boot, instance).is_listed(ssh));

@@ -132,6 +132,8 @@ pub fn stage(root: &mut Root, machine: &Machine, stage: Stage, options: &Options
     commit(root, &mut boot.report);
     if stage == Stage::Init {
         feedback::provisioned(root, &mut boot, &instance, &status, passwords);
+    }
+    if stage != Stage::Config {
         feedback::host_keys(root, &mut boot, &instance);
     }
     drop(event);

@@ -493,6 +493,35 @@ mod tests {
         assert_eq!(made("{cloud_init_modules: [users_groups]}"), 0);
     }
 
+    #[test]
+    fn an_rsa_key_that_was_made_after_the_keys_were_printed_is_printed_in_the_background() {
+        let dir = TempDir::new("printed-without");
+        dir.write("usr/bin/ssh-keygen", "");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(dir.0.join("usr/bin/ssh-keygen"), mode).unwrap();
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let instance = Instance { instance_id: "i".into(), ..Instance::default() };
+        let machine = Machine::default();
+        let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
+        boot.config = Some(yaml::parse("t", "{cloud_final_modules: [keys_to_console]}").unwrap().into());
+        let mut run = Run::new(&mut root, &mut boot, &instance);
+        run.stage(Stage::Final, Half::Live);
+        // No list names ssh, which would make it.
+        assert!(!run.has_background());
+        run.root.write("/etc/ssh/ssh_host_rsa_key", "", Attr::root(0o600)).unwrap();
+        run.root.write("/etc/ssh/ssh_host_rsa_key.pub", "ssh-rsa AAAA root@h\n", Attr::root(0o644)).unwrap();
+        assert!(run.has_background());
+        run.background();
+        assert!(!run.has_background());
+
+        // It was there when the keys were printed.
+        let instance = Instance { instance_id: "j".into(), ..Instance::default() };
+        let mut run = Run::new(&mut root, &mut boot, &instance);
+        run.stage(Stage::Final, Half::Live);
+        assert!(!run.has_background());
+        assert_eq!(boot.errors(), [""; 0]);
+    }
+
     /// What the network stage's modules run, in a tree: with `early`, after the local stage has run those that come early.
     fn ran(config: &str, early: bool) -> (Vec<String>, bool) {
         let dir = TempDir::new("early");
