@@ -4,7 +4,8 @@ to their links. Frames go through sockets, so that no /dev/net/tun is needed.
 What a case says of it (all optional):
     documents   a folder of drives/, whose documents are served as on a drive; "server" without it
     texts       documents given another text, by name
-    http        in place of both: what is served, by path: a text, or {method, status, body}; lab/texts.py's words stand in it
+    http        in place of both: what is served, by path: a text, or {method, status, body}; lab/texts.py's words stand in it.
+                What has a method is sent to the service, and has to be sent in each boot
     ports       the ports that it is served on; [80] without it
     dns         addresses by name, of a name server beside it
     nics        for each NIC of the machine the link that it is on, by number; [0] without it
@@ -88,9 +89,12 @@ class Service:
         """What the server's side of a boot shows to be wrong."""
         asked, most = self.requests(), self.given.get("requests")
         shutil.copy(self.lab.log, self.folder / "service.log")
+        wrong = []
         if most is not None and len(asked) > most:
-            return [f"{len(asked)} requests, more than {most}: {', '.join(asked)}"]
-        return []
+            wrong.append(f"{len(asked)} requests, more than {most}: {', '.join(asked)}")
+        sent = {path: what for path, what in self.given.get("http", {}).items() if isinstance(what, dict) and "method" in what}
+        due = [f"{what['method']} {path}" for path, what in sent.items()]
+        return wrong + [f"no request {request}" for request in due if request not in asked]
 
     def __exit__(self, *_):
         self.lab.__exit__()
