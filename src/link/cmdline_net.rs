@@ -124,6 +124,11 @@ pub struct StaticRoute {
 }
 
 impl Plan {
+    /// The name servers of a link whose `ip=` is `ip`: first its own, then those of all links.
+    pub fn name_servers(&self, ip: Option<&Ip>) -> Vec<IpAddr> {
+        ip.iter().flat_map(|ip| &ip.dns).chain(&self.dns).copied().collect()
+    }
+
     /// Parses the words of a kernel command line. Invalid ones are left out and reported in `problems`.
     pub fn parse(cmdline: &Cmdline) -> Self {
         let mut plan = Plan::default();

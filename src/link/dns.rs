@@ -6,7 +6,7 @@
 use super::dhcp::domain_at;
 use super::rng::Rng;
 use super::system_names;
-use super::tcp::bind_to_link;
+use super::tcp::{LinkConnector, bind_to_link};
 use super::uplink::Uplink;
 use crate::base::cancel::Cancel;
 use rustix::event::PollFlags;
@@ -23,6 +23,10 @@ const PORT: u16 = 53;
 /// How long the first round waits for an answer; doubled in each round.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 const ROUNDS: u32 = 4;
+/// How long a server has for an answer by TCP, which is asked for after one that was cut short.
+const TCP_WAIT: Duration = Duration::from_secs(2);
+/// The bit of a message's third byte that says that it was cut short.
+const TRUNCATED: u8 = 2;
 /// The most servers that are asked.
 const MAX_SERVERS: usize = 3;
 const MAX_ANSWERS: usize = 16;
@@ -190,15 +194,47 @@ impl Servers<'_> {
             let (len, _) = rustix::net::recv(&fd, &mut buffer[..], RecvFlags::DONTWAIT)?;
             let message = buffer.get(..len).unwrap_or_default();
             for ((id, kind), slot) in kinds.into_iter().zip(&mut answers) {
-                if let Some(found) = read_answer(message, id, name, kind) {
-                    *slot = Some(found);
-                }
+                let Some(found) = read_answer(message, id, name, kind) else { continue };
+                let is_short = message.get(2).is_some_and(|flags| flags & TRUNCATED != 0);
+                let whole =
+                    question(id, name, kind).filter(|_| is_short).map(|question| self.by_tcp(server, &question));
+                *slot = match whole {
+                    None => Some(found),
+                    Some(Ok(whole)) => read_answer(&whole, id, name, kind),
+                    // Some addresses are better than none.
+                    Some(Err(_)) => Some(found).filter(|found| !found.is_empty()),
+                };
             }
         }
         let is_whole = answers.iter().all(Option::is_some);
         let found: Vec<IpAddr> = answers.into_iter().flatten().flatten().collect();
         // The addresses may have been in the answer that was lost.
         Ok(Some(found).filter(|found| is_whole || !found.is_empty()))
+    }
+}
+
+impl Servers<'_> {
+    /// One server's answer by TCP (RFC 7766; the framing is RFC 1035, section 4.2.2).
+    fn by_tcp(&self, server: SocketAddr, question: &[u8]) -> io::Result<Vec<u8>> {
+        let end = Instant::now() + TCP_WAIT;
+        let left = || end.saturating_duration_since(Instant::now());
+        let (link, cancel) = (self.link.clone(), self.cancel.clone());
+        let fd = LinkConnector { link, socket: None, port: None, cancel, connect: TCP_WAIT }.open(server, left())?;
+        let length = u16::try_from(question.len()).unwrap_or(u16::MAX);
+        rustix::net::send(&fd, &[&length.to_be_bytes(), question].concat(), SendFlags::NOSIGNAL)?;
+        let (mut answer, mut buffer) = (Vec::new(), [0u8; 1500]);
+        loop {
+            let length = answer.first_chunk().map(|length| usize::from(u16::from_be_bytes(*length)));
+            if let Some(whole) = length.and_then(|length| answer.get(2..2 + length)) {
+                return Ok(whole.to_vec());
+            }
+            self.cancel.wait_for(&fd, PollFlags::IN, Some(left()))?;
+            let (len, _) = rustix::net::recv(&fd, &mut buffer[..], RecvFlags::DONTWAIT)?;
+            if len == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            answer.extend_from_slice(buffer.get(..len).unwrap_or_default());
+        }
     }
 }
 
@@ -333,6 +369,41 @@ mod tests {
         });
         let cancel = Cancel::new().unwrap();
         let servers = Servers { addresses, search: vec!["wrong.example".into()], link: None, cancel: &cancel };
+        let found = servers.look_up("seed.example.org", Duration::from_secs(20));
+        server.join().unwrap();
+        assert_eq!(found, [IpAddr::from([10, 0, 0, 9])]);
+    }
+
+    #[test]
+    fn an_answer_that_was_cut_short_is_asked_for_by_tcp() {
+        let cancel = Cancel::new().unwrap();
+        let (port, socket) = std::iter::repeat_with(|| std::net::TcpListener::bind("127.0.0.1:0").unwrap())
+            .find_map(|port| Some((std::net::UdpSocket::bind(port.local_addr().unwrap()).ok()?, port)))
+            .map(|(socket, port)| (port, socket))
+            .unwrap();
+        let address = port.local_addr().unwrap();
+        let server = std::thread::spawn(move || {
+            let mut buffer = [0; 512];
+            for _ in 0..2 {
+                let (len, peer) = socket.recv_from(&mut buffer).unwrap();
+                let mut answer = buffer[..len].to_vec();
+                let is_four = buffer[len - 3] == A as u8;
+                answer[2] |= 0x80 | if is_four { TRUNCATED } else { 0 };
+                socket.send_to(&answer, peer).unwrap();
+                if !is_four {
+                    continue;
+                }
+                let (mut stream, _) = port.accept().unwrap();
+                std::io::Read::read_exact(&mut stream, &mut buffer[..len + 2]).unwrap();
+                let mut whole = buffer[2..len + 2].to_vec();
+                (whole[2], whole[7]) = (0x81, 1);
+                whole.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 10, 0, 0, 9]);
+                for piece in [&(whole.len() as u16).to_be_bytes()[..], &whole[..20], &whole[20..]] {
+                    std::io::Write::write_all(&mut stream, piece).unwrap();
+                }
+            }
+        });
+        let servers = Servers { addresses: vec![address], search: Vec::new(), link: None, cancel: &cancel };
         let found = servers.look_up("seed.example.org", Duration::from_secs(20));
         server.join().unwrap();
         assert_eq!(found, [IpAddr::from([10, 0, 0, 9])]);

@@ -8,6 +8,9 @@ use std::path::Path;
 use std::rc::Rc;
 use tokio::sync::watch;
 
+/// The most advertised name servers that are kept.
+const MAX_SERVERS6: usize = 64;
+
 /// The current links and addresses. Clones share them.
 #[derive(Clone)]
 pub struct LinkTable {
@@ -22,6 +25,8 @@ struct State {
     addresses: Vec<Address>,
     /// The indexes of links that lead to an IPv6 router.
     routers6: Vec<u32>,
+    /// Name servers that routers have advertised, with the index of the link.
+    servers6: Vec<(u32, IpAddr)>,
 }
 
 impl LinkTable {
@@ -93,6 +98,16 @@ impl LinkTable {
         self.state.borrow().routers6.contains(&index)
     }
 
+    /// Whether the link has an IPv6 address that is used beyond the link.
+    pub fn has_global_ipv6(&self, index: u32) -> bool {
+        self.address(index, |ip| ip.is_ipv6() && !link_local6(ip))
+    }
+
+    /// The name servers that routers have advertised on the link.
+    pub fn name_servers6(&self, index: u32) -> Vec<IpAddr> {
+        self.state.borrow().servers6.iter().filter(|(of, _)| *of == index).map(|(_, server)| *server).collect()
+    }
+
     fn address(&self, index: u32, wanted: impl Fn(IpAddr) -> bool) -> bool {
         self.state.borrow().addresses.iter().any(|a| a.index == index && !a.tentative && wanted(a.address))
     }
@@ -124,6 +139,7 @@ impl State {
             Event::LinkGone(index) => {
                 self.links.retain(|l| l.index != index);
                 self.routers6.retain(|i| *i != index);
+                self.servers6.retain(|(i, _)| *i != index);
                 self.addresses.retain(|a| a.index != index);
             }
             Event::Address(address) => {
@@ -133,6 +149,13 @@ impl State {
             Event::AddressGone(address) => self.forget(address),
             Event::DefaultRoute6(index) if self.routers6.contains(&index) => {}
             Event::DefaultRoute6(index) => self.routers6.push(index),
+            Event::NameServers6(index, servers) => {
+                for server in servers.into_iter().map(|server| (index, server)) {
+                    if !self.servers6.contains(&server) && self.servers6.len() < MAX_SERVERS6 {
+                        self.servers6.push(server);
+                    }
+                }
+            }
         }
     }
 

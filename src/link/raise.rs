@@ -21,6 +21,8 @@ const FALLBACK_AFTER: Duration = Duration::from_secs(4);
 /// (RFC 4861).
 const V6_WAIT: Duration = Duration::from_secs(5);
 const ROUTER_WAIT: Duration = Duration::from_secs(13);
+/// How long to wait for an address once there is a router: duplicate address detection takes a second (RFC 4862).
+const ADDRESS_WAIT: Duration = Duration::from_secs(2);
 /// The metric of added routes, larger than any other; the link's index is added because two links may lead to
 /// the same network.
 const METRIC: u32 = 0x10000;
@@ -43,7 +45,7 @@ pub async fn watch(link: Link, context: TaskContext, deadline: Deadline) {
         }
         context.report(TaskEvent::Ended(link.index, Reach::Ipv4, None));
     };
-    both(four, ipv6(&link, &context, deadline)).await;
+    both(four, ipv6(&link, Vec::new(), &context, deadline)).await;
 }
 
 async fn raise(link: &Link, plan: &Plan, context: &TaskContext, deadline: Deadline) -> Result<()> {
@@ -71,7 +73,7 @@ async fn raise(link: &Link, plan: &Plan, context: &TaskContext, deadline: Deadli
         context.report(TaskEvent::Ended(link.index, Reach::Ipv6LinkLocal, None));
         context.report(TaskEvent::Ended(link.index, Reach::Ipv6Routed, None));
     } else {
-        both(four, ipv6(&link, context, deadline)).await;
+        both(four, ipv6(&link, plan.name_servers(ip), context, deadline)).await;
     }
     Ok(())
 }
@@ -85,6 +87,7 @@ async fn ipv4(link: &Link, plan: &Plan, ip: Option<&Ip>, context: &TaskContext, 
     }
     let mac = link.mac.ok_or_else(|| Error::new("no hardware address"))?;
     let mut client = Client::open(&link.name, link.index, mac, &plan.pin.servers)?;
+    let mut claimed = false;
     let lease = match client.acquire(deadline.at_most(FALLBACK_AFTER)).await {
         Ok(lease) => lease,
         Err(e) if deadline.passed() => return Err(e),
@@ -92,6 +95,7 @@ async fn ipv4(link: &Link, plan: &Plan, ip: Option<&Ip>, context: &TaskContext, 
         Err(_) => {
             match arp::claim(&link.name, link.index, mac, deadline).await {
                 Ok(address) => {
+                    claimed = true;
                     log::debug!("{}: no DHCP yet; {address} for the metadata service", link.name);
                     let address = Address::new(link.index, address.into(), arp::PREFIX);
                     context.add_address(address).await?;
@@ -102,11 +106,12 @@ async fn ipv4(link: &Link, plan: &Plan, ip: Option<&Ip>, context: &TaskContext, 
             client.acquire(deadline).await?
         }
     };
-    leased(link, lease, context).await
+    leased(link, lease, claimed, plan.name_servers(ip), context).await
 }
 
-/// Applies the address and routes of a lease.
-async fn leased(link: &Link, lease: Lease, context: &TaskContext) -> Result<()> {
+/// Applies the address and routes of a lease. `claimed`: the link has an address from 169.254/16, too. `dns`: the name servers of
+/// the kernel command line.
+async fn leased(link: &Link, lease: Lease, claimed: bool, dns: Vec<IpAddr>, context: &TaskContext) -> Result<()> {
     let own = lease.address.ok_or_else(|| Error::new("a lease without an address"))?;
     log::info!("{}: {own}/{} by DHCP", link.name, lease.prefix);
     // Only a smaller MTU matters for the requests here, and IPv6 needs 1280.
@@ -119,6 +124,9 @@ async fn leased(link: &Link, lease: Lease, context: &TaskContext) -> Result<()> 
     if !lease.reaches(METADATA) {
         // Without a route to the service, it is assumed to be on the link, as without DHCP.
         routes.push(LeaseRoute { destination: METADATA, prefix: 32, gateway: None });
+    } else if claimed {
+        // The kernel's own route for the claimed address would hide a router that leads to the service.
+        routes.extend(lease.around_link_local(METADATA));
     }
     // Routes on the link come before those that need them to reach a gateway.
     crate::base::sort::by_key(&mut routes, |r| r.gateway.is_some());
@@ -128,7 +136,7 @@ async fn leased(link: &Link, lease: Lease, context: &TaskContext) -> Result<()> 
     }
     context.keep_lease(&lease);
     let mut uplink = uplink(link, Reach::Ipv4);
-    uplink.dns = lease.dns.iter().copied().map(IpAddr::from).collect();
+    uplink.dns = dns.into_iter().chain(lease.dns.iter().copied().map(IpAddr::from)).collect();
     uplink.search = if lease.search.is_empty() { Some(lease.domain.clone()) } else { None }
         .into_iter()
         .chain(lease.search.clone())
@@ -154,7 +162,7 @@ async fn fixed(link: &Link, plan: &Plan, ip: &Ip, context: &TaskContext) -> Resu
         add_route(link, route.destination, route.prefix, route.gateway, context).await;
     }
     let mut uplink = uplink(link, if own.is_ipv4() { Reach::Ipv4 } else { Reach::Ipv6Routed });
-    uplink.dns = ip.dns.iter().chain(&plan.dns).copied().collect();
+    uplink.dns = plan.name_servers(Some(ip));
     context.report(TaskEvent::Uplink(uplink.into()));
     Ok(())
 }
@@ -167,15 +175,20 @@ async fn add_route(link: &Link, destination: IpAddr, prefix: u8, gateway: Option
     }
 }
 
-/// Waits for the kernel to add the link-local address and to hear routers; events report both.
-async fn ipv6(link: &Link, context: &TaskContext, deadline: Deadline) {
+/// Waits for the kernel to add the link-local address and to hear routers; events report both. `dns`: the name servers of the
+/// kernel command line.
+async fn ipv6(link: &Link, dns: Vec<IpAddr>, context: &TaskContext, deadline: Deadline) {
     let own = within(deadline.at_most(V6_WAIT), context.links.wait_until(|l| l.has_link_local_ipv6(link.index))).await;
     if own {
         context.report(TaskEvent::Uplink(uplink(link, Reach::Ipv6LinkLocal).into()));
     }
     context.report(TaskEvent::Ended(link.index, Reach::Ipv6LinkLocal, None));
     if own && within(deadline.at_most(ROUTER_WAIT), context.links.wait_until(|l| l.has_ipv6_router(link.index))).await {
-        context.report(TaskEvent::Uplink(uplink(link, Reach::Ipv6Routed).into()));
+        // The advertisement that names the router has an address and name servers, too.
+        within(deadline.at_most(ADDRESS_WAIT), context.links.wait_until(|l| l.has_global_ipv6(link.index))).await;
+        let dns = dns.into_iter().chain(context.links.name_servers6(link.index)).collect();
+        let uplink = Uplink { dns, ..uplink(link, Reach::Ipv6Routed) };
+        context.report(TaskEvent::Uplink(uplink.into()));
     }
     context.report(TaskEvent::Ended(link.index, Reach::Ipv6Routed, None));
 }

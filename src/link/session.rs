@@ -15,7 +15,8 @@ use crate::base::error::{Context, Error, Result};
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
@@ -25,11 +26,25 @@ use tokio::task::LocalSet;
 const MAX_LINKS: usize = 64;
 /// How long to collect the reasons of failures after the deadline.
 const GRACE: Duration = Duration::from_millis(200);
-/// How long the other uplinks may take once one has answered that there is no service, if only a router can
-/// provide further uplinks: neighbour discovery takes 3 s to find that an address is unused.
+/// How long IPv6 addresses that nothing has been heard from may take once a service has answered that it has nothing for this
+/// machine, if only a router can provide further uplinks: neighbour discovery takes 3 s to find that an address is unused.
 const SILENT_AFTER_NO: Duration = Duration::from_secs(5);
 /// The most addresses that are asked through each uplink.
 const MAX_URLS: usize = 8;
+
+/// A request to one address through one uplink.
+#[derive(Clone)]
+struct Asked {
+    reach: Reach,
+    /// Whether anything was answered so far.
+    heard: Arc<AtomicBool>,
+}
+
+impl Asked {
+    fn was_heard(&self) -> bool {
+        self.heard.load(Ordering::Relaxed)
+    }
+}
 
 /// How to open a session.
 #[derive(Debug, Clone)]
@@ -196,38 +211,40 @@ impl Session {
         probe: &(dyn Fn(&http::Client, &str) -> Result<T> + Sync),
     ) -> Result<T> {
         let cancel = Cancel::new().context(|| "failed to make an eventfd")?;
-        let answers: Mutex<Vec<Result<T>>> = Mutex::default();
+        let answers: Mutex<Vec<(Asked, Result<T>)>> = Mutex::default();
         let (deadline, patience, findings) = (self.deadline, self.patience, self.findings.clone());
         let Session { runtime, local, listener, context, pending, uplinks, reasons, .. } = self;
         std::thread::scope(|scope| {
             let start = |uplink: &Uplink, url: String| {
                 let client = http::Client::new(uplink, &http(uplink, &url), deadline, cancel.clone(), &findings);
                 let (answers, events, name) = (&answers, context.events.clone(), uplink.name());
+                let asked = Asked { reach: uplink.reach, heard: client.heard().clone() };
                 let thread = std::thread::Builder::new().name(name.clone());
+                let own = asked.clone();
                 let spawned = thread.spawn_scoped(scope, move || {
                     let answer = probe(&client, &url).map_err(|e| e.context(&name));
-                    answers.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(answer);
+                    answers.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((own, answer));
                     let _ = events.send(TaskEvent::Answered);
                 });
-                spawned.is_ok()
+                spawned.is_ok().then_some(asked)
             };
             let outcome = runtime.block_on(local.run_until(async {
-                let (mut started, mut running, mut failed) = (0, 0usize, Vec::new());
-                let mut silent = patience;
+                let (mut started, mut running, mut failed) = (0, Vec::<Asked>::new(), Vec::new());
+                let (mut silent, mut refused) = (patience, false);
                 loop {
                     for uplink in uplinks.iter().skip(started) {
-                        running +=
-                            urls(uplink).into_iter().take(MAX_URLS).filter(|url| start(uplink, url.clone())).count();
+                        running.extend(urls(uplink).into_iter().take(MAX_URLS).filter_map(|url| start(uplink, url)));
                         silent = patience.at_most(SILENT_AFTER_NO);
                     }
                     started = uplinks.len();
                     let ready = std::mem::take(&mut *answers.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
-                    for answer in ready {
+                    for (asked, answer) in ready {
                         match answer {
                             Ok(answer) => return Ok(answer),
                             Err(e) => {
                                 log::debug!("{e}");
-                                running = running.saturating_sub(1);
+                                running.retain(|other| !Arc::ptr_eq(&other.heard, &asked.heard));
+                                refused |= asked.was_heard();
                                 failed.push(e);
                                 silent = patience.at_most(SILENT_AFTER_NO);
                             }
@@ -235,12 +252,13 @@ impl Session {
                     }
                     // An uplink without addresses to ask is not waited for.
                     let no_more_uplinks = pending.iter().all(|uplink| urls(uplink).is_empty());
-                    if running == 0 && no_more_uplinks {
+                    if running.is_empty() && no_more_uplinks {
                         return Err(because(reasons, &failed, "nobody answered"));
                     }
                     // A router would have advertised itself by then.
                     let only_routers = pending.iter().all(|w| w.reach == Reach::Ipv6Routed || urls(w).is_empty());
-                    let limit = if only_routers && !failed.is_empty() { silent } else { patience };
+                    let are_silent = || running.iter().all(|asked| asked.reach != Reach::Ipv4 && !asked.was_heard());
+                    let limit = if only_routers && refused && are_silent() { silent } else { patience };
                     match tokio::time::timeout(limit.left(), listener.recv()).await {
                         Ok(Some(TaskEvent::Uplink(uplink))) => uplinks.push(*uplink),
                         Ok(Some(TaskEvent::Ended(index, reach, reason))) => {
@@ -249,6 +267,8 @@ impl Session {
                         }
                         Ok(Some(TaskEvent::Answered)) => {}
                         Ok(Some(TaskEvent::Stop)) => return Err(Error::new("nobody has to answer any more")),
+                        // One has answered meanwhile.
+                        Err(_) if !patience.passed() && !are_silent() => {}
                         Ok(None) | Err(_) => return Err(because(reasons, &failed, "no answer in time")),
                     }
                 }

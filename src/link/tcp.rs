@@ -57,7 +57,8 @@ pub struct LinkConnector {
 }
 
 impl LinkConnector {
-    fn open(&self, address: SocketAddr, budget: Duration) -> io::Result<OwnedFd> {
+    /// Connects to `address`, within `budget`.
+    pub fn open(&self, address: SocketAddr, budget: Duration) -> io::Result<OwnedFd> {
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let fd = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;

@@ -2,7 +2,7 @@
 //!
 //! Follows Akamai's documentation, "Metadata service API", and cloud-init's, "Akamai".
 
-use super::documents::{decoded, instance, mapping, needed};
+use super::documents::{decoded_lines, instance, mapping, needed};
 use super::search::{Found, Search};
 use super::service::{Job, RETRIES, TIMEOUT};
 use super::table::Source;
@@ -105,7 +105,7 @@ fn service_job(search: &mut Search) -> Option<Job> {
             }
             answer => answer?,
         };
-        found.user_data = body.filter(|body| !body.is_empty()).map(|body| Bytes::from(decoded(body)));
+        found.user_data = body.filter(|body| !body.is_empty()).map(|body| Bytes::from(decoded_lines(body)));
         Ok(Found { instance: found, place: base.into() })
     };
     Some(Job::at(search, SOURCE.name, urls, Box::new(fetch)))

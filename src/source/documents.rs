@@ -91,13 +91,20 @@ pub fn user_data(value: Option<&Value>) -> Option<Bytes> {
     value.and_then(Value::bytes).filter(|bytes| !bytes.is_empty()).map(Bytes::from)
 }
 
-/// Decodes user-data that is base64 as a whole, in one line or several: it was encoded twice.
+/// Decodes user-data that is base64 as a whole: it was encoded twice. White space is no base64 (cloud-init's
+/// `util.maybe_b64decode`).
 pub fn decoded(bytes: Vec<u8>) -> Vec<u8> {
-    let letters: Vec<u8> = bytes.iter().copied().filter(|b| !b.is_ascii_whitespace()).collect();
-    match crate::base::base64::decode(&letters) {
+    match crate::base::base64::decode(&bytes) {
         Some(inner) if !inner.is_empty() => inner,
         _ => bytes,
     }
+}
+
+/// Decodes base64 in one line or several.
+pub fn decoded_lines(bytes: Vec<u8>) -> Vec<u8> {
+    let letters: Vec<u8> = bytes.iter().copied().filter(|b| !b.is_ascii_whitespace()).collect();
+    let inner = decoded(letters.clone());
+    if inner == letters { bytes } else { inner }
 }
 
 /// Sets the instance's network configuration. If it is an error, that is reported and the fallback is used.
@@ -150,8 +157,11 @@ mod tests {
     #[test]
     fn what_was_encoded_once_too_often() {
         assert_eq!(decoded(b"I2Nsb3VkLWNvbmZpZwo=".to_vec()), b"#cloud-config\n");
-        assert_eq!(decoded(b"I2Nsb3VkLWNv\r\nbmZpZwo=\n".to_vec()), b"#cloud-config\n");
-        assert_eq!(decoded(b"#cloud-config\n".to_vec()), b"#cloud-config\n");
+        assert_eq!(decoded_lines(b"I2Nsb3VkLWNv\r\nbmZpZwo=\n".to_vec()), b"#cloud-config\n");
+        for text in [&b"#cloud-config\n"[..], b"test data"] {
+            assert_eq!(decoded(text.to_vec()), text);
+        }
+        assert_eq!(decoded_lines(b"a b\nc".to_vec()), b"a b\nc");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::documents::record;
 use crate::base::error::Result;
 use crate::document::Value;
 use crate::instance::{Instance, state};
-use crate::link::http::{Client, Request, refused};
+use crate::link::http::{Client, Limits, Request, refused};
 use crate::source::table::Live;
 use std::time::Duration;
 
@@ -31,7 +31,8 @@ fn request(client: &Client, url: &str, what: &str, tries: u32) -> Result<String>
 
 /// Requests a password and adds it to the instance's configuration. The server keeps it until [`saved`].
 pub fn fetch(client: &Client, url: &str, instance: &mut Instance) {
-    match request(client, url, "send_my_password", TRIES).as_deref() {
+    // The image's `timeout` and `retries` are those of the metadata service.
+    match request(&client.limited(Limits::default()), url, "send_my_password", TRIES).as_deref() {
         Ok("" | "saved_password") => {}
         Ok("bad_request") => instance.problems.push(format!("{url}: the password server knows no such machine")),
         Ok(password) => {

@@ -2,7 +2,7 @@
 
     server.py LOG
 
-The first line of its input is JSON: {"dhcp": {link: {…}}, "ra": {link: prefix}, "dns": {name: address}, "http": {…},
+The first line of its input is JSON: {"dhcp": {link: {…}}, "ra": {link: prefix or {prefix, dns}}, "dns": {name: address}, "http": {…},
 "cable": [link, …]}. On the links of "cable" frames leave whole: no checksum is left to an offload, which a virtual
 machine's NIC does not have. Each DHCP message, DNS question and HTTP request becomes a line of JSON in LOG. Prints
 "ready" once everything listens.
@@ -138,7 +138,7 @@ class Dhcp(threading.Thread):
 
 
 class Dns(threading.Thread):
-    """Answers A questions from a table; everything else has no such name."""
+    """Answers A and AAAA questions from a table of one address for each name; everything else has no such name."""
 
     def __init__(self, table, log):
         super().__init__(daemon=True)
@@ -160,19 +160,22 @@ class Dns(threading.Thread):
             address = self.table.get(name)
             known = address is not None
             answer = b""
-            if known and kind == 1:
-                answer = b"\xc0\x0c" + struct.pack("!HHIH", 1, 1, 60, 4) + socket.inet_aton(address)
+            if known and kind == (28 if ":" in address else 1):
+                data = socket.inet_pton(socket.AF_INET6 if kind == 28 else socket.AF_INET, address)
+                answer = b"\xc0\x0c" + struct.pack("!HHIH", kind, 1, 60, len(data)) + data
             flags = 0x8180 if known else 0x8183
             head = message[:2] + struct.pack("!HHHHH", flags, 1, 1 if answer else 0, 0, 0)
             self.socket.sendto(head + message[12:at + 5] + answer, peer)
 
 
 class Router(threading.Thread):
-    """Answers each router solicitation on a link with an advertisement of itself and of a /64 (RFC 4861)."""
+    """Answers each router solicitation on a link with an advertisement of itself and of a /64 (RFC 4861), and where the script
+    has {"prefix": …, "dns": address} of a name server (RFC 8106)."""
 
-    def __init__(self, link, prefix, log):
+    def __init__(self, link, script, log):
         super().__init__(daemon=True)
-        self.link, self.prefix, self.log = link, prefix, log
+        script = script if isinstance(script, dict) else {"prefix": script}
+        self.link, self.prefix, self.dns, self.log = link, script["prefix"], script.get("dns"), log
         self.socket = socket.socket(socket.AF_INET6, socket.SOCK_RAW, socket.IPPROTO_ICMPV6)
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, link.encode())
         self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_HOPS, 255)
@@ -189,6 +192,8 @@ class Router(threading.Thread):
             self.log.say(solicited=self.link)
             advert = struct.pack("!BBHBBHII", 134, 0, 0, 64, 0, 1800, 0, 0)
             advert += struct.pack("!BBBBIII", 3, 4, 64, 0xC0, 3600, 3600, 0) + socket.inet_pton(socket.AF_INET6, self.prefix)
+            if self.dns:
+                advert += struct.pack("!BBHI", 25, 3, 0, 600) + socket.inet_pton(socket.AF_INET6, self.dns)
             try:
                 self.socket.sendto(advert, ("ff02::1", 0, 0, self.index))
             except OSError as error:
@@ -358,8 +363,8 @@ def main():
         whole_frames(link)
     for link, script in config.get("dhcp", {}).items():
         Dhcp(link, script, log, link in cable).start()
-    for link, prefix in config.get("ra", {}).items():
-        Router(link, prefix, log).start()
+    for link, script in config.get("ra", {}).items():
+        Router(link, script, log).start()
     if config.get("dns"):
         Dns(config["dns"], log).start()
     if config.get("http") is not None:

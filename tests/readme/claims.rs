@@ -239,12 +239,29 @@ const LIMITS: &[(&str, &str, &str, &str)] = &[
         "link/raise.rs",
         "FALLBACK_AFTER: Duration = Duration::from_secs(4)",
     ),
-    ("prepivot-datasources.7", "a router | 5 s, 13 s", "link/raise.rs", "V6_WAIT: Duration = Duration::from_secs(5)"),
     (
         "prepivot-datasources.7",
-        "a router | 5 s, 13 s",
+        "a router and an address by it, whose advertisements also name name servers | 5 s, 13 s and 2 s",
+        "link/raise.rs",
+        "V6_WAIT: Duration = Duration::from_secs(5)",
+    ),
+    (
+        "prepivot-datasources.7",
+        "a router and an address by it, whose advertisements also name name servers | 5 s, 13 s and 2 s",
         "link/raise.rs",
         "ROUTER_WAIT: Duration = Duration::from_secs(13)",
+    ),
+    (
+        "prepivot-datasources.7",
+        "a router and an address by it, whose advertisements also name name servers | 5 s, 13 s and 2 s",
+        "link/raise.rs",
+        "ADDRESS_WAIT: Duration = Duration::from_secs(2)",
+    ),
+    (
+        "prepivot-datasources.7",
+        "once another has answered that there is no such service | 5 s",
+        "link/session.rs",
+        "SILENT_AFTER_NO: Duration = Duration::from_secs(5)",
     ),
     (
         "prepivot-datasources.7",

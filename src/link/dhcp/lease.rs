@@ -106,6 +106,16 @@ impl Lease {
         let own = self.address.is_some_and(|a| covers(a, self.prefix, target));
         own || self.routes.iter().any(|r| covers(r.destination, r.prefix, target))
     }
+
+    /// Routes by which 169.254/16, seen from a link with an address of it, is reached by the lease's router to `target`. None are
+    /// needed where a route of the lease to `target` is narrower than that network.
+    pub fn around_link_local(&self, target: Ipv4Addr) -> Vec<LeaseRoute> {
+        let to_target = self.routes.iter().filter(|r| covers(r.destination, r.prefix, target));
+        let best = to_target.max_by_key(|r| r.prefix).filter(|r| r.prefix <= 16 && r.gateway.is_some());
+        let halves = [Ipv4Addr::new(169, 254, 0, 0), Ipv4Addr::new(169, 254, 128, 0)];
+        let around = |destination| LeaseRoute { destination, prefix: 17, gateway: best.and_then(|r| r.gateway) };
+        if best.is_some() { halves.map(around).to_vec() } else { Vec::new() }
+    }
 }
 
 fn covers(network: Ipv4Addr, prefix: u8, target: Ipv4Addr) -> bool {
@@ -295,6 +305,20 @@ mod tests {
         assert!(got.reaches(Ipv4Addr::new(169, 254, 169, 254)));
         let microsoft = ack().with(option::ROUTER, &[10, 1, 2, 254]).with(option::MS_CLASSLESS_ROUTES, &routes);
         assert_eq!(lease(&microsoft).routes, expected);
+    }
+
+    #[test]
+    fn a_router_leads_around_an_address_from_169_254() {
+        let service = Ipv4Addr::new(169, 254, 169, 254);
+        let by_router = lease(&ack().with(option::ROUTER, &[10, 1, 2, 254]));
+        let around = by_router.around_link_local(service);
+        let expected = [[169, 254, 0, 0], [169, 254, 128, 0]].map(Ipv4Addr::from);
+        assert_eq!(around.iter().map(|r| r.destination).collect::<Vec<_>>(), expected);
+        assert!(around.iter().all(|r| r.prefix == 17 && r.gateway == Some(Ipv4Addr::new(10, 1, 2, 254))));
+        // A route of its own is narrower than the claimed network.
+        let own_route = [32, 169, 254, 169, 254, 10, 1, 2, 2, 0, 10, 1, 2, 1];
+        assert_eq!(lease(&ack().with(option::CLASSLESS_ROUTES, &own_route)).around_link_local(service), []);
+        assert_eq!(lease(&ack()).around_link_local(service), []);
     }
 
     #[test]

@@ -67,6 +67,8 @@ pub struct Client {
     /// When the search for the service ends; and whether the search is over because the service has answered.
     search: Deadline,
     answered: AtomicBool,
+    /// Whether this client, or one that it was limited from or to, has had any answer, be it that it is to ask later.
+    heard: Arc<AtomicBool>,
 }
 
 impl Client {
@@ -114,6 +116,7 @@ impl Client {
             limits: Limits::default(),
             search: deadline,
             answered: AtomicBool::new(false),
+            heard: Arc::default(),
         }
     }
 
@@ -131,12 +134,18 @@ impl Client {
             limits,
             search: limits.search.filter(|s| !s.is_zero()).map_or(self.deadline, |s| self.deadline.at_most(s)),
             answered: AtomicBool::new(false),
+            heard: self.heard.clone(),
         }
     }
 
     /// The uplink that this client uses.
     pub fn uplink(&self) -> &Uplink {
         &self.uplink
+    }
+
+    /// Set once anything was answered to this client, or to one that it was limited from or to.
+    pub fn heard(&self) -> &Arc<AtomicBool> {
+        &self.heard
     }
 
     /// The requests and warnings of this client and of all that share them.
@@ -346,6 +355,7 @@ impl Client {
         }
         self.findings.count();
         let reply = self.transport.exchange(request, timeout)?;
+        self.heard.store(true, Ordering::Relaxed);
         if let Some(peer) = reply.peer {
             log::debug!("{}: {} from {peer}", said(request.method, request.url), reply.status);
         }

@@ -105,6 +105,8 @@ pub enum Event {
     AddressGone(Address),
     /// An IPv6 default route over this link, usually from a router advertisement.
     DefaultRoute6(u32),
+    /// Name servers that a router on this link has advertised.
+    NameServers6(u32, Vec<IpAddr>),
 }
 
 /// A stream of events.
@@ -128,9 +130,10 @@ impl Netlink {
     /// # Errors
     /// The kernel has no netlink, or the process no file descriptors left.
     pub fn open() -> Result<(Self, Events)> {
-        use MulticastGroup::{Ipv4Ifaddr, Ipv6Ifaddr, Ipv6Route, Link};
+        use MulticastGroup::{Ipv4Ifaddr, Ipv6Ifaddr, Ipv6Route, Link, NdUseropt};
         let what = || "failed to open rtnetlink: has the kernel a network?";
-        let groups = [Link, Ipv4Ifaddr, Ipv6Ifaddr, Ipv6Route].iter().fold(0, |all, g| all | 1 << (*g as u32 - 1));
+        let groups =
+            [Link, Ipv4Ifaddr, Ipv6Ifaddr, Ipv6Route, NdUseropt].iter().fold(0, |all, g| all | 1 << (*g as u32 - 1));
         let (mut connection, handle, messages) = new_connection(NETLINK_ROUTE).context(what)?;
         connection.socket_mut().socket_mut().bind(&SocketAddr::new(0, groups)).context(what)?;
         tokio::spawn(connection);

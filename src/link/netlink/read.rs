@@ -10,6 +10,9 @@ use rtnetlink::packet_route::link::{LinkFlags, LinkHeader, LinkLayerType};
 use rtnetlink::packet_route::route::RouteHeader;
 use std::net::IpAddr;
 
+/// The option of a router advertisement that names name servers.
+const RDNSS: u8 = 25;
+
 /// The event in a message; None for messages that do not matter here.
 pub fn event(message: NetlinkMessage<Message>) -> Option<Event> {
     let message = match message.payload {
@@ -23,6 +26,7 @@ pub fn event(message: NetlinkMessage<Message>) -> Option<Event> {
         libc::RTM_NEWADDR => address(&message).map(Event::Address),
         libc::RTM_DELADDR => address(&message).map(Event::AddressGone),
         libc::RTM_NEWROUTE => default_route6(&message).map(Event::DefaultRoute6),
+        libc::RTM_NEWNDUSEROPT => name_servers6(&message),
         _ => None,
     }
 }
@@ -95,6 +99,30 @@ pub fn default_route6(message: &Message) -> Option<u32> {
     message.attributes(&header).find_map(|(kind, value)| if kind == libc::RTA_OIF { number(value) } else { None })
 }
 
+/// The name servers in options of a router advertisement, which the kernel passes on (struct nduseroptmsg; RFC 8106, section 5.1).
+fn name_servers6(message: &Message) -> Option<Event> {
+    message.header(|bytes| Ok(options(bytes))).flatten()
+}
+
+fn options(bytes: &[u8]) -> Option<Event> {
+    let (header, mut options) = bytes.split_first_chunk::<16>()?;
+    let [_, _, l0, l1, index @ .., _, _, _, _, _, _, _, _] = *header;
+    options = options.get(..usize::from(u16::from_ne_bytes([l0, l1])))?;
+    let mut servers = Vec::new();
+    while let [kind, length, ..] = *options
+        && length > 0
+    {
+        let (option, rest) = options.split_at_checked(usize::from(length) * 8)?;
+        if kind == RDNSS {
+            // Those that are withdrawn have no time left.
+            let (_, addresses) = option.split_at_checked(8).filter(|(head, _)| !head.ends_with(&[0; 4]))?;
+            servers.extend(addresses.chunks_exact(16).filter_map(ip));
+        }
+        options = rest;
+    }
+    Some(Event::NameServers6(u32::from_ne_bytes(index), servers))
+}
+
 fn text(value: &[u8]) -> Option<String> {
     Some(std::str::from_utf8(value).ok()?.trim_end_matches('\0').to_owned())
 }
@@ -128,6 +156,26 @@ mod tests {
 
     fn told(message: Message) -> Option<Event> {
         event(NetlinkMessage::from(message))
+    }
+
+    #[test]
+    fn name_servers_of_a_router() {
+        let server = [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x53];
+        let message = |lifetime: u8, length: u8| {
+            let mut bytes = vec![10, 0, 32, 0, 7, 0, 0, 0, 134, 0, 0, 0, 0, 0, 0, 0];
+            bytes.extend([31, 1, 0, 0, 0, 0, 0, 0, 25, length, 0, 0, 0, 0, 0, lifetime]);
+            bytes.extend(server);
+            bytes
+        };
+        let read = |bytes: &[u8]| options(bytes);
+        assert_eq!(read(&message(9, 3)), Some(Event::NameServers6(7, vec![IpAddr::from(server)])));
+        for bad in [message(0, 3), message(9, 4)] {
+            assert_eq!(read(&bad), None);
+        }
+        for len in 0..message(9, 3).len() {
+            assert_eq!(read(&message(9, 3)[..len]), None);
+        }
+        assert_eq!(read(&message(9, 0)), Some(Event::NameServers6(7, Vec::new())));
     }
 
     #[test]

@@ -7,7 +7,7 @@ mod network;
 mod protocol;
 
 use super::Source;
-use super::documents::decoded;
+use super::documents::decoded_lines;
 use super::keys::public_keys;
 use super::search::{Found, Search};
 use super::table::Update;
@@ -187,7 +187,7 @@ fn metadata(mut client: Client, mut encoding: Option<Encoding>) -> Result<Map> {
     }
     let mut get = |key: &str| -> Result<Option<String>> {
         let value = client.get(key)?;
-        let decode = |value: String| String::from_utf8(decoded(value.clone().into_bytes())).unwrap_or(value);
+        let decode = |value: String| String::from_utf8(decoded_lines(value.clone().into_bytes())).unwrap_or(value);
         Ok(if encoding.as_ref().is_some_and(|e| e.is_encoded(key)) { value.map(decode) } else { value })
     };
     let mut metadata = Map::new();
