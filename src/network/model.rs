@@ -291,10 +291,10 @@ impl Interface {
             && self.matching.mac.is_none()
     }
 
-    /// Whether `name` is a device's name, now or after the rename. Otherwise it is only the key of whatever
-    /// matches.
+    /// Whether `name` is sure to be the device's name in the real root. Otherwise it is the key of whatever matches, or the name
+    /// that this machine's device has in the initramfs, where udev may not have renamed it yet.
     pub fn is_named(&self) -> bool {
-        self.rename || self.matching == Match::default() || self.name != self.id
+        self.rename || self.matching == Match::default()
     }
 
     /// Whether it is not brought up at boot.

@@ -89,13 +89,22 @@ pub const BRIDGE: &[Parameter] = &[
     param("maxwait", &[], "", ValueType::Text),
 ];
 
-/// Bond modes by number (bonding.rst, `mode`).
-const BOND_MODES: [&str; 7] =
-    ["balance-rr", "active-backup", "balance-xor", "broadcast", "802.3ad", "balance-tlb", "balance-alb"];
+/// The words of bonds' parameters, in the order of the kernel's numbers for them (bonding.rst; bond_options.c).
+const BOND_WORDS: &[(&str, &[&str])] = &[
+    ("mode", &["balance-rr", "active-backup", "balance-xor", "broadcast", "802.3ad", "balance-tlb", "balance-alb"]),
+    ("lacp_rate", &["slow", "fast"]),
+    ("xmit_hash_policy", &["layer2", "layer3+4", "layer2+3", "encap2+3", "encap3+4", "vlan+srcmac"]),
+    ("ad_select", &["stable", "bandwidth", "count"]),
+    ("fail_over_mac", &["none", "active", "follow"]),
+    ("primary_reselect", &["always", "better", "failure"]),
+    ("arp_validate", &["none", "active", "backup", "all", "filter", "filter_active", "filter_backup"]),
+    ("arp_all_targets", &["any", "all"]),
+];
 
-/// A bond mode's name, from its name or its number.
-pub fn bond_mode(mode: &str) -> &str {
-    mode.parse::<usize>().ok().and_then(|n| BOND_MODES.get(n).copied()).unwrap_or(mode)
+/// The value of a bond's parameter as a word, if it is the number of one.
+pub fn bond_word<'a>(name: &str, value: &'a str) -> &'a str {
+    let words = BOND_WORDS.iter().find(|w| w.0 == name).map_or(&[][..], |w| w.1);
+    value.parse::<usize>().ok().and_then(|n| words.get(n).copied()).unwrap_or(value)
 }
 
 /// The parameter with this name in the model.
@@ -251,8 +260,17 @@ mod tests {
         assert_eq!(option("arp_ip_target", "[1.1.1.1, 2.2.2.2]").as_deref(), Some("1.1.1.1,2.2.2.2"));
         assert_eq!(option("all_slaves_active", "yes").as_deref(), Some("1"));
         assert_eq!([option("odd", "1"), option("primary", "''"), option("mode", r#""a\nb""#)], [None, None, None]);
-        assert_eq!(bond_mode("4"), "802.3ad");
-        assert_eq!(bond_mode("9"), "9");
+        let word = bond_word;
+        assert_eq!(word("mode", "4"), "802.3ad");
+        assert_eq!([word("mode", "9"), word("mode", "balance-rr"), word("min_links", "1")], ["9", "balance-rr", "1"]);
+        assert_eq!(
+            [word("lacp_rate", "1"), word("xmit_hash_policy", "1"), word("ad_select", "2")],
+            ["fast", "layer3+4", "count"]
+        );
+        assert_eq!(
+            [word("fail_over_mac", "2"), word("primary_reselect", "0"), word("arp_validate", "3")],
+            ["follow", "always", "all"]
+        );
     }
 
     #[test]

@@ -193,8 +193,16 @@ fn written(network: &Network) -> Network {
     }
 }
 
+/// A MAC address in netplan's form. None for what is none, which is left out: netplan would refuse the whole file.
+fn six_bytes(mac: Option<&str>) -> Option<String> {
+    let is_byte = |byte: &str| byte.len() == 2 && byte.bytes().all(|b| b.is_ascii_hexdigit());
+    mac.map(plain_mac).filter(|mac| mac.split(':').count() == 6 && mac.split(':').all(is_byte))
+}
+
 /// What of an interface netplan's file holds, whichever way the input said it.
 fn told(i: &Interface) -> Vec<String> {
+    let wanted = i.matching.mac.as_deref().filter(|_| i.device_type != DeviceType::Infiniband);
+    let found = six_bytes(wanted);
     // They are written in this order.
     let mut parts: Vec<&String> = i.members().iter().collect();
     parts.sort();
@@ -202,13 +210,17 @@ fn told(i: &Interface) -> Vec<String> {
         format!(
             "name {} rename {} match {:?}",
             i.name,
-            i.rename && i.device_type != DeviceType::Infiniband,
-            i.matching.mac.as_deref().map(plain_mac).filter(|_| i.device_type != DeviceType::Infiniband)
+            i.rename && i.device_type != DeviceType::Infiniband && wanted.is_some() == found.is_some(),
+            found
         ),
         format!("dhcp4 {} dhcp6 {}", i.dhcp4(), i.is_automatic_v6()),
         format!(
             "mac {:?} ra {:?} wol {:?} optional {:?} parts {:?}",
-            i.mac, i.accept_ra, i.wake_on_lan, i.optional, parts
+            six_bytes(i.mac.as_deref()),
+            i.accept_ra,
+            i.wake_on_lan,
+            i.optional,
+            parts
         ),
         format!("addresses {:?}", i.addresses().map(ToString::to_string).collect::<Vec<_>>()),
     ];

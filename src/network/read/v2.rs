@@ -149,6 +149,13 @@ fn interface(
     for rule in f.list("routing-policy") {
         new.rules.extend(self::rule(rule));
     }
+    // As netplan has it, those of a VRF are for its table.
+    if let DeviceType::Vrf { table, .. } = new.device_type {
+        let tables = new.routes.iter_mut().map(|r| &mut r.table);
+        for open in tables.chain(new.rules.iter_mut().map(|r| &mut r.table)) {
+            open.get_or_insert(table);
+        }
+    }
     for key in ["gateway4", "gateway6"] {
         let Some(gateway) = f.ip(key) else { continue };
         let v6 = gateway.is_v6();

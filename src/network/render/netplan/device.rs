@@ -1,9 +1,11 @@
 //! One device in netplan's YAML.
 
 use crate::document::{Map, Value};
+use crate::network::mac::{is_mac, plain_mac};
 use crate::network::model::{DeviceType, DhcpOverrides, Dns, Interface, Method, Route, Rule, Subnet};
 use crate::network::parameters::{self, Parameter, ValueType};
 use crate::network::render::renderer::Unsupported;
+use std::net::IpAddr;
 
 /// The section of a device, and the keys that belong to its type. None for a loopback device without addresses.
 pub fn section(interface: &Interface, unsupported: &mut Unsupported) -> Option<(&'static str, Map)> {
@@ -46,9 +48,8 @@ fn parameters(interface: &Interface, params: &Map, table: &'static [Parameter], 
             continue;
         };
         let value = match (param.value_type, value.text()) {
-            (ValueType::Bool, _) if value.is_true() => Value::Bool(true),
-            (ValueType::Bool, _) => Value::Bool(false),
-            (_, Some(mode)) if param.name == "mode" => parameters::bond_mode(&mode).into(),
+            (ValueType::Bool, _) => Value::Bool(value.is_true()),
+            (_, Some(text)) if parameters::bond_word(name, &text) != text => parameters::bond_word(name, &text).into(),
             _ => value.clone(),
         };
         out.insert(*netplan, value);
@@ -60,8 +61,8 @@ fn parameters(interface: &Interface, params: &Map, table: &'static [Parameter], 
 pub fn device(interface: &Interface, own: Map, dns: &Dns, unsupported: &mut Unsupported) -> Map {
     let mut out = own;
     matching(interface, &mut out, unsupported);
-    if let Some(mac) = &interface.mac {
-        out.insert("macaddress", mac.as_str());
+    if let Some(mac) = interface.mac.as_ref().and_then(|m| six_bytes(interface, m, unsupported)) {
+        out.insert("macaddress", mac);
     }
     let (mtu, ipv6_mtu) = mtus(interface);
     for (key, value) in [("mtu", mtu), ("ipv6-mtu", ipv6_mtu)] {
@@ -107,11 +108,15 @@ pub fn device(interface: &Interface, own: Map, dns: &Dns, unsupported: &mut Unsu
     }
     if !dns.is_empty() {
         let list = |texts: &[String]| Value::List(texts.iter().map(|s| s.as_str().into()).collect());
-        let lists = [("addresses", &dns.servers), ("search", &dns.search)];
-        out.insert(
-            "nameservers",
-            lists.into_iter().filter(|(_, l)| !l.is_empty()).map(|(k, l)| (k, list(l))).collect::<Map>(),
-        );
+        // netplan refuses the whole file for one that is no address.
+        let (servers, names): (Vec<String>, Vec<String>) =
+            dns.servers.iter().cloned().partition(|s| s.parse::<IpAddr>().is_ok());
+        unsupported.keys(interface, [("nameservers", !names.is_empty())]);
+        let lists = [("addresses", &servers), ("search", &dns.search)];
+        let lists: Map = lists.into_iter().filter(|(_, l)| !l.is_empty()).map(|(k, l)| (k, list(l))).collect();
+        if !lists.is_empty() {
+            out.insert("nameservers", lists);
+        }
     }
     if !routes.is_empty() {
         out.insert("routes", routes);
@@ -131,6 +136,13 @@ pub fn device(interface: &Interface, own: Map, dns: &Dns, unsupported: &mut Unsu
     out
 }
 
+/// The MAC address in the only form that netplan takes: for another one it refuses the whole file.
+fn six_bytes(interface: &Interface, mac: &str, unsupported: &mut Unsupported) -> Option<String> {
+    let valid = is_mac(mac) && mac.len() == "00:00:00:00:00:00".len();
+    unsupported.keys(interface, [("mac_address", !valid)]);
+    valid.then(|| plain_mac(mac))
+}
+
 /// netplan matches six-byte MAC addresses only; an InfiniBand device is found by its name.
 fn matching(interface: &Interface, out: &mut Map, unsupported: &mut Unsupported) {
     let mut found = Map::new();
@@ -138,7 +150,11 @@ fn matching(interface: &Interface, out: &mut Map, unsupported: &mut Unsupported)
         Some(_) if interface.device_type == DeviceType::Infiniband => {
             unsupported.key(interface, "mac_address");
         }
-        Some(mac) => drop(found.insert("macaddress", mac.replace('-', ":"))),
+        Some(mac) => {
+            if let Some(mac) = six_bytes(interface, mac, unsupported) {
+                found.insert("macaddress", mac);
+            }
+        }
         None => {}
     }
     if let [driver] = interface.matching.drivers.as_slice() {

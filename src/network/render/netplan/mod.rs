@@ -36,8 +36,8 @@ pub static RENDERER: Renderer = Renderer {
     reload: &["netplan", "apply"],
     limits: manual(
         "Version 2 reaches netplan as it is. Of version 1: `keep_configuration` other than a plain yes, `pointopoint`, \
-             `scope`, a second metric for the leases of one interface, and parameters of bonds and bridges that netplan has no \
-             key for. An InfiniBand device is found by its name.",
+             `scope`, a second metric for the leases of one interface, MAC addresses and name servers that are none, and \
+             parameters of bonds and bridges that netplan has no key for. An InfiniBand device is found by its name.",
     ),
     render,
 };
@@ -127,6 +127,19 @@ mod tests {
              - {type: physical, name: e, subnets: [{type: ipv6_slaac, metric: 7}]}",
         );
         assert!(text.contains("- p\n      - q\n") && text.contains("route-metric: 7"), "{text}");
+    }
+
+    #[test]
+    fn what_netplan_would_refuse_is_left_out() {
+        let text = body(
+            "version: 1\nconfig:\n- {type: physical, name: e, mac_address: nonsense, subnets: [{type: static, address: 10.0.0.2/8, dns_nameservers: [dns.example, '::1', 9.9.9.9]}]}\n\
+             - {type: bond, name: b, mac_address: 52-54-00-00-00-0A, bond_interfaces: [e], params: {bond-mode: 4, bond-lacp-rate: 1}}\n\
+             - {type: bond, name: c, mac_address: nonsense, bond_interfaces: []}\n",
+        )
+        .replace('\'', "");
+        assert!(!text.contains("nonsense") && !text.contains("match") && !text.contains("set-name"), "{text}");
+        assert!(text.contains("macaddress: 52:54:00:00:00:0a\n") && text.contains("lacp-rate: fast\n"), "{text}");
+        assert!(text.contains("addresses:\n        - ::1\n        - 9.9.9.9\n"), "{text}");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use crate::network::model::{DeviceType, Interface, Network};
 use crate::network::parameters;
 use crate::network::render::ini::Section;
 use crate::network::render::renderer::Unsupported;
+use std::net::Ipv4Addr;
 
 /// The type of a device's profile.
 pub fn profile_type(device: &DeviceType) -> &'static str {
@@ -126,14 +127,35 @@ fn with_link(
     sections
 }
 
-/// NetworkManager's names are the kernel's.
+/// NetworkManager's names are the kernel's. It refuses a profile whose options do not fit the mode or each other
+/// (nm-setting-bond.c, `verify`), and the kernel has no ARP monitoring with 802.3ad (bond_options.c).
 fn bond(interface: &Interface, params: &Map, unsupported: &mut Unsupported) -> Section {
     let mut section = Section::new("bond");
-    for (name, value) in params.iter() {
-        match parameters::bond_option(name, value, ",") {
-            Some(text) => section.add(name, escape(&text)),
-            None => unsupported.key(interface, name),
-        }
+    let option = |name: &str| parameters::bond_option(name, params.get(name)?, ",");
+    let mode = option("mode").unwrap_or_else(|| "0".into());
+    let mode = parameters::bond_word("mode", &mode);
+    let has_arp = !matches!(mode, "802.3ad" | "balance-tlb" | "balance-alb");
+    let targets = option("arp_ip_target").unwrap_or_default();
+    let targets: Vec<&str> = targets.split(',').filter(|t| t.parse::<Ipv4Addr>().is_ok()).collect();
+    let is_monitored = option("arp_interval").is_some_and(|n| n != "0");
+    for name in params.keys() {
+        let fits = match name {
+            "lacp_rate" => mode == "802.3ad",
+            "primary" => matches!(mode, "active-backup" | "balance-tlb" | "balance-alb"),
+            "arp_interval" => !is_monitored || (has_arp && !targets.is_empty()),
+            "arp_ip_target" => is_monitored && has_arp && !targets.is_empty(),
+            _ => true,
+        };
+        let own = option(name);
+        let written = match name {
+            "arp_ip_target" => Some(targets.join(",")),
+            // The kernel has one number with two names.
+            "num_unsol_na" => option("num_grat_arp").or_else(|| own.clone()),
+            _ => own.clone(),
+        };
+        let written = written.filter(|_| fits);
+        unsupported.keys(interface, [(name, written.is_none() || written != own)]);
+        section.maybe(name, written.as_deref().map(escape));
     }
     section
 }
@@ -152,7 +174,9 @@ fn bridge(interface: &Interface, params: &Map, unsupported: &mut Unsupported) ->
     section.maybe("stp", params.get("stp").map(Value::is_true));
     for (name, value) in params.iter() {
         if let Some((_, key, least, most)) = BRIDGE.iter().find(|b| b.0 == name) {
-            match parameters::seconds(value).filter(|n| (*least..=*most).contains(n)) {
+            // Without STP, a bridge may also forward at once.
+            let at_once = |n: i64| n == 0 && name == "fd" && params.get("stp").is_some_and(|s| !s.is_true());
+            match parameters::seconds(value).filter(|n| (*least..=*most).contains(n) || at_once(*n)) {
                 Some(n) => section.add(*key, n),
                 None => unsupported.key(interface, name),
             }
@@ -197,7 +221,12 @@ mod tests {
              \x20 vx: {mode: vxlan, id: 7, link: a, remote: 239.1.1.9}\n  g: {mode: gre, local: 1.1.1.1, remote: 2.2.2.2, key: 8}\n  x: {mode: odd}\n",
         );
         assert_eq!(of(&all, "a"), "\n[ethernet]\nmtu=1400\ncloned-mac-address=52:54:00:00:00:09\nwake-on-lan=64\n");
-        assert!(of(&all, "b").starts_with("\n[bond]\nmode=4\nmiimon=1000\narp_ip_target=1.1.1.1,2.2.2.2\nprimary=a\nall_slaves_active=1\n\n[bridge-port]\npath-cost=75\n"), "{}", of(&all, "b"));
+        assert!(
+            of(&all, "b")
+                .starts_with("\n[bond]\nmode=4\nmiimon=1000\nall_slaves_active=1\n\n[bridge-port]\npath-cost=75\n"),
+            "{}",
+            of(&all, "b")
+        );
         // NetworkManager takes no delay below 2, and would drop the profile.
         assert_eq!(of(&all, "br"), "\n[bridge]\nmax-age=10\n");
         assert_eq!(of(&all, "v"), "\n[vrf]\ntable=9\n");
@@ -210,6 +239,33 @@ mod tests {
         assert_eq!(of(&all, "vx"), "\n[vxlan]\nremote=239.1.1.9\nid=7\nparent=a\n");
         assert_eq!(of(&all, "g"), "\n[ip-tunnel]\nmode=2\nlocal=1.1.1.1\nremote=2.2.2.2\ninput-key=8\noutput-key=8\n");
         assert!(!all.iter().any(|f| f.0 == "x"));
+    }
+
+    #[test]
+    fn a_bonds_options_are_those_that_its_mode_has() {
+        let bond = |params: &str| {
+            let text =
+                format!("version: 1\nconfig: [{{type: bond, name: b, bond_interfaces: [a], params: {{{params}}}}}]");
+            of(&files(&text), "b").split("\n\n").next().unwrap().replace('\n', " ")
+        };
+        let all = "lacp_rate: 1, primary: a, arp_interval: 9, arp_ip_target: [1.1.1.1, '::1']";
+        assert_eq!(bond(all), " [bond] arp_interval=9 arp_ip_target=1.1.1.1");
+        assert_eq!(bond(&format!("mode: 1, {all}")), " [bond] mode=1 primary=a arp_interval=9 arp_ip_target=1.1.1.1");
+        assert_eq!(bond(&format!("mode: 802.3ad, {all}")), " [bond] mode=802.3ad lacp_rate=1");
+        assert_eq!(bond(&format!("mode: balance-alb, {all}")), " [bond] mode=balance-alb primary=a");
+        assert_eq!(bond("mode: 1, arp_interval: 9, arp_ip_target: '::1'"), " [bond] mode=1");
+        assert_eq!(bond("arp_interval: 0, arp_ip_target: 1.1.1.1"), " [bond] arp_interval=0");
+        assert_eq!(bond("num_unsol_na: 2, num_grat_arp: 3"), " [bond] num_unsol_na=3 num_grat_arp=3");
+        assert_eq!(bond("num_unsol_na: 2"), " [bond] num_unsol_na=2");
+    }
+
+    #[test]
+    fn without_stp_a_bridge_may_forward_at_once() {
+        let bridge =
+            |params: &str| of(&files(&format!("version: 2\nbridges: {{br: {{parameters: {{{params}}}}}}}")), "br");
+        assert!(bridge("stp: false, forward-delay: 0").starts_with("\n[bridge]\nstp=false\nforward-delay=0\n"));
+        assert!(!bridge("forward-delay: 0").contains("forward-delay"));
+        assert!(!bridge("stp: false, forward-delay: 31").contains("forward-delay"));
     }
 
     #[test]

@@ -40,8 +40,8 @@ pub static RENDERER: Renderer = Renderer {
     limits: manual(
         "`optional`, `keep_configuration` other than a plain yes, an unusual broadcast address, `pointopoint`, an \
              address's scope, label and lifetime, the DHCP overrides `use-domains`, `use-hostname`, `use-mtu` and `use-ntp`, \
-             and bridge parameters without a key of NetworkManager's or out of its range. Wi-Fi networks with EAP are \
-             left out.",
+             bond parameters that do not fit the mode or each other, IPv6 targets of a bond's ARP monitoring, and bridge \
+             parameters without a key of NetworkManager's or out of its range. Wi-Fi networks with EAP are left out.",
     ),
     render,
 };

@@ -63,7 +63,9 @@ fn render(network: &Network, _: &Target, unsupported: &mut Unsupported) -> Vec<F
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::network::testing::files;
+    use crate::base::report::Report;
+    use crate::network::mac::Macs;
+    use crate::network::testing::{files, network_for, target};
 
     fn file(text: &str, name: &str) -> String {
         let path = format!("/etc/systemd/network/10-cloud-init-{name}");
@@ -135,6 +137,28 @@ mod tests {
         assert!(of("{driver: e1000}").starts_with("\n[Match]\nDriver=e1000\n\n"));
         assert!(of("{macaddress: nonsense}").starts_with("\n[Match]\nName=e\n\n"));
         assert!(of("{}").starts_with("\n[Match]\nName=e\n\n"));
+    }
+
+    #[test]
+    fn a_device_with_a_known_mac_may_be_renamed_by_udev() {
+        let text = "version: 2\nethernets:\n  lan: {match: {macaddress: '52:54:00:00:00:01'}, dhcp4: true}\n\
+                    \x20 wan: {match: {macaddress: '52:54:00:00:00:02'}, set-name: wan0}\n\
+                    bonds: {b: {interfaces: [lan]}}\nvlans: {v: {id: 5, link: lan}}\n";
+        let macs = Macs::from_iter([("52:54:00:00:00:01", "eth0"), ("52:54:00:00:00:02", "eth1")]);
+        let files = RENDERER.files(&network_for(text, &macs), &target("debian"), &mut Report::new());
+        let body = |name: &str| &files.iter().find(|f| f.path.ends_with(name)).unwrap().content;
+        let lan = body("init-eth0.network");
+        assert!(lan.contains("[Match]\nMACAddress=52:54:00:00:00:01\nType=!vlan bond bridge\n\n"), "{lan}");
+        assert!(lan.contains("\nBond=b\nVLAN=v\n"), "{lan}");
+        assert!(body("init-wan0.network").contains("[Match]\nMACAddress=52:54:00:00:00:02\nName=wan0\n\n"));
+    }
+
+    #[test]
+    fn a_vrfs_rules_and_routes_are_for_its_table() {
+        let text = "version: 2\nvrfs: {v: {table: 9, routes: [{to: 10.0.0.0/8, via: 10.7.0.1}], routing-policy: [{from: 10.7.0.9}, {from: 10.7.0.8, table: 4}]}}";
+        let v = file(text, "v.network");
+        assert!(v.contains("[Route]\nDestination=10.0.0.0/8\nGateway=10.7.0.1\nTable=9\n"), "{v}");
+        assert!(v.contains("From=10.7.0.9\nTable=9\n") && v.contains("From=10.7.0.8\nTable=4\n"), "{v}");
     }
 
     #[test]

@@ -77,8 +77,7 @@ fn parameters(
         let text = match param.value_type {
             ValueType::Milliseconds | ValueType::Seconds => parameters::milliseconds(value, param.value_type).map(span),
             ValueType::Bool => Some(if value.is_true() { "yes" } else { "no" }.into()),
-            _ if key == "mode" => line(value).map(|m| parameters::bond_mode(&m).to_owned()),
-            _ => line(value),
+            _ => line(value).map(|t| parameters::bond_word(key, &t).to_owned()),
         };
         match text {
             Some(text) => section.add(param.networkd, text),
@@ -247,6 +246,13 @@ mod tests {
         let file = |name: &str| files.iter().find(|f| f.path.ends_with(&format!("init-{name}"))).unwrap();
         let body = |name: &str| file(name).content.strip_prefix(HEADER).unwrap().to_owned();
         assert_eq!(body("b.netdev"), "\n[NetDev]\nName=b\nKind=bond\n\n[Bond]\nMode=802.3ad\nMIIMonitorSec=150ms\n");
+        let words = "version: 1\nconfig: [{type: bond, name: b, bond_interfaces: [a], params: {bond-mode: 4, bond-lacp-rate: 1, bond-xmit-hash-policy: 1}}]";
+        let netdev = crate::network::testing::files(&RENDERER, words, "debian")
+            .into_iter()
+            .find(|f| f.path.ends_with("b.netdev"));
+        assert!(
+            netdev.unwrap().content.ends_with("Mode=802.3ad\nLACPTransmitRate=fast\nTransmitHashPolicy=layer3+4\n")
+        );
         assert_eq!(body("br.netdev"), "\n[NetDev]\nName=br\nKind=bridge\n\n[Bridge]\nForwardDelaySec=4\n");
         assert_eq!(body("vx.netdev"), "\n[NetDev]\nName=vx\nKind=vxlan\n\n[VXLAN]\nGroup=239.1.1.9\nVNI=7\n");
         assert_eq!(

@@ -33,17 +33,10 @@ pub fn slaves(interfaces: &[String]) -> Vec<&String> {
     slaves
 }
 
-/// The options of a route in iproute2's words: `mtu 1400 table 7 onlink`. Empty where it has none.
-pub fn route_options(interface: &Interface, route: &Route, unsupported: &mut Unsupported) -> String {
+/// The options of a route in iproute2's words: `mtu 1400`, `table 7`.
+pub fn route_options(interface: &Interface, route: &Route, unsupported: &mut Unsupported) -> Vec<String> {
     let options = iproute::options(interface, route, unsupported);
-    let mut words: Vec<String> = options.into_iter().map(|(key, value)| format!("{key} {value}")).collect();
-    if !iproute::is_unicast(route) {
-        unsupported.key(interface, "routes.type");
-    }
-    if route.on_link == Some(true) {
-        words.push("onlink".to_owned());
-    }
-    words.join(" ")
+    options.into_iter().map(|(key, value)| format!("{key} {value}")).collect()
 }
 
 /// Reports the keys that neither family of distributions can express. `known` are overrides and other keys that the caller writes.

@@ -60,8 +60,8 @@ pub static RENDERER: Renderer = Renderer {
     limits: manual(
         "Patterns in `match`, dummy devices, Wi-Fi, VRFs and tunnels; `optional`, `link-local`, `keep_configuration` \
              other than a plain yes, an unusual broadcast address, `pointopoint`, an address's scope, label and lifetime, \
-             a route's type, the bond parameter `active_slave`, and most DHCP overrides. SUSE's also lack routing rules, \
-             `accept-ra` and an MTU of IPv6.",
+             routes of a type other than unicast (SUSE has blackhole, prohibit, throw and unreachable), the bond parameter \
+             `active_slave`, and most DHCP overrides. SUSE's also lack routing rules, `accept-ra` and an MTU of IPv6.",
     ),
     render,
 };
@@ -185,7 +185,7 @@ mod tests {
         );
         assert_eq!(
             file(text, "sles", "ifroute-e"),
-            "default 10.0.0.1 - e\ndefault fe80::1 - e\ndefault 10.0.0.9 - e metric 5\n10.9.0.0/16 10.0.0.9 - e table 7 onlink\n2001:db8::/32 ::9 - e metric 4\n"
+            "default 10.0.0.1 - e\ndefault fe80::1 - e\ndefault 10.0.0.9 - e metric 5\n10.0.0.9/32 - - e table 7\n10.9.0.0/16 10.0.0.9 - e table 7\n2001:db8::/32 ::9 - e metric 4\n"
         );
         assert_eq!(file(text, "sles", "resolv.conf"), "search a b\n");
     }
@@ -312,9 +312,39 @@ mod tests {
             file(&v4, "rhel", "route-e"),
             "ADDRESS0=0.0.0.0\nGATEWAY0=198.51.100.1\nNETMASK0=0.0.0.0\nOPTIONS0=onlink\n"
         );
-        assert_eq!(file(&v4, "sles", "ifroute-e"), "default 198.51.100.1 - e onlink\n");
+        // wicked has no `onlink` for a single gateway: a route to the gateway makes it reachable.
+        assert_eq!(file(&v4, "sles", "ifroute-e"), "198.51.100.1/32 - - e\ndefault 198.51.100.1 - e\n");
         let v6 = text("2001:db8::2/128", "::/0", "2001:db8::1");
         assert!(!file(&v6, "rhel", "ifcfg-e").contains("IPV6_DEFAULTGW"));
         assert_eq!(file(&v6, "rhel", "route6-e"), "::/0 via 2001:db8::1 dev e onlink\n");
+    }
+
+    #[test]
+    fn a_route_of_another_type_never_leads_to_the_device() {
+        let text = "version: 2\nethernets: {e: {routes: [{to: 10.1.0.0/16, type: blackhole, metric: 3, table: 7}, {to: '2001:db8::/32', via: '::1', type: prohibit}, {to: 10.2.0.0/16, type: local}]}}";
+        assert_eq!([file(text, "rhel", "route-e"), file(text, "rhel", "route6-e")], ["", ""]);
+        assert_eq!(
+            file(text, "sles", "ifroute-e"),
+            "10.1.0.0/16 - - e metric 3 table 7 blackhole\n2001:db8::/32 - - e prohibit\n"
+        );
+    }
+
+    #[test]
+    fn wicked_finds_a_bridge_by_its_own_file() {
+        let text = "version: 2\nethernets: {p: {}}\nbridges: {br: {interfaces: [p]}}";
+        assert!(file(text, "sles", "ifcfg-br").contains("BRIDGE=yes\nBRIDGE_PORTS=p\n"));
+        assert!(!file(text, "sles", "ifcfg-p").contains("BRIDGE"));
+    }
+
+    #[test]
+    fn wicked_sets_no_address_of_infiniband_and_no_variable_is_written_twice() {
+        let guid = "a0:00:02:20:fe:80:00:00:00:00:00:00:ec:0d:9a:03:00:15:e2:c1";
+        let text = format!("version: 1\nconfig: [{{type: infiniband, name: lan, mac_address: '{guid}'}}]");
+        let lan = file(&text, "sles", "ifcfg-lan");
+        assert!(lan.contains("IPOIB_MODE=datagram\n") && !lan.contains("LLADDR"), "{lan}");
+        let addresses: Vec<String> = (1..=7).map(|n| format!("10.0.0.{n}/8")).collect();
+        let text = format!("version: 2\nethernets: {{e: {{addresses: [{}, '::2/64']}}}}", addresses.join(", "));
+        let e = file(&text, "sles", "ifcfg-e");
+        assert!(e.contains("IPADDR5=10.0.0.6\nIPADDR6=::2/64\nIPADDR7=10.0.0.7\n") && e.contains("NETMASK7="), "{e}");
     }
 }

@@ -41,7 +41,10 @@ pub fn files(network: &Network, interface: &Interface, unsupported: &mut Unsuppo
     for (v6, key) in [(false, "IPV4_ROUTE_METRIC"), (true, "IPV6_ROUTE_METRIC")] {
         v.maybe(key, interface.subnets.iter().filter(|s| s.is_v6() == v6).find_map(|s| s.metric));
     }
-    let rest = routes(network, interface, &mut v);
+    let mut rest = routes(network, interface, &mut v);
+    // The files have no key for a type, and such a route would lead to the device.
+    unsupported.keys(interface, [("routes.type", !rest.iter().all(iproute::is_unicast))]);
+    rest.retain(iproute::is_unicast);
     overrides(interface, &mut v, unsupported);
     let dns = interface.name_servers();
     // resolv.conf has all name servers; here they are beside addresses.
@@ -214,6 +217,14 @@ fn has_default(network: &Network) -> bool {
     network.interfaces.iter().flat_map(Interface::all_routes).any(|r| r.to.is_default())
 }
 
+fn options(interface: &Interface, route: &Route, unsupported: &mut Unsupported) -> String {
+    let mut words = route_options(interface, route, unsupported);
+    if route.on_link == Some(true) {
+        words.push("onlink".to_owned());
+    }
+    words.join(" ")
+}
+
 fn route_file(interface: &Interface, routes: &[Route], unsupported: &mut Unsupported) -> Option<File> {
     let mut v = Variables::default();
     for (i, route) in routes.iter().filter(|r| !r.to.is_v6()).enumerate() {
@@ -221,7 +232,7 @@ fn route_file(interface: &Interface, routes: &[Route], unsupported: &mut Unsuppo
         v.add(format!("NETMASK{i}"), route.to.netmask());
         v.maybe(&format!("GATEWAY{i}"), route.via.as_ref());
         v.maybe(&format!("METRIC{i}"), route.metric);
-        let options = route_options(interface, route, unsupported);
+        let options = options(interface, route, unsupported);
         v.maybe(&format!("OPTIONS{i}"), (!options.is_empty()).then_some(options));
     }
     routes.iter().any(|r| !r.to.is_v6()).then(|| v.to_file(format!("{FOLDER}/route-{}", interface.name)))
@@ -238,7 +249,7 @@ fn route6_file(interface: &Interface, routes: &[Route], unsupported: &mut Unsupp
             let _ = write!(out, " metric {metric}");
         }
         let _ = write!(out, " dev {}", interface.name);
-        let options = route_options(interface, route, unsupported);
+        let options = options(interface, route, unsupported);
         if !options.is_empty() {
             let _ = write!(out, " {options}");
         }

@@ -5,6 +5,7 @@ use super::variables::Variables;
 use crate::document::{Map, Value};
 use crate::network::model::{Control, DeviceType, Interface, Method, Network};
 use crate::network::parameters;
+use crate::network::render::iproute;
 use crate::network::render::renderer::{File, HEADER, Unsupported};
 use std::fmt::Write;
 
@@ -30,15 +31,15 @@ pub fn files(network: &Network, interface: &Interface, unsupported: &mut Unsuppo
     v.maybe("DHCLIENT6_MODE", dhcp6_mode(interface));
     v.maybe("MTU", interface.link_mtu());
     let own = interface.matching.mac.as_ref().filter(|_| interface.is_physical());
-    v.maybe("LLADDR", interface.mac.as_ref().or(own));
+    let address = interface.mac.as_ref().or(own);
+    // wicked takes six bytes only: none for InfiniBand.
+    v.maybe("LLADDR", address.filter(|_| interface.device_type != DeviceType::Infiniband));
     if interface.wake_on_lan == Some(true) {
         v.add("ETHTOOL_OPTIONS", "wol g");
     }
     device(interface, &mut v, unsupported);
-    match master.map(|m| &m.device_type) {
-        Some(DeviceType::Bridge { .. }) => v.add("BRIDGE", "yes"),
-        Some(DeviceType::Vrf { .. }) => unsupported.key(interface, "vrfs"),
-        _ => {}
+    if matches!(master.map(|m| &m.device_type), Some(DeviceType::Vrf { .. })) {
+        unsupported.key(interface, "vrfs");
     }
     addresses(interface, &mut v);
     v.maybe("DHCLIENT_HOSTNAME_OPTION", interface.dhcp4_overrides.hostname.as_ref());
@@ -72,7 +73,13 @@ fn dhcp6_mode(interface: &Interface) -> Option<&'static str> {
 
 fn device(interface: &Interface, v: &mut Variables, unsupported: &mut Unsupported) {
     match &interface.device_type {
-        DeviceType::Infiniband => v.add("TYPE", "InfiniBand"),
+        DeviceType::Infiniband => {
+            v.add("TYPE", "InfiniBand");
+            // wicked knows ib0 by its name, and others by the mode.
+            if interface.name.strip_prefix("ib").is_none_or(|n| n.parse::<u32>().is_err()) {
+                v.add("IPOIB_MODE", "datagram");
+            }
+        }
         DeviceType::Bond { interfaces, params } => {
             v.add("BONDING_MASTER", "yes");
             v.maybe("BONDING_MODULE_OPTS", bonding(interface, params, unsupported));
@@ -81,6 +88,7 @@ fn device(interface: &Interface, v: &mut Variables, unsupported: &mut Unsupporte
             }
         }
         DeviceType::Bridge { interfaces, params } => {
+            v.add("BRIDGE", "yes");
             v.add("BRIDGE_PORTS", interfaces.join(" "));
             bridge(interface, interfaces, params, v, unsupported);
         }
@@ -128,7 +136,11 @@ fn addresses(interface: &Interface, v: &mut Variables) {
                 v.add(format!("NETMASK{n4}"), net.netmask());
             }
         }
-        if net.is_v6() { n6 += 1 } else { n4 += 1 }
+        match net.is_v6() {
+            true => n6 += 1,
+            // IPADDR6 is the first IPv6 address.
+            false => n4 += if n4 == 5 { 2 } else { 1 },
+        }
     }
 }
 
@@ -136,6 +148,7 @@ fn addresses(interface: &Interface, v: &mut Variables) {
 fn report_own(interface: &Interface, unsupported: &mut Unsupported) {
     let overrides = &interface.dhcp6_overrides;
     let keys = [
+        ("macaddress", interface.mac.is_some() && interface.device_type == DeviceType::Infiniband),
         ("accept-ra", interface.accept_ra == Some(true) && !interface.uses(Method::Slaac)),
         ("ipv6-mtu", interface.inet6_mtu().is_some()),
         ("routing-policy", !interface.rules.is_empty()),
@@ -145,21 +158,36 @@ fn report_own(interface: &Interface, unsupported: &mut Unsupported) {
     unsupported.keys(interface, keys);
 }
 
+/// The types of routes without a gateway and a device, which wicked takes by these names.
+const TYPES: [&str; 4] = ["blackhole", "prohibit", "throw", "unreachable"];
+
 /// A line for each route: destination, gateway, netmask (which the destination has), device, and iproute2's options.
 fn routes(interface: &Interface, unsupported: &mut Unsupported) -> Option<File> {
     let mut out = String::from(HEADER);
     let gateways = interface.subnets.iter().filter_map(|s| interface.gateway_route(s));
     for route in gateways.chain(interface.all_routes().cloned()) {
-        let via = route.via.as_ref().map_or("-".to_owned(), |v| v.to_string());
-        // An IPv6 default route without a gateway has to say its family.
-        let to = if route.to.is_default() && route.via.is_some() { "default".into() } else { route.to.to_string() };
-        let _ = write!(out, "{to} {via} - {}", interface.name);
-        if let Some(metric) = route.metric {
-            let _ = write!(out, " metric {metric}");
+        let own_type = route.route_type.as_deref().filter(|_| !iproute::is_unicast(&route));
+        if own_type.is_some_and(|t| !TYPES.contains(&t)) {
+            unsupported.key(interface, "routes.type");
+            continue;
         }
+        let via = route.via.as_ref().filter(|_| own_type.is_none());
+        // wicked refuses `onlink`. A route to the gateway alone makes it reachable too; it is in the same table.
+        if let Some(via) = via.filter(|_| route.on_link == Some(true)) {
+            let table = route.table.map(|t| format!(" table {t}")).unwrap_or_default();
+            let line = format!("{via}/{} - - {}{table}\n", if via.is_v6() { 128 } else { 32 }, interface.name);
+            if !out.lines().any(|l| l == line.trim_end()) {
+                out.push_str(&line);
+            }
+        }
+        // An IPv6 default route without a gateway has to say its family.
+        let to = if route.to.is_default() && via.is_some() { "default".into() } else { route.to.to_string() };
+        let via = via.map_or("-".to_owned(), |v| v.to_string());
+        let _ = write!(out, "{to} {via} - {}", interface.name);
+        let metric = route.metric.map(|m| format!("metric {m}"));
         let options = route_options(interface, &route, unsupported);
-        if !options.is_empty() {
-            let _ = write!(out, " {options}");
+        for word in metric.into_iter().chain(options).chain(own_type.map(str::to_owned)) {
+            let _ = write!(out, " {word}");
         }
         out.push('\n');
     }
