@@ -35,6 +35,12 @@ pub static MODULE: Module = Module {
 
 fn live(cx: &mut Context) -> Result<()> {
     let asked = hotplug::asked(cx.config, cx.report);
+    if cfg!(not(feature = "tools")) {
+        if asked == Some(true) {
+            cx.report.warn("updates.network.when: hotplug is not set up: this build of prepivot leaves it out");
+        }
+        return cx.root.remove(RULE);
+    }
     let Some(source) = hotplug::source(cx.root, cx.config, cx.instance, cx.report) else {
         if cx.root.exists(RULE) {
             cx.root.remove(RULE)?;

@@ -1,4 +1,4 @@
-import base64, json, os, sys, traceback, types
+import base64, importlib.util, json, os, sys, traceback, types
 
 # Handlers may print: what this program says goes to the first standard output, theirs to standard error.
 answers = os.fdopen(os.dup(1), "w")
@@ -11,6 +11,23 @@ sys.path[:0] = job["folders"]
 class Cloud:
     def get_instance_id(self):
         return job["instance_id"]
+
+
+def stub(name, **members):
+    module = sys.modules[name] = types.ModuleType(name)
+    vars(module).update(members)
+    return module
+
+
+# Handlers import these of cloud-init's modules, which need not be installed.
+try:
+    there = importlib.util.find_spec("cloudinit.cloud")
+except ImportError:
+    there = None
+if not there:
+    settings = stub("cloudinit.settings", PER_ALWAYS="always", PER_INSTANCE="once-per-instance", PER_ONCE="once")
+    handlers, cloud = stub("cloudinit.handlers"), stub("cloudinit.cloud", Cloud=Cloud)
+    stub("cloudinit", __path__=[], cloud=cloud, handlers=handlers, settings=settings)
 
 
 def failed(what):

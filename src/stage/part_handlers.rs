@@ -13,7 +13,7 @@ use crate::instance::{Frequency, Instance, state};
 use crate::root::{Attr, Command, Root, Stage};
 use crate::userdata::config::Consumed;
 use crate::userdata::kind::Kind;
-use crate::userdata::{Part, PartHandlers, UserData};
+use crate::userdata::{Part, PartHandlers, UserData, mime};
 
 /// The Python program that calls the handlers. It reads its job from standard input, and writes the errors to
 /// standard output.
@@ -54,6 +54,9 @@ fn is_handler(data: &UserData, part: &Part) -> bool {
 }
 
 fn call(root: &mut Root, image: &Image, instance: &Instance, sources: &[(&str, &UserData)]) -> Result<Vec<String>> {
+    if cfg!(not(feature = "software")) {
+        return Err(Error::new("part-handlers: this build of prepivot leaves them out"));
+    }
     let first = !state::is_done(root, instance, RAN, Frequency::Instance);
     state::mark_done(root, instance, RAN, Frequency::Instance)?;
     let folder = format!("{}/handlers", state::folder(instance));
@@ -106,10 +109,18 @@ fn handler(name: &str, path: &str, code: &[u8]) -> Value {
     map([("name", name.into()), ("path", path.into()), ("code", base64::encode(code).into())])
 }
 
-/// A part with its header fields, as a handler of version 3 expects it.
+/// A part with its header fields, as a handler of version 3 expects it: those that Python's email package gives a
+/// part (cloud-init 26.2, handlers/__init__.py, `walk`; user_data.py), and its own.
 fn described_part(part: &Part) -> Value {
-    let mut headers: Map = part.headers.iter().map(|(k, v)| (k.clone(), Value::from(v.as_str()))).collect();
-    headers.insert("Content-Type", part.content_type.as_str());
+    let encoding = if part.content.is_ascii() { "7bit" } else { "base64" };
+    let standard = [
+        ("Content-Type", part.content_type.clone()),
+        ("MIME-Version", "1.0".into()),
+        ("Content-Transfer-Encoding", encoding.into()),
+        ("Content-Disposition", mime::disposition(&part.filename)),
+    ];
+    let standard = standard.map(|(name, value)| (name.to_owned(), value));
+    let headers: Map = standard.into_iter().chain(part.to_entity().headers).map(|(k, v)| (k, Value::from(v))).collect();
     map([
         ("type", part.content_type.as_str().into()),
         ("filename", part.filename.as_str().into()),
@@ -130,9 +141,12 @@ mod tests {
     use std::io::Write;
 
     const MIME: &str = "MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n\n";
-    const HANDLER: &str = "#part-handler\nhandler_version = 3\n\
+    /// Imports what the handlers of cloud-init's documentation do.
+    const HANDLER: &str = "#part-handler\nfrom cloudinit.cloud import Cloud\nimport cloudinit.handlers\n\
+        from cloudinit.settings import PER_ALWAYS, PER_ONCE\n\
+        handler_version = 3\nfrequency = cloudinit.settings.PER_INSTANCE\n\
         def list_types(): return ['text/x-own']\n\
-        def handle_part(data, ctype, filename, payload, frequency, headers):\n\
+        def handle_part(data: Cloud, ctype: str, filename, payload, frequency, headers):\n\
         \x20   print('of no concern')\n\
         \x20   with open(LOG, 'a') as f: print(ctype, filename, payload, frequency, headers.get('X-Own'), data.get_instance_id(), file=f)\n";
     /// Of the first version, on every boot, and wrong.
@@ -157,6 +171,33 @@ mod tests {
             let output = child.wait_with_output().unwrap();
             Ok(Output { status: output.status.code().unwrap(), stdout: output.stdout, stderr: Vec::new() })
         }))
+    }
+
+    #[test]
+    fn a_part_has_the_fields_that_cloud_init_gives_it() {
+        let part = |filename: &str, content: &str| Part {
+            content_type: "text/x-own".into(),
+            filename: filename.into(),
+            launch_index: Some("2".into()),
+            headers: vec![("X-Own".into(), "yes".into())],
+            content: content.as_bytes().into(),
+        };
+        let described = described_part(&part("a \"b\"", "x"));
+        let headers: Vec<(String, Value)> =
+            described.get("headers").unwrap().as_map().unwrap().clone().into_entries().into_iter().collect();
+        let wanted = [
+            ("Content-Type", "text/x-own"),
+            ("MIME-Version", "1.0"),
+            ("Content-Transfer-Encoding", "7bit"),
+            ("Content-Disposition", "attachment; filename=\"a \\\"b\\\"\""),
+            ("X-Own", "yes"),
+            ("Launch-Index", "2"),
+        ];
+        assert_eq!(headers, wanted.map(|(name, value)| (name.to_owned(), Value::from(value))));
+        let encoded = described_part(&part("é", "é"));
+        let header = |name: &str| encoded.get("headers").and_then(|h| h.get(name)).and_then(Value::text).unwrap();
+        assert_eq!(header("Content-Transfer-Encoding"), "base64");
+        assert_eq!(header("Content-Disposition"), "attachment; filename*=utf-8''%C3%A9");
     }
 
     #[test]

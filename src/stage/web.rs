@@ -10,6 +10,8 @@ use std::time::Duration;
 
 /// How long getting all included user-data may take, including the wait for the network.
 const INCLUDES: Duration = Duration::from_secs(120);
+/// How long a document that the server refuses is asked for again.
+const REFUSED: Duration = Duration::from_secs(10);
 /// How much time each try of a module's request adds.
 const TRY: Duration = Duration::from_secs(10);
 /// The longest time for a module's request.
@@ -61,9 +63,21 @@ impl Includes {
     /// # Errors
     /// There is no response in time, or no such document.
     pub fn get(&self, url: &str) -> Result<Vec<u8>> {
-        let document = self.0.get(url);
+        let document = self.ask(url);
         log_findings(&self.0);
         document?.ok_or_else(|| refused("GET", url, 404))
+    }
+
+    /// A document may be put there only while the machine boots: cloud-init asks 11 times in 10 s, whatever the
+    /// status (26.2, user_data.py, `_do_include`).
+    fn ask(&self, url: &str) -> Result<Option<Vec<u8>>> {
+        let request = Request::get(url);
+        let mut reply = self.0.send(&request)?;
+        if (400..500).contains(&reply.status) {
+            let retry: Vec<u16> = (400..500).collect();
+            reply = self.0.send(&Request { retry: &retry, within: Some(REFUSED), ..request.clone() })?;
+        }
+        reply.document(&request)
     }
 }
 
@@ -73,11 +87,71 @@ fn log_findings(client: &Client) {
     }
 }
 
-/// The content of a `file://` URL in the root. None for other URLs.
+/// The content of a file in the root, for a `file:` URL or an absolute path (cloud-init 26.2, url_helper.py,
+/// `read_file_or_url`). None for other URLs.
 pub fn local(root: &Root, url: &str) -> Option<Result<Vec<u8>>> {
-    let path = url.strip_prefix("file://")?;
+    let path = match url.split_once(':') {
+        _ if url.starts_with('/') => url,
+        // A host, which may be before the path, is ignored.
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("file") => match rest.strip_prefix("//") {
+            Some(rest) => rest.find('/').and_then(|at| rest.get(at..)).unwrap_or(rest),
+            None => rest,
+        },
+        _ => return None,
+    };
     Some(
         root.read(path)
             .and_then(|c| c.ok_or_else(|| Error::new(format!("failed to read {path}: there is no such file")))),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::testing::TempDir;
+    use crate::link::Uplink;
+    use crate::link::http::script::{Answer, Script};
+    use crate::link::http::{Findings, Transport};
+    use crate::root::{Attr, Use};
+    use std::sync::Arc;
+
+    const URL: &str = "http://h.example/x";
+
+    #[test]
+    fn a_path_is_local_in_each_form_that_cloud_init_reads() {
+        let dir = TempDir::new("local-includes");
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        root.write("/opt/x.cfg", "x", Attr::root(0o644)).unwrap();
+        for url in
+            ["/opt/x.cfg", "file:///opt/x.cfg", "FILE:///opt/x.cfg", "file:/opt/x.cfg", "file://localhost/opt/x.cfg"]
+        {
+            assert_eq!(local(&root, url).unwrap().unwrap(), b"x", "{url}");
+        }
+        assert!(local(&root, "/opt/none").unwrap().is_err());
+        for url in [URL, "opt/x.cfg", "files:///opt/x.cfg", ""] {
+            assert!(local(&root, url).is_none(), "{url}");
+        }
+    }
+
+    #[test]
+    fn a_document_that_is_not_there_yet_is_asked_for_again() {
+        let get = |answers: &[u16]| {
+            let all = answers.iter().map(|status| Answer::new(*status, "x"));
+            let script = Arc::new(all.fold(Script::default(), |script, answer| script.with("GET", URL, answer)));
+            let before = script.now();
+            let deadline = Deadline::after(INCLUDES);
+            let client =
+                Client::over(script.clone(), &Uplink::system(), Redirects::Any, deadline, &Findings::default());
+            let got = Includes(client).get(URL).map_err(|e| e.to_string());
+            (got, script.sent().len(), script.now().duration_since(before).unwrap().as_secs())
+        };
+        assert_eq!(get(&[200]), (Ok(b"x".to_vec()), 1, 0));
+        let (got, tries, _) = get(&[404, 403, 451, 200]);
+        assert_eq!((got, tries), (Ok(b"x".to_vec()), 4));
+        for status in [401, 404, 418, 499] {
+            let (got, tries, seconds) = get(&[status]);
+            assert!(got.unwrap_err().contains(&status.to_string()));
+            assert!((5..=12).contains(&tries) && (3..=10).contains(&seconds), "{status}: {tries} tries, {seconds} s");
+        }
+    }
 }

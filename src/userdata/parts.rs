@@ -6,12 +6,15 @@ use super::{Fetched, Include, MAX_UNPACKED, mime};
 use crate::base::error::{Error, Result};
 use crate::base::gzip;
 use crate::base::report::Report;
+use crate::base::text::quoted;
 use crate::document::{Bytes, Value, yaml};
 
 /// The greatest depth of includes.
 const MAX_INCLUDE_DEPTH: usize = 10;
 /// The most errors that are reported for one source.
 const MAX_ERRORS: usize = 20;
+/// The most characters of a charset's name that are reported.
+const MAX_CHARSET: usize = 40;
 /// The most URLs that are fetched for one source.
 const MAX_FETCHES: usize = 100;
 
@@ -45,6 +48,7 @@ impl Part {
         mime::Entity {
             content_type: self.content_type.clone(),
             filename: Some(self.filename.clone()),
+            charset: None,
             headers,
             content: self.content.clone(),
         }
@@ -136,6 +140,7 @@ impl<'a> Unfolder<'a> {
                 mime::Entity {
                     content_type: kind::NOT_MULTIPART.into(),
                     filename: None,
+                    charset: None,
                     headers: Vec::new(),
                     content: document.clone(),
                 },
@@ -149,6 +154,11 @@ impl<'a> Unfolder<'a> {
     }
 
     fn part(&mut self, mut entity: mime::Entity, depth: usize) {
+        if let Some(charset) = &entity.charset {
+            let name = self.next_name(&entity);
+            let charset: String = charset.chars().take(MAX_CHARSET).collect();
+            self.fail(Error::new(format!("{name}: the charset {} is not known; left as it is", quoted(&charset))));
+        }
         if kind::is_gzip(&entity.content_type) {
             // What unpacks to too much has taken time, and each part may be that.
             let room = if self.errors > MAX_ERRORS { 0 } else { self.room };
@@ -294,5 +304,44 @@ fn archive_entry(entry: Value) -> Result<Option<mime::Entity>> {
     let headers = map.iter().filter(|(key, _)| !own.contains(&key.to_ascii_lowercase().as_str()));
     let headers = headers.filter_map(|(key, value)| Some((key.to_owned(), value.text()?))).collect();
     let filename = map.get("filename").and_then(Value::text).filter(|name| !name.is_empty());
-    Ok(Some(mime::Entity { content_type: content_type.to_ascii_lowercase(), filename, headers, content }))
+    let content_type = content_type.to_ascii_lowercase();
+    Ok(Some(mime::Entity { content_type, filename, charset: None, headers, content }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::report::Severity;
+
+    #[test]
+    fn a_charset_that_is_not_known_is_reported_by_name() {
+        let part = |charset: &str, content: &[u8]| {
+            let header = format!("--b\nContent-Type: text/x-own; charset=\"{charset}\"\n\n");
+            [header.as_bytes(), content, b"\n"].concat()
+        };
+        let document = [
+            b"MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n\n".to_vec(),
+            part("KOI8-R", b"\xcb\xcf"),
+            part("utf-16", b"a\0"),
+            part("iso-8859-1", b"\xe9"),
+            part("utf-8", b"\xe9"),
+            part("us-ascii", b"\xe9"),
+            part("x", b"plain"),
+            b"--b--\n".to_vec(),
+        ];
+        let mut report = Report::new();
+        let mut fetch = |_: &Include<'_>| Ok(Fetched::Later);
+        let mut unfolder = Unfolder::new("user-data", &mut fetch, &mut report);
+        unfolder.document(&document.concat().into());
+        let contents: Vec<Bytes> = unfolder.finish().parts.into_iter().map(|part| part.content).collect();
+        let kept: [&[u8]; 6] = [b"\xcb\xcf", b"a\0", "é".as_bytes(), b"\xe9", b"\xe9", b"plain"];
+        assert!(contents.iter().map(|c| &**c).eq(kept), "{contents:?}");
+        assert_eq!(
+            report.texts(Severity::Warning),
+            [
+                "user-data: part-001: the charset \"KOI8-R\" is not known; left as it is",
+                "user-data: part-002: the charset \"utf-16\" is not known; left as it is",
+            ]
+        );
+    }
 }

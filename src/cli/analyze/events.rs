@@ -1,8 +1,9 @@
 //! Reads events from the log.
 
+use crate::base::clock;
 use crate::base::event::{FINISH, START};
 use crate::document::{Map, Value, json};
-use crate::system::accounts::days_of;
+use std::time::SystemTime;
 
 /// The most events that are read; the rest is ignored.
 const MAX_EVENTS: usize = 100_000;
@@ -50,10 +51,11 @@ impl Event {
         Some(Event { name: text("name")?, description: text("description").unwrap_or_default(), time, result })
     }
 
-    /// Parses a line of the log: time, ` - `, logger, event. The line that begins a cloud-init stage has
-    /// another format.
+    /// Parses a line of the log (time, ` - `, logger, event) or of what a syslog made of it (time, host,
+    /// `[CLOUDINIT]`, logger, event). The line that begins a cloud-init stage has another format.
     fn of_line(line: &str) -> Option<Event> {
-        let (time, said) = line.split_once(" - ")?;
+        let split = [" - ", " [CLOUDINIT] "].into_iter().filter_map(|separator| line.split_once(separator));
+        let (time, said) = split.min_by_key(|(time, _)| time.len())?;
         let time = seconds(time)?;
         if let Some((_, said)) = said.split_once("Cloud-init v.") {
             let (stage, _) = said.split_once("running '")?.1.split_once('\'')?;
@@ -83,14 +85,34 @@ pub fn read(bytes: &[u8]) -> Vec<Event> {
     }
 }
 
-/// `2026-11-20 10:00:00,123`, which is UTC, in seconds since 1970.
-fn seconds(text: &str) -> Option<f64> {
-    let (date, time) = text.trim().split_once(' ')?;
-    let (time, thousandths) = time.split_once(',')?;
-    let mut parts = time.split(':').map(|part| part.parse::<u32>().ok());
-    let (hours, minutes, seconds) = (parts.next()??, parts.next()??, parts.next()??);
-    let of_day = f64::from(hours) * 3600.0 + f64::from(minutes) * 60.0 + f64::from(seconds);
-    Some(days_of(date)? as f64 * 86_400.0 + of_day + f64::from(thousandths.parse::<u32>().ok()?) / 1000.0)
+/// The time that a line begins with, in seconds since 1970: `2026-11-20 10:00:00,123`,
+/// `2026-11-20T10:00:00.123+00:00` or `Nov 20 10:00:00.123`, which is of this year. The fraction may be missing. UTC,
+/// unless there is an offset.
+fn seconds(line: &str) -> Option<f64> {
+    let mut words = line.split_whitespace();
+    let date = words.next()?;
+    if date.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        let day = words.next()?;
+        let (time, fraction, _) = of_day(words.next()?)?;
+        let today = clock::timestamp(SystemTime::now(), "");
+        let (year, _) = today.split_once('-')?;
+        return Some(clock::parse_http_date(&format!(", {day} {date} {year} {time} GMT"))? as f64 + fraction);
+    }
+    let (date, time) = match date.split_once('T') {
+        Some(both) => both,
+        None => (date, words.next()?),
+    };
+    let (time, fraction, zone) = of_day(time)?;
+    let zone = if zone.is_empty() { "Z" } else { zone };
+    Some(clock::parse_iso8601(&format!("{date}T{time}{zone}"))? as f64 + fraction)
+}
+
+/// `10:00:00.123+00:00` in its parts: the time, the fraction of a second, the zone.
+fn of_day(text: &str) -> Option<(&str, f64, &str)> {
+    let (time, rest) = text.split_at_checked(8)?;
+    let Some(digits) = rest.strip_prefix([',', '.']) else { return Some((time, 0.0, rest)) };
+    let (fraction, zone) = digits.split_at(digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len()));
+    Some((time, format!("0.{fraction}0").parse().ok()?, zone))
 }
 
 #[cfg(test)]
@@ -104,7 +126,7 @@ mod tests {
             2026-11-20 10:00:01,000 - util.py[DEBUG]: Cloud-init v. 26.2 running 'modules:config' at Fri, 20 Nov 2026. Up 2.0 seconds.\n\
             2026-11-20 10:00:01,250 - handlers.py[DEBUG]: finish: modules-config/config-x: FAIL: running config-x with frequency always\n\
             2026-11-20 10:00:02,000 - util.py[DEBUG]: Cloud-init v. 26.2 finished at Fri\nstart: x: y\n - start: x: y\n\
-            2026-11-20 10:00:02 - a[DEBUG]: start: x: y\n99999-1-1 10:1:1,1 - a[DEBUG]: start: x: y\n";
+            99999-1-1 10:1:1,1 - a[DEBUG]: start: x: y\n";
         let events = read(log.as_bytes());
         let found: Vec<String> =
             events.iter().map(|e| format!("{} {} {} {:?}", e.time, e.name, e.description, e.result)).collect();
@@ -120,5 +142,34 @@ mod tests {
         assert_eq!(read(dumped.as_bytes()), events);
         assert!(read(b"[{}, 1, {\"name\": \"x\", \"timestamp\": \"y\"}]").is_empty());
         assert!(read(b"\xff\xfe\n").is_empty());
+    }
+
+    #[test]
+    fn times_of_every_log() {
+        let now = clock::timestamp(SystemTime::now(), "");
+        let august = format!("{}-08-21T10:00:00Z", &now[..4]);
+        let august = clock::parse_iso8601(&august).unwrap() as f64;
+        let start = "[CLOUDINIT] handlers.py[DEBUG]: start: init-local: x";
+        for (line, time) in [
+            (format!("2026-08-21T10:00:00.200+00:00 host {start}"), Some(1_787_306_400.2)),
+            (format!("2026-08-21T10:00:00+02:00 host {start}"), Some(1_787_299_200.0)),
+            (format!("2026-08-21T10:00:00Z host {start}"), Some(1_787_306_400.0)),
+            (format!("2026-08-21T10:00:00.200 host {start} - y"), Some(1_787_306_400.2)),
+            ("2026-08-21 10:00:00 - a.py[DEBUG]: start: init-local: x".into(), Some(1_787_306_400.0)),
+            (format!("Aug 21 10:00:00 host.example {start}"), Some(august)),
+            (format!("Aug 21 10:00:00.250000 host cloud-init[106]: {start}"), Some(august + 0.25)),
+            (format!("Aug 32 10:00:00 host {start}"), None),
+            (format!("Avg 21 10:00:00 host {start}"), None),
+            (format!("2026-08-21T10:00 host {start}"), None),
+            (format!("2026-08-21T10:00:00.2+x host {start}"), None),
+            (format!("host {start}"), None),
+            (format!(" {start}"), None),
+        ] {
+            let events = read(line.as_bytes());
+            assert_eq!(events.first().map(|e| (e.name.as_str(), e.time)), time.map(|t| ("init-local", t)), "{line}");
+        }
+        let line =
+            "Aug 21 10:00:00 h [CLOUDINIT] util.py[DEBUG]: Cloud-init v. 26.2 running 'init' at Fri, 21 Aug 2026.";
+        assert_eq!(read(line.as_bytes())[0].name, "init-network");
     }
 }

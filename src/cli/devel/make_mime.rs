@@ -65,5 +65,5 @@ fn is_known(name: &str) -> bool {
 
 fn part((path, content_type): (String, String)) -> Result<mime::Entity> {
     let content = files::read(&path)?;
-    Ok(mime::Entity { content_type, filename: Some(path), headers: Vec::new(), content: content.into() })
+    Ok(mime::Entity { content_type, filename: Some(path), charset: None, headers: Vec::new(), content: content.into() })
 }

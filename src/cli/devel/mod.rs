@@ -16,7 +16,7 @@ static TOOLS: &[Entry] = &[
     Entry::of_part::<net_convert::NetConvert>(cfg!(feature = "tools")),
     Entry::of_part::<render::Render>(cfg!(feature = "tools")),
     Entry::of_part::<make_mime::MakeMime>(cfg!(feature = "tools")),
-    Entry::of::<hotplug_hook::HotplugHook>(),
+    Entry::of_part::<hotplug_hook::HotplugHook>(cfg!(feature = "tools")),
 ];
 
 /// tools for those who write user-data and network configuration

@@ -15,8 +15,8 @@ type Entries = Vec<(Key, Value)>;
 /// Reads a document's tokens from first to last.
 pub struct Composer<'a> {
     tokens: Tokens<'a>,
-    /// Values with their sizes.
-    anchors: HashMap<String, (Value, Size)>,
+    /// Values with their sizes; None until the node is complete.
+    anchors: HashMap<String, Option<(Value, Size)>>,
     /// Tag handles declared by the document.
     handles: HashMap<String, String>,
     read: Size,
@@ -179,14 +179,20 @@ impl<'a> Composer<'a> {
             let token = token.clone();
             match token {
                 Token::Alias(name) if anchor.is_none() && tag.is_none() => {
-                    let Some((value, size)) = self.anchors.get(&name).cloned() else {
+                    let Some((value, size)) = self.anchors.get(&name).cloned().flatten() else {
                         return self.fail("an alias to a node that is not there or not complete");
                     };
                     self.count(size.nodes, size.bytes)?;
                     self.tokens.next()?;
                     return Ok(value);
                 }
-                Token::Anchor(name) if anchor.is_none() => anchor = Some(name),
+                Token::Anchor(name) if anchor.is_none() => {
+                    // PyYAML, composer.py, `compose_node`: a document has each anchor once.
+                    if self.anchors.insert(name.clone(), None).is_some() {
+                        return self.fail("a duplicate anchor");
+                    }
+                    anchor = Some(name);
+                }
                 Token::Tag(handle, suffix) if tag.is_none() => tag = Some(self.full_tag(&handle, &suffix)?),
                 _ => break,
             }
@@ -204,7 +210,7 @@ impl<'a> Composer<'a> {
             let size = Size { nodes: self.read.nodes - before.nodes, bytes: self.read.bytes - before.bytes };
             self.anchored.add(size);
             self.check(self.anchored)?;
-            self.anchors.insert(name, (value.clone(), size));
+            self.anchors.insert(name, Some((value.clone(), size)));
         }
         Ok(value)
     }

@@ -98,6 +98,12 @@ mod tests {
         assert_eq!(yaml("<<: [{a: 1}, {a: 2, b: 3}]\n"), r#"{"a":1,"b":3}"#);
         assert_eq!(yaml("a: 1\nb: 2\na: 3\n"), r#"{"a":3,"b":2}"#);
         assert_eq!(yaml("- &a [1]\n- *a\n"), "[[1],[1]]");
+        for text in ["a: &x 1\nb: &x 2\n", "a: &x\n\nb: &x\n", "a: &x [\n\n&x 1]\n"] {
+            let error = yaml(text);
+            assert!(error.contains(" at line ") && error.ends_with(": a duplicate anchor"), "{text}: {error}");
+        }
+        assert!(yaml("a: &x 1\nb: &x 2\n").contains("line 2 column 4"));
+        assert!(yaml("a: &x [\n  *x]\n").contains("not complete"));
     }
 
     #[test]

@@ -10,16 +10,64 @@ pub fn decode(encoding: &str, body: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Converts content to UTF-8 from the Latin charsets that mail programs use. Valid UTF-8 stays.
-pub fn to_utf8(charset: &str, content: Vec<u8>) -> Vec<u8> {
-    let latin = matches!(
-        charset.trim().to_ascii_lowercase().as_str(),
-        "iso-8859-1" | "iso8859-1" | "latin1" | "latin-1" | "iso-8859-15" | "windows-1252" | "cp1252"
-    );
-    if !latin || std::str::from_utf8(&content).is_ok() {
+/// The characters of 0x80 to 0x9f in windows-1252. Five are not assigned: they are Latin-1's, as in the WHATWG's
+/// Encoding Standard.
+const WINDOWS: [char; 32] = [
+    '€', '\u{81}', '‚', 'ƒ', '„', '…', '†', '‡', 'ˆ', '‰', 'Š', '‹', 'Œ', '\u{8d}', 'Ž', '\u{8f}', '\u{90}', '‘', '’',
+    '“', '”', '•', '–', '—', '˜', '™', 'š', '›', 'œ', '\u{9d}', 'ž', 'Ÿ',
+];
+
+/// What a charset other than UTF-8 and ASCII gives for a byte; None if the charset is not known.
+fn charset_named(name: &str) -> Option<fn(u8) -> char> {
+    match name.trim().to_ascii_lowercase().as_str() {
+        "iso-8859-1" | "iso8859-1" | "latin1" | "latin-1" => Some(char::from),
+        "iso-8859-15" | "iso8859-15" | "latin9" | "latin-9" => Some(latin9),
+        "windows-1252" | "cp1252" => Some(windows),
+        _ => None,
+    }
+}
+
+fn windows(byte: u8) -> char {
+    let special = WINDOWS.get(usize::from(byte.wrapping_sub(0x80)));
+    special.copied().unwrap_or(char::from(byte))
+}
+
+fn latin9(byte: u8) -> char {
+    match byte {
+        0xa4 => '€',
+        0xa6 => 'Š',
+        0xa8 => 'š',
+        0xb4 => 'Ž',
+        0xb8 => 'ž',
+        0xbc => 'Œ',
+        0xbd => 'œ',
+        0xbe => 'Ÿ',
+        _ => char::from(byte),
+    }
+}
+
+/// Converts content to UTF-8 from the Latin charsets that mail programs use. Valid UTF-8 stays, and so does what
+/// would take more than `room` bytes.
+pub fn to_utf8(charset: &str, content: Vec<u8>, room: usize) -> Vec<u8> {
+    let Some(char_of) = charset_named(charset).filter(|_| std::str::from_utf8(&content).is_err()) else {
+        return content;
+    };
+    let chars = content.iter().map(|byte| char_of(*byte));
+    let length = chars.clone().map(char::len_utf8).sum();
+    if length > room {
         return content;
     }
-    content.iter().map(|b| char::from(*b)).collect::<String>().into_bytes()
+    let mut text = String::with_capacity(length);
+    text.extend(chars);
+    text.into_bytes()
+}
+
+/// Whether content is in a charset that is not known here: it is declared, and neither UTF-8 nor ASCII fits. Text
+/// in UTF-16 has zero bytes.
+pub fn is_unknown(charset: &str, content: &[u8]) -> bool {
+    let named = |name: &str| charset.trim().eq_ignore_ascii_case(name);
+    let fits = !content.contains(&0) && std::str::from_utf8(content).is_ok();
+    !fits && !["utf-8", "utf8", "us-ascii", "ascii", ""].into_iter().any(named) && charset_named(charset).is_none()
 }
 
 fn quoted_printable(body: &[u8]) -> Vec<u8> {
@@ -95,8 +143,23 @@ mod tests {
 
     #[test]
     fn charsets() {
-        assert_eq!(to_utf8("ISO-8859-1", b"caf\xe9".to_vec()), "café".as_bytes());
-        assert_eq!(to_utf8("latin1", "café".into()), "café".as_bytes());
-        assert_eq!(to_utf8("utf-8", b"caf\xe9".to_vec()), b"caf\xe9");
+        assert_eq!(to_utf8("ISO-8859-1", b"caf\xe9".to_vec(), 9), "café".as_bytes());
+        assert_eq!(to_utf8("latin1", "café".into(), 9), "café".as_bytes());
+        assert_eq!(to_utf8("utf-8", b"caf\xe9".to_vec(), 9), b"caf\xe9");
+        assert_eq!(to_utf8("latin1", b"caf\xe9".to_vec(), 5), "café".as_bytes());
+        assert_eq!(to_utf8("latin1", b"caf\xe9".to_vec(), 4), b"caf\xe9");
+        let all: Vec<u8> = (0x80..=0xff).collect();
+        let text = |charset: &str| String::from_utf8(to_utf8(charset, all.clone(), 1 << 10)).unwrap();
+        let latin1: String = ('\u{80}'..='\u{ff}').collect();
+        assert_eq!(text("ISO-8859-1"), latin1);
+        // 0x80 to 0x9f, of which five are not assigned; the rest is Latin-1.
+        let windows =
+            "€\u{81}‚ƒ„…†‡ˆ‰Š‹Œ\u{8d}Ž\u{8f}\u{90}‘’“”•–—˜™š›œ\u{9d}žŸ".chars().chain(latin1.chars().skip(32));
+        assert_eq!(text("Windows-1252"), windows.collect::<String>());
+        let differ: Vec<_> = text("iso-8859-15").chars().zip(latin1.chars()).filter(|(new, old)| new != old).collect();
+        assert_eq!(
+            differ,
+            [('€', '¤'), ('Š', '¦'), ('š', '¨'), ('Ž', '´'), ('ž', '¸'), ('Œ', '¼'), ('œ', '½'), ('Ÿ', '¾')]
+        );
     }
 }

@@ -142,7 +142,7 @@ fn extended(value: &str) -> String {
         [charset, _, text] => (charset.to_string(), text.to_string()),
         _ => (String::new(), value.to_owned()),
     };
-    let bytes = encoding::to_utf8(&charset, crate::base::percent::decode(&text));
+    let bytes = encoding::to_utf8(&charset, crate::base::percent::decode(&text), usize::MAX);
     String::from_utf8_lossy(&bytes).into_owned()
 }
 

@@ -7,8 +7,9 @@ mod encoding;
 mod header;
 mod write;
 
-pub use write::{write, writer};
+pub use write::{disposition, write, writer};
 
+use super::MAX_UNPACKED;
 use crate::base::error::{Error, Result};
 use crate::document::Bytes;
 use header::Headers;
@@ -27,6 +28,8 @@ pub struct Entity {
     /// The media type in lower case, without parameters.
     pub content_type: String,
     pub filename: Option<String>,
+    /// The declared charset, if the content could not be converted from it to UTF-8.
+    pub charset: Option<String>,
     /// The other fields of the part's header, in order, without those that describe content and encoding.
     pub headers: Vec<(String, String)>,
     pub content: Bytes,
@@ -70,13 +73,14 @@ fn entity(data: &[u8], default_type: &str, depth: usize, parts: &mut Vec<Entity>
         return Err(Error::new(format!("more than {MAX_PARTS} parts")));
     }
     let mut content = encoding::decode(headers.get("content-transfer-encoding").unwrap_or_default(), body);
-    if content_type.starts_with("text/")
-        && let Some(charset) = headers.parameter("content-type", "charset")
-    {
-        content = encoding::to_utf8(&charset, content);
+    let mut charset = headers.parameter("content-type", "charset").filter(|_| content_type.starts_with("text/"));
+    if let Some(declared) = &charset {
+        let taken = parts.iter().map(|part| part.content.len()).sum();
+        content = encoding::to_utf8(declared, content, MAX_UNPACKED.saturating_sub(taken));
     }
+    charset.take_if(|declared| !encoding::is_unknown(declared, &content));
     let filename = headers.filename();
-    parts.push(Entity { content_type, filename, headers: headers.others(), content: content.into() });
+    parts.push(Entity { content_type, filename, charset, headers: headers.others(), content: content.into() });
     Ok(())
 }
 

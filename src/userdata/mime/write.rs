@@ -1,5 +1,5 @@
-//! Writes parts as one MIME multipart: the processed user-data that cloud-init keeps beside the raw one
-//! (user-data.txt.i).
+//! Writes parts as one MIME multipart: user-data of several parts, and the processed user-data that cloud-init
+//! keeps beside the raw one (user-data.txt.i).
 
 use super::Entity;
 use crate::base::{base64, percent};
@@ -10,18 +10,25 @@ const BOUNDARY: &str = "===============prepivot==";
 /// The bytes in a line of base64, which are 76 characters: the longest allowed (RFC 2045, 6.8).
 const LINE: usize = 57;
 
-/// The parts as a multipart/mixed that [`super::parse`] reads back unchanged. `Number-Attachments` is the
-/// number of parts.
+/// The parts as user-data, in ASCII: cloud-init cannot read other text without a transfer encoding.
+/// [`super::parse`] reads them back unchanged.
 pub fn write(parts: Vec<Entity>) -> Vec<u8> {
     let mut out = Vec::new();
     // Writing to memory does not fail.
-    let _ = writer(parts)(&mut out);
+    let _ = writer_of(parts, true)(&mut out);
     out
 }
 
-/// What writes what [`write`] returns, piece by piece, as often as it is called.
+/// What writes the parts as user-data.txt.i, piece by piece, as often as it is called. People read this file: text
+/// stays as it is. [`super::parse`] reads the parts back unchanged.
 pub fn writer(parts: Vec<Entity>) -> impl Fn(&mut dyn Write) -> io::Result<()> {
+    writer_of(parts, false)
+}
+
+/// What writes a multipart/mixed. `Number-Attachments` is the number of parts.
+fn writer_of(parts: Vec<Entity>, ascii: bool) -> impl Fn(&mut dyn Write) -> io::Result<()> {
     // Found out once: it takes longer than writing the part.
+    let is_kept = |content: &[u8]| is_kept(content) && (!ascii || content.is_ascii());
     let as_is: Vec<bool> = parts.iter().map(|part| is_kept(&part.content)).collect();
     move |out| {
         writeln!(
@@ -31,21 +38,22 @@ pub fn writer(parts: Vec<Entity>) -> impl Fn(&mut dyn Write) -> io::Result<()> {
         )?;
         for (part, as_is) in parts.iter().zip(&as_is) {
             writeln!(out, "--{BOUNDARY}")?;
-            write_part(part, *as_is, out)?;
+            let is_utf8 = *as_is || ascii && std::str::from_utf8(&part.content).is_ok();
+            write_part(part, *as_is, is_utf8, out)?;
         }
         writeln!(out, "--{BOUNDARY}--")
     }
 }
 
-fn write_part(part: &Entity, as_is: bool, out: &mut dyn Write) -> io::Result<()> {
-    let charset = if part.content_type.starts_with("text/") && as_is { "; charset=\"utf-8\"" } else { "" };
+fn write_part(part: &Entity, as_is: bool, is_utf8: bool, out: &mut dyn Write) -> io::Result<()> {
+    let charset = if part.content_type.starts_with("text/") && is_utf8 { "; charset=\"utf-8\"" } else { "" };
     let encoding = if as_is { "8bit" } else { "base64" };
     let mut header = format!(
         "Content-Type: {}{charset}\nMIME-Version: 1.0\nContent-Transfer-Encoding: {encoding}\n",
         one_line(&part.content_type)
     );
     if let Some(name) = &part.filename {
-        header += &format!("Content-Disposition: attachment; {}\n", filename(name));
+        header += &format!("Content-Disposition: {}\n", disposition(name));
     }
     for (name, value) in &part.headers {
         header += &format!("{}: {}\n", one_line(name), one_line(value));
@@ -67,11 +75,12 @@ fn is_kept(content: &[u8]) -> bool {
         && std::str::from_utf8(content).is_ok_and(|text| !text.contains(BOUNDARY))
 }
 
-fn filename(name: &str) -> String {
+/// The `Content-Disposition` of a part with that name, as Python's email package writes it.
+pub fn disposition(name: &str) -> String {
     if name.is_ascii() {
-        return format!("filename=\"{}\"", one_line(name).replace('\\', "\\\\").replace('"', "\\\""));
+        return format!("attachment; filename=\"{}\"", one_line(name).replace('\\', "\\\\").replace('"', "\\\""));
     }
-    format!("filename*=utf-8''{}", percent::encode(name, percent::PARAMETER))
+    format!("attachment; filename*=utf-8''{}", percent::encode(name, percent::PARAMETER))
 }
 
 fn one_line(text: &str) -> String {
@@ -88,6 +97,7 @@ mod tests {
         let part = |content_type: &str, filename: Option<&str>, content: &[u8]| Entity {
             content_type: content_type.into(),
             filename: filename.map(Into::into),
+            charset: None,
             headers: vec![("Merge-Type".into(), "list(append)+dict()".into())],
             content: content.into(),
         };
@@ -99,6 +109,13 @@ mod tests {
             part("text/plain", Some(";"), b""),
         ];
         assert_eq!(parse(&write(parts.to_vec())).unwrap(), parts);
+        let mut processed = Vec::new();
+        writer(parts.to_vec())(&mut processed).unwrap();
+        assert_eq!(parse(&processed).unwrap(), parts);
+        assert!(String::from_utf8_lossy(&processed).contains("\na: café\n"));
+        // cloud-init reads a part without transfer encoding as ASCII.
+        let made = String::from_utf8(write(parts.to_vec())).unwrap();
+        assert!(made.is_ascii() && made.contains("text/cloud-config; charset=\"utf-8\"\n"), "{made}");
         assert!(parse(&write(Vec::new())).unwrap().is_empty());
         // All boundaries that could be tried.
         let every = part("text/plain", None, format!("--{BOUNDARY}{}", "0".repeat(1 << 20)).as_bytes());
