@@ -115,6 +115,8 @@ fn run_parts(cx: &mut Context, folder: &str, prefix: &[String]) -> Result<()> {
         let argv = prefix.iter().chain(&by).cloned().chain([path]);
         if run == 0 {
             wait_for_network(cx);
+            let synced = cx.root.sync_marks();
+            cx.report.keep(synced);
         }
         run += 1;
         if let Err(e) = cx.root.run(Command::new(cx.stage, argv)) {

@@ -27,7 +27,7 @@ use crate::base::error::{Context as _, Error, Result};
 use crate::document::{Map, Value, wrong};
 use crate::instance::Frequency;
 use crate::root::{Attr, Command, Stage};
-use crate::system::{Context, shell};
+use crate::system::{Context, service, shell};
 
 const POOL: &str = "/dev/urandom";
 
@@ -112,5 +112,7 @@ fn live(cx: &mut Context) -> Result<()> {
             || Error::new(format!("random_seed: there is no program {program}, and command_required is true"));
         return if required { Err(missing()) } else { Ok(()) };
     }
+    // As cloud-init does: such a command may ask a server, as pollinate does.
+    service::wait_for_network(cx);
     cx.root.run(Command::new(cx.stage, words).env("RANDOM_SEED_FILE", file(section)))
 }

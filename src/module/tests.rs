@@ -447,6 +447,23 @@ fn the_machine_is_switched_off_as_asked_or_not_at_all() {
 }
 
 #[test]
+fn host_keys_are_of_kinds_that_the_machine_may_have() {
+    for (fips, config, kinds) in [
+        ("0\n", "{}", ["ecdsa", "ed25519"].as_slice()),
+        // As if the key were not there.
+        ("0\n", "ssh_keys:", &["ecdsa", "ed25519"]),
+        ("1\n", "{}", &["ecdsa"]),
+        ("1\n", "ssh_genkeytypes: [ed25519, ecdsa]", &["ecdsa"]),
+    ] {
+        let fixture = Fixture::new("debian");
+        fixture.put("/proc/sys/crypto/fips_enabled", fips, 0o644);
+        assert_eq!(fixture.both(config, &ssh::MODULE).errors, [""; 0]);
+        let made = |kind: &&str| !fixture.text(&format!("/etc/ssh/ssh_host_{kind}_key")).is_empty();
+        assert_eq!(["ecdsa", "ed25519"].into_iter().filter(made).collect::<Vec<_>>(), kinds, "{fips} {config}");
+    }
+}
+
+#[test]
 fn a_plan_sends_nothing_home() {
     let left = Fixture::new("debian").both("phone_home: {url: 'http://x/$INSTANCE_ID/'}", &phone_home::MODULE);
     assert_eq!((left.requests, left.errors), (vec![], vec![]));

@@ -158,6 +158,8 @@ impl Root {
         if entries.iter().all(&is_mark) {
             // What they mark is already on the disk.
             if entries.is_empty() || self.settle(&mut errors) {
+                let marked = entries.iter().map(|e| e.change.resolved().to_owned());
+                self.unsynced_marks.extend(marked);
                 let outcome = self.make(entries);
                 self.unwritten |= outcome.starved;
                 errors.extend(outcome.errors);
@@ -464,6 +466,21 @@ impl Root {
             touched.add(&self.disk, &self.resolve(path, true)?);
         }
         touched.sync().context(|| format!("failed to sync the file system of {path}"))
+    }
+
+    /// In the running system: waits until the marks that were made are on the disk. A program that runs at most once could otherwise
+    /// reset the machine and find itself called again.
+    ///
+    /// # Errors
+    /// The disk did not take them.
+    pub fn sync_marks(&mut self) -> Result<()> {
+        let errors = self.commit();
+        for mark in std::mem::take(&mut self.unsynced_marks) {
+            if self.is_live() {
+                self.disk.sync_folder(&mark).context(|| format!("failed to sync /{mark}"))?;
+            }
+        }
+        errors.into_iter().next().map_or(Ok(()), Err)
     }
 
     /// Every path that commits have changed, in order, and those that wait for a file system.

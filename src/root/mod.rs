@@ -127,6 +127,8 @@ pub struct Root {
     points: Option<Vec<String>>,
     /// Those on which nothing is mounted yet.
     unmounted: Vec<String>,
+    /// Marks that were made without waiting for the disk.
+    unsynced_marks: Vec<String>,
     /// Changes that wait for a file system to be mounted.
     waiting: Vec<Entry>,
     /// The folder that has, or is to have, the list of waiting changes.
@@ -191,6 +193,7 @@ impl Root {
             cmdline: Cmdline::default(),
             points: None,
             unmounted: Vec::new(),
+            unsynced_marks: Vec::new(),
             waiting: Vec::new(),
             waiting_folder: None,
             waiting_changed: false,
@@ -218,6 +221,16 @@ impl Root {
     /// what is written to it now.
     pub fn unfinished(&self) -> Option<String> {
         points::unfinished(self)
+    }
+
+    /// Whether /usr is a file system that is not mounted yet, so that what it has cannot be seen.
+    pub fn lacks_usr(&self) -> bool {
+        self.unmounted.iter().any(|point| point == "usr")
+    }
+
+    /// Whether the kernel is in FIPS mode, in which some kinds of keys must not be used.
+    pub fn is_in_fips_mode(&self) -> bool {
+        self.cmdline.value("fips") == Some("1") || self.text("/proc/sys/crypto/fips_enabled").trim() == "1"
     }
 
     /// Whether this is a plan, where nothing is written: `prepivot plan`.

@@ -31,6 +31,8 @@ const PARTITIONS: [(&str, &str); 4] = [
     ("7ec6f557-3bc5-4aca-b293-16ef5df639d1", "var/tmp"),
 ];
 const GPT_AUTO: &str = "/usr/lib/systemd/system-generators/systemd-gpt-auto-generator";
+/// The options of an fstab line with which systemd mounts a file system although the line says `noauto` (systemd.mount(5)).
+const PULLED_IN: [&str; 3] = ["x-systemd.automount", "x-systemd.wanted-by=", "x-systemd.required-by="];
 /// udev's database, with one file per device.
 const UDEV: &str = "/run/udev/data";
 /// Words of the kernel command line that put an overlay over the root: dracut's (dracut.cmdline(7)) and
@@ -137,7 +139,7 @@ pub(super) fn all(root: &Root) -> Vec<Point> {
 
 /// Why the root is not what the running system will see. See [`Root::unfinished`].
 pub(super) fn unfinished(root: &Root) -> Option<String> {
-    if root.unmounted.iter().any(|point| point == "usr") {
+    if root.lacks_usr() {
         return Some("/usr is a file system of its own and is not mounted yet".into());
     }
     let is_on = |word: &&&str| {
@@ -168,8 +170,10 @@ impl Points<'_> {
         for line in text.lines().filter(|l| !l.trim_start().starts_with('#')) {
             let fields: Vec<&str> = line.split_whitespace().collect();
             let [_, point, kind, rest @ ..] = fields.as_slice() else { continue };
-            let noauto = rest.first().is_some_and(|options| options.split(',').any(|o| o == "noauto"));
-            if *kind != "swap" && *point != "none" && !noauto {
+            let mut options = rest.first().unwrap_or(&"").split(',');
+            let is_pulled_in = options.clone().any(|o| PULLED_IN.iter().any(|option| o.starts_with(option)));
+            let is_left = options.any(|o| o == "noauto") && !is_pulled_in;
+            if *kind != "swap" && *point != "none" && !is_left {
                 self.add(&unescape(point), is_memory(kind), false);
             }
         }
@@ -275,6 +279,10 @@ mod tests {
         let fstab = "# /x /no ext4\nLABEL=a / ext4\nLABEL=b /var\\040x ext4 defaults 0 2\nLABEL=s none swap\n\
                      tmpfs /tmp tmpfs\ntmpfs /var/tmp tmpfs\nLABEL=n /mnt ext4 noauto,x\nbroken\n";
         assert_eq!(points("", &[("/etc/fstab", fstab)]), "var x var/tmp*");
+        for (option, found) in [("automount", "home"), ("wanted-by=a.service", "home"), ("device-timeout=1", "")] {
+            let fstab = format!("LABEL=h /home ext4 noauto,x-systemd.{option} 0 2\n");
+            assert_eq!(points("", &[("/etc/fstab", &fstab)]), found, "{option}");
+        }
         let units = [
             ("/etc/systemd/system/srv.mount", ""),
             ("/usr/lib/systemd/system/srv.mount", "[Mount]\nWhere=/srv\n"),

@@ -1,6 +1,7 @@
 //! Merges the layers of the configuration, and writes the parts of user-data and vendor-data where cloud-init
 //! keeps them.
 
+use super::again;
 use super::image::{CONFIG_OF_URL, Image};
 use super::web::{self, Includes};
 use crate::base::error::{Context, Error, Result};
@@ -170,11 +171,18 @@ pub fn write_parts(root: &mut Root, instance: &Instance, consumed: &Consumed, re
             root.write(&format!("{folder}/data/urlcache/{}", cache_name(url)), content.clone(), Attr::root(0o600))?;
         }
         for (name, content) in &data.boothooks {
-            root.write(&format!("{folder}/boothooks/{name}"), content.clone(), Attr::root(0o700))?;
+            root.write(&format!("{}/{name}", again::boothooks_of(instance)), content.clone(), Attr::root(0o700))?;
         }
         if first || read {
             scripts(root, &folder, data)?;
         }
+    }
+    // A boothook that the data no longer has is not run any more.
+    let folder = again::boothooks_of(instance);
+    let all = [&consumed.user, &consumed.vendor, &consumed.vendor2].into_iter().flatten();
+    let hooks: Vec<&String> = all.flat_map(|data| &data.boothooks).map(|(name, _)| name).collect();
+    for name in root.list(&folder).iter().filter(|name| !hooks.contains(name)) {
+        root.remove(&format!("{folder}/{name}"))?;
     }
     if first { state::mark_done(root, instance, CONSUMED, Frequency::Instance) } else { Ok(()) }
 }
@@ -239,6 +247,23 @@ mod tests {
             assert_eq!((merged.needs_network, report.entries().len()), (needs_network, warnings), "{word} {report:?}");
         }
         assert_eq!(root.stat(CONFIG_OF_URL).unwrap().attr.mode, 0o600);
+    }
+
+    #[test]
+    fn a_boothook_that_the_data_no_longer_has_goes() {
+        let dir = TempDir::new("old-boothooks");
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let instance = Instance { instance_id: "i".into(), ..Instance::default() };
+        let mut hooks_after = |names: &[&str]| {
+            let boothooks = names.iter().map(|name| ((*name).to_owned(), b"x".to_vec().into())).collect();
+            let user = Some(UserData { boothooks, ..UserData::default() });
+            write_parts(&mut root, &instance, &Consumed { user, ..Consumed::default() }, true).unwrap();
+            assert_eq!(root.commit(), []);
+            root.list(&again::boothooks_of(&instance))
+        };
+        assert_eq!(hooks_after(&["part-001", "part-002"]), ["part-001", "part-002"]);
+        assert_eq!(hooks_after(&["part-002"]), ["part-002"]);
+        assert_eq!(hooks_after(&[]), [""; 0]);
     }
 
     #[test]

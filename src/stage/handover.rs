@@ -36,6 +36,10 @@ const FILES: [(&str, Later, &str); 6] = [
 ];
 /// The network stage's other name.
 const ALIAS: &str = "cloud-init.service";
+/// Distributions' units that make SSH host keys, which prepivot does where there is an instance, and the drop-in by which they do
+/// not. An installed prepivot has it in its own folder.
+const KEY_MAKERS: [&str; 2] = ["sshd-keygen@.service", "sshd-keygen.service"];
+const KEY_MAKERS_WAIT: &str = include_str!("../../initramfs/units/sshd-keygen.conf");
 /// Units and generators of a real cloud-init, masked so that the work is not done twice.
 const MASKED: [&str; 4] = [
     "/run/systemd/system/cloud-init-main.service",
@@ -87,16 +91,27 @@ pub fn hand_over(root: &mut Root, found: bool) -> Result<Option<Units>> {
         return Ok(None);
     }
     let program = if installed { INSTALLED.to_owned() } else { run_dir::carry_program()? };
-    Ok(has_systemd(root).then_some(Units { program, foreign }))
+    Ok(Units::are_of_use(root).then_some(Units { program, foreign }))
 }
 
 impl Units {
+    /// Whether the root has systemd, which a /usr that is not mounted yet hides.
+    fn are_of_use(root: &Root) -> bool {
+        has_systemd(root) || root.lacks_usr() && root.is_dir("/etc/systemd/system")
+    }
+
     /// Writes the units, and has systemd start them: those of the stages from `first`, the first that is left to run. systemd takes
     /// as long to read the units of an idle stage as that stage would take. Where the image needs them, all are written.
     ///
     /// # Errors
     /// They cannot be written to /run.
     pub fn start(&self, root: &mut Root, first: Option<Later>) -> Result<()> {
+        let (own, vendor) = root.unit_folders();
+        for unit in KEY_MAKERS {
+            if std::iter::once(&own).chain(&vendor).any(|folder| root.exists(&format!("{folder}/{unit}"))) {
+                root.write(&format!("{UNITS}/{unit}.d/cloud-init.conf"), KEY_MAKERS_WAIT, Attr::root(0o644))?;
+            }
+        }
         let is_all = first == Some(Later::Local) || self.foreign || is_required(root);
         let first = if is_all { Some(Later::Local) } else { first };
         let Some(first) = first else { return Ok(()) };
@@ -274,6 +289,34 @@ mod tests {
                 assert_eq!(started(first, &[(path, &requires(text))]), all, "{path}");
             }
         }
+    }
+
+    #[test]
+    fn a_usr_that_is_not_mounted_yet_hides_systemd() {
+        for (folder, has_units) in [("/etc/systemd/system", true), ("/etc/init.d", false)] {
+            let dir = TempDir::new("handover-usr");
+            dir.write("etc/fstab", "LABEL=usr /usr ext4 defaults 0 2\n");
+            std::fs::create_dir_all(dir.0.join("usr")).unwrap();
+            std::fs::create_dir_all(dir.0.join(&folder[1..])).unwrap();
+            let root = Root::open_new(&dir.0);
+            assert!(root.lacks_usr());
+            // The program itself is not put into this machine's /run.
+            assert_eq!(Units::are_of_use(&root), has_units, "{folder}");
+        }
+    }
+
+    /// The units that make host keys do not where there is an instance.
+    #[test]
+    fn the_distributions_key_makers_are_held_back() {
+        let dir = TempDir::new("handover-keys");
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        for path in [INSTALLED, "/usr/lib/systemd/systemd", "/usr/lib/systemd/system/sshd-keygen@.service"] {
+            root.write(path, "", Attr::root(0o755)).unwrap();
+        }
+        hand_over(&mut root, true).unwrap().unwrap().start(&mut root, None).unwrap();
+        assert_eq!(root.list(UNITS), ["sshd-keygen@.service.d"]);
+        let text = root.text("/run/systemd/system/sshd-keygen@.service.d/cloud-init.conf");
+        assert!(text.contains("\nConditionPathExists=!/run/cloud-init/cloud-id\n"), "{text}");
     }
 
     #[test]

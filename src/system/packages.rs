@@ -245,9 +245,10 @@ fn named(key: &str, entry: &Value, version: &str) -> Result<String> {
     name.filter(plain).ok_or_else(|| Error::new(format!("{key}: expected a package's name, or a name and a version")))
 }
 
-/// The name as in apt's list: without version, release, and the suffixes for tasks and removals (apt-get(8)).
+/// The name as in apt's list: without version, release, and the suffixes for tasks and removals (apt-get(8)). A `+` at its end may
+/// belong to it: `g++`.
 fn bare(name: &str) -> String {
-    name.split(['=', '/']).next().unwrap_or(name).trim_end_matches(['-', '^', '+']).to_owned()
+    name.split(['=', '/']).next().unwrap_or(name).trim_end_matches(['-', '^']).to_owned()
 }
 
 fn known_to_apt(cx: &mut Context) -> Result<HashSet<String>> {
@@ -344,5 +345,6 @@ mod tests {
         }
         assert_eq!(bare("vim-/bookworm"), "vim");
         assert_eq!(bare("libx=1.2"), "libx");
+        assert_eq!(bare("g++=4:12"), "g++");
     }
 }

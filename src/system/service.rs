@@ -79,18 +79,43 @@ pub fn manage(cx: &mut Context, action: Action, service: &str) -> Result<()> {
 /// The longest that a stage waits for the network. What needs it then fails by itself and reports that.
 const NETWORK: Duration = Duration::from_secs(180);
 
+/// Network managers whose links come up after they have started, and the services by which they wait for that. Others have started
+/// when their links are up.
+const WAITS: [(&str, &str); 2] = [
+    ("systemd-networkd.service", "systemd-networkd-wait-online.service"),
+    ("NetworkManager.service", "NetworkManager-wait-online.service"),
+];
+
 /// Waits until the network is up, once in a boot whether or not it comes up. It waits for
 /// network-online.target, which the stages' units want without being ordered after it, so that only work that
-/// needs the network waits. Without systemd the stages are started when the network is up.
+/// needs the network waits. The network stage comes before that target, and waits for the network managers themselves. Without
+/// systemd the stages are started when the network is up.
 pub fn wait_for_network(cx: &mut Context) {
     // The folder alone may be left over from an initramfs with systemd.
     let by_systemd = uses_systemd(cx.root, cx.distro) && cx.root.is_dir("/run/systemd/system");
-    if !cx.root.runs_commands() || cx.stage == Stage::Init || !by_systemd || cx.root.exists(run_dir::NETWORK_AWAITED) {
+    if !cx.root.runs_commands() || !by_systemd || cx.root.exists(run_dir::NETWORK_AWAITED) {
         return;
     }
-    let command = Command::new(cx.stage, ["systemctl", "start", "network-online.target"]).limit(NETWORK);
-    if let Err(e) = cx.root.run(command) {
-        cx.report.warn(format_args!("the network may not be up: {e}"));
+    let units: Vec<&str> = match cx.stage {
+        Stage::Init => {
+            let mut of_active = Vec::new();
+            for (manager, waits) in WAITS {
+                let is_masked =
+                    cx.root.read_link(&format!("/etc/systemd/system/{waits}")).as_deref() == Some("/dev/null");
+                let is_active = Command::new(cx.stage, ["systemctl", "is-active", "--quiet", manager]);
+                if !is_masked && cx.root.run(is_active).is_ok() {
+                    of_active.push(waits);
+                }
+            }
+            of_active
+        }
+        _ => vec!["network-online.target"],
+    };
+    if !units.is_empty() {
+        let argv = ["systemctl", "start"].into_iter().chain(units);
+        if let Err(e) = cx.root.run(Command::new(cx.stage, argv).limit(NETWORK)) {
+            cx.report.warn(format_args!("the network may not be up: {e}"));
+        }
     }
     let noted = cx.root.write(run_dir::NETWORK_AWAITED, "", Attr::root(0o600));
     cx.report.keep(noted);
@@ -134,6 +159,35 @@ mod tests {
     fn a_boot_waits_once_for_the_network() {
         assert_eq!(waits_and_warnings(|| Err(Error::new("a job of it failed"))), (1, 1));
         assert_eq!(waits_and_warnings(|| Ok(Output { status: 0, stdout: Vec::new(), stderr: Vec::new() })), (1, 0));
+    }
+
+    #[test]
+    fn the_network_stage_waits_for_the_managers_that_run() {
+        let dir = TempDir::new("network-managers");
+        dir.write("usr/lib/systemd/systemd", "");
+        std::fs::create_dir_all(dir.0.join("run/systemd/system")).unwrap();
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let (config, instance, distro) = (Value::Null, Instance::default(), Distro::named("debian"));
+        let mut waited = |active: &'static str| {
+            let (seen, mut report) = (Rc::new(std::cell::RefCell::new(Vec::new())), Report::new());
+            let commands = seen.clone();
+            root.play(Box::new(move |_, command| {
+                let line = command.argv.join(" ");
+                let status = i32::from(line.contains("is-active") && !line.ends_with(active));
+                if line.starts_with("systemctl start ") {
+                    commands.borrow_mut().push(line);
+                }
+                Ok(Output { status, stdout: Vec::new(), stderr: Vec::new() })
+            }));
+            let context = Context::new(&mut root, &config, &instance, &distro, &mut report);
+            wait_for_network(&mut Context { stage: Stage::Init, ..context });
+            assert!(report.is_empty());
+            root.remove(run_dir::NETWORK_AWAITED).unwrap();
+            seen.take()
+        };
+        assert_eq!(waited("systemd-networkd.service"), ["systemctl start systemd-networkd-wait-online.service"]);
+        assert_eq!(waited("NetworkManager.service"), ["systemctl start NetworkManager-wait-online.service"]);
+        assert_eq!(waited("none"), [""; 0]);
     }
 
     /// How often two modules of each of two stages wait for the network, of which systemd says `answer`, and the warnings.

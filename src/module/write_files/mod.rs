@@ -37,7 +37,7 @@ use crate::document::{Map, Value, wrong};
 use crate::instance::Frequency;
 use crate::instance::state;
 use crate::root::{Attr, Content, MAX_READ, Stage};
-use crate::system::{Context, Request};
+use crate::system::{Context, Request, service};
 use content::Source;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
@@ -410,6 +410,7 @@ fn content(cx: &mut Context, entry: &Entry) -> Result<Option<Content>> {
                 body: Vec::new(),
                 limit: usize::try_from(MAX_READ).unwrap_or(usize::MAX),
             };
+            service::wait_for_network(cx);
             cx.outside.http(&request, TRIES)
         }
         Source::Unknown => {

@@ -40,13 +40,18 @@ pub fn remove_all(root: &mut Root) -> Result<()> {
 
 /// The types of host keys to generate; None if the configuration provides host keys.
 pub fn generated_types(context: &Context) -> Option<Vec<String>> {
-    if context.config.get("ssh_keys").is_some() {
+    if context.get("ssh_keys").is_some() {
         return None;
     }
-    Some(match context.config.get("ssh_genkeytypes") {
+    let mut types = match context.config.get("ssh_genkeytypes") {
         None => TYPES.map(str::to_owned).to_vec(),
         Some(value) => value.texts(),
-    })
+    };
+    // As in cloud-init: a machine in FIPS mode must not have such a key.
+    if context.root.is_in_fips_mode() {
+        types.retain(|kind| kind != "ed25519");
+    }
+    Some(types)
 }
 
 /// Generates the missing keys of `kinds` that are fast to generate: ecdsa (P-256) and ed25519. RSA is left to
