@@ -238,7 +238,7 @@ impl Client {
                     (status_text(reply.status), retry_after(&reply))
                 }
                 Err(Failure::Silent(reason)) => (reason, None),
-                Err(Failure::Invalid(reason)) => {
+                Err(Failure::Invalid(reason) | Failure::Nameless(reason)) => {
                     invalid += 1;
                     (reason, None)
                 }
@@ -354,8 +354,11 @@ impl Client {
             return Err(Failure::Silent("the deadline has passed".into()));
         }
         self.findings.count();
-        let reply = self.transport.exchange(request, timeout)?;
-        self.heard.store(true, Ordering::Relaxed);
+        let reply = self.transport.exchange(request, timeout);
+        if !matches!(reply, Err(Failure::Silent(_) | Failure::Nameless(_))) {
+            self.heard.store(true, Ordering::Relaxed);
+        }
+        let reply = reply?;
         if let Some(peer) = reply.peer {
             log::debug!("{}: {} from {peer}", said(request.method, request.url), reply.status);
         }

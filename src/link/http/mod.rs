@@ -130,8 +130,10 @@ impl Reply {
 pub enum Failure {
     /// No response: refused, unreachable, timed out, lost. Repeated until the deadline.
     Silent(String),
-    /// The response was not HTTP, or the host name has no address. Repeated a few times.
+    /// The response was not HTTP. Repeated a few times.
     Invalid(String),
+    /// The host name has no address. Repeated a few times.
+    Nameless(String),
     /// Repeating the request would fail again.
     Final(Error),
 }

@@ -157,7 +157,7 @@ fn failure(error: ureq::Error, timeout: Duration) -> Failure {
         ureq::Error::Io(e) => Failure::Silent(e.to_string()),
         ureq::Error::Timeout(_) => Failure::Silent(format!("no complete answer in {:.1} s", timeout.as_secs_f64())),
         ureq::Error::ConnectionFailed => Failure::Silent("no connection".into()),
-        ureq::Error::HostNotFound => Failure::Invalid("the host name was not found".into()),
+        ureq::Error::HostNotFound => Failure::Nameless("the host name was not found".into()),
         ureq::Error::Protocol(e) => Failure::Invalid(format!("not an HTTP answer: {e}")),
         ureq::Error::LargeResponseHeader(..) => {
             Failure::Final(Error::new(format!("headers larger than {MAX_HEADERS} bytes, the limit")))
