@@ -461,14 +461,18 @@ mod tests {
     use crate::stage::Options;
     use crate::system::Nothing;
 
+    /// A program that makes RSA keys, as far as its name says.
+    fn add_ssh_keygen(dir: &TempDir) {
+        dir.write("usr/bin/ssh-keygen", "");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(dir.0.join("usr/bin/ssh-keygen"), mode).unwrap();
+    }
+
     #[test]
     fn the_rsa_host_key_is_made_in_the_background_whatever_the_final_list_has() {
         let made = |config: &str| {
             let dir = TempDir::new("at-end");
-            std::fs::create_dir_all(dir.0.join("usr/bin")).unwrap();
-            std::fs::write(dir.0.join("usr/bin/ssh-keygen"), "").unwrap();
-            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-            std::fs::set_permissions(dir.0.join("usr/bin/ssh-keygen"), mode).unwrap();
+            add_ssh_keygen(&dir);
             let mut root = Root::open(&dir.0, Use::Tree).unwrap();
             let instance = Instance { instance_id: "i".into(), ..Instance::default() };
             let machine = Machine::default();
@@ -496,9 +500,7 @@ mod tests {
     #[test]
     fn an_rsa_key_that_was_made_after_the_keys_were_printed_is_printed_in_the_background() {
         let dir = TempDir::new("printed-without");
-        dir.write("usr/bin/ssh-keygen", "");
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        std::fs::set_permissions(dir.0.join("usr/bin/ssh-keygen"), mode).unwrap();
+        add_ssh_keygen(&dir);
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
         let instance = Instance { instance_id: "i".into(), ..Instance::default() };
         let machine = Machine::default();
