@@ -211,9 +211,7 @@ impl Servers<'_> {
         // The addresses may have been in the answer that was lost.
         Ok(Some(found).filter(|found| is_whole || !found.is_empty()))
     }
-}
 
-impl Servers<'_> {
     /// One server's answer by TCP (RFC 7766; the framing is RFC 1035, section 4.2.2).
     fn by_tcp(&self, server: SocketAddr, question: &[u8]) -> io::Result<Vec<u8>> {
         let end = Instant::now() + TCP_WAIT;
@@ -378,8 +376,10 @@ mod tests {
     fn an_answer_that_was_cut_short_is_asked_for_by_tcp() {
         let cancel = Cancel::new().unwrap();
         let (port, socket) = std::iter::repeat_with(|| std::net::TcpListener::bind("127.0.0.1:0").unwrap())
-            .find_map(|port| Some((std::net::UdpSocket::bind(port.local_addr().unwrap()).ok()?, port)))
-            .map(|(socket, port)| (port, socket))
+            .find_map(|port| {
+                let socket = std::net::UdpSocket::bind(port.local_addr().unwrap()).ok()?;
+                Some((port, socket))
+            })
             .unwrap();
         let address = port.local_addr().unwrap();
         let server = std::thread::spawn(move || {

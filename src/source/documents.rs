@@ -94,17 +94,17 @@ pub fn user_data(value: Option<&Value>) -> Option<Bytes> {
 /// Decodes user-data that is base64 as a whole: it was encoded twice. White space is no base64 (cloud-init's
 /// `util.maybe_b64decode`).
 pub fn decoded(bytes: Vec<u8>) -> Vec<u8> {
-    match crate::base::base64::decode(&bytes) {
-        Some(inner) if !inner.is_empty() => inner,
-        _ => bytes,
-    }
+    inner(&bytes).unwrap_or(bytes)
 }
 
 /// Decodes base64 in one line or several.
 pub fn decoded_lines(bytes: Vec<u8>) -> Vec<u8> {
     let letters: Vec<u8> = bytes.iter().copied().filter(|b| !b.is_ascii_whitespace()).collect();
-    let inner = decoded(letters.clone());
-    if inner == letters { bytes } else { inner }
+    inner(&letters).unwrap_or(bytes)
+}
+
+fn inner(letters: &[u8]) -> Option<Vec<u8>> {
+    crate::base::base64::decode(letters).filter(|inner| !inner.is_empty())
 }
 
 /// Sets the instance's network configuration. If it is an error, that is reported and the fallback is used.

@@ -111,10 +111,10 @@ impl Lease {
     /// needed where a route of the lease to `target` is narrower than that network.
     pub fn around_link_local(&self, target: Ipv4Addr) -> Vec<LeaseRoute> {
         let to_target = self.routes.iter().filter(|r| covers(r.destination, r.prefix, target));
-        let best = to_target.max_by_key(|r| r.prefix).filter(|r| r.prefix <= 16 && r.gateway.is_some());
+        let best = to_target.max_by_key(|r| r.prefix).filter(|r| r.prefix <= 16);
+        let Some(router) = best.and_then(|r| r.gateway) else { return Vec::new() };
         let halves = [Ipv4Addr::new(169, 254, 0, 0), Ipv4Addr::new(169, 254, 128, 0)];
-        let around = |destination| LeaseRoute { destination, prefix: 17, gateway: best.and_then(|r| r.gateway) };
-        if best.is_some() { halves.map(around).to_vec() } else { Vec::new() }
+        halves.map(|destination| LeaseRoute { destination, prefix: 17, gateway: Some(router) }).to_vec()
     }
 }
 
