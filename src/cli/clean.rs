@@ -77,6 +77,8 @@ impl argh::FromArgValue for Config {
 
 const CLEAN_D: &str = "/etc/cloud/clean.d";
 const MACHINE_ID: &str = "/etc/machine-id";
+/// How the paths of disks begin that a cloud's udev rules name: Azure's temporary disk, which the next machine may not have.
+const CLOUD_DISKS: &str = "/dev/disk/cloud/";
 
 const SSH_CONFIG: &str = "/etc/ssh/sshd_config.d/50-cloud-init.conf";
 /// Network files that cloud-init writes and prepivot's renderers do not.
@@ -149,8 +151,10 @@ impl Clean {
         // A stage run by hand must not conclude that this boot's initramfs has done the work.
         gone.push(APPLIED.to_owned());
         errors.extend(gone.iter().filter_map(|path| root.remove(path).err()));
-        if self.removes(Config::Fstab) && root.is_file(system::fstab::FSTAB) {
-            let rest = |text: &str| Ok(Some(system::fstab::without_ours(text)));
+        let (is_all, is_datasources) = (self.removes(Config::Fstab), self.removes(Config::Datasource));
+        if (is_all || is_datasources) && root.is_file(system::fstab::FSTAB) {
+            let prefix = if is_all { "" } else { CLOUD_DISKS };
+            let rest = |text: &str| Ok(Some(system::fstab::without_ours(text, prefix)));
             errors.extend(root.edit_text(system::fstab::FSTAB, Attr::root(0o644), rest).err());
         }
         errors.extend(root.commit());

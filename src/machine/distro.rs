@@ -59,7 +59,7 @@ const DISTROS: &[Row] = &[
     ("debian", Family::Debian, "debian", "Debian", DEBIAN_GROUPS, &["devuan"]),
     ("eurolinux", Family::Redhat, "eurolinux", "eurolinux Cloud User", ADM, &[]),
     ("fedora", Family::Redhat, "fedora", "fedora Cloud User", WHEEL_ADM, &[]),
-    ("gentoo", Family::Gentoo, "gentoo", "gentoo Cloud User", &["users", "wheel"], &[]),
+    ("gentoo", Family::Gentoo, "gentoo", "gentoo Cloud User", &["users", "wheel"], &["cos"]),
     ("mariner", Family::Redhat, "mariner", "MarinerOS", &["wheel"], &[]),
     ("miraclelinux", Family::Redhat, "miraclelinux", "miraclelinux Cloud User", ADM, &[]),
     ("OpenCloudOS", Family::Redhat, "OpenCloudOS", "OpenCloudOS Cloud User", WHEEL_ADM, &["opencloudos"]),

@@ -118,13 +118,10 @@ fn removes_defaults(section: &Map) -> bool {
 fn provision(cx: &mut Context) -> Result<()> {
     let Some(section) = section(cx)? else { return Ok(()) };
     let places = places(cx);
-    if removes_defaults(section) {
-        for folder in places.own {
-            remove_files(cx.root, folder)?;
-        }
-        if let Some(list) = places.list {
-            deselect(cx.root, list)?;
-        }
+    if removes_defaults(section)
+        && let Some(list) = places.list
+    {
+        deselect(cx.root, list)?;
     }
     let trusted: Vec<&Value> = match section.get("trusted") {
         None | Some(Value::Null) => return Ok(()),
@@ -153,6 +150,12 @@ fn provision(cx: &mut Context) -> Result<()> {
 
 fn live(cx: &mut Context) -> Result<()> {
     let Some(section) = section(cx)? else { return Ok(()) };
+    if removes_defaults(section) {
+        // The bundle among them is missing until the program below has made it anew: commands and downloads before may need it.
+        for folder in places(cx).own {
+            remove_files(cx.root, folder)?;
+        }
+    }
     if removes_defaults(section) && cx.distro.family == Family::Debian {
         let command = Command::new(cx.stage, ["debconf-set-selections", "-"]);
         cx.root.run(command.stdin("ca-certificates ca-certificates/trust_new_crts select no"))?;
@@ -160,12 +163,14 @@ fn live(cx: &mut Context) -> Result<()> {
     cx.root.run(Command::new(cx.stage, [places(cx).update]))
 }
 
-/// Removes the files below a folder. The folders stay: the program that makes the bundle expects them.
+/// Removes the files below a folder, except for the certificates that were written for the cloud-config. The folders stay: the
+/// program that makes the bundle expects them.
 fn remove_files(root: &mut Root, folder: &str) -> Result<()> {
     for name in root.list(folder) {
         let path = format!("{folder}/{name}");
         match root.lstat(&path).map(|s| s.kind) {
             Some(crate::root::Kind::Dir) => remove_files(root, &path)?,
+            _ if name.starts_with(PREFIX) => {}
             _ => root.remove(&path)?,
         }
     }

@@ -513,6 +513,19 @@ fn certificates_of_the_last_instance_go() {
 }
 
 #[test]
+fn the_bundle_is_there_until_it_is_made_anew() {
+    let fixture = Fixture::new("fedora");
+    let bundle = "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem";
+    fixture.put(bundle, "old", 0o644);
+    let config = "ca_certs: {remove_defaults: true, trusted: [new]}";
+    fixture.run(config, &[ca_certs::MODULE.provision]);
+    assert_eq!(fixture.text(bundle), "old");
+    let done = fixture.both(config, &ca_certs::MODULE);
+    assert_eq!((done.commands, fixture.text(bundle).as_str()), (vec!["update-ca-trust".to_owned()], ""));
+    assert_eq!(fixture.text("/usr/share/pki/ca-trust-source/anchors/cloud-init-ca-cert-1.crt"), "new");
+}
+
+#[test]
 fn the_end_of_the_boot_leaves_its_mark() {
     let fixture = Fixture::new("debian");
     assert_eq!(fixture.both("final_message: hi", &final_message::MODULE).errors, [""; 0]);

@@ -82,7 +82,7 @@ fn network(root: &mut Root, boot: &mut Boot, instance: &Instance) {
 /// Removes another instance's `mounts` lines from fstab: its disks are not this machine's.
 fn forget_mounts(root: &mut Root) -> Result<()> {
     root.edit_text(FSTAB, Attr::root(0o644), |text| {
-        let kept = without_ours(text);
+        let kept = without_ours(text, "");
         Ok((kept != text).then_some(kept))
     })
     .map(drop)

@@ -38,9 +38,10 @@ pub fn is_ours(line: &str) -> bool {
     fields(line).is_some_and(|[.., options]| options.split(',').any(|o| o == MARK))
 }
 
-/// The text of fstab without the lines that were written for a cloud-config.
-pub fn without_ours(text: &str) -> String {
-    text.split_inclusive('\n').filter(|line| !is_ours(line.trim_end())).collect()
+/// The text of fstab without the lines that were written for a cloud-config, where their device begins with `prefix`.
+pub fn without_ours(text: &str, prefix: &str) -> String {
+    let is_of = |line: &str| is_ours(line) && fields(line).is_some_and(|[device, ..]| device.starts_with(prefix));
+    text.split_inclusive('\n').filter(|line| !is_of(line.trim_end())).collect()
 }
 
 /// The name of the unit that systemd makes for a mount point (systemd-escape(1), --path --suffix=mount).

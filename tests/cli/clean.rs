@@ -28,7 +28,8 @@ fn clean_makes_a_tree_forget() {
     symlink("instances/i-1", dir.0.join("var/lib/cloud/instance")).unwrap();
     dir.write("etc/machine-id", "0123456789abcdef0123456789abcdef\n");
     dir.write("etc/cloud/cloud.cfg", "output: {all: '| tee -a /var/log/own.log'}\n");
-    let fstab = b"# caf\xe9\n/dev/a / ext4 defaults 0 1\n/dev/b /b auto nofail,comment=cloudconfig 0 2\n";
+    let fstab = b"# caf\xe9\n/dev/a / ext4 defaults 0 1\n/dev/b /b auto nofail,comment=cloudconfig 0 2\n\
+        /dev/disk/cloud/azure_resource-part1 /mnt auto nofail,comment=cloudconfig 0 2\n";
     fs::write(dir.0.join("etc/fstab"), fstab).unwrap();
     dir.write("etc/cloud/clean.d/10-x", "#!/bin/sh\n");
     fs::set_permissions(dir.0.join("etc/cloud/clean.d/10-x"), fs::Permissions::from_mode(0o755)).unwrap();
@@ -42,6 +43,9 @@ fn clean_makes_a_tree_forget() {
     assert!(!exists("etc/.prepivot-state"));
     assert!(exists("var/log/cloud-init.log") && exists("etc/ssh/sshd_config.d/50-cloud-init.conf"));
     assert_eq!(fs::read_to_string(dir.0.join("etc/machine-id")).unwrap().len(), 33);
+
+    assert_eq!(run_in(&dir, "clean -c datasource --root ROOT").code, 0);
+    assert!(fs::read(dir.0.join("etc/fstab")).unwrap().ends_with(b"/dev/b /b auto nofail,comment=cloudconfig 0 2\n"));
 
     let second = run_in(&dir, "clean -ls --machine-id -c ssh_config network --configs fstab --root ROOT");
     assert_eq!(second.code, 0, "{}", second.err);

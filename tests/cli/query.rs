@@ -45,6 +45,8 @@ fn secrets_are_for_root_alone() {
     let dir = TempDir::new("cli-secrets");
     instance_data(&dir);
     assert_eq!(run_in(&dir, "query userdata --root ROOT").out, "#cloud-config\npassword: geheim\n\n");
+    let without = run_in(&dir, "query -u /nonexistent userdata --root ROOT");
+    assert_eq!((without.code, without.out.as_str()), (0, "\n"), "{}", without.err);
     assert_eq!(run_in(&dir, "query combined_cloud_config.password --root ROOT").out, "geheim\n");
     assert_eq!(run_in(&dir, "query ds.meta_data.admin_pass --root ROOT").out, "geheim\n");
     fs::set_permissions(&dir.0, fs::Permissions::from_mode(0o755)).unwrap();

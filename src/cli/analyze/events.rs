@@ -7,6 +7,13 @@ use std::time::SystemTime;
 
 /// The most events that are read; the rest is ignored.
 const MAX_EVENTS: usize = 100_000;
+/// How `dump` describes the stages whose beginning is such a line (cloud-init 26.2, analyze/dump.py).
+const STAGES: [(&str, &str); 4] = [
+    ("init-local", "starting search for local datasources"),
+    ("init-network", "searching for network datasources"),
+    ("modules-config", "running config modules"),
+    ("modules-final", "finalizing modules"),
+];
 
 /// The beginning or end of a stage, or of a part of one.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -60,7 +67,9 @@ impl Event {
         if let Some((_, said)) = said.split_once("Cloud-init v.") {
             let (stage, _) = said.split_once("running '")?.1.split_once('\'')?;
             let name = if stage == "init" { "init-network".to_owned() } else { stage.replace(':', "-") };
-            return Some(Event { description: format!("running {name}"), name, time, result: None });
+            let known = STAGES.iter().find(|(stage, _)| *stage == name);
+            let description = known.map_or_else(|| format!("running {name}"), |(_, description)| (*description).into());
+            return Some(Event { description, name, time, result: None });
         }
         let (_, said) = said.split_once(": ")?;
         let (is_start, said) = match said.strip_prefix(START) {
@@ -134,7 +143,7 @@ mod tests {
             found,
             [
                 "1795168800.123 init-local provisioning the root None",
-                "1795168801 modules-config running modules-config None",
+                "1795168801 modules-config running config modules None",
                 "1795168801.25 modules-config/config-x running config-x with frequency always Some(\"FAIL\")",
             ]
         );

@@ -113,10 +113,12 @@ impl Apt {
             return Ok(None);
         }
         let preserves = section.get("preserve_sources_list").is_some_and(|v| !v.is_null() && !v.is_false());
-        let writes_list = !preserves && (sources_list::is_asked(&section) || sources_list::has_template(cx));
-        // dpkg's list of packages has some megabytes.
+        // dpkg's list of packages, which has it, has some megabytes.
+        let arch = std::cell::OnceCell::new();
+        let of_system = || arch.get_or_init(|| facts::architecture(cx.root)).clone();
+        let writes_list = !preserves && (sources_list::has_template(cx) || sources_list::is_asked(&section, of_system));
         let writes_any = writes_list || section.contains_key("sources");
-        let arch = if writes_any { facts::architecture(cx.root) } else { String::new() };
+        let arch = if writes_any { of_system() } else { String::new() };
         Ok(Some(Apt { section, codename: facts::codename(cx.root), arch, writes_list }))
     }
 

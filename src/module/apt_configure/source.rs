@@ -165,15 +165,22 @@ impl Source {
         }
         let path = self.path();
         cx.root.edit_text(&path, Attr::root(0o644), |old| {
-            let has = |line: &str| old.lines().any(|l| l == line);
+            let is_deb822 = path.ends_with(".sources");
+            let has = |part: &str| parts(old, is_deb822).any(|p| p == part);
             Ok(match self.append && !old.is_empty() {
-                true if source.lines().all(has) => None,
+                true if parts(&source, is_deb822).all(has) => None,
                 // Stanzas need an empty line between them.
-                true if path.ends_with(".sources") => Some(format!("{}\n\n{source}\n", old.trim_end())),
+                true if is_deb822 => Some(format!("{}\n\n{source}\n", old.trim_end())),
                 true => Some(format!("{}\n{source}\n", old.trim_end_matches('\n'))),
                 false => Some(format!("{source}\n")),
             })
         })?;
         Ok(())
     }
+}
+
+/// What a file of sources consists of: its stanzas (sources.list(5), deb822 style), else its lines.
+fn parts(text: &str, is_deb822: bool) -> impl Iterator<Item = &str> {
+    let parts: Vec<&str> = if is_deb822 { text.split("\n\n").collect() } else { text.lines().collect() };
+    parts.into_iter().map(str::trim).filter(|part| !part.is_empty())
 }

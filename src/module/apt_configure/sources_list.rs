@@ -21,10 +21,12 @@ fn key(apt: &Apt, kind: &str) -> Option<Key> {
     Key::of(mirror::for_arch(apt.section.get(kind)?, &apt.arch)?)
 }
 
-/// Whether the value of `apt` has something to say about the distribution's sources.
-pub fn is_asked(section: &Map) -> bool {
-    let keys = ["primary", "security", "disable_suites", "sources_list"];
+/// Whether the value of `apt` has something to say about the distribution's sources on machines of the architecture that `arch`
+/// gives.
+pub fn is_asked(section: &Map, arch: impl Fn() -> String) -> bool {
+    let keys = ["disable_suites", "sources_list"];
     keys.iter().any(|key| section.get(key).is_some_and(|v| !v.is_null() && v.as_str() != Some("")))
+        || KINDS.iter().any(|kind| section.get(kind).is_some_and(|list| mirror::for_arch(list, &arch()).is_some()))
 }
 
 /// Whether the image has a template for them.

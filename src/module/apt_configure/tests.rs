@@ -30,6 +30,7 @@ fn nothing_that_was_not_asked_for_is_changed() {
         "{}",
         "apt: {http_proxy: 'http://p:1'}",
         "apt: {preserve_sources_list: true, primary: [{arches: [default], uri: 'http://m'}]}",
+        "apt: {primary: [{arches: [other], uri: 'http://m'}], security: 5}",
     ] {
         let left = fixture.both(config, &MODULE);
         assert_eq!((left.errors, left.commands), (vec![], vec![]), "{config}");
@@ -42,6 +43,22 @@ fn nothing_that_was_not_asked_for_is_changed() {
     assert_eq!(fixture.text(OWN_CONF), "A \"b\";");
     provisioned(&fixture, "apt: {proxy: \"a\\\"b\"}");
     assert_eq!((fixture.text(PROXY_CONF), fixture.text(OWN_CONF)), (String::new(), String::new()));
+}
+
+#[test]
+fn a_stanza_is_added_once_though_its_lines_are_elsewhere() {
+    let fixture = debian();
+    let stanza =
+        |host: &str, suite: &str| format!("Types: deb\nURIs: http://{host}/\nSuites: {suite}\nComponents: main\n");
+    let old = format!("{}\n{}", stanza("a", "one"), stanza("b", "two"));
+    fixture.put("/etc/apt/sources.list.d/x.sources", &old, 0o644);
+    let config =
+        "apt: {sources: {x.sources: {source: \"Types: deb\\nURIs: http://b/\\nSuites: one\\nComponents: main\"}}}";
+    for _ in 0..2 {
+        fixture.both(config, &MODULE);
+        let new = format!("{old}\n{}", stanza("b", "one"));
+        assert_eq!(fixture.text("/etc/apt/sources.list.d/x.sources"), new);
+    }
 }
 
 #[test]

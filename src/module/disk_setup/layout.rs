@@ -97,7 +97,7 @@ fn make(
     for (number, part) in (1..).zip(parts) {
         let share = geometry.sectors as f64 * (part.percent / 100.0);
         let sectors = (number < parts.len()).then_some(share as u64);
-        wanted.push(Wanted { sectors, kind: kind(cx, format, part) });
+        wanted.push(Wanted { sectors, kind: kind(format, part)? });
     }
     let (made, steps) = partitions::create(old, geometry, format, &wanted, overwrite)?;
     let script: String = made.iter().map(line).collect();
@@ -108,24 +108,15 @@ fn make(
     reread(cx, &disk.node).context(|| "the table is written, but the kernel does not read it")
 }
 
-/// The type of a partition. One that is not known becomes Linux's.
-fn kind(cx: &mut Context, format: Format, part: &Part) -> Kind {
-    let of = |name: &str| match format {
-        Format::Gpt => guid::guid(name).map(Kind::Guid),
-        Format::Mbr => guid::mbr(name).map(Kind::Code),
-    };
+/// The type of a partition, Linux's unless the layout names one. Another in its place would be changed again for each instance:
+/// what is there is compared with what the layout names.
+fn kind(format: Format, part: &Part) -> Result<Kind> {
     let name = part.kind.as_deref().unwrap_or(LINUX);
-    of(name)
-        .or_else(|| {
-            cx.report.warn(wrong(
-                "disk_setup: layout: the type of a partition",
-                "one that is known (Linux is taken)",
-                part.value,
-            ));
-            of(LINUX)
-        })
-        // The table of types has Linux's.
-        .unwrap_or(Kind::Code(0x83))
+    let (kind, known) = match format {
+        Format::Gpt => (guid::guid(name).map(Kind::Guid), "a type that is known, or its GUID,"),
+        Format::Mbr => (guid::mbr(name).map(Kind::Code), "a type that is known"),
+    };
+    kind.ok_or_else(|| wrong("layout", &format!("{known} beside a percentage"), part.value))
 }
 
 /// A partition as sfdisk's script has it.

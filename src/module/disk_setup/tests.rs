@@ -72,9 +72,18 @@ fn damaged_tables_count_as_tables() {
 
 #[test]
 fn layouts_that_make_no_sense_change_nothing() {
-    for layout in
-        ["[60, 60, 10]", "[x]", "[-1]", "[[50, 83, 1]]", "5", "{a: b}", "[50, [101, 83]]", "[1, 1, 1, 1, 1]", "[nan]"]
-    {
+    for layout in [
+        "[60, 60, 10]",
+        "[x]",
+        "[-1]",
+        "[[50, 83, 1]]",
+        "5",
+        "{a: b}",
+        "[50, [101, 83]]",
+        "[1, 1, 1, 1, 1]",
+        "[nan]",
+        "[[100, ffff]]",
+    ] {
         let machine = Machine::new(&[]);
         machine.disk("vdb", 64 * MIB);
         let done = run(&machine, &format!("disk_setup: {{vdb: {{layout: {layout}}}}}"));

@@ -2,7 +2,7 @@
 
 /// sgdisk's codes, with the GUID of each. If the last two of the four hexadecimal digits are 0, the first two
 /// are the MBR's code.
-const TYPES: [(u16, &str); 28] = [
+const TYPES: [(u16, &str); 30] = [
     (0x0700, "EBD0A0A2-B9E5-4433-87C0-68B6B72699C7"),
     (0x0b00, "EBD0A0A2-B9E5-4433-87C0-68B6B72699C7"),
     (0x0c00, "EBD0A0A2-B9E5-4433-87C0-68B6B72699C7"),
@@ -27,6 +27,8 @@ const TYPES: [(u16, &str); 28] = [
     (0xa500, "516E7CB4-6ECF-11D6-8FF8-00022D09712B"),
     (0xaf00, "48465300-0000-11AA-AA11-00306543ECAC"),
     (0xbf00, "6A85CF4D-1DD2-11B2-99A6-080020736631"),
+    (0xbf01, "6A898CC3-1DD2-11B2-99A6-080020736631"),
+    (0xbf07, "6A945A3B-1DD2-11B2-99A6-080020736631"),
     (0xea00, "BC13C2FF-59E6-4262-A352-B275FD6F7172"),
     (0xef00, "C12A7328-F81F-11D2-BA4B-00A0C93EC93B"),
     (0xef02, "21686148-6449-6E6F-744E-656564454649"),
@@ -130,6 +132,7 @@ mod tests {
         for name in ["", "zz", "12345", "-1", "+83", "00083", "C12A7328", "C12A7328-F81F-11D2-BA4B-00A0C93EC93"] {
             assert_eq!((guid(name), mbr(name)), (None, None), "{name}");
         }
+        assert_eq!(guid("bf01").map(|g| text(&g)).as_deref(), Some("6A898CC3-1DD2-11B2-99A6-080020736631"));
         let own = "01234567-89AB-CDEF-0123-456789ABCDEF";
         assert_eq!((guid(own).map(|g| text(&g)), mbr(own)), (Some(own.to_owned()), None));
         assert!(Kind::Guid(parse(esp).unwrap()).is_named("ef") && !Kind::Code(0x83).is_named("82"));
