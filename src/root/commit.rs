@@ -388,7 +388,7 @@ impl Root {
                 self.one(change, &mut outcome);
                 continue;
             }
-            if let Change::Write { content, attr, .. } = &change
+            if let Change::Write { content, attr, over: Over::Replace, .. } = &change
                 && let Err(e) = self
                     .disk
                     .target(change.resolved(), &mut outcome.last)
@@ -406,7 +406,7 @@ impl Root {
                 continue;
             }
             match &change {
-                Change::Write { content, attr, .. } => {
+                Change::Write { content, attr, over: Over::Replace, .. } => {
                     let target = self.disk.target(change.resolved(), &mut outcome.last);
                     match target.and_then(|target| self.disk.publish(&target, content, *attr)) {
                         Ok(()) => self.done.push(change.path().to_owned()),

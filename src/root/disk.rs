@@ -4,7 +4,7 @@
 use super::layout::{KEPT_STATE, STATE, folder_of, is_below, is_semaphore};
 use super::staged::Staged;
 use super::{Attr, Change, Content, Kind, MAX_READ, Over, Stat};
-use crate::base::text;
+use crate::base::digest;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{
     self, AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, ResolveFlags, StatVfsMountFlags, StatxAttributes,
@@ -590,7 +590,7 @@ fn keep_xattrs_at(parent: &OwnedFd, name: &str, file: &File, uid: u32) -> Io<()>
     keep_xattrs(&fs::openat(parent, name, flags, Mode::empty())?, file, uid)
 }
 
-/// The temporary name of a file that is then renamed to `name`.
+/// The temporary name of a file that is then renamed to `name`. Two names of a folder have two: both files may be there at a time.
 pub(super) fn temporary_name(name: &str) -> String {
-    format!(".{}.prepivot", text::start(name, 200))
+    format!(".{}.prepivot", digest::shortened(name, 200))
 }

@@ -487,3 +487,33 @@ fn the_vendors_os_release_is_read_where_etc_has_none() {
     root.write("/etc/os-release", "ID=debian\n", Attr::root(0o644)).unwrap();
     assert_eq!(root.distro().name, "debian");
 }
+
+#[test]
+fn without_a_journal_the_same_is_written() {
+    let dir = TempDir::new("root-no-journal");
+    dir.write("var/lib/cloud/data/list", "old\n");
+    // Journals of somebody else: there is no place for one.
+    for folder in ["etc", "var/lib", ""] {
+        let path = dir.0.join(folder).join(".prepivot-journal");
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, "").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+    }
+    let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+    root.recover();
+    root.unmounted = vec!["var".into()];
+    let attr = Attr::root(0o644);
+    // Seen by the next initramfs, too.
+    root.append("/var/lib/cloud/data/list", b"new\n", attr).unwrap();
+    let long = ["a", "b"].map(|end| format!("/srv/{}{end}", "x".repeat(240)));
+    for path in &long {
+        root.write(path, path.as_str(), attr).unwrap();
+    }
+    let errors = root.commit();
+    assert!(errors.len() == 1 && errors[0].to_string().contains("a power cut before the end"), "{errors:?}");
+    assert_eq!(std::fs::read_to_string(dir.0.join("var/lib/cloud/data/list")).unwrap(), "old\nnew\n");
+    for path in &long {
+        assert_eq!(root.text(path), *path);
+    }
+    assert_eq!(root.list("/srv").len(), 2);
+}
