@@ -517,3 +517,34 @@ fn without_a_journal_the_same_is_written() {
     }
     assert_eq!(root.list("/srv").len(), 2);
 }
+
+#[test]
+fn what_ends_with_the_boot_is_in_no_journal() {
+    let (dir, mut root) = tree("root-volatile");
+    dir.write("sys/kernel/x", "of the kernel");
+    let number = || std::fs::metadata(dir.0.join("sys/kernel/x")).unwrap().ino();
+    let before = number();
+    for path in ["/tmp/a/x", "/dev/shm/x", "/run/x", "/sys/kernel/x"] {
+        root.write(path, "x", Attr::root(0o600)).unwrap();
+    }
+    assert!(!root.has_changes_on_disk());
+    root.write("/etc/x", "x", Attr::root(0o600)).unwrap();
+    assert!(root.has_changes_on_disk());
+    assert_eq!(root.commit(), []);
+    assert_eq!(["/tmp/a/x", "/dev/shm/x", "/sys/kernel/x"].map(|path| root.text(path)), ["x"; 3]);
+    assert_eq!(number(), before);
+    // The kernel may show what it was given, and still act on it again.
+    root.write("/sys/kernel/x", "x", Attr::root(0o600)).unwrap();
+    assert_eq!(root.changes().len(), 1);
+}
+
+#[test]
+fn the_kernel_is_given_what_is_written_to_its_files() {
+    let mut root = Root::open(Path::new("/"), Use::Tree).unwrap();
+    root.write("/proc/self/comm", "written", Attr::root(0o640)).unwrap();
+    assert_eq!(root.commit(), [], "its mode cannot be changed");
+    assert_eq!(root.text("/proc/self/comm"), "written\n");
+    root.write("/proc/self/oom_score_adj", "no number", Attr::root(0o644)).unwrap();
+    let errors = root.commit();
+    assert!(errors.len() == 1 && errors[0].to_string().contains("/oom_score_adj: Invalid argument"), "{errors:?}");
+}
