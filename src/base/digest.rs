@@ -2,10 +2,12 @@
 //! without https it is that of the crate `sha2`, which is there for passwords.
 
 use super::sha1::sha1;
+use super::{hex, text};
 #[cfg(feature = "tls")]
 use ring::digest as hasher;
 #[cfg(not(feature = "tls"))]
 use sha2::Digest as _;
+use std::borrow::Cow;
 
 /// The length of a SHA-256 digest, in bytes.
 pub const SHA256_LEN: usize = 32;
@@ -41,6 +43,15 @@ pub fn digest(algorithm: Algorithm, bytes: &[u8]) -> Vec<u8> {
         Algorithm::Sha384 => sha2::Sha384::digest(bytes).to_vec(),
         Algorithm::Sha512 => sha2::Sha512::digest(bytes).to_vec(),
     }
+}
+
+/// `name` in at most `most` bytes: the end of one that is longer is replaced by its digest, which keeps it apart from others.
+pub fn shortened(name: &str, most: usize) -> Cow<'_, str> {
+    if name.len() <= most {
+        return name.into();
+    }
+    let digest = hex::encode(&digest(Algorithm::Sha256, name.as_bytes()));
+    format!("{}-{digest}", text::start(name, most.saturating_sub(digest.len() + 1))).into()
 }
 
 /// SHA-256 of bytes that come in parts.
@@ -79,7 +90,6 @@ impl Sha256 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::hex;
     use super::*;
 
     /// As sha1sum, sha256sum, sha384sum and sha512sum print them.

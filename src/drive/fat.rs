@@ -131,7 +131,7 @@ impl<R: ReadAt> Fat<R> {
     /// # Errors
     /// The root directory cannot be read.
     pub fn label(&self) -> Result<Option<[u8; 11]>> {
-        let contents = self.directory(&self.root()?, MAX_LABEL_SEARCH)?;
+        let contents = self.directory(&self.root()?, MAX_LABEL_SEARCH, &mut |_| Ok(()))?;
         let label = entries(&contents).find(|entry| {
             entry[11] & (VOLUME | DIRECTORY) == VOLUME && entry[11] & LONG != LONG && entry[0] != DELETED
         });
@@ -179,8 +179,8 @@ impl<R: ReadAt> Fat<R> {
         within(&window).ok_or_else(|| Error::new("the file allocation table ends too early"))
     }
 
-    /// Up to `size` bytes of the chain that starts at `cluster`.
-    fn chain(&self, cluster: u32, size: u64) -> Result<Vec<u8>> {
+    /// Up to `size` bytes of the chain that starts at `cluster`. How many are read next is given to `charge`, whose error ends it.
+    fn chain(&self, cluster: u32, size: u64, charge: &mut dyn FnMut(u64) -> Result<()>) -> Result<Vec<u8>> {
         let mut contents = Vec::new();
         let (mut next, mut left) = (Some(cluster), self.boot.clusters);
         while let Some(cluster) = next.filter(|_| (contents.len() as u64) < size) {
@@ -189,6 +189,7 @@ impl<R: ReadAt> Fat<R> {
                 index.ok_or_else(|| Error::new(format!("its chain has cluster {cluster}, which is not one")))?;
             left = left.checked_sub(1).ok_or_else(|| Error::new("its chain of clusters is a loop"))?;
             let want = self.boot.cluster_size.min(size - contents.len() as u64) as usize;
+            charge(want as u64)?;
             let at = self.boot.data + u64::from(index) * self.boot.cluster_size;
             contents.extend(self.device.bytes(at, want).context(|| format!("failed to read cluster {cluster}"))?);
             next = self.next(cluster)?;
@@ -196,14 +197,15 @@ impl<R: ReadAt> Fat<R> {
         Ok(contents)
     }
 
-    /// A directory's bytes, at most `limit` of them.
-    fn directory(&self, directory: &Node, limit: u64) -> Result<Vec<u8>> {
+    /// A directory's bytes, at most `limit` of them; `charge` as in [`Fat::chain`].
+    fn directory(&self, directory: &Node, limit: u64, charge: &mut dyn FnMut(u64) -> Result<()>) -> Result<Vec<u8>> {
         match directory {
             Node::Root => {
                 let size = self.boot.root_size.min(limit) as usize;
+                charge(size as u64)?;
                 self.device.bytes(self.boot.root, size).context(|| "failed to read the root directory")
             }
-            Node::Chain(cluster) => self.chain(*cluster, limit),
+            Node::Chain(cluster) => self.chain(*cluster, limit, charge),
         }
     }
 }
@@ -230,8 +232,7 @@ impl<R: ReadAt> Tree for Fat<R> {
     }
 
     fn entries(&self, directory: &Node, budget: &mut Budget) -> Result<Vec<Entry<Node>>> {
-        let contents = self.directory(directory, MAX_DIRECTORY.min(budget.directories_left()))?;
-        budget.directory(contents.len() as u64)?;
+        let contents = self.directory(directory, MAX_DIRECTORY, &mut |size| budget.directory(size))?;
         let mut found = Vec::new();
         let mut long = LongName::default();
         for entry in entries(&contents) {
@@ -264,7 +265,7 @@ impl<R: ReadAt> Tree for Fat<R> {
     fn read(&self, file: &Node, size: u64) -> Result<Vec<u8>> {
         let contents = match file {
             // An empty file has no cluster.
-            Node::Chain(cluster) if size > 0 => self.chain(*cluster, size)?,
+            Node::Chain(cluster) if size > 0 => self.chain(*cluster, size, &mut |_| Ok(()))?,
             _ => Vec::new(),
         };
         if (contents.len() as u64) < size {

@@ -90,6 +90,53 @@ fn chains_that_loop_or_leave_the_volume_are_left_out_with_a_note() {
     assert!(none.is_none() && note.contains("ends after 2048 of 10000 bytes"), "{note}");
 }
 
+/// Counts the bytes that are read.
+struct Counting<'a>(&'a [u8], std::cell::Cell<usize>);
+
+impl ReadAt for Counting<'_> {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> std::io::Result<usize> {
+        let n = self.0.read_at(offset, buf)?;
+        self.1.set(self.1.get() + n);
+        Ok(n)
+    }
+}
+
+#[test]
+fn directories_whose_chains_fail_late_are_charged() {
+    const CLUSTER: usize = 64 << 10;
+    const CLUSTERS: u32 = 32;
+    const DATA: usize = 1024;
+    let mut image = vec![0; DATA + CLUSTERS as usize * CLUSTER];
+    let mut put = |at: usize, bytes: &[u8]| image[at..at + bytes.len()].copy_from_slice(bytes);
+    // FAT32 with one sector for the table, and a root directory of one cluster.
+    let sectors = 2 + CLUSTERS * 128;
+    put(11, &512u16.to_le_bytes());
+    put(13, &[128, 1, 0, 1]);
+    put(21, &[0xf8]);
+    put(32, &sectors.to_le_bytes());
+    put(36, &1u32.to_le_bytes());
+    put(44, &2u32.to_le_bytes());
+    put(510, &[0x55, 0xaa]);
+    put(512 + 2 * 4, &0x0fff_ffffu32.to_le_bytes());
+    // The last link of the chain of all other clusters leads nowhere.
+    for cluster in 3..CLUSTERS + 2 {
+        let next = if cluster == CLUSTERS + 1 { 1 } else { cluster + 1 };
+        put(512 + cluster as usize * 4, &next.to_le_bytes());
+    }
+    for number in 0..100 {
+        let at = DATA + number * ENTRY;
+        put(at, format!("D{number:010}").as_bytes());
+        put(at + 11, &[DIRECTORY]);
+        put(at + 26, &3u16.to_le_bytes());
+    }
+    let counting = Counting(&image, std::cell::Cell::new(0));
+    let files = tree::copy(&Fat::open(&counting, &image).unwrap(), soon()).unwrap();
+    let notes = files.notes();
+    assert!(notes[0].contains("cluster 1, which is not one"), "{}", notes[0]);
+    assert!(notes.iter().any(|note| note.contains("all directories and names take more than")), "{notes:?}");
+    assert!(counting.1.get() < 2 * tree::MAX_DIRECTORIES as usize, "{} bytes", counting.1.get());
+}
+
 #[test]
 fn short_names_alone_are_found_in_any_case() {
     let Some((mut image, entry)) = one_file() else { return };

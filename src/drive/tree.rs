@@ -94,7 +94,7 @@ impl Budget {
         Ok(())
     }
 
-    /// Charges a directory of `size` bytes.
+    /// Charges a directory of `size` bytes, or as many of it as are read next.
     ///
     /// # Errors
     /// The directories are too large.
@@ -106,11 +106,6 @@ impl Budget {
             Some(_) => Ok(()),
             None => Err(Error::new(format!("all directories and names take more than {MAX_DIRECTORIES} bytes"))),
         }
-    }
-
-    /// How many bytes of directories may still be read, for a directory that does not declare its size.
-    pub fn directories_left(&self) -> u64 {
-        self.directories
     }
 
     /// Charges a file's contents, unless they are too large.

@@ -7,8 +7,7 @@ pub mod report;
 pub mod state;
 pub mod status;
 
-use crate::base::digest::{Algorithm, digest};
-use crate::base::{hex, text};
+use crate::base::digest::shortened;
 use crate::document::{Bytes, Map, Value};
 
 /// The longest folder name for an instance-id, in bytes: a file name may have 255.
@@ -167,11 +166,7 @@ impl Instance {
     pub fn folder(&self) -> String {
         match self.instance_id.replace(|c: char| c == '/' || c.is_control(), "_") {
             id if matches!(id.as_str(), "" | "." | "..") => "iid-unnamed".to_owned(),
-            id if id.len() > MAX_FOLDER => {
-                let digest = hex::encode(&digest(Algorithm::Sha256, id.as_bytes()));
-                format!("{}-{digest}", text::start(&id, MAX_FOLDER - digest.len() - 1))
-            }
-            id => id,
+            id => shortened(&id, MAX_FOLDER).into_owned(),
         }
     }
 }

@@ -102,7 +102,9 @@ impl Root {
                 }
             }
             Node::File { content, attr, over } => {
+                // What the kernel shows is not what it was given.
                 let same = *over != Over::Append
+                    && !layout::is_of_kernel(resolved)
                     && disk.is_some_and(|d| d.kind == Kind::File && d.size == content.len())
                     && self
                         .disk
@@ -118,7 +120,7 @@ impl Root {
         }
     }
 
-    /// Writes what differs through the journal, and returns when it is on the disk. /run is written first;
+    /// Writes what differs through the journal, and returns when it is on the disk. What ends with the boot is written first;
     /// logs and the boot's status last, without a sync. Nothing is marked as done before it is on the disk:
     /// if there can be no journal, marks are written after a sync.
     ///
@@ -388,7 +390,7 @@ impl Root {
                 self.one(change, &mut outcome);
                 continue;
             }
-            if let Change::Write { content, attr, .. } = &change
+            if let Change::Write { content, attr, over: Over::Replace, .. } = &change
                 && let Err(e) = self
                     .disk
                     .target(change.resolved(), &mut outcome.last)
@@ -406,7 +408,7 @@ impl Root {
                 continue;
             }
             match &change {
-                Change::Write { content, attr, .. } => {
+                Change::Write { content, attr, over: Over::Replace, .. } => {
                     let target = self.disk.target(change.resolved(), &mut outcome.last);
                     match target.and_then(|target| self.disk.publish(&target, content, *attr)) {
                         Ok(()) => self.done.push(change.path().to_owned()),

@@ -1,10 +1,10 @@
 //! The disk below a root: reads, and single changes. Paths here are already resolved, so no component may be
 //! a symbolic link: if one appears in between, the call fails instead of leaving the root.
 
-use super::layout::{KEPT_STATE, STATE, folder_of, is_below, is_semaphore};
+use super::layout::{KEPT_STATE, STATE, folder_of, is_below, is_of_kernel, is_semaphore};
 use super::staged::Staged;
 use super::{Attr, Change, Content, Kind, MAX_READ, Over, Stat};
-use crate::base::text;
+use crate::base::digest;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{
     self, AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, ResolveFlags, StatVfsMountFlags, StatxAttributes,
@@ -264,6 +264,9 @@ impl Disk {
         }
         match change {
             Change::Write { over: Over::Keep, .. } if self.stat(path).is_some() => Ok(()),
+            Change::Write { content, attr, .. } if is_of_kernel(path) && self.is_file(path) => {
+                self.request(path, content, *attr)
+            }
             Change::Write { content, attr, over: Over::Append, .. } => self.append(path, content, *attr, last),
             Change::Write { content, attr, .. } if is_semaphore(path) => self.create(path, content, *attr, last),
             Change::Write { content, attr, .. } => self.replace(path, content, *attr, last),
@@ -285,6 +288,8 @@ impl Disk {
         match type_of(&parent, name) {
             Some(FileType::Directory) => return Ok(()),
             Some(_) => return Err(Errno::EXIST.into()),
+            // The kernel acts on a new folder, and renames none.
+            None if is_of_kernel(path) => return Ok(fs::mkdirat(&parent, name, Mode::from_raw_mode(0o755))?),
             None => {}
         }
         let temporary = temporary_name(name);
@@ -375,7 +380,7 @@ impl Disk {
         if renamed.is_err() {
             let _ = fs::unlinkat(parent, &temporary, AtFlags::empty());
         }
-        if renamed != Err(Errno::BUSY) || self.stat(path).is_none_or(|s| s.kind != Kind::File) {
+        if renamed != Err(Errno::BUSY) || !self.is_file(path) {
             return Ok(renamed?);
         }
         let flags = OFlags::WRONLY | OFlags::TRUNC | OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -386,9 +391,25 @@ impl Disk {
         file.sync_all()
     }
 
+    fn is_file(&self, path: &str) -> bool {
+        self.stat(path).is_some_and(|s| s.kind == Kind::File)
+    }
+
+    /// Writes to a file of the kernel's, which takes the content as a whole.
+    fn request(&self, path: &str, content: &Content, attr: Attr) -> std::io::Result<()> {
+        let flags = OFlags::WRONLY | OFlags::TRUNC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let mut file = File::from(self.open_at(path, flags)?);
+        file.write_all(&content.to_vec())?;
+        match own(&file, attr) {
+            // The files of /proc/sys keep their modes and owners.
+            Err(e) if e.raw_os_error() == Some(Errno::PERM.raw_os_error()) => Ok(()),
+            owned => owned,
+        }
+    }
+
     /// Appends to a file in place.
     fn append(&self, path: &str, content: &Content, attr: Attr, last: &mut LastFolder) -> std::io::Result<()> {
-        if !matches!(self.stat(path), Some(Stat { kind: Kind::File, .. })) {
+        if !self.is_file(path) {
             return self.replace(path, content, attr, last);
         }
         let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -590,7 +611,7 @@ fn keep_xattrs_at(parent: &OwnedFd, name: &str, file: &File, uid: u32) -> Io<()>
     keep_xattrs(&fs::openat(parent, name, flags, Mode::empty())?, file, uid)
 }
 
-/// The temporary name of a file that is then renamed to `name`.
+/// The temporary name of a file that is then renamed to `name`. Two names of a folder have two: both files may be there at a time.
 pub(super) fn temporary_name(name: &str) -> String {
-    format!(".{}.prepivot", text::start(name, 200))
+    format!(".{}.prepivot", digest::shortened(name, 200))
 }

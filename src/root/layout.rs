@@ -25,9 +25,19 @@ pub fn is_on_disk(path: &str) -> bool {
     !is_volatile(path.trim_start_matches('/'))
 }
 
-/// Whether a path is in /run.
+/// Whether what is at a path ends with the boot. Such changes are never in the journal, which another boot's initramfs may carry out.
 pub(super) fn is_volatile(path: &str) -> bool {
-    path == "run" || path.starts_with("run/")
+    is_below(path, "run") || is_of_running_system(path)
+}
+
+/// Whether a path is in a folder that comes with the running system: it mounts /dev, /proc and /sys, and mounts or empties /tmp.
+pub(super) fn is_of_running_system(path: &str) -> bool {
+    is_below(path, "dev") || is_below(path, "tmp") || is_of_kernel(path)
+}
+
+/// Whether a path is one of the kernel, which takes what is written to its files as requests.
+pub(super) fn is_of_kernel(path: &str) -> bool {
+    is_below(path, "proc") || is_below(path, "sys")
 }
 
 /// Whether a path marks something as done: semaphores, and the files that name the current instance.
@@ -90,6 +100,21 @@ mod tests {
             assert!(!is_mark(&format!("{STATE}/{other}")), "{other}");
         }
         assert!(!is_mark("etc/sem/x"));
+    }
+
+    #[test]
+    fn what_ends_with_the_boot_is_known_by_its_folder() {
+        for (path, expected) in [
+            ("run/x", [true, false, false]),
+            ("tmp/setup.sh", [true, true, false]),
+            ("dev/shm/x", [true, true, false]),
+            ("proc/sys/vm/swappiness", [true, true, true]),
+            ("sys/kernel/mm/x", [true, true, true]),
+            ("var/tmp/x", [false; 3]),
+            ("system/x", [false; 3]),
+        ] {
+            assert_eq!([is_volatile(path), is_of_running_system(path), is_of_kernel(path)], expected, "{path}");
+        }
     }
 
     #[test]

@@ -515,6 +515,16 @@ impl Root {
         self.resolve(path, true).is_ok_and(|p| self.below_unmounted(&p))
     }
 
+    /// Whether what is at `path` comes with the running system, or in place of what was there before: in /tmp, /dev, /proc and /sys.
+    pub fn is_of_running_system(&self, path: &str) -> bool {
+        self.resolve(path, true).is_ok_and(|p| layout::is_of_running_system(&p))
+    }
+
+    /// Whether `path` is in /proc or /sys. The kernel takes what is written there as requests, each at its commit.
+    pub fn is_of_kernel(&self, path: &str) -> bool {
+        self.resolve(path, true).is_ok_and(|p| layout::is_of_kernel(&p))
+    }
+
     fn below_unmounted(&self, resolved: &str) -> bool {
         self.unmounted.iter().any(|m| layout::is_below(resolved, m))
     }

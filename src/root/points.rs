@@ -6,7 +6,7 @@
 //! partitions of the root's disk (systemd-gpt-auto-generator(8)), and ostree's /var.
 
 use super::disk::is_in_memory;
-use super::layout::{KEPT_STATE, STATE, is_below};
+use super::layout::{KEPT_STATE, STATE, is_below, is_volatile};
 use super::mounts::unescape;
 use super::{Kind, Root, Use};
 use crate::base::error::{Context, Result};
@@ -17,8 +17,6 @@ use rustix::mount::{OpenTreeFlags, mount_bind, open_tree};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Mount points that never hold files of the disk.
-const NOT_ON_DISK: [&str; 6] = ["proc", "sys", "dev", "run", "tmp", "none"];
 /// The folders of an image's units (systemd.unit(5)); the first takes precedence, and is the administrator's. The last is the one
 /// before it where /lib is a link to /usr/lib.
 const UNIT_FOLDERS: [&str; 4] =
@@ -158,9 +156,9 @@ struct Points<'a> {
 impl Points<'_> {
     fn add(&mut self, path: &str, in_memory: bool, over_empty: bool) {
         let Ok(path) = self.root.resolve(path, true) else { return };
-        let first = path.split('/').next().unwrap_or("");
         let known = self.found.iter().any(|point| point.path == path);
-        if !path.is_empty() && !known && !NOT_ON_DISK.contains(&first) {
+        let is_none = path.is_empty() || is_below(&path, "none");
+        if !is_none && !known && !is_volatile(&path) {
             self.found.push(Point { path, in_memory, over_empty });
         }
     }

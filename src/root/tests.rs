@@ -487,3 +487,64 @@ fn the_vendors_os_release_is_read_where_etc_has_none() {
     root.write("/etc/os-release", "ID=debian\n", Attr::root(0o644)).unwrap();
     assert_eq!(root.distro().name, "debian");
 }
+
+#[test]
+fn without_a_journal_the_same_is_written() {
+    let dir = TempDir::new("root-no-journal");
+    dir.write("var/lib/cloud/data/list", "old\n");
+    // Journals of somebody else: there is no place for one.
+    for folder in ["etc", "var/lib", ""] {
+        let path = dir.0.join(folder).join(".prepivot-journal");
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, "").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+    }
+    let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+    root.recover();
+    root.unmounted = vec!["var".into()];
+    let attr = Attr::root(0o644);
+    // Seen by the next initramfs, too.
+    root.append("/var/lib/cloud/data/list", b"new\n", attr).unwrap();
+    let long = ["a", "b"].map(|end| format!("/srv/{}{end}", "x".repeat(240)));
+    for path in &long {
+        root.write(path, path.as_str(), attr).unwrap();
+    }
+    let errors = root.commit();
+    assert!(errors.len() == 1 && errors[0].to_string().contains("a power cut before the end"), "{errors:?}");
+    assert_eq!(std::fs::read_to_string(dir.0.join("var/lib/cloud/data/list")).unwrap(), "old\nnew\n");
+    for path in &long {
+        assert_eq!(root.text(path), *path);
+    }
+    assert_eq!(root.list("/srv").len(), 2);
+}
+
+#[test]
+fn what_ends_with_the_boot_is_in_no_journal() {
+    let (dir, mut root) = tree("root-volatile");
+    dir.write("sys/kernel/x", "of the kernel");
+    let number = || std::fs::metadata(dir.0.join("sys/kernel/x")).unwrap().ino();
+    let before = number();
+    for path in ["/tmp/a/x", "/dev/shm/x", "/run/x", "/sys/kernel/x"] {
+        root.write(path, "x", Attr::root(0o600)).unwrap();
+    }
+    assert!(!root.has_changes_on_disk());
+    root.write("/etc/x", "x", Attr::root(0o600)).unwrap();
+    assert!(root.has_changes_on_disk());
+    assert_eq!(root.commit(), []);
+    assert_eq!(["/tmp/a/x", "/dev/shm/x", "/sys/kernel/x"].map(|path| root.text(path)), ["x"; 3]);
+    assert_eq!(number(), before);
+    // The kernel may show what it was given, and still act on it again.
+    root.write("/sys/kernel/x", "x", Attr::root(0o600)).unwrap();
+    assert_eq!(root.changes().len(), 1);
+}
+
+#[test]
+fn the_kernel_is_given_what_is_written_to_its_files() {
+    let mut root = Root::open(Path::new("/"), Use::Tree).unwrap();
+    root.write("/proc/self/comm", "written", Attr::root(0o640)).unwrap();
+    assert_eq!(root.commit(), [], "its mode cannot be changed");
+    assert_eq!(root.text("/proc/self/comm"), "written\n");
+    root.write("/proc/self/oom_score_adj", "no number", Attr::root(0o644)).unwrap();
+    let errors = root.commit();
+    assert!(errors.len() == 1 && errors[0].to_string().contains("/oom_score_adj: Invalid argument"), "{errors:?}");
+}

@@ -8,7 +8,7 @@ use super::again::has_boothooks;
 use super::boot::Boot;
 use super::handover::Later;
 use super::modules::{Run, Work};
-use super::{refresh, reporting};
+use super::{provision, refresh, reporting};
 use crate::base::error::Result;
 use crate::base::report::Report;
 use crate::instance::status::{LOCAL, Status, uptime};
@@ -82,6 +82,7 @@ pub fn leave(root: &mut Root, boot: &mut Boot, status: &mut Status, done: &Provi
         || reports
         || left
         || boothooks
+        || provision::has_later_files(root, &done.instance)
         || (!done.read && refresh::is_allowed(boot, &done.instance));
     let local = root.is_waiting() || early.work != Work::None;
     let later = config.work != Work::None;
@@ -203,6 +204,11 @@ mod tests {
             idle(config, &["modules-config"], false);
         }
         idle("locale: de_DE.UTF-8", &["init"], false);
+        // Only the running system has their places.
+        for path in ["/tmp/a", "/dev/shm/a", "/sys/a", "/proc/sys/a"] {
+            idle(&format!("write_files: [{{path: {path}, content: b}}]"), &["modules-config"], false);
+        }
+        idle("write_files: [{path: /var/tmp/a, content: b}]", &["init", "modules-config"], false);
         // Files alone, written before the pivot.
         for config in ["apt: {conf: a}", "apt_preserve_sources_list: true"] {
             idle(config, &["init", "modules-config"], false);
@@ -238,6 +244,12 @@ mod tests {
         assert_eq!(idle(&|root, _, _| left(RANDOM_PASSWORDS, root)), ["init-local", "modules-config"]);
         let logins = idle(&|root, _, done| left(&state::later_logins(&done.instance), root));
         assert_eq!(logins, ["init-local", "modules-config"]);
+        for (path, expected) in
+            [("/tmp/a", &["init-local", "modules-config"][..]), ("etc/a", &["init", "init-local", "modules-config"])]
+        {
+            let files = idle(&|_, _, done| done.instance.files.push((path.into(), b"x".to_vec().into())));
+            assert_eq!(files, expected, "{path}");
+        }
         let settled = |root: &mut Root, done: &mut Provisioned| {
             left(&format!("{}/{}", state::folder(&done.instance), state::BOOT_FINISHED), root);
             state::store(root, &done.instance).unwrap();

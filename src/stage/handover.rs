@@ -196,6 +196,15 @@ mod tests {
     use crate::base::testing::TempDir;
     use crate::root::Use;
 
+    /// By systemd's default a service comes after sysinit.target, and so after the file systems and systemd-tmpfiles-setup.service: what
+    /// is written to /tmp and /dev stays.
+    #[test]
+    fn the_local_stage_alone_comes_before_the_system_has_its_folders() {
+        let early: Vec<&str> =
+            FILES.iter().filter(|file| file.2.contains("DefaultDependencies=no")).map(|(name, ..)| *name).collect();
+        assert_eq!(early, ["cloud-init-local.service"]);
+    }
+
     #[test]
     fn a_cloud_init_of_the_image_runs_only_where_nothing_is_found() {
         let dir = TempDir::new("handover");

@@ -235,6 +235,7 @@ fn run(
     apply::begin(boot.outside, action);
     let before = if stage == Stage::Init { Before::look(root, boot, &instance) } else { Before::default() };
     if stage == Stage::Init {
+        provision::later_files(root, &instance, &mut boot.report);
         provision::boothooks(root, boot, &instance);
     }
     let waiting = run_dir::passwords(&root.text(run_dir::RANDOM_PASSWORDS));

@@ -7,10 +7,7 @@ use super::boot::Boot;
 use crate::base::error::{Error, Result};
 use crate::document::Value;
 use crate::instance::state::{CLOUD_DIR, RUN_DIR};
-use crate::root::{Attr, Root};
-
-/// Never a place for the state: it ends with the boot, or holds no regular files.
-const NOT_FOR_STATE: [&str; 5] = ["/run", "/tmp", "/proc", "/sys", "/dev"];
+use crate::root::{Attr, Root, is_on_disk};
 
 /// Replaces the usual folders with links where the configuration sets others. Called at the start of a boot,
 /// before seeds and state are read. A place that cannot be used is a warning, and the usual one is kept.
@@ -41,7 +38,7 @@ fn link_one(root: &mut Root, place: &str, asked: &str) -> Result<()> {
         if !root.has_run() {
             return Ok(());
         }
-    } else if !is_plain || is_in(place) || NOT_FOR_STATE.iter().any(|folder| is_in(folder)) {
+    } else if !is_plain || is_in(place) || !is_on_disk(asked) {
         return fail("expected the absolute path of a folder on the disk");
     }
     if root.lstat(place).is_some() {

@@ -38,6 +38,7 @@ pub fn plan(path: &Path, seed: &Path) -> Result<Plan> {
     let instance = apply::seeded(&mut root, &mut boot, seed)?;
     let mut last = root.changes();
     let mut changes: Vec<(Option<Stage>, Change)> = last.iter().map(|c| (None, c.clone())).collect();
+    provision::later_files(&mut root, &instance, &mut boot.report);
     provision::boothooks(&mut root, &mut boot, &instance);
     for stage in Stage::ALL {
         Run::new(&mut root, &mut boot, &instance).stage(stage, Half::Live);

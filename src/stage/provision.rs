@@ -6,7 +6,7 @@ use super::modules::{Half, Run};
 use super::{again, config, network, part_handlers, refresh};
 use crate::base::error::Result;
 use crate::base::report::Report;
-use crate::document::Value;
+use crate::document::{Bytes, Value};
 use crate::instance::Frequency;
 use crate::instance::{Instance, instance_data, state};
 use crate::root::{Attr, Command, Root, Stage};
@@ -15,6 +15,8 @@ use crate::system::fstab::{FSTAB, without_ours};
 
 /// The mark that the source's own files have been written.
 const FILES_DONE: &str = "prepivot_files";
+/// The same for those that wait for the running system.
+const LATER_FILES_DONE: &str = "prepivot_files.live";
 
 /// Writes the state, the network, the source's own files and the parts of user-data, and runs the file halves
 /// of the modules unless user-data has remote parts. The merged configuration stays in `boot`. `read`: the
@@ -113,9 +115,7 @@ fn source_files(root: &mut Root, instance: &Instance, report: &mut Report) {
         }
     };
     stale_files.iter().for_each(|path| keep(root.remove(path)));
-    for (path, content) in files {
-        // nova allows paths without a leading slash.
-        let path = format!("/{}", path.trim_start_matches('/'));
+    for (path, content) in files_of(root, instance, Half::Provision) {
         // ifupdown's own file is world-readable.
         let mode = if path.starts_with("/etc/network/interfaces") { 0o644 } else { 0o660 };
         keep(root.write(&path, content.clone(), Attr::root(mode)));
@@ -126,6 +126,32 @@ fn source_files(root: &mut Root, instance: &Instance, report: &mut Report) {
         keep(root.write(path, content.clone(), Attr::root(0o600)));
     }
     report.keep(state::mark_done(root, instance, FILES_DONE, Frequency::Instance));
+}
+
+/// The paths and contents of `files` that are written before the pivot, or those that only the running system has a place for.
+fn files_of<'a>(root: &Root, instance: &'a Instance, half: Half) -> Vec<(String, &'a Bytes)> {
+    // nova allows paths without a leading slash.
+    let files = instance.files.iter().map(|(path, content)| (format!("/{}", path.trim_start_matches('/')), content));
+    files.filter(|(path, _)| root.is_of_running_system(path) == (half == Half::Live)).collect()
+}
+
+/// Whether [`later_files`] has work.
+pub fn has_later_files(root: &Root, instance: &Instance) -> bool {
+    !files_of(root, instance, Half::Live).is_empty()
+        && !state::is_done(root, instance, LATER_FILES_DONE, Frequency::Instance)
+}
+
+/// Writes the source's own files that waited for the running system.
+pub fn later_files(root: &mut Root, instance: &Instance, report: &mut Report) {
+    if !has_later_files(root, instance) {
+        return;
+    }
+    for (path, content) in files_of(root, instance, Half::Live) {
+        if let Err(e) = root.write(&path, content.clone(), Attr::root(0o660)) {
+            report.warn(format_args!("the datasource's files: {e}"));
+        }
+    }
+    report.keep(state::mark_done(root, instance, LATER_FILES_DONE, Frequency::Instance));
 }
 
 /// Runs the instance's boothooks: on every boot, before any module of the real root.
@@ -153,7 +179,7 @@ mod tests {
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
         let instance = Instance {
             instance_id: "i".into(),
-            files: vec![("etc/own".into(), b"a".to_vec().into())],
+            files: ["etc/own", "tmp/own"].map(|path| (path.into(), b"a".to_vec().into())).into(),
             private_files: vec![("/var/lib/agent/secret".into(), b"b".to_vec().into())],
             stale_files: vec!["/etc/stale".into()],
             ..Instance::default()
@@ -163,9 +189,17 @@ mod tests {
         let modes =
             ["/etc/own", "/var/lib/agent", "/var/lib/agent/secret"].map(|path| root.stat(path).unwrap().attr.mode);
         assert_eq!(modes, [0o660, 0o700, 0o600]);
-        assert!(!root.exists("/etc/stale"));
+        assert!(!root.exists("/etc/stale") && !root.exists("/tmp/own"));
         root.remove("/etc/own").unwrap();
         source_files(&mut root, &instance, &mut report);
-        assert!(!root.exists("/etc/own") && report.entries().is_empty(), "{:?}", report.entries());
+        assert!(!root.exists("/etc/own"));
+        // In the running system.
+        assert!(has_later_files(&root, &instance));
+        for _ in 0..2 {
+            later_files(&mut root, &instance, &mut report);
+            assert!(!has_later_files(&root, &instance));
+            assert_eq!((root.text("/tmp/own").as_str(), root.exists("/etc/own")), ("a", false));
+        }
+        assert!(report.entries().is_empty(), "{:?}", report.entries());
     }
 }

@@ -35,11 +35,6 @@ impl Source {
             _ => Source::Unknown,
         }
     }
-
-    /// Whether reading it needs the network.
-    pub(super) fn is_remote(&self) -> bool {
-        matches!(self, Source::Http(_))
-    }
 }
 
 /// The most bytes of all inline contents together, decoded.

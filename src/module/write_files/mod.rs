@@ -2,8 +2,10 @@
 //!
 //! Writes files with the content of the entry (plain, base64 or gzip, as `encoding` says) or of `source: uri` (a path,
 //! file:// or http), before the pivot. Missing folders are made. `owner` is `user:group`, root:root by default;
-//! `permissions` is an octal number in quotes, 0644 by default. Files from a server, and owners that the same cloud-
-//! config makes, wait for the real root. Entries with `defer: true` are left to the module write_files_deferred.
+//! `permissions` is an octal number in quotes, 0644 by default. Files from a server, files in /tmp, /dev, /proc and
+//! /sys, and owners that the same cloud-config makes, wait for the real root, where /tmp is mounted and emptied by
+//! then. A file that the kernel has in /proc or /sys gets the content as it is, also with `append`. Entries with
+//! `defer: true` are left to the module write_files_deferred.
 //!
 //! ```yaml
 //! write_files:
@@ -36,7 +38,7 @@ use crate::base::text::quoted;
 use crate::document::{Map, Value, wrong};
 use crate::instance::Frequency;
 use crate::instance::state;
-use crate::root::{Attr, Content, MAX_READ, Stage};
+use crate::root::{Attr, Content, MAX_READ, Root, Stage};
 use crate::system::{Context, Request, service};
 use content::Source;
 use std::cell::{Cell, RefCell};
@@ -107,15 +109,9 @@ struct Part {
     is_made: bool,
 }
 
-/// Writes everything except for deferred entries, those from a server, and those whose owner does not exist
-/// yet.
+/// Writes everything except for deferred entries and those that wait for the running system.
 fn provision(cx: &mut Context) -> Result<()> {
-    each(cx, false, &|cx, entry| {
-        if Source::of(entry.map).is_remote() {
-            return Ok(());
-        }
-        write(cx, entry)
-    })
+    each(cx, false, &|cx, entry| if entry.waits(cx.root) { Ok(()) } else { write(cx, entry) })
 }
 
 /// Whether an entry names an owner: the files of all others belong to root from the start.
@@ -146,7 +142,7 @@ pub fn give(cx: &mut Context, new: HashSet<String>) {
     }
     let new = RefCell::new(new);
     let given = each(cx, false, &|cx, entry| {
-        if Source::of(entry.map).is_remote() {
+        if entry.waits(cx.root) {
             return Ok(());
         }
         // A folder was made for the first entry below it, and belongs to the owner of that one.
@@ -161,8 +157,8 @@ pub fn give(cx: &mut Context, new: HashSet<String>) {
 /// Whether every entry was written completely, including its owner.
 fn idle(cx: &mut Context) -> bool {
     let is_left = Cell::new(false);
-    let read = each(cx, false, &|_, entry| {
-        if Source::of(entry.map).is_remote() || entry.owner.is_made() {
+    let read = each(cx, false, &|cx, entry| {
+        if entry.waits(cx.root) || entry.owner.is_made() {
             is_left.set(true);
         }
         Ok(())
@@ -170,11 +166,11 @@ fn idle(cx: &mut Context) -> bool {
     read.is_ok() && !is_left.get()
 }
 
-/// Writes entries from a server, and sets owners that this cloud-config has since created, unless [`give`]
+/// Writes the entries that waited, and sets owners that this cloud-config has since created, unless [`give`]
 /// did that.
 fn live(cx: &mut Context) -> Result<()> {
     each(cx, false, &|cx, entry| {
-        if Source::of(entry.map).is_remote() {
+        if entry.waits(cx.root) {
             return write(cx, entry);
         }
         if entry.owner.is_made() { own(cx, entry, &[]) } else { Ok(()) }
@@ -244,7 +240,8 @@ fn write(cx: &mut Context, entry: &Entry) -> Result<()> {
     for parent in entry.folders() {
         cx.root.mkdir(parent, Attr { mode: 0o755, ..attr })?;
     }
-    if entry.map.get("append").is_some_and(Value::is_true) {
+    let is_request = cx.root.is_of_kernel(&entry.path);
+    if !is_request && entry.map.get("append").is_some_and(Value::is_true) {
         let content = content.to_vec();
         let mut all = cx.root.read(&entry.path)?.unwrap_or_default();
         let is_there = |new: &str| std::str::from_utf8(&all).is_ok_and(|all| all.contains(new));
@@ -258,6 +255,13 @@ fn write(cx: &mut Context, entry: &Entry) -> Result<()> {
         cx.root.write(&entry.path, all, attr)?;
     } else {
         cx.root.write(&entry.path, content, attr)?;
+    }
+    if is_request {
+        // In the entries' order: one may make the file of the next, and a file may get several.
+        let mut errors = cx.root.commit().into_iter();
+        let first = errors.next();
+        errors.for_each(|e| cx.report.error(e));
+        first.map_or(Ok(()), Err)?;
     }
     owner
 }
@@ -309,6 +313,17 @@ impl fmt::Display for Entry<'_> {
 }
 
 impl Entry<'_> {
+    /// Whether it can be written only in the running system: it comes from a server, or its content or its place does not last until
+    /// then.
+    fn waits(&self, root: &Root) -> bool {
+        let comes_later = match Source::of(self.map) {
+            Source::Http(_) => true,
+            Source::File(path) => root.is_of_running_system(&path),
+            Source::Inline | Source::Unknown => false,
+        };
+        comes_later || root.is_of_running_system(&self.path)
+    }
+
     /// The folders above the file, the root's own left out.
     fn folders(&self) -> impl Iterator<Item = &str> {
         let ends = self.path.match_indices('/').map(|(end, _)| end).filter(|end| *end > 0);
@@ -434,6 +449,52 @@ fn content(cx: &mut Context, entry: &Entry) -> Result<Option<Content>> {
 mod tests {
     use super::*;
     use crate::document::yaml;
+    use crate::module::tests::Fixture;
+
+    #[test]
+    fn what_the_running_system_hides_or_empties_is_written_when_it_is_up() {
+        let now = ["/srv/x", "/var/tmp/x", "/run/x", "/temporary/tmp/x", "/srv/tmp/../x"];
+        let later = ["/tmp/a/x", "//tmp/x", "/srv/../tmp/x", "/link/x", "/dev/shm/x", "/sys/x", "/proc/sys/x"];
+        for (paths, is_early) in [(&now[..], true), (&later, false)] {
+            for path in paths {
+                let fixture = Fixture::new("debian");
+                std::os::unix::fs::symlink("/tmp", fixture.dir.0.join("link")).unwrap();
+                let resolved = absolute(path).replace("/link/", "/tmp/");
+                let config = format!("write_files: [{{path: {path}, content: text}}]");
+                for (half, expected) in [(MODULE.provision, if is_early { "text" } else { "" }), (MODULE.live, "text")]
+                {
+                    let left = fixture.run(&config, &[half]);
+                    assert_eq!((left.errors, fixture.text(&resolved).as_str()), (vec![], expected), "{path}");
+                }
+            }
+        }
+        let fixture = Fixture::new("debian");
+        let config = "write_files: [{path: /srv/x, source: {uri: 'file:///proc/version'}}]";
+        fixture.put("/proc/version", "of the initramfs", 0o444);
+        fixture.run(config, &[MODULE.provision]);
+        assert_eq!(fixture.text("/srv/x"), "");
+        fixture.put("/proc/version", "Linux", 0o644);
+        fixture.run(config, &[MODULE.live]);
+        assert_eq!(fixture.text("/srv/x"), "Linux");
+    }
+
+    #[test]
+    fn the_kernel_gets_the_entries_one_after_the_other_in_its_own_files() {
+        use std::os::unix::fs::MetadataExt;
+        let fixture = Fixture::new("debian");
+        fixture.put("/sys/a", "of the kernel", 0o200);
+        fixture.put("/sys/z", "of the kernel", 0o644);
+        let number = |path: &str| std::fs::metadata(fixture.dir.0.join(path)).unwrap().ino();
+        let before = ["sys/a", "sys/z"].map(number);
+        let config = "write_files: [{path: /sys/z, content: one}, {path: /sys/a/b, content: two}, {path: /sys/a, content: three},\
+                      {path: /sys/z, content: four, append: true}]";
+        let left = fixture.run(config, &[MODULE.provision, MODULE.live]);
+        assert!(left.errors.len() == 1 && left.errors[0].contains("entry 2 (/sys/a/b)"), "{:?}", left.errors);
+        assert_eq!(
+            (["sys/a", "sys/z"].map(|p| fixture.text(p)), ["sys/a", "sys/z"].map(number)),
+            (["three".into(), "four".into()], before)
+        );
+    }
 
     #[test]
     fn paths_stay_inside() {
