@@ -1,5 +1,6 @@
 //! What the first field of a mount refers to: a device that is present, one that is not, or no device.
 
+use crate::drive::block::{self, Kind};
 use crate::system::device_names::{alias, dotted, mapped, partition_of};
 use crate::system::{Context, Device};
 
@@ -38,7 +39,9 @@ pub(super) fn resolve(cx: &Context, spec: &str, kind: &str, options: &str) -> Wh
         return What::Other(spec.to_owned());
     }
     let is_tag = TAGS.iter().any(|tag| spec.starts_with(tag));
-    if !cx.outside.knows_devices() && (is_tag || candidates(cx, spec).is_some()) {
+    // What shares a folder may be called like a device of the source's: `root`.
+    let candidates = candidates(cx, spec).filter(|(paths, _)| !(virtual_type && paths.is_empty()));
+    if !cx.outside.knows_devices() && (is_tag || candidates.is_some()) {
         return unseen(cx, spec);
     }
     if is_tag && spec.ends_with('=') {
@@ -50,7 +53,7 @@ pub(super) fn resolve(cx: &Context, spec: &str, kind: &str, options: &str) -> Wh
             None => What::Late(spec.to_owned(), NO_DEVICE.into()),
         };
     }
-    match candidates(cx, spec) {
+    match candidates {
         Some((paths, partition)) => find(cx, &paths, partition.as_deref(), kind),
         None if spec.starts_with('/') || virtual_type => What::Other(spec.to_owned()),
         None => What::Unknown,
@@ -79,7 +82,7 @@ fn unseen(cx: &Context, spec: &str) -> What {
     let shown = cx.root.list("/dev").iter().any(|name| is_short(name));
     let is_there = |path: &&String| !shown || cx.root.lstat(path).is_some();
     let Some(path) = paths.iter().find(is_there) else { return late(&paths, partition.as_deref()) };
-    let nth = |n: &str| ["", "p", "-part"].iter().map(|s| format!("{path}{s}{n}")).find(|p| is_there(&p));
+    let nth = |n: &str| names_of_partition(path, n).into_iter().find(|p| is_there(&p));
     match partition {
         None if shown => What::Device(nth("1").unwrap_or_else(|| path.clone())),
         None => What::Device(path.clone()),
@@ -90,8 +93,13 @@ fn unseen(cx: &Context, spec: &str) -> What {
     }
 }
 
+/// The names that a device's partition may have.
+fn names_of_partition(path: &str, number: &str) -> [String; 2] {
+    [partition_of(path, number), format!("{path}-part{number}")]
+}
+
 /// `host:/path`, `[address]:/path`, `//host/share`.
-fn is_remote(spec: &str) -> bool {
+pub(super) fn is_remote(spec: &str) -> bool {
     spec.starts_with("//") || (!spec.starts_with('/') && spec.contains(':'))
 }
 
@@ -137,20 +145,29 @@ fn is_short(name: &str) -> bool {
     })
 }
 
-/// The device or its partition: the named one, else the first partition if the device itself is empty.
+/// The device or its partition: the named one, else the first, if the device has one. What a disk held before it was partitioned
+/// may still be seen on it.
 fn find(cx: &Context, paths: &[String], partition: Option<&str>, kind: &str) -> What {
     let device = |path: &str| cx.outside.device(path).map(|device| (path.to_owned(), device));
-    let nth = |path: &str, n: &str| ["", "p", "-part"].iter().find_map(|s| device(&format!("{path}{s}{n}")));
     let Some((path, whole)) = paths.iter().find_map(|path| device(path)) else { return late(paths, partition) };
     let missing = partition.map(|n| partition_of(&path, n)).unwrap_or_default();
-    let chosen = match partition {
-        Some(n) => nth(&path, n),
-        None if whole.content.is_some() => Some((path, whole)),
-        None => Some(nth(&path, "1").unwrap_or((path, whole))),
-    };
+    let number = partition.unwrap_or("1");
+    let names = names_of_partition(&path, number);
+    let part = names.iter().find(|name| is_partition(cx, name, &path, number)).and_then(|name| device(name));
+    let chosen = if partition.is_some() { part } else { part.or(Some((path, whole))) };
     match chosen {
         Some((path, device)) => device_or_late(path, holds(&device, kind)),
         None => What::Late(missing, "it has no such partition".into()),
+    }
+}
+
+/// Whether `part` is the partition of `whole` with this number: the kernel's, or a mapping of it (kpartx(8)).
+fn is_partition(cx: &Context, part: &str, whole: &str, number: &str) -> bool {
+    let block = |path: &str| block::at(&cx.outside.places()?, path);
+    let (Some(part), Some(whole)) = (block(part), block(whole)) else { return false };
+    match &part.kind {
+        Kind::Partition { disk, number: own } => *disk == whole.name && own.to_string() == number,
+        _ => part.below.contains(&whole.name),
     }
 }
 
