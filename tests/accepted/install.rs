@@ -27,6 +27,8 @@ const TREE: &[(&str, &str)] = &[
     ("usr/local/lib/systemd/system/cloud-config.target", "644"),
     ("usr/local/lib/systemd/system/cloud-final.service", "644"),
     ("usr/local/lib/systemd/system/cloud-init-local.service", "644"),
+    ("usr/local/lib/systemd/system/cloud-init-hotplugd.service", "644"),
+    ("usr/local/lib/systemd/system/cloud-init-hotplugd.socket", "644"),
     ("usr/local/lib/systemd/system/cloud-init-main.service", "-> /dev/null"),
     ("usr/local/lib/systemd/system/cloud-init-network.service", "644"),
     ("usr/local/lib/systemd/system/cloud-init.service", "-> cloud-init-network.service"),
@@ -236,7 +238,8 @@ fn units_that_a_removed_package_masked_are_unmasked() {
     let (masks, notes) = (tree.path("etc/systemd/system"), tree.path("var/lib/systemd/deb-systemd-helper-masked"));
     fs::create_dir_all(&masks).unwrap();
     fs::create_dir_all(&notes).unwrap();
-    for name in ["cloud-init-local.service", "cloud-init.service", "cloud-final.service"] {
+    for name in ["cloud-init-local.service", "cloud-init.service", "cloud-final.service", "cloud-init-hotplugd.socket"]
+    {
         symlink("/dev/null", masks.join(name)).unwrap();
     }
     fs::write(notes.join("cloud-init-local.service"), "").unwrap();
@@ -261,6 +264,7 @@ fn a_package_has_its_units_where_packages_have_them() {
 }
 
 #[test]
+    fs::write(notes.join("cloud-init-hotplugd.socket"), "").unwrap();
 fn an_initrd_gets_the_program_and_its_own_units() {
     let tree = Tree::new();
     let program = tree.folder.0.join("program").display().to_string();
