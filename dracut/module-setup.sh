@@ -16,7 +16,9 @@ installkernel() {
     local drivers list="${dracutsysrootdir-}/etc/prepivot/drivers"
     # Drivers come from the new root, unless the administrator configured a list.
     [[ -e $list ]] || return 0
-    mapfile -t drivers < <(sed 's/#.*//' "$list" | xargs -n 1)
+    mapfile -t drivers < <(sed 's/#.*//' "$list" | xargs -r -n 1)
+    # Without names, instmods reads them from standard input.
+    ((${#drivers[@]})) || return 0
     # Unfiltered: the machine that builds the image has no drive in it.
     hostonly='' instmods "${drivers[@]}"
 }

@@ -14,6 +14,7 @@ mod collect_logs;
 mod completions;
 mod detect;
 mod devel;
+mod dhclient_hook;
 mod features;
 mod files;
 mod init;
@@ -58,6 +59,7 @@ static VERBS: &[Entry] = &[
     Entry::of::<features::Features>(),
     Entry::of::<background::Background>(),
     Entry::of::<boot::Boot>(),
+    Entry::of::<dhclient_hook::DhclientHook>(),
     Entry::of::<devel::Devel>(),
     Entry::of_part::<completions::Completions>(cfg!(feature = "tools")),
 ];

@@ -1,7 +1,9 @@
 //! # install_hotplug
 //!
 //! Installs the udev rule by which network devices that are added later are configured, where `updates` or the datasource
-//! asks for that, and removes it where they do not. It needs cloud-init's hook-hotplug and its service in the image.
+//! asks for that, and removes it where they do not. The rule writes a line for
+//! cloud-init-hotplugd.socket, whose service runs `devel hotplug-hook handle`: that needs systemd. Devices that come before the
+//! socket are the boot's own.
 //!
 //! ```yaml
 //! updates:
@@ -17,11 +19,15 @@ use super::{Module, Role};
 use crate::base::error::Result;
 use crate::instance::Frequency;
 use crate::root::{Attr, Command, Stage};
-use crate::system::{Context, hotplug};
+use crate::system::hotplug::{self, RULE};
+use crate::system::{Context, service};
 
-const RULE: &str = "/etc/udev/rules.d/90-cloud-init-hook-hotplug.rules";
-/// Where distributions have cloud-init's programs.
-const FOLDERS: [&str; 2] = ["/usr/libexec/cloud-init", "/usr/lib/cloud-init"];
+const SOCKET: &str = "cloud-init-hotplugd.socket";
+/// What the rule does. It starts no program before the FIFO of the socket is there. The environment has the name that udev gives the
+/// device. The FIFO is opened for reading too, so that the shell waits for no reader.
+const HOOK: &str = "SUBSYSTEM==\"net\", TEST==\"/run/cloud-init/share/hook-hotplug-cmd\", RUN+=\"/bin/sh -c \
+                    'echo --subsystem=net handle --devpath=$$DEVPATH --udevaction=add \
+                    1<>/run/cloud-init/share/hook-hotplug-cmd'\"\n";
 
 pub static MODULE: Module = Module {
     name: "install_hotplug",
@@ -58,18 +64,23 @@ fn live(cx: &mut Context) -> Result<()> {
         log::info!("hotplug is not set up: there is no udev");
         return Ok(());
     }
-    let Some(folder) = FOLDERS.iter().find(|folder| cx.root.is_file(&format!("{folder}/hook-hotplug"))) else {
+    if !service::uses_systemd(cx.root, cx.distro) {
         if asked == Some(true) {
-            cx.report.warn("updates.network.when: hotplug is not set up: the image has no hook-hotplug of cloud-init");
+            cx.report.warn("updates.network.when: hotplug is not set up: it needs systemd");
         }
         return Ok(());
-    };
+    }
     let text = format!(
-        "# By install_hotplug of the cloud-config\nACTION!=\"add\", GOTO=\"cloudinit_end\"\n{}LABEL=\"cloudinit_hook\"\n\
-         SUBSYSTEM==\"net\", RUN+=\"{folder}/hook-hotplug\"\nLABEL=\"cloudinit_end\"\n",
+        "# By install_hotplug of the cloud-config\nACTION!=\"add\", GOTO=\"cloudinit_end\"\n{}LABEL=\"cloudinit_hook\"\n{HOOK}\
+         LABEL=\"cloudinit_end\"\n",
         source.hotplug_rules
     );
     cx.root.write(RULE, text, Attr::root(0o644))?;
+    let (own, vendor) = cx.root.unit_folders();
+    if ![own, "/run/systemd/system"].iter().chain(&vendor).any(|folder| cx.root.exists(&format!("{folder}/{SOCKET}"))) {
+        // The initramfs writes it where there is the rule.
+        log::info!("added network devices are configured from the next boot on: {SOCKET} is missing in this one");
+    }
     reload(cx)
 }
 

@@ -4,6 +4,7 @@
 use crate::base::error::Result;
 use crate::root::run_dir;
 use crate::root::{Attr, Root};
+use crate::system::hotplug;
 use crate::system::service::has_systemd;
 
 /// The real root's own copy of the program.
@@ -15,24 +16,36 @@ const UNITS: &str = "/run/systemd/system";
 /// The names of the units that the removal of a package has masked (deb-systemd-helper(1p)).
 const MASKED_BY_PACKAGES: &str = "/var/lib/systemd/deb-systemd-helper-masked";
 
-/// The stages of the real root, in their order.
+/// The stages of the real root, in their order, and the time after them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Later {
     Local,
     Network,
     Config,
     Final,
+    /// Network devices are added.
+    Added,
 }
 
 /// The units of the later stages, under cloud-init's names. Each is of use where its stage, or one before it, is left to run: what
-/// is ordered after it waits for that.
-const FILES: [(&str, Later, &str); 6] = [
+/// is ordered after it waits for that. One that this build leaves out has no text.
+const FILES: [(&str, Later, &str); 8] = [
     ("cloud-init-local.service", Later::Local, include_str!("../../initramfs/units/cloud-init-local.service")),
     ("cloud-init-network.service", Later::Network, include_str!("../../initramfs/units/cloud-init-network.service")),
     ("cloud-config.target", Later::Network, include_str!("../../initramfs/units/cloud-config.target")),
     ("cloud-config.service", Later::Config, include_str!("../../initramfs/units/cloud-config.service")),
     ("cloud-final.service", Later::Final, include_str!("../../initramfs/units/cloud-final.service")),
-    ("cloud-init.target", Later::Final, include_str!("../../initramfs/units/cloud-init.target")),
+    ("cloud-init.target", Later::Added, include_str!("../../initramfs/units/cloud-init.target")),
+    (
+        "cloud-init-hotplugd.socket",
+        Later::Added,
+        if cfg!(feature = "tools") { include_str!("../../initramfs/units/cloud-init-hotplugd.socket") } else { "" },
+    ),
+    (
+        "cloud-init-hotplugd.service",
+        Later::Added,
+        if cfg!(feature = "tools") { include_str!("../../initramfs/units/cloud-init-hotplugd.service") } else { "" },
+    ),
 ];
 /// The network stage's other name.
 const ALIAS: &str = "cloud-init.service";
@@ -41,12 +54,8 @@ const ALIAS: &str = "cloud-init.service";
 const KEY_MAKERS: [&str; 2] = ["sshd-keygen@.service", "sshd-keygen.service"];
 const KEY_MAKERS_WAIT: &str = include_str!("../../initramfs/units/sshd-keygen.conf");
 /// Units and generators of a real cloud-init, masked so that the work is not done twice.
-const MASKED: [&str; 4] = [
-    "/run/systemd/system/cloud-init-main.service",
-    "/run/systemd/system/cloud-init-hotplugd.socket",
-    "/run/systemd/system/cloud-init-hotplugd.service",
-    "/run/systemd/system-generators/cloud-init-generator",
-];
+const MASKED: [&str; 2] =
+    ["/run/systemd/system/cloud-init-main.service", "/run/systemd/system-generators/cloud-init-generator"];
 
 /// The units of the later stages for this boot only, for a root that lacks them.
 pub struct Units {
@@ -71,6 +80,9 @@ pub fn hand_over(root: &mut Root, found: bool) -> Result<Option<Units>> {
         log::info!("the image has a cloud-init of its own: it is kept from running in this boot");
         for path in MASKED {
             root.symlink(path, "/dev/null")?;
+        }
+        for (name, ..) in FILES.iter().filter(|(_, _, text)| text.is_empty()) {
+            root.symlink(&format!("{UNITS}/{name}"), "/dev/null")?;
         }
     }
     let may_be_masked = root.is_dir(MASKED_BY_PACKAGES);
@@ -101,7 +113,8 @@ impl Units {
     }
 
     /// Writes the units, and has systemd start them: those of the stages from `first`, the first that is left to run. systemd takes
-    /// as long to read the units of an idle stage as that stage would take. Where the image needs them, all are written.
+    /// as long to read the units of an idle stage as that stage would take. Where the image needs them, all are written, and where
+    /// added network devices are configured, at least what does that.
     ///
     /// # Errors
     /// They cannot be written to /run.
@@ -114,10 +127,11 @@ impl Units {
         }
         let is_all = first == Some(Later::Local) || self.foreign || is_required(root);
         let first = if is_all { Some(Later::Local) } else { first };
+        let first = first.or_else(|| root.exists(hotplug::RULE).then_some(Later::Added));
         let Some(first) = first else { return Ok(()) };
-        let is_of_use = |until: Later| until >= first;
-        let left_out: Vec<&str> = FILES.iter().filter(|file| !is_of_use(file.1)).map(|(name, ..)| *name).collect();
-        for (name, _, text) in FILES.iter().filter(|file| is_of_use(file.1)) {
+        let is_of_use = |file: &&(&str, Later, &str)| file.1 >= first && !file.2.is_empty();
+        let left_out: Vec<&str> = FILES.iter().filter(|file| !is_of_use(file)).map(|(name, ..)| *name).collect();
+        for (name, _, text) in FILES.iter().filter(is_of_use) {
             let text = without(text, &left_out).replace(INSTALLED, &self.program);
             root.write(&format!("{UNITS}/{name}"), text, Attr::root(0o644))?;
         }
@@ -222,6 +236,10 @@ mod tests {
             root.text("/run/systemd/system/cloud-init-local.service")
                 .contains("ExecStart=/usr/bin/prepivot init --local")
         );
+        // In the place of its own.
+        let added = root.text("/run/systemd/system/cloud-init-hotplugd.service");
+        assert!(added.contains("exec /usr/bin/prepivot devel hotplug-hook $$words'"), "{added}");
+        assert!(root.exists("/run/systemd/system/cloud-init-hotplugd.socket"));
 
         // The name is a link to this program: nothing of it belongs to another package.
         root.remove("/usr/bin/cloud-init").unwrap();
@@ -268,9 +286,11 @@ mod tests {
         let expected = FILES.iter().map(|(name, ..)| *name).chain([ALIAS]).collect::<std::collections::BTreeSet<_>>();
         assert_eq!(all, expected.into_iter().collect::<Vec<_>>());
         assert!(started(Some(Later::Network), &[]).contains(&ALIAS.to_owned()));
-        let later = ["cloud-config.service", "cloud-final.service", "cloud-init.target"];
+        let added = ["cloud-init-hotplugd.service", "cloud-init-hotplugd.socket", "cloud-init.target"];
+        let later = [["cloud-config.service", "cloud-final.service"].as_slice(), &added].concat();
         assert_eq!(started(Some(Later::Config), &[]), later);
         assert_eq!(started(Some(Later::Final), &[]), later[1..]);
+        assert_eq!(started(None, &[(hotplug::RULE, "")]), added);
         let none = |image: &[(&str, &str)]| assert_eq!(started(None, image), [""; 0]);
         none(&[]);
         none(&[("/etc/systemd/system/multi-user.target.wants/a.service", "")]);

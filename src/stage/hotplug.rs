@@ -228,6 +228,33 @@ mod tests {
         assert_eq!(root.text("/var/lib/cloud/hotplug.enabled"), r#"{"scopes":["network"]}"#);
     }
 
+    /// Two devices are added before one is configured: the service is started for each, with what `handle` takes.
+    #[test]
+    fn the_rule_hands_each_device_to_the_service() {
+        let (dir, mut root, machine) = tree("{}\n", SEED);
+        root.write("/usr/bin/udevadm", "", Attr::root(0o755)).unwrap();
+        assert_eq!(enable(&mut root, &machine), [""; 0]);
+        let rule = root.text(hotplug::RULE);
+        let line = rule.lines().find(|line| line.starts_with("SUBSYSTEM==\"net\", ")).unwrap();
+        let fifo = "/run/cloud-init/share/hook-hotplug-cmd";
+        assert!(line.contains(&format!(", TEST==\"{fifo}\", RUN+=\"/bin/sh -c '")), "{line}");
+        assert!(include_str!("../../initramfs/units/cloud-init-hotplugd.socket").contains(&format!("={fifo}\n")));
+        // As udev and systemd read it.
+        let hook = line.rsplit('\'').nth(1).unwrap().replace("$$", "$");
+        let unit = include_str!("../../initramfs/units/cloud-init-hotplugd.service");
+        let service = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap().replace("$$", "$");
+        let script = format!(
+            "mkfifo {fifo}\nexec 3<>{fifo}\nDEVPATH=/devices/a/net/eth1; {hook}\nDEVPATH='/devices/b/net/e*'; {hook}\n\
+             {service}\n{service}\n"
+        );
+        let script = script.replace(fifo, &dir.0.join("fifo").display().to_string());
+        let script = script.replace("/usr/bin/prepivot", "echo");
+        let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+        let words = |path: &str| format!("devel hotplug-hook --subsystem=net handle --devpath={path} --udevaction=add\n");
+        let expected = words("/devices/a/net/eth1") + &words("/devices/b/net/e*");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{output:?}");
+    }
+
     #[test]
     fn a_device_that_the_source_does_not_know_is_an_error() {
         let config = "updates: {network: {when: [hotplug]}}\n";

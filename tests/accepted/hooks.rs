@@ -133,8 +133,13 @@ fn a_list_of_drivers_in_etc_takes_precedence() {
     assert_eq!(run("sh", &format!("{functions}\n{hook}")), ["isofs 9p"]);
 
     let functions = "add_module() { echo \"$1\"; }; add_binary() { :; }; add_runscript() { :; }";
-    let lines = run("bash", &format!("{functions}\n{}\nbuild", script("mkinitcpio/install/prepivot")));
-    assert_eq!(lines, ["isofs?", "9p?"]);
+    let build = || run("bash", &format!("{functions}\n{}\nbuild", script("mkinitcpio/install/prepivot")));
+    assert_eq!(build(), ["isofs?", "9p?"]);
+
+    // No names: neither an empty one, nor those of standard input, which dracut's instmods reads then.
+    fs::write(own.join("drivers"), "# none yet\n").unwrap();
+    assert_eq!(build(), [""; 0]);
+    assert_eq!(dracut_of(&folder.0, "", "installkernel; echo $?"), ["0"]);
 }
 
 #[test]
@@ -254,11 +259,15 @@ fn boot(script: &str, prelude: &str, calls: &str, program_ends: u8, cmdline: &st
         .replace("/usr/bin/prepivot", &at("prepivot"))
         .replace("/proc/cmdline", &at("cmdline"))
         .replace("/scripts/functions", &at("functions"));
-    // dracut's and mkinitcpio's own getarg, in small: the value of one key.
-    let getarg = format!(
-        "getarg() {{ for w in $(cat {}); do case $w in \"${{1%=}}\"=*) echo \"${{w#*=}}\" ;; esac; done; }}",
-        at("cmdline")
-    );
+    // dracut's own getarg, in small: the value of one key. mkinitcpio before 39 has none.
+    let getarg = if script.starts_with("dracut/") {
+        format!(
+            "getarg() {{ for w in $(cat {}); do case $w in \"${{1%=}}\"=*) echo \"${{w#*=}}\" ;; esac; done; }}",
+            at("cmdline")
+        )
+    } else {
+        String::new()
+    };
     // Written by the shell that runs it: a file that this process has open, even for a moment, may be busy.
     let program = format!(
         "printf '#!/bin/sh\\necho \"prepivot $*\"\\nexit {program_ends}\\n' >{0}; chmod 755 {0}",

@@ -23,9 +23,12 @@ const TREE: &[(&str, &str)] = &[
     ("usr/lib/systemd/system/initrd.target.wants/prepivot-apply.service", "-> ../prepivot-apply.service"),
     ("usr/lib/systemd/system/prepivot-apply.service", "644"),
     ("usr/lib/systemd/system/prepivot-emergency.service", "644"),
+    ("usr/lib/udev/rules.d/66-azure-ephemeral.rules", "644"),
     ("usr/local/lib/systemd/system/cloud-config.service", "644"),
     ("usr/local/lib/systemd/system/cloud-config.target", "644"),
     ("usr/local/lib/systemd/system/cloud-final.service", "644"),
+    ("usr/local/lib/systemd/system/cloud-init-hotplugd.service", "644"),
+    ("usr/local/lib/systemd/system/cloud-init-hotplugd.socket", "644"),
     ("usr/local/lib/systemd/system/cloud-init-local.service", "644"),
     ("usr/local/lib/systemd/system/cloud-init-main.service", "-> /dev/null"),
     ("usr/local/lib/systemd/system/cloud-init-network.service", "644"),
@@ -186,8 +189,10 @@ fn a_cloud_init_in_the_tree_keeps_its_files_and_that_is_said() {
     let command = tree.path("usr/bin/cloud-init");
     let unit = tree.path("usr/lib/systemd/system/cloud-init-local.service");
     let page = tree.path("usr/share/man/man1/cloud-init.1.gz");
+    let rule = tree.path("usr/lib/udev/rules.d/66-azure-ephemeral.rules");
     for (path, text) in [
         (&command, "#!/usr/bin/python3\n"),
+        (&rule, "# Azure\n"),
         (&unit, "ExecStart=/usr/bin/cloud-init init --local\n"),
         (&page, "cloud-init's manual page\n"),
     ] {
@@ -197,9 +202,10 @@ fn a_cloud_init_in_the_tree_keeps_its_files_and_that_is_said() {
 
     let lines = tree.installed(&[]);
     let kept: Vec<&String> = lines.iter().filter(|l| l.starts_with("kept ")).collect();
-    assert_eq!(kept.len(), 3, "{lines:#?}");
-    assert!(kept[0].contains("/usr/bin/cloud-init ") && kept[2].contains("/usr/lib/systemd/system/cloud-"));
-    assert!(kept[1].contains("/usr/share/man/man1/cloud-init.1 "));
+    assert_eq!(kept.len(), 4, "{lines:#?}");
+    assert!(kept[0].contains("/usr/bin/cloud-init ") && kept[3].contains("/usr/lib/systemd/system/cloud-"));
+    assert!(kept[1].contains("/66-azure-ephemeral.rules ") && kept[2].contains("/usr/share/man/man1/cloud-init.1 "));
+    assert_eq!(fs::read_to_string(&rule).unwrap(), "# Azure\n");
     assert_eq!(fs::read_to_string(&command).unwrap(), "#!/usr/bin/python3\n");
     assert_eq!(fs::read_to_string(&unit).unwrap(), "ExecStart=/usr/bin/cloud-init init --local\n");
 
@@ -208,6 +214,22 @@ fn a_cloud_init_in_the_tree_keeps_its_files_and_that_is_said() {
     assert!(!files.contains_key("usr/share/man/man1/cloud-init.1"), "{files:#?}");
     assert_eq!(files.get("usr/bin/cloud-id").map(String::as_str), Some("-> prepivot"));
     assert!(files.contains_key("usr/lib/systemd/system/prepivot-apply.service"));
+}
+
+/// Debian 11 without merged /usr: cloud-init's units are below /lib.
+#[test]
+fn a_cloud_init_below_lib_is_seen() {
+    let tree = Tree::new();
+    let theirs = ["lib/systemd/system/cloud-init-local.service", "lib/udev/rules.d/66-azure-ephemeral.rules"];
+    for path in theirs.map(|path| tree.path(path)) {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "ExecStart=/usr/bin/cloud-init init --local\n").unwrap();
+    }
+    let lines = tree.installed(&[]);
+    assert_eq!(lines.iter().filter(|l| l.starts_with("kept ")).count(), 2, "{lines:#?}");
+    let files = tree.files();
+    assert!(!files.keys().any(|path| path.ends_with("/cloud-final.service")), "{files:#?}");
+    assert!(!files.contains_key("usr/lib/udev/rules.d/66-azure-ephemeral.rules"), "{files:#?}");
 }
 
 /// What a package of cloud-init puts over an install, as a package manager does: without asking, and away again.
@@ -236,11 +258,13 @@ fn units_that_a_removed_package_masked_are_unmasked() {
     let (masks, notes) = (tree.path("etc/systemd/system"), tree.path("var/lib/systemd/deb-systemd-helper-masked"));
     fs::create_dir_all(&masks).unwrap();
     fs::create_dir_all(&notes).unwrap();
-    for name in ["cloud-init-local.service", "cloud-init.service", "cloud-final.service"] {
+    for name in ["cloud-init-local.service", "cloud-init.service", "cloud-final.service", "cloud-init-hotplugd.socket"]
+    {
         symlink("/dev/null", masks.join(name)).unwrap();
     }
     fs::write(notes.join("cloud-init-local.service"), "").unwrap();
     fs::write(notes.join("cloud-init.service"), "").unwrap();
+    fs::write(notes.join("cloud-init-hotplugd.socket"), "").unwrap();
     let lines = tree.installed(&[]);
     assert!(lines.contains(&"unmasked  /etc/systemd/system/cloud-init-local.service".to_owned()), "{lines:#?}");
     let left: Vec<String> =
@@ -292,14 +316,19 @@ fn remove_leaves_nothing_of_it_and_everything_of_others() {
     let tree = Tree::new();
     tree.installed(&["--package"]);
     tree.installed(&[]);
-    let theirs = ["usr/bin/cloud-id", "usr/lib/systemd/system/cloud-final.service", "usr/bin/other"];
+    let theirs = [
+        "usr/bin/cloud-id",
+        "usr/bin/other",
+        "usr/lib/systemd/system/cloud-final.service",
+        "usr/lib/udev/rules.d/66-azure-ephemeral.rules",
+    ];
     for path in theirs {
         let _ = fs::remove_file(tree.path(path));
         fs::write(tree.path(path), "theirs\n").unwrap();
     }
     let lines = tree.installed(&["--remove"]);
     assert!(lines.iter().all(|line| line.starts_with("removed ")), "{lines:#?}");
-    assert_eq!(tree.files().into_keys().collect::<Vec<_>>(), ["usr/bin/cloud-id", "usr/bin/other", theirs[1]]);
+    assert_eq!(tree.files().into_keys().collect::<Vec<_>>(), theirs);
     assert!(!tree.path("usr/share/prepivot").exists() && !tree.path("usr/local/lib/systemd").exists());
     assert_eq!(tree.installed(&["--remove"]), [""; 0]);
 }
@@ -424,4 +453,50 @@ fn systemd_finds_no_cycle_and_nothing_unknown_in_the_units() {
         // The second round puts a cycle there, so that the first is known to look for one.
         assert_eq!(ours.is_empty(), stages, "{said}");
     }
+}
+
+/// udev itself, with sysfs's folders made by hand: the disks of virtual machines of both generations, and others beside them.
+#[test]
+fn azures_disks_have_the_names_that_fstab_uses() {
+    let disks = [
+        ("{00000000-0000-8899-0000-000000000000}", "4:0:0:0", "azure_root"),
+        ("{00000000-0001-8899-0000-000000000000}", "5:0:1:0", "azure_resource"),
+        ("{f8b3781a-1e82-4818-a1c3-63d806ec15bb}", "0:0:0:0", "azure_root"),
+        ("{f8b3781a-1e82-4818-a1c3-63d806ec15bb}", "0:0:0:1", "azure_resource"),
+        ("{f8b3781a-1e82-4818-a1c3-63d806ec15bb}", "0:0:0:11", ""),
+        ("{f8b3781b-1e82-4818-a1c3-63d806ec15bb}", "0:0:0:1", ""),
+    ];
+    let mut script = "set -e\nfor folder in /dev /run /sys; do mount -t tmpfs t $folder; done\nmkdir -p /run/udev/rules.d /sys/class/block\n\
+                      cp initramfs/66-azure-ephemeral.rules /run/udev/rules.d/\nexport SYSTEMD_DEVICE_VERIFY_SYSFS=0\n"
+        .to_owned();
+    for (number, (id, address, _)) in disks.iter().enumerate() {
+        let at = format!("/sys/devices/vmbus{number}");
+        let scsi = format!("{at}/host0/target0:0:0/{address}");
+        let disk = format!("{scsi}/block/sdx");
+        script += &format!(
+            "mkdir -p /sys/bus/vmbus /sys/bus/scsi {disk}/sdx1\necho '{id}' >{at}/device_id\nln -s /sys/bus/vmbus {at}/subsystem\n\
+             for at in {scsi}/../.. {scsi}/.. {scsi}; do :>$at/uevent; ln -s /sys/bus/scsi $at/subsystem; done\n:>{at}/uevent\n\
+             printf 'MAJOR=8\\nMINOR=16\\nDEVNAME=sdx\\nDEVTYPE=disk\\n' >{disk}/uevent\necho 1 >{disk}/sdx1/partition\n\
+             printf 'MAJOR=8\\nMINOR=17\\nDEVNAME=sdx1\\nDEVTYPE=partition\\nPARTN=1\\n' >{disk}/sdx1/uevent\n\
+             for at in {disk} {disk}/sdx1; do ln -s /sys/class/block $at/subsystem; udevadm test --action=add $at 2>&1 |\n\
+             sed -n 's|^ *DEVLINKS=.*/dev/disk/cloud/\\([^ ]*\\).*|{number} \\1|p'; done\n"
+        );
+    }
+    let output = Command::new("unshare")
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .args(["--mount", "sh", "-c", &format!("command -v udevadm >/dev/null || exit 9\n{script}")])
+        .output()
+        .unwrap();
+    if !output.status.success() {
+        prepivot::base::testing::skip("it needs root and udevadm");
+        return;
+    }
+    let expected: String = disks
+        .iter()
+        .enumerate()
+        .filter(|(_, (_, _, name))| !name.is_empty())
+        .fold(String::new(), |text, (number, (_, _, name))| {
+            text + &format!("{number} {name}\n{number} {name}-part1\n")
+        });
+    assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
 }

@@ -285,3 +285,12 @@ fn a_seed_in_no_layout_says_which_there_are() {
         "/seed is no drive that this build reads: expected the files of MAAS, ConfigDrive, NoCloud, AltCloud, Azure,";
     assert!(answer.code == 1 && answer.err.contains(wanted), "{}", answer.err);
 }
+
+/// /etc/dhcp/dhclient-exit-hooks.d/hook-dhclient of Debian 12, whose package is gone.
+#[test]
+fn what_the_dhcp_hooks_of_older_versions_call_does_nothing() {
+    let dir = TempDir::new("cli-dhclient-hook");
+    let done = called(&dir, "cloud-init", &["dhclient-hook", "up", "eth0"]);
+    assert_eq!((done.code, done.out.as_str(), done.err.as_str()), (0, "", ""));
+    assert!(!run(&["--help"]).out.contains("dhclient"));
+}

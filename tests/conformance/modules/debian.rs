@@ -23,12 +23,6 @@ pub fn set_up(case: &Case, tree: &Tree) {
         let output = outputs.iter().find(is_it).filter(|o| o.get("rc").is_none_or(|rc| rc.as_int() == Some(0)));
         output.and_then(|o| o.get("stdout")).and_then(Value::as_str)
     };
-    if case.module == "cc_install_hotplug" {
-        let dirs = case.setup.get("dirs").and_then(Value::as_list).unwrap_or_default();
-        let has_libexec = dirs.iter().any(|dir| dir.as_str() == Some("/usr/libexec/cloud-init"));
-        let folder = if has_libexec { "usr/libexec" } else { "usr/lib" };
-        tree.write(&format!("{folder}/cloud-init/hook-hotplug"), "#!/bin/sh\n", 0o755);
-    }
     for (device, _) in case.setup.get("devices").and_then(Value::as_map).into_iter().flat_map(Map::iter) {
         if case.module == "cc_grub_dpkg" {
             tree.write(device, "", 0o660);
@@ -85,10 +79,16 @@ pub fn source(case: &Case) -> Option<&'static str> {
     }
 }
 
-/// The rule for added devices without those of the source that [`source`] names.
+/// The rule for added devices without those of the source that [`source`] names, and without what it runs, which is no script of
+/// cloud-init's.
 pub fn rule(content: &str) -> String {
     let of_source = |line: &&str| !line.starts_with("ENV{ID_NET_DRIVER}") && *line != "GOTO=\"cloudinit_end\"";
-    content.lines().filter(|l| !l.starts_with('#')).filter(of_source).collect::<Vec<_>>().join("\n")
+    let lines = content.lines().filter(|l| !l.starts_with('#')).filter(of_source);
+    let line = |line: &str| match line.strip_prefix("SUBSYSTEM==\"net\", ") {
+        Some(runs) if runs.contains("RUN+=\"") => "SUBSYSTEM==\"net\", RUN".to_owned(),
+        _ => line.to_owned(),
+    };
+    lines.map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// The answer of Ubuntu Pro's API and of debconf, where a command asks them.
