@@ -34,8 +34,8 @@ const SENSITIVE: [&str; 20] = [
     "vendordata",
     "vendordata2",
 ];
-/// Where the metadata of OpenStack and config drives has what the machine's owner set (nova's `--property`).
-const OF_USER: &str = "ds/meta_data/meta/";
+/// Where `ds` has what the machine's owner set: that of OpenStack and config drives (nova's `--property`), and Oracle's.
+const OF_USER: [&str; 3] = ["ds/meta_data/meta/", "ds/metadata/", "ds/extendedMetadata/"];
 /// The image's configuration, by cloud-init's old name and its new one, each with its description.
 const IMAGE_CONFIG: [(&str, &str); 2] = [
     ("merged_cfg", "deprecated: use merged_system_cfg"),
@@ -49,14 +49,16 @@ const DOC: &str =
 /// The data without user-data, which are the variables of templates. `image` is the image's configuration.
 pub fn standard(root: &Root, machine: &Machine, distro: &Distro, instance: &Instance, image: &Value) -> Map {
     let mut ds = instance.ds.clone();
+    if ds.is_empty() {
+        ds.insert("meta_data", instance.metadata.clone());
+        if !instance.ec2_metadata.is_null() {
+            ds.insert("ec2_metadata", instance.ec2_metadata.clone());
+        }
+        if let Some(NetworkData::Openstack(network)) = &instance.network {
+            ds.insert("network_json", network.clone());
+        }
+    }
     ds.insert("_doc", DOC);
-    ds.insert("meta_data", instance.metadata.clone());
-    if !instance.ec2_metadata.is_null() {
-        ds.insert("ec2_metadata", instance.ec2_metadata.clone());
-    }
-    if let Some(NetworkData::Openstack(network)) = &instance.network {
-        ds.insert("network_json", network.clone());
-    }
     let os = OsRelease::read(root);
     let kernel = Kernel::read(machine);
     let mut data = Map::new();
@@ -273,10 +275,13 @@ fn says_secret(name: &str) -> bool {
     ["pass", "secret", "token", "private"].iter().any(|word| name.contains(word))
 }
 
+fn is_of_user(path: &str) -> bool {
+    OF_USER.iter().any(|folder| path.starts_with(folder))
+}
+
 /// A copy of the value at `key` with secrets replaced; their paths, separated by `/`, are added to `paths`.
 fn redacted(key: &str, value: &Value, path: &str, paths: &mut Vec<String>) -> Value {
-    let is_secret =
-        SENSITIVE.contains(&key.to_ascii_lowercase().as_str()) || path.starts_with(OF_USER) && says_secret(key);
+    let is_secret = SENSITIVE.contains(&key.to_ascii_lowercase().as_str()) || is_of_user(path) && says_secret(key);
     if is_secret && !value.is_null() {
         paths.push(path.to_owned());
         return REDACTED.into();
@@ -337,6 +342,25 @@ mod tests {
             let keys = ["distro", "distro_version", "distro_release", "variant"];
             assert_eq!(keys.map(|key| v1.get(key).and_then(Value::as_str).unwrap()), names);
         }
+    }
+
+    #[test]
+    fn the_document_of_a_service_is_all_of_ds() {
+        let dir = TempDir::new("instance-data");
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let text = br#"{"shape": "s", "metadata": {"role": "db", "user_data": "geheim", "db_password": "geheim"}}"#;
+        let Value::Map(ds) = json::parse("t", text).unwrap() else { panic!() };
+        let metadata = json::parse("t", br#"{"instance-id": "i-1"}"#).unwrap();
+        let instance = Instance { ds, metadata, ..Instance::default() };
+        let standard = standard(&root, &Machine::default(), &Distro::named("debian"), &instance, &Value::Null);
+        write(&mut root, standard, &instance, &Value::Null, Value::Null.into()).unwrap();
+        let read = |name: &str| json::parse("t", root.text(&format!("/run/cloud-init/{name}")).as_bytes()).unwrap();
+        let (public, sensitive) = (read("instance-data.json"), read("instance-data-sensitive.json"));
+        for (key, value) in [("role", "db"), ("user_data", REDACTED), ("db_password", REDACTED)] {
+            assert_eq!(public.at(&["ds", "metadata", key]), Some(&Value::from(value)));
+        }
+        assert_eq!(sensitive.at(&["ds", "metadata", "db_password"]), Some(&Value::from("geheim")));
+        assert_eq!((public.at(&["ds", "shape"]), public.at(&["ds", "meta_data"])), (Some(&Value::from("s")), None));
     }
 
     #[test]

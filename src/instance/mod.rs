@@ -109,7 +109,8 @@ pub struct Instance {
     pub machine_uuid: Option<String>,
     /// meta_data.json or the meta-data file, as a mapping. It also contains the values of the fields below.
     pub metadata: Value,
-    /// Further data of the source, for `ds` in instance-data besides `meta_data`.
+    /// `ds` in instance-data, of a source where cloud-init has the service's own document there. Empty: `meta_data` and what
+    /// comes with it.
     pub ds: Map,
     /// The EC2 metadata that comes with it, if any.
     pub ec2_metadata: Value,

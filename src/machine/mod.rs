@@ -18,6 +18,10 @@ pub use tools::Tools;
 
 use std::path::{Path, PathBuf};
 
+/// UUIDs of boards whose maker set none, as the firmware's template has them, in either byte order. The kernel ignores zeros and
+/// ones itself.
+const PLACEHOLDERS: [&str; 2] = ["03000200-0400-0500-0006-000700080009", "00020003-0004-0005-0006-000700080009"];
+
 /// Facts about this machine, read once. No other part reads /proc, /sys or DMI.
 #[derive(Debug, Clone, Default)]
 pub struct Machine {
@@ -66,9 +70,10 @@ impl Machine {
         own.or_else(|| beneath::variable(&self.base, name)).filter(|v| !v.is_empty())
     }
 
-    /// The system's UUID in lower case.
+    /// The system's UUID in lower case. None if it is one that many boards have.
     pub fn uuid(&self) -> Option<String> {
-        self.dmi("product_uuid").map(|u| u.to_ascii_lowercase()).filter(|u| !u.is_empty())
+        let uuid = self.dmi("product_uuid")?.to_ascii_lowercase();
+        Some(uuid).filter(|uuid| !uuid.is_empty() && !PLACEHOLDERS.contains(&uuid.as_str()))
     }
 
     /// Xen's UUID for the machine, in lower case (`/sys/hypervisor/uuid`). None elsewhere.
@@ -87,6 +92,20 @@ impl Machine {
 mod tests {
     use super::*;
     use crate::base::testing::TempDir;
+
+    #[test]
+    fn a_uuid_that_many_boards_have_is_none() {
+        let dir = TempDir::new("uuid");
+        std::fs::create_dir_all(dir.0.join("sys/class/dmi/id")).unwrap();
+        let uuid = |text: &str| {
+            std::fs::write(dir.0.join("sys/class/dmi/id/product_uuid"), text).unwrap();
+            Machine::read(&dir.0).uuid()
+        };
+        assert_eq!(uuid("03000200-0400-0500-0006-000700080009\n"), None);
+        assert_eq!(uuid("00020003-0004-0005-0006-000700080009\n"), None);
+        assert_eq!(uuid("\n"), None);
+        assert_eq!(uuid("0002000A-0004-0005-0006-000700080009\n").unwrap(), "0002000a-0004-0005-0006-000700080009");
+    }
 
     #[test]
     fn facts_come_from_the_tree_that_is_named() {

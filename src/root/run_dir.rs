@@ -76,7 +76,7 @@ pub struct Applied {
     /// When it began and ended, in seconds since the kernel started.
     pub start: f64,
     pub finished: f64,
-    /// Whether the root has an instance and all of it was written.
+    /// Whether the root has this machine's instance and all of it was written.
     pub provisioned: bool,
     /// Whether the instance was read in this boot, not taken from the cache.
     pub read: bool,

@@ -70,7 +70,9 @@ fn service_job(search: &mut Search) -> Option<Job> {
         };
         let link = client.uplink().link.as_deref();
         let network = network::config(&metadata, &nics, link, network::Scope::of(full, false), &|_| None);
+        let ds = [("meta-data", Value::Map(metadata.clone()))].into_iter().collect();
         let mut found = instance(SOURCE.name, metadata);
+        found.ds = ds;
         found.class = "DataSourceAliYunLocal".into();
         found.subplatform = format!("metadata ({base})");
         let hostname = found.metadata.get("hostname").map_or(Some(NO_NAME.into()), Value::text);

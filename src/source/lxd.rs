@@ -146,8 +146,11 @@ impl Crawl<'_> {
             }
             None => None,
         };
-        let mut ds =
-            Map::from_iter([("_metadata_api_version", Value::from("1.0")), ("config", Value::Map(config.clone()))]);
+        let mut ds = Map::from_iter([
+            ("_metadata_api_version", Value::from("1.0")),
+            ("config", Value::Map(config.clone())),
+            ("meta-data", Value::Map(metadata.clone())),
+        ]);
         if let Some(Ok(devices)) = devices.filter(|d| d.status == 200).map(|d| json::parse("devices", &d.body)) {
             ds.insert("devices", devices);
         }
@@ -261,6 +264,7 @@ mod tests {
         let ds = Value::Map(instance.ds);
         assert_eq!(ds.at(&["config", "user.own"]), Some(&Value::from("mine")));
         assert_eq!(ds.at(&["devices", "eth0", "type"]), Some(&Value::from("nic")));
+        assert_eq!(ds.get("meta-data"), Some(&instance.metadata));
         let Some(NetworkData::Cloud(network)) = instance.network else { panic!() };
         assert!(json::to_string(&network).contains(r#""name":"eth0","subnets":[{"type":"dhcp","control":"auto"}]"#));
     }

@@ -117,6 +117,9 @@ pub struct Source {
     pub omits_devices: bool,
     /// The default update events, which the configuration can change.
     pub updates: &'static [Update],
+    /// Whether its service is asked on each boot for user-data and metadata, as by cloud-init, because its cloud documents that they
+    /// may have changed. That leaves the network files alone, unless `updates` has an event for them.
+    pub read_on_boot: bool,
     /// The order of precedence of network configurations, including its own.
     pub network_order: &'static [Origin],
     /// Reports back, for example that the machine is provisioned or that a password was set. Called on every
@@ -162,6 +165,7 @@ impl Source {
         late_addresses: false,
         omits_devices: false,
         updates: &[Update::NewInstance],
+        read_on_boot: false,
         network_order: &DEFAULT_ORDER,
         provisioned: None,
         publish_host_keys: None,

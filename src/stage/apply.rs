@@ -192,6 +192,8 @@ fn search(root: &mut Root, boot: &mut Boot) -> Outcome {
 struct Done {
     /// Whether the last boot had the same instance.
     again: bool,
+    /// Whether the instance is another machine's: the real root asks again for this machine's.
+    is_others: bool,
     /// Whether the search is left to the real root, where alone the datasource can be read.
     later: bool,
     /// Whether everything was written: nothing failed for want of space or because the disk is read-only.
@@ -210,6 +212,7 @@ impl Done {
 /// Provisions the root with what was found. Nothing is committed yet.
 fn provision_outcome(root: &mut Root, boot: &mut Boot, status: &mut Status, outcome: Outcome) -> Done {
     status.begin(LOCAL, boot.start);
+    let mut is_others = false;
     let (instance, place) = match outcome {
         Outcome::Nothing(why) => {
             boot.report.warn(why);
@@ -221,6 +224,14 @@ fn provision_outcome(root: &mut Root, boot: &mut Boot, status: &mut Status, outc
             return Done { later: true, ..Done::default() };
         }
         Outcome::Same(instance) => (*instance, None),
+        Outcome::Others(instance, why) => {
+            boot.report.warn(format_args!(
+                "no service answers, so this machine keeps the instance {} of the machine that its disk is from: {why}",
+                instance.instance_id
+            ));
+            is_others = true;
+            (*instance, None)
+        }
         Outcome::Read(found) => {
             let Found { mut instance, place } = *found;
             instance.machine_uuid = boot.machine.uuid();
@@ -232,7 +243,7 @@ fn provision_outcome(root: &mut Root, boot: &mut Boot, status: &mut Status, outc
     };
     status.set_datasource(&state::description(&instance));
     let again = state::last_id(root).as_deref() == Some(&instance.instance_id);
-    let complete = provision::provision(root, boot, &instance, place.is_some());
+    let complete = provision::provision(root, boot, &instance, place.is_some()) && !is_others;
     network::rename_links(root, boot.machine, &mut boot.report);
     boot.log();
     let id = &instance.instance_id;
@@ -242,6 +253,7 @@ fn provision_outcome(root: &mut Root, boot: &mut Boot, status: &mut Status, outc
     Done {
         provisioned: Some((summary, Provisioned { instance, read, complete, settled: false })),
         again,
+        is_others,
         ..Done::default()
     }
 }
@@ -288,7 +300,7 @@ fn save(root: &mut Root, boot: &mut Boot, status: &Status, messages: &[logging::
 /// Records for the later stages what this one did.
 fn record(root: &mut Root, boot: &mut Boot, done: &Done) {
     let (start, finished) = (boot.start, status::uptime());
-    let provisioned = done.is_provisioned() && done.written;
+    let provisioned = done.is_provisioned() && done.written && !done.is_others;
     let read = done.provisioned.as_ref().is_some_and(|(_, provisioned)| provisioned.read);
     let later = done.later || !done.written;
     let applied = Applied { start, finished, provisioned, read, later, again: done.again };

@@ -36,7 +36,8 @@ pub struct Provisioned {
     pub instance: Instance,
     /// Whether the instance was read in this boot.
     pub read: bool,
-    /// Whether the configuration is complete: nothing remote is missing, and there are no part-handlers.
+    /// Whether the configuration is complete: nothing remote is missing, there are no part-handlers, and the instance is this
+    /// machine's.
     pub complete: bool,
     /// Whether the disk had all of it already.
     pub settled: bool,
@@ -84,7 +85,7 @@ pub fn leave(root: &mut Root, boot: &mut Boot, status: &mut Status, done: &Provi
         || left
         || boothooks
         || provision::has_later_files(root, &done.instance)
-        || (!done.read && refresh::is_allowed(boot, &done.instance));
+        || (!done.read && refresh::is_due(boot, &done.instance));
     let local = root.is_waiting() || early.work != Work::None;
     let later = config.work != Work::None;
     let marks = [network.marks(), config.marks(), last.marks()];
@@ -271,6 +272,13 @@ mod tests {
         but_final(&|root, _, done| {
             root.remove(&format!("{}/{}", state::folder(&done.instance), state::BOOT_FINISHED)).unwrap();
         });
+        // Its service is asked for what may have changed.
+        let ec2 = idle(&|root, _, done| {
+            done.instance.source = "Ec2".into();
+            done.read = false;
+            settled(root, done);
+        });
+        assert_eq!(ec2, ["init-local", "modules-config"]);
         but_final(&|root, _, _| left("/var/lib/cloud/data/previous-datasource", root));
         but_final(&|root, _, _| left("/var/lib/cloud/data/prepivot-unlabelled", root));
         for config in [

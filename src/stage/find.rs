@@ -35,13 +35,16 @@ const AGAIN: Duration = Duration::from_secs(10);
 /// How long a service may take in the real root that did not answer in the initramfs.
 const SERVED: Duration = Duration::from_secs(30);
 
-/// How long a service may take where the last boot's instance can be used instead.
+/// How long a service may take where the last boot's instance can be used instead, and nothing says that it is another machine's.
 const KNOWN: Duration = Duration::from_secs(10);
 
 /// The result of the search.
 pub enum Outcome {
     /// The last boot's instance, not read again.
     Same(Box<Instance>),
+    /// The instance that the disk has, another machine's, because no service answered, for this reason: the network stage
+    /// asks again.
+    Others(Box<Instance>, String),
     /// Read now.
     Read(Box<Found>),
     /// Nothing yet: the search is left to the real root, for this reason.
@@ -180,7 +183,8 @@ fn look(search: &mut Search, own: &Value, drives: &mut Drives, deadline: Deadlin
     }
     let due = choose::drive_is_due(&report, &facts) && !jobs.iter().any(|job| job.replaces_drive);
     let asks = !jobs.is_empty();
-    let budgets = cached.as_ref().map(|_| KNOWN).into_iter().chain(budget);
+    let others = cached.as_ref().is_some_and(|c| is_of_another_machine(c, machine));
+    let budgets = cached.as_ref().filter(|_| !others).map(|_| KNOWN).into_iter().chain(budget);
     let limit = budgets.fold(deadline, Deadline::at_most);
     if let Some(found) = ask_services(search, &services, jobs, drives, &names, limit) {
         return Outcome::Read(found);
@@ -194,6 +198,9 @@ fn look(search: &mut Search, own: &Value, drives: &mut Drives, deadline: Deadlin
     }
     if let Some(instance) = cached {
         let reasons = search.problems().join("; ");
+        if asks && others {
+            return Outcome::Others(Box::new(instance), reasons);
+        }
         log::info!("no datasource answers: the instance {} of the last boot stays ({reasons})", instance.instance_id);
         return Outcome::Same(Box::new(instance));
     }
@@ -386,6 +393,11 @@ fn was_served_here(cached: &Instance, machine: &Machine) -> bool {
     cached.from_network && machine.uuid().is_some() && cached.machine_uuid == machine.uuid()
 }
 
+/// Whether the cached instance is certainly another machine's: this machine has a copy of its disk.
+fn is_of_another_machine(cached: &Instance, machine: &Machine) -> bool {
+    cached.machine_uuid.is_some() && machine.uuid().is_some_and(|uuid| cached.machine_uuid != Some(uuid))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -412,6 +424,21 @@ mod tests {
         assert_eq!(of(&[]).0, "");
         // NoCloud has no address to be asked at here.
         assert_eq!(of(&[service("NoCloud", Certain), service("OpenStack", Maybe)]), ("OpenStack".into(), Some(20)));
+    }
+
+    #[test]
+    fn a_copied_disk_has_another_machines_instance() {
+        let dir = TempDir::new("copied");
+        std::fs::create_dir_all(dir.0.join("sys/class/dmi/id")).unwrap();
+        let is_others = |own: &str, cached: Option<&str>| {
+            std::fs::write(dir.0.join("sys/class/dmi/id/product_uuid"), own).unwrap();
+            let instance = Instance { machine_uuid: cached.map(str::to_owned), ..Instance::default() };
+            is_of_another_machine(&instance, &Machine::read(&dir.0))
+        };
+        assert!(is_others("AA-1\n", Some("bb-2")));
+        assert!(!is_others("AA-1\n", Some("aa-1")));
+        // Nothing says so.
+        assert!(!is_others("AA-1\n", None) && !is_others("\n", Some("bb-2")));
     }
 
     #[test]

@@ -56,7 +56,7 @@ pub fn added(root: &mut Root, machine: &Machine, path: &str) -> Vec<String> {
         for _ in 0..if late { times } else { 0 } {
             commit(root, &mut boot.report);
             std::thread::sleep(Duration::from_secs(wait));
-            match refresh::again(root, boot, &stored) {
+            match refresh::again(root, boot, &stored, refresh::BUDGET) {
                 Some(Ok(found)) if found.network != stored.network && device.is_in(&found) => {
                     stored = refresh::store(root, boot, found)?.0;
                 }
@@ -121,7 +121,7 @@ impl Device<'_> {
             if wait > 0 && root.is_live() {
                 std::thread::sleep(Duration::from_secs(wait));
             }
-            match refresh::again(root, boot, instance) {
+            match refresh::again(root, boot, instance, refresh::BUDGET) {
                 Some(Ok(found)) if found.instance_id != instance.instance_id => {
                     last = Error::new("the datasource knows this machine by another instance-id");
                 }

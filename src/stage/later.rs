@@ -223,6 +223,11 @@ fn run(
     boot.log();
     let changed = refreshed.is_some();
     let instance = refreshed.unwrap_or(instance);
+    if changed {
+        // Stages that the local stage found idle may have work now.
+        Run::new(root, boot, &instance).mark_idle();
+        boot.report.keep(root.remove(run_dir::IDLE));
+    }
     if stage == Stage::Init || boot.config.is_none() {
         merge(root, boot, &instance, stage, changed, known);
     }

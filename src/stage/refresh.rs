@@ -1,5 +1,5 @@
 //! Asks the datasource again on later boots, in the real root's network stage, where the user allows it as in
-//! cloud-init.
+//! cloud-init, or the datasource is one that is read on each boot.
 
 use super::boot::Boot;
 use super::find;
@@ -20,17 +20,20 @@ use std::time::Duration;
 
 /// How long the service may take, including the wait for a link to it. Short, because the instance is known
 /// and logins wait for the stage.
-const BUDGET: Duration = Duration::from_secs(30);
+pub const BUDGET: Duration = Duration::from_secs(30);
 
-/// Asks the datasource again if this boot took the instance from the cache and the user allows it: `updates:
-/// {network: {when: [boot]}}`, or an image whose list has only services while its instance came from a drive.
-/// The answer replaces the cached instance, and the network files are written again. None where no source was
-/// asked, none answered, or the answer equals the cached instance.
+/// The same where the user has not asked for it ([`Source::read_on_boot`]).
+const UNASKED: Duration = Duration::from_secs(10);
+
+/// Asks the datasource again if this boot took the instance from the cache and that [is due](is_due). The answer replaces the
+/// cached instance; the network files are written again if the user allows it. None where no source was asked, none answered, or
+/// the answer equals the cached instance.
 pub fn refresh(root: &mut Root, boot: &mut Boot, instance: &Instance) -> Option<Instance> {
-    if !is_later_boot(root) || !is_allowed(boot, instance) {
+    if !is_later_boot(root) || !is_due(boot, instance) {
         return None;
     }
-    let found = match again(root, boot, instance) {
+    let is_allowed = is_allowed(boot, instance);
+    let found = match again(root, boot, instance, if is_allowed { BUDGET } else { UNASKED }) {
         Some(found) => found,
         None => {
             log::info!("nothing is there that could be asked again about the instance {}", instance.instance_id);
@@ -46,26 +49,43 @@ pub fn refresh(root: &mut Root, boot: &mut Boot, instance: &Instance) -> Option<
             None
         }
         Ok(found) => {
-            let updated = store(root, boot, found).map(|(instance, _)| instance);
+            let updated = if is_allowed {
+                store(root, boot, found).map(|(instance, _)| instance)
+            } else {
+                store_instance(root, boot, found)
+            };
             let updated =
                 updated.map_err(|e| boot.report.warn(format_args!("what the datasource says now is not used: {e}")));
             updated.ok().filter(|updated| updated != instance)
         }
         Err(e) => {
-            boot.report.warn(format_args!("the datasource was asked again and did not answer: {e}"));
+            let problem = format!("the datasource was asked again and did not answer: {e}");
+            if is_allowed {
+                boot.report.warn(problem)
+            } else {
+                log::info!("{problem}")
+            }
             None
         }
     }
 }
 
-/// Whether the user allows asking the datasource again on a later boot.
-pub fn is_allowed(boot: &Boot, instance: &Instance) -> bool {
+/// Whether the datasource is to be asked again on a later boot: the user allows it, or it is one that is read on each boot and
+/// the image does not keep its instance for good (`manual_cache_clean`).
+pub fn is_due(boot: &Boot, instance: &Instance) -> bool {
+    let is_kept = || boot.config().get("manual_cache_clean").is_some_and(Value::is_true);
+    is_allowed(boot, instance) || source::named(&instance.source).is_some_and(|s| s.read_on_boot) && !is_kept()
+}
+
+/// Whether the user allows asking the datasource again on a later boot, also for the network configuration: `updates: {network:
+/// {when: [boot]}}`, or an image whose list has only services while its instance came from a drive.
+fn is_allowed(boot: &Boot, instance: &Instance) -> bool {
     allows_boot(boot.config(), source::named(&instance.source)) || left_its_drive(&boot.image, instance)
 }
 
-/// Whether the local stage of this boot took the instance from the cache.
+/// Whether the local stage of this boot took this machine's instance from the cache.
 fn is_later_boot(root: &Root) -> bool {
-    Applied::read(root).is_some_and(|applied| !applied.read)
+    Applied::read(root).is_some_and(|applied| applied.provisioned && !applied.read)
 }
 
 /// Whether `updates: {network: {when: […]}}` has the event `boot`, or, if that is not set, the source has it
@@ -93,13 +113,13 @@ fn is_local(name: &str) -> bool {
     source::named(name).is_some_and(|s| s.read.is_some())
 }
 
-/// Reads the instance's own source again: the drive or seed that it came from if that is present, else the
+/// Reads the instance's own source again, within `limit`: the drive or seed that it came from if that is present, else the
 /// service. None where there is neither.
-pub fn again(root: &Root, boot: &mut Boot, instance: &Instance) -> Option<Result<Instance>> {
+pub fn again(root: &Root, boot: &mut Boot, instance: &Instance, limit: Duration) -> Option<Result<Instance>> {
     let (machine, image) = (boot.machine, &boot.image);
     let facts = Facts::new(machine, root, &image.own, Platform::of(machine, root));
     let report = detect::identify(&facts, &candidates());
-    let mut search = Search::new(machine, root, &image.config, Deadline::after(BUDGET));
+    let mut search = Search::new(machine, root, &image.config, Deadline::after(limit));
     let mut found = None;
     if is_local(&instance.source) && !left_its_drive(image, instance) {
         let mut drives = Drives::new(&source::labels(), Places::default());
@@ -121,20 +141,22 @@ pub fn again(root: &Root, boot: &mut Boot, instance: &Instance) -> Option<Result
 ///
 /// # Errors
 /// A file cannot be written, or the network program fails.
-pub fn store(
-    root: &mut Root,
-    boot: &mut Boot,
-    mut instance: Instance,
-) -> Result<(Instance, Option<&'static Renderer>)> {
-    instance.machine_uuid = boot.machine.uuid();
-    source::describe(&mut instance);
-    state::store(root, &instance)?;
+pub fn store(root: &mut Root, boot: &mut Boot, instance: Instance) -> Result<(Instance, Option<&'static Renderer>)> {
+    let instance = store_instance(root, boot, instance)?;
     let applied = network::apply(root, boot.machine, &boot.image, &instance, &mut boot.report)?;
     let renderer = applied.as_ref().map(|a| a.renderer);
     let changed = renderer.filter(|_| has_new_network(root));
     network::write_json(root, &instance, applied)?;
     changed.map_or(Ok(()), |renderer| reload(root, renderer))?;
     Ok((instance, renderer))
+}
+
+/// Stores the new instance, and returns it.
+fn store_instance(root: &mut Root, boot: &Boot, mut instance: Instance) -> Result<Instance> {
+    instance.machine_uuid = boot.machine.uuid();
+    source::describe(&mut instance);
+    state::store(root, &instance)?;
+    Ok(instance)
 }
 
 /// Whether the uncommitted changes have network files.
@@ -196,5 +218,19 @@ mod tests {
             assert!(!allowed(own, source), "{own}{source}");
         }
         assert!(allowed("updates: {network: {when: [boot]}}\n", "OpenStack"));
+    }
+
+    #[test]
+    fn ec2_is_asked_on_each_boot_unless_its_instance_is_kept_for_good() {
+        let due = |config: &str, source: &str| {
+            let dir = TempDir::new("refresh-due");
+            let (root, machine) = (Root::open(&dir.0, Use::Tree).unwrap(), Machine::default());
+            let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
+            boot.config = Some(yaml::parse("t", config).unwrap().into());
+            is_due(&boot, &Instance { source: source.into(), ..Instance::default() })
+        };
+        assert!(due("{}", "Ec2") && due("updates: {network: {when: [hotplug]}}", "Ec2"));
+        assert!(!due("manual_cache_clean: true", "Ec2") && !due("{}", "OpenStack"));
+        assert!(due("{updates: {network: {when: [boot]}}, manual_cache_clean: true}", "OpenStack"));
     }
 }

@@ -138,6 +138,13 @@ impl Client {
         }
     }
 
+    /// The same client, for what has to end within `time` although the service is there.
+    pub fn within(&self, time: Duration) -> Client {
+        let deadline = self.deadline.at_most(time);
+        let answered = AtomicBool::new(self.answered.load(Ordering::Relaxed));
+        Client { deadline, search: deadline, answered, ..self.limited(self.limits) }
+    }
+
     /// The uplink that this client uses.
     pub fn uplink(&self) -> &Uplink {
         &self.uplink
@@ -264,7 +271,8 @@ impl Client {
                 late = **only_some && tries > 1;
                 if !late && tries >= CHECK_TRIES && elapsed >= check {
                     check = elapsed.saturating_mul(2);
-                    suspect = self.always_gives(control, deadline);
+                    suspect =
+                        self.always_gives(&Request { headers: request.headers, ..Request::get(control) }, deadline);
                     wait = if suspect { self.backoff(CHECK_BACKOFF, after) } else { wait };
                 }
             }
@@ -288,11 +296,10 @@ impl Client {
     }
 
     /// Whether the service serves a document each time: then it does not turn machines away.
-    fn always_gives(&self, url: &str, deadline: Deadline) -> bool {
-        let request = Request::get(url);
+    fn always_gives(&self, request: &Request, deadline: Deadline) -> bool {
         (0..CHECKS).all(|_| {
             let wait = self.backoff(CHECK_BACKOFF, None);
-            let given = self.follow(&request, deadline).is_ok_and(|reply| (200..300).contains(&reply.status));
+            let given = self.follow(request, deadline).is_ok_and(|reply| (200..300).contains(&reply.status));
             given && wait < self.transport.left(deadline) && self.transport.wait(wait)
         })
     }

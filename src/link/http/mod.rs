@@ -26,6 +26,13 @@ use std::time::{Duration, SystemTime};
 /// The largest body that is read, in bytes, unless a request sets a lower limit.
 pub const MAX_BODY: usize = 16 << 20;
 
+/// How often and how long a document is tried before the boot continues without it: the service is there, but one of its
+/// documents may fail permanently.
+const TRIES: u32 = 7;
+pub const WITHIN: Duration = Duration::from_secs(20);
+/// How long one such try may take. For dynamic vendor-data nova waits for other services (5 s each by default).
+const OPTIONAL_ATTEMPT: Duration = Duration::from_secs(12);
+
 /// A request.
 #[derive(Debug, Clone)]
 pub struct Request<'a> {
@@ -80,6 +87,17 @@ impl<'a> Request<'a> {
     /// A GET of the document by which a service is recognised ([`Request::first`]).
     pub fn first(url: &'a str) -> Self {
         Request { first: true, ..Request::get(url) }
+    }
+
+    /// A GET of an optional document of a service that has served `control`: the boot goes on without it where it fails for good.
+    pub fn bounded(url: &'a str, control: &'a str) -> Self {
+        Request {
+            tries: TRIES,
+            timeout: Some(OPTIONAL_ATTEMPT),
+            within: Some(WITHIN),
+            control: Some(control),
+            ..Request::get(url)
+        }
     }
 
     /// A POST of `body`, repeated until the deadline.

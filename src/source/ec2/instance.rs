@@ -4,7 +4,7 @@
 
 use super::network;
 use super::service::Crawled;
-use crate::document::{Bytes, Value};
+use crate::document::{Bytes, Map, Value};
 use crate::instance::Instance;
 use crate::link::{Reach, Uplink};
 use crate::machine::{Machine, Nic};
@@ -89,7 +89,7 @@ pub fn instance(
     full_network: bool,
     router: &dyn Fn(&str) -> Option<Ipv4Addr>,
 ) -> Instance {
-    let Crawled { metadata, user_data, identity, problems } = crawled;
+    let Crawled { version, metadata, user_data, identity, problems } = crawled;
     let text = |path: &[&str]| Value::Map(metadata.clone()).at(path).and_then(Value::text).filter(|t| !t.is_empty());
     let by_identity = |key: &str| identity.get(key).and_then(Value::text).filter(|t| !t.is_empty());
     let zone = by_identity("availabilityZone").or_else(|| text(&["placement", "availability-zone"]));
@@ -100,8 +100,13 @@ pub fn instance(
         region
     };
     let region = by_identity("region").or_else(of_zone);
-    let document = Value::Map([("document", identity.clone())].into_iter().collect());
-    let dynamic = Value::Map([("instance-identity", document)].into_iter().collect());
+    let mut ds: Map = [("_metadata_api_version", Value::from(version)), ("meta-data", Value::Map(metadata.clone()))]
+        .into_iter()
+        .collect();
+    if !identity.is_null() {
+        let document: Map = [("document", identity.clone())].into_iter().collect();
+        ds.insert("dynamic", Map::from_iter([("instance-identity", document)]));
+    }
     Instance {
         source: "Ec2".into(),
         class: if cloud == Cloud::Aws || cloud == Cloud::Outscale { "DataSourceEc2Local" } else { "DataSourceEc2" }
@@ -118,11 +123,7 @@ pub fn instance(
         user_data: user_data.map(|b| Bytes::from(decoded(b))),
         device_names: metadata.get("block-device-mapping").and_then(Value::as_map).cloned().unwrap_or_default(),
         network: network::config(&metadata, nics, link, network::Scope::of(full_network, true), router),
-        ec2_metadata: if identity.is_null() {
-            Value::Null
-        } else {
-            Value::Map([("dynamic", dynamic)].into_iter().collect())
-        },
+        ds,
         metadata: Value::Map(metadata),
         problems,
         ..Instance::default()
@@ -168,14 +169,30 @@ mod tests {
 
     #[test]
     fn the_identity_document_comes_before_the_tree() {
-        let named = |document: &str| {
+        let of = |document: &str| {
             let Value::Map(metadata) = json::parse("t", br#"{"instance-id": "i-1"}"#).unwrap() else { panic!() };
             let identity = json::parse("t", document.as_bytes()).unwrap();
-            let crawled = Crawled { metadata, identity, ..Crawled::default() };
-            let got = instance(crawled, Cloud::Aws, "http://169.254.169.254", &[], None, true, &|_| None);
+            let crawled = Crawled { version: "2021-03-23", metadata, identity, ..Crawled::default() };
+            instance(crawled, Cloud::Aws, "http://169.254.169.254", &[], None, true, &|_| None)
+        };
+        let named = |document: &str| {
+            let got = of(document);
             (got.instance_id, got.region)
         };
         assert_eq!(named(r#"{"instanceId": "i-2", "region": "eu-west-1"}"#), ("i-2".into(), Some("eu-west-1".into())));
         assert_eq!(named(r#"{"instanceId": "", "region": ""}"#), ("i-1".into(), None));
+        // `ds` is the service's document, as cloud-init's.
+        assert_eq!(
+            json::to_string_sorted(&Value::Map(of(r#"{"region": "a-1"}"#).ds)),
+            json::to_string_sorted(
+                &json::parse(
+                    "t",
+                    br#"{"_metadata_api_version": "2021-03-23", "meta-data": {"instance-id": "i-1"},
+                        "dynamic": {"instance-identity": {"document": {"region": "a-1"}}}}"#
+                )
+                .unwrap()
+            )
+        );
+        assert_eq!(of("null").ds.get("dynamic"), None);
     }
 }

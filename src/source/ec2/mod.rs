@@ -33,6 +33,7 @@ pub static SOURCE: Source = Source {
     hotplug_rules: "ENV{ID_NET_DRIVER}==\"vif|ena|ixgbevf\", GOTO=\"cloudinit_hook\"\nGOTO=\"cloudinit_end\"\n",
     late_addresses: true,
     updates: &[Update::NewInstance, Update::Hotplug],
+    read_on_boot: true,
     settings: &[
         ("metadata_urls", "addresses of the service, instead of the well-known ones"),
         MAX_WAIT,

@@ -18,6 +18,8 @@ const TOKENS: Tokens = Tokens { header: "X-aws-ec2-metadata-token", lifetime: "X
 /// What was read from the service.
 #[derive(Debug, Default)]
 pub struct Crawled {
+    /// The version of the documents.
+    pub version: &'static str,
     pub metadata: Map,
     pub user_data: Option<Vec<u8>>,
     /// The identity document; null where there is none.
@@ -35,12 +37,13 @@ pub fn crawl(client: &Client, base: &str, is_aws: bool) -> Result<Crawled> {
     let service = Service::new(client, base, Some(&TOKENS));
     let (version, id) = newest(&service, base, is_aws)?;
     let root = format!("{base}/{version}");
-    let mut crawled = Crawled::default();
+    let mut crawled = Crawled { version, ..Crawled::default() };
+    let control = format!("{root}/meta-data/instance-id");
     let user_data = format!("{root}/user-data");
     let identity = format!("{root}/dynamic/instance-identity/document");
     std::thread::scope(|scope| {
         let other = scope.spawn(|| {
-            let user_data = service.get(&Request::get(&user_data));
+            let user_data = service.get(&Request::bounded(&user_data, &control));
             let limited = Request { limit: MAX_IDENTITY, tries: VALUE_TRIES, ..Request::get(&identity) };
             (user_data, if is_aws { service.get(&limited) } else { Ok(None) })
         });

@@ -6,26 +6,20 @@
 use super::files::VERSIONS;
 use crate::base::error::{Context, Error, Result};
 use crate::document::{Map, Value, json};
-use crate::link::http::{Client, Request, refused};
+use crate::link::http::{Client, Request, WITHIN, refused};
 use crate::link::{Reach, Uplink};
-use std::time::Duration;
+use crate::source::ec2::tree::Service;
 
-/// The documents besides meta_data.json, and how often each is tried. Services with old versions only may
+/// The documents besides meta_data.json, and how often each is tried at most. Services with old versions only may
 /// have them too.
 const DOCUMENTS: [(&str, u32); 4] = [
-    ("user_data", TRIES),
-    ("network_data.json", TRIES),
+    ("user_data", u32::MAX),
+    ("network_data.json", u32::MAX),
     ("vendor_data.json", VENDOR_TRIES),
     ("vendor_data2.json", VENDOR_TRIES),
 ];
 /// Vendor-data may come from another service of the provider: it must not delay the boot for long.
 const VENDOR_TRIES: u32 = 5;
-/// How often and how long each document is tried before the boot continues without it: the service is there,
-/// but one of its documents may fail permanently.
-const TRIES: u32 = 7;
-const WITHIN: Duration = Duration::from_secs(20);
-/// How long one try may take. For dynamic vendor-data nova waits for other services (5 s each by default).
-const ATTEMPT: Duration = Duration::from_secs(12);
 /// How often the newest version is tried before the list of versions is read: a service that has it may only
 /// just have started.
 const NEWEST_TRIES: u32 = 4;
@@ -89,7 +83,10 @@ pub fn fetch(client: &Client, base: &str, disks: bool) -> Result<Fetched> {
             .iter()
             .map(|(name, tries)| {
                 let (url, control) = (url(name), control.as_str());
-                let get = move || client.document(&Request { tries: *tries, ..bounded(&url, control) });
+                let get = move || {
+                    let request = Request::bounded(&url, control);
+                    client.document(&Request { tries: request.tries.min(*tries), ..request })
+                };
                 (*name, std::thread::Builder::new().spawn_scoped(scope, get))
             })
             .collect();
@@ -114,7 +111,12 @@ pub fn fetch(client: &Client, base: &str, disks: bool) -> Result<Fetched> {
             None => {}
         }
     });
-    if disks {
+    if documents_of_user(&fetched.files).any(mentions_ec2_metadata) {
+        match ec2_tree(client, base, &mut fetched.problems) {
+            Ok(json) => fetched.files.push(("ec2/latest/meta-data.json".into(), json)),
+            Err(e) => fetched.problems.push(e.to_string()),
+        }
+    } else if disks {
         match block_devices(client, base, &fetched.files, &control) {
             Ok(Some(json)) => fetched.files.push(("ec2/latest/meta-data.json".into(), json)),
             Ok(None) => {}
@@ -130,7 +132,7 @@ fn injected(client: &Client, base: &str, paths: &[String], control: &str) -> (Ve
     let (mut files, mut problems, mut left) = (Vec::new(), Vec::new(), MAX_CONTENT);
     for path in paths {
         let url = format!("{base}/{path}");
-        match client.document(&Request { limit: left, ..bounded(&url, control) }) {
+        match client.document(&Request { limit: left, ..Request::bounded(&url, control) }) {
             Ok(Some(body)) => {
                 left = left.saturating_sub(body.len());
                 files.push((path.clone(), body));
@@ -157,11 +159,6 @@ fn contents(metadata: &[u8]) -> Vec<String> {
         }
     }
     paths
-}
-
-/// A request for an optional document of a service that has served `control`.
-fn bounded<'a>(url: &'a str, control: &'a str) -> Request<'a> {
-    Request { tries: TRIES, timeout: Some(ATTEMPT), within: Some(WITHIN), control: Some(control), ..Request::get(url) }
 }
 
 /// meta_data.json of the newest available version; None if the service has none. The list of versions is only
@@ -220,15 +217,39 @@ fn is_openstack(url: &str, body: &[u8]) -> Result<()> {
     }
 }
 
+/// User-data and vendor-data.
+fn documents_of_user(documents: &[(String, Vec<u8>)]) -> impl Iterator<Item = &[u8]> {
+    let is_data = |path: &str| path.ends_with("_data") || path.contains("/vendor_data");
+    documents.iter().filter(move |(path, _)| is_data(path)).map(|(_, body)| body.as_slice())
+}
+
+/// Whether a document that is compressed, included or encoded may mention anything.
+fn hides(body: &[u8]) -> bool {
+    const ENCODED: &[u8] = b"Transfer-Encoding: base64";
+    body.starts_with(&[0x1f, 0x8b])
+        || body.starts_with(b"#include")
+        || body.windows(ENCODED.len()).any(|text| text.eq_ignore_ascii_case(ENCODED))
+}
+
+/// Whether a document uses `ds.ec2_metadata`. The module disable_ec2_metadata is something else.
+fn mentions_ec2_metadata(body: &[u8]) -> bool {
+    const NAME: &[u8] = b"ec2_metadata";
+    let is_named = |text: &[u8]| text.split_first().is_some_and(|(before, name)| *before != b'_' && name == NAME);
+    hides(body) || body.windows(NAME.len() + 1).any(is_named)
+}
+
+/// The EC2 tree, in the form of a config drive's ec2 document.
+fn ec2_tree(client: &Client, base: &str, problems: &mut Vec<String>) -> Result<Vec<u8>> {
+    let client = client.within(WITHIN);
+    let (service, root) = (Service::new(&client, base, None), format!("{base}/latest/meta-data"));
+    let id = service.instance_id(Request::get(&format!("{root}/instance-id")))?;
+    Ok(json::to_string(&Value::Map(service.tree(&root, &id, problems))).into_bytes())
+}
+
 /// Whether a device's name is needed: it is mounted by default, or `documents` mention it.
 fn is_wanted(name: &str, documents: &[(String, Vec<u8>)]) -> bool {
-    let names = |body: &Vec<u8>| {
-        // A compressed or included document may mention any device.
-        let hides = body.starts_with(&[0x1f, 0x8b]) || body.starts_with(b"#include");
-        hides || body.windows(name.len()).any(|text| text == name.as_bytes())
-    };
-    let data = || documents.iter().filter(|(path, _)| path.ends_with("_data") || path.contains("/vendor_data"));
-    name.starts_with("ephemeral") || name == "swap" || data().any(|(_, body)| names(body))
+    let names = |body: &[u8]| hides(body) || body.windows(name.len()).any(|text| text == name.as_bytes());
+    name.starts_with("ephemeral") || name == "swap" || documents_of_user(documents).any(names)
 }
 
 /// The names of the needed block devices ([`is_wanted`]), which only the EC2 tree has, in the form of a
@@ -240,7 +261,7 @@ fn block_devices(
     control: &str,
 ) -> Result<Option<Vec<u8>>> {
     let folder = format!("{base}/latest/meta-data/block-device-mapping");
-    let get = |url: &str| client.document(&Request { limit: 64 << 10, ..bounded(url, control) });
+    let get = |url: &str| client.document(&Request { limit: 64 << 10, ..Request::bounded(url, control) });
     let Some(list) = get(&format!("{folder}/"))? else { return Ok(None) };
     let mut devices = Map::new();
     for name in String::from_utf8_lossy(&list)
@@ -285,6 +306,18 @@ mod tests {
         assert_eq!(wanted(b"#cloud-config\n{}\n"), "ephemeral0 swap");
         assert_eq!(wanted(b"#cloud-config\nmounts: [[ebs0, /srv]]\n"), "ebs0 ephemeral0 swap");
         assert_eq!(wanted(&[0x1f, 0x8b, 8]), "ami root ebs0 ephemeral0 swap");
+        let encoded = b"MIME-Version: 1.0\n\n--a\nContent-transfer-encoding: base64\n\nZWJzMA==\n";
+        assert_eq!(wanted(encoded), "ami root ebs0 ephemeral0 swap");
+    }
+
+    #[test]
+    fn the_ec2_tree_is_read_only_for_documents_that_mention_it() {
+        assert!(mentions_ec2_metadata(
+            b"## template: jinja\n#cloud-config\n{a: '{{ ds.ec2_metadata.public_ipv4 }}'}\n"
+        ));
+        assert!(mentions_ec2_metadata(b"#!/bin/sh\ncloud-init query \"ds['ec2_metadata']\"\n"));
+        assert!(mentions_ec2_metadata(&[0x1f, 0x8b, 8]) && mentions_ec2_metadata(b"#include\nhttp://h/\n"));
+        assert!(!mentions_ec2_metadata(b"#cloud-config\ndisable_ec2_metadata: true\n") && !mentions_ec2_metadata(b""));
     }
 
     #[test]

@@ -45,6 +45,8 @@ pub static SOURCE: Source = Source {
 const AUTHORIZATION: (&str, &str) = ("Authorization", "Bearer Oracle");
 /// How often the VNICs are tried.
 const VNIC_TRIES: u32 = 5;
+/// The largest document of an instance, in bytes: all of it is kept. Oracle allows 32,000 bytes of metadata.
+const MAX_INSTANCE: usize = 1 << 20;
 
 fn service_job(search: &mut Search) -> Option<Job> {
     let configured = search.settings(SOURCE.name).and_then(|s| s.get("configure_secondary_nics"));
@@ -76,7 +78,7 @@ fn instance_document(client: &Client, host: &str) -> Result<(Value, u32, String)
         let base = format!("{host}/opc/v{version}/");
         let url = format!("{base}instance/");
         let first = tries == u32::MAX;
-        match client.document(&Request { tries, first, ..request(&url, version) }) {
+        match client.document(&Request { tries, first, limit: MAX_INSTANCE, ..request(&url, version) }) {
             Ok(Some(body)) => return Ok((json::parse(&url, &body)?, version, base)),
             Ok(None) => reasons.push(format!("{url}: 404 Not Found")),
             Err(e) => reasons.push(e.to_string()),
@@ -122,6 +124,7 @@ fn read(client: &Client, host: &str, here: &Here) -> Result<Found> {
         user_data: user_data.map(|text| Bytes::from(base64::decode_loosely(text.as_bytes()))),
         network: here.config(&vnics, &mut problems),
         metadata: Value::Map(metadata),
+        ds: document.as_map().cloned().unwrap_or_default(),
         problems,
         ..Instance::default()
     };
@@ -178,6 +181,8 @@ mod tests {
         assert_eq!((instance.instance_id.as_str(), instance.launch_index), ("ocid1.x", Some(0)));
         assert_eq!(instance.public_keys, ["ssh-rsa A", "ssh-rsa B"]);
         assert_eq!(*instance.user_data.unwrap(), *b"#!/bin/sh\n");
+        // `ds` is the whole document, as cloud-init's.
+        assert_eq!(Value::Map(instance.ds), json::parse("t", INSTANCE.as_bytes()).unwrap());
 
         let old = with(Script::default(), "/opc/v2/instance/", 404, "");
         let old = with(with(old, "/opc/v1/instance/", 200, INSTANCE), "/opc/v1/vnics/", 404, "");
