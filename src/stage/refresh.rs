@@ -4,7 +4,7 @@
 use super::boot::Boot;
 use super::find;
 use super::image::Image;
-use super::network;
+use super::{modules, network};
 use crate::base::deadline::Deadline;
 use crate::base::error::Result;
 use crate::detect::{self, Facts, Platform};
@@ -128,7 +128,7 @@ pub fn store(
 ) -> Result<(Instance, Option<&'static Renderer>)> {
     instance.machine_uuid = boot.machine.uuid();
     source::describe(&mut instance);
-    state::store(root, &instance)?;
+    modules::store(root, &instance)?;
     let applied = network::apply(root, boot.machine, &boot.image, &instance, &mut boot.report)?;
     let renderer = applied.as_ref().map(|a| a.renderer);
     let changed = renderer.filter(|_| has_new_network(root));
