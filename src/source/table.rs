@@ -123,6 +123,9 @@ pub struct Source {
     /// boot at the end of the running system's network stage, when the instance's data is on the disk, before
     /// sshd and logins. What is done once for an instance is marked by `state::mark_done`.
     pub provisioned: Option<Act>,
+    /// Whether `provisioned` also runs a program for the instance for which the network has to be up. Requests wait for it by
+    /// themselves.
+    pub needs_network: Option<fn(&Root, &Instance) -> bool>,
     /// Publishes SSH host keys, given as lines of `TYPE KEY [COMMENT]`. Called at the end of the network
     /// stage and of the final stage, with each key once for an instance (`ssh_publish_hostkeys`).
     pub publish_host_keys: Option<Publish>,
@@ -164,6 +167,7 @@ impl Source {
         updates: &[Update::NewInstance],
         network_order: &DEFAULT_ORDER,
         provisioned: None,
+        needs_network: None,
         publish_host_keys: None,
         settings: &[],
         docs: "",
