@@ -248,9 +248,11 @@ pub fn candidates() -> Vec<Candidate> {
     SOURCES.iter().filter(|s| s.name != none::SOURCE.name).map(|s| s.candidate()).collect()
 }
 
-/// The labels of the drives that any source reads.
-pub fn labels() -> Vec<&'static str> {
-    SOURCES.iter().flat_map(|s| s.labels).copied().collect()
+/// The labels of the drives that any source reads, and the one that the image's configuration names (`fs_label`).
+pub fn labels(config: &Value) -> Vec<String> {
+    let configured = config.at(&["datasource", no_cloud::SOURCE.name, "fs_label"]).and_then(Value::text);
+    let configured = configured.filter(|label| !label.is_empty());
+    SOURCES.iter().flat_map(|s| s.labels).map(|label| (*label).to_owned()).chain(configured).collect()
 }
 
 #[cfg(test)]
@@ -264,6 +266,16 @@ mod tests {
         assert_eq!((out.name, out.marks.len()), (included.name, included.marks.len()));
         assert!(!out.is_read() && out.seed.is_none() && out.provisioned.is_none() && out.filesystems.is_empty());
         assert!(included.is_read() && included.seed.is_some() && included.provisioned.is_some());
+    }
+
+    #[test]
+    fn a_drive_is_also_looked_for_by_the_configured_label() {
+        let label = |setting: &str| {
+            let config = crate::document::yaml::parse("t", &format!("datasource: {{NoCloud: {{{setting}}}}}")).unwrap();
+            labels(&config).split_off(labels(&Value::Null).len())
+        };
+        assert_eq!(label("fs_label: OTHER"), ["OTHER"]);
+        assert_eq!([label("fs_label: null"), label("fs_label: ''"), label("")], [vec![""; 0], vec![], vec![]]);
     }
 
     #[test]

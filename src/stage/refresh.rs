@@ -11,7 +11,7 @@ use crate::detect::{self, Facts, Platform};
 use crate::document::Value;
 use crate::drive::Search as Drives;
 use crate::drive::devices::Places;
-use crate::instance::{Instance, state};
+use crate::instance::Instance;
 use crate::network::render::{RENDERERS, Renderer};
 use crate::root::run_dir::{Applied, Record};
 use crate::root::{Command, Root, Stage};
@@ -102,7 +102,7 @@ pub fn again(root: &Root, boot: &mut Boot, instance: &Instance) -> Option<Result
     let mut search = Search::new(machine, root, &image.config, Deadline::after(BUDGET));
     let mut found = None;
     if is_local(&instance.source) && !left_its_drive(image, instance) {
-        let mut drives = Drives::new(&source::labels(), Places::default());
+        let mut drives = Drives::new(&source::labels(&image.config), Places::default());
         while drives.scan(search.deadline).is_ok_and(|new| !new.is_empty()) {}
         search.set_drives(drives.seen());
         found = source::find_local(&mut search, std::slice::from_ref(&instance.source)).map(|found| Ok(found.instance));
