@@ -187,12 +187,12 @@ pub struct Search {
 impl Search {
     /// A search for drives whose label is one of `labels`, ignoring case. Subscribes to the kernel's events
     /// first, so that nothing is missed between reading and waiting.
-    pub fn new(labels: &[&str], places: Places) -> Self {
+    pub fn new(labels: &[impl AsRef<str>], places: Places) -> Self {
         let (watch, notes) = match Watch::new() {
             Ok(watch) => (Some(watch), Vec::new()),
             Err(e) => (None, vec![e.to_string()]),
         };
-        let labels = labels.iter().map(|label| label.to_string()).collect();
+        let labels = labels.iter().map(|label| label.as_ref().to_owned()).collect();
         Search { places, labels, kinds: Vec::new(), watch, waiting: None, seen: Vec::new(), notes, drivers: None }
     }
 

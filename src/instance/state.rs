@@ -177,6 +177,14 @@ pub fn mark_done(root: &mut Root, instance: &Instance, name: &str, frequency: Fr
     root.write(&path, content, Attr::root(0o644))
 }
 
+/// Removes the mark of [`mark_done`]: it is to be done again.
+///
+/// # Errors
+/// A path cannot be resolved.
+pub fn mark_due(root: &mut Root, instance: &Instance, name: &str, frequency: Frequency) -> Result<()> {
+    mark_path(instance, name, frequency).map_or(Ok(()), |path| root.remove(&path))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,6 +5,7 @@ use super::dhcp::packet::{Message, option};
 use super::dhcp::record;
 use super::dhcp::{Lease, Options};
 use crate::base::hex;
+use crate::machine::beneath;
 use std::ffi::OsString;
 use std::io::Read;
 use std::net::Ipv4Addr;
@@ -15,25 +16,70 @@ use std::path::Path;
 const MAX_FILES: usize = 256;
 const MAX_FILE: u64 = 1 << 20;
 
-/// A DHCP client's lease files: their folder, how their names begin and end, and their format.
+/// A DHCP client's lease files: their folder, how their names begin and end, their format, and the interface that the rest of
+/// the name represents, for files that do not say it.
 struct Place {
     folder: &'static str,
     prefix: &'static str,
     suffix: &'static str,
     read: fn(&[u8]) -> Option<Lease>,
+    link: fn(&Path, &str) -> Option<String>,
+}
+
+impl Place {
+    const fn new(
+        folder: &'static str,
+        [prefix, suffix]: [&'static str; 2],
+        read: fn(&[u8]) -> Option<Lease>,
+        link: fn(&Path, &str) -> Option<String>,
+    ) -> Place {
+        Place { folder, prefix, suffix, read, link }
+    }
 }
 
 /// In order of precedence.
-const PLACES: [Place; 7] = [
+const PLACES: [Place; 8] = [
     // prepivot's own, from the initramfs.
-    Place { folder: "run/prepivot", prefix: "lease-", suffix: ".json", read: record::from_json },
-    Place { folder: "run/systemd/netif/leases", prefix: "", suffix: "", read: networkd },
-    Place { folder: "var/lib/dhcp", prefix: "dhclient", suffix: ".leases", read: dhclient },
-    Place { folder: "var/lib/dhclient", prefix: "dhclient", suffix: ".leases", read: dhclient },
-    Place { folder: "var/lib/dhclient", prefix: "dhclient", suffix: ".lease", read: dhclient },
-    Place { folder: "var/lib/NetworkManager", prefix: "dhclient", suffix: ".lease", read: dhclient },
-    Place { folder: "var/lib/dhcpcd", prefix: "", suffix: ".lease", read: dhcpcd },
+    Place::new("run/prepivot", ["lease-", ".json"], record::from_json, in_file),
+    Place::new("run/systemd/netif/leases", ["", ""], networkd, of_index),
+    Place::new("var/lib/dhcp", ["dhclient", ".leases"], dhclient, in_file),
+    Place::new("var/lib/dhclient", ["dhclient", ".leases"], dhclient, in_file),
+    Place::new("var/lib/dhclient", ["dhclient", ".lease"], dhclient, in_file),
+    Place::new("var/lib/NetworkManager", ["dhclient", ".lease"], dhclient, in_file),
+    Place::new("var/lib/dhcpcd", ["", ".lease"], dhcpcd, before_network),
+    // NetworkManager's own client: networkd's format, of which later versions write the address alone.
+    Place::new("var/lib/NetworkManager", ["internal-", ".lease"], networkd, after_uuid),
 ];
+
+/// Where the kernel lists the interfaces.
+const INTERFACES: &str = "sys/class/net";
+/// The length of a UUID as text.
+const UUID: usize = 36;
+
+fn in_file(_: &Path, _: &str) -> Option<String> {
+    None
+}
+
+/// The interface with this index.
+fn of_index(base: &Path, index: &str) -> Option<String> {
+    let has_index = |name: &String| {
+        let found = beneath::read(base, &format!("{INTERFACES}/{name}/ifindex"));
+        found.is_some_and(|found| found.trim() == index)
+    };
+    beneath::names(base, INTERFACES).into_iter().find(has_index)
+}
+
+/// The interface in `eth0`, or `wlan0-SSID`.
+fn before_network(base: &Path, name: &str) -> Option<String> {
+    let rest = |interface: &String| name.strip_prefix(interface.as_str());
+    let names = beneath::names(base, INTERFACES).into_iter();
+    names.filter(|i| rest(i).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))).max_by_key(String::len)
+}
+
+/// The interface in `UUID-eth0`.
+fn after_uuid(_: &Path, name: &str) -> Option<String> {
+    Some(name.get(UUID..)?.strip_prefix('-')?.to_owned())
+}
 
 /// The leases below `base` (`/` for this machine), in the order of [`PLACES`], the newest file of a client
 /// first. systemd-networkd's files, which are named by the interface's index, keep that order, whichever was renewed last.
@@ -53,7 +99,14 @@ pub fn below(base: &Path) -> Vec<Lease> {
         crate::base::sort::by(&mut files, |a, b| {
             index(&a.1).cmp(&index(&b.1)).then_with(|| b.0.cmp(&a.0)).then_with(|| a.1.cmp(&b.1))
         });
-        leases.extend(files.iter().filter_map(|(_, _, path)| (place.read)(&read(path)?)));
+        for (_, name, path) in &files {
+            let Some(mut lease) = read(path).and_then(|bytes| (place.read)(&bytes)) else { continue };
+            let name = name.to_str().and_then(|n| n.strip_prefix(place.prefix)?.strip_suffix(place.suffix));
+            if let (true, Some(link)) = (lease.link.is_empty(), name.and_then(|name| (place.link)(base, name))) {
+                lease.link = link;
+            }
+            leases.push(lease);
+        }
     }
     leases
 }
@@ -270,12 +323,28 @@ mod tests {
         ack.yiaddr = Ipv4Addr::new(10, 7, 0, 2);
         put("var/lib/dhcpcd/eth0.lease", &ack.to_bytes());
         put("var/lib/dhcpcd/eth1.lease", b"not a lease");
+        put("var/lib/dhcpcd/wl-0-a-b.lease", &ack.to_bytes());
+        let own = "var/lib/NetworkManager/internal-0be3f3e6-3a7c-4d4a-9f0e-6b1a2c3d4e5f-en-1.lease";
+        put(own, b"# This is private data. Do not parse.\nADDRESS=10.2.0.9\n");
+        for (name, index) in [("eth0", "20"), ("wl-0", "1"), ("wl", "3"), ("eth1", "2")] {
+            put(&format!("sys/class/net/{name}/ifindex"), format!("{index}\n").as_bytes());
+        }
+        // The newest of a client comes first.
+        let old = std::fs::File::open(dir.0.join("var/lib/dhcpcd/wl-0-a-b.lease")).unwrap();
+        old.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
         put("run/prepivot/lease-eth0.json", record::to_json(&Lease::from_ack("eth0", &ack).unwrap()).as_bytes());
         let all = below(&dir.0);
         let links: Vec<_> = all.iter().map(|l| (l.link.as_str(), l.address.unwrap().octets())).collect();
         assert_eq!(
             links,
-            [("eth0", [10, 7, 0, 2]), ("", [10, 1, 1, 55]), ("eth0", [10, 0, 0, 4]), ("", [10, 7, 0, 2])]
+            [
+                ("eth0", [10, 7, 0, 2]),
+                ("eth1", [10, 1, 1, 55]),
+                ("eth0", [10, 0, 0, 4]),
+                ("eth0", [10, 7, 0, 2]),
+                ("wl-0", [10, 7, 0, 2]),
+                ("en-1", [10, 2, 0, 9]),
+            ]
         );
         let networkd = &all[1];
         assert_eq!((networkd.server, networkd.domain.as_str()), (Some([10, 1, 1, 2].into()), "cs.example"));
@@ -331,6 +400,8 @@ mod tests {
         let text = b"lease {\n  fixed-address 10.0.0.4;\n  option domain-search \"a.b.\";\n  option unknown-245 a8:3f;\n}\nADDRESS=10.0.0.4\nROUTES=1.2.3.4/5,6.7.8.9\n";
         crate::base::testing::mutations(text, 2_000, |bytes| {
             let _ = (dhclient(bytes), networkd(bytes), dhcpcd(bytes));
+            let name = String::from_utf8_lossy(bytes);
+            let _ = (after_uuid(Path::new("/"), &name), before_network(Path::new("/none"), &name));
         });
     }
 }

@@ -47,10 +47,15 @@ impl Machine {
         Cmdline::new(&beneath::read(base, path).unwrap_or_default().replace('\0', " "))
     }
 
+    /// Whether this is a container: its firmware, block devices and kernel are the host's. Not WSL.
+    pub fn is_container(&self) -> bool {
+        self.container.as_deref().is_some_and(container::is_container)
+    }
+
     /// A DMI value by the kernel's name for it (`product_uuid`, `chassis_asset_tag`, …), trimmed. None if it
     /// does not exist or cannot be read, and in a container, where it is the host's.
     pub fn dmi(&self, key: &str) -> Option<String> {
-        if key.contains(['/', '.']) || self.container.as_deref().is_some_and(container::is_container) {
+        if key.contains(['/', '.']) || self.is_container() {
             return None;
         }
         let value = beneath::read(&self.base, &format!("sys/class/dmi/id/{key}"))?;

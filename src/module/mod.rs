@@ -82,6 +82,8 @@ pub enum Role {
     /// Writes the SSH keys that may log in. Called again for keys that arrive later; its host keys are
     /// published.
     Ssh,
+    /// Sets passwords. Runs again for one that the source brings later.
+    Passwords,
     /// Installs the udev rule for added network devices. Called when a command switches hotplug on.
     Hotplug,
 }

@@ -22,7 +22,7 @@
 //! password: str
 //! ```
 
-use super::Module;
+use super::{Module, Role};
 use crate::base::error::{Error, Result};
 use crate::document::{Value, wrong};
 use crate::instance::Frequency;
@@ -36,6 +36,7 @@ pub static MODULE: Module = Module {
     name: "set_passwords",
     stage: Stage::Init,
     frequency: Frequency::Instance,
+    role: Some(Role::Passwords),
     provision: Some(provision),
     live: Some(live),
     idle: Some(|context| {

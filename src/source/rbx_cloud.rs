@@ -11,7 +11,7 @@ use crate::document::{Map, Value, json};
 use crate::drive::Files;
 use crate::instance::{Instance, NetworkData};
 use crate::machine::distro::DEFAULT_SUDO;
-use crate::root::{Command, Stage};
+use crate::root::{Command, Root, Stage};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
@@ -23,6 +23,9 @@ pub static SOURCE: Source = Source {
     seed: Some(|search, files, _| files.contains(FILE).then(|| of_files(search, files).ok())?),
     updates: &[Update::NewInstance, Update::Boot, Update::BootLegacy],
     provisioned: Some(announce),
+    needs_network: Some(|root, instance| {
+        announced_by(root, instance).is_some_and(|(_, network)| !announcements(network).is_empty())
+    }),
     docs: "Rootbox: cloud.json and user.data on a drive labelled CLOUDMD, of FAT. It names the default user, with password and \
         SSH keys, and each adapter's addresses. In the network stage each address is announced to the routers with arping, \
         where that is installed.",
@@ -135,8 +138,7 @@ fn network(adapters: &[Value]) -> Result<Value> {
 /// Announces each address to its gateway and to the two routers behind it. A failure is a warning: their
 /// tables expire.
 fn announce(live: &mut Live) -> Result<()> {
-    let Some(NetworkData::Cloud(network)) = &live.instance.network else { return Ok(()) };
-    let Some(arping) = live.root.which("arping") else { return Ok(()) };
+    let Some((arping, network)) = announced_by(live.root, live.instance) else { return Ok(()) };
     let distro = live.root.distro();
     let source_option = if ["fedora", "centos", "rhel"].contains(&distro.name) { "-s" } else { "-S" };
     for (source, router) in announcements(network).into_iter().take(MAX_ANNOUNCED) {
@@ -146,6 +148,14 @@ fn announce(live: &mut Live) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The path of arping, and the network configuration whose addresses it announces.
+fn announced_by<'a>(root: &Root, instance: &'a Instance) -> Option<(String, &'a Value)> {
+    match &instance.network {
+        Some(NetworkData::Cloud(network)) => Some((root.which("arping")?, network)),
+        _ => None,
+    }
 }
 
 /// Addresses, each with a router that has to learn it.

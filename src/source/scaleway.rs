@@ -9,9 +9,12 @@ use super::table::{Source, Update};
 use crate::base::error::{Error, Result};
 use crate::detect::Mark;
 use crate::document::{Bytes, Map, Value};
+use crate::instance::{NetworkData, state};
 use crate::link::http::{Client, Request};
 use crate::link::{Reach, leases};
 use crate::network::fallback;
+use std::net::Ipv4Addr;
+use std::path::Path;
 use std::time::Duration;
 
 pub static SOURCE: Source = Source {
@@ -20,7 +23,8 @@ pub static SOURCE: Source = Source {
     service: Some(service_job),
     updates: &[Update::NewInstance, Update::Boot, Update::BootLegacy],
     settings: &[("metadata_urls", "further addresses of the service, without a path"), MAX_WAIT, TIMEOUT, RETRIES],
-    docs: "Scaleway. Read from http://169.254.42.42 and http://[fd00:42::42], whichever answers first. User-data and vendor-data are \
+    docs: "Scaleway. Read from http://169.254.42.42 and http://[fd00:42::42], whichever answers first. The address that DHCP has leased \
+        stays DHCP's, whichever answered: where DHCP is slower, a lease is waited for, for up to 8 s. User-data and vendor-data are \
         asked for from local ports below 1024, as the service demands. SSH keys are the project's and those of tags \
         (AUTHORIZED_KEY=…, with underscores for blanks).",
     ..Source::NEW
@@ -32,6 +36,9 @@ const URLS: [&str; 2] = ["http://169.254.42.42", "http://[fd00:42::42]"];
 const PORTS: std::ops::RangeInclusive<u16> = 1..=20;
 const MAX_TRIES: usize = 10;
 const NEXT_PORT: Duration = Duration::from_secs(5);
+/// How long to wait before a lease is looked for again, and how often.
+const LEASE_WAIT: Duration = Duration::from_millis(200);
+const MAX_LEASE_WAITS: usize = 40;
 /// The router to the service if the leased network does not contain it.
 const ROUTER: &str = "62.210.0.1";
 
@@ -39,6 +46,8 @@ fn service_job(search: &mut Search) -> Option<Job> {
     let mut urls: Vec<String> = URLS.map(str::to_owned).into();
     urls.extend(list_setting(search, SOURCE.name, "metadata_urls").iter().map(|url| url.trim_end_matches('/').into()));
     let (machine, nics) = (search.machine.base.clone(), search.machine.nics());
+    let stored = state::cached(search.root).filter(|cached| cached.source == SOURCE.name);
+    let stored = stored.and_then(|cached| Some((cached.instance_id, cached.network?)));
     let fetch = move |client: &Client, base: &str| {
         let mut document = mapping(client, &Request::first(&format!("{base}/conf?format=json")))?;
         let six = client.uplink().reach != Reach::Ipv4 || base.contains("://[");
@@ -55,10 +64,14 @@ fn service_job(search: &mut Search) -> Option<Job> {
         found.user_data = get("user")?.map(Bytes::from);
         found.vendor_data = get("vendor")?.map_or(Value::Null, Value::of_bytes);
         let link = client.uplink().link.clone().or_else(|| fallback::nic(&nics).map(|nic| nic.name.clone()));
-        let lease = client.uplink().lease.clone();
-        let lease = lease.or_else(|| leases::below(&machine).into_iter().find(|l| Some(&l.link) == link.as_ref()));
-        let leased = lease.filter(|_| !six).and_then(|lease| lease.address).map(|address| address.to_string());
-        set_network(&mut found, network(&document, link, leased.as_deref()));
+        let leased = awaited_lease(client, &machine, &document, link.as_deref());
+        match &stored {
+            // That no lease is known does not mean that there is none: not every DHCP client's are.
+            Some((id, network)) if leased.is_none() && *id == found.instance_id && has_dhcp(network) => {
+                found.network = Some(network.clone());
+            }
+            _ => set_network(&mut found, network(&document, link, leased.as_deref())),
+        }
         found.metadata = Value::Map(document);
         Ok(Found { instance: found, place: base.into() })
     };
@@ -94,6 +107,36 @@ fn keys(document: &Map) -> Vec<String> {
     super::keys::public_keys(Some(&Value::List(all)))
 }
 
+/// The one of the machine's addresses that is leased for `link`. In the initramfs, where the service may answer before DHCP has
+/// ended, the lease is waited for.
+fn awaited_lease(client: &Client, machine: &Path, document: &Map, link: Option<&str>) -> Option<String> {
+    let addresses = items(document.get("public_ips")).iter().filter_map(|ip| ip.get("address")?.text());
+    let addresses: Vec<String> = addresses.filter(|address| address.parse::<Ipv4Addr>().is_ok()).collect();
+    let leased = || {
+        let recorded = leases::below(machine).into_iter().filter(|lease| Some(lease.link.as_str()) == link);
+        let all = client.uplink().lease.clone().into_iter().chain(recorded);
+        all.filter_map(|lease| Some(lease.address?.to_string())).find(|address| addresses.contains(address))
+    };
+    let mut found = leased();
+    let may_come = client.uplink().link.is_some() && client.uplink().lease.is_none();
+    if may_come && !addresses.is_empty() {
+        for _ in 0..MAX_LEASE_WAITS {
+            if found.is_some() || !client.wait(LEASE_WAIT) {
+                break;
+            }
+            found = leased();
+        }
+    }
+    found
+}
+
+/// Whether a network configuration that was made by [`network`] has DHCP.
+fn has_dhcp(config: &NetworkData) -> bool {
+    let NetworkData::Cloud(config) = config else { return false };
+    let ethernets = config.get("ethernets").and_then(Value::as_map);
+    ethernets.is_some_and(|all| all.iter().any(|(_, interface)| interface.get("dhcp4").is_some_and(Value::is_true)))
+}
+
 /// DHCP for the leased address; the other public addresses are static.
 fn network(document: &Map, link: Option<String>, leased: Option<&str>) -> Result<Value> {
     let addresses = document.get("public_ips").and_then(Value::as_list);
@@ -123,10 +166,80 @@ fn network(document: &Map, link: Option<String>, leased: Option<&str>) -> Result
 mod tests {
     use super::*;
     use crate::base::deadline::Deadline;
+    use crate::base::testing::TempDir;
+    use crate::document::json;
+    use crate::instance::Instance;
     use crate::link::Uplink;
     use crate::link::http::script::{Answer, Script};
     use crate::link::http::{Findings, Redirects};
+    use crate::machine::Machine;
+    use crate::root::{Root, Use};
     use std::sync::Arc;
+
+    const NETWORKD: &str = "run/systemd/netif/leases/2";
+
+    /// The configuration of eth0 where the service answers by `base` over `uplink`, with these files, and this one stored.
+    fn eth0(uplink: &Uplink, base: &str, files: &[(&str, &str)], stored: Option<&str>) -> String {
+        let dir = TempDir::new("scaleway");
+        dir.write("sys/class/net/eth0/address", "02:00:00:00:00:01");
+        dir.write("sys/class/net/eth0/type", "1");
+        dir.write("sys/class/net/eth0/carrier", "1");
+        dir.write("sys/class/net/eth0/ifindex", "2\n");
+        dir.write("sys/class/net/eth0/device/device", "0x1000");
+        files.iter().for_each(|(path, text)| dir.write(path, text));
+        let (machine, mut root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Tree).unwrap());
+        if let Some(stored) = stored {
+            let config = format!(r#"{{"version": 2, "ethernets": {{"eth0": {stored}}}}}"#);
+            let network = Some(NetworkData::Cloud(json::parse("t", config.as_bytes()).unwrap()));
+            let instance =
+                Instance { source: SOURCE.name.into(), instance_id: "1".into(), network, ..Instance::default() };
+            state::store(&mut root, &instance).unwrap();
+        }
+        let document = r#"{"id": "1", "hostname": "h", "public_ips": [
+            {"address": "10.0.0.5", "netmask": "32", "family": "inet"},
+            {"address": "2001:db8::5", "netmask": "64", "family": "inet6", "gateway": "fe80::1"}]}"#;
+        let answers = [("conf?format=json", 200), ("user_data/cloud-init", 404), ("vendor_data/cloud-init", 404)];
+        let script = answers.iter().fold(Script::default(), |script, (path, status)| {
+            script.with("GET", &format!("{base}/{path}"), Answer::new(*status, document))
+        });
+        let deadline = Deadline::after(Duration::from_secs(300));
+        let (script, findings) = (Arc::new(script), Findings::default());
+        let client = Client::over(script, uplink, Redirects::SameOrigin, deadline, &findings);
+        let mut search = Search::new(&machine, &root, &Value::Null, deadline);
+        let found = (service_job(&mut search).unwrap().fetch)(&client, base).unwrap().instance;
+        let Some(NetworkData::Cloud(config)) = found.network else { panic!("{:?}", found.problems) };
+        let eth0 = config.at(&["ethernets", "eth0"]).unwrap();
+        let texts = eth0.get("addresses").map(Value::texts).unwrap_or_default().join(" ");
+        format!("{} {texts}", if eth0.get("dhcp4").is_some_and(Value::is_true) { "dhcp" } else { "fixed" })
+    }
+
+    #[test]
+    fn the_leased_address_is_dhcps_whichever_address_answered_and_whichever_client_leased_it() {
+        let [four, six] = URLS;
+        let dhcp = "dhcp 2001:db8::5/64";
+        let fixed = "fixed 10.0.0.5/32 2001:db8::5/64";
+        let routed = Uplink::of("eth0", 2, Reach::Ipv6Routed);
+        let lease = "ADDRESS=10.0.0.5\n";
+        let of_manager = "var/lib/NetworkManager/internal-0be3f3e6-3a7c-4d4a-9f0e-6b1a2c3d4e5f-eth0.lease";
+        let of_initramfs = r#"{"link": "eth0", "address": "10.0.0.5", "options": {}}"#;
+        let old = ("var/lib/dhcp/dhclient.leases", "lease {\n  interface \"eth0\";\n  fixed-address 10.9.9.9;\n}\n");
+        for (uplink, base, files, expected) in [
+            (&Uplink::system(), four, &[(NETWORKD, lease)][..], dhcp),
+            (&Uplink::system(), six, &[(NETWORKD, lease)], dhcp),
+            (&Uplink::system(), four, &[old, (of_manager, lease)], dhcp),
+            (&Uplink::system(), four, &[("run/systemd/netif/leases/3", lease)], fixed),
+            (&Uplink::system(), four, &[old], fixed),
+            (&routed, six, &[], fixed),
+            (&routed, six, &[("run/prepivot/lease-eth0.json", of_initramfs)], dhcp),
+        ] {
+            assert_eq!(eth0(uplink, base, files, None), expected, "{base} {files:?}");
+        }
+        // Without a known lease, what was found out before stays.
+        let before = r#"{"dhcp4": true, "addresses": ["2001:db8::4/64"]}"#;
+        assert_eq!(eth0(&Uplink::system(), six, &[], Some(before)), "dhcp 2001:db8::4/64");
+        assert_eq!(eth0(&Uplink::system(), four, &[(NETWORKD, lease)], Some(before)), dhcp);
+        assert_eq!(eth0(&Uplink::system(), four, &[], Some("{}")), fixed);
+    }
 
     #[test]
     fn what_cannot_be_read_is_no_instance_without_it() {

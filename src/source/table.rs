@@ -126,6 +126,9 @@ pub struct Source {
     /// boot at the end of the running system's network stage, when the instance's data is on the disk, before
     /// sshd and logins. What is done once for an instance is marked by `state::mark_done`.
     pub provisioned: Option<Act>,
+    /// Whether `provisioned` also runs a program for the instance for which the network has to be up. Requests wait for it by
+    /// themselves.
+    pub needs_network: Option<fn(&Root, &Instance) -> bool>,
     /// Publishes SSH host keys, given as lines of `TYPE KEY [COMMENT]`. Called at the end of the network
     /// stage and of the final stage, with each key once for an instance (`ssh_publish_hostkeys`).
     pub publish_host_keys: Option<Publish>,
@@ -168,6 +171,7 @@ impl Source {
         read_on_boot: false,
         network_order: &DEFAULT_ORDER,
         provisioned: None,
+        needs_network: None,
         publish_host_keys: None,
         settings: &[],
         docs: "",
@@ -248,9 +252,11 @@ pub fn candidates() -> Vec<Candidate> {
     SOURCES.iter().filter(|s| s.name != none::SOURCE.name).map(|s| s.candidate()).collect()
 }
 
-/// The labels of the drives that any source reads.
-pub fn labels() -> Vec<&'static str> {
-    SOURCES.iter().flat_map(|s| s.labels).copied().collect()
+/// The labels of the drives that any source reads, and the one that the image's configuration names (`fs_label`).
+pub fn labels(config: &Value) -> Vec<String> {
+    let configured = config.at(&["datasource", no_cloud::SOURCE.name, "fs_label"]).and_then(Value::text);
+    let configured = configured.filter(|label| !label.is_empty());
+    SOURCES.iter().flat_map(|s| s.labels).map(|label| (*label).to_owned()).chain(configured).collect()
 }
 
 #[cfg(test)]
@@ -264,6 +270,16 @@ mod tests {
         assert_eq!((out.name, out.marks.len()), (included.name, included.marks.len()));
         assert!(!out.is_read() && out.seed.is_none() && out.provisioned.is_none() && out.filesystems.is_empty());
         assert!(included.is_read() && included.seed.is_some() && included.provisioned.is_some());
+    }
+
+    #[test]
+    fn a_drive_is_also_looked_for_by_the_configured_label() {
+        let label = |setting: &str| {
+            let config = crate::document::yaml::parse("t", &format!("datasource: {{NoCloud: {{{setting}}}}}")).unwrap();
+            labels(&config).split_off(labels(&Value::Null).len())
+        };
+        assert_eq!(label("fs_label: OTHER"), ["OTHER"]);
+        assert_eq!([label("fs_label: null"), label("fs_label: ''"), label("")], [vec![""; 0], vec![], vec![]]);
     }
 
     #[test]

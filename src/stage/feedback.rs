@@ -9,9 +9,10 @@ use crate::instance::status::Status;
 use crate::instance::{Frequency, Instance, state};
 use crate::link::http::{Client, Redirects, Settings, ca_files};
 use crate::module::{self, Role};
-use crate::root::{Attr, Root};
-use crate::source::{self, Live};
-use crate::system::host_keys;
+use crate::root::{Attr, Root, Stage};
+use crate::source::{self, Live, Source};
+use crate::system::service::wait_for_network;
+use crate::system::{Context, host_keys};
 use std::time::Duration;
 
 /// How long one report may take, including the wait for a route to the service. Logins wait for the network
@@ -28,10 +29,12 @@ pub fn provisioned(
     status: &Status,
     passwords: Vec<(String, String)>,
 ) {
-    let Some(act) = source::named(&instance.source).and_then(|s| s.provisioned) else { return };
+    let source = source::named(&instance.source);
+    let Some((source, act)) = source.and_then(|s| Some((s, s.provisioned?))) else { return };
     if !root.is_live() {
         return;
     }
+    await_network(root, boot, instance, source);
     let earlier = status.errors().first().and_then(Value::text);
     let failed = boot.errors().into_iter().next().or(earlier);
     let mut keys = Vec::new();
@@ -47,6 +50,16 @@ pub fn provisioned(
     boot.log();
     if !keys.is_empty() {
         let_in(root, boot, instance, keys);
+    }
+}
+
+/// Waits for the network if the source needs it for what it does now.
+fn await_network(root: &mut Root, boot: &mut Boot, instance: &Instance, source: &Source) {
+    if source.needs_network.is_some_and(|needs| needs(root, instance)) {
+        let distro = boot.image.distro;
+        let (config, report) = boot.config_and_report();
+        let context = Context::new(root, config, instance, &distro, report);
+        wait_for_network(&mut Context { stage: Stage::Init, ..context });
     }
 }
 
@@ -139,8 +152,9 @@ mod tests {
     use super::*;
     use crate::base::testing::TempDir;
     use crate::document::yaml;
+    use crate::instance::NetworkData;
     use crate::machine::Machine;
-    use crate::root::Use;
+    use crate::root::{Output, Use};
     use crate::stage::Options;
     use crate::system::Nothing;
 
@@ -167,6 +181,36 @@ mod tests {
         assert_eq!(of(&root, "ssh_publish_hostkeys: {blacklist: [rsa, ed25519]}"), "");
         state::mark_done(&mut root, &instance, &mark("ssh_host_ed25519_key.pub"), Frequency::Instance).unwrap();
         assert_eq!(of(&root, "{}"), "ssh-rsa AAAA root@h");
+    }
+
+    #[test]
+    fn addresses_are_announced_when_the_network_is_up() {
+        let subnet = "{type: static, address: 10.0.0.9, netmask: 255.255.255.0, gateway: 10.0.0.1}";
+        let network = format!("{{version: 1, config: [{{type: physical, name: eth0, subnets: [{subnet}]}}]}}");
+        let waits = |source: &str, programs: &[&str]| {
+            let dir = TempDir::new("feedback-network");
+            dir.write("usr/lib/systemd/systemd", "");
+            std::fs::create_dir_all(dir.0.join("run/systemd/system")).unwrap();
+            let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+            for program in programs {
+                root.write(&format!("/usr/sbin/{program}"), "", Attr::root(0o755)).unwrap();
+            }
+            let waited = std::rc::Rc::new(std::cell::Cell::new(false));
+            let seen = waited.clone();
+            root.play(Box::new(move |_, command| {
+                seen.set(seen.get() || command.argv.iter().any(|word| word == "systemd-networkd-wait-online.service"));
+                Ok(Output { status: 0, stdout: Vec::new(), stderr: Vec::new() })
+            }));
+            let machine = Machine::default();
+            let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
+            let network = Some(NetworkData::Cloud(yaml::parse("t", &network).unwrap()));
+            let instance = Instance { source: source.into(), network, ..Instance::default() };
+            await_network(&mut root, &mut boot, &instance, source::named(source).unwrap());
+            waited.get()
+        };
+        assert!(waits("RbxCloud", &["arping"]));
+        // Nothing waits that the boot has no use for.
+        assert!(!waits("RbxCloud", &[]) && !waits("Exoscale", &["arping"]));
     }
 
     #[test]

@@ -55,7 +55,7 @@ pub enum Outcome {
 
 /// Finds this boot's instance within the deadline.
 pub fn find(root: &Root, boot: &mut Boot, deadline: Deadline) -> Outcome {
-    let mut drives = Drives::new(&source::labels(), Places::default());
+    let mut drives = Drives::new(&source::labels(&boot.image.config), Places::default());
     let outcome = find_with(root, boot, &mut drives, deadline);
     drives.notes().iter().for_each(|note| boot.report.warn(note));
     boot.log();
@@ -65,7 +65,7 @@ pub fn find(root: &Root, boot: &mut Boot, deadline: Deadline) -> Outcome {
 /// Looks at the drives and seeds that are present, without waiting and without asking a service. For the real
 /// root, after an initramfs that found nothing.
 pub fn find_again(root: &Root, boot: &mut Boot) -> Option<Found> {
-    let mut drives = Drives::new(&source::labels(), Places::default());
+    let mut drives = Drives::new(&source::labels(&boot.image.config), Places::default());
     let facts = Facts::new(boot.machine, root, &boot.image.own, Platform::of(boot.machine, root));
     let names = choose::names(&detect::identify(&facts, &candidates()), &facts);
     let mut search = Search::new(boot.machine, root, &boot.image.config, Deadline::after(AGAIN));
@@ -467,7 +467,7 @@ mod tests {
         }
         std::fs::create_dir_all(dir.0.join("sys/class/block")).unwrap();
         let (machine, root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Plan).unwrap());
-        let mut drives = Drives::new(&[], Places { sys: dir.0.join("sys/class/block"), dev: dir.0.join("dev") });
+        let mut drives = Drives::new(&[""; 0], Places { sys: dir.0.join("sys/class/block"), dev: dir.0.join("dev") });
         let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
         match find_with(&root, &mut boot, &mut drives, Deadline::after(Duration::ZERO)) {
             Outcome::Later(why) => assert!(why.starts_with("LXD: /dev/lxd/sock is made by "), "{why}"),
@@ -485,7 +485,7 @@ mod tests {
         std::fs::write(seed.join("user-data"), "").unwrap();
         let (machine, root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Plan).unwrap());
         let places = Places { sys: dir.0.join("sys/class/block"), dev: dir.0.join("dev") };
-        let mut drives = Drives::new(&source::labels(), places);
+        let mut drives = Drives::new(&source::labels(&Value::Null), places);
         let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
         match find_with(&root, &mut boot, &mut drives, Deadline::after(Duration::ZERO)) {
             Outcome::Read(found) => assert_eq!(found.instance.instance_id, "from-seed"),

@@ -3,6 +3,7 @@
 use super::again::{Before, has_early_commands};
 use super::boot::Boot;
 use super::commit;
+use crate::base::error::Result;
 use crate::base::event::Event;
 use crate::base::report::Report;
 use crate::document::Value;
@@ -460,6 +461,23 @@ impl<'a, 'b> Run<'a, 'b> {
     }
 }
 
+/// Stores the instance. If its service brings a password that the stored one does not have, passwords are set again: the service is
+/// notified that the machine has it ([`crate::source::Source::provisioned`]).
+///
+/// # Errors
+/// A path cannot be resolved.
+pub fn store(root: &mut Root, instance: &Instance) -> Result<()> {
+    let password = |of: &Instance| of.config.get("password").cloned();
+    let brought = password(instance).filter(|_| instance.from_network);
+    let is_new = brought.is_some() && state::cached(root).is_none_or(|stored| password(&stored) != brought);
+    if let Some(module) = module::with_role(Role::Passwords).filter(|_| is_new) {
+        for half in [Half::Provision, Half::Live] {
+            state::mark_due(root, instance, &mark(module, half), Frequency::Instance)?;
+        }
+    }
+    state::store(root, instance)
+}
+
 /// The semaphore's name: cloud-init's for a module with one half, and a second one for the live half of a
 /// module with two.
 fn mark(module: &Module, half: Half) -> String {
@@ -540,6 +558,37 @@ mod tests {
         run.stage(Stage::Final, Half::Live);
         assert!(!run.has_background());
         assert_eq!(boot.errors(), [""; 0]);
+    }
+
+    #[test]
+    fn a_password_that_the_service_brings_later_is_set() {
+        let dir = TempDir::new("later-password");
+        dir.write("etc/passwd", "a:x:1:1::/:/bin/sh\n");
+        dir.write("etc/shadow", "a:!:1:0:99999:7:::\n");
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let machine = Machine::default();
+        let mut is_set = |password: &str, from_network| {
+            let config = yaml::parse("t", &format!("{{chpasswd: {{expire: false}}, {password}}}")).unwrap();
+            let instance = Instance { instance_id: "i".into(), config, from_network, ..Instance::default() };
+            store(&mut root, &instance).unwrap();
+            let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
+            let config = format!(
+                "{{cloud_init_modules: [set_passwords], system_info: {{default_user: {{name: a}}}}, users: [default], {password}}}"
+            );
+            boot.config = Some(yaml::parse("t", &config).unwrap().into());
+            Run::new(&mut root, &mut boot, &instance).stage(Stage::Init, Half::Provision);
+            assert_eq!(boot.errors(), [""; 0]);
+            let shadow = root.text("/etc/shadow");
+            // The user sets another.
+            root.write("/etc/shadow", "a:!:1:0:99999:7:::\n", Attr::root(0o640)).unwrap();
+            let word = password.trim_start_matches("password: ");
+            crate::system::password::verify(word, shadow.split(':').nth(1).unwrap_or_default())
+        };
+        assert!(!is_set("ssh_pwauth: false", true));
+        assert!(is_set("password: one", true));
+        assert!(!is_set("password: one", true));
+        assert!(!is_set("password: of-a-drive", false));
+        assert!(is_set("password: two", true));
     }
 
     /// What the network stage's modules run, in a tree: with `early`, after the local stage has run those that come early.

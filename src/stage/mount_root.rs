@@ -88,7 +88,7 @@ impl RootOptions {
 /// or the kernel cannot mount it.
 pub fn mount_root(machine: &Machine, target: &Path) -> Result<()> {
     let options = RootOptions::read(&machine.cmdline)?;
-    let mut drives = Search::new(&[], Places::default());
+    let mut drives = Search::new(&[] as &[String], Places::default());
     drives.use_drivers(Drivers::of(machine, &machine.base));
     let found = find(&mut drives, &options.device, Deadline::after(options.wait))?;
     let kinds: Vec<&str> = match (&options.kind, found.superblock()) {
@@ -172,7 +172,7 @@ mod tests {
     fn a_root_that_is_not_there_is_named_with_what_is() {
         let dir = crate::base::testing::TempDir::new("mount-root");
         std::fs::create_dir_all(dir.0.join("sys")).unwrap();
-        let mut drives = Search::new(&[], Places { sys: dir.0.join("sys"), dev: dir.0.clone() });
+        let mut drives = Search::new(&[] as &[String], Places { sys: dir.0.join("sys"), dev: dir.0.clone() });
         let error = find(&mut drives, "UUID=1", Deadline::after(Duration::from_millis(10))).err().unwrap().to_string();
         assert!(error.starts_with("root=UUID=1 did not appear; there are: no block device"), "{error}");
     }

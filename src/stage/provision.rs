@@ -2,7 +2,7 @@
 //! of every module.
 
 use super::boot::Boot;
-use super::modules::{Half, Run};
+use super::modules::{self, Half, Run};
 use super::{again, config, network, part_handlers, refresh};
 use crate::base::error::Result;
 use crate::base::report::Report;
@@ -30,7 +30,7 @@ pub fn provision(root: &mut Root, boot: &mut Boot, instance: &Instance, read: bo
     }
     // What says which instance this is comes last, and only where all of it could be written.
     boot.retried = new && root.exists(&state::class_file(instance));
-    boot.report.keep(state::store(root, instance));
+    boot.report.keep(modules::store(root, instance));
     if new {
         network(root, boot, instance);
     }

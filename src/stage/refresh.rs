@@ -4,14 +4,14 @@
 use super::boot::Boot;
 use super::find;
 use super::image::Image;
-use super::network;
+use super::{modules, network};
 use crate::base::deadline::Deadline;
 use crate::base::error::Result;
 use crate::detect::{self, Facts, Platform};
 use crate::document::Value;
 use crate::drive::Search as Drives;
 use crate::drive::devices::Places;
-use crate::instance::{Instance, state};
+use crate::instance::Instance;
 use crate::network::render::{RENDERERS, Renderer};
 use crate::root::run_dir::{Applied, Record};
 use crate::root::{Command, Root, Stage};
@@ -122,7 +122,7 @@ pub fn again(root: &Root, boot: &mut Boot, instance: &Instance, limit: Duration)
     let mut search = Search::new(machine, root, &image.config, Deadline::after(limit));
     let mut found = None;
     if is_local(&instance.source) && !left_its_drive(image, instance) {
-        let mut drives = Drives::new(&source::labels(), Places::default());
+        let mut drives = Drives::new(&source::labels(&image.config), Places::default());
         while drives.scan(search.deadline).is_ok_and(|new| !new.is_empty()) {}
         search.set_drives(drives.seen());
         found = source::find_local(&mut search, std::slice::from_ref(&instance.source)).map(|found| Ok(found.instance));
@@ -155,7 +155,7 @@ pub fn store(root: &mut Root, boot: &mut Boot, instance: Instance) -> Result<(In
 fn store_instance(root: &mut Root, boot: &Boot, mut instance: Instance) -> Result<Instance> {
     instance.machine_uuid = boot.machine.uuid();
     source::describe(&mut instance);
-    state::store(root, &instance)?;
+    modules::store(root, &instance)?;
     Ok(instance)
 }
 

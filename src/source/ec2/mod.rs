@@ -108,7 +108,9 @@ fn service_job(search: &mut Search) -> Option<Job> {
     let fetch = move |client: &Client, base: &str| {
         let crawled = service::crawl(client, base, cloud == Cloud::Aws)?;
         let link = client.uplink().link.as_deref();
-        let router = |link: &str| leases::below(&machine).into_iter().find(|lease| lease.link == link)?.router();
+        let router = |link: &str| {
+            leases::below(&machine).iter().filter(|lease| lease.link == link).find_map(|lease| lease.router())
+        };
         let instance = instance::instance(crawled, cloud, base, &nics, link, full_network, &router);
         Ok(Found { instance, place: base.into() })
     };

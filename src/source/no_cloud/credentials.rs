@@ -3,7 +3,7 @@
 //!
 //! Follows systemd's documentation, "System and Service Credentials". Where systemd is PID 1 it has collected them in
 //! /run/credentials/@system; in other initramfs they are read where systemd would: SMBIOS strings of type 11, QEMU's fw_cfg,
-//! the kernel command line.
+//! the kernel command line. A container's firmware is its host's, whose credentials are not the container's.
 
 use crate::base::base64;
 use crate::drive::Files;
@@ -22,14 +22,15 @@ const FW_CFG: &str = "sys/firmware/qemu_fw_cfg/by_name/opt/io.systemd.credential
 /// Empty if there are none.
 pub fn files(machine: &Machine) -> Files {
     let mut files = Files::default();
-    let base = &machine.base;
+    let (base, has_firmware) = (&machine.base, !machine.is_container());
     for name in NAMES {
-        let places = [format!("{SYSTEM}/{PREFIX}{name}"), format!("{FW_CFG}/{PREFIX}{name}/raw")];
-        for bytes in places.iter().filter_map(|place| beneath::start(base, place, MAX)) {
+        let fw_cfg = has_firmware.then(|| format!("{FW_CFG}/{PREFIX}{name}/raw"));
+        let places = [format!("{SYSTEM}/{PREFIX}{name}")].into_iter().chain(fw_cfg);
+        for bytes in places.filter_map(|place| beneath::start(base, &place, MAX)) {
             files.insert(name, bytes);
         }
     }
-    let table = beneath::start(base, SMBIOS, MAX_TABLE).unwrap_or_default();
+    let table = has_firmware.then(|| beneath::start(base, SMBIOS, MAX_TABLE)).flatten().unwrap_or_default();
     for string in strings(&table) {
         let text = String::from_utf8_lossy(string);
         for (start, binary) in [("io.systemd.credential:", false), ("io.systemd.credential.binary:", true)] {
@@ -110,6 +111,10 @@ mod tests {
         write(&format!("{FW_CFG}/cloud-init.vendor-data/raw"), b"v");
         write("run/credentials/@system/cloud-init.user-data", b"collected");
         assert_eq!(all(), ["meta-data instance-id: i-9", "network-config {}", "user-data collected", "vendor-data v"]);
+        // A container's firmware and kernel command line are its host's.
+        write("proc/1/environ", b"container=lxc\0");
+        write("proc/1/cmdline", b"/sbin/init\0systemd.set_credential=cloud-init.meta-data:own\0");
+        assert_eq!(all(), ["meta-data own", "user-data collected"]);
     }
 
     #[test]

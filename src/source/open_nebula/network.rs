@@ -26,8 +26,13 @@ pub fn config(context: &Map, nics: &[Nic], problems: &mut Vec<String>) -> Option
 
 /// `ETH0_IP`, `ETH10_IP6`, …
 fn is_address(name: &str) -> bool {
-    let number = name.strip_prefix("ETH").map(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit()));
-    number.is_some_and(|rest| rest.starts_with("_IP") && !name.starts_with("ETH_"))
+    after_number(name).is_some_and(|rest| rest.starts_with("_IP"))
+}
+
+/// What follows `ETH0`, `ETH10`, …
+fn after_number(name: &str) -> Option<&str> {
+    let number = name.strip_prefix("ETH")?;
+    Some(number.trim_start_matches(|c: char| c.is_ascii_digit())).filter(|rest| rest.len() < number.len())
 }
 
 fn problem(nic: &Nic, what: &str) -> String {
@@ -40,7 +45,8 @@ fn device(context: &Map, nic: &Nic, problems: &mut Vec<String>) -> Result<Map, &
     // The one with this NIC's MAC address; else the one with its name, unless its MAC address is another
     // NIC's.
     let same = |(name, value): (&str, &Value)| {
-        let prefix = name.strip_suffix("_MAC")?;
+        // `ETH0_ALIAS0_MAC` is that of a further address, and may be the same.
+        let prefix = name.strip_suffix("_MAC").filter(|prefix| after_number(prefix) == Some(""))?;
         value.as_str().is_some_and(|mac| mac.eq_ignore_ascii_case(&nic.mac)).then(|| prefix.to_owned())
     };
     let of_name = || Some(nic.name.to_ascii_uppercase()).filter(|prefix| text(&format!("{prefix}_MAC")).is_none());
@@ -128,13 +134,20 @@ mod tests {
             .collect();
         let (nics, mut problems) = ([nic("ens3", "02:00:0a:00:00:05"), nic("ens4", "02:00:0a:01:00:09")], Vec::new());
         let config = config(&context, &nics, &mut problems).unwrap();
-        let addresses = |name| json::to_string(config.at(&["ethernets", name, "addresses"]).unwrap());
+        let addresses_of =
+            |config: &Value, name| json::to_string(config.at(&["ethernets", name, "addresses"]).unwrap());
+        let addresses = |name| addresses_of(&config, name);
         assert_eq!((addresses("ens3"), addresses("ens4")), ("[\"10.0.0.5/16\"]".into(), "[\"10.1.0.9/24\"]".into()));
         // An eth0 that is not the one of ETH0_MAC.
         let other = super::config(&context, &[nic("eth0", "02:00:0a:02:00:09")], &mut problems).unwrap();
         let other = other.at(&["ethernets", "eth0", "addresses"]).unwrap();
         assert_eq!(json::to_string(other), "[\"10.2.0.9/24\"]");
         assert!(problems.is_empty());
+        // An alias has its parent's MAC address.
+        let alias = [("ETH0_ALIAS0_IP", "10.0.0.6"), ("ETH0_ALIAS0_MAC", "02:00:0a:00:00:05")].into_iter();
+        let both: Map = alias.chain(context.iter().map(|(name, value)| (name, value.as_str().unwrap()))).collect();
+        let parent = super::config(&both, &nics, &mut problems).unwrap();
+        assert_eq!(addresses_of(&parent, "ens3"), "[\"10.0.0.5/16\"]");
         assert!(
             super::config(&[("ETH0_MAC", "x"), ("ETH_IP", "y")].into_iter().collect(), &nics, &mut problems).is_none()
         );
