@@ -38,6 +38,11 @@ pub fn customizes(config: &Value) -> bool {
     config.get("disable_vmware_customization").is_some_and(Value::is_false)
 }
 
+/// Whether the image's configuration takes customizations with cloud-init's own metadata and user-data.
+pub fn takes_raw_data(config: &Value) -> bool {
+    !config.at(&["datasource", super::SOURCE.name, "allow_raw_data"]).is_some_and(Value::is_false)
+}
+
 /// The path of the VMware tools' plugin for customizations.
 pub fn plugin(root: &Root) -> Option<String> {
     const FOLDERS: [&str; 5] = [

@@ -34,7 +34,7 @@ pub static SOURCE: Source = Source {
         ("allow_raw_data", "false: no customization with cloud-init's own metadata and user-data is taken"),
         (
             "vmware_cust_file_max_wait",
-            "seconds that a customization is waited for, where it is switched on; 15 unless given",
+            "seconds that a customization is waited for, where it is switched on or VMware is the only source; 15 unless given",
         ),
     ],
     docs: "VMware vSphere, Workstation and Fusion. The first of these that has metadata, userdata or vendordata: variables \
