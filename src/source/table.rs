@@ -90,6 +90,9 @@ pub struct Source {
     /// On a machine with its marks, why only the real root can read it: then the initramfs does nothing, and
     /// the real root's first stage provisions the machine. None if it can be read now.
     pub left_to_real_root: Option<fn(&Facts) -> Option<String>>,
+    /// Why the real root may have data of it that the initramfs cannot see, not even that there is some. Then an
+    /// instance of an earlier boot is used only where the real root has found none.
+    pub unseen: Option<fn(&Facts) -> Option<String>>,
     /// How its service is asked. None if this machine has none.
     pub service: Option<Prepare>,
     /// Whether its service has no fixed address, so that the owner has to give one. With that, no mark is
@@ -152,6 +155,7 @@ impl Source {
         filesystems: &[],
         read: None,
         left_to_real_root: None,
+        unseen: None,
         service: None,
         has_no_address: false,
         seed: None,

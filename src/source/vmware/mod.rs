@@ -27,6 +27,7 @@ pub static SOURCE: Source = Source {
         marks::mark,
     )],
     read: Some(read),
+    unseen: Some(marks::unseen),
     hotplug_rules: HOTPLUG,
     updates: &[Update::NewInstance, Update::Hotplug],
     provisioned: Some(report::report),
