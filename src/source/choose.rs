@@ -99,9 +99,9 @@ pub fn left_to_real_root(report: &Report, facts: &Facts) -> Option<String> {
 /// the machine of the cached instance only that instance's source is considered; a copy of it may have got any of `names`.
 pub fn unseen(names: &[String], facts: &Facts, cached: &Instance) -> Option<String> {
     let is_copy = cached.machine_uuid != facts.machine.uuid();
-    let sources =
+    let mut sources =
         names.iter().filter_map(|name| named(name)).filter(|source| is_copy || source.is_named(&cached.source));
-    sources.filter_map(|source| Some(format!("{}: {}", source.name, source.unseen?(facts)?))).next()
+    sources.find_map(|source| Some(format!("{}: {}", source.name, source.unseen?(facts)?)))
 }
 
 /// Whether there should be a drive: only sources that read drives are listed, or a source's own marks say so.

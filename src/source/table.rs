@@ -71,6 +71,17 @@ pub type Act = fn(&mut Live) -> Result<()>;
 /// Publishes SSH host keys, given as lines.
 pub type Publish = fn(&mut Live, &[String]) -> Result<()>;
 
+/// Metadata that a source has only in the running system, when its network is up.
+#[derive(Clone, Copy)]
+pub struct Late {
+    /// Words for it: a template with one of them waits for the network stage. None once the instance has it.
+    pub words: fn(&Instance) -> &'static [&'static str],
+    /// Whether the network is waited for even where no template has one of the words.
+    pub waits: fn(&Root, &Instance) -> bool,
+    /// Adds it, where `true` with what this system says, else empty.
+    pub add: fn(bool, &mut Instance, &mut Report),
+}
+
 /// A datasource: everything that the rest of the program knows about it.
 pub struct Source {
     /// cloud-init's name: `OpenStack`.
@@ -111,13 +122,15 @@ pub struct Source {
     /// udev rules that go to `cloudinit_hook` for the network devices that are added to it, and to
     /// `cloudinit_end` for others, each ending with a line feed (cloud-init's `extra_hotplug_udev_rules`).
     /// Empty: it is asked again for every device.
-    pub hotplug_rules: &'static str,
+    pub hotplug_rules: fn(&Instance) -> String,
     /// Whether its service learns an added device's addresses one by one, so that it is asked again after it knows the device
     /// (cloud-init 26.2, `HotplugRetrySettings`).
     pub late_addresses: bool,
     /// Whether its network configuration does not list every device, so that an added one is not looked for in it (cloud-init
     /// 26.2, `skip_hotplug_detect`).
     pub omits_devices: bool,
+    /// Metadata that it has only in the running system.
+    pub late: Option<Late>,
     /// The default update events, which the configuration can change.
     pub updates: &'static [Update],
     /// The order of precedence of network configurations, including its own.
@@ -162,9 +175,10 @@ impl Source {
         described: "",
         drive_is_due: None,
         has_other_ways: false,
-        hotplug_rules: "",
+        hotplug_rules: |_| String::new(),
         late_addresses: false,
         omits_devices: false,
+        late: None,
         updates: &[Update::NewInstance],
         network_order: &DEFAULT_ORDER,
         provisioned: None,
