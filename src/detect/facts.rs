@@ -154,6 +154,15 @@ impl<'a> Facts<'a> {
         self.dmi(field).is_some_and(|value| glob::matches(pattern, &value))
     }
 
+    /// Why only the real root can read VMware's guestinfo. None if it can be read now, or not there either.
+    pub fn unseen_guestinfo(&self) -> Option<String> {
+        if self.platform.virt != virt::VMWARE || self.platform.guestinfo.is_some() {
+            return None;
+        }
+        let tool = Guestinfo::commands(self.root).into_iter().flatten().next()?;
+        Some(format!("guestinfo is read by {tool}, which runs in the real root"))
+    }
+
     /// A variable of this process's environment, else of PID 1's. None if it is empty.
     pub fn variable(&self, name: &str) -> Option<&str> {
         let found = self.platform.environment.get(name).or_else(|| self.init.get(name));

@@ -36,10 +36,8 @@ impl Guestinfo {
     /// The values of `machine`: by VMware's tools if `tools` can be run and one of them is installed, else
     /// over the hypervisor's socket.
     pub fn of(machine: &Machine, root: &Root, tools: &Tools) -> Option<Guestinfo> {
-        let rpctool = root.which("vmware-rpctool").map(|path| vec![path]);
-        let vmtoolsd = root.which("vmtoolsd").map(|path| vec![path, "--cmd".into()]);
-        let commands: Vec<Vec<String>> = rpctool.into_iter().chain(vmtoolsd).filter(|_| tools.can_run()).collect();
-        if !commands.is_empty() {
+        let commands = Guestinfo::commands(root);
+        if tools.can_run() && !commands.is_empty() {
             let tools = tools.clone();
             return Some(Guestinfo::new(move |key| by_tools(&tools, &commands, key)));
         }
@@ -48,6 +46,13 @@ impl Guestinfo {
         }
         let line = Line::hypervisor(PORT).inspect_err(|e| log::debug!("guestinfo: {e}")).ok()?;
         Some(Guestinfo::over(line, LIMIT))
+    }
+
+    /// The commands of VMware's tools that a call can be appended to, the preferred one first.
+    pub fn commands(root: &Root) -> Vec<Vec<String>> {
+        let rpctool = root.which("vmware-rpctool").map(|path| vec![path]);
+        let vmtoolsd = root.which("vmtoolsd").map(|path| vec![path, "--cmd".into()]);
+        rpctool.into_iter().chain(vmtoolsd).collect()
     }
 
     /// The values that the hypervisor at the other end of `line` gives, each within `limit`.

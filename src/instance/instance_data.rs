@@ -91,6 +91,11 @@ fn system_name(root: &Root, instance_id: &str) -> String {
     if let Some(name) = of_earlier("local_hostname").filter(|_| of_earlier("instance_id") == Some(instance_id)) {
         return name.to_owned();
     }
+    image_name(root)
+}
+
+/// The short host name in the image's file.
+pub fn image_name(root: &Root) -> String {
     let text = root.text("/etc/hostname");
     text.split_whitespace().next().and_then(|name| name.split('.').next()).unwrap_or("localhost").to_owned()
 }

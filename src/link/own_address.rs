@@ -1,7 +1,9 @@
-//! This machine's source addresses by the running system's default routes. Nothing is sent: the kernel
-//! chooses the address when a datagram socket is connected.
+//! This machine's addresses: those of its links, and the source addresses by the running system's default routes. For the latter
+//! nothing is sent: the kernel chooses the address when a datagram socket is connected.
 
-use std::net::UdpSocket;
+use super::netlink::Netlink;
+use crate::base::error::{Context, Result};
+use std::net::{IpAddr, UdpSocket};
 
 /// The IPv4 address of the default route; None without one.
 pub fn ipv4() -> Option<String> {
@@ -20,4 +22,33 @@ fn of(any: &str, far: &str) -> Option<String> {
     socket.connect(far).ok()?;
     let address = socket.local_addr().ok()?.ip();
     (!address.is_loopback() && !address.is_unspecified()).then(|| address.to_string())
+}
+
+/// The addresses of a link.
+#[derive(Debug, PartialEq, Eq)]
+pub struct OfLink {
+    /// Its hardware address: `00:50:56:00:00:01`.
+    pub mac: String,
+    /// With the length of the network's prefix.
+    pub addresses: Vec<(IpAddr, u8)>,
+}
+
+/// The addresses that can be used of each link with a hardware address.
+///
+/// # Errors
+/// There is no netlink.
+pub fn of_links() -> Result<Vec<OfLink>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.context(|| "failed to start the network runtime")?.block_on(async {
+        let (netlink, _events) = Netlink::open()?;
+        let (links, addresses) = (netlink.links().await?, netlink.addresses().await?);
+        let links = links.into_iter().filter_map(|link| Some((link.index, link.mac.filter(|mac| *mac != [0; 6])?)));
+        let of =
+            |index| addresses.iter().filter(move |a| a.index == index && !a.tentative).map(|a| (a.address, a.prefix));
+        let links = links.map(|(index, mac)| OfLink {
+            mac: mac.map(|octet| format!("{octet:02x}")).join(":"),
+            addresses: of(index).collect(),
+        });
+        Ok(links.collect())
+    })
 }

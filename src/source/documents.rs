@@ -150,6 +150,12 @@ pub fn items(value: Option<&Value>) -> &[Value] {
     value.and_then(Value::as_list).unwrap_or_default()
 }
 
+/// udev rules by which the network devices are asked for whose `key` matches `pattern`, and no others
+/// ([`super::Source::hotplug_rules`]).
+pub fn hotplug_of(key: &str, pattern: &str) -> String {
+    format!("{key}==\"{pattern}\", GOTO=\"cloudinit_hook\"\nGOTO=\"cloudinit_end\"\n")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

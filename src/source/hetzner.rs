@@ -3,7 +3,7 @@
 //! Follows Hetzner's documentation of the metadata service, "Server metadata", and cloud-init's, "Hetzner Cloud".
 
 use super::documents::{
-    as_mapping, decoded, instance, items, needed, nic_name, physical, record, renamed, set_network,
+    as_mapping, decoded, hotplug_of, instance, items, needed, nic_name, physical, record, renamed, set_network,
 };
 use super::search::{Found, Search};
 use super::service::{Job, MAX_WAIT, RETRIES, TIMEOUT, text_setting};
@@ -19,7 +19,7 @@ pub static SOURCE: Source = Source {
     marks: &[Mark::vendor("Hetzner")],
     service: Some(service_job),
     // Interfaces of private networks have MAC addresses that begin with 86.
-    hotplug_rules: "ATTR{address}==\"86:*\", GOTO=\"cloudinit_hook\"\nGOTO=\"cloudinit_end\"\n",
+    hotplug_rules: |_| hotplug_of("ATTR{address}", "86:*"),
     updates: &[Update::NewInstance, Update::Boot, Update::Hotplug],
     settings: &[
         ("metadata_path", "the path of the metadata below /hetzner/v1/, instead of metadata"),

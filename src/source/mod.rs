@@ -44,7 +44,7 @@ pub mod service;
 mod table;
 
 pub use search::{Found, Search, parameters};
-pub use table::{Live, SOURCES, Source, Update, candidates, labels, named};
+pub use table::{Late, Live, SOURCES, Source, Update, candidates, labels, named};
 
 use crate::base::deadline::Deadline;
 use crate::base::error::{Error, Result};

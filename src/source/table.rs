@@ -71,6 +71,17 @@ pub type Act = fn(&mut Live) -> Result<()>;
 /// Publishes SSH host keys, given as lines.
 pub type Publish = fn(&mut Live, &[String]) -> Result<()>;
 
+/// Metadata that a source has only in the running system, when its network is up.
+#[derive(Clone, Copy)]
+pub struct Late {
+    /// Words for it: a template with one of them waits for the network stage. None once the instance has it.
+    pub words: fn(&Instance) -> &'static [&'static str],
+    /// Whether the network is waited for even where no template has one of the words.
+    pub waits: fn(&Root, &Instance) -> bool,
+    /// Adds it, where `true` with what this system says, else empty.
+    pub add: fn(bool, &mut Instance, &mut Report),
+}
+
 /// A datasource: everything that the rest of the program knows about it.
 pub struct Source {
     /// cloud-init's name: `OpenStack`.
@@ -90,6 +101,9 @@ pub struct Source {
     /// On a machine with its marks, why only the real root can read it: then the initramfs does nothing, and
     /// the real root's first stage provisions the machine. None if it can be read now.
     pub left_to_real_root: Option<fn(&Facts) -> Option<String>>,
+    /// Why the real root may have data of it that the initramfs cannot see, not even that there is some. Then an
+    /// instance of an earlier boot is used only where the real root has found none.
+    pub unseen: Option<fn(&Facts) -> Option<String>>,
     /// How its service is asked. None if this machine has none.
     pub service: Option<Prepare>,
     /// Whether its service has no fixed address, so that the owner has to give one. With that, no mark is
@@ -108,13 +122,15 @@ pub struct Source {
     /// udev rules that go to `cloudinit_hook` for the network devices that are added to it, and to
     /// `cloudinit_end` for others, each ending with a line feed (cloud-init's `extra_hotplug_udev_rules`).
     /// Empty: it is asked again for every device.
-    pub hotplug_rules: &'static str,
+    pub hotplug_rules: fn(&Instance) -> String,
     /// Whether its service learns an added device's addresses one by one, so that it is asked again after it knows the device
     /// (cloud-init 26.2, `HotplugRetrySettings`).
     pub late_addresses: bool,
     /// Whether its network configuration does not list every device, so that an added one is not looked for in it (cloud-init
     /// 26.2, `skip_hotplug_detect`).
     pub omits_devices: bool,
+    /// Metadata that it has only in the running system.
+    pub late: Option<Late>,
     /// The default update events, which the configuration can change.
     pub updates: &'static [Update],
     /// Whether its service is asked on each boot for user-data and metadata, as by cloud-init, because its cloud documents that they
@@ -158,15 +174,17 @@ impl Source {
         filesystems: &[],
         read: None,
         left_to_real_root: None,
+        unseen: None,
         service: None,
         has_no_address: false,
         seed: None,
         described: "",
         drive_is_due: None,
         has_other_ways: false,
-        hotplug_rules: "",
+        hotplug_rules: |_| String::new(),
         late_addresses: false,
         omits_devices: false,
+        late: None,
         updates: &[Update::NewInstance],
         read_on_boot: false,
         network_order: &DEFAULT_ORDER,

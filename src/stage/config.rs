@@ -11,6 +11,7 @@ use crate::instance::Frequency;
 use crate::instance::{Instance, state};
 use crate::root::{Attr, Content, Root};
 use crate::schema::{self, Findings, one_line};
+use crate::source;
 use crate::userdata::config::{self, Consumed, Sources};
 use crate::userdata::kind::Kind;
 use crate::userdata::{Fetched, Include, Part, Script, UserData, When, cache_name, merge, mime, vendor};
@@ -107,11 +108,29 @@ pub fn consume(
             None
         }
     });
-    let mut consumed = config::consume(of_url_and_base.as_ref().unwrap_or(base), &sources, fetch, report);
+    let mut found = Report::new();
+    let mut consumed = config::consume(of_url_and_base.as_ref().unwrap_or(base), &sources, fetch, &mut found);
+    let awaits = awaits_metadata(instance, &consumed);
+    // What a template lacks until then is no fault of it.
+    if !awaits {
+        report.absorb(found);
+    }
     let all = [&consumed.user, &consumed.vendor, &consumed.vendor2];
-    let needs_network = waits || all.into_iter().flatten().any(|data| !data.deferred.is_empty());
+    let needs_network = waits || awaits || all.into_iter().flatten().any(|data| !data.deferred.is_empty());
     let config = image.over(std::mem::take(&mut consumed.config), report);
     (Merged { config: Arc::new(Value::Map(config)), needs_network, of_url }, consumed)
+}
+
+/// Whether a template needs metadata that the instance's source has only in the running system.
+fn awaits_metadata(instance: &Instance, consumed: &Consumed) -> bool {
+    let words = source::named(&instance.source).and_then(|source| source.late).map(|late| (late.words)(instance));
+    let Some(words) = words.filter(|words| !words.is_empty()) else { return false };
+    let parts =
+        [&consumed.user, &consumed.vendor, &consumed.vendor2].into_iter().flatten().flat_map(|data| &data.parts);
+    parts.filter(|part| Kind::of_type(&part.content_type) == Some(Kind::Jinja)).any(|part| {
+        let text = String::from_utf8_lossy(&part.content);
+        words.iter().any(|word| text.contains(word))
+    })
 }
 
 /// The cloud-config of a URL, as bytes and parsed. None where it has to wait for the network.
@@ -207,6 +226,7 @@ mod tests {
     use crate::base::report::Severity;
     use crate::base::testing::TempDir;
     use crate::document::yaml;
+    use crate::instance::instance_data;
     use crate::machine::{Cmdline, Machine};
     use crate::root::Use;
     use crate::userdata::CloudConfig;
@@ -247,6 +267,36 @@ mod tests {
             assert_eq!((merged.needs_network, report.entries().len()), (needs_network, warnings), "{word} {report:?}");
         }
         assert_eq!(root.stat(CONFIG_OF_URL).unwrap().attr.mode, 0o600);
+    }
+
+    #[test]
+    fn a_template_waits_for_metadata_that_only_the_running_system_has() {
+        let dir = TempDir::new("config-late");
+        let root = Root::open(&dir.0, Use::Tree).unwrap();
+        let known = "{network: {interfaces: {}}, local-ipv4: 10.0.0.1}";
+        for (source, metadata, header, waits) in [
+            ("VMware", "{}", "## template: jinja\n", true),
+            ("VMware", known, "## template: jinja\n", false),
+            ("VMware", "{}", "", false),
+            ("NoCloud", "{}", "## template: jinja\n", false),
+        ] {
+            let text = format!("{header}#cloud-config\nhostname: 'ip-{{{{ ds.meta_data.local_ipv4 }}}}'\n");
+            let metadata = yaml::parse("t", metadata).unwrap();
+            let user_data = Some(text.into_bytes().into());
+            let instance = Instance { source: source.into(), metadata, user_data, ..Instance::default() };
+            let mut report = Report::new();
+            let machine = Machine::default();
+            let image = Image::read(&root, &machine, &mut report);
+            let standard = instance_data::standard(&root, &machine, &image.distro, &instance, &image.config);
+            let mut fetch = |include: &Include<'_>| without_network(&root, include);
+            let (merged, _) = consume(&image, &instance, &Value::Map(standard), &mut report, &mut fetch);
+            assert_eq!(merged.needs_network, waits, "{source} {header}");
+            // Undefined only for a source that never has it.
+            assert_eq!(report.is_empty(), source == "VMware", "{report:?}");
+            if instance.metadata.get("local-ipv4").is_some() {
+                assert_eq!(merged.config.get("hostname"), Some(&Value::from("ip-10.0.0.1")));
+            }
+        }
     }
 
     #[test]

@@ -197,6 +197,13 @@ fn look(search: &mut Search, own: &Value, drives: &mut Drives, deadline: Deadlin
         return Outcome::Read(Box::new(found));
     }
     if let Some(instance) = cached {
+        // A service that knew the machine has nothing to do with what the initramfs cannot see.
+        if !root.is_live()
+            && !served
+            && let Some(why) = choose::unseen(&names, &facts, &instance)
+        {
+            return Outcome::Later(why);
+        }
         let reasons = search.problems().join("; ");
         if asks && others {
             return Outcome::Others(Box::new(instance), reasons);
@@ -474,6 +481,71 @@ mod tests {
             _ => panic!("the machine is LXD's"),
         }
         assert_eq!(boot.errors_and_warnings(), [""; 0]);
+    }
+
+    #[test]
+    fn a_copy_of_a_provisioned_machine_is_left_to_the_real_root_where_the_initramfs_cannot_see_the_data() {
+        // The source of the cached instance, whether this is another machine, the tools, and whether the real root has to look.
+        let plugin = "usr/lib/open-vm-tools/plugins/vmsvc/libdeployPkgPlugin.so";
+        for (vendor, source, id, is_copy, tool, later) in [
+            (
+                "VMware, Inc.",
+                "VMware",
+                "i-1",
+                true,
+                "usr/bin/vmware-rpctool",
+                "VMware: guestinfo is read by /usr/bin/vmware-rpctool",
+            ),
+            (
+                "VMware, Inc.",
+                "VMware",
+                "i-1",
+                false,
+                "usr/bin/vmtoolsd",
+                "VMware: guestinfo is read by /usr/bin/vmtoolsd",
+            ),
+            ("VMware, Inc.", "OVF", "i-1", false, "usr/bin/vmtoolsd", "OVF: guestinfo is read by /usr/bin/vmtoolsd"),
+            (
+                "VMware, Inc.",
+                "VMware",
+                "i-1",
+                true,
+                plugin,
+                "VMware: a guest customization is written by /usr/lib/open-vm-tools",
+            ),
+            ("VMware, Inc.", "NoCloud", "i-1", true, "usr/bin/vmtoolsd", "VMware: guestinfo"),
+            ("VMware, Inc.", "NoCloud", "i-1", false, "usr/bin/vmtoolsd", ""),
+            ("VMware, Inc.", "VMware", "0-1", true, "usr/bin/vmtoolsd", ""),
+            ("VMware, Inc.", "VMware", "i-1", true, "usr/bin/none", ""),
+            ("QEMU", "VMware", "i-1", true, "usr/bin/vmtoolsd", ""),
+        ] {
+            let dir = TempDir::new("find-copy");
+            for (path, text) in [
+                ("sys/class/dmi/id/sys_vendor", vendor),
+                ("sys/class/dmi/id/product_name", vendor),
+                ("sys/class/dmi/id/product_uuid", "0-1"),
+                (tool, ""),
+            ] {
+                dir.write(path, text);
+            }
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+            std::fs::set_permissions(dir.0.join(tool), mode).unwrap();
+            let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+            let machine_uuid = Some(if is_copy { "0-0" } else { "0-1" }.to_owned());
+            let cached =
+                Instance { source: source.into(), instance_id: id.into(), machine_uuid, ..Instance::default() };
+            state::store(&mut root, &cached).unwrap();
+            assert_eq!(root.commit(), []);
+            let machine = Machine::read(&dir.0);
+            let places = Places { sys: dir.0.join("sys/class/block"), dev: dir.0.join("dev") };
+            let mut drives = Drives::new(&[], places);
+            let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
+            match find_with(&root, &mut boot, &mut drives, Deadline::after(Duration::ZERO)) {
+                Outcome::Later(why) => assert!(!later.is_empty() && why.starts_with(later), "{why}"),
+                Outcome::Same(same) => assert_eq!((same.instance_id.as_str(), later), (id, ""), "{source} {tool}"),
+                _ => panic!("the machine has an instance"),
+            }
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::{
     LOG_GROUP, append_log, append_to_log, apply, commit, config, feedback, part_handlers, provision, recover, refresh,
     reporting, rescue,
 };
-use crate::base::error::{Context, Result};
+use crate::base::error::{Context as _, Result};
 use crate::base::event::Event;
 use crate::base::logging;
 use crate::base::report::Report;
@@ -22,6 +22,8 @@ use crate::instance::{Instance, instance_data, state};
 use crate::machine::Machine;
 use crate::root::run_dir::{self, Applied, Record};
 use crate::root::{Command, Root, Stage};
+use crate::source;
+use crate::system::{Context, service};
 use crate::userdata::{Fetched, Include};
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -229,7 +231,8 @@ fn run(
         boot.report.keep(root.remove(run_dir::IDLE));
     }
     if stage == Stage::Init || boot.config.is_none() {
-        merge(root, boot, &instance, stage, changed, known);
+        let (complete, remote) = complete(root, boot, &instance, stage);
+        merge(root, boot, &complete, stage, Reason { remote, changed }, known);
     }
     let _redirected = root.is_live().then(|| Redirected::new(boot.config(), stage, root.group_id(LOG_GROUP)));
     let action = match stage {
@@ -255,14 +258,38 @@ fn run(
     (instance, if shown.is_empty() { waiting } else { shown })
 }
 
+/// The instance with the metadata that its source has only in the running system, which is not kept for a later boot; and whether
+/// user-data waits for that, or for something else of the network. The network stage waits for the network where that is needed.
+fn complete(root: &mut Root, boot: &mut Boot, instance: &Instance, stage: Stage) -> (Instance, bool) {
+    let mut complete = instance.clone();
+    let Some(late) = source::named(&instance.source).and_then(|source| source.late) else { return (complete, false) };
+    let distro = boot.image.distro;
+    let variables = Value::Map(instance_data::standard(root, boot.machine, &distro, instance, &boot.image.config));
+    let mut fetch = |include: &Include<'_>| config::without_network(root, include);
+    let (merged, _) = config::consume(&boot.image, instance, &variables, &mut Report::new(), &mut fetch);
+    if stage == Stage::Init && (merged.needs_network || (late.waits)(root, instance)) {
+        let (config, report) = boot.config_and_report();
+        service::wait_for_network(&mut Context { stage, ..Context::new(root, config, instance, &distro, report) });
+    }
+    (late.add)(root.is_live(), &mut complete, &mut boot.report);
+    (complete, merged.needs_network)
+}
+
+/// Why the file halves run in the network stage.
+struct Reason {
+    /// Parts of user-data were remote: all of them run.
+    remote: bool,
+    /// The instance changed since the local stage: those that are due again run.
+    changed: bool,
+}
+
 /// Merges the configuration, including what is remote. In the network stage it also writes the parts, and
-/// runs the file halves that waited: all of them if parts were remote, or those due again if the instance
-/// changed since the local stage.
-fn merge(root: &mut Root, boot: &mut Boot, instance: &Instance, stage: Stage, changed: bool, known: &[String]) {
+/// runs the file halves that waited.
+fn merge(root: &mut Root, boot: &mut Boot, instance: &Instance, stage: Stage, reason: Reason, known: &[String]) {
+    let Reason { mut remote, changed } = reason;
     let standard = instance_data::standard(root, boot.machine, &boot.image.distro, instance, &boot.image.config);
     let variables = Value::Map(standard.clone());
     let web = OnceCell::new();
-    let mut remote = false;
     let mut fetch = |include: &Include<'_>| match config::without_network(root, include)? {
         Fetched::Later => {
             remote = true;
@@ -282,11 +309,16 @@ fn merge(root: &mut Root, boot: &mut Boot, instance: &Instance, stage: Stage, ch
     if stage == Stage::Init {
         boot.report.keep(config::write_parts(root, instance, &consumed, changed));
         part_handlers::run(root, boot, instance, &consumed);
-        if remote || changed {
+        let is_due = remote || changed;
+        if is_due {
             config::check(&consumed, &mut boot.report);
+        }
+        if is_due || source::named(&instance.source).is_some_and(|source| source.late.is_some()) {
             let config = boot.config.clone().unwrap_or_default();
             let written = instance_data::write(root, standard, instance, &boot.image.config, config);
             boot.report.keep(written);
+        }
+        if is_due {
             provision::modules(root, boot, instance);
         }
     }
@@ -322,8 +354,40 @@ fn combined(root: &Root, boot: &mut Boot) -> Option<Arc<Value>> {
 mod tests {
     use super::*;
     use crate::base::testing::TempDir;
-    use crate::root::{Attr, CLOUD_INIT_LOG as LOG, Use};
+    use crate::document::Map;
+    use crate::root::{Attr, CLOUD_INIT_LOG as LOG, Output, Use};
     use crate::system::password;
+
+    #[test]
+    fn the_network_is_waited_for_where_the_hypervisor_or_a_template_wants_addresses() {
+        let template = "## template: jinja\n#cloud-config\nhostname: '{{ ds.meta_data.local_ipv4 }}'\n";
+        for (source, tool, user_data, waits, remote) in [
+            ("VMware", true, "#cloud-config\n{}\n", true, false),
+            ("VMware", false, "#cloud-config\n{}\n", false, false),
+            ("VMware", false, template, true, true),
+            ("NoCloud", true, template, false, false),
+        ] {
+            let dir = TempDir::new("later-addresses");
+            dir.write("usr/lib/systemd/systemd", "");
+            std::fs::create_dir_all(dir.0.join("run/systemd/system")).unwrap();
+            let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+            if tool {
+                root.write("/usr/bin/vmware-rpctool", "", Attr::root(0o755)).unwrap();
+            }
+            root.play(Box::new(|_, _| Ok(Output { status: 0, stdout: Vec::new(), stderr: Vec::new() })));
+            let user_data = Some(user_data.as_bytes().to_vec().into());
+            let instance =
+                Instance { source: source.into(), user_data, metadata: Map::new().into(), ..Instance::default() };
+            let machine = Machine::default();
+            let options = Options::default();
+            let outside = crate::system::Nothing;
+            let mut boot = Boot::new(&root, &machine, &options, &outside);
+            let (complete, is_remote) = complete(&mut root, &mut boot, &instance, Stage::Init);
+            assert_eq!(is_remote, remote, "{source}");
+            assert_eq!(root.exists(run_dir::NETWORK_AWAITED), waits, "{source} {tool}");
+            assert_eq!(complete.metadata.at(&["network", "interfaces"]).is_some(), source == "VMware");
+        }
+    }
 
     #[test]
     fn the_random_password_that_is_reported_is_the_one_that_holds() {

@@ -5,6 +5,7 @@ pub mod network;
 mod service;
 pub mod tree;
 
+use super::documents::hotplug_of;
 use super::search::{Found, Search};
 use super::service::{Job, MAX_WAIT, RETRIES, TIMEOUT, limits, list_setting, switched_off};
 use super::table::{Source, Update};
@@ -30,7 +31,7 @@ pub static SOURCE: Source = Source {
     ],
     setting: Some(strict_setting),
     service: Some(service_job),
-    hotplug_rules: "ENV{ID_NET_DRIVER}==\"vif|ena|ixgbevf\", GOTO=\"cloudinit_hook\"\nGOTO=\"cloudinit_end\"\n",
+    hotplug_rules: |_| hotplug_of("ENV{ID_NET_DRIVER}", "vif|ena|ixgbevf"),
     late_addresses: true,
     updates: &[Update::NewInstance, Update::Hotplug],
     read_on_boot: true,

@@ -33,6 +33,7 @@ pub static SOURCE: Source = Source {
     labels: marks::LABELS,
     has_other_ways: true,
     read: Some(read),
+    unseen: Some(|facts| facts.unseen_guestinfo()),
     service: Some(job),
     seed: Some(|_, files, place| {
         let environment = of_files(files)?.ok()?;

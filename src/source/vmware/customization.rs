@@ -5,13 +5,15 @@
 use super::values::Values;
 use super::{document_of, marks};
 use crate::base::base64;
+use crate::base::deadline::Deadline;
 use crate::base::error::{Error, Result};
+use crate::detect::Requested;
 use crate::document::{Bytes, Map, Value};
 use crate::instance::Instance;
 use crate::machine::{Family, appear};
 use crate::network::Macs;
 use crate::network::read::vmware_imc::{Settings, to_v2};
-use crate::root::CLOUD_INIT_LOG;
+use crate::root::{CLOUD_INIT_LOG, Root};
 use crate::source::search::Search;
 use std::path::Path;
 use std::time::Duration;
@@ -23,10 +25,13 @@ const FILE: &str = "cust.cfg";
 const WAIT: u64 = 15;
 /// The longest wait, in seconds.
 const MAX_WAIT: u64 = 180;
-/// How long one call to the hypervisor may take, and how often, once a second, it is asked whether NICs are
-/// connected.
+/// How long one call to the hypervisor may take, how often it is asked to connect NICs, and how often after each, once a second,
+/// whether they are connected.
 const CALL: Duration = Duration::from_secs(10);
-const QUERIES: usize = 5;
+const ATTEMPTS: u64 = 5;
+const QUERIES: u64 = 5;
+/// The account whose password a customization sets.
+const ROOT: &str = "root";
 /// The largest list of NICs, in bytes.
 const MAX_NICS: usize = 1024;
 /// The prefix of the marker file that a customization leaves if it asks for one; its name follows.
@@ -41,23 +46,24 @@ const NETWORK_FAILED: u32 = 101;
 const ENABLE_NICS: u32 = 103;
 const QUERY_NICS: u32 = 104;
 
-/// Reads the customization, if there is one and the image allows it. If it is enabled, the running system
-/// waits for it.
+/// Reads the customization, if there is one and the image allows it. The running system waits for it if traditional ones are
+/// enabled, or if VMware is the only source.
 ///
 /// # Errors
 /// A file that it names cannot be read, or its network configuration is invalid.
 pub fn read(search: &mut Search) -> Result<Option<Values>> {
     let setting = |key: &str| search.settings(super::SOURCE.name).and_then(|s| s.get(key));
     let traditional = marks::customizes(search.config);
-    let raw = !setting("allow_raw_data").is_some_and(Value::is_false);
+    let raw = marks::takes_raw_data(search.config);
     if !(traditional || raw) || marks::plugin(search.root).is_none() {
         return Ok(None);
     }
     let path = format!("{FOLDER}/{FILE}");
-    if traditional && search.root.is_live() {
+    if search.root.is_live() && (traditional || is_only_source(search)) {
         let seconds =
             setting("vmware_cust_file_max_wait").and_then(Value::text).and_then(|t| t.parse().ok()).unwrap_or(WAIT);
-        appear::wait_for(Path::new(&path), search.deadline.at_most(Duration::from_secs(seconds.min(MAX_WAIT))));
+        // Apart from the search's own time, which is meant for drives and may be shorter.
+        appear::wait_for(Path::new(&path), Deadline::after(Duration::from_secs(seconds.min(MAX_WAIT))));
     }
     let Some(bytes) = search.root.read(&path)? else { return Ok(None) };
     let text = String::from_utf8_lossy(&bytes).into_owned();
@@ -87,6 +93,16 @@ pub fn read(search: &mut Search) -> Result<Option<Values>> {
         metadata.insert("post-gc-status", "yes");
     }
     Ok(Some(values))
+}
+
+/// Whether the image or the kernel command line names no other source.
+fn is_only_source(search: &Search) -> bool {
+    let requested = Requested::read(search.root, &search.machine.cmdline, search.config);
+    let is_this = |name: &String| super::SOURCE.is_named(name);
+    match &requested.forced {
+        Some((name, _)) => is_this(name),
+        None => requested.single().is_some_and(|list| list.iter().any(is_this)),
+    }
 }
 
 /// cloud-init's own documents, in files next to the customization.
@@ -128,13 +144,17 @@ fn written(search: &Search, settings: &Settings, text: &str) -> Result<Values> {
     let mut values = Values { files: interfaces(search)?, ..Values::default() };
     if is_new(search, settings) {
         let reset = settings.is("PASSWORD", "RESET", &["yes", "true"]);
-        match settings.get("PASSWORD", "-PASS").map(|p| base64::decode(p.as_bytes()).map(String::from_utf8)) {
-            Some(Some(Ok(password))) => drop(config.insert("chpasswd", password_of_root(&password, reset))),
-            Some(_) => values.problems.push("cust.cfg: [PASSWORD] -PASS: expected base64: it is ignored".into()),
-            None if reset => {
-                values.problems.push("cust.cfg: [PASSWORD] RESET: without a password it is ignored".into())
-            }
-            None => {}
+        let password =
+            match settings.get("PASSWORD", "-PASS").map(|p| base64::decode(p.as_bytes()).map(String::from_utf8)) {
+                Some(Some(Ok(password))) => Some(password),
+                Some(_) => {
+                    values.problems.push("cust.cfg: [PASSWORD] -PASS: expected base64: it is ignored".into());
+                    None
+                }
+                None => None,
+            };
+        if password.is_some() || reset {
+            config.insert("chpasswd", passwords(search.root, password.as_deref(), reset));
         }
         if settings.get("CUSTOM-SCRIPT", "SCRIPT-NAME").is_some() {
             values.problems.push("cust.cfg: [CUSTOM-SCRIPT]: the script is not run: use user-data".into());
@@ -181,10 +201,28 @@ fn interfaces(search: &Search) -> Result<Vec<(String, Bytes)>> {
     Ok(files)
 }
 
-fn password_of_root(password: &str, expires: bool) -> Map {
-    let user: Map =
-        [("name", "root"), ("password", password.trim_end_matches('\n')), ("type", "text")].into_iter().collect();
-    [("expire", Value::Bool(expires)), ("users", vec![Value::Map(user)].into())].into_iter().collect()
+/// Root's new password, if there is one. With `expires` it and those of all accounts with root's rights expire: one that stays is
+/// set again as it is.
+fn passwords(root: &Root, password: Option<&str>, expires: bool) -> Map {
+    let user = |name: &str, word: &str, kind: &str| {
+        Value::Map([("name", name), ("password", word), ("type", kind)].into_iter().collect())
+    };
+    let mut users: Vec<Value> =
+        password.map(|word| user(ROOT, word.trim_end_matches('\n'), "text")).into_iter().collect();
+    if expires {
+        let accounts = root.text("/etc/passwd");
+        let is_root = |name: &str| {
+            accounts.lines().any(|line| {
+                let mut fields = line.split(':');
+                fields.next() == Some(name) && fields.nth(1) == Some("0")
+            })
+        };
+        let shadow = root.text("/etc/shadow");
+        let fields = shadow.lines().filter_map(|line| line.split_once(':'));
+        let stay = fields.filter(|(name, _)| is_root(name) && (*name != ROOT || password.is_none()));
+        users.extend(stay.map(|(name, rest)| user(name, rest.split(':').next().unwrap_or_default(), "hash")));
+    }
+    [("expire", Value::Bool(expires)), ("users", users.into())].into_iter().collect()
 }
 
 fn state(state: u32, event: u32, message: &str) -> String {
@@ -201,15 +239,24 @@ fn connect_nics(search: &mut Search) {
         let answer = search.tools.ask(&[&tool, &state(RUNNING, event, &message)], CALL)?;
         Some(String::from_utf8_lossy(&answer.stdout).trim().to_owned())
     };
-    if call(ENABLE_NICS).as_deref() != Some("queryNicsSupported") {
-        return;
-    }
-    for _ in 0..QUERIES {
-        if call(QUERY_NICS).as_deref() == Some("connected") {
-            return;
+    // The hypervisor sends no events: it is polled.
+    let wait = |seconds| std::thread::sleep(Duration::from_secs(seconds).min(search.deadline.left()));
+    for _ in 0..ATTEMPTS {
+        match call(ENABLE_NICS).filter(|answer| !answer.is_empty()).as_deref() {
+            Some("queryNicsSupported") => {}
+            // A hypervisor that cannot be asked, not one that is busy.
+            Some(_) => return,
+            None => {
+                wait(ATTEMPTS);
+                continue;
+            }
         }
-        // The hypervisor sends no events: it is polled.
-        std::thread::sleep(Duration::from_secs(1).min(search.deadline.left()));
+        for _ in 0..QUERIES {
+            if call(QUERY_NICS).as_deref() == Some("connected") {
+                return;
+            }
+            wait(1);
+        }
     }
     search.problem("VMware: the NICs that the customization has connected are not connected in time".into());
 }
@@ -247,13 +294,86 @@ pub fn marker(instance: &Instance) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::deadline::Deadline;
     use crate::base::testing::TempDir;
     use crate::document::yaml;
     use crate::machine::tools::Answer;
-    use crate::machine::{Machine, Tools};
-    use crate::root::{Attr, Root, Use};
+    use crate::machine::{Cmdline, Machine, Tools};
+    use crate::root::{Attr, Use};
     use std::sync::{Arc, Mutex};
+
+    #[test]
+    fn the_hypervisor_is_asked_again_to_connect_nics_where_it_is_busy() {
+        let dir = TempDir::new("imc-nics");
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        root.write("/usr/bin/vmware-rpctool", "", Attr::root(0o755)).unwrap();
+        root.write(&format!("{FOLDER}/nics.txt"), "4000\n", Attr::root(0o644)).unwrap();
+        let (machine, config) = (Machine::read(&dir.0), Value::Null);
+        // What the hypervisor answers one call after the other, how many there are, and whether the NICs are connected.
+        const YES: &str = "queryNicsSupported";
+        for (answers, calls, connected) in [
+            (&["", "", YES, "", "connected"][..], 5, true),
+            (&[YES, "connected"], 2, true),
+            (&["no"], 1, true),
+            (&[YES, "", "", "", "", "", YES, "connected"], 8, true),
+            (&[], 5, false),
+        ] {
+            let asked = Arc::new(Mutex::new(0));
+            let mut search = Search::new(&machine, &root, &config, Deadline::after(Duration::ZERO));
+            let count = Arc::clone(&asked);
+            search.tools = Tools::new(move |words, _| {
+                assert_eq!(words.last().unwrap().split(' ').next(), Some("deployPkg.update.state"));
+                let mut count = count.lock().unwrap();
+                *count += 1;
+                let answer = answers.get(*count - 1).copied().unwrap_or_default();
+                Some(Answer { success: true, stdout: answer.as_bytes().to_vec() })
+            });
+            connect_nics(&mut search);
+            assert_eq!((*asked.lock().unwrap(), search.problems().is_empty()), (calls, connected), "{answers:?}");
+        }
+    }
+
+    #[test]
+    fn the_passwords_of_roots_accounts_expire_also_where_none_is_new() {
+        let dir = TempDir::new("imc-reset");
+        dir.write("etc/passwd", "root:x:0:0::/:/bin/sh\ntoor:x:0:0::/:/bin/sh\nada:x:1000:0::/:/bin/sh\n");
+        dir.write("etc/shadow", "root:$6$a$b:1::::::\ntoor:*:1::::::\nada:$6$c$d:1::::::\n");
+        let root = Root::open(&dir.0, Use::Tree).unwrap();
+        for (password, expires, expected) in [
+            (
+                None,
+                true,
+                "{expire: true, users: [{name: root, password: $6$a$b, type: hash}, {name: toor, password: '*', type: hash}]}",
+            ),
+            (
+                Some("p\n"),
+                true,
+                "{expire: true, users: [{name: root, password: p, type: text}, {name: toor, password: '*', type: hash}]}",
+            ),
+            (Some("p"), false, "{expire: false, users: [{name: root, password: p, type: text}]}"),
+        ] {
+            let expected = yaml::parse("t", expected).unwrap();
+            assert_eq!(Value::Map(passwords(&root, password, expires)), expected);
+        }
+    }
+
+    #[test]
+    fn a_customization_is_waited_for_where_no_other_source_is_named() {
+        let dir = TempDir::new("imc-single");
+        let root = Root::open(&dir.0, Use::Tree).unwrap();
+        for (list, line, is_single) in [
+            ("[VMware]", "", true),
+            ("[VMware, None]", "", true),
+            ("[VMware, NoCloud]", "", false),
+            ("[NoCloud]", "", false),
+            ("[NoCloud, None]", "ds=vmware", true),
+            ("[VMware]", "ds=nocloud", false),
+        ] {
+            let machine = Machine { cmdline: Cmdline::new(line), ..Machine::default() };
+            let config = yaml::parse("t", &format!("datasource_list: {list}")).unwrap();
+            let search = Search::new(&machine, &root, &config, Deadline::after(CALL));
+            assert_eq!(is_only_source(&search), is_single, "{list} {line}");
+        }
+    }
 
     #[test]
     fn a_script_that_is_not_allowed_ends_the_customization() {

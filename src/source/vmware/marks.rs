@@ -38,6 +38,20 @@ pub fn customizes(config: &Value) -> bool {
     config.get("disable_vmware_customization").is_some_and(Value::is_false)
 }
 
+/// Whether the image's configuration takes customizations with cloud-init's own metadata and user-data.
+pub fn takes_raw_data(config: &Value) -> bool {
+    !config.at(&["datasource", super::SOURCE.name, "allow_raw_data"]).is_some_and(Value::is_false)
+}
+
+/// Why the initramfs cannot know whether there is data: VMware's tools, which have it, run in the real root.
+pub fn unseen(facts: &Facts) -> Option<String> {
+    facts.unseen_guestinfo().or_else(|| {
+        let here = facts.platform.virt == virt::VMWARE && (customizes(facts.own) || takes_raw_data(facts.own));
+        let plugin = here.then(|| plugin(facts.root))??;
+        Some(format!("a guest customization is written by {plugin}, which runs in the real root"))
+    })
+}
+
 /// The path of the VMware tools' plugin for customizations.
 pub fn plugin(root: &Root) -> Option<String> {
     const FOLDERS: [&str; 5] = [

@@ -3,6 +3,7 @@
 //! Follows cloud-init's documentation, "VMware".
 
 mod customization;
+mod host;
 mod marks;
 mod report;
 mod values;
@@ -15,7 +16,7 @@ use super::table::Update;
 use crate::base::error::Result;
 use crate::detect::{Guestinfo, Mark};
 use crate::document::{Bytes, Map, Value, json, wrong, yaml};
-use crate::instance::{Instance, NetworkData};
+use crate::instance::{Instance, NetworkData, state};
 use values::Values;
 
 pub static SOURCE: Source = Source {
@@ -27,14 +28,16 @@ pub static SOURCE: Source = Source {
         marks::mark,
     )],
     read: Some(read),
-    hotplug_rules: HOTPLUG,
+    unseen: Some(marks::unseen),
+    hotplug_rules: host::hotplug_rules,
+    late: Some(host::LATE),
     updates: &[Update::NewInstance, Update::Hotplug],
     provisioned: Some(report::report),
     settings: &[
         ("allow_raw_data", "false: no customization with cloud-init's own metadata and user-data is taken"),
         (
             "vmware_cust_file_max_wait",
-            "seconds that a customization is waited for, where it is switched on; 15 unless given",
+            "seconds that a customization is waited for, where it is switched on or VMware is the only source; 15 unless given",
         ),
     ],
     docs: "VMware vSphere, Workstation and Fusion. The first of these that has metadata, userdata or vendordata: variables \
@@ -42,13 +45,13 @@ pub static SOURCE: Source = Source {
         gzip+base64, by vmware-rpctool or vmtoolsd in the running system, or by the hypervisor's VM socket before the pivot, \
         where the initramfs has its drivers (vmw_vmci, vmw_vsock_vmci_transport) and the hypervisor offers it; a guest \
         customization (cust.cfg) in the running system, with its hostname, time zone, instance-id, network and root password. Custom \
-        scripts of a customization are not run. Values that metadata names under redact are cleared once they are on the disk.",
+        scripts of a customization are not run. Values that metadata names under redact are cleared once they are on the disk. \
+        The metadata also has the machine's host names (hostname, local-hostname, local_hostname) and, in the running system, its \
+        addresses (local-ipv4, local-ipv6, network.interfaces): a template in user-data that names those waits for the network stage, \
+        which waits for the network, and for the addresses that wait-on-network asks for. network-drivers lists the drivers of the \
+        network devices that are configured when they are added.",
     ..Source::NEW
 };
-
-/// Network devices with VMware's drivers, except for those of containers.
-const HOTPLUG: &str = "ENV{ID_NET_DRIVER}==\"e1000|e1000e|vlance|vmxnet2|vmxnet3|vrdma\", GOTO=\"cloudinit_hook\"\n\
-    GOTO=\"cloudinit_end\"\n";
 
 /// Reads the first transport that has data.
 fn read(search: &mut Search) -> Result<Option<Found>> {
@@ -119,8 +122,26 @@ fn found(search: &mut Search, values: Values) -> Result<Option<Found>> {
         ..Instance::default()
     };
     metadata.insert("instance-id", instance.instance_id.as_str());
+    host::add_names(search.root, &mut metadata);
     instance.metadata = Value::Map(metadata);
+    keep_cleared(search, &mut instance);
     Ok(Some(Found { instance, place: values.place }))
+}
+
+/// Keeps the user-data and vendor-data that an earlier boot had of this instance and then cleared in guestinfo, as its metadata asks.
+fn keep_cleared(search: &Search, instance: &mut Instance) {
+    let cleared = report::cleared(instance);
+    if cleared.is_empty() {
+        return;
+    }
+    let is_this = |known: &Instance| known.source == SOURCE.name && known.instance_id == instance.instance_id;
+    let Some(known) = state::cached(search.root).filter(is_this) else { return };
+    if instance.user_data.is_none() && cleared.iter().any(|key| key == "userdata") {
+        instance.user_data = known.user_data;
+    }
+    if instance.vendor_data.is_null() && cleared.iter().any(|key| key == "vendordata") {
+        instance.vendor_data = known.vendor_data;
+    }
 }
 
 /// The network configuration in the metadata: a mapping, or an encoded text. It is kept as cloud-init keeps
@@ -162,7 +183,9 @@ mod tests {
     use crate::base::deadline::Deadline;
     use crate::base::testing::TempDir;
     use crate::machine::Machine;
-    use crate::root::{Root, Use};
+    use crate::machine::Tools;
+    use crate::machine::tools::Answer;
+    use crate::root::{Attr, Root, Use};
 
     /// What is read from the environment of a machine's first process.
     fn read_from(variables: &[(&str, &str)]) -> Option<Instance> {
@@ -199,6 +222,40 @@ mod tests {
         let Some(NetworkData::Cloud(network)) = found.network else { panic!() };
         assert_eq!(network.get("version"), Some(&Value::Int(2)));
         assert_eq!(found.problems.len(), 0, "{:?}", found.problems);
+    }
+
+    #[test]
+    fn values_that_a_boot_has_cleared_stay_with_their_instance() {
+        let dir = TempDir::new("vmware-cleared");
+        dir.write("sys/class/dmi/id/product_name", "VMware7,1\n");
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        root.write("/usr/bin/vmtoolsd", "", Attr::root(0o755)).unwrap();
+        let known = Instance {
+            source: SOURCE.name.into(),
+            instance_id: "i-1".into(),
+            user_data: Some(b"#!/bin/sh".to_vec().into()),
+            ..Instance::default()
+        };
+        state::store(&mut root, &known).unwrap();
+        assert_eq!(root.commit(), []);
+        let machine = Machine::read(&dir.0);
+        for (metadata, is_kept) in [
+            ("{instance-id: i-1, redact: [userdata]}", true),
+            ("{instance-id: i-1, cleanup-guestinfo: userdata}", true),
+            ("{instance-id: i-1, redact: [vendordata]}", false),
+            ("{instance-id: i-1}", false),
+            ("{instance-id: i-2, redact: [userdata]}", false),
+        ] {
+            let limit = std::time::Duration::from_secs(20);
+            let mut search = Search::new(&machine, &root, &Value::Null, Deadline::after(limit));
+            search.tools = Tools::new(move |words, _| {
+                let is_metadata = words.last().is_some_and(|word| word.ends_with("guestinfo.metadata"));
+                let answer = if is_metadata { metadata } else { "---" };
+                Some(Answer { success: true, stdout: answer.as_bytes().to_vec() })
+            });
+            let found = read(&mut search).unwrap().unwrap().instance;
+            assert_eq!(found.user_data, known.user_data.clone().filter(|_| is_kept), "{metadata}");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use super::customization;
 use crate::base::error::Result;
+use crate::detect::Guestinfo;
 use crate::document::Value;
 use crate::instance::{Frequency, Instance, state};
 use crate::link::own_address;
@@ -25,9 +26,7 @@ const MAX_KEYS: usize = 100;
 /// A mark cannot be written.
 pub fn report(live: &mut Live) -> Result<()> {
     let is_first = !state::is_done(live.root, live.instance, DONE, Frequency::Instance);
-    let rpctool = live.root.which("vmware-rpctool").map(|path| vec![path]);
-    let vmtoolsd = || live.root.which("vmtoolsd").map(|path| vec![path, "--cmd".into()]);
-    let Some(tool) = rpctool.or_else(vmtoolsd) else { return Ok(()) };
+    let Some(tool) = Guestinfo::commands(live.root).into_iter().next() else { return Ok(()) };
     for call in calls(live.instance, live.config, is_first) {
         let words = tool.iter().cloned().chain([call]);
         if let Err(e) = live.root.run(Command::new(Stage::Init, words).limit(LIMIT)) {
@@ -52,14 +51,8 @@ fn commit(root: &mut Root) -> Result<()> {
 fn calls(instance: &Instance, config: &Value, is_first: bool) -> Vec<String> {
     let mut calls = Vec::new();
     let set = |key: &str, value: &str| format!("info-set guestinfo.{key} {value}");
-    if is_first && instance.subplatform.starts_with("guestinfo") {
-        let keys = instance.metadata.get("redact").or_else(|| instance.metadata.get("cleanup-guestinfo"));
-        let keys: Vec<String> = match keys {
-            Some(Value::List(list)) => list.iter().filter_map(Value::text).take(MAX_KEYS).collect(),
-            Some(one) => one.text().into_iter().collect(),
-            None => Vec::new(),
-        };
-        for key in keys {
+    if is_first {
+        for key in cleared(instance) {
             // A value cannot be empty: this is cloud-init's placeholder.
             calls.push(set(&key, "---"));
             calls.push(set(&format!("{key}.encoding"), " "));
@@ -74,6 +67,18 @@ fn calls(instance: &Instance, config: &Value, is_first: bool) -> Vec<String> {
     calls.push(set("cloudinit.updates.supported", "network=boot;boot-new-instance;hotplug"));
     calls.push(set("cloudinit.updates.enabled", &format!("network={}", enabled(config).join(";"))));
     calls
+}
+
+/// The keys of guestinfo that the instance's metadata asks to have cleared.
+pub fn cleared(instance: &Instance) -> Vec<String> {
+    if !instance.subplatform.starts_with("guestinfo") {
+        return Vec::new();
+    }
+    match instance.metadata.get("redact").or_else(|| instance.metadata.get("cleanup-guestinfo")) {
+        Some(Value::List(list)) => list.iter().filter_map(Value::text).take(MAX_KEYS).collect(),
+        Some(one) => one.text().into_iter().collect(),
+        None => Vec::new(),
+    }
 }
 
 /// The events on which the network is configured again: the configuration's, else the source's.
