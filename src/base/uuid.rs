@@ -1,4 +1,4 @@
-//! Random UUIDs.
+//! UUIDs: random ones, and their byte order on a GPT.
 
 use super::error::Result;
 use super::random;
@@ -13,6 +13,13 @@ pub fn random() -> Result<[u8; 16]> {
     bytes[6] = bytes[6] & 0x0f | 0x40;
     bytes[8] = bytes[8] & 0x3f | 0x80;
     Ok(bytes)
+}
+
+/// Converts between a UUID's own byte order and that on a GPT (UEFI 2.10, appendix A: the first three fields are little-endian).
+pub fn swap(bytes: &mut [u8; 16]) {
+    bytes[..4].reverse();
+    bytes[4..6].reverse();
+    bytes[6..8].reverse();
 }
 
 #[cfg(test)]

@@ -41,6 +41,8 @@ pub struct Device {
     pub size: u64,
     /// A partition, not a whole disk.
     pub partition: bool,
+    /// The partition's number.
+    pub number: Option<u32>,
     /// A CD-ROM drive: it may have no medium now, and one later.
     pub optical: bool,
     /// The partition's name in a GPT (PARTLABEL).
@@ -59,6 +61,13 @@ impl Device {
             part.partition && number.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
         };
         part(self, other) || part(other, self)
+    }
+
+    /// The node of the disk that a partition is on. The kernel puts the number after the disk's name, and a `p` between two digits.
+    pub(super) fn disk(&self) -> Option<PathBuf> {
+        let disk = self.node.to_str()?.strip_suffix(&self.number?.to_string())?;
+        let before = disk.strip_suffix('p').filter(|name| name.ends_with(|c: char| c.is_ascii_digit()));
+        Some(before.unwrap_or(disk).into())
     }
 }
 
@@ -107,6 +116,7 @@ pub fn device(places: &Places, name: &str) -> Option<Device> {
         node: places.dev.join(node),
         size,
         partition,
+        number: value("PARTN").filter(|_| partition).and_then(|n| n.parse().ok()),
         optical,
         partition_label: value("PARTNAME").map(String::from),
         partition_uuid: value("PARTUUID").map(String::from),

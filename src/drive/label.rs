@@ -202,7 +202,7 @@ fn text(bytes: &[u8]) -> Option<String> {
 }
 
 /// The 16 bytes at `at` as 8-4-4-4-12 digits. None if they are all zero.
-fn uuid(bytes: &[u8], at: usize) -> Option<String> {
+pub(super) fn uuid(bytes: &[u8], at: usize) -> Option<String> {
     let n = u128::from_be_bytes(array(bytes, at)?);
     let part = |shift: u32, mask: u128| (n >> shift) & mask;
     (n != 0).then(|| {

@@ -2,6 +2,7 @@
 
 use super::devices::{self, Device, Places};
 use super::label::{self, Superblock};
+use super::partition;
 use super::wait::{Event, Watch};
 use crate::base::cancel::Cancel;
 use crate::base::channel::channel;
@@ -15,6 +16,7 @@ use rustix::fs::{Mode, OFlags};
 use std::fmt;
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -73,10 +75,27 @@ impl Probed {
         if let Some(label) = of("PARTLABEL=") {
             return self.device.partition_label.as_deref() == Some(label);
         }
-        if let Some(uuid) = of("PARTUUID=") {
-            return text(uuid, self.device.partition_uuid.as_ref());
+        if let Some(wanted) = of("PARTUUID=") {
+            return self.is_partition(wanted);
         }
         self.device.node.as_os_str() == name
+    }
+
+    /// Whether it is the partition with the PARTUUID `wanted`, or that with `UUID/PARTNROFF=N`, N numbers after it
+    /// (Documentation/admin-guide/kernel-parameters.txt, root=).
+    fn is_partition(&self, wanted: &str) -> bool {
+        let (uuid, offset) = wanted.split_once("/PARTNROFF=").unwrap_or((wanted, "0"));
+        let (device, Ok(offset)) = (&self.device, offset.parse::<i64>()) else { return false };
+        if let Some(own) = device.partition_uuid.as_ref().filter(|_| offset == 0) {
+            return own.eq_ignore_ascii_case(uuid);
+        }
+        let number = device.number.and_then(|n| u32::try_from(i64::from(n).checked_sub(offset)?).ok());
+        // A disk that did not answer for its partition is not asked again.
+        let (Some(number), Some(disk), false) = (number, device.disk(), matches!(self.contents, Contents::Failed(_)))
+        else {
+            return false;
+        };
+        open(&disk).is_ok_and(|disk| partition::has_uuid(&disk, number, uuid))
     }
 }
 
@@ -98,18 +117,20 @@ impl fmt::Display for Probed {
     }
 }
 
-/// Identifies the content of one device.
-pub fn probe(device: Device) -> Probed {
+fn open(node: &Path) -> Result<File> {
     // Without O_NONBLOCK an empty CD-ROM drive would first try to close its tray.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
-    let read = rustix::fs::open(&device.node, flags, Mode::empty())
-        .map_err(|e| Error::new(format!("failed to open it: {e}")))
-        .and_then(|file| {
-            let mut file = File::from(file);
-            // Reading would also fail, but the kernel would print an I/O error on the console.
-            let empty = device.optical && file.seek(SeekFrom::End(0)).ok() == Some(EMPTY);
-            if empty { Err(Error::new("no medium")) } else { label::probe(&file) }
-        });
+    let file = rustix::fs::open(node, flags, Mode::empty());
+    file.map(File::from).map_err(|e| Error::new(format!("failed to open it: {e}")))
+}
+
+/// Identifies the content of one device.
+pub fn probe(device: Device) -> Probed {
+    let read = open(&device.node).and_then(|mut file| {
+        // Reading would also fail, but the kernel would print an I/O error on the console.
+        let empty = device.optical && file.seek(SeekFrom::End(0)).ok() == Some(EMPTY);
+        if empty { Err(Error::new("no medium")) } else { label::probe(&file) }
+    });
     let contents = match read {
         Ok(Some(superblock)) => Contents::Filesystem(superblock),
         Ok(None) => Contents::Nothing,

@@ -95,6 +95,63 @@ fn disks_of_another_label_are_kept_for_last() {
     assert_eq!(names(&search.unlabelled()), ["sdb", "sda"]);
 }
 
+/// The start of a disk with sectors of this size and a GPT whose second partition has the PARTUUID of [`GPT`].
+fn gpt(sector: usize) -> Vec<u8> {
+    let mut disk = vec![0; 4 * sector.max(4096)];
+    disk[450] = 0xee;
+    disk[510..512].copy_from_slice(&[0x55, 0xaa]);
+    disk[sector..sector + 8].copy_from_slice(b"EFI PART");
+    for (at, number) in [(72, 2), (80, 128), (84, 128)] {
+        disk[sector + at..sector + at + 4].copy_from_slice(&u32::to_le_bytes(number));
+    }
+    let guid = 2 * sector + 128 + 16;
+    disk[guid..guid + 16].copy_from_slice(&[4, 3, 2, 1, 6, 5, 8, 7, 9, 10, 11, 12, 13, 14, 15, 0xab]);
+    disk
+}
+
+const GPT: &str = "01020304-0506-0708-090a-0b0c0d0e0fab";
+
+#[test]
+fn a_partition_is_known_by_the_table_where_the_kernel_does_not_say_its_uuid() {
+    let fake = Fake::new("partuuid");
+    let partition = |name: &str, uevent: &str| fake.add(name, LARGE, &format!("DEVTYPE=partition\n{uevent}"), b"");
+    let mut mbr = gpt(512);
+    mbr[450] = 0x83;
+    mbr[440..444].copy_from_slice(&0x01ab_23cd_u32.to_le_bytes());
+    for (disk, contents, separator) in [("nvme0n1", gpt(512), "p"), ("vda", gpt(4096), ""), ("sda", mbr, "")] {
+        fake.add(disk, LARGE, "", &contents);
+        for number in [1, 2, 3, 12] {
+            partition(&format!("{disk}{separator}{number}"), &format!("PARTN={number}\n"));
+        }
+    }
+    // A newer kernel says it. Of a disk that cannot be read nothing is known.
+    fake.add("vdb", LARGE, "", b"");
+    partition("vdb1", "PARTN=1\nPARTUUID=abcd-01\n");
+    partition("vdc1", "PARTN=1\n");
+    let mut search = search(&fake);
+    assert_eq!(search.scan(soon()).unwrap(), []);
+    let named = |name: &str| -> Vec<&str> {
+        let seen = search.seen().iter().filter(|probed| probed.is_named(&format!("PARTUUID={name}")));
+        seen.map(|probed| probed.device.name.as_str()).collect()
+    };
+    for (name, expected) in [
+        (GPT, &["nvme0n1p2", "vda2"][..]),
+        (&GPT.to_uppercase(), &["nvme0n1p2", "vda2"]),
+        (&format!("{GPT}/PARTNROFF=1"), &["nvme0n1p3", "vda3"]),
+        (&format!("{GPT}/PARTNROFF=-1"), &["nvme0n1p1", "vda1"]),
+        (&format!("{GPT}/PARTNROFF=x"), &[]),
+        (&format!("{GPT}/PARTNROFF=-9223372036854775808"), &[]),
+        ("00000000-0000-0000-0000-000000000000", &[]),
+        ("01ab23cd-02", &["sda2"]),
+        ("01ab23cd-0c", &["sda12"]),
+        ("01ab23cd-0C/PARTNROFF=-9", &["sda3"]),
+        ("abcd-01", &["vdb1"]),
+        ("", &[]),
+    ] {
+        assert_eq!(named(name), expected, "{name}");
+    }
+}
+
 #[test]
 fn a_missing_node_is_told_and_an_empty_drive_is_not() {
     let fake = Fake::new("missing");

@@ -187,6 +187,18 @@ impl Root {
 
     fn spawn(&mut self, command: Command, capture: bool) -> Result<Output> {
         self.commands.push(command.clone());
+        if self.programs.is_none() && self.is_live() {
+            for e in self.commit() {
+                log::error!("{e}");
+            }
+            // The command may change them.
+            self.points = None;
+        }
+        self.execute(command, capture)
+    }
+
+    /// Runs a command without a commit, and without a record of it.
+    pub(super) fn execute(&mut self, command: Command, capture: bool) -> Result<Output> {
         if let Some(mut programs) = self.programs.take() {
             let output = programs(self, &command);
             self.programs = Some(programs);
@@ -195,15 +207,10 @@ impl Root {
         if !self.is_live() {
             return Ok(Output { status: 0, stdout: Vec::new(), stderr: Vec::new() });
         }
-        for e in self.commit() {
-            log::error!("{e}");
-        }
         let Some((program, arguments)) = command.argv.split_first() else { return Err(Error::new("an empty command")) };
         let mut process = std::process::Command::new(program);
         process.current_dir(command.dir.as_deref().unwrap_or("."));
         let takes_errors = capture && command.takes_errors;
-        // The command may change them.
-        self.points = None;
         process
             .args(arguments)
             .envs(command.env.iter().map(|(k, v)| (k, v)))

@@ -143,8 +143,6 @@ impl Root {
         let (records, entries): (Vec<_>, Vec<_>) = entries.into_iter().partition(|e| is_unsynced(e.change.resolved()));
         let mut entries = self.writable(entries, &is_mark, &mut errors);
         errors.extend(self.make(volatile).errors);
-        let to_relabel = waiting.iter().filter(|e| !matches!(e.change, Change::Remove { .. }));
-        self.done.extend(to_relabel.map(|e| e.change.path().to_owned()));
         self.waiting_changed |= !waiting.is_empty();
         self.waiting.extend(waiting);
         if self.waiting_changed {
@@ -172,6 +170,7 @@ impl Root {
             errors.extend(self.through_journal(entries, &is_mark));
         }
         errors.extend(self.make(records).errors);
+        self.set_labels();
         errors
     }
 
@@ -409,6 +408,7 @@ impl Root {
             }
             match &change {
                 Change::Write { content, attr, over: Over::Replace, .. } => {
+                    self.note_created(&change);
                     let target = self.disk.target(change.resolved(), &mut outcome.last);
                     match target.and_then(|target| self.disk.publish(&target, content, *attr)) {
                         Ok(()) => self.done.push(change.path().to_owned()),
@@ -438,6 +438,7 @@ impl Root {
     }
 
     pub(super) fn one(&mut self, change: Change, outcome: &mut Outcome) {
+        self.note_created(&change);
         match self.disk.apply(&change, &mut outcome.last) {
             Ok(()) if matches!(change, Change::Remove { .. }) => {}
             Ok(()) => self.done.push(change.path().to_owned()),
@@ -485,7 +486,7 @@ impl Root {
         errors.into_iter().next().map_or(Ok(()), Err)
     }
 
-    /// Every path that commits have changed, in order, and those that wait for a file system.
+    /// Every path that commits have changed, in order.
     pub fn done(&self) -> &[String] {
         &self.done
     }

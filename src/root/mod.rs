@@ -140,6 +140,12 @@ pub struct Root {
     recovered: bool,
     /// Paths that commits have written.
     done: Vec<String>,
+    /// Whether what is created needs an SELinux label.
+    sets_labels: bool,
+    /// What was created and has none yet.
+    unlabelled: Vec<String>,
+    /// Whether that was reported.
+    is_label_missing: bool,
     /// Whether a change failed that a later run may be able to make.
     unwritten: bool,
     /// Whether something written without a journal may not have reached the disk.
@@ -200,6 +206,9 @@ impl Root {
             due: Vec::new(),
             recovered: false,
             done: Vec::new(),
+            sets_labels: false,
+            unlabelled: Vec::new(),
+            is_label_missing: false,
             unwritten: false,
             unsettled: false,
             commands: Vec::new(),
@@ -211,6 +220,7 @@ impl Root {
         if root.has_run() {
             root.cmdline = Machine::read(own.unwrap_or(path)).cmdline;
         }
+        root.sets_labels = usage == Use::Tree && root.has_policy();
         if usage == Use::NewRoot {
             points::find(&mut root);
         }

@@ -52,6 +52,7 @@ impl Root {
         let not_mounted = self.not_mounted();
         errors.extend(self.make_due(&not_mounted));
         drop(writable);
+        self.set_labels();
         errors
     }
 
@@ -130,6 +131,8 @@ impl Root {
             if self.is_plan() {
                 outcome.errors.extend(self.stage(entry).err());
             } else if is_now {
+                // It may have been made by the run that was cut off.
+                self.needs_label(&entry.change);
                 self.carry_out([entry], &mut touched, &mut outcome);
             } else {
                 stays.push(entry);

@@ -1,10 +1,17 @@
 //! SELinux: files written before the policy is loaded are relabelled by systemd-tmpfiles, early in the real
-//! root.
+//! root. What is created in the running system gets its labels with the commit: by itself it would have those of temporary names.
 
-use super::layout::{STATE, UNSYNCED, is_volatile};
-use super::{Attr, Node, Root, is_on_disk};
+use super::layout::{STATE, UNSYNCED, is_below, is_mark, is_volatile};
+use super::{Attr, Change, Command, Kind, Node, Output, Root, Stage, is_on_disk, run_dir};
 use crate::base::error::Result;
 use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// In the root while the running kernel has a policy. It is on a read-only file system in a container, where labels are not to be set
+/// (is_selinux_enabled(3)).
+const ENFORCE: &str = "sys/fs/selinux/enforce";
+/// How long setting labels may take: restorecon reads the policy's file contexts and then a few files.
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// Read by systemd-tmpfiles-setup.service (tmpfiles.d(5), type z).
 const RELABEL: &str = "/run/tmpfiles.d/prepivot-relabel.conf";
@@ -61,6 +68,66 @@ impl Root {
         self.remove(&unlabelled())
     }
 
+    /// Whether SELinux is on where the root's commands run.
+    pub(super) fn has_policy(&self) -> bool {
+        self.disk.stat(ENFORCE).is_some() && !self.disk.is_read_only("sys/fs/selinux")
+    }
+
+    /// Notes that a change is about to be made: if it creates what it names, [`Root::set_labels`] is to set the label. A file that
+    /// is replaced keeps its own.
+    pub(super) fn note_created(&mut self, change: &Change) {
+        let kind = match change {
+            Change::Write { .. } => Some(Kind::File),
+            Change::Mkdir { .. } => Some(Kind::Dir),
+            _ => None,
+        };
+        if self.sets_labels && (kind.is_none() || self.disk.stat(change.resolved()).map(|s| s.kind) != kind) {
+            self.needs_label(change);
+        }
+    }
+
+    /// Has [`Root::set_labels`] set the label of what a change creates. Marks have that of their folder; what is in prepivot's folder of
+    /// /run is for itself alone.
+    pub(super) fn needs_label(&mut self, change: &Change) {
+        let path = change.resolved();
+        let creates = matches!(change, Change::Write { .. } | Change::Mkdir { .. } | Change::Symlink { .. });
+        let is_own = is_below(path, run_dir::DIR.trim_start_matches('/')) || is_mark(path);
+        if self.sets_labels && creates && !is_own {
+            self.unlabelled.push(change.path().to_owned());
+        }
+    }
+
+    /// In the running system with SELinux: sets the labels of what was created since the last call. A failure is only a warning: the
+    /// files are there, and the next relabelling of the machine sets them.
+    pub(super) fn set_labels(&mut self) {
+        let paths = std::mem::take(&mut self.unlabelled);
+        if paths.is_empty() || !self.runs_commands() {
+            return;
+        }
+        // Both take patterns, one on a line.
+        let paths = paths.iter().filter(|path| !path.contains('\n'));
+        let (program, arguments, lines): (_, &[&str], String) = if let Some(program) = self.which("restorecon") {
+            (program, &["-i", "-f", "-"], paths.map(|path| pattern(path) + "\n").collect())
+        } else if let Some(program) = self.which("systemd-tmpfiles") {
+            (program, &["--create", "-"], paths.map(|path| line(path)).collect())
+        } else {
+            return;
+        };
+        let argv = [program.as_str()].into_iter().chain(arguments.iter().copied());
+        let command = Command::new(Stage::Init, argv).stdin(lines).limit(LIMIT).with_errors();
+        let why = match self.execute(command, true) {
+            Ok(Output { status: 0, .. }) => return,
+            Ok(Output { status, stderr, .. }) => {
+                let stderr = String::from_utf8_lossy(&stderr);
+                format!("{program} ended with exit status {status}: {}", stderr.lines().next().unwrap_or_default())
+            }
+            Err(e) => e.to_string(),
+        };
+        if !std::mem::replace(&mut self.is_label_missing, true) {
+            log::warn!("failed to set SELinux labels of what was written: {why}");
+        }
+    }
+
     fn has_selinux(&self) -> bool {
         let selinux = self.text("/etc/selinux/config");
         let mode = selinux.lines().rev().find_map(|l| l.trim().strip_prefix("SELINUX=")).map(str::trim);
@@ -69,19 +136,119 @@ impl Root {
 
     /// The lines on the disk, and those for what was written and for `more`.
     fn lines_with(&self, more: &[String]) -> String {
-        let line =
-            |path: &String| format!("z \"{}\"\n", path.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%"));
         let kept = self.text(&unlabelled());
         let mut lines: BTreeSet<String> = kept.split_inclusive('\n').map(str::to_owned).collect();
-        lines.extend(self.done().iter().chain(more).filter(|path| is_on_disk(path)).map(line));
+        lines.extend(self.done().iter().chain(more).filter(|path| is_on_disk(path)).map(|path| line(path)));
         lines.into_iter().collect()
     }
+}
+
+/// The pattern (glob(3)) that only `path` matches.
+fn pattern(path: &str) -> String {
+    let escaped = |c: char| ['\\', '*', '?', '[', '{'].contains(&c).then_some('\\');
+    path.chars().flat_map(|c| escaped(c).into_iter().chain([c])).collect()
+}
+
+/// The line of tmpfiles.d(5) that relabels what is at `path`.
+fn line(path: &str) -> String {
+    let quoted = pattern(path).replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%");
+    format!("z \"{quoted}\"\n")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::base::testing::TempDir;
+    use crate::root::journal::Journal;
+    use crate::root::record::Entry;
+    use crate::root::{Over, Programs, Use};
+    use std::cell::RefCell;
+    use std::os::unix::fs::PermissionsExt;
+    use std::rc::Rc;
+
+    const ODD: &str = "/srv/[a]{b}*?\\x2d\"%";
+
+    /// What was called for labels since the last time: the program's name with its arguments, and its input.
+    type Calls = Rc<RefCell<Vec<(String, String)>>>;
+
+    /// A running system with SELinux and these programs.
+    fn running(dir: &TempDir, programs: &[&str]) -> (Root, Calls) {
+        dir.write(ENFORCE, "1");
+        for program in programs {
+            let path = format!("usr/sbin/{program}");
+            dir.write(&path, "");
+            std::fs::set_permissions(dir.0.join(path), std::fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let calls = Calls::default();
+        let noted = calls.clone();
+        let play: Programs = Box::new(move |_, command| {
+            let input = String::from_utf8(command.stdin.clone().unwrap_or_default()).unwrap();
+            noted.borrow_mut().push((command.argv.join(" "), input));
+            Ok(Output { status: 255, stdout: Vec::new(), stderr: Vec::new() })
+        });
+        root.play(play);
+        (root, calls)
+    }
+
+    #[test]
+    fn the_running_system_labels_what_is_created() {
+        let dir = TempDir::new("relabel-running");
+        let (mut root, calls) = running(&dir, &["restorecon", "systemd-tmpfiles"]);
+        root.write("/home/a/.ssh/authorized_keys", "x", Attr::root(0o600)).unwrap();
+        root.write(&format!("/{STATE}/sem/config_x.once"), "x", Attr::root(0o600)).unwrap();
+        root.write(&format!("{}/x", run_dir::DIR), "x", Attr::root(0o600)).unwrap();
+        root.symlink("/run/link", "x").unwrap();
+        root.write(ODD, "x", Attr::root(0o600)).unwrap();
+        assert_eq!(root.commit(), []);
+        let lines = "/run\n/run/link\n/home\n/home/a\n/home/a/.ssh\n/home/a/.ssh/authorized_keys\n/srv\n\
+                     /srv/\\[a]\\{b}\\*\\?\\\\x2d\"%\n/var\n/var/lib\n/var/lib/cloud\n/var/lib/cloud/sem\n";
+        let call = |lines: &str| vec![("/usr/sbin/restorecon -i -f -".to_owned(), lines.to_owned())];
+        assert_eq!(calls.take(), call(lines));
+        assert!(root.is_label_missing && root.commands().is_empty());
+
+        // What is there keeps its label.
+        root.write("/home/a/.ssh/authorized_keys", "y", Attr::root(0o644)).unwrap();
+        root.write(&format!("/{STATE}/sem/config_y.once"), "x", Attr::root(0o600)).unwrap();
+        root.remove("/srv").unwrap();
+        assert_eq!((root.commit(), calls.take()), (vec![], vec![]));
+        // But not if it was something else.
+        root.remove("/run/link").unwrap();
+        root.write("/run/link", "x", Attr::root(0o600)).unwrap();
+        assert_eq!((root.commit(), calls.take()), (vec![], call("/run/link\n")));
+
+        let dir = TempDir::new("relabel-tmpfiles");
+        let (mut root, calls) = running(&dir, &["systemd-tmpfiles"]);
+        root.write("/new", "x", Attr::root(0o600)).unwrap();
+        assert_eq!(root.commit(), []);
+        let call = ("/usr/sbin/systemd-tmpfiles --create -".to_owned(), "z \"/new\"\n".to_owned());
+        assert_eq!(calls.take(), [call]);
+    }
+
+    #[test]
+    fn what_the_initramfs_left_to_do_is_labelled_when_it_is_done() {
+        let dir = TempDir::new("relabel-recovered");
+        dir.write("etc/fstab", "LABEL=h /home ext4 defaults 0 2\n");
+        let mut root = Root::open_new(&dir.0);
+        assert_eq!(root.recover(), []);
+        root.write("/home/a/file", "x", Attr::root(0o644)).unwrap();
+        assert_eq!(root.commit(), []);
+        assert!(!root.done().iter().any(|path| path.starts_with("/home")));
+        // Cut off after the file was made, but before its label was set.
+        dir.write("srv/cut", "x");
+        let change = Change::Write {
+            path: "/srv/cut".into(),
+            content: "x".into(),
+            attr: Attr::root(0o644),
+            over: Over::Replace,
+        };
+        Journal::write(&root.disk, "etc", &[Entry { change, hidden: false }], &[]).unwrap();
+        let (mut root, calls) = running(&dir, &["restorecon"]);
+        assert_eq!(root.recover(), []);
+        let called = calls.take();
+        let lines: String = called.into_iter().map(|(_, lines)| lines).collect();
+        assert!(lines.contains("/home/a\n/home/a/file\n") && lines.contains("/srv/cut\n"), "{lines}");
+    }
 
     #[test]
     fn what_a_boot_wrote_that_was_cut_off_is_relabelled_by_the_next() {
@@ -91,7 +258,9 @@ mod tests {
             let _ = std::fs::remove_dir_all(dir.0.join("run"));
             let mut root = Root::open_new(&dir.0);
             assert_eq!(root.recover(), []);
-            root.write("/srv/new", "x", Attr::root(0o644)).unwrap();
+            for path in ["/srv/new", ODD] {
+                root.write(path, "x", Attr::root(0o644)).unwrap();
+            }
             root.drop_unchanged();
             if root.has_changes_on_disk() {
                 root.keep_unlabelled().unwrap();
@@ -104,6 +273,8 @@ mod tests {
             let lines = boot();
             assert!(lines.contains("z \"/srv/new\"\n") && lines.contains("z \"/srv\"\n"), "{lines}");
             assert!(lines.contains("/prepivot-unlabelled\"\n"), "{lines}");
+            // tmpfiles.d(5) removes one of two backslashes and one of two percent signs; the rest is a pattern.
+            assert!(lines.contains("z \"/srv/\\\\[a]\\\\{b}\\\\*\\\\?\\\\\\\\x2d\\\"%%\"\n"), "{lines}");
         }
         let mut running = Root::open(&dir.0, crate::root::Use::Tree).unwrap();
         assert!(running.has_unlabelled());

@@ -1,5 +1,7 @@
 //! Partition types: MBR codes, GPT GUIDs, and the names that cloud-config has for both.
 
+use crate::base::uuid::swap;
+
 /// sgdisk's codes, with the GUID of each. If the last two of the four hexadecimal digits are 0, the first two
 /// are the MBR's code.
 const TYPES: [(u16, &str); 30] = [
@@ -47,8 +49,7 @@ pub enum Kind {
     Guid([u8; 16]),
 }
 
-/// Parses a GUID into its byte order on the disk (UEFI 2.10, appendix A: the first three fields are
-/// little-endian). None if it is not a GUID.
+/// Parses a GUID into its byte order on the disk. None if it is not a GUID.
 pub fn parse(text: &str) -> Option<[u8; 16]> {
     let lengths = [8, 4, 4, 4, 12];
     let parts: Vec<&str> = text.split('-').collect();
@@ -69,13 +70,6 @@ pub fn text(bytes: &[u8; 16]) -> String {
     let digits = format!("{:032X}", u128::from_be_bytes(bytes));
     let part = |from: usize, to: usize| digits.get(from..to).unwrap_or_default();
     [part(0, 8), part(8, 12), part(12, 16), part(16, 20), part(20, 32)].join("-")
-}
-
-/// Converts between the byte orders of the text and the disk.
-fn swap(bytes: &mut [u8; 16]) {
-    bytes[..4].reverse();
-    bytes[4..6].reverse();
-    bytes[6..8].reverse();
 }
 
 /// The code of a type in cloud-config: `83`, `8300`, `ef`, or a GUID. None if it is unknown.

@@ -7,7 +7,7 @@ case.toml:
     machine    of another kind than this one (lab/machines.py, KINDS); its framework is "image" and its root "systemd"
     root       "systemd" (the default), "installed" (the same with prepivot in it), "next" (Debian's next release) or "busybox"
     remove     paths taken out of the root image (a pattern may be used)
-    cmdline    words added to the kernel command line
+    cmdline    words added to the kernel command line; @PARTUUID@ is that of the first partition of the root's disk
     own        folders of the root that are file systems of their own, each on a further disk with the folder's name as label
     format     what the root's disk is instead of ext4 (lab/layouts.py, MAKE), or "folder"; its checks are on another disk
     read_only  true: the root disk cannot be written at all
@@ -161,7 +161,7 @@ def boot_all(case, source, folder, lab):
             kernel=images.kernel(machines.trees(kind) if kind else lab.trees), initrd=lab.initramfs[kind or case["framework"]],
             board=kind or vm.PC, root=root, disks=others,
             cmdline=" ".join([disks.MADE.get(case.get("disk"), ""), layouts.cmdline(root),
-                              server.CMDLINE.get(case.get("server"), ""), case.get("cmdline", ""),
+                              server.CMDLINE.get(case.get("server"), ""), words(case, root),
                               "" if slot == root else f"root=LABEL={slot.stem}"]).strip(),
             writes=cut.get("writes", 0), logs=folder / f"boot{number}", dmi=dmi(boot),
             drives=make_drives(boot, folder / f"drives{number}", lab), late=boot.get("late", ""),
@@ -222,6 +222,15 @@ def disk_of_checks(folder):
     images.put_runner(folder / "checks")
     images.mkfs(folder / "checks.img", "checks", 8, folder / "checks")
     return folder / "checks.img"
+
+
+def words(case, root):
+    """The words that the case adds to the kernel command line."""
+    added = case.get("cmdline", "")
+    if "@PARTUUID@" not in added:
+        return added
+    uuid = subprocess.run(["sfdisk", "--part-uuid", root, "1"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    return added.replace("@PARTUUID@", uuid.strip().lower())
 
 
 def offset(case):
