@@ -10,6 +10,7 @@ pub mod digest;
 pub mod ed25519;
 pub mod error;
 pub mod event;
+pub mod file_url;
 pub mod glob;
 pub mod gzip;
 pub mod hex;

@@ -45,6 +45,11 @@ pub fn later_homes(instance: &Instance) -> String {
     format!("{}/prepivot-later-homes", folder(instance))
 }
 
+/// Lists the new users, one per line, that get their SELinux users from a program of the running system.
+pub fn later_selinux(instance: &Instance) -> String {
+    format!("{}/prepivot-later-selinux", folder(instance))
+}
+
 /// The cached instance of the last boot. None if there is none, or its cache cannot be read.
 pub fn cached(root: &Root) -> Option<Instance> {
     let path = format!("{CLOUD_DIR}/instance/{CACHE}");

@@ -100,7 +100,8 @@ fn body(cx: &mut Context, section: &Map) -> String {
         Some(Value::String(one)) if one.as_str() != "all" => vec![one.to_string()],
         _ => ALL.map(str::to_owned).to_vec(),
     };
-    let own = Name::of(cx);
+    // As in cloud-init, the configuration's comes last; but by now the system has it.
+    let own = Name::of_source(cx).or_else(|| Name::of_system(cx)).or_else(|| Name::of(cx));
     let mut pairs = Vec::new();
     for name in names {
         let value = match name.as_str() {
@@ -135,6 +136,29 @@ fn body(cx: &mut Context, section: &Map) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::testing::TempDir;
+    use crate::document::yaml;
+    use crate::instance::Instance;
+    use crate::machine::Distro;
+    use crate::root::{Attr, Root, Use};
+
+    #[test]
+    fn the_names_are_the_sources_or_else_the_systems() {
+        let config = "{hostname: conf, phone_home: {url: u, post: [hostname, fqdn]}}";
+        let config = yaml::parse("t", config).unwrap();
+        let posted = |source: Option<&str>, system: &str| {
+            let dir = TempDir::new("phone-home");
+            let mut root = Root::open(&dir.0, Use::Plan).unwrap();
+            root.write("/etc/hostname", system, Attr::root(0o644)).unwrap();
+            let instance = Instance { local_hostname: source.map(str::to_owned), ..Instance::default() };
+            let (distro, mut report) = (Distro::named("debian"), Report::new());
+            let mut cx = Context::new(&mut root, &config, &instance, &distro, &mut report);
+            String::from_utf8(request(&mut cx).unwrap().unwrap().0.body).unwrap()
+        };
+        assert_eq!(posted(Some("cloud.example"), "sys\n"), "hostname=cloud&fqdn=cloud.example");
+        assert_eq!(posted(None, "sys.example\n"), "hostname=sys&fqdn=sys.example");
+        assert_eq!(posted(None, "localhost\n"), "hostname=conf&fqdn=conf");
+    }
 
     #[test]
     fn forms_are_encoded() {

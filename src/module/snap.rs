@@ -1,8 +1,8 @@
 //! # snap
 //!
 //! Gives assertions to snapd, and runs commands of snap. A command as a list is one of snap's, with or without that word in
-//! front; a command as text is run by a shell. Commands in a mapping run in the order of their keys. All commands run, even
-//! if one fails.
+//! front; a command as text is run by a shell. Commands in a mapping run in the order of their keys, of numbers where all
+//! keys are whole numbers. All commands run, even if one fails.
 //!
 //! ```yaml
 //! snap:
@@ -24,7 +24,7 @@
 
 use super::Module;
 use crate::base::error::{Error, Result};
-use crate::document::{Value, wrong};
+use crate::document::{Map, Value, wrong};
 use crate::instance::Frequency;
 use crate::root::{Attr, Command, Stage};
 use crate::system::{Context, service, snap};
@@ -75,7 +75,7 @@ fn live(cx: &mut Context) -> Result<()> {
     let commands: Vec<&Value> = match section.get("commands") {
         None | Some(Value::Null) => return Ok(()),
         Some(Value::List(list)) => list.iter().collect(),
-        Some(Value::Map(map)) => map.sorted().into_iter().map(|(_, value)| value).collect(),
+        Some(Value::Map(map)) => in_order(map),
         Some(other) => return Err(wrong("snap.commands", "a list or a mapping", other)),
     };
     let mut all = Vec::new();
@@ -89,6 +89,16 @@ fn live(cx: &mut Context) -> Result<()> {
         }
     }
     crate::system::all_or_error(failed)
+}
+
+/// The commands in the order of their keys. Of `1`, `2` and `10` that is the order of numbers; `01` may be a text.
+fn in_order(map: &Map) -> Vec<&Value> {
+    let number = |key: &str| key.parse::<i64>().ok().filter(|number| number.to_string() == key);
+    let mut entries = map.sorted();
+    if entries.iter().all(|(key, _)| number(key).is_some()) {
+        crate::base::sort::by_key(&mut entries, |(key, _)| number(key));
+    }
+    entries.into_iter().map(|(_, value)| value).collect()
 }
 
 /// The words of a command: null at the beginning of a list says that it is none of snap's.
@@ -109,5 +119,25 @@ fn argv(cx: &mut Context, key: &str, command: &Value) -> Result<Vec<String>> {
             Ok(["snap".to_owned()].into_iter().filter(|_| is_missing).chain(words).collect())
         }
         _ => Err(expected()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::yaml;
+
+    #[test]
+    fn commands_are_in_the_order_of_their_keys() {
+        for (text, expected) in [
+            ("{10: c, 2: b, 1: a}", "abc"),
+            ("{10: c, -2: a, 0: b}", "abc"),
+            ("{'01': a, '10': c, '02': b}", "abc"),
+            ("{b: c, 2: b, 10: a}", "abc"),
+        ] {
+            let map = yaml::parse("t", text).unwrap();
+            let found: String = in_order(map.as_map().unwrap()).into_iter().filter_map(Value::as_str).collect();
+            assert_eq!(found, expected, "{text}");
+        }
     }
 }

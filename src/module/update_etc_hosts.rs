@@ -17,10 +17,8 @@ use crate::document::{Map, Value};
 use crate::instance::Frequency;
 use crate::machine::Family;
 use crate::root::{Attr, Stage};
-use crate::system::hostname::Name;
+use crate::system::hostname::{HOSTS, Name};
 use crate::system::{Context, template};
-
-const HOSTS: &str = "/etc/hosts";
 
 pub static MODULE: Module = Module {
     name: "update_etc_hosts",
@@ -40,8 +38,9 @@ fn provision(cx: &mut Context) -> Result<()> {
         }
         return Ok(());
     }
-    let Some(name) = Name::of(cx) else {
-        cx.report.warn("manage_etc_hosts is set, but neither the configuration nor the datasource has a hostname");
+    let Some(name) = Name::of(cx).or_else(|| Name::of_system(cx)) else {
+        cx.report
+            .warn("manage_etc_hosts is set, but the configuration, the datasource and /etc/hostname have no hostname");
         return Ok(());
     };
     if whole {
@@ -146,6 +145,27 @@ fn with_line(text: &str, address: &str, name: &Name) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::report::Report;
+    use crate::base::testing::TempDir;
+    use crate::document::yaml;
+    use crate::instance::Instance;
+    use crate::machine::Distro;
+    use crate::root::{Root, Use};
+
+    #[test]
+    fn the_systems_own_name_is_better_than_none() {
+        let config = yaml::parse("t", "manage_etc_hosts: localhost").unwrap();
+        for (system, expected, warnings) in
+            [("web.example\n", "127.0.1.1\tweb.example\tweb\n", 0), ("localhost\n", "", 1)]
+        {
+            let dir = TempDir::new("etc-hosts");
+            let mut root = Root::open(&dir.0, Use::Plan).unwrap();
+            root.write("/etc/hostname", system, Attr::root(0o644)).unwrap();
+            let (instance, distro, mut report) = (Instance::default(), Distro::named("debian"), Report::new());
+            provision(&mut Context::new(&mut root, &config, &instance, &distro, &mut report)).unwrap();
+            assert_eq!((root.text(HOSTS).as_str(), report.entries().len()), (expected, warnings));
+        }
+    }
 
     #[test]
     fn the_line_is_added_once_and_the_rest_stays() {

@@ -1,7 +1,8 @@
 //! # zypper_add_repo
 //!
-//! Writes a file in /etc/zypp/repos.d for each repository, and sets values of /etc/zypp/zypp.conf. A file that exists
-//! stays.
+//! Writes a file in /etc/zypp/repos.d for each repository, and sets values of /etc/zypp/zypp.conf, or of
+//! /etc/zypp/zypp.conf.d/50-cloud-init.conf where the vendor's zypp.conf is below /usr/etc alone. A repository's file that
+//! exists stays.
 //!
 //! ```yaml
 //! zypper:
@@ -23,9 +24,11 @@ use crate::document::{Map, Value, wrong};
 use crate::instance::Frequency;
 use crate::root::{Attr, Stage};
 use crate::system::Context;
-use crate::system::shell::set_variable;
+use std::collections::{HashMap, HashSet};
 
 const CONF: &str = "/etc/zypp/zypp.conf";
+/// For a system without that file: a new one would hide the vendor's, /usr/etc/zypp/zypp.conf (zypp.conf(5)).
+const DROP_IN: &str = "/etc/zypp/zypp.conf.d/50-cloud-init.conf";
 const FOLDER: &str = "/etc/zypp/repos.d";
 
 pub static MODULE: Module = Module {
@@ -94,11 +97,86 @@ fn settings(cx: &mut Context, config: &Map) -> Result<()> {
             cx.report.warn("zypper.config: a setting has control characters: it is ignored");
             continue;
         }
-        values.push((key, value));
+        values.push((key.trim(), value));
     }
     if values.is_empty() {
         return Ok(());
     }
-    let set = |text: &str| values.iter().fold(text.to_owned(), |text, (key, value)| set_variable(&text, key, value));
-    cx.root.edit_text(CONF, Attr::root(0o644), |text| Ok(Some(set(text)))).map(drop)
+    let path = if cx.root.exists(CONF) { CONF } else { DROP_IN };
+    cx.root.edit_text(path, Attr::root(0o644), |text| Ok(Some(with_settings(text, &values)))).map(drop)
+}
+
+/// The text with the settings in its section [main]: each in place of the line that sets it, or else below the section's
+/// name.
+fn with_settings(text: &str, settings: &[(&str, String)]) -> String {
+    let own = |(key, value): &(&str, String)| format!("{key}={value}");
+    let by_key: HashMap<&str, String> = settings.iter().map(|setting| (setting.0, own(setting))).collect();
+    let (mut lines, mut done) = (Vec::new(), HashSet::new());
+    let (mut main, mut in_main) = (None, false);
+    for line in text.lines() {
+        let trimmed = line.trim();
+        let key = trimmed.split_once('=').map(|(key, _)| key.trim_end());
+        if trimmed.starts_with('[') {
+            in_main = trimmed == "[main]";
+            lines.push(line);
+            main = main.or(in_main.then_some(lines.len()));
+        } else if let Some((key, own)) = key.and_then(|key| by_key.get_key_value(key)).filter(|_| in_main) {
+            if done.insert(*key) {
+                lines.push(own);
+            }
+        } else {
+            lines.push(line);
+        }
+    }
+    let at = main.unwrap_or_else(|| {
+        lines.push("[main]");
+        lines.len()
+    });
+    let new = settings.iter().filter(|(key, _)| !done.contains(key)).filter_map(|(key, _)| by_key.get(key));
+    let rest = lines.split_off(at);
+    let all: Vec<&str> = lines.into_iter().chain(new.map(String::as_str)).chain(rest).collect();
+    all.join("\n") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::report::Report;
+    use crate::base::testing::TempDir;
+    use crate::document::yaml;
+    use crate::instance::Instance;
+    use crate::machine::Distro;
+    use crate::root::{Root, Use};
+
+    #[test]
+    fn settings_are_below_main() {
+        let settings = [("b", "2".to_owned()), ("a.x", "1".to_owned())];
+        for (text, expected) in [
+            ("", "[main]\nb=2\na.x=1\n"),
+            ("[main]\n# a.x = 0\n  a.x =  0\nc = 3\na.x=4\n", "[main]\nb=2\n# a.x = 0\na.x=1\nc = 3\n"),
+            ("# c\n [main] \nb = 0\n[other]\nb = 5\n", "# c\n [main] \na.x=1\nb=2\n[other]\nb = 5\n"),
+            ("[other]\nb = 5", "[other]\nb = 5\n[main]\nb=2\na.x=1\n"),
+        ] {
+            let once = with_settings(text, &settings);
+            assert_eq!(once, expected);
+            assert_eq!(with_settings(&once, &settings), once);
+        }
+    }
+
+    #[test]
+    fn the_vendors_file_is_not_hidden() {
+        let config = "zypper: {repos: [{id: r, baseurl: u}], config: {a: b}}";
+        let config = yaml::parse("t", config).unwrap();
+        for (is_there, path) in [(true, CONF), (false, DROP_IN)] {
+            let dir = TempDir::new("zypper");
+            let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+            root.write("/usr/etc/zypp/zypp.conf", "[main]\n", Attr::root(0o644)).unwrap();
+            if is_there {
+                root.write(CONF, "[main]\n", Attr::root(0o644)).unwrap();
+            }
+            let (instance, distro, mut report) = (Instance::default(), Distro::named("opensuse"), Report::new());
+            provision(&mut Context::new(&mut root, &config, &instance, &distro, &mut report)).unwrap();
+            assert_eq!((root.text(path).as_str(), root.exists(CONF)), ("[main]\na=b\n", is_there));
+        }
+    }
 }

@@ -39,7 +39,7 @@ pub use layout::{CLOUD_INIT_LOG, STATE_FOLDERS, is_on_disk};
 pub use lock::Lock;
 pub use log_file::open_log;
 pub use mounts::{Writable, check_writable, unescape};
-pub use owner::Ids;
+pub use owner::{Ids, Owners};
 pub use watch::PathState;
 
 use crate::base::error::{Context, Error, Result};

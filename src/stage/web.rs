@@ -2,6 +2,7 @@
 
 use crate::base::deadline::Deadline;
 use crate::base::error::{Error, Result};
+use crate::base::file_url::file_path;
 use crate::link::http::{Client, Redirects, Request, Settings, ca_files, refused};
 use crate::root::Root;
 use crate::system;
@@ -87,18 +88,9 @@ fn log_findings(client: &Client) {
     }
 }
 
-/// The content of a file in the root, for a `file:` URL or an absolute path (cloud-init 26.2, url_helper.py,
-/// `read_file_or_url`). None for other URLs.
+/// The content of a file in the root, for a `file:` URL or an absolute path. None for other URLs.
 pub fn local(root: &Root, url: &str) -> Option<Result<Vec<u8>>> {
-    let path = match url.split_once(':') {
-        _ if url.starts_with('/') => url,
-        // A host, which may be before the path, is ignored.
-        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("file") => match rest.strip_prefix("//") {
-            Some(rest) => rest.find('/').and_then(|at| rest.get(at..)).unwrap_or(rest),
-            None => rest,
-        },
-        _ => return None,
-    };
+    let path = file_path(url)?;
     Some(
         root.read(path)
             .and_then(|c| c.ok_or_else(|| Error::new(format!("failed to read {path}: there is no such file")))),

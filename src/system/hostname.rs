@@ -8,6 +8,7 @@ use crate::instance::host_name;
 use crate::root::{Attr, Command};
 
 pub const HOSTNAME: &str = "/etc/hostname";
+pub const HOSTS: &str = "/etc/hosts";
 /// The longest host name, in bytes (HOST_NAME_MAX, hostname(7)).
 const MAX_NAME: usize = 64;
 /// The longest fully qualified name, in bytes (RFC 1035, section 2.3.4).
@@ -26,17 +27,35 @@ impl Name {
     /// The name in the cloud-config, else the source's. None if neither has one (`util.get_hostname_fqdn`).
     pub fn of(cx: &mut Context) -> Option<Name> {
         let mut key = |key: &str| cx.text(key).and_then(|n| clean(&n, key, cx.report));
-        let first = |name: &str| name.split('.').next().unwrap_or(name).to_owned();
         let (hostname, fqdn) = (key("hostname"), key("fqdn"));
-        let local = cx.instance.local_hostname.as_deref().and_then(|name| local_name(name, cx.report));
+        let local = Name::of_source(cx);
         if let Some(fqdn) = fqdn {
-            return Some(Name { hostname: hostname.unwrap_or_else(|| first(&fqdn)), fqdn });
+            let short = Name::from(fqdn);
+            return Some(Name { hostname: hostname.unwrap_or(short.hostname), ..short });
         }
         match hostname {
-            Some(name) if name.contains('.') => Some(Name { hostname: first(&name), fqdn: name }),
-            Some(hostname) => Some(Name { fqdn: local.unwrap_or_else(|| hostname.clone()), hostname }),
-            None => local.map(|fqdn| Name { hostname: first(&fqdn), fqdn }),
+            Some(name) if name.contains('.') => Some(Name::from(name)),
+            Some(hostname) => Some(Name { fqdn: local.map_or_else(|| hostname.clone(), |name| name.fqdn), hostname }),
+            None => local,
         }
+    }
+
+    /// The source's name.
+    pub fn of_source(cx: &mut Context) -> Option<Name> {
+        cx.instance.local_hostname.as_deref().and_then(|name| local_name(name, cx.report)).map(Name::from)
+    }
+
+    /// The name that the system has, unless it is `localhost`: that of /etc/hostname, with the domain that /etc/hosts has for it
+    /// (`DataSource.get_hostname`).
+    pub fn of_system(cx: &mut Context) -> Option<Name> {
+        let name = read(cx, HOSTNAME).and_then(|name| local_name(&name, cx.report)).filter(|n| n != "localhost")?;
+        let hosts = cx.root.text(HOSTS);
+        let full = hosts.lines().find_map(|line| {
+            let mut names = line.split('#').next()?.split_whitespace().skip(1);
+            names.next().filter(|full| full.contains('.') && names.any(|alias| alias == name))
+        });
+        let full = full.and_then(|full| local_name(full, cx.report));
+        Some(Name::from(full.unwrap_or(name)))
     }
 
     /// The name that becomes the host name, by `prefer_fqdn_over_hostname` or the distribution's default.
@@ -48,6 +67,13 @@ impl Name {
             ));
         }
         if prefers && self.fqdn.len() <= MAX_NAME { &self.fqdn } else { &self.hostname }
+    }
+}
+
+impl From<String> for Name {
+    /// The name whose fully qualified form is `fqdn`.
+    fn from(fqdn: String) -> Name {
+        Name { hostname: fqdn.split('.').next().unwrap_or(&fqdn).to_owned(), fqdn }
     }
 }
 
@@ -125,6 +151,11 @@ pub fn apply(cx: &mut Context, name: &str) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::testing::TempDir;
+    use crate::document::Value;
+    use crate::instance::Instance;
+    use crate::machine::Distro;
+    use crate::root::{Root, Use};
 
     #[test]
     fn hostile_names_are_made_harmless() {
@@ -146,5 +177,31 @@ mod tests {
         assert_eq!(local_name("localhost", &mut Report::new()), None);
         assert_eq!(local_name("web1.localdomain", &mut Report::new()).as_deref(), Some("web1"));
         assert_eq!(local_name("web1.rack.localdomain", &mut Report::new()).as_deref(), Some("web1.rack.localdomain"));
+    }
+
+    #[test]
+    fn the_systems_own_name() {
+        let own = |hostname: &str, hosts: &str| {
+            let dir = TempDir::new("hostname");
+            let mut root = Root::open(&dir.0, Use::Plan).unwrap();
+            root.write(HOSTNAME, hostname, Attr::root(0o644)).unwrap();
+            root.write(HOSTS, hosts, Attr::root(0o644)).unwrap();
+            let (instance, distro, mut report) = (Instance::default(), Distro::named("debian"), Report::new());
+            let mut cx = Context::new(&mut root, &Value::Null, &instance, &distro, &mut report);
+            Name::of_system(&mut cx).map(|name| format!("{} {}", name.hostname, name.fqdn))
+        };
+        let hosts =
+            "127.0.0.1 localhost.localdomain localhost\n10.0.0.1 db.x db # web\n127.0.1.1\tweb.example.com\tw web\n";
+        for (hostname, expected) in [
+            ("# c\nweb\n", Some("web web.example.com")),
+            ("db\n", Some("db db.x")),
+            ("other\n", Some("other other")),
+            ("other.example.com\n", Some("other other.example.com")),
+            ("localhost\n", None),
+            ("localhost.localdomain\n", None),
+            ("", None),
+        ] {
+            assert_eq!(own(hostname, hosts).as_deref(), expected, "{hostname}");
+        }
     }
 }

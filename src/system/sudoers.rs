@@ -48,17 +48,21 @@ pub fn add_doas(root: &mut Root, user: &str, rules: &Value, report: &mut Report)
     add(root, DOAS, &text)
 }
 
+/// The rules, without the line end that a block scalar leaves behind each.
 fn texts(value: &Value) -> Option<Vec<String>> {
-    match value {
-        Value::List(list) => list.iter().filter(|v| !v.is_null()).map(|v| v.as_str().map(str::to_owned)).collect(),
-        Value::String(rule) => Some(vec![rule.to_string()]),
-        _ => None,
-    }
+    let rule = |value: &Value| value.as_str().map(|rule| rule.trim_end().to_owned());
+    let rules: Option<Vec<String>> = match value {
+        Value::List(list) => list.iter().filter(|v| !v.is_null()).map(rule).collect(),
+        one => rule(one).map(|rule| vec![rule]),
+    };
+    Some(rules?.into_iter().filter(|rule| !rule.is_empty()).collect())
 }
 
 fn check(rules: &[String], key: &str) -> Result<()> {
     if rules.iter().any(|rule| rule.chars().any(|c| c.is_control() && c != '\t')) {
-        return Err(Error::new(format!("{key}: a rule holds the end of a line or another control character")));
+        return Err(Error::new(format!(
+            "{key}: a rule holds the end of a line or another control character: several rules are the entries of a list"
+        )));
     }
     Ok(())
 }
@@ -168,6 +172,25 @@ mod tests {
         add_sudo(&mut root, "w", &Value::List(vec![Value::Null, "A".into()])).unwrap();
         assert!(root.text(RULES).ends_with("# User rules for w\nw A\n"));
         assert!(!root.text(RULES).contains("evil"));
+    }
+
+    #[test]
+    fn a_rule_may_end_with_a_line_end() {
+        let dir = TempDir::new("sudoers-line-end");
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut report = Report::new();
+        add_sudo(&mut root, "u", &"ALL=(ALL) ALL\n".into()).unwrap();
+        add_sudo(&mut root, "v", &Value::List(vec!["A \r\n".into(), "\n".into(), "B\t\n\n".into()])).unwrap();
+        add_doas(&mut root, "u", &"permit nopass u\n".into(), &mut report).unwrap();
+        assert!(root.text(RULES).ends_with("\n# User rules for u\nu ALL=(ALL) ALL\n\n# User rules for v\nv A\nv B\n"));
+        assert!(root.text(DOAS).ends_with("\npermit nopass u\n"));
+        assert!(report.errors().is_empty());
+        for rules in ["A\nB\n", "A\n\nroot2 ALL=(ALL) ALL", "A\0"] {
+            let error = add_sudo(&mut root, "w", &rules.into()).unwrap_err().to_string();
+            assert!(error.ends_with("several rules are the entries of a list"), "{error}");
+            assert!(add_doas(&mut root, "w", &rules.into(), &mut report).is_err());
+        }
+        assert!(!root.text(RULES).contains("# User rules for w"));
     }
 
     #[test]

@@ -4,9 +4,48 @@
 use super::Context;
 use crate::base::report::Report;
 use crate::document::{Map, Value, wrong};
+use std::collections::HashMap;
 
 /// The most users and the most groups of one configuration.
 const MAX_USERS: usize = 4096;
+
+/// Entries by name, in the order in which the names were first given.
+#[derive(Debug, Default)]
+struct Named<T> {
+    entries: Vec<(String, T)>,
+    /// The place of each name in `entries`.
+    places: HashMap<String, usize>,
+    /// Whether there were more than [`MAX_USERS`].
+    is_cut: bool,
+}
+
+impl<T: Default> Named<T> {
+    /// The entry of this name, a new one if there is none. None if there are too many.
+    fn entry(&mut self, name: &str) -> Option<&mut T> {
+        let at = match self.places.get(name) {
+            Some(at) => *at,
+            None if self.entries.len() >= MAX_USERS => {
+                self.is_cut = true;
+                return None;
+            }
+            None => {
+                let at = self.entries.len();
+                self.entries.push((name.to_owned(), T::default()));
+                self.places.insert(name.to_owned(), at);
+                at
+            }
+        };
+        self.entries.get_mut(at).map(|(_, value)| value)
+    }
+}
+
+/// What is read of a configuration.
+#[derive(Default)]
+struct Reader {
+    users: Named<Map>,
+    groups: Named<Vec<String>>,
+    problems: Vec<String>,
+}
 
 /// The users and groups of a configuration.
 #[derive(Debug, Default, PartialEq)]
@@ -24,7 +63,7 @@ pub struct Users {
 impl Users {
     /// Reads the configuration (cloud-init's documentation, module "Users and Groups").
     pub fn of(context: &mut Context) -> Users {
-        let mut out = Users::default();
+        let mut out = Reader::default();
         if let Some(groups) = context.get("groups") {
             out.read_groups(groups);
         }
@@ -45,6 +84,7 @@ impl Users {
         if let Some(users) = context.get("users") {
             out.read_users(users, context.report);
         }
+        let mut out = out.finish();
         if overridden && !out.users.iter().any(|(n, _)| n == "default") {
             out.users.push(("default".into(), Map::new()));
         }
@@ -55,6 +95,50 @@ impl Users {
     /// The default user's name, or `NONE` as in cloud-init.
     pub fn default_or_none(&self) -> &str {
         self.default.as_deref().unwrap_or("NONE")
+    }
+
+    /// Replaces `default` by the real default user. Its own entry takes precedence, then that of `default`,
+    /// then the distribution's; the groups of all are combined.
+    fn resolve_default(&mut self, mut default_user: Map, report: &mut Report) {
+        let Some(asked) = self.take("default") else { return };
+        let name = default_user.remove("name").and_then(|n| n.text()).filter(|n| !n.is_empty());
+        let Some(name) = name else {
+            report.warn("cloud-config: users: no default user: there is no system_info.default_user with a name");
+            return;
+        };
+        let mut user = self.take(&name).unwrap_or_default();
+        let mut groups = Vec::new();
+        for source in [&user, &asked, &default_user] {
+            groups.extend(source.get("groups").and_then(names_of).unwrap_or_default());
+        }
+        groups.sort();
+        groups.dedup();
+        user.insert("groups", groups.into_iter().map(Value::from).collect::<Vec<_>>());
+        fill(&mut user, &asked);
+        fill(&mut user, &default_user);
+        self.users.push((name.clone(), user));
+        self.default = Some(name);
+    }
+
+    fn take(&mut self, name: &str) -> Option<Map> {
+        let at = self.users.iter().position(|(n, _)| n == name)?;
+        Some(self.users.remove(at).1)
+    }
+}
+
+impl Reader {
+    fn finish(mut self) -> Users {
+        for (key, is_cut) in [("groups", self.groups.is_cut), ("users", self.users.is_cut)] {
+            if is_cut {
+                self.problems.push(format!("{key}: more than {MAX_USERS}; the rest is left out"));
+            }
+        }
+        let mut groups = self.groups.entries;
+        for (_, members) in &mut groups {
+            members.sort();
+            members.dedup();
+        }
+        Users { users: self.users.entries, default: None, groups, problems: self.problems }
     }
 
     fn read_groups(&mut self, groups: &Value) {
@@ -79,19 +163,11 @@ impl Users {
             }
             other => self.problems.push(wrong("groups", "a list, a mapping or a string", other).to_string()),
         }
-        for (_, members) in &mut self.groups {
-            members.sort();
-            members.dedup();
-        }
     }
 
     fn add_group(&mut self, name: &str, members: Vec<String>) {
-        if self.groups.len() >= MAX_USERS {
-            return self.too_many("groups");
-        }
-        match self.groups.iter_mut().find(|(n, _)| n == name) {
-            Some((_, old)) => old.extend(members),
-            None => self.groups.push((name.to_owned(), members)),
+        if let Some(group) = self.groups.entry(name) {
+            group.extend(members);
         }
     }
 
@@ -152,48 +228,11 @@ impl Users {
 
     /// Adds a user; for an existing one, values that are set stay.
     fn add_user(&mut self, name: &str, user: Map) {
-        if self.users.len() >= MAX_USERS {
-            return self.too_many("users");
+        match self.users.entry(name) {
+            Some(old) if old.is_empty() => *old = user,
+            Some(old) => fill(old, &user),
+            None => {}
         }
-        match self.users.iter_mut().find(|(n, _)| n == name) {
-            Some((_, old)) => fill(old, &user),
-            None => self.users.push((name.to_owned(), user)),
-        }
-    }
-
-    fn too_many(&mut self, key: &str) {
-        let problem = format!("{key}: more than {MAX_USERS}; the rest is left out");
-        if !self.problems.contains(&problem) {
-            self.problems.push(problem);
-        }
-    }
-
-    /// Replaces `default` by the real default user. Its own entry takes precedence, then that of `default`,
-    /// then the distribution's; the groups of all are combined.
-    fn resolve_default(&mut self, mut default_user: Map, report: &mut Report) {
-        let Some(asked) = self.take("default") else { return };
-        let name = default_user.remove("name").and_then(|n| n.text()).filter(|n| !n.is_empty());
-        let Some(name) = name else {
-            report.warn("cloud-config: users: no default user: there is no system_info.default_user with a name");
-            return;
-        };
-        let mut user = self.take(&name).unwrap_or_default();
-        let mut groups = Vec::new();
-        for source in [&user, &asked, &default_user] {
-            groups.extend(source.get("groups").and_then(names_of).unwrap_or_default());
-        }
-        groups.sort();
-        groups.dedup();
-        user.insert("groups", groups.into_iter().map(Value::from).collect::<Vec<_>>());
-        fill(&mut user, &asked);
-        fill(&mut user, &default_user);
-        self.users.push((name.clone(), user));
-        self.default = Some(name);
-    }
-
-    fn take(&mut self, name: &str) -> Option<Map> {
-        let at = self.users.iter().position(|(n, _)| n == name)?;
-        Some(self.users.remove(at).1)
     }
 }
 
@@ -268,6 +307,10 @@ mod tests {
         assert_eq!(names(&users("users: [default]\nuser: false")), ["ubuntu"]);
         let many = users(&format!("users: [{}]", (0..5000).map(|i| format!("u{i}, ")).collect::<String>()));
         assert_eq!((many.users.len(), many.problems.len()), (MAX_USERS, 1));
+        let repeated = format!("[{{name: u0, uid: 1}}, {}{{name: u0, uid: 2, shell: s}}]", "u0, ".repeat(MAX_USERS));
+        let repeated = users(&format!("users: {repeated}"));
+        assert_eq!(repeated.users.len(), 1);
+        assert_eq!(repeated.users[0].1, [("uid", 1.into()), ("shell", Value::from("s"))].into_iter().collect());
         assert!(names(&users("users: null")).is_empty());
         let bad = users("users: [[x], 5, {name: [1]}, null]\nuser: [1]\ngroups: 7\n");
         assert_eq!(names(&bad), ["x", "5"]);
@@ -296,6 +339,8 @@ mod tests {
             users("groups: {a: [y, x, x], b: 'z,w', c: null}").groups,
             [group("a", &["x", "y"]), group("b", &["w", "z"]), group("c", &[])]
         );
-        assert_eq!(users("groups: [a, {b: [x]}, {b: y}]").groups, [group("a", &[]), group("b", &["x", "y"])]);
+        assert_eq!(users("groups: [a, {b: [y]}, {b: x}, {b: y}]").groups, [group("a", &[]), group("b", &["x", "y"])]);
+        let many = users(&format!("groups: '{}'", (0..5000).map(|i| format!("g{i},")).collect::<String>()));
+        assert_eq!((many.groups.len(), many.problems.len()), (MAX_USERS, 1));
     }
 }

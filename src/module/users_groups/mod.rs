@@ -55,7 +55,7 @@ use crate::machine::Family;
 use crate::module::{Module, write_files};
 use crate::root::{Attr, Command, Stage};
 use crate::system::Context;
-use crate::system::accounts::{Accounts, NewUser, User, check_field, check_name, days_of};
+use crate::system::accounts::{Accounts, NewUser, User, check_field, check_name, days_of, is_number};
 use crate::system::authorized_keys::{self, DISABLE_USER_OPTS, Rules};
 use crate::system::users::{Users, names_of};
 use crate::system::{password, sudoers};
@@ -67,8 +67,8 @@ pub static MODULE: Module = Module {
     provision: Some(provision),
     live: Some(live),
     idle: Some(|cx| {
-        let runs = |config: &Map| ["snapuser", "selinux_user"].iter().any(|key| config.contains_key(key));
-        !cx.root.exists(&state::later_homes(cx.instance)) && !Users::of(cx).users.iter().any(|(_, config)| runs(config))
+        ![state::later_homes(cx.instance), state::later_selinux(cx.instance)].iter().any(|list| cx.root.exists(list))
+            && !Users::of(cx).users.iter().any(|(_, config)| config.contains_key("snapuser"))
     }),
     ..Module::NEW
 };
@@ -81,6 +81,8 @@ fn provision(context: &mut Context) -> Result<()> {
     let users = Users::of(context);
     let mut problems = users.problems.clone();
     let mut later = String::new();
+    let selinux_list = state::later_selinux(context.instance);
+    let mut selinux = context.root.text(&selinux_list);
     let mut accounts = Accounts::open(context.root)?;
     let rules = Rules::of(context.root);
     for (group, members) in &users.groups {
@@ -90,13 +92,21 @@ fn provision(context: &mut Context) -> Result<()> {
         if config.contains_key("snapuser") {
             continue;
         }
+        let is_new = accounts.user(name).is_none();
         let mut one = One::new(context, &mut accounts, &rules, name, config);
+        let has_selinux_user = one.text("selinux_user").is_some();
         match one.make(&users) {
             Ok(done) if !done => later += &format!("{name}\n"),
             Ok(_) => {}
             Err(e) => one.problems.push(e.to_string()),
         }
         problems.extend(one.problems.into_iter().map(|p| format!("user {name}: {p}")));
+        if has_selinux_user && is_new && context.distro.family != Family::Alpine && accounts.user(name).is_some() {
+            selinux += &format!("{name}\n");
+        }
+    }
+    if !selinux.is_empty() {
+        context.root.write(&selinux_list, selinux, Attr::root(0o600))?;
     }
     // In the running system what is saved is on the disk at once, and with it all that was to be written.
     let new = write_files::new_folders(context);
@@ -131,6 +141,8 @@ fn live(context: &mut Context) -> Result<()> {
         }
         context.root.remove(&list)?;
     }
+    let selinux_list = state::later_selinux(context.instance);
+    let selinux = context.root.text(&selinux_list);
     for (name, config) in users.users {
         let result = if let Some(email) = config.get("snapuser") {
             let Some(email) = email.text().filter(|e| !e.is_empty() && !e.starts_with('-')) else {
@@ -141,18 +153,31 @@ fn live(context: &mut Context) -> Result<()> {
             let argv = ["snap", "create-user", "--sudoer", "--json"].into_iter().chain(known);
             context.root.run(Command::new(stage, argv.chain([email.as_str()])))
         } else if let Some(login) = config.get("selinux_user").and_then(Value::text)
-            && context.distro.family != Family::Alpine
-            && context.root.which("semanage").is_some()
-            && check_name("user", &name).is_ok()
+            && selinux.lines().any(|new| new == name)
         {
-            let argv = |action| Command::new(stage, ["semanage", "login", action, "-s", &login, "--", &name]);
-            context.root.run(argv("-a")).or_else(|_| context.root.run(argv("-m")))
+            set_selinux_user(context, &name, &login)
         } else {
             Ok(())
         };
         problems.extend(result.err().map(|e| format!("user {name}: {e}")));
     }
+    if !selinux.is_empty() {
+        context.root.remove(&selinux_list)?;
+    }
     all_or_error(problems)
+}
+
+/// Maps a new user to a SELinux user, as useradd --selinux-user does.
+fn set_selinux_user(context: &mut Context, name: &str, login: &str) -> Result<()> {
+    let stage = context.stage;
+    if context.root.which("semanage").is_some() {
+        let argv = |action| Command::new(stage, ["semanage", "login", action, "-s", login, "--", name]);
+        return context.root.run(argv("-a")).or_else(|_| context.root.run(argv("-m")));
+    }
+    if context.root.which("usermod").is_none() {
+        return Err(Error::new("selinux_user is not set: there is neither semanage nor usermod"));
+    }
+    context.root.run(Command::new(stage, ["usermod", "-Z", login, "--", name]))
 }
 
 fn add_group(
@@ -300,10 +325,15 @@ impl<'a, 'c, 'r> One<'a, 'c, 'r> {
             }),
             None => Vec::new(),
         };
-        let primary = self.text("primary_group");
+        let mut primary = self.text("primary_group");
+        for group in groups.iter_mut().chain(&mut primary) {
+            if let Some(name) = self.accounts.numbered_group(group) {
+                *group = name.to_owned();
+            }
+        }
         if self.config.get("create_groups").is_none_or(is_truthy) {
             for group in groups.iter().chain(&primary) {
-                if self.accounts.group_id(group).is_none() {
+                if self.accounts.group_id(group).is_none() && !is_number(group) {
                     let result = self.accounts.add_group(group, false);
                     self.problems.extend(result.err().map(|e| e.to_string()));
                 }
@@ -332,8 +362,14 @@ impl<'a, 'c, 'r> One<'a, 'c, 'r> {
             self.password_failed = true;
             password = None;
         }
-        let (home, shell) = (self.text("homedir"), self.text("shell"));
+        let (home, mut shell) = (self.text("homedir"), self.text("shell"));
         let (system, uid) = (self.flag("system"), uid.transpose()?);
+        if system && self.context.distro.family == Family::Alpine && self.context.root.which("useradd").is_none() {
+            // The defaults of BusyBox's adduser -S.
+            shell.get_or_insert_with(|| "/bin/false".into());
+            let nogroup = Some("nogroup").filter(|group| self.accounts.group_id(group).is_some());
+            primary = primary.or(nogroup.map(str::to_owned));
+        }
         let new = NewUser {
             name: self.name,
             uid,

@@ -121,3 +121,76 @@ fn what_needs_the_running_system_is_a_command() {
     let found: Vec<String> = root.commands().iter().map(|c| c.argv.join(" ")).collect();
     assert_eq!(found, ["semanage login -a -s staff_u -- u", "snap create-user --sudoer --json --known me@x"]);
 }
+
+#[test]
+fn selinux_users_are_of_users_that_this_instance_makes() {
+    let config =
+        "users: [{name: u, selinux_user: staff_u}, {name: old, selinux_user: staff_u}, {name: v, selinux_user: [1]}]";
+    for (programs, expected) in [
+        (&["semanage", "usermod"][..], &["semanage login -a -s staff_u -- u"][..]),
+        (&["usermod"], &["usermod -Z staff_u -- u"]),
+        (&[], &[]),
+    ] {
+        let (_dir, mut root) = open(Use::Tree);
+        for program in programs {
+            root.write(&format!("/usr/sbin/{program}"), "", Attr::root(0o755)).unwrap();
+        }
+        let error = run(&mut root, provision, config).unwrap_err().to_string();
+        assert_eq!(error, "user v: selinux_user: expected a string, found a list");
+        // As after commands of the user's that changed an account file.
+        assert!(run(&mut root, provision, config).is_err());
+        for _ in 0..2 {
+            let result = run(&mut root, live, config);
+            assert!(result.is_ok() || programs.is_empty());
+        }
+        let found: Vec<String> = root.commands().iter().map(|c| c.argv.join(" ")).collect();
+        assert_eq!(found, expected);
+    }
+    let (_dir, mut root) = open(Use::Tree);
+    assert!(run(&mut root, provision, config).is_err());
+    let error = run(&mut root, live, config).unwrap_err().to_string();
+    assert_eq!(error, "user u: selinux_user is not set: there is neither semanage nor usermod");
+}
+
+#[test]
+fn groups_by_number_are_those_that_exist() {
+    let (_dir, mut root) = open(Use::Tree);
+    root.write("/etc/group", "root:x:0:\nsudo:x:27:\nusers:x:100:\nold:x:1000:\n", Attr::root(0o644)).unwrap();
+    let config = "users:\n- {name: a, primary_group: 100, groups: ['27', 27, new]}\n- {name: b, primary_group: '100'}\n\
+                  - {name: c, groups: [4711, '027']}\n- {name: d, primary_group: 4711}\n";
+    let error = run(&mut root, provision, config).unwrap_err().to_string();
+    assert_eq!(error, "user d: failed to add the user d: there is no group 4711");
+    let passwd = root.text("/etc/passwd");
+    assert!(passwd.contains("\na:x:1001:100:") && passwd.contains("\nb:x:1002:100:"), "{passwd}");
+    let group = root.text("/etc/group");
+    assert!(group.contains("\nsudo:x:27:a,c\n") && group.contains("\nnew:x:1001:a\n"), "{group}");
+    assert!(!group.contains("4711"));
+}
+
+#[test]
+fn alpine_without_shadow_makes_system_users_as_busybox_does() {
+    let config =
+        "users: [{name: s, system: true}, {name: t, system: true, shell: /bin/sh, primary_group: g}, {name: u}]";
+    let made = |has_useradd: bool| {
+        let (_dir, mut root) = open(Use::Tree);
+        root.write("/etc/group", "root:x:0:\nold:x:1000:\nnogroup:x:65533:\n", Attr::root(0o644)).unwrap();
+        if has_useradd {
+            root.write("/usr/sbin/useradd", "", Attr::root(0o755)).unwrap();
+        }
+        let config = yaml::parse("t", config).unwrap();
+        let (instance, distro, mut report) = (Instance::default(), Distro::named("alpine"), Report::new());
+        provision(&mut Context::new(&mut root, &config, &instance, &distro, &mut report)).unwrap();
+        let fields = |name: &str| {
+            let passwd = root.text("/etc/passwd");
+            let line = passwd.lines().find(|l| l.starts_with(&format!("{name}:"))).unwrap().to_owned();
+            let field = |n| line.split(':').nth(n).unwrap().to_owned();
+            (field(3), field(6))
+        };
+        ["s", "t", "u"].map(fields)
+    };
+    let [s, t, u] = made(false);
+    assert_eq!(s, ("65533".into(), "/bin/false".into()));
+    assert_eq!((t.0 != "65533", t.1.as_str(), u.1.as_str()), (true, "/bin/sh", "/bin/sh"));
+    let [s, ..] = made(true);
+    assert_eq!((s.0 != "65533", s.1.as_str()), (true, "/bin/sh"));
+}

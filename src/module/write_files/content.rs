@@ -2,6 +2,7 @@
 
 use crate::base::base64;
 use crate::base::error::{Error, Result};
+use crate::base::file_url::file_path;
 use crate::base::gzip;
 use crate::base::report::Report;
 use crate::document::{Map, Value, wrong};
@@ -23,14 +24,13 @@ impl Source {
     pub(super) fn of(map: &Map) -> Source {
         let uri =
             map.get("source").and_then(|s| s.get("uri")).and_then(Value::as_str).map(str::trim).unwrap_or_default();
-        let scheme = uri.split_once("://").map(|(s, _)| s.to_ascii_lowercase());
-        match scheme.as_deref() {
-            _ if uri.is_empty() => Source::Inline,
-            _ if uri.starts_with('/') => Source::File(uri.to_owned()),
-            Some("file") => match uri.get("file://".len()..) {
-                Some(path) if path.starts_with('/') => Source::File(path.to_owned()),
-                _ => Source::Unknown,
-            },
+        if uri.is_empty() {
+            return Source::Inline;
+        }
+        if let Some(path) = file_path(uri).filter(|path| path.starts_with('/')) {
+            return Source::File(path.to_owned());
+        }
+        match uri.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase()).as_deref() {
             Some("http" | "https") => Source::Http(uri.to_owned()),
             _ => Source::Unknown,
         }
@@ -168,6 +168,19 @@ pub fn gunzip(bytes: &[u8]) -> Result<Vec<u8>> {
 mod tests {
     use super::*;
     use crate::document::yaml;
+
+    #[test]
+    fn sources() {
+        let of =
+            |uri: &str| Source::of(&[("source", [("uri", uri)].into_iter().collect::<Map>())].into_iter().collect());
+        for uri in ["/etc/x", "file:/etc/x", "file:///etc/x", "FILE:///etc/x", " file://localhost/etc/x "] {
+            assert!(matches!(of(uri), Source::File(path) if path == "/etc/x"), "{uri}");
+        }
+        for uri in ["file:x", "file://x", "file:", "ftp://h/x", "x"] {
+            assert!(matches!(of(uri), Source::Unknown), "{uri}");
+        }
+        assert!(matches!(of(""), Source::Inline) && matches!(of("HTTPS://h/x"), Source::Http(_)));
+    }
 
     fn decoded(text: &str) -> Result<Option<Vec<u8>>> {
         inline(yaml::parse("t", text).unwrap().as_map().unwrap(), MAX_CONTENTS, &"entry", &mut Report::new())

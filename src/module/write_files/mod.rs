@@ -1,7 +1,7 @@
 //! # write_files
 //!
 //! Writes files with the content of the entry (plain, base64 or gzip, as `encoding` says) or of `source: uri` (a path,
-//! file:// or http), before the pivot. Missing folders are made. `owner` is `user:group`, root:root by default;
+//! file: or http), before the pivot. Missing folders are made. `owner` is `user:group`, root:root by default;
 //! `permissions` is an octal number in quotes, 0644 by default. Files from a server, files in /tmp, /dev, /proc and
 //! /sys, and owners that the same cloud-config makes, wait for the real root, where /tmp is mounted and emptied by
 //! then. A file that the kernel has in /proc or /sys gets the content as it is, also with `append`. Entries with
@@ -38,7 +38,8 @@ use crate::base::text::quoted;
 use crate::document::{Map, Value, wrong};
 use crate::instance::Frequency;
 use crate::instance::state;
-use crate::root::{Attr, Content, MAX_READ, Root, Stage};
+use crate::root::{Attr, Content, MAX_READ, Owners, Root, Stage};
+use crate::system::users::{Users, names_of};
 use crate::system::{Context, Request, service};
 use content::Source;
 use std::cell::{Cell, RefCell};
@@ -187,7 +188,9 @@ fn each(cx: &mut Context, deferred: bool, job: &dyn Fn(&mut Context, &Entry) -> 
     let Some(value) = cx.get("write_files") else { return Ok(()) };
     let list = value.as_list().ok_or_else(|| wrong("write_files", "a list", value))?;
     let mut failed = Vec::new();
-    // Most files have the same owner, and a lookup reads the root's account files.
+    let made = made(cx);
+    // The root's account files, read again when an entry has written one, and the owners found in them.
+    let mut accounts = None;
     let mut owners: HashMap<String, Owner> = HashMap::new();
     let room = Cell::new(content::MAX_CONTENTS);
     for (i, value) in list.iter().enumerate() {
@@ -206,10 +209,15 @@ fn each(cx: &mut Context, deferred: bool, job: &dyn Fn(&mut Context, &Entry) -> 
         }
         let path = absolute(&path);
         let text = map.get("owner").and_then(Value::text).unwrap_or_else(|| "root:root".into());
-        let owner = owners.entry(text).or_insert_with_key(|text| Owner::of(cx, text));
+        let accounts_now = accounts.get_or_insert_with(|| cx.root.owners());
+        let owner = owners.entry(text).or_insert_with_key(|text| Owner::of(accounts_now, &made, text));
         let entry = Entry { number, path, map, owner, room: &room };
         if let Err(e) = job(cx, &entry) {
             failed.push(e.context(&entry));
+        }
+        if matches!(entry.path.as_str(), "/etc/passwd" | "/etc/group") {
+            accounts = None;
+            owners.clear();
         }
     }
     let Some(last) = failed.pop() else { return Ok(()) };
@@ -334,15 +342,15 @@ impl Entry<'_> {
 impl Owner {
     /// Parses `user:group`, `user` or `:group`. An empty part means root; `-1` and `None` leave that part
     /// unchanged.
-    fn of(cx: &Context, text: &str) -> Owner {
+    fn of(accounts: &Owners, made: &HashSet<String>, text: &str) -> Owner {
         let (user, group) = text.split_once(':').unwrap_or((text, ""));
         let part = |name: &str, id: &dyn Fn(&str) -> Option<u32>| {
             let name = Some(name.trim()).filter(|n| !matches!(*n, "" | "-1" | "None" | "none"))?;
-            Some(Part { name: name.to_owned(), id: id(name), is_made: makes(cx.config, name) })
+            Some(Part { name: name.to_owned(), id: id(name), is_made: made.contains(name) })
         };
         Owner {
-            user: part(user, &|name| cx.root.user_ids(name).map(|ids| ids.uid)),
-            group: part(group, &|name| cx.root.group_id(name)),
+            user: part(user, &|name| accounts.user(name).map(|ids| ids.uid)),
+            group: part(group, &|name| accounts.group(name)),
         }
     }
 
@@ -352,24 +360,23 @@ impl Owner {
     }
 }
 
-/// Whether the cloud-config creates a user or group with this name: in `users`, `user`, or `groups`.
-fn makes(config: &Value, name: &str) -> bool {
-    let is = |value: &Value| match value {
-        Value::String(s) => s.split(',').any(|n| n.trim() == name),
-        Value::Map(map) => {
-            map.get("name").and_then(Value::as_str) == Some(name)
-                || map.get("primary_group").and_then(Value::as_str) == Some(name)
-                || (map.get("name").is_none() && map.contains_key(name))
+/// The names of the users and groups that this cloud-config makes, those that only a user's own `groups` name too.
+fn made(cx: &mut Context) -> HashSet<String> {
+    // The module users_groups reports what is wrong with them.
+    let report = std::mem::take(cx.report);
+    let users = Users::of(cx);
+    *cx.report = report;
+    let mut made = HashSet::new();
+    for (name, user) in users.users {
+        made.insert(name);
+        if user.get("create_groups").is_none_or(|v| !v.is_false()) {
+            let of = |key| user.get(key).and_then(names_of).unwrap_or_default();
+            made.extend(of("groups"));
+            made.extend(of("primary_group"));
         }
-        _ => false,
-    };
-    let default = config.at(&["system_info", "default_user", "name"]).and_then(Value::as_str) == Some(name);
-    let of_key = |key: &str| match config.get(key) {
-        Some(Value::List(list)) => list.iter().any(|v| is(v) || (default && v.as_str() == Some("default"))),
-        Some(value) => is(value),
-        None => false,
-    };
-    ["users", "user", "groups"].iter().any(|key| of_key(key))
+    }
+    made.extend(users.groups.into_iter().map(|(name, _)| name));
+    made
 }
 
 /// `permissions`: a string is octal; a number is used as it is, as in cloud-init.
@@ -429,7 +436,7 @@ fn content(cx: &mut Context, entry: &Entry) -> Result<Option<Content>> {
             cx.outside.http(&request, TRIES)
         }
         Source::Unknown => {
-            Err(Error::new("source.uri: expected an address that begins with http://, https:// or file://"))
+            Err(Error::new("source.uri: expected an address that begins with http://, https:// or file:, or a path"))
         }
     };
     match (fetched, inline(cx, entry)?) {
@@ -448,8 +455,12 @@ fn content(cx: &mut Context, entry: &Entry) -> Result<Option<Content>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::testing::TempDir;
     use crate::document::yaml;
+    use crate::instance::Instance;
+    use crate::machine::Distro;
     use crate::module::tests::Fixture;
+    use crate::root::Use;
 
     #[test]
     fn what_the_running_system_hides_or_empties_is_written_when_it_is_up() {
@@ -504,18 +515,38 @@ mod tests {
     }
 
     #[test]
+    fn an_entry_may_bring_the_owner_of_those_after_it() {
+        let config = yaml::parse(
+            "t",
+            "write_files: [{path: /a, owner: web, content: x},\n\
+             {path: /etc/passwd, append: true, content: \"web:x:33:33::/:/bin/sh\\n\"}, {path: /b, owner: web, content: x}]",
+        )
+        .unwrap();
+        let dir = TempDir::new("owner-in-passwd");
+        let (mut root, mut report) = (Root::open(&dir.0, Use::Plan).unwrap(), Report::new());
+        let (instance, distro) = (Instance::default(), Distro::named("debian"));
+        let result = provision(&mut Context::new(&mut root, &config, &instance, &distro, &mut report));
+        assert!(result.unwrap_err().to_string().starts_with("write_files: entry 1 (/a)"));
+        assert_eq!(["/a", "/b"].map(|path| root.stat(path).unwrap().attr.uid), [0, 33]);
+    }
+
+    #[test]
     fn what_the_cloud_config_makes() {
         let config = yaml::parse(
             "t",
-            "users: [default, bob, {name: alice, primary_group: staff}]\ngroups: [cloud, {web: [bob]}]\n\
-             system_info: {default_user: {name: debian}}\n",
+            "users: [default, bob, {name: alice, primary_group: staff, groups: 'ops, dev'}, [x, y],\n\
+             {name: eve, create_groups: false, groups: nobody}]\ngroups: [cloud, {web: [bob]}]\n\
+             system_info: {default_user: {name: debian, groups: [adm]}}\n",
         )
         .unwrap();
-        for name in ["bob", "alice", "staff", "cloud", "web", "debian"] {
-            assert!(makes(&config, name), "{name}");
-        }
-        for name in ["default", "nginx", "users"] {
-            assert!(name == "default" || !makes(&config, name), "{name}");
-        }
+        let dir = TempDir::new("made");
+        let (mut root, mut report) = (Root::open(&dir.0, Use::Plan).unwrap(), Report::new());
+        report.warn("kept");
+        let (instance, distro) = (Instance::default(), Distro::named("debian"));
+        let made = made(&mut Context::new(&mut root, &config, &instance, &distro, &mut report));
+        let mut made: Vec<&str> = made.iter().map(String::as_str).collect();
+        made.sort_unstable();
+        assert_eq!(made.join(" "), "adm alice bob cloud debian dev eve ops staff web x y");
+        assert_eq!(report.entries().len(), 1);
     }
 }

@@ -13,7 +13,7 @@ mod table;
 
 pub use add::{NewUser, days_of};
 pub use defs::Defs;
-pub use name::{check_field, check_name};
+pub use name::{check_field, check_name, is_number};
 
 use crate::base::error::{Error, Result};
 use crate::base::password;
@@ -21,7 +21,7 @@ use crate::base::report::Report;
 use crate::root::{Ids, Lock, Root};
 use add::Ranges;
 use home::Skeletons;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 pub(crate) use table::Table;
 
@@ -53,6 +53,8 @@ pub struct Accounts {
     /// The numbers in use.
     uids: BTreeSet<u32>,
     gids: BTreeSet<u32>,
+    /// The first name of each number.
+    group_names: HashMap<u32, String>,
     /// The ranges of subuid(5) and subgid(5).
     subuids: Ranges,
     subgids: Ranges,
@@ -87,10 +89,19 @@ impl Accounts {
         let seconds = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let (passwd, alt_passwd) = (Table::read(root, "/etc/passwd")?, alt("/usr/lib/passwd")?);
         let (group, alt_group) = (Table::read(root, "/etc/group")?, alt("/usr/lib/group")?);
+        let mut group_names = HashMap::new();
+        for (table, at) in
+            [&group, &alt_group].into_iter().flat_map(|table| (0..table.len()).map(move |at| (table, at)))
+        {
+            if let Ok(gid) = table.field(at, 2).parse() {
+                group_names.entry(gid).or_insert_with(|| table.field(at, 0));
+            }
+        }
         let (subuid, subgid) = (Table::read(root, "/etc/subuid")?, Table::read(root, "/etc/subgid")?);
         Ok(Accounts {
             uids: passwd.numbers(2).chain(alt_passwd.numbers(2)).collect(),
-            gids: group.numbers(2).chain(alt_group.numbers(2)).collect(),
+            gids: group_names.keys().copied().collect(),
+            group_names,
             subuids: Ranges::of(&subuid),
             subgids: Ranges::of(&subgid),
             passwd,
@@ -163,6 +174,13 @@ impl Accounts {
     /// The number of the group `name`.
     pub fn group_id(&self, name: &str) -> Option<u32> {
         [&self.group, &self.alt_group].iter().find_map(|t| t.field(t.find(name)?, 2).parse().ok())
+    }
+
+    /// The name of the group that has a number as its name is given, as useradd(8) takes it. None if `text` is no number, or no
+    /// group's.
+    pub fn numbered_group(&self, text: &str) -> Option<&str> {
+        let gid = text.parse().ok().filter(|_| is_number(text))?;
+        self.group_names.get(&gid).map(String::as_str)
     }
 
     /// Adds the group `name` (groupadd), and returns its number.
@@ -278,6 +296,7 @@ impl Accounts {
 
     fn put_group(&mut self, name: &str, gid: u32) {
         self.gids.insert(gid);
+        self.group_names.entry(gid).or_insert_with(|| name.to_owned());
         self.group.add(&[name, "x", &gid.to_string(), ""]);
         if self.gshadow.exists() && self.gshadow.find(name).is_none() {
             self.gshadow.add(&[name, "!", "", ""]);

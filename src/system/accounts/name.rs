@@ -20,7 +20,7 @@ pub fn check_name(what: &str, name: &str) -> Result<()> {
         && name.len() <= MAX_NAME
         && body.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-'))
         && !body.starts_with('-')
-        && !body.bytes().all(|b| b.is_ascii_digit())
+        && !is_number(body)
         && !matches!(body, "." | "..");
     if good {
         return Ok(());
@@ -29,6 +29,11 @@ pub fn check_name(what: &str, name: &str) -> Result<()> {
         "{} is no name for a {what}: at most {MAX_NAME} letters, digits, _, . and -, not only digits, and not - first",
         quoted(name)
     )))
+}
+
+/// Whether a text has digits only: the number of a user or group, and no name.
+pub fn is_number(text: &str) -> bool {
+    text.bytes().all(|b| b.is_ascii_digit())
 }
 
 /// Checks a field of passwd(5): no colon, no control characters, not too long. `what` names it in the error.

@@ -76,10 +76,12 @@ pub fn set_up(case: &Case, base: &Path) {
     std::fs::write(base.join("etc/passwd"), passwd).unwrap();
     std::fs::write(base.join("etc/group"), group).unwrap();
     std::fs::write(base.join("etc/shadow"), shadow).unwrap();
-    let keygen = base.join("usr/bin/ssh-keygen");
-    std::fs::create_dir_all(keygen.parent().unwrap()).unwrap();
-    std::fs::write(&keygen, "").unwrap();
-    std::fs::set_permissions(&keygen, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    for program in ["usr/bin/ssh-keygen", "usr/sbin/usermod"] {
+        let program = base.join(program);
+        std::fs::create_dir_all(program.parent().unwrap()).unwrap();
+        std::fs::write(&program, "").unwrap();
+        std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    }
 }
 
 fn replay(case: &Case) -> Expected {
