@@ -538,7 +538,7 @@ mod tests {
             assert_eq!(root.commit(), []);
             let machine = Machine::read(&dir.0);
             let places = Places { sys: dir.0.join("sys/class/block"), dev: dir.0.join("dev") };
-            let mut drives = Drives::new(&[], places);
+            let mut drives = Drives::new(&[""; 0], places);
             let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
             match find_with(&root, &mut boot, &mut drives, Deadline::after(Duration::ZERO)) {
                 Outcome::Later(why) => assert!(!later.is_empty() && why.starts_with(later), "{why}"),

@@ -250,7 +250,8 @@ mod tests {
         let script = script.replace(fifo, &dir.0.join("fifo").display().to_string());
         let script = script.replace("/usr/bin/prepivot", "echo");
         let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
-        let words = |path: &str| format!("devel hotplug-hook --subsystem=net handle --devpath={path} --udevaction=add\n");
+        let words =
+            |path: &str| format!("devel hotplug-hook --subsystem=net handle --devpath={path} --udevaction=add\n");
         let expected = words("/devices/a/net/eth1") + &words("/devices/b/net/e*");
         assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{output:?}");
     }
