@@ -27,6 +27,13 @@ pub struct Block {
     pub below: Vec<String>,
 }
 
+impl Block {
+    /// The kernel's name of the disk that a partition is on, else its own.
+    pub fn disk(&self) -> &str {
+        if let Kind::Partition { disk, .. } = &self.kind { disk } else { &self.name }
+    }
+}
+
 /// What a block device is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {

@@ -106,6 +106,11 @@ pub struct Module {
     /// `provision` only in the initramfs, and `live` in the real root's local stage. Not if one of the user's
     /// commands has to run first.
     pub early: bool,
+    /// Whether `live`, if it is early, finds in the local stage what it needs. Otherwise it is left to the network stage, with
+    /// all that comes after it in the list.
+    pub is_ready: Option<fn(&mut Context) -> bool>,
+    /// What is done in the local stage, although `live` is not early, in its place in the list. It is not marked as done.
+    pub soon: Option<Handler>,
     /// Whether an interrupted run is repeated. Otherwise it is marked as done when it begins, as in
     /// cloud-init, because a user's command may end the boot.
     pub repeats: bool,
@@ -145,6 +150,8 @@ impl Module {
         provision: None,
         live: None,
         early: false,
+        is_ready: None,
+        soon: None,
         repeats: false,
         idle: None,
         offline: false,
@@ -161,7 +168,14 @@ impl Module {
         if cfg!(feature = "software") {
             return software;
         }
-        Module { provision: None, live: Some(left_out), offline: false, in_background: None, ..software }
+        Module {
+            provision: None,
+            live: Some(left_out),
+            is_ready: None,
+            offline: false,
+            in_background: None,
+            ..software
+        }
     }
 
     /// Whether this build leaves it out: `live` fails, and is called only where `idle` says that something is missed.

@@ -25,11 +25,10 @@ pub const NETWORK: &str = "/run/prepivot/network.json";
 /// Lines for cloud-init.log, left by an initramfs that had nothing else to write to the disk.
 pub const LOG: &str = "/run/prepivot/log";
 /// Whether the real root's local stage is to run the modules that come before every service ([`EARLY_DUE`]),
-/// or has run them ([`EARLY_DONE`]). In the latter case the network stage skips them, and removes the file.
+/// or the names of those that it has run, one per line. These the network stage skips, and removes the file.
 pub const EARLY: &str = "/run/prepivot/early";
 /// The content of [`EARLY`] before those modules have run.
 pub const EARLY_DUE: &str = "due";
-pub const EARLY_DONE: &str = "done";
 
 /// Whether the real root's local stage is to run the modules that come before every service.
 pub fn is_early_due(root: &Root) -> bool {

@@ -74,7 +74,8 @@ pub fn leave(root: &mut Root, boot: &mut Boot, status: &mut Status, done: &Provi
     let is_local = |module: &Module| is_early_due && module.early;
     let mut run = Run::new(root, boot, &done.instance);
     let early = run.demand(Stage::Init, &is_local);
-    let network = run.demand(Stage::Init, &|module| !is_local(module));
+    // Some may be left to the network stage.
+    let network = run.demand(Stage::Init, &|module| !is_local(module) || module.is_ready.is_some());
     let source = source::named(&done.instance.source);
     let reports = source.is_some_and(|s| s.provisioned.is_some() || s.publish_host_keys.is_some());
     let left = [&state::later_logins(&done.instance), RANDOM_PASSWORDS].iter().any(|path| root.exists(path));
@@ -195,6 +196,8 @@ mod tests {
         for config in [
             "mounts: [[sdb, /srv]]",
             "swap: {filename: /swap, size: 1M}",
+            // Its disk may come after the local stage.
+            "disk_setup: {vdb: {layout: true}}",
             "random_seed: {command: [a]}",
             "users: [{name: ada, snapuser: a@b.c}]",
             "chpasswd: {users: [{name: root, type: RANDOM}]}",

@@ -53,7 +53,7 @@ pub fn local(root: &mut Root, machine: &Machine, options: &Options) -> Vec<Strin
     report.errors()
 }
 
-/// Runs the network stage's modules that grow the root early, before the first service needs the space. Their
+/// Runs the network stage's modules that grow the root and set up disks early, before the first service needs the space. Their
 /// errors belong to this stage in status.json.
 fn early(root: &mut Root, machine: &Machine, options: &Options, report: &mut Report) {
     let Some(instance) = options.instance(root) else { return };
@@ -61,7 +61,7 @@ fn early(root: &mut Root, machine: &Machine, options: &Options, report: &mut Rep
     let mut boot = Boot::new(root, machine, options, &outside);
     boot.config = combined(root, &mut boot);
     if boot.config.is_some() {
-        let _event = Event::start(status::LOCAL, "growing the root");
+        let _event = Event::start(status::LOCAL, "growing the root and setting up disks");
         let _redirected = root.is_live().then(|| Redirected::new(boot.config(), Stage::Init, root.group_id(LOG_GROUP)));
         Run::new(root, &mut boot, &instance).early();
     }

@@ -133,7 +133,7 @@ impl<'a, 'b> Run<'a, 'b> {
     /// the others still run.
     pub fn stage(&mut self, stage: Stage, half: Half) {
         let is_network_stage = (stage, half) == (Stage::Init, Half::Live);
-        let early_done = is_network_stage && self.root.text(run_dir::EARLY) == run_dir::EARLY_DONE;
+        let early = if is_network_stage { self.root.text(run_dir::EARLY) } else { String::new() };
         let may_be_early = (stage, half) == (Stage::Init, Half::Provision) && self.nothing_comes_first();
         let entries = self.entries(stage, half);
         if half == Half::Live {
@@ -147,7 +147,7 @@ impl<'a, 'b> Run<'a, 'b> {
         for (at, entry) in entries.iter().enumerate() {
             let is_its_time = match half {
                 Half::Provision => !entry.module.early || may_be_early,
-                Half::Live => !entry.module.early || !early_done,
+                Half::Live => !early.lines().any(|name| name == entry.module.name),
             };
             if is_its_time {
                 self.one(entry, stage, half);
@@ -156,7 +156,7 @@ impl<'a, 'b> Run<'a, 'b> {
                 self.files_again();
             }
         }
-        if early_done {
+        if !early.is_empty() && early != run_dir::EARLY_DUE {
             self.boot.report.keep(self.root.remove(run_dir::EARLY));
         }
     }
@@ -215,12 +215,29 @@ impl<'a, 'b> Run<'a, 'b> {
 
     /// Runs the early modules of the network stage's list in the local stage of the real root.
     pub fn early(&mut self) {
+        let mut done = String::new();
         for entry in self.entries(Stage::Init, Half::Live) {
-            if entry.module.early {
-                self.one(&entry, Stage::Init, Half::Live);
+            let module = entry.module;
+            let is_done = || state::is_done(self.root, self.instance, &mark(module, Half::Live), entry.frequency);
+            let is_due = self.is_requested(module) && !is_done();
+            if let Some(soon) = module.soon.filter(|_| is_due)
+                && !module.idle.is_some_and(|idle| self.with_context(Stage::Init, &entry.args, false, idle))
+            {
+                self.call(soon, module, entry.frequency, Stage::Init, &entry.args);
             }
+            if !module.early {
+                continue;
+            }
+            let ready = module.is_ready.filter(|_| is_due);
+            if ready.is_some_and(|is_ready| !self.with_context(Stage::Init, &entry.args, false, is_ready)) {
+                log::info!("{} is left to the network stage: not all that it needs is there", module.name);
+                break;
+            }
+            self.one(&entry, Stage::Init, Half::Live);
+            done += module.name;
+            done.push('\n');
         }
-        let done = self.root.write(run_dir::EARLY, run_dir::EARLY_DONE, Attr::root(0o600));
+        let done = self.root.write(run_dir::EARLY, done, Attr::root(0o600));
         self.boot.report.keep(done);
     }
 
@@ -456,10 +473,11 @@ mod tests {
     use crate::base::report::Severity;
     use crate::base::testing::TempDir;
     use crate::document::yaml;
+    use crate::drive::devices::Places;
     use crate::machine::Machine;
     use crate::root::{Command, Use};
     use crate::stage::Options;
-    use crate::system::Nothing;
+    use crate::system::{Device, Nothing, Outside, Request};
 
     /// A program that makes RSA keys, as far as its name says.
     fn add_ssh_keygen(dir: &TempDir) {
@@ -554,6 +572,56 @@ mod tests {
         let (commands, may_be_early) = ran(&format!("{{{list}, bootcmd: [sgdisk -n 0 /dev/vda]}}"), false);
         assert!(!may_be_early && commands.len() == 2, "{commands:?}");
         assert_eq!(ran("{cloud_init_modules: [growpart]}", true).0, [""; 0]);
+    }
+
+    /// A machine's disks, in a tree.
+    struct Disks(Places);
+
+    impl Outside for Disks {
+        fn device(&self, _: &str) -> Option<Device> {
+            None
+        }
+        fn places(&self) -> Option<Places> {
+            Some(self.0.clone())
+        }
+        fn memory(&self) -> Option<u64> {
+            None
+        }
+        fn http(&self, _: &Request, _: u32) -> crate::base::error::Result<Vec<u8>> {
+            unreachable!()
+        }
+    }
+
+    #[test]
+    fn a_disk_that_is_not_there_in_the_local_stage_is_left_to_the_network_stage() {
+        let dir = TempDir::new("early-disks");
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let instance = Instance { instance_id: "i".into(), ..Instance::default() };
+        let machine = Machine::default();
+        let disks = Disks(Places { sys: dir.0.join("sys/class/block"), dev: dir.0.join("dev") });
+        let mut boot = Boot::new(&root, &machine, &Options::default(), &disks);
+        let config =
+            "{cloud_init_modules: [resizefs, disk_setup, mounts], mounts: [[tmpfs, /t, tmpfs]], resize_rootfs: false,
+            disk_setup: {vdb: {layout: false}}}";
+        boot.config = Some(yaml::parse("t", config).unwrap().into());
+        let is_done = |root: &Root| state::is_done(root, &instance, "config_disk_setup", Frequency::Instance);
+
+        Run::new(&mut root, &mut boot, &instance).early();
+        assert_eq!((root.text(run_dir::EARLY).as_str(), is_done(&root)), ("resizefs\n", false));
+        assert!(!root.exists("/etc/fstab"), "what comes after it is left, too");
+
+        dir.write("sys/class/block/vdb/size", "8");
+        dir.write("dev/vdb", "");
+        Run::new(&mut root, &mut boot, &instance).early();
+        assert_eq!((root.text(run_dir::EARLY).as_str(), is_done(&root)), ("resizefs\ndisk_setup\n", true));
+        assert!(root.exists("/etc/fstab"));
+        assert!(!state::is_done(&root, &instance, "config_mounts.live", Frequency::Instance));
+
+        let mut run = Run::new(&mut root, &mut boot, &instance);
+        run.stage(Stage::Init, Half::Live);
+        assert!(!root.exists(run_dir::EARLY));
+        assert!(state::is_done(&root, &instance, "config_mounts.live", Frequency::Instance));
+        assert_eq!(boot.errors(), [""; 0]);
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use super::Context;
 use crate::document::{Map, Value};
+use crate::drive::block;
+use crate::drive::devices::Places;
 
 /// The device that `device_aliases` of the cloud-config has for a name.
 pub fn alias(cx: &Context, name: &str) -> Option<String> {
@@ -40,6 +42,33 @@ pub fn dotted(spec: &str) -> (&str, Option<&str>) {
 pub fn partition_of(path: &str, number: &str) -> String {
     let part = if path.ends_with(|c: char| c.is_ascii_digit()) { "p" } else { "" };
     format!("{path}{part}{number}")
+}
+
+/// The path that a name in disk_setup or fs_setup means: of an alias, of the source, or the path itself. A source may mean several,
+/// of which the first that is there is used.
+pub fn path(cx: &Context, places: &Places, name: &str) -> String {
+    let target = alias(cx, name);
+    let name = target.as_deref().unwrap_or(name);
+    let paths = mapped(&cx.instance.device_names, name.strip_prefix("/dev/").unwrap_or(name));
+    let there = paths.iter().find(|p| block::at(places, p).is_some()).or(paths.first()).cloned();
+    let plain = || if name.starts_with('/') { name.to_owned() } else { format!("/dev/{name}") };
+    there.unwrap_or_else(plain)
+}
+
+/// The devices that disk_setup and fs_setup change, as far as they are to be there before: not the partitions that disk_setup makes.
+pub fn to_set_up(cx: &Context, places: &Places) -> Vec<String> {
+    let disks = cx.get("disk_setup").and_then(Value::as_map);
+    let mut paths: Vec<String> = disks.into_iter().flat_map(Map::keys).map(|name| path(cx, places, name)).collect();
+    let systems = cx.get("fs_setup").and_then(Value::as_list).unwrap_or_default();
+    for name in systems.iter().filter_map(|entry| entry.get("device")?.text()) {
+        let given = path(cx, places, &name);
+        let is_there = block::at(places, &given).is_some();
+        let device = if is_there { given } else { path(cx, places, dotted(&name).0) };
+        if is_there || !paths.iter().any(|disk| device.starts_with(disk.as_str())) {
+            paths.push(device);
+        }
+    }
+    paths
 }
 
 #[cfg(test)]

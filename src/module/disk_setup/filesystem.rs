@@ -37,7 +37,7 @@ struct Wanted {
 pub(super) fn make(cx: &mut Context, places: &Places, definition: &Map) -> Result<()> {
     let text = |key: &str| definition.get(key).filter(|v| !v.is_null()).and_then(Value::text);
     let device = text("device").ok_or_else(|| Error::new("device: expected the path of a device, or a name of one"))?;
-    let given = path(cx, &device);
+    let given = path(cx, places, &device);
     let (name, dot) = if cx.root.exists(&given) { (device.as_str(), None) } else { dotted(&device) };
     if dot.is_some() && definition.contains_key("partition") {
         cx.report.warn(format_args!("fs_setup: {device} names a partition: the key partition is ignored"));
@@ -53,7 +53,7 @@ pub(super) fn make(cx: &mut Context, places: &Places, definition: &Map) -> Resul
         overwrite: flag(definition, "overwrite"),
         replace: text("replace_fs"),
     };
-    let path = path(cx, name);
+    let path = path(cx, places, name);
     let device = wait_for(cx, places, &path)?;
     let is_whole = matches!(partition.as_str(), "" | "none");
     let block = match partition.as_str() {

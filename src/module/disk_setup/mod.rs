@@ -15,6 +15,8 @@
 //! already, is of the type `replace_fs`, or is empty; auto: the same, but only with this label it is one that is there already;
 //! none: the device itself. What holds another file system is kept, and reported, unless `overwrite` is true.
 //!
+//! It runs early, as growpart (there: when), unless one of its devices is not there yet.
+//!
 //! ```yaml
 //! device_aliases: {data: /dev/vdb}
 //! disk_setup:
@@ -53,7 +55,7 @@ use crate::drive::devices::Places;
 use crate::instance::Frequency;
 use crate::root::{Command, Stage};
 use crate::system::Context;
-use crate::system::device_names::{alias, mapped};
+use crate::system::device_names::{self, alias};
 
 pub static MODULE: Module = Module {
     name: "disk_setup",
@@ -61,16 +63,24 @@ pub static MODULE: Module = Module {
     frequency: Frequency::Instance,
     keys: &["disk_setup", "fs_setup"],
     live: Some(live),
+    early: true,
+    is_ready: Some(is_ready),
     repeats: true,
     ..Module::NEW
 };
+
+/// Whether all devices that are to be changed are there: one may be attached later, or be made by a `cmd`.
+fn is_ready(cx: &mut Context) -> bool {
+    let Some(places) = cx.outside.places() else { return true };
+    settle(cx).is_ok() && device_names::to_set_up(cx, &places).iter().all(|path| block::at(&places, path).is_some())
+}
 
 fn live(cx: &mut Context) -> Result<()> {
     let Some(places) = cx.outside.places() else {
         log::info!("disk_setup: the machine's devices cannot be seen from here");
         return Ok(());
     };
-    for (disk, definition) in disks(cx) {
+    for (disk, definition) in disks(cx, &places) {
         let Some(definition) = definition.as_map() else {
             cx.report
                 .warn(format_args!("cloud-config: {}", wrong(&format!("disk_setup.{disk}"), "a mapping", definition)));
@@ -96,26 +106,19 @@ fn live(cx: &mut Context) -> Result<()> {
 }
 
 /// The disks that are to be partitioned, by their paths. A name that means a disk which is a key, too, wins.
-fn disks<'a>(cx: &Context<'a>) -> Vec<(String, &'a Value)> {
+fn disks<'a>(cx: &Context<'a>, places: &Places) -> Vec<(String, &'a Value)> {
     let Some(section) = cx.get("disk_setup").and_then(Value::as_map) else { return Vec::new() };
-    let named: Vec<(&str, String)> = section.keys().map(|key| (key, path(cx, key))).collect();
+    let named: Vec<(&str, String)> = section.keys().map(|key| (key, path(cx, places, key))).collect();
     let is_replaced = |key: &str| named.iter().any(|(name, path)| path == key && *name != key);
     let kept = named.iter().filter(|(key, _)| !is_replaced(key));
     kept.filter_map(|(key, path)| Some((path.clone(), section.get(key)?))).collect()
 }
 
-/// The path that a name means: of an alias, of the source, or the path itself. A source may mean several, of which the first
-/// that is there is used.
-fn path(cx: &Context, name: &str) -> String {
-    let target = alias(cx, name);
-    if let Some(target) = &target {
+fn path(cx: &Context, places: &Places, name: &str) -> String {
+    if let Some(target) = alias(cx, name) {
         log::info!("updated disk_setup device entry '{name}' to '{target}'");
     }
-    let name = target.as_deref().unwrap_or(name);
-    let paths = mapped(&cx.instance.device_names, name.strip_prefix("/dev/").unwrap_or(name));
-    let there = paths.iter().find(|p| cx.root.exists(p)).or(paths.first()).cloned();
-    let plain = || if name.starts_with('/') { name.to_owned() } else { format!("/dev/{name}") };
-    there.unwrap_or_else(plain)
+    device_names::path(cx, places, name)
 }
 
 /// The device that a path leads to, once it is there: udev may still be making its link.

@@ -3,8 +3,8 @@
 //! Writes lines of /etc/fstab, makes the mount points, and mounts what the real root has not mounted yet. A name may be a
 //! path, LABEL=, UUID=, PARTLABEL=, PARTUUID=, a short name such as vdb1, or a name of the datasource such as ephemeral0.
 //! Fields that an entry lacks come from `mount_default_fields`. Every line gets `nofail`, so that none can stop a boot.
-//! Lines are written before the pivot, but not those of a device without a file system where there is a `disk_setup` or an
-//! `fs_setup`: those come when it has run. `swap` makes a swap file.
+//! Lines are written before the pivot, but where there is a `disk_setup` or an `fs_setup` not those of a device without a file
+//! system or on a disk that it names: those come when it has run. `swap` makes a swap file.
 //!
 //! ```yaml
 //! mounts:
@@ -33,20 +33,41 @@ use super::Module;
 use crate::base::error::Result;
 use crate::base::mask;
 use crate::document::{Value, wrong};
+use crate::drive::block;
 use crate::instance::Frequency;
 use crate::root::{Attr, Command, Stage};
-use crate::system::Context;
 use crate::system::fstab::{self, FSTAB};
-use crate::system::mount_table;
 use crate::system::service::uses_systemd;
+use crate::system::{Context, device_names, mount_table};
 use device::What;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 /// How long `mount -a` may take: a server that does not answer must not delay the boot.
 const MOUNT_LIMIT: Duration = Duration::from_secs(60);
-/// Options by which an entry decides itself when it is mounted (systemd.mount(5)).
-const OWN_ORDER: [&str; 4] = ["x-systemd.automount", "x-systemd.after", "x-systemd.before", "x-systemd.requires"];
+/// Options by which an entry decides itself when it is mounted (systemd.mount(5)), beside [`BEFORE`].
+const OWN_ORDER: [&str; 7] = [
+    "x-systemd.automount",
+    "x-systemd.after",
+    "x-systemd.requires",
+    "x-systemd.requires-mounts-for",
+    "x-systemd.wants-mounts-for",
+    "x-systemd.wanted-by",
+    "x-systemd.required-by",
+];
+const BEFORE: &str = "x-systemd.before";
+/// Options that order an entry after the network stage, as cloud-init's default does. There that stage comes before
+/// sysinit.target; here it comes after, and early services that need the mount point would wait for themselves.
+const AFTER_STAGE: [&str; 4] = [
+    "x-systemd.after=cloud-init-network.service",
+    "x-systemd.after=cloud-init.service",
+    "x-systemd.requires=cloud-init-network.service",
+    "x-systemd.requires=cloud-init.service",
+];
+/// The keys of disk_setup.
+const DISK_KEYS: [&str; 2] = ["disk_setup", "fs_setup"];
+/// How many mounts deep an entry's source is followed: a folder of a mount that is itself a folder of a mount, and so on.
+const MAX_DEPTH: usize = 16;
 /// How long systemd waits for the device of an entry. Then what waits for the mount continues.
 const DEVICE_TIMEOUT: &str = "x-systemd.device-timeout=30s";
 
@@ -61,6 +82,7 @@ pub static MODULE: Module = Module {
         // A disk that the datasource names may appear late.
         !gives(cx, &["mounts", "swap"]) && !implied().iter().any(|entry| entry.is_written)
     }),
+    soon: Some(soon),
     // A swap file takes long.
     repeats: true,
     ..Module::NEW
@@ -78,6 +100,56 @@ struct Entry {
     /// Whether it is written to fstab. Also if its device is missing, which may appear or get a file system
     /// later.
     is_written: bool,
+    /// Whether services are to start after it is mounted or has failed.
+    is_awaited: bool,
+    /// Whether systemd's wait for its device is to be shorter.
+    is_timed: bool,
+    order: Order,
+}
+
+/// When something can be mounted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Order {
+    target: Target,
+    /// Whether the local stage can mount it: it is not on the network, and does not decide itself when it is mounted.
+    is_local: bool,
+    /// Whether it has to wait for a device, or for the file system on it.
+    is_late: bool,
+}
+
+/// The target of systemd that may wait for a mount, from the earliest on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Target {
+    Local,
+    Remote,
+    None,
+}
+
+impl Order {
+    /// The order of a line with this type and these options.
+    fn of(kind: &str, options: &str) -> Order {
+        let is_on_network = mount_table::is_network(kind) || has(options, "_netdev");
+        let is_own = has(options, "noauto") || OWN_ORDER.iter().any(|o| has(options, o));
+        let is_before = |target: &str| options.split(',').any(|o| o.strip_prefix(BEFORE) == Some(target));
+        let target = match () {
+            () if is_own => Target::None,
+            () if is_before("=local-fs.target") => Target::Local,
+            () if is_before("=remote-fs.target") => Target::Remote,
+            () if has(options, "nofail") => Target::None,
+            () if is_on_network => Target::Remote,
+            () => Target::Local,
+        };
+        Order { target, is_local: !is_on_network && !is_own, is_late: false }
+    }
+
+    /// The order of what also depends on `other`.
+    fn after(self, other: Order) -> Order {
+        Order {
+            target: self.target.max(other.target),
+            is_local: self.is_local && other.is_local,
+            is_late: self.is_late || other.is_late,
+        }
+    }
 }
 
 impl Entry {
@@ -96,8 +168,45 @@ impl Entry {
     }
 
     fn has(&self, option: &str) -> bool {
-        self.fields[3].split(',').any(|o| o == option)
+        has(&self.fields[3], option)
     }
+
+    /// The folders that have to be mounted before it, as fstab has them: those above its mount point, and where its source is
+    /// a folder or file, that and those above it (RequiresMountsFor= of systemd.unit(5)).
+    fn needs(&self) -> Vec<String> {
+        let above = |path: &str| {
+            let path = fstab::escape(path.trim_end_matches('/'));
+            path.match_indices('/').skip(1).map(|(at, _)| path[..at].to_owned()).collect::<Vec<_>>()
+        };
+        let [spec, point, ..] = &self.fields;
+        let mut needs = if point.starts_with('/') { above(point) } else { Vec::new() };
+        if spec.starts_with('/') && !spec.starts_with("//") && !spec.starts_with("/dev/") {
+            needs.extend(above(&format!("{}/.", spec.trim_end_matches('/'))));
+        }
+        needs
+    }
+
+    /// Adds the options for systemd that depend on when it can be mounted, and the mark.
+    fn finish(&mut self) {
+        let options = &mut self.fields[3];
+        let target = match self.order.target {
+            Target::Local => Some("local"),
+            Target::Remote => Some("remote"),
+            Target::None => None,
+        };
+        if let Some(target) = target.filter(|_| self.is_awaited && !self.order.is_late) {
+            options.push_str(&format!(",{BEFORE}={target}-fs.target"));
+        }
+        if self.is_timed {
+            options.push_str(&format!(",{DEVICE_TIMEOUT}"));
+        }
+        options.push_str(&format!(",{}", fstab::MARK));
+    }
+}
+
+/// Whether an option is among these, with or without a value.
+fn has(options: &str, wanted: &str) -> bool {
+    options.split(',').any(|o| o.strip_prefix(wanted).is_some_and(|rest| rest.is_empty() || rest.starts_with('=')))
 }
 
 /// Whether the configuration has a value for one of these keys.
@@ -106,10 +215,11 @@ fn gives(cx: &Context, keys: &[&str]) -> bool {
 }
 
 fn provision(cx: &mut Context) -> Result<()> {
-    let mut entries = entries(cx)?;
     // systemd checks the devices in fstab as soon as they appear: mkfs would find them in use.
-    if gives(cx, &["disk_setup", "fs_setup"]) && !cx.root.is_plan() {
-        for entry in entries.extract_if(.., |entry| entry.missing.is_some()) {
+    let are_disks_due = gives(cx, &DISK_KEYS) && !cx.root.is_plan();
+    let mut entries = entries(cx, are_disks_due)?;
+    if are_disks_due {
+        for entry in entries.extract_if(.., |entry| entry.order.is_late) {
             log::info!("mounts: {} at {} gets its line once disks are set up", entry.fields[0], entry.point());
         }
     }
@@ -130,8 +240,30 @@ fn provision(cx: &mut Context) -> Result<()> {
     write(cx, &entries, None).map(drop)
 }
 
+/// Mounts in the local stage what systemd does not know yet, for example a file system that disk_setup has made: otherwise a
+/// service may start with what the mount hides. What needs the network, is not there, or takes long is left to [`live`].
+fn soon(cx: &mut Context) -> Result<()> {
+    let mut entries = entries(cx, false)?;
+    if gives(cx, &DISK_KEYS) {
+        entries.retain(|entry| !entry.order.is_late);
+    }
+    let changed = write(cx, &entries, None)?;
+    let systemd = uses_systemd(cx.root, cx.distro);
+    let mounted = mounted_points(cx);
+    let is_due = |e: &&Entry| e.order.is_local && !is_cared_for(cx, e, &mounted, systemd);
+    let due: Vec<Entry> = entries.iter().filter(is_due).cloned().collect();
+    mount_each(cx, &due, &mounted);
+    if changed && entries.iter().any(|e| !e.order.is_late && e.fields[2] == "swap") {
+        cx.root.run(Command::new(cx.stage, ["swapon", "-a"]))?;
+    }
+    if changed && systemd {
+        cx.root.run(Command::new(cx.stage, ["systemctl", "daemon-reload"]))?;
+    }
+    Ok(())
+}
+
 fn live(cx: &mut Context) -> Result<()> {
-    let entries = entries(cx)?;
+    let entries = entries(cx, false)?;
     for entry in &entries {
         if let Some(why) = &entry.missing {
             cx.report.warn(entry.note(why));
@@ -151,7 +283,8 @@ fn live(cx: &mut Context) -> Result<()> {
     }
     let mounted = mounted_points(cx);
     if !changed && entries.iter().all(|e| is_cared_for(cx, e, &mounted, systemd)) {
-        mount_local(cx, &entries, &mounted);
+        // systemd would mount it only when its line says, maybe after the user's scripts of the first boot.
+        mount_each(cx, entries.iter().filter(|e| e.local), &mounted);
         return Ok(());
     }
     let mounted = cx.root.run(Command::new(cx.stage, ["mount", "-a"]).limit(MOUNT_LIMIT));
@@ -183,7 +316,7 @@ fn mounted_points(cx: &Context) -> HashSet<String> {
 
 /// Whether an entry is to be mounted and is not.
 fn is_wanted(entry: &Entry, mounted: &HashSet<String>) -> bool {
-    entry.missing.is_none() && !is_never(entry, mounted)
+    !entry.order.is_late && !is_never(entry, mounted)
 }
 
 /// Whether an entry needs no mount, now or later in this boot.
@@ -192,10 +325,9 @@ fn is_never(entry: &Entry, mounted: &HashSet<String>) -> bool {
     !entry.point().starts_with('/') || entry.has("noauto") || is_mounted()
 }
 
-/// Mounts what is on this machine's disks. systemd would do it only when the network is up (`_netdev`), maybe
-/// after the user's scripts of the first boot.
-fn mount_local(cx: &mut Context, entries: &[Entry], mounted: &HashSet<String>) {
-    for entry in entries.iter().filter(|e| e.local) {
+/// Mounts entries that are to be mounted and are not.
+fn mount_each<'a>(cx: &mut Context, entries: impl IntoIterator<Item = &'a Entry>, mounted: &HashSet<String>) {
+    for entry in entries {
         if is_wanted(entry, mounted)
             && let Err(e) = cx.root.run(Command::new(cx.stage, ["mount", entry.point()]).limit(MOUNT_LIMIT))
         {
@@ -295,8 +427,9 @@ fn listed(cx: &mut Context, systemd: bool) -> Result<Vec<(Entry, bool)>> {
     Ok(read)
 }
 
-/// The configuration's entries and those for the source's own devices, in order. Errors are reported.
-fn entries(cx: &mut Context) -> Result<Vec<Entry>> {
+/// The configuration's entries and those for the source's own devices, in order. Errors are reported. With `are_disks_due`,
+/// those on disks that disk_setup is to change are late.
+fn entries(cx: &mut Context, are_disks_due: bool) -> Result<Vec<Entry>> {
     let systemd = uses_systemd(cx.root, cx.distro);
     let mut taken_back = HashSet::new();
     let mut entries: Vec<Entry> = Vec::new();
@@ -321,7 +454,61 @@ fn entries(cx: &mut Context) -> Result<Vec<Entry>> {
             entries.push(implied);
         }
     }
+    if are_disks_due {
+        are_late_where_made(cx, &mut entries);
+    }
+    order(&mut entries, &fstab);
+    entries.iter_mut().for_each(Entry::finish);
     Ok(entries)
+}
+
+/// Gives every entry the order of what it depends on: other entries, and lines of the image's fstab.
+fn order(entries: &mut [Entry], fstab: &str) {
+    let kept = fstab.lines().filter(|l| !fstab::is_ours(l)).filter_map(fstab::fields);
+    let of_image: HashMap<String, Order> = kept
+        .map(|[_, point, kind, options]| (point.trim_end_matches('/').to_owned(), Order::of(kind, options)))
+        .collect();
+    let point = |entry: &Entry| fstab::escape(entry.point().trim_end_matches('/'));
+    let mut orders = of_image.clone();
+    for entry in entries.iter().filter(|entry| entry.is_written) {
+        orders.entry(point(entry)).or_insert(entry.order);
+    }
+    let needs: Vec<Vec<String>> = entries.iter().map(Entry::needs).collect();
+    for _ in 0..MAX_DEPTH {
+        let mut changed = false;
+        for (entry, needs) in entries.iter_mut().zip(&needs) {
+            let order = needs.iter().filter_map(|path| orders.get(path)).fold(entry.order, |all, o| all.after(*o));
+            if order != entry.order {
+                changed = true;
+                entry.order = order;
+                if entry.is_written && !of_image.contains_key(&point(entry)) {
+                    orders.insert(point(entry), order);
+                }
+            }
+        }
+        if !changed {
+            break;
+        }
+    }
+}
+
+/// Marks the entries on disks that disk_setup or fs_setup is to change as late, as far as these can be seen. On one that is not
+/// there is no entry that is; but udev's links may only be missing.
+fn are_late_where_made(cx: &Context, entries: &mut [Entry]) {
+    let Some(places) = cx.outside.places() else { return };
+    let devices = device_names::to_set_up(cx, &places);
+    let is_link = |path: &str| path.strip_prefix("/dev/").is_some_and(|name| name.contains('/'));
+    let (mut disks, mut is_unknown) = (HashSet::new(), false);
+    for path in devices {
+        match block::at(&places, &path) {
+            Some(block) => drop(disks.insert(block.disk().to_owned())),
+            None => is_unknown |= is_link(&path),
+        }
+    }
+    for entry in entries.iter_mut().filter(|entry| entry.local) {
+        let block = cx.outside.device(&entry.fields[0]).and_then(|found| block::at(&places, &found.path));
+        entry.order.is_late |= block.is_some_and(|block| is_unknown || disks.contains(block.disk()));
+    }
 }
 
 /// Disks that a datasource may provide for every machine, mounted without an entry in the configuration.
@@ -333,7 +520,7 @@ fn implied(cx: &Context, systemd: bool) -> [Entry; 2] {
     )
 }
 
-/// The default options of an entry.
+/// The default options of an entry, as in cloud-init; [`entry`] takes out [`AFTER_STAGE`].
 fn options(systemd: bool) -> &'static str {
     if systemd { "defaults,nofail,x-systemd.after=cloud-init-network.service,_netdev" } else { "defaults,nofail" }
 }
@@ -351,8 +538,6 @@ fn defaults(cx: &Context, options: &str) -> Result<Vec<Option<String>>> {
 
 /// Finds the entry's device, and adds the options that let a boot continue without it.
 fn entry(cx: &Context, mut fields: [String; 6], systemd: bool) -> Entry {
-    let has =
-        |options: &str, wanted: &str| options.split(',').any(|o| o == wanted || o.starts_with(&format!("{wanted}=")));
     let what = device::resolve(cx, &fields[0], &fields[2], &fields[3]);
     let noauto = has(&fields[3], "noauto");
     let (name, missing, is_device) = match what {
@@ -368,25 +553,39 @@ fn entry(cx: &Context, mut fields: [String; 6], systemd: bool) -> Entry {
     if let Some(name) = name {
         fields[0] = name;
     }
-    let of_network = mount_table::is_network(&fields[2]) || has(&fields[3], "_netdev");
-    let is_swap = fields[2] == "swap";
+    let is_on_network = mount_table::is_network(&fields[2])
+        || if is_device { is_on_network(cx, &fields[0]) } else { device::is_remote(&fields[0]) };
     let options = &mut fields[3];
     if options.is_empty() {
         options.push_str("defaults");
     }
-    if !has(options, "nofail") && !noauto {
+    let mut is_awaited = !has(options, "nofail");
+    if is_awaited && !noauto {
         options.push_str(",nofail");
-        // Services start after it is mounted or has failed.
-        if systemd && !is_swap && missing.is_none() && !OWN_ORDER.iter().any(|o| has(options, o)) {
-            let target = if of_network { "remote" } else { "local" };
-            options.push_str(&format!(",x-systemd.before={target}-fs.target"));
-        }
     }
-    if systemd && is_device && !noauto && !has(options, "x-systemd.device-timeout") {
-        options.push_str(&format!(",{DEVICE_TIMEOUT}"));
+    if systemd && options.split(',').any(|o| AFTER_STAGE.contains(&o)) {
+        let is_kept = |o: &&str| !AFTER_STAGE.contains(o) && (*o != "_netdev" || is_on_network);
+        *options = options.split(',').filter(is_kept).collect::<Vec<_>>().join(",");
+        is_awaited |= !is_on_network;
     }
-    options.push_str(&format!(",{}", fstab::MARK));
-    Entry { fields, local: is_device, missing, is_written }
+    let [.., kind, options, _, _] = &fields;
+    let has_own = noauto || [BEFORE].iter().chain(&OWN_ORDER).any(|o| has(options, o));
+    let is_timed = systemd && is_device && !noauto && !has(options, "x-systemd.device-timeout");
+    let mut order = Order::of(kind, options);
+    order.is_local &= !is_on_network;
+    order.is_late = missing.is_some();
+    is_awaited &= systemd && kind != "swap" && !has_own;
+    if is_awaited {
+        order.target = if order.is_local { Target::Local } else { Target::Remote };
+    }
+    Entry { fields, local: is_device, missing, is_written, is_awaited, is_timed, order }
+}
+
+/// Whether a device that is there is a server's.
+fn is_on_network(cx: &Context, device: &str) -> bool {
+    let Some(places) = cx.outside.places() else { return false };
+    let found = cx.outside.device(device).and_then(|found| block::at(&places, &found.path));
+    found.is_some_and(|block| block::is_on_network(&places, &block))
 }
 
 #[cfg(test)]

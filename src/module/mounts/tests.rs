@@ -2,18 +2,22 @@ use super::*;
 use crate::base::report::Report;
 use crate::base::testing::TempDir;
 use crate::document::{Map, yaml};
+use crate::drive::devices::Places;
 use crate::instance::Instance;
 use crate::machine::Distro;
 use crate::root::{Root, Use};
 use crate::system::{Device, Outside, Request};
 
 /// Devices by path or tag, with what is on them.
-struct Devices(Vec<(&'static str, Option<&'static str>)>);
+struct Devices(Vec<(&'static str, Option<&'static str>)>, Places);
 
 impl Outside for Devices {
     fn device(&self, name: &str) -> Option<Device> {
         let (path, content) = self.0.iter().find(|(path, _)| *path == name)?;
         Some(Device { path: (*path).to_owned(), content: content.map(str::to_owned) })
+    }
+    fn places(&self) -> Option<Places> {
+        Some(self.1.clone())
     }
     fn memory(&self) -> Option<u64> {
         Some(2 << 30)
@@ -36,16 +40,26 @@ impl Machine {
         let dir = TempDir::new("mounts");
         std::fs::create_dir_all(dir.0.join("etc")).unwrap();
         std::fs::write(dir.0.join("etc/fstab"), fstab).unwrap();
-        let devices = Devices(vec![
+        let devices = vec![
             ("/dev/vdb", None),
             ("/dev/vdb1", Some("ext4")),
             ("/dev/vdc", Some("xfs")),
             ("/dev/vdd", None),
             ("/dev/vde", Some("crypto_LUKS")),
             ("/dev/vdf", Some("swap")),
+            // A disk that was partitioned over a file system.
+            ("/dev/vdg", Some("xfs")),
+            ("/dev/vdg1", Some("ext4")),
+            ("/dev/vdh", None),
+            ("/dev/vdh1", None),
+            ("/dev/vdh11", Some("ext4")),
+            ("/dev/nbd0", Some("ext4")),
             ("LABEL=data", Some("ext4")),
-        ]);
-        Machine { dir, devices, instance: Instance::default() }
+        ];
+        let names = devices.iter().filter_map(|(path, _)| path.strip_prefix("/dev/"));
+        names.for_each(|name| show(&dir, name));
+        let places = Places { sys: dir.0.join("sys/class/block"), dev: dir.0.join("dev") };
+        Machine { dir, devices: Devices(devices, places), instance: Instance::default() }
     }
 
     /// The lines of fstab after the first, and the commands.
@@ -85,6 +99,23 @@ impl Machine {
     }
 }
 
+/// Describes a disk or partition in sysfs.
+fn show(dir: &TempDir, name: &str) {
+    let disk = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    let folder = match name.strip_prefix(disk) {
+        Some(number) if !number.is_empty() && disk != "nbd" => {
+            dir.write(&format!("sys/devices/{disk}/{name}/partition"), number);
+            format!("{disk}/{name}")
+        }
+        _ => name.to_owned(),
+    };
+    dir.write(&format!("sys/devices/{folder}/size"), "8");
+    dir.write(&format!("dev/{name}"), "");
+    std::fs::create_dir_all(dir.0.join("sys/class/block")).unwrap();
+    let link = dir.0.join("sys/class/block").join(name);
+    std::os::unix::fs::symlink(format!("../../devices/{folder}"), link).unwrap();
+}
+
 /// util-linux reads what was written and finds no line that it cannot parse.
 fn verify(dir: &TempDir) {
     let out =
@@ -100,7 +131,8 @@ fn verify(dir: &TempDir) {
 
 const TAIL: &str = "nofail,x-systemd.device-timeout=30s,comment=cloudconfig";
 const ORDERED: &str = "nofail,x-systemd.before=local-fs.target,x-systemd.device-timeout=30s,comment=cloudconfig";
-const DEFAULTS: &str = "defaults,nofail,x-systemd.after=cloud-init-network.service,_netdev,x-systemd.device-timeout=30s,comment=cloudconfig";
+const DEFAULTS: &str =
+    "defaults,nofail,x-systemd.before=local-fs.target,x-systemd.device-timeout=30s,comment=cloudconfig";
 
 #[test]
 fn devices_are_found_by_every_name_and_none_stops_a_boot() {
@@ -108,6 +140,28 @@ fn devices_are_found_by_every_name_and_none_stops_a_boot() {
     for (entry, line) in [
         ("[/dev/vdb1, /data]", format!("/dev/vdb1\t/data\tauto\t{DEFAULTS}\t0\t2")),
         ("[vdb, /data]", format!("/dev/vdb1\t/data\tauto\t{DEFAULTS}\t0\t2")),
+        ("[vdg, /data]", format!("/dev/vdg1\t/data\tauto\t{DEFAULTS}\t0\t2")),
+        ("[/dev/vdg, /data]", format!("/dev/vdg1\t/data\tauto\t{DEFAULTS}\t0\t2")),
+        ("[vdh.11, /data]", format!("/dev/vdh11\t/data\tauto\t{DEFAULTS}\t0\t2")),
+        ("['srv:/x', /n]", "srv:/x\t/n\tauto\tdefaults,nofail,_netdev,comment=cloudconfig\t0\t2".into()),
+        ("[srv, /n, glusterfs]", "srv\t/n\tglusterfs\tdefaults,nofail,_netdev,comment=cloudconfig\t0\t2".into()),
+        ("[/dev/nbd0, /n]", format!("/dev/nbd0\t/n\tauto\tdefaults,nofail,_netdev,{}\t0\t2", &TAIL[7..])),
+        // cloud-init's default options, written out.
+        (
+            "[vdc, /d, auto, 'nofail,x-systemd.after=cloud-init-network.service,_netdev']",
+            format!("/dev/vdc\t/d\tauto\t{ORDERED}\t0\t2"),
+        ),
+        (
+            "[vdc, /d, auto, 'noauto,x-systemd.requires=cloud-init.service,_netdev']",
+            "/dev/vdc\t/d\tauto\tnoauto,comment=cloudconfig\t0\t2".into(),
+        ),
+        // Names of devices, but nothing here has them.
+        (
+            "[root, /srv/host, virtiofs]",
+            "root\t/srv/host\tvirtiofs\tdefaults,nofail,x-systemd.before=local-fs.target,comment=cloudconfig\t0\t2"
+                .into(),
+        ),
+        ("[ebs/home, /h, zfs, nofail]", "ebs/home\t/h\tzfs\tnofail,comment=cloudconfig\t0\t2".into()),
         ("[vdc, /data, xfs, noatime]", format!("/dev/vdc\t/data\txfs\tnoatime,{ORDERED}\t0\t2")),
         ("[LABEL=data, /data, ext4, 'ro,nofail', 0, 0]", {
             "LABEL=data\t/data\text4\tro,nofail,x-systemd.device-timeout=30s,comment=cloudconfig\t0\t0".into()
@@ -159,9 +213,11 @@ fn what_is_not_there_yet_or_holds_nothing_yet_gets_its_line() {
         ("[/dev/vde, /data]", "/dev/vde"),
         ("[/dev/vdf, /data]", "/dev/vdf"),
         ("[vdb.2, /data]", "/dev/vdb2"),
+        ("[/dev/vdh1, /data]", "/dev/vdh1"),
+        ("[vdh1, /data]", "/dev/vdh1"),
     ] {
         let config = format!("mounts: [{entry}]");
-        assert_eq!(machine.lines(&config), [format!("{name}\t/data\tauto\t{DEFAULTS}\t0\t2")], "{entry}");
+        assert_eq!(machine.lines(&config), [format!("{name}\t/data\tauto\tdefaults,{TAIL}\t0\t2")], "{entry}");
         // The mount may fail: that is reported, and is no failure of the module.
         assert_eq!(machine.warnings(&config).len(), 1, "{entry}");
     }
@@ -176,11 +232,11 @@ fn what_is_not_there_yet_or_holds_nothing_yet_gets_its_line() {
 fn a_device_that_comes_late_is_mounted_by_the_running_system() {
     let mut machine = Machine::new(ROOT_LINE);
     let config = "mounts: [[vdz, /late]]";
-    let line = machine.lines(config);
-    assert_eq!(line.len(), 1);
+    assert_eq!(machine.lines(config), [format!("/dev/vdz\t/late\tauto\tdefaults,{TAIL}\t0\t2")]);
     machine.devices.0.push(("/dev/vdz", Some("ext4")));
     let (lines, commands) = machine.run(config, live);
-    assert_eq!((lines, commands), (line, vec!["mount -a".to_owned(), "systemctl daemon-reload".into()]));
+    assert_eq!(lines, [format!("/dev/vdz\t/late\tauto\t{DEFAULTS}\t0\t2")]);
+    assert_eq!(commands, ["mount -a", "systemctl daemon-reload"]);
 
     // systemd mounts the entries that it has read from fstab, but a disk is mounted before scripts run.
     for (path, text) in [
@@ -213,6 +269,80 @@ fn a_file_system_that_is_to_be_made_gets_its_line_when_it_is_there() {
             (3, vec!["mount -a".to_owned(), "systemctl daemon-reload".into()]),
             "{made}"
         );
+    }
+}
+
+#[test]
+fn what_is_on_a_disk_that_is_to_be_changed_is_mounted_by_the_local_stage() {
+    let mounts = "[[vdb1, /old], [/old/home, /home, none, bind], [vdb1, /net, ext4, _netdev], [vdc, /other]]";
+    let other = format!("/dev/vdc\t/other\tauto\t{DEFAULTS}\t0\t2");
+    for made in [
+        "fs_setup: [{device: vdb.1, filesystem: ext4, overwrite: true}]",
+        "fs_setup: [{device: vdb, partition: 1}]",
+        "disk_setup: {vdb: {layout: true, overwrite: true}}",
+        "disk_setup: {mine: {layout: true}}, device_aliases: {mine: /dev/vdb}",
+    ] {
+        let machine = Machine::new(ROOT_LINE);
+        let config = format!("{{mounts: {mounts}, {made}}}");
+        assert_eq!(machine.lines(&config), [other.as_str()], "{made}");
+        let (lines, commands) = machine.run(&config, soon);
+        assert_eq!(lines.len(), 4, "{made}: {lines:?}");
+        assert_eq!(commands, ["mount /old", "mount /home", "mount /other", "systemctl daemon-reload"], "{made}");
+        assert!(
+            lines[3] == other && lines[2].contains("_netdev,nofail,x-systemd.before=remote-fs.target"),
+            "{lines:?}"
+        );
+    }
+    // A link of udev's that is not there yet may lead to any disk.
+    let machine = Machine::new(ROOT_LINE);
+    let config = "{mounts: [[vdc, /other]], disk_setup: {/dev/disk/by-id/x: {layout: true}}}";
+    assert_eq!(machine.lines(config), [""; 0]);
+}
+
+#[test]
+fn the_local_stage_mounts_what_systemd_does_not_know_and_what_is_there() {
+    let machine = Machine::new(ROOT_LINE);
+    let config = "mounts: [[vdc, /data], [vdz, /late], ['srv:/x', /n, nfs, defaults], [vdf, none, swap]]";
+    let (lines, commands) = machine.run(config, soon);
+    assert_eq!(lines.len(), 4, "{lines:?}");
+    assert_eq!(commands, ["mount /data", "swapon -a", "systemctl daemon-reload"]);
+    machine.dir.write("run/systemd/generator/data.mount", "");
+    let (again, commands) = machine.run(config, soon);
+    assert_eq!((again, commands), (lines, Vec::new()));
+}
+
+#[test]
+fn nothing_is_awaited_before_what_it_depends_on() {
+    let before = |fstab: &str, mounts: &str| {
+        let lines = Machine::new(&format!("{ROOT_LINE}{fstab}")).lines(&format!("mounts: [{mounts}]"));
+        let targets = lines.iter().filter(|line| fstab::is_ours(line)).map(|line| {
+            let target = line.split(',').find_map(|o| o.strip_prefix("x-systemd.before="));
+            target.map_or("-", |target| target.split('-').next().unwrap()).to_owned()
+        });
+        targets.collect::<Vec<_>>().join(" ")
+    };
+    for (fstab, mounts, targets) in [
+        ("", "[vdb, /data], [/data/home, /home, none, bind]", "local local"),
+        ("", "[vdb, /data], [vdc, /data/db, ext4, 'defaults,noatime']", "local local"),
+        ("", "['srv:/e', /nfs, nfs, defaults], [/nfs/home, /home, none, bind]", "remote remote"),
+        ("", "[/nfs/home, /home, none, bind], ['srv:/e', /nfs, nfs]", "- -"),
+        ("", "[/b/x, /c, none, bind], [/a/x, /b, none, bind], ['srv:/e', /a/, nfs, defaults]", "remote remote remote"),
+        ("", "[vdz, /data], [/data/home, /home, none, bind], [vdc, /data/db]", "- - -"),
+        ("", "[vdz, '/my data'], ['/my data/i.img', /img, ext4, loop]", "- -"),
+        ("", "[vdb, /data, ext4, 'defaults,x-systemd.automount'], [vdc, /data/db]", "- -"),
+        ("", "[vdb, /data, ext4, 'noauto'], [vdc, /data/db], [vdc, /database]", "- - local"),
+        ("srv:/e /nfs nfs defaults 0 0\n", "[/nfs/home, /home, none, bind]", "remote"),
+        ("srv:/e /nfs/ nfs nofail 0 0\n", "[vdc, /nfs/home]", "-"),
+        ("/dev/vdq /my\\040data ext4 nofail 0 0\n", "[vdc, '/my data/x']", "-"),
+        ("/dev/vdq /data ext4 defaults 0 0\n", "[vdc, /data/x]", "local"),
+        ("", "[overlay, /m, overlay, 'lowerdir=/data/l,x-systemd.requires-mounts-for=/data'], [vdb, /data]", "- local"),
+        (
+            "",
+            "[vdb, /data, ext4, x-systemd.wanted-by=a.service], [vdc, /d, ext4, x-systemd.required-by=a.service]",
+            "- -",
+        ),
+    ] {
+        assert_eq!(before(fstab, mounts), targets, "{fstab}{mounts}");
     }
 }
 

@@ -120,6 +120,17 @@ pub fn expected_fstab(expected: &str, before: &str, systemd: bool) -> String {
         let mut fields: Vec<String> = line.split(' ').map(str::to_owned).collect();
         let (true, false) = (fields.len() == 6, old.contains(&line)) else { return line };
         let mut options: Vec<&str> = fields[3].split(',').collect();
+        let after_stage = options.iter().position(|o| *o == "x-systemd.after=cloud-init-network.service");
+        if let Some(at) = after_stage.filter(|_| systemd) {
+            let is_on_network = fields[2] == "nfs" || fields[0].contains(':');
+            options.remove(at);
+            if !is_on_network {
+                options.retain(|o| *o != "_netdev");
+                if fields[2] != "swap" {
+                    options.insert(at, LOCAL);
+                }
+            }
+        }
         let mark = options.iter().position(|o| *o == "comment=cloudconfig");
         let is_swap_file = mark.is_none() && fields[2] == "swap";
         let noauto = options.contains(&"noauto");
