@@ -120,8 +120,8 @@ pub fn expected_fstab(expected: &str, before: &str, systemd: bool) -> String {
         let mut fields: Vec<String> = line.split(' ').map(str::to_owned).collect();
         let (true, false) = (fields.len() == 6, old.contains(&line)) else { return line };
         let mut options: Vec<&str> = fields[3].split(',').collect();
-        let is_after_stage = |o: &&str| *o == "x-systemd.after=cloud-init-network.service";
-        if let Some(at) = options.iter().position(|o| is_after_stage(&o)).filter(|_| systemd) {
+        let after_stage = options.iter().position(|o| *o == "x-systemd.after=cloud-init-network.service");
+        if let Some(at) = after_stage.filter(|_| systemd) {
             let is_on_network = fields[2] == "nfs" || fields[0].contains(':');
             options.remove(at);
             if !is_on_network {

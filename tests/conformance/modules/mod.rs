@@ -211,7 +211,10 @@ const MORE_EXCEPTIONS: &[(&str, &str)] = &[
         "cc_mounts/swap and ephemeral0 of the data source/ubuntu",
         "the disk that the source names holds no swap: a line for it would fail in every boot",
     ),
-    ("cc_mounts/partition of a name by a dot/ubuntu", "a mount of a partition without a file system is reported"),
+    (
+        "cc_mounts/partition of a name by a dot/ubuntu",
+        "a mount of a partition without a file system is reported, and nothing waits for it",
+    ),
 ];
 
 /// A case of modules.json or modules_more.json.
