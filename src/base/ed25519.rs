@@ -1,8 +1,9 @@
-//! Keys for Ed25519 (RFC 8032): by ring, which is there for https; by the crate `curve25519-dalek` in a build without
-//! https, in 6 KB instead of ring's 35.
+//! Keys for Ed25519 (RFC 8032) by the crate `curve25519-dalek`, in 6 KB instead of ring's 35.
 
 use super::error::Result;
 use super::random;
+use curve25519_dalek::EdwardsPoint;
+use sha2::{Digest, Sha512};
 
 /// Bytes of a private key, and of a public key (RFC 8032, section 5.1.5).
 pub const LEN: usize = 32;
@@ -14,39 +15,15 @@ pub const LEN: usize = 32;
 pub fn new_key() -> Result<([u8; LEN], [u8; LEN])> {
     let mut private = [0; LEN];
     random::fill(&mut private, "a key")?;
-    Ok((private, public_of(&private)?))
+    Ok((private, public_of(&private)))
 }
 
-/// The public key of a private key.
-///
-/// # Errors
-/// ring refuses it: it refuses none.
-#[cfg(feature = "tls")]
-fn public_of(private: &[u8; LEN]) -> Result<[u8; LEN]> {
-    use super::error::Context as _;
-    use ring::signature::{Ed25519KeyPair, KeyPair};
-    let pair = Ed25519KeyPair::from_seed_unchecked(private).context(|| "failed to make an Ed25519 key")?;
-    pair.public_key().as_ref().try_into().context(|| "failed to make an Ed25519 key")
-}
-
-/// The public key of a private key.
-///
-/// # Errors
-/// None; with https there is one.
-#[cfg(not(feature = "tls"))]
-fn public_of(private: &[u8; LEN]) -> Result<[u8; LEN]> {
-    Ok(by_dalek(private))
-}
-
-/// The public key of a private key, by `curve25519-dalek`: half of its SHA-512, with some bits set, times the base point
-/// (RFC 8032, section 5.1.5).
-#[cfg(any(test, not(feature = "tls")))]
-fn by_dalek(private: &[u8; LEN]) -> [u8; LEN] {
-    use sha2::Digest;
-    let hash = sha2::Sha512::digest(private);
+/// The public key of a private key: half of its SHA-512, with some bits set, times the base point (RFC 8032, section 5.1.5).
+fn public_of(private: &[u8; LEN]) -> [u8; LEN] {
+    let hash = Sha512::digest(private);
     let mut scalar = [0; LEN];
     scalar.iter_mut().zip(hash).for_each(|(to, byte)| *to = byte);
-    curve25519_dalek::EdwardsPoint::mul_base_clamped(scalar).compress().to_bytes()
+    EdwardsPoint::mul_base_clamped(scalar).compress().to_bytes()
 }
 
 #[cfg(test)]
@@ -80,16 +57,17 @@ mod tests {
             ),
         ] {
             let private = hex::decode(private).unwrap().try_into().unwrap();
-            assert_eq!(hex::encode(&public_of(&private).unwrap()), public);
-            assert_eq!(hex::encode(&by_dalek(&private)), public);
+            assert_eq!(hex::encode(&public_of(&private)), public);
         }
     }
 
+    #[cfg(feature = "tls")]
     #[test]
-    fn both_crates_agree() {
+    fn rings_keys_are_the_same() {
+        use ring::signature::{Ed25519KeyPair, KeyPair};
         for _ in 0..100 {
             let (private, public) = new_key().unwrap();
-            assert_eq!(public, by_dalek(&private));
+            assert_eq!(Ed25519KeyPair::from_seed_unchecked(&private).unwrap().public_key().as_ref(), public);
             assert_ne!(private, new_key().unwrap().0);
         }
     }

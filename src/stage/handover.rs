@@ -214,8 +214,9 @@ mod tests {
     /// is written to /tmp and /dev stays.
     #[test]
     fn the_local_stage_alone_comes_before_the_system_has_its_folders() {
-        let early: Vec<&str> =
-            FILES.iter().filter(|file| file.2.contains("DefaultDependencies=no")).map(|(name, ..)| *name).collect();
+        let is_early =
+            |file: &&(&str, Later, &str)| file.2.contains("DefaultDependencies=no") && file.2.contains("\n[Service]");
+        let early: Vec<&str> = FILES.iter().filter(is_early).map(|(name, ..)| *name).collect();
         assert_eq!(early, ["cloud-init-local.service"]);
     }
 
