@@ -68,16 +68,15 @@ mod tests {
         }
     }
 
-    /// RFC 7748, section 6.1.
+    /// RFC 7748, section 5.2, the first vector.
     #[test]
-    fn the_specifications_keys_give_its_secret() {
+    fn the_specifications_key_and_point_give_its_secret() {
         let bytes = |digits: &str| -> [u8; LEN] { crate::base::hex::decode(digits).unwrap().try_into().unwrap() };
-        let public = bytes("8520f0098930a754748b7ddcb43ef75a0dbf3a0d26381af4eba4a98eaa9b4e6a");
-        let private = bytes("77076d0a7318a57d3c16c17251b26645df4c2f92ebc099a0d8ed5f8d5e1f2ab2");
-        let peer = bytes("de9edb7d7b7dc1b4d35b61c2ece435373f8343c85b78674dadfc7e146f882b4f");
-        let exchange = Box::new(Exchange { private, public });
-        let secret = exchange.complete(&peer).unwrap();
-        let expected = bytes("4a5d9d5ba4ce2de1728e3bf480350f25e07e21c947d19e3376f09b3c1e161742");
+        let private = bytes("a546e36bf0527c9d3b16154b82465edd62144c0ac1fc5a18506a2244ba449ac4");
+        let exchange = Box::new(Exchange { private, public: [0; LEN] });
+        let secret =
+            exchange.complete(&bytes("e6db6867583030db3594c1a424b15f7c726624ec26b3353b10a903a6d0ab1c4c")).unwrap();
+        let expected = bytes("c3da55379de9c6908e94ea4df28d084f32eccf03491c71f754b4075577a28552");
         assert_eq!(secret.secret_bytes(), expected);
     }
 
