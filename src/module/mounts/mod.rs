@@ -216,7 +216,7 @@ fn gives(cx: &Context, keys: &[&str]) -> bool {
 
 fn provision(cx: &mut Context) -> Result<()> {
     // systemd checks the devices in fstab as soon as they appear: mkfs would find them in use.
-    let are_disks_due = gives(cx, &DISK_KEYS) && !cx.root.is_plan();
+    let are_disks_due = cfg!(feature = "software") && gives(cx, &DISK_KEYS) && !cx.root.is_plan();
     let mut entries = entries(cx, are_disks_due)?;
     if are_disks_due {
         for entry in entries.extract_if(.., |entry| entry.order.is_late) {

@@ -111,7 +111,8 @@ pub fn fetch(client: &Client, base: &str, disks: bool) -> Result<Fetched> {
             None => {}
         }
     });
-    if documents_of_user(&fetched.files).any(mentions_ec2_metadata) {
+    // A build without Ec2 cannot read its tree, and keeps to the disks.
+    if cfg!(feature = "ec2") && documents_of_user(&fetched.files).any(mentions_ec2_metadata) {
         match ec2_tree(client, base, &mut fetched.problems) {
             Ok(json) => fetched.files.push(("ec2/latest/meta-data.json".into(), json)),
             Err(e) => fetched.problems.push(e.to_string()),
