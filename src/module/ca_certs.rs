@@ -150,17 +150,18 @@ fn provision(cx: &mut Context) -> Result<()> {
 
 fn live(cx: &mut Context) -> Result<()> {
     let Some(section) = section(cx)? else { return Ok(()) };
+    let places = places(cx);
     if removes_defaults(section) {
         // The bundle among them is missing until the program below has made it anew: commands and downloads before may need it.
-        for folder in places(cx).own {
+        for folder in places.own {
             remove_files(cx.root, folder)?;
         }
+        if cx.distro.family == Family::Debian {
+            let command = Command::new(cx.stage, ["debconf-set-selections", "-"]);
+            cx.root.run(command.stdin("ca-certificates ca-certificates/trust_new_crts select no"))?;
+        }
     }
-    if removes_defaults(section) && cx.distro.family == Family::Debian {
-        let command = Command::new(cx.stage, ["debconf-set-selections", "-"]);
-        cx.root.run(command.stdin("ca-certificates ca-certificates/trust_new_crts select no"))?;
-    }
-    cx.root.run(Command::new(cx.stage, [places(cx).update]))
+    cx.root.run(Command::new(cx.stage, [places.update]))
 }
 
 /// Removes the files below a folder, except for the certificates that were written for the cloud-config. The folders stay: the

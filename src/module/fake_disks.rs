@@ -29,7 +29,8 @@ pub struct Done {
     pub root: Root,
 }
 
-struct Disks(Places);
+/// Outside of the modules, the machine has these disks alone.
+pub struct Disks(pub Places);
 
 impl Outside for Disks {
     fn device(&self, _: &str) -> Option<Device> {

@@ -306,6 +306,6 @@ pub fn default_lists() -> Map {
 }
 
 #[cfg(test)]
-mod fake_disks;
+pub mod fake_disks;
 #[cfg(test)]
 mod tests;

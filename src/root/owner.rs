@@ -21,8 +21,7 @@ pub struct Owners {
 impl Owners {
     /// The ids of a user given by name or number; the group is the login group.
     pub fn user(&self, name: &str) -> Option<Ids> {
-        let number = || numbered(name).map(|uid| Ids { uid, gid: 0 });
-        self.users.get(name).copied().or_else(number)
+        self.users.get(name).copied().or_else(|| numbered_user(name))
     }
 
     /// The id of a group given by name or number.
@@ -36,37 +35,55 @@ fn numbered(name: &str) -> Option<u32> {
     u32::from_str(name).ok().or_else(|| (name == "root").then_some(0))
 }
 
+/// The users in passwd(5)'s text.
+fn users(passwd: &str) -> impl Iterator<Item = (&str, Ids)> {
+    passwd.lines().filter_map(|line| {
+        let mut fields = line.split(':');
+        let (name, uid) = (fields.next()?, fields.nth(1)?.parse().ok()?);
+        Some((name, Ids { uid, gid: fields.next()?.parse().ok()? }))
+    })
+}
+
+/// The groups in group(5)'s text.
+fn groups(group: &str) -> impl Iterator<Item = (&str, u32)> {
+    group.lines().filter_map(|line| {
+        let mut fields = line.split(':');
+        Some((fields.next()?, fields.nth(1)?.parse().ok()?))
+    })
+}
+
+/// Each name with its first value.
+fn by_name<'a, T>(entries: impl Iterator<Item = (&'a str, T)>) -> HashMap<String, T> {
+    let mut found = HashMap::new();
+    for (name, value) in entries {
+        found.entry(name.to_owned()).or_insert(value);
+    }
+    found
+}
+
+fn numbered_user(name: &str) -> Option<Ids> {
+    numbered(name).map(|uid| Ids { uid, gid: 0 })
+}
+
 impl Root {
     /// Reads the account files.
     pub fn owners(&self) -> Owners {
-        let mut owners = Owners::default();
-        for line in self.text("/etc/passwd").lines() {
-            let fields: Vec<&str> = line.splitn(5, ':').collect();
-            if let [name, _, uid, gid, ..] = *fields
-                && let (Ok(uid), Ok(gid)) = (uid.parse(), gid.parse())
-            {
-                owners.users.entry(name.to_owned()).or_insert(Ids { uid, gid });
-            }
-        }
-        for line in self.text("/etc/group").lines() {
-            let fields: Vec<&str> = line.splitn(4, ':').collect();
-            if let [name, _, gid, ..] = *fields
-                && let Ok(gid) = gid.parse()
-            {
-                owners.groups.entry(name.to_owned()).or_insert(gid);
-            }
-        }
-        owners
+        let (passwd, group) = (self.text("/etc/passwd"), self.text("/etc/group"));
+        Owners { users: by_name(users(&passwd)), groups: by_name(groups(&group)) }
     }
 
     /// The ids of a user given by name or number; the group is the login group.
     pub fn user_ids(&self, name: &str) -> Option<Ids> {
-        self.owners().user(name)
+        let passwd = self.text("/etc/passwd");
+        let found = users(&passwd).find(|(found, _)| *found == name);
+        found.map(|(_, ids)| ids).or_else(|| numbered_user(name))
     }
 
     /// The id of a group given by name or number.
     pub fn group_id(&self, name: &str) -> Option<u32> {
-        self.owners().group(name)
+        let group = self.text("/etc/group");
+        let found = groups(&group).find(|(found, _)| *found == name);
+        found.map(|(_, gid)| gid).or_else(|| numbered(name))
     }
 
     /// The name of a user; its number if the root has no name for it.

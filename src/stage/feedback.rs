@@ -9,10 +9,9 @@ use crate::instance::status::Status;
 use crate::instance::{Frequency, Instance, state};
 use crate::link::http::{Client, Redirects, Settings, ca_files};
 use crate::module::{self, Role};
-use crate::root::{Attr, Root, Stage};
+use crate::root::{Attr, Root};
 use crate::source::{self, Live, Source};
-use crate::system::service::wait_for_network;
-use crate::system::{Context, host_keys};
+use crate::system::host_keys;
 use std::time::Duration;
 
 /// How long one report may take, including the wait for a route to the service. Logins wait for the network
@@ -56,10 +55,7 @@ pub fn provisioned(
 /// Waits for the network if the source needs it for what it does now.
 fn await_network(root: &mut Root, boot: &mut Boot, instance: &Instance, source: &Source) {
     if source.needs_network.is_some_and(|needs| needs(root, instance)) {
-        let distro = boot.image.distro;
-        let (config, report) = boot.config_and_report();
-        let context = Context::new(root, config, instance, &distro, report);
-        wait_for_network(&mut Context { stage: Stage::Init, ..context });
+        Run::new(root, boot, instance).await_network();
     }
 }
 

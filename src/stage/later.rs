@@ -12,7 +12,7 @@ use super::{
     LOG_GROUP, append_log, append_to_log, apply, commit, config, feedback, part_handlers, provision, recover, refresh,
     reporting, rescue,
 };
-use crate::base::error::{Context as _, Result};
+use crate::base::error::{Context, Result};
 use crate::base::event::Event;
 use crate::base::logging;
 use crate::base::report::Report;
@@ -23,8 +23,8 @@ use crate::machine::Machine;
 use crate::root::run_dir::{self, Applied, Record};
 use crate::root::{Command, Root, Stage};
 use crate::source;
-use crate::system::{Context, service};
 use crate::userdata::{Fetched, Include};
+use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::sync::Arc;
 
@@ -260,19 +260,19 @@ fn run(
 
 /// The instance with the metadata that its source has only in the running system, which is not kept for a later boot; and whether
 /// user-data waits for that, or for something else of the network. The network stage waits for the network where that is needed.
-fn complete(root: &mut Root, boot: &mut Boot, instance: &Instance, stage: Stage) -> (Instance, bool) {
-    let mut complete = instance.clone();
-    let Some(late) = source::named(&instance.source).and_then(|source| source.late) else { return (complete, false) };
-    let distro = boot.image.distro;
-    let variables = Value::Map(instance_data::standard(root, boot.machine, &distro, instance, &boot.image.config));
+fn complete<'a>(root: &mut Root, boot: &mut Boot, instance: &'a Instance, stage: Stage) -> (Cow<'a, Instance>, bool) {
+    let late = source::named(&instance.source).and_then(|source| source.late);
+    let Some(late) = late else { return (Cow::Borrowed(instance), false) };
+    let standard = instance_data::standard(root, boot.machine, &boot.image.distro, instance, &boot.image.config);
+    let variables = Value::Map(standard);
     let mut fetch = |include: &Include<'_>| config::without_network(root, include);
     let (merged, _) = config::consume(&boot.image, instance, &variables, &mut Report::new(), &mut fetch);
     if stage == Stage::Init && (merged.needs_network || (late.waits)(root, instance)) {
-        let (config, report) = boot.config_and_report();
-        service::wait_for_network(&mut Context { stage, ..Context::new(root, config, instance, &distro, report) });
+        Run::new(root, boot, instance).await_network();
     }
+    let mut complete = instance.clone();
     (late.add)(root.is_live(), &mut complete, &mut boot.report);
-    (complete, merged.needs_network)
+    (Cow::Owned(complete), merged.needs_network)
 }
 
 /// Why the file halves run in the network stage.

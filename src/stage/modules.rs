@@ -12,7 +12,7 @@ use crate::instance::{Instance, state};
 use crate::module::{self, Background, Handler, Module, Role};
 use crate::root::run_dir::FileHalf;
 use crate::root::{Attr, Root, Stage, run_dir};
-use crate::system::Context;
+use crate::system::{Context, service};
 
 /// A run of modules for one instance.
 pub struct Run<'a, 'b> {
@@ -435,6 +435,11 @@ impl<'a, 'b> Run<'a, 'b> {
         result
     }
 
+    /// Waits for the network, for what the network stage itself does.
+    pub fn await_network(&mut self) {
+        self.with_context(Stage::Init, &[], false, service::wait_for_network);
+    }
+
     /// Writes the hostname before anything else, for a boot whose modules wait for remote user-data: network
     /// programs report the hostname to others.
     pub fn hostname(&mut self) {
@@ -493,9 +498,10 @@ mod tests {
     use crate::document::yaml;
     use crate::drive::devices::Places;
     use crate::machine::Machine;
+    use crate::module::fake_disks::Disks;
     use crate::root::{Command, Use};
     use crate::stage::Options;
-    use crate::system::{Device, Nothing, Outside, Request};
+    use crate::system::Nothing;
 
     /// A program that makes RSA keys, as far as its name says.
     fn add_ssh_keygen(dir: &TempDir) {
@@ -621,24 +627,6 @@ mod tests {
         let (commands, may_be_early) = ran(&format!("{{{list}, bootcmd: [sgdisk -n 0 /dev/vda]}}"), false);
         assert!(!may_be_early && commands.len() == 2, "{commands:?}");
         assert_eq!(ran("{cloud_init_modules: [growpart]}", true).0, [""; 0]);
-    }
-
-    /// A machine's disks, in a tree.
-    struct Disks(Places);
-
-    impl Outside for Disks {
-        fn device(&self, _: &str) -> Option<Device> {
-            None
-        }
-        fn places(&self) -> Option<Places> {
-            Some(self.0.clone())
-        }
-        fn memory(&self) -> Option<u64> {
-            None
-        }
-        fn http(&self, _: &Request, _: u32) -> crate::base::error::Result<Vec<u8>> {
-            unreachable!()
-        }
     }
 
     #[test]

@@ -214,9 +214,14 @@ fn gives(cx: &Context, keys: &[&str]) -> bool {
     keys.iter().any(|key| cx.get(key).is_some_and(|value| !value.is_null()))
 }
 
+/// Whether disk_setup has something to do, in a build that has it.
+fn sets_up_disks(cx: &Context) -> bool {
+    cfg!(feature = "software") && gives(cx, &DISK_KEYS)
+}
+
 fn provision(cx: &mut Context) -> Result<()> {
     // systemd checks the devices in fstab as soon as they appear: mkfs would find them in use.
-    let are_disks_due = cfg!(feature = "software") && gives(cx, &DISK_KEYS) && !cx.root.is_plan();
+    let are_disks_due = sets_up_disks(cx) && !cx.root.is_plan();
     let mut entries = entries(cx, are_disks_due)?;
     if are_disks_due {
         for entry in entries.extract_if(.., |entry| entry.order.is_late) {
@@ -244,7 +249,7 @@ fn provision(cx: &mut Context) -> Result<()> {
 /// service may start with what the mount hides. What needs the network, is not there, or takes long is left to [`live`].
 fn soon(cx: &mut Context) -> Result<()> {
     let mut entries = entries(cx, false)?;
-    if gives(cx, &DISK_KEYS) {
+    if sets_up_disks(cx) {
         entries.retain(|entry| !entry.order.is_late);
     }
     let changed = write(cx, &entries, None)?;
