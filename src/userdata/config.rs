@@ -152,6 +152,7 @@ pub struct Sources<'a> {
     pub vendor_data2: &'a [Bytes],
     /// The configuration of the datasource itself.
     pub datasource_config: &'a Map,
+    /// Selects parts of user-data. All of vendor-data is for every instance.
     pub launch_index: Option<i64>,
     pub instance_data: &'a Value,
     pub part_handlers: PartHandlers,
@@ -184,7 +185,7 @@ pub fn consume(
             source,
             vendor,
             disabled,
-            launch_index: sources.launch_index,
+            launch_index: sources.launch_index.filter(|_| !vendor),
             instance_data: sources.instance_data,
             part_handlers: sources.part_handlers,
             fetch: &mut *fetch,
@@ -330,13 +331,21 @@ mod tests {
             vendor_data: &[vendor.as_bytes().into()],
             vendor_data2: &[vendor2.as_bytes().into()],
             datasource_config: &map("{d: ds, v: ds}"),
-            launch_index: None,
+            launch_index: Some(1),
             instance_data: &Value::Null,
             part_handlers: PartHandlers::None,
         };
         let base =
             map(&format!("{{vendor_data: {{enabled: true}}, vendor_data2: {{enabled: true}}, b: base, {base}}}"));
         consume(&base, &sources, &mut |_| Ok(Fetched::Later), &mut Report::new())
+    }
+
+    #[test]
+    fn the_launch_index_selects_parts_of_user_data_alone() {
+        let of = |index: u8, key: &str| format!("#cloud-config\nlaunch-index: {index}\n{key}: 1\n");
+        let all = consumed("", &of(1, "u"), &of(2, "w"), &of(2, "x"));
+        assert!(["u", "w", "x"].into_iter().all(|key| get(&all.config, key) == "1"), "{:?}", all.config);
+        assert!(consumed("", &of(2, "u"), "", "").user.unwrap().parts.is_empty());
     }
 
     #[test]

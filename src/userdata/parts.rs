@@ -297,14 +297,12 @@ fn archive_entry(entry: Value) -> Result<Option<mime::Entity>> {
         };
         Kind::of_content(&content).map_or(undeclared, Kind::mime_type).into()
     });
-    if content_type.split('/').count() != 2 {
-        return Err(Error::new("type: expected a MIME type such as text/cloud-config"));
-    }
+    let content_type = mime::media_type(&content_type)
+        .ok_or_else(|| Error::new("type: expected a MIME type such as text/cloud-config"))?;
     let own = ["content", "filename", "type", "content-disposition", "content-type", "number-attachments"];
     let headers = map.iter().filter(|(key, _)| !own.contains(&key.to_ascii_lowercase().as_str()));
     let headers = headers.filter_map(|(key, value)| Some((key.to_owned(), value.text()?))).collect();
     let filename = map.get("filename").and_then(Value::text).filter(|name| !name.is_empty());
-    let content_type = content_type.to_ascii_lowercase();
     Ok(Some(mime::Entity { content_type, filename, charset: None, headers, content }))
 }
 
@@ -312,6 +310,19 @@ fn archive_entry(entry: Value) -> Result<Option<mime::Entity>> {
 mod tests {
     use super::*;
     use crate::base::report::Severity;
+
+    #[test]
+    fn the_type_of_an_archives_entry_may_have_parameters() {
+        let part = |kind: &str| {
+            let entry = yaml::parse("t", &format!("{{type: '{kind}', content: x}}")).unwrap();
+            archive_entry(entry).map_or_else(|e| e.to_string(), |entity| entity.unwrap().content_type)
+        };
+        assert_eq!(part("text/cloud-config; charset=utf-8"), "text/cloud-config");
+        assert_eq!(part("Text/X-ShellScript;x"), "text/x-shellscript");
+        for wrong in ["text", "text/a/b", "text; a/b"] {
+            assert_eq!(part(wrong), "type: expected a MIME type such as text/cloud-config");
+        }
+    }
 
     #[test]
     fn a_charset_that_is_not_known_is_reported_by_name() {

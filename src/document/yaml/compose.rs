@@ -150,6 +150,12 @@ impl<'a> Composer<'a> {
         Err(Box::new(Failure { what: what.into(), mark: self.tokens.mark() }))
     }
 
+    /// An error at the next token; at `begin`, of a flow collection, where the text ends without closing it.
+    fn fail_in<T>(&mut self, begin: Mark, what: &str) -> Step<T> {
+        let mark = if self.is(&Token::End)? { begin } else { self.tokens.mark() };
+        Self::at(mark, Err(what.to_owned()))
+    }
+
     /// The position of an error is the beginning of the node.
     fn at<T>(mark: Mark, result: std::result::Result<T, String>) -> Step<T> {
         result.map_err(|what| Box::new(Failure { what, mark }))
@@ -280,11 +286,12 @@ impl<'a> Composer<'a> {
 
     fn flow_items(&mut self) -> Step<Vec<Value>> {
         let ends = [Token::FlowEntry, Token::FlowSequenceEnd];
+        let begin = self.tokens.mark();
         self.tokens.next()?;
         let mut items = Vec::new();
         while !self.accept(&Token::FlowSequenceEnd)? {
             if !items.is_empty() && !self.accept(&Token::FlowEntry)? {
-                return self.fail("expected , or ]");
+                return self.fail_in(begin, "expected , or ]");
             }
             if self.accept(&Token::Key)? {
                 let key = self.key(Place::Flow, &[Token::Value, Token::FlowEntry, Token::FlowSequenceEnd])?;
@@ -326,11 +333,12 @@ impl<'a> Composer<'a> {
 
     fn flow_entries(&mut self) -> Step<Entries> {
         let ends = [Token::FlowEntry, Token::FlowMappingEnd];
+        let begin = self.tokens.mark();
         self.tokens.next()?;
         let mut entries = Vec::new();
         while !self.accept(&Token::FlowMappingEnd)? {
             if !entries.is_empty() && !self.accept(&Token::FlowEntry)? {
-                return self.fail("expected , or }");
+                return self.fail_in(begin, "expected , or }");
             }
             if self.accept(&Token::Key)? {
                 let key_ends = [Token::Value, Token::FlowEntry, Token::FlowMappingEnd];

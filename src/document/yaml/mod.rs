@@ -107,6 +107,21 @@ mod tests {
     }
 
     #[test]
+    fn a_mistake_is_where_its_cause_is() {
+        for (text, place) in [
+            ("packages:\n- a\nhostname\nusers: []\n", "3 column 1"),
+            ("a:\n  b: 1\n  # c\n  d\n\n  e: 2\n", "4 column 3"),
+            ("a: 1\n'b'\n", "2 column 1"),
+            ("a: 1\nb: [c,\n  d\n", "2 column 4"),
+            ("a: &x {b: 1,\n  c: 2\n", "1 column 7"),
+            ("{a: 1,\n b: 2\n c: 3}\n", "3 column 3"),
+            ("a:\n  b: 1\n c: 2\n", "3 column 2"),
+        ] {
+            assert!(yaml(text).starts_with(&format!("t: not valid YAML at line {place}: ")), "{text}: {}", yaml(text));
+        }
+    }
+
+    #[test]
     fn lines_of_paths() {
         let text = "a: 1\nb:\n- x\n-\n  c: {d: [1,\n   2], e: 3}\nf: &f\n  - g\n  - {h: i}\nj: *f\n? k\n: [l: m]\n<<: {n: 1}\n";
         let expected = [

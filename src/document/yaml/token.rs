@@ -1,6 +1,6 @@
 //! Tokenizes YAML 1.1 like PyYAML's scanner: indentation and simple keys become tokens.
 
-use super::cursor::{Cursor, Mark, Step};
+use super::cursor::{Cursor, Failure, Mark, Step};
 use crate::document::MAX_DEPTH;
 use std::collections::VecDeque;
 
@@ -55,6 +55,11 @@ pub struct Tokens<'a> {
     /// By flow level.
     keys: Vec<Option<SimpleKey>>,
     ended: bool,
+}
+
+/// The place is the key's: what follows it is often on another line.
+fn without_colon(key: Mark) -> Box<Failure> {
+    Box::new(Failure { what: "expected a ':' after a key".into(), mark: key })
 }
 
 impl<'a> Tokens<'a> {
@@ -113,7 +118,7 @@ impl<'a> Tokens<'a> {
         for key in &mut self.keys {
             if let Some(k) = key.filter(|k| k.mark.line != here.line || here.column - k.mark.column > MAX_SIMPLE_KEY) {
                 if k.required {
-                    return self.cursor.fail("expected a ':' after a key");
+                    return Err(without_colon(k.mark));
                 }
                 *key = None;
             }
@@ -208,7 +213,7 @@ impl<'a> Tokens<'a> {
 
     fn drop_key(&mut self) -> Step<()> {
         match self.keys.last_mut().and_then(Option::take) {
-            Some(key) if key.required => self.cursor.fail("expected a ':' after a key"),
+            Some(key) if key.required => Err(without_colon(key.mark)),
             _ => Ok(()),
         }
     }

@@ -49,10 +49,7 @@ impl Headers {
 
     /// The media type in lower case; `text/plain` if it is invalid.
     pub fn content_type(&self) -> Option<String> {
-        let value = self.get("content-type")?;
-        let media = value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-        let valid = media.split('/').count() == 2;
-        Some(if valid { media } else { "text/plain".into() })
+        Some(media_type(self.get("content-type")?).unwrap_or_else(|| "text/plain".into()))
     }
 
     /// The file name in the header.
@@ -94,6 +91,12 @@ impl Headers {
         let wrapping = |name: &str| WRAPPING.iter().any(|w| name.eq_ignore_ascii_case(w));
         self.0.into_iter().filter(|(name, _)| !wrapping(name)).collect()
     }
+}
+
+/// The media type without its parameters, in lower case. None if it is invalid.
+pub fn media_type(value: &str) -> Option<String> {
+    let media = value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    (media.split('/').count() == 2).then_some(media)
 }
 
 fn field(line: &str) -> Option<(&str, &str)> {

@@ -7,6 +7,7 @@ mod encoding;
 mod header;
 mod write;
 
+pub use header::media_type;
 pub use write::{disposition, write, writer};
 
 use super::MAX_UNPACKED;
