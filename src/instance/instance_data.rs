@@ -167,7 +167,7 @@ fn sys_info(os: &OsRelease, kernel: &Kernel, distro: &Distro) -> Map {
 fn variant(distro: &Distro) -> &'static str {
     match (distro.family, distro.name) {
         (Family::Suse, _) => "suse",
-        (_, "amazon" | "gentoo" | "unknown") => "linux",
+        (_, "amazon" | "cos" | "gentoo" | "unknown") => "linux",
         (_, name) => name,
     }
 }
