@@ -164,12 +164,13 @@ fn sys_info(os: &OsRelease, kernel: &Kernel, distro: &Distro) -> Map {
 }
 
 /// The kind of distribution (cloud-init 26.2, util.py, `_get_variant`).
-fn variant(distro: &Distro) -> &'static str {
-    match (distro.family, distro.name) {
+fn variant(distro: &Distro) -> String {
+    let name = match (distro.family, distro.name) {
         (Family::Suse, _) => "suse",
-        (_, "amazon" | "gentoo" | "unknown") => "linux",
+        (_, "amazon" | "cos" | "gentoo" | "unknown") => "linux",
         (_, name) => name,
-    }
+    };
+    name.to_ascii_lowercase()
 }
 
 fn v1(os: &OsRelease, kernel: &Kernel, distro: &Distro, instance: &Instance) -> Map {
@@ -337,6 +338,7 @@ mod tests {
                 ["alpine", "3.20.0", "Alpine Linux v3.20", "alpine"],
             ),
             ("ID=opensuse-leap\nVERSION_ID=15.6\n", ["opensuse-leap", "15.6", std::env::consts::ARCH, "suse"]),
+            ("ID=\"tencentos\"\nVERSION_ID=4.2\n", ["tencentos", "4.2", "", "tencentos"]),
         ] {
             let dir = TempDir::new("distro-names");
             let mut root = Root::open(&dir.0, Use::Tree).unwrap();

@@ -118,6 +118,29 @@ fn the_locale_of_a_list_and_of_an_earlier_instance() {
 }
 
 #[test]
+fn a_root_can_be_of_every_distribution_that_a_module_runs_on() {
+    for module in MODULES {
+        let names = |name: &&str| !module.distros.contains(&Distro::named(name).name);
+        let never: Vec<&str> = module.distros.iter().copied().filter(names).collect();
+        assert_eq!(never, [""; 0], "{}", module.name);
+    }
+}
+
+#[test]
+fn the_servers_of_container_optimized_os_stay_without_others() {
+    let fixture = Fixture::new("cos");
+    let path = "/etc/chrony/chrony.conf";
+    fixture.put(path, "own\n", 0o644);
+    fixture.put("/usr/sbin/chronyd", "", 0o755);
+    let ntp = find("ntp").unwrap();
+    let left = fixture.both("ntp: {allow: [192.0.2.0/24]}", ntp);
+    assert_eq!((fixture.text(path), left.errors.len()), ("own\n".to_owned(), 0));
+    // An empty template is none.
+    fixture.both("ntp: {servers: [s], config: {template: ''}}", ntp);
+    assert!(fixture.text(path).contains("\nserver s iburst\n"), "{}", fixture.text(path));
+}
+
+#[test]
 fn chef_without_its_server_is_not_installed() {
     let fixture = Fixture::new("debian");
     let left = fixture.both("chef: {validation_name: v, force_install: true}", find("chef").unwrap());

@@ -331,10 +331,12 @@ impl Root {
         }
     }
 
-    /// The text of os-release(5): the administrator's file, or else the vendor's.
+    /// The text of os-release(5): the administrator's file, or else the vendor's. Raspberry Pi OS has Debian's, and a file
+    /// of its own beside it: its ID comes first then.
     pub fn os_release(&self) -> String {
         let own = self.text("/etc/os-release");
-        if own.is_empty() { self.text("/usr/lib/os-release") } else { own }
+        let text = if own.is_empty() { self.text("/usr/lib/os-release") } else { own };
+        if self.exists("/etc/rpi-issue") { format!("ID=raspberry-pi-os\n{text}") } else { text }
     }
 
     /// The distribution by [`Root::os_release`].

@@ -155,9 +155,11 @@ fn install_known(
     if manager.name == "apt" && cx.root.runs_commands() {
         let known = known_to_apt(cx)?;
         (names, unknown) = names.into_iter().partition(|n| known.contains(&bare(n)));
-        if cx.distro.name != "ubuntu" || cx.root.which("snap").is_none() {
-            failed.extend(unknown.drain(..).map(|n| format!("{n} is not in the archive")));
-        }
+        let has_snap = cx.distro.name == "ubuntu" && cx.root.which("snap").is_some();
+        // A version or a release is apt's. To snap, the version would be the name of another snap.
+        let (snaps, missing) = unknown.into_iter().partition(|n| has_snap && !n.contains(['=', '/']));
+        unknown = snaps;
+        failed.extend(Vec::into_iter(missing).map(|n: String| format!("{n} is not in the archive")));
     }
     if !names.is_empty()
         && let Err(e) = run(cx, manager, manager.install, &names)
@@ -236,6 +238,7 @@ fn named(key: &str, entry: &Value, version: &str) -> Result<String> {
     let name = match entry {
         Value::List(pair) => match pair.as_slice() {
             [name] | [name, Value::Null] => name.text(),
+            [name, Value::String(none)] if none.is_empty() => name.text(),
             [name, of] => name.text().zip(shell::word(of)).map(|(name, of)| format!("{name}{version}{of}")),
             _ => None,
         },
@@ -332,7 +335,34 @@ fn await_locks(root: &Root, until: Instant) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::report::Report;
+    use crate::base::testing::TempDir;
     use crate::document::yaml;
+    use crate::instance::Instance;
+    use crate::root::{Output, Use};
+
+    #[test]
+    fn snap_is_not_asked_for_a_version_or_a_release_of_apts() {
+        let dir = TempDir::new("packages");
+        std::fs::create_dir_all(dir.0.join("usr/bin")).unwrap();
+        for program in ["apt-get", "snap"] {
+            let path = dir.0.join("usr/bin").join(program);
+            std::fs::write(&path, "").unwrap();
+            std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        }
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        root.play(Box::new(|_, _| Ok(Output { status: 0, stdout: b"vim\n".to_vec(), stderr: Vec::new() })));
+        let (config, instance, distro, mut report) =
+            (Value::Null, Instance::default(), Distro::named("ubuntu"), Report::new());
+        let mut cx = Context::new(&mut root, &config, &instance, &distro, &mut report);
+        let list = yaml::parse("t", "[vim, hello, [world, '1.0'], one/noble, snap: [[lxd, --edge]]]").unwrap();
+        let error = install_listed(&mut cx, list.as_list().unwrap()).unwrap_err().to_string();
+        assert!(error.contains("world=1.0 is not in the archive; one/noble is not in the archive"), "{error}");
+        let commands: Vec<String> = root.commands().iter().map(|c| c.argv.join(" ")).collect();
+        let (apt, snaps) = commands.split_at(commands.len() - 2);
+        assert!(apt.last().unwrap().ends_with(" install vim"), "{apt:?}");
+        assert_eq!(snaps, ["snap install lxd --edge", "snap install hello"]);
+    }
 
     #[test]
     fn names_with_versions_and_never_options() {
@@ -340,6 +370,7 @@ mod tests {
         assert_eq!(name("git").unwrap(), "git");
         assert_eq!(name("[git, 1.0]").unwrap(), "git=1.0");
         assert_eq!(name("[git]").unwrap(), "git");
+        assert_eq!(name("[git, '']").unwrap(), "git");
         for wrong in ["--allow-unauthenticated", "[a, b, c]", "''", "[]", "{a: b}", "\"a\\nb\""] {
             assert!(name(wrong).is_err(), "{wrong}");
         }

@@ -106,7 +106,7 @@ fn ntp(cx: &mut Context) -> Result<Option<Ntp>> {
         let names = names.as_list().ok_or_else(|| wrong("ntp.config.packages", "a list", names))?;
         client.packages = names.iter().filter_map(Value::text).collect();
     }
-    let text = |key: &str| own.get(key).and_then(Value::as_str).map(str::to_owned);
+    let text = |key: &str| own.get(key).and_then(Value::as_str).filter(|t| !t.is_empty()).map(str::to_owned);
     let template_name = text("template_name").unwrap_or_else(|| client.template.clone());
     let mut list = |key: &str| hosts(key, section.get(key), cx.report);
     let (mut servers, mut pools) = (list("servers"), list("pools"));
@@ -115,7 +115,7 @@ fn ntp(cx: &mut Context) -> Result<Option<Ntp>> {
         if servers.is_empty() {
             servers = client::default_pools(cx.distro);
         }
-    } else if servers.is_empty() && pools.is_empty() {
+    } else if servers.is_empty() && pools.is_empty() && cx.distro.name != "cos" {
         pools = client::default_pools(cx.distro);
     }
     Ok(Some(Ntp {
@@ -151,6 +151,10 @@ fn is_installed(root: &Root, program: &str) -> bool {
 
 fn provision(cx: &mut Context) -> Result<()> {
     let Some(ntp) = ntp(cx)? else { return Ok(()) };
+    // Container-Optimized OS has its cloud's servers.
+    if ntp.servers.is_empty() && ntp.pools.is_empty() {
+        return Ok(());
+    }
     let list = |names: &[String]| Value::List(names.iter().map(|n| Value::from(n.as_str())).collect());
     let values: Map = [
         ("servers", list(&ntp.servers)),
