@@ -78,6 +78,9 @@ impl Probed {
         if let Some(wanted) = of("PARTUUID=") {
             return self.is_partition(wanted);
         }
+        if let Some(kind) = of("TYPE=") {
+            return self.superblock().is_some_and(|s| s.kind == kind);
+        }
         self.device.node.as_os_str() == name
     }
 

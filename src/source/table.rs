@@ -129,6 +129,9 @@ pub struct Source {
     /// Whether its network configuration does not list every device, so that an added one is not looked for in it (cloud-init
     /// 26.2, `skip_hotplug_detect`).
     pub omits_devices: bool,
+    /// Whether the disks that it provides are known by their labels where its metadata names none that is there: `ephemeral0`
+    /// and the like, and any swap space (cloud-init 26.2, `_os_name_to_device`).
+    pub labels_disks: bool,
     /// Metadata that it has only in the running system.
     pub late: Option<Late>,
     /// The default update events, which the configuration can change.
@@ -184,6 +187,7 @@ impl Source {
         hotplug_rules: |_| String::new(),
         late_addresses: false,
         omits_devices: false,
+        labels_disks: false,
         late: None,
         updates: &[Update::NewInstance],
         read_on_boot: false,

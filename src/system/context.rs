@@ -34,8 +34,8 @@ pub struct Context<'a> {
 
 /// What modules need from the machine besides the root. A stage passes the real machine, a test a fake one.
 pub trait Outside {
-    /// The block device with this name: a path below `/dev`, or `LABEL=`, `UUID=`, `PARTLABEL=` or
-    /// `PARTUUID=` with a value.
+    /// The block device with this name: a path below `/dev`, or `LABEL=`, `UUID=`, `PARTLABEL=`,
+    /// `PARTUUID=` or `TYPE=` with a value.
     fn device(&self, name: &str) -> Option<Device>;
 
     /// Whether the machine's devices can be examined. Not where a tree is provisioned for another machine.

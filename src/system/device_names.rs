@@ -4,6 +4,7 @@ use super::Context;
 use crate::document::{Map, Value};
 use crate::drive::block;
 use crate::drive::devices::Places;
+use crate::source;
 
 /// The device that `device_aliases` of the cloud-config has for a name.
 pub fn alias(cx: &Context, name: &str) -> Option<String> {
@@ -30,6 +31,25 @@ pub fn mapped(names: &Map, name: &str) -> Vec<String> {
     paths
 }
 
+/// The devices that the datasource has for a name: those of its metadata, or the one that is known by its label.
+pub fn of_source(cx: &Context, name: &str) -> Vec<String> {
+    let mut paths = mapped(&cx.instance.device_names, name);
+    let has_label = || source::named(&cx.instance.source).is_some_and(|source| source.labels_disks);
+    let tag = match name {
+        "swap" => "TYPE=swap".to_owned(),
+        _ if name.starts_with("ephemeral") => format!("LABEL={name}"),
+        _ => return paths,
+    };
+    if has_label()
+        && cx.outside.knows_devices()
+        && !paths.iter().any(|path| cx.outside.device(path).is_some())
+        && let Some(device) = cx.outside.device(&tag)
+    {
+        paths.insert(0, device.path);
+    }
+    paths
+}
+
 /// Splits a name from the partition after its dot: `ephemeral0.1`.
 pub fn dotted(spec: &str) -> (&str, Option<&str>) {
     match spec.rsplit_once('.') {
@@ -49,7 +69,7 @@ pub fn partition_of(path: &str, number: &str) -> String {
 pub fn path(cx: &Context, places: &Places, name: &str) -> String {
     let target = alias(cx, name);
     let name = target.as_deref().unwrap_or(name);
-    let paths = mapped(&cx.instance.device_names, name.strip_prefix("/dev/").unwrap_or(name));
+    let paths = of_source(cx, name.strip_prefix("/dev/").unwrap_or(name));
     let there = paths.iter().find(|p| block::at(places, p).is_some()).or(paths.first()).cloned();
     let plain = || if name.starts_with('/') { name.to_owned() } else { format!("/dev/{name}") };
     there.unwrap_or_else(plain)

@@ -1,7 +1,7 @@
 //! What the first field of a mount refers to: a device that is present, one that is not, or no device.
 
 use crate::drive::block::{self, Kind};
-use crate::system::device_names::{alias, dotted, mapped, partition_of};
+use crate::system::device_names::{alias, dotted, of_source, partition_of};
 use crate::system::{Context, Device};
 
 /// Options with which the first field is a path, and types of file systems without a device (filesystems(5),
@@ -118,7 +118,7 @@ fn candidates(cx: &Context, spec: &str) -> Option<(Vec<String>, Option<String>)>
     }
     if is_meta(name) {
         let short = name.strip_prefix("/dev/").unwrap_or(name);
-        return Some((mapped(&cx.instance.device_names, short), partition));
+        return Some((of_source(cx, short), partition));
     }
     is_short(name).then(|| (vec![format!("/dev/{name}")], partition))
 }

@@ -449,7 +449,8 @@ fn entries(cx: &mut Context, are_disks_due: bool) -> Result<Vec<Entry>> {
     let fstab = cx.root.text(FSTAB);
     let of_image = |device: &str| {
         let kept = fstab.lines().filter(|l| !fstab::is_ours(l)).filter_map(fstab::fields);
-        kept.into_iter().any(|[spec, ..]| spec == fstab::escape(device))
+        let is_it = |spec: &str| cx.outside.device(spec).is_some_and(|found| found.path == device);
+        kept.into_iter().any(|[spec, ..]| spec == fstab::escape(device) || spec.contains('=') && is_it(spec))
     };
     for implied in implied(cx, systemd) {
         let (device, point) = (&implied.fields[0], implied.point());

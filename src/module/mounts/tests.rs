@@ -380,6 +380,27 @@ fn the_sources_names_and_the_users_aliases() {
 }
 
 #[test]
+fn openstacks_disks_are_known_by_their_labels_where_the_metadata_names_none_that_is_there() {
+    let mut machine = Machine::new(ROOT_LINE);
+    machine.devices.0.extend([("LABEL=ephemeral0", Some("ext4")), ("TYPE=swap", Some("swap"))]);
+    for (source, names, expected) in [
+        ("NoCloud", &[][..], &[][..]),
+        ("OpenStack", &[], &["LABEL=ephemeral0\t/mnt\tauto\t", "TYPE=swap\tnone\tswap\tsw,nofail"]),
+        ("ConfigDrive", &[("ephemeral0", "sda2"), ("swap", "sdf")], &["LABEL=ephemeral0\t/mnt\t", "/dev/vdf\tnone\t"]),
+        ("ConfigDrive", &[("ephemeral0", "sdb"), ("swap", "sdf")], &["/dev/vdb1\t/mnt\t", "/dev/vdf\tnone\t"]),
+    ] {
+        machine.instance.source = source.into();
+        machine.instance.device_names = names.iter().copied().collect::<Map>();
+        let lines = machine.lines("{}");
+        let is_expected = lines.iter().zip(expected).all(|(line, start)| line.starts_with(start));
+        assert!(lines.len() == expected.len() && is_expected, "{source}: {lines:?}");
+    }
+    machine.devices.0.retain(|(name, _)| !name.contains('='));
+    machine.instance.device_names = Map::new();
+    assert_eq!(machine.lines("mounts: [[ephemeral0, /e]]"), [""; 0]);
+}
+
+#[test]
 fn a_disk_that_the_image_mounts_is_not_mounted_once_more() {
     let mut machine = Machine::new(&format!("{ROOT_LINE}/dev/vdb1 /scratch ext4 defaults 0 2\n"));
     machine.instance.device_names = [("ephemeral0", "sdb")].into_iter().collect::<Map>();

@@ -286,8 +286,11 @@ fn subnet(network: &Map, report: &mut Report) -> Option<(Value, Option<bool>)> {
         let known = route.iter().filter(|(k, _)| ROUTE_KEYS.contains(k));
         routes.push(Value::Map(known.map(|(k, v)| (k, v.clone())).collect()));
     }
-    let of_network = services(network).into_iter().filter(|s| !servers.contains(s)).collect::<Vec<_>>();
-    servers.extend(of_network);
+    for server in services(network) {
+        if !servers.contains(&server) {
+            servers.push(server);
+        }
+    }
     if !servers.is_empty() {
         out.insert("dns_nameservers", servers);
     }
@@ -365,10 +368,10 @@ mod tests {
     }
 
     #[test]
-    fn name_servers_of_routes_come_first_and_unknown_keys_of_routes_are_ignored() {
+    fn name_servers_of_routes_come_first_each_of_the_networks_is_named_once_and_unknown_keys_of_routes_are_ignored() {
         let data = parse(
             r#"{"links": [{"id": "a", "name": "a", "type": "phy", "ethernet_mac_address": "52:54:00:00:00:01"}],
-                "networks": [{"link": "a", "type": "ipv6_dhcpv6-stateful", "services": [{"type": "dns", "address": "::5"}, {"type": "dns", "address": "::6"}],
+                "networks": [{"link": "a", "type": "ipv6_dhcpv6-stateful", "services": [{"type": "dns", "address": "::5"}, {"type": "dns", "address": "::6"}, {"type": "dns", "address": "::5"}],
                     "routes": [{"network": "::", "netmask": "::", "gateway": "::1", "id": 3, "services": [{"type": "dns", "address": "::6"}]}]}]}"#,
         );
         let v1 = to_v1(&data, &Macs::default()).unwrap();

@@ -23,6 +23,7 @@ pub static SOURCE: Source = Source {
     read: Some(read),
     seed: Some(seed),
     drive_is_due: Some(marks::drive_is_due),
+    labels_disks: true,
     settings: &[(
         "dsmode",
         "local, net, pass (applied, and the search goes on) or disabled (not used), where the drive itself does not say",

@@ -21,6 +21,7 @@ pub static SOURCE: Source = Source {
     marks: marks::SERVICE_MARKS,
     service: Some(service_job),
     provisioned: Some(password::provisioned),
+    labels_disks: true,
     settings: &[
         ("metadata_urls", "addresses of the service, instead of the well-known ones"),
         MAX_WAIT,

@@ -291,6 +291,16 @@ pub fn marker(instance: &Instance) -> Option<String> {
     (!id.contains('/')).then(|| format!("{MARKER}{id}.txt"))
 }
 
+/// Removes the marker files of earlier customizations: the same one may be asked for again after another.
+///
+/// # Errors
+/// A file cannot be removed.
+pub fn forget_markers(root: &mut Root) -> Result<()> {
+    let (folder, prefix) = MARKER.rsplit_once('/').unwrap_or_default();
+    let names = root.list(folder);
+    names.iter().filter(|name| name.starts_with(prefix)).try_for_each(|name| root.remove(&format!("{folder}/{name}")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -423,6 +433,12 @@ mod tests {
             calls[1..],
             ["deployPkg.update.state 5 0 /var/log/cloud-init.log", "info-set guestinfo.gc.status Successful"]
         );
-        assert_eq!(marker(&instance).as_deref(), Some("/var/lib/cloud/data/.markerfile-m.txt"));
+        let marker = marker(&instance).unwrap();
+        assert_eq!(marker, "/var/lib/cloud/data/.markerfile-m.txt");
+        for path in [marker.as_str(), "/var/lib/cloud/data/.markerfile-older.txt", "/var/lib/cloud/data/instance-id"] {
+            root.write(path, "", Attr::root(0o644)).unwrap();
+        }
+        forget_markers(&mut root).unwrap();
+        assert_eq!(root.list("/var/lib/cloud/data"), ["instance-id"]);
     }
 }

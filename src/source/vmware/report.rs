@@ -37,6 +37,7 @@ pub fn report(live: &mut Live) -> Result<()> {
         return Ok(());
     }
     if let Some(marker) = customization::marker(live.instance) {
+        customization::forget_markers(live.root)?;
         live.root.write(&marker, "", Attr::root(0o644))?;
     }
     state::mark_done(live.root, live.instance, DONE, Frequency::Instance)?;
