@@ -61,8 +61,8 @@ impl Probed {
         }
     }
 
-    /// Whether `name` refers to the device: a path below /dev, or LABEL=, UUID=, PARTLABEL= or PARTUUID= as in
-    /// fstab(5).
+    /// Whether `name` refers to the device: a path below /dev, LABEL=, UUID=, PARTLABEL= or PARTUUID= as in fstab(5), or
+    /// TYPE= as in blkid(8).
     pub fn is_named(&self, name: &str) -> bool {
         let of = |key: &str| name.strip_prefix(key).map(|v| v.trim_matches('"'));
         let text = |wanted: &str, found: Option<&String>| found.is_some_and(|f| f.eq_ignore_ascii_case(wanted));

@@ -61,6 +61,22 @@ fn a_drive_may_be_known_by_its_filesystem_alone() {
 }
 
 #[test]
+fn a_swap_space_is_known_by_its_type() {
+    let fake = Fake::new("types");
+    let mut swap = vec![0; 4096];
+    swap[4086..].copy_from_slice(b"SWAPSPACE2");
+    fake.add("vda", LARGE, "", &iso("ephemeral0"));
+    fake.add("vdb", LARGE, "", &swap);
+    let mut search = search(&fake);
+    search.scan(soon()).unwrap();
+    search.scan(soon()).unwrap();
+    for (name, expected) in [("TYPE=swap", "vdb"), ("TYPE=iso9660", "vda"), ("LABEL=ephemeral0", "vda"), ("TYPE=", "")] {
+        let named = search.seen().iter().filter(|probed| probed.is_named(name));
+        assert_eq!(named.map(|probed| probed.device.name.as_str()).collect::<String>(), expected, "{name}");
+    }
+}
+
+#[test]
 fn two_drives_are_taken_last_first_and_told() {
     let fake = Fake::new("two");
     for name in ["sr0", "vdb", "vdc"] {
