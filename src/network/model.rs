@@ -50,7 +50,7 @@ pub struct Interface {
     pub optional: Option<bool>,
     /// Families with link-local addresses: `ipv4`, `ipv6`.
     pub link_local: Option<Vec<String>>,
-    /// networkd's KeepConfiguration (version 1 `keep_configuration`).
+    /// networkd's KeepConfiguration (version 1 `keep_configuration`, version 2 `critical`).
     pub keep_configuration: Option<String>,
     /// Keys without a field of their own, by their name in the document. A renderer reports those it cannot express.
     pub extra: Map,
@@ -247,7 +247,7 @@ impl Network {
     /// addresses, routes and leases stay when the stack starts, stops, or loses its lease. A device for which
     /// the document sets this itself is not changed.
     pub fn keep(&mut self, carries_root: &dyn Fn(&Interface) -> bool) {
-        let is_open = |i: &&mut Interface| i.keep_configuration.is_none() && !i.extra.contains_key("critical");
+        let is_open = |i: &&mut Interface| i.keep_configuration.is_none();
         let mut kept: HashSet<String> = HashSet::new();
         for interface in self.interfaces.iter_mut().filter(|i| carries_root(i)).filter(is_open) {
             interface.keep_configuration = Some("yes".into());
@@ -307,6 +307,22 @@ impl Interface {
         matches!(self.keep_configuration.as_deref(), Some("true" | "True" | "yes" | "on" | "1"))
     }
 
+    /// Whether `keep_configuration` asks for anything.
+    pub fn keeps_any(&self) -> bool {
+        self.keep_configuration.as_deref().is_some_and(|kept| !Value::from(kept).is_false())
+    }
+
+    /// Whether `link_local` is not netplan's default, which is IPv6 alone.
+    pub fn has_own_link_local(&self) -> bool {
+        self.link_local.as_ref().is_some_and(|families| *families != ["ipv6"])
+    }
+
+    /// The keys of `extra` that ask for something: of all but those for offloading, `false` is netplan's default.
+    pub fn extra_keys(&self) -> impl Iterator<Item = &str> {
+        let asks = |(key, value): &(&str, &Value)| !value.is_false() || key.ends_with("-offload");
+        self.extra.iter().filter(asks).map(|(key, _)| key)
+    }
+
     /// Whether a subnet has this method.
     pub fn uses(&self, method: Method) -> bool {
         self.subnets.iter().any(|s| s.method == method)
@@ -353,18 +369,18 @@ impl Interface {
         self.subnets.iter().flat_map(|s| &s.routes).chain(&self.routes)
     }
 
-    /// The device's MTU, else that of its first IPv4 subnet with one.
+    /// The device's MTU, else that of its last IPv4 subnet with one, as in cloud-init.
     pub fn link_mtu(&self) -> Option<u32> {
         self.mtu.or_else(|| self.subnet_mtu(false))
     }
 
-    /// The MTU of IPv6, else that of the first IPv6 subnet with one.
+    /// The MTU of IPv6, else that of the last IPv6 subnet with one.
     pub fn inet6_mtu(&self) -> Option<u32> {
         self.ipv6_mtu.or_else(|| self.subnet_mtu(true))
     }
 
     fn subnet_mtu(&self, v6: bool) -> Option<u32> {
-        self.subnets.iter().filter(|s| s.is_v6() == v6).find_map(|s| s.mtu)
+        self.subnets.iter().filter(|s| s.is_v6() == v6).filter_map(|s| s.mtu).next_back()
     }
 
     /// The first metric of a subnet whose method is one of these.
@@ -382,16 +398,16 @@ impl Interface {
 }
 
 impl DhcpOverrides {
-    /// The yes-or-no overrides by netplan's names, and whether each is set.
+    /// The yes-or-no overrides by netplan's names, and whether each is not netplan's default.
     pub fn switches(&self) -> [(&'static str, bool); 7] {
         [
-            ("send-hostname", self.send_hostname.is_some()),
-            ("use-dns", self.use_dns.is_some()),
-            ("use-domains", self.use_domains.is_some()),
-            ("use-hostname", self.use_hostname.is_some()),
-            ("use-mtu", self.use_mtu.is_some()),
-            ("use-ntp", self.use_ntp.is_some()),
-            ("use-routes", self.use_routes.is_some()),
+            ("send-hostname", self.send_hostname == Some(false)),
+            ("use-dns", self.use_dns == Some(false)),
+            ("use-domains", self.use_domains.as_deref().is_some_and(|domains| domains != "false")),
+            ("use-hostname", self.use_hostname == Some(false)),
+            ("use-mtu", self.use_mtu == Some(false)),
+            ("use-ntp", self.use_ntp == Some(false)),
+            ("use-routes", self.use_routes == Some(false)),
         ]
     }
 }

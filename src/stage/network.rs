@@ -180,15 +180,21 @@ fn write(root: &mut Root, image: &Image, network: &Network, report: &mut Report)
     let files = renderer.files(network, &target, report);
     remove_old(root, &files)?;
     remove_defaults(root)?;
-    for File { path, content, mode, owner, merge } in files {
-        let ids = owner.and_then(|name| root.user_ids(name));
-        let attr = ids.map_or(Attr::root(mode), |ids| Attr::owned(mode, ids));
-        match merge {
-            Some(merge) => drop(root.edit_text(&path, attr, |old| Ok(Some(merge.merged(old, &content))))?),
-            None => root.write(&path, content, attr)?,
-        }
-    }
+    files.into_iter().try_for_each(|file| put(root, file))?;
     Ok(renderer)
+}
+
+/// Writes a renderer's file, or merges it into that of the root.
+///
+/// # Errors
+/// The file cannot be read or written.
+pub fn put(root: &mut Root, File { path, content, mode, owner, merge }: File) -> Result<()> {
+    let ids = owner.and_then(|name| root.user_ids(name));
+    let attr = ids.map_or(Attr::root(mode), |ids| Attr::owned(mode, ids));
+    match merge {
+        Some(merge) => root.edit_text(&path, attr, |old| Ok(Some(merge.merged(old, &content)))).map(drop),
+        None => root.write(&path, content, attr),
+    }
 }
 
 /// Renames this machine's links as the files in the root say: those written in this boot, or those of an

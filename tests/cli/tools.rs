@@ -15,6 +15,12 @@ fn a_network_configuration_for_another_stack() {
     assert_eq!(plan.code, 0, "{}", plan.err);
     let meta = fs::metadata(dir.0.join("out/here/etc/netplan/50-cloud-init.yaml")).unwrap();
     assert_eq!(meta.permissions().mode() & 0o777, 0o600);
+    // Files that the image shares with the stack are merged, as at boot.
+    dir.write("out/here/etc/sysconfig/network", "NETWORKING=no\nNOZEROCONF=yes\n");
+    let done = run_in(&dir, &line.replace("-D debian -O networkd --debug", "-D rhel -O sysconfig"));
+    assert_eq!(done.code, 0, "{}", done.err);
+    let control = fs::read_to_string(dir.0.join("out/here/etc/sysconfig/network")).unwrap();
+    assert!(control.ends_with("\nNETWORKING=yes\nNOZEROCONF=yes\n"), "{control}");
     for (from, to, code) in [
         ("-k yaml", "-k toml", 2),
         ("-D debian", "-D windows", 2),

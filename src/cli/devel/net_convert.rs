@@ -10,7 +10,8 @@ use crate::machine::Distro;
 use crate::network::read::{self, Format};
 use crate::network::render;
 use crate::network::{File, Macs, Renderer, Target};
-use crate::root::{Attr, Root, Use};
+use crate::root::{Root, Use};
+use crate::stage::network;
 use argh::{ArgsInfo, FromArgs};
 use log::LevelFilter;
 use std::path::Path;
@@ -107,9 +108,7 @@ impl NetConvert {
     fn write(&self, files: Vec<File>) -> Result<()> {
         std::fs::create_dir_all(&self.directory).context(|| format!("failed to make {}", self.directory))?;
         let mut root = Root::open(Path::new(&self.directory), Use::Tree)?;
-        for File { path, content, mode, .. } in files {
-            root.write(&path, content, Attr::root(mode))?;
-        }
+        files.into_iter().try_for_each(|file| network::put(&mut root, file))?;
         root.commit().into_iter().next().map_or(Ok(()), |e: Error| Err(e))
     }
 }

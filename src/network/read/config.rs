@@ -33,7 +33,9 @@ pub fn read(document: &str, value: &Value, macs: &Macs, report: &mut Report) -> 
             value.kind()
         )));
     };
-    match (map.get("version").and_then(Value::text).as_deref(), map.get("config")) {
+    let version = map.get("version").and_then(Value::text);
+    // 2.0 is the number 2 too.
+    match (version.as_deref().map(|v| v.strip_suffix(".0").unwrap_or(v)), map.get("config")) {
         (None | Some("1"), Some(Value::List(list))) => Ok(v1::read(list, report)),
         (Some("1"), None) => Ok(Network::default()),
         (Some("2"), None) => Ok(v2::read(map, macs, report)),

@@ -74,9 +74,9 @@ impl<'p> Fields<'p> {
         format!("{}.{key}", self.path)
     }
 
-    /// Takes a key's value; null is treated as absent.
+    /// Takes a key's value; null and an empty text, which a template leaves of a missing value, are treated as absent.
     pub fn take(&mut self, key: &str) -> Option<Value> {
-        self.map.remove(key).filter(|v| !v.is_null())
+        self.map.remove(key).filter(|v| !v.is_null() && v.as_str() != Some(""))
     }
 
     fn parse<T>(&mut self, key: &str, expected: &str, parse: impl FnOnce(&Value) -> Option<T>) -> Option<T> {
@@ -128,7 +128,7 @@ impl<'p> Fields<'p> {
 
     /// A MAC address, in lower case.
     pub fn mac(&mut self, key: &str) -> Option<String> {
-        self.text(key).filter(|mac| !mac.is_empty()).map(|mac| mac.to_ascii_lowercase())
+        self.text(key).map(|mac| mac.to_ascii_lowercase())
     }
 
     /// An IP address.

@@ -104,14 +104,33 @@ mod tests {
         assert!(recognise(&Value::Null).is_none() && by_name("odd").is_none());
     }
 
+    fn warnings(format: &str, text: &str) -> Vec<String> {
+        let (format, mut report) = (by_name(format).unwrap(), Report::new());
+        let document = format.parse("t", text).unwrap();
+        format.read("t", &document, &Macs::default(), &mut report).unwrap();
+        report.texts(Severity::Warning).into_iter().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn an_empty_text_is_an_absent_key_and_2_0_is_2() {
+        let v1 = "version: 1.0\nconfig: [{type: physical, name: e, mac_address: '', keep_configuration: '', subnets: [\
+                  {type: static, address: 10.0.0.2, netmask: '', gateway: '', broadcast: '', metric: '', control: '',\
+                   routes: [{destination: '', network: 10.9.0.0/16, gateway: 10.0.0.1}]}]}]";
+        let v2 = "version: 2.0\nethernets: {e: {match: {name: ''}, set-name: '', macaddress: '', addresses: [10.0.0.2/24], gateway4: '',\
+                  dhcp4-overrides: {hostname: ''}, routes: [{to: 10.9.0.0/16, via: 10.0.0.1, metric: ''}]}}";
+        for text in [v1, v2] {
+            assert_eq!(warnings("yaml", text), [""; 0]);
+            let network = crate::network::testing::network(text);
+            let e = &network.interfaces[0];
+            assert_eq!((e.name.as_str(), e.is_pattern(), e.rename), ("e", false, false));
+            assert_eq!(e.all_routes().map(|r| r.to.to_string()).collect::<Vec<_>>(), ["10.9.0.0/16"]);
+        }
+        let lost = "version: 2\nethernets: {e: {routes: [{via: 10.0.0.1}]}}";
+        assert!(warnings("yaml", lost)[0].contains("ethernets.e.routes[0]: expected a route with a destination"));
+    }
+
     #[test]
     fn a_name_that_no_device_can_have_is_a_warning() {
-        let warnings = |format: &str, text: &str| {
-            let (format, mut report) = (by_name(format).unwrap(), Report::new());
-            let document = format.parse("t", text).unwrap();
-            format.read("t", &document, &Macs::default(), &mut report).unwrap();
-            report.texts(Severity::Warning).into_iter().map(str::to_owned).collect::<Vec<_>>()
-        };
         let long = "network configuration: lan4567890123456: no device can have this name, which has over 15 bytes";
         let v1 =
             |name: &str| format!("version: 1\nconfig: [{{type: physical, name: {name}, subnets: [{{type: dhcp}}]}}]");

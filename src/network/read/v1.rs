@@ -74,14 +74,20 @@ fn interface(entry_type: &str, mut f: Fields) -> Option<Interface> {
         "loopback" => DeviceType::Loopback,
         "infiniband" => DeviceType::Infiniband,
         "dummy" => DeviceType::Dummy,
-        "bond" => DeviceType::Bond {
-            interfaces: f.names("bond_interfaces"),
-            params: parameters::from_v1(parameters::BOND, "bond", &parameters(&mut f)),
-        },
-        "bridge" => DeviceType::Bridge {
-            interfaces: f.names("bridge_interfaces"),
-            params: parameters::from_v1(parameters::BRIDGE, "bridge", &parameters(&mut f)),
-        },
+        "bond" => {
+            let mut params = parameters(&mut f)?;
+            // Whatever it says, `bond_interfaces` are the members (cloud-init 26.2, network_state.py, `handle_bond`).
+            params.take("bond-slaves");
+            let params = parameters::from_v1(parameters::BOND, "bond", &params.rest());
+            DeviceType::Bond { interfaces: f.names("bond_interfaces"), params }
+        }
+        "bridge" => {
+            let mut params = parameters(&mut f)?;
+            // The parameter takes precedence (cloud-init 26.2, network_state.py, `handle_bridge`).
+            let (listed, ports) = (f.names("bridge_interfaces"), params.names("bridge_ports"));
+            let params = parameters::from_v1(parameters::BRIDGE, "bridge", &params.rest());
+            DeviceType::Bridge { interfaces: if ports.is_empty() { listed } else { ports }, params }
+        }
         "vlan" => vlan(&mut f)?,
         _ => {
             f.reject_key("type", "a type of version 1", &quoted(entry_type).to_string());
@@ -128,8 +134,8 @@ fn interface(entry_type: &str, mut f: Fields) -> Option<Interface> {
 }
 
 /// `params`: a mapping, or a list of mappings.
-fn parameters(f: &mut Fields) -> Map {
-    match f.take("params") {
+fn parameters<'p>(f: &mut Fields<'p>) -> Option<Fields<'p>> {
+    let map = match f.take("params") {
         Some(Value::Map(map)) => map,
         Some(Value::List(list)) => {
             list.into_iter().filter_map(|v| v.as_map().cloned()).flat_map(Map::into_entries).collect()
@@ -139,7 +145,8 @@ fn parameters(f: &mut Fields) -> Map {
             f.reject_key("params", "a mapping", other.kind());
             Map::new()
         }
-    }
+    };
+    Fields::new(f.path_of("params"), map.into(), f.problems())
 }
 
 fn vlan(f: &mut Fields) -> Option<DeviceType> {
@@ -205,9 +212,8 @@ fn subnet(mut f: Fields) -> Option<Subnet> {
 
 /// The prefix length, else the netmask (cloud-init 26.2, network_state.py, `_normalize_net_keys`).
 fn mask(f: &mut Fields) -> Option<String> {
-    let mut text = |key| f.text(key).filter(|m| !m.is_empty());
-    let netmask = text("netmask");
-    text("prefix").or(netmask)
+    let netmask = f.text("netmask");
+    f.text("prefix").or(netmask)
 }
 
 /// A route: `destination`, else `network`, with a prefix, a netmask or neither, and `gateway`.
@@ -303,6 +309,33 @@ mod tests {
         assert!(n.interfaces[1].dhcp4());
         let DeviceType::Bond { params, .. } = &n.interfaces[2].device_type else { panic!() };
         assert!(params.contains_key("lp_interval"));
+    }
+
+    #[test]
+    fn members_are_those_of_the_entry_or_of_bridge_ports() {
+        let n = network(
+            "version: 1\nconfig:\n- {type: bridge, name: a, bridge_interfaces: [e0], params: {bridge_stp: 'off'}}\n\
+             - {type: bridge, name: b, bridge_interfaces: [e0], params: {bridge_ports: [e1, e2]}}\n\
+             - {type: bond, name: c, bond_interfaces: [e3], params: {bond-slaves: none, bond-mode: active-backup}}\n",
+        );
+        let members = |name: &str| n.interface(name).unwrap().members().join(" ");
+        assert_eq!([members("a"), members("b"), members("c")], ["e0", "e1 e2", "e3"]);
+        let params = |name: &str| match &n.interface(name).unwrap().device_type {
+            DeviceType::Bond { params, .. } | DeviceType::Bridge { params, .. } => {
+                params.keys().collect::<Vec<_>>().join(" ")
+            }
+            _ => panic!("{name}"),
+        };
+        assert_eq!([params("a"), params("b"), params("c")], ["stp", "", "mode"]);
+    }
+
+    #[test]
+    fn of_two_subnets_with_an_mtu_the_last_ones_is_used() {
+        let n = network(
+            "version: 1\nconfig: [{type: physical, name: e, subnets: [{type: static, address: 10.0.0.2/8, mtu: 1400},\
+             {type: static, address: '::2/64', mtu: 1320}, {type: static, address: '::3/64', mtu: 1310}, {type: static, address: 10.0.0.3/8, mtu: 1300}]}]",
+        );
+        assert_eq!((n.interfaces[0].link_mtu(), n.interfaces[0].inet6_mtu()), (Some(1300), Some(1310)));
     }
 
     #[test]

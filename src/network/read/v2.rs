@@ -128,6 +128,7 @@ fn interface(
     new.accept_ra = f.boolean("accept-ra");
     new.wake_on_lan = f.boolean("wakeonlan");
     new.optional = f.boolean("optional");
+    new.keep_configuration = f.boolean("critical").map(|critical| critical.to_string());
     new.link_local = link_local(&mut f);
     new.dns = f.map("nameservers").map(nameservers).unwrap_or_default();
     new.dhcp4_overrides = f.map("dhcp4-overrides").map(overrides).unwrap_or_default();
@@ -225,7 +226,11 @@ fn addresses(f: &mut Fields) -> Vec<Subnet> {
 
 fn route(mut f: Fields) -> Option<Route> {
     let via = f.ip("via");
-    let to = match f.text("to")? {
+    let Some(to) = f.text("to") else {
+        f.reject("a route with a destination", "none");
+        return None;
+    };
+    let to = match to {
         to if to == "default" => Cidr::default_of(via.as_ref().is_some_and(Ip::is_v6)),
         to => match Cidr::parse(&to, None) {
             Some(net) => net,

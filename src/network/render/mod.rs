@@ -163,6 +163,46 @@ mod tests {
     }
 
     #[test]
+    fn what_is_the_default_anyway_needs_no_word_of_the_stack() {
+        let overrides = "{send-hostname: true, use-dns: true, use-domains: false, use-hostname: true, use-mtu: true, use-ntp: true, use-routes: true}";
+        let v2 = format!(
+            "version: 2\nethernets: {{e: {{dhcp4: true, dhcp4-overrides: {overrides}, dhcp6: true, dhcp6-overrides: {overrides}, accept-ra: true,\
+             critical: false, emit-lldp: false, ignore-carrier: false, ipv6-privacy: false, link-local: [ipv6], optional: false, wakeonlan: false}}}}"
+        );
+        let v1 = "version: 1\nconfig: [{type: physical, name: e, keep_configuration: false, subnets: [{type: dhcp, control: manual}]}]";
+        let reported = |renderer: &Renderer, distro: &str, text: &str| {
+            let (network, mut report) = (crate::network::testing::network(text), Report::new());
+            let files = renderer.files(&network, &target(distro), &mut report);
+            let entries = report.entries().iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+            (entries, files)
+        };
+        for renderer in RENDERERS {
+            for distro in ["alpine", "debian", "rhel", "sles"] {
+                for text in [v2.as_str(), v1] {
+                    assert_eq!(reported(renderer, distro, text).0, "", "{} {distro}", renderer.name);
+                }
+            }
+        }
+        // It is brought up by hand all the same.
+        let (_, netplan) = reported(&netplan::RENDERER, "ubuntu", v1);
+        assert!(netplan[0].content.contains("activation-mode: manual"));
+        let (_, networkd) = reported(&networkd::RENDERER, "debian", v1);
+        assert!(networkd[0].content.contains("ActivationPolicy=manual\n"), "{}", networkd[0].content);
+        // What version 2 calls critical is what version 1 calls keep_configuration.
+        let kept = "version: 2\nethernets: {e: {dhcp4: true, critical: true}}";
+        assert_eq!(reported(&network_manager::RENDERER, "fedora", kept).0, "");
+        let (entries, suse) = reported(&sysconfig::RENDERER, "sles", kept);
+        assert!(entries.is_empty() && suse[0].content.contains("\nSTARTMODE=nfsroot\n"), "{entries}");
+        let (_, networkd) = reported(&networkd::RENDERER, "debian", kept);
+        assert!(networkd[0].content.contains("\nKeepConfiguration=yes\n"), "{}", networkd[0].content);
+        let other = "version: 2\nethernets: {e: {addresses: ['2001:db8::2/64'], link-local: [], emit-lldp: true, large-receive-offload: false}}";
+        let (entries, _) = reported(&sysconfig::RENDERER, "sles", other);
+        for key in ["link-local", "emit-lldp", "large-receive-offload"] {
+            assert!(entries.contains(&format!("cannot express {key} of e")), "{entries}");
+        }
+    }
+
+    #[test]
     fn preferences_are_cloud_inits() {
         let Some(tables) = crate::base::testing::vectors("tables.json") else { return };
         for (name, config) in tables.get("default_cfg_per_variant").and_then(Value::as_map).unwrap().iter() {

@@ -119,8 +119,8 @@ pub fn report(interface: &Interface, keeps: bool, unsupported: &mut Unsupported)
     let keys = [
         ("optional", interface.optional == Some(true)),
         // An interface that is not brought up at boot keeps its configuration anyway.
-        ("keep_configuration", interface.keep_configuration.is_some() && !interface.is_manual() && !keeps),
-        ("link-local", interface.link_local.is_some()),
+        ("keep_configuration", interface.keeps_any() && !interface.is_manual() && !keeps),
+        ("link-local", interface.has_own_link_local()),
         ("ipv6-mtu", interface.ipv6_mtu.is_some()),
         ("routing-policy", !interface.rules.is_empty()),
         ("label", interface.subnets.iter().any(|s| s.label.is_some())),
@@ -136,5 +136,5 @@ pub fn report(interface: &Interface, keeps: bool, unsupported: &mut Unsupported)
             }
         }
     }
-    interface.extra.keys().for_each(|key| unsupported.key(interface, key));
+    interface.extra_keys().for_each(|key| unsupported.key(interface, key));
 }

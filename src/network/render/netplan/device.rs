@@ -121,11 +121,11 @@ pub fn device(interface: &Interface, own: Map, dns: &Dns, unsupported: &mut Unsu
     if !routes.is_empty() {
         out.insert("routes", routes);
     }
-    match &interface.keep_configuration {
-        Some(_) if interface.keeps_all() => drop(out.insert("critical", true)),
-        Some(_) => unsupported.key(interface, "keep_configuration"),
-        None if interface.is_manual() => drop(out.insert("activation-mode", "manual")),
-        None => {}
+    match interface.keeps_any() {
+        true if interface.keeps_all() => drop(out.insert("critical", true)),
+        true => unsupported.key(interface, "keep_configuration"),
+        false if interface.is_manual() => drop(out.insert("activation-mode", "manual")),
+        false => {}
     }
     for (key, value) in interface.extra.iter() {
         match key {

@@ -137,19 +137,14 @@ pub fn report(interface: &Interface, unsupported: &mut Unsupported) {
     unsupported.keys(interface, keys);
     for (name, o) in [("dhcp4-overrides", &interface.dhcp4_overrides), ("dhcp6-overrides", &interface.dhcp6_overrides)]
     {
-        for (key, given) in [
-            ("use-domains", o.use_domains.is_some()),
-            ("use-hostname", o.use_hostname == Some(false)),
-            ("use-mtu", o.use_mtu == Some(false)),
-            ("use-ntp", o.use_ntp == Some(false)),
-        ] {
-            if given {
+        for (key, given) in o.switches() {
+            if given && !matches!(key, "send-hostname" | "use-dns" | "use-routes") {
                 unsupported.key(interface, &format!("{name}.{key}"));
             }
         }
     }
     let is_known = |key: &str| key == "activation-mode" || EXTRA.iter().any(|(netplan, ..)| *netplan == key);
-    unsupported.keys(interface, interface.extra.keys().map(|key| (key, !is_known(key))));
+    unsupported.keys(interface, interface.extra_keys().map(|key| (key, !is_known(key))));
 }
 
 /// Gateways and routes. A profile has one gateway, beside its addresses; others are written as default routes.

@@ -117,7 +117,7 @@ fn profile(
     let is_manual = matches!(interface.extra.get("activation-mode").and_then(Value::as_str), Some("manual" | "off"));
     if is_manual || interface.is_manual() {
         main.add("autoconnect", "false");
-    } else if interface.keep_configuration.is_some() && !interface.keeps_all() {
+    } else if interface.keeps_any() && !interface.keeps_all() {
         // NetworkManager always leaves it as it is at start and stop (NetworkManager.conf(5),
         // keep-configuration).
         unsupported.key(interface, "keep_configuration");

@@ -30,10 +30,7 @@ pub fn sections(network: &Network, interface: &Interface, unsupported: &mut Unsu
         kept => main.maybe("KeepConfiguration", kept),
     }
     // A link that is kept was configured in the initramfs. It is managed so that its leases are renewed; nothing is removed.
-    if interface.is_manual()
-        && interface.keep_configuration.is_none()
-        && !interface.extra.contains_key("activation-mode")
-    {
+    if interface.is_manual() && !interface.keeps_any() && !interface.extra.contains_key("activation-mode") {
         link.add("ActivationPolicy", "manual");
     }
     if interface.dhcp4() {
@@ -49,11 +46,9 @@ pub fn sections(network: &Network, interface: &Interface, unsupported: &mut Unsu
     if interface.dhcp6() {
         overrides(&interface.dhcp6_overrides, &mut dhcp6);
         // DHCPv6 gives neither.
-        let (mtu, routes) = (interface.dhcp6_overrides.use_mtu, interface.dhcp6_overrides.use_routes);
-        unsupported.keys(
-            interface,
-            [("dhcp6-overrides.use-mtu", mtu.is_some()), ("dhcp6-overrides.use-routes", routes.is_some())],
-        );
+        let off = |switch: Option<bool>| switch == Some(false);
+        let (mtu, routes) = (off(interface.dhcp6_overrides.use_mtu), off(interface.dhcp6_overrides.use_routes));
+        unsupported.keys(interface, [("dhcp6-overrides.use-mtu", mtu), ("dhcp6-overrides.use-routes", routes)]);
     }
     extra(interface, [&mut link, &mut main, &mut dhcp4, &mut advertisement], unsupported);
     let mut out = vec![matching(interface), link, main, dhcp4, dhcp6, advertisement, port];
@@ -234,7 +229,6 @@ const EXTRA: &[(&str, usize, &str)] = &[
     ("ipv6-address-generation", 1, "IPv6LinkLocalAddressGenerationMode"),
     ("ignore-carrier", 1, "ConfigureWithoutCarrier"),
     ("emit-lldp", 1, "EmitLLDP"),
-    ("critical", 1, "KeepConfiguration"),
     ("dhcp-identifier", 2, "ClientIdentifier"),
     ("ipv6-address-token", 3, "Token"),
 ];
@@ -243,7 +237,6 @@ fn extra(interface: &Interface, mut sections: [&mut Section; 4], unsupported: &m
     for (key, value) in interface.extra.iter() {
         let line = EXTRA.iter().find(|(netplan, ..)| *netplan == key);
         let text = match (key, value) {
-            ("critical", Value::Bool(false)) => continue,
             ("ipv6-address-generation", _) if value.as_str() == Some("eui64") => Some("eui64".into()),
             (_, Value::Bool(b)) => Some(if *b { "yes".to_owned() } else { "no".to_owned() }),
             _ => value.text().filter(|t| !t.chars().any(char::is_control)),

@@ -45,11 +45,8 @@ pub fn report(interface: &Interface, known: &[&str], unsupported: &mut Unsupport
     let keys = [
         ("optional", interface.optional == Some(true)),
         // An interface that is not brought up at boot keeps its configuration anyway; and so does one of NetworkManager's.
-        (
-            "keep_configuration",
-            interface.keep_configuration.is_some() && !interface.keeps_all() && is_started(interface),
-        ),
-        ("link-local", interface.link_local.is_some()),
+        ("keep_configuration", interface.keeps_any() && !interface.keeps_all() && is_started(interface)),
+        ("link-local", interface.has_own_link_local()),
         ("broadcast", any(&|s| s.unusual_broadcast().is_some())),
         ("pointopoint", any(&|s| s.pointopoint.is_some())),
         ("scope", any(&|s| s.scope.is_some())),
@@ -67,5 +64,5 @@ pub fn report(interface: &Interface, known: &[&str], unsupported: &mut Unsupport
         }
     }
     let is_known = |key: &str| key == "activation-mode" || known.contains(&key);
-    unsupported.keys(interface, interface.extra.keys().map(|key| (key, !is_known(key))));
+    unsupported.keys(interface, interface.extra_keys().map(|key| (key, !is_known(key))));
 }

@@ -149,7 +149,6 @@ fn report_own(interface: &Interface, unsupported: &mut Unsupported) {
     let overrides = &interface.dhcp6_overrides;
     let keys = [
         ("macaddress", interface.mac.is_some() && interface.device_type == DeviceType::Infiniband),
-        ("accept-ra", interface.accept_ra == Some(true) && !interface.uses(Method::Slaac)),
         ("ipv6-mtu", interface.inet6_mtu().is_some()),
         ("routing-policy", !interface.rules.is_empty()),
         ("dhcp6-overrides.hostname", overrides.hostname.is_some()),
