@@ -17,7 +17,7 @@ use super::Module;
 use crate::base::error::{Error, Result};
 use crate::document::Value;
 use crate::instance::Frequency;
-use crate::machine::Family;
+use crate::machine::{Distro, Family};
 use crate::root::{Attr, Command, Stage};
 use crate::system::Context;
 use crate::system::packages;
@@ -63,7 +63,7 @@ fn wanted(cx: &Context) -> Result<Option<Wanted>> {
     }
     // Alpine's file is an earlier instance's.
     let of_system = || Some(default_file(family)).filter(|_| family != Family::Alpine).and_then(lang);
-    let default = || of_system().or_else(|| default_locale(family).map(str::to_owned));
+    let default = || of_system().or_else(|| default_locale(cx.distro).map(str::to_owned));
     let Some(locale) = given.and_then(|value| value.text()).or_else(default) else { return Ok(None) };
     let now = lang(&file);
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '@' | '-' | '+');
@@ -88,12 +88,13 @@ fn default_file(family: Family) -> &'static str {
     }
 }
 
-/// The locale of a system without one where none is configured, on the distributions that have such a default.
-fn default_locale(family: Family) -> Option<&'static str> {
-    match family {
-        Family::Debian | Family::Alpine => Some("C.UTF-8"),
-        Family::Redhat | Family::Suse => Some("en_US.UTF-8"),
-        _ => None,
+/// The locale of a system without one where none is configured. Gentoo may have one in /etc/env.d, and an unknown distribution
+/// anywhere.
+fn default_locale(distro: &Distro) -> Option<&'static str> {
+    match (distro.family, distro.name) {
+        (Family::Debian | Family::Alpine, _) => Some("C.UTF-8"),
+        (Family::Gentoo, _) | (_, "unknown") => None,
+        _ => Some("en_US.UTF-8"),
     }
 }
 
@@ -164,7 +165,12 @@ fn set_lang(cx: &mut Context, wanted: &Wanted) -> Result<()> {
 
 /// Has the locale in /etc/locale.gen, without a comment sign before it. The others stay as they are.
 fn enable(cx: &mut Context, locale: &str) -> Result<()> {
-    let line = supported(&cx.root.text(SUPPORTED), locale);
+    let line = match cx.distro.family {
+        Family::Debian => supported(&cx.root.text(SUPPORTED), locale),
+        // Only a line of this name makes a locale that LANG finds by it.
+        _ if !locale.contains('.') => format!("{locale} UTF-8"),
+        _ => supported(&cx.root.text(SUPPORTED), locale),
+    };
     cx.root.edit_text(GEN, Attr::root(0o644), |text| Ok(Some(with_locale(text, &line)))).map(drop)
 }
 
@@ -208,6 +214,11 @@ fn supported(list: &str, locale: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::report::Report;
+    use crate::base::testing::TempDir;
+    use crate::document::yaml;
+    use crate::instance::Instance;
+    use crate::root::{Root, Use};
 
     #[test]
     fn the_supported_list_decides_the_line() {
@@ -223,5 +234,33 @@ mod tests {
             assert_eq!(supported(list, locale), line, "{locale}");
         }
         assert_eq!(supported("", "de_DE.UTF-8"), "de_DE.UTF-8 UTF-8");
+    }
+
+    /// locale.gen and the file with LANG, before the pivot.
+    fn written(distro: &str, config: &str) -> (String, String) {
+        let dir = TempDir::new("locale");
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        root.write(SUPPORTED, "ar_AE.UTF-8 UTF-8\nar_AE ISO-8859-6\n", Attr::root(0o644)).unwrap();
+        let (config, distro) = (yaml::parse("t", config).unwrap(), Distro::named(distro));
+        let (instance, mut report) = (Instance::default(), Report::new());
+        provision(&mut Context::new(&mut root, &config, &instance, &distro, &mut report)).unwrap();
+        (root.text(GEN), root.text(SYSTEMD))
+    }
+
+    #[test]
+    fn lang_names_the_locale_that_locale_gen_makes() {
+        for (locale, line) in [("ar_AE", "ar_AE UTF-8\n"), ("ar_AE.UTF-8", "ar_AE.UTF-8 UTF-8\n")] {
+            let found = written("arch", &format!("locale: {locale}"));
+            assert_eq!(found, (line.to_owned(), format!("LANG={locale}\n")));
+        }
+    }
+
+    #[test]
+    fn a_known_system_without_a_locale_gets_one() {
+        let english = "LANG=en_US.UTF-8\n";
+        assert_eq!(written("arch", "{}"), ("en_US.UTF-8 UTF-8\n".into(), english.into()));
+        for (distro, text) in [("aosc", english), ("fedora", english), ("gentoo", ""), ("unknown", "")] {
+            assert_eq!(written(distro, "{}").1, text, "{distro}");
+        }
     }
 }
