@@ -4,6 +4,7 @@
 use super::{Instance, NetworkData, host_name, state, vendor_document};
 use crate::base::error::{Context, Result};
 use crate::document::{Map, Value, json};
+use crate::machine::distro::RASPBERRY_PI_OS;
 use crate::machine::{Distro, Family, Machine};
 use crate::root::{Attr, Content, Root};
 use std::io::{self, Write};
@@ -114,7 +115,7 @@ impl OsRelease {
             let line = text.lines().find_map(|l| l.trim().strip_prefix(key)?.strip_prefix('='));
             line.map(|v| v.trim_matches(['"', '\'']).to_owned()).unwrap_or_default()
         };
-        let id = value("ID");
+        let id = if root.is_raspberry_pi_os() { RASPBERRY_PI_OS.to_owned() } else { value("ID") };
         let codename = match id.as_str() {
             id if id.contains("sles") || id.contains("suse") => std::env::consts::ARCH.to_owned(),
             "alpine" | "photon" | "virtuozzo" => value("PRETTY_NAME"),

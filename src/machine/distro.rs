@@ -29,6 +29,9 @@ pub struct Distro {
     pub ssh_service: &'static str,
 }
 
+/// The name of Raspberry Pi OS.
+pub const RASPBERRY_PI_OS: &str = "raspberry-pi-os";
+
 /// The `sudo` rule of every distribution's default user.
 pub const DEFAULT_SUDO: &str = "ALL=(ALL) NOPASSWD:ALL";
 
@@ -70,7 +73,7 @@ const DISTROS: &[Row] = &[
     ("opensuse-microos", Family::Suse, "suse", "suse Cloud User", &["cdrom", "users"], &[]),
     ("opensuse-tumbleweed", Family::Suse, "suse", "suse Cloud User", &["cdrom", "users"], &[]),
     ("photon", Family::Photon, "photon", "PhotonOS", &["wheel"], &[]),
-    ("raspberry-pi-os", Family::Debian, "pi", "Raspberry Pi OS", PI_GROUPS, &["raspbian"]),
+    (RASPBERRY_PI_OS, Family::Debian, "pi", "Raspberry Pi OS", PI_GROUPS, &["raspbian"]),
     ("rhel", Family::Redhat, "cloud-user", "Cloud User", ADM, &["redhat", "ol", "oracle"]),
     ("rocky", Family::Redhat, "rocky", "rocky Cloud User", ADM, &[]),
     ("sle-micro", Family::Suse, "suse", "suse Cloud User", &["cdrom", "users"], &["sl-micro", "suse-microos"]),
@@ -113,7 +116,7 @@ impl Distro {
 
     /// Whether the distribution's images configure the network themselves, so that the fallback is not used.
     pub fn has_own_network(&self) -> bool {
-        matches!(self.name, "photon" | "raspberry-pi-os")
+        matches!(self.name, "photon" | RASPBERRY_PI_OS)
     }
 
     /// The configuration in cloud-init's cloud.cfg for this distribution, without the module lists; used for

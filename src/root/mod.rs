@@ -43,6 +43,7 @@ pub use owner::{Ids, Owners};
 pub use watch::PathState;
 
 use crate::base::error::{Context, Error, Result};
+use crate::machine::distro::RASPBERRY_PI_OS;
 use crate::machine::{Cmdline, Distro, Machine};
 use disk::Disk;
 use record::Entry;
@@ -339,7 +340,16 @@ impl Root {
 
     /// The distribution by [`Root::os_release`].
     pub fn distro(&self) -> Distro {
+        if self.is_raspberry_pi_os() {
+            return Distro::named(RASPBERRY_PI_OS);
+        }
         Distro::of_os_release(&self.os_release())
+    }
+
+    /// Whether this is Raspberry Pi OS, whose os-release is Debian's where it has 64 bits (cloud-init 26.2, util.py,
+    /// `get_linux_distro`).
+    pub fn is_raspberry_pi_os(&self) -> bool {
+        self.exists("/etc/rpi-issue")
     }
 
     /// The target of a symbolic link.

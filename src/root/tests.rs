@@ -486,6 +486,8 @@ fn the_vendors_os_release_is_read_where_etc_has_none() {
     assert_eq!(root.distro().name, "fedora");
     root.write("/etc/os-release", "ID=debian\n", Attr::root(0o644)).unwrap();
     assert_eq!(root.distro().name, "debian");
+    root.write("/etc/rpi-issue", "Raspberry Pi reference\n", Attr::root(0o644)).unwrap();
+    assert_eq!(root.distro().name, "raspberry-pi-os");
 }
 
 #[test]
