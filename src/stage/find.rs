@@ -141,7 +141,7 @@ fn find_with(root: &Root, boot: &mut Boot, drives: &mut Drives, deadline: Deadli
 fn look(search: &mut Search, own: &Value, drives: &mut Drives, deadline: Deadline) -> Outcome {
     let (root, machine, config) = (search.root, search.machine, search.config);
     let cached = state::cached(root);
-    if let Some(instance) = cached.as_ref().filter(|c| is_this_machine(c, machine, config)) {
+    if let Some(instance) = cached.as_ref().filter(|c| is_this_machine(c, root, machine, config)) {
         return Outcome::Same(Box::new(instance.clone()));
     }
     let facts = Facts::new(machine, root, own, Platform::of(machine, root));
@@ -387,10 +387,11 @@ fn without_notes(search: &Search, unread: &[String], due: bool) -> String {
     }
 }
 
-/// Whether the cached instance is certainly this machine's: its id is the machine's UUID, or the image keeps
-/// its instance forever (`manual_cache_clean`).
-fn is_this_machine(cached: &Instance, machine: &Machine, config: &Value) -> bool {
+/// Whether the cached instance is certainly this machine's: its id is the machine's UUID, or it is kept forever
+/// (`manual_cache_clean`), as the image's configuration says or that with which it was provisioned.
+fn is_this_machine(cached: &Instance, root: &Root, machine: &Machine, config: &Value) -> bool {
     config.get("manual_cache_clean").is_some_and(Value::is_true)
+        || root.is_file(&state::kept_mark(cached))
         || machine.uuid().is_some_and(|uuid| uuid.eq_ignore_ascii_case(&cached.instance_id))
 }
 
@@ -409,7 +410,7 @@ fn is_of_another_machine(cached: &Instance, machine: &Machine) -> bool {
 mod tests {
     use super::*;
     use crate::base::testing::TempDir;
-    use crate::root::Use;
+    use crate::root::{Attr, Use};
     use crate::stage::Options;
     use crate::system::Nothing;
 
@@ -446,6 +447,31 @@ mod tests {
         assert!(!is_others("AA-1\n", Some("aa-1")));
         // Nothing says so.
         assert!(!is_others("AA-1\n", None) && !is_others("\n", Some("bb-2")));
+    }
+
+    #[test]
+    fn an_instance_that_its_user_data_keeps_forever_is_not_looked_for() {
+        let dir = TempDir::new("find-kept");
+        dir.write("var/lib/cloud/seed/nocloud/meta-data", "instance-id: another\n");
+        dir.write("var/lib/cloud/seed/nocloud/user-data", "");
+        let machine = Machine::read(&dir.0);
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let cached = Instance { source: "NoCloud".into(), instance_id: "kept".into(), ..Instance::default() };
+        state::store(&mut root, &cached).unwrap();
+        for (marked, id) in [(false, "another"), (true, "kept")] {
+            if marked {
+                root.write(&state::kept_mark(&cached), "", Attr::root(0o644)).unwrap();
+            }
+            assert_eq!(root.commit(), []);
+            let places = Places { sys: dir.0.join("sys/class/block"), dev: dir.0.join("dev") };
+            let mut drives = Drives::new(&[""; 0], places);
+            let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
+            match find_with(&root, &mut boot, &mut drives, Deadline::after(Duration::ZERO)) {
+                Outcome::Same(same) => assert_eq!(same.instance_id, id),
+                Outcome::Read(found) => assert_eq!(found.instance.instance_id, id),
+                _ => panic!("there is an instance"),
+            }
+        }
     }
 
     #[test]
