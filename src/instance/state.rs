@@ -28,6 +28,11 @@ pub fn folder(instance: &Instance) -> String {
     format!("{CLOUD_DIR}/instances/{}", instance.folder())
 }
 
+/// The mark of an instance that is kept forever (`manual_cache_clean`).
+pub fn kept_mark(instance: &Instance) -> String {
+    format!("{}/manual-clean", folder(instance))
+}
+
 /// The file that says which datasource an instance came from: there once a run has written of the instance what it could.
 pub fn class_file(instance: &Instance) -> String {
     format!("{}/datasource", folder(instance))

@@ -37,9 +37,9 @@ impl Input {
         is_disabled(&self.document)
     }
 
-    /// Whether it configures nothing.
+    /// Whether it configures nothing, with or without `network:` above it.
     fn is_empty(&self) -> bool {
-        match &self.document {
+        match self.document.get("network").unwrap_or(&self.document) {
             Value::Map(map) => map.is_empty(),
             Value::String(text) => text.trim().is_empty(),
             other => other.is_null(),
@@ -137,10 +137,11 @@ mod tests {
     #[test]
     fn the_first_configuration_takes_precedence() {
         let given = |origin| match origin {
+            Origin::Cmdline => Some(config("network: {}")),
             Origin::Initramfs => Some(config("{}")),
             Origin::SystemCfg => Some(config("version: 2")),
             Origin::Datasource => Some(config("config: disabled")),
-            _ => None,
+            Origin::Fallback => None,
         };
         assert_eq!(choose(&DEFAULT_ORDER, given), Choice::Use(Origin::SystemCfg, config("version: 2")));
         assert_eq!(choose(&[Origin::Datasource, Origin::SystemCfg], given), Choice::Disabled(Origin::Datasource));

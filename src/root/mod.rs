@@ -331,8 +331,8 @@ impl Root {
         }
     }
 
-    /// The text of os-release(5): the administrator's file, or else the vendor's. Raspberry Pi OS has Debian's, and a file
-    /// of its own beside it: its ID comes first then.
+    /// The text of os-release(5): the administrator's file, or else the vendor's. Raspberry Pi OS of 64 bits has Debian's, and a
+    /// file of its own beside it: its ID comes first then (cloud-init 26.2, util.py, `get_linux_distro`).
     pub fn os_release(&self) -> String {
         let own = self.text("/etc/os-release");
         let text = if own.is_empty() { self.text("/usr/lib/os-release") } else { own };

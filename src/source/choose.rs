@@ -87,6 +87,17 @@ pub fn unread(report: &Report, facts: &Facts) -> Vec<String> {
     unread.map(|(name, why)| format!("{name} ({why})")).collect()
 }
 
+/// Whether the machine is None's where no source has anything: cloud-init would run, and the list has None. A list that only
+/// ds-identify or cloud-init itself would end with None leaves the machine as it is, unless the owner has it provisioned anyway.
+pub fn falls_back(report: &Report, facts: &Facts) -> bool {
+    let requested = &facts.requested;
+    match report.outcome {
+        Outcome::Found => requested.lists_none(),
+        Outcome::Enabled => requested.lists_none() || requested.list.is_none(),
+        Outcome::NotFound | Outcome::DisabledByPolicy | Outcome::Disabled => false,
+    }
+}
+
 /// The first source that the machine has or its owner names, but only the real root can read: its name and
 /// the reason.
 pub fn left_to_real_root(report: &Report, facts: &Facts) -> Option<String> {

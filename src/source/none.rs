@@ -12,7 +12,9 @@ pub static SOURCE: Source = Source {
         ("userdata_raw", "user-data as text"),
     ],
     docs: "The last of every list: a machine with the metadata and user-data of the image's own configuration \
-        (datasource: {None: …}), used where no other source has anything.",
+        (datasource: {None: …}), used where no other source has anything. A machine without either has what the image \
+        configures: at once where None is the only source, else in the real root's network stage, where a source was found or \
+        named that has nothing and datasource_list has None too.",
     ..Source::NEW
 };
 
@@ -35,8 +37,10 @@ pub fn instance(settings: Option<&Value>) -> Instance {
     }
 }
 
-/// The instance in the image's own configuration; None if it has none.
-pub fn configured(search: &Search) -> Option<Found> {
-    let settings = search.settings(SOURCE.name).filter(|s| s.get("metadata").or(s.get("userdata_raw")).is_some())?;
-    Some(Found { instance: instance(Some(settings)), place: format!("datasource: {}:", SOURCE.name) })
+/// The instance in the image's own configuration. If it has none: where `alone`, because there is no other source, an instance
+/// without data, whose modules have what the image configures; else None.
+pub fn found(search: &Search, alone: bool) -> Option<Found> {
+    let settings = search.settings(SOURCE.name).filter(|s| s.get("metadata").or(s.get("userdata_raw")).is_some());
+    let is_there = alone || settings.is_some();
+    is_there.then(|| Found { instance: instance(settings), place: format!("datasource: {}:", SOURCE.name) })
 }

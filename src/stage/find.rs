@@ -93,15 +93,18 @@ pub fn ask(search: &mut Search, jobs: Vec<Job>) -> Result<Found> {
     found.ok_or_else(|| Error::new(search.problems().join("; ")))
 }
 
-/// Asks the services that the machine certainly has, over the running system's network.
+/// Asks the services that the machine certainly has, over the running system's network. Where there is still nothing, the
+/// machine may be None's, as by cloud-init in this stage.
 pub fn find_service(root: &Root, boot: &mut Boot) -> Option<Found> {
     let facts = Facts::new(boot.machine, root, &boot.image.own, Platform::of(boot.machine, root));
-    let services = choose::services(&detect::identify(&facts, &candidates()), &facts);
+    let report = detect::identify(&facts, &candidates());
+    let services = choose::services(&report, &facts);
     let mut search = Search::new(boot.machine, root, &boot.image.config, Deadline::after(SERVED));
     let found = match jobs(&mut search, &services) {
         (jobs, None) if !jobs.is_empty() => ask(&mut search, jobs).ok(),
         _ => None,
     };
+    let found = found.or_else(|| choose::falls_back(&report, &facts).then(|| none::found(&search, true)).flatten());
     let report = search.take_report();
     boot.absorb(report);
     found
@@ -141,12 +144,16 @@ fn find_with(root: &Root, boot: &mut Boot, drives: &mut Drives, deadline: Deadli
 fn look(search: &mut Search, own: &Value, drives: &mut Drives, deadline: Deadline) -> Outcome {
     let (root, machine, config) = (search.root, search.machine, search.config);
     let cached = state::cached(root);
-    if let Some(instance) = cached.as_ref().filter(|c| is_this_machine(c, machine, config)) {
+    if let Some(instance) = cached.as_ref().filter(|c| is_this_machine(c, root, machine, config)) {
         return Outcome::Same(Box::new(instance.clone()));
     }
     let facts = Facts::new(machine, root, own, Platform::of(machine, root));
     let report = detect::identify(&facts, &candidates());
     let names = choose::names(&report, &facts);
+    let alone = facts.requested.lists_none() && names.iter().all(|name| none::SOURCE.is_named(name));
+    if alone && let Some(found) = none::found(search, alone) {
+        return cached.map_or(Outcome::Read(Box::new(found)), |instance| Outcome::Same(Box::new(instance)));
+    }
     if let Some(found) = present(search, drives, &names) {
         // A kernel command line or DMI may give only part of the data, such as `ds=` with an instance-id; a
         // drive whose driver is still loading may have the rest.
@@ -184,7 +191,9 @@ fn look(search: &mut Search, own: &Value, drives: &mut Drives, deadline: Deadlin
     let due = choose::drive_is_due(&report, &facts) && !jobs.iter().any(|job| job.replaces_drive);
     let asks = !jobs.is_empty();
     let others = cached.as_ref().is_some_and(|c| is_of_another_machine(c, machine));
-    let budgets = cached.as_ref().filter(|_| !others).map(|_| KNOWN).into_iter().chain(budget);
+    // What had no source is not known.
+    let known = cached.as_ref().filter(|c| !others && !none::SOURCE.is_named(&c.source));
+    let budgets = known.map(|_| KNOWN).into_iter().chain(budget);
     let limit = budgets.fold(deadline, Deadline::at_most);
     if let Some(found) = ask_services(search, &services, jobs, drives, &names, limit) {
         return Outcome::Read(found);
@@ -211,7 +220,7 @@ fn look(search: &mut Search, own: &Value, drives: &mut Drives, deadline: Deadlin
         log::info!("no datasource answers: the instance {} of the last boot stays ({reasons})", instance.instance_id);
         return Outcome::Same(Box::new(instance));
     }
-    if let Some(found) = facts.requested.lists_none().then(|| none::configured(search)).flatten() {
+    if let Some(found) = facts.requested.lists_none().then(|| none::found(search, false)).flatten() {
         return Outcome::Read(Box::new(found));
     }
     Outcome::Nothing(reason(search, drives, &choose::unread(&report, &facts), due))
@@ -387,10 +396,11 @@ fn without_notes(search: &Search, unread: &[String], due: bool) -> String {
     }
 }
 
-/// Whether the cached instance is certainly this machine's: its id is the machine's UUID, or the image keeps
-/// its instance forever (`manual_cache_clean`).
-fn is_this_machine(cached: &Instance, machine: &Machine, config: &Value) -> bool {
+/// Whether the cached instance is certainly this machine's: its id is the machine's UUID, or it is kept forever
+/// (`manual_cache_clean`), as the image's configuration says or that with which it was provisioned.
+fn is_this_machine(cached: &Instance, root: &Root, machine: &Machine, config: &Value) -> bool {
     config.get("manual_cache_clean").is_some_and(Value::is_true)
+        || root.is_file(&state::kept_mark(cached))
         || machine.uuid().is_some_and(|uuid| uuid.eq_ignore_ascii_case(&cached.instance_id))
 }
 
@@ -409,7 +419,7 @@ fn is_of_another_machine(cached: &Instance, machine: &Machine) -> bool {
 mod tests {
     use super::*;
     use crate::base::testing::TempDir;
-    use crate::root::Use;
+    use crate::root::{Attr, Use};
     use crate::stage::Options;
     use crate::system::Nothing;
 
@@ -446,6 +456,31 @@ mod tests {
         assert!(!is_others("AA-1\n", Some("aa-1")));
         // Nothing says so.
         assert!(!is_others("AA-1\n", None) && !is_others("\n", Some("bb-2")));
+    }
+
+    #[test]
+    fn an_instance_that_its_user_data_keeps_forever_is_not_looked_for() {
+        let dir = TempDir::new("find-kept");
+        dir.write("var/lib/cloud/seed/nocloud/meta-data", "instance-id: another\n");
+        dir.write("var/lib/cloud/seed/nocloud/user-data", "");
+        let machine = Machine::read(&dir.0);
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let cached = Instance { source: "NoCloud".into(), instance_id: "kept".into(), ..Instance::default() };
+        state::store(&mut root, &cached).unwrap();
+        for (marked, id) in [(false, "another"), (true, "kept")] {
+            if marked {
+                root.write(&state::kept_mark(&cached), "", Attr::root(0o644)).unwrap();
+            }
+            assert_eq!(root.commit(), []);
+            let places = Places { sys: dir.0.join("sys/class/block"), dev: dir.0.join("dev") };
+            let mut drives = Drives::new(&[""; 0], places);
+            let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
+            match find_with(&root, &mut boot, &mut drives, Deadline::after(Duration::ZERO)) {
+                Outcome::Same(same) => assert_eq!(same.instance_id, id),
+                Outcome::Read(found) => assert_eq!(found.instance.instance_id, id),
+                _ => panic!("there is an instance"),
+            }
+        }
     }
 
     #[test]
@@ -545,6 +580,57 @@ mod tests {
                 Outcome::Same(same) => assert_eq!((same.instance_id.as_str(), later), (id, ""), "{source} {tool}"),
                 _ => panic!("the machine has an instance"),
             }
+        }
+    }
+
+    #[test]
+    fn a_machine_whose_list_has_none_alone_needs_no_data() {
+        for (config, cmdline, id) in [
+            ("datasource_list: [None]\n", "", "iid-datasource-none"),
+            ("datasource_list: [Ec2]\n", "ds=None", "iid-datasource-none"),
+            ("datasource_list: [ None ]\ndatasource: {None: {metadata: {instance-id: own}}}\n", "", "own"),
+            ("datasource_list: [NoCloud, None]\ndatasource: {None: {metadata: {instance-id: own}}}\n", "", "own"),
+            ("datasource_list: [NoCloud, None]\n", "", ""),
+            ("datasource_list: [NoCloud, ConfigDrive, None]\n", "", ""),
+            ("a: b\n", "", ""),
+        ] {
+            let dir = TempDir::new("find-none");
+            dir.write("etc/cloud/cloud.cfg", config);
+            dir.write("proc/cmdline", cmdline);
+            let (machine, root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Plan).unwrap());
+            let places = Places { sys: dir.0.join("sys/class/block"), dev: dir.0.join("dev") };
+            let mut drives = Drives::new(&[""; 0], places);
+            let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
+            match find_with(&root, &mut boot, &mut drives, Deadline::after(Duration::ZERO)) {
+                Outcome::Read(found) => assert_eq!(found.instance.instance_id, id, "{config}{cmdline}"),
+                Outcome::Nothing(_) => assert_eq!(id, "", "{config}{cmdline}"),
+                _ => panic!("the machine has no instance"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_machine_whose_sources_have_nothing_is_nones_in_the_network_stage() {
+        const ENABLED: &str = "ci.di.policy=search,notfound=enabled";
+        for (config, cmdline, falls_back) in [
+            ("datasource_list: [NoCloud, None]\n", "", true),
+            ("datasource_list: [NoCloud]\n", "", false),
+            ("datasource_list: [NoCloud, ConfigDrive, None]\n", "", false),
+            ("datasource_list: [NoCloud, ConfigDrive, None]\n", ENABLED, true),
+            ("datasource_list: [NoCloud, ConfigDrive]\n", ENABLED, false),
+            ("a: b\n", ENABLED, true),
+            ("datasource_list: [NoCloud, ConfigDrive, None]\n", "ds=nocloud", true),
+            ("a: b\n", "ds=nocloud", false),
+            ("a: b\n", "", false),
+            ("datasource_list: [NoCloud, None]\n", "ci.di.policy=disabled", false),
+        ] {
+            let dir = TempDir::new("find-fallback");
+            dir.write("etc/cloud/cloud.cfg", config);
+            dir.write("proc/cmdline", cmdline);
+            let (machine, root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Plan).unwrap());
+            let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
+            let found = find_service(&root, &mut boot).map(|found| found.instance.instance_id);
+            assert_eq!(found.as_deref(), falls_back.then_some("iid-datasource-none"), "{config}{cmdline}");
         }
     }
 

@@ -60,17 +60,18 @@ pub struct Image {
 }
 
 impl Image {
-    /// Reads the image. os-release names the distribution, or `system_info: distro` where that does not.
+    /// Reads the image. `system_info: distro` names the distribution, or os-release where that does not.
     /// Errors in its configuration go into `report`.
     pub fn read(root: &Root, machine: &Machine, report: &mut Report) -> Image {
         let mut distro = root.distro();
-        let base = configuration(root, machine, &distro, report);
-        let (config, own) = (Value::Map(base.config), Value::Map(base.own));
-        if distro.name == "unknown"
-            && let Some(name) = config.at(&["system_info", "distro"]).and_then(Value::as_str)
-        {
-            distro = Distro::named(name);
+        let mut base = configuration(root, machine, &distro, report);
+        let named = base.config.get("system_info").and_then(|info| info.get("distro")?.as_str()).map(Distro::named);
+        if let Some(named) = named.filter(|named| !["unknown", distro.name].contains(&named.name)) {
+            distro = named;
+            // The defaults below the image's own values are the other distribution's. What is wrong was reported already.
+            base = configuration(root, machine, &distro, &mut Report::new());
         }
+        let (config, own) = (Value::Map(base.config), Value::Map(base.own));
         let config_url = machine.cmdline.value("cloud-config-url").and_then(|url| config_url(root, url));
         Image { distro, config, own, above: Vec::new(), part_handlers: part_handlers(root), config_url }
     }
@@ -115,4 +116,36 @@ fn part_handlers(root: &Root) -> PartHandlers {
 /// command line, or ds-identify's policy.
 pub fn disabled(root: &Root, machine: &Machine) -> Option<String> {
     boot::asked(root, machine).filter(|b| b.status.is_disabled()).map(|b| b.reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::testing::TempDir;
+    use crate::root::Use;
+
+    #[test]
+    fn the_configuration_names_the_distribution_before_os_release() {
+        for (release, config, name) in [
+            ("ID=debian\n", "", "debian"),
+            ("ID=debian\n", "system_info: {distro: ubuntu}\n", "ubuntu"),
+            ("ID=ol\n", "system_info: {distro: rhel}\n", "rhel"),
+            ("ID=debian\n", "system_info: {distro: nosuch}\n", "debian"),
+            ("ID=debian\n", "system_info: {distro: [rhel]}\n", "debian"),
+            ("ID=nosuch\n", "system_info: {distro: fedora}\n", "fedora"),
+            ("ID=nosuch\n", "", "unknown"),
+        ] {
+            let dir = TempDir::new("image-distro");
+            dir.write("etc/os-release", release);
+            dir.write("etc/cloud/cloud.cfg", format!("a: [\n  1]\n{config}"));
+            let root = Root::open(&dir.0, Use::Plan).unwrap();
+            let mut report = Report::new();
+            let image = Image::read(&root, &Machine::read(&dir.0), &mut report);
+            assert_eq!(image.distro.name, name, "{release}{config}");
+            // So are the defaults below the image's own values.
+            let user = image.config.at(&["system_info", "default_user", "name"]).and_then(Value::as_str);
+            assert_eq!(user, Some(image.distro.user), "{release}{config}");
+            assert!(report.is_empty());
+        }
+    }
 }

@@ -393,7 +393,7 @@ impl<'a, 'b> Run<'a, 'b> {
     fn is_requested(&self, module: &Module) -> bool {
         let unverified = || {
             let list = self.boot.config().get("unverified_modules").and_then(Value::as_list).unwrap_or_default();
-            list.iter().any(|v| v.as_str() == Some(module.name))
+            list.iter().filter_map(Value::as_str).any(|name| module::find(name).is_some_and(|m| m.name == module.name))
         };
         self.has_key(module)
             && (module.distros.is_empty() || module.distros.contains(&self.boot.image.distro.name) || unverified())
@@ -711,6 +711,8 @@ mod tests {
         for (config, wanted) in [
             ("{apk_repos: {}}", false),
             ("{apk_repos: {}, unverified_modules: [apk_configure]}", true),
+            ("{apk_repos: {}, unverified_modules: [apk-configure]}", true),
+            ("{apk_repos: {}, unverified_modules: [byobu, 5]}", false),
             ("{unverified_modules: [apk_configure]}", false),
         ] {
             let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);

@@ -67,7 +67,7 @@ pub fn provision(root: &mut Root, boot: &mut Boot, instance: &Instance, read: bo
 
 /// Writes the marker by which ds-identify keeps the instance on later boots (`manual_cache_clean`).
 fn keep_for_good(root: &mut Root, config: &Value, instance: &Instance) -> Result<()> {
-    let mark = format!("{}/manual-clean", state::folder(instance));
+    let mark = state::kept_mark(instance);
     if config.get("manual_cache_clean").is_some_and(Value::is_true) {
         root.write(&mark, "", Attr::root(0o644))
     } else {
