@@ -63,7 +63,8 @@ fn early(root: &mut Root, machine: &Machine, options: &Options, report: &mut Rep
     let mut boot = Boot::new(root, machine, options, &outside);
     boot.config = combined(root, &mut boot);
     if boot.config.is_some() {
-        let _event = Event::start(status::LOCAL, "growing the root and setting up disks");
+        // Not the stage's own name, which the initramfs has used: to `analyze` that is the beginning of another boot.
+        let _event = Event::start("init-local/early", "growing the root and setting up disks");
         let _redirected = root.is_live().then(|| Redirected::new(boot.config(), Stage::Init, root.group_id(LOG_GROUP)));
         Run::new(root, &mut boot, &instance).early();
     }
@@ -421,6 +422,24 @@ mod tests {
         let late = "cloud_init_modules: [], cloud_config_modules: [set_passwords]";
         let (passwords, _, left) = run_with("i-3", late, Some("a:second\n"));
         assert!(left && passwords == [("a".into(), "second".into())]);
+    }
+
+    #[test]
+    fn what_is_done_early_begins_no_other_boot_in_the_log() {
+        let dir = TempDir::new("later-early");
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let config = format!("{}/combined-cloud-config.json", state::RUN_DIR);
+        root.write(&config, r#"{"cloud_init_modules": []}"#, Attr::root(0o600)).unwrap();
+        let options = Options { force: true, ..Options::default() };
+        let messages = logging::capture(|| early(&mut root, &Machine::default(), &options, &mut Report::new()));
+        let events: Vec<&str> = messages.iter().map(|m| m.text.as_str()).filter(|t| t.contains("growing")).collect();
+        assert_eq!(
+            events,
+            [
+                "start: init-local/early: growing the root and setting up disks",
+                "finish: init-local/early: SUCCESS: growing the root and setting up disks",
+            ]
+        );
     }
 
     #[test]

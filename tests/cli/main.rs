@@ -102,6 +102,7 @@ fn usage() {
         (&["single"], 2),
         (&["single", "-n", "locale", "--frequency", "weekly"], 2),
         (&["devel"], 2),
+        (&["devel", "hotplug-hook", "-s", "net", "handle", "-d", "/sys/x", "-u", "change"], 2),
         (&["clean", "-c", "everything"], 2),
         (&["clean", "network"], 2),
         (&["status", "--wait", "--root", "/tmp"], 2),

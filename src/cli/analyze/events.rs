@@ -7,6 +7,8 @@ use std::time::SystemTime;
 
 /// The most events that are read; the rest is ignored.
 const MAX_EVENTS: usize = 100_000;
+/// What syslog puts between the host, or the time, and what cloud-init said.
+const PROCESS: &str = " cloud-init[";
 /// How `dump` describes the stages whose beginning is such a line (cloud-init 26.2, analyze/dump.py).
 const STAGES: [(&str, &str); 4] = [
     ("init-local", "starting search for local datasources"),
@@ -59,10 +61,16 @@ impl Event {
     }
 
     /// Parses a line of the log (time, ` - `, logger, event) or of what a syslog made of it (time, host,
-    /// `[CLOUDINIT]`, logger, event). The line that begins a cloud-init stage has another format.
+    /// `[CLOUDINIT]`, logger, event; on Amazon Linux time, `cloud-init[PID]:`, logger, event). The line that begins a cloud-init
+    /// stage has another format.
     fn of_line(line: &str) -> Option<Event> {
-        let split = [" - ", " [CLOUDINIT] "].into_iter().filter_map(|separator| line.split_once(separator));
-        let (time, said) = split.min_by_key(|(time, _)| time.len())?;
+        let split = [" - ", " [CLOUDINIT] ", PROCESS]
+            .into_iter()
+            .filter_map(|separator| Some((separator, line.split_once(separator)?)));
+        let (separator, (time, mut said)) = split.min_by_key(|(_, (time, _))| time.len())?;
+        if separator == PROCESS {
+            said = said.split_once(": ")?.1;
+        }
         let time = seconds(time)?;
         if let Some((_, said)) = said.split_once("Cloud-init v.") {
             let (stage, _) = said.split_once("running '")?.1.split_once('\'')?;
@@ -167,6 +175,13 @@ mod tests {
             ("2026-08-21 10:00:00 - a.py[DEBUG]: start: init-local: x".into(), Some(1_787_306_400.0)),
             (format!("Aug 21 10:00:00 host.example {start}"), Some(august)),
             (format!("Aug 21 10:00:00.250000 host cloud-init[106]: {start}"), Some(august + 0.25)),
+            ("Aug 21 10:00:00 cloud-init[106]: handlers.py[DEBUG]: start: init-local: x".into(), Some(august)),
+            ("Aug 21 10:00:00 host cloud-init[106]: handlers.py[DEBUG]: start: init-local: x - y".into(), Some(august)),
+            (
+                "Aug 21 10:00:00 host cloud-init[106]: 2026-08-21 - a.py[DEBUG]: start: init-local: x".into(),
+                Some(august),
+            ),
+            ("Aug 21 10:00:00 cloud-init[106]".into(), None),
             (format!("Aug 32 10:00:00 host {start}"), None),
             (format!("Avg 21 10:00:00 host {start}"), None),
             (format!("2026-08-21T10:00 host {start}"), None),

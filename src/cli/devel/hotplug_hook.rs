@@ -48,7 +48,7 @@ struct Handle {
     #[argh(option, short = 'd')]
     devpath: String,
     /// what happened; nothing is done for a device that was removed
-    #[argh(option, short = 'u', arg_name = "add|remove")]
+    #[argh(option, short = 'u', arg_name = "add|remove", from_str_fn(action))]
     udevaction: String,
 }
 
@@ -59,6 +59,10 @@ struct Enable {}
 
 fn net(name: &str) -> Result<(), String> {
     if name == "net" { Ok(()) } else { Err("expected net".into()) }
+}
+
+fn action(name: &str) -> Result<String, String> {
+    if matches!(name, "add" | "remove") { Ok(name.to_owned()) } else { Err("expected add or remove".into()) }
 }
 
 impl Verb for HotplugHook {
