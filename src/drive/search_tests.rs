@@ -70,7 +70,8 @@ fn a_swap_space_is_known_by_its_type() {
     let mut search = search(&fake);
     search.scan(soon()).unwrap();
     search.scan(soon()).unwrap();
-    for (name, expected) in [("TYPE=swap", "vdb"), ("TYPE=iso9660", "vda"), ("LABEL=ephemeral0", "vda"), ("TYPE=", "")] {
+    for (name, expected) in [("TYPE=swap", "vdb"), ("TYPE=iso9660", "vda"), ("LABEL=ephemeral0", "vda"), ("TYPE=", "")]
+    {
         let named = search.seen().iter().filter(|probed| probed.is_named(name));
         assert_eq!(named.map(|probed| probed.device.name.as_str()).collect::<String>(), expected, "{name}");
     }
