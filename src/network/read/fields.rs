@@ -107,9 +107,12 @@ impl<'p> Fields<'p> {
         self.parse(key, expected, |v| v.text().filter(|t| is_valid_name(t)))
     }
 
-    /// A boolean, also as one of the words that cloud-init takes for one.
+    /// A boolean, also as one of the words that cloud-init takes for one, or `y` or `n`, as netplan does: to YAML they are texts.
     pub fn boolean(&mut self, key: &str) -> Option<bool> {
-        self.parse(key, "true or false", |v| if v.is_true() { Some(true) } else { v.is_false().then_some(false) })
+        self.parse(key, "true or false", |v| {
+            let is = |letter: &str| v.as_str().is_some_and(|text| text.eq_ignore_ascii_case(letter));
+            if v.is_true() || is("y") { Some(true) } else { (v.is_false() || is("n")).then_some(false) }
+        })
     }
 
     /// A number, also as text.

@@ -41,6 +41,7 @@ mod tests {
     use crate::base::report::{Report, Severity};
     use crate::machine::Distro;
     use crate::network::mac::Macs;
+    use crate::network::model::Method;
     use crate::network::render::{self, Target};
 
     const NETWORK_DATA: &str = r#"{"links": [{"id": "a", "type": "phy", "ethernet_mac_address": "52:54:00:00:00:01"}],
@@ -127,6 +128,16 @@ mod tests {
         }
         let lost = "version: 2\nethernets: {e: {routes: [{via: 10.0.0.1}]}}";
         assert!(warnings("yaml", lost)[0].contains("ethernets.e.routes[0]: expected a route with a destination"));
+    }
+
+    #[test]
+    fn y_and_n_are_booleans() {
+        let text = "version: 2\nethernets: {a: {dhcp4: y, dhcp6: N}, b: {dhcp4: n, dhcp6: Y, wakeonlan: y}}";
+        assert_eq!(warnings("yaml", text), [""; 0]);
+        let network = crate::network::testing::network(text);
+        let methods = |i: usize| network.interfaces[i].subnets.iter().map(|s| s.method).collect::<Vec<_>>();
+        assert_eq!((methods(0), methods(1)), (vec![Method::Dhcp4], vec![Method::Dhcp6]));
+        assert_eq!(network.interfaces[1].wake_on_lan, Some(true));
     }
 
     #[test]
