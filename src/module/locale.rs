@@ -165,11 +165,11 @@ fn set_lang(cx: &mut Context, wanted: &Wanted) -> Result<()> {
 
 /// Has the locale in /etc/locale.gen, without a comment sign before it. The others stay as they are.
 fn enable(cx: &mut Context, locale: &str) -> Result<()> {
-    let line = match cx.distro.family {
-        Family::Debian => supported(&cx.root.text(SUPPORTED), locale),
-        // Only a line of this name makes a locale that LANG finds by it.
-        _ if !locale.contains('.') => format!("{locale} UTF-8"),
-        _ => supported(&cx.root.text(SUPPORTED), locale),
+    // Except on Debian, only a line of this name makes a locale that LANG finds by it.
+    let line = if cx.distro.family != Family::Debian && !locale.contains('.') {
+        format!("{locale} UTF-8")
+    } else {
+        supported(&cx.root.text(SUPPORTED), locale)
     };
     cx.root.edit_text(GEN, Attr::root(0o644), |text| Ok(Some(with_locale(text, &line)))).map(drop)
 }

@@ -37,10 +37,12 @@ pub fn instance(settings: Option<&Value>) -> Instance {
     }
 }
 
-/// The instance in the image's own configuration. If it has none: where `alone`, because there is no other source, an instance
-/// without data, whose modules have what the image configures; else None.
-pub fn found(search: &Search, alone: bool) -> Option<Found> {
-    let settings = search.settings(SOURCE.name).filter(|s| s.get("metadata").or(s.get("userdata_raw")).is_some());
-    let is_there = alone || settings.is_some();
-    is_there.then(|| Found { instance: instance(settings), place: format!("datasource: {}:", SOURCE.name) })
+/// Whether the image's own configuration has data for the instance.
+pub fn is_configured(search: &Search) -> bool {
+    search.settings(SOURCE.name).is_some_and(|s| s.get("metadata").or(s.get("userdata_raw")).is_some())
+}
+
+/// The instance in the image's own configuration. Without data there, its modules have what the image configures.
+pub fn found(search: &Search) -> Found {
+    Found { instance: instance(search.settings(SOURCE.name)), place: format!("datasource: {}:", SOURCE.name) }
 }

@@ -104,7 +104,7 @@ pub fn find_service(root: &Root, boot: &mut Boot) -> Option<Found> {
         (jobs, None) if !jobs.is_empty() => ask(&mut search, jobs).ok(),
         _ => None,
     };
-    let found = found.or_else(|| choose::falls_back(&report, &facts).then(|| none::found(&search, true)).flatten());
+    let found = found.or_else(|| choose::falls_back(&report, &facts).then(|| none::found(&search)));
     let report = search.take_report();
     boot.absorb(report);
     found
@@ -151,8 +151,9 @@ fn look(search: &mut Search, own: &Value, drives: &mut Drives, deadline: Deadlin
     let report = detect::identify(&facts, &candidates());
     let names = choose::names(&report, &facts);
     let alone = facts.requested.lists_none() && names.iter().all(|name| none::SOURCE.is_named(name));
-    if alone && let Some(found) = none::found(search, alone) {
-        return cached.map_or(Outcome::Read(Box::new(found)), |instance| Outcome::Same(Box::new(instance)));
+    if alone {
+        return cached
+            .map_or_else(|| Outcome::Read(Box::new(none::found(search))), |known| Outcome::Same(Box::new(known)));
     }
     if let Some(found) = present(search, drives, &names) {
         // A kernel command line or DMI may give only part of the data, such as `ds=` with an instance-id; a
@@ -220,8 +221,8 @@ fn look(search: &mut Search, own: &Value, drives: &mut Drives, deadline: Deadlin
         log::info!("no datasource answers: the instance {} of the last boot stays ({reasons})", instance.instance_id);
         return Outcome::Same(Box::new(instance));
     }
-    if let Some(found) = facts.requested.lists_none().then(|| none::found(search, false)).flatten() {
-        return Outcome::Read(Box::new(found));
+    if facts.requested.lists_none() && none::is_configured(search) {
+        return Outcome::Read(Box::new(none::found(search)));
     }
     Outcome::Nothing(reason(search, drives, &choose::unread(&report, &facts), due))
 }

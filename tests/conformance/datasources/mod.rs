@@ -128,7 +128,9 @@ fn read(source: &Source, case: &Case, dir: &Path, asked: &Asked) -> Result<(Opti
         while !drives.scan(search.deadline).map_err(|e| e.to_string())?.is_empty() {}
         search.set_drives(drives.seen());
         let local = match source.read {
-            None if source.name == none::SOURCE.name => none::found(&search, false).map(|found| found.instance),
+            None if source.name == none::SOURCE.name => {
+                none::is_configured(&search).then(|| none::found(&search).instance)
+            }
             Some(read) => read(&mut search).map_err(|e| e.to_string())?.map(|found| found.instance),
             None => None,
         };
