@@ -279,6 +279,23 @@ fn only_the_initramfss_stage_uses_the_run_of_this_machine() {
     assert_eq!(found, [Path::new("stage/apply.rs")]);
 }
 
+/// A module that is renamed or removed is not left in the list by which the program's functions are ordered.
+#[test]
+fn seldom_run_names_modules() {
+    let modules = sources();
+    let listed = fs::read_to_string("initramfs/seldom-run").unwrap();
+    let paths = listed.lines().filter_map(|line| line.trim_start_matches('!').strip_prefix("prepivot::"));
+    let unknown: Vec<_> = paths
+        .filter(|path| {
+            let module = path.replace("::", "/");
+            !modules.iter().any(|source| {
+                source.module.strip_prefix(&module).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            })
+        })
+        .collect();
+    assert!(unknown.is_empty(), "initramfs/seldom-run: no such modules: {unknown:?}");
+}
+
 #[test]
 fn comments_texts_and_tests_are_not_read() {
     let text = "use crate::{a::{b, c as d}, e};\n// use crate::f;\nlet x = \"crate::g\"; super::super::h::i(); not_crate::j;\n\
