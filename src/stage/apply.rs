@@ -20,7 +20,7 @@ use crate::machine::Machine;
 use crate::root::run_dir::{self, Applied, Record};
 use crate::root::{Attr, Root, Use, Writable, check_writable};
 use crate::source::{self, Found};
-use crate::system::Screen;
+use crate::system::{Screen, hotplug};
 use std::path::Path;
 
 /// How the local stage went in the initramfs.
@@ -66,7 +66,11 @@ pub fn new_root(path: &Path, machine: &Machine) -> Ended {
     drop(stage);
     let (messages, first) = end(&mut root, &mut boot, &mut status, &done);
     if let Some(units) = units {
-        boot.report.keep(units.start(&mut root, first));
+        let adds = done.provisioned.as_ref().is_some_and(|(_, provisioned)| {
+            // The module that sets it up reports what is wrong.
+            hotplug::source(&root, boot.config_and_report().0, &provisioned.instance, &mut Report::new()).is_some()
+        });
+        boot.report.keep(units.start(&mut root, first, adds));
     }
     if !done.is_provisioned() || !done.written {
         boot.report.keep(status.save_in_run(&mut root, false));

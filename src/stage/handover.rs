@@ -47,6 +47,8 @@ const FILES: [(&str, Later, &str); 8] = [
         if cfg!(feature = "tools") { include_str!("../../initramfs/units/cloud-init-hotplugd.service") } else { "" },
     ),
 ];
+/// What the names of the units that configure added network devices begin with.
+const ADDED_DEVICES: &str = "cloud-init-hotplugd.";
 /// The network stage's other name.
 const ALIAS: &str = "cloud-init.service";
 /// Distributions' units that make SSH host keys, which prepivot does where there is an instance, and the drop-in by which they do
@@ -113,12 +115,12 @@ impl Units {
     }
 
     /// Writes the units, and has systemd start them: those of the stages from `first`, the first that is left to run. systemd takes
-    /// as long to read the units of an idle stage as that stage would take. Where the image needs them, all are written, and where
-    /// added network devices are configured, at least what does that.
+    /// as long to read the units of an idle stage as that stage would take. Where the image needs them, all are written. Those that
+    /// configure added network devices are there where the configuration asks for it (`hotplug`), or an earlier boot has set it up.
     ///
     /// # Errors
     /// They cannot be written to /run.
-    pub fn start(&self, root: &mut Root, first: Option<Later>) -> Result<()> {
+    pub fn start(&self, root: &mut Root, first: Option<Later>, hotplug: bool) -> Result<()> {
         let (own, vendor) = root.unit_folders();
         for unit in KEY_MAKERS {
             if std::iter::once(&own).chain(&vendor).any(|folder| root.exists(&format!("{folder}/{unit}"))) {
@@ -127,9 +129,13 @@ impl Units {
         }
         let is_all = first == Some(Later::Local) || self.foreign || is_required(root);
         let first = if is_all { Some(Later::Local) } else { first };
-        let first = first.or_else(|| root.exists(hotplug::RULE).then_some(Later::Added));
+        let is_set_up = root.exists(hotplug::RULE);
+        let first = first.or_else(|| is_set_up.then_some(Later::Added));
         let Some(first) = first else { return Ok(()) };
-        let is_of_use = |file: &&(&str, Later, &str)| file.1 >= first && !file.2.is_empty();
+        let hotplug = hotplug || is_set_up || is_all;
+        let is_of_use = |(name, stage, text): &&(&str, Later, &str)| {
+            *stage >= first && !text.is_empty() && (hotplug || !name.starts_with(ADDED_DEVICES))
+        };
         let left_out: Vec<&str> = FILES.iter().filter(|file| !is_of_use(file)).map(|(name, ..)| *name).collect();
         for (name, _, text) in FILES.iter().filter(is_of_use) {
             let text = without(text, &left_out).replace(INSTALLED, &self.program);
@@ -229,7 +235,7 @@ mod tests {
         }
         assert!(hand_over(&mut root, false).unwrap().is_none());
         assert_eq!(root.list("/run"), [""; 0]);
-        hand_over(&mut root, true).unwrap().unwrap().start(&mut root, Some(Later::Local)).unwrap();
+        hand_over(&mut root, true).unwrap().unwrap().start(&mut root, Some(Later::Local), false).unwrap();
         for path in MASKED {
             assert_eq!(root.read_link(path).as_deref(), Some("/dev/null"), "{path}");
         }
@@ -246,13 +252,13 @@ mod tests {
         root.remove("/usr/bin/cloud-init").unwrap();
         root.remove("/run").unwrap();
         root.symlink("/usr/bin/cloud-init", "prepivot").unwrap();
-        hand_over(&mut root, false).unwrap().unwrap().start(&mut root, Some(Later::Local)).unwrap();
+        hand_over(&mut root, false).unwrap().unwrap().start(&mut root, Some(Later::Local), false).unwrap();
         assert!(root.exists("/run/systemd/system/cloud-final.service"));
         assert!(root.lstat(MASKED[0]).is_none());
     }
     #[test]
     fn units_for_this_boot_are_those_of_the_stages_that_are_left_or_all_that_a_unit_of_the_image_requires() {
-        let started = |first: Option<Later>, image: &[(&str, &str)]| {
+        let started = |first: Option<Later>, image: &[(&str, &str)], hotplug: bool| {
             let dir = TempDir::new("handover-units");
             let mut root = Root::open(&dir.0, Use::Tree).unwrap();
             let some = ["/usr/lib/systemd/systemd", "/usr/lib/systemd/system/other.service"].map(|path| (path, ""));
@@ -270,7 +276,7 @@ mod tests {
             let of_vendor = "/usr/lib/systemd/system/multi-user.target.wants/static.service";
             root.symlink(of_vendor, "../static.service").unwrap();
             let units = hand_over(&mut root, true).unwrap().unwrap();
-            units.start(&mut root, first).unwrap();
+            units.start(&mut root, first, hotplug).unwrap();
             let is_unit = |name: &String| root.is_file(&format!("{UNITS}/{name}"));
             let names: Vec<String> = root.list(UNITS).into_iter().filter(is_unit).collect();
             let wants = root.read_link("/run/systemd/system/multi-user.target.wants/cloud-init.target").is_some();
@@ -283,16 +289,21 @@ mod tests {
             }
             names
         };
-        let all = started(Some(Later::Local), &[]);
+        let all = started(Some(Later::Local), &[], false);
         let expected = FILES.iter().map(|(name, ..)| *name).chain([ALIAS]).collect::<std::collections::BTreeSet<_>>();
         assert_eq!(all, expected.into_iter().collect::<Vec<_>>());
-        assert!(started(Some(Later::Network), &[]).contains(&ALIAS.to_owned()));
-        let added = ["cloud-init-hotplugd.service", "cloud-init-hotplugd.socket", "cloud-init.target"];
-        let later = [["cloud-config.service", "cloud-final.service"].as_slice(), &added].concat();
-        assert_eq!(started(Some(Later::Config), &[]), later);
-        assert_eq!(started(Some(Later::Final), &[]), later[1..]);
-        assert_eq!(started(None, &[(hotplug::RULE, "")]), added);
-        let none = |image: &[(&str, &str)]| assert_eq!(started(None, image), [""; 0]);
+        assert!(started(Some(Later::Network), &[], false).contains(&ALIAS.to_owned()));
+        let later = ["cloud-config.service", "cloud-final.service", "cloud-init.target"];
+        assert_eq!(started(Some(Later::Config), &[], false), later);
+        assert_eq!(started(Some(Later::Final), &[], false), later[1..]);
+        // Added network devices are configured.
+        let added = ["cloud-init-hotplugd.service", "cloud-init-hotplugd.socket"];
+        let later = ["cloud-final.service", added[0], added[1], "cloud-init.target"];
+        assert_eq!(started(Some(Later::Final), &[], true), later);
+        assert_eq!(started(Some(Later::Final), &[(hotplug::RULE, "")], false), later);
+        assert_eq!(started(None, &[(hotplug::RULE, "")], false), later[1..]);
+        assert_eq!(started(None, &[], true), [""; 0]);
+        let none = |image: &[(&str, &str)]| assert_eq!(started(None, image, false), [""; 0]);
         none(&[]);
         none(&[("/etc/systemd/system/multi-user.target.wants/a.service", "")]);
         none(&[("/etc/systemd/system/a.service", "[Unit]\nAfter=cloud-final.service\n")]);
@@ -316,7 +327,7 @@ mod tests {
             ("/usr/bin/cloud-init", ""),
         ] {
             for first in [None, Some(Later::Final)] {
-                assert_eq!(started(first, &[(path, &requires(text))]), all, "{path}");
+                assert_eq!(started(first, &[(path, &requires(text))], false), all, "{path}");
             }
         }
     }
@@ -343,7 +354,7 @@ mod tests {
         for path in [INSTALLED, "/usr/lib/systemd/systemd", "/usr/lib/systemd/system/sshd-keygen@.service"] {
             root.write(path, "", Attr::root(0o755)).unwrap();
         }
-        hand_over(&mut root, true).unwrap().unwrap().start(&mut root, None).unwrap();
+        hand_over(&mut root, true).unwrap().unwrap().start(&mut root, None, false).unwrap();
         assert_eq!(root.list(UNITS), ["sshd-keygen@.service.d"]);
         let text = root.text("/run/systemd/system/sshd-keygen@.service.d/cloud-init.conf");
         assert!(text.contains("\nConditionPathExists=!/run/cloud-init/cloud-id\n"), "{text}");
