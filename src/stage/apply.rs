@@ -66,10 +66,11 @@ pub fn new_root(path: &Path, machine: &Machine) -> Ended {
     drop(stage);
     let (messages, first) = end(&mut root, &mut boot, &mut status, &done);
     if let Some(units) = units {
-        let adds = done.provisioned.as_ref().is_some_and(|(_, provisioned)| {
-            // The module that sets it up reports what is wrong.
-            hotplug::source(&root, boot.config_and_report().0, &provisioned.instance, &mut Report::new()).is_some()
-        });
+        // Of no interest in a boot without work. The module that sets it up reports what is wrong.
+        let instance =
+            done.provisioned.as_ref().filter(|_| first.is_some()).map(|(_, provisioned)| &provisioned.instance);
+        let source = |instance| hotplug::source(&root, boot.config_and_report().0, instance, &mut Report::new());
+        let adds = instance.and_then(source).is_some();
         boot.report.keep(units.start(&mut root, first, adds));
     }
     if !done.is_provisioned() || !done.written {

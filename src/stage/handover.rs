@@ -25,6 +25,8 @@ pub enum Later {
     Final,
     /// Network devices are added.
     Added,
+    /// What pulls in all of these.
+    Target,
 }
 
 /// The units of the later stages, under cloud-init's names. Each is of use where its stage, or one before it, is left to run: what
@@ -35,7 +37,7 @@ const FILES: [(&str, Later, &str); 8] = [
     ("cloud-config.target", Later::Network, include_str!("../../initramfs/units/cloud-config.target")),
     ("cloud-config.service", Later::Config, include_str!("../../initramfs/units/cloud-config.service")),
     ("cloud-final.service", Later::Final, include_str!("../../initramfs/units/cloud-final.service")),
-    ("cloud-init.target", Later::Added, include_str!("../../initramfs/units/cloud-init.target")),
+    ("cloud-init.target", Later::Target, include_str!("../../initramfs/units/cloud-init.target")),
     (
         "cloud-init-hotplugd.socket",
         Later::Added,
@@ -47,8 +49,6 @@ const FILES: [(&str, Later, &str); 8] = [
         if cfg!(feature = "tools") { include_str!("../../initramfs/units/cloud-init-hotplugd.service") } else { "" },
     ),
 ];
-/// What the names of the units that configure added network devices begin with.
-const ADDED_DEVICES: &str = "cloud-init-hotplugd.";
 /// The network stage's other name.
 const ALIAS: &str = "cloud-init.service";
 /// Distributions' units that make SSH host keys, which prepivot does where there is an instance, and the drop-in by which they do
@@ -133,8 +133,8 @@ impl Units {
         let first = first.or_else(|| is_set_up.then_some(Later::Added));
         let Some(first) = first else { return Ok(()) };
         let hotplug = hotplug || is_set_up || is_all;
-        let is_of_use = |(name, stage, text): &&(&str, Later, &str)| {
-            *stage >= first && !text.is_empty() && (hotplug || !name.starts_with(ADDED_DEVICES))
+        let is_of_use = |(_, stage, text): &&(&str, Later, &str)| {
+            *stage >= first && !text.is_empty() && (hotplug || *stage != Later::Added)
         };
         let left_out: Vec<&str> = FILES.iter().filter(|file| !is_of_use(file)).map(|(name, ..)| *name).collect();
         for (name, _, text) in FILES.iter().filter(is_of_use) {
