@@ -54,6 +54,9 @@ impl Accounts {
         let uid = self.choose_uid(new).map_err(|e| fail(e.to_string()))?;
         let gid = self.choose_gid(new, uid, report).map_err(|e| fail(e.to_string()))?;
         self.put_user(new, Ids { uid, gid }, &home, &shell);
+        if let Err(e) = self.shadow.check_writable() {
+            report.error(format_args!("failed to set the password of {}: {e}", new.name));
+        }
         let mut seen = BTreeSet::new();
         for group in new.groups.iter().filter(|g| seen.insert(g.as_str())) {
             self.add_member(group, new.name)?;
@@ -83,10 +86,9 @@ impl Accounts {
     fn put_user(&mut self, new: &NewUser, ids: Ids, home: &str, shell: &str) {
         let password = new.password.unwrap_or("!");
         self.uids.insert(ids.uid);
-        let in_passwd = if self.shadow.exists() { "x" } else { password };
         let (uid, gid) = (ids.uid.to_string(), ids.gid.to_string());
-        self.passwd.add(&[new.name, in_passwd, &uid, &gid, new.gecos.unwrap_or(""), home, shell]);
-        if !self.shadow.exists() || self.shadow.find(new.name).is_some() {
+        self.passwd.add(&[new.name, "x", &uid, &gid, new.gecos.unwrap_or(""), home, shell]);
+        if self.shadow.check_writable().is_err() || self.shadow.find(new.name).is_some() {
             return;
         }
         let days = |value: Option<i64>| value.filter(|v| *v >= 0).map(|v| v.to_string()).unwrap_or_default();

@@ -15,10 +15,10 @@ pub use add::{NewUser, days_of};
 pub use defs::Defs;
 pub use name::{check_field, check_name, is_number};
 
-use crate::base::error::{Error, Result};
+use crate::base::error::{Context, Error, Result};
 use crate::base::password;
 use crate::base::report::Report;
-use crate::root::{Ids, Lock, Root};
+use crate::root::{Attr, Ids, Lock, Root};
 use add::Ranges;
 use home::Skeletons;
 use std::collections::{BTreeSet, HashMap};
@@ -89,6 +89,8 @@ impl Accounts {
         let seconds = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let (passwd, alt_passwd) = (Table::read(root, "/etc/passwd")?, alt("/usr/lib/passwd")?);
         let (group, alt_group) = (Table::read(root, "/etc/group")?, alt("/usr/lib/group")?);
+        passwd.check_writable()?;
+        group.check_writable()?;
         let mut group_names = HashMap::new();
         for (table, at) in
             [&group, &alt_group].into_iter().flat_map(|table| (0..table.len()).map(move |at| (table, at)))
@@ -142,16 +144,20 @@ impl Accounts {
     /// A file cannot be written.
     pub fn save(self, root: &mut Root, report: &mut Report) -> Result<()> {
         root.hash_rounds = self.hash_rounds;
+        let shadow = match self.group_id("shadow") {
+            Some(gid) => Attr { mode: 0o640, uid: 0, gid },
+            None => Attr::root(0o600),
+        };
         let tables = [
-            (&self.passwd, 0o644),
-            (&self.group, 0o644),
-            (&self.shadow, 0o600),
-            (&self.gshadow, 0o600),
-            (&self.subuid, 0o644),
-            (&self.subgid, 0o644),
+            (&self.passwd, Attr::root(0o644)),
+            (&self.group, Attr::root(0o644)),
+            (&self.shadow, shadow),
+            (&self.gshadow, shadow),
+            (&self.subuid, Attr::root(0o644)),
+            (&self.subgid, Attr::root(0o644)),
         ];
-        for (table, mode) in tables {
-            table.write(root, mode)?;
+        for (table, new) in tables {
+            table.write(root, new)?;
         }
         if self.lock.is_some() {
             for e in root.commit() {
@@ -269,27 +275,27 @@ impl Accounts {
         self.shadow.find(name).is_some_and(|at| matches!(self.shadow.field(at, 1).as_str(), "" | "!"))
     }
 
-    /// Changes the password field, in shadow or else in passwd. A user without a line in shadow gets one.
+    /// Changes the password field in shadow. A user without a line there gets one, with the field that passwd has. passwd never
+    /// gets a hash: everybody may read it.
     fn edit_password(&mut self, name: &str, edit: impl Fn(&str) -> Option<String>) -> Result<()> {
         if self.user(name).is_none() {
             return Err(Error::new(format!("failed to change the password of {name}: there is no such user")));
         }
-        let in_passwd = self.passwd.find(name).filter(|at| !self.shadow.exists() || self.passwd.field(*at, 1) != "x");
-        if let Some(at) = in_passwd
-            && self.shadow.find(name).is_none()
-        {
-            if let Some(field) = edit(&self.passwd.field(at, 1)) {
-                self.passwd.set(at, 1, &field);
-            }
-            return Ok(());
+        self.shadow.check_writable().context(|| format!("failed to change the password of {name}"))?;
+        let in_shadow = self.shadow.find(name);
+        let in_passwd = self.passwd.find(name).filter(|at| in_shadow.is_none() && self.passwd.field(*at, 1) != "x");
+        let old = match (in_shadow, in_passwd) {
+            (Some(at), _) => self.shadow.field(at, 1),
+            (None, Some(at)) => self.passwd.field(at, 1),
+            (None, None) => "*".to_owned(),
+        };
+        let Some(field) = edit(&old) else { return Ok(()) };
+        match in_shadow {
+            Some(at) => self.shadow.set(at, 1, &field),
+            None => self.shadow.add(&[name, &field, "", "", "", "", "", "", ""]),
         }
-        if self.shadow.find(name).is_none() {
-            self.shadow.add(&[name, "*", "", "", "", "", "", "", ""]);
-        }
-        if let Some(at) = self.shadow.find(name)
-            && let Some(field) = edit(&self.shadow.field(at, 1))
-        {
-            self.shadow.set(at, 1, &field);
+        if let Some(at) = in_passwd {
+            self.passwd.set(at, 1, "x");
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! One account file: lines of fields separated by colons. Order, comments and lines that are not entries stay
 //! as they are.
 
-use crate::base::error::Result;
+use crate::base::error::{Error, Result};
 use crate::root::{Attr, Root};
 use std::collections::HashMap;
 
@@ -12,32 +12,60 @@ pub struct Table {
     lines: Vec<Vec<u8>>,
     /// The index in `lines` of the first entry of each name.
     index: HashMap<Vec<u8>, usize>,
-    exists: bool,
+    state: State,
     changed: bool,
 }
 
+/// What is at a table's path.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Nothing. Writing creates the file.
+    #[default]
+    Absent,
+    File,
+    /// A folder, a FIFO, a device, or a link to nothing: never written.
+    NotAFile,
+}
+
 impl Table {
-    /// Reads the file; a missing one has no lines.
+    /// Reads the file. One that is absent, or not a regular file, has no lines.
     ///
     /// # Errors
     /// It cannot be read.
     pub fn read(root: &Root, path: &'static str) -> Result<Table> {
         let content = root.read(path)?;
-        let exists = content.is_some();
+        let state = match &content {
+            Some(_) => State::File,
+            None if root.lstat(path).is_none() => State::Absent,
+            None => State::NotAFile,
+        };
         let content = content.unwrap_or_default();
         let text = content.strip_suffix(b"\n").unwrap_or(&content);
         let lines = match text {
             [] => Vec::new(),
             text => text.split(|b| *b == b'\n').map(<[u8]>::to_vec).collect(),
         };
-        let mut table = Table { path, lines, index: HashMap::new(), exists, changed: false };
+        let mut table = Table { path, lines, index: HashMap::new(), state, changed: false };
         table.reindex();
         Ok(table)
     }
 
-    /// Whether the file exists.
+    /// Whether there is a regular file.
     pub fn exists(&self) -> bool {
-        self.exists
+        self.state == State::File
+    }
+
+    /// Checks that the table can be written.
+    ///
+    /// # Errors
+    /// Something other than a regular file is at its path.
+    pub fn check_writable(&self) -> Result<()> {
+        match self.state {
+            State::NotAFile => {
+                Err(Error::new(format!("{} is not a regular file: remove it, or put the account file back", self.path)))
+            }
+            State::Absent | State::File => Ok(()),
+        }
     }
 
     /// The index of the entry for `name`.
@@ -104,17 +132,18 @@ impl Table {
         }
     }
 
-    /// Writes the file if it changed. It keeps its mode and owner; `mode` is for a new one.
+    /// Writes the file if it changed. It keeps its mode and owner; `new` is for a new one.
     ///
     /// # Errors
-    /// It cannot be written.
-    pub fn write(&self, root: &mut Root, mode: u32) -> Result<()> {
+    /// It cannot be written, or something other than a regular file is at its path.
+    pub fn write(&self, root: &mut Root, new: Attr) -> Result<()> {
         if !self.changed {
             return Ok(());
         }
+        self.check_writable()?;
         let mut content = self.lines.join(&b'\n');
         content.push(b'\n');
-        root.rewrite(self.path, content, Attr::root(mode))
+        root.rewrite(self.path, content, new)
     }
 }
 
@@ -131,11 +160,11 @@ mod tests {
         std::fs::write(dir.0.join("etc/passwd"), b"# c\nroot:x:0:0::/root:/bin/sh\n\xff:x:7:7\n\n+\n-@a\n").unwrap();
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
         let mut table = Table::read(&root, "/etc/passwd").unwrap();
-        table.write(&mut root, 0o644).unwrap();
+        table.write(&mut root, Attr::root(0o644)).unwrap();
         assert_eq!(root.changes(), []);
         table.add(&["u", "x", "1"]);
         table.set(table.find("root").unwrap(), 4, "é");
-        table.write(&mut root, 0o644).unwrap();
+        table.write(&mut root, Attr::root(0o644)).unwrap();
         let expected = b"# c\nroot:x:0:0:\xc3\xa9:/root:/bin/sh\n\xff:x:7:7\n\nu:x:1\n+\n-@a\n";
         assert_eq!(root.read("/etc/passwd").unwrap().unwrap(), expected);
         assert_eq!(table.find(""), None);

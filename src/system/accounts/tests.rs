@@ -203,18 +203,60 @@ fn modules_share_the_time_for_passwords() {
     }
 }
 
+/// A root with one user in passwd, and a new one with a password; the report of adding it.
+fn with_new_user(root: &mut Root, group: &str) -> Report {
+    let passwd = "root::0:0::/root:/bin/sh\nold:$6$o$h:7:7::/:/bin/sh\n";
+    root.write("/etc/passwd", passwd, Attr::root(0o644)).unwrap();
+    root.write("/etc/group", group, Attr::root(0o644)).unwrap();
+    let mut report = Report::new();
+    let mut accounts = Accounts::open(root).unwrap();
+    let new = NewUser { name: "u", user_group: true, password: Some("$6$n$h"), ..NewUser::default() };
+    accounts.add_user(root, &new, &mut report).unwrap();
+    for (user, hash) in [("u", "$6$s$h"), ("root", "$6$r$h")] {
+        if let Err(e) = accounts.set_password(user, hash) {
+            report.error(e);
+        }
+    }
+    accounts.save(root, &mut report).unwrap();
+    report
+}
+
 #[test]
-fn a_root_without_shadow_has_its_passwords_in_passwd() {
-    let dir = TempDir::new("accounts-no-shadow");
-    let mut root = Root::open(&dir.0, Use::Tree).unwrap();
-    root.write("/etc/passwd", "root::0:0::/root:/bin/sh\n", Attr::root(0o644)).unwrap();
-    let mut accounts = Accounts::open(&root).unwrap();
-    let new = NewUser { name: "u", user_group: true, ..NewUser::default() };
-    accounts.add_user(&root, &new, &mut Report::new()).unwrap();
-    accounts.set_password("u", "$6$s$h").unwrap();
-    accounts.save(&mut root, &mut Report::new()).unwrap();
-    assert_eq!(root.text("/etc/passwd"), "root::0:0::/root:/bin/sh\nu:$6$s$h:1000:1000::/home/u:/bin/sh\n");
-    assert!(!root.exists("/etc/shadow") && !root.exists("/etc/gshadow") && !root.exists("/home/u"));
+fn creates_shadow_if_it_is_absent() {
+    for (group, attr) in
+        [("shadow:x:42:\n", Attr { mode: 0o640, uid: 0, gid: 42 }), ("users:x:100:\n", Attr::root(0o600))]
+    {
+        let dir = TempDir::new("accounts-no-shadow");
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        assert_eq!(with_new_user(&mut root, group).errors(), [""; 0]);
+        let passwd = "root:x:0:0::/root:/bin/sh\nold:$6$o$h:7:7::/:/bin/sh\nu:x:1000:1000::/home/u:/bin/sh\n";
+        assert_eq!(root.text("/etc/passwd"), passwd);
+        let shadow = root.text("/etc/shadow");
+        let hashes: Vec<_> = shadow.lines().map(|l| l.split(':').take(2).collect::<Vec<_>>()).collect();
+        assert_eq!(hashes, [["u", "$6$s$h"], ["root", "$6$r$h"]]);
+        assert_eq!(root.stat("/etc/shadow").unwrap().attr, attr);
+        assert!(!root.exists("/etc/gshadow") && !root.exists("/home/u"));
+    }
+}
+
+#[test]
+fn sets_no_password_if_shadow_is_no_file() {
+    let make: [fn(&Path); 3] = [
+        |path| std::fs::create_dir(path).unwrap(),
+        |path| std::os::unix::fs::symlink("nothing-here", path).unwrap(),
+        |path| rustix::fs::mkfifoat(rustix::fs::CWD, path, 0o600.into()).unwrap(),
+    ];
+    for make in make {
+        let dir = TempDir::new("accounts-odd-shadow");
+        std::fs::create_dir(dir.0.join("etc")).unwrap();
+        make(&dir.0.join("etc/shadow"));
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let errors = with_new_user(&mut root, "users:x:100:\n").errors();
+        assert_eq!(errors.len(), 3, "{errors:?}");
+        assert!(errors.iter().all(|e| e.contains("/etc/shadow is not a regular file")), "{errors:?}");
+        let passwd = "root::0:0::/root:/bin/sh\nold:$6$o$h:7:7::/:/bin/sh\nu:x:1000:1000::/home/u:/bin/sh\n";
+        assert_eq!(root.text("/etc/passwd"), passwd);
+    }
 }
 
 #[test]
