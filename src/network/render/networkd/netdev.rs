@@ -237,6 +237,20 @@ mod tests {
     use crate::network::testing::files;
 
     #[test]
+    fn writes_a_peer_as_a_host() {
+        for (address, peer, expected) in
+            [("10.0.113.5/32", "10.0.113.1", "10.0.113.1/32"), ("'fd00::5/64'", "'fe80::1'", "fe80::1/128")]
+        {
+            let text = format!(
+                "version: 1\nconfig: [{{type: physical, name: e, subnets: [{{type: static, address: {address}, pointopoint: {peer}}}]}}]"
+            );
+            let files = files(&RENDERER, &text, "debian");
+            let line = format!("\nPeer={expected}\n");
+            assert!(files.iter().any(|f| f.content.contains(&line)), "{line}");
+        }
+    }
+
+    #[test]
     fn devices_are_created_with_all_their_parameters() {
         let text = "version: 2\nethernets: {a: {}}\nbonds:\n  b: {interfaces: [a], parameters: {mode: 4, mii-monitor-interval: 150, primary: a, odd: 1}}\n\
                     bridges: {br: {interfaces: [b], parameters: {stp: no, forward-delay: 4, path-cost: {b: 75}}}}\nvrfs: {v: {table: 9, interfaces: [br]}}\n\

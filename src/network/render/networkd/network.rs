@@ -168,7 +168,8 @@ fn overrides(overrides: &DhcpOverrides, section: &mut Section) {
 fn address(subnet: &Subnet) -> Option<Section> {
     let mut section = Section::new("Address");
     section.add("Address", subnet.address.as_ref()?);
-    section.maybe("Peer", subnet.pointopoint.as_ref());
+    // Without a prefix networkd takes that of the address's class, and routes as much as 10.0.0.0/8 onto the link.
+    section.maybe("Peer", subnet.pointopoint.as_ref().map(|p| format!("{p}/{}", if p.is_v6() { 128 } else { 32 })));
     section.maybe("Broadcast", subnet.broadcast.as_ref());
     section.maybe("Scope", subnet.scope.as_ref());
     section.maybe("Label", subnet.label.as_ref());
