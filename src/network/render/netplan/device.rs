@@ -102,7 +102,7 @@ pub fn device(interface: &Interface, own: Map, dns: &Dns, unsupported: &mut Unsu
     for subnet in &interface.subnets {
         add_subnet(interface, subnet, &mut addresses, &mut routes, unsupported);
     }
-    routes.extend(interface.routes.iter().map(|r| Value::from(route(r))));
+    routes.extend(interface.routes.iter().map(|r| Value::from(route(interface, r, unsupported))));
     if !addresses.is_empty() {
         out.insert("addresses", addresses);
     }
@@ -210,7 +210,7 @@ fn add_subnet(
     }
     let is_dhcp = subnet.method == Method::Dhcp4 || subnet.method.is_automatic_v6();
     if let Some(default) = interface.gateway_route(subnet) {
-        let mut default = route(&default);
+        let mut default = route(interface, &default, unsupported);
         default.insert("to", "default");
         routes.push(default.into());
     } else if subnet.metric.is_some() && subnet.routes.is_empty() && !is_dhcp {
@@ -218,7 +218,12 @@ fn add_subnet(
     }
     // A static subnet's metric is that of its routes; a lease's is in the overrides.
     let metric = subnet.metric.filter(|_| !is_dhcp);
-    routes.extend(subnet.routes.iter().map(|r| route(&Route { metric: r.metric.or(metric), ..r.clone() }).into()));
+    routes.extend(
+        subnet
+            .routes
+            .iter()
+            .map(|r| route(interface, &Route { metric: r.metric.or(metric), ..r.clone() }, unsupported).into()),
+    );
     for (key, given) in [("pointopoint", subnet.pointopoint.is_some()), ("scope", subnet.scope.is_some())] {
         if given {
             unsupported.key(interface, key);
@@ -226,7 +231,10 @@ fn add_subnet(
     }
 }
 
-fn route(route: &Route) -> Map {
+/// The keys of a route without a field in the model that netplan-yaml(5) has, "Routing". netplan refuses a file with any other.
+const ROUTE_KEYS: &[&str] = &["advertised-receive-window", "congestion-window"];
+
+fn route(interface: &Interface, route: &Route, unsupported: &mut Unsupported) -> Map {
     let mut out = Map::from_iter([("to", route.to.to_string())]);
     let mut put = |key: &str, value: Option<Value>| {
         if let Some(value) = value {
@@ -242,7 +250,10 @@ fn route(route: &Route) -> Map {
     put("type", route.route_type.as_deref().map(Value::from));
     put("on-link", route.on_link.map(Value::from));
     for (key, value) in route.extra.iter() {
-        put(key, Some(value.clone()));
+        match ROUTE_KEYS.contains(&key) {
+            true => put(key, Some(value.clone())),
+            false => unsupported.key(interface, &format!("routes.{key}")),
+        }
     }
     out
 }

@@ -115,6 +115,15 @@ mod tests {
     }
 
     #[test]
+    fn writes_no_route_key_that_netplan_refuses() {
+        let text = "version: 1\nconfig: [{type: physical, name: e, subnets: [{type: dhcp}]}, \
+                    {type: route, id: 4, destination: 10.0.0.0/12, gateway: 172.23.31.1, metric: 5}]";
+        let files = files(&RENDERER, text, "ubuntu");
+        let content = &files[0].content;
+        assert!(content.contains("metric: 5") && !content.contains("id: 4"), "{content}");
+    }
+
+    #[test]
     fn an_mtu_of_zero_is_left_out_of_version_2() {
         let text = body("version: 2\nethernets: {a: {mtu: 0, dhcp4: true}, b: {mtu: 1400}}\nbonds: {c: {mtu: 0}}");
         assert!(text.contains("mtu: 1400") && !text.contains("mtu: 0"), "{text}");
