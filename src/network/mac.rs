@@ -107,6 +107,11 @@ pub fn is_mac(mac: &str) -> bool {
     matches!(bytes.len(), 6 | 20) && bytes.iter().all(|b| b.len() == 2 && b.bytes().all(|c| c.is_ascii_hexdigit()))
 }
 
+/// Whether the text is a hardware address of InfiniBand.
+pub fn is_infiniband_mac(mac: &str) -> bool {
+    is_mac(mac) && mac.len() > 17
+}
+
 /// A MAC address in canonical form: lower case, with colons.
 pub fn plain_mac(mac: &str) -> String {
     mac.trim().to_ascii_lowercase().replace('-', ":")

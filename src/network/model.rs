@@ -42,6 +42,8 @@ pub struct Interface {
     pub routes: Vec<Route>,
     /// Routing policy rules.
     pub rules: Vec<Rule>,
+    /// Whether the document says that DHCPv4 does not run. Without a word about it, it is NetworkManager's default.
+    pub denies_dhcp4: bool,
     pub dhcp4_overrides: DhcpOverrides,
     pub dhcp6_overrides: DhcpOverrides,
     pub accept_ra: Option<bool>,

@@ -1,6 +1,7 @@
 //! The last step of reading: establishes what holds for every model, whatever format it was read from.
 
 use super::fields::Problems;
+use crate::document::{Map, Value};
 use crate::network::address::{Cidr, Ip};
 use crate::network::model::{DeviceType, Interface, Network, Route};
 use std::collections::{BTreeMap, HashMap};
@@ -38,9 +39,12 @@ pub fn complete(network: &mut Network, routes: Vec<Route>, problems: &Problems) 
     for interface in &mut network.interfaces {
         let own = interface.name.clone();
         match &mut interface.device_type {
-            DeviceType::Bond { interfaces, .. }
-            | DeviceType::Bridge { interfaces, .. }
-            | DeviceType::Vrf { interfaces, .. } => {
+            DeviceType::Bond { interfaces, params } => {
+                interfaces.retain(|member| *member != own);
+                check_ports(&own, interfaces, params, problems);
+                missing.extend(interfaces.iter().cloned());
+            }
+            DeviceType::Bridge { interfaces, .. } | DeviceType::Vrf { interfaces, .. } => {
                 interfaces.retain(|member| *member != own);
                 missing.extend(interfaces.iter().cloned());
             }
@@ -54,6 +58,52 @@ pub fn complete(network: &mut Network, routes: Vec<Route>, problems: &Problems) 
         }
     }
     distribute(network, routes, problems);
+    for interface in &mut network.interfaces {
+        let name = &interface.name;
+        interface.routes.retain_mut(|route| settle(route, name, problems));
+        for subnet in &mut interface.subnets {
+            subnet.routes.retain_mut(|route| settle(route, name, problems));
+        }
+    }
+}
+
+/// Removes a bond's parameters that name a port which it does not have: netplan refuses the whole file for one.
+fn check_ports(name: &str, interfaces: &[String], params: &mut Map, problems: &Problems) {
+    for key in ["primary", "active_slave"] {
+        let named = params.get(key).and_then(Value::text).unwrap_or_default();
+        let is_port = |word: &str| interfaces.iter().any(|port| port == word);
+        if !interfaces.is_empty() && !named.is_empty() && !named.split_whitespace().any(is_port) {
+            problems.warn(format_args!("{name}: its parameter {key} names no port of the bond; it is ignored"));
+            params.remove(key);
+        }
+    }
+}
+
+/// The types of routes that go nowhere: ip-route(8).
+const TYPES_WITHOUT_GATEWAY: &[&str] = &["blackhole", "prohibit", "throw", "unreachable"];
+
+/// Changes a route to one that the kernel takes. Some stacks hand a route to the kernel as it is and hide the refusal, others refuse
+/// the whole file. False if there is no such route.
+fn settle(route: &mut Route, name: &str, problems: &Problems) -> bool {
+    let remove = |key: &str, why: &str| problems.warn(format_args!("{name}: a route {why}; its {key} is ignored"));
+    // An unspecified gateway means none, as for ip-route(8).
+    route.via = route.via.take().filter(|via| !via.addr().is_unspecified());
+    let has_no_gateway = route.route_type.as_deref().is_some_and(|t| TYPES_WITHOUT_GATEWAY.contains(&t));
+    if has_no_gateway && route.via.take().is_some() {
+        remove("gateway", "of its type has no gateway");
+        route.on_link = None;
+    }
+    if route.via.is_some() && route.scope.as_deref().is_some_and(|scope| matches!(scope, "link" | "host")) {
+        remove("scope", "by a gateway is not of that scope");
+        route.scope = None;
+    }
+    route.to = route.to.network();
+    // The kernel has IPv4 routes by IPv6 gateways, and none the other way.
+    let is_possible = !route.to.is_v6() || route.via.as_ref().is_none_or(Ip::is_v6);
+    if !is_possible {
+        problems.warn(format_args!("{name}: a route to {} by an IPv4 gateway; it is ignored", route.to));
+    }
+    is_possible
 }
 
 /// Gives each route to the first interface with an address in the gateway's network, else to the first one

@@ -40,6 +40,15 @@ fn printable(text: &str) -> bool {
     !text.chars().any(char::is_control)
 }
 
+/// The MAC address that YAML 1.1 took for a number of base 60 (yaml.org/type/int): `52:54:00:12:34:56` without quotes is
+/// 41135085296. None if the number is of no such address.
+pub fn mac_of_number(number: i64) -> Option<String> {
+    let digits: Vec<i64> = (0..6).rev().map(|place| number / 60_i64.pow(place)).collect();
+    let first = digits.first().filter(|first| (1..100).contains(*first))?;
+    let rest = digits.iter().skip(1).map(|digit| format!(":{:02}", digit % 60));
+    Some(std::iter::once(format!("{first:02}")).chain(rest).collect())
+}
+
 impl<'p> Fields<'p> {
     /// The mapping at `path` of the document. A value that is not a mapping is reported; null is an empty mapping.
     pub fn new(path: impl Into<String>, value: Value, problems: &'p Problems) -> Option<Fields<'p>> {
@@ -72,6 +81,11 @@ impl<'p> Fields<'p> {
     /// The path of one of its keys.
     pub fn path_of(&self, key: &str) -> String {
         format!("{}.{key}", self.path)
+    }
+
+    /// Whether a key has a value that has not been read.
+    pub fn has(&self, key: &str) -> bool {
+        self.map.get(key).is_some_and(|value| !value.is_null())
     }
 
     /// Takes a key's value; null and an empty text, which a template leaves of a missing value, are treated as absent.
@@ -129,9 +143,28 @@ impl<'p> Fields<'p> {
         self.number(key).filter(|mtu| *mtu != 0)
     }
 
-    /// A MAC address, in lower case.
+    /// A MAC address, in lower case. Without quotes, one of decimal digits alone is a number to YAML 1.1.
     pub fn mac(&mut self, key: &str) -> Option<String> {
+        let number = self.map.get(key).and_then(Value::as_int).and_then(mac_of_number);
+        if let Some(mac) = &number {
+            self.map.insert(key, mac.as_str());
+            self.problems.warn(format_args!(
+                "{}: {mac} is a number to YAML unless it is quoted; it is taken as the address",
+                self.path_of(key)
+            ));
+        }
         self.text(key).map(|mac| mac.to_ascii_lowercase())
+    }
+
+    /// The gateway of a route: `Some(None)` if the route has none. None if it has something else, which is reported: without its
+    /// gateway it would be another route.
+    pub fn gateway(&mut self, key: &str) -> Option<Option<Ip>> {
+        let Some(value) = self.take(key) else { return Some(None) };
+        let via = value.text().and_then(|text| Ip::parse(&text));
+        if via.is_none() {
+            self.reject("a route by the IP address of a gateway", "something else");
+        }
+        via.map(Some)
     }
 
     /// An IP address.

@@ -160,6 +160,20 @@ impl Converter {
         self.names.insert(id, name);
     }
 
+    /// A name for a VLAN that the kernel takes: the device's name with the tag, else one of the tag alone.
+    fn vlan_name(&mut self, below: &str, tag: &str) -> String {
+        let mut name = format!("{below}.{tag}");
+        if name.len() > MAX_DEVICE_NAME {
+            let short = format!("vlan{tag}");
+            // One more than there are names is enough to find a free one.
+            let numbered = (1..=self.taken.len() + 1).map(|n| format!("{short}.{n}"));
+            let free = std::iter::once(short.clone()).chain(numbered).find(|name| !self.taken.contains(name));
+            name = free.unwrap_or(short);
+        }
+        self.taken.insert(name.clone());
+        name
+    }
+
     fn name_of(&self, id: &str) -> String {
         self.names.get(id).cloned().unwrap_or_else(|| id.to_owned())
     }
@@ -182,8 +196,13 @@ impl Converter {
                 let parts = parts.iter().filter_map(Value::text).map(|p| self.name_of(&p).into());
                 entry.insert("bond_interfaces", Value::List(parts.collect()));
                 let params = link.iter().filter(|(k, _)| *k != "bond_links");
-                let params =
-                    params.filter_map(|(k, v)| Some((format!("bond-{}", k.strip_prefix("bond_")?), v.clone())));
+                let params = params.filter_map(|(k, v)| {
+                    let key = k.strip_prefix("bond_")?;
+                    // These two name a link.
+                    let is_link = matches!(key, "primary" | "active_slave");
+                    let name = v.text().filter(|_| is_link).map(|id| self.name_of(&id).into());
+                    Some((format!("bond-{key}"), name.unwrap_or_else(|| v.clone())))
+                });
                 entry.insert("params", params.collect::<Map>());
             }
             Some("vlan") => {
@@ -192,10 +211,7 @@ impl Converter {
                     return;
                 };
                 let below_name = self.name_of(&below);
-                let mut name = format!("{below_name}.{tag}");
-                if self.unnamed.contains_key(&below) && name.len() > MAX_DEVICE_NAME {
-                    name = format!("vlan{tag}");
-                }
+                let name = self.vlan_name(&below_name, &tag);
                 entry.insert("type", "vlan");
                 entry.insert("name", name.as_str());
                 entry.insert("vlan_link", below_name);

@@ -219,7 +219,7 @@ fn mask(f: &mut Fields) -> Option<String> {
 /// A route: `destination`, else `network`, with a prefix, a netmask or neither, and `gateway`.
 fn route(mut f: Fields) -> Option<Route> {
     let mask = mask(&mut f);
-    let via = f.ip("gateway");
+    let via = f.gateway("gateway")?;
     let network = f.text("network");
     let to = match f.text("destination").or(network) {
         Some(to) if to == "default" => Some(Cidr::default_of(via.as_ref().is_some_and(Ip::is_v6))),

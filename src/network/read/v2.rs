@@ -1,11 +1,11 @@
 //! Version 2: netplan's YAML (netplan.readthedocs.io, "YAML configuration"; cloud-init's "Networking config Version 2").
 
 use super::complete::{MAX_INTERFACES, MAX_VLAN, complete, too_many};
-use super::fields::{Fields, Problems};
+use super::fields::{Fields, Problems, mac_of_number};
 use crate::base::report::Report;
 use crate::document::{Map, Value};
 use crate::network::address::{Cidr, Ip};
-use crate::network::mac::Macs;
+use crate::network::mac::{Macs, is_infiniband_mac};
 use crate::network::model::{
     DeviceType, DhcpOverrides, Dns, Interface, Match, Method, Network, Route, Rule, Subnet, is_valid_name,
 };
@@ -74,7 +74,9 @@ pub fn read(config: &Map, macs: &Macs, report: &mut Report) -> Network {
 }
 
 fn network(config: &Map, macs: &Macs, problems: &Problems) -> Network {
-    let mut network = Network { v2: Some(config.clone()), ..Network::default() };
+    let mut given = config.clone();
+    restore_texts(&mut given);
+    let mut network = Network { v2: Some(given), ..Network::default() };
     let Some(mut top) = Fields::new("network", Value::Map(config.clone()), problems) else { return network };
     top.take("version");
     top.take("renderer");
@@ -94,6 +96,34 @@ fn network(config: &Map, macs: &Macs, problems: &Problems) -> Network {
     }
     top.finish();
     network
+}
+
+/// Turns MAC addresses that YAML took for numbers back, and `off` that it took for false, as for the model: netplan gets the mapping.
+fn restore_texts(config: &mut Map) {
+    fn restore(of: &mut Map, key: &str) {
+        if let Some(mac) = of.get(key).and_then(Value::as_int).and_then(mac_of_number) {
+            of.insert(key, mac);
+        }
+    }
+    fn each(of: &mut Map, key: &str, change: fn(&mut Map)) {
+        let Some(Value::Map(entries)) = of.get_mut(key) else { return };
+        let keys: Vec<String> = entries.keys().map(str::to_owned).collect();
+        for key in keys {
+            if let Some(Value::Map(entry)) = entries.get_mut(&key) {
+                change(entry);
+            }
+        }
+    }
+    for (section, _) in SECTIONS {
+        each(config, section, |device| {
+            restore_off(device);
+            restore(device, "macaddress");
+            if let Some(Value::Map(matching)) = device.get_mut("match") {
+                restore(matching, "macaddress");
+            }
+            each(device, "access-points", |point| restore(point, "bssid"));
+        });
+    }
 }
 
 fn interface(
@@ -122,6 +152,10 @@ fn interface(
     if new.device_type == DeviceType::Ethernet && new.id == "lo" && new.matching == Match::default() {
         new.device_type = DeviceType::Loopback;
     }
+    let has_infiniband_address = new.matching.mac.as_deref().is_some_and(is_infiniband_mac);
+    if new.device_type == DeviceType::Ethernet && (f.has("infiniband-mode") || has_infiniband_address) {
+        new.device_type = DeviceType::Infiniband;
+    }
     new.mac = f.mac("macaddress");
     new.mtu = f.mtu("mtu");
     new.ipv6_mtu = f.mtu("ipv6-mtu");
@@ -139,8 +173,10 @@ fn interface(
         overrides.use_domains = overrides.use_domains.take().or(domains);
     }
     for (key, method) in [("dhcp4", Method::Dhcp4), ("dhcp6", Method::Dhcp6)] {
-        if f.boolean(key) == Some(true) {
-            new.subnets.push(Subnet { method, ..Subnet::default() });
+        match f.boolean(key) {
+            Some(true) => new.subnets.push(Subnet { method, ..Subnet::default() }),
+            Some(false) if method == Method::Dhcp4 => new.denies_dhcp4 = true,
+            _ => {}
         }
     }
     new.subnets.extend(addresses(&mut f));
@@ -166,7 +202,15 @@ fn interface(
         }
     }
     new.extra = f.rest();
+    restore_off(&mut new.extra);
     Some(new)
+}
+
+/// `off` without quotes is false to YAML 1.1.
+fn restore_off(device: &mut Map) {
+    if device.get("activation-mode").is_some_and(|mode| *mode == Value::Bool(false)) {
+        device.insert("activation-mode", "off");
+    }
 }
 
 fn matching(mut f: Fields) -> Match {
@@ -225,14 +269,14 @@ fn addresses(f: &mut Fields) -> Vec<Subnet> {
 }
 
 fn route(mut f: Fields) -> Option<Route> {
-    let via = f.ip("via");
+    let via = f.gateway("via")?;
     let Some(to) = f.text("to") else {
         f.reject("a route with a destination", "none");
         return None;
     };
     let to = match to {
         to if to == "default" => Cidr::default_of(via.as_ref().is_some_and(Ip::is_v6)),
-        to => match Cidr::parse(&to, None) {
+        to => match Cidr::parse_or_host(&to) {
             Some(net) => net,
             None => {
                 f.reject_key("to", "an IP address with a prefix or \"default\"", "another text");
@@ -400,7 +444,7 @@ mod tests {
         assert_eq!((e.subnets[2].label.as_deref(), e.subnets[2].lifetime.as_deref()), (Some("x"), Some("0")));
         assert_eq!(e.dns, Dns { servers: vec!["8.8.8.8".into()], search: vec!["a".into(), "b".into()] });
         let routes: Vec<String> = e.all_routes().map(|r| r.to.to_string()).collect();
-        assert_eq!(routes, ["::/0", "1.2.3.4/24"]);
+        assert_eq!(routes, ["::/0", "1.2.3.4/32"]);
         assert!(e.routes[1].extra.contains_key("congestion-window"));
         assert_eq!(e.rules[0].table, Some(7));
         assert_eq!(e.dhcp4_overrides.use_mtu, Some(false));

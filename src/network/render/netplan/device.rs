@@ -71,11 +71,11 @@ pub fn device(interface: &Interface, own: Map, dns: &Dns, unsupported: &mut Unsu
         }
     }
     for (key, value) in [
-        ("accept-ra", interface.accept_ra),
+        ("accept-ra", interface.accept_ra.or(interface.uses(Method::Slaac).then_some(true))),
         ("wakeonlan", interface.wake_on_lan),
         ("optional", interface.optional),
         ("dhcp4", interface.dhcp4().then_some(true)),
-        ("dhcp6", interface.is_automatic_v6().then_some(true)),
+        ("dhcp6", interface.dhcp6().then_some(true)),
     ] {
         if let Some(value) = value {
             out.insert(key, value);
@@ -102,7 +102,9 @@ pub fn device(interface: &Interface, own: Map, dns: &Dns, unsupported: &mut Unsu
     for subnet in &interface.subnets {
         add_subnet(interface, subnet, &mut addresses, &mut routes, unsupported);
     }
-    routes.extend(interface.routes.iter().map(|r| Value::from(route(interface, r, unsupported))));
+    for own in &interface.routes {
+        routes.extend(route(interface, own, unsupported).map(Value::from));
+    }
     if !addresses.is_empty() {
         out.insert("addresses", addresses);
     }
@@ -210,20 +212,19 @@ fn add_subnet(
     }
     let is_dhcp = subnet.method == Method::Dhcp4 || subnet.method.is_automatic_v6();
     if let Some(default) = interface.gateway_route(subnet) {
-        let mut default = route(interface, &default, unsupported);
-        default.insert("to", "default");
-        routes.push(default.into());
+        if let Some(mut default) = route(interface, &default, unsupported) {
+            default.insert("to", "default");
+            routes.push(default.into());
+        }
     } else if subnet.metric.is_some() && subnet.routes.is_empty() && !is_dhcp {
         unsupported.key(interface, "metric");
     }
     // A static subnet's metric is that of its routes; a lease's is in the overrides.
     let metric = subnet.metric.filter(|_| !is_dhcp);
-    routes.extend(
-        subnet
-            .routes
-            .iter()
-            .map(|r| route(interface, &Route { metric: r.metric.or(metric), ..r.clone() }, unsupported).into()),
-    );
+    for own in &subnet.routes {
+        let own = Route { metric: own.metric.or(metric), ..own.clone() };
+        routes.extend(route(interface, &own, unsupported).map(Value::from));
+    }
     for (key, given) in [("pointopoint", subnet.pointopoint.is_some()), ("scope", subnet.scope.is_some())] {
         if given {
             unsupported.key(interface, key);
@@ -234,7 +235,12 @@ fn add_subnet(
 /// The keys of a route without a field in the model that netplan-yaml(5) has, "Routing". netplan refuses a file with any other.
 const ROUTE_KEYS: &[&str] = &["advertised-receive-window", "congestion-window"];
 
-fn route(interface: &Interface, route: &Route, unsupported: &mut Unsupported) -> Map {
+/// A route. None if its gateway is of the other family: netplan refuses the file.
+fn route(interface: &Interface, route: &Route, unsupported: &mut Unsupported) -> Option<Map> {
+    if route.via.as_ref().is_some_and(|via| via.is_v6() != route.to.is_v6()) {
+        unsupported.key(interface, "routes.via");
+        return None;
+    }
     let mut out = Map::from_iter([("to", route.to.to_string())]);
     let mut put = |key: &str, value: Option<Value>| {
         if let Some(value) = value {
@@ -255,7 +261,7 @@ fn route(interface: &Interface, route: &Route, unsupported: &mut Unsupported) ->
             false => unsupported.key(interface, &format!("routes.{key}")),
         }
     }
-    out
+    Some(out)
 }
 
 fn rule(rule: &Rule) -> Value {

@@ -38,7 +38,8 @@ pub fn variants(network: &Network, interface: &Interface, unsupported: &mut Unsu
         DeviceType::Loopback => vec![Section::new("loopback")],
         DeviceType::Infiniband => {
             let mut section = Section::new("infiniband");
-            section.add("transport-mode", "datagram");
+            let mode = interface.extra.get("infiniband-mode").and_then(Value::as_str);
+            section.add("transport-mode", if mode == Some("connected") { "connected" } else { "datagram" });
             vec![section]
         }
         DeviceType::Wifi(keys) => {

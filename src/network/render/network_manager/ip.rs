@@ -51,7 +51,7 @@ impl<'a> FamilyConfig<'a> {
                 _ if is_automatic => Some("auto"),
                 _ if with_address => Some("manual"),
                 _ if link_local("ipv4") == Some(true) => Some("link-local"),
-                _ if without_subnets || is_only_v6(interface) => Some("disabled"),
+                _ if without_subnets || interface.denies_dhcp4 || is_only_v6(interface) => Some("disabled"),
                 _ if !self.routes.is_empty() || !self.rules.is_empty() || !self.servers.is_empty() => Some("auto"),
                 _ => None,
             };
@@ -143,13 +143,22 @@ pub fn report(interface: &Interface, unsupported: &mut Unsupported) {
             }
         }
     }
-    let is_known = |key: &str| key == "activation-mode" || EXTRA.iter().any(|(netplan, ..)| *netplan == key);
+    let is_infiniband = interface.device_type == DeviceType::Infiniband;
+    let is_known = |key: &str| {
+        key == "activation-mode"
+            || (is_infiniband && key == "infiniband-mode")
+            || EXTRA.iter().any(|(netplan, ..)| *netplan == key)
+    };
     unsupported.keys(interface, interface.extra_keys().map(|key| (key, !is_known(key))));
 }
 
 /// Gateways and routes. A profile has one gateway, beside its addresses; others are written as default routes.
 fn routes(section: &mut Section, interface: &Interface, family: &FamilyConfig, unsupported: &mut Unsupported) {
     let mut lines: Vec<Route> = Vec::new();
+    let overrides = if family.v6 { &interface.dhcp6_overrides } else { &interface.dhcp4_overrides };
+    // `route-metric` is for the gateway and the lease alike.
+    let of_lease = overrides.route_metric.or_else(|| interface.metric_of(|m| lease_method(m, family.v6)));
+    let has_lease = family.subnets.iter().any(|s| lease_method(s.method, family.v6));
     let mut metric = None;
     let mut has_gateway = false;
     for (i, subnet) in family.subnets.iter().enumerate() {
@@ -157,6 +166,11 @@ fn routes(section: &mut Section, interface: &Interface, family: &FamilyConfig, u
         let replaces = |later: &&Subnet| later.gateway.is_some() && later.metric == subnet.metric;
         match &subnet.gateway {
             Some(_) if family.subnets.iter().skip(i + 1).any(replaces) => {}
+            Some(_) if has_lease && of_lease.is_some() && of_lease != subnet.metric => {
+                // The kernel's own where none is given (ip-route(8)).
+                let own = subnet.metric.unwrap_or(if family.v6 { 1024 } else { 0 });
+                lines.extend(interface.gateway_route(subnet).map(|route| Route { metric: Some(own), ..route }));
+            }
             Some(gateway) if !has_gateway && gateway.is_v6() == family.v6 => {
                 has_gateway = true;
                 section.add("gateway", gateway);
@@ -166,9 +180,13 @@ fn routes(section: &mut Section, interface: &Interface, family: &FamilyConfig, u
             None => metric = metric.or(subnet.metric),
         }
     }
-    let overrides = if family.v6 { &interface.dhcp6_overrides } else { &interface.dhcp4_overrides };
     section.maybe("route-metric", overrides.route_metric.or(metric));
-    lines.extend(family.routes.iter().map(|r| (*r).clone()));
+    for route in &family.routes {
+        match route.via.as_ref().is_none_or(|via| via.is_v6() == route.to.is_v6()) {
+            true => lines.push((*route).clone()),
+            false => unsupported.key(interface, "routes.via"),
+        }
+    }
     for (i, route) in lines.iter().enumerate() {
         let key = format!("route{}", i + 1);
         let none = if family.v6 { IpAddr::V6(Ipv6Addr::UNSPECIFIED) } else { IpAddr::V4(Ipv4Addr::UNSPECIFIED) };
@@ -186,6 +204,10 @@ fn routes(section: &mut Section, interface: &Interface, family: &FamilyConfig, u
             section.add(format!("{key}_options"), options);
         }
     }
+}
+
+fn lease_method(method: Method, v6: bool) -> bool {
+    if v6 { method.is_automatic_v6() } else { method == Method::Dhcp4 }
 }
 
 /// A route's attributes, as NetworkManager has them after `routeN_options=`.
@@ -258,15 +280,23 @@ const EXTRA: &[Extra] = &[
         "stable-privacy" => Some("1".to_owned()),
         _ => None,
     }),
-    ("ipv6-address-token", true, "token", |v| v.as_str()?.parse::<Ipv6Addr>().ok().map(|a| a.to_string())),
+    ("ipv6-address-token", true, "token", |v| token(v.as_str()?)),
     ("dhcp-identifier", false, "dhcp-client-id", |v| match v.as_str()? {
         id @ ("mac" | "duid") => Some(id.to_owned()),
         _ => None,
     }),
 ];
 
+/// The interface identifier of a token (ip-token(8)), the address's last 64 bits: NetworkManager refuses a profile with any other
+/// bit, or without these.
+fn token(text: &str) -> Option<String> {
+    let address: Ipv6Addr = text.split('/').next()?.parse().ok()?;
+    let identifier = u128::from(address) & u128::from(u64::MAX);
+    (identifier != 0).then(|| Ipv6Addr::from(identifier).to_string())
+}
+
 fn extra(section: &mut Section, interface: &Interface, v6: bool, unsupported: &mut Unsupported) {
-    section.maybe("mtu", interface.ipv6_mtu.filter(|_| v6));
+    section.maybe("mtu", interface.inet6_mtu().filter(|_| v6));
     for (netplan, _, key, convert) in EXTRA.iter().filter(|m| m.1 == v6) {
         let Some(value) = interface.extra.get(netplan) else { continue };
         match convert(value) {
@@ -322,8 +352,8 @@ mod tests {
             routing-policy: [{from: 10.0.0.0/8, table: 7, mark: 16}], dhcp6-overrides: {use-dns: false, route-metric: 9}}");
         assert_eq!(
             v4,
-            "[ipv4]\nmethod=manual\nmay-fail=false\naddress1=10.0.0.2/8\ngateway=10.0.0.1\nroute1=10.9.0.0/16,10.0.0.9,3\n\
-             route1_options=mtu=1400,table=7,onlink=true,type=blackhole\nroute2=10.8.0.0/16,0.0.0.0,4\n\
+            "[ipv4]\nmethod=manual\nmay-fail=false\naddress1=10.0.0.2/8\ngateway=10.0.0.1\nroute1=10.9.0.0/16,0.0.0.0,3\n\
+             route1_options=mtu=1400,table=7,type=blackhole\nroute2=10.8.0.0/16,0.0.0.0,4\n\
              routing-rule1=priority 32765 from 10.0.0.0/8 fwmark 0x10 table 7\n"
         );
         assert_eq!(v6, "[ipv6]\nmethod=auto\nmay-fail=false\nroute-metric=9\nignore-auto-dns=true\n");

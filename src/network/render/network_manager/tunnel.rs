@@ -5,7 +5,7 @@ use crate::document::{Map, Value};
 use crate::network::model::Interface;
 use crate::network::render::ini::Section;
 use crate::network::render::renderer::Unsupported;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 /// netplan's modes and NetworkManager's numbers (NMIPTunnelMode).
 const MODES: &[(&str, u8)] = &[
@@ -67,13 +67,18 @@ fn plain(interface: &Interface, name: &'static str, keys: &Map, table: Keys, uns
         match (table.iter().find(|(netplan, _)| *netplan == key), key) {
             (_, "mode") => {}
             (_, "link") => section.maybe("parent", line(value)),
-            (None, "key") if name == "ip-tunnel" => {
-                section.maybe("input-key", line(value));
-                section.maybe("output-key", line(value));
-            }
-            (None, "keys") if name == "ip-tunnel" => {
-                section.maybe("input-key", value.get("input").and_then(line));
-                section.maybe("output-key", value.get("output").and_then(line));
+            (None, "key" | "keys") if name == "ip-tunnel" => {
+                let (input, output) = match value {
+                    Value::Map(each) => (each.get("input"), each.get("output")),
+                    both => (Some(both), Some(both)),
+                };
+                for (own, given) in [("input-key", input), ("output-key", output)] {
+                    match given.map(tunnel_key) {
+                        Some(Some(number)) => section.add(own, number),
+                        Some(None) => unsupported.key(interface, key),
+                        None => {}
+                    }
+                }
             }
             (Some((_, own)), "local" | "remote") if address() => section.maybe(own, line(value)),
             (Some((_, own)), _) if key != "local" && key != "remote" => match line(value) {
@@ -86,6 +91,12 @@ fn plain(interface: &Interface, name: &'static str, keys: &Map, table: Keys, uns
     section
 }
 
+/// A tunnel's key as a number: NetworkManager refuses a profile with the form of an address (ip-tunnel(8)).
+fn tunnel_key(value: &Value) -> Option<u32> {
+    let text = value.text()?;
+    text.parse().ok().or_else(|| text.parse::<Ipv4Addr>().ok().map(u32::from))
+}
+
 fn wireguard(interface: &Interface, keys: &Map, unsupported: &mut Unsupported) -> Vec<Section> {
     let mut device = Section::new("wireguard");
     let mut peers = Vec::new();
@@ -94,8 +105,9 @@ fn wireguard(interface: &Interface, keys: &Map, unsupported: &mut Unsupported) -
         let private = value.get("private");
         match (WIREGUARD.iter().find(|(netplan, _)| *netplan == key), private, key) {
             (_, _, "mode" | "peers") => {}
+            (Some(("key", _)), None, _) if is_file(value) => unsupported.key(interface, key),
             (Some((_, own)), ..) if line(value).is_some() => device.maybe(own, line(value)),
-            (_, Some(private), "key" | "keys") => device.maybe("private-key", line(private)),
+            (_, Some(private), "key" | "keys") if !is_file(private) => device.maybe("private-key", line(private)),
             _ => unsupported.key(interface, key),
         }
     }
@@ -106,6 +118,11 @@ fn wireguard(interface: &Interface, keys: &Map, unsupported: &mut Unsupported) -
         }
     }
     [vec![device], peers].concat()
+}
+
+/// Whether a key is the path of a file, which netplan takes and NetworkManager does not.
+fn is_file(key: &Value) -> bool {
+    key.as_str().is_some_and(|text| text.starts_with('/'))
 }
 
 fn peer(interface: &Interface, value: &Value, unsupported: &mut Unsupported) -> Option<Section> {
@@ -119,7 +136,9 @@ fn peer(interface: &Interface, value: &Value, unsupported: &mut Unsupported) -> 
         match (PEER.iter().find(|(netplan, _)| *netplan == key), key) {
             (Some((_, own)), _) => section.maybe(own, line(value)),
             (None, "keys") => {
-                if let Some(shared) = value.get("shared").and_then(line) {
+                if value.get("shared").is_some_and(is_file) {
+                    unsupported.key(interface, "peers.keys.shared");
+                } else if let Some(shared) = value.get("shared").and_then(line) {
                     section.add("preshared-key", shared);
                     // NetworkManager stores it and does not ask an agent.
                     section.add("preshared-key-flags", 0);

@@ -28,7 +28,8 @@ fn access_point(
     let text = |value: Option<&Value>| value.and_then(Value::text).map(|t| escape(&t));
     let mut report = |key: &str| unsupported.key(interface, &format!("access-points.{key}"));
     let mut wifi = Section::new("wifi");
-    wifi.add("ssid", list([ssid]).trim_end_matches(';'));
+    let name = list([ssid]);
+    wifi.add("ssid", name.strip_suffix(';').unwrap_or(&name));
     let mut password = text(point.get("password"));
     let mut management = password.is_some().then(|| "wpa-psk".to_owned());
     for (key, value) in point.as_map().into_iter().flat_map(|m| m.iter()) {

@@ -21,6 +21,11 @@ pub fn sections(network: &Network, interface: &Interface, unsupported: &mut Unsu
     let mut dhcp6 = Section::new("DHCPv6");
     let mut advertisement = Section::new("IPv6AcceptRA");
     let mut port = Section::new("Bridge");
+    let mut infiniband = Section::new("IPoIB");
+    if interface.device_type == DeviceType::Infiniband {
+        let mode = interface.extra.get("infiniband-mode").and_then(Value::as_str);
+        infiniband.maybe("Mode", mode.filter(|mode| matches!(*mode, "connected" | "datagram")));
+    }
     main.add("DHCP", dhcp(interface));
     structure(network, interface, &mut main, &mut port);
     ipv6(interface, &mut main);
@@ -51,7 +56,7 @@ pub fn sections(network: &Network, interface: &Interface, unsupported: &mut Unsu
         unsupported.keys(interface, [("dhcp6-overrides.use-mtu", mtu), ("dhcp6-overrides.use-routes", routes)]);
     }
     extra(interface, [&mut link, &mut main, &mut dhcp4, &mut advertisement], unsupported);
-    let mut out = vec![matching(interface), link, main, dhcp4, dhcp6, advertisement, port];
+    let mut out = vec![matching(interface), link, main, dhcp4, dhcp6, advertisement, port, infiniband];
     for subnet in &interface.subnets {
         out.extend(address(subnet));
         out.extend(interface.gateway_route(subnet).as_ref().map(gateway));
@@ -238,6 +243,13 @@ fn extra(interface: &Interface, mut sections: [&mut Section; 4], unsupported: &m
     for (key, value) in interface.extra.iter() {
         let line = EXTRA.iter().find(|(netplan, ..)| *netplan == key);
         let text = match (key, value) {
+            // netplan's words (netplan-yaml(5)); networkd takes the device down for the latter.
+            ("activation-mode", _) => match value.as_str() {
+                Some("manual") => Some("manual".into()),
+                Some("off") => Some("always-down".into()),
+                _ => None,
+            },
+            ("infiniband-mode", _) if interface.device_type == DeviceType::Infiniband => continue,
             ("ipv6-address-generation", _) if value.as_str() == Some("eui64") => Some("eui64".into()),
             (_, Value::Bool(b)) => Some(if *b { "yes".to_owned() } else { "no".to_owned() }),
             _ => value.text().filter(|t| !t.chars().any(char::is_control)),

@@ -22,6 +22,7 @@ const KNOWN: &[&str] = &[
     "dhcp4-overrides.use-routes",
     "dhcp6-overrides.use-dns",
     "dhcp6-overrides.use-routes",
+    "infiniband-mode",
     "ipv6-privacy",
 ];
 
@@ -70,7 +71,11 @@ pub fn files(network: &Network, interface: &Interface, unsupported: &mut Unsuppo
 
 fn device(network: &Network, interface: &Interface, v: &mut Variables, unsupported: &mut Unsupported) {
     match &interface.device_type {
-        DeviceType::Infiniband => v.add("TYPE", "InfiniBand"),
+        DeviceType::Infiniband => {
+            v.add("TYPE", "InfiniBand");
+            let mode = interface.extra.get("infiniband-mode").and_then(Value::as_str);
+            v.yes_no("CONNECTED_MODE", (mode == Some("connected")).then_some(true));
+        }
         DeviceType::Bond { interfaces, params } => {
             v.add("TYPE", "Bond");
             v.add("BONDING_MASTER", "yes");
@@ -182,10 +187,22 @@ fn routes(network: &Network, interface: &Interface, v: &mut Variables) -> Vec<Ro
         // Network scripts ignore a gateway outside of a single host's prefix; as a route it can have `onlink`.
         let only_hosts = interface.addresses().filter(|a| a.is_v6() == route.to.is_v6()).all(Cidr::is_host);
         let is_far = route.on_link == Some(true) && only_hosts;
-        let is_plain = route.table.is_none() && iproute::is_unicast(&route) && !is_far;
+        // IPV4_ROUTE_METRIC and IPV6_ROUTE_METRIC are the lease's.
+        let is_plain = route.table.is_none()
+            && iproute::is_unicast(&route)
+            && !is_far
+            && lease_metric(interface, route.to.is_v6())
+                .is_none_or(|of_lease| route.metric.is_none_or(|m| m == of_lease));
         match found.get_mut(place) {
             // The gateway again, as a route.
-            Some(Some(first)) if route.to.is_default() && is_plain && first.via == route.via => {}
+            Some(Some(first))
+                if route.to.is_default()
+                    && is_plain
+                    && first.via == route.via
+                    && (first.metric.is_none() || route.metric.is_none() || first.metric == route.metric) =>
+            {
+                first.metric = first.metric.or(route.metric);
+            }
             // The kernel has one for each metric; the last one is used.
             Some(found)
                 if route.to.is_default()
@@ -211,6 +228,16 @@ fn routes(network: &Network, interface: &Interface, v: &mut Variables) -> Vec<Ro
         v.yes_no("DHCLIENT_SET_DEFAULT_ROUTE", Some(interface.all_routes().any(|r| r.to.is_default())));
     }
     rest
+}
+
+/// The metric that is given for the family's lease.
+fn lease_metric(interface: &Interface, v6: bool) -> Option<u32> {
+    let (overrides, is_lease): (_, fn(Method) -> bool) = match v6 {
+        true => (&interface.dhcp6_overrides, Method::is_automatic_v6),
+        false => (&interface.dhcp4_overrides, |method| method == Method::Dhcp4),
+    };
+    let has_lease = interface.subnets.iter().any(|s| is_lease(s.method));
+    overrides.route_metric.filter(|_| has_lease).or_else(|| interface.metric_of(is_lease))
 }
 
 fn has_default(network: &Network) -> bool {
