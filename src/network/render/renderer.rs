@@ -185,6 +185,12 @@ impl Unsupported<'_> {
         self.report.warn(format_args!("network configuration: {stack} cannot express {key} of {name}; it is ignored"));
     }
 
+    /// Reports what the stack cannot express by its path in the document.
+    pub fn path(&mut self, path: &str) {
+        let stack = self.stack;
+        self.report.warn(format_args!("network configuration: {stack} cannot express {path}; it is ignored"));
+    }
+
     /// Reports those of the keys that are set.
     pub fn keys<'k>(&mut self, interface: &Interface, keys: impl IntoIterator<Item = (&'k str, bool)>) {
         keys.into_iter().filter(|(_, set)| *set).for_each(|(key, _)| self.key(interface, key));

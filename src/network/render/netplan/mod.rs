@@ -1,6 +1,8 @@
-//! netplan: /etc/netplan/50-cloud-init.yaml. Version 2 is written unchanged; other input is written as version 2.
+//! netplan: /etc/netplan/50-cloud-init.yaml. Version 2 is written as it is, but for what netplan would refuse; other input is
+//! written as version 2.
 
 mod device;
+mod grammar;
 
 use super::renderer::{Evidence, File, HEADER, Owned, Renderer, Target, Unsupported};
 use crate::base::manual;
@@ -35,7 +37,7 @@ pub static RENDERER: Renderer = Renderer {
     reads_run: true,
     reload: &["netplan", "apply"],
     limits: manual(
-        "Version 2 reaches netplan as it is. Of version 1: `keep_configuration` other than a plain yes, `pointopoint`, \
+        "Version 2 reaches netplan as it is, but for keys and values that it refuses. Of version 1: `keep_configuration` other than a plain yes, `pointopoint`, \
              `scope`, a second metric for the leases of one interface, MAC addresses and name servers that are none, and \
              parameters of bonds and bridges that netplan has no key for. An InfiniBand device is found by its name.",
     ),
@@ -48,7 +50,7 @@ const SECTIONS: [&str; 8] = ["ethernets", "wifis", "dummy-devices", "bonds", "br
 
 /// Renders one file, which only root can read because it may hold passwords.
 fn render(network: &Network, _: &Target, unsupported: &mut Unsupported) -> Vec<File> {
-    let inner = match &network.v2 {
+    let mut inner = match &network.v2 {
         Some(v2) => {
             let mut v2 = v2.clone();
             // netplan refuses an MTU of zero (cloud-init 26.2, netplan.py, `_maybe_strip_invalid_mtu`).
@@ -62,6 +64,7 @@ fn render(network: &Network, _: &Target, unsupported: &mut Unsupported) -> Vec<F
         }
         None => to_v2(network, unsupported),
     };
+    grammar::filter(&mut inner, unsupported);
     let document = Value::Map(Map::from_iter([("network", inner)]));
     vec![File::private(PATH, format!("{HEADER}{}", to_yaml(&document)))]
 }

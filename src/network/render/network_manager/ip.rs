@@ -91,7 +91,13 @@ pub fn section(network: &Network, interface: &Interface, v6: bool, unsupported: 
     let mut options = Section::new("");
     extra(&mut options, interface, v6, unsupported);
     let method = family.method(interface).or((!options.is_empty()).then_some("auto"));
-    let Some(method) = method else { return section };
+    // A port has no addresses, and NetworkManager no such section for it.
+    let is_port = network
+        .master_of(&interface.name)
+        .is_some_and(|master| matches!(master.device_type, DeviceType::Bond { .. } | DeviceType::Bridge { .. }));
+    let Some(method) = method.filter(|method| !(is_port && interface.denies_dhcp4 && *method == "disabled")) else {
+        return section;
+    };
     section.add("method", method);
     if !family.subnets.is_empty() || is_idle_bond(interface) {
         let unknown = family.subnets.iter().any(|s| s.method == Method::Manual);

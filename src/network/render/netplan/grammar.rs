@@ -1,0 +1,737 @@
+//! What netplan's files may have (netplan-yaml(5); netplan's src/parse.c, versions 0.106 to 1.2). netplan refuses all of its files for
+//! one key or value that it does not know, and the machine then has no network: what it would refuse is left out.
+
+use crate::document::{Map, Value};
+use crate::network::address::{Cidr, Ip};
+use crate::network::mac::{is_mac, plain_mac};
+use crate::network::model::is_valid_name;
+use crate::network::render::renderer::Unsupported;
+use std::collections::{BTreeSet, HashSet};
+use std::net::Ipv4Addr;
+
+/// The values of a key.
+enum Kind {
+    Bool,
+    /// A whole number from 0 to this.
+    Number(u64),
+    /// Any scalar.
+    Text,
+    Word(&'static [&'static str]),
+    Mac,
+    Ip,
+    Ip4,
+    Ip6,
+    /// An address with a prefix or without.
+    Net,
+    /// The destination of a route.
+    Destination,
+    /// An address with its prefix, or a mapping of one to its options.
+    Address,
+    /// A list of values. An item that is none is left out alone.
+    List(&'static Kind),
+    /// A mapping with these keys.
+    Map(Table),
+    /// A mapping with the keys of a route, its destination among them.
+    Route,
+    /// A mapping of any names to such values.
+    Named(&'static Kind),
+    /// What netplan's parser hands on, or what is rarely used: not looked at.
+    Any,
+}
+
+/// What a wrong value does: the key is left out, or, where it would mean something else without the key, all that has it.
+enum Loss {
+    Key,
+    Whole,
+}
+
+use Kind::{Address, Any, Bool, Destination, Ip as AnyIp, Ip4, Ip6, List, Mac, Named, Net, Number, Text, Word};
+use Loss::{Key, Whole};
+
+type Table = &'static [(&'static str, Kind, Loss)];
+
+const MAX32: u64 = u32::MAX as u64;
+
+/// The sections, by the keys of their devices beside those of every device.
+const SECTIONS: &[(&str, Table)] = &[
+    ("ethernets", ETHERNET),
+    ("wifis", WIFI),
+    ("modems", MODEM),
+    ("bonds", BOND),
+    ("bridges", BRIDGE),
+    ("vlans", VLAN),
+    ("vrfs", VRF),
+    ("tunnels", TUNNEL),
+    ("dummy-devices", &[]),
+    ("virtual-ethernets", &[("peer", Text, Whole)]),
+];
+
+const ETHERNET: Table = &[
+    ("auth", Any, Key),
+    ("delay-virtual-functions-rebind", Bool, Key),
+    ("embedded-switch-mode", Word(&["switchdev", "legacy"]), Key),
+    ("infiniband-mode", Word(&["datagram", "connected"]), Key),
+    ("link", Text, Key),
+    ("virtual-function-count", Number(MAX32), Key),
+];
+
+const WIFI: Table = &[
+    ("access-points", Named(&Kind::Map(ACCESS_POINT)), Key),
+    ("auth", Any, Key),
+    ("regulatory-domain", Text, Key),
+    ("wakeonwlan", List(&Text), Key),
+];
+
+const ACCESS_POINT: Table = &[
+    ("auth", Any, Key),
+    ("band", Word(&["5GHz", "5G", "2.4GHz", "2.4G"]), Key),
+    ("bssid", Mac, Key),
+    ("channel", Number(MAX32), Key),
+    ("hidden", Bool, Key),
+    ("mode", Word(&["infrastructure", "adhoc", "ap"]), Key),
+    ("networkmanager", Any, Key),
+    ("password", Text, Key),
+];
+
+const MODEM: Table = &[
+    ("apn", Text, Key),
+    ("auto-config", Bool, Key),
+    ("device-id", Text, Key),
+    ("network-id", Text, Key),
+    ("number", Text, Key),
+    ("password", Text, Key),
+    ("pin", Text, Key),
+    ("sim-id", Text, Key),
+    ("sim-operator-id", Text, Key),
+    ("username", Text, Key),
+];
+
+const BOND: Table = &[("interfaces", List(&Text), Key), ("parameters", Kind::Map(BOND_PARAMETERS), Key)];
+
+const BOND_PARAMETERS: Table = &[
+    ("ad-select", Text, Key),
+    ("all-members-active", Bool, Key),
+    ("all-slaves-active", Bool, Key),
+    ("arp-all-targets", Text, Key),
+    ("arp-interval", Text, Key),
+    ("arp-ip-targets", List(&Ip4), Key),
+    ("arp-validate", Text, Key),
+    ("down-delay", Text, Key),
+    ("fail-over-mac-policy", Text, Key),
+    ("gratuitious-arp", Number(255), Key),
+    ("gratuitous-arp", Number(255), Key),
+    ("lacp-rate", Text, Key),
+    ("learn-packet-interval", Text, Key),
+    ("mii-monitor-interval", Text, Key),
+    ("min-links", Number(MAX32), Key),
+    (
+        "mode",
+        Word(&["802.3ad", "active-backup", "balance-alb", "balance-rr", "balance-tlb", "balance-xor", "broadcast"]),
+        Key,
+    ),
+    ("packets-per-member", Number(MAX32), Key),
+    ("packets-per-slave", Number(MAX32), Key),
+    ("primary", Text, Key),
+    ("primary-reselect-policy", Text, Key),
+    ("resend-igmp", Number(255), Key),
+    ("transmit-hash-policy", Text, Key),
+    ("up-delay", Text, Key),
+];
+
+const BRIDGE: Table = &[("interfaces", List(&Text), Key), ("parameters", Kind::Map(BRIDGE_PARAMETERS), Key)];
+
+const BRIDGE_PARAMETERS: Table = &[
+    ("ageing-time", Text, Key),
+    ("aging-time", Text, Key),
+    ("forward-delay", Text, Key),
+    ("hello-time", Text, Key),
+    ("max-age", Text, Key),
+    ("path-cost", Named(&Number(MAX32)), Key),
+    ("port-priority", Named(&Number(63)), Key),
+    ("priority", Number(65535), Key),
+    ("stp", Bool, Key),
+];
+
+const VLAN: Table = &[("id", Number(4094), Whole), ("link", Text, Whole)];
+
+const VRF: Table = &[("interfaces", List(&Text), Key), ("table", Number(MAX32), Whole)];
+
+const TUNNEL: Table = &[
+    ("ageing", Number(MAX32), Key),
+    ("aging", Number(MAX32), Key),
+    ("arp-proxy", Bool, Key),
+    ("checksums", Any, Key),
+    ("do-not-fragment", Any, Key),
+    ("extensions", Any, Key),
+    ("flow-label", Number(0xf_ffff), Key),
+    ("id", Number(0xff_ffff), Whole),
+    ("key", Any, Key),
+    ("keys", Any, Key),
+    ("limit", Number(MAX32), Key),
+    ("link", Text, Key),
+    ("local", AnyIp, Whole),
+    ("mac-learning", Bool, Key),
+    ("mark", Number(MAX32), Key),
+    (
+        "mode",
+        Word(&[
+            "gre",
+            "gretap",
+            "ip6gre",
+            "ip6gretap",
+            "ip6ip6",
+            "ipip",
+            "ipip6",
+            "isatap",
+            "sit",
+            "vti",
+            "vti6",
+            "vxlan",
+            "wireguard",
+        ]),
+        Whole,
+    ),
+    ("notifications", Any, Key),
+    ("peers", List(&Kind::Map(PEER)), Key),
+    ("port", Number(65535), Key),
+    ("port-range", Any, Key),
+    ("remote", AnyIp, Whole),
+    ("short-circuit", Bool, Key),
+    ("ttl", Number(255), Key),
+    ("type-of-service", Number(255), Key),
+];
+
+const PEER: Table = &[
+    ("allowed-ips", List(&Net), Whole),
+    ("endpoint", Text, Key),
+    ("keepalive", Number(65535), Key),
+    ("keys", Any, Whole),
+];
+
+/// The keys of devices that are there without netplan.
+const PHYSICAL: Table = &[
+    ("emit-lldp", Bool, Key),
+    ("generic-receive-offload", Bool, Key),
+    ("generic-segmentation-offload", Bool, Key),
+    ("large-receive-offload", Bool, Key),
+    ("match", Kind::Map(MATCH), Whole),
+    ("receive-checksum-offload", Bool, Key),
+    ("set-name", Text, Key),
+    ("tcp-segmentation-offload", Bool, Key),
+    ("tcp6-segmentation-offload", Bool, Key),
+    ("transmit-checksum-offload", Bool, Key),
+    ("wakeonlan", Bool, Key),
+];
+
+/// The keys of every device.
+const DEVICE: Table = &[
+    ("accept-ra", Bool, Key),
+    ("activation-mode", Word(&["manual", "off"]), Key),
+    ("addresses", List(&Address), Key),
+    ("critical", Bool, Key),
+    ("dhcp-identifier", Word(&["duid", "mac"]), Key),
+    ("dhcp4", Bool, Key),
+    ("dhcp4-overrides", Kind::Map(OVERRIDES), Key),
+    ("dhcp6", Bool, Key),
+    ("dhcp6-overrides", Kind::Map(OVERRIDES), Key),
+    ("gateway4", Ip4, Key),
+    ("gateway6", Ip6, Key),
+    ("hairpin", Bool, Key),
+    ("ignore-carrier", Bool, Key),
+    ("ipv6-address-generation", Word(&["eui64", "stable-privacy"]), Key),
+    ("ipv6-address-token", AnyIp, Key),
+    ("ipv6-mtu", Number(MAX32), Key),
+    ("ipv6-privacy", Bool, Key),
+    ("link-local", List(&Word(&["ipv4", "ipv6"])), Key),
+    ("macaddress", Mac, Key),
+    ("mtu", Number(MAX32), Key),
+    ("nameservers", Kind::Map(NAMESERVERS), Key),
+    ("neigh-suppress", Bool, Key),
+    ("networkmanager", Any, Key),
+    ("openvswitch", Any, Key),
+    ("optional", Bool, Key),
+    ("optional-addresses", List(&Text), Key),
+    ("port-mac-learning", Bool, Key),
+    ("ra-overrides", Any, Key),
+    ("renderer", Word(&["networkd", "NetworkManager", "sriov"]), Key),
+    ("routes", List(&Kind::Route), Key),
+    ("routing-policy", List(&Kind::Map(RULE)), Key),
+];
+
+/// Without one of these the device would be another one.
+const MATCH: Table = &[("driver", Any, Whole), ("macaddress", Mac, Whole), ("name", Text, Whole)];
+
+const NAMESERVERS: Table = &[("addresses", List(&AnyIp), Key), ("search", List(&Text), Key)];
+
+const OVERRIDES: Table = &[
+    ("hostname", Text, Key),
+    ("route-metric", Number(MAX32), Key),
+    ("send-hostname", Bool, Key),
+    ("use-dns", Bool, Key),
+    ("use-domains", Text, Key),
+    ("use-hostname", Bool, Key),
+    ("use-mtu", Bool, Key),
+    ("use-ntp", Bool, Key),
+    ("use-routes", Bool, Key),
+];
+
+/// Without one of these the route would be another one.
+const ROUTE: Table = &[
+    ("advertised-mss", Number(MAX32), Key),
+    ("advertised-receive-window", Number(MAX32), Key),
+    ("congestion-window", Number(MAX32), Key),
+    ("from", AnyIp, Whole),
+    ("metric", Number(MAX32), Whole),
+    ("mtu", Number(MAX32), Key),
+    ("on-link", Bool, Whole),
+    ("scope", Word(&["global", "host", "link"]), Whole),
+    ("table", Number(MAX32), Whole),
+    ("to", Destination, Whole),
+    (
+        "type",
+        Word(&[
+            "anycast",
+            "blackhole",
+            "broadcast",
+            "local",
+            "multicast",
+            "nat",
+            "prohibit",
+            "throw",
+            "unicast",
+            "unreachable",
+            "xresolve",
+        ]),
+        Whole,
+    ),
+    ("via", AnyIp, Whole),
+];
+
+const RULE: Table = &[
+    ("from", Net, Whole),
+    ("mark", Number(MAX32), Whole),
+    ("priority", Number(MAX32), Key),
+    ("table", Number(MAX32), Whole),
+    ("to", Net, Whole),
+    ("type-of-service", Number(255), Whole),
+];
+
+/// Removes from the mapping below `network:` what netplan would refuse, and reports it by its path. Keys beside the sections are
+/// reported where the document is read.
+pub fn filter(network: &mut Map, unsupported: &mut Unsupported) {
+    for section in keys(network) {
+        let table = SECTIONS.iter().find(|(name, _)| *name == section).map(|(_, table)| *table);
+        match (network.get_mut(&section), table) {
+            (Some(Value::Map(devices)), Some(table)) => {
+                for id in keys(devices) {
+                    if id == "renderer" {
+                        continue;
+                    }
+                    let path = format!("{section}.{id}");
+                    if !is_id(&id)
+                        || !devices.get_mut(&id).is_some_and(|device| is_device(device, table, &path, unsupported))
+                    {
+                        devices.remove(&id);
+                        unsupported.path(&path);
+                    }
+                }
+            }
+            _ if matches!(section.as_str(), "version" | "renderer" | "openvswitch" | "nm-devices") => {}
+            _ => drop(network.remove(&section)),
+        }
+    }
+    References::of(network).settle(network, unsupported);
+}
+
+/// What devices say of each other. netplan refuses a device that is not defined, and one that has two masters.
+#[derive(Default)]
+struct References {
+    defined: HashSet<String>,
+    /// Devices to be defined, because others refer to them.
+    missing: BTreeSet<String>,
+}
+
+/// Calls `change` with the path and the keys of each device of a section.
+fn each_device(network: &mut Map, section: &str, mut change: impl FnMut(&str, &str, &mut Map)) {
+    let Some(Value::Map(devices)) = network.get_mut(section) else { return };
+    for id in keys(devices) {
+        if let Some(Value::Map(device)) = devices.get_mut(&id) {
+            change(&id, &format!("{section}.{id}"), device);
+        }
+    }
+}
+
+impl References {
+    fn of(network: &Map) -> References {
+        let sections = SECTIONS.iter().filter_map(|(section, _)| network.get(section)?.as_map());
+        References { defined: sections.flat_map(keys).collect(), ..References::default() }
+    }
+
+    /// Whether there can be a device of this name: it is defined, or will be.
+    fn has(&mut self, name: &str) -> bool {
+        if !self.defined.contains(name) {
+            if !is_id(name) || !is_valid_name(name) {
+                return false;
+            }
+            self.missing.insert(name.to_owned());
+        }
+        true
+    }
+
+    fn settle(mut self, network: &mut Map, unsupported: &mut Unsupported) {
+        let (mut of_masters, mut of_vrfs) = (HashSet::new(), HashSet::new());
+        for section in ["bonds", "bridges"] {
+            each_device(network, section, |id, path, device| {
+                let ports = self.ports(id, path, device, &mut of_masters, unsupported);
+                if let Some(Value::Map(parameters)) = device.get_mut("parameters") {
+                    let path = format!("{path}.parameters");
+                    check_ports(parameters, &ports, &path, unsupported);
+                }
+            });
+        }
+        each_device(network, "vrfs", |id, path, device| {
+            self.ports(id, path, device, &mut of_vrfs, unsupported);
+            check_tables(device, path, unsupported);
+        });
+        let mut without = Vec::new();
+        each_device(network, "vlans", |id, path, device| {
+            if device.get("link").and_then(Value::text).is_none_or(|link| link == id || !self.has(&link)) {
+                unsupported.path(path);
+                without.push(id.to_owned());
+            }
+        });
+        if let Some(Value::Map(vlans)) = network.get_mut("vlans") {
+            vlans.remove_all(&without);
+        }
+        each_device(network, "tunnels", |id, path, device| {
+            if device.get("link").and_then(Value::text).is_some_and(|link| link == id || !self.has(&link)) {
+                unsupported.path(&format!("{path}.link"));
+                device.remove("link");
+            }
+            let mode = device.get("mode").and_then(Value::text).unwrap_or_default();
+            for key in ["key", "keys"] {
+                let is_valid = device.get(key).is_none_or(|value| match mode.as_str() {
+                    "wireguard" => true,
+                    mode => KEYED.contains(&mode) && is_tunnel_key(value),
+                });
+                if !is_valid {
+                    device.remove(key);
+                    unsupported.path(&format!("{path}.{key}"));
+                }
+            }
+        });
+        if self.missing.is_empty() {
+            return;
+        }
+        if !matches!(network.get("ethernets"), Some(Value::Map(_))) {
+            network.insert("ethernets", Map::new());
+        }
+        if let Some(Value::Map(ethernets)) = network.get_mut("ethernets") {
+            for name in self.missing {
+                ethernets.insert(name, Map::new());
+            }
+        }
+    }
+
+    /// Removes the ports of a device that cannot be, or are another's; those that are left.
+    fn ports(
+        &mut self,
+        id: &str,
+        path: &str,
+        device: &mut Map,
+        taken: &mut HashSet<String>,
+        unsupported: &mut Unsupported,
+    ) -> HashSet<String> {
+        let mut ports = HashSet::new();
+        if let Some(Value::List(list)) = device.get_mut("interfaces") {
+            list.retain(|port| {
+                let name = port.text().unwrap_or_default();
+                let is_kept = name != id && self.has(&name) && taken.insert(name.clone());
+                if is_kept {
+                    ports.insert(name);
+                } else {
+                    unsupported.path(&format!("{path}.interfaces: {name}"));
+                }
+                is_kept
+            });
+        }
+        ports
+    }
+}
+
+/// The modes of tunnels that have a key.
+const KEYED: &[&str] = &["gre", "gretap", "ip6gre", "ip6gretap", "vti", "vti6"];
+
+/// Whether a value is the key of a tunnel: a number or an IPv4 address, or one for each direction.
+fn is_tunnel_key(value: &Value) -> bool {
+    let is_key = |text: &str| text.parse::<u32>().is_ok() || text.parse::<Ipv4Addr>().is_ok();
+    match value {
+        Value::Map(each) => each
+            .iter()
+            .all(|(name, key)| matches!(name, "input" | "output") && key.text().is_some_and(|text| is_key(&text))),
+        both => both.text().is_some_and(|text| is_key(&text)),
+    }
+}
+
+/// Removes parameters that name a port which the device does not have.
+fn check_ports(parameters: &mut Map, ports: &HashSet<String>, path: &str, unsupported: &mut Unsupported) {
+    if parameters.get("primary").and_then(Value::text).is_some_and(|primary| !ports.contains(&primary)) {
+        unsupported.path(&format!("{path}.primary"));
+        parameters.remove("primary");
+    }
+    for key in ["path-cost", "port-priority"] {
+        let Some(Value::Map(values)) = parameters.get_mut(key) else { continue };
+        for port in keys(values).into_iter().filter(|port| !ports.contains(port)) {
+            values.remove(&port);
+            unsupported.path(&format!("{path}.{key}.{port}"));
+        }
+    }
+}
+
+/// Removes a VRF's routes and rules that are for another table.
+fn check_tables(device: &mut Map, path: &str, unsupported: &mut Unsupported) {
+    let own = device.get("table").and_then(Value::text);
+    for key in ["routes", "routing-policy"] {
+        let Some(Value::List(items)) = device.get_mut(key) else { continue };
+        items.retain(|item| {
+            let is_own = item.get("table").and_then(Value::text).is_none_or(|table| Some(table) == own);
+            if !is_own {
+                unsupported.path(&format!("{path}.{key}"));
+            }
+            is_own
+        });
+    }
+}
+
+/// Whether netplan takes a name for a device in its files.
+fn is_id(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(|c| c.is_ascii_graphic() && !matches!(c, '*' | '?' | '['))
+}
+
+fn keys(map: &Map) -> Vec<String> {
+    map.keys().map(str::to_owned).collect()
+}
+
+/// Whether anything is left of a device after what netplan would refuse.
+fn is_device(device: &mut Value, own: Table, path: &str, unsupported: &mut Unsupported) -> bool {
+    let map = match device {
+        Value::Map(map) => map,
+        // netplan takes a device without keys, but only as a mapping.
+        Value::Null => {
+            *device = Map::new().into();
+            return true;
+        }
+        _ => return false,
+    };
+    let is_physical = ["ethernets.", "wifis.", "modems."].iter().any(|section| path.starts_with(section));
+    let more = if is_physical { PHYSICAL } else { &[] };
+    if !filter_map(map, &[own, DEVICE, more], path, unsupported) {
+        return false;
+    }
+    if map.contains_key("set-name") && !map.contains_key("match") {
+        unsupported.path(&format!("{path}.set-name"));
+        map.remove("set-name");
+    }
+    true
+}
+
+/// Removes the keys that no table has, and those with a value that is none. False if a value of weight is wrong.
+fn filter_map(map: &mut Map, tables: &[Table], path: &str, unsupported: &mut Unsupported) -> bool {
+    for key in keys(map) {
+        let Some(value) = map.get_mut(&key) else { continue };
+        let entry = tables.iter().flat_map(|table| table.iter()).find(|(name, ..)| *name == key);
+        let of_key = format!("{path}.{key}");
+        // netplan reads null as no value.
+        if entry.is_some_and(|(_, kind, _)| value.is_null() || fits(value, kind, &of_key, unsupported)) {
+            if value.is_null() {
+                map.remove(&key);
+            }
+            continue;
+        }
+        if entry.is_some_and(|(.., loss)| matches!(loss, Whole)) {
+            return false;
+        }
+        unsupported.path(&of_key);
+        map.remove(&key);
+    }
+    true
+}
+
+/// Whether a value is of a kind, after what netplan would refuse inside it has been removed.
+fn fits(value: &mut Value, kind: &Kind, path: &str, unsupported: &mut Unsupported) -> bool {
+    let text = value.text();
+    let address = || text.as_deref().and_then(Ip::parse);
+    match kind {
+        Any => true,
+        Text => text.is_some(),
+        Bool => {
+            const WORDS: [&str; 8] = ["true", "on", "yes", "y", "false", "off", "no", "n"];
+            matches!(value, Value::Bool(_))
+                || value.as_str().is_some_and(|word| WORDS.iter().any(|known| word.eq_ignore_ascii_case(known)))
+        }
+        Number(most) => text.is_some_and(|text| text.parse().is_ok_and(|number: u64| number <= *most)),
+        Word(words) => text.is_some_and(|text| words.contains(&text.as_str())),
+        AnyIp => address().is_some(),
+        Ip4 => address().is_some_and(|ip| !ip.is_v6()),
+        Ip6 => address().is_some_and(|ip| ip.is_v6()),
+        Net => text.is_some_and(|text| Cidr::parse_or_host(&text).is_some()),
+        Destination => text.is_some_and(|text| text == "default" || Cidr::parse_or_host(&text).is_some()),
+        Mac => match text.filter(|text| is_mac(text)) {
+            Some(mac) => {
+                if mac.contains('-') {
+                    *value = plain_mac(&mac).into();
+                }
+                true
+            }
+            None => false,
+        },
+        Address => match value {
+            Value::Map(options) => options.len() == 1 && options.keys().all(is_address),
+            _ => text.is_some_and(|text| is_address(&text)),
+        },
+        List(of) => match value {
+            // One value in place of a list, as the readers take it.
+            Value::String(_) if matches!(of, AnyIp | Text | Address | Word(_)) => {
+                let words = text.unwrap_or_default();
+                let words = words.split([' ', ',']).filter(|word| !word.is_empty()).map(Value::from);
+                *value = Value::List(words.collect());
+                fits(value, kind, path, unsupported)
+            }
+            Value::List(items) => {
+                let mut number = 0;
+                items.retain_mut(|item| {
+                    let path = format!("{path}[{number}]");
+                    number += 1;
+                    let is_kept = fits(item, of, &path, unsupported);
+                    if !is_kept {
+                        unsupported.path(&path);
+                    }
+                    is_kept
+                });
+                true
+            }
+            _ => false,
+        },
+        Kind::Map(table) => match value {
+            Value::Map(map) => filter_map(map, &[table], path, unsupported),
+            _ => false,
+        },
+        Kind::Route => match value {
+            Value::Map(map) => filter_map(map, &[ROUTE], path, unsupported) && is_route(map),
+            _ => false,
+        },
+        Named(of) => match value {
+            Value::Map(map) => {
+                for name in keys(map) {
+                    let path = format!("{path}.{name}");
+                    // An access point without keys is an open network.
+                    let is_kept = |v: &mut Value| v.is_null() || fits(v, of, &path, unsupported);
+                    if !map.get_mut(&name).is_some_and(is_kept) {
+                        map.remove(&name);
+                        unsupported.path(&path);
+                    }
+                }
+                true
+            }
+            _ => false,
+        },
+    }
+}
+
+/// Whether a route has a destination, and no gateway of another family.
+fn is_route(map: &Map) -> bool {
+    let Some(to) = map.get("to").and_then(Value::text) else { return false };
+    let via = map.get("via").and_then(Value::text).and_then(|via| Ip::parse(&via));
+    Cidr::parse_or_host(&to).zip(via).is_none_or(|(to, via)| to.is_v6() == via.is_v6())
+}
+
+/// Whether a text is an address with a prefix length.
+fn is_address(text: &str) -> bool {
+    text.split_once('/').is_some_and(|(_, prefix)| prefix.parse::<u8>().is_ok()) && Cidr::parse(text, None).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::report::{Report, Severity};
+    use crate::document::{to_yaml, yaml};
+
+    fn filtered(text: &str) -> (String, Vec<String>) {
+        let Value::Map(mut map) = yaml::parse("test", text).unwrap() else { panic!("a mapping") };
+        let mut report = Report::new();
+        filter(&mut map, &mut Unsupported::new(&mut report));
+        let warnings = report.texts(Severity::Warning).into_iter().map(str::to_owned).collect();
+        (to_yaml(&Value::Map(map)), warnings)
+    }
+
+    #[test]
+    fn leaves_out_each_odd_value_alone() {
+        for (given, kept) in [
+            ("{odd: 1, mtu: 1400}", "{mtu: 1400}"),
+            ("{dhcp4: maybe, dhcp6: yes}", "{dhcp6: true}"),
+            (
+                "{addresses: [10.0.0.2, 10.0.0.3/8, {'::2/64': {label: x}}, {}]}",
+                "{addresses: [10.0.0.3/8, {'::2/64': {label: x}}]}",
+            ),
+            (
+                "{routes: [{to: default, via: 10.0.0.256}, {via: 10.0.0.1}, {to: '::/0', via: 10.0.0.1}, {to: 10.0.0.0/8, via: 10.0.0.1, id: 3}]}",
+                "{routes: [{to: 10.0.0.0/8, via: 10.0.0.1}]}",
+            ),
+            (
+                "{nameservers: {addresses: [dns.example, 9.9.9.9], search: [a]}}",
+                "{nameservers: {addresses: [9.9.9.9], search: [a]}}",
+            ),
+            ("{nameservers: {addresses: 9.9.9.9 odd}}", "{nameservers: {addresses: [9.9.9.9]}}"),
+            ("{set-name: x}", "{}"),
+            ("{match: {macaddress: 52-54-00-12-34-56}}", "{match: {macaddress: '52:54:00:12:34:56'}}"),
+            ("{gateway4: '::1', gateway6: '::1', mtu: -1, activation-mode: odd}", "{gateway6: '::1'}"),
+            ("{dhcp4-overrides: {use-dns: 7, route-metric: 3, odd: 1}}", "{dhcp4-overrides: {route-metric: 3}}"),
+        ] {
+            let (text, warnings) = filtered(&format!("version: 2\nethernets: {{e: {given}}}"));
+            let expected = yaml::parse("test", &format!("version: 2\nethernets: {{e: {kept}}}")).unwrap();
+            assert_eq!(text, to_yaml(&expected), "{given}");
+            assert_eq!(warnings.is_empty(), given.contains("52-54"), "{given}: {warnings:?}");
+            assert!(warnings.iter().all(|w| w.contains("ethernets.e.")), "{warnings:?}");
+        }
+    }
+
+    #[test]
+    fn leaves_out_devices_that_would_be_others() {
+        let text = "version: 2\nroutes: []\nethernets: {a: {match: {macaddress: no-address}}, b: 7, c: ~}\n\
+                    vlans: {v: {id: 4095, link: c}, w: {id: 5, link: c}}\ntunnels: {t: {mode: odd}}\n\
+                    bonds: {n: {interfaces: [c], parameters: {primary: d, mode: active-backup}}}\n";
+        let kept = "version: 2\nethernets: {c: {}}\nvlans: {w: {id: 5, link: c}}\ntunnels: {}\n\
+                    bonds: {n: {interfaces: [c], parameters: {mode: active-backup}}}\n";
+        let (text, warnings) = filtered(text);
+        assert_eq!(text, to_yaml(&yaml::parse("test", kept).unwrap()));
+        assert_eq!(warnings.len(), 5, "{warnings:?}");
+    }
+
+    #[test]
+    fn defines_devices_that_others_refer_to() {
+        let text = "version: 2\nbonds: {b: {interfaces: [x, y, b, 'a b'], parameters: {mode: odd, primary: y}}}\n\
+                    bridges: {r: {interfaces: [y, b], parameters: {path-cost: {y: 1, b: 2}}}}\nvlans: {v: {id: 1, link: z}, w: {id: 2, link: ü}}\n\
+                    vrfs: {f: {table: 9, interfaces: [x], routes: [{to: 10.0.0.0/8, via: 10.0.0.1, table: 8}]}}\n\
+                    tunnels: {t: {mode: ipip, local: 10.0.0.2, remote: 10.0.0.3, key: 5}, g: {mode: gre, remote: 10.0.0.3, key: odd}}\n";
+        let kept = "version: 2\nbonds: {b: {interfaces: [x, y], parameters: {primary: y}}}\n\
+                    bridges: {r: {interfaces: [b], parameters: {path-cost: {b: 2}}}}\nvlans: {v: {id: 1, link: z}}\n\
+                    vrfs: {f: {table: 9, interfaces: [x], routes: []}}\n\
+                    tunnels: {t: {mode: ipip, local: 10.0.0.2, remote: 10.0.0.3}, g: {mode: gre, remote: 10.0.0.3}}\n\
+                    ethernets: {x: {}, y: {}, z: {}}\n";
+        let (text, warnings) = filtered(text);
+        assert_eq!(text, to_yaml(&yaml::parse("test", kept).unwrap()));
+        assert_eq!(warnings.len(), 9, "{warnings:?}");
+    }
+
+    #[test]
+    fn keeps_what_netplan_takes() {
+        let text = "version: 2\nrenderer: networkd\nethernets:\n  e:\n    match: {name: 'en*', driver: [a, b]}\n    set-name: e0\n\
+                    \x20   dhcp4: on\n    link-local: [ipv4]\n    dhcp4-overrides: {use-domains: route}\n    ipv6-privacy: y\n\
+                    wifis: {w: {access-points: {open: {}, x: {password: '12345678', band: 5GHz, channel: 36}}}}\n\
+                    tunnels: {g: {mode: wireguard, key: k, peers: [{keys: {public: p}, allowed-ips: [0.0.0.0/0]}]}}\n\
+                    bridges: {b: {interfaces: [e], parameters: {stp: false, path-cost: {e: 5}}}}\nnm-devices: {x: 1}\n";
+        let (kept, warnings) = filtered(text);
+        assert_eq!(kept, to_yaml(&yaml::parse("test", text).unwrap()));
+        assert_eq!(warnings, [""; 0]);
+    }
+}
