@@ -2,8 +2,8 @@
 //! `rd.route=` and `nameserver=` as in dracut.cmdline(7), and klibc's longer `ip=`.
 
 use super::dhcp::{class_prefix, prefix_of};
-use super::rename::is_name;
 use crate::machine::Cmdline;
+use crate::machine::nic::is_name;
 use std::net::{IpAddr, Ipv4Addr};
 
 /// The most such words that are read.

@@ -5,17 +5,10 @@
 
 use super::netlink::{Link, Netlink};
 use crate::base::error::{Context, Error, Result};
-use crate::machine::nic::MAX_DEVICE_NAME;
+use crate::machine::nic::is_name;
 
 /// The temporary name of a link whose own name another one needs; `N` is the first free number.
 const TEMPORARY: &str = "prepivot";
-
-/// Whether a link can have the name: the kernel's rules (dev_valid_name), and no `%`, which the kernel would
-/// replace by a number.
-pub fn is_name(name: &str) -> bool {
-    let good = |c: char| !c.is_whitespace() && !c.is_control() && !matches!(c, '/' | ':' | '%');
-    (1..=MAX_DEVICE_NAME).contains(&name.len()) && name.chars().all(good) && name != "." && name != ".."
-}
 
 /// A link's current name, and the name that it is to get.
 #[derive(Debug, Clone, PartialEq, Eq)]

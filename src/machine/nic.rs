@@ -8,6 +8,13 @@ use std::path::Path;
 const FOLDER: &str = "sys/class/net";
 /// The longest name of an interface, in bytes (the kernel's IFNAMSIZ without the NUL).
 pub const MAX_DEVICE_NAME: usize = 15;
+
+/// Whether a network device can have the name: the kernel's rules (dev_valid_name), and no `%`, which the kernel would
+/// replace by a number.
+pub fn is_name(name: &str) -> bool {
+    let good = |c: char| !c.is_whitespace() && !c.is_control() && !matches!(c, '/' | ':' | '%');
+    (1..=MAX_DEVICE_NAME).contains(&name.len()) && name.chars().all(good) && name != "." && name != ".."
+}
 /// [`Nic::kind`] of Ethernet (linux/if_arp.h).
 pub const ARPHRD_ETHER: u32 = 1;
 /// [`Nic::address_source`] of a device that has taken over another device's address (NET_ADDR_STOLEN).

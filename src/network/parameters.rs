@@ -89,6 +89,13 @@ pub const BRIDGE: &[Parameter] = &[
     param("maxwait", &[], "", ValueType::Text),
 ];
 
+/// Whether a text is a passphrase of WPA, or the key itself in hexadecimal digits (IEEE 802.11-2020, J.4).
+pub fn is_passphrase(text: &str) -> bool {
+    let is_printable = text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+    ((8..=63).contains(&text.len()) && is_printable)
+        || (text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit()))
+}
+
 /// The words of bonds' parameters, in the order of the kernel's numbers for them (bonding.rst; bond_options.c).
 const BOND_WORDS: &[(&str, &[&str])] = &[
     ("mode", &["balance-rr", "active-backup", "balance-xor", "broadcast", "802.3ad", "balance-tlb", "balance-alb"]),

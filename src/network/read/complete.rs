@@ -4,7 +4,7 @@ use super::fields::Problems;
 use crate::document::{Map, Value};
 use crate::network::address::{Cidr, Ip};
 use crate::network::model::{DeviceType, Interface, Network, Route};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 
 /// The most devices that one configuration may have.
@@ -36,16 +36,21 @@ pub fn complete(network: &mut Network, routes: Vec<Route>, problems: &Problems) 
         }
     }
     let mut missing = Vec::new();
+    let (mut ports, mut in_vrfs) = (HashSet::new(), HashSet::new());
     for interface in &mut network.interfaces {
         let own = interface.name.clone();
         match &mut interface.device_type {
             DeviceType::Bond { interfaces, params } => {
-                interfaces.retain(|member| *member != own);
+                keep_own(&own, interfaces, &mut ports, problems);
                 check_ports(&own, interfaces, params, problems);
                 missing.extend(interfaces.iter().cloned());
             }
-            DeviceType::Bridge { interfaces, .. } | DeviceType::Vrf { interfaces, .. } => {
-                interfaces.retain(|member| *member != own);
+            DeviceType::Bridge { interfaces, .. } => {
+                keep_own(&own, interfaces, &mut ports, problems);
+                missing.extend(interfaces.iter().cloned());
+            }
+            DeviceType::Vrf { interfaces, .. } => {
+                keep_own(&own, interfaces, &mut in_vrfs, problems);
                 missing.extend(interfaces.iter().cloned());
             }
             DeviceType::Vlan { link, .. } if *link != own => missing.push(link.clone()),
@@ -65,6 +70,17 @@ pub fn complete(network: &mut Network, routes: Vec<Route>, problems: &Problems) 
             subnet.routes.retain_mut(|route| settle(route, name, problems));
         }
     }
+}
+
+/// Removes members that another device has already, or the device itself: the kernel has one master for each.
+fn keep_own(name: &str, members: &mut Vec<String>, taken: &mut HashSet<String>, problems: &Problems) {
+    members.retain(|member| {
+        let is_free = member == name || taken.insert(member.clone());
+        if !is_free {
+            problems.warn(format_args!("{name}: {member} is a member already; it is ignored"));
+        }
+        is_free && member != name
+    });
 }
 
 /// Removes a bond's parameters that name a port which it does not have: netplan refuses the whole file for one.

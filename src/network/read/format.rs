@@ -3,7 +3,7 @@
 use crate::base::error::{Error, Result};
 use crate::base::report::Report;
 use crate::document::{Value, json, yaml};
-use crate::machine::nic::MAX_DEVICE_NAME;
+use crate::machine::nic::{MAX_DEVICE_NAME, is_name};
 use crate::network::mac::Macs;
 use crate::network::model::{Interface, Network};
 
@@ -52,12 +52,12 @@ impl Format {
     /// The document is not of this format.
     pub fn read(&self, name: &str, document: &Value, macs: &Macs, report: &mut Report) -> Result<Network> {
         let network = (self.reader)(name, document, macs, report)?;
-        let is_too_long = |i: &&Interface| i.is_named() && i.name.len() > MAX_DEVICE_NAME;
-        for interface in network.interfaces.iter().filter(is_too_long) {
-            report.warn(format_args!(
-                "network configuration: {}: no device can have this name, which has over {MAX_DEVICE_NAME} bytes",
-                interface.name
-            ));
+        for Interface { name, .. } in network.interfaces.iter().filter(|i| i.is_named() && !is_name(&i.name)) {
+            let why = match name.len() > MAX_DEVICE_NAME {
+                true => format!("which has over {MAX_DEVICE_NAME} bytes"),
+                false => "the kernel refuses one of its characters".to_owned(),
+            };
+            report.warn(format_args!("network configuration: {name}: no device can have this name, {why}"));
         }
         Ok(network)
     }

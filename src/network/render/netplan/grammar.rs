@@ -5,6 +5,7 @@ use crate::document::{Map, Value};
 use crate::network::address::{Cidr, Ip};
 use crate::network::mac::{is_mac, plain_mac};
 use crate::network::model::is_valid_name;
+use crate::network::parameters;
 use crate::network::render::renderer::Unsupported;
 use std::collections::{BTreeSet, HashSet};
 use std::net::Ipv4Addr;
@@ -16,6 +17,10 @@ enum Kind {
     Number(u64),
     /// Any scalar.
     Text,
+    /// A host and a port.
+    Endpoint,
+    /// A passphrase of WPA, or the key itself in hexadecimal digits.
+    Passphrase,
     Word(&'static [&'static str]),
     Mac,
     Ip,
@@ -45,25 +50,28 @@ enum Loss {
     Whole,
 }
 
-use Kind::{Address, Any, Bool, Destination, Ip as AnyIp, Ip4, Ip6, List, Mac, Named, Net, Number, Text, Word};
+use Kind::{
+    Address, Any, Bool, Destination, Endpoint, Ip as AnyIp, Ip4, Ip6, List, Mac, Named, Net, Number, Passphrase, Text,
+    Word,
+};
 use Loss::{Key, Whole};
 
 type Table = &'static [(&'static str, Kind, Loss)];
 
 const MAX32: u64 = u32::MAX as u64;
 
-/// The sections, by the keys of their devices beside those of every device.
+/// The sections, devices before those that refer to them, with the keys of their devices beside those of every device.
 const SECTIONS: &[(&str, Table)] = &[
     ("ethernets", ETHERNET),
     ("wifis", WIFI),
     ("modems", MODEM),
+    ("dummy-devices", &[]),
+    ("virtual-ethernets", &[("peer", Text, Whole)]),
     ("bonds", BOND),
     ("bridges", BRIDGE),
     ("vlans", VLAN),
-    ("vrfs", VRF),
     ("tunnels", TUNNEL),
-    ("dummy-devices", &[]),
-    ("virtual-ethernets", &[("peer", Text, Whole)]),
+    ("vrfs", VRF),
 ];
 
 const ETHERNET: Table = &[
@@ -90,7 +98,7 @@ const ACCESS_POINT: Table = &[
     ("hidden", Bool, Key),
     ("mode", Word(&["infrastructure", "adhoc", "ap"]), Key),
     ("networkmanager", Any, Key),
-    ("password", Text, Key),
+    ("password", Passphrase, Whole),
 ];
 
 const MODEM: Table = &[
@@ -203,10 +211,12 @@ const TUNNEL: Table = &[
 
 const PEER: Table = &[
     ("allowed-ips", List(&Net), Whole),
-    ("endpoint", Text, Key),
+    ("endpoint", Endpoint, Key),
     ("keepalive", Number(65535), Key),
-    ("keys", Any, Whole),
+    ("keys", Kind::Map(PEER_KEYS), Whole),
 ];
+
+const PEER_KEYS: Table = &[("public", Text, Whole), ("shared", Text, Whole)];
 
 /// The keys of devices that are there without netplan.
 const PHYSICAL: Table = &[
@@ -239,7 +249,7 @@ const DEVICE: Table = &[
     ("hairpin", Bool, Key),
     ("ignore-carrier", Bool, Key),
     ("ipv6-address-generation", Word(&["eui64", "stable-privacy"]), Key),
-    ("ipv6-address-token", AnyIp, Key),
+    ("ipv6-address-token", Ip6, Key),
     ("ipv6-mtu", Number(MAX32), Key),
     ("ipv6-privacy", Bool, Key),
     ("link-local", List(&Word(&["ipv4", "ipv6"])), Key),
@@ -316,6 +326,10 @@ const RULE: Table = &[
     ("type-of-service", Number(255), Whole),
 ];
 
+/// The keys that a section's devices must have.
+const REQUIRED: &[(&str, &str)] =
+    &[("tunnels", "mode"), ("vlans", "id"), ("vlans", "link"), ("vrfs", "table"), ("wifis", "access-points")];
+
 /// Removes from the mapping below `network:` what netplan would refuse, and reports it by its path. Keys beside the sections are
 /// reported where the document is read.
 pub fn filter(network: &mut Map, unsupported: &mut Unsupported) {
@@ -328,9 +342,11 @@ pub fn filter(network: &mut Map, unsupported: &mut Unsupported) {
                         continue;
                     }
                     let path = format!("{section}.{id}");
-                    if !is_id(&id)
-                        || !devices.get_mut(&id).is_some_and(|device| is_device(device, table, &path, unsupported))
-                    {
+                    let mut is_kept = |device: &mut Value| {
+                        is_device(device, table, &path, unsupported)
+                            && REQUIRED.iter().all(|(of, key)| *of != section || device.get(key).is_some())
+                    };
+                    if !is_id(&id) || !devices.get_mut(&id).is_some_and(&mut is_kept) {
                         devices.remove(&id);
                         unsupported.path(&path);
                     }
@@ -341,6 +357,31 @@ pub fn filter(network: &mut Map, unsupported: &mut Unsupported) {
         }
     }
     References::of(network).settle(network, unsupported);
+    order(network);
+}
+
+/// Puts each section after those whose devices its own refer to, where that can be; else they stay in the document's order. netplan
+/// reads a file in which a device refers to a later one twice, and then (0.106) reports access points and path costs as duplicates.
+fn order(network: &mut Map) {
+    let mut left: Vec<(&str, HashSet<String>, HashSet<String>)> = Vec::new();
+    for section in network.keys() {
+        let known = SECTIONS.iter().find(|(name, _)| *name == section);
+        let (Some((name, _)), Some(devices)) = (known, network.get(section).and_then(Value::as_map)) else { continue };
+        let used = devices.iter().flat_map(|(_, device)| {
+            ["interfaces", "link"].iter().filter_map(|key| device.get(key)).flat_map(Value::texts)
+        });
+        left.push((name, keys(devices).into_iter().collect(), used.collect()));
+    }
+    while !left.is_empty() {
+        let refers_to_none = |(name, _, used): &(&str, _, HashSet<String>)| {
+            left.iter().all(|(other, defined, _)| other == name || defined.is_disjoint(used))
+        };
+        let next = left.iter().position(refers_to_none).unwrap_or_default();
+        let (section, ..) = left.remove(next);
+        if let Some(devices) = network.remove(section) {
+            network.insert(section, devices);
+        }
+    }
 }
 
 /// What devices say of each other. netplan refuses a device that is not defined, and one that has two masters.
@@ -403,7 +444,13 @@ impl References {
         if let Some(Value::Map(vlans)) = network.get_mut("vlans") {
             vlans.remove_all(&without);
         }
+        let mut without = Vec::new();
         each_device(network, "tunnels", |id, path, device| {
+            if !is_tunnel(device, path, unsupported) {
+                unsupported.path(path);
+                without.push(id.to_owned());
+                return;
+            }
             if device.get("link").and_then(Value::text).is_some_and(|link| link == id || !self.has(&link)) {
                 unsupported.path(&format!("{path}.link"));
                 device.remove("link");
@@ -420,6 +467,9 @@ impl References {
                 }
             }
         });
+        if let Some(Value::Map(tunnels)) = network.get_mut("tunnels") {
+            tunnels.remove_all(&without);
+        }
         if self.missing.is_empty() {
             return;
         }
@@ -473,6 +523,48 @@ fn is_tunnel_key(value: &Value) -> bool {
     }
 }
 
+/// Whether a tunnel has what its mode requires (netplan's validation.c, `validate_tunnel_grammar`). Peers with a key that is none
+/// are removed.
+fn is_tunnel(device: &mut Map, path: &str, unsupported: &mut Unsupported) -> bool {
+    const V6: &[&str] = &["ip6gre", "ip6gretap", "ip6ip6", "ipip6", "vti6"];
+    let Some(mode) = device.get("mode").and_then(Value::text) else { return false };
+    let [local, remote] =
+        ["local", "remote"].map(|key| device.get(key).and_then(Value::text).and_then(|text| Ip::parse(&text)));
+    match mode.as_str() {
+        "vxlan" => {
+            device.contains_key("id") && local.zip(remote).is_none_or(|(local, remote)| local.is_v6() == remote.is_v6())
+        }
+        "wireguard" => {
+            if let Some(Value::List(peers)) = device.get_mut("peers") {
+                peers.retain(|peer| {
+                    let is_peer = peer.at(&["keys", "public"]).is_some_and(is_wireguard_key)
+                        && peer.at(&["keys", "shared"]).is_none_or(is_wireguard_key)
+                        && peer.get("allowed-ips").and_then(Value::as_list).is_some_and(|nets| !nets.is_empty());
+                    if !is_peer {
+                        unsupported.path(&format!("{path}.peers"));
+                    }
+                    is_peer
+                });
+            }
+            let has_peers = device.get("peers").and_then(Value::as_list).is_some_and(|peers| !peers.is_empty());
+            let given = [device.get("key"), device.get("keys")].into_iter().flatten().next();
+            has_peers && given.is_some_and(|key| is_wireguard_key(key.get("private").unwrap_or(key)))
+        }
+        mode => [local, remote].iter().all(|end| end.as_ref().is_some_and(|ip| ip.is_v6() == V6.contains(&mode))),
+    }
+}
+
+/// Whether a value is a WireGuard key of 32 bytes in base64, or the path of a file with one.
+fn is_wireguard_key(value: &Value) -> bool {
+    let is_key = |text: &str| {
+        text.len() == 44
+            && text
+                .strip_suffix('=')
+                .is_some_and(|digits| digits.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '/')))
+    };
+    value.as_str().is_some_and(|text| text.starts_with('/') || is_key(text))
+}
+
 /// Removes parameters that name a port which the device does not have.
 fn check_ports(parameters: &mut Map, ports: &HashSet<String>, path: &str, unsupported: &mut Unsupported) {
     if parameters.get("primary").and_then(Value::text).is_some_and(|primary| !ports.contains(&primary)) {
@@ -500,6 +592,15 @@ fn check_tables(device: &mut Map, path: &str, unsupported: &mut Unsupported) {
             }
             is_own
         });
+    }
+    if device.get("routes").and_then(Value::as_list).is_some_and(<[Value]>::is_empty) {
+        device.remove("routes");
+    }
+    // netplan 0.106 crashes on a VRF with routes and without a rule. This one fits no packet.
+    let has = |key: &str| device.get(key).and_then(Value::as_list).is_some_and(|list| !list.is_empty());
+    if has("routes") && !has("routing-policy") {
+        let rule = Map::from_iter([("from", "255.255.255.255/32")]);
+        device.insert("routing-policy", Value::List(vec![rule.into()]));
     }
 }
 
@@ -532,7 +633,8 @@ fn is_device(device: &mut Value, own: Table, path: &str, unsupported: &mut Unsup
         unsupported.path(&format!("{path}.set-name"));
         map.remove("set-name");
     }
-    true
+    // netplan takes no Wi-Fi device without a network.
+    !map.get("access-points").and_then(Value::as_map).is_some_and(Map::is_empty)
 }
 
 /// Removes the keys that no table has, and those with a value that is none. False if a value of weight is wrong.
@@ -564,6 +666,11 @@ fn fits(value: &mut Value, kind: &Kind, path: &str, unsupported: &mut Unsupporte
     match kind {
         Any => true,
         Text => text.is_some(),
+        Endpoint => text.is_some_and(|text| {
+            let port = |port: &str| port.parse::<u16>().is_ok();
+            text.rsplit_once(':').is_some_and(|(host, last)| !host.is_empty() && port(last))
+        }),
+        Passphrase => text.is_some_and(|text| parameters::is_passphrase(&text)),
         Bool => {
             const WORDS: [&str; 8] = ["true", "on", "yes", "y", "false", "off", "no", "n"];
             matches!(value, Value::Bool(_))
@@ -712,12 +819,12 @@ mod tests {
         let text = "version: 2\nbonds: {b: {interfaces: [x, y, b, 'a b'], parameters: {mode: odd, primary: y}}}\n\
                     bridges: {r: {interfaces: [y, b], parameters: {path-cost: {y: 1, b: 2}}}}\nvlans: {v: {id: 1, link: z}, w: {id: 2, link: ü}}\n\
                     vrfs: {f: {table: 9, interfaces: [x], routes: [{to: 10.0.0.0/8, via: 10.0.0.1, table: 8}]}}\n\
-                    tunnels: {t: {mode: ipip, local: 10.0.0.2, remote: 10.0.0.3, key: 5}, g: {mode: gre, remote: 10.0.0.3, key: odd}}\n";
-        let kept = "version: 2\nbonds: {b: {interfaces: [x, y], parameters: {primary: y}}}\n\
+                    tunnels: {t: {mode: ipip, local: 10.0.0.2, remote: 10.0.0.3, key: 5}, g: {mode: gre, local: 10.0.0.2, remote: 10.0.0.3, key: odd}}\n";
+        let kept = "version: 2\n\
+                    tunnels: {t: {mode: ipip, local: 10.0.0.2, remote: 10.0.0.3}, g: {mode: gre, local: 10.0.0.2, remote: 10.0.0.3}}\n\
+                    ethernets: {x: {}, y: {}, z: {}}\nbonds: {b: {interfaces: [x, y], parameters: {primary: y}}}\n\
                     bridges: {r: {interfaces: [b], parameters: {path-cost: {b: 2}}}}\nvlans: {v: {id: 1, link: z}}\n\
-                    vrfs: {f: {table: 9, interfaces: [x], routes: []}}\n\
-                    tunnels: {t: {mode: ipip, local: 10.0.0.2, remote: 10.0.0.3}, g: {mode: gre, remote: 10.0.0.3}}\n\
-                    ethernets: {x: {}, y: {}, z: {}}\n";
+                    vrfs: {f: {table: 9, interfaces: [x]}}\n";
         let (text, warnings) = filtered(text);
         assert_eq!(text, to_yaml(&yaml::parse("test", kept).unwrap()));
         assert_eq!(warnings.len(), 9, "{warnings:?}");
@@ -725,11 +832,11 @@ mod tests {
 
     #[test]
     fn keeps_what_netplan_takes() {
-        let text = "version: 2\nrenderer: networkd\nethernets:\n  e:\n    match: {name: 'en*', driver: [a, b]}\n    set-name: e0\n\
+        let text = "version: 2\nrenderer: networkd\nnm-devices: {x: 1}\nethernets:\n  e:\n    match: {name: 'en*', driver: [a, b]}\n    set-name: e0\n\
                     \x20   dhcp4: on\n    link-local: [ipv4]\n    dhcp4-overrides: {use-domains: route}\n    ipv6-privacy: y\n\
                     wifis: {w: {access-points: {open: {}, x: {password: '12345678', band: 5GHz, channel: 36}}}}\n\
-                    tunnels: {g: {mode: wireguard, key: k, peers: [{keys: {public: p}, allowed-ips: [0.0.0.0/0]}]}}\n\
-                    bridges: {b: {interfaces: [e], parameters: {stp: false, path-cost: {e: 5}}}}\nnm-devices: {x: 1}\n";
+                    bridges: {b: {interfaces: [e], parameters: {stp: false, path-cost: {e: 5}}}}\n\
+                    tunnels: {g: {mode: wireguard, key: /etc/wg.key, peers: [{keys: {public: 4GgaQCy68nzNsUE5aJ9fuLzHhB65tAlwbmA72MWnOm8=}, allowed-ips: [0.0.0.0/0]}]}}\n";
         let (kept, warnings) = filtered(text);
         assert_eq!(kept, to_yaml(&yaml::parse("test", text).unwrap()));
         assert_eq!(warnings, [""; 0]);

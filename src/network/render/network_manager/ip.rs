@@ -42,6 +42,13 @@ impl<'a> FamilyConfig<'a> {
 
     /// None: nothing is configured, and NetworkManager's default (`auto`) applies.
     fn method(&self, interface: &Interface) -> Option<&'static str> {
+        let method = self.usual_method(interface)?;
+        // NetworkManager has no other method for it (nm-setting-wireguard.c, `verify_connection`).
+        let of_wireguard = if self.addresses.is_empty() { "disabled" } else { "manual" };
+        Some(if is_wireguard(interface) { of_wireguard } else { method })
+    }
+
+    fn usual_method(&self, interface: &Interface) -> Option<&'static str> {
         let link_local = |family: &str| interface.link_local.as_ref().map(|l| l.iter().any(|f| f == family));
         let is_automatic = self.subnets.iter().any(|s| !matches!(s.method, Method::Static | Method::Loopback));
         let with_address = !self.addresses.is_empty();
@@ -79,6 +86,14 @@ fn is_idle_bond(interface: &Interface) -> bool {
         && interface.dns.is_empty()
 }
 
+fn is_wireguard(interface: &Interface) -> bool {
+    let mode = match &interface.device_type {
+        DeviceType::Tunnel(keys) => keys.get("mode"),
+        _ => None,
+    };
+    mode.and_then(Value::as_str) == Some("wireguard")
+}
+
 /// As in cloud-init, version 1's specific IPv6 methods disable IPv4 unless it is configured too.
 fn is_only_v6(interface: &Interface) -> bool {
     [Method::Dhcp6Stateful, Method::Dhcp6Stateless, Method::Slaac].into_iter().any(|m| interface.uses(m))
@@ -90,7 +105,11 @@ pub fn section(network: &Network, interface: &Interface, v6: bool, unsupported: 
     let mut section = Section::new(if v6 { "ipv6" } else { "ipv4" });
     let mut options = Section::new("");
     extra(&mut options, interface, v6, unsupported);
-    let method = family.method(interface).or((!options.is_empty()).then_some("auto"));
+    let method = family.method(interface).or((!options.is_empty()).then_some(if is_wireguard(interface) {
+        "disabled"
+    } else {
+        "auto"
+    }));
     // A port has no addresses, and NetworkManager no such section for it.
     let is_port = network
         .master_of(&interface.name)
@@ -118,7 +137,11 @@ pub fn section(network: &Network, interface: &Interface, v6: bool, unsupported: 
         return section;
     }
     routes(&mut section, interface, &family, unsupported);
-    name_servers(&mut section, network, interface, v6);
+    // NetworkManager refuses name servers beside link-local addresses.
+    match method {
+        "link-local" => unsupported.keys(interface, [("nameservers", !family.servers.is_empty())]),
+        _ => name_servers(&mut section, network, interface, v6),
+    }
     overrides(&mut section, interface, v6);
     for (i, rule) in family.rules.iter().enumerate() {
         section.add(format!("routing-rule{}", i + 1), self::rule(rule, v6));
@@ -130,9 +153,12 @@ pub fn section(network: &Network, interface: &Interface, v6: bool, unsupported: 
 /// Reports the keys that neither family's section can express.
 pub fn report(interface: &Interface, unsupported: &mut Unsupported) {
     let any = |given: &dyn Fn(&Subnet) -> bool| interface.subnets.iter().any(given);
-    let without_section = |v6| FamilyConfig::of(interface, v6).method(interface).is_none_or(|m| m == "disabled");
+    let without_names = |m| matches!(m, "disabled" | "link-local");
+    let without_section = |v6| FamilyConfig::of(interface, v6).method(interface).is_none_or(without_names);
     let no_search = without_section(false) && without_section(true) && !interface.dns.search.is_empty();
     let keys = [
+        ("dhcp4", is_wireguard(interface) && interface.dhcp4()),
+        ("dhcp6", is_wireguard(interface) && interface.dhcp6()),
         ("broadcast", any(&|s| s.unusual_broadcast().is_some())),
         ("pointopoint", any(&|s| s.pointopoint.is_some())),
         ("scope", any(&|s| s.scope.is_some())),

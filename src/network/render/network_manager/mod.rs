@@ -11,6 +11,7 @@ use super::renderer::{Evidence, File, HEADER, Owned, Renderer, Target, Unsupport
 use super::udev;
 use crate::base::manual;
 use crate::document::Value;
+use crate::machine::nic::is_name;
 use crate::network::mac::is_mac;
 use crate::network::model::{DeviceType, Interface, Network};
 use keyfile::{list, uuid};
@@ -69,6 +70,11 @@ fn render(network: &Network, _: &Target, unsupported: &mut Unsupported) -> Vec<F
         if interface.device_type == DeviceType::Loopback && interface.addresses().next().is_none() {
             continue;
         }
+        // NetworkManager refuses a profile for such a name. It was reported when it was read.
+        let is_found_by_name = !has_mac(interface) && !interface.is_pattern();
+        if is_found_by_name && (!is_name(&interface.name) || matches!(interface.name.as_str(), "all" | "default")) {
+            continue;
+        }
         let stem = if unique { &interface.id } else { &interface.name };
         for (n, own) in device::variants(network, interface, unsupported).into_iter().enumerate() {
             let sections = profile(network, interface, n, own, unsupported);
@@ -78,6 +84,11 @@ fn render(network: &Network, _: &Target, unsupported: &mut Unsupported) -> Vec<F
     }
     files.extend(udev::link_files(network));
     files
+}
+
+/// Whether a profile finds its device by the MAC address.
+fn has_mac(interface: &Interface) -> bool {
+    interface.is_physical() && interface.matching.mac.as_deref().is_some_and(is_mac)
 }
 
 /// The name of profile number `n`: the device's name, from the second profile on followed by a number. Device
@@ -98,13 +109,12 @@ fn profile(
     main.add("uuid", uuid(&numbered(&interface.name, n)));
     main.add("autoconnect-priority", PRIORITY);
     main.add("type", device::profile_type(&interface.device_type));
-    let has_mac = interface.is_physical() && interface.matching.mac.as_deref().is_some_and(is_mac);
     let mut found = Section::new("match");
     if interface.is_pattern() {
         // One profile for all devices that match.
         main.add("multi-connect", 3);
         found.maybe("interface-name", interface.matching.name.as_deref().map(|n| list([n])));
-    } else if !has_mac {
+    } else if !has_mac(interface) {
         main.add("interface-name", &interface.name);
     }
     if !interface.matching.drivers.is_empty() {

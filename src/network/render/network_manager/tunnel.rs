@@ -52,6 +52,12 @@ pub fn sections(interface: &Interface, keys: &Map, unsupported: &mut Unsupported
         "vxlan" => Some(vec![plain(interface, "vxlan", keys, VXLAN, unsupported)]),
         _ => {
             let (_, number) = MODES.iter().find(|(name, _)| *name == mode)?;
+            // NetworkManager refuses a tunnel without another end.
+            let remote: IpAddr = keys.get("remote")?.as_str()?.parse().ok()?;
+            let is_v6 = matches!(mode, "ip6ip6" | "ipip6" | "ip6gre" | "vti6" | "ip6gretap");
+            if remote.is_ipv6() != is_v6 {
+                return None;
+            }
             let mut section = Section::new("ip-tunnel");
             section.add("mode", number);
             section.append(plain(interface, "ip-tunnel", keys, IP_TUNNEL, unsupported));
@@ -62,12 +68,15 @@ pub fn sections(interface: &Interface, keys: &Map, unsupported: &mut Unsupported
 
 fn plain(interface: &Interface, name: &'static str, keys: &Map, table: Keys, unsupported: &mut Unsupported) -> Section {
     let mut section = Section::new(name);
+    let mode = keys.get("mode").and_then(Value::as_str).unwrap_or_default();
+    let is_keyed = mode.contains("gre") || mode.contains("vti");
     for (key, value) in keys.iter() {
         let address = || value.as_str().is_some_and(|t| t.parse::<IpAddr>().is_ok());
         match (table.iter().find(|(netplan, _)| *netplan == key), key) {
             (_, "mode") => {}
             (_, "link") => section.maybe("parent", line(value)),
-            (None, "key" | "keys") if name == "ip-tunnel" => {
+            // nm-setting-ip-tunnel.c, `verify`.
+            (None, "key" | "keys") if name == "ip-tunnel" && is_keyed => {
                 let (input, output) = match value {
                     Value::Map(each) => (each.get("input"), each.get("output")),
                     both => (Some(both), Some(both)),

@@ -32,6 +32,7 @@ fn access_point(
     wifi.add("ssid", name.strip_suffix(';').unwrap_or(&name));
     let mut password = text(point.get("password"));
     let mut management = password.is_some().then(|| "wpa-psk".to_owned());
+    let has_band = matches!(point.get("band").and_then(Value::as_str), Some("2.4GHz" | "5GHz"));
     for (key, value) in point.as_map().into_iter().flat_map(|m| m.iter()) {
         match (key, value.as_str()) {
             ("password", _) => {}
@@ -40,7 +41,7 @@ fn access_point(
             ("band", Some("5GHz")) => wifi.add("band", "a"),
             ("bssid", Some(mac)) if is_mac(mac) => wifi.add("bssid", plain_mac(mac).to_ascii_uppercase()),
             ("hidden", _) => wifi.add("hidden", value.is_true()),
-            ("channel", _) => match integer(value).filter(|_| point.get("band").is_some()) {
+            ("channel", _) => match integer(value).filter(|_| has_band) {
                 Some(n) => wifi.add("channel", n),
                 None => report("channel"),
             },
