@@ -89,3 +89,57 @@ fn live(cx: &mut Context) -> Result<()> {
     }
     Err(last)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::report::{Report, Severity};
+    use crate::base::testing::TempDir;
+    use crate::document::yaml;
+    use crate::instance::Instance;
+    use crate::machine::Distro;
+    use crate::root::{Output, Root, Use};
+    use std::os::unix::fs::PermissionsExt;
+
+    /// Runs the module where `fails` of the package manager's tasks fail. Returns the error, the warnings, and the tasks.
+    fn run(distro: &str, program: &str, config: &str, fails: &'static str) -> (Option<String>, Vec<String>, String) {
+        let dir = TempDir::new("package-update");
+        std::fs::create_dir_all(dir.0.join("usr/bin")).unwrap();
+        let path = dir.0.join("usr/bin").join(program);
+        std::fs::write(&path, "").unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        root.play(Box::new(move |_, command| {
+            let status = if command.argv.iter().any(|word| word == fails) { 100 } else { 0 };
+            Ok(Output { status, stdout: b"vim\n".to_vec(), stderr: Vec::new() })
+        }));
+        let config = yaml::parse("t", config).unwrap();
+        let (instance, distro, mut report) = (Instance::default(), Distro::named(distro), Report::new());
+        let mut cx = Context::new(&mut root, &config, &instance, &distro, &mut report);
+        let error = live(&mut cx).err().map(|e| e.to_string());
+        let warnings = report.texts(Severity::Warning).into_iter().map(str::to_owned).collect();
+        let is_task = |word: &&String| ["update", "dist-upgrade", "install", "makecache"].contains(&word.as_str());
+        let tasks: Vec<&str> =
+            root.commands().iter().filter_map(|c| c.argv.iter().find(is_task)).map(String::as_str).collect();
+        (error, warnings, tasks.join(" "))
+    }
+
+    #[test]
+    fn goes_on_with_packages_if_apt_update_fails() {
+        let failed = || vec!["Failed to update package using apt: apt-get ended with exit status 100".to_owned()];
+        let both = "{package_update: true, packages: [vim]}";
+        assert_eq!(run("debian", "apt-get", both, "update"), (None, failed(), "update install".into()));
+        let all = "{package_upgrade: true, packages: [vim]}";
+        assert_eq!(run("ubuntu", "apt-get", all, "update"), (None, failed(), "update dist-upgrade install".into()));
+        assert_eq!(run("debian", "apt-get", "{package_update: true}", "update"), (None, failed(), "update".into()));
+        // What installs packages and refreshes for that alone needs the lists, as in cloud-init.
+        let (error, warnings, tasks) = run("debian", "apt-get", "{packages: [vim]}", "update");
+        assert_eq!(error.as_deref(), Some("apt-get ended with exit status 100"));
+        assert_eq!((warnings, tasks.as_str()), (vec![], "update"));
+        // An error of the package itself, and of another package manager, is one.
+        let (error, ..) = run("debian", "apt-get", both, "install");
+        assert!(error.unwrap().contains("failed to install packages: vim"));
+        let (error, _, tasks) = run("fedora", "dnf", both, "makecache");
+        assert_eq!((error.as_deref(), tasks.as_str()), (Some("dnf ended with exit status 100"), "makecache install"));
+    }
+}

@@ -344,6 +344,23 @@ fn the_hostname_follows_the_configuration_until_somebody_changes_it() {
 }
 
 #[test]
+fn follows_a_new_name_on_every_distribution() {
+    for distro in ["debian", "ubuntu", "rhel", "fedora", "opensuse", "sles", "arch", "alpine", "gentoo", "photon"] {
+        let fixture = Fixture::new(distro);
+        fixture.put("/etc/hostname", "one\n", 0o644);
+        // Without a line end, as cloud-init writes it on SUSE.
+        fixture.put("/var/lib/cloud/data/previous-hostname", "one", 0o644);
+        let left = fixture.both("hostname: two", &update_hostname::MODULE);
+        let files = ["/etc/hostname", "/var/lib/cloud/data/previous-hostname"].map(|path| fixture.text(path));
+        assert_eq!(
+            (files, left.commands),
+            (["two\n"; 2].map(str::to_owned), vec!["hostname two".to_owned()]),
+            "{distro}"
+        );
+    }
+}
+
+#[test]
 fn without_a_file_the_kernel_gets_the_name_on_every_boot() {
     let fixture = Fixture::new("debian");
     for _ in 0..2 {

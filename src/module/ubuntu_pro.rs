@@ -75,6 +75,7 @@ fn live(cx: &mut Context) -> Result<()> {
         Some(other) => return Err(wrong("ubuntu_pro.features", "a mapping", other)),
     };
     if cx.root.which("pro").is_none() {
+        packages::refresh(cx)?;
         packages::install(cx, &["ubuntu-advantage-tools".to_owned()])?;
     }
     configure(cx, section.get("config"))?;
@@ -155,8 +156,7 @@ fn should_attach(cx: &mut Context) -> bool {
     let answer = api(cx, &[SHOULD_ATTACH]);
     let found = answer.ok().and_then(|a| a.at(&["data", "attributes", "should_auto_attach"])?.as_bool());
     if found.is_none() {
-        cx.report
-            .warn("ubuntu_pro: whether the cloud entitles the machine to Ubuntu Pro is not known: the token is used");
+        cx.report.warn("Unable to determine if this is an Ubuntu Pro instance. Fallback to normal Pro attach.");
     }
     found.unwrap_or(false)
 }
@@ -176,7 +176,10 @@ fn attach_by_cloud(cx: &mut Context, section: &Map) -> Result<()> {
     let codes: Vec<String> = errors.iter().map(code).collect();
     if codes.iter().any(|code| code == "already-attached") {
         if asks {
-            cx.report.warn("ubuntu_pro: the machine is attached already: enable and enable_beta are ignored");
+            cx.report.warn(
+                "The instance is already attached to Pro. Leaving enabled services untouched. Ignoring config directives \
+                 ubuntu_pro: enable and enable_beta",
+            );
         }
         return Ok(());
     }
@@ -227,4 +230,68 @@ fn attach(cx: &mut Context, section: &Map) -> Result<()> {
     };
     let errors = answer.get("errors").and_then(Value::as_list).unwrap_or_default();
     all_or_error(errors.iter().filter_map(failed).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::report::{Report, Severity};
+    use crate::base::testing::TempDir;
+    use crate::document::yaml;
+    use crate::instance::Instance;
+    use crate::machine::Distro;
+    use crate::root::{Output, Root, Use};
+
+    /// Runs the module on a machine that is attached already. Returns the error, the warnings, and what `pro` was called for.
+    fn run(is_of_cloud: bool, config: &str) -> (Option<String>, Vec<String>, Vec<String>) {
+        let dir = TempDir::new("ubuntu-pro");
+        std::fs::create_dir_all(dir.0.join("usr/bin")).unwrap();
+        let path = dir.0.join("usr/bin/pro");
+        std::fs::write(&path, "").unwrap();
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        root.play(Box::new(move |_, command| {
+            let words: Vec<&str> = command.argv.iter().map(String::as_str).collect();
+            let (status, text) = match words.as_slice() {
+                [_, "api", SHOULD_ATTACH] => {
+                    (0, format!(r#"{{"data": {{"attributes": {{"should_auto_attach": {is_of_cloud}}}}}}}"#))
+                }
+                [_, "api", FULL_ATTACH, ..] => {
+                    (1, r#"{"result": "failure", "errors": [{"code": "already-attached", "title": "t"}]}"#.to_owned())
+                }
+                [_, "attach", ..] => (ATTACHED, String::new()),
+                _ => {
+                    let error =
+                        r#"{"message_code": "service-already-enabled", "service": "esm-infra", "type": "service"}"#;
+                    (1, format!(r#"{{"errors": [{error}]}}"#))
+                }
+            };
+            Ok(Output { status, stdout: text.into_bytes(), stderr: Vec::new() })
+        }));
+        let config = yaml::parse("t", config).unwrap();
+        let (instance, distro, mut report) = (Instance::default(), Distro::named("ubuntu"), Report::new());
+        let mut cx = Context::new(&mut root, &config, &instance, &distro, &mut report);
+        let error = live(&mut cx).err().map(|e| e.to_string());
+        let warnings = report.texts(Severity::Warning).into_iter().map(str::to_owned).collect();
+        (error, warnings, root.commands().iter().filter_map(|c| c.argv.get(1)).cloned().collect())
+    }
+
+    #[test]
+    fn leaves_an_instance_that_is_attached() {
+        for (config, warns) in [
+            ("ubuntu_pro: {}", false),
+            ("ubuntu_pro: {token: t}", false),
+            ("ubuntu_pro: {token: t, enable: null}", false),
+            ("ubuntu_pro: {token: t, enable: []}", true),
+            ("ubuntu_pro: {enable_beta: [x]}", true),
+        ] {
+            let (error, warnings, calls) = run(true, config);
+            assert_eq!((error, calls), (None, vec!["api".to_owned(); 2]), "{config}");
+            assert_eq!(warnings.len(), usize::from(warns), "{config}: {warnings:?}");
+            let said = "The instance is already attached to Pro. Leaving enabled services untouched.";
+            assert!(warnings.iter().all(|w| w.starts_with(said)), "{warnings:?}");
+        }
+        let (error, warnings, calls) = run(false, "ubuntu_pro: {token: t, enable: [esm-infra]}");
+        assert_eq!((error, warnings, calls.join(" ")), (None, vec![], "api attach enable".into()));
+    }
 }

@@ -73,13 +73,15 @@ fn online(cx: &mut Context) -> Result<&'static Manager> {
 /// The semaphore of the first refresh, which all modules share as in cloud-init.
 const REFRESHED: &str = "update_sources";
 
-/// Refreshes the package lists, once for each instance.
+/// Refreshes the package lists, once for each instance. That APT fails is only reported, as in cloud-init: one source of
+/// several may be unreachable, and the packages come from the others or are known from before.
 ///
 /// # Errors
-/// There is no package manager, or the refresh failed.
+/// There is no package manager, or one other than APT failed.
 pub fn refresh(cx: &mut Context) -> Result<()> {
     let manager = online(cx)?;
-    refresh_with(cx, manager)
+    let refreshed = refresh_with(cx, manager);
+    or_reported(cx, manager, refreshed)
 }
 
 /// Refreshes the package lists again, because the package sources have changed.
@@ -88,7 +90,19 @@ pub fn refresh(cx: &mut Context) -> Result<()> {
 /// As [`refresh`].
 pub fn refresh_again(cx: &mut Context) -> Result<()> {
     let manager = online(cx)?;
-    run(cx, manager, manager.refresh, &[])
+    let refreshed = run(cx, manager, manager.refresh, &[]);
+    or_reported(cx, manager, refreshed)
+}
+
+/// The result of a refresh: that of APT is only reported.
+fn or_reported(cx: &mut Context, manager: &Manager, refreshed: Result<()>) -> Result<()> {
+    match refreshed {
+        Err(e) if manager.name == "apt" => {
+            cx.report.warn(format_args!("Failed to update package using apt: {e}"));
+            Ok(())
+        }
+        other => other,
+    }
 }
 
 fn refresh_with(cx: &mut Context, manager: &Manager) -> Result<()> {

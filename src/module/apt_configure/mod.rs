@@ -218,7 +218,7 @@ fn sources(cx: &mut Context, apt: &Apt, online: bool) -> Vec<Error> {
         && apt.section.get("sources").is_some_and(|v| !v.is_null())
         && let Err(e) = packages::refresh_again(cx)
     {
-        cx.report.warn(format_args!("the lists of packages are not refreshed: {e}"));
+        cx.report.warn(e);
     }
     ring.close(cx);
     problems

@@ -290,7 +290,9 @@ fn own(cx: &mut Context, entry: &Entry, made: &[&str]) -> Result<()> {
 /// The mode and owner of the file. An owner that the root does not know is root for now, which is no error if
 /// this cloud-config creates it.
 fn wanted(cx: &mut Context, entry: &Entry, old: Option<Attr>) -> (Attr, Result<()>) {
-    let mut attr = Attr { mode: mode(entry, cx.report), uid: old.map_or(0, |a| a.uid), gid: old.map_or(0, |a| a.gid) };
+    let unset = old.map_or(DEFAULT_MODE, |a| a.mode);
+    let mut attr =
+        Attr { mode: mode(entry, unset, cx.report), uid: old.map_or(0, |a| a.uid), gid: old.map_or(0, |a| a.gid) };
     let mut missing = None;
     for (part, id) in [(&entry.owner.user, &mut attr.uid), (&entry.owner.group, &mut attr.gid)] {
         let Some(part) = part else { continue };
@@ -379,12 +381,14 @@ fn made(cx: &mut Context) -> HashSet<String> {
     made
 }
 
-/// `permissions`: a string is octal; a number is used as it is, as in cloud-init.
-fn mode(entry: &Entry, report: &mut Report) -> u32 {
+/// `permissions`: a string is octal; a number is used as it is, as in cloud-init. A value that is no mode and becomes 0 there (0.5,
+/// false) sets none there either: the file has the mode `unset`.
+fn mode(entry: &Entry, unset: u32, report: &mut Report) -> u32 {
     let value = match entry.map.get("permissions") {
         None | Some(Value::Null) => return DEFAULT_MODE,
         Some(value) => value,
     };
+    let is_octal_or_whole = matches!(value, Value::Int(_) | Value::String(_));
     let mode = match value {
         Value::Bool(b) => Some(i64::from(*b)),
         Value::Int(i) => Some(*i),
@@ -397,6 +401,10 @@ fn mode(entry: &Entry, report: &mut Report) -> u32 {
         _ => None,
     };
     match mode.and_then(|m| u32::try_from(m).ok()) {
+        Some(0) if !is_octal_or_whole => {
+            report.warn(format_args!("{entry}: permissions: expected an octal number in quotes: no mode is set"));
+            unset
+        }
         Some(mode) => mode & 0o7777,
         None => {
             report.warn(format_args!("{entry}: permissions: expected an octal number in quotes: 0644 is used"));
@@ -505,6 +513,37 @@ mod tests {
             (["sys/a", "sys/z"].map(|p| fixture.text(p)), ["sys/a", "sys/z"].map(number)),
             (["three".into(), "four".into()], before)
         );
+    }
+
+    #[test]
+    fn sets_no_mode_for_what_is_none() {
+        for (permissions, new, old) in [
+            ("0.5", 0o644, 0o600),
+            ("-0.9", 0o644, 0o600),
+            ("false", 0o644, 0o600),
+            ("0", 0, 0),
+            ("'0000'", 0, 0),
+            ("1.5", 1, 1),
+            ("true", 1, 1),
+            ("'0755'", 0o755, 0o755),
+            ("493", 0o755, 0o755),
+            ("null", 0o644, 0o644),
+            ("[]", 0o644, 0o644),
+            ("-1", 0o644, 0o644),
+            (".nan", 0o644, 0o644),
+        ] {
+            let fixture = Fixture::new("debian");
+            fixture.put("/old", "old", 0o600);
+            let entry = |path: &str| format!("{{path: {path}, content: x, permissions: {permissions}}}");
+            let config = format!("write_files: [{}, {}]", entry("/new"), entry("/old"));
+            let left = fixture.run(&config, &[MODULE.provision]);
+            assert_eq!(left.errors, Vec::<String>::new(), "{permissions}");
+            let mode = |path: &str| {
+                use std::os::unix::fs::MetadataExt;
+                std::fs::metadata(fixture.dir.0.join(path)).unwrap().mode() & 0o7777
+            };
+            assert_eq!((mode("new"), mode("old")), (new, old), "{permissions}");
+        }
     }
 
     #[test]
