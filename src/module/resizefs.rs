@@ -73,7 +73,10 @@ fn grow(cx: &mut Context) -> Result<bool> {
         return Ok(true);
     }
     let Some(mounted) = mount_table::containing(cx.root, "/") else {
-        cx.report.warn("resizefs: the kernel does not say what is mounted on /");
+        // The tree of a plan is mounted nowhere.
+        if !cx.root.is_plan() {
+            cx.report.warn("resizefs: the kernel does not say what is mounted on /");
+        }
         return Ok(true);
     };
     if is_live_root_full(cx, &mounted) {

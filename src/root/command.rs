@@ -57,6 +57,8 @@ pub struct Command {
     pub when: Stage,
     /// The command is killed after this time. None: it has no limit.
     pub limit: Option<Duration>,
+    /// Whether this stands for a request to a server, in a plan: `argv` is its method and its URL.
+    pub is_request: bool,
 }
 
 /// The result of a command.
@@ -86,6 +88,7 @@ impl Command {
             takes_errors: false,
             when,
             limit: None,
+            is_request: false,
         }
     }
 
@@ -157,6 +160,11 @@ impl Root {
     /// [`Root::play`].
     pub fn runs_commands(&self) -> bool {
         self.is_live() || self.programs.is_some()
+    }
+
+    /// Records a request to a server in a plan, in its place among the commands.
+    pub fn plan_request(&mut self, when: Stage, method: &str, url: &str) {
+        self.commands.push(Command { is_request: true, ..Command::new(when, [method, url]) });
     }
 
     /// Starts a command in the background, otherwise like [`Root::run`]. How it ends is only logged.

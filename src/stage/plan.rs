@@ -41,7 +41,11 @@ pub fn plan(path: &Path, seed: &Path) -> Result<Plan> {
     provision::later_files(&mut root, &instance, &mut boot.report);
     provision::boothooks(&mut root, &mut boot, &instance);
     for stage in Stage::ALL {
-        Run::new(&mut root, &mut boot, &instance).stage(stage, Half::Live);
+        let mut run = Run::new(&mut root, &mut boot, &instance);
+        run.stage(stage, Half::Live);
+        if stage == Stage::Final {
+            run.background();
+        }
         let now = root.changes();
         let known: HashSet<&Change> = last.iter().collect();
         changes.extend(now.iter().filter(|c| !known.contains(c)).map(|c| (Some(stage), c.clone())));
@@ -89,7 +93,8 @@ impl Plan {
         }
         for command in self.root.commands() {
             let argv = mask::secrets(&command.argv.join(" "), &command.secrets).into_owned();
-            out += &shown(&format!("  run     {argv} ({})\n", command.when.name()));
+            let what = if command.is_request { "send" } else { "run" };
+            out += &shown(&format!("  {what:<7} {argv} ({})\n", command.when.name()));
         }
         if out.is_empty() { "nothing changes\n".into() } else { out }
     }
@@ -143,6 +148,13 @@ fn line(change: &Change, when: Option<Stage>, root: &Root) -> String {
 fn command(command: &Command) -> Value {
     let masked = |text: &str| mask::secrets(text, &command.secrets).into_owned();
     let mut map = Map::new();
+    if let (true, [method, url]) = (command.is_request, command.argv.as_slice()) {
+        map.insert("change", "send");
+        map.insert("method", method.as_str());
+        map.insert("url", masked(url));
+        map.insert("when", command.when.name());
+        return Value::Map(map);
+    }
     map.insert("change", "run");
     map.insert("argv", command.argv.iter().map(|a| Value::from(masked(a))).collect::<Vec<_>>());
     if let Some(stdin) = &command.stdin {
@@ -185,6 +197,53 @@ mod tests {
         }
         let plan = plan(&tree.0, &seed.0).unwrap();
         [plan.to_text(), plan.to_json_lines().lines().filter(|l| l.contains("\"run\"")).collect()]
+    }
+
+    #[test]
+    fn shows_requests_and_what_comes_before() {
+        let (tree, seed) = (TempDir::new("plan-tree"), TempDir::new("plan-seed"));
+        tree.write("etc/os-release", "ID=debian\n");
+        tree.write("usr/bin/ssh-keygen", "");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(tree.0.join("usr/bin/ssh-keygen"), mode).unwrap();
+        let planned = |user_data: &str| {
+            seed.write("meta-data", "instance-id: i\n");
+            seed.write("user-data", &format!("#cloud-config\nlocale: false\n{user_data}\n"));
+            let plan = plan(&tree.0, &seed.0).unwrap();
+            assert_eq!(plan.errors, Vec::<String>::new());
+            let text = plan.to_text();
+            let lines =
+                text.lines().filter(|l| l.starts_with("  run ") || l.starts_with("  send ") || l.contains("/srv/"));
+            (lines.map(str::to_owned).collect::<Vec<_>>(), plan.to_json_lines())
+        };
+        let key = "  run     ssh-keygen -q -t rsa -b 3072 -N  -C root@localhost -f /etc/ssh/ssh_host_rsa_key (final)";
+        let reload = "  run     systemctl --no-block try-reload-or-restart ssh (final)";
+        let (lines, json) = planned(
+            "phone_home: {url: 'http://me:geheim@h.example/$INSTANCE_ID', post: [pub_key_rsa, pub_key_ecdsa]}\n\
+             write_files: [{path: /srv/a, source: {uri: 'http://h.example/a'}, content: other}, \
+             {path: /srv/b, defer: true, source: {uri: 'http://h.example/b'}}]\n\
+             chef: {install_type: omnibus, force_install: true, server_url: u, validation_name: v, omnibus_url: 'http://h.example/o'}",
+        );
+        let send = |what: &str| format!("  send    {what}");
+        let chef = "  run     /var/lib/cloud/instances/i/installer/chef-omnibus-install (final)";
+        assert_eq!(
+            lines,
+            [
+                send("GET http://h.example/a (init)"),
+                send("GET http://h.example/b (final)"),
+                send("GET http://h.example/o (final)"),
+                chef.into(),
+                key.into(),
+                reload.into(),
+                send("POST http://********@h.example/i (final)"),
+            ]
+        );
+        let sent = r#"{"change":"send","method":"POST","url":"http://********@h.example/i","when":"final"}"#;
+        assert!(json.contains(&format!("{sent}\n")), "{json}");
+        // The key that is made in the background, and a key that will not be there.
+        assert_eq!(planned("manage_etc_hosts: false").0, [key, reload]);
+        let (lines, _) = planned("phone_home: {url: 'http://h', post: [pub_key_rsa]}\nssh_genkeytypes: [ed25519]");
+        assert_eq!(lines, [send("POST http://h (final)")]);
     }
 
     #[test]

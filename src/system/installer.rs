@@ -1,7 +1,6 @@
 //! Downloads and runs installers for modules.
 
-use super::service::wait_for_network;
-use super::{Context, Request};
+use super::{Context, Request, service};
 use crate::base::error::Result;
 use crate::root::{Attr, Command};
 
@@ -17,11 +16,10 @@ pub fn run(cx: &mut Context, name: &str, url: &str, tries: u32, arguments: &[Str
     let folder = format!("{}/installer", cx.instance_dir());
     let path = format!("{folder}/{name}");
     let mut script = Vec::new();
-    if cx.root.runs_commands() {
-        wait_for_network(cx);
+    if cx.root.runs_commands() || cx.root.is_plan() {
         let request =
             Request { method: "GET", url: url.to_owned(), headers: Vec::new(), body: Vec::new(), limit: MAX_INSTALLER };
-        script = cx.outside.http(&request, tries)?;
+        script = service::send(cx, &request, tries)?.unwrap_or_default();
     }
     cx.root.mkdir(&folder, Attr::root(0o700))?;
     cx.root.write(&path, script, Attr::root(0o700))?;

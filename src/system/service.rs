@@ -1,6 +1,6 @@
 //! The root's service manager.
 
-use super::Context;
+use super::{Context, Request};
 use crate::base::error::Result;
 use crate::machine::{Distro, Family};
 use crate::root::{Attr, Command, Root, Stage, run_dir};
@@ -119,6 +119,20 @@ pub fn wait_for_network(cx: &mut Context) {
     }
     let noted = cx.root.write(run_dir::NETWORK_AWAITED, "", Attr::root(0o600));
     cx.report.keep(noted);
+}
+
+/// Sends a request when the network is up, up to `tries` times, and returns the body of the response. A plan records the request
+/// and sends nothing: None.
+///
+/// # Errors
+/// There is no response, or none that is a success.
+pub fn send(cx: &mut Context, request: &Request, tries: u32) -> Result<Option<Vec<u8>>> {
+    if cx.root.is_plan() {
+        cx.root.plan_request(cx.stage, request.method, &request.url);
+        return Ok(None);
+    }
+    wait_for_network(cx);
+    cx.outside.http(request, tries).map(Some)
 }
 
 /// The longest that [`control`] waits for a service.

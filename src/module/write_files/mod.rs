@@ -420,7 +420,7 @@ fn inline(cx: &mut Context, entry: &Entry) -> Result<Option<Content>> {
     Ok(content)
 }
 
-/// The content, from its source or else inline. None, with a warning, if there is neither.
+/// The content, from its source or else inline. None, with a warning, if there is neither, and in a plan, which fetches nothing.
 fn content(cx: &mut Context, entry: &Entry) -> Result<Option<Content>> {
     let source = Source::of(entry.map);
     let fetched = match &source {
@@ -440,8 +440,11 @@ fn content(cx: &mut Context, entry: &Entry) -> Result<Option<Content>> {
                 body: Vec::new(),
                 limit: usize::try_from(MAX_READ).unwrap_or(usize::MAX),
             };
-            service::wait_for_network(cx);
-            cx.outside.http(&request, TRIES)
+            match service::send(cx, &request, TRIES) {
+                Ok(None) => return Ok(None),
+                Ok(Some(bytes)) => Ok(bytes),
+                Err(e) => Err(e),
+            }
         }
         Source::Unknown => {
             Err(Error::new("source.uri: expected an address that begins with http://, https:// or file:, or a path"))
