@@ -19,6 +19,7 @@ mod packet_socket;
 mod raise;
 pub mod rename;
 mod rng;
+pub mod route;
 mod session;
 mod setup;
 pub mod system_names;

@@ -11,6 +11,7 @@ use super::table::Source;
 use crate::base::error::{Error, Result};
 use crate::detect::Mark;
 use crate::document::{Bytes, yaml};
+use crate::instance::Instance;
 use crate::link::http::{Client, Redirects};
 use crate::link::{Reach, Uplink, leases};
 use crate::machine::beneath;
@@ -23,14 +24,12 @@ pub static SOURCE: Source = Source {
     marks: &[Mark::product("CloudStack*")],
     read: Some(read),
     service: Some(service_job),
-    provisioned: Some(|live| {
-        let router = live.instance.subplatform.strip_prefix("metadata (http://").and_then(|s| s.strip_suffix("/)"));
-        router.map_or(Ok(()), |router| password_server::saved(live, &passwords(router)))
-    }),
+    password_server: Some(|instance, _| own_passwords(instance)),
+    provisioned: Some(|live| own_passwords(live.instance).map_or(Ok(()), |url| password_server::saved(live, &url))),
     settings: &[MAX_WAIT, TIMEOUT, RETRIES],
     docs: "Apache CloudStack. Read from the virtual router: the host data-server, else the DHCP server, else the router of the \
-        default route; or from /var/lib/cloud/seed/cs. A password that was asked for is fetched from its port 8080; the server is \
-        notified once the machine runs with it. A host name without a domain gets the leased domain.",
+        default route; or from /var/lib/cloud/seed/cs. On every boot its port 8080 is asked whether the \
+        password was reset, and notified once the machine runs with the new one. A host name without a domain gets the leased domain.",
     ..Source::NEW
 };
 
@@ -74,6 +73,11 @@ fn service_job(search: &mut Search) -> Option<Job> {
     let urls = |uplink: &Uplink| if uplink.reach == Reach::Ipv4 { vec![NAME.to_owned()] } else { Vec::new() };
     let (urls, fetch) = (Box::new(urls), Box::new(fetch));
     Some(Job { name: SOURCE.name, urls, fetch, redirects: Redirects::SameOrigin, replaces_drive: false, limits })
+}
+
+/// The password server of an instance that came from a virtual router.
+fn own_passwords(instance: &Instance) -> Option<String> {
+    instance.subplatform.strip_prefix("metadata (http://")?.strip_suffix("/)").map(passwords)
 }
 
 fn passwords(router: &str) -> String {

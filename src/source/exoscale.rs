@@ -18,6 +18,7 @@ pub static SOURCE: Source = Source {
     name: "Exoscale",
     marks: &[Mark::product("Exoscale*")],
     service: Some(service_job),
+    password_server: Some(|_, config| Some(Addresses::of(settings(config)).passwords)),
     provisioned: Some(|live| password_server::saved(live, &Addresses::of(settings(live.config)).passwords)),
     settings: &[
         ("metadata_url", "the address of the service, instead of http://169.254.169.254"),
@@ -26,8 +27,8 @@ pub static SOURCE: Source = Source {
         TIMEOUT,
         RETRIES,
     ],
-    docs: "Exoscale. Read from http://169.254.169.254/1.0. A password that was asked for is fetched from port 8080; the server is \
-        notified once the machine runs with it.",
+    docs: "Exoscale. Read from http://169.254.169.254/1.0. On every boot the password server at port 8080 \
+        is asked whether the password was reset, and notified once the machine runs with the new one.",
     ..Source::NEW
 };
 

@@ -38,7 +38,7 @@ mod wsl;
 pub mod choose;
 mod documents;
 mod keys;
-mod password_server;
+pub mod password_server;
 pub mod search;
 pub mod service;
 mod table;

@@ -4,7 +4,7 @@
 //! Follows CloudStack's documentation, "Adding password management to your templates".
 
 use super::documents::record;
-use crate::base::error::Result;
+use crate::base::error::{Error, Result};
 use crate::document::Value;
 use crate::instance::{Instance, state};
 use crate::link::http::{Client, Limits, Request, refused};
@@ -29,17 +29,28 @@ fn request(client: &Client, url: &str, what: &str, tries: u32) -> Result<String>
     }
 }
 
-/// Requests a password and adds it to the instance's configuration. The server keeps it until [`saved`].
-pub fn fetch(client: &Client, url: &str, instance: &mut Instance) {
+/// Requests a password: the configuration that sets it, if the server has one. The server keeps it until [`saved`].
+///
+/// # Errors
+/// No response, or the server does not know the machine.
+pub fn ask(client: &Client, url: &str) -> Result<Option<Value>> {
     // The image's `timeout` and `retries` are those of the metadata service.
-    match request(&client.limited(Limits::default()), url, "send_my_password", TRIES).as_deref() {
-        Ok("" | "saved_password") => {}
-        Ok("bad_request") => instance.problems.push(format!("{url}: the password server knows no such machine")),
-        Ok(password) => {
+    match request(&client.limited(Limits::default()), url, "send_my_password", TRIES)?.as_str() {
+        "" | "saved_password" => Ok(None),
+        "bad_request" => Err(Error::new(format!("{url}: the password server knows no such machine"))),
+        password => {
             let chpasswd = record(vec![("expire", false.into())]);
             let password = Value::from(password);
-            instance.config = record(vec![("ssh_pwauth", true.into()), ("password", password), ("chpasswd", chpasswd)]);
+            Ok(Some(record(vec![("ssh_pwauth", true.into()), ("password", password), ("chpasswd", chpasswd)])))
         }
+    }
+}
+
+/// Requests a password and adds it to the instance's configuration, as [`ask`] returns it.
+pub fn fetch(client: &Client, url: &str, instance: &mut Instance) {
+    match ask(client, url) {
+        Ok(Some(config)) => instance.config = config,
+        Ok(None) => {}
         Err(e) => instance.problems.push(format!("{e}; the boot goes on without a password")),
     }
 }

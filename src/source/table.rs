@@ -71,6 +71,9 @@ pub type Act = fn(&mut Live) -> Result<()>;
 /// Publishes SSH host keys, given as lines.
 pub type Publish = fn(&mut Live, &[String]) -> Result<()>;
 
+/// Returns the URL of an instance's password server, by the merged configuration too. None if it has none.
+pub type PasswordServer = fn(&Instance, &Value) -> Option<String>;
+
 /// Metadata that a source has only in the running system, when its network is up.
 #[derive(Clone, Copy)]
 pub struct Late {
@@ -139,6 +142,9 @@ pub struct Source {
     /// Whether its service is asked on each boot for user-data and metadata, as by cloud-init, because its cloud documents that they
     /// may have changed. That leaves the network files alone, unless `updates` has an event for them.
     pub read_on_boot: bool,
+    /// Its password server ([`super::password_server`]), which is asked on every boot, because its cloud documents that a password
+    /// is reset so.
+    pub password_server: Option<PasswordServer>,
     /// The order of precedence of network configurations, including its own.
     pub network_order: &'static [Origin],
     /// Reports back, for example that the machine is provisioned or that a password was set. Called on every
@@ -191,6 +197,7 @@ impl Source {
         late: None,
         updates: &[Update::NewInstance],
         read_on_boot: false,
+        password_server: None,
         network_order: &DEFAULT_ORDER,
         provisioned: None,
         needs_network: None,

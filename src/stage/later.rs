@@ -9,8 +9,8 @@ use super::output::Redirected;
 use super::outside::ThisMachine;
 use super::web::Includes;
 use super::{
-    LOG_GROUP, append_log, append_to_log, apply, commit, config, feedback, part_handlers, provision, recover, refresh,
-    reporting, rescue,
+    LOG_GROUP, append_log, append_to_log, apply, commit, config, feedback, part_handlers, password, provision, recover,
+    refresh, reporting, rescue,
 };
 use crate::base::error::{Context, Result};
 use crate::base::event::Event;
@@ -247,6 +247,7 @@ fn run(
         provision::later_files(root, &instance, &mut boot.report);
         provision::boothooks(root, boot, &instance);
     }
+    let reset = if stage == Stage::Init { password::reset(root, boot, &instance) } else { None };
     let waiting = run_dir::passwords(&root.text(run_dir::RANDOM_PASSWORDS));
     let mut run = Run::new(root, boot, &instance).after(before);
     if stage == Stage::Final {
@@ -256,6 +257,11 @@ fn run(
     // Passwords printed by this stage replace those still waiting; otherwise a later stage prints the waiting
     // ones.
     let shown = std::mem::take(&mut boot.shown);
+    // For the report that it is on the disk: it is not kept.
+    let instance = match reset {
+        Some(config) => Instance { config, ..instance },
+        None => instance,
+    };
     (instance, if shown.is_empty() { waiting } else { shown })
 }
 

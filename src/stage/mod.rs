@@ -21,6 +21,7 @@ pub mod network;
 mod output;
 pub mod outside;
 mod part_handlers;
+mod password;
 mod paths;
 pub mod plan;
 pub mod provision;

@@ -457,6 +457,17 @@ impl<'a, 'b> Run<'a, 'b> {
         }
     }
 
+    /// Whether a list names the module that sets passwords.
+    pub fn lists_passwords(&self) -> bool {
+        module::with_role(Role::Passwords).is_some_and(|module| self.is_listed(module))
+    }
+
+    /// Sets passwords again. Returns the error.
+    pub fn set_passwords(&mut self) -> Option<String> {
+        let (module, handler) = module::with_role(Role::Passwords).and_then(|m| Some((m, m.provision?)))?;
+        self.call(handler, module, Frequency::Always, Stage::Init, &[])
+    }
+
     /// `cloud-init single`: both halves of one module, whether or not its keys are there.
     pub fn single(&mut self, module: &'static Module, frequency: Option<Frequency>, args: &[String]) {
         for (half, handler) in [(Half::Provision, module.provision), (Half::Live, module.live)] {

@@ -23,7 +23,7 @@ use std::time::Duration;
 pub const BUDGET: Duration = Duration::from_secs(30);
 
 /// The same where the user has not asked for it ([`Source::read_on_boot`]).
-const UNASKED: Duration = Duration::from_secs(10);
+pub const UNASKED: Duration = Duration::from_secs(10);
 
 /// Asks the datasource again if this boot took the instance from the cache and that [is due](is_due). The answer replaces the
 /// cached instance; the network files are written again if the user allows it. None where no source was asked, none answered, or
@@ -73,8 +73,12 @@ pub fn refresh(root: &mut Root, boot: &mut Boot, instance: &Instance) -> Option<
 /// Whether the datasource is to be asked again on a later boot: the user allows it, or it is one that is read on each boot and
 /// the image does not keep its instance for good (`manual_cache_clean`).
 pub fn is_due(boot: &Boot, instance: &Instance) -> bool {
-    let is_kept = || boot.config().get("manual_cache_clean").is_some_and(Value::is_true);
-    is_allowed(boot, instance) || source::named(&instance.source).is_some_and(|s| s.read_on_boot) && !is_kept()
+    is_allowed(boot, instance) || source::named(&instance.source).is_some_and(|s| s.read_on_boot) && !is_kept(boot)
+}
+
+/// Whether the image keeps its instance for good.
+pub fn is_kept(boot: &Boot) -> bool {
+    boot.config().get("manual_cache_clean").is_some_and(Value::is_true)
 }
 
 /// Whether the user allows asking the datasource again on a later boot, also for the network configuration: `updates: {network:
@@ -84,7 +88,7 @@ fn is_allowed(boot: &Boot, instance: &Instance) -> bool {
 }
 
 /// Whether the local stage of this boot took this machine's instance from the cache.
-fn is_later_boot(root: &Root) -> bool {
+pub fn is_later_boot(root: &Root) -> bool {
     Applied::read(root).is_some_and(|applied| applied.provisioned && !applied.read)
 }
 
