@@ -4,6 +4,7 @@ use super::files;
 use super::program::{Program, is_root, print};
 use super::verb::Verb;
 use crate::base::error::{Error, Result};
+use crate::base::gzip;
 use crate::base::report::{Report, Severity};
 use crate::document::{Map, Value, wrong, yaml};
 use crate::instance::state::CLOUD_DIR;
@@ -14,7 +15,7 @@ use crate::network::read::{self, config};
 use crate::root::{Root, Use};
 use crate::schema::{self, Findings, Problem, one_line};
 use crate::userdata::kind::{self, Kind};
-use crate::userdata::{IGNORED, jinja};
+use crate::userdata::{IGNORED, MAX_UNPACKED, jinja, mime};
 use argh::{ArgsInfo, FromArgs};
 use log::LevelFilter;
 use std::path::Path;
@@ -210,6 +211,15 @@ impl Schema {
     }
 
     fn check(&self, kind: Type, path: &str, bytes: Vec<u8>) -> Result<Outcome> {
+        let bytes = if gzip::is_gzip(&bytes) { gzip::unpack(&bytes, MAX_UNPACKED)? } else { bytes };
+        // Before it is text: a part may have any bytes.
+        if kind == Type::CloudConfig
+            && Kind::of_content(&bytes).is_none()
+            && let Some(media_type) = mime::declared_type(&bytes)
+        {
+            let what = if media_type.starts_with("multipart/") { "multipart" } else { "MIME" };
+            return Ok(Outcome::Passed(not_checked(what)));
+        }
         let text = String::from_utf8(bytes).map_err(|_| Error::new(format!("{path}: not UTF-8")))?;
         let kind_name = if kind == Type::CloudConfig { "cloud-config" } else { "network-config" };
         if text.is_empty() {
@@ -233,9 +243,6 @@ impl Schema {
             Some(Kind::CloudConfig) => {}
             Some(other) => {
                 return Ok(Outcome::Passed(not_checked(other.mime_type())));
-            }
-            None if text.trim_start().to_ascii_lowercase().starts_with("content-type: multipart/") => {
-                return Ok(Outcome::Passed(not_checked("multipart")));
             }
             None => {
                 // Not the line itself, which could be a secret.

@@ -140,6 +140,42 @@ fn what_is_wrong_with_a_cloud_config() {
 }
 
 #[test]
+fn schema_passes_multipart_whatever_its_header() {
+    let dir = TempDir::new("cli-schema-mime");
+    let parts = "--//\nContent-Type: text/x-shellscript\n\n#!/bin/sh\n--//--\n";
+    for (header, what) in [
+        ("Content-Type: multipart/mixed; boundary=\"//\"\nMIME-Version: 1.0\n\n", "multipart"),
+        ("MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=\"//\"\n\n", "multipart"),
+        ("mime-version: 1.0\r\ncontent-type: multipart/mixed;\r\n boundary=\"//\"\r\n\r\n", "multipart"),
+        ("From x\nSubject: y\nMime-Version: 1.0\nContent-type: multipart/mixed; boundary=//\n\n", "multipart"),
+        ("MIME-Version: 1.0\nContent-Type: text/x-shellscript\n\n", "MIME"),
+    ] {
+        let text = format!("{header}{parts}");
+        for document in [text.clone().into_bytes(), [text.as_bytes(), b"\xe9"].concat(), gzip(text.as_bytes())] {
+            fs::write(dir.0.join("c"), document).unwrap();
+            let answer = run_in(&dir, "schema -c ROOT/c");
+            let said = format!("User-data type '{what}' not currently evaluated by cloud-init schema\n");
+            assert_eq!((answer.code, answer.out.as_str()), (0, said.as_str()), "{header:?}: {}", answer.err);
+        }
+    }
+    // As a boot, which takes neither.
+    for header in
+        ["Content-Type: multipart/mixed; boundary=//\n\n", "\nMIME-Version: 1.0\nContent-Type: multipart/mixed\n\n"]
+    {
+        dir.write("c", &format!("{header}{parts}"));
+        let answer = run_in(&dir, "schema -c ROOT/c");
+        assert_eq!(answer.code, 1, "{header:?}: {}", answer.out);
+        assert!(answer.err.contains("Unrecognized user-data header"), "{}", answer.err);
+    }
+}
+
+fn gzip(data: &[u8]) -> Vec<u8> {
+    let mut writer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut writer, data).unwrap();
+    writer.finish().unwrap()
+}
+
+#[test]
 fn an_output_that_takes_no_more_is_a_failure() {
     let full = fs::File::options().write(true).open("/dev/full").unwrap();
     let answer = answer(Command::new(PROGRAM).arg("features").stdout(full).output().unwrap());

@@ -42,6 +42,12 @@ pub fn is_mime(data: &[u8]) -> bool {
     window.windows(SIGNATURE.len()).any(|w| w.eq_ignore_ascii_case(SIGNATURE))
 }
 
+/// The media type in the header of a document that is read as MIME, whatever the order of its fields. None if it is not
+/// MIME, or its header declares none.
+pub fn declared_type(data: &[u8]) -> Option<String> {
+    is_mime(data).then(|| Headers::split(data).0.content_type())?
+}
+
 /// The parts of a document in order, with nested multiparts flattened. A document without a header is a
 /// single `text/plain` part.
 ///
@@ -204,6 +210,27 @@ mod tests {
                 ("text/cloud-config".into(), Some("a \"b\".yaml".into()), "b: 1".into())
             ]
         );
+    }
+
+    #[test]
+    fn finds_declared_type_whatever_the_order() {
+        for (text, found) in [
+            ("Content-Type: multipart/mixed; boundary=b\nMIME-Version: 1.0\n\n", Some("multipart/mixed")),
+            ("MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n\n", Some("multipart/mixed")),
+            ("mime-version: 1.0\r\ncontent-type:\r\n\tMultipart/Alternative\r\n\r\n", Some("multipart/alternative")),
+            (
+                "From nobody Fri Nov  7\nSubject: x\nMime-Version:1.0\nContent-type:multipart/mixed\n",
+                Some("multipart/mixed"),
+            ),
+            ("MIME-Version: 1.0\nContent-Type: text/cloud-config\n\n#cloud-config\n", Some("text/cloud-config")),
+            // No header, or one that a boot does not read either.
+            ("MIME-Version: 1.0\n\nContent-Type: multipart/mixed\n", None),
+            ("\nMIME-Version: 1.0\nContent-Type: multipart/mixed\n", None),
+            ("x\nMIME-Version: 1.0\nContent-Type: multipart/mixed\n", None),
+            ("Content-Type: multipart/mixed; boundary=b\n\n", None),
+        ] {
+            assert_eq!(declared_type(text.as_bytes()).as_deref(), found, "{text:?}");
+        }
     }
 
     #[test]
