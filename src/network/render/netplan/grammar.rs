@@ -38,6 +38,8 @@ enum Kind {
     Map(Table),
     /// A mapping with the keys of a route, its destination among them.
     Route,
+    /// A mapping with the keys of a rule, a source or a destination among them.
+    Rule,
     /// A mapping of any names to such values.
     Named(&'static Kind),
     /// What netplan's parser hands on, or what is rarely used: not looked at.
@@ -265,7 +267,7 @@ const DEVICE: Table = &[
     ("ra-overrides", Any, Key),
     ("renderer", Word(&["networkd", "NetworkManager", "sriov"]), Key),
     ("routes", List(&Kind::Route), Key),
-    ("routing-policy", List(&Kind::Map(RULE)), Key),
+    ("routing-policy", List(&Kind::Rule), Key),
 ];
 
 /// Without one of these the device would be another one.
@@ -725,6 +727,12 @@ fn fits(value: &mut Value, kind: &Kind, path: &str, unsupported: &mut Unsupporte
         },
         Kind::Route => match value {
             Value::Map(map) => filter_map(map, &[ROUTE], path, unsupported) && is_route(map),
+            _ => false,
+        },
+        Kind::Rule => match value {
+            Value::Map(map) => {
+                filter_map(map, &[RULE], path, unsupported) && (map.contains_key("from") || map.contains_key("to"))
+            }
             _ => false,
         },
         Named(of) => match value {
