@@ -208,7 +208,7 @@ mod tests {
         std::fs::set_permissions(tree.0.join("usr/bin/ssh-keygen"), mode).unwrap();
         let planned = |user_data: &str| {
             seed.write("meta-data", "instance-id: i\n");
-            seed.write("user-data", &format!("#cloud-config\nlocale: false\n{user_data}\n"));
+            seed.write("user-data", format!("#cloud-config\nlocale: false\n{user_data}\n"));
             let plan = plan(&tree.0, &seed.0).unwrap();
             assert_eq!(plan.errors, Vec::<String>::new());
             let text = plan.to_text();

@@ -162,7 +162,7 @@ fn schema_passes_multipart_whatever_its_header() {
     for header in
         ["Content-Type: multipart/mixed; boundary=//\n\n", "\nMIME-Version: 1.0\nContent-Type: multipart/mixed\n\n"]
     {
-        dir.write("c", &format!("{header}{parts}"));
+        dir.write("c", format!("{header}{parts}"));
         let answer = run_in(&dir, "schema -c ROOT/c");
         assert_eq!(answer.code, 1, "{header:?}: {}", answer.out);
         assert!(answer.err.contains("Unrecognized user-data header"), "{}", answer.err);
