@@ -33,6 +33,11 @@ impl Section {
         self.maybe(key, value.map(|v| if v { "yes" } else { "no" }));
     }
 
+    /// Keeps the lines for which `keep`, which may change the value, returns true.
+    pub fn retain(&mut self, mut keep: impl FnMut(&str, &mut String) -> bool) {
+        self.lines.retain_mut(|(key, value)| keep(key, value));
+    }
+
     /// The name between the brackets.
     pub fn name(&self) -> &str {
         &self.name

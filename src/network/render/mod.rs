@@ -2,6 +2,7 @@
 //! through the root.
 
 mod eni;
+mod grammar;
 mod ini;
 mod iproute;
 pub mod merge;

@@ -1,5 +1,6 @@
 //! Devices for ifupdown: the options of ifenslave, bridge-utils and vlan, and the keys that interfaces(5) cannot express.
 
+use super::GRAMMAR;
 use super::stanza::Stanza;
 use crate::document::{Map, Value};
 use crate::network::mac::{is_mac, plain_mac};
@@ -76,7 +77,7 @@ pub fn options(network: &Network, interface: &Interface, stanza: &mut Stanza, un
 /// `bond` is the device whose parameters these are: the stanza's own, or the bond that it is a member of.
 fn bond_options(bond: &Interface, params: &Map, stanza: &mut Stanza, unsupported: &mut Unsupported) {
     for (key, value) in params.iter() {
-        match parameters::bond_option(key, value, " ") {
+        match parameters::bond_option(key, value, " ").filter(|text| GRAMMAR.takes("bond", key, text)) {
             Some(text) => stanza.add(&format!("bond-{}", key.replace('_', "-")), text),
             None => unsupported.key(bond, key),
         }
@@ -90,7 +91,7 @@ fn bridge_options(interface: &Interface, params: &Map, stanza: &mut Stanza, unsu
         match (value_type, value) {
             (Some(ValueType::Ports), Value::Map(ports)) => {
                 for (port, value) in ports.iter() {
-                    match line(value).filter(|_| is_valid_name(port)) {
+                    match line(value).filter(|text| is_valid_name(port) && GRAMMAR.takes("bridge", key, text)) {
                         Some(value) if key == "waitport" => stanza.add(&option, format!("{value} {port}")),
                         Some(value) => stanza.add(&option, format!("{port} {value}")),
                         None => unsupported.key(interface, key),
@@ -98,7 +99,10 @@ fn bridge_options(interface: &Interface, params: &Map, stanza: &mut Stanza, unsu
                 }
             }
             (Some(ValueType::Bool), _) => stanza.add(&option, if value.is_true() { "on" } else { "off" }),
-            (Some(_), _) if line(value).is_some() => stanza.add(&option, line(value).unwrap_or_default()),
+            (Some(_), _) => match line(value).filter(|text| GRAMMAR.takes("bridge", key, text)) {
+                Some(text) => stanza.add(&option, text),
+                None => unsupported.key(interface, key),
+            },
             _ => unsupported.key(interface, key),
         }
     }

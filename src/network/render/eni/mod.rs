@@ -4,12 +4,17 @@ mod device;
 mod route;
 mod stanza;
 
+use super::grammar::{Filter, Grammar};
 use super::renderer::{Evidence, File, HEADER, Owned, Renderer, Target, Unsupported};
 use super::udev;
 use crate::base::manual;
 use crate::machine::Family;
 use crate::network::model::{Control, DeviceType, Dns, Interface, Method, Network, Route, Subnet};
 use stanza::Stanza;
+
+/// What stanzas may have (interfaces(5), ifenslave's and bridge-utils' own pages): the options of ifupdown itself, and the parameters of
+/// bonds and bridges.
+const GRAMMAR: Grammar = Grammar(concat!(include_str!("grammar.txt"), include_str!("../bonding.txt")));
 
 const INTERFACES: &str = "/etc/network/interfaces";
 const DEBIAN: &str = "/etc/network/interfaces.d/50-cloud-init";
@@ -115,6 +120,7 @@ fn interface(network: &Network, interface: &Interface, target: &Target, unsuppor
         }
     }
     device::report(interface, keeps, unsupported);
+    filter(interface, &mut stanzas, unsupported);
     stanzas
 }
 
@@ -195,6 +201,17 @@ fn name_servers(interface: &Interface, stanzas: &mut [Stanza]) {
     }
     for (stanza, dns) in stanzas.iter_mut().zip(&places) {
         stanza.name_servers(dns);
+    }
+}
+
+/// Removes from a device's stanzas what ifupdown or the kernel would refuse.
+fn filter(interface: &Interface, stanzas: &mut [Stanza], unsupported: &mut Unsupported) {
+    let mut report = |key: &str| unsupported.key(interface, key);
+    let mut filter = Filter::new(GRAMMAR, "iface", &mut report);
+    for stanza in stanzas {
+        // Parameters are filtered where they are added, by tables of their own.
+        let is_filtered = |key: &str| ["bond-", "bridge-"].iter().any(|of| key.starts_with(of));
+        stanza.retain(|key, value| is_filtered(key) || filter.keep(key, value));
     }
 }
 

@@ -36,6 +36,11 @@ impl Stanza {
         }
     }
 
+    /// Keeps the options for which `keep`, which may change the value, returns true.
+    pub fn retain(&mut self, mut keep: impl FnMut(&str, &mut String) -> bool) {
+        self.options.retain_mut(|(key, value)| keep(key, value));
+    }
+
     /// Adds name servers and search domains.
     pub fn name_servers(&mut self, dns: &Dns) {
         for (key, words) in [("dns-nameservers", &dns.servers), ("dns-search", &dns.search)] {

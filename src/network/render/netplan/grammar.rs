@@ -5,328 +5,28 @@ use crate::document::{Map, Value};
 use crate::network::address::{Cidr, Ip};
 use crate::network::mac::{is_mac, plain_mac};
 use crate::network::model::is_valid_name;
-use crate::network::parameters;
+use crate::network::render::grammar::{self, Grammar, is_cidr, is_wireguard_key};
 use crate::network::render::renderer::Unsupported;
 use std::collections::{BTreeSet, HashSet};
-use std::net::Ipv4Addr;
 
-/// The values of a key.
-enum Kind {
-    Bool,
-    /// A whole number from 0 to this.
-    Number(u64),
-    /// Any scalar.
-    Text,
-    /// A host and a port.
-    Endpoint,
-    /// A passphrase of WPA, or the key itself in hexadecimal digits.
-    Passphrase,
-    Word(&'static [&'static str]),
-    Mac,
-    Ip,
-    Ip4,
-    Ip6,
-    /// An address with a prefix or without.
-    Net,
-    /// The destination of a route.
-    Destination,
-    /// An address with its prefix, or a mapping of one to its options.
-    Address,
-    /// A list of values. An item that is none is left out alone.
-    List(&'static Kind),
-    /// A mapping with these keys.
-    Map(Table),
-    /// A mapping with the keys of a route, its destination among them.
-    Route,
-    /// A mapping with the keys of a rule, a source or a destination among them.
-    Rule,
-    /// A mapping of any names to such values.
-    Named(&'static Kind),
-    /// What netplan's parser hands on, or what is rarely used: not looked at.
-    Any,
-}
-
-/// What a wrong value does: the key is left out, or, where it would mean something else without the key, all that has it.
-enum Loss {
-    Key,
-    Whole,
-}
-
-use Kind::{
-    Address, Any, Bool, Destination, Endpoint, Ip as AnyIp, Ip4, Ip6, List, Mac, Named, Net, Number, Passphrase, Text,
-    Word,
-};
-use Loss::{Key, Whole};
-
-type Table = &'static [(&'static str, Kind, Loss)];
-
-const MAX32: u64 = u32::MAX as u64;
-
-/// The sections, devices before those that refer to them, with the keys of their devices beside those of every device.
-const SECTIONS: &[(&str, Table)] = &[
-    ("ethernets", ETHERNET),
-    ("wifis", WIFI),
-    ("modems", MODEM),
-    ("dummy-devices", &[]),
-    ("virtual-ethernets", &[("peer", Text, Whole)]),
-    ("bonds", BOND),
-    ("bridges", BRIDGE),
-    ("vlans", VLAN),
-    ("tunnels", TUNNEL),
-    ("vrfs", VRF),
+/// The sections, devices before those that refer to them.
+const SECTIONS: [&str; 10] = [
+    "ethernets",
+    "wifis",
+    "modems",
+    "dummy-devices",
+    "virtual-ethernets",
+    "bonds",
+    "bridges",
+    "vlans",
+    "tunnels",
+    "vrfs",
 ];
 
-const ETHERNET: Table = &[
-    ("auth", Any, Key),
-    ("delay-virtual-functions-rebind", Bool, Key),
-    ("embedded-switch-mode", Word(&["switchdev", "legacy"]), Key),
-    ("infiniband-mode", Word(&["datagram", "connected"]), Key),
-    ("link", Text, Key),
-    ("virtual-function-count", Number(MAX32), Key),
-];
-
-const WIFI: Table = &[
-    ("access-points", Named(&Kind::Map(ACCESS_POINT)), Key),
-    ("auth", Any, Key),
-    ("regulatory-domain", Text, Key),
-    ("wakeonwlan", List(&Text), Key),
-];
-
-const ACCESS_POINT: Table = &[
-    ("auth", Any, Key),
-    ("band", Word(&["5GHz", "5G", "2.4GHz", "2.4G"]), Key),
-    ("bssid", Mac, Key),
-    ("channel", Number(MAX32), Key),
-    ("hidden", Bool, Key),
-    ("mode", Word(&["infrastructure", "adhoc", "ap"]), Key),
-    ("networkmanager", Any, Key),
-    ("password", Passphrase, Whole),
-];
-
-const MODEM: Table = &[
-    ("apn", Text, Key),
-    ("auto-config", Bool, Key),
-    ("device-id", Text, Key),
-    ("network-id", Text, Key),
-    ("number", Text, Key),
-    ("password", Text, Key),
-    ("pin", Text, Key),
-    ("sim-id", Text, Key),
-    ("sim-operator-id", Text, Key),
-    ("username", Text, Key),
-];
-
-const BOND: Table = &[("interfaces", List(&Text), Key), ("parameters", Kind::Map(BOND_PARAMETERS), Key)];
-
-const BOND_PARAMETERS: Table = &[
-    ("ad-select", Text, Key),
-    ("all-members-active", Bool, Key),
-    ("all-slaves-active", Bool, Key),
-    ("arp-all-targets", Text, Key),
-    ("arp-interval", Text, Key),
-    ("arp-ip-targets", List(&Ip4), Key),
-    ("arp-validate", Text, Key),
-    ("down-delay", Text, Key),
-    ("fail-over-mac-policy", Text, Key),
-    ("gratuitious-arp", Number(255), Key),
-    ("gratuitous-arp", Number(255), Key),
-    ("lacp-rate", Text, Key),
-    ("learn-packet-interval", Text, Key),
-    ("mii-monitor-interval", Text, Key),
-    ("min-links", Number(MAX32), Key),
-    (
-        "mode",
-        Word(&["802.3ad", "active-backup", "balance-alb", "balance-rr", "balance-tlb", "balance-xor", "broadcast"]),
-        Key,
-    ),
-    ("packets-per-member", Number(MAX32), Key),
-    ("packets-per-slave", Number(MAX32), Key),
-    ("primary", Text, Key),
-    ("primary-reselect-policy", Text, Key),
-    ("resend-igmp", Number(255), Key),
-    ("transmit-hash-policy", Text, Key),
-    ("up-delay", Text, Key),
-];
-
-const BRIDGE: Table = &[("interfaces", List(&Text), Key), ("parameters", Kind::Map(BRIDGE_PARAMETERS), Key)];
-
-const BRIDGE_PARAMETERS: Table = &[
-    ("ageing-time", Text, Key),
-    ("aging-time", Text, Key),
-    ("forward-delay", Text, Key),
-    ("hello-time", Text, Key),
-    ("max-age", Text, Key),
-    ("path-cost", Named(&Number(MAX32)), Key),
-    ("port-priority", Named(&Number(63)), Key),
-    ("priority", Number(65535), Key),
-    ("stp", Bool, Key),
-];
-
-const VLAN: Table = &[("id", Number(4094), Whole), ("link", Text, Whole)];
-
-const VRF: Table = &[("interfaces", List(&Text), Key), ("table", Number(MAX32), Whole)];
-
-const TUNNEL: Table = &[
-    ("ageing", Number(MAX32), Key),
-    ("aging", Number(MAX32), Key),
-    ("arp-proxy", Bool, Key),
-    ("checksums", Any, Key),
-    ("do-not-fragment", Any, Key),
-    ("extensions", Any, Key),
-    ("flow-label", Number(0xf_ffff), Key),
-    ("id", Number(0xff_ffff), Whole),
-    ("key", Any, Key),
-    ("keys", Any, Key),
-    ("limit", Number(MAX32), Key),
-    ("link", Text, Key),
-    ("local", AnyIp, Whole),
-    ("mac-learning", Bool, Key),
-    ("mark", Number(MAX32), Key),
-    (
-        "mode",
-        Word(&[
-            "gre",
-            "gretap",
-            "ip6gre",
-            "ip6gretap",
-            "ip6ip6",
-            "ipip",
-            "ipip6",
-            "isatap",
-            "sit",
-            "vti",
-            "vti6",
-            "vxlan",
-            "wireguard",
-        ]),
-        Whole,
-    ),
-    ("notifications", Any, Key),
-    ("peers", List(&Kind::Map(PEER)), Key),
-    ("port", Number(65535), Key),
-    ("port-range", Any, Key),
-    ("remote", AnyIp, Whole),
-    ("short-circuit", Bool, Key),
-    ("ttl", Number(255), Key),
-    ("type-of-service", Number(255), Key),
-];
-
-const PEER: Table = &[
-    ("allowed-ips", List(&Net), Whole),
-    ("endpoint", Endpoint, Key),
-    ("keepalive", Number(65535), Key),
-    ("keys", Kind::Map(PEER_KEYS), Whole),
-];
-
-const PEER_KEYS: Table = &[("public", Text, Whole), ("shared", Text, Whole)];
-
-/// The keys of devices that are there without netplan.
-const PHYSICAL: Table = &[
-    ("emit-lldp", Bool, Key),
-    ("generic-receive-offload", Bool, Key),
-    ("generic-segmentation-offload", Bool, Key),
-    ("large-receive-offload", Bool, Key),
-    ("match", Kind::Map(MATCH), Whole),
-    ("receive-checksum-offload", Bool, Key),
-    ("set-name", Text, Key),
-    ("tcp-segmentation-offload", Bool, Key),
-    ("tcp6-segmentation-offload", Bool, Key),
-    ("transmit-checksum-offload", Bool, Key),
-    ("wakeonlan", Bool, Key),
-];
-
-/// The keys of every device.
-const DEVICE: Table = &[
-    ("accept-ra", Bool, Key),
-    ("activation-mode", Word(&["manual", "off"]), Key),
-    ("addresses", List(&Address), Key),
-    ("critical", Bool, Key),
-    ("dhcp-identifier", Word(&["duid", "mac"]), Key),
-    ("dhcp4", Bool, Key),
-    ("dhcp4-overrides", Kind::Map(OVERRIDES), Key),
-    ("dhcp6", Bool, Key),
-    ("dhcp6-overrides", Kind::Map(OVERRIDES), Key),
-    ("gateway4", Ip4, Key),
-    ("gateway6", Ip6, Key),
-    ("hairpin", Bool, Key),
-    ("ignore-carrier", Bool, Key),
-    ("ipv6-address-generation", Word(&["eui64", "stable-privacy"]), Key),
-    ("ipv6-address-token", Ip6, Key),
-    ("ipv6-mtu", Number(MAX32), Key),
-    ("ipv6-privacy", Bool, Key),
-    ("link-local", List(&Word(&["ipv4", "ipv6"])), Key),
-    ("macaddress", Mac, Key),
-    ("mtu", Number(MAX32), Key),
-    ("nameservers", Kind::Map(NAMESERVERS), Key),
-    ("neigh-suppress", Bool, Key),
-    ("networkmanager", Any, Key),
-    ("openvswitch", Any, Key),
-    ("optional", Bool, Key),
-    ("optional-addresses", List(&Text), Key),
-    ("port-mac-learning", Bool, Key),
-    ("ra-overrides", Any, Key),
-    ("renderer", Word(&["networkd", "NetworkManager", "sriov"]), Key),
-    ("routes", List(&Kind::Route), Key),
-    ("routing-policy", List(&Kind::Rule), Key),
-];
-
-/// Without one of these the device would be another one.
-const MATCH: Table = &[("driver", Any, Whole), ("macaddress", Mac, Whole), ("name", Text, Whole)];
-
-const NAMESERVERS: Table = &[("addresses", List(&AnyIp), Key), ("search", List(&Text), Key)];
-
-const OVERRIDES: Table = &[
-    ("hostname", Text, Key),
-    ("route-metric", Number(MAX32), Key),
-    ("send-hostname", Bool, Key),
-    ("use-dns", Bool, Key),
-    ("use-domains", Text, Key),
-    ("use-hostname", Bool, Key),
-    ("use-mtu", Bool, Key),
-    ("use-ntp", Bool, Key),
-    ("use-routes", Bool, Key),
-];
-
-/// Without one of these the route would be another one.
-const ROUTE: Table = &[
-    ("advertised-mss", Number(MAX32), Key),
-    ("advertised-receive-window", Number(MAX32), Key),
-    ("congestion-window", Number(MAX32), Key),
-    ("from", AnyIp, Whole),
-    ("metric", Number(MAX32), Whole),
-    ("mtu", Number(MAX32), Key),
-    ("on-link", Bool, Whole),
-    ("scope", Word(&["global", "host", "link"]), Whole),
-    ("table", Number(MAX32), Whole),
-    ("to", Destination, Whole),
-    (
-        "type",
-        Word(&[
-            "anycast",
-            "blackhole",
-            "broadcast",
-            "local",
-            "multicast",
-            "nat",
-            "prohibit",
-            "throw",
-            "unicast",
-            "unreachable",
-            "xresolve",
-        ]),
-        Whole,
-    ),
-    ("via", AnyIp, Whole),
-];
-
-const RULE: Table = &[
-    ("from", Net, Whole),
-    ("mark", Number(MAX32), Whole),
-    ("priority", Number(MAX32), Key),
-    ("table", Number(MAX32), Whole),
-    ("to", Net, Whole),
-    ("type-of-service", Number(255), Whole),
-];
+/// A section's own keys, those of every device (`device`) and of devices that are there without netplan (`physical`), and those of
+/// mappings below. Beside the kinds of [`grammar`], `[kind]` is a list, `{kind}` a mapping of any names to such values, `@table` a
+/// mapping with the table's keys, and `address` an address with its prefix, or a mapping of one to its options.
+const GRAMMAR: Grammar = Grammar(include_str!("grammar.txt"));
 
 /// The keys that a section's devices must have.
 const REQUIRED: &[(&str, &str)] =
@@ -336,16 +36,15 @@ const REQUIRED: &[(&str, &str)] =
 /// reported where the document is read.
 pub fn filter(network: &mut Map, unsupported: &mut Unsupported) {
     for section in keys(network) {
-        let table = SECTIONS.iter().find(|(name, _)| *name == section).map(|(_, table)| *table);
-        match (network.get_mut(&section), table) {
-            (Some(Value::Map(devices)), Some(table)) => {
+        match network.get_mut(&section) {
+            Some(Value::Map(devices)) if SECTIONS.contains(&section.as_str()) => {
                 for id in keys(devices) {
                     if id == "renderer" {
                         continue;
                     }
                     let path = format!("{section}.{id}");
                     let mut is_kept = |device: &mut Value| {
-                        is_device(device, table, &path, unsupported)
+                        is_device(device, &section, &path, unsupported)
                             && REQUIRED.iter().all(|(of, key)| *of != section || device.get(key).is_some())
                     };
                     if !is_id(&id) || !devices.get_mut(&id).is_some_and(&mut is_kept) {
@@ -367,8 +66,8 @@ pub fn filter(network: &mut Map, unsupported: &mut Unsupported) {
 fn order(network: &mut Map) {
     let mut left: Vec<(&str, HashSet<String>, HashSet<String>)> = Vec::new();
     for section in network.keys() {
-        let known = SECTIONS.iter().find(|(name, _)| *name == section);
-        let (Some((name, _)), Some(devices)) = (known, network.get(section).and_then(Value::as_map)) else { continue };
+        let known = SECTIONS.iter().find(|name| **name == section);
+        let (Some(name), Some(devices)) = (known, network.get(section).and_then(Value::as_map)) else { continue };
         let used = devices.iter().flat_map(|(_, device)| {
             ["interfaces", "link"].iter().filter_map(|key| device.get(key)).flat_map(Value::texts)
         });
@@ -406,7 +105,7 @@ fn each_device(network: &mut Map, section: &str, mut change: impl FnMut(&str, &s
 
 impl References {
     fn of(network: &Map) -> References {
-        let sections = SECTIONS.iter().filter_map(|(section, _)| network.get(section)?.as_map());
+        let sections = SECTIONS.iter().filter_map(|section| network.get(section)?.as_map());
         References { defined: sections.flat_map(keys).collect(), ..References::default() }
     }
 
@@ -516,7 +215,7 @@ const KEYED: &[&str] = &["gre", "gretap", "ip6gre", "ip6gretap", "vti", "vti6"];
 
 /// Whether a value is the key of a tunnel: a number or an IPv4 address, or one for each direction.
 fn is_tunnel_key(value: &Value) -> bool {
-    let is_key = |text: &str| text.parse::<u32>().is_ok() || text.parse::<Ipv4Addr>().is_ok();
+    let is_key = |text: &str| grammar::fits("tunnelkey", text);
     match value {
         Value::Map(each) => each
             .iter()
@@ -539,8 +238,8 @@ fn is_tunnel(device: &mut Map, path: &str, unsupported: &mut Unsupported) -> boo
         "wireguard" => {
             if let Some(Value::List(peers)) = device.get_mut("peers") {
                 peers.retain(|peer| {
-                    let is_peer = peer.at(&["keys", "public"]).is_some_and(is_wireguard_key)
-                        && peer.at(&["keys", "shared"]).is_none_or(is_wireguard_key)
+                    let is_peer = peer.at(&["keys", "public"]).is_some_and(is_key_or_file)
+                        && peer.at(&["keys", "shared"]).is_none_or(is_key_or_file)
                         && peer.get("allowed-ips").and_then(Value::as_list).is_some_and(|nets| !nets.is_empty());
                     if !is_peer {
                         unsupported.path(&format!("{path}.peers"));
@@ -550,21 +249,15 @@ fn is_tunnel(device: &mut Map, path: &str, unsupported: &mut Unsupported) -> boo
             }
             let has_peers = device.get("peers").and_then(Value::as_list).is_some_and(|peers| !peers.is_empty());
             let given = [device.get("key"), device.get("keys")].into_iter().flatten().next();
-            has_peers && given.is_some_and(|key| is_wireguard_key(key.get("private").unwrap_or(key)))
+            has_peers && given.is_some_and(|key| is_key_or_file(key.get("private").unwrap_or(key)))
         }
         mode => [local, remote].iter().all(|end| end.as_ref().is_some_and(|ip| ip.is_v6() == V6.contains(&mode))),
     }
 }
 
-/// Whether a value is a WireGuard key of 32 bytes in base64, or the path of a file with one.
-fn is_wireguard_key(value: &Value) -> bool {
-    let is_key = |text: &str| {
-        text.len() == 44
-            && text
-                .strip_suffix('=')
-                .is_some_and(|digits| digits.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '/')))
-    };
-    value.as_str().is_some_and(|text| text.starts_with('/') || is_key(text))
+/// Whether a value is a WireGuard key, or the path of a file with one.
+fn is_key_or_file(value: &Value) -> bool {
+    value.as_str().is_some_and(|text| text.starts_with('/') || is_wireguard_key(text))
 }
 
 /// Removes parameters that name a port which the device does not have.
@@ -616,7 +309,7 @@ fn keys(map: &Map) -> Vec<String> {
 }
 
 /// Whether anything is left of a device after what netplan would refuse.
-fn is_device(device: &mut Value, own: Table, path: &str, unsupported: &mut Unsupported) -> bool {
+fn is_device(device: &mut Value, section: &str, path: &str, unsupported: &mut Unsupported) -> bool {
     let map = match device {
         Value::Map(map) => map,
         // netplan takes a device without keys, but only as a mapping.
@@ -626,9 +319,9 @@ fn is_device(device: &mut Value, own: Table, path: &str, unsupported: &mut Unsup
         }
         _ => return false,
     };
-    let is_physical = ["ethernets.", "wifis.", "modems."].iter().any(|section| path.starts_with(section));
-    let more = if is_physical { PHYSICAL } else { &[] };
-    if !filter_map(map, &[own, DEVICE, more], path, unsupported) {
+    let tables = [section, "device", "physical"];
+    let own = if matches!(section, "ethernets" | "wifis" | "modems") { 3 } else { 2 };
+    if !filter_map(map, tables.get(..own).unwrap_or_default(), path, unsupported) {
         return false;
     }
     if map.contains_key("set-name") && !map.contains_key("match") {
@@ -639,20 +332,20 @@ fn is_device(device: &mut Value, own: Table, path: &str, unsupported: &mut Unsup
     !map.get("access-points").and_then(Value::as_map).is_some_and(Map::is_empty)
 }
 
-/// Removes the keys that no table has, and those with a value that is none. False if a value of weight is wrong.
-fn filter_map(map: &mut Map, tables: &[Table], path: &str, unsupported: &mut Unsupported) -> bool {
+/// Removes the keys that no table has, and those with a value that does not fit. False if a vital one is wrong.
+fn filter_map(map: &mut Map, tables: &[&str], path: &str, unsupported: &mut Unsupported) -> bool {
     for key in keys(map) {
         let Some(value) = map.get_mut(&key) else { continue };
-        let entry = tables.iter().flat_map(|table| table.iter()).find(|(name, ..)| *name == key);
+        let rule = tables.iter().find_map(|table| grammar::rule(GRAMMAR.table(table), &key));
         let of_key = format!("{path}.{key}");
         // netplan reads null as no value.
-        if entry.is_some_and(|(_, kind, _)| value.is_null() || fits(value, kind, &of_key, unsupported)) {
+        if rule.as_ref().is_some_and(|rule| value.is_null() || fits(value, rule.kind, &of_key, unsupported)) {
             if value.is_null() {
                 map.remove(&key);
             }
             continue;
         }
-        if entry.is_some_and(|(.., loss)| matches!(loss, Whole)) {
+        if rule.is_some_and(|rule| rule.is_vital) {
             return false;
         }
         unsupported.path(&of_key);
@@ -661,31 +354,46 @@ fn filter_map(map: &mut Map, tables: &[Table], path: &str, unsupported: &mut Uns
     true
 }
 
+/// What is between two brackets that enclose a kind.
+fn inside(kind: &'static str, open: char, close: char) -> Option<&'static str> {
+    kind.strip_prefix(open)?.strip_suffix(close)
+}
+
 /// Whether a value is of a kind, after what netplan would refuse inside it has been removed.
-fn fits(value: &mut Value, kind: &Kind, path: &str, unsupported: &mut Unsupported) -> bool {
-    let text = value.text();
-    let address = || text.as_deref().and_then(Ip::parse);
-    match kind {
-        Any => true,
-        Text => text.is_some(),
-        Endpoint => text.is_some_and(|text| {
-            let port = |port: &str| port.parse::<u16>().is_ok();
-            text.rsplit_once(':').is_some_and(|(host, last)| !host.is_empty() && port(last))
-        }),
-        Passphrase => text.is_some_and(|text| parameters::is_passphrase(&text)),
-        Bool => {
-            const WORDS: [&str; 8] = ["true", "on", "yes", "y", "false", "off", "no", "n"];
-            matches!(value, Value::Bool(_))
-                || value.as_str().is_some_and(|word| WORDS.iter().any(|known| word.eq_ignore_ascii_case(known)))
+fn fits(value: &mut Value, kind: &'static str, path: &str, unsupported: &mut Unsupported) -> bool {
+    if let Some(table) = kind.strip_prefix('@') {
+        return match value {
+            Value::Map(map) => filter_map(map, &[table], path, unsupported) && is_whole(table, map),
+            _ => false,
+        };
+    }
+    if let Some(of) = inside(kind, '[', ']') {
+        return is_list(value, of, path, unsupported);
+    }
+    if let Some(of) = inside(kind, '{', '}') {
+        let Value::Map(map) = value else { return false };
+        for name in keys(map) {
+            let path = format!("{path}.{name}");
+            // An access point without keys is an open network.
+            let is_kept = |v: &mut Value| v.is_null() || fits(v, of, &path, unsupported);
+            if !map.get_mut(&name).is_some_and(is_kept) {
+                map.remove(&name);
+                unsupported.path(&path);
+            }
         }
-        Number(most) => text.is_some_and(|text| text.parse().is_ok_and(|number: u64| number <= *most)),
-        Word(words) => text.is_some_and(|text| words.contains(&text.as_str())),
-        AnyIp => address().is_some(),
-        Ip4 => address().is_some_and(|ip| !ip.is_v6()),
-        Ip6 => address().is_some_and(|ip| ip.is_v6()),
-        Net => text.is_some_and(|text| Cidr::parse_or_host(&text).is_some()),
-        Destination => text.is_some_and(|text| text == "default" || Cidr::parse_or_host(&text).is_some()),
-        Mac => match text.filter(|text| is_mac(text)) {
+        return true;
+    }
+    let text = value.text();
+    match (kind, value) {
+        ("any", _) => true,
+        ("address", Value::Map(options)) => options.len() == 1 && options.keys().all(is_cidr),
+        ("address", _) => text.is_some_and(|text| is_cidr(&text)),
+        // netplan takes an empty text.
+        ("text", _) => text.is_some(),
+        ("bool", value) => {
+            matches!(value, Value::Bool(_)) || value.as_str().is_some_and(|word| grammar::fits(kind, word))
+        }
+        ("mac", value) => match text.filter(|text| is_mac(text)) {
             Some(mac) => {
                 if mac.contains('-') {
                     *value = plain_mac(&mac).into();
@@ -694,62 +402,37 @@ fn fits(value: &mut Value, kind: &Kind, path: &str, unsupported: &mut Unsupporte
             }
             None => false,
         },
-        Address => match value {
-            Value::Map(options) => options.len() == 1 && options.keys().all(is_address),
-            _ => text.is_some_and(|text| is_address(&text)),
-        },
-        List(of) => match value {
-            // One value in place of a list, as the readers take it.
-            Value::String(_) if matches!(of, AnyIp | Text | Address | Word(_)) => {
-                let words = text.unwrap_or_default();
-                let words = words.split([' ', ',']).filter(|word| !word.is_empty()).map(Value::from);
-                *value = Value::List(words.collect());
-                fits(value, kind, path, unsupported)
-            }
-            Value::List(items) => {
-                let mut number = 0;
-                items.retain_mut(|item| {
-                    let path = format!("{path}[{number}]");
-                    number += 1;
-                    let is_kept = fits(item, of, &path, unsupported);
-                    if !is_kept {
-                        unsupported.path(&path);
-                    }
-                    is_kept
-                });
-                true
-            }
-            _ => false,
-        },
-        Kind::Map(table) => match value {
-            Value::Map(map) => filter_map(map, &[table], path, unsupported),
-            _ => false,
-        },
-        Kind::Route => match value {
-            Value::Map(map) => filter_map(map, &[ROUTE], path, unsupported) && is_route(map),
-            _ => false,
-        },
-        Kind::Rule => match value {
-            Value::Map(map) => {
-                filter_map(map, &[RULE], path, unsupported) && (map.contains_key("from") || map.contains_key("to"))
-            }
-            _ => false,
-        },
-        Named(of) => match value {
-            Value::Map(map) => {
-                for name in keys(map) {
-                    let path = format!("{path}.{name}");
-                    // An access point without keys is an open network.
-                    let is_kept = |v: &mut Value| v.is_null() || fits(v, of, &path, unsupported);
-                    if !map.get_mut(&name).is_some_and(is_kept) {
-                        map.remove(&name);
-                        unsupported.path(&path);
-                    }
-                }
-                true
-            }
-            _ => false,
-        },
+        _ => text.is_some_and(|text| grammar::fits(kind, &text)),
+    }
+}
+
+/// Whether a value is a list, after the items that are none of the kind have been removed. One value in place of a list becomes one, as
+/// the readers take it.
+fn is_list(value: &mut Value, of: &'static str, path: &str, unsupported: &mut Unsupported) -> bool {
+    if let Some(text) = value.as_str().filter(|_| !of.starts_with('@')) {
+        let words = text.split([' ', ',']).filter(|word| !word.is_empty()).map(Value::from);
+        *value = Value::List(words.collect());
+    }
+    let Value::List(items) = value else { return false };
+    let mut number = 0;
+    items.retain_mut(|item| {
+        let path = format!("{path}[{number}]");
+        number += 1;
+        let is_kept = fits(item, of, &path, unsupported);
+        if !is_kept {
+            unsupported.path(&path);
+        }
+        is_kept
+    });
+    true
+}
+
+/// Whether a mapping has what netplan requires beside keys that fit.
+fn is_whole(table: &str, map: &Map) -> bool {
+    match table {
+        "route" => is_route(map),
+        "rule" => map.contains_key("from") || map.contains_key("to"),
+        _ => true,
     }
 }
 
@@ -758,11 +441,6 @@ fn is_route(map: &Map) -> bool {
     let Some(to) = map.get("to").and_then(Value::text) else { return false };
     let via = map.get("via").and_then(Value::text).and_then(|via| Ip::parse(&via));
     Cidr::parse_or_host(&to).zip(via).is_none_or(|(to, via)| to.is_v6() == via.is_v6())
-}
-
-/// Whether a text is an address with a prefix length.
-fn is_address(text: &str) -> bool {
-    text.split_once('/').is_some_and(|(_, prefix)| prefix.parse::<u8>().is_ok()) && Cidr::parse(text, None).is_some()
 }
 
 #[cfg(test)]

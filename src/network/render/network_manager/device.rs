@@ -116,12 +116,9 @@ fn with_link(
     }
     if let Some(DeviceType::Bridge { params, .. }) = network.master_of(&interface.name).map(|m| &m.device_type) {
         let mut port = Section::new("bridge-port");
-        for (name, key, most) in [("pathcost", "path-cost", 65535), ("portprio", "priority", 63)] {
-            let Some(value) = params.get(name).and_then(|p| p.get(&interface.name)) else { continue };
-            match parameters::integer(value).filter(|n| (0..=most).contains(n)) {
-                Some(n) => port.add(key, n),
-                None => unsupported.key(interface, name),
-            }
+        for (name, key) in [("pathcost", "path-cost"), ("portprio", "priority")] {
+            let value = params.get(name).and_then(|p| p.get(&interface.name));
+            port.maybe(key, value.and_then(Value::text));
         }
         sections.push(port);
     }
@@ -161,23 +158,23 @@ fn bond(interface: &Interface, params: &Map, unsupported: &mut Unsupported) -> S
     section
 }
 
-/// The model's name, NetworkManager's, and the range of the number. NetworkManager refuses a profile with a number out of range.
-const BRIDGE: &[(&str, &str, i64, i64)] = &[
-    ("bridgeprio", "priority", 0, 65535),
-    ("ageing", "ageing-time", 0, 1_000_000),
-    ("fd", "forward-delay", 2, 30),
-    ("hello", "hello-time", 1, 10),
-    ("maxage", "max-age", 6, 40),
+/// The model's name and NetworkManager's.
+const BRIDGE: &[(&str, &str)] = &[
+    ("bridgeprio", "priority"),
+    ("ageing", "ageing-time"),
+    ("fd", "forward-delay"),
+    ("hello", "hello-time"),
+    ("maxage", "max-age"),
 ];
 
 fn bridge(interface: &Interface, params: &Map, unsupported: &mut Unsupported) -> Section {
     let mut section = Section::new("bridge");
     section.maybe("stp", params.get("stp").map(Value::is_true));
     for (name, value) in params.iter() {
-        if let Some((_, key, least, most)) = BRIDGE.iter().find(|b| b.0 == name) {
-            // Without STP, a bridge may also forward at once.
-            let at_once = |n: i64| n == 0 && name == "fd" && params.get("stp").is_some_and(|s| !s.is_true());
-            match parameters::seconds(value).filter(|n| (*least..=*most).contains(n) || at_once(*n)) {
+        if let Some((_, key)) = BRIDGE.iter().find(|b| b.0 == name) {
+            // With STP, a bridge may not forward at once.
+            let is_too_soon = |n: i64| n < 2 && !(n == 0 && params.get("stp").is_some_and(|s| !s.is_true()));
+            match parameters::seconds(value).filter(|n| name != "fd" || !is_too_soon(*n)) {
                 Some(n) => section.add(*key, n),
                 None => unsupported.key(interface, name),
             }
@@ -218,7 +215,7 @@ mod tests {
              bonds:\n  b: {interfaces: [a], parameters: {mode: 4, mii-monitor-interval: 1s, arp-ip-targets: [1.1.1.1, 2.2.2.2], primary: a, all-slaves-active: true}}\n\
              bridges: {br: {interfaces: [b], parameters: {forward-delay: 1, max-age: 10, path-cost: {b: 75}}}}\nvrfs: {v: {table: 9, interfaces: [br]}}\n\
              vlans: {l: {id: 5, link: br, macaddress: '52:54:00:00:00:0a'}}\n\
-             tunnels:\n  wg: {mode: wireguard, key: s3cret, port: 5, peers: [{keys: {public: p, shared: q}, allowed-ips: [0.0.0.0/0, '::/0'], keepalive: 3}, {keys: {public: 'x]'}}]}\n\
+             tunnels:\n  wg: {mode: wireguard, key: '4GgaQCy68nzNsUE5aJ9fuLzHhB65tAlwbmA72MWnOm8=', port: 5, peers: [{keys: {public: '4GgaQCy68nzNsUE5aJ9fuLzHhB65tAlwbmA72MWnOm8=', shared: '4GgaQCy68nzNsUE5aJ9fuLzHhB65tAlwbmA72MWnOm8='}, allowed-ips: [0.0.0.0/0, '::/0'], keepalive: 3}, {keys: {public: 'x]'}}]}\n\
              \x20 vx: {mode: vxlan, id: 7, link: a, remote: 239.1.1.9}\n  g: {mode: gre, local: 1.1.1.1, remote: 2.2.2.2, key: 8}\n  x: {mode: odd}\n",
         );
         assert_eq!(of(&all, "a"), "\n[ethernet]\nmtu=1400\ncloned-mac-address=52:54:00:00:00:09\nwake-on-lan=64\n");
@@ -235,7 +232,7 @@ mod tests {
         assert!(of(&all, "l").ends_with("\n[ethernet]\ncloned-mac-address=52:54:00:00:00:0A\n"));
         assert_eq!(
             of(&all, "wg"),
-            "\n[wireguard]\nprivate-key=s3cret\nlisten-port=5\n\n[wireguard-peer.p]\npreshared-key=q\npreshared-key-flags=0\nallowed-ips=0.0.0.0/0;::/0;\npersistent-keepalive=3\n"
+            "\n[wireguard]\nprivate-key=4GgaQCy68nzNsUE5aJ9fuLzHhB65tAlwbmA72MWnOm8=\nlisten-port=5\n\n[wireguard-peer.4GgaQCy68nzNsUE5aJ9fuLzHhB65tAlwbmA72MWnOm8=]\npreshared-key=4GgaQCy68nzNsUE5aJ9fuLzHhB65tAlwbmA72MWnOm8=\npreshared-key-flags=0\nallowed-ips=0.0.0.0/0;::/0;\npersistent-keepalive=3\n"
         );
         assert_eq!(of(&all, "vx"), "\n[vxlan]\nremote=239.1.1.9\nid=7\nparent=a\n");
         assert_eq!(of(&all, "g"), "\n[ip-tunnel]\nmode=2\nlocal=1.1.1.1\nremote=2.2.2.2\ninput-key=8\noutput-key=8\n");

@@ -6,6 +6,7 @@ mod keyfile;
 mod tunnel;
 mod wifi;
 
+use super::grammar::{self, Grammar};
 use super::ini::{self, Section};
 use super::renderer::{Evidence, File, HEADER, Owned, Renderer, Target, Unsupported};
 use super::udev;
@@ -15,6 +16,10 @@ use crate::machine::nic::is_name;
 use crate::network::mac::is_mac;
 use crate::network::model::{DeviceType, Interface, Network};
 use keyfile::{list, uuid};
+
+/// What profiles may have (nm-settings(5), versions 1.42 to 1.58; the `verify` functions in libnm-core-impl). NetworkManager refuses a
+/// profile for one key or value that it does not know.
+const GRAMMAR: Grammar = Grammar(concat!(include_str!("grammar.txt"), include_str!("../bonding.txt")));
 
 const CONNECTIONS: &str = "/etc/NetworkManager/system-connections/cloud-init-";
 const CONF: &str = "/etc/NetworkManager/conf.d/30-cloud-init-ip6-addr-gen-mode.conf";
@@ -59,6 +64,9 @@ ipv6.addr-gen-mode=0
 /// Takes precedence over other profiles for the same device, which have 0 by default.
 const PRIORITY: u8 = 120;
 
+/// The place of the device's own section in a profile.
+const OWN: usize = 3;
+
 /// Renders one profile per device (for Wi-Fi: per network), which only root can read; the default for IPv6
 /// addresses; .link files.
 fn render(network: &Network, _: &Target, unsupported: &mut Unsupported) -> Vec<File> {
@@ -77,7 +85,14 @@ fn render(network: &Network, _: &Target, unsupported: &mut Unsupported) -> Vec<F
         }
         let stem = if unique { &interface.id } else { &interface.name };
         for (n, own) in device::variants(network, interface, unsupported).into_iter().enumerate() {
-            let sections = profile(network, interface, n, own, unsupported);
+            let mut sections = profile(network, interface, n, own, unsupported);
+            let name = |sections: &[Section]| sections.get(OWN).map(|own| own.name().to_owned());
+            let own = name(&sections);
+            grammar::filter(GRAMMAR, &mut sections, |key| unsupported.key(interface, key));
+            // Without its own section a profile is for another device, or refused.
+            if name(&sections) != own {
+                continue;
+            }
             let path = format!("{CONNECTIONS}{}.nmconnection", numbered(stem, n));
             files.push(File::private(path, ini::write(HEADER, &sections)));
         }

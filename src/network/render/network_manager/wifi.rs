@@ -4,7 +4,7 @@ use super::keyfile::{escape, list};
 use crate::document::{Map, Value};
 use crate::network::mac::{is_mac, plain_mac};
 use crate::network::model::Interface;
-use crate::network::parameters::integer;
+use crate::network::parameters::{self, integer};
 use crate::network::render::ini::Section;
 use crate::network::render::renderer::Unsupported;
 
@@ -59,6 +59,12 @@ fn access_point(
             }
             _ => report(key),
         }
+    }
+    let raw = |of: Option<&Value>| of.and_then(|of| of.get("password")).and_then(Value::text);
+    let key = raw(point.get("auth")).or_else(|| raw(Some(point)));
+    if management.as_deref() == Some("wpa-psk") && !key.is_some_and(|key| parameters::is_passphrase(&key)) {
+        report("password");
+        return None;
     }
     let mut security = Section::new("wifi-security");
     if let (Some(management), Some(password)) = (management, password) {

@@ -254,7 +254,7 @@ mod tests {
     fn devices_are_created_with_all_their_parameters() {
         let text = "version: 2\nethernets: {a: {}}\nbonds:\n  b: {interfaces: [a], parameters: {mode: 4, mii-monitor-interval: 150, primary: a, odd: 1}}\n\
                     bridges: {br: {interfaces: [b], parameters: {stp: no, forward-delay: 4, path-cost: {b: 75}}}}\nvrfs: {v: {table: 9, interfaces: [br]}}\n\
-                    tunnels:\n  wg: {mode: wireguard, key: s3cret, peers: [{keys: {public: p}, allowed-ips: [0.0.0.0/0, '::/0']}]}\n\
+                    tunnels:\n  wg: {mode: wireguard, key: '4GgaQCy68nzNsUE5aJ9fuLzHhB65tAlwbmA72MWnOm8=', peers: [{keys: {public: '4GgaQCy68nzNsUE5aJ9fuLzHhB65tAlwbmA72MWnOm8='}, allowed-ips: [0.0.0.0/0, '::/0']}]}\n\
                     \x20 vx: {mode: vxlan, id: 7, link: a, remote: 239.1.1.9}\n  x: {mode: odd}\n";
         let files = files(&RENDERER, text, "debian");
         let file = |name: &str| files.iter().find(|f| f.path.ends_with(&format!("init-{name}"))).unwrap();
@@ -271,7 +271,7 @@ mod tests {
         assert_eq!(body("vx.netdev"), "\n[NetDev]\nName=vx\nKind=vxlan\n\n[VXLAN]\nGroup=239.1.1.9\nVNI=7\n");
         assert_eq!(
             body("wg.netdev"),
-            "\n[NetDev]\nName=wg\nKind=wireguard\n\n[WireGuard]\nPrivateKey=s3cret\n\n[WireGuardPeer]\nPublicKey=p\nAllowedIPs=0.0.0.0/0 ::/0\n"
+            "\n[NetDev]\nName=wg\nKind=wireguard\n\n[WireGuard]\nPrivateKey=4GgaQCy68nzNsUE5aJ9fuLzHhB65tAlwbmA72MWnOm8=\n\n[WireGuardPeer]\nPublicKey=4GgaQCy68nzNsUE5aJ9fuLzHhB65tAlwbmA72MWnOm8=\nAllowedIPs=0.0.0.0/0 ::/0\n"
         );
         assert_eq!((file("wg.netdev").mode, file("b.netdev").mode), (0o600, 0o644));
         assert!(body("a.network").contains("Bond=b\nPrimarySlave=yes\nVXLAN=vx\n"));

@@ -17,7 +17,7 @@ pub fn bonding(interface: &Interface, params: &Map, unsupported: &mut Unsupporte
     for (name, value) in params.iter() {
         // A module's option cannot name a member that is active.
         let text = parameters::bond_option(name, value, ",").filter(|t| !t.contains(char::is_whitespace));
-        let text = text.filter(|_| name != "active_slave");
+        let text = text.filter(|text| name != "active_slave" && super::GRAMMAR.takes("bond", name, text));
         match text {
             Some(text) => out.push(format!("{name}={text}")),
             None => unsupported.key(interface, name),

@@ -5,6 +5,7 @@ mod rhel;
 mod suse;
 mod variables;
 
+use super::grammar::{Filter, Grammar};
 use super::merge::Merge;
 use super::renderer::{Evidence, File, HEADER, Owned, Renderer, Target, Unsupported};
 use super::udev;
@@ -13,6 +14,10 @@ use crate::machine::Family;
 use crate::network::model::{DeviceType, Dns, Interface, Method, Network, Subnet};
 use std::fmt::Write;
 use variables::Variables;
+
+/// What ifcfg files may have: Red Hat's (initscripts' sysconfig.txt; nm-settings-ifcfg-rh(5)), SUSE's (ifcfg(5) of wicked), and the
+/// kernel's options of bonds.
+const GRAMMAR: Grammar = Grammar(concat!(include_str!("grammar.txt"), include_str!("../bonding.txt")));
 
 const CONTROL: &str = "/etc/sysconfig/network";
 const RESOLV_CONF: &str = "/etc/resolv.conf";
@@ -112,6 +117,14 @@ fn is_known(interface: &Interface, unsupported: &mut Unsupported) -> bool {
     };
     unsupported.key(interface, key);
     false
+}
+
+/// Whether there can be an ifcfg file with these variables, after what the table's stack would refuse has been removed.
+fn filter(table: &str, variables: &mut Variables, interface: &Interface, unsupported: &mut Unsupported) -> bool {
+    let mut report = |key: &str| unsupported.key(interface, key);
+    let mut filter = Filter::new(GRAMMAR, table, &mut report);
+    variables.retain(|key, value| filter.keep(key, value));
+    filter.is_whole
 }
 
 /// resolv.conf with all name servers, and NetworkManager's setting that keeps it from replacing the file.

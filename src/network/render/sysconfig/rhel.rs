@@ -56,6 +56,9 @@ pub fn files(network: &Network, interface: &Interface, unsupported: &mut Unsuppo
         v.maybe("DOMAIN", (!dns.search.is_empty()).then(|| dns.search.join(" ")));
     }
     report(interface, KNOWN, unsupported);
+    if !super::filter("rhel", &mut v, interface, unsupported) {
+        return Vec::new();
+    }
     let mut files = vec![v.to_file(format!("{FOLDER}/ifcfg-{}", interface.name))];
     files.extend(route_file(interface, &rest, unsupported));
     files.extend(route6_file(interface, &rest, unsupported));

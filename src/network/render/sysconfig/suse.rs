@@ -47,6 +47,9 @@ pub fn files(network: &Network, interface: &Interface, unsupported: &mut Unsuppo
     v.maybe("DHCLIENT_ROUTE_PRIORITY", interface.dhcp4_overrides.route_metric.or(lease_metric));
     report_own(interface, unsupported);
     report(interface, &[], unsupported);
+    if !super::filter("suse", &mut v, interface, unsupported) {
+        return Vec::new();
+    }
     let mut files = vec![v.to_file(format!("{FOLDER}/ifcfg-{}", interface.name))];
     files.extend(routes(interface, unsupported));
     files

@@ -26,6 +26,11 @@ impl Variables {
         self.maybe(key, value.map(|v| if v { "yes" } else { "no" }));
     }
 
+    /// Keeps the variables for which `keep`, which may change the value, returns true.
+    pub fn retain(&mut self, mut keep: impl FnMut(&str, &mut String) -> bool) {
+        self.0.retain(|key, value| keep(key, value));
+    }
+
     /// The file, with quotes where a shell needs them.
     pub fn to_file(&self, path: impl Into<String>) -> File {
         let mut out = String::from(HEADER);
