@@ -3,7 +3,8 @@
 #[cfg(feature = "no-backtrace")]
 use no_backtrace as _;
 
-/// musl's own gives each page back to the kernel as soon as it is empty, and asks for it again.
+/// musl's allocator returns a page to the kernel as soon as it is empty and then maps it again, which is costly for
+/// many small values. With dlmalloc a second `apply` takes a fifth less CPU time.
 #[global_allocator]
 static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 

@@ -46,7 +46,7 @@ pub struct UplinkResolver {
     pub cancel: Cancel,
 }
 
-/// ureq asks for it. Its name alone, because what an uplink holds would bring the forms of all of that into the program.
+/// ureq requires it. Only the name, because a derived one would pull in Debug code for every field of an uplink.
 impl fmt::Debug for UplinkResolver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("UplinkResolver")

@@ -266,7 +266,7 @@ impl Session {
                             reasons.extend(reason);
                         }
                         Ok(Some(TaskEvent::Answered)) => {}
-                        Ok(Some(TaskEvent::Stop)) => return Err(Error::new("nobody has to answer any more")),
+                        Ok(Some(TaskEvent::Stop)) => return Err(Error::new("the search was cancelled")),
                         // One has answered meanwhile.
                         Err(_) if !patience.passed() && !are_silent() => {}
                         Ok(None) | Err(_) => return Err(because(reasons, &failed, "no answer in time")),

@@ -243,7 +243,7 @@ mod tests {
             for key in ["disable_root", "users", "ssh_pwauth"] {
                 assert_eq!(ours.get(key), cfg.get(key), "{name} {key}");
             }
-            // Where it is what the module does by itself it is not said.
+            // Omitted if equal to the module's default.
             let mounts = cfg.get("mount_default_fields").filter(|m| !json::to_string(m).contains("x-systemd"));
             assert_eq!(ours.get("mount_default_fields"), mounts, "{name}");
         }

@@ -76,8 +76,8 @@ fn run(words: &[&str], limit: Duration) -> Option<Answer> {
     read.map(|stdout| Answer { success: status.success(), stdout })
 }
 
-/// Reads a pipe to its end, on a thread of its own: what it read comes once. A process may keep the pipe open after the one that
-/// was started has ended; then the thread is left behind. Nothing ever comes where no thread can be started.
+/// Reads a pipe to its end on a thread of its own, which sends everything at once. A process may keep the pipe open after the one
+/// that was started has ended; then the thread is left behind. If no thread can start, the receiver stays empty.
 pub fn reader(mut pipe: impl Read + Send + 'static) -> Receiver<io::Result<Vec<u8>>> {
     let (sender, receiver) = channel();
     // A thread that cannot be started drops the sender, which ends the wait of the other side.

@@ -45,7 +45,7 @@ pub static MODULE: Module = Module {
 /// The work to do.
 struct Wanted {
     locale: String,
-    /// The file that the distribution, or `locale_configfile`, has it in.
+    /// The file that holds the locale: the distribution's, or `locale_configfile`.
     file: String,
     /// The file does not say so yet.
     changed: bool,

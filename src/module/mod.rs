@@ -108,10 +108,11 @@ pub struct Module {
     /// `provision` only in the initramfs, and `live` in the real root's local stage. Not if one of the user's
     /// commands has to run first.
     pub early: bool,
-    /// Whether `live`, if it is early, finds in the local stage what it needs. Otherwise it is left to the network stage, with
-    /// all that comes after it in the list.
+    /// Whether `live`, if it is early, can already run in the local stage. Otherwise the network stage runs it and all modules
+    /// after it in the list.
     pub is_ready: Option<fn(&mut Context) -> bool>,
-    /// What is done in the local stage, although `live` is not early, in its place in the list. It is not marked as done.
+    /// Extra step for the local stage, although `live` is not early; runs at the module's place in the list and does not mark it as
+    /// done.
     pub soon: Option<Handler>,
     /// Whether an interrupted run is repeated. Otherwise it is marked as done when it begins, as in
     /// cloud-init, because a user's command may end the boot.

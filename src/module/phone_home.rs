@@ -99,7 +99,7 @@ fn body(cx: &mut Context, section: &Map) -> String {
         Some(Value::String(one)) if one.as_str() != "all" => vec![one.to_string()],
         _ => ALL.map(str::to_owned).to_vec(),
     };
-    // As in cloud-init, the configuration's comes last; but by now the system has it.
+    // As in cloud-init, the configured name comes last; but it has been applied by now.
     let own = Name::of_source(cx).or_else(|| Name::of_system(cx)).or_else(|| Name::of(cx));
     let mut pairs = Vec::new();
     for name in names {

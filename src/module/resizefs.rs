@@ -98,8 +98,7 @@ fn is_missing(cx: &Context, program: &str) -> bool {
     cx.root.is_live() && cx.root.which(program).is_none()
 }
 
-/// The command that grows the root's file system. None where there is nothing to grow, which is reported where a user would not
-/// expect that.
+/// The command that grows the root's file system. None if there is nothing to grow; reports the surprising cases.
 fn command(cx: &mut Context, mounted: &Mounted) -> Result<Option<Vec<String>>> {
     let words = |words: &[&str]| Ok(Some(words.iter().map(|w| (*w).to_owned()).collect()));
     let kind = mounted.kind.to_ascii_lowercase();

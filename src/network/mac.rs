@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 #[derive(Default)]
 pub struct Macs<'a> {
     devices: OnceCell<Devices>,
-    /// Those of which the devices are, once one is asked for.
+    /// The source of `devices`, read on first use.
     nics: Option<&'a Nics<'a>>,
     /// Whether these are all devices, so that no other will appear later.
     complete: bool,

@@ -212,8 +212,8 @@ impl Root {
     }
 
     /// Leaves out changes to read-only file systems, with one error for all. Before the pivot this also
-    /// leaves marks out, because the real root may have a writable file system there. In the real root, what
-    /// can be written is all that ever will be.
+    /// leaves marks out, because the real root may have a writable file system there. In the real root there is no later chance to
+    /// write the rest.
     fn writable(
         &mut self,
         entries: Vec<Entry>,

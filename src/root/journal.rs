@@ -52,7 +52,7 @@ impl Journal {
         let journal = Journal::create(disk, path_in(folder, JOURNAL))?;
         let journal = Journal { stages: !large.is_empty(), ..journal };
         let fill = || -> io::Result<Option<Vec<Entry>>> {
-            // Nothing is staged but beside a journal, so that a run that finds one knows where to look.
+            // Staged files always sit next to a journal, so recovery can find them.
             let staged = journal.stages.then(|| staging::write(disk, folder, entries, large)).transpose()?;
             record::write(&mut &journal.file, staged.as_deref().unwrap_or(entries))?;
             journal.file.sync_all()?;

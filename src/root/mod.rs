@@ -142,7 +142,7 @@ pub struct Root {
     done: Vec<String>,
     /// Whether what is created needs an SELinux label.
     sets_labels: bool,
-    /// What was created and has none yet.
+    /// Created paths still without an SELinux label.
     unlabelled: Vec<String>,
     /// Whether that was reported.
     is_label_missing: bool,
@@ -561,9 +561,9 @@ impl Root {
         Ok(())
     }
 
-    /// Creates a folder where no one sees anything, at a resolved path.
+    /// Creates a folder known not to exist, at a resolved path.
     fn insert_dir(&mut self, resolved: String, attr: Attr) {
-        // Programs write to the disk, too, and so does the recovery of an earlier run's changes; /run is everybody's.
+        // Others may create it meanwhile: commands, the recovery of an earlier run's changes, and anyone in /run.
         let is_alone = self.recovered && !self.runs_commands() && !layout::is_volatile(&resolved);
         // The image's part of a state that is kept elsewhere is below folders that are missing there.
         let is_split = self.disk.keeps_state && layout::is_shadowed(&resolved);

@@ -17,8 +17,8 @@ use rustix::mount::{OpenTreeFlags, mount_bind, open_tree};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// The folders of an image's units (systemd.unit(5)); the first takes precedence, and is the administrator's. The last is the one
-/// before it where /lib is a link to /usr/lib.
+/// The folders of an image's units (systemd.unit(5)); the first takes precedence, and is the administrator's. The last two are the
+/// same folder on merged-/usr systems.
 const UNIT_FOLDERS: [&str; 4] =
     ["/etc/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"];
 /// Partition types that are mounted without a line in fstab, and where (systemd-gpt-auto-generator(8)).

@@ -86,8 +86,8 @@ impl Root {
         }
     }
 
-    /// Has [`Root::set_labels`] set the label of what a change creates. Marks have that of their folder; what is in prepivot's folder of
-    /// /run is for itself alone.
+    /// Has [`Root::set_labels`] set the label of what a change creates. Marks have their folder's label; prepivot's own folder in
+    /// /run needs none.
     pub(super) fn needs_label(&mut self, change: &Change) {
         let path = change.resolved();
         let creates = matches!(change, Change::Write { .. } | Change::Mkdir { .. } | Change::Symlink { .. });

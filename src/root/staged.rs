@@ -16,7 +16,7 @@ pub(super) struct Staged {
     pub(super) number: u32,
     /// In bytes.
     pub(super) length: u64,
-    /// The folder, and the file open for reading. None where a journal was read, and the file not looked for.
+    /// The folder, and the file open for reading. None if the journal was read but the file not opened.
     place: Option<(Arc<OwnedFd>, File)>,
 }
 

@@ -87,7 +87,7 @@ pub fn unread(report: &Report, facts: &Facts) -> Vec<String> {
     unread.map(|(name, why)| format!("{name} ({why})")).collect()
 }
 
-/// Whether the machine is None's where no source has anything: cloud-init would run, and the list has None. A list that only
+/// Whether to fall back to DataSourceNone when no source answered: cloud-init would run, and the list has None. A list that only
 /// ds-identify or cloud-init itself would end with None leaves the machine as it is, unless the owner has it provisioned anyway.
 pub fn falls_back(report: &Report, facts: &Facts) -> bool {
     let requested = &facts.requested;
@@ -167,7 +167,7 @@ mod tests {
         (services.collect::<Vec<_>>().join(", "), drive_is_due(&report, &facts))
     }
 
-    /// Sources whose address is the owner's to give: they are asked only where one is given.
+    /// Sources without a well-known address: asked only if one is configured.
     const ADDRESSED: &str = "MAAS certain, NoCloud certain";
     const NOVA: (&str, &str) = ("sys/class/dmi/id/product_name", "OpenStack Nova\n");
     const QEMU: (&str, &str) = ("sys/class/dmi/id/sys_vendor", "QEMU\n");

@@ -56,7 +56,7 @@ fn read(client: &Client, base: &str, nics: &[Nic]) -> Result<Found> {
         [("id", "instance-id"), ("hostname", "local-hostname"), ("zone", "availability-zone"), ("keys", "public-keys")];
     let mut found = instance(SOURCE.name, renamed(&document, &keys));
     found.subplatform = format!("metadata ({base})");
-    // None is 404, and an error anything else but a document. Bytes, since user-data may be compressed.
+    // None on 404; any other failure is an error. Bytes, since user-data may be compressed.
     found.user_data = client.get(&url("user-data"))?.filter(|body| !body.is_empty()).map(Bytes::from);
     // Without a usable configuration the instance is used all the same, with a warning and DHCP.
     let config = mapping(client, &Request::get(&url("network.json"))).and_then(|document| network(&document, nics));

@@ -66,7 +66,7 @@ fn service_job(search: &mut Search) -> Option<Job> {
         let link = client.uplink().link.clone().or_else(|| fallback::nic(&nics).map(|nic| nic.name.clone()));
         let leased = awaited_lease(client, &machine, &document, link.as_deref());
         match &stored {
-            // That no lease is known does not mean that there is none: not every DHCP client's are.
+            // There may be a lease that is not known here: some DHCP clients keep theirs private.
             Some((id, network)) if leased.is_none() && *id == found.instance_id && has_dhcp(network) => {
                 found.network = Some(network.clone());
             }

@@ -77,11 +77,12 @@ pub type PasswordServer = fn(&Instance, &Value) -> Option<String>;
 /// Metadata that a source has only in the running system, when its network is up.
 #[derive(Clone, Copy)]
 pub struct Late {
-    /// Words for it: a template with one of them waits for the network stage. None once the instance has it.
+    /// Template variables that need this metadata: a template that uses one waits for the network stage. Empty once the instance
+    /// has it.
     pub words: fn(&Instance) -> &'static [&'static str],
-    /// Whether the network is waited for even where no template has one of the words.
+    /// Whether to wait for the network even if no template uses one of them.
     pub waits: fn(&Root, &Instance) -> bool,
-    /// Adds it, where `true` with what this system says, else empty.
+    /// Adds the metadata: this system's values if `true`, else empty ones.
     pub add: fn(bool, &mut Instance, &mut Report),
 }
 
@@ -132,7 +133,7 @@ pub struct Source {
     /// Whether its network configuration does not list every device, so that an added one is not looked for in it (cloud-init
     /// 26.2, `skip_hotplug_detect`).
     pub omits_devices: bool,
-    /// Whether the disks that it provides are known by their labels where its metadata names none that is there: `ephemeral0`
+    /// Whether to find its disks by label if the metadata names none that exists: `ephemeral0`
     /// and the like, and any swap space (cloud-init 26.2, `_os_name_to_device`).
     pub labels_disks: bool,
     /// Metadata that it has only in the running system.

@@ -111,7 +111,7 @@ pub fn consume(
     let mut found = Report::new();
     let mut consumed = config::consume(of_url_and_base.as_ref().unwrap_or(base), &sources, fetch, &mut found);
     let awaits = awaits_metadata(instance, &consumed);
-    // What a template lacks until then is no fault of it.
+    // Missing variables are expected until then.
     if !awaits {
         report.absorb(found);
     }

@@ -192,7 +192,7 @@ fn look(search: &mut Search, own: &Value, drives: &mut Drives, deadline: Deadlin
     let due = choose::drive_is_due(&report, &facts) && !jobs.iter().any(|job| job.replaces_drive);
     let asks = !jobs.is_empty();
     let others = cached.as_ref().is_some_and(|c| is_of_another_machine(c, machine));
-    // What had no source is not known.
+    // A cached DataSourceNone does not count as known.
     let known = cached.as_ref().filter(|c| !others && !none::SOURCE.is_named(&c.source));
     let budgets = known.map(|_| KNOWN).into_iter().chain(budget);
     let limit = budgets.fold(deadline, Deadline::at_most);
@@ -207,7 +207,7 @@ fn look(search: &mut Search, own: &Value, drives: &mut Drives, deadline: Deadlin
         return Outcome::Read(Box::new(found));
     }
     if let Some(instance) = cached {
-        // A service that knew the machine has nothing to do with what the initramfs cannot see.
+        // If the service answered, data hidden from the initramfs cannot matter.
         if !root.is_live()
             && !served
             && let Some(why) = choose::unseen(&names, &facts, &instance)

@@ -29,8 +29,8 @@ pub enum Later {
     Target,
 }
 
-/// The units of the later stages, under cloud-init's names. Each is of use where its stage, or one before it, is left to run: what
-/// is ordered after it waits for that. One that this build leaves out has no text.
+/// The units of the later stages, under cloud-init's names. Each is installed if its stage, or an earlier one, still has work:
+/// units ordered after it wait for that. One that this build leaves out has no text.
 const FILES: [(&str, Later, &str); 8] = [
     ("cloud-init-local.service", Later::Local, include_str!("../../initramfs/units/cloud-init-local.service")),
     ("cloud-init-network.service", Later::Network, include_str!("../../initramfs/units/cloud-init-network.service")),
@@ -51,8 +51,8 @@ const FILES: [(&str, Later, &str); 8] = [
 ];
 /// The network stage's other name.
 const ALIAS: &str = "cloud-init.service";
-/// Distributions' units that make SSH host keys, which prepivot does where there is an instance, and the drop-in by which they do
-/// not. An installed prepivot has it in its own folder.
+/// Distributions' units that generate SSH host keys. The drop-in disables them when prepivot has an instance; an installed prepivot
+/// has it in its own folder.
 const KEY_MAKERS: [&str; 2] = ["sshd-keygen@.service", "sshd-keygen.service"];
 const KEY_MAKERS_WAIT: &str = include_str!("../../initramfs/units/sshd-keygen.conf");
 /// Units and generators of a real cloud-init, masked so that the work is not done twice.

@@ -102,7 +102,7 @@ pub fn end_in_time(machine: &Machine) {
         ));
         std::process::exit(1);
     };
-    // A machine without room for a thread has other troubles.
+    // If spawning fails, the missing time limit is the least problem.
     let _ = thread::spawn(watch);
 }
 

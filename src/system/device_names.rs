@@ -64,8 +64,8 @@ pub fn partition_of(path: &str, number: &str) -> String {
     format!("{path}{part}{number}")
 }
 
-/// The path that a name in disk_setup or fs_setup means: of an alias, of the source, or the path itself. A source may mean several,
-/// of which the first that is there is used.
+/// The path that a name in disk_setup or fs_setup stands for: an alias's, the source's, or the name itself. A source may list
+/// several; the first that exists is used.
 pub fn path(cx: &Context, places: &Places, name: &str) -> String {
     let target = alias(cx, name);
     let name = target.as_deref().unwrap_or(name);

@@ -48,7 +48,7 @@ impl CloudConfig {
             Kind::CloudConfigJsonp => patched(&base, content),
             _ => merged(&base, content, header),
         };
-        // Aliases and patches make much of little: what all parts hold has the bound of one document.
+        // Aliases and patches can amplify a small input, so all parts together share one document's size limit.
         let result = result.and_then(|value| {
             let size = Size::of(&value);
             match jsonp::exceeded(size) {
@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(finished(&parts).1, [[true; 1].as_slice(), &[false; 9]].concat());
     }
 
-    /// What was merged before is copied for each part, as long as that takes no time.
+    /// Each part copies the result so far, which is cheap at these sizes.
     #[test]
     fn many_parts_after_a_large_one_end_in_time() {
         let large = format!("#cloud-config\na: [{}]\n", "x,".repeat(200_000));

@@ -12,7 +12,7 @@ const MAX_MOVED: usize = 2_000_000;
 
 /// What operations may still build up and move.
 struct Bounds {
-    /// The size that the document may have had by now.
+    /// Upper bound of the document's size so far.
     size: Size,
     /// How many entries were moved.
     moved: usize,
@@ -276,7 +276,7 @@ mod tests {
             let patched = patched(&document, &format!("[{}]", copies.join(",")));
             assert!(patched.contains("the document grows to more than"), "{} bytes", patched.len());
         }
-        // What only goes elsewhere, or is replaced, is there once.
+        // A move or a replacement does not add to the size.
         let document = format!(r#"{{"a":"{}"}}"#, "x".repeat(10 << 20));
         let patch = r#"[{"op":"move","from":"/a","path":"/b"},{"op":"copy","from":"/b","path":"/c"}]"#;
         assert!(patched(&document, patch).contains("operation 2: the document grows to more than"));

@@ -160,7 +160,7 @@ impl<'a> Unfolder<'a> {
             self.fail(Error::new(format!("{name}: the charset {} is not known; left as it is", quoted(&charset))));
         }
         if kind::is_gzip(&entity.content_type) {
-            // What unpacks to too much has taken time, and each part may be that.
+            // A decompression bomb costs time even when it is rejected, so stop after a few.
             let room = if self.errors > MAX_ERRORS { 0 } else { self.room };
             match gzip::unpack(&entity.content, room).and_then(|c| self.take_room(c.len()).map(|()| c)) {
                 Ok(content) => entity.content = content.into(),

@@ -67,7 +67,7 @@ pub struct Client {
     /// When the search for the service ends; and whether the search is over because the service has answered.
     search: Deadline,
     answered: AtomicBool,
-    /// Whether this client, or one that it was limited from or to, has had any answer, be it that it is to ask later.
+    /// Whether this client, or one that it was limited from or to, got any reply, even "retry later".
     heard: Arc<AtomicBool>,
 }
 

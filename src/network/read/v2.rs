@@ -186,7 +186,7 @@ fn interface(
     for rule in f.list("routing-policy") {
         new.rules.extend(self::rule(rule));
     }
-    // As netplan has it, those of a VRF are for its table.
+    // As in netplan, a VRF's routes default to its table.
     if let DeviceType::Vrf { table, .. } = new.device_type {
         let tables = new.routes.iter_mut().map(|r| &mut r.table);
         for open in tables.chain(new.rules.iter_mut().map(|r| &mut r.table)) {

@@ -128,7 +128,8 @@ fn found(search: &mut Search, values: Values) -> Result<Option<Found>> {
     Ok(Some(Found { instance, place: values.place }))
 }
 
-/// Keeps the user-data and vendor-data that an earlier boot had of this instance and then cleared in guestinfo, as its metadata asks.
+/// Keeps the user-data and vendor-data that an earlier boot of this instance read, and then cleared in guestinfo as its metadata
+/// asks.
 fn keep_cleared(search: &Search, instance: &mut Instance) {
     let cleared = report::cleared(instance);
     if cleared.is_empty() {
