@@ -1,4 +1,4 @@
-//! A change to the disk: what a commit makes, a plan prints and the journal records.
+//! A change to the disk: a commit makes it, a plan prints it and the journal records it.
 
 use super::{Attr, Content, Root};
 use crate::base::base64;
@@ -12,7 +12,7 @@ pub enum Over {
     Replace,
     /// The new content is added at the end.
     Append,
-    /// Those lines that the file does not have are added at the end.
+    /// Adds the lines that the file lacks at its end.
     Merge,
     /// The file stays as it is.
     Keep,
@@ -92,7 +92,7 @@ impl Change {
         }
     }
 
-    /// The change as `prepivot plan --json` prints it, with owners by name where the root knows them.
+    /// The change as `prepivot plan --json` prints it, with owners by name if the root knows them.
     pub fn to_value(&self, root: &Root) -> Value {
         let (kind, attr) = self.kind();
         let mut map = Map::new();

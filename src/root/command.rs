@@ -57,7 +57,7 @@ pub struct Command {
     pub when: Stage,
     /// The command is killed after this time. None: it has no limit.
     pub limit: Option<Duration>,
-    /// Whether this stands for a request to a server, in a plan: `argv` is its method and its URL.
+    /// Whether this is a request to a server, listed in a plan: `argv` is its method and its URL.
     pub is_request: bool,
 }
 
@@ -122,7 +122,7 @@ impl Command {
         self
     }
 
-    /// Adds a secret: a plan masks this text wherever the command has it.
+    /// Adds a secret: a plan masks this text wherever it occurs in the command.
     pub fn secret(mut self, text: impl Into<String>) -> Command {
         self.secrets.push(text.into());
         self
@@ -303,7 +303,7 @@ impl Root {
     }
 }
 
-/// The output that a [`reader`] has collected. Empty where another process still holds the pipe at `end`.
+/// The output that a [`reader`] has collected. Empty if another process still holds the pipe at `end`.
 fn taken(reader: Option<Receiver<io::Result<Vec<u8>>>>, end: Option<Deadline>) -> Vec<u8> {
     reader.and_then(|reader| reader.receive(end)).and_then(io::Result::ok).unwrap_or_default()
 }

@@ -39,7 +39,7 @@ impl Root {
         self.nodes.iter().any(|(path, node)| !is_volatile(path) && !self.entries_of(path, node).is_empty())
     }
 
-    /// Drops changes that the disk has already, so that it is compared only once. For the initramfs, where
+    /// Drops changes that would not change the disk, so that it is compared only once. For the initramfs, where
     /// nothing else changes the disk in the meantime.
     pub fn drop_unchanged(&mut self) {
         let is_same = |path: &str, node: &Node| {
@@ -59,7 +59,7 @@ impl Root {
         self.nodes.iter().flat_map(|(path, node)| self.entries_of(path, node)).collect()
     }
 
-    /// The changes by which the disk gets one node. They are all to its path.
+    /// The changes that bring one node to the disk, all at its path.
     fn entries_of(&self, path: &str, node: &Node) -> Vec<Entry> {
         let waits = self.below_unmounted(path);
         let mut changes = Vec::new();
@@ -81,7 +81,7 @@ impl Root {
         };
         match node {
             Node::Absent => {
-                // With its folder, where something else may come.
+                // Removed with its folder, which something else may replace.
                 let is_no_folder = |node: &Node| matches!(node, Node::Absent | Node::File { .. } | Node::Symlink(_));
                 let parent_gone =
                     resolved.rsplit_once('/').is_some_and(|(p, _)| self.nodes.get(p).is_some_and(is_no_folder));
@@ -102,7 +102,7 @@ impl Root {
                 }
             }
             Node::File { content, attr, over } => {
-                // What the kernel shows is not what it was given.
+                // A kernel file may show something else than was written to it.
                 let same = *over != Over::Append
                     && !layout::is_of_kernel(resolved)
                     && disk.is_some_and(|d| d.kind == Kind::File && d.size == content.len())
@@ -120,11 +120,11 @@ impl Root {
         }
     }
 
-    /// Writes what differs through the journal, and returns when it is on the disk. What ends with the boot is written first;
-    /// logs and the boot's status last, without a sync. Nothing is marked as done before it is on the disk:
+    /// Writes the differences through the journal, and returns when they are on the disk. Files that end with the boot are written
+    /// first; logs and the boot's status last, without a sync. Nothing is marked as done before it is on the disk:
     /// if there can be no journal, marks are written after a sync.
     ///
-    /// Gives one error for each change that failed; the others are made. In a plan nothing is written and the changes stay.
+    /// Returns one error for each change that failed; the others are made. In a plan nothing is written and the changes stay.
     pub fn commit(&mut self) -> Vec<Error> {
         if self.is_plan() {
             return Vec::new();
@@ -156,7 +156,7 @@ impl Root {
             self.waiting_changed = false;
         }
         if entries.iter().all(&is_mark) {
-            // What they mark is already on the disk.
+            // The marked work is already on the disk.
             if entries.is_empty() || self.settle(&mut errors) {
                 let marked = entries.iter().map(|e| e.change.resolved().to_owned());
                 self.unsynced_marks.extend(marked);
@@ -174,7 +174,7 @@ impl Root {
         errors
     }
 
-    /// Tells which changes are marks, also where the state's folder is a link to another.
+    /// Tells which changes are marks, even if the state's folder is a link to another.
     fn marks(&self) -> impl Fn(&Entry) -> bool + use<> {
         let state = self.resolve(STATE, true).ok().filter(|state| state != STATE);
         move |entry| {
@@ -305,7 +305,7 @@ impl Root {
         let failed = || "the journal cannot be kept";
         let mut last = std::io::Error::from(Errno::NOENT);
         for folder in self.journal_folders() {
-            // In the running system a file gets from its folder what a rename does not give: a label, for example.
+            // In the running system a new file inherits from its folder, a label for example; a renamed one does not.
             let large = if self.is_live() { Vec::new() } else { staging::eligible(&self.disk, &folder, entries) };
             let once =
                 large.iter().filter_map(|at| entries.get(*at)).map(|e| record::length(std::slice::from_ref(e))).sum();

@@ -66,7 +66,7 @@ impl Content {
         }
     }
 
-    /// Where the bytes are staged on the disk. None where they are not.
+    /// The staged file on the disk. None if the bytes are not staged.
     pub(super) fn staged(&self) -> Option<&Staged> {
         match &self.0 {
             Source::Staged(staged) => Some(staged),
@@ -155,7 +155,7 @@ impl fmt::Debug for Content {
     }
 }
 
-/// Counts the bytes written, and holds them while they are few.
+/// Counts the bytes written, and keeps them while they are few.
 #[derive(Default)]
 struct Short {
     held: Vec<u8>,

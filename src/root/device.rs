@@ -1,6 +1,6 @@
 //! Block devices: changed in place and in steps, through the same door as files.
 //!
-//! A journal on a file system cannot protect the partition table by which that file system is found. Instead
+//! A journal on a file system cannot protect the partition table that locates that file system. Instead
 //! the caller divides a change into steps, so that the device is readable after each of them and while one is
 //! written in part. Every step is synced before the next begins.
 
@@ -70,7 +70,7 @@ impl Root {
     }
 
     /// Tells the kernel the new end of a partition that may be in use (`BLKPG_RESIZE_PARTITION`,
-    /// linux/blkpg.h). `start` and the exclusive `end` are in sectors of `sector` bytes. Does nothing where
+    /// linux/blkpg.h). `start` and the exclusive `end` are in sectors of `sector` bytes. Does nothing if
     /// [`Root::write_device`] writes nothing.
     ///
     /// # Errors
@@ -129,7 +129,7 @@ fn write_steps(file: &File, steps: &[Vec<Write>]) -> io::Result<()> {
     Ok(())
 }
 
-/// A copy of `content` that begins at a multiple of [`ALIGNMENT`], and where in the buffer that is.
+/// A copy of `content` that begins at a multiple of [`ALIGNMENT`], and its offset in the buffer.
 fn aligned(content: &[u8]) -> (Vec<u8>, usize) {
     let mut buffer = vec![0; content.len() + ALIGNMENT];
     let at = buffer.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);

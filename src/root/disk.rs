@@ -84,7 +84,7 @@ impl Disk {
 
     /// Where `path` is stored on the disk.
     pub(super) fn place<'p>(&self, path: &'p str) -> Cow<'p, str> {
-        // Seeds and handlers of the image stay where the image has them.
+        // Seeds and handlers of the image stay in place.
         let is_image = |name: &str| {
             let folder = format!("{STATE}/{name}");
             is_below(path, &folder) && self.open_placed(&folder, OFlags::PATH).is_ok()
@@ -128,7 +128,7 @@ impl Disk {
         Ok((self.open_at(parent, OFlags::PATH | OFlags::DIRECTORY)?, name))
     }
 
-    /// What is at `path` if it contains no symbolic links, by one system call. None where it may contain one.
+    /// The status of `path` by one system call. None if the path may contain a symbolic link.
     pub(super) fn stat_plain(&self, path: &str) -> Option<Option<Stat>> {
         if self.keeps_state && is_below(path, STATE) || self.links_run && is_below(path, "run") {
             return None;
@@ -180,7 +180,7 @@ impl Disk {
     }
 
     /// Mode, owner, group, inode, size, and the time of the last change in seconds and nanoseconds. None
-    /// where nothing is there.
+    /// if nothing is there.
     pub(super) fn version(&self, path: &str) -> Option<[u64; 7]> {
         let stat = fs::fstat(self.open_at(path, OFlags::PATH).ok()?).ok()?;
         let number = |n: i64| u64::try_from(n).unwrap_or(0);
@@ -194,8 +194,8 @@ impl Disk {
         Some(fs::fstat(self.open_at(path, OFlags::PATH).ok()?).ok()?.st_dev)
     }
 
-    /// Opens a regular file for reading. None where there is none. Opening a device can have side effects, so
-    /// the type is checked first, unless `seen` has it.
+    /// Opens a regular file for reading. None if there is none. Opening a device can have side effects, so the type is checked
+    /// first, unless `seen` is given.
     pub(super) fn open_file(&self, path: &str, seen: Option<Option<Stat>>) -> std::io::Result<Option<File>> {
         let is_file = |fd: &OwnedFd| Ok(FileType::from_raw_mode(fs::fstat(fd)?.st_mode) == FileType::RegularFile);
         let open = |flags| match self.open_at(path, flags) {
@@ -345,7 +345,7 @@ impl Disk {
         let write = |file: &mut File| -> std::io::Result<()> {
             keep_xattrs_at(parent, name, file, attr.uid)?;
             own(&file, attr)?;
-            // What is in memory is written at once, past a buffer that is no larger.
+            // Content in memory is as large as its buffer, so it is written at once, past the buffer.
             let size = usize::try_from(content.len()).unwrap_or(BUFFER).min(BUFFER);
             let mut out = BufWriter::with_capacity(size, file);
             content.write_to(&mut out)?;
@@ -520,7 +520,7 @@ impl Disk {
     }
 }
 
-/// The type of what is in an open folder, links not followed. None where nothing is there.
+/// The type of an entry of an open folder, links not followed. None if it does not exist.
 fn type_of(folder: &OwnedFd, name: &str) -> Option<FileType> {
     let stat = fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
     Some(FileType::from_raw_mode(stat.st_mode))
@@ -563,8 +563,8 @@ pub(super) fn own(file: impl AsFd, attr: Attr) -> std::io::Result<()> {
     Ok(fs::fchmod(&file, Mode::from_raw_mode(attr.mode))?)
 }
 
-/// Renames a staged content to its place, with the mode and owner. Returns false where it cannot be renamed to there: another file
-/// system, or a file that is a mount point.
+/// Renames staged content to its place, with the mode and owner. Returns false if a rename is impossible: another file system, or a
+/// file that is a mount point.
 fn place(target: &Target, staged: &Staged, attr: Attr) -> std::io::Result<bool> {
     let &Target { ref parent, name, .. } = target;
     keep_xattrs_at(parent, name, staged.file()?, attr.uid)?;
@@ -602,7 +602,7 @@ fn keep_xattrs(replaced: &OwnedFd, file: &File, uid: u32) -> Io<()> {
     Ok(())
 }
 
-/// The same, where there is a file `name` in the folder `parent`.
+/// The same, if there is a file `name` in the folder `parent`.
 fn keep_xattrs_at(parent: &OwnedFd, name: &str, file: &File, uid: u32) -> Io<()> {
     if type_of(parent, name) != Some(FileType::RegularFile) {
         return Ok(());

@@ -1,5 +1,5 @@
-//! What a commit finds out about the folders of its changes: which are on read-only file systems, and which file systems are
-//! to be synced. Changes come in order, so that a folder is asked once.
+//! The folders of a commit's changes: which are on read-only file systems, and which file systems have to be synced. Changes are
+//! sorted, so each folder is examined once.
 
 use super::Change;
 use super::disk::{Disk, is_read_only};
@@ -7,7 +7,7 @@ use super::layout::{folder_of, is_below};
 use rustix::fd::OwnedFd;
 use rustix::fs;
 
-/// What was found out about folders, while the paths of changes come in order: the last folder and those above it.
+/// A cache for sorted paths: facts about the last folder and those above it.
 struct Above<T>(Vec<(String, T)>);
 
 impl<T> Default for Above<T> {
@@ -34,7 +34,7 @@ impl<T> Above<T> {
 #[derive(Default)]
 pub(super) struct ReadOnly(Above<Folder>);
 
-/// What [`ReadOnly`] knows of a folder.
+/// A folder, as [`ReadOnly`] caches it.
 #[derive(Clone, Copy)]
 struct Folder {
     is_read_only: bool,
@@ -46,12 +46,12 @@ impl ReadOnly {
     pub(super) fn holds(&mut self, disk: &Disk, change: &Change) -> bool {
         let place = disk.place(change.resolved());
         let folder = match change {
-            // What exists may be a mount point itself.
+            // An existing path may be a mount point itself.
             Change::Chown { .. } | Change::Chmod { .. } => &place,
             _ => folder_of(&place),
         };
         match self.0.nearest(folder) {
-            // What is below a missing folder will be on the file system that has the folder.
+            // A missing folder will be on the file system of the folder above it.
             Some((known, found)) if !found.exists || known == folder => found.is_read_only,
             _ => {
                 let (is_read_only, exists) =
@@ -75,8 +75,8 @@ pub(super) struct Touched {
 }
 
 impl Touched {
-    /// For changes that were compared with the disk: where one makes a folder, there is none. A journal's may have been made, and
-    /// something mounted there since.
+    /// For changes that were compared with the disk: a folder that one creates does not exist. A journal's folders may exist by
+    /// now, with something mounted on them.
     pub(super) fn at_first() -> Touched {
         Touched { is_first: true, ..Touched::default() }
     }

@@ -80,7 +80,7 @@ impl Journal {
         Err(Errno::AGAIN.into())
     }
 
-    /// Opens the journal in `folder`, once no other process holds it. None where there is none.
+    /// Opens the journal in `folder`, once no other process locks it. None if there is none.
     ///
     /// # Errors
     /// The file is not prepivot's own, or cannot be opened or locked.
@@ -115,7 +115,7 @@ impl Journal {
 }
 
 /// Opens a file that prepivot wrote: a regular file that only this process's user can read and write. None
-/// where there is none.
+/// if there is none.
 ///
 /// # Errors
 /// It belongs to another user, or cannot be opened.

@@ -1,7 +1,7 @@
 //! Paths with a special role in [`super::Root::commit`]. All are resolved and without a leading slash.
 
-/// cloud-init's state. It is also written below a mount point that is not mounted yet, where the next boot's
-/// initramfs looks for it.
+/// cloud-init's state. It is also written below a mount point that is not mounted yet, because the next boot's initramfs reads it
+/// there.
 pub(super) const STATE: &str = STATE_FOLDERS[0].split_at(1).1;
 /// Where the state is kept for the next boot's initramfs if its usual folder, below the mount point, cannot
 /// be used.

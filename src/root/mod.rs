@@ -125,7 +125,7 @@ pub struct Root {
     cmdline: Cmdline,
     /// All mount points of the real root, once found, until something may have changed them.
     points: Option<Vec<String>>,
-    /// Those on which nothing is mounted yet.
+    /// The mount points that are not mounted yet.
     unmounted: Vec<String>,
     /// Marks that were made without waiting for the disk.
     unsynced_marks: Vec<String>,
@@ -183,7 +183,7 @@ impl Root {
         Self::open_beside(path, usage, own)
     }
 
-    /// [`Use::NewRoot`] for a test: what goes to `/run` is below the root, and not in the `/run` of the machine that tests.
+    /// [`Use::NewRoot`] for a test: its `/run` is below the root, and not the `/run` of the machine that tests.
     #[cfg(test)]
     pub fn open_new(path: &Path) -> Root {
         Self::open_beside(path, Use::NewRoot, Some(path)).unwrap()
@@ -243,7 +243,7 @@ impl Root {
         self.cmdline.value("fips") == Some("1") || self.text("/proc/sys/crypto/fips_enabled").trim() == "1"
     }
 
-    /// Whether this is a plan, where nothing is written: `prepivot plan`.
+    /// Whether this is a plan, which writes nothing: `prepivot plan`.
     pub fn is_plan(&self) -> bool {
         self.usage == Use::Plan
     }
@@ -268,12 +268,12 @@ impl Root {
         self.disk.path()
     }
 
-    /// What is at `path`, following links. None where nothing is there.
+    /// The status of `path`, following links. None if it does not exist.
     pub fn stat(&self, path: &str) -> Option<Stat> {
         self.resolve_stat(path, true).ok()?.1
     }
 
-    /// What is at `path`, without following a link at its end.
+    /// The status of `path`, without following a link at its end.
     pub fn lstat(&self, path: &str) -> Option<Stat> {
         self.resolve_stat(path, false).ok()?.1
     }
@@ -299,7 +299,7 @@ impl Root {
         self.stat(path).is_some_and(|s| s.kind == Kind::File)
     }
 
-    /// The bytes of a file. None where there is no file.
+    /// The bytes of a file. None if there is no file.
     ///
     /// # Errors
     /// It cannot be read, or is larger than [`MAX_READ`].
@@ -320,7 +320,7 @@ impl Root {
         }
     }
 
-    /// The text of a file; invalid UTF-8 is replaced. Empty where there is no file, or it cannot be read.
+    /// The text of a file; invalid UTF-8 is replaced. Empty if there is no file, or it cannot be read.
     pub fn text(&self, path: &str) -> String {
         match self.read(path) {
             Ok(bytes) => bytes.map(|b| String::from_utf8_lossy(&b).into_owned()).unwrap_or_default(),
@@ -350,7 +350,7 @@ impl Root {
         self.read_link_resolved(&resolved)
     }
 
-    /// The names in a folder, sorted. Empty where there is no folder.
+    /// The names in a folder, sorted. Empty if there is no folder.
     pub fn list(&self, path: &str) -> Vec<String> {
         self.note(path, true);
         let Ok(resolved) = self.resolve(path, true) else { return Vec::new() };
@@ -454,7 +454,7 @@ impl Root {
         self.remove(&format!("{folder}/{}", disk::temporary_name(name)))
     }
 
-    /// Removes a file, a link, or a folder and everything in it. It is no error if nothing is there.
+    /// Removes a file, a link, or a folder and everything in it. A missing path is no error.
     ///
     /// # Errors
     /// The path cannot be resolved, or the folder has more than [`MAX_REMOVE`] entries.
@@ -478,7 +478,7 @@ impl Root {
         Ok(())
     }
 
-    /// Changes the mode and owner of what is at `path`, following links.
+    /// Changes the mode and owner of `path`, following links.
     ///
     /// # Errors
     /// Nothing is there, or the path cannot be resolved.
@@ -527,7 +527,7 @@ impl Root {
         self.resolve(path, true).is_ok_and(|p| self.below_unmounted(&p))
     }
 
-    /// Whether what is at `path` comes with the running system, or in place of what was there before: in /tmp, /dev, /proc and /sys.
+    /// Whether the running system creates or replaces `path`: it is in /tmp, /dev, /proc or /sys.
     pub fn is_of_running_system(&self, path: &str) -> bool {
         self.resolve(path, true).is_ok_and(|p| layout::is_of_running_system(&p))
     }
@@ -577,7 +577,7 @@ impl Root {
         path.match_indices('/').map(|(i, _)| &path[..i]).chain([path]).any(is_new)
     }
 
-    /// What the disk has at a resolved path.
+    /// The status of a resolved path on the disk.
     fn stat_disk(&self, resolved: &str) -> Option<Stat> {
         if self.is_in_new_dir(resolved) { None } else { self.disk.stat(resolved) }
     }
@@ -618,7 +618,7 @@ impl Root {
         self.lstat_over(resolved, || self.disk.stat(resolved))
     }
 
-    /// What is at a path: the change in memory if there is one, else what the disk has.
+    /// The status of a path: by the change in memory if there is one, else by the disk.
     fn lstat_over(&self, resolved: &str, on_disk: impl FnOnce() -> Option<Stat>) -> Option<Stat> {
         let stat = |kind, attr, size| Some(Stat { kind, attr, size });
         match self.nodes.get(resolved) {

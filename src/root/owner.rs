@@ -30,7 +30,7 @@ impl Owners {
     }
 }
 
-/// The id that a name is, where the account files do not have the name.
+/// The id of a numeric name that is not in the account files.
 fn numbered(name: &str) -> Option<u32> {
     u32::from_str(name).ok().or_else(|| (name == "root").then_some(0))
 }

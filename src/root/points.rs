@@ -1,7 +1,6 @@
-//! Mount points of the real root that are mounted only after the initramfs: they decide where a write lasts,
-//! and who sees it.
+//! Mount points of the real root that are mounted only after the initramfs. They decide whether a write lasts, and who sees it.
 //!
-//! They are the ones that the real root's systemd mounts: fstab(5) and the credential `fstab.extra`, mount
+//! The real root's systemd mounts them, as its configuration says: fstab(5) and the credential `fstab.extra`, mount
 //! units (systemd.mount(5)), systemd.mount-extra= and systemd.volatile= (systemd-fstab-generator(8)),
 //! partitions of the root's disk (systemd-gpt-auto-generator(8)), and ostree's /var.
 
@@ -48,7 +47,7 @@ pub(super) struct Point {
     over_empty: bool,
 }
 
-/// Finds what will be mounted over the new root, and where the state is kept until then.
+/// Finds the mounts that will hide parts of the new root, and the folder for the state until then.
 pub(super) fn find(root: &mut Root) {
     root.unmounted.clear();
     root.disk.keeps_state = false;
@@ -84,8 +83,8 @@ impl Root {
         mount_bind(&kept, &place).context(|| format!("failed to mount {kept} on {place}"))
     }
 
-    /// In the running system: the root's own file system without what is mounted on it, where that hides the place of the state.
-    /// The next boot's initramfs sees what is there. None where nothing is hidden.
+    /// In the running system: the root's own file system without its mounts, if one hides the state. The next boot's initramfs sees
+    /// the hidden files. None if nothing is hidden.
     ///
     /// # Errors
     /// The kernel does not show it: it is older than 5.2.
@@ -98,7 +97,7 @@ impl Root {
         let tree =
             open_tree(CWD, "/", flags).context(|| format!("failed to look below what is mounted on /{STATE}"))?;
         let beneath = Root::open(Path::new(&format!("/proc/self/fd/{}", tree.as_raw_fd())), Use::Tree)?;
-        // What an earlier run left is this root's: it knows what is mounted.
+        // An earlier run's changes are left to this root, which knows the mounts.
         Ok(Some(Root { recovered: true, ..beneath }))
     }
 

@@ -323,7 +323,7 @@ mod tests {
         for at in 0..bytes.len() {
             let mut torn = bytes.clone();
             torn[at] ^= 0x40;
-            // What another version wrote is not its own to remove.
+            // A file of another version is not removed.
             assert!(if (16..20).contains(&at) { read(&torn).is_err() } else { read(&torn).unwrap().is_none() }, "{at}");
         }
         assert!(read(&[bytes.as_slice(), b"\0"].concat()).unwrap().is_none());

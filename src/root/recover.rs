@@ -118,8 +118,8 @@ impl Root {
         while let Some(entry) = record.next()? {
             let named = || format!("failed to write {}", entry.change.path());
             let is_now = self.is_due(&entry, &not_mounted);
-            // What is staged does not outlive this journal. In the running system a file gets its label from its folder, as it is
-            // made there.
+            // Staged files are removed with this journal. In the running system a file is created in its folder, and inherits the
+            // label.
             let holds = !is_now || self.usage != Use::NewRoot;
             let found = staging::find(&self.disk, folder, &entry, holds).context(named);
             let Some(entry) = found.unwrap_or_else(|e| {

@@ -1,5 +1,6 @@
 //! SELinux: files written before the policy is loaded are relabelled by systemd-tmpfiles, early in the real
-//! root. What is created in the running system gets its labels with the commit: by itself it would have those of temporary names.
+//! root. Files created in the running system get their labels with the commit; otherwise they would keep those of their temporary
+//! names.
 
 use super::layout::{STATE, UNSYNCED, is_below, is_mark, is_volatile};
 use super::{Attr, Change, Command, Kind, Node, Output, Root, Stage, is_on_disk, run_dir};
@@ -7,8 +8,8 @@ use crate::base::error::Result;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// In the root while the running kernel has a policy. It is on a read-only file system in a container, where labels are not to be set
-/// (is_selinux_enabled(3)).
+/// In the root while the running kernel has a policy. In a container its file system is read-only, which means that labels must not
+/// be set (is_selinux_enabled(3)).
 const ENFORCE: &str = "sys/fs/selinux/enforce";
 /// How long setting labels may take: restorecon reads the policy's file contexts and then a few files.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -44,7 +45,7 @@ impl Root {
         if !self.has_selinux() {
             return Ok(());
         }
-        // What waits for its file system gets its labels from the running system.
+        // Files that wait for their file system get their labels from the running system.
         let is_new = |path: &str, node: &Node| {
             !matches!(node, Node::Absent) && !is_volatile(path) && !self.below_unmounted(path)
         };
@@ -68,7 +69,7 @@ impl Root {
         self.remove(&unlabelled())
     }
 
-    /// Whether SELinux is on where the root's commands run.
+    /// Whether SELinux is enabled in the system that runs the root's commands.
     pub(super) fn has_policy(&self) -> bool {
         self.disk.stat(ENFORCE).is_some() && !self.disk.is_read_only("sys/fs/selinux")
     }
@@ -97,8 +98,8 @@ impl Root {
         }
     }
 
-    /// In the running system with SELinux: sets the labels of what was created since the last call. A failure is only a warning: the
-    /// files are there, and the next relabelling of the machine sets them.
+    /// In the running system with SELinux: sets the labels of the files created since the last call. A failure is only a warning:
+    /// the files are there, and the next relabelling of the machine sets them.
     pub(super) fn set_labels(&mut self) {
         let paths = std::mem::take(&mut self.unlabelled);
         if paths.is_empty() || !self.runs_commands() {
@@ -168,7 +169,7 @@ mod tests {
 
     const ODD: &str = "/srv/[a]{b}*?\\x2d\"%";
 
-    /// What was called for labels since the last time: the program's name with its arguments, and its input.
+    /// The calls of labelling programs since the last time: the program's name with its arguments, and its input.
     type Calls = Rc<RefCell<Vec<(String, String)>>>;
 
     /// A running system with SELinux and these programs.
@@ -207,7 +208,7 @@ mod tests {
         assert_eq!(calls.take(), call(lines));
         assert!(root.is_label_missing && root.commands().is_empty());
 
-        // What is there keeps its label.
+        // Existing files keep their labels.
         root.write("/home/a/.ssh/authorized_keys", "y", Attr::root(0o644)).unwrap();
         root.write(&format!("/{STATE}/sem/config_y.once"), "x", Attr::root(0o600)).unwrap();
         root.remove("/srv").unwrap();

@@ -15,7 +15,7 @@ pub(super) struct Resolved {
     pub(super) path: String,
     /// Users other than root who may have created a link in the path: the user and the link.
     planters: Vec<(u32, String)>,
-    /// What the disk has there, if already known.
+    /// The status on the disk, if already known.
     pub(super) on_disk: Option<Option<Stat>>,
 }
 
@@ -29,8 +29,8 @@ impl Root {
         self.follow(path, follow).map(|r| r.path)
     }
 
-    /// [`Root::resolve_stat`] for a change. A link that a user other than root may have created is followed
-    /// only to what that user owns: otherwise a link planted in a home would give its user any file of the
+    /// [`Root::resolve_stat`] for a change. A link that a user other than root may have created is followed only to
+    /// files of that user: otherwise a link planted in a home would give its user any file of the
     /// system.
     ///
     /// # Errors
@@ -43,7 +43,7 @@ impl Root {
         if planters.is_empty() {
             return Ok((resolved, found));
         }
-        // What does not exist yet is created in the nearest folder above it that does.
+        // Missing folders will be created in the nearest folder that exists.
         let mut at = resolved.as_str();
         let mut stat = found;
         while stat.is_none() && !at.is_empty() {
@@ -60,20 +60,19 @@ impl Root {
         }
     }
 
-    /// The path as [`Root::resolve`] returns it, and what is there.
+    /// The path as [`Root::resolve`] returns it, and its status.
     pub(super) fn resolve_stat(&self, path: &str, follow: bool) -> Result<(String, Option<Stat>)> {
         let resolved = self.follow(path, follow)?;
         let stat = self.stat_of(&resolved);
         Ok((resolved.path, stat))
     }
 
-    /// What is at a resolved path.
+    /// The status of a resolved path.
     fn stat_of(&self, Resolved { path, on_disk, .. }: &Resolved) -> Option<Stat> {
         self.lstat_over(path, || on_disk.unwrap_or_else(|| self.disk.stat(path)))
     }
 
-    /// The path and what the disk has there, found with one system call if no component is a link. None where
-    /// one may be.
+    /// The path and its status on the disk, by one system call. None if a component may be a link.
     fn without_links(&self, path: &str, follow: bool) -> Option<Resolved> {
         let path = path.trim_start_matches('/');
         if path.split('/').any(|name| matches!(name, "" | "." | "..")) {
@@ -133,7 +132,7 @@ impl Root {
                 if links > MAX_LINKS {
                     return Err(fail("too many symbolic links"));
                 }
-                // In a folder that many can write to, such as /tmp, the owner of the link counts.
+                // In a folder that many can write to, such as /tmp, the link's owner decides.
                 let owners = [done.get(..parent).unwrap_or_default(), &done].map(|p| self.lstat_resolved(p));
                 let uids = owners.into_iter().flatten().map(|s| s.attr.uid).filter(|uid| *uid != 0);
                 planters.extend(uids.map(|uid| (uid, done.clone())));
@@ -223,7 +222,7 @@ mod tests {
             symlink(target, path(link)).unwrap();
         }
         lchown(path("tmp/planted"), Some(1000), Some(1000)).unwrap();
-        // Root's own command made it, but in the user's folder: the user could have.
+        // A command of root's made it, but in the user's folder: the user could have made it.
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
         let user = Attr { mode: 0o644, uid: 1000, gid: 1000 };
         for bad in ["/home/u/file", "/home/u/folder/new", "/home/u/folder/a/b", "/home/u/other/x", "/tmp/planted"] {

@@ -1,4 +1,4 @@
-//! What parts of prepivot leave for each other below /run/prepivot: every file, and who writes and reads it.
+//! The files below /run/prepivot that parts of prepivot leave for each other, and who writes and reads each.
 //!
 //! The folder is 0700 and ends with the boot. Records are JSON of types that derive nanoserde's traits.
 
@@ -14,7 +14,7 @@ use std::path::Path;
 
 /// The folder.
 pub const DIR: &str = "/run/prepivot";
-/// What this boot's local stage did ([`Applied`]). Read by the later stages and `status`.
+/// The result of this boot's local stage ([`Applied`]). Read by the later stages and `status`.
 pub const APPLIED: &str = "/run/prepivot/applied.json";
 /// A file in this folder, named like a stage in status.json, means that the stage has nothing to do in this
 /// boot; the units' conditions look for it. It lists the marks of modules (`config_byobu once-per-instance`)
@@ -55,7 +55,7 @@ pub trait Record: SerJson + DeJson {
     /// The path of its file.
     const PATH: &'static str;
 
-    /// Reads the record. None where this boot has not written a valid one.
+    /// Reads the record. None if this boot has not written a valid one.
     fn read(root: &Root) -> Option<Self> {
         let bytes = root.read(Self::PATH).ok()??;
         Self::deserialize_json(std::str::from_utf8(&bytes).ok()?).ok()
@@ -70,7 +70,7 @@ pub trait Record: SerJson + DeJson {
     }
 }
 
-/// What this boot's local stage did.
+/// The result of this boot's local stage.
 #[derive(Debug, Clone, Copy, PartialEq, SerJson, DeJson)]
 pub struct Applied {
     /// When it began and ended, in seconds since the kernel started.
@@ -131,7 +131,7 @@ fn make_private(folder: &Path) -> std::io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
-/// Removes a record that [`save`] wrote, if it is there.
+/// Removes a record that [`save`] wrote, if it exists.
 pub fn forget(path: &Path) {
     let _ = std::fs::remove_file(path);
 }

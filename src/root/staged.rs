@@ -26,7 +26,7 @@ impl Staged {
         Staged { number, length, place: Some((folder, file)) }
     }
 
-    /// What a journal says of a content.
+    /// Staged content, as a journal names it.
     pub(super) fn named(number: u32, length: u64) -> Staged {
         Staged { number, length, place: None }
     }

@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
 use std::sync::Arc;
 
-/// The folder's name. It is there only while there is a journal beside it.
+/// The folder's name. It exists only while there is a journal beside it.
 pub(super) const STAGED: &str = ".prepivot-staged";
 /// The least length of such a content, in bytes. Up to there a second copy costs less than the syncs.
 pub(super) const LARGE: u64 = 1 << 20;
@@ -77,7 +77,7 @@ pub(super) fn write(disk: &Disk, folder: &str, entries: &[Entry], chosen: &[usiz
     Ok(entries)
 }
 
-/// An entry of a journal in `folder` with its content, if that is staged; with `holds` the content is read into memory. None where it
+/// An entry of a journal in `folder` with its content, if that is staged; with `holds` the content is read into memory. None if it
 /// has been renamed to its place already.
 ///
 /// # Errors

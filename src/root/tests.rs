@@ -72,7 +72,7 @@ fn below_a_new_folder_only_what_the_disk_lacks_is_taken_as_missing() {
     assert_eq!(root.commit(), []);
     assert!(!dir.0.join("d/e/old").exists() && dir.0.join("d/e/new").exists());
 
-    // The image's seed stays where it is, also where the rest of the state is kept elsewhere.
+    // The image's seed stays where it is, also if the rest of the state is kept elsewhere.
     let dir = TempDir::new("root-new-state");
     dir.write("etc/fstab", "tmpfs /var tmpfs defaults 0 0\n");
     dir.write("var/lib/cloud/seed/nocloud/meta-data", "{}");
@@ -344,7 +344,8 @@ fn nothing_is_marked_as_done_where_a_staged_content_is_lost() {
 fn a_large_file_gets_nothing_of_the_journals_folder() {
     let (dir, mut root) = tree("root-staged-acl");
     let etc = dir.0.join("etc");
-    // What the owner, the user 1000, the group and others may do with new files: its version, then for each tag, bits and id (acl(5)).
+    // The rights of the owner, the user 1000, the group and others to new files: its version, then for each tag, bits and id
+    // (acl(5)).
     let mut acl = 2u32.to_le_bytes().to_vec();
     for (tag, bits, id) in
         [(1u16, 7u16, u32::MAX), (2, 7, 1000), (4, 5, u32::MAX), (16, 7, u32::MAX), (32, 5, u32::MAX)]
