@@ -53,7 +53,7 @@ pub fn note(root: &mut Root, instance: &Instance, halves: Vec<FileHalf>) -> Resu
 pub struct Before {
     /// Each with the state of the paths that it depends on. None: of a boot that was cut off, to run again in any case.
     halves: Vec<(FileHalf, Option<Vec<PathState>>)>,
-    /// The file of [`due`], which is removed when the commands have ended. Empty: there is none.
+    /// The file of [`due`], removed when the commands have ended. Empty if there is none.
     due: String,
 }
 
@@ -186,7 +186,7 @@ mod tests {
         status.withdraw(&boot.withdrawn);
         assert_eq!(status.errors(), []);
 
-        // Nothing is done again where nothing has changed.
+        // Nothing is done again if nothing has changed.
         let before = Before::look(&mut root, &mut boot, &instance);
         assert!(before.is_empty());
     }
@@ -205,7 +205,7 @@ mod tests {
         run.stage(Stage::Init, Half::Provision);
         let halves = run.into_noted().unwrap();
         note(&mut root, &instance, halves).unwrap();
-        // What is in /run ends with the boot.
+        // /run is emptied by a reboot.
         root.remove(FileHalves::PATH).unwrap();
         let is_set = |root: &Root| root.text("/etc/ssh/sshd_config").contains("PasswordAuthentication yes\n");
         assert!(is_set(&root));

@@ -52,7 +52,7 @@ pub fn new_root(path: &Path, machine: &Machine) -> Ended {
     let outcome = unfinished.map_or_else(|| search(&mut root, &mut boot), Outcome::Later);
     let mut status = Status::new();
     let mut done = provision_outcome(&mut root, &mut boot, &mut status, outcome);
-    // Also where nothing was found: the real root's first stage looks for what appears later.
+    // Also if nothing was found: the real root's first stage looks for what appears later.
     let units = boot.report.keep(handover::hand_over(&mut root, done.is_provisioned())).flatten();
     root.drop_unchanged();
     let changes = root.has_changes_on_disk();
@@ -123,13 +123,13 @@ fn show_running(root: &mut Root, report: &mut Report, start: f64) {
 }
 
 /// The local stage of the real root after an initramfs that found nothing: a drive may have appeared since.
-/// Returns the errors, or None where there still is nothing.
+/// Returns the errors, or None if there still is nothing.
 pub fn again(root: &mut Root, machine: &Machine, options: &Options) -> Option<Vec<String>> {
     after_nothing(root, machine, options, find::find_again, false)
 }
 
-/// The local stage, run from the network stage where nothing was found before: asks the services that the
-/// machine certainly has, over the running system's network. Returns the errors, or None where this does not
+/// The local stage, run from the network stage if nothing was found before: asks the services that the
+/// machine certainly has, over the running system's network. Returns the errors, or None if this does not
 /// apply or no service answers.
 pub fn by_service(root: &mut Root, machine: &Machine, options: &Options) -> Option<Vec<String>> {
     after_nothing(root, machine, options, find::find_service, true)
@@ -199,12 +199,12 @@ struct Done {
     again: bool,
     /// Whether the instance is another machine's: the real root asks again for this machine's.
     is_others: bool,
-    /// Whether the search is left to the real root, where alone the datasource can be read.
+    /// Whether the search is left to the real root, because only there the datasource can be read.
     later: bool,
     /// Whether everything was written: nothing failed for want of space or because the disk is read-only.
     written: bool,
-    /// What was provisioned, for the log, and what decides which later stages have work. None where nothing
-    /// was found.
+    /// The provisioned instance: its description for the log, and the facts that decide which later stages have work. None if
+    /// nothing was found.
     provisioned: Option<(String, Provisioned)>,
 }
 

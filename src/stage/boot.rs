@@ -1,4 +1,4 @@
-//! `Boot`: what one run of a stage works with, built at its start and passed on.
+//! `Boot`: the data of one run of a stage, built at its start and passed on.
 
 use super::Options;
 use super::image::Image;

@@ -1,5 +1,4 @@
-//! Merges the layers of the configuration, and writes the parts of user-data and vendor-data where cloud-init
-//! keeps them.
+//! Merges the layers of the configuration, and writes the parts of user-data and vendor-data to cloud-init's places.
 
 use super::again;
 use super::image::{CONFIG_OF_URL, Image};
@@ -133,7 +132,7 @@ fn awaits_metadata(instance: &Instance, consumed: &Consumed) -> bool {
     })
 }
 
-/// The cloud-config of a URL, as bytes and parsed. None where it has to wait for the network.
+/// The cloud-config of a URL, as bytes and parsed. None if it has to wait for the network.
 fn config_of_url(url: &str, got: Result<Fetched>, report: &mut Report) -> Result<Option<(Vec<u8>, Map)>> {
     let Fetched::Content(content) = got? else { return Ok(None) };
     let header = Kind::CloudConfig.header();
@@ -291,7 +290,7 @@ mod tests {
             let mut fetch = |include: &Include<'_>| without_network(&root, include);
             let (merged, _) = consume(&image, &instance, &Value::Map(standard), &mut report, &mut fetch);
             assert_eq!(merged.needs_network, waits, "{source} {header}");
-            // Undefined only for a source that never has it.
+            // The variable is undefined only for a source that never provides it.
             assert_eq!(report.is_empty(), source == "VMware", "{report:?}");
             if instance.metadata.get("local-ipv4").is_some() {
                 assert_eq!(merged.config.get("hostname"), Some(&Value::from("ip-10.0.0.1")));

@@ -1,5 +1,4 @@
-//! Credentials for the real root's systemd, for a root whose /etc is read-only: they set what its files
-//! cannot.
+//! Credentials for the real root's systemd, used if the root's /etc is read-only and its files cannot be written.
 //!
 //! Follows systemd's documentation, "System and Service Credentials", and systemd.system-credentials(7).
 //! Network files need no credential: `super::network::divert` moves them to /run, where every version reads
@@ -84,7 +83,7 @@ fn wanted(new: &Root, disk: &Root) -> Vec<(&'static str, &'static str, Content)>
 }
 
 /// The value of a credential from the file `path`, without the mount lines that are also in `old`. Empty
-/// where there is none.
+/// if there is none.
 fn of(part: &Part, root: &Root, path: &'static str, old: &str) -> String {
     match part {
         Part::OfRoot(field) => {

@@ -1,8 +1,8 @@
 //! Decides which of the later stages have work in this boot. Those without are not started: a condition of
 //! their units fails, which satisfies the units ordered after them.
 //!
-//! The final stage says that everything is done, and writes to the disk what waited for the system to be up. It is skipped only in
-//! a boot that changes nothing, of an instance whose first boot has ended.
+//! The final stage reports that everything is done, and writes the changes that waited for the system to be up. It is skipped only
+//! in a boot that changes nothing, of an instance whose first boot has ended.
 
 use super::again::has_boothooks;
 use super::boot::Boot;
@@ -22,16 +22,15 @@ use crate::system::service::has_systemd;
 /// A systemd drop-in that pulls in network-online.target, for a final stage that needs the network.
 const WANTS_NETWORK: &str = "/run/systemd/system/cloud-final.service.d/prepivot-network.conf";
 
-/// A systemd drop-in by which the network stage waits for the network, used where there are boothooks:
-/// cloud-init runs them when the links are up. The services are those by which network managers wait for
-/// their links.
+/// A systemd drop-in that makes the network stage wait for the network, used if there are boothooks: cloud-init runs them when the
+/// links are up. The services are the network managers' own, which wait for their links.
 const BOOTHOOKS_WAIT: (&str, &str) = (
     "/run/systemd/system/cloud-init-network.service.d/prepivot-network.conf",
     "[Unit]\nWants=network-online.target\nAfter=systemd-networkd-wait-online.service NetworkManager-wait-online.service \
      networking.service wicked.service\n",
 );
 
-/// What the local stage provisioned.
+/// The local stage's result, as far as later stages depend on it.
 pub struct Provisioned {
     pub instance: Instance,
     /// Whether the instance was read in this boot.
@@ -43,9 +42,9 @@ pub struct Provisioned {
     pub settled: bool,
 }
 
-/// Writes the marks and drop-ins by which systemd skips the stages without work, and sets those stages to
-/// done in `status`. Called at the end of a local stage, when its changes are on the disk. Returns the first
-/// stage that is left to run, if there is one.
+/// Writes the marks and drop-ins that make systemd skip the stages without work, and sets those stages to
+/// done in `status`. Called at the end of a local stage, when its changes are on the disk. Returns the first stage that has work,
+/// if there is one.
 ///
 /// # Errors
 /// /run cannot be written, or the running system's systemd does not answer.
@@ -119,8 +118,8 @@ pub fn leave(root: &mut Root, boot: &mut Boot, status: &mut Status, done: &Provi
     Ok(first)
 }
 
-/// Has the running system's systemd wait for the network where that is needed. It has queued the stages at boot, so that none of
-/// them is skipped.
+/// Makes the running system's systemd wait for the network if a stage needs it. systemd queued the stages at boot, so none of them
+/// is skipped.
 fn start_network(root: &mut Root, boothooks: bool, needs_network: bool) -> Result<()> {
     if !root.is_dir("/run/systemd/system") || root.which("systemctl").is_none() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! What the running system reports to the instance's datasource, once the instance's data is on the disk.
+//! Reports of the running system to the instance's datasource, once the instance's data is on the disk.
 
 use super::boot::Boot;
 use super::modules::Run;

@@ -21,7 +21,7 @@ use crate::source::service::{self, Job};
 use crate::source::{self, Found, Search, candidates, none};
 use std::time::Duration;
 
-/// How long to look for a drive where nothing says that there is one and nothing else can be tried, counted
+/// How long to look for a drive if nothing promises one and nothing else can be tried, counted
 /// from the start of systemd-udevd: usb-storage scans a stick one second after it is plugged in, and by the
 /// time that the root's disk is found its bus has shown the other drives.
 const UNCERTAIN: Duration = Duration::from_millis(1500);
@@ -35,7 +35,8 @@ const AGAIN: Duration = Duration::from_secs(10);
 /// How long a service may take in the real root that did not answer in the initramfs.
 const SERVED: Duration = Duration::from_secs(30);
 
-/// How long a service may take where the last boot's instance can be used instead, and nothing says that it is another machine's.
+/// How long a service may take if the last boot's instance can be used instead, and nothing suggests that it belongs to another
+/// machine.
 const KNOWN: Duration = Duration::from_secs(10);
 
 /// The result of the search.
@@ -93,7 +94,7 @@ pub fn ask(search: &mut Search, jobs: Vec<Job>) -> Result<Found> {
     found.ok_or_else(|| Error::new(search.problems().join("; ")))
 }
 
-/// Asks the services that the machine certainly has, over the running system's network. Where there is still nothing, the
+/// Asks the services that the machine certainly has, over the running system's network. If there is still nothing, the
 /// machine may be None's, as by cloud-init in this stage.
 pub fn find_service(root: &Root, boot: &mut Boot) -> Option<Found> {
     let facts = Facts::new(boot.machine, root, &boot.image.own, Platform::of(boot.machine, root));
@@ -283,7 +284,7 @@ fn coldplugged(drives: &mut Drives, machine: &Machine, deadline: Deadline) -> bo
     drives.appeared(deadline).is_ok_and(|found| !found.is_empty())
 }
 
-/// How long systemd-udevd has been running; zero where it is not, and where the clock was set since then: udev may have loaded the
+/// How long systemd-udevd has been running; zero if it is not, or if the clock was set since then: udev may have loaded the
 /// clock's driver.
 fn since_udev(machine: &Machine) -> Duration {
     let started = std::fs::metadata(machine.base.join("run/udev/control")).and_then(|m| m.modified());
@@ -292,7 +293,7 @@ fn since_udev(machine: &Machine) -> Duration {
 }
 
 /// The requests to the services, and their time limit if they have one: only services that the machine
-/// certainly has are asked without a limit, and only where there are none are possible ones asked.
+/// certainly has are asked without a limit, and only if there are none are possible ones asked.
 pub fn jobs(search: &mut Search, services: &[Service]) -> (Vec<Job>, Option<Duration>) {
     let mut of = |certainty: Certainty| -> Vec<Job> {
         let services = services.iter().filter(|s| s.certainty == certainty);

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 /// Where the root is mounted.
 const TARGET: &str = "/sysroot";
-/// What is mounted first: type, folder, flags, options.
+/// The first mounts: type, folder, flags, options.
 const MOUNTS: [(&str, &str, MountFlags, &str); 4] = [
     ("proc", "proc", MountFlags::NOSUID.union(MountFlags::NODEV).union(MountFlags::NOEXEC), ""),
     ("sysfs", "sys", MountFlags::NOSUID.union(MountFlags::NODEV).union(MountFlags::NOEXEC), ""),
@@ -33,7 +33,7 @@ const MOUNTS: [(&str, &str, MountFlags, &str); 4] = [
 /// Where the kernel looks for init (init/main.c), except for the shell.
 const INITS: [&str; 3] = ["/sbin/init", "/etc/init", "/bin/init"];
 /// How long the child process may take beyond the stage's deadline, mainly for the root's device to appear.
-/// Not used where the kernel command line sets that wait itself.
+/// Unused if the kernel command line sets that wait.
 const BEYOND: Duration = Duration::from_secs(150);
 const NO_LIMIT: Duration = Duration::from_secs(31 * 24 * 3600);
 /// How deep the initramfs's folders are emptied.
@@ -44,7 +44,7 @@ pub fn run(words: &[OsString]) -> ! {
     for (kind, folder, flags, options) in MOUNTS {
         let _ = std::fs::create_dir(format!("/{folder}"));
         let options = std::ffi::CString::new(options).unwrap_or_default();
-        // It fails where the kernel mounted it already. What is missing otherwise shows below.
+        // It fails if the kernel has mounted it already. Any other failure shows below.
         let _ = mount(kind, format!("/{folder}"), kind, flags, options.as_c_str());
     }
     let _ = std::fs::create_dir(TARGET);
@@ -150,8 +150,8 @@ fn empty(folder: &OwnedFd, depth: usize) {
     }
 }
 
-/// Prints the reason, and restarts as `panic=` says: after that many seconds, at once where it is negative,
-/// never without it.
+/// Prints the reason, and restarts according to `panic=`: after that many seconds, at once if it is negative, never
+/// without it.
 fn fail(machine: &Machine, reason: &Error) -> ! {
     logging::console(&format!("the boot cannot go on: {reason}"));
     let wait = machine.cmdline.value("panic").and_then(|v| v.parse::<i64>().ok()).unwrap_or(0);

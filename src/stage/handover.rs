@@ -1,5 +1,4 @@
-//! Hand-over from the initramfs to the real root: the later stages' units where the image lacks them, and the
-//! program that they run.
+//! Hand-over from the initramfs to the real root: the later stages' units if the image lacks them, and the program that they run.
 
 use crate::base::error::Result;
 use crate::root::run_dir;
@@ -25,7 +24,7 @@ pub enum Later {
     Final,
     /// Network devices are added.
     Added,
-    /// What pulls in all of these.
+    /// Pulls in all of these.
     Target,
 }
 
@@ -114,9 +113,10 @@ impl Units {
         has_systemd(root) || root.lacks_usr() && root.is_dir("/etc/systemd/system")
     }
 
-    /// Writes the units, and has systemd start them: those of the stages from `first`, the first that is left to run. systemd takes
-    /// as long to read the units of an idle stage as that stage would take. Where the image needs them, all are written. Those that
-    /// configure added network devices are there where the configuration asks for it (`hotplug`), or an earlier boot has set it up.
+    /// Writes the units, and makes systemd start them: those of `first`, the first stage with work, and of all later stages,
+    /// because systemd takes as long to read the units of an idle stage as that stage would take. If the image requires them, all
+    /// are written. The units that configure added network devices are written if the configuration asks for it (`hotplug`), or if
+    /// an earlier boot has set it up.
     ///
     /// # Errors
     /// They cannot be written to /run.
@@ -183,7 +183,7 @@ fn is_required(root: &Root) -> bool {
         text.contains("cloud-") && text.replace("\\\n", " ").lines().any(requires)
     };
     let has_units = |name: &str| [".d", ".wants", ".requires"].iter().any(|end| name.ends_with(end));
-    // systemd's own units require none, and are most of those that an image enables by itself.
+    // systemd's own units, which are most of an image's enabled ones, require none.
     let is_systemds = |unit: &str| unit.starts_with("systemd-") && !unit.ends_with(".conf");
     let in_folder = |path: &str| {
         root.list(path).iter().any(|unit| !is_systemds(unit) && requires_one(unit, &format!("{path}/{unit}")))
@@ -216,8 +216,8 @@ mod tests {
     use crate::base::testing::TempDir;
     use crate::root::Use;
 
-    /// By systemd's default a service comes after sysinit.target, and so after the file systems and systemd-tmpfiles-setup.service: what
-    /// is written to /tmp and /dev stays.
+    /// By systemd's default a service comes after sysinit.target, and so after the file systems and systemd-tmpfiles-setup.service:
+    /// files written to /tmp and /dev stay.
     #[test]
     fn the_local_stage_alone_comes_before_the_system_has_its_folders() {
         let is_early =
@@ -281,7 +281,7 @@ mod tests {
             let names: Vec<String> = root.list(UNITS).into_iter().filter(is_unit).collect();
             let wants = root.read_link("/run/systemd/system/multi-user.target.wants/cloud-init.target").is_some();
             assert_eq!(names.is_empty(), !wants);
-            // What a unit names is there.
+            // Everything that a unit names exists.
             for text in names.iter().map(|name| root.text(&format!("{UNITS}/{name}"))) {
                 let named = text.lines().filter_map(|l| l.strip_prefix("Wants=").or_else(|| l.strip_prefix("After=")));
                 let mut ours = named.flat_map(str::split_whitespace).filter(|unit| unit.starts_with("cloud-"));
@@ -346,7 +346,7 @@ mod tests {
         }
     }
 
-    /// The units that make host keys do not where there is an instance.
+    /// Units that make host keys do not run if there is an instance.
     #[test]
     fn the_distributions_key_makers_are_held_back() {
         let dir = TempDir::new("handover-keys");

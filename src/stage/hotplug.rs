@@ -23,7 +23,7 @@ const WAITS: [u64; 5] = [1, 3, 5, 10, 30];
 /// in between (cloud-init 26.2, `HotplugRetrySettings`).
 const LATE_ADDRESSES: (usize, u64) = (5, 5);
 
-/// Whether added devices are configured. None where there is no instance.
+/// Whether added devices are configured. None if there is no instance.
 pub fn is_on(root: &Root, machine: &Machine) -> Option<bool> {
     let options = Options::default();
     let instance = options.instance(root)?;

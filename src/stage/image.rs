@@ -12,7 +12,7 @@ use crate::root::Root;
 use crate::userdata::config::{self, Files};
 use crate::userdata::{PartHandlers, merge};
 
-/// What runs part-handlers.
+/// The interpreter of part-handlers.
 pub const PYTHON: &str = "python3";
 /// Where the content of `cloud-config-url` is kept.
 pub const CONFIG_OF_URL: &str = "/etc/cloud/cloud.cfg.d/91_kernel_cmdline_url.cfg";
@@ -60,7 +60,7 @@ pub struct Image {
 }
 
 impl Image {
-    /// Reads the image. `system_info: distro` names the distribution, or os-release where that does not.
+    /// Reads the image. `system_info: distro` names the distribution, or os-release if that does not.
     /// Errors in its configuration go into `report`.
     pub fn read(root: &Root, machine: &Machine, report: &mut Report) -> Image {
         let mut distro = root.distro();
@@ -68,7 +68,7 @@ impl Image {
         let named = base.config.get("system_info").and_then(|info| info.get("distro")?.as_str()).map(Distro::named);
         if let Some(named) = named.filter(|named| !["unknown", distro.name].contains(&named.name)) {
             distro = named;
-            // The defaults below the image's own values are the other distribution's. What is wrong was reported already.
+            // The defaults below the image's own values are the other distribution's. Errors were reported already.
             base = configuration(root, machine, &distro, &mut Report::new());
         }
         let (config, own) = (Value::Map(base.config), Value::Map(base.own));

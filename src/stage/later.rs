@@ -29,8 +29,7 @@ use std::cell::OnceCell;
 use std::sync::Arc;
 
 /// `init --local`: carries out the changes that an earlier run left, and those that waited for their file
-/// system. Provisions the root where no initramfs did it in this boot, or where the initramfs left it to this
-/// stage. Returns the errors.
+/// system. Provisions the root if no initramfs did it in this boot, or if the initramfs left it to this stage. Returns the errors.
 pub fn local(root: &mut Root, machine: &Machine, options: &Options) -> Vec<String> {
     let bound = root.bind_state();
     let mut report = recover(root);
@@ -265,8 +264,8 @@ fn run(
     (instance, if shown.is_empty() { waiting } else { shown })
 }
 
-/// The instance with the metadata that its source has only in the running system, which is not kept for a later boot; and whether
-/// user-data waits for that, or for something else of the network. The network stage waits for the network where that is needed.
+/// The instance with the metadata that its source provides only in the running system, which is not kept for a later boot; and
+/// whether user-data waits for that, or for something else on the network. The network stage waits for the network if necessary.
 fn complete<'a>(root: &mut Root, boot: &mut Boot, instance: &'a Instance, stage: Stage) -> (Cow<'a, Instance>, bool) {
     let late = source::named(&instance.source).and_then(|source| source.late);
     let Some(late) = late else { return (Cow::Borrowed(instance), false) };

@@ -1,4 +1,4 @@
-//! What runs when: the local stage in the initramfs (find the datasource, provision the new root), the later
+//! The stages: the local stage in the initramfs (find the datasource, provision the new root), the later
 //! stages in the real root, and the hand-over between them.
 
 mod again;
@@ -85,13 +85,13 @@ pub fn deadline(machine: &Machine) -> Deadline {
 
 /// How long a stage of the initramfs may take beyond its deadline, to write what it has found.
 const BEYOND: Duration = Duration::from_secs(20);
-/// What systemd adds to that before it ends the stage, as in the unit of [`BUDGET`].
+/// The time that systemd adds before it ends the stage, as in the unit of [`BUDGET`].
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Ends this process with exit code 1 where the stage of the initramfs is still there [`BEYOND`] its deadline, or [`BUDGET`] if that
-/// is later. Every wait of its own has the deadline; a device that does not answer, a driver, and random numbers before the kernel
-/// has any, have none, and not every initramfs ends what hangs. The real root's first stage carries out what was written and does
-/// the rest.
+/// Ends this process with exit code 1 if the initramfs's stage still runs [`BEYOND`] its deadline, or at [`BUDGET`] if that is
+/// later. Every wait of the stage's own respects the deadline. A device that does not answer, a driver, and random numbers before
+/// the kernel has any do not, and not every initramfs ends a hanging process. The real root's first stage carries out the journal
+/// and does the rest.
 pub fn end_in_time(machine: &Machine) {
     let limit = deadline(machine).left().max(BUDGET) + BEYOND;
     let watch = move || {
@@ -106,8 +106,8 @@ pub fn end_in_time(machine: &Machine) {
     let _ = thread::spawn(watch);
 }
 
-/// Has systemd wait for a stage that the kernel command line gives more time than its unit does (sd_notify(3),
-/// EXTEND_TIMEOUT_USEC). `socket`: systemd's, where it has started this program.
+/// Makes systemd wait for a stage if the kernel command line allows it more time than its unit does (sd_notify(3),
+/// EXTEND_TIMEOUT_USEC). `socket`: systemd's, if it has started this program.
 fn extend_timeout(socket: Option<std::ffi::OsString>, deadline: Deadline) {
     let Some(socket) = socket.filter(|_| deadline.left() > BUDGET) else { return };
     let message = format!("EXTEND_TIMEOUT_USEC={}000000", (deadline.left() + BEYOND + GRACE).as_secs());
@@ -129,10 +129,10 @@ fn welcome(action: &str) -> String {
     format!("Cloud-init v. {version} running '{action}' at {}. Up {uptime:.2} seconds.", clock::now())
 }
 
-/// What the local stage does, in the events that it logs and reports.
+/// The local stage's description in the events that it logs and reports.
 const PROVISIONING: &str = "provisioning the root";
 
-/// Makes status.json readable in /run where the disk could not be written.
+/// Makes status.json readable in /run if the disk could not be written.
 fn rescue(status: &Status, root: &mut Root, report: &mut Report) {
     if report.keep(status.rescue(root)) == Some(true) {
         commit(root, report);
@@ -161,8 +161,8 @@ const LOG_GROUP: &str = "adm";
 const MAX_LOG: u64 = 4 << 20;
 
 /// Ends a stage of the running system on SIGINT and SIGTERM as cloud-init does: with two lines in the log and
-/// exit code 0. If this process leads a process group, as a service does, what the stage runs is ended too.
-/// The next stage carries out what is not written yet.
+/// exit code 0. If this process leads a process group, as a service does, its child processes are ended too. The next stage writes
+/// the changes that are still missing.
 pub fn end_on_signals() {
     signal::catch(|signal| {
         let number = signal as i32;

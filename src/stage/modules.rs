@@ -34,7 +34,7 @@ pub enum Half {
     Live,
 }
 
-/// What work a stage has in the running system.
+/// The work that a stage has in the running system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Work {
     None,
@@ -124,8 +124,7 @@ impl<'a, 'b> Run<'a, 'b> {
         self.noted
     }
 
-    /// Runs the file halves of `before` again after the user's early commands, where those changed what they
-    /// depend on.
+    /// Runs the file halves of `before` again after the user's early commands, if those changed something that they depend on.
     pub fn after(self, before: Before) -> Self {
         Run { before, ..self }
     }
@@ -200,8 +199,8 @@ impl<'a, 'b> Run<'a, 'b> {
         entries
     }
 
-    /// Whether none of the user's commands runs before the network stage's modules: one may prepare what they
-    /// find, for example reserve space for a partition.
+    /// Whether none of the user's commands runs before the network stage's modules: a command may prepare the system for them, for
+    /// example reserve space for a partition.
     fn nothing_comes_first(&self) -> bool {
         !has_early_commands(self.root, self.boot, self.instance)
     }
@@ -242,8 +241,7 @@ impl<'a, 'b> Run<'a, 'b> {
         self.boot.report.keep(done);
     }
 
-    /// What work the live halves of a stage's modules have in this boot. Only the modules for which `counts`
-    /// returns true are considered.
+    /// The work of the live halves of a stage's modules in this boot. Only modules for which `counts` returns true are considered.
     pub fn demand(&mut self, stage: Stage, counts: &dyn Fn(&Module) -> bool) -> Demand {
         let config = self.boot.config();
         let list = config.get(module::list_key(stage)).and_then(Value::as_list).unwrap_or_default();
@@ -468,7 +466,7 @@ impl<'a, 'b> Run<'a, 'b> {
         self.call(handler, module, Frequency::Always, Stage::Init, &[])
     }
 
-    /// `cloud-init single`: both halves of one module, whether or not its keys are there.
+    /// `cloud-init single`: both halves of one module, even without its keys.
     pub fn single(&mut self, module: &'static Module, frequency: Option<Frequency>, args: &[String]) {
         for (half, handler) in [(Half::Provision, module.provision), (Half::Live, module.live)] {
             let Some(handler) = handler else { continue };
@@ -569,7 +567,7 @@ mod tests {
         run.background();
         assert!(!run.has_background());
 
-        // It was there when the keys were printed.
+        // The key existed when the keys were printed.
         let instance = Instance { instance_id: "j".into(), ..Instance::default() };
         let mut run = Run::new(&mut root, &mut boot, &instance);
         run.stage(Stage::Final, Half::Live);
@@ -608,7 +606,7 @@ mod tests {
         assert!(is_set("password: two", true));
     }
 
-    /// What the network stage's modules run, in a tree: with `early`, after the local stage has run those that come early.
+    /// The commands that the network stage's modules run, in a tree: with `early`, after the local stage has run the early modules.
     fn ran(config: &str, early: bool) -> (Vec<String>, bool) {
         let dir = TempDir::new("early");
         std::fs::create_dir_all(dir.0.join("proc/self")).unwrap();

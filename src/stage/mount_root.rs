@@ -1,5 +1,4 @@
-//! Finds and mounts the root that the kernel command line names, where prepivot itself is the initramfs's
-//! /init.
+//! Finds and mounts the root that the kernel command line names, if prepivot itself is the initramfs's /init.
 //!
 //! Follows the kernel's root=, rootfstype=, rootflags=, ro, rw, rootwait and rootdelay
 //! (Documentation/admin-guide/kernel-parameters.txt).
@@ -84,7 +83,7 @@ impl RootOptions {
 /// Mounts the root at `target`, with drivers from the initramfs.
 ///
 /// # Errors
-/// There is no `root=`; its device does not appear in time, and the error lists the devices that are there;
+/// There is no `root=`; its device does not appear in time, and the error lists the present devices;
 /// or the kernel cannot mount it.
 pub fn mount_root(machine: &Machine, target: &Path) -> Result<()> {
     let options = RootOptions::read(&machine.cmdline)?;
@@ -122,8 +121,7 @@ pub fn mount_root(machine: &Machine, target: &Path) -> Result<()> {
 fn find(drives: &mut Search, device: &str, deadline: Deadline) -> Result<Probed> {
     let is_named = |drives: &Search| drives.seen().iter().find(|probed| probed.is_named(device)).cloned();
     loop {
-        // The search is for no label, so that nothing is found by it: a step reads the devices that are there
-        // or appear.
+        // The search has no label and finds nothing: it only reads the devices that are present or appear.
         drives.scan(deadline)?;
         if let Some(found) = is_named(drives) {
             return Ok(found);

@@ -29,7 +29,7 @@ pub struct Written {
 
 /// Writes the network configuration of the origin that takes precedence (kernel command line, initramfs,
 /// image, instance), for the first stack in the image's order that the root has. Files that an earlier
-/// instance left for any stack are removed, unless nothing can be written. None where the network is not to
+/// instance left for any stack are removed, unless nothing can be written. None if the network is not to
 /// be configured.
 ///
 /// # Errors
@@ -86,7 +86,7 @@ fn nics(root: &Root, machine: &Machine) -> Vec<Nic> {
     machine.nics()
 }
 
-/// Moves the files of [`apply`] to /run where /etc is read-only and the stack also reads them there, so that
+/// Moves the files of [`apply`] to /run if /etc is read-only and the stack also reads them there, so that
 /// the machine has its network in this boot.
 ///
 /// # Errors
@@ -97,7 +97,7 @@ pub fn divert(root: &mut Root) -> Result<()> {
     folders.into_iter().try_for_each(|folder| root.divert_to_run(folder))
 }
 
-/// Writes the chosen configuration to network-config.json, where cloud-init keeps it.
+/// Writes the chosen configuration to cloud-init's network-config.json.
 ///
 /// # Errors
 /// A path cannot be resolved.
@@ -163,7 +163,7 @@ fn target(root: &Root, image: &Image) -> Target {
     Target { distro: image.distro, ip_tool: root.which("ip").is_some() }
 }
 
-/// The stack that network files are written for; None where the root has no supported one.
+/// The stack that network files are written for; None if the root has no supported one.
 pub fn renderer(root: &Root, image: &Image, report: &mut Report) -> Option<&'static Renderer> {
     choose(root, image, &target(root, image), report).ok()
 }
@@ -198,7 +198,7 @@ pub fn put(root: &mut Root, File { path, content, mode, owner, merge }: File) ->
 }
 
 /// Renames this machine's links as the files in the root say: those written in this boot, or those of an
-/// earlier boot for the same instance. udev would do it after the pivot, but not where links swap names, and
+/// earlier boot for the same instance. udev would do it after the pivot, but not if links swap names, and
 /// not every system has udev.
 pub fn rename_links(root: &Root, machine: &Machine, report: &mut Report) {
     let mut named: Vec<DeviceName> = Vec::new();

@@ -1,4 +1,4 @@
-//! What modules need from the machine besides the root: devices, names, memory, HTTP, the console.
+//! The modules' access to the machine besides the root: devices, names, memory, HTTP, the console.
 
 use super::web;
 use crate::base::cancel::Cancel;
@@ -111,7 +111,7 @@ impl Outside for ThisMachine {
         match screen {
             Screen::Stderr => std::io::stderr().write_all(text.as_bytes()).is_ok(),
             Screen::SystemLog => log_lines(Path::new(SYSTEM_LOG), text).is_ok(),
-            // It takes nothing while somebody has stopped it, or where a serial port waits for its other end.
+            // A stopped terminal accepts no data, nor does a serial port whose other end is not ready.
             Screen::Console => Line::terminal(Path::new(CONSOLE))
                 .and_then(|mut c| c.send(text.as_bytes(), Deadline::after(SHOW)))
                 .is_ok(),

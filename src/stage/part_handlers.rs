@@ -109,7 +109,7 @@ fn handler(name: &str, path: &str, code: &[u8]) -> Value {
     map([("name", name.into()), ("path", path.into()), ("code", base64::encode(code).into())])
 }
 
-/// A part with its header fields, as a handler of version 3 expects it: those that Python's email package gives a
+/// A part with its header fields, as a handler of version 3 expects it: those that Python's email package sets on a
 /// part (cloud-init 26.2, handlers/__init__.py, `walk`; user_data.py), and its own.
 fn described_part(part: &Part) -> Value {
     let encoding = if part.content.is_ascii() { "7bit" } else { "base64" };

@@ -15,7 +15,7 @@ use crate::source::{self, password_server};
 use std::sync::Arc;
 
 /// Sets a password that the instance's password server has for the machine since its last boot. Returns the configuration that the
-/// server gave, to be confirmed once it is on the disk; None where there is none, or it could not be set.
+/// server gave, to be confirmed once it is on the disk; None if there is none, or it could not be set.
 pub fn reset(root: &mut Root, boot: &mut Boot, instance: &Instance) -> Option<Value> {
     let url = server(root, boot, instance).filter(|_| root.is_live())?;
     let given = ask(&url).unwrap_or_else(|e| {

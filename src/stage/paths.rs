@@ -9,7 +9,7 @@ use crate::document::Value;
 use crate::instance::state::{CLOUD_DIR, RUN_DIR};
 use crate::root::{Attr, Root, is_on_disk};
 
-/// Replaces the usual folders with links where the configuration sets others. Called at the start of a boot,
+/// Replaces the usual folders with links if the configuration sets others. Called at the start of a boot,
 /// before seeds and state are read. A place that cannot be used is a warning, and the usual one is kept.
 pub fn link(root: &mut Root, boot: &mut Boot) {
     for (key, place) in [("cloud_dir", CLOUD_DIR), ("run_dir", RUN_DIR)] {

@@ -55,8 +55,8 @@ pub fn plan(path: &Path, seed: &Path) -> Result<Plan> {
 }
 
 impl Plan {
-    /// One JSON object per line: the changes, then the commands, each in order. `when` names the stage of the
-    /// real root; changes before the pivot have none.
+    /// One JSON object per line: the changes, then the commands, each in order. `when` names the stage of the real
+    /// root; changes before the pivot lack it.
     pub fn to_json_lines(&self) -> String {
         let changes = self.changes.iter().map(|(when, change)| {
             let mut value = change.to_value(&self.root);

@@ -28,7 +28,7 @@ pub fn provision(root: &mut Root, boot: &mut Boot, instance: &Instance, read: bo
     if new && last.is_some() {
         boot.report.keep(forget_mounts(root));
     }
-    // What says which instance this is comes last, and only where all of it could be written.
+    // The files that identify the instance come last, and only if everything else could be written.
     boot.retried = new && root.exists(&state::class_file(instance));
     boot.report.keep(modules::store(root, instance));
     if new {
@@ -65,7 +65,7 @@ pub fn provision(root: &mut Root, boot: &mut Boot, instance: &Instance, read: bo
     complete
 }
 
-/// Writes the marker by which ds-identify keeps the instance on later boots (`manual_cache_clean`).
+/// Writes the marker that makes ds-identify keep the instance on later boots (`manual_cache_clean`).
 fn keep_for_good(root: &mut Root, config: &Value, instance: &Instance) -> Result<()> {
     let mark = state::kept_mark(instance);
     if config.get("manual_cache_clean").is_some_and(Value::is_true) {

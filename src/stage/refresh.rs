@@ -1,5 +1,5 @@
-//! Asks the datasource again on later boots, in the real root's network stage, where the user allows it as in
-//! cloud-init, or the datasource is one that is read on each boot.
+//! Asks the datasource again on later boots, in the real root's network stage, if the user allows it as in cloud-init, or if the
+//! datasource is read on each boot.
 
 use super::boot::Boot;
 use super::find;
@@ -22,11 +22,11 @@ use std::time::Duration;
 /// and logins wait for the stage.
 pub const BUDGET: Duration = Duration::from_secs(30);
 
-/// The same where the user has not asked for it ([`Source::read_on_boot`]).
+/// The same if the user has not asked for it ([`Source::read_on_boot`]).
 pub const UNASKED: Duration = Duration::from_secs(10);
 
 /// Asks the datasource again if this boot took the instance from the cache and that [is due](is_due). The answer replaces the
-/// cached instance; the network files are written again if the user allows it. None where no source was asked, none answered, or
+/// cached instance; the network files are written again if the user allows it. None if no source was asked, none answered, or
 /// the answer equals the cached instance.
 pub fn refresh(root: &mut Root, boot: &mut Boot, instance: &Instance) -> Option<Instance> {
     if !is_later_boot(root) || !is_due(boot, instance) {
@@ -117,8 +117,8 @@ fn is_local(name: &str) -> bool {
     source::named(name).is_some_and(|s| s.read.is_some())
 }
 
-/// Reads the instance's own source again, within `limit`: the drive or seed that it came from if that is present, else the
-/// service. None where there is neither.
+/// Reads the instance's own source again, within `limit`: the drive or seed that it came from if that is present, else the service.
+/// None if neither exists.
 pub fn again(root: &Root, boot: &mut Boot, instance: &Instance, limit: Duration) -> Option<Result<Instance>> {
     let (machine, image) = (boot.machine, &boot.image);
     let facts = Facts::new(machine, root, &image.own, Platform::of(machine, root));

@@ -79,8 +79,8 @@ impl Sink {
 }
 
 /// The value of `output` for a stage: its own entry, else that of `all`. A string is for both outputs; a list
-/// has standard output and standard error, a mapping `output` and `error`. `&1` sends standard error where
-/// standard output goes.
+/// has standard output and standard error, a mapping `output` and `error`. `&1` sends standard error to the same place
+/// as standard output.
 fn sinks(config: &Value, stage: Stage) -> (Option<Sink>, Option<Sink>) {
     let Some(Value::Map(output)) = config.get("output") else { return (None, None) };
     fn text(value: Option<&Value>) -> Option<&str> {
@@ -95,7 +95,7 @@ fn sinks(config: &Value, stage: Stage) -> (Option<Sink>, Option<Sink>) {
     (out.and_then(Sink::parse), err.and_then(Sink::parse))
 }
 
-/// What reads the other end of a pipe.
+/// The reader at the other end of a pipe.
 enum Reader {
     Shell(Child),
     Tee(Tee),
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_terminal_that_takes_nothing_does_not_hold_a_stage() {
-        // The test runs itself as another process, whose standard output nobody reads.
+        // The test runs itself as another process, whose standard output has no reader.
         if let Ok(log) = std::env::var("PREPIVOT_TEST_FULL") {
             let config = yaml::parse("t", &format!("output: {{all: '| tee -a {log}'}}")).unwrap();
             let redirected = Redirected::new(&config, Stage::Final, None);
@@ -277,7 +277,7 @@ mod tests {
         assert!(err.contains("inside-error\noutside-error\n"), "{err}");
         assert_eq!(std::fs::metadata(&log).unwrap().permissions().mode() & 0o7777 & !MODE, 0);
 
-        // What a script leaves running is still read when the stage has ended.
+        // Output of processes that a script leaves running is still read when the stage has ended.
         let (out, _, logged) = run(format!("output: {{all: '| tee -a {path}'}}\nbehind: true"));
         assert_eq!(logged, "inside\ninside-error\nbehind\n");
         assert!(out.find("outside").is_some_and(|at| out.find("behind").is_some_and(|behind| at < behind)), "{out}");

@@ -1,5 +1,5 @@
-//! What `tee -a FILE` does, on a thread of this process, so that a stage needs no shell and no program for
-//! its log. tee itself is started only for what the user's scripts left running at the end.
+//! `tee -a FILE` on a thread of this process, so that a stage needs no shell and no program for its log. tee itself is started only
+//! for processes that the user's scripts left running at the end.
 
 use crate::base::channel::{Receiver, channel};
 use crate::base::deadline::Deadline;
@@ -81,8 +81,8 @@ impl Tee {
     }
 }
 
-/// Copies `from` to the outputs until it has no more writers (None), or `leave` has none: then it gives
-/// `from` back. An output that fails is dropped.
+/// Copies `from` to the outputs until it has no more writers (returns None), or `leave` has none (returns `from`). An output that
+/// fails is dropped.
 fn copy(from: PipeReader, leave: &PipeReader, outputs: [File; 2]) -> Option<PipeReader> {
     let mut outputs: Vec<File> = outputs.into();
     let mut piece = vec![0; PIECE];
