@@ -48,7 +48,7 @@ fn allows(search: &Search, flag: &str, key: &str) -> bool {
     }
 }
 
-/// What is known about the machine without its service.
+/// The instance as far as it is known without the service.
 fn local(machine: &Machine) -> Found {
     let id = machine.dmi("product_serial").map(Value::from).unwrap_or_default();
     let metadata: Map = [("instance-id", id)].into_iter().collect();

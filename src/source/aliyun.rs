@@ -30,7 +30,7 @@ pub static SOURCE: Source = Source {
 };
 
 const URL: &str = "http://100.100.100.200";
-/// The host name of a machine whose metadata has none (cloud-init's).
+/// The host name of a machine whose metadata lacks one (cloud-init's).
 const NO_NAME: &str = "localhost.localdomain";
 const VERSION: &str = "2016-01-01";
 const TOKENS: Tokens =

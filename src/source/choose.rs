@@ -1,5 +1,5 @@
-//! Chooses from the detected sources: which are looked for locally, which services may be asked and for how
-//! long, and whether a drive is expected.
+//! Chooses from the detected sources: those to look for locally, the services that may be asked and for how long, and whether a
+//! drive is expected.
 //!
 //! Whoever controls a link-local address can become root through it. So a service is asked only if marks of
 //! the machine (CVE-2024-6174) or its owner say that it is there.
@@ -9,14 +9,13 @@ use crate::detect::{Facts, Line, Outcome, Report, Verdict, virt};
 use crate::instance::Instance;
 use std::time::Duration;
 
-/// How long a service is asked that is only possibly there. One that certainly is there is asked until the
-/// stage's deadline.
+/// How long a service is asked that may not exist. One that certainly exists is asked until the stage's deadline.
 pub const MAYBE_TIME: Duration = Duration::from_secs(20);
 /// A list with more names is one that a distribution ships for every cloud, not its owner's choice for this
 /// machine.
 const MAX_CHOICE: usize = 8;
 
-/// How certain it is that a service is there.
+/// How certain it is that a service exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Certainty {
     Certain,
@@ -127,7 +126,7 @@ pub fn drive_is_due(report: &Report, facts: &Facts) -> bool {
     only_drives || (!disabled && SOURCES.iter().any(|s| s.drive_is_due.is_some_and(|due| due(facts))))
 }
 
-/// How certain it is that a listed source is there; `found` are the sources that were detected. None: its
+/// How certain it is that a listed source exists; `found` are the detected sources. None: its
 /// service must not be asked.
 fn certainty(facts: &Facts, line: &Line, found: &[String]) -> Option<Certainty> {
     if found.contains(&line.source) || named(&line.source).is_some_and(|s| s.has_no_address) {

@@ -68,7 +68,7 @@ pub fn cloud_name(metadata: &Map, default: &str) -> String {
     own.unwrap_or(default).to_ascii_lowercase()
 }
 
-/// The zone, in any of the places where cloud-init's sources have it.
+/// The zone, in any of the keys that cloud-init's sources use.
 pub fn availability_zone(metadata: &Map) -> Option<String> {
     let places = [metadata.get("availability-zone"), metadata.get("availability_zone")];
     let placement = metadata.get("placement").and_then(|p| p.get("availability-zone"));
@@ -118,7 +118,7 @@ pub fn set_network(instance: &mut Instance, config: Result<Value>) {
 /// The name of this machine's interface with this MAC address.
 ///
 /// # Errors
-/// There is none.
+/// No interface has this address.
 pub fn nic_name(nics: &[Nic], mac: Option<&Value>) -> Result<String> {
     let mac = mac.and_then(Value::as_str).unwrap_or_default();
     let nic = nics.iter().filter(|n| !mac.is_empty() && n.mac.eq_ignore_ascii_case(mac) && !n.has_master);
@@ -150,7 +150,7 @@ pub fn items(value: Option<&Value>) -> &[Value] {
     value.and_then(Value::as_list).unwrap_or_default()
 }
 
-/// udev rules by which the network devices are asked for whose `key` matches `pattern`, and no others
+/// udev rules that select the network devices whose `key` matches `pattern`, and no others
 /// ([`super::Source::hotplug_rules`]).
 pub fn hotplug_of(key: &str, pattern: &str) -> String {
     format!("{key}==\"{pattern}\", GOTO=\"cloudinit_hook\"\nGOTO=\"cloudinit_end\"\n")

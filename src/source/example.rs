@@ -6,7 +6,7 @@
 //! |---|---|
 //! | /v1/instance.json | `{"id": "i-1", "hostname": "web-1", "zone": "a", "keys": ["ssh-ed25519 …"]}` |
 //! | /v1/network.json | `{"mac": "02:00:00:00:01:00", "address": "192.0.2.10/24", "gateway": "192.0.2.1", "dns": ["192.0.2.53"]}` |
-//! | /v1/user-data | user-data; 404 where the instance has none |
+//! | /v1/user-data | user-data; 404 if the instance has none |
 
 use super::documents::{instance, mapping, nic_name, physical, record, renamed, set_network, version_1};
 use super::search::{Found, Search};
@@ -96,7 +96,7 @@ mod tests {
     const NETWORK: &str =
         r#"{"mac": "02:00:00:00:01:00", "address": "192.0.2.10/24", "gateway": "192.0.2.1", "dns": ["192.0.2.53"]}"#;
 
-    /// What is read from a service with these documents, by their paths; each other document is 404.
+    /// The result for a service with these documents, by their paths; all others are 404.
     fn answer(documents: &[(&str, &str)]) -> Result<Found> {
         let script = ["instance.json", "network.json", "user-data"].iter().fold(Script::default(), |script, path| {
             let body = documents.iter().find(|(of, _)| of == path);

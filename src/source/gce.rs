@@ -43,7 +43,7 @@ const URL: &str = "http://metadata.google.internal/computeMetadata/v1/";
 /// A header that shows that the request is meant for the service, and not sent by a program that was tricked
 /// into requesting a URL.
 const FLAVOR: (&str, &str) = ("Metadata-Flavor", "Google");
-/// The document by which the service is recognised.
+/// The document that identifies the service.
 const ID: &str = "instance/id";
 /// The attributes of the instance or the project.
 const ATTRIBUTES: &str = "/attributes/?recursive=True";

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 /// The most SSH keys of one instance.
 pub const MAX_KEYS: usize = 1_000;
 
-/// SSH public keys in any form that metadata has them: one text, a list, or a mapping of names to keys. In
+/// SSH public keys in any form that metadata uses: one text, a list, or a mapping of names to keys. In
 /// order, without duplicates, blank lines and comments.
 pub fn public_keys(value: Option<&Value>) -> Vec<String> {
     let (mut keys, mut seen) = (Vec::new(), HashSet::new());

@@ -99,8 +99,7 @@ impl Crawl<'_> {
         }
     }
 
-    /// The keys and values of the instance's configuration, in order. What could not be read is added to
-    /// `problems`.
+    /// The keys and values of the instance's configuration, in order. Failures are added to `problems`.
     fn config(&mut self, problems: &mut Vec<String>) -> Result<Map> {
         let list = self.text(CONFIG)?;
         let list = json::parse(CONFIG, list.as_bytes())?;
@@ -174,8 +173,8 @@ fn mapping(name: &str, text: &str) -> Result<Map> {
     }
 }
 
-/// DHCP on the most suitable interface; if there is none yet, on the one that LXD's virtual machines and
-/// containers have.
+/// DHCP on the most suitable interface; if there is none yet, on the usual one of LXD's virtual machines and
+/// containers.
 fn default_network(machine: &Machine) -> Value {
     let nics = machine.nics();
     let usual = || match (machine.base.join("sys/class/virtio-ports").exists(), std::env::consts::ARCH) {

@@ -102,7 +102,7 @@ fn get(client: &Client, oauth: Option<&OAuth>, url: &str, path: &str) -> Result<
     }
 }
 
-/// Builds the instance from documents, which `get` returns by path. `place` says where they come from.
+/// Builds the instance from documents, which `get` returns by path. `place` names their origin.
 fn instance(get: &dyn Fn(&str) -> Result<Option<Vec<u8>>>, place: &str) -> Result<Instance> {
     let text = |path: &str| -> Result<Option<String>> {
         let Some(bytes) = get(path)? else { return Ok(None) };

@@ -1,5 +1,5 @@
-//! The password server of CloudStack's virtual router and of Exoscale. It returns the password that the user
-//! requested, until the machine confirms that it has it.
+//! The password server of CloudStack's virtual router and of Exoscale. It returns the password that the user requested
+//! until the machine confirms it.
 //!
 //! Follows CloudStack's documentation, "Adding password management to your templates".
 

@@ -82,7 +82,7 @@ fn service_job(search: &mut Search) -> Option<Job> {
 /// not exist.
 ///
 /// # Errors
-/// It cannot be read. The instance would lack it for good, so that this fails (cloud-init 26.2,
+/// It cannot be read. This fails, because the instance would lack the document for good (cloud-init 26.2,
 /// DataSourceScaleway.py, `query_data_api`).
 fn privileged(client: &Client, url: &str, ports: &mut impl Iterator<Item = u16>) -> Result<Option<Vec<u8>>> {
     let mut last = Error::new("no local port is left");
@@ -107,8 +107,8 @@ fn keys(document: &Map) -> Vec<String> {
     super::keys::public_keys(Some(&Value::List(all)))
 }
 
-/// The one of the machine's addresses that is leased for `link`. In the initramfs, where the service may answer before DHCP has
-/// ended, the lease is waited for.
+/// The machine's leased address of `link`. Waits for the lease in the initramfs, where the service may answer before DHCP has
+/// ended.
 fn awaited_lease(client: &Client, machine: &Path, document: &Map, link: Option<&str>) -> Option<String> {
     let addresses = items(document.get("public_ips")).iter().filter_map(|ip| ip.get("address")?.text());
     let addresses: Vec<String> = addresses.filter(|address| address.parse::<Ipv4Addr>().is_ok()).collect();
@@ -178,7 +178,7 @@ mod tests {
 
     const NETWORKD: &str = "run/systemd/netif/leases/2";
 
-    /// The configuration of eth0 where the service answers by `base` over `uplink`, with these files, and this one stored.
+    /// The configuration of eth0 if the service answers at `base` over `uplink`, with these files, and this configuration stored.
     fn eth0(uplink: &Uplink, base: &str, files: &[(&str, &str)], stored: Option<&str>) -> String {
         let dir = TempDir::new("scaleway");
         dir.write("sys/class/net/eth0/address", "02:00:00:00:00:01");
@@ -234,7 +234,7 @@ mod tests {
         ] {
             assert_eq!(eth0(uplink, base, files, None), expected, "{base} {files:?}");
         }
-        // Without a known lease, what was found out before stays.
+        // Without a known lease, the stored configuration stays.
         let before = r#"{"dhcp4": true, "addresses": ["2001:db8::4/64"]}"#;
         assert_eq!(eth0(&Uplink::system(), six, &[], Some(before)), "dhcp 2001:db8::4/64");
         assert_eq!(eth0(&Uplink::system(), four, &[(NETWORKD, lease)], Some(before)), dhcp);

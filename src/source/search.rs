@@ -1,4 +1,4 @@
-//! What a source may read while it searches: the machine, the image, and the drives that were found.
+//! A source's inputs while it searches: the machine, the image, and the drives that were found.
 
 use crate::base::deadline::Deadline;
 use crate::base::report::Report;
@@ -14,14 +14,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// An instance, and where it was found: a device, a folder or a URL.
+/// An instance, and its place: a device, a folder or a URL.
 #[derive(Debug)]
 pub struct Found {
     pub instance: Instance,
     pub place: String,
 }
 
-/// What a source may read. Drives are read once and kept.
+/// A source's inputs. Drives are read once and kept.
 pub struct Search<'a> {
     pub machine: &'a Machine,
     pub root: &'a Root,
@@ -30,8 +30,8 @@ pub struct Search<'a> {
     pub deadline: Deadline,
     /// The programs that may be run: none before the pivot.
     pub tools: Tools,
-    /// Whether the machine has a mark of the source whose service is being asked. Then a service without
-    /// documents does not have them yet, and is asked again.
+    /// Whether the machine has a mark of the source whose service is being asked. Then a service without documents is
+    /// not ready yet, and is asked again.
     pub marked: bool,
     /// Sources that were asked and must not be asked again.
     asked: Vec<&'static str>,

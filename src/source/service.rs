@@ -1,4 +1,4 @@
-//! Services on the network: what a source declares about its service, and how all are asked in parallel.
+//! Services on the network: a source's declaration of its service, and the parallel search.
 
 use super::search::{Found, Search, parameters};
 use crate::base::error::{Error, Result};

@@ -37,7 +37,7 @@ impl Update {
     }
 }
 
-/// What a source works with in the running system, when the instance's data is on the disk.
+/// A source's context in the running system, when the instance's data is on the disk.
 pub struct Live<'a> {
     /// The running system's root. Changes are committed at the end of the stage.
     pub root: &'a mut Root,
@@ -64,14 +64,14 @@ pub struct Live<'a> {
 pub type Read = fn(&mut Search) -> Result<Option<Found>>;
 /// Returns how a service is asked on this machine.
 pub type Prepare = fn(&mut Search) -> Option<Job>;
-/// Reads a tree of files; the text says where it is from.
+/// Reads a tree of files; the text names its place.
 pub type ReadFiles = fn(&Search, &Files, &str) -> Option<Instance>;
 /// A function that runs in the running system.
 pub type Act = fn(&mut Live) -> Result<()>;
 /// Publishes SSH host keys, given as lines.
 pub type Publish = fn(&mut Live, &[String]) -> Result<()>;
 
-/// Returns the URL of an instance's password server, by the merged configuration too. None if it has none.
+/// Returns the URL of an instance's password server, which may depend on the merged configuration. None if there is no server.
 pub type PasswordServer = fn(&Instance, &Value) -> Option<String>;
 
 /// Metadata that a source has only in the running system, when its network is up.
@@ -94,7 +94,7 @@ pub struct Source {
     pub aliases: &'static [&'static str],
     /// How it is recognised; the first mark that applies decides.
     pub marks: &'static [Mark],
-    /// What ds-identify adds to cloud-init's configuration ([`Candidate::setting`]).
+    /// The setting that ds-identify adds to cloud-init's configuration ([`Candidate::setting`]).
     pub setting: Option<Setting>,
     /// Labels of the drives that it reads.
     pub labels: &'static [&'static str],
@@ -106,16 +106,16 @@ pub struct Source {
     /// the real root's first stage provisions the machine. None if it can be read now.
     pub left_to_real_root: Option<fn(&Facts) -> Option<String>>,
     /// Why the real root may have data of it that the initramfs cannot see, not even that there is some. Then an
-    /// instance of an earlier boot is used only where the real root has found none.
+    /// instance of an earlier boot is used only if the real root has found none.
     pub unseen: Option<fn(&Facts) -> Option<String>>,
-    /// How its service is asked. None if this machine has none.
+    /// Prepares the requests to its service. None if this machine has no service.
     pub service: Option<Prepare>,
     /// Whether its service has no fixed address, so that the owner has to give one. With that, no mark is
     /// needed; without it, `service` returns None.
     pub has_no_address: bool,
     /// Reads a tree of files in its layout, for `--seed`. None if the tree has another layout.
     pub seed: Option<ReadFiles>,
-    /// What cloud-init adds to the name of its class, with `{place}` (a device, a folder, a URL), `{mode}`
+    /// Cloud-init's addition to the name of its class, with `{place}` (a device, a folder, a URL), `{mode}`
     /// (`dsmode`), `{platform}` and `{kind}` (of the place).
     pub described: &'static str,
     /// Whether the machine's marks say that a drive for it will appear, if there is none yet.
@@ -150,7 +150,7 @@ pub struct Source {
     pub network_order: &'static [Origin],
     /// Reports back, for example that the machine is provisioned or that a password was set. Called on every
     /// boot at the end of the running system's network stage, when the instance's data is on the disk, before
-    /// sshd and logins. What is done once for an instance is marked by `state::mark_done`.
+    /// sshd and logins. Work to be done once for an instance is marked by `state::mark_done`.
     pub provisioned: Option<Act>,
     /// Whether `provisioned` also runs a program for the instance for which the network has to be up. Requests wait for it by
     /// themselves.
@@ -161,7 +161,7 @@ pub struct Source {
     /// The keys of its settings in the image's configuration (`datasource: {NAME: …}`) and their meaning, for
     /// the manual.
     pub settings: &'static [(&'static str, &'static str)],
-    /// A paragraph for the manual: what the source is and what it reads.
+    /// A paragraph for the manual: the source and its inputs.
     pub docs: &'static str,
 }
 
@@ -220,7 +220,7 @@ impl Source {
         Source { settings, docs, ..*self }
     }
 
-    /// What detection knows of it.
+    /// Its entry for detection.
     pub fn candidate(&self) -> Candidate {
         Candidate { name: self.name, aliases: self.aliases, marks: self.marks, setting: self.setting }
     }
@@ -277,7 +277,7 @@ pub fn named(name: &str) -> Option<&'static Source> {
     SOURCES.iter().copied().find(|s| s.is_named(name))
 }
 
-/// What detection looks for: every source except None, which every machine has.
+/// The sources to detect: all except None, which every machine has.
 pub fn candidates() -> Vec<Candidate> {
     SOURCES.iter().filter(|s| s.name != none::SOURCE.name).map(|s| s.candidate()).collect()
 }

@@ -4,7 +4,7 @@ use super::instance::RESOURCE_DISK;
 use crate::machine::{Machine, beneath};
 use crate::root::Root;
 
-/// The udev rule that creates the disk's path, and the folders where distributions have it.
+/// The udev rule that creates the disk's path, and the folders where distributions install it.
 const RULE: &str = "66-azure-ephemeral.rules";
 const RULES: [&str; 3] = ["/usr/lib/udev/rules.d", "/lib/udev/rules.d", "/etc/udev/rules.d"];
 /// Device IDs: of the IDE channel on a machine without UEFI, and of the SCSI controller on one with UEFI,

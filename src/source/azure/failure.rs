@@ -70,7 +70,7 @@ fn timestamp(time: SystemTime) -> String {
     format!("{}+00:00", clock::timestamp(time, "").replace(' ', "T"))
 }
 
-/// Fields as one line of CSV: separated by `|`, in single quotes where necessary.
+/// Fields as one line of CSV: separated by `|`, in single quotes if necessary.
 fn encode(fields: &[String]) -> String {
     let field = |text: &String| match text.contains(['|', '\'', '\n', '\r']) {
         true => format!("'{}'", text.replace('\'', "''")),

@@ -63,7 +63,7 @@ fn unanswered(exception: &Error, url: &str) -> Failure {
 /// The provisioning media of a machine from a pool, once it has an owner: an ovf-env.xml.
 ///
 /// # Errors
-/// There is none by the client's deadline.
+/// The machine has no owner by the client's deadline.
 pub fn reprovision_data(client: &Client, base: &str) -> Result<Vec<u8>> {
     let url = format!("{base}{REPROVISION_DATA}");
     let reply = send(client, &url, u32::MAX)?;
@@ -76,7 +76,7 @@ fn send(client: &Client, url: &str, tries: u32) -> Result<Reply> {
     client.send(&Request { headers: &headers, limit: MAX_DOCUMENT, retry: NOT_YET, tries, ..Request::get(url) })
 }
 
-/// A random UUID (RFC 9562, section 5.4), by which Azure's support can find a request.
+/// A random UUID (RFC 9562, section 5.4) that lets Azure's support find a request.
 fn request_id() -> String {
     // Without randomness all requests share an ID, which only people read.
     let digits = hex::encode(&uuid::random().unwrap_or_default());

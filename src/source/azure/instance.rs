@@ -26,7 +26,7 @@ const UBUNTU_NETWORK: [&str; 4] = [
     "/run/network/interfaces.ephemeral.d",
 ];
 
-/// What is known about the machine and its image.
+/// Facts about the machine and its image.
 #[derive(Clone)]
 pub struct Surroundings {
     pub identity: Identity,
@@ -45,7 +45,7 @@ pub struct Surroundings {
     pub password: Option<String>,
 }
 
-/// What was read from the network.
+/// The answers of the network's services.
 pub struct Read<'a> {
     /// The metadata's document; null if there is none.
     pub imds: &'a Value,
@@ -226,7 +226,7 @@ fn user_data(media: Option<&Media>, imds: &Value, problems: &mut Vec<String>) ->
     decoded.filter(|data| !data.is_empty()).map(Bytes::from)
 }
 
-/// The metadata without user-data: it is stored where other programs can read it.
+/// The metadata without user-data: other programs can read the place where it is stored.
 fn without_user_data(imds: &Value) -> Value {
     let mut imds = imds.clone();
     if let Value::Map(map) = &mut imds

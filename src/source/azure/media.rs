@@ -114,7 +114,7 @@ fn required<'a>(parent: &'a Element, name: &str) -> Result<&'a Element, Failure>
     one(parent, name)?.ok_or_else(|| unexpected(&format!("missing configuration for '{name}'")))
 }
 
-/// An element's text. None where it is missing or empty.
+/// An element's text. None if it is missing or empty.
 fn text(parent: &Element, name: &str) -> Result<Option<String>, Failure> {
     Ok(one(parent, name)?.map(|e| e.text.clone()).filter(|t| !t.is_empty()))
 }

@@ -1,5 +1,5 @@
-//! Azure: the instance metadata service, the provisioning media, and the wire server, which is told how
-//! provisioning went.
+//! Azure: the instance metadata service, the provisioning media, and the wire server, to which the result of
+//! provisioning is reported.
 
 mod certificates;
 mod disk;

@@ -19,8 +19,8 @@ pub struct Settings {
     pub set_name: bool,
 }
 
-/// The configuration: from the metadata if it has one, else DHCP on the most suitable device. None if the
-/// machine has none.
+/// The configuration: from the metadata if it has one, else DHCP on the most suitable device. None if the machine has
+/// no device.
 pub fn config(imds: &Value, nics: &[Nic], settings: Settings, problems: &mut Vec<String>) -> Option<NetworkData> {
     if settings.metadata && !imds.is_null() {
         match azure_imds::to_v2(imds) {
@@ -62,7 +62,7 @@ fn matching(mac: &str, driver: Option<&str>) -> Map {
     matching
 }
 
-/// The driver by which a device is distinguished from others with the same address.
+/// The driver that distinguishes a device from others with the same address.
 fn driver<'a>(mac: &str, nics: &'a [Nic]) -> Option<&'a str> {
     let with: Vec<&Nic> = nics.iter().filter(|nic| nic.mac == mac).collect();
     let drivers = || with.iter().filter_map(|nic| nic.driver.as_deref());

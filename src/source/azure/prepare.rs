@@ -1,5 +1,4 @@
-//! What is known about a machine on Azure before a service is asked: its image's settings, and its
-//! provisioning media.
+//! A machine on Azure before a service is asked: its image's settings, and its provisioning media.
 
 use super::failure::Failure;
 use super::identity::Identity;
@@ -15,7 +14,7 @@ use crate::machine::{Distro, beneath};
 use crate::source::search::Search;
 use crate::source::service::switched_off;
 
-/// The seed folder, and the folder where Azure's agent keeps the document.
+/// The seed folder, and the folder of Azure's agent for the document.
 const SEED: &str = "/var/lib/cloud/seed/azure";
 const DATA_DIR: &str = "/var/lib/waagent";
 /// cloud-init's mark of a machine that has reported to its pool.
@@ -24,13 +23,13 @@ const REPORTED: &str = "/var/lib/cloud/data/reported_ready";
 const DEFAULT_ID: &str = "iid-AZURE-NODE";
 /// Random bytes from the hypervisor.
 const RANDOM_SEED: &str = "sys/firmware/acpi/tables/OEM0";
-/// The media, and where it was found.
+/// The media, and its place.
 pub struct Medium {
     pub media: Media,
     pub seed: String,
 }
 
-/// What is known before any service is asked.
+/// The facts known before any service is asked.
 pub struct Prepared {
     pub surroundings: Surroundings,
     pub media: Option<Medium>,

@@ -1,5 +1,4 @@
-//! What the running system reports to Azure, once for each instance: that the machine has been provisioned,
-//! or why that failed.
+//! The running system's report to Azure, once for each instance: the machine has been provisioned, or why that failed.
 //!
 //! As in cloud-init, and unlike azure-init, a machine on which modules fail is still ready: the deployment
 //! only fails if the metadata or the media cannot be used.

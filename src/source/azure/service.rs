@@ -1,5 +1,4 @@
-//! How Azure's services are asked: the metadata, what the media adds to it, and how a machine from a pool
-//! waits for its owner.
+//! Requests to Azure's services: the metadata, the media that completes it, and a pool machine's wait for its owner.
 
 use super::failure::Failure;
 use super::instance::Read;
@@ -20,8 +19,8 @@ use std::time::Duration;
 
 /// How much of the stage's time is reserved for reporting that the metadata service did not answer.
 const REPORT_TIME: Duration = Duration::from_secs(15);
-/// How often the metadata service is asked if DHCP gave no route to it: installations of Azure without the
-/// service give none.
+/// How often the metadata service is asked if DHCP gave no route to it: installations of Azure without the service
+/// provide no route.
 const TRIES_WITHOUT_ROUTE: u32 = 11;
 /// How often a report is sent from the initramfs.
 const REPORT_TRIES: u32 = 5;
@@ -37,8 +36,7 @@ struct Service {
     reported: AtomicBool,
 }
 
-/// How Azure is asked on this machine. What the media alone says is kept for the case that no service
-/// answers.
+/// The requests to Azure on this machine. The media's data is kept in case no service answers.
 pub fn job(search: &mut Search) -> Option<Job> {
     let failed = Arc::<AtomicBool>::default();
     let known = prepare(search);
@@ -80,7 +78,7 @@ enum Pool {
 }
 
 impl Prepared {
-    /// How the machine waits for its owner. None if it has one.
+    /// The machine's wait for its owner. None if it has one.
     fn pool(&self, imds: &Value) -> Option<Pool> {
         let by_imds = imds.at(&["extended", "compute", "ppsType"]).and_then(Value::as_str);
         let media = self.media.as_ref().map(|found| &found.media);
@@ -259,7 +257,7 @@ mod tests {
     const UUID: &str = "12345678-1234-1234-1234-123456789abc";
     const URL: &str = "http://169.254.169.254/metadata/instance?api-version=2021-08-01&extended=true";
 
-    /// What the job finds on a machine with these files; the requests, and what is used if no service answers.
+    /// The job's result on a machine with these files; the requests, and the fallback if no service answers.
     fn fetch(files: &[(&str, &str)], imds: Answer) -> (Result<Found>, Arc<Script>, Option<Found>) {
         let dir = TempDir::new("azure-service");
         for (path, content) in files.iter().chain(&[("sys/class/dmi/id/product_uuid", UUID)]) {
@@ -325,7 +323,7 @@ mod tests {
         let problems = found.unwrap().instance.problems;
         assert!(problems[0].contains("no provisioning media appeared in 10 s"), "{problems:?}");
         assert!(left(&script) <= 50);
-        // Neither where it is there, nor in a later boot.
+        // Neither if it is present, nor in a later boot.
         let media = document("<ns1:HostName>h</ns1:HostName><ns1:CustomData>eA==</ns1:CustomData>", "");
         let (found, script, _) = fetch(&[("var/lib/cloud/seed/azure/ovf-env.xml", &media)], imds());
         assert_eq!((found.unwrap().instance.problems.len(), left(&script) > 55), (0, true));

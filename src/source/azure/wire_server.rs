@@ -10,7 +10,7 @@ use crate::link::dhcp::packet::option::AZURE_ENDPOINT;
 use crate::link::http::{Client, Request, refused};
 use std::net::Ipv4Addr;
 
-/// The wire server's address if DHCP gives none.
+/// The wire server's address if DHCP names none.
 const ADDRESS: Ipv4Addr = Ipv4Addr::new(168, 63, 129, 16);
 const AGENT: (&str, &str) = ("x-ms-agent-name", "WALinuxAgent");
 const VERSION: (&str, &str) = ("x-ms-version", "2012-11-30");
@@ -47,7 +47,7 @@ pub struct WireServer<'a> {
     pub tries: u32,
 }
 
-/// What the wire server knows about the machine.
+/// The wire server's description of the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GoalState {
     incarnation: String,
@@ -86,7 +86,7 @@ impl WireServer<'_> {
     /// without PEM's header and line breaks.
     ///
     /// # Errors
-    /// The server does not answer, or has none.
+    /// The server does not answer, or has no certificates.
     pub fn certificates(&self, url: &str, transport: &str) -> Result<String> {
         let headers = [AGENT, VERSION, CIPHER, (CERTIFICATE, transport)];
         let body = self.send(&Request { headers: &headers, ..Request::get(url) })?;

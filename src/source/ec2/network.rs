@@ -116,7 +116,7 @@ fn interface(known: &Known, order: i32, several: bool, full: bool, router: &dyn 
     Value::Map(out)
 }
 
-/// The interface's addresses after the first, which DHCP gives.
+/// The interface's addresses after the first, which comes from DHCP.
 fn further_addresses(data: &Map) -> Vec<String> {
     let of = |ips: &str, network: &str, otherwise: &str| -> Vec<String> {
         let network = texts(data, network).into_iter().next();

@@ -15,14 +15,14 @@ const VERSION_TRIES: u32 = 2;
 const MAX_IDENTITY: usize = 256 << 10;
 const TOKENS: Tokens = Tokens { header: "X-aws-ec2-metadata-token", lifetime: "X-aws-ec2-metadata-token-ttl-seconds" };
 
-/// What was read from the service.
+/// The service's answers.
 #[derive(Debug, Default)]
 pub struct Crawled {
     /// The version of the documents.
     pub version: &'static str,
     pub metadata: Map,
     pub user_data: Option<Vec<u8>>,
-    /// The identity document; null where there is none.
+    /// The identity document; null if there is none.
     pub identity: Value,
     pub problems: Vec<String>,
 }

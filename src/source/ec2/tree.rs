@@ -117,7 +117,7 @@ impl<'a> Service<'a> {
     }
 
     /// The tree below `root`, read level by level with the values of a level in parallel; `id` is its
-    /// instance-id. What could not be read is added to `problems`.
+    /// instance-id. Failures are added to `problems`.
     pub fn tree(&self, root: &str, id: &str, problems: &mut Vec<String>) -> Map {
         let mut tree = Map::new();
         tree.insert("instance-id", id);

@@ -1,9 +1,9 @@
 //! A NoCloud seed in systemd's system credentials: `cloud-init.meta-data`, `cloud-init.user-data`,
 //! `cloud-init.vendor-data` and `cloud-init.network-config`.
 //!
-//! Follows systemd's documentation, "System and Service Credentials". Where systemd is PID 1 it has collected them in
-//! /run/credentials/@system; in other initramfs they are read where systemd would: SMBIOS strings of type 11, QEMU's fw_cfg,
-//! the kernel command line. A container's firmware is its host's, whose credentials are not the container's.
+//! Follows systemd's documentation, "System and Service Credentials". If systemd is PID 1 it has collected them in
+//! /run/credentials/@system; in other initramfs they are read from systemd's sources: SMBIOS strings of type 11, QEMU's fw_cfg,
+//! the kernel command line. A container sees its host's firmware, whose credentials are not meant for it.
 
 use crate::base::base64;
 use crate::drive::Files;

@@ -1,7 +1,7 @@
 //! NoCloud's local sources: a drive labelled cidata, a seed folder, the kernel command line, the DMI serial
 //! number.
 //!
-//! Follows cloud-init's documentation, "NoCloud": what is found is merged; the first takes precedence for
+//! Follows cloud-init's documentation, "NoCloud": all finds are merged; the first takes precedence for
 //! meta-data, and the last for user-data, vendor-data and network-config.
 
 use super::marks::{LABEL, SEEDS, is_seed};
@@ -17,10 +17,10 @@ use std::rc::Rc;
 
 /// The names of the datasource in `ds=`.
 const NAMES: [&str; 2] = ["nocloud", "nocloud-net"];
-/// The instance-id of a seed that has none.
+/// The instance-id of a seed that lacks one.
 pub const DEFAULT_ID: &str = "nocloud";
 
-/// What has been found so far.
+/// The data found so far.
 #[derive(Clone, Default)]
 pub struct Seed {
     metadata: Map,
@@ -29,7 +29,7 @@ pub struct Seed {
     network: Option<Value>,
     pub(super) problems: Vec<String>,
     found: Vec<String>,
-    /// Whether LXD made the machine: its socket is there.
+    /// Whether LXD made the machine: its socket exists.
     is_lxd: bool,
 }
 
@@ -61,7 +61,7 @@ pub fn read(search: &mut Search) -> Result<Option<Found>> {
     Ok(Some(seed.finish("DataSourceNoCloud", DEFAULT_ID)))
 }
 
-/// What is known locally, and the URL of the rest. None if no `seedfrom` has one.
+/// The local data, and the URL of the rest. None if no `seedfrom` has one.
 pub(super) fn remote(search: &mut Search) -> Option<(Seed, String)> {
     let seed = gather(search);
     let from = seed.from(search)?;

@@ -17,7 +17,7 @@ const MAX_PROBLEMS: usize = 20;
 pub struct Context {
     /// Variables and their values, in the script's order.
     pub variables: Map,
-    /// What was left out, one line each, without values.
+    /// Ignored parts, one line each, without values.
     pub problems: Vec<String>,
 }
 
@@ -98,7 +98,7 @@ impl<'a> Reader<'a> {
                 self.at += name.len() + 1;
                 self.assignment(name)?;
             }
-            // What it exports is assigned next to it, or was before.
+            // An exported variable is assigned in the same line, or was before.
             Some(after) if name == "export" && after.starts_with(char::is_whitespace) => self.at += name.len(),
             _ => self.command()?,
         }
@@ -157,8 +157,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What follows a backslash: it quotes the characters for which `quotes` is true, joins lines, and is
-    /// itself before other characters.
+    /// A backslash sequence: it quotes the characters for which `quotes` is true, and joins lines; before other
+    /// characters the backslash is literal.
     fn escaped(&mut self, word: &mut Word, quotes: fn(char) -> bool) -> Result<()> {
         match self.next() {
             Some('\n') => Ok(()),
@@ -172,7 +172,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What follows `$` or a backquote: the value of an earlier variable, or something that needs a shell.
+    /// An expansion after `$` or a backquote: the value of an earlier variable, or something that needs a shell.
     fn expansion(&mut self, first: char, word: &mut Word) -> Result<()> {
         let variable = match (first, self.peek()) {
             ('`', _) => {

@@ -60,7 +60,7 @@ fn read(search: &mut Search) -> Result<Option<Found>> {
     Ok(None)
 }
 
-/// The instance of a tree of files; None where it has no context.sh.
+/// The instance of a tree of files; None if it has no context.sh.
 fn of_files(search: &Search, files: &Files, kind: &str, place: &str) -> Result<Option<Instance>> {
     let Some(script) = files.get(FILE) else { return Ok(None) };
     let context::Context { variables, mut problems } = context::parse(&String::from_utf8_lossy(script))?;

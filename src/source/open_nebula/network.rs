@@ -29,7 +29,7 @@ fn is_address(name: &str) -> bool {
     after_number(name).is_some_and(|rest| rest.starts_with("_IP"))
 }
 
-/// What follows `ETH0`, `ETH10`, …
+/// The rest of the name after `ETH0`, `ETH10`, …
 fn after_number(name: &str) -> Option<&str> {
     let number = name.strip_prefix("ETH")?;
     Some(number.trim_start_matches(|c: char| c.is_ascii_digit())).filter(|rest| rest.len() < number.len())
@@ -45,7 +45,7 @@ fn device(context: &Map, nic: &Nic, problems: &mut Vec<String>) -> Result<Map, &
     // The one with this NIC's MAC address; else the one with its name, unless its MAC address is another
     // NIC's.
     let same = |(name, value): (&str, &Value)| {
-        // `ETH0_ALIAS0_MAC` is that of a further address, and may be the same.
+        // `ETH0_ALIAS0_MAC` belongs to a further address, and may be the same.
         let prefix = name.strip_suffix("_MAC").filter(|prefix| after_number(prefix) == Some(""))?;
         value.as_str().is_some_and(|mac| mac.eq_ignore_ascii_case(&nic.mac)).then(|| prefix.to_owned())
     };

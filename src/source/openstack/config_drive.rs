@@ -34,7 +34,7 @@ pub static SOURCE: Source = Source {
     ..Source::NEW
 };
 
-/// The instance-id of a drive that has none, on a machine without a UUID.
+/// The instance-id of a drive that lacks one, on a machine without a UUID.
 const DEFAULT_ID: &str = "iid-dsconfigdrive";
 
 /// Reads the first seed folder or drive that has OpenStack's layout.
@@ -70,7 +70,7 @@ fn seed(search: &Search, files: &Files, place: &str) -> Option<Instance> {
     Some(instance)
 }
 
-/// Records where the instance came from, and sets an identity if the drive has none.
+/// Records the instance's origin, and sets an identity if the drive lacks one.
 fn finish(search: &Search, instance: &mut Instance, kind: &str, place: &str) {
     instance.source = SOURCE.name.into();
     instance.class = "DataSourceConfigDrive".into();

@@ -47,7 +47,7 @@ pub fn config_drive_mark(facts: &Facts) -> Option<Finding> {
     Finding::found(label_reason(facts.labelled(LABEL)?, LABEL))
 }
 
-/// Rules the service out where there is a config drive.
+/// Rules the service out if there is a config drive.
 fn has_config_drive(facts: &Facts) -> Option<String> {
     let drive = config_drive_mark(facts).filter(|f| f.verdict == Verdict::Found)?;
     Some(format!("there is a config drive: {}", drive.why))

@@ -1,5 +1,5 @@
-//! Encrypts a random password with the instance's SSH key and posts it to the metadata service, where its
-//! owner reads it by `nova get-password`. Follows cloudbase-init (its documentation, "Setting password") and
+//! Encrypts a random password with the instance's SSH key and posts it to the metadata service, where its owner reads
+//! it with `nova get-password`. Follows cloudbase-init (its documentation, "Setting password") and
 //! the OpenStack Compute API, "Server passwords".
 
 use crate::base::base64;
@@ -133,7 +133,7 @@ mod tests {
         assert!(encrypted("ssh-rsa nonsense", "s3cret", &path("other"), &mut real).is_err());
     }
 
-    /// What was posted for an instance with these keys and passwords, and what came of it.
+    /// The post for an instance with these keys and passwords, and its result.
     fn posted(keys: &[&str], passwords: &[(&str, &str)], status: u16) -> (Vec<Vec<u8>>, Result<()>) {
         let dir = TempDir::new("password-post");
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();

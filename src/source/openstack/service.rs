@@ -1,7 +1,7 @@
 //! OpenStack's metadata service: the documents of a config drive, at the same paths, over HTTP.
 //!
-//! Follows nova's user documentation, "Metadata service". What is fetched becomes a tree of files, which the
-//! config drive's reader parses.
+//! Follows nova's user documentation, "Metadata service". The documents become a tree of files, which the config
+//! drive's reader parses.
 
 use super::files::VERSIONS;
 use crate::base::error::{Context, Error, Result};
@@ -20,8 +20,7 @@ const DOCUMENTS: [(&str, u32); 4] = [
 ];
 /// Vendor-data may come from another service of the provider: it must not delay the boot for long.
 const VENDOR_TRIES: u32 = 5;
-/// How often the newest version is tried before the list of versions is read: a service that has it may only
-/// just have started.
+/// How often the newest version is tried before the list of versions is read: its service may have just started.
 const NEWEST_TRIES: u32 = 4;
 /// The most block devices whose names are read.
 const MAX_DEVICES: usize = 32;
@@ -163,8 +162,8 @@ fn contents(metadata: &[u8]) -> Vec<String> {
 }
 
 /// meta_data.json of the newest available version; None if the service has none. The list of versions is only
-/// read if the newest does not exist or does not respond: a service that cannot serve that document may be
-/// there nevertheless.
+/// read if the newest does not exist or does not respond: a service that cannot serve that document may exist
+/// nevertheless.
 fn metadata(client: &Client, base: &str) -> Result<Option<(String, Vec<u8>)>> {
     let mut versions = vec![VERSIONS[0].to_owned()];
     let (mut listed, mut unanswered) = (false, None);

@@ -69,7 +69,7 @@ fn request(url: &str, version: u32) -> Request<'_> {
     Request { headers, ..Request::get(url) }
 }
 
-/// The instance's document, and the URL of the version that has it. Both versions are tried a few times
+/// The instance's document, and the URL of its version. Both versions are tried a few times
 /// before the newer one is tried until the deadline: the network may need a moment, and a service may have
 /// one of them disabled.
 fn instance_document(client: &Client, host: &str) -> Result<(Value, u32, String)> {

@@ -1,5 +1,4 @@
-//! The network of an Oracle instance: what the initramfs configured for an iSCSI root, plus the metadata's
-//! VNICs.
+//! The network of an Oracle instance: the initramfs's configuration for an iSCSI root, plus the metadata's VNICs.
 
 use crate::base::report::Report;
 use crate::document::{Map, Value};
@@ -23,7 +22,7 @@ pub struct Here {
     failover: Vec<String>,
     /// Whether the firmware booted from an iSCSI target.
     iscsi_root: bool,
-    /// What the initramfs configured, as version 1, and the warnings about it.
+    /// The initramfs's configuration, as version 1, and the warnings about it.
     initramfs: Option<Value>,
     warnings: Vec<String>,
     configure_secondary: bool,

@@ -49,7 +49,7 @@ pub static SOURCE: Source = Source {
 
 /// The possible names of the file.
 const NAMES: [&str; 4] = ["ovf-env.xml", "ovf_env.xml", "OVF_ENV.XML", "OVF-ENV.XML"];
-/// The instance-id of an environment that has none.
+/// The instance-id of an environment that lacks one.
 const DEFAULT_ID: &str = "iid-dsovf";
 /// Folders of the image that may have the file: cloud-init's, and ds-identify's.
 const SEEDS: [&str; 2] = ["/var/lib/cloud/seed", "/var/lib/cloud/seed/ovf"];
@@ -136,7 +136,7 @@ fn guestinfo(search: &Search) -> Option<Guestinfo> {
     here.then(|| Guestinfo::of(search.machine, search.root, &search.tools))?
 }
 
-/// The environment in a tree of files. None if it has none, or Azure's.
+/// The environment in a tree of files. None if it lacks one, or if it is Azure's.
 fn of_files(files: &Files) -> Option<Result<Environment>> {
     let (name, bytes) = NAMES.iter().find_map(|name| Some((name, files.get(name)?)))?;
     match Environment::parse(name, bytes) {

@@ -18,7 +18,7 @@ fn script(instance: &Instance, name: &str) -> String {
     format!("{}/data/{name}", state::folder(instance))
 }
 
-/// Vendor-data for a machine whose provider has none: a boothook that runs the two scripts on each boot.
+/// Vendor-data for a machine whose provider sends none: a boothook that runs the two scripts on each boot.
 pub fn runner(instance: &Instance) -> String {
     const RUNNER: &str = "/var/lib/cloud/scripts/per-boot/01_smartos_vendor_data.sh";
     let scripts = ["operator-script", "user-script"].map(|name| format!("\"{}\"", script(instance, name)));

@@ -221,7 +221,7 @@ mod tests {
     use std::io::{BufRead, BufReader, Write};
     use std::os::unix::net::UnixListener;
 
-    /// What is read in a zone whose host has these values. It knows version 1 of the protocol.
+    /// The instance of a zone whose host, which knows version 1 of the protocol, has these values.
     fn read_from(values: &'static [(&str, &str)]) -> Option<Found> {
         let dir = TempDir::new("smartos");
         for path in [SOCKET, "/proc/sys/kernel/version"] {

@@ -1,4 +1,4 @@
-//! Joyent's metadata protocol, which is line based: version 2, and version 1 where the host knows no other.
+//! Joyent's metadata protocol, which is line based: version 2, and version 1 if the host knows no other.
 //!
 //! Follows "SmartOS Metadata Protocol Specification" (eng.tritondatacenter.com/mdata/protocol.html), and for
 //! version 1 mdata-client as it was in 2013 (proto.c). A frame of version 2 is `V2 LENGTH CRC32 BODY`, with

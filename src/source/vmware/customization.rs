@@ -318,7 +318,7 @@ mod tests {
         root.write("/usr/bin/vmware-rpctool", "", Attr::root(0o755)).unwrap();
         root.write(&format!("{FOLDER}/nics.txt"), "4000\n", Attr::root(0o644)).unwrap();
         let (machine, config) = (Machine::read(&dir.0), Value::Null);
-        // What the hypervisor answers one call after the other, how many there are, and whether the NICs are connected.
+        // The hypervisor's answers to successive calls, their number, and whether the NICs are connected.
         const YES: &str = "queryNicsSupported";
         for (answers, calls, connected) in [
             (&["", "", YES, "", "connected"][..], 5, true),

@@ -1,5 +1,5 @@
-//! What the metadata says about this machine itself: its host names, and in the running system its addresses. And the drivers by
-//! which its network devices are known.
+//! This machine in its metadata: its host names, in the running system its addresses, and the drivers that identify its network
+//! devices.
 //!
 //! Follows cloud-init's documentation, "VMware", "Instance data and lazy networks".
 
@@ -58,7 +58,7 @@ fn words(instance: &Instance) -> &'static [&'static str] {
     if instance.metadata.at(&["network", "interfaces"]).is_some() { &[] } else { &WORDS }
 }
 
-/// Whether metadata asks for addresses, or the hypervisor can be told them.
+/// Whether metadata asks for addresses, or the hypervisor can show them.
 fn waits(root: &Root, instance: &Instance) -> bool {
     FAMILIES.iter().any(|family| is_awaited(instance, family)) || !Guestinfo::commands(root).is_empty()
 }

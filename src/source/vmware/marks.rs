@@ -6,7 +6,7 @@ use crate::root::Root;
 
 /// The keys of the values that are data.
 pub const KEYS: [&str; 3] = ["metadata", "userdata", "vendordata"];
-/// The environment variable that says that the environment has them.
+/// The environment variable that announces values in the environment.
 pub const VARIABLE: &str = "VMX_GUESTINFO";
 
 /// The environment variable of a value: `VMX_GUESTINFO_METADATA`.
@@ -43,7 +43,7 @@ pub fn takes_raw_data(config: &Value) -> bool {
     !config.at(&["datasource", super::SOURCE.name, "allow_raw_data"]).is_some_and(Value::is_false)
 }
 
-/// Why the initramfs cannot know whether there is data: VMware's tools, which have it, run in the real root.
+/// Why the initramfs cannot know whether there is data: VMware's tools, which read it, run in the real root.
 pub fn unseen(facts: &Facts) -> Option<String> {
     facts.unseen_guestinfo().or_else(|| {
         let here = facts.platform.virt == virt::VMWARE && (customizes(facts.own) || takes_raw_data(facts.own));

@@ -97,7 +97,7 @@ fn found(search: &mut Search, values: Values) -> Result<Option<Found>> {
     let text = |key: &str| metadata.get(key).and_then(Value::text).filter(|t| !t.is_empty());
     const KEYS: [&str; 4] = ["public-keys-data", "public_keys_data", "public-keys", "public_keys"];
     let keys = KEYS.iter().find_map(|key| metadata.get(key));
-    // Also in a container, where it is the host's file.
+    // Even in a container, which sees the host's file.
     let uuid = || Some(search.machine.fact("sys/class/dmi/id/product_uuid")?.trim().to_ascii_lowercase());
     let id = text("instance-id").or_else(uuid).unwrap_or_else(|| "iid-datasource".into());
     let mut instance = Instance {
@@ -188,7 +188,7 @@ mod tests {
     use crate::machine::tools::Answer;
     use crate::root::{Attr, Root, Use};
 
-    /// What is read from the environment of a machine's first process.
+    /// The instance in the environment of a machine's first process.
     fn read_from(variables: &[(&str, &str)]) -> Option<Instance> {
         let dir = TempDir::new("vmware");
         std::fs::create_dir_all(dir.0.join("proc/1")).unwrap();

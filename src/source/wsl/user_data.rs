@@ -17,8 +17,7 @@ pub struct Document {
 }
 
 impl Document {
-    /// Reads a file. If it configures Landscape's client, `request` becomes its installation request, unless
-    /// it has one.
+    /// Reads a file. If it configures Landscape's client without an installation request, `request` becomes that.
     ///
     /// # Errors
     /// It cannot be read.
