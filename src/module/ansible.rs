@@ -116,7 +116,7 @@ fn options(map: &Map, but: &[&str]) -> Vec<String> {
     kept.filter_map(option).collect()
 }
 
-/// What to run, and as which user.
+/// A command, and the user that runs it.
 struct Job<'a> {
     by_pip: bool,
     package: String,

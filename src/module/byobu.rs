@@ -2,7 +2,7 @@
 //!
 //! Switches byobu, which keeps terminal sessions, on or off: for the default user (`enable-user`, `disable-user`), for the
 //! whole system (`enable-system`, `disable-system`; `enable` is the first of them), or for both (`disable`). The package is
-//! installed where it is missing.
+//! installed if it is missing.
 //!
 //! ```yaml
 //! byobu_by_default: enable-user
@@ -30,7 +30,7 @@ pub static MODULE: Module = Module {
     ..Module::NEW
 };
 
-/// What is asked for; empty: nothing.
+/// The requested setting; empty if there is none.
 fn asked(cx: &Context) -> String {
     cx.args.first().cloned().or_else(|| cx.text("byobu_by_default")).unwrap_or_default()
 }

@@ -56,7 +56,7 @@ struct Places {
     suffix: &'static str,
     /// The list in which the distribution's own can be switched off.
     list: Option<&'static str>,
-    /// Folders of its own certificates, to be emptied where they are not wanted.
+    /// Folders of its own certificates, to be emptied if they are not wanted.
     own: &'static [&'static str],
     update: &'static str,
 }
@@ -139,7 +139,7 @@ fn provision(cx: &mut Context) -> Result<()> {
         cx.root.write(&format!("{}/{name}", places.local), certificate, Attr::root(0o644))?;
         names.push(name);
     }
-    // Those of an instance that this disk was before.
+    // Certificates of the disk's previous instance.
     for name in cx.root.list(places.local) {
         if name.starts_with(PREFIX) && !names.contains(&name) {
             cx.root.remove(&format!("{}/{name}", places.local))?;

@@ -1,6 +1,6 @@
 //! # chef
 //!
-//! Writes Chef's client.rb, the validation key and the first boot's attributes, installs the client where it is missing, and runs
+//! Writes Chef's client.rb, the validation key and the first boot's attributes, installs the client if it is missing, and runs
 //! it with `exec: true`. The files are there before the system starts.
 //!
 //! `install_type` is packages, gems or omnibus, which runs the installer at `omnibus_url`. `validation_cert: system` keeps the
@@ -98,7 +98,7 @@ fn flag(section: &Map, key: &str, default: bool) -> bool {
     section.get(key).filter(|v| !v.is_null()).map_or(default, Value::is_true)
 }
 
-/// Nothing is done where a key is missing without which the client cannot work.
+/// Nothing is done if a key is missing without which the client cannot work.
 fn check(section: &Map) -> Result<()> {
     match ["server_url", "validation_name"].iter().find(|key| text(section, key).is_none()) {
         Some(key) => Err(Error::new(format!("chef.{key}: it is needed"))),

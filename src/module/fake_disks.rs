@@ -18,11 +18,11 @@ pub const MIB: u64 = 1 << 20;
 /// A machine's tree.
 pub struct Machine {
     pub dir: TempDir,
-    /// What commands print, by their first words, in order; what is not there prints nothing and succeeds.
+    /// The output of commands, by their first words, in order; any other command prints nothing and succeeds.
     pub answers: Vec<(&'static str, i32, &'static str)>,
 }
 
-/// What a module did.
+/// A module's actions.
 pub struct Done {
     pub commands: Vec<String>,
     pub warnings: Vec<String>,

@@ -1,6 +1,6 @@
 //! # fan
 //!
-//! Writes the configuration of Ubuntu's fan networking, installs the package where it is missing, and restarts and enables
+//! Writes the configuration of Ubuntu's fan networking, installs the package if it is missing, and restarts and enables
 //! the service.
 //!
 //! ```yaml
@@ -34,7 +34,7 @@ pub static MODULE: Module = Module {
     ..Module::NEW
 };
 
-/// The file and its text, where there is one to write.
+/// The file and its text, if there is one to write.
 fn asked(cx: &mut Context) -> Option<(String, String)> {
     let section = cx.map("fan")?;
     let text = |key: &str| section.get(key).and_then(|v| v.text()).filter(|t| !t.is_empty());

@@ -64,7 +64,7 @@ fn live(cx: &mut Context) -> Result<()> {
     Ok(())
 }
 
-/// The disk of /boot, or with EFI the device of /boot/efi, by its first name in /dev/disk/by-id. Empty where it cannot be
+/// The disk of /boot, or with EFI the device of /boot/efi, by its first name in /dev/disk/by-id. Empty if it cannot be
 /// found, as in a container.
 fn of_boot(cx: &mut Context, is_efi: bool) -> Result<String> {
     let (target, path) = if is_efi { ("device", "/boot/efi") } else { ("disk", "/boot") };

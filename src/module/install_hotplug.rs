@@ -1,9 +1,8 @@
 //! # install_hotplug
 //!
-//! Installs the udev rule by which network devices that are added later are configured, where `updates` or the datasource
-//! asks for that, and removes it where they do not. The rule writes a line for
-//! cloud-init-hotplugd.socket, whose service runs `devel hotplug-hook handle`: that needs systemd. Devices that come before the
-//! socket are the boot's own.
+//! Installs the udev rule that has network devices configured that are added later, if `updates` or the datasource asks for that;
+//! else removes it. The rule writes a line for cloud-init-hotplugd.socket, whose service runs `devel hotplug-hook handle`: that
+//! needs systemd. Devices that come before the socket are the boot's own.
 //!
 //! ```yaml
 //! updates:
@@ -23,7 +22,7 @@ use crate::system::hotplug::{self, RULE};
 use crate::system::{Context, service};
 
 const SOCKET: &str = "cloud-init-hotplugd.socket";
-/// What the rule does. It starts no program before the FIFO of the socket is there. The environment has the name that udev gives the
+/// The rule's action. It starts no program before the FIFO of the socket exists. The environment has the name that udev gives the
 /// device. The FIFO is opened for reading too, so that the shell waits for no reader.
 const HOOK: &str = "SUBSYSTEM==\"net\", TEST==\"/run/cloud-init/share/hook-hotplug-cmd\", RUN+=\"/bin/sh -c \
                     'echo --subsystem=net handle --devpath=$$DEVPATH --udevaction=add \
@@ -78,7 +77,7 @@ fn live(cx: &mut Context) -> Result<()> {
     cx.root.write(RULE, text, Attr::root(0o644))?;
     let (own, vendor) = cx.root.unit_folders();
     if ![own, "/run/systemd/system"].iter().chain(&vendor).any(|folder| cx.root.exists(&format!("{folder}/{SOCKET}"))) {
-        // The initramfs writes it where there is the rule.
+        // The initramfs writes it if the rule exists.
         log::info!("added network devices are configured from the next boot on: {SOCKET} is missing in this one");
     }
     reload(cx)

@@ -89,7 +89,7 @@ fn provision(cx: &mut Context) -> Result<()> {
     cx.root.write(FILE, text, Attr::root(0o644))
 }
 
-/// Has the desktop of a Raspberry Pi, its on-screen keyboard and the devices that are there take the file's layout (cloud-init
+/// Has the desktop of a Raspberry Pi, its on-screen keyboard and the present devices use the file's layout (cloud-init
 /// 26.2, raspberry_pi_os.py, `set_keymap`).
 fn set_on_pi(cx: &mut Context) -> Result<()> {
     let program = raspberry_pi::CONFIG;

@@ -1,8 +1,8 @@
 //! # keys_to_console
 //!
 //! Prints the SSH host keys and their fingerprints on the console, so that a first login can be checked against them.
-//! Types of the two lists are not printed. An RSA key, which is made after the final stage, follows by itself, between the
-//! same marks.
+//! Types of the two lists are not printed. An RSA key, which is made after the final stage, follows separately, between the same
+//! marks.
 //!
 //! ```yaml
 //! ssh: {emit_keys_to_console: true}
@@ -37,7 +37,7 @@ const BAR: &str = "#############################################################
 /// The line above the keys.
 const KEYS: &str = "-----BEGIN SSH HOST KEY KEYS-----\n";
 
-/// Prints the keys that are there.
+/// Prints the existing keys.
 fn live(context: &mut Context) -> Result<()> {
     if host_keys::is_rsa_due(context) {
         context.root.write(&without_rsa(context), "", Attr::root(0o600))?;

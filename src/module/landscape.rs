@@ -1,7 +1,7 @@
 //! # landscape
 //!
-//! Installs the Landscape client and registers the machine, unless it is registered already. What `client` does not set is
-//! as in /etc/landscape/client.conf.
+//! Installs the Landscape client and registers the machine, unless it is registered already. Settings missing in `client` stay as
+//! in /etc/landscape/client.conf.
 //!
 //! ```yaml
 //! landscape:

@@ -1,8 +1,8 @@
 //! # locale
 //!
-//! Sets the system's locale in /etc/default/locale, /etc/locale.conf, or the file that `locale_configfile` names, and
-//! generates it where the distribution needs that. Without the key the locale stays, or is C.UTF-8 or en_US.UTF-8 where
-//! there is none. `locale: false` leaves it alone.
+//! Sets the system's locale in /etc/default/locale, /etc/locale.conf, or the file that `locale_configfile` names, and generates it
+//! if the distribution needs that. Without the key the locale stays; if there is none, it becomes C.UTF-8 or en_US.UTF-8. `locale:
+//! false` leaves it alone.
 //!
 //! ```yaml
 //! locale: de_DE.UTF-8
@@ -88,7 +88,7 @@ fn default_file(family: Family) -> &'static str {
     }
 }
 
-/// The locale of a system without one where none is configured. Gentoo may have one in /etc/env.d, and an unknown distribution
+/// The locale of a system without one if none is configured. Gentoo may have one in /etc/env.d, and an unknown distribution
 /// anywhere.
 fn default_locale(distro: &Distro) -> Option<&'static str> {
     match (distro.family, distro.name) {
@@ -98,8 +98,8 @@ fn default_locale(distro: &Distro) -> Option<&'static str> {
     }
 }
 
-/// The files. Debian's own program, where it is there, sets the locale once it is made; until then it would name one that is not
-/// there.
+/// The files. If Debian's own program exists, it sets the locale once that is generated; until then the file would name a missing
+/// locale.
 fn provision(cx: &mut Context) -> Result<()> {
     let Some(wanted) = wanted(cx)? else { return Ok(()) };
     if wanted.generated {
@@ -188,7 +188,7 @@ fn with_locale(text: &str, line: &str) -> String {
     format!("{}\n", lines.join("\n").trim_end())
 }
 
-/// The line of locale.gen(5) for a locale: as the system's list of supported ones has it, UTF-8 first where none is named.
+/// The line of locale.gen(5) for a locale: from the system's list of supported ones, UTF-8 first if none is named.
 fn supported(list: &str, locale: &str) -> String {
     let (rest, modifier) = locale.split_once('@').map_or((locale, None), |(r, m)| (r, Some(m)));
     let (language, charset) = rest.split_once('.').map_or((rest, None), |(l, c)| (l, Some(c)));

@@ -1,11 +1,11 @@
 //! One file per cloud-config module, and the table of them.
 //!
 //! A module is a function of its [`Context`]: the root, the merged cloud-config, the instance, the report.
-//! What only writes files is done before the pivot (`provision`); what needs the running system is done in a
-//! later stage (`live`).
+//! Work that only writes files is done before the pivot (`provision`); work that needs the running system is done in a later stage
+//! (`live`).
 //!
 //! To add one, write its file and add its `MODULE` to [`MODULES`]. No other file uses its name. The file's
-//! doc comment begins with a heading, the module's name; what follows is printed by `schema --docs`, and a
+//! doc comment begins with a heading, the module's name; the rest is printed by `schema --docs`, and a
 //! block marked `schema` lists its keys in the notation of [`crate::schema`].
 
 mod ansible;
@@ -70,11 +70,10 @@ use crate::instance::Frequency;
 use crate::root::Stage;
 use crate::system::Context;
 
-/// One half of a module. What it ignores or replaces is added to the context's report. An error means that it
-/// did not do what was asked for.
+/// One half of a module. What it ignores or replaces is added to the context's report. An error means that the request failed.
 pub type Handler = fn(&mut Context) -> Result<()>;
 
-/// What a stage calls a module for, apart from its place in a list. At most one module has each role.
+/// The special tasks for which a stage calls a module, apart from its place in a list. At most one module has each role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// Writes the host name. Called before the network's programs report it to others.
@@ -165,7 +164,7 @@ impl Module {
     };
 
     /// The entry, in this build, of a module that sets up other software. Without the feature `software` it
-    /// fails where it has something to do, and the linker drops its code. One without `keys` needs `idle`.
+    /// fails if it has something to do, and the linker drops its code. One without `keys` needs `idle`.
     const fn of_software(&self) -> Module {
         let software = Module { of_software: true, ..*self };
         if cfg!(feature = "software") {
@@ -181,7 +180,7 @@ impl Module {
         }
     }
 
-    /// Whether this build leaves it out: `live` fails, and is called only where `idle` says that something is missed.
+    /// Whether this build leaves it out: `live` fails, and is called only if `idle` reports work.
     pub fn is_left_out(&self) -> bool {
         self.of_software && cfg!(not(feature = "software"))
     }
@@ -191,8 +190,8 @@ fn left_out(_: &mut Context) -> Result<()> {
     Err(Error::new("this build of prepivot leaves it out"))
 }
 
-/// Every module of cloud-init 26.2, in the order of its default lists (config/cloud.cfg.tmpl); a module of prepivot's own is at the
-/// place where it is to run. Those marked `of_software` only fail in a build without that Cargo feature.
+/// Every module of cloud-init 26.2, in the order of its default lists (config/cloud.cfg.tmpl); a module of prepivot's own is
+/// inserted where it has to run. Modules marked `of_software` only fail in a build without that Cargo feature.
 pub static MODULES: &[&Module] = &[
     // cloud_init_modules
     &seed_random::MODULE,

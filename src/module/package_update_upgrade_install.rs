@@ -1,8 +1,8 @@
 //! # package_update_upgrade_install
 //!
 //! Updates the index of packages, upgrades them, and installs `packages`, with the distribution's package manager or,
-//! below `snap`, with snap. A package is a name, or a name and a version. With `package_reboot_if_required` the machine
-//! reboots where an upgrade asks for it.
+//! below `snap`, with snap. A package is a name, or a name and a version. With `package_reboot_if_required` the machine reboots if
+//! an upgrade asks for it.
 //!
 //! ```yaml
 //! package_update: true
@@ -101,7 +101,7 @@ mod tests {
     use crate::root::{Output, Root, Use};
     use std::os::unix::fs::PermissionsExt;
 
-    /// Runs the module where `fails` of the package manager's tasks fail. Returns the error, the warnings, and the tasks.
+    /// Runs the module; the package manager's task `fails` fails. Returns the error, the warnings, and the tasks.
     fn run(distro: &str, program: &str, config: &str, fails: &'static str) -> (Option<String>, Vec<String>, String) {
         let dir = TempDir::new("package-update");
         std::fs::create_dir_all(dir.0.join("usr/bin")).unwrap();
@@ -132,7 +132,7 @@ mod tests {
         let all = "{package_upgrade: true, packages: [vim]}";
         assert_eq!(run("ubuntu", "apt-get", all, "update"), (None, failed(), "update dist-upgrade install".into()));
         assert_eq!(run("debian", "apt-get", "{package_update: true}", "update"), (None, failed(), "update".into()));
-        // What installs packages and refreshes for that alone needs the lists, as in cloud-init.
+        // An install without an upgrade needs the lists refreshed, as in cloud-init.
         let (error, warnings, tasks) = run("debian", "apt-get", "{packages: [vim]}", "update");
         assert_eq!(error.as_deref(), Some("apt-get ended with exit status 100"));
         assert_eq!((warnings, tasks.as_str()), (vec![], "update"));

@@ -30,7 +30,7 @@ use crate::system::hostname::Name;
 use crate::system::{Context, Request, host_keys, service, shell, template};
 
 const ALL: [&str; 6] = ["pub_key_rsa", "pub_key_ecdsa", "pub_key_ed25519", "instance_id", "hostname", "fqdn"];
-/// How often the server is asked where the configuration does not say, and at most.
+/// How often the server is asked if the configuration does not say, and at most.
 const TRIES: u32 = 10;
 const MAX_TRIES: u32 = 100;
 /// The largest answer that is taken, in bytes: nothing is done with it.
@@ -61,7 +61,7 @@ fn live(cx: &mut Context) -> Result<()> {
     }
 }
 
-/// The request, and how often it is tried. None where none is configured.
+/// The request, and how often it is tried. None if none is configured.
 pub(super) fn request(cx: &mut Context) -> Result<Option<(Request, u32)>> {
     let Some(section) = cx.map("phone_home") else { return Ok(None) };
     let Some(url) = section.get("url").and_then(Value::as_str) else {
@@ -114,7 +114,7 @@ fn body(cx: &mut Context, section: &Map) -> String {
                     cx.report.keep(made);
                 }
                 let key = cx.root.text(&format!("/etc/ssh/ssh_host_{kind}_key.pub"));
-                // Where no command runs, the key that it makes is not there, and will be on the machine.
+                // If no command runs, the key that it makes is not there, and will be on the machine.
                 let comes = kind == "rsa" && !cx.root.runs_commands() && host_keys::is_rsa_due(cx);
                 if key.is_empty() && !comes && section.get("post").is_some_and(|post| post.as_list().is_some()) {
                     cx.report.warn(format_args!("phone_home.post: there is no {kind} host key: it has the value N/A"));

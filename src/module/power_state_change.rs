@@ -51,7 +51,7 @@ fn live(cx: &mut Context) -> Result<()> {
     Ok(())
 }
 
-/// The condition and the command. None where the condition is false.
+/// The condition and the command. None if the condition is false.
 fn read(cx: &Context, section: &Map) -> Result<Option<(Option<Command>, Command)>> {
     let at = |key: &str| section.get(key).filter(|v| !v.is_null());
     let mode = at("mode").and_then(Value::as_str).unwrap_or_default();

@@ -198,7 +198,7 @@ impl Agent<'_> {
         cx.root.write(&path, ini.to_text("\n"), Attr::root(0o644))
     }
 
-    /// Puts the server's certificate where the agent looks for it.
+    /// Writes the server's certificate to the agent's path.
     fn certificate(&self, cx: &mut Context, text: &str) -> Result<()> {
         let folder = self.path(cx, "ssl_dir", "ssldir")?;
         let user = if self.aio { "root" } else { "puppet" };

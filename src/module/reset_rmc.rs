@@ -1,7 +1,7 @@
 //! # reset_rmc
 //!
 //! Gives a machine on PowerVM a node id of its own: a copy of an image has the id of the image until RSCT is configured again. It
-//! does nothing where RSCT is not installed.
+//! does nothing if RSCT is not installed.
 
 use super::Module;
 use crate::base::error::{Error, Result};

@@ -64,7 +64,7 @@ fn live(cx: &mut Context) -> Result<()> {
     if grow(cx)? { disk_sizes::record(cx) } else { Ok(()) }
 }
 
-/// Whether it has ended: what nothing waits for, a power cut may end.
+/// Whether the command has ended: a power cut may interrupt one that nothing waits for.
 fn grow(cx: &mut Context) -> Result<bool> {
     let argument = cx.args.first().map(|a| Value::from(a.as_str()));
     let asked = argument.as_ref().or(cx.config.get("resize_rootfs"));
@@ -136,7 +136,7 @@ fn command(cx: &mut Context, mounted: &Mounted) -> Result<Option<Vec<String>>> {
     Ok(None)
 }
 
-/// The device of the root as a program may be given it. None where it is not there: reported, but in a container.
+/// The device of the root, as a path for programs. None if it does not exist, which is reported except in a container.
 fn device(cx: &mut Context, source: &str) -> Option<String> {
     if source == "overlayroot" {
         return None;

@@ -67,7 +67,7 @@ fn provision(cx: &mut Context) -> Result<()> {
     cx.root.write(path, text, Attr::root(0o644))
 }
 
-/// What goes into the file (resolv.conf(5)). Every value is one word.
+/// The content of the file (resolv.conf(5)). Every value is one word.
 struct Resolver {
     nameservers: Vec<String>,
     search: Vec<String>,

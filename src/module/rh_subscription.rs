@@ -66,7 +66,7 @@ impl<'a> Subscription<'a> {
         self.get(key).and_then(Value::text)
     }
 
-    /// The strings of a list. None where the key is not there.
+    /// The strings of a list. None if the key is not there.
     fn list(&self, key: &str) -> Result<Option<Vec<String>>> {
         let Some(value) = self.get(key) else { return Ok(None) };
         let list = value.as_list().ok_or_else(|| Error::new(format!("rh_subscription.{key}: expected a list")))?;

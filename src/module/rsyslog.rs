@@ -1,7 +1,7 @@
 //! # rsyslog
 //!
 //! Writes files of rsyslog's configuration, a line for each of `remotes`, and has the service read them. With
-//! `install_rsyslog: true` the package is installed where the program is missing.
+//! `install_rsyslog: true` the package is installed if the program is missing.
 //!
 //! ```yaml
 //! rsyslog:

@@ -3,7 +3,7 @@
 //! Installs and configures a Salt minion, and starts it; with `file_client: local` in `conf` it is not started, and the states of
 //! the machine itself are applied instead.
 //!
-//! Where the minion is in the image, its files are written before the system starts.
+//! If the minion is in the image, its files are written before the system starts.
 //!
 //! ```yaml
 //! salt_minion:

@@ -130,8 +130,7 @@ fn run_parts(cx: &mut Context, folder: &str, prefix: &[String]) -> Result<()> {
     Err(Error::new(format!("{} of {run} scripts in {folder} failed: {}", failed.len(), failed.join(", "))))
 }
 
-/// The program, and its argument, that a script's first line names: what the kernel would run, on a file system from which
-/// it runs nothing (execve(2)).
+/// The program and its argument in a script's first line, as execve(2) reads it. For file systems that forbid execution.
 fn interpreter(root: &Root, path: &str) -> Vec<String> {
     let text = root.text(path);
     let line = text.lines().next().and_then(|l| l.strip_prefix("#!")).unwrap_or("").trim();

@@ -1,6 +1,6 @@
 //! # set_hostname
 //!
-//! Writes the machine's name to /etc/hostname before the pivot, and gives it to the running kernel: `fqdn` or `hostname`,
+//! Writes the machine's name to /etc/hostname before the pivot, and sets it in the running kernel: `fqdn` or `hostname`,
 //! else the datasource's name. It is written again only when another name is asked for, so a name that was changed by
 //! hand stays. `prefer_fqdn_over_hostname` says which of the two is used; `preserve_hostname: true` switches the module
 //! off.
@@ -65,7 +65,7 @@ pub fn provision(cx: &mut Context) -> Result<()> {
     cx.root.write(SET, format!("{text}\n"), Attr::root(0o644))
 }
 
-/// The kernel's name, where the file has not been changed since.
+/// Sets the kernel's name, unless the file has been changed since.
 fn live(cx: &mut Context) -> Result<()> {
     if cx.flag("preserve_hostname", false) {
         return Ok(());

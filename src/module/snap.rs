@@ -1,8 +1,8 @@
 //! # snap
 //!
 //! Gives assertions to snapd, and runs commands of snap. A command as a list is one of snap's, with or without that word in
-//! front; a command as text is run by a shell. Commands in a mapping run in the order of their keys, of numbers where all
-//! keys are whole numbers. All commands run, even if one fails.
+//! front; a command as text is run by a shell. Commands in a mapping run in the order of their keys, as numbers if all keys are
+//! whole numbers. All commands run, even if one fails.
 //!
 //! ```yaml
 //! snap:
@@ -43,7 +43,7 @@ pub static MODULE: Module = Module {
     ..Module::NEW
 };
 
-/// The assertions, in the document's order, as one text. None where there are none.
+/// The assertions, in the document's order, as one text. None if there are none.
 fn assertions(cx: &mut Context) -> Result<Option<String>> {
     let Some(section) = cx.map("snap") else { return Ok(None) };
     let key = "snap.assertions";
@@ -101,7 +101,7 @@ fn in_order(map: &Map) -> Vec<&Value> {
     entries.into_iter().map(|(_, value)| value).collect()
 }
 
-/// The words of a command: null at the beginning of a list says that it is none of snap's.
+/// The words of a command: null at the beginning of a list means that it is not a snap command.
 fn argv(cx: &mut Context, key: &str, command: &Value) -> Result<Vec<String>> {
     let expected = || wrong(key, "a text, or a list of texts", command);
     match command {

@@ -88,7 +88,7 @@ fn or_dash(text: &str) -> String {
     if text.is_empty() { "-".into() } else { text.into() }
 }
 
-/// The key's hash in hexadecimal, by bytes; `?` where it is no base64 or the method is not known.
+/// The key's hash in hexadecimal, by bytes; `?` if it is not base64 or the method is unknown.
 fn fingerprint(base64: &str, method: &str) -> String {
     let Some(bytes) = crate::base::base64::decode(base64.as_bytes()) else { return "?".into() };
     let algorithm = match method {

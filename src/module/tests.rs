@@ -135,7 +135,7 @@ fn the_servers_of_container_optimized_os_stay_without_others() {
     let ntp = find("ntp").unwrap();
     let left = fixture.both("ntp: {allow: [192.0.2.0/24]}", ntp);
     assert_eq!((fixture.text(path), left.errors.len()), ("own\n".to_owned(), 0));
-    // An empty template is none.
+    // An empty template is ignored.
     fixture.both("ntp: {servers: [s], config: {template: ''}}", ntp);
     assert!(fixture.text(path).contains("\nserver s iburst\n"), "{}", fixture.text(path));
 }

@@ -1,6 +1,6 @@
 //! # timezone
 //!
-//! Sets the time zone: /etc/localtime, and where the distribution has it /etc/timezone or /etc/sysconfig/clock.
+//! Sets the time zone: /etc/localtime, and /etc/timezone or /etc/sysconfig/clock if the distribution uses it.
 //!
 //! ```yaml
 //! timezone: Europe/Berlin

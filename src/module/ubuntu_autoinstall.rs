@@ -1,6 +1,6 @@
 //! # ubuntu_autoinstall
 //!
-//! Configuration of Ubuntu's installer, which reads it itself. Where no installer is there, the module warns.
+//! Configuration of Ubuntu's installer, which reads it itself. If no installer is there, the module warns.
 //!
 //! ```yaml
 //! autoinstall:

@@ -1,8 +1,8 @@
 //! # ubuntu_pro ubuntu_advantage
 //!
-//! Attaches the machine to Ubuntu Pro: a machine of a cloud that is entitled to it by itself, unless
-//! `features.disable_auto_attach` is true, else with `token`. `enable` names services to enable, and `config` sets what
-//! `pro config set` knows; null unsets it. The package is installed where it is missing.
+//! Attaches the machine to Ubuntu Pro: a cloud's machine that is entitled to it without a token, unless
+//! `features.disable_auto_attach` is true, else with `token`. `enable` names services to enable, and `config` sets options of `pro
+//! config set`; null unsets it. The package is installed if it is missing.
 //!
 //! ```yaml
 //! ubuntu_pro:
@@ -142,7 +142,7 @@ fn python_escaped(text: &str) -> String {
     text.chars().flat_map(|c| special(c).then_some('\\').into_iter().chain([c])).collect()
 }
 
-/// Calls the API, and gives its answer: an object with `result`, `data` and `errors`.
+/// Calls the API, and returns its answer: an object with `result`, `data` and `errors`.
 fn api(cx: &mut Context, words: &[&str]) -> Result<Value> {
     let output = cx.root.output(Command::new(cx.stage, ["pro", "api"].iter().chain(words).copied()))?;
     json::parse("the answer of pro api", &output.stdout)

@@ -1,7 +1,7 @@
 //! # update_etc_hosts
 //!
 //! Keeps the machine's own name in /etc/hosts on every boot. With `localhost` one line is added and the rest stays; with
-//! `true` the whole file is written, from /etc/cloud/templates/hosts.DISTRO.tmpl where the image has it.
+//! `true` the whole file is written, from /etc/cloud/templates/hosts.DISTRO.tmpl if the image has it.
 //!
 //! ```yaml
 //! manage_etc_hosts: localhost
@@ -119,7 +119,7 @@ const LOOPBACK6: &str = "::1 localhost ip6-localhost ip6-loopback";
 const NODES: &str = "ff02::1 ip6-allnodes";
 const ROUTERS: &str = "ff02::2 ip6-allrouters";
 
-/// The text with a line for the name at its end, and before it the other lines of the same address. None where it has the line
+/// The text with a line for the name at its end, and before it the other lines of the same address. None if it has the line
 /// already.
 fn with_line(text: &str, address: &str, name: &Name) -> Option<String> {
     let (mut lines, mut same) = (Vec::new(), Vec::new());

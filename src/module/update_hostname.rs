@@ -54,8 +54,7 @@ fn provision(cx: &mut Context) -> Result<()> {
     Ok(())
 }
 
-/// A name that `provision` wrote on this boot reaches the kernel with the boot itself, but where it was written into the
-/// running system.
+/// A name that `provision` wrote on this boot reaches the kernel with the boot itself, unless it was written in the running system.
 fn live(cx: &mut Context) -> Result<()> {
     if cx.flag("preserve_hostname", false) {
         return Ok(());
@@ -63,7 +62,7 @@ fn live(cx: &mut Context) -> Result<()> {
     let Some(name) = Name::of(cx) else { return Ok(()) };
     let wanted = name.chosen(cx).to_owned();
     let written = |path: &str, cx: &Context| hostname::read(cx, path).as_ref() == Some(&wanted);
-    // Without the file nothing else gives the kernel the name on later boots.
+    // Without the file nothing else sets the kernel's name on later boots.
     let is_last = written(HOSTNAME, cx) || (!cx.flag("create_hostname_file", true) && !cx.root.exists(HOSTNAME));
     if written(PREVIOUS, cx) && is_last { hostname::apply(cx, &wanted) } else { Ok(()) }
 }

@@ -1,7 +1,7 @@
 //! # wireguard
 //!
-//! Writes the configuration of WireGuard interfaces, brings them up with wg-quick, and runs probes that say whether they work. The
-//! files are there before the system starts; the tools are installed where they are missing.
+//! Writes the configuration of WireGuard interfaces, brings them up with wg-quick, and runs probes that check whether they work.
+//! The files are there before the system starts; the tools are installed if they are missing.
 //!
 //! ```yaml
 //! wireguard:

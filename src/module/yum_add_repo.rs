@@ -105,7 +105,7 @@ pub fn section(key: &str, id: &str, entries: &[(String, &Value)], join: &str) ->
     Ok(text)
 }
 
-/// The mode of a repository's file: readable for its owner alone where it holds a password or a URL with credentials.
+/// The mode of a repository's file: readable by its owner only if it has a password or a URL with credentials.
 pub fn mode(text: &str) -> u32 {
     let is_password = |line: &str| line.split_once(" = ").is_some_and(|(name, _)| name.ends_with("password"));
     if text.lines().any(is_password) || mask::urls(text) != text { 0o600 } else { 0o644 }

@@ -1,7 +1,7 @@
 //! # zypper_add_repo
 //!
 //! Writes a file in /etc/zypp/repos.d for each repository, and sets values of /etc/zypp/zypp.conf, or of
-//! /etc/zypp/zypp.conf.d/50-cloud-init.conf where the vendor's zypp.conf is below /usr/etc alone. A repository's file that
+//! /etc/zypp/zypp.conf.d/50-cloud-init.conf if the only zypp.conf is the vendor's, below /usr/etc. A repository's file that
 //! exists stays.
 //!
 //! ```yaml

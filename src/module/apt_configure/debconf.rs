@@ -42,7 +42,7 @@ pub fn select(cx: &mut Context, selections: &Value) -> Result<()> {
     if own.is_empty() {
         return Ok(());
     }
-    // What debconf chose for the package of cloud-init.
+    // Debconf's choice for cloud-init's package.
     for name in cx.root.list(CLOUD_CFG_D).into_iter().filter(|n| n.contains("dpkg") && !n.starts_with('.')) {
         cx.root.remove(&format!("{CLOUD_CFG_D}/{name}"))?;
     }

@@ -1,4 +1,4 @@
-//! Facts about the root: its release, its architecture, installed packages, and where APT reads its sources.
+//! Facts about the root: its release, its architecture, installed packages, and the paths of APT's sources.
 
 use crate::root::Root;
 use crate::system::shell;

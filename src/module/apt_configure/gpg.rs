@@ -24,10 +24,10 @@ impl Ring {
         Command::new(cx.stage, words.iter().copied()).env("GNUPGHOME", Ring::home())
     }
 
-    /// The key with this fingerprint, as text. None where the commands are only recorded.
+    /// The key with this fingerprint, as text. None if the commands are only recorded.
     ///
     /// # Errors
-    /// The fingerprint is none, or the server has no such key or cannot be reached.
+    /// The fingerprint is invalid, or the server has no such key or cannot be reached.
     pub fn fetch(&mut self, cx: &mut Context, id: &str, server: &str) -> Result<Option<String>> {
         if id.is_empty() || !id.chars().all(|c| c.is_ascii_alphanumeric() || c == ' ') {
             return Err(Error::new("keyid: expected the fingerprint of a key, in hexadecimal"));

@@ -116,7 +116,7 @@ fn of_image(cx: &Context, arch: &str, online: bool) -> Result<Mirrors, Offline> 
     Ok(Mirrors { primary: one("primary")?, security: one("security")? })
 }
 
-/// A URL with `%(region)s`, `%(availability_zone)s` and `%(ec2_region)s` filled in; None where the instance has no such value.
+/// A URL with `%(region)s`, `%(availability_zone)s` and `%(ec2_region)s` filled in; None if the instance has no such value.
 fn placed(cx: &Context, template: &str) -> Option<String> {
     let zone = cx.instance.availability_zone.as_deref();
     let mut url = template.to_owned();

@@ -85,7 +85,7 @@ pub static MODULE: Module = Module {
     ..Module::NEW
 };
 
-/// Where the module is left out, sources that stay as they are need it as little as no configuration.
+/// If the module is left out, sources that stay as they are need it as little as no configuration.
 fn idle(cx: &mut Context) -> bool {
     if cfg!(not(feature = "software")) {
         return old::section(cx).is_ok_and(|section| section.keys().all(|key| key == "preserve_sources_list"));
@@ -105,7 +105,7 @@ struct Apt {
 }
 
 impl Apt {
-    /// What the cloud-config asks for. None where there is nothing to configure: no `apt`, and no APT.
+    /// The requested configuration. None if there is nothing to configure: no `apt`, and no APT.
     fn of(cx: &mut Context) -> Result<Option<Apt>> {
         let section = old::section(cx)?;
         let has_apt = ["apt-get", "apt"].iter().any(|program| cx.root.which(program).is_some());
@@ -113,7 +113,7 @@ impl Apt {
             return Ok(None);
         }
         let preserves = section.get("preserve_sources_list").is_some_and(|v| !v.is_null() && !v.is_false());
-        // dpkg's list of packages, which has it, has some megabytes.
+        // Read only if needed: dpkg's list of packages has some megabytes.
         let arch = std::cell::OnceCell::new();
         let of_system = || arch.get_or_init(|| facts::architecture(cx.root)).clone();
         let writes_list = !preserves && (sources_list::has_template(cx) || sources_list::is_asked(&section, of_system));
@@ -126,7 +126,7 @@ impl Apt {
         self.section.get(key).and_then(Value::text).filter(|text| !text.is_empty())
     }
 
-    /// What templates and sources may refer to.
+    /// The variables of templates and sources.
     fn values(&self, mirrors: &Mirrors) -> Map {
         let mut values = Map::new();
         for (names, value) in [
@@ -142,7 +142,7 @@ impl Apt {
     }
 }
 
-/// What needs no network and no program.
+/// The work that needs no network and no program.
 fn provision(cx: &mut Context) -> Result<()> {
     let Some(apt) = Apt::of(cx)? else { return Ok(()) };
     let mut problems = Vec::new();

@@ -19,10 +19,10 @@ const RENAMED: [(&str, &str); 8] = [
 const MIRROR: [(&str, &str); 3] =
     [("apt_mirror", "uri"), ("apt_mirror_search", "search"), ("apt_mirror_search_dns", "search_dns")];
 
-/// The value of `apt`, or what the old keys make of it. Empty where there is neither.
+/// The value of `apt`, or its equivalent made from the old keys. Empty if there is neither.
 ///
 /// # Errors
-/// `apt` is no mapping, or an old key says something else than it.
+/// `apt` is no mapping, or an old key contradicts it.
 pub fn section(cx: &mut Context) -> Result<Map> {
     let given = |key: &str| cx.get(key).filter(|v| v.as_str() != Some(""));
     let renamed: Vec<(&str, &str, Value)> = RENAMED

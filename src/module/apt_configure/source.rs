@@ -34,8 +34,8 @@ impl Key {
         text("key").map(Key::Text).or_else(by_id)
     }
 
-    /// Writes the key to a file of that name without its suffix, and gives the file's path. An invalid key is reported;
-    /// the path is then one at which APT finds no file.
+    /// Writes the key to a file of that name without its suffix, and returns the file's path. An invalid key is reported; then no
+    /// file exists at the path.
     ///
     /// # Errors
     /// The key cannot be fetched, or the file not be written.
@@ -179,7 +179,7 @@ impl Source {
     }
 }
 
-/// What a file of sources consists of: its stanzas (sources.list(5), deb822 style), else its lines.
+/// The parts of a file of sources: its stanzas (sources.list(5), deb822 style), else its lines.
 fn parts(text: &str, is_deb822: bool) -> impl Iterator<Item = &str> {
     let parts: Vec<&str> = if is_deb822 { text.split("\n\n").collect() } else { text.lines().collect() };
     parts.into_iter().map(str::trim).filter(|part| !part.is_empty())

@@ -21,8 +21,7 @@ fn key(apt: &Apt, kind: &str) -> Option<Key> {
     Key::of(mirror::for_arch(apt.section.get(kind)?, &apt.arch)?)
 }
 
-/// Whether the value of `apt` has something to say about the distribution's sources on machines of the architecture that `arch`
-/// gives.
+/// Whether `apt` configures the distribution's sources on machines of the architecture that `arch` returns.
 pub fn is_asked(section: &Map, arch: impl Fn() -> String) -> bool {
     let keys = ["disable_suites", "sources_list"];
     keys.iter().any(|key| section.get(key).is_some_and(|v| !v.is_null() && v.as_str() != Some("")))
@@ -44,7 +43,7 @@ pub fn fetches_key(apt: &Apt) -> bool {
     apt.writes_list && KINDS.iter().any(|kind| matches!(key(apt, kind), Some(Key::Id { .. })))
 }
 
-/// Writes the sources: `sources_list`, else the image's template, else prepivot's own where mirrors or suites are asked for.
+/// Writes the sources: `sources_list`, else the image's template, else prepivot's own if mirrors or suites are given.
 ///
 /// # Errors
 /// A template is wrong, a key cannot be fetched, or a file not be written.

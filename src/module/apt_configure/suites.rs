@@ -83,7 +83,7 @@ fn stanzas(text: &str, disabled: &[String]) -> String {
     out.iter().flat_map(|line| [line.as_str(), "\n"]).collect()
 }
 
-/// A stanza as it is, or as comments where none of its suites is left.
+/// A stanza as it is, or as comments if none of its suites is left.
 fn without_suites(stanza: Vec<String>) -> Vec<String> {
     let left = |line: &String| line.strip_prefix("Suites:").is_some_and(|s| !s.trim().is_empty());
     let emptied = |line: &String| line.strip_prefix("Suites:").is_some_and(|s| s.trim().is_empty());

@@ -99,7 +99,7 @@ fn has_partitions(places: &Places, block: &Block) -> bool {
     matches!(block.kind, Kind::Disk { .. }) && !block::partitions(places, &block.name).is_empty()
 }
 
-/// The first of a device and its partitions that can take the file system. None where one already has it, or another
+/// The first of a device and its partitions that can take the file system. None if one already has it, or another
 /// with the same label.
 fn free(places: &Places, block: &Block, wanted: &Wanted, any_label: bool) -> Result<Option<Block>> {
     let mut candidates = vec![block.clone()];
@@ -135,7 +135,7 @@ fn is_same(found: Option<&Superblock>, wanted: &Wanted, any_label: bool) -> bool
     found.is_some_and(|f| f.kind == wanted.filesystem && (any_label || f.label == wanted.label))
 }
 
-/// The command that makes it; where the device `is_used`, over what it holds.
+/// The command that makes it; if the device `is_used`, over its content.
 fn command(cx: &mut Context, definition: &Map, wanted: &Wanted, block: &Block, is_used: bool) -> Result<Command> {
     let node = &block.node;
     let is_disk = matches!(block.kind, Kind::Disk { .. });

@@ -19,7 +19,7 @@ struct Part<'a> {
     value: &'a Value,
 }
 
-/// Gives a disk the layout of its definition, unless it has it, or has something else that is not to be overwritten.
+/// Partitions a disk as its definition says, unless it has that layout already, or data that must not be overwritten.
 pub(super) fn apply(cx: &mut Context, places: &Places, path: &str, definition: &Map) -> Result<()> {
     let format = match definition.get("table_type").map(|t| t.text().unwrap_or_default()).as_deref() {
         None | Some("mbr") => Format::Mbr,
@@ -108,8 +108,8 @@ fn make(
     reread(cx, &disk.node).context(|| "the table is written, but the kernel does not read it")
 }
 
-/// The type of a partition, Linux's unless the layout names one. Another in its place would be changed again for each instance:
-/// what is there is compared with what the layout names.
+/// The type of a partition, Linux's unless the layout names one. Any other default would be changed again for each instance,
+/// because the disk's type is compared with the layout's.
 fn kind(format: Format, part: &Part) -> Result<Kind> {
     let name = part.kind.as_deref().unwrap_or(LINUX);
     let (kind, known) = match format {
@@ -119,7 +119,7 @@ fn kind(format: Format, part: &Part) -> Result<Kind> {
     kind.ok_or_else(|| wrong("layout", &format!("{known} beside a percentage"), part.value))
 }
 
-/// A partition as sfdisk's script has it.
+/// A partition as a line of an sfdisk script.
 fn line(partition: &Partition) -> String {
     let kind = match partition.kind {
         Kind::Code(code) => format!("{code:x}"),

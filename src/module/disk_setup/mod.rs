@@ -1,21 +1,21 @@
 //! # disk_setup
 //!
-//! Partitions disks (`disk_setup`) and makes file systems (`fs_setup`), once for each instance; where the power fails meanwhile,
-//! again in the next boot. A device is a path below /dev, a
+//! Partitions disks (`disk_setup`) and makes file systems (`fs_setup`), once for each instance; if the power fails meanwhile, again
+//! in the next boot. A device is a path below /dev, a
 //! name of `device_aliases`, or a name of the datasource such as ephemeral0; in `fs_setup` a number after a dot is a partition
 //! of it: ephemeral0.1.
 //!
-//! `layout` is true for one partition, or a list of percentages, each with a type where it is to be another than Linux; the last
+//! `layout` is true for one partition, or a list of percentages, each with a type if it is not Linux; the last
 //! partition gets the rest. A type is a code of the MBR (82), sgdisk's (8200, ef02) or a GUID. prepivot writes the table itself,
 //! GPT or MBR, without sfdisk or sgdisk. A disk that has the layout already stays as it is. Without `overwrite: true` so does
 //! every disk with a table or a file system on it; with it, the file systems of the old layout are gone. `layout: remove`
 //! erases table and file systems without asking for more. A disk that is in use is never partitioned.
 //!
 //! A file system is made by mkfs and its type, or by `cmd`. `partition` is a number; any: the first partition that has this type
-//! already, is of the type `replace_fs`, or is empty; auto: the same, but only with this label it is one that is there already;
-//! none: the device itself. What holds another file system is kept, and reported, unless `overwrite` is true.
+//! already, is of the type `replace_fs`, or is empty; auto: the same, but an existing one needs this label;
+//! none: the device itself. A device with another file system is kept, and reported, unless `overwrite` is true.
 //!
-//! It runs early, as growpart (there: when), unless one of its devices is not there yet.
+//! It runs early, as growpart (there: when), unless one of its devices is missing then.
 //!
 //! ```yaml
 //! device_aliases: {data: /dev/vdb}
@@ -69,7 +69,7 @@ pub static MODULE: Module = Module {
     ..Module::NEW
 };
 
-/// Whether all devices that are to be changed are there: one may be attached later, or be made by a `cmd`.
+/// Whether all devices to be changed exist: one may be attached later, or be made by a `cmd`.
 fn is_ready(cx: &mut Context) -> bool {
     let Some(places) = cx.outside.places() else { return true };
     settle(cx).is_ok() && device_names::to_set_up(cx, &places).iter().all(|path| block::at(&places, path).is_some())
@@ -121,7 +121,7 @@ fn path(cx: &Context, places: &Places, name: &str) -> String {
     device_names::path(cx, places, name)
 }
 
-/// The device that a path leads to, once it is there: udev may still be making its link.
+/// Waits for the device that a path leads to: udev may still be making its link.
 fn wait_for(cx: &mut Context, places: &Places, path: &str) -> Result<Block> {
     settle(cx)?;
     block::at(places, path).ok_or_else(|| Error::new(format!("there is no block device {path}")))

@@ -8,8 +8,8 @@
 //! The root's own partition grows in the initramfs, once the root is mounted and its configuration is read: only then is it known
 //! whether the image wants that, and the kernel takes a partition's new end while it is mounted. All else, and the file system
 //! (resizefs), comes in the local stage of the real root, before any service but those that mount its file systems. That is not
-//! started where the root's partition, or disk, and an ext4 or XFS on it have all the room that there is. Where the instance has
-//! a bootcmd, a boothook, or user-data that refers to something remote, both modules run in the network stage, in their place in
+//! started if the root's partition, or disk, and an ext4 or XFS on it already fill all the room. If the instance has a bootcmd, a
+//! boothook, or user-data that refers to something remote, both modules run in the network stage, in their place in
 //! the list, as in cloud-init.
 //!
 //! A device that does not lie on a partition itself is followed down. LVM: the partition of its one physical volume, pvresize,
@@ -76,8 +76,7 @@ fn skipped(why: impl Into<String>) -> Result<Outcome> {
 }
 
 /// Grows the root's partition in the initramfs, where the new root is mounted and nothing runs from it yet. A
-/// root on LVM, LUKS or MD needs programs and is left to [`live`]; so are reports, because `live` comes to
-/// the same result.
+/// root on LVM, LUKS or MD needs programs and is left to [`live`]; so are reports, because `live` finds the same.
 fn provision(cx: &mut Context) -> Result<()> {
     let empty = Map::new();
     let section = cx.config.get("growpart").map_or(Some(&empty), Value::as_map);

@@ -36,7 +36,7 @@ fn a_partition_grows_once_and_a_plan_shows_it() {
     );
     assert_eq!(end(&machine, "vda"), 64 * MIB);
     assert_eq!(machine.run("{}", live).commands, [""; 0]);
-    // Nothing of the same in a plan, nor where it is switched off.
+    // None of this in a plan, or if it is switched off.
     let machine = self::machine(&[], "/dev/vda1");
     machine.file("etc/growroot-disabled", "");
     assert_eq!(machine.run("{}", live).commands, [""; 0]);

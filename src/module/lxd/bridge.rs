@@ -10,7 +10,7 @@ const DEFAULT_NAME: &str = "lxdbr0";
 /// The configuration of an LXD that is set up by debconf (before its snap).
 const OLD_CONF: &str = "/etc/default/lxd-bridge";
 
-/// What to do with the bridge.
+/// The requested change to the bridge.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
     None,
@@ -100,7 +100,7 @@ fn lxc(cx: &mut Context, words: &[String]) -> Result<()> {
     cx.root.run(lxc_command(cx, words))
 }
 
-/// Runs a command that ends with 1 where what it removes is not there, and says whether it was.
+/// Runs a command that removes something. Returns false if that did not exist (exit code 1).
 fn lxc_if_there(cx: &mut Context, words: &[&str]) -> Result<bool> {
     let words: Vec<String> = words.iter().map(|w| (*w).to_owned()).collect();
     match cx.root.output(lxc_command(cx, &words))?.status {
@@ -110,7 +110,7 @@ fn lxc_if_there(cx: &mut Context, words: &[&str]) -> Result<bool> {
     }
 }
 
-/// Answers the questions of LXD's package, and has it configured again.
+/// Answers the questions of LXD's package, and reconfigures it.
 fn by_debconf(cx: &mut Context, bridge: &Map, mode: Mode) -> Result<()> {
     let mut answers: Vec<(&str, Option<String>)> = Vec::new();
     let name = text(bridge, "name");

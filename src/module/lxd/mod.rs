@@ -1,7 +1,7 @@
 //! # lxd
 //!
 //! Installs LXD as a snap and sets it up: with `preseed`, the text that `lxd init --preseed` takes, or with the settings of
-//! `init` and `bridge`. What the storage backend needs is installed where it is missing.
+//! `init` and `bridge`. The storage backend's tools are installed if they are missing.
 //!
 //! ```yaml
 //! lxd:
@@ -53,7 +53,7 @@ const INIT: [&str; 7] = [
     "storage_pool",
     "trust_password",
 ];
-/// Storage drivers, the program that each needs, and the package that has it.
+/// Storage drivers, the program that each needs, and its package.
 const DRIVERS: [(&str, &str, &str); 3] =
     [("zfs", "zfs", "zfsutils-linux"), ("lvm", "lvcreate", "lvm2"), ("btrfs", "mkfs.btrfs", "btrfs-progs")];
 

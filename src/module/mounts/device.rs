@@ -1,4 +1,4 @@
-//! What the first field of a mount refers to: a device that is present, one that is not, or no device.
+//! The first field of a mount: it refers to a device that is present, to one that is not, or to no device.
 
 use crate::drive::block::{self, Kind};
 use crate::system::device_names::{alias, dotted, of_source, partition_of};
@@ -39,7 +39,7 @@ pub(super) fn resolve(cx: &Context, spec: &str, kind: &str, options: &str) -> Wh
         return What::Other(spec.to_owned());
     }
     let is_tag = TAGS.iter().any(|tag| spec.starts_with(tag));
-    // What shares a folder may be called like a device of the source's: `root`.
+    // The tag of a shared folder may be the name of a device of the source's: `root`.
     let candidates = candidates(cx, spec).filter(|(paths, _)| !(virtual_type && paths.is_empty()));
     if !cx.outside.knows_devices() && (is_tag || candidates.is_some()) {
         return unseen(cx, spec);
@@ -75,7 +75,7 @@ fn late(paths: &[String], partition: Option<&str>) -> What {
     What::Late(partition.map_or_else(|| path.clone(), |n| partition_of(path, n)), NO_DEVICE.into())
 }
 
-/// The device where none can be read: one in the tree's /dev, if it has disks there, else the first that the
+/// The device if none can be read: one in the tree's /dev, if it has disks there, else the first that the
 /// name may refer to.
 fn unseen(cx: &Context, spec: &str) -> What {
     let Some((paths, partition)) = candidates(cx, spec) else { return What::Device(spec.to_owned()) };
@@ -145,8 +145,8 @@ fn is_short(name: &str) -> bool {
     })
 }
 
-/// The device or its partition: the named one, else the first, if the device has one. What a disk held before it was partitioned
-/// may still be seen on it.
+/// The device or its partition: the named one, else the first, if the device has one. The file system that a disk had before it was
+/// partitioned may still be visible.
 fn find(cx: &Context, paths: &[String], partition: Option<&str>, kind: &str) -> What {
     let device = |path: &str| cx.outside.device(path).map(|device| (path.to_owned(), device));
     let Some((path, whole)) = paths.iter().find_map(|path| device(path)) else { return late(paths, partition) };

@@ -3,7 +3,7 @@
 //! Writes lines of /etc/fstab, makes the mount points, and mounts what the real root has not mounted yet. A name may be a
 //! path, LABEL=, UUID=, PARTLABEL=, PARTUUID=, a short name such as vdb1, or a name of the datasource such as ephemeral0.
 //! Fields that an entry lacks come from `mount_default_fields`. Every line gets `nofail`, so that none can stop a boot.
-//! Lines are written before the pivot, but where there is a `disk_setup` or an `fs_setup` not those of a device without a file
+//! Lines are written before the pivot, but if there is a `disk_setup` or an `fs_setup` not those of a device without a file
 //! system or on a disk that it names: those come when it has run. `swap` makes a swap file.
 //!
 //! ```yaml
@@ -45,7 +45,7 @@ use std::time::Duration;
 
 /// How long `mount -a` may take: a server that does not answer must not delay the boot.
 const MOUNT_LIMIT: Duration = Duration::from_secs(60);
-/// Options by which an entry decides itself when it is mounted (systemd.mount(5)), beside [`BEFORE`].
+/// Options with which an entry itself decides when it is mounted (systemd.mount(5)), beside [`BEFORE`].
 const OWN_ORDER: [&str; 7] = [
     "x-systemd.automount",
     "x-systemd.after",
@@ -171,8 +171,8 @@ impl Entry {
         has(&self.fields[3], option)
     }
 
-    /// The folders that have to be mounted before it, as fstab has them: those above its mount point, and where its source is
-    /// a folder or file, that and those above it (RequiresMountsFor= of systemd.unit(5)).
+    /// The folders that have to be mounted before it, as written in fstab: those above its mount point, and if its source is a
+    /// folder or file, that and those above it (RequiresMountsFor= of systemd.unit(5)).
     fn needs(&self) -> Vec<String> {
         let above = |path: &str| {
             let path = fstab::escape(path.trim_end_matches('/'));
@@ -245,8 +245,9 @@ fn provision(cx: &mut Context) -> Result<()> {
     write(cx, &entries, None).map(drop)
 }
 
-/// Mounts in the local stage what systemd does not know yet, for example a file system that disk_setup has made: otherwise a
-/// service may start with what the mount hides. What needs the network, is not there, or takes long is left to [`live`].
+/// Mounts in the local stage the entries that systemd does not know yet, for example a file system that disk_setup has made:
+/// otherwise a service may start with files that the mount hides. Entries that need the network, are absent, or take long are left
+/// to [`live`].
 fn soon(cx: &mut Context) -> Result<()> {
     let mut entries = entries(cx, false)?;
     if sets_up_disks(cx) {
@@ -587,7 +588,7 @@ fn entry(cx: &Context, mut fields: [String; 6], systemd: bool) -> Entry {
     Entry { fields, local: is_device, missing, is_written, is_awaited, is_timed, order }
 }
 
-/// Whether a device that is there is a server's.
+/// Whether an existing device belongs to a server.
 fn is_on_network(cx: &Context, device: &str) -> bool {
     let Some(places) = cx.outside.places() else { return false };
     let found = cx.outside.device(device).and_then(|found| block::at(&places, &found.path));

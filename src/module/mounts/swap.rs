@@ -1,4 +1,4 @@
-//! `swap`: a swap file, its size and where it is.
+//! `swap`: a swap file, its size and its path.
 
 use crate::base::error::{Error, Result};
 use crate::document::{Map, Value, wrong};
@@ -15,7 +15,7 @@ pub(super) struct Swap {
     pub(super) is_new: bool,
 }
 
-/// Creates the swap file of the configuration. None if it has none.
+/// Creates the configured swap file. None if none is configured.
 pub(super) fn make(cx: &mut Context) -> Result<Option<Swap>> {
     let Some(section) = cx.map("swap") else { return Ok(None) };
     let path = section.get("filename").filter(|v| !v.is_null()).map_or(Some("/swap.img"), Value::as_str);

@@ -155,7 +155,7 @@ fn devices_are_found_by_every_name_and_none_stops_a_boot() {
             "[vdc, /d, auto, 'noauto,x-systemd.requires=cloud-init.service,_netdev']",
             "/dev/vdc\t/d\tauto\tnoauto,comment=cloudconfig\t0\t2".into(),
         ),
-        // Names of devices, but nothing here has them.
+        // Names of devices, but no device here has them.
         (
             "[root, /srv/host, virtiofs]",
             "root\t/srv/host\tvirtiofs\tdefaults,nofail,x-systemd.before=local-fs.target,comment=cloudconfig\t0\t2"

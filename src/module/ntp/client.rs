@@ -1,4 +1,4 @@
-//! Time clients: what each is called and where it is configured, in one table, and their configuration files.
+//! Time clients: their names and the paths of their configuration, in one table, and their configuration files.
 
 use crate::base::error::{Error, Result};
 use crate::machine::{Distro, Family};
@@ -33,7 +33,7 @@ const CLIENTS: &[[&str; 6]] = &[
 ];
 
 impl Client {
-    /// The client that cloud-init calls `name`, as `distro` has it.
+    /// The client that cloud-init calls `name`, on `distro`.
     pub fn named(name: &str, distro: &Distro) -> Option<Client> {
         let [name, program, file, package, service, template] = *CLIENTS.iter().find(|c| c[0] == name)?;
         let mut client = Client {
@@ -147,7 +147,7 @@ impl Client {
     }
 }
 
-/// The distribution's zone of the NTP pool. SLES and Alpine have none of their own.
+/// The distribution's zone of the NTP pool. SLES and Alpine have no zone.
 pub fn default_pools(distro: &Distro) -> Vec<String> {
     let zone = match distro.name {
         "sles" => "opensuse.",
@@ -157,7 +157,7 @@ pub fn default_pools(distro: &Distro) -> Vec<String> {
     (0..4).map(|n| format!("{n}.{zone}pool.ntp.org")).collect()
 }
 
-/// Where the servers are in a file that has them in its middle, as the distribution's own does.
+/// The line of the servers, if it is in the middle of a file, as in the distribution's own.
 const SOURCES: &str = "@\n";
 const CHRONY: &str = "driftfile /var/lib/chrony/drift\nmakestep 1.0 3\nrtcsync\nlogdir /var/log/chrony\n";
 const CHRONY_FEDORA: &str =

@@ -1,7 +1,7 @@
 //! # ntp
 //!
 //! Configures an NTP client with servers and pools: the one that is installed, or the distribution's own, or the one that
-//! `ntp_client` names. The package is installed where it is missing, and the service restarted. Without servers the
+//! `ntp_client` names. The package is installed if it is missing, and the service restarted. Without servers the
 //! distribution's pools are used.
 //!
 //! ```yaml

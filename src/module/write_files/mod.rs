@@ -3,8 +3,8 @@
 //! Writes files with the content of the entry (plain, base64 or gzip, as `encoding` says) or of `source: uri` (a path,
 //! file: or http), before the pivot. Missing folders are made. `owner` is `user:group`, root:root by default;
 //! `permissions` is an octal number in quotes, 0644 by default. Files from a server, files in /tmp, /dev, /proc and
-//! /sys, and owners that the same cloud-config makes, wait for the real root, where /tmp is mounted and emptied by
-//! then. A file that the kernel has in /proc or /sys gets the content as it is, also with `append`. Entries with
+//! /sys, and owners that the same cloud-config makes, wait for the real root, which has mounted and emptied /tmp by then. A
+//! kernel's file in /proc or /sys gets the content unchanged, even with `append`. Entries with
 //! `defer: true` are left to the module write_files_deferred.
 //!
 //! ```yaml
