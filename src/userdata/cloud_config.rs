@@ -187,7 +187,7 @@ mod tests {
         );
     }
 
-    /// Aliases make much of little, and each part may have some.
+    /// Aliases amplify a small input, and each part may have some.
     #[test]
     fn all_parts_have_the_bounds_of_one_document() {
         let of = |key: &str| format!("#cloud-config\n{key}: [&a [{}], {}]\n", "1,".repeat(1_000), "*a,".repeat(90));

@@ -163,10 +163,10 @@ pub struct Sources<'a> {
 pub struct Consumed {
     /// None if the configuration disables user-data (`allow_userdata: false`).
     pub user: Option<UserData>,
-    /// None if there is none, or it is disabled.
+    /// None if it is absent or disabled.
     pub vendor: Option<UserData>,
     pub vendor2: Option<UserData>,
-    /// The program and arguments by which vendor scripts are run.
+    /// The program and arguments that run vendor scripts.
     pub vendor_prefix: Vec<String>,
     /// All layers, merged.
     pub config: Map,

@@ -10,7 +10,7 @@ const MAX_OPERATIONS: usize = 10_000;
 /// How many entries of lists and mappings all operations may move: each that adds or removes one moves those after it.
 const MAX_MOVED: usize = 2_000_000;
 
-/// What operations may still build up and move.
+/// The limits of growth and moves by operations.
 struct Bounds {
     /// Upper bound of the document's size so far.
     size: Size,
@@ -31,7 +31,7 @@ impl Bounds {
         Ok(value)
     }
 
-    /// What was removed, or is replaced, takes no more room. It has taken time, so that its nodes still count.
+    /// A removed or replaced value takes no more room. It has taken time, so its nodes still count.
     fn shrunk(&mut self, value: &Value) {
         self.size.bytes = self.size.bytes.saturating_sub(Size::of(value).bytes);
     }

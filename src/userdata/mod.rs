@@ -55,13 +55,13 @@ pub enum PartHandlers {
     /// There is no Python.
     #[default]
     None,
-    /// Those in the parts.
+    /// The handlers in the parts.
     OfParts,
-    /// Those in the parts and the image's.
+    /// The handlers in the parts and the image's.
     OfImage,
 }
 
-/// What is needed to process one source, besides its bytes.
+/// The context of one source's bytes.
 pub struct Context<'a> {
     /// The name of the source in messages: `user-data`.
     pub source: &'a str,

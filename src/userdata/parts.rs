@@ -54,7 +54,7 @@ impl Part {
         }
     }
 
-    /// Whether this part is for the instance with that launch index: it has none, or the same.
+    /// Whether this part is for the instance with that launch index: it has the same index, or none.
     pub fn is_for(&self, launch_index: Option<i64>) -> bool {
         match (&self.launch_index, launch_index) {
             (Some(own), Some(wanted)) => own.trim().parse() == Ok(wanted),

@@ -38,7 +38,7 @@ pub struct Settings {
     pub enabled: bool,
     /// The MIME types to leave out.
     pub disabled_handlers: Vec<String>,
-    /// The program and arguments by which vendor scripts are run.
+    /// The program and arguments that run vendor scripts.
     pub prefix: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What templates can call: macros, methods, loops and jinja's functions.
+//! Calls in templates: macros, methods, loops and jinja's functions.
 
 use super::budget::{MAX_RANGE, Step, fail};
 use super::methods;

@@ -31,7 +31,7 @@ pub enum Token<'a> {
     End,
 }
 
-/// What ends the current tag.
+/// The kind of the current tag, which decides its end.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Mode {
     Data,

@@ -56,7 +56,7 @@ const LIST: &[&str] =
     &["append", "clear", "copy", "count", "extend", "index", "insert", "pop", "remove", "reverse", "sort"];
 const DICT: &[&str] = &["clear", "copy", "get", "items", "keys", "pop", "popitem", "setdefault", "update", "values"];
 
-/// What a piece of a text takes while there is a list of them, in bytes.
+/// The memory of one piece in a list of pieces of text, in bytes.
 pub const PIECE: usize = 16;
 
 /// The method of that name that a value has.
@@ -257,7 +257,7 @@ fn int<'a>(n: usize) -> Step<Value<'a>> {
     Ok(Value::Int(i64::try_from(n).unwrap_or(i64::MAX)))
 }
 
-/// Replaces up to `count` occurrences, all where it is negative. Nothing is replaced where `from` is empty.
+/// Replaces up to `count` occurrences, all if it is negative, none if `from` is empty.
 pub fn replace(text: &str, from: &str, to: &str, count: i64, budget: &Budget<'_>) -> Step<String> {
     if from.is_empty() {
         return Ok(text.to_owned());

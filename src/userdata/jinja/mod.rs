@@ -47,8 +47,8 @@ pub struct Rendered {
 }
 
 impl Rendered {
-    /// The warning about variables that do not exist in the file or part `name`, in cloud-init's words, which tools look
-    /// for. None where there are none.
+    /// The warning about variables that do not exist in the file or part `name`, in cloud-init's words, which tools look for. None
+    /// if all exist.
     pub fn warning(&self, name: &str) -> Option<String> {
         let missing: Vec<String> = self.missing.iter().map(|variable| format!("'{variable}'")).collect();
         let text = "Could not render jinja template variables in file";
@@ -56,7 +56,7 @@ impl Rendered {
     }
 }
 
-/// The template below a `## template: jinja` line; None where the first line is no such line.
+/// The template below a `## template: jinja` line; None if the first line is no such line.
 pub fn body(text: &str) -> Option<&str> {
     let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
     let first = first.to_ascii_lowercase();
@@ -101,7 +101,7 @@ fn with_unix_lines(template: &str) -> Cow<'_, str> {
     if template.contains('\r') { template.replace("\r\n", "\n").replace('\r', "\n").into() } else { template.into() }
 }
 
-/// A failure with its line in the document, where the header line is the first.
+/// A failure with its line in the document; the header is line 1.
 fn wrong(Failure { what, line }: &Failure) -> Error {
     let place = if *line > 0 { format!(" on line {}", line + 1) } else { String::new() };
     Error::new(format!("the template fails{place}: {what}"))

@@ -1,4 +1,4 @@
-//! Jinja's tests: what may be after `is`.
+//! Jinja's tests: the names allowed after `is`.
 
 use super::budget::{Step, fail};
 use super::filters;

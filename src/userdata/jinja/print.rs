@@ -110,7 +110,7 @@ fn quoted(text: &str) -> String {
     out
 }
 
-/// A value as JSON with sorted keys, safe in HTML: what jinja2's `tojson` gives. `indent`: spaces for each level, if any.
+/// A value as JSON with sorted keys, safe in HTML, as jinja2's `tojson` returns it. `indent`: spaces for each level, if any.
 pub fn to_json(value: &Value<'_>, indent: Option<usize>, budget: &Budget<'_>) -> Step<String> {
     let mut out = String::new();
     write_json(value, indent, &mut out, budget, 0)?;

@@ -22,7 +22,7 @@ impl<'a> Scope<'a> {
         Rc::new(Scope { names: RefCell::default(), around: Some(around.clone()) })
     }
 
-    /// The variable in the innermost scope that has it.
+    /// The variable in the innermost scope that defines it.
     pub fn get(&self, name: &str) -> Option<Value<'a>> {
         let own = self.names.borrow().get(name).cloned();
         own.or_else(|| self.around.as_ref()?.get(name))

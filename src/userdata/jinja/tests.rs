@@ -182,7 +182,7 @@ fn values_without_an_order_are_sorted_or_refused() {
     }
 }
 
-/// What looks like one step and takes as long as its values are large, many times over.
+/// Operations that look like one step but take time in proportion to their values, repeated.
 #[test]
 fn large_values_in_loops_end_in_time() {
     let often = |set: &str, what: &str| {

@@ -154,7 +154,7 @@ fn key<'a>(value: &Value<'a>, depth: usize) -> Step<Key<'a>> {
 }
 
 impl<'a> Dict<'a> {
-    /// The value at a key; None if there is none, or it cannot be a key.
+    /// The value at a key; None if the key is absent, or cannot be one.
     pub fn get(&self, at: &Value<'a>) -> Option<Value<'a>> {
         let entries = self.0.borrow();
         let position = entries.index.get(&key(at, 0).ok()?)?;
@@ -317,7 +317,7 @@ impl<'a> Value<'a> {
         Value::Text(Text::Borrowed(text))
     }
 
-    /// What does not exist.
+    /// The value of a variable that does not exist.
     pub fn undefined(name: &'a str) -> Self {
         Value::Undefined(Text::Borrowed(name))
     }
@@ -400,7 +400,7 @@ impl<'a> Value<'a> {
     /// Python's order.
     ///
     /// # Errors
-    /// Values that have none, such as a text and a number.
+    /// Values without an order, such as a text and a number.
     pub fn compare(&self, other: &Self, budget: &Budget<'_>) -> Step<Ordering> {
         compare(self, other, budget, 0)
     }

@@ -17,7 +17,7 @@ const WINDOWS: [char; 32] = [
     '“', '”', '•', '–', '—', '˜', '™', 'š', '›', 'œ', '\u{9d}', 'ž', 'Ÿ',
 ];
 
-/// What a charset other than UTF-8 and ASCII gives for a byte; None if the charset is not known.
+/// The decoder of a charset other than UTF-8 and ASCII, for one byte; None if the charset is unknown.
 fn charset_named(name: &str) -> Option<fn(u8) -> char> {
     match name.trim().to_ascii_lowercase().as_str() {
         "iso-8859-1" | "iso8859-1" | "latin1" | "latin-1" => Some(char::from),

@@ -106,7 +106,7 @@ impl<'a> Sections<'a> {
         sections
     }
 
-    /// Moves past the next boundary line. Returns where it begins, and whether it is the last.
+    /// Moves past the next boundary line. Returns its start, and whether it is the last.
     fn seek(&mut self) -> Option<(usize, bool)> {
         loop {
             let start = self.rest.position;

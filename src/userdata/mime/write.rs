@@ -19,13 +19,13 @@ pub fn write(parts: Vec<Entity>) -> Vec<u8> {
     out
 }
 
-/// What writes the parts as user-data.txt.i, piece by piece, as often as it is called. People read this file: text
-/// stays as it is. [`super::parse`] reads the parts back unchanged.
+/// Returns a function that writes the parts as user-data.txt.i, piece by piece, and can be called repeatedly. People
+/// read this file: text stays as it is. [`super::parse`] reads the parts back unchanged.
 pub fn writer(parts: Vec<Entity>) -> impl Fn(&mut dyn Write) -> io::Result<()> {
     writer_of(parts, false)
 }
 
-/// What writes a multipart/mixed. `Number-Attachments` is the number of parts.
+/// Returns a function that writes a multipart/mixed. `Number-Attachments` is the number of parts.
 fn writer_of(parts: Vec<Entity>, ascii: bool) -> impl Fn(&mut dyn Write) -> io::Result<()> {
     // Found out once: it takes longer than writing the part.
     let is_kept = |content: &[u8]| is_kept(content) && (!ascii || content.is_ascii());

@@ -31,7 +31,7 @@ pub fn int<'a>(cx: &Renderer<'a, '_>, value: Value<'a>, given: Bound<'a>) -> Ste
     Ok(parsed.or(truncated).map_or_else(|| default.unwrap_or(Value::Int(0)), Value::Int))
 }
 
-/// A float without its fraction, where an integer holds it.
+/// A float without its fraction, if that fits an integer.
 fn whole(f: f64) -> Option<i64> {
     (f.is_finite() && f.abs() < 9e18).then_some(f as i64)
 }

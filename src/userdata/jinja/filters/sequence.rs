@@ -66,12 +66,12 @@ pub fn reverse<'a>(cx: &Renderer<'a, '_>, value: Value<'a>, _: Bound<'a>) -> Ste
     cx.heap.list(items)
 }
 
-/// The items to choose from; none of a value that is not true.
+/// The items to choose from; none if the value is not true.
 fn candidates<'a>(cx: &Renderer<'a, '_>, value: &Value<'a>) -> Step<Rc<List<'a>>> {
     if value.is_true() { cx.heap.items(value) } else { cx.heap.shared(Vec::new(), false) }
 }
 
-/// What is at a path of attributes and positions with points between them, which may be an integer too.
+/// The value at a path of attributes and positions separated by points; an integer is a path too.
 fn at<'a>(cx: &Renderer<'a, '_>, value: &Value<'a>, path: &Value<'a>) -> Step<Value<'a>> {
     let Value::Text(path) = path else { return cx.item(value, path) };
     cx.budget().read(path.len())?;

@@ -67,7 +67,7 @@ pub fn replaced<'a>(cx: &Renderer<'a, '_>, value: Value<'a>, given: Bound<'a>) -
     cx.heap.text(methods::replace(&text, &old, &new, count, cx.budget())?)
 }
 
-/// A text's lines (Python's `splitlines`), with their ends where they are kept.
+/// A text's lines (Python's `splitlines`), with their line ends if `keep` is set.
 pub fn split_lines<'t>(text: &'t str, keep: bool, budget: &Budget<'_>) -> Step<Vec<&'t str>> {
     let is_end = |c: char| {
         matches!(c, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{1c}'..='\u{1e}' | '\u{85}' | '\u{2028}' | '\u{2029}')

@@ -243,7 +243,7 @@ impl<'a> Parser<'a, '_> {
         }
     }
 
-    /// What is in square brackets after a value.
+    /// The index or slice in square brackets after a value.
     fn item(&mut self) -> Step<Postfix<'a>> {
         let mut bounds = [None, None, None];
         let mut colons = 0;
