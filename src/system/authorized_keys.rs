@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 /// The options of keys that must not log in: `$USER` is replaced by the user to log in as, `$DISABLE_USER` by
-/// the user that is refused. The format is an interface: disable_root_opts has it too.
+/// the user that is refused. The format is an interface: disable_root_opts uses it too.
 pub const DISABLE_USER_OPTS: &str = "no-port-forwarding,no-agent-forwarding,no-X11-forwarding,\
     command=\"echo 'Please login as the user \\\"$USER\\\" rather than the user \\\"$DISABLE_USER\\\".';echo;sleep 10;exit 142\"";
 
@@ -103,7 +103,7 @@ fn end_of_options(line: &str) -> usize {
     line.len()
 }
 
-/// What sshd's configuration says about the files of keys. It is read once for all users of a module.
+/// The rules for files of keys in sshd's configuration. It is read once for all users of a module.
 pub struct Rules {
     /// AuthorizedKeysFile.
     files: String,
@@ -140,7 +140,7 @@ pub fn add(
         return Err(Error::new("the options of SSH keys hold the end of a line or another control character"));
     }
     let mut new: Vec<Key> = Vec::new();
-    // Where each line is in it, and where the lines of each key are, with the first of them that may be missing in the file.
+    // The position of each line, and those of each key's lines with the first of them that may be missing in the file.
     let mut places: HashMap<String, usize> = HashMap::new();
     let mut known: HashMap<String, (Vec<usize>, usize)> = HashMap::new();
     for line in keys.iter().flat_map(|k| k.lines()).filter(|l| !l.trim().is_empty() && !l.trim().starts_with('#')) {
@@ -172,7 +172,7 @@ pub fn add(
         let Some(key) = Key::parse(&String::from_utf8_lossy(line)) else { continue };
         let Some((same, missing)) = known.get_mut(&key.base64) else { continue };
         let next = places.get(&key.to_string()).or_else(|| {
-            // Where none is missing, it is the last.
+            // If none is missing, it is the last.
             while *missing + 1 < same.len() && there[same[*missing]] {
                 *missing += 1;
             }
@@ -192,7 +192,7 @@ pub fn add(
     root.rewrite(&path, content, Attr::owned(0o600, user.ids))
 }
 
-/// The keys of a user, and the file that has them.
+/// The keys of a user, and their file.
 pub fn list(root: &Root, rules: &Rules, user: &User) -> (String, Vec<Key>) {
     let candidates = candidates(rules, user).into_iter().find(|p| root.is_file(p));
     let path = candidates.unwrap_or_else(|| default_file(user));
@@ -257,7 +257,7 @@ fn is_in_home(user: &User, path: &str) -> bool {
 }
 
 /// Checks that sshd would read `path` for the user (misc.c, safe_path): no other user can write to it or to a
-/// folder above it. What does not exist yet will be created with suitable modes.
+/// folder above it. Missing folders will be created with suitable modes.
 fn check(root: &Root, user: &User, path: &str, strict: bool) -> Result<()> {
     let wrong = |at: &str, why: &str| Err(Error::new(format!("{at} {why}")));
     let home = user.home.trim_end_matches('/');

@@ -8,7 +8,7 @@ pub fn print(context: &Context, text: &str) -> bool {
     !context.root.runs_commands() || context.outside.show(Screen::Console, text)
 }
 
-/// Adds the lines of `text` to the system's log, if it has one that takes them. In a root that is not the running system nothing is
+/// Adds the lines of `text` to the system's log, if there is one. In a root that is not the running system nothing is
 /// logged.
 pub fn to_system_log(context: &Context, text: &str) {
     if context.root.runs_commands() && !context.outside.show(Screen::SystemLog, text) {

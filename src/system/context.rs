@@ -32,13 +32,13 @@ pub struct Context<'a> {
     pub shown: Vec<(String, String)>,
 }
 
-/// What modules need from the machine besides the root. A stage passes the real machine, a test a fake one.
+/// The modules' access to the machine besides the root. A stage passes the real machine, a test a fake one.
 pub trait Outside {
     /// The block device with this name: a path below `/dev`, or `LABEL=`, `UUID=`, `PARTLABEL=`,
     /// `PARTUUID=` or `TYPE=` with a value.
     fn device(&self, name: &str) -> Option<Device>;
 
-    /// Whether the machine's devices can be examined. Not where a tree is provisioned for another machine.
+    /// Whether the machine's devices can be examined. Not if a tree is provisioned for another machine.
     fn knows_devices(&self) -> bool {
         true
     }

@@ -8,7 +8,7 @@ use crate::root::Attr;
 
 /// The record has a line for each, with its name and its size in bytes.
 const RECORD: &str = "/var/lib/cloud/data/disk-sizes";
-/// The record where something could not grow.
+/// The record if something could not grow.
 const FAILED: &str = "failed\n";
 /// Devices whose sizes depend on others, or that are created in each boot.
 const MADE: [&str; 6] = ["dm-", "md", "loop", "ram", "zram", "nbd"];

@@ -38,7 +38,7 @@ pub fn is_ours(line: &str) -> bool {
     fields(line).is_some_and(|[.., options]| options.split(',').any(|o| o == MARK))
 }
 
-/// The text of fstab without the lines that were written for a cloud-config, where their device begins with `prefix`.
+/// The text of fstab without the lines that were written for a cloud-config and whose device begins with `prefix`.
 pub fn without_ours(text: &str, prefix: &str) -> String {
     let is_of = |line: &str| is_ours(line) && fields(line).is_some_and(|[device, ..]| device.starts_with(prefix));
     text.split_inclusive('\n').filter(|line| !is_of(line.trim_end())).collect()

@@ -1,4 +1,4 @@
-//! The machine's host name, and the files that have it.
+//! The machine's host name, and its files.
 
 use super::Context;
 use crate::base::error::Result;

@@ -7,7 +7,7 @@ use crate::instance::Instance;
 use crate::root::{Attr, Root};
 use crate::source::{self, Source, Update};
 
-/// The udev rule that reports added devices, where users of cloud-init look for it.
+/// The udev rule that reports added devices, at cloud-init's path, because users look for it there.
 pub const RULE: &str = "/etc/udev/rules.d/90-cloud-init-hook-hotplug.rules";
 /// Written by `devel hotplug-hook enable`.
 const ENABLED: &str = "/var/lib/cloud/hotplug.enabled";

@@ -68,7 +68,7 @@ pub fn of_new_root(root: &Root) -> Option<Mounted> {
     find(&beneath::read(Path::new("/"), "proc/self/mounts")?, path).filter(|m| m.point == path)
 }
 
-/// An initramfs's new root: its mount, its block device, and where devices are. None elsewhere, and if the
+/// An initramfs's new root: its mount, its block device, and the places of devices. None elsewhere, and if the
 /// kernel lists no device for it.
 pub fn device_of_new_root(cx: &Context) -> Option<(Mounted, Block, Places)> {
     let places = cx.outside.places().filter(|_| cx.root.is_initramfs())?;
@@ -109,8 +109,8 @@ fn find(text: &str, path: &str) -> Option<Mounted> {
     above.max_by_key(|m| m.point.len())
 }
 
-/// The device of `root=` on the kernel command line, for a kernel that calls the root's device /dev/root: by
-/// its path, or by udev's link for its label or UUID. None if there is none.
+/// The device of `root=` on the kernel command line, for a kernel that calls the root's device /dev/root: by its path,
+/// or by udev's link for its label or UUID. None if no root is named.
 pub fn root_on_cmdline(root: &Root) -> Option<String> {
     let cmdline = Cmdline::new(&root.text("/proc/cmdline"));
     let value = cmdline.value("root").filter(|v| !v.is_empty())?;

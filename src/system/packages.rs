@@ -325,7 +325,7 @@ fn apt_get(cx: &Context) -> Result<Vec<String>> {
     Ok(words.into_iter().filter(|_| wraps).chain(command).collect())
 }
 
-/// Whether the root consists of snapshots, where only transactional-update can install packages.
+/// Whether the root consists of snapshots, which only transactional-update can change.
 fn is_transactional(root: &Root) -> bool {
     root.which("transactional-update").is_some()
         && root.text("/proc/self/mounts").lines().any(|l| {

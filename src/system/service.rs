@@ -76,10 +76,10 @@ pub fn manage(cx: &mut Context, action: Action, service: &str) -> Result<()> {
     cx.root.run(Command::new(cx.stage, argv))
 }
 
-/// The longest that a stage waits for the network. What needs it then fails by itself and reports that.
+/// The longest that a stage waits for the network. Then the work that needs it fails and is reported.
 const NETWORK: Duration = Duration::from_secs(180);
 
-/// Network managers whose links come up after they have started, and the services by which they wait for that. Others have started
+/// Network managers whose links come up after they have started, and their services that wait for that. Others have started
 /// when their links are up.
 const WAITS: [(&str, &str); 2] = [
     ("systemd-networkd.service", "systemd-networkd-wait-online.service"),

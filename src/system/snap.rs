@@ -1,4 +1,4 @@
-//! snapd, where modules need it.
+//! snapd, for the modules that need it.
 
 use super::Context;
 use crate::base::error::Result;

@@ -43,7 +43,7 @@ pub fn render(name: &str, text: &str, values: &Value) -> Result<String> {
     }
 }
 
-/// Replaces `$name` and `${name}`, where the name may be a dotted path; unknown ones stay as they are.
+/// Replaces `$name` and `${name}`. A name may be a dotted path; unknown ones stay unchanged.
 fn basic(text: &str, values: &Value) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

@@ -39,7 +39,7 @@ impl<T: Default> Named<T> {
     }
 }
 
-/// What is read of a configuration.
+/// The reader of a configuration, and its results.
 #[derive(Default)]
 struct Reader {
     users: Named<Map>,
@@ -236,8 +236,7 @@ impl Reader {
     }
 }
 
-/// The names in a list, in a mapping's keys, or in a string with commas; null has none. None for anything
-/// else.
+/// The names in a list, in a mapping's keys, or in a string with commas; empty for null. None for anything else.
 pub fn names_of(value: &Value) -> Option<Vec<String>> {
     match value {
         Value::Null => Some(Vec::new()),

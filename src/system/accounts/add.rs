@@ -219,7 +219,7 @@ impl Ranges {
     }
 }
 
-/// Assigns the first free range of subuid(5) or subgid(5) to `name`, if the file exists and it has none.
+/// Assigns the first free range of subuid(5) or subgid(5) to `name`, if the file exists and it has none for them.
 fn add_range(
     table: &mut Table,
     ranges: &mut Ranges,

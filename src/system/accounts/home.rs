@@ -13,11 +13,11 @@ const MAX_SKELETON: (usize, usize) = (10_000, 32);
 #[derive(Debug, Default)]
 pub(super) struct Skeletons(OnceCell<[Skeleton; 2]>);
 
-/// What is in a skeleton, each folder before its contents.
+/// The entries of a skeleton, each folder before its contents.
 #[derive(Debug)]
 struct Skeleton {
     path: String,
-    /// The path in the skeleton, from its slash on; the mode; and what is there.
+    /// The path in the skeleton, from its slash on; the mode; and the content.
     parts: Vec<(String, u32, Part)>,
     /// Whether nothing was left out.
     is_whole: bool,

@@ -182,7 +182,7 @@ impl Accounts {
         [&self.group, &self.alt_group].iter().find_map(|t| t.field(t.find(name)?, 2).parse().ok())
     }
 
-    /// The name of the group that has a number as its name is given, as useradd(8) takes it. None if `text` is no number, or no
+    /// The name of the group whose number `text` is, because useradd(8) takes numbers too. None if it is not a number, or not a
     /// group's.
     pub fn numbered_group(&self, text: &str) -> Option<&str> {
         let gid = text.parse().ok().filter(|_| is_number(text))?;
@@ -248,7 +248,7 @@ impl Accounts {
         self.edit_password(name, |field| (!field.starts_with('!')).then(|| format!("!{field}")))
     }
 
-    /// Removes that `!` (passwd -u). What is left may be empty: a login without a password.
+    /// Removes that `!` (passwd -u). The rest may be empty, which is a login without a password.
     ///
     /// # Errors
     /// The user does not exist.
@@ -275,8 +275,8 @@ impl Accounts {
         self.shadow.find(name).is_some_and(|at| matches!(self.shadow.field(at, 1).as_str(), "" | "!"))
     }
 
-    /// Changes the password field in shadow. A user without a line there gets one, with the field that passwd has. passwd never
-    /// gets a hash: everybody may read it.
+    /// Changes the password field in shadow. A user without a line there gets one, with the field of passwd. passwd never gets a
+    /// hash, because it is world-readable.
     fn edit_password(&mut self, name: &str, edit: impl Fn(&str) -> Option<String>) -> Result<()> {
         if self.user(name).is_none() {
             return Err(Error::new(format!("failed to change the password of {name}: there is no such user")));

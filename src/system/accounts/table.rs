@@ -16,7 +16,7 @@ pub struct Table {
     changed: bool,
 }
 
-/// What is at a table's path.
+/// The state of a table's path.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum State {
     /// Nothing. Writing creates the file.

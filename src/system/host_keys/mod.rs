@@ -58,7 +58,7 @@ pub fn generated_types(context: &Context) -> Option<Vec<String>> {
 /// [`finish`].
 ///
 /// # Errors
-/// The kernel gives no random numbers, or a file cannot be written.
+/// The kernel returns no random numbers, or a file cannot be written.
 pub fn make(context: &mut Context, kinds: &[String]) -> Result<()> {
     let comment = comment(context.root);
     for kind in kinds {
@@ -124,8 +124,8 @@ pub fn is_rsa_due(context: &Context) -> bool {
     is_rsa_wanted(context) && !is_whole() && context.root.which("ssh-keygen").is_some()
 }
 
-/// Says that ssh-keygen makes the RSA key. It does not wait for the disk: where this is still there, a power cut may have left half
-/// a key.
+/// A marker while ssh-keygen makes the RSA key. It does not sync the key: if the marker still exists, a power cut may have left
+/// half a key.
 fn begun(context: &Context) -> String {
     format!("{}/prepivot-rsa-begun", state::folder(context.instance))
 }

@@ -14,7 +14,7 @@ const MAGIC: &[u8] = b"openssh-key-v1\0";
 const NONE: &[u8] = b"none";
 /// Characters in a line of the file, as ssh-keygen writes it.
 const WIDTH: usize = 70;
-/// What the private part's length is a multiple of without a cipher, in bytes.
+/// The block size of the private part without a cipher, in bytes.
 const BLOCK: usize = 8;
 /// The first byte of a point that is given by both coordinates (SEC 1, section 2.3.3).
 const UNCOMPRESSED: u8 = 4;
@@ -86,8 +86,8 @@ fn strings(fields: &[&[u8]]) -> Vec<u8> {
     out
 }
 
-/// A positive integer, most significant byte first, as the bytes of a string: without leading zeros, and with one where it
-/// would be negative (RFC 4251, section 5, "mpint").
+/// A positive integer, most significant byte first, as the bytes of a string: without leading zeros, except one if it would be
+/// negative otherwise (RFC 4251, section 5, "mpint").
 fn integer(bytes: &[u8]) -> Vec<u8> {
     let zeros = bytes.iter().take_while(|b| **b == 0).count();
     let digits = bytes.get(zeros..).unwrap_or_default();
@@ -158,7 +158,7 @@ impl Pair {
 
     /// The private key's file. It is not encrypted.
     pub fn private_file(&self, comment: &str) -> String {
-        // Two equal numbers, by which a wrong passphrase is found: there is none.
+        // Two equal numbers, which reveal a wrong passphrase; there is no passphrase here.
         let mut secret = vec![0; 8];
         secret.extend_from_slice(&self.public);
         secret.extend_from_slice(&self.private);
@@ -189,8 +189,8 @@ fn public_line(name: &str, public: &[u8], comment: &str) -> String {
     format!("{name} {} {comment}", base64::encode(public))
 }
 
-/// The public key in the file of a private key, as a line with the comment root@localhost. The file holds it in clear also
-/// where the private key is encrypted. None if the file is in another format, or its parts do not fit each other.
+/// The public key in the file of a private key, as a line with the comment root@localhost. The file has it in clear even if the
+/// private key is encrypted. None if the file has another format, or is inconsistent.
 pub fn public_of(private: &str) -> Option<String> {
     let text = private.trim().strip_prefix(BEGIN)?.strip_suffix(END)?;
     // OpenSSH ignores the ends of lines, wherever they are.
@@ -204,7 +204,7 @@ pub fn public_of(private: &str) -> Option<String> {
         let fits = fits_public(secret, public, kind).is_some();
         fits && derivation == NONE && options.is_empty() && reader.0.is_empty()
     } else {
-        // What the cipher gives can be followed by its tag, of a length that depends on the cipher.
+        // The ciphertext may be followed by a tag, whose length depends on the cipher.
         derivation != NONE && secret.len() >= BLOCK
     };
     (count == 1 && is_whole).then(|| public_line(kind.name, public, "root@localhost"))
@@ -324,7 +324,7 @@ mod tests {
         Some(format!("{bits} {} {comment} ({label})", key.fingerprint(HashAlg::Sha256)))
     }
 
-    /// What a sound key can become: cut off after each byte, with each bit turned, with each four bytes as a length that is too
+    /// Damaged variants of a sound key: cut off after each byte, with each bit turned, with each four bytes as a length that is too
     /// large, and with bytes after its end.
     fn damaged(sound: &[u8]) -> impl Iterator<Item = Vec<u8>> {
         let cut = (0..sound.len()).map(|n| sound[..n].to_vec());
@@ -382,7 +382,7 @@ mod tests {
         }
     }
 
-    /// A file with other bytes gives no key, or the same one where a private field is what changed. What `ssh-key` reads is read.
+    /// A changed file has no key, or the same one if only a private field changed. Every file that `ssh-key` accepts is accepted.
     #[test]
     fn damaged_files() {
         for pair in pairs() {
@@ -459,7 +459,7 @@ mod tests {
         }
     }
 
-    /// The public key is in clear, and what the cipher gives is not looked at.
+    /// The public key is in clear, and the ciphertext is ignored.
     #[test]
     fn an_encrypted_file_has_its_public_key() {
         let pair = &pairs()[0];
@@ -479,7 +479,7 @@ mod tests {
         assert_eq!(public_of(&file(b"aes256-ctr", b"bcrypt", &[], &[])), None);
     }
 
-    /// Runs ssh-keygen in a folder. None, with the test recorded as skipped, where there is no ssh-keygen.
+    /// Runs ssh-keygen in a folder. None, with the test recorded as skipped, if there is no ssh-keygen.
     fn ssh_keygen(dir: &TempDir, arguments: &[&str]) -> Option<Output> {
         let program = Path::new("/usr/bin/ssh-keygen");
         if !program.exists() {

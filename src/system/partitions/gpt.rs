@@ -4,7 +4,7 @@
 //! header in all of them:
 //!
 //! 1. The new backup, array and header, is written to the end of the disk. The primary header is the old one, and so is the
-//!    array that it names: the old table. Where the disk is no larger than before, the old backup may be torn; a reader that
+//!    array that it names: the old table. If the disk is no larger than before, the old backup may be torn; a reader that
 //!    has a valid primary does not need it.
 //! 2. The primary header becomes the new one, and names the backup's array. It is one sector, which a disk writes whole or not
 //!    at all: the old table or the new one.
@@ -218,8 +218,7 @@ impl Gpt {
         Ok(new.steps(old))
     }
 
-    /// Where the primary array belongs: where it is, unless an interruption left state 2 or 3, or it is
-    /// misplaced.
+    /// The proper sector of the primary array: its present one, unless an interruption left state 2 or 3, or it is misplaced.
     fn home(&self) -> u64 {
         let (count, size) = self.array_size();
         let end = self.entries_at.saturating_add(self.geometry.sectors_of(count * size));

@@ -1,8 +1,8 @@
 //! Partition tables: GPT (UEFI 2.10, section 5.3) and MBR with extended and logical partitions, read from a disk's bytes,
 //! and changed in steps between which a power cut leaves the old or the new table.
 //!
-//! What matters is how the kernel reads a table. It reads the MBR and, where that has an entry of type EE, GPT's header
-//! in sector 1; it does not look for the backup at the end of the disk without `gpt` on the kernel command line
+//! All of this follows the kernel's reader. It reads the MBR and, if that has an entry of type EE, GPT's header in sector 1; it
+//! does not look for the backup at the end of the disk without `gpt` on the kernel command line
 //! (block/partitions/efi.c). So a GPT with a broken primary header is no table at all, and the primary one is valid at
 //! any moment here.
 
@@ -19,7 +19,7 @@ use mbr::Mbr;
 
 /// The alignment of partitions, in bytes, as in sfdisk and sgdisk.
 const ALIGNMENT: u64 = 1 << 20;
-/// The least by which a partition is grown, in bytes, as growpart's `--fudge`.
+/// The smallest growth of a partition, in bytes, as growpart's `--fudge`.
 const MIN_GROWTH: u64 = 1 << 20;
 /// How many bytes at the start and at the end of a disk are erased to remove its table, as in cloud-init.
 const SIGNATURES: u64 = 1 << 20;

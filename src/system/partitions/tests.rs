@@ -68,7 +68,7 @@ impl Image {
         Image { path, geometry: Geometry::new(size, 512).unwrap(), _dir: dir }
     }
 
-    /// A disk of `size` bytes with what sfdisk makes of a script. None where there is no sfdisk.
+    /// A disk of `size` bytes that sfdisk partitioned by a script. None if there is no sfdisk.
     fn with(size: u64, script: &str) -> Option<Image> {
         let image = Image::new(size);
         run(&["sfdisk", "--quiet", image.path.to_str()?], script)?;
@@ -92,13 +92,13 @@ impl Image {
         steps.iter().flatten().for_each(|w| self.file().write_all_at(&w.content, w.offset).unwrap());
     }
 
-    /// What sfdisk reads. Empty where it sees no table.
+    /// The table as sfdisk reads it. Empty if it sees none.
     fn sfdisk(&self) -> Vec<Row> {
         let out = Command::new("sfdisk").arg("--dump").arg(&self.path).output().unwrap();
         rows(&String::from_utf8(out.stdout).unwrap())
     }
 
-    /// What is read here; an extended partition is left out.
+    /// The table as read here, without the extended partition.
     fn ours(&self) -> Vec<Row> {
         let kind = |k: Kind| match k {
             Kind::Code(code) => format!("{code:X}"),
@@ -220,7 +220,7 @@ fn a_gpt_is_the_old_or_the_new_one_wherever_it_is_cut() {
             assert_eq!(ours, theirs, "{state}");
             assert!(ours == old || ours == new, "{state}: {ours:?}");
             seen = if ours == old { (seen.0 + 1, seen.1) } else { (seen.0, seen.1 + 1) };
-            // The next boot comes to the same end from there.
+            // The next boot reaches the same end from there.
             let next = Image::new(enlarged);
             std::fs::copy(&image.path, &next.path).unwrap();
             if let Some(growth) = next.table().unwrap().grow(3).unwrap() {
