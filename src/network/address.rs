@@ -64,8 +64,8 @@ pub struct Cidr {
 const DEFAULT_PREFIX: (u8, u8) = (24, 64);
 
 impl Cidr {
-    /// Reads `address`, `address/prefix` or `address/netmask`. `mask` (a prefix length or a netmask) is used where the address has
-    /// none. None where the text is not such an address.
+    /// Reads `address`, `address/prefix` or `address/netmask`. `mask` (a prefix length or a netmask) is used if the address has
+    /// none. None if the text is not such an address.
     pub fn parse(text: &str, mask: Option<&str>) -> Option<Cidr> {
         let (ip, own) = match text.trim().split_once('/') {
             Some((ip, mask)) => (ip, Some(mask)),

@@ -15,7 +15,7 @@ enum Link {
 }
 
 /// The most suitable device: connected before possibly connected, eth0 before others, then in natural order of names. None
-/// where no device is suitable.
+/// if no device is suitable.
 pub fn nic(nics: &[Nic]) -> Option<&Nic> {
     let found =
         nics.iter().filter(|n| is_candidate(n, nics)).map(|n| (link(n), n)).filter(|(link, _)| *link != Link::No);

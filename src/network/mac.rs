@@ -1,4 +1,4 @@
-//! MAC addresses, and the devices of this machine that have them.
+//! MAC addresses, and this machine's devices with them.
 
 use crate::machine::nic::{ADDRESS_STOLEN, ARPHRD_ETHER};
 use crate::machine::{Nic, Nics};

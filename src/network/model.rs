@@ -42,7 +42,7 @@ pub struct Interface {
     pub routes: Vec<Route>,
     /// Routing policy rules.
     pub rules: Vec<Rule>,
-    /// Whether the document says that DHCPv4 does not run. Without a word about it, it is NetworkManager's default.
+    /// Whether the document says that DHCPv4 does not run. If it says nothing, NetworkManager's default applies.
     pub denies_dhcp4: bool,
     pub dhcp4_overrides: DhcpOverrides,
     pub dhcp6_overrides: DhcpOverrides,
@@ -207,8 +207,8 @@ pub struct DhcpOverrides {
 /// The longest id of an interface, in bytes. It need not be a device's name.
 const MAX_NAME: usize = 128;
 
-/// Whether a text can be the name or the id of an interface, which become parts of file names, and of the command lines that
-/// ifupdown gives to a shell.
+/// Whether a text can be the name or the id of an interface, which become parts of file names, and of command lines that ifupdown
+/// passes to a shell.
 pub fn is_valid_name(name: &str) -> bool {
     !name.is_empty()
         && name.len() <= MAX_NAME
@@ -357,7 +357,7 @@ impl Interface {
             && !self.addresses().any(|a| a.contains(gateway))
     }
 
-    /// The default route by way of a subnet's gateway, marked as on-link where the gateway is outside of all networks.
+    /// The default route by way of a subnet's gateway, marked as on-link if the gateway is outside of all networks.
     pub fn gateway_route(&self, subnet: &Subnet) -> Option<Route> {
         let gateway = subnet.gateway.as_ref()?;
         let mut route = Route::new(Cidr::default_of(gateway.is_v6()), Some(gateway.clone()));
@@ -427,7 +427,7 @@ impl Method {
 }
 
 impl Subnet {
-    /// The broadcast address, where it differs from the last address of the network.
+    /// The broadcast address, if it differs from the last address of the network.
     pub fn unusual_broadcast(&self) -> Option<&Ip> {
         let usual = self.address.as_ref().and_then(Cidr::broadcast);
         self.broadcast.as_ref().filter(|b| usual.is_some_and(|u| u != **b))

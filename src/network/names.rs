@@ -1,4 +1,4 @@
-//! Device names that the root's files give to udev, so that names before and after the pivot agree.
+//! Device names that udev takes from the root's files, so that names before and after the pivot agree.
 
 use super::mac::Macs;
 use super::model::{Interface, Match};

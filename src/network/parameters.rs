@@ -209,7 +209,7 @@ pub fn integer(value: &Value) -> Option<i64> {
     value.text()?.trim().parse().ok()
 }
 
-/// The value of a bond's parameter as the kernel's option of the same name takes it. The items of a list are separated by
+/// The value of a bond's parameter for the kernel's option of the same name. The items of a list are separated by
 /// `separator`. None for a parameter that the table lacks, and for a value that is empty or more than one line.
 pub fn bond_option(name: &str, value: &Value, separator: &str) -> Option<String> {
     let parameter = find(BOND, name)?;

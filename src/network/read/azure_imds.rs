@@ -17,7 +17,7 @@ pub static FORMAT: Format = Format {
     reader: read,
 };
 
-/// The prefix lengths of further addresses whose subnet has none.
+/// The prefix lengths of further addresses whose subnet lacks one.
 const PREFIXES: [(&str, &str); 2] = [("ipv4", "24"), ("ipv6", "128")];
 /// The metric of the first interface, and the difference from one interface to the next.
 const METRIC: i64 = 100;
@@ -56,7 +56,7 @@ pub fn to_v2(document: &Value) -> Result<Value> {
     Ok(Map::from_iter([("version", Value::Int(2)), ("ethernets", ethernets.into())]).into())
 }
 
-/// The interface number `n`. None where it has no address.
+/// The interface number `n`. None if it has no address.
 fn device(interface: &Map, n: i64, mac: &str) -> Option<Value> {
     let mut overrides = Map::from_iter([("route-metric", Value::Int((n + 1) * METRIC))]);
     if n > 0 {
@@ -93,7 +93,7 @@ fn device(interface: &Map, n: i64, mac: &str) -> Option<Value> {
     any.then(|| out.into())
 }
 
-/// The mappings of a list; none where there is no list.
+/// The mappings of a list; none if there is no list.
 fn mappings<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Map> {
     value.get(key).and_then(Value::as_list).unwrap_or_default().iter().filter_map(Value::as_map)
 }

@@ -72,7 +72,7 @@ pub fn complete(network: &mut Network, routes: Vec<Route>, problems: &Problems) 
     }
 }
 
-/// Removes members that another device has already, or the device itself: the kernel has one master for each.
+/// Removes the device itself, and members that belong to another device: the kernel allows one master for each.
 fn keep_own(name: &str, members: &mut Vec<String>, taken: &mut HashSet<String>, problems: &Problems) {
     members.retain(|member| {
         let is_free = member == name || taken.insert(member.clone());

@@ -1,4 +1,4 @@
-//! /etc/network/interfaces (interfaces(5)) as a datasource gives it, read by way of version 1.
+//! /etc/network/interfaces (interfaces(5)) from a datasource, read by way of version 1.
 
 use super::format::{Format, Syntax, text};
 use super::v1;
@@ -264,7 +264,7 @@ impl Device {
     }
 }
 
-/// The route that a command of `ip` or `route` adds. None where it is another command.
+/// The route that a command of `ip` or `route` adds. None if it is another command.
 fn route(command: &str) -> Option<Value> {
     let command = command.split("||").next()?;
     let mut words = command.split_whitespace().peekable();

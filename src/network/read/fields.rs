@@ -17,7 +17,7 @@ impl Problems {
         self.0.borrow_mut().warn(format_args!("network configuration: {text}"));
     }
 
-    /// Adds a warning about an ignored value: what was expected, and what was found.
+    /// Adds a warning about an ignored value: the expected value, and the one found.
     pub fn reject(&self, path: &str, expected: &str, found: &str) {
         self.warn(format_args!("{path}: expected {expected}, found {found}; it is ignored"));
     }
@@ -156,7 +156,7 @@ impl<'p> Fields<'p> {
         self.text(key).map(|mac| mac.to_ascii_lowercase())
     }
 
-    /// The gateway of a route: `Some(None)` if the route has none. None if it has something else, which is reported: without its
+    /// The gateway of a route: `Some(None)` if the route has none. None if the value is wrong, which is reported: without its
     /// gateway it would be another route.
     pub fn gateway(&mut self, key: &str) -> Option<Option<Ip>> {
         let Some(value) = self.take(key) else { return Some(None) };
@@ -207,7 +207,7 @@ impl<'p> Fields<'p> {
         words
     }
 
-    /// A mapping; None where the key is absent.
+    /// A mapping; None if the key is absent.
     pub fn map(&mut self, key: &str) -> Option<Fields<'p>> {
         let value = self.take(key)?;
         Fields::new(self.path_of(key), value, self.problems)
@@ -236,7 +236,7 @@ impl<'p> Fields<'p> {
         self.map.into_entries().into_iter()
     }
 
-    /// What has not been read, without nulls.
+    /// The keys that have not been read, without nulls.
     pub fn rest(self) -> Map {
         self.map.into_entries().into_iter().filter(|(_, v)| !v.is_null()).collect()
     }

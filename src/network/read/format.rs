@@ -12,7 +12,7 @@ use crate::network::model::{Interface, Network};
 pub struct Format {
     /// The name that `cloud-init devel net-convert --kind` takes.
     pub name: &'static str,
-    /// What it is, for the manual.
+    /// A description for the manual.
     pub title: &'static str,
     pub syntax: Syntax,
     /// Whether a document looks like this format.

@@ -30,7 +30,7 @@ pub fn names() -> Vec<&'static str> {
     FORMATS.iter().map(|f| f.name).collect()
 }
 
-/// The format that a document looks like. None if it looks like none of them.
+/// The format that a document looks like, if any.
 pub fn recognise(document: &Value) -> Option<&'static Format> {
     FORMATS.iter().copied().find(|f| (f.recognises)(document))
 }

@@ -258,7 +258,7 @@ fn by_link(networks: Vec<&Map>) -> Networks<'_> {
 }
 
 /// A network as a subnet, and whether to accept router advertisements: with a static IPv6 address they would
-/// add another one, but with DHCPv6 they have the default route.
+/// add another one, but with DHCPv6 they announce the default route.
 fn subnet(network: &Map, report: &mut Report) -> Option<(Value, Option<bool>)> {
     let network_type = text(network, "type").unwrap_or_default();
     let method = match network_type.as_str() {

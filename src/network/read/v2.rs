@@ -351,7 +351,7 @@ fn keep(f: &mut Fields, keys: &[&str]) -> Map {
     keys.iter().filter_map(|k| f.take(k).map(|v| (*k, v))).collect()
 }
 
-/// Replaces ids by names where devices refer to others: version 2 refers by id, the model by name.
+/// Replaces ids by names in references between devices: version 2 refers by id, the model by name.
 fn refer_by_name(network: &mut Network) {
     let renamed = network.interfaces.iter().filter(|i| i.id != i.name);
     let mut names: HashMap<String, String> = HashMap::new();

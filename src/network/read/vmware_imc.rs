@@ -49,7 +49,7 @@ impl Settings {
         Settings(found)
     }
 
-    /// A value; None where it is empty.
+    /// A value; None if it is empty.
     pub fn get(&self, section: &str, key: &str) -> Option<&str> {
         self.0.get(&format!("{section}|{key}")).map(String::as_str).filter(|v| !v.is_empty())
     }

@@ -31,7 +31,7 @@ pub fn options(interface: &Interface, route: &Route, unsupported: &mut Unsupport
     out
 }
 
-/// What a rule selects and the table that it looks up: `from … to … tos … fwmark … table …`.
+/// A rule's selectors and its table: `from … to … tos … fwmark … table …`.
 pub fn rule(rule: &Rule) -> String {
     let words = [
         ("from", rule.from.as_ref().map(ToString::to_string)),

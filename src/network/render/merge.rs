@@ -1,6 +1,6 @@
 //! Merges a renderer's content into files that also have lines of the image.
 
-/// How a file is merged into the existing one. What an earlier instance wrote is replaced.
+/// How a file is merged into the existing one. An earlier instance's parts are replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Merge {
     /// resolv.conf(5): other options stay, name servers and domains are added (cloud-init 26.2, sysconfig.py, `_render_dns`).

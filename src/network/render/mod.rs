@@ -189,7 +189,7 @@ mod tests {
         assert!(netplan[0].content.contains("activation-mode: manual"));
         let (_, networkd) = reported(&networkd::RENDERER, "debian", v1);
         assert!(networkd[0].content.contains("ActivationPolicy=manual\n"), "{}", networkd[0].content);
-        // What version 2 calls critical is what version 1 calls keep_configuration.
+        // Version 2's `critical` is version 1's `keep_configuration`.
         let kept = "version: 2\nethernets: {e: {dhcp4: true, critical: true}}";
         assert_eq!(reported(&network_manager::RENDERER, "fedora", kept).0, "");
         let (entries, suse) = reported(&sysconfig::RENDERER, "sles", kept);

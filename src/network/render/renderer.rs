@@ -1,4 +1,4 @@
-//! What all renderers share: how a renderer describes itself, the root that it writes for, and its files.
+//! The common parts of renderers: how one describes itself, the root that it writes for, and its files.
 
 use super::merge::Merge;
 use crate::base::report::Report;
@@ -26,9 +26,9 @@ pub struct Renderer {
     pub image_files: &'static [(&'static str, &'static [&'static str])],
     /// Whether the stack also reads such files below /run, at the same path as below /etc.
     pub reads_run: bool,
-    /// The command by which the running stack reloads its files. Empty: there is none.
+    /// The command that makes the running stack reload its files. Empty if there is none.
     pub reload: &'static [&'static str],
-    /// What the stack cannot express, for the manual.
+    /// The stack's limits, for the manual.
     pub limits: &'static str,
     /// The files for a configuration.
     pub render: fn(&Network, &Target, &mut Unsupported) -> Vec<File>,
@@ -50,7 +50,7 @@ pub struct Evidence {
 pub struct Owned {
     /// An absolute path, in which one `*` matches any text without a slash.
     pub pattern: &'static str,
-    /// Reads the device names that such a file gives to udev.
+    /// Reads the device names that such a file sets in udev.
     names: Option<fn(&str) -> Vec<DeviceName>>,
 }
 
@@ -70,7 +70,7 @@ pub struct File {
     pub content: String,
     /// Permission bits.
     pub mode: u32,
-    /// `user:group` by name, where it is not root's.
+    /// `user:group` by name, if it is not root's.
     pub owner: Option<&'static str>,
     /// How it is merged into an existing file. None: it replaces the file.
     pub merge: Option<Merge>,
@@ -99,7 +99,7 @@ impl Renderer {
         self.detected_by.iter().any(|e| e.holds(exists, target))
     }
 
-    /// The files for a configuration. What the stack cannot express is reported.
+    /// The files for a configuration. Parts that the stack cannot express are reported.
     pub fn files(&self, network: &Network, target: &Target, report: &mut Report) -> Vec<File> {
         (self.render)(network, target, &mut Unsupported { stack: self.name, report })
     }
@@ -125,7 +125,7 @@ impl Owned {
         Owned { pattern, names: None }
     }
 
-    /// Files by which device names are set; `names` reads them.
+    /// Files that set device names; `names` reads them.
     pub const fn naming(pattern: &'static str, names: fn(&str) -> Vec<DeviceName>) -> Owned {
         Owned { pattern, names: Some(names) }
     }
@@ -148,12 +148,12 @@ impl Owned {
         self.matches(path) && (path.contains("cloud-init") || head.any(|line| MARKS.iter().any(|m| line.contains(m))))
     }
 
-    /// Whether such files give names to udev.
+    /// Whether such files set names in udev.
     pub fn has_names(&self) -> bool {
         self.names.is_some()
     }
 
-    /// The device names in a file at `path`. None where the path does not fit.
+    /// The device names in a file at `path`. None if the path does not fit.
     pub fn names(&self, path: &str, content: &str) -> Vec<DeviceName> {
         self.names.filter(|_| self.matches(path)).map(|read| read(content)).unwrap_or_default()
     }

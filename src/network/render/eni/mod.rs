@@ -1,4 +1,4 @@
-//! ifupdown: stanzas of interfaces(5), in a file of their own where the distribution has a folder for such files.
+//! ifupdown: stanzas of interfaces(5), in a file of their own if the distribution has a folder for such files.
 
 mod device;
 mod route;

@@ -22,7 +22,7 @@ fn needs_link(route: &Route) -> bool {
     route.via.as_ref().is_none_or(Ip::is_link_local) || route.on_link == Some(true)
 }
 
-/// What comes before and after the verb, for `ip` (ip-route(8)).
+/// The words before and after the verb, for `ip` (ip-route(8)).
 fn ip(interface: &Interface, route: &Route, unsupported: &mut Unsupported) -> (String, String) {
     let mut out = Vec::new();
     match route.route_type.as_deref() {

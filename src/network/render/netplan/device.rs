@@ -219,7 +219,7 @@ fn add_subnet(
     } else if subnet.metric.is_some() && subnet.routes.is_empty() && !is_dhcp {
         unsupported.key(interface, "metric");
     }
-    // A static subnet's metric is that of its routes; a lease's is in the overrides.
+    // A static subnet's metric applies to its routes; a lease's is in the overrides.
     let metric = subnet.metric.filter(|_| !is_dhcp);
     for own in &subnet.routes {
         let own = Route { metric: own.metric.or(metric), ..own.clone() };
@@ -281,7 +281,7 @@ fn rule(rule: &Rule) -> Value {
     out.into()
 }
 
-/// The overrides. `metric` is used where they have none.
+/// The overrides. `metric` is used if they have none.
 fn overrides(given: &DhcpOverrides, metric: Option<u32>) -> Map {
     let mut out = Map::new();
     for (key, value) in [("hostname", &given.hostname), ("use-domains", &given.use_domains)] {

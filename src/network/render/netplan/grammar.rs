@@ -1,5 +1,5 @@
-//! What netplan's files may have (netplan-yaml(5); netplan's src/parse.c, versions 0.106 to 1.2). netplan refuses all of its files for
-//! one key or value that it does not know, and the machine then has no network: what it would refuse is left out.
+//! The grammar of netplan's files (netplan-yaml(5); netplan's src/parse.c, versions 0.106 to 1.2). netplan refuses all of its files
+//! for one key or value that it does not know, and the machine then has no network. So such keys and values are left out.
 
 use crate::document::{Map, Value};
 use crate::network::address::{Cidr, Ip};
@@ -32,8 +32,8 @@ const GRAMMAR: Grammar = Grammar(include_str!("grammar.txt"));
 const REQUIRED: &[(&str, &str)] =
     &[("tunnels", "mode"), ("vlans", "id"), ("vlans", "link"), ("vrfs", "table"), ("wifis", "access-points")];
 
-/// Removes from the mapping below `network:` what netplan would refuse, and reports it by its path. Keys beside the sections are
-/// reported where the document is read.
+/// Removes everything from the mapping below `network:` that netplan would refuse, and reports it by its path. Keys beside the
+/// sections are reported where the document is read.
 pub fn filter(network: &mut Map, unsupported: &mut Unsupported) {
     for section in keys(network) {
         match network.get_mut(&section) {
@@ -61,7 +61,7 @@ pub fn filter(network: &mut Map, unsupported: &mut Unsupported) {
     order(network);
 }
 
-/// Puts each section after those whose devices its own refer to, where that can be; else they stay in the document's order. netplan
+/// Puts each section after those that its devices refer to, if possible; else keeps the document's order. netplan
 /// reads a file in which a device refers to a later one twice, and then (0.106) reports access points and path costs as duplicates.
 fn order(network: &mut Map) {
     let mut left: Vec<(&str, HashSet<String>, HashSet<String>)> = Vec::new();
@@ -85,7 +85,7 @@ fn order(network: &mut Map) {
     }
 }
 
-/// What devices say of each other. netplan refuses a device that is not defined, and one that has two masters.
+/// References between devices. netplan refuses a device that is not defined, and one that has two masters.
 #[derive(Default)]
 struct References {
     defined: HashSet<String>,
@@ -224,8 +224,8 @@ fn is_tunnel_key(value: &Value) -> bool {
     }
 }
 
-/// Whether a tunnel has what its mode requires (netplan's validation.c, `validate_tunnel_grammar`). Peers with a key that is none
-/// are removed.
+/// Whether a tunnel has the keys that its mode requires (netplan's validation.c, `validate_tunnel_grammar`). Peers with an invalid
+/// key are removed.
 fn is_tunnel(device: &mut Map, path: &str, unsupported: &mut Unsupported) -> bool {
     const V6: &[&str] = &["ip6gre", "ip6gretap", "ip6ip6", "ipip6", "vti6"];
     let Some(mode) = device.get("mode").and_then(Value::text) else { return false };

@@ -1,5 +1,5 @@
-//! netplan: /etc/netplan/50-cloud-init.yaml. Version 2 is written as it is, but for what netplan would refuse; other input is
-//! written as version 2.
+//! netplan: /etc/netplan/50-cloud-init.yaml. Version 2 is written unchanged, without the parts that netplan would refuse; other
+//! input is written as version 2.
 
 mod device;
 mod grammar;
@@ -12,7 +12,7 @@ use crate::network::names::DeviceName;
 
 const PATH: &str = "/etc/netplan/50-cloud-init.yaml";
 
-/// What images of Ubuntu Core have (cloud-init 26.2, netplan.py, KNOWN_SNAPD_CONFIG): DHCP on every device.
+/// The configuration of Ubuntu Core's images (cloud-init 26.2, netplan.py, KNOWN_SNAPD_CONFIG): DHCP on every device.
 const SNAPD_CONFIG: &[&str] = &[
     "network:",
     "version: 2",
@@ -72,8 +72,8 @@ fn render(network: &Network, _: &Target, unsupported: &mut Unsupported) -> Vec<F
 /// The model as the mapping below `network:`.
 fn to_v2(network: &Network, unsupported: &mut Unsupported) -> Map {
     let mut sections: Vec<(&str, Map)> = SECTIONS.iter().map(|s| (*s, Map::new())).collect();
-    // The machine's name servers go to interfaces with addresses and no name servers of their own; if there
-    // is none, to those with DHCP.
+    // The machine's name servers go to interfaces with addresses and no name servers of their own; if there is no such interface,
+    // to those with DHCP.
     let wants_dns = |i: &Interface, own: &Dns| i.addresses().next().is_some() && own.is_empty();
     let any_static = network.interfaces.iter().any(|i| wants_dns(i, &i.name_servers()));
     for interface in &network.interfaces {

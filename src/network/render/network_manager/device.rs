@@ -30,7 +30,7 @@ pub fn profile_type(device: &DeviceType) -> &'static str {
     }
 }
 
-/// The sections of a device's own type, for each of its profiles: one, or with Wi-Fi one for each network. No profile where
+/// The sections of a device's own type, for each of its profiles: one, or with Wi-Fi one for each network. No profile if
 /// NetworkManager has no such device.
 pub fn variants(network: &Network, interface: &Interface, unsupported: &mut Unsupported) -> Vec<Vec<Section>> {
     let own = match &interface.device_type {
@@ -147,7 +147,7 @@ fn bond(interface: &Interface, params: &Map, unsupported: &mut Unsupported) -> S
         let own = option(name);
         let written = match name {
             "arp_ip_target" => Some(targets.join(",")),
-            // The kernel has one number with two names.
+            // Two names of the same number in the kernel.
             "num_unsol_na" => option("num_grat_arp").or_else(|| own.clone()),
             _ => own.clone(),
         };

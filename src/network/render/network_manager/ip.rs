@@ -99,7 +99,7 @@ fn is_only_v6(interface: &Interface) -> bool {
     [Method::Dhcp6Stateful, Method::Dhcp6Stateless, Method::Slaac].into_iter().any(|m| interface.uses(m))
 }
 
-/// The family's section, without lines where nothing is configured.
+/// The family's section, without lines if nothing is configured.
 pub fn section(network: &Network, interface: &Interface, v6: bool, unsupported: &mut Unsupported) -> Section {
     let family = FamilyConfig::of(interface, v6);
     let mut section = Section::new(if v6 { "ipv6" } else { "ipv4" });
@@ -199,7 +199,7 @@ fn routes(section: &mut Section, interface: &Interface, family: &FamilyConfig, u
         match &subnet.gateway {
             Some(_) if family.subnets.iter().skip(i + 1).any(replaces) => {}
             Some(_) if has_lease && of_lease.is_some() && of_lease != subnet.metric => {
-                // The kernel's own where none is given (ip-route(8)).
+                // The kernel's own if none is given (ip-route(8)).
                 let own = subnet.metric.unwrap_or(if family.v6 { 1024 } else { 0 });
                 lines.extend(interface.gateway_route(subnet).map(|route| Route { metric: Some(own), ..route }));
             }
@@ -242,7 +242,7 @@ fn lease_method(method: Method, v6: bool) -> bool {
     if v6 { method.is_automatic_v6() } else { method == Method::Dhcp4 }
 }
 
-/// A route's attributes, as NetworkManager has them after `routeN_options=`.
+/// A route's attributes, as NetworkManager writes them after `routeN_options=`.
 fn options(interface: &Interface, route: &Route, unsupported: &mut Unsupported) -> String {
     // The kernel's numbers (rt_scope_t).
     const SCOPES: [(&str, u8); 4] = [("global", 0), ("site", 200), ("link", 253), ("host", 254)];
@@ -272,7 +272,7 @@ fn rule(rule: &Rule, v6: bool) -> String {
     format!("priority {priority} {}", iproute::rule(&Rule { from, ..rule.clone() }))
 }
 
-/// Name servers of the family, and search domains. The machine's are used where the interface has none.
+/// Name servers of the family, and search domains. The machine's are used if the interface has none.
 fn name_servers(section: &mut Section, network: &Network, interface: &Interface, v6: bool) {
     if interface.device_type == DeviceType::Loopback {
         return;

@@ -3,7 +3,7 @@
 use crate::base::digest::{Algorithm, digest};
 use crate::document::Value;
 
-/// The UUID of a profile, by which others refer to it: version 5 (RFC 9562, section 5.5) of the device's name, in cloud-init's
+/// The UUID of a profile, for references from others: version 5 (RFC 9562, section 5.5) of the device's name, in cloud-init's
 /// namespace.
 pub fn uuid(name: &str) -> String {
     const NAMESPACE: u128 = 0xa3924cb8_09e0_43e9_890b_77972a800108;

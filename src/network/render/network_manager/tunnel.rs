@@ -44,7 +44,7 @@ const WIREGUARD: Keys = &[("key", "private-key"), ("port", "listen-port"), ("mar
 
 const PEER: Keys = &[("endpoint", "endpoint"), ("keepalive", "persistent-keepalive")];
 
-/// The sections for the tunnel's mode. None where NetworkManager has no such tunnel.
+/// The sections for the tunnel's mode. None if NetworkManager has no such tunnel.
 pub fn sections(interface: &Interface, keys: &Map, unsupported: &mut Unsupported) -> Option<Vec<Section>> {
     let mode = keys.get("mode").and_then(Value::as_str)?;
     match mode {

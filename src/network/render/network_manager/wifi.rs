@@ -18,7 +18,7 @@ pub fn networks(interface: &Interface, keys: &Map, unsupported: &mut Unsupported
     points.filter_map(|(ssid, point)| access_point(interface, ssid, point, unsupported)).collect()
 }
 
-/// The sections for one network. None where NetworkManager could not join it with what the keys say.
+/// The sections for one network. None if NetworkManager could not join it with what the keys say.
 fn access_point(
     interface: &Interface,
     ssid: &str,

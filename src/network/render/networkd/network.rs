@@ -50,7 +50,7 @@ pub fn sections(network: &Network, interface: &Interface, unsupported: &mut Unsu
     }
     if interface.dhcp6() {
         overrides(&interface.dhcp6_overrides, &mut dhcp6);
-        // DHCPv6 gives neither.
+        // DHCPv6 assigns neither.
         let off = |switch: Option<bool>| switch == Some(false);
         let (mtu, routes) = (off(interface.dhcp6_overrides.use_mtu), off(interface.dhcp6_overrides.use_routes));
         unsupported.keys(interface, [("dhcp6-overrides.use-mtu", mtu), ("dhcp6-overrides.use-routes", routes)]);
@@ -66,7 +66,7 @@ pub fn sections(network: &Network, interface: &Interface, unsupported: &mut Unsu
     out
 }
 
-/// Which DHCP clients run. SLAAC, and stateless DHCPv6 where a router advertises it, need no setting.
+/// Which DHCP clients run. SLAAC, and stateless DHCPv6 if a router advertises it, need no setting.
 fn dhcp(interface: &Interface) -> &'static str {
     match (interface.dhcp4(), interface.uses(Method::Dhcp6) || interface.uses(Method::Dhcp6Stateful)) {
         (true, true) => "yes",
@@ -173,7 +173,7 @@ fn overrides(overrides: &DhcpOverrides, section: &mut Section) {
 fn address(subnet: &Subnet) -> Option<Section> {
     let mut section = Section::new("Address");
     section.add("Address", subnet.address.as_ref()?);
-    // Without a prefix networkd takes that of the address's class, and routes as much as 10.0.0.0/8 onto the link.
+    // Without a prefix networkd assumes the address's class, and routes as much as 10.0.0.0/8 onto the link.
     section.maybe("Peer", subnet.pointopoint.as_ref().map(|p| format!("{p}/{}", if p.is_v6() { 128 } else { 32 })));
     section.maybe("Broadcast", subnet.broadcast.as_ref());
     section.maybe("Scope", subnet.scope.as_ref());

@@ -1,4 +1,4 @@
-//! What the ifcfg files of Red Hat's and SUSE's distributions share.
+//! The common parts of Red Hat's and SUSE's ifcfg files.
 
 use crate::document::{Map, Value};
 use crate::network::model::{Interface, Route, Subnet};

@@ -226,7 +226,7 @@ fn routes(network: &Network, interface: &Interface, v: &mut Variables) -> Vec<Ro
         v.maybe(metric, route.metric);
         v.add("DEFROUTE", "yes");
     }
-    // Where the configuration has a default route, a lease's is used only on the interface that has the route.
+    // If the configuration has a default route, a lease's is used only on the interface that has the route.
     if interface.dhcp4() && has_default(network) {
         v.yes_no("DHCLIENT_SET_DEFAULT_ROUTE", Some(interface.all_routes().any(|r| r.to.is_default())));
     }

@@ -64,7 +64,7 @@ fn protocol(interface: &Interface) -> &'static str {
     }
 }
 
-/// Whether DHCPv6 gives addresses (`managed`) or only other information (`info`).
+/// Whether DHCPv6 assigns addresses (`managed`) or only other information (`info`).
 fn dhcp6_mode(interface: &Interface) -> Option<&'static str> {
     let any = |methods: [Method; 2]| methods.into_iter().any(|m| interface.uses(m));
     match () {
