@@ -32,7 +32,7 @@ pub async fn claim(name: &str, index: u32, mac: [u8; 6], deadline: Deadline) -> 
     Err(Error::new(format!("{name}: no free address in 169.254.0.0/16 after {MAX_CONFLICTS} tries")))
 }
 
-/// 169.254.1.0 to 169.254.254.255, without 169.254.169.x where clouds have their services.
+/// 169.254.1.0 to 169.254.254.255, without 169.254.169.x, which clouds use for their services.
 fn candidate(choice: u32) -> Ipv4Addr {
     let [low, high, ..] = choice.to_le_bytes();
     let third = match 1 + high % 254 {

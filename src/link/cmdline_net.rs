@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr};
 /// The most such words that are read.
 const MAX_ITEMS: usize = 64;
 
-/// What is to be created and configured before any service is asked.
+/// Links to create and configure before any service is asked.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Plan {
     /// Bonds, bridges and VLANs, in the order in which they can be created.
@@ -24,12 +24,12 @@ pub struct Plan {
     pub problems: Vec<String>,
 }
 
-/// What `prepivot.network=` restricts the network to, against rogue DHCP servers and wrong cables. A list
-/// separated by commas, of
+/// The restriction of the network by `prepivot.network=`, against rogue DHCP servers and wrong cables. A list separated by commas,
+/// of
 ///
 /// - `mac:52:54:00:12:34:56`: only links with one of these hardware addresses are used,
-/// - `server:10.0.0.2`: only leases of DHCP servers with one of these identifiers (option 54) are used. Nothing else is then: no
-///   169.254/16 address, no IPv6, no link that another program has set up.
+/// - `server:10.0.0.2`: only leases of DHCP servers with one of these identifiers (option 54) are used. Then nothing else is used:
+///   no 169.254/16 address, no IPv6, no link that another program has set up.
 ///
 /// An identifier is no proof: anyone who can send frames on the link can claim to be the server. A value that
 /// cannot be parsed closes the network: no link is used.
@@ -168,8 +168,7 @@ impl Plan {
         Ok(())
     }
 
-    /// The `ip=` that applies to a link: the one that names it, else the one for all links. None: there is
-    /// none.
+    /// The `ip=` that applies to a link: the one that names it, else the one for all links.
     pub fn for_link(&self, name: &str) -> Option<&Ip> {
         let named = self.ip.iter().find(|ip| ip.device.as_deref() == Some(name));
         named.or_else(|| self.ip.iter().find(|ip| ip.device.is_none()))
@@ -194,7 +193,7 @@ impl Plan {
 const KEYS: [&str; 9] =
     ["ip", "bond", "bridge", "vlan", "ifname", "rd.route", "nameserver", "team", "prepivot.network"];
 
-/// None for a value by which the kernel or the firmware has configured the network already.
+/// None for a value with which the kernel or the firmware has configured the network already.
 fn ip(value: &str) -> Result<Option<Ip>, &'static str> {
     let fields = split(value);
     let field = |n: usize| fields.get(n).copied().unwrap_or_default();

@@ -25,7 +25,7 @@ const FIRST_WAIT: Duration = Duration::from_millis(500);
 const ROUNDS: u32 = 4;
 /// How long a server has for an answer by TCP, which is asked for after one that was cut short.
 const TCP_WAIT: Duration = Duration::from_secs(2);
-/// The bit of a message's third byte that says that it was cut short.
+/// The bit of a message's third byte that marks a truncated message.
 const TRUNCATED: u8 = 2;
 /// The most servers that are asked.
 const MAX_SERVERS: usize = 3;
@@ -39,8 +39,8 @@ const CNAME: u16 = 5;
 const AAAA: u16 = 28;
 const IN: u16 = 1;
 
-/// The resolver of one uplink. Literal addresses get its scope; names are resolved by its servers, or if it
-/// has none by the system.
+/// The resolver of one uplink. Literal addresses get its scope; names are resolved by its servers, or by the system if
+/// it has none.
 pub struct UplinkResolver {
     pub uplink: Uplink,
     pub cancel: Cancel,
@@ -162,7 +162,7 @@ impl Servers<'_> {
         Vec::new()
     }
 
-    /// The addresses that one server gives. None if it does not answer in time, or gives none and answers only in part.
+    /// One server's addresses. None if it does not answer in time, or answers in part only and without an address.
     fn ask_one(
         &self,
         server: SocketAddr,

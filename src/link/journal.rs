@@ -1,4 +1,4 @@
-//! The record of changes to the network, by which exactly these changes are undone.
+//! The record of changes to the network, so that exactly these changes are undone.
 
 use super::netlink::{Address, Netlink, Route};
 use crate::base::error::{Context, Result};
@@ -219,7 +219,7 @@ async fn in_use(changes: &[Change], netlink: &Netlink) -> Result<Vec<u32>> {
     Ok(used)
 }
 
-/// ENOENT, ESRCH (routes), ENODEV and EADDRNOTAVAIL are success: what is to be removed does not exist.
+/// ENOENT, ESRCH (routes), ENODEV and EADDRNOTAVAIL are success: the object to remove does not exist.
 fn gone(error: io::Error) -> io::Result<()> {
     use rustix::io::Errno;
     let gone = [Errno::NOENT, Errno::SRCH, Errno::NODEV, Errno::ADDRNOTAVAIL];

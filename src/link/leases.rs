@@ -270,7 +270,7 @@ fn dhclient_value(code: u8, value: &str) -> Option<Vec<u8>> {
     }
 }
 
-/// The octets of addresses. None if one is not an address, or there is none.
+/// The octets of addresses. None if one is not an address, or if there are none.
 fn addresses<'a>(parts: impl Iterator<Item = &'a str>) -> Option<Vec<u8>> {
     let octets: Option<Vec<[u8; 4]>> = parts.map(|p| p.parse::<Ipv4Addr>().ok().map(|a| a.octets())).collect();
     octets.map(|o| o.concat()).filter(|o| !o.is_empty())

@@ -159,7 +159,7 @@ impl State {
         }
     }
 
-    /// Where the link with this index is; an error has the place where it would be.
+    /// The position of the link with this index; an error has the position to insert it at.
     fn place(&self, index: u32) -> std::result::Result<usize, usize> {
         self.links.binary_search_by_key(&index, |l| l.index)
     }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use ureq::Agent;
 use ureq::config::Config as AgentConfig;
 
-/// The TLS configuration: there is none.
+/// The absent TLS configuration.
 #[derive(Clone, Copy)]
 pub enum Config {}
 

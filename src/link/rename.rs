@@ -17,8 +17,8 @@ pub struct Rename {
     pub to: String,
 }
 
-/// Renames links. Those in use keep their names, and so do links whose new name one of them has; both are
-/// logged. The others are all renamed or none: at the first failure, earlier renames are undone.
+/// Renames links. Those in use keep their names, and so do links whose new name is one of these; both are logged. The
+/// others are all renamed or none: at the first failure, earlier renames are undone.
 ///
 /// # Errors
 /// There is no netlink, or the kernel refuses.
@@ -90,7 +90,7 @@ async fn take(step: &Step, netlink: &Netlink) -> std::io::Result<()> {
     }
     let renamed = netlink.rename(step.index, &step.to).await;
     if renamed.is_err() && step.alternative {
-        // It was there before; without it, the link still has its name.
+        // The alternative name existed before; without it, the link still has its name.
         let _ = netlink.alternative_name(step.index, &step.to, true).await;
     }
     renamed

@@ -7,8 +7,8 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 pub struct Rng(u64);
 
 impl Rng {
-    /// Seeded by the system, which does not block in early boot, and by `mark`, which distinguishes two links
-    /// where the system has no entropy yet.
+    /// Seeded by the system, which does not block in early boot, and by `mark`, which distinguishes two links if the
+    /// system has no entropy yet.
     pub fn new(mark: &[u8]) -> Self {
         let mut hasher = RandomState::new().build_hasher();
         hasher.write(mark);

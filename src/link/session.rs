@@ -53,7 +53,7 @@ pub struct Settings {
     pub record: Option<PathBuf>,
     /// Where sysfs is mounted.
     pub sys: PathBuf,
-    /// What the kernel command line says about the network.
+    /// The kernel command line's network.
     pub plan: Plan,
     /// Whether virtual links are raised too: for network namespaces, which have no devices.
     pub software_links: bool,
@@ -86,7 +86,7 @@ pub struct Session {
     pending: Vec<Uplink>,
     uplinks: Vec<Uplink>,
     reasons: Vec<Error>,
-    /// When tasks and clients give up; and, a moment later to receive their reasons, when the session does.
+    /// When tasks and clients give up. The session gives up a moment later, to receive their reasons.
     deadline: Deadline,
     patience: Deadline,
     findings: http::Findings,

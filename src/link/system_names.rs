@@ -1,4 +1,4 @@
-//! What the running system knows of names: hosts(5) and resolv.conf(5).
+//! The running system's names: hosts(5) and resolv.conf(5).
 
 use crate::machine::beneath;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -33,8 +33,8 @@ pub fn hosts(text: &str, name: &str) -> Vec<IpAddr> {
     text.lines().filter_map(address).collect()
 }
 
-/// The servers of a resolv.conf, and the domains that it searches. A link's own address may be followed by the link, whose index
-/// `index` gives. Without a server, it is the one of this machine.
+/// The servers of a resolv.conf, and the domains that it searches. A link-local address may be followed by its link, whose index
+/// `index` returns. Without a server, this machine's is used.
 pub fn resolv_conf(text: &str, port: u16, index: impl Fn(&str) -> Option<u32>) -> (Vec<SocketAddr>, Vec<String>) {
     let (mut servers, mut search) = (Vec::new(), Vec::new());
     for line in text.lines() {
@@ -50,7 +50,7 @@ pub fn resolv_conf(text: &str, port: u16, index: impl Fn(&str) -> Option<u32>) -
                 let server = address.parse::<Ipv4Addr>().map(|ip| SocketAddr::new(ip.into(), port));
                 servers.extend(server.or_else(|_| address.parse().map(six)));
             }
-            // The last one counts.
+            // The last one takes precedence.
             Some("domain" | "search") => search = words.map(str::to_owned).collect(),
             _ => {}
         }

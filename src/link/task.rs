@@ -1,4 +1,4 @@
-//! What the tasks of a session share: the link table, the journal, and the changes recorded in it.
+//! Shared by the tasks of a session: the link table, the journal, and the changes recorded in it.
 
 use super::dhcp::{Lease, record};
 use super::journal::{Change, Journal};
@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use tokio::sync::mpsc;
 
-/// What the tasks of a session share.
+/// The shared state of a session's tasks.
 #[derive(Clone)]
 pub struct TaskContext {
     pub netlink: Netlink,
@@ -26,7 +26,7 @@ pub struct TaskContext {
     pub leases: Option<PathBuf>,
 }
 
-/// What a task or thread reports to its session.
+/// Reports of a task or thread to its session.
 pub enum TaskEvent {
     /// An uplink is ready.
     Uplink(Box<Uplink>),

@@ -27,8 +27,8 @@ pub struct Ends {
 }
 
 thread_local! {
-    /// The connection that this thread last read from. ureq's responses do not have it, but ureq carries out
-    /// a request on the calling thread.
+    /// The connection that this thread last read from. ureq's responses do not expose it, but ureq carries out a
+    /// request on the calling thread.
     static ENDS: Cell<Option<Ends>> = const { Cell::new(None) };
 }
 

@@ -37,7 +37,7 @@ impl ActiveKeyExchange for Exchange {
     fn complete(self: Box<Self>, peer: &[u8]) -> Result<SharedSecret, Error> {
         let peer = MontgomeryPoint(peer.try_into().map_err(|_| PeerMisbehaved::InvalidKeyShare)?);
         let secret = peer.mul_clamped(self.private).to_bytes();
-        // A point of small order gives zeros for every key (RFC 8446, section 7.4.2).
+        // A point of small order results in zeros for every key (RFC 8446, section 7.4.2).
         if secret == [0; LEN] {
             return Err(PeerMisbehaved::InvalidKeyShare.into());
         }

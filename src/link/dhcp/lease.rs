@@ -45,7 +45,7 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// The lease in an acknowledgement for `link`. None if it gives no usable address.
+    /// The lease in an acknowledgement for `link`. None if it has no usable address.
     pub fn from_ack(link: &str, ack: &Message) -> Option<Self> {
         Lease::new(link, ack.yiaddr, Some(ack.siaddr), ack.options().clone())
     }
@@ -107,8 +107,8 @@ impl Lease {
         own || self.routes.iter().any(|r| covers(r.destination, r.prefix, target))
     }
 
-    /// Routes by which 169.254/16, seen from a link with an address of it, is reached by the lease's router to `target`. None are
-    /// needed where a route of the lease to `target` is narrower than that network.
+    /// Routes that reach `target` in 169.254/16 by the lease's router, for a link that has an address in that network. Empty if the
+    /// lease has a narrower route to `target`.
     pub fn around_link_local(&self, target: Ipv4Addr) -> Vec<LeaseRoute> {
         let to_target = self.routes.iter().filter(|r| covers(r.destination, r.prefix, target));
         let best = to_target.max_by_key(|r| r.prefix).filter(|r| r.prefix <= 16);
@@ -135,7 +135,7 @@ pub fn prefix_of(mask: Ipv4Addr) -> Option<u8> {
     (ones == bits.count_ones()).then_some(ones as u8)
 }
 
-/// The prefix length by address class, for servers and command lines that give no mask.
+/// The prefix length by address class, for servers and command lines without a mask.
 pub fn class_prefix(address: Ipv4Addr) -> u8 {
     match address.octets()[0] {
         0..=127 => 8,

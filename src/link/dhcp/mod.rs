@@ -17,7 +17,7 @@ use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 /// How long to wait for an answer to the first message. RFC 2131, 4.1, has 4 s, doubled up to 64 s; early
-/// repeats cost one packet each, and save seconds where the switch did not forward the first message yet.
+/// repeats cost one packet each, and save seconds if the switch did not forward the first message yet.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_secs(64);
 /// How often a request is repeated before discovery starts again.
@@ -79,10 +79,10 @@ impl<'a> Client<'a> {
         Ok(Client { name, mac, servers, socket, rng: Rng::new(&mac), started: Instant::now(), sent: 0, naks: 0 })
     }
 
-    /// Asks until a server gives a lease.
+    /// Asks until a server grants a lease.
     ///
     /// # Errors
-    /// The deadline passes; the message says what was tried.
+    /// The deadline passes; the message lists the tries.
     pub async fn acquire(&mut self, deadline: Deadline) -> Result<Lease> {
         // Checked in each round: a server that offers at once and then always refuses must not keep the
         // client past the deadline.
@@ -142,7 +142,7 @@ impl<'a> Client<'a> {
         Err(self.failed())
     }
 
-    /// Requests the offered lease. None where the server refused or did not answer.
+    /// Requests the offered lease. None if the server refused or did not answer.
     async fn request(
         &mut self,
         xid: u32,

@@ -1,7 +1,7 @@
 //! DHCP messages: RFC 2131 section 2, with options by RFC 2132, and long options by RFC 3396.
 //!
 //! An own codec, because the packet is small and fixed: it takes 12 KB of the static binary, dhcproto 217 KB
-//! and mozim 795 KB. Any input gives a message or None.
+//! and mozim 795 KB. Any input yields a message or None.
 
 use std::net::Ipv4Addr;
 

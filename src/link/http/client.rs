@@ -138,7 +138,7 @@ impl Client {
         }
     }
 
-    /// The same client, for what has to end within `time` although the service is there.
+    /// The same client, for requests that have to end within `time` although the service is there.
     pub fn within(&self, time: Duration) -> Client {
         let deadline = self.deadline.at_most(time);
         let answered = AtomicBool::new(self.answered.load(Ordering::Relaxed));
@@ -178,9 +178,9 @@ impl Client {
         self.transport.wait(time.min(left)) && time < left
     }
 
-    /// Waits before a service is asked again for what it does not have yet, longer each time. Returns false
-    /// once the search for the service has to end ([`Limits::search`]), or at once if nothing says that the
-    /// service is there ([`Limits::marked`]).
+    /// Waits before a service is asked again for a document that is not ready, longer each time. Returns false
+    /// once the search for the service has to end ([`Limits::search`]), or at once if the machine has no mark of the service
+    /// ([`Limits::marked`]).
     pub fn wait_for_service(&self, tries: u32) -> bool {
         let wait = self.backoff(tries.max(1), None);
         self.limits.marked && self.is_patient() && wait < self.transport.left(self.search) && self.transport.wait(wait)
@@ -439,7 +439,7 @@ mod tests {
             let tries = tries(status, Request { tries: 7, within, ..Request::get(URL) });
             assert!((least..=most).contains(&tries), "{status}: {tries}");
         }
-        // Without a time of its own a request has the tries that it asks for, and some more where a rate is limited.
+        // Without a time limit of its own a request is tried as often as it asks, and more often if its rate is limited.
         for (status, wanted) in [(503, 3), (429, RATE_TRIES as usize), (500, 3)] {
             assert_eq!(tries(status, Request { tries: 3, ..Request::get(URL) }), wanted, "{status}");
         }
@@ -461,10 +461,10 @@ mod tests {
         let (alone, script) = client(busy().with("GET", given, Answer::new(200, "")), Redirects::Any, 100);
         let (seconds, tries) = ask(&alone, &script, URL);
         assert!((14..=31).contains(&seconds) && (6..=12).contains(&tries), "{seconds} s, {tries} tries");
-        // What was found out holds for the service's other documents.
+        // The finding applies to the service's other documents.
         let (seconds, tries) = ask(&alone, &script, other);
         assert!(seconds < 2 && tries == 2, "{seconds} s, {tries} tries");
-        // It sheds load: what it gives now and then is no sign.
+        // The service sheds load: an occasional answer is no sign.
         let shedding = busy().with("GET", given, Answer::new(200, "")).with("GET", given, Answer::new(503, ""));
         let (shed, script) = client(shedding, Redirects::Any, 100);
         let (seconds, tries) = ask(&shed, &script, URL);

@@ -26,8 +26,8 @@ use std::time::{Duration, SystemTime};
 /// The largest body that is read, in bytes, unless a request sets a lower limit.
 pub const MAX_BODY: usize = 16 << 20;
 
-/// How often and how long a document is tried before the boot continues without it: the service is there, but one of its
-/// documents may fail permanently.
+/// How often and how long a document is tried before the boot continues without it: the service exists, but one of its documents
+/// may fail permanently.
 const TRIES: u32 = 7;
 pub const WITHIN: Duration = Duration::from_secs(20);
 /// How long one such try may take. For dynamic vendor-data nova waits for other services (5 s each by default).
@@ -57,7 +57,7 @@ pub struct Request<'a> {
     pub control: Option<&'a str>,
     /// Statuses that are repeated like a lost connection, besides 408, 429, 500, 502, 503 and 504.
     pub retry: &'a [u16],
-    /// Whether this is the document by which the service is recognised. A service that returns 4xx (but not
+    /// Whether this is the document that identifies the service. A service that returns 4xx (but not
     /// 401, which asks for credentials) or an empty body may not know the machine yet; if there is reason to
     /// wait for it ([`Limits::marked`]), it is asked again like one that does not answer.
     pub first: bool,
@@ -84,12 +84,12 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// A GET of the document by which a service is recognised ([`Request::first`]).
+    /// A GET of the document that identifies a service ([`Request::first`]).
     pub fn first(url: &'a str) -> Self {
         Request { first: true, ..Request::get(url) }
     }
 
-    /// A GET of an optional document of a service that has served `control`: the boot goes on without it where it fails for good.
+    /// A GET of an optional document of a service that has served `control`: the boot goes on without it if it fails for good.
     pub fn bounded(url: &'a str, control: &'a str) -> Self {
         Request {
             tries: TRIES,
@@ -156,7 +156,7 @@ pub enum Failure {
     Final(Error),
 }
 
-/// What carries requests.
+/// The transport of requests.
 pub trait Transport: Send + Sync {
     /// Sends a request once and reads the response, whatever its status, within `timeout`. Redirects are not
     /// followed.
@@ -205,7 +205,7 @@ pub fn ca_files(path: &Path) -> Vec<PathBuf> {
     CA_FILES.iter().map(|file| path.join(file)).collect()
 }
 
-/// What the clients of one search share: the number of requests, and the warnings.
+/// Shared by the clients of one search: the number of requests, and the warnings.
 #[derive(Debug, Clone, Default)]
 pub struct Findings(Arc<Shared>);
 

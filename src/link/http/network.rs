@@ -183,7 +183,7 @@ mod tests {
         Client::new(uplink, &settings, deadline, Cancel::new().unwrap(), &Findings::default())
     }
 
-    /// Answers one request, and gives its head.
+    /// Answers one request, and returns its head.
     fn serve(mut connection: impl Read + Write, answer: &[u8]) -> String {
         let mut head = Vec::new();
         let mut buffer = [0; 4096];

@@ -24,10 +24,10 @@ pub struct OAuth {
 
 impl OAuth {
     /// The credentials of a section of the configuration: `consumer_key`, `consumer_secret` (which may be empty or absent),
-    /// `token_key` and `token_secret`. None where it has none of them.
+    /// `token_key` and `token_secret`. None if all are absent.
     ///
     /// # Errors
-    /// It has some and not all.
+    /// Some are absent.
     pub fn of(section: &Value) -> Result<Option<OAuth>> {
         let text = |key: &str| section.get(key).and_then(Value::text).unwrap_or_default();
         let (consumer_key, token_key, token_secret) = (text("consumer_key"), text("token_key"), text("token_secret"));
@@ -49,7 +49,7 @@ impl OAuth {
     /// server's time. The signature is not sent to another origin after a redirect.
     ///
     /// # Errors
-    /// As [`Client::send`]; or the kernel gives no random numbers.
+    /// As [`Client::send`]; or the kernel returns no random numbers.
     pub fn send(&self, client: &Client, request: &Request) -> Result<Reply> {
         let reply = self.send_once(client, request)?;
         let date = reply.header("date").and_then(clock::parse_http_date).filter(|_| matches!(reply.status, 401 | 403));

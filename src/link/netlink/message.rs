@@ -1,4 +1,4 @@
-//! rtnetlink messages as the kernel has them: a type, a header, and attributes as bytes.
+//! rtnetlink messages in the kernel's form: a type, a header, and attributes as bytes.
 //!
 //! From netlink-packet-route only the headers are used. Its message types know every attribute of every kind
 //! of link, tunnel and queue, which added 390 KB to the program.

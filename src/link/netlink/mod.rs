@@ -29,7 +29,7 @@ const ANSWER: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
 pub struct Link {
     pub index: u32,
     pub name: String,
-    /// Alternative names, by which programs may also find it.
+    /// Alternative names, which programs may use too.
     pub alternatives: Vec<String>,
     /// Its hardware address. None if that does not have six octets.
     pub mac: Option<[u8; 6]>,
@@ -40,7 +40,7 @@ pub struct Link {
     pub carrier: bool,
     /// Whether it is part of a bond, bridge or team, or the hidden half of a failover pair.
     pub enslaved: bool,
-    /// Whether it is virtual (veth, bridge, bond, vlan, …): IFLA_INFO_KIND is there.
+    /// Whether it is virtual (veth, bridge, bond, vlan, …): it has IFLA_INFO_KIND.
     pub software: bool,
     pub mtu: u32,
 }
@@ -155,7 +155,7 @@ impl Netlink {
         Ok(answers.iter().filter(|m| m.kind == libc::RTM_NEWADDR).filter_map(read::address).collect())
     }
 
-    /// The links with an IPv6 default route; none where the kernel has no IPv6.
+    /// The links with an IPv6 default route; none if the kernel has no IPv6.
     pub async fn routers6(&self) -> Vec<u32> {
         let answers = self.ask(write::routes6(), NLM_F_DUMP).await.unwrap_or_default();
         answers.iter().filter(|m| m.kind == libc::RTM_NEWROUTE).filter_map(read::default_route6).collect()
@@ -228,7 +228,7 @@ impl Netlink {
     }
 
     /// Sends a request and collects the responses. The kernel answers at once, but drops its answer if events have filled the
-    /// socket (netlink(7), ENOBUFS). A change whose answer is lost is assumed to be made: what waits for it has its own deadline.
+    /// socket (netlink(7), ENOBUFS). A change whose answer is lost is assumed to be made: any wait for it has its own deadline.
     async fn ask(&self, message: Message, flags: u16) -> io::Result<Vec<Message>> {
         match tokio::time::timeout(ANSWER, self.answers(message, flags)).await {
             Ok(answers) => answers,

@@ -114,7 +114,7 @@ fn options(bytes: &[u8]) -> Option<Event> {
     {
         let (option, rest) = options.split_at_checked(usize::from(length) * 8)?;
         if kind == RDNSS {
-            // Those that are withdrawn have no time left.
+            // A withdrawn server has no time left.
             let (_, addresses) = option.split_at_checked(8).filter(|(head, _)| !head.ends_with(&[0; 4]))?;
             servers.extend(addresses.chunks_exact(16).filter_map(ip));
         }
