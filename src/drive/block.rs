@@ -34,7 +34,7 @@ impl Block {
     }
 }
 
-/// What a block device is.
+/// The kinds of block devices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
     /// A disk or another whole device; `sector` is the size of its logical sectors, in bytes.
@@ -55,7 +55,7 @@ pub fn at(places: &Places, path: &str) -> Option<Block> {
     let path = places.dev.join(path.strip_prefix("/dev/")?).canonicalize().ok()?;
     let meta = fs::metadata(&path).ok()?;
     if meta.file_type().is_block_device() {
-        // The node may have another name than the kernel's: the device mapper's, where udev creates no links.
+        // The node may have another name than the kernel's: the device mapper's, if udev creates no links.
         let number = format!("{}:{}", major(meta.rdev()), minor(meta.rdev()));
         let known = |name: &str| attribute(&places.sys.join(name).join("dev")).as_deref() == Some(number.as_str());
         let own = name_below(places, &path).filter(|name| known(name));
@@ -70,7 +70,7 @@ fn name_below(places: &Places, path: &Path) -> Option<String> {
     Some(path.strip_prefix(folder).ok()?.to_str()?.replace('/', "!"))
 }
 
-/// The device with the kernel's name `name`. None if there is none.
+/// The device with the kernel's name `name`. None if it does not exist.
 pub fn named(places: &Places, name: &str) -> Option<Block> {
     if name.is_empty() || name.starts_with('.') || name.contains('/') {
         return None;

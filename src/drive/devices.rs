@@ -47,7 +47,7 @@ pub struct Device {
     pub optical: bool,
     /// The partition's name in a GPT (PARTLABEL).
     pub partition_label: Option<String>,
-    /// The partition's UUID (PARTUUID), where the kernel reports it (6.7 and later).
+    /// The partition's UUID (PARTUUID), if the kernel reports it (6.7 and later).
     pub partition_uuid: Option<String>,
     /// Whether it is small, removable or optical, like config drives.
     pub likely: bool,

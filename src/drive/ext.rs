@@ -53,7 +53,7 @@ pub struct Inode {
 }
 
 impl<R: ReadAt> Ext<R> {
-    /// The filesystem on `device`, whose first bytes are `start`. An error if it is none that can be read as it is.
+    /// The filesystem on `device`, whose first bytes are `start`. An error if it cannot be read as it is.
     ///
     /// # Errors
     /// It is not such a file system, or uses features that are not supported.
@@ -152,7 +152,7 @@ struct Contents<'a, R> {
     bytes: Vec<u8>,
     /// How many more blocks of maps may be read.
     maps: usize,
-    /// How many bytes were read so far; a sound file fills none of its own twice.
+    /// How many bytes were read so far; a sound file fills no byte twice.
     filled: usize,
 }
 
@@ -262,7 +262,7 @@ impl<R: ReadAt> Tree for Ext<R> {
 }
 
 impl<R: ReadAt> Ext<R> {
-    /// What an inode is.
+    /// The kind of an inode.
     fn kind(&self, number: u32) -> Result<Kind<Inode>> {
         let inode = self.inode(number)?;
         Ok(match inode.mode & 0o170_000 {

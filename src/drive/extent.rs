@@ -19,7 +19,8 @@ impl Extent {
 }
 
 /// The extent of the filesystem of the type `kind` on `device`: ext2, ext3, ext4 (Linux, Documentation/filesystems/ext4, "Super
-/// Block") and XFS (XFS Algorithms & Data Structures, "Superblocks"). None for other types, and for what is none of that type.
+/// Block") and XFS (XFS Algorithms & Data Structures, "Superblocks"). None for other types, and if the device does not have that
+/// type.
 pub fn read(kind: &str, device: &impl ReadAt) -> Option<Extent> {
     match kind {
         "ext2" | "ext3" | "ext4" => {
@@ -61,7 +62,7 @@ mod tests {
         for argv in many {
             File::create(&image).unwrap().set_len(size).unwrap();
             let Some((program, arguments)) = argv.split_first() else { continue };
-            // It says that it is skipped where there is none.
+            // Reports itself as skipped if the tool is missing.
             if tool(program, arguments).is_none() {
                 continue;
             }

@@ -22,7 +22,7 @@ enum Width {
     Fat32,
 }
 
-/// What the boot sector says (the BIOS parameter block).
+/// The boot sector's fields (the BIOS parameter block).
 #[derive(Debug, Clone)]
 pub struct BootSector {
     width: Width,
@@ -34,7 +34,7 @@ pub struct BootSector {
     cluster_size: u64,
     clusters: u32,
     root_cluster: u32,
-    /// The volume's serial number; None if the extended boot signature says that there is none.
+    /// The volume's serial number; None if the extended boot signature is absent.
     pub serial: Option<u32>,
     /// The label in the boot sector, 11 bytes padded with spaces; blkid's LABEL_FATBOOT.
     pub label: Option<[u8; 11]>,
@@ -126,7 +126,7 @@ impl<R: ReadAt> Fat<R> {
         Fat { device, boot, window: RefCell::new((0, Vec::new())) }
     }
 
-    /// The volume label in the root directory: 11 bytes padded with spaces. None if there is none.
+    /// The volume label in the root directory: 11 bytes padded with spaces. None if the directory has no label.
     ///
     /// # Errors
     /// The root directory cannot be read.
@@ -169,7 +169,7 @@ impl<R: ReadAt> Fat<R> {
             return Ok(bytes);
         }
         let mut bytes = vec![0; WINDOW as usize];
-        // An entry of FAT12 may lie across two windows: each starts where it is asked for.
+        // An entry of FAT12 may lie across two windows, so each window starts at the requested offset.
         let n = self
             .device
             .read_at(self.boot.table + offset, &mut bytes)

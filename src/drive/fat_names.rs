@@ -14,7 +14,7 @@ const CP437: &str = "ÇüéâäàåçêëèïîìÄÅÉæÆôöòûùÿÖÜ¢£�
 #[derive(Debug, Default)]
 pub struct LongName {
     units: Vec<u16>,
-    /// The part that must come next; 0 once all are there.
+    /// The part that must come next; 0 after the last one.
     next: u8,
     checksum: u8,
     started: bool,
@@ -40,7 +40,7 @@ impl LongName {
         self.units.splice(0..0, part.filter_map(|at| array(entry, at).map(u16::from_le_bytes)));
     }
 
-    /// The whole name, if all parts were there and belong to `entry`, the short one after them.
+    /// The whole name, if no part was missing and all belong to `entry`, the short one after them.
     pub fn finish(mut self, entry: &[u8; 32]) -> Option<String> {
         let end = self.units.iter().position(|unit| *unit == 0).unwrap_or(self.units.len());
         self.units.truncate(end);
@@ -72,7 +72,7 @@ fn small(c: char) -> char {
     CASES.iter().find(|(capital, _)| *capital == c).map_or(c.to_ascii_lowercase(), |(_, small)| *small)
 }
 
-/// A short entry's name as Linux's vfat shows it: in lower case where Windows NT's two flags say so.
+/// A short entry's name as Linux's vfat shows it: in lower case if Windows NT's two flags say so.
 pub fn short_name(entry: &[u8; 32]) -> String {
     let text = |bytes: &[u8], lower: bool| {
         let text: String = bytes.iter().map(|byte| cp437(*byte)).collect();

@@ -51,14 +51,14 @@ fn the_label_is_read_from_the_root_directory() {
         let label = fat.label().unwrap().map(super::super::fat_names::label);
         assert_eq!(label.map(|label| label.to_ascii_uppercase()), expected, "{options:?}");
     }
-    // One that is set later stands where there was room, and the boot sector may not know.
+    // A label that is set later is written to the first free entry, and the boot sector may lack it.
     let Some((_dir, image)) = images::fat(&config_drive(), 32, &["-F", "16"]) else { return };
     let Some(_) = images::tool("mlabel", &["-i", &image, "::CIDATA"]) else { return };
     let bytes = fs::read(&image).unwrap();
     assert_eq!(&Fat::open(&bytes[..], &bytes).unwrap().label().unwrap().unwrap(), b"CIDATA     ");
 }
 
-/// A FAT16 image with one file of several clusters: its bytes, and where the file's entry is.
+/// A FAT16 image with one file of several clusters: its bytes, and the offset of the file's entry.
 fn one_file() -> Option<(Vec<u8>, usize)> {
     let input = Input::from([("FILE.BIN".to_string(), pattern(10_000)), ("OTHER.TXT".into(), vec![1])]);
     let (_dir, image) = images::fat(&input, 16, &["-F", "16", "-s", "4"])?;

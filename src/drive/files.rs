@@ -9,8 +9,8 @@ const MAX_NAMES: usize = 64;
 
 /// The files of a drive by path: relative, separated by `/`, as in `openstack/latest/meta_data.json`.
 ///
-/// A path is looked up as written; if that does not exist, ignoring ASCII case, because plain ISO 9660 and
-/// short FAT names have none. Symbolic links are followed, but never out of the drive.
+/// A path is looked up as written; if that does not exist, ignoring ASCII case, because plain ISO 9660 and short FAT
+/// names do not keep case. Symbolic links are followed, but never out of the drive.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Files {
     files: BTreeMap<String, Bytes>,
@@ -34,7 +34,7 @@ impl Files {
         self.notes.push(note);
     }
 
-    /// What was left out and why, one line each: too large, unreadable, a special file.
+    /// Files that were left out and why, one line each: too large, unreadable, a special file.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -49,7 +49,7 @@ impl Files {
         self.files.get(&self.resolve(path)?)
     }
 
-    /// The names in the directory at `path` (`""` is the top), sorted. Empty if there is none.
+    /// The names in the directory at `path` (`""` is the top), sorted. Empty if it does not exist.
     pub fn list(&self, path: &str) -> Vec<&str> {
         let Some(path) = self.resolve(path) else { return Vec::new() };
         self.names(&path).collect::<BTreeSet<_>>().into_iter().collect()

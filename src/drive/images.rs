@@ -96,7 +96,7 @@ pub fn iso(input: &Input, options: &[&str]) -> Option<(TempDir, String)> {
     Some((dir, image))
 }
 
-/// genisoimage's options as nova gives them.
+/// Nova's options for genisoimage.
 pub const NOVA: &[&str] = &["-ldots", "-allow-lowercase", "-allow-multidot", "-l", "-J", "-r", "-V", "config-2"];
 
 /// A FAT image of `megabytes` with mkfs.vfat's `options`, filled by mtools.
@@ -128,7 +128,7 @@ pub fn ext(input: &Input, megabytes: u64, options: &[&str]) -> Option<(TempDir, 
     Some((dir, image))
 }
 
-/// A loop device for an image, read-only. None, with the reason printed, where that is not allowed.
+/// A loop device for an image, read-only. None, with the reason printed, if that is not allowed.
 pub fn attach(image: &str) -> Option<String> {
     let script = "losetup -r -f --show \"$0\" || exit 127";
     tool("sh", &["-c", script, image]).map(|node| node.trim().to_string())

@@ -1,6 +1,6 @@
 //! ISO 9660 (ECMA-119), read only: volume descriptors, Rock Ridge, Joliet, plain names, files in several extents.
 //!
-//! Names come out as Linux's isofs shows them: Rock Ridge's where the volume has it, else Joliet's, else plain
+//! Names come out as Linux's isofs shows them: Rock Ridge's if the volume has it, else Joliet's, else plain
 //! names in lower case without their version.
 
 use super::bytes::{ReadAt, array, le16, le32, u8_at, utf16_be};
@@ -17,13 +17,13 @@ pub const SECTOR: usize = 2048;
 pub struct Volume {
     /// The volume identifier as bytes: 32, padded with spaces.
     pub identifier: [u8; 32],
-    /// When the volume was made, as digits yyyymmddhhmmsscc; None where it is not set.
+    /// When the volume was made, as digits yyyymmddhhmmsscc; None if it is not set.
     pub date: Option<String>,
     block_size: u64,
     root: Extent,
 }
 
-/// What the volume descriptors say.
+/// The content of the volume descriptors.
 #[derive(Debug, Clone)]
 pub struct Descriptors {
     pub primary: Volume,
@@ -31,7 +31,7 @@ pub struct Descriptors {
     pub joliet: Option<Volume>,
 }
 
-/// A run of blocks: where it starts, and its length in bytes.
+/// A run of blocks: its start, and its length in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
     block: u64,

@@ -47,8 +47,8 @@ pub(super) fn read<R: ReadAt>(device: &R) -> Result<(Vec<u8>, Option<Superblock>
     start.truncate(read);
     let superblock = match identify(&start) {
         Some((mut superblock, Some(fat))) => {
-            // The actual label is in the root directory, which may be anywhere. If it cannot be read, there
-            // is none.
+            // The actual label is in the root directory, which may be anywhere. If it cannot be read, the volume has no
+            // label.
             let root = Fat::with(device, fat).label().ok().flatten();
             superblock.label = root.map(fat_names::label).filter(|label| !label.is_empty() && label != NO_NAME);
             Some(superblock)

@@ -1,11 +1,11 @@
-//! Compared with blkid on real images, and a few made by hand where there is no tool.
+//! Compared with blkid on real images, and a few made by hand if there is no tool.
 
 use super::*;
 use crate::drive::images::{self, Input, NOVA, config_drive, tool};
 use std::fs;
 use std::fs::File;
 
-/// What `blkid` says of an image: TYPE, LABEL, LABEL_FATBOOT, UUID.
+/// The values of `blkid` for an image: TYPE, LABEL, LABEL_FATBOOT, UUID.
 fn blkid(image: &str) -> Option<Superblock> {
     let text = tool("blkid", &["-p", "-o", "export", image])?;
     let value = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('=')).map(String::from);

@@ -2,8 +2,8 @@
 //!
 //! [`Search`] finds drives by label, and [`open`] reads one into memory as [`Files`]. If the kernel has the
 //! driver, it mounts the drive read-only; the files are copied in one pass within limits, and the drive is
-//! unmounted. Otherwise ISO 9660, UDF, FAT and ext4 are read by the code here, as image files are. Both give
-//! the same bytes under the same names.
+//! unmounted. Otherwise ISO 9660, UDF, FAT and ext4 are read by the code here, as image files are. Both ways return the
+//! same bytes under the same names.
 
 pub mod block;
 pub mod bytes;

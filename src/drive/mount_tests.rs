@@ -23,7 +23,7 @@ fn both_ways(image: &str, kind: &str) {
     assert!(!left.contains(&node), "{node} is still mounted");
 }
 
-/// Removes the folder of the mount points at the end, where nothing else is in it: the machine that tests keeps none.
+/// Removes the folder of the mount points at the end, if nothing else is in it: the machine that tests keeps none.
 struct Emptied;
 
 impl Drop for Emptied {

@@ -28,14 +28,14 @@ pub struct Fields {
     pub target: String,
     /// CL: the block of a directory that was moved because it was too deep.
     pub child: Option<u32>,
-    /// RE: the record of such a directory at its new place, where it is left out.
+    /// RE: the record of such a directory at its new place, which is left out.
     pub relocated: bool,
     /// ZF: the contents are zisofs.
     pub compressed: bool,
 }
 
-/// The number of bytes to skip in every other system use area, if `area`, which belongs to the root directory's
-/// first record, says that the volume follows SUSP (5.3, SP).
+/// The number of bytes to skip in every other system use area, if `area`, which belongs to the root directory's first
+/// record, shows that the volume follows SUSP (5.3, SP).
 pub fn skip(area: &[u8]) -> Option<usize> {
     // CD-ROM XA's 14 bytes may stand before it.
     [0, 14].into_iter().find_map(|at| match array::<7>(area, at)? {

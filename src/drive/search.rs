@@ -225,7 +225,7 @@ impl Search {
         self.kinds.extend(kinds);
     }
 
-    /// Loads drivers for disks and CD-ROMs that have none, now and when one appears. Returns whether any was
+    /// Loads drivers for disks and CD-ROMs without one, now and when one appears. Returns whether any was
     /// loaded: then `scan` finds more devices.
     pub fn use_drivers(&mut self, mut drivers: Drivers) -> bool {
         let loaded = drivers.for_devices(Kind::Storage);

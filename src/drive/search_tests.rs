@@ -1,4 +1,4 @@
-//! Searches in a fake sysfs, and the kernel's own loop devices where there are any.
+//! Searches in a fake sysfs, and the kernel's own loop devices if there are any.
 
 use super::*;
 use crate::drive::devices::tests::Fake;
@@ -141,7 +141,7 @@ fn a_partition_is_known_by_the_table_where_the_kernel_does_not_say_its_uuid() {
             partition(&format!("{disk}{separator}{number}"), &format!("PARTN={number}\n"));
         }
     }
-    // A newer kernel says it. Of a disk that cannot be read nothing is known.
+    // A newer kernel reports it. Nothing is known about a disk that cannot be read.
     fake.add("vdb", LARGE, "", b"");
     partition("vdb1", "PARTN=1\nPARTUUID=abcd-01\n");
     partition("vdc1", "PARTN=1\n");
@@ -290,7 +290,7 @@ fn waiting_ends_at_the_deadline_whatever_a_device_reports() {
     assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
 }
 
-/// What `look` finds of a real device that gets its contents, with this label, after the search began: the kernel's events,
+/// The result of `look` for a real device that gets its contents, with this label, after the search began: the kernel's events,
 /// the real /sys and /dev. No other test uses the label: tests run at the same time, and all see the same devices.
 fn found_later(label: &str, look: impl Fn(&mut Search) -> Result<Vec<Device>>) {
     let Some((_dir, image)) = images::iso(&images::config_drive(), &["-V", label]) else {

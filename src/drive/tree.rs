@@ -54,7 +54,7 @@ pub trait Tree {
     /// The top directory.
     fn root(&self) -> Result<Self::Node>;
 
-    /// The entries of a directory, without `.` and `..`. What it reads is charged to the budget first, and so is what it keeps.
+    /// The entries of a directory, without `.` and `..`. Everything that it reads or keeps is charged to the budget first.
     fn entries(&self, directory: &Self::Node, budget: &mut Budget) -> Result<Vec<Entry<Self::Node>>>;
 
     /// A file's contents. `size` is from its entry, and has been checked against the limits.
@@ -118,8 +118,7 @@ impl Budget {
     }
 }
 
-/// Copies `tree` into memory, breadth first. What is too large, unreadable or not a file is left out with a
-/// note.
+/// Copies `tree` into memory, breadth first. An entry that is too large, unreadable or not a file is left out with a note.
 ///
 /// # Errors
 /// The top directory cannot be read, or the deadline passes.

@@ -228,7 +228,7 @@ impl<R: ReadAt> Tree for Udf<R> {
         budget.directory(file.size)?;
         let contents = self.contents(&file, u64::MAX)?;
         let (mut entries, mut rest) = (Vec::new(), contents.as_slice());
-        // A name (ECMA-167, 4/14.4): 38 bytes, what the implementation adds, the name, up to a multiple of four.
+        // A name (ECMA-167, 4/14.4): 38 bytes, the implementation's own field, the name, up to a multiple of four.
         while rest.len() >= 38 && le16(rest, 0) == Some(tag::FILE_IDENTIFIER) {
             budget.entry()?;
             let flags = u8_at(rest, 18).unwrap_or(0);
@@ -294,7 +294,7 @@ mod tests {
     fn files_come_out_as_they_were_put_in() {
         for input in [config_drive(), hard_drive()] {
             let Some((_dir, image)) = images::iso(&input, &["-udf", "-r"]) else { return };
-            // The tool gives both filesystems one name, in which Joliet has no semicolons.
+            // The tool uses one name in both filesystems, and Joliet's names have no semicolons.
             let input = input.into_iter().map(|(path, contents)| (path.replace(';', "_"), contents)).collect();
             same(&read(&std::fs::read(image).unwrap()).unwrap(), &input);
         }
