@@ -37,7 +37,7 @@ mod tests {
     #[test]
     fn known_sums() {
         assert_eq!(crc32(b""), 0);
-        // The check value that catalogues of CRCs give for it.
+        // The check value in catalogues of CRCs.
         assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
         assert_eq!(add(crc32(b"1234"), b"56789"), 0xcbf4_3926);
     }

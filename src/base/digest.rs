@@ -1,5 +1,5 @@
-//! SHA-1 and SHA-2 (FIPS 180-4). SHA-2 is ring's, which is there for https and uses the CPU's instructions for it; in a build
-//! without https it is that of the crate `sha2`, which is there for passwords.
+//! SHA-1 and SHA-2 (FIPS 180-4). SHA-2 is ring's, which https needs anyway and which uses the CPU's instructions; a build without
+//! https uses the crate `sha2`, which passwords need anyway.
 
 use super::sha1::sha1;
 use super::{hex, text};

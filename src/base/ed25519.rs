@@ -11,7 +11,7 @@ pub const LEN: usize = 32;
 /// A new private key and its public key.
 ///
 /// # Errors
-/// The kernel gives no random bytes.
+/// The kernel returns no random bytes.
 pub fn new_key() -> Result<([u8; LEN], [u8; LEN])> {
     let mut private = [0; LEN];
     random::fill(&mut private, "a key")?;

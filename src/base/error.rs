@@ -1,4 +1,4 @@
-//! The error type: what was being done, on what, and what to do about it.
+//! The error type: the failed action, its object, and the remedy.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error(Box<Message>);
 
-/// What one pointer leads to.
+/// Boxed, so that an error is one pointer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Message(String);
 

@@ -31,7 +31,8 @@ pub fn is_gzip(data: &[u8]) -> bool {
 /// `limit` bytes.
 pub fn unpack(data: &[u8], limit: usize) -> Result<Vec<u8>> {
     let mut out = Vec::new();
-    // The last member's length, where it is true: what grows step by step is in memory twice. If there is no room, it has to grow.
+    // Reserves the last member's length, if that is plausible: a buffer that grows is in memory twice. If there is no room, it has
+    // to grow.
     let length = data.last_chunk().map_or(0, |last| u32::from_le_bytes(*last));
     let _ = out.try_reserve_exact(usize::try_from(length).unwrap_or(limit).min(limit));
     unpack_to(&mut &*data, limit, &mut out).map_err(|e| Error::new(e.to_string()))?;

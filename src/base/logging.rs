@@ -133,7 +133,7 @@ fn start(shown: Shown) {
     }
 }
 
-/// Shows messages in the kernel's log, from where errors reach a console.
+/// Shows messages in the kernel's log, which passes errors on to a console.
 pub fn to_kmsg() {
     match File::options().write(true).open("/dev/kmsg") {
         Ok(kmsg) => start(Shown::Kernel(kmsg)),
@@ -156,7 +156,7 @@ pub fn capture(run: impl FnOnce()) -> Vec<Message> {
     CAPTURED.take().unwrap_or_default().messages
 }
 
-/// Shows one line on the console, whatever the log level: what happened and what to do.
+/// Shows one line on the console, whatever the log level: the event and the remedy.
 pub fn console(text: &str) {
     let text = one_line(text);
     match SHOWN.get() {

@@ -70,7 +70,7 @@ const SINES: [u32; 64] = [
 /// How far each of the four rounds rotates, in turn.
 const SHIFTS: [[u32; 4]; 4] = [[7, 12, 17, 22], [5, 9, 14, 20], [4, 11, 16, 23], [6, 10, 15, 21]];
 
-/// What is hashed for `message`, in blocks of 64 bytes: after it a bit, zeros, and its length in bits in an order of bytes (3.1,
+/// The padded `message`, in blocks of 64 bytes: after it a bit, zeros, and its length in bits in the byte order `order` (3.1,
 /// 3.2), as for SHA-1.
 pub(super) fn padded(message: &[u8], order: fn(u64) -> [u8; 8]) -> Vec<u8> {
     let mut padded = message.to_vec();

@@ -16,7 +16,7 @@ pub const PUBLIC_LEN: usize = 65;
 /// A new private key and its public key in the uncompressed form.
 ///
 /// # Errors
-/// The kernel gives no random bytes.
+/// The kernel returns no random bytes.
 pub fn new_key() -> Result<(SecretKey, [u8; PUBLIC_LEN])> {
     let mut bytes = [0; 32];
     for _ in 0..TRIES {

@@ -39,7 +39,7 @@ pub fn is_field(text: &str) -> bool {
 /// Hashes a plain password with a random salt. `rounds`: None for the method's default.
 ///
 /// # Errors
-/// It is empty, too long, or contains a line feed or NUL; or the kernel gives no random numbers.
+/// It is empty, too long, or contains a line feed or NUL; or the kernel returns no random numbers.
 pub fn hash(plain: &str, method: Method, rounds: Option<u32>) -> Result<String> {
     if plain.is_empty() {
         return Err(Error::new("the password is empty"));
@@ -56,7 +56,7 @@ pub fn hash(plain: &str, method: Method, rounds: Option<u32>) -> Result<String> 
     Ok(crypt(plain, method, &salt, rounds))
 }
 
-/// Whether the SHA-crypt hash `hash` is that of the password `plain`.
+/// Whether the SHA-crypt hash `hash` belongs to the password `plain`.
 pub fn verify(plain: &str, hash: &str) -> bool {
     let mut parts = hash.split('$').skip(1);
     let method = match parts.next() {
@@ -125,7 +125,7 @@ fn letter(bits: u32) -> u8 {
 /// letter and punctuation mark.
 ///
 /// # Errors
-/// The kernel gives no random numbers.
+/// The kernel returns no random numbers.
 pub fn random() -> Result<String> {
     loop {
         let mut password = String::new();

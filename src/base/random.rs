@@ -4,11 +4,11 @@ use super::error::{Error, Result};
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
 
-/// Fills `bytes`. Early in a boot it waits until the kernel has gathered enough entropy. `purpose` says in an error what
-/// the bytes were for: `a key`.
+/// Fills `bytes`. Early in a boot it waits until the kernel has gathered enough entropy. `purpose` names the use of the bytes in an
+/// error: `a key`.
 ///
 /// # Errors
-/// The kernel gives no random bytes.
+/// The kernel returns no random bytes.
 pub fn fill(bytes: &mut [u8], purpose: &str) -> Result<()> {
     let mut rest = bytes;
     while !rest.is_empty() {

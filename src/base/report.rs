@@ -41,7 +41,7 @@ impl Severity {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     pub severity: Severity,
-    /// One line for a person: document, key, what was expected, what is done instead. Contains no secrets.
+    /// One line for a person: document, key, the expectation, the action taken instead. Contains no secrets.
     pub text: String,
     pub time: SystemTime,
 }
@@ -85,7 +85,7 @@ impl Report {
         self.push(Severity::Deprecated, &text);
     }
 
-    /// Adds the error of a result; returns its value if it has one.
+    /// Adds the error of a result; returns its value otherwise.
     pub fn keep<T, E: fmt::Display>(&mut self, result: Result<T, E>) -> Option<T> {
         result.map_err(|e| self.error(e)).ok()
     }

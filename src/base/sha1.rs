@@ -6,7 +6,7 @@ use super::md5::padded;
 pub fn sha1(message: &[u8]) -> [u8; 20] {
     let mut state = [0x6745_2301_u32, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476, 0xc3d2_e1f0];
     for block in padded(message, u64::to_be_bytes).as_chunks::<64>().0 {
-        // The next 16 words of the 80 that a block gives.
+        // The next 16 of the 80 words of a block.
         let mut words = [0; 16];
         for (word, bytes) in words.iter_mut().zip(block.as_chunks::<4>().0) {
             *word = u32::from_be_bytes(*bytes);

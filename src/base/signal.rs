@@ -68,7 +68,7 @@ mod tests {
         }
         let this = std::env::current_exe().unwrap();
         let test = ["--exact", "base::signal::tests::a_child_ends_by_the_signals"];
-        // A shell that starts the tests in the background has them ignore SIGINT.
+        // A shell that starts the tests in the background makes them ignore SIGINT.
         let done = Command::new("env")
             .arg("--default-signal")
             .arg(this)

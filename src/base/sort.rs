@@ -1,5 +1,5 @@
-//! Stable sorting, compiled once: the standard library's takes 3 KB for each type and order. It may also panic if an order
-//! is inconsistent, and some values of templates have none.
+//! Stable sorting, compiled once: the standard library's takes 3 KB for each type and order. It may also panic if an order is
+//! inconsistent, which those of some template values are.
 
 use std::cmp::Ordering;
 

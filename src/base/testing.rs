@@ -1,4 +1,4 @@
-//! What the tests share: where the conformance vectors are, temporary folders, and how a test says that it cannot run.
+//! Shared by the tests: the place of the conformance vectors, temporary folders, and the record of skipped tests.
 
 use crate::document::{Value, json};
 use std::fmt::Display;
@@ -11,14 +11,14 @@ use std::time::Duration;
 /// `PREPIVOT_VECTORS`, else `../shared/vectors`.
 ///
 /// # Errors
-/// The reason, where they are not there.
+/// The reason, if they are missing.
 pub fn find_vectors(name: &str) -> Result<Value, String> {
     let folder = std::env::var_os("PREPIVOT_VECTORS").map_or_else(|| PathBuf::from("../shared/vectors"), PathBuf::from);
     let bytes = std::fs::read(folder.join(name)).map_err(|e| format!("no {name} in {}: {e}", folder.display()))?;
     Ok(json::parse(name, &bytes).expect("the vectors are valid JSON"))
 }
 
-/// [`find_vectors`]; None, with the test recorded as skipped, where they are not there.
+/// [`find_vectors`]; None, with the test recorded as skipped, if they are missing.
 pub fn vectors(name: &str) -> Option<Value> {
     find_vectors(name).map_err(skip).ok()
 }
@@ -74,7 +74,7 @@ pub fn cpu_time() -> Duration {
 }
 
 /// Calls `check` with `valid` cut short at up to 512 places, and with `rounds` copies of it in which some bytes are
-/// changed, mostly where it is not zero: always the same ones, so that a failure comes back.
+/// changed, mostly if it is not zero: always the same ones, so that a failure comes back.
 pub fn mutations(valid: &[u8], rounds: usize, mut check: impl FnMut(&[u8])) {
     let step = valid.len() / 512 + 1;
     (0..valid.len()).step_by(step).for_each(|end| check(&valid[..end]));

@@ -1,5 +1,5 @@
 //! Starting threads, compiled once: the standard library's way takes up to 1 KB for each thing that a thread does, and
-//! `std::thread::spawn` panics where there is no room for one.
+//! `std::thread::spawn` panics if there is no room for one.
 
 use std::io;
 use std::thread::{Builder, JoinHandle};

@@ -6,7 +6,7 @@ use super::random;
 /// A random UUID (RFC 9562, section 5.4), in its own byte order.
 ///
 /// # Errors
-/// The kernel gives no random bytes.
+/// The kernel returns no random bytes.
 pub fn random() -> Result<[u8; 16]> {
     let mut bytes = [0; 16];
     random::fill(&mut bytes, "a UUID")?;

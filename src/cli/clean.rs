@@ -158,7 +158,7 @@ impl Clean {
             errors.extend(root.edit_text(system::fstab::FSTAB, Attr::root(0o644), rest).err());
         }
         errors.extend(root.commit());
-        // What the next initramfs would find below a file system that is mounted on /var.
+        // Files that the next initramfs would find below a file system mounted on /var.
         match root.beneath_state() {
             Ok(Some(mut beneath)) => {
                 errors.extend(of_state(&beneath).iter().filter_map(|path| beneath.remove(path).err()));

@@ -63,7 +63,7 @@ const FOLDERS: [(&str, &str, usize); 8] = [
 ];
 /// Secret keys, and files that every image of the distribution has.
 const LEFT_OUT: [&str; 2] = ["/etc/cloud/keys", "/etc/cloud/templates"];
-/// What Ubuntu's installer was given, with the passwords in it: older installers left it readable by all.
+/// The input of Ubuntu's installer, with passwords: older installers left it world-readable.
 const SECRET: [&str; 2] = ["/etc/cloud/cloud.cfg.d/99-installer.cfg", "/var/log/installer/autoinstall-user-data"];
 /// The most levels of folders below a folder.
 const MAX_DEPTH: usize = 16;
@@ -176,7 +176,7 @@ impl Collection<'_> {
         self.archive.file(&format!("{}{path}", self.top), mode, self.modified, content);
     }
 
-    /// Adds the file at `path` if it exists; without `secret`, only if it is world-readable and none of [`SECRET`].
+    /// Adds the file at `path` if it exists; without `secret`, only if it is world-readable and not in [`SECRET`].
     fn file(&mut self, root: &Root, path: &str, secret: bool) {
         let Some(stat) = root.stat(path).filter(|s| s.kind == Kind::File) else { return };
         if !secret && (stat.attr.mode & 0o004 == 0 || SECRET.contains(&path)) {

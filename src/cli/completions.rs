@@ -58,7 +58,7 @@ fn collect(info: CommandInfoWithArgs, path: &str, commands: &mut Vec<Command>) {
     }
 }
 
-/// What completes a value.
+/// The completion of a value.
 enum Value {
     /// One of these words, separated by blanks.
     Words(String),

@@ -1,4 +1,4 @@
-//! `dhclient-hook`: what the DHCP hooks of cloud-init before 23.1 call. They are configuration files, which stay in /etc when its
+//! `dhclient-hook`, which the DHCP hooks of cloud-init before 23.1 call. They are configuration files, which stay in /etc when its
 //! package is removed.
 
 use super::program::Program;

@@ -34,7 +34,7 @@ pub fn text(path: &str) -> Result<String> {
 /// Instance-data: the file `named`, else the root's; root gets the one with secrets.
 ///
 /// # Errors
-/// There is none, it cannot be read, or it is not JSON.
+/// It does not exist, cannot be read, or is not JSON.
 pub fn instance_data(root: &Root, named: Option<&str>) -> Result<Value> {
     if let Some(path) = named {
         return json::parse(path, &read(path)?);

@@ -40,7 +40,7 @@ use std::process::ExitCode;
 use std::sync::LazyLock;
 use verb::{Entry, Pick, Table};
 
-/// The verbs, in the order of the help. Those of a part only fail in a build without that Cargo feature.
+/// The verbs, in the order of the help. A verb of a part only fails in a build without that Cargo feature.
 static VERBS: &[Entry] = &[
     Entry::of::<apply::Apply>(),
     Entry::of::<plan::Plan>(),

@@ -1,4 +1,4 @@
-//! The context of a verb: how the program was called, where its messages go, and exit codes.
+//! The context of a verb: the program's name, the target of its messages, and exit codes.
 
 use crate::base::{logging, mask};
 use argh::CommandInfoWithArgs;

@@ -87,7 +87,7 @@ enum Outcome {
     /// Not checked, for this reason.
     Passed(String),
     Checked {
-        /// The document, rendered where it was a template.
+        /// The document, rendered if it was a template.
         text: String,
         found: Findings,
     },
@@ -152,7 +152,7 @@ impl Verb for Schema {
     }
 }
 
-/// The documentation of one module or of all: when it runs, what it does, an example.
+/// The documentation of one module or of all: its stage, a description, an example.
 fn documentation(name: &str) -> Result<String> {
     if name == "all" {
         return MODULES.iter().map(|m| documentation(m.name)).collect();
@@ -316,7 +316,7 @@ fn network_config(path: &str, text: String) -> Result<Outcome> {
         return Ok(Outcome::Passed("Skipping network-config schema validation on empty config.".to_owned()));
     }
     let found = match &document {
-        // A document in none of the other formats is checked as cloud-init's.
+        // A document without a recognised format is checked as cloud-init's.
         Value::Map(map) if read::recognise(&document).is_none_or(|f| *f == config::FORMAT) => {
             schema::network_config(map)
         }

@@ -83,7 +83,7 @@ impl Verb for Status {
 }
 
 impl Status {
-    /// What `status` prints, at once or at the end of provisioning; with the program that provisions, see [`units::provider`].
+    /// The output of `status`, at once or at the end of provisioning; with the program that provisions, see [`units::provider`].
     fn report(&self, program: &Program) -> std::result::Result<(Report, Option<&'static str>), ExitCode> {
         let mut source = Source::open(&self.root).map_err(|e| program.fail(e))?;
         if self.wait && !source.live {
@@ -101,7 +101,7 @@ impl Status {
             let mut outlook = if report.running.is_open() { source.outlook() } else { Outlook::Going };
             let had_ended = std::mem::replace(&mut has_ended, outlook == Outlook::Ended);
             if has_ended {
-                // result.json may have been written since it was looked for. Where the stage was killed, it never is.
+                // result.json may have been written since it was looked for. If the stage was killed, it never is.
                 outlook = if had_ended { Outlook::Never } else { Outlook::Going };
             }
             let started = report.running == Running::Running;
@@ -203,7 +203,7 @@ impl Source {
             self.environment = Some(by_environment() || units::environment_disables(&mut self.root));
         }
         let mut boot = boot::decide(&self.root, &self.machine, self.systemd, self.environment == Some(true));
-        // A boot without a datasource is a disabled one, as where ds-identify finds nothing.
+        // A boot without a datasource is disabled, as if ds-identify finds nothing.
         if !boot.status.is_disabled()
             && let Some(reason) = status.as_ref().and_then(|status| self.found_nothing(status))
         {
@@ -214,7 +214,7 @@ impl Source {
         Ok(Report::new(status.as_ref(), finished, boot, started))
     }
 
-    /// Why there is no datasource, once prepivot's network stage is over and had none. None where there is one, it is still
+    /// Why there is no datasource, once prepivot's network stage is over and had none. None if there is one, it is still
     /// looked for, or something failed.
     fn found_nothing(&self, status: &Value) -> Option<String> {
         let v1 = status.get("v1")?;
@@ -247,7 +247,7 @@ impl Changes {
         Changes(inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok())
     }
 
-    /// Watches the folders that are there by now; those that are watched already stay so.
+    /// Watches the folders that exist by now, besides those watched already.
     fn watch(&self) {
         let Changes(Some(fd)) = self else { return };
         for folder in ["/run".to_owned(), RUN_DIR.to_owned(), format!("{CLOUD_DIR}/data")] {

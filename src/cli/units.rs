@@ -26,8 +26,8 @@ pub enum Outlook {
     Never,
 }
 
-/// The program whose units provision the system, where both prepivot and cloud-init are installed: `prepivot`, `cloud-init`, or
-/// `none` where the first unit is masked. None where only one of them is installed, which is then the one.
+/// The program whose units provision the system, if both prepivot and cloud-init are installed: `prepivot`, `cloud-init`, or `none`
+/// if the first unit is masked. None if only one of them is installed.
 pub fn provider(root: &Root) -> Option<&'static str> {
     let own = root.exists(INSTALLED) || root.is_dir(run_dir::DIR);
     let is_link = root.read_link(CLOUD_INIT).is_some_and(|target| target.rsplit('/').next() == Some("prepivot"));
@@ -56,7 +56,7 @@ pub fn outlook(root: &mut Root) -> Outlook {
 }
 
 /// When something happened, in seconds since the kernel started: a property, in microseconds, of a unit or of systemd itself. None
-/// where it did not happen or systemd does not answer.
+/// if it did not happen or systemd does not answer.
 pub fn moment(root: &mut Root, unit: Option<&str>, property: &str) -> Option<f64> {
     let mut words = vec!["show", "--value", "--property", property];
     words.extend(unit);

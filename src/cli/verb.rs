@@ -90,7 +90,7 @@ impl Entry {
     }
 }
 
-/// What a verb that is left out does, whatever its arguments are: says so, and fails.
+/// The function of a verb that this build leaves out: reports that and fails, whatever the arguments.
 fn left_out(name: &[&str], _: &[&str]) -> Result<Run, EarlyExit> {
     let verb = name.last().copied().unwrap_or_default().to_owned();
     Ok(Box::new(move |program| program.fail(format_args!("this build of prepivot leaves {verb} out"))))

@@ -39,7 +39,7 @@ pub struct Filesystem {
 }
 
 impl Filesystem {
-    /// What was read from a device; None if it has no file system.
+    /// The file system of a probed device; None if it has none.
     pub fn of(probed: &Probed) -> Option<Filesystem> {
         let superblock = probed.superblock()?;
         Some(Filesystem {
@@ -118,7 +118,7 @@ pub struct Facts<'a> {
     /// The image's own configuration, without defaults.
     pub own: &'a Value,
     pub platform: Platform,
-    /// What the image and the kernel command line configure.
+    /// The configuration by the image and the kernel command line.
     pub requested: Requested,
     /// The environment of PID 1, which is a container's.
     init: BTreeMap<String, String>,
@@ -139,7 +139,7 @@ impl<'a> Facts<'a> {
         &self.cmdline
     }
 
-    /// Whether this is a container, where DMI and block devices are the host's.
+    /// Whether this is a container, which sees the host's DMI and block devices.
     pub fn is_container(&self) -> bool {
         virt::is_container(&self.platform.virt)
     }

@@ -21,7 +21,7 @@ const MAX_PACKET: usize = 8 << 20;
 /// The hypervisor's port for remote calls (GUESTRPC_RPCI_VSOCK_LISTEN_PORT).
 const PORT: u32 = 976;
 
-/// Returns the value of a key; None if there is none.
+/// Returns the value of a key, if there is one.
 type Ask = dyn Fn(&str) -> Option<String>;
 
 /// The values of one machine.
@@ -55,7 +55,7 @@ impl Guestinfo {
         rpctool.into_iter().chain(vmtoolsd).collect()
     }
 
-    /// The values that the hypervisor at the other end of `line` gives, each within `limit`.
+    /// The values of the hypervisor at the other end of `line`, each within `limit`.
     fn over(line: Line, limit: Duration) -> Guestinfo {
         let line = RefCell::new(Some(line));
         Guestinfo::new(move |key| {

@@ -1,4 +1,4 @@
-//! The marks by which a source is recognised.
+//! The marks that identify a source.
 
 use super::facts::{Facts, Filesystem};
 use super::{Finding, Verdict};
@@ -9,7 +9,7 @@ pub const SEEDS: &str = "/var/lib/cloud/seed";
 /// Returns the key and value of a setting for cloud-init's configuration.
 pub type Setting = fn(&Facts, &Finding) -> Option<(&'static str, String)>;
 
-/// What detection knows of a source.
+/// A source, as far as detection knows it.
 pub struct Candidate {
     /// cloud-init's name: `OpenStack`.
     pub name: &'static str,
@@ -17,7 +17,8 @@ pub struct Candidate {
     pub aliases: &'static [&'static str],
     /// How it is recognised; the first mark that applies decides.
     pub marks: &'static [Mark],
-    /// What ds-identify adds to the configuration of cloud-init, below `datasource: {NAME: …}`: a key and its value.
+    /// The setting that ds-identify adds to cloud-init's configuration, below `datasource: {NAME: …}`: a key and its
+    /// value.
     pub setting: Option<Setting>,
 }
 

@@ -1,8 +1,8 @@
 //! Detects which datasources this machine can have, as cloud-init's ds-identify does, by a function of facts.
 //!
-//! Each source's file lists the marks by which it is recognised ([`crate::source`]); this part evaluates
-//! them. `facts` collects the facts, `policy` is what the image and the kernel command line configure, and
-//! `report` combines the verdicts.
+//! Each source's file lists the marks that identify it ([`crate::source`]); this part evaluates them. `facts` collects
+//! the facts, `policy` is the configuration by the image and the kernel command line, and `report` combines the
+//! verdicts.
 
 mod facts;
 mod guestinfo;
@@ -49,7 +49,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// The source is there, for the reason `why`.
+    /// The source exists, for the reason `why`.
     pub fn found(why: impl Into<String>) -> Option<Finding> {
         Some(Finding { verdict: Verdict::Found, why: why.into() })
     }

@@ -1,4 +1,4 @@
-//! What the image and the kernel command line configure: ds-identify's policy, a single source, or a list of
+//! The configuration by the image and the kernel command line: ds-identify's policy, a single source, or a list of
 //! sources.
 //!
 //! Formats: cloud-init's documentation, "ds-identify" (`/etc/cloud/ds-identify.cfg`, `ci.di.policy=`), "Kernel command line".
@@ -100,9 +100,9 @@ pub struct Requested {
     pub policy: Policy,
     /// Where the policy is set, if anywhere.
     pub policy_from: Option<String>,
-    /// A source that is used without detection, and where it is named.
+    /// A source that is used without detection, and the place that names it.
     pub forced: Option<(String, String)>,
-    /// The image's own datasource_list. None if a file of its configuration has it on several lines.
+    /// The image's own datasource_list. None if a file writes it on several lines.
     pub list: Option<Vec<String>>,
     /// The content of ds-identify's own configuration file.
     file: String,
@@ -132,7 +132,7 @@ impl Requested {
         }
     }
 
-    /// The value of a key in ds-identify's own configuration; None where it is absent or empty.
+    /// The value of a key in ds-identify's own configuration; None if it is absent or empty.
     pub fn file_value(&self, key: &str) -> Option<String> {
         file_value(&self.file, key)
     }
@@ -147,7 +147,7 @@ impl Requested {
         self.policy_from.as_deref().unwrap_or("the policy of ds-identify")
     }
 
-    /// The list without `None`, where there is one.
+    /// The list without `None`, if there is one.
     pub fn chosen(&self) -> Option<Vec<&str>> {
         Some(self.list.as_ref()?.iter().map(String::as_str).filter(|n| *n != NONE).collect())
     }

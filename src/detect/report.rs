@@ -45,7 +45,7 @@ impl Outcome {
 /// The verdict on one source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
-    /// Its name, as the list has it.
+    /// Its name, as in the list.
     pub source: String,
     /// Whether it may be used: it is in the image's list, or there is no list.
     pub listed: bool,
@@ -62,7 +62,7 @@ pub struct Report {
     pub why: String,
     /// The sources to try, in order, as ds-identify writes them.
     pub list: Vec<String>,
-    /// What ds-identify writes to /run/cloud-init/cloud.cfg; null if it writes nothing that is used.
+    /// The content that ds-identify writes to /run/cloud-init/cloud.cfg; null if nothing of it is used.
     pub run_config: Value,
 }
 

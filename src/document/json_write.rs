@@ -39,7 +39,7 @@ fn collected(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> String {
 /// Writes one JSON document.
 pub struct Writer<'a> {
     out: &'a mut dyn Write,
-    /// What each level is indented by. None: everything is on one line.
+    /// The indentation of a level. None: everything is on one line.
     indent: Option<&'a str>,
     is_sorted: bool,
     depth: usize,
@@ -67,7 +67,7 @@ impl<'a> Writer<'a> {
         self.raw(bracket)
     }
 
-    /// What is before an item of a list.
+    /// Writes the separator before an item of a list.
     pub fn item(&mut self) -> io::Result<()> {
         if !std::mem::take(&mut self.is_empty) {
             self.raw(",")?;
@@ -75,7 +75,7 @@ impl<'a> Writer<'a> {
         self.line()
     }
 
-    /// What is before the value of `key`, with the key.
+    /// Writes the separator before an entry, and its `key`.
     pub fn key(&mut self, key: &str) -> io::Result<()> {
         self.item()?;
         self.string(key)?;

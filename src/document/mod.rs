@@ -187,7 +187,7 @@ impl<K: Into<String>, V: Into<Value>> FromIterator<(K, V)> for Map {
 }
 
 impl Value {
-    /// The value at `key`; None if there is none or this is not a mapping.
+    /// The value at `key`; None if it is absent or this is not a mapping.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.as_map().and_then(|m| m.get(key))
     }

@@ -77,7 +77,7 @@ pub fn parse(document: &str, bytes: &[u8]) -> Result<Element> {
     }
 }
 
-/// What has been parsed so far.
+/// The elements parsed so far.
 #[derive(Default)]
 struct Tree {
     /// The elements that are not closed yet, outermost first.

@@ -64,8 +64,8 @@ fn by_environment() -> Boot {
     boot(BootStatus::DisabledByEnvironment, "KERNEL_CMDLINE=cloud-init=disabled is in the environment")
 }
 
-/// What the administrator configured: on the kernel command line, by the marker file, in this program's
-/// environment from systemd (systemd.setenv=), or by ds-identify's policy. None if nothing is.
+/// The administrator's configuration: on the kernel command line, by the marker file, in this program's
+/// environment from systemd (systemd.setenv=), or by ds-identify's policy. None if nothing is configured.
 pub fn asked(root: &Root, machine: &Machine) -> Option<Boot> {
     if machine.cmdline.has("cloud-init=enabled") {
         return Some(boot(BootStatus::EnabledByKernelCmdline, "cloud-init=enabled is on the kernel command line"));

@@ -82,7 +82,7 @@ pub fn standard(root: &Root, machine: &Machine, distro: &Distro, instance: &Inst
     data
 }
 
-/// The short host name of a machine whose source has none: the name in the image's file, as in cloud-init. It
+/// The short host name of a machine whose source lacks one: the name in the image's file, as in cloud-init. It
 /// stays the same for a whole boot, although modules may write another name to the file.
 fn system_name(root: &Root, instance_id: &str) -> String {
     let earlier = root.text(&format!("{}/{PUBLIC_FILE}", state::RUN_DIR));

@@ -92,7 +92,7 @@ impl DsMode {
 pub struct Instance {
     /// The datasource's name: `ConfigDrive`, `NoCloud`, `OpenStack`, `Ec2`, `None`.
     pub source: String,
-    /// The class name that cloud-init gives it in status.json, without the package: `DataSourceConfigDrive`.
+    /// Cloud-init's class name in status.json, without the package: `DataSourceConfigDrive`.
     pub class: String,
     /// `openstack`, `nocloud`, `ec2`, … as in instance-data.
     pub platform: String,
@@ -100,17 +100,16 @@ pub struct Instance {
     pub cloud_name: String,
     /// Where it was read: `config-disk (/dev/sr0)`, `metadata (http://169.254.169.254)`.
     pub subplatform: String,
-    /// What cloud-init adds to the class when it names the datasource: `[seed=/dev/vda]`. May be empty.
+    /// Cloud-init's addition to the class when it names the datasource: `[seed=/dev/vda]`. May be empty.
     pub described: String,
     pub instance_id: String,
     /// Whether a service on the network provided it, instead of a drive or folder.
     pub from_network: bool,
-    /// The machine's UUID when this was read, by which the instance is recognised without reading it again.
+    /// The machine's UUID when this was read. It identifies the instance without reading it again.
     pub machine_uuid: Option<String>,
     /// meta_data.json or the meta-data file, as a mapping. It also contains the values of the fields below.
     pub metadata: Value,
-    /// `ds` in instance-data, of a source where cloud-init has the service's own document there. Empty: `meta_data` and what
-    /// comes with it.
+    /// `ds` in instance-data, for a source that stores its service's own document there. Empty: `meta_data` and its companions.
     pub ds: Map,
     /// The EC2 metadata that comes with it, if any.
     pub ec2_metadata: Value,

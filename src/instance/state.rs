@@ -55,7 +55,7 @@ pub fn later_selinux(instance: &Instance) -> String {
     format!("{}/prepivot-later-selinux", folder(instance))
 }
 
-/// The cached instance of the last boot. None if there is none, or its cache cannot be read.
+/// The cached instance of the last boot. None if it does not exist or cannot be read.
 pub fn cached(root: &Root) -> Option<Instance> {
     let path = format!("{CLOUD_DIR}/instance/{CACHE}");
     let bytes = root.read(&path).ok()??;
@@ -96,7 +96,7 @@ pub fn store(root: &mut Root, instance: &Instance) -> Result<()> {
     let is_new = last.as_deref() != Some(&instance.instance_id);
     let in_run = format!("{RUN_DIR}/{PREVIOUS_ID}");
     let path = format!("{CLOUD_DIR}/data/{PREVIOUS_ID}");
-    // What this boot has noted stays, where the same instance is stored again.
+    // This boot's note stays if the same instance is stored again.
     let is_noted = || root.exists(&in_run) && root.read_link(&path).as_ref() == Some(&in_run);
     if is_new || (root.has_run() && !is_noted()) {
         let previous = format!("{}\n", last.as_deref().unwrap_or(NO_PREVIOUS));

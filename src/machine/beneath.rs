@@ -39,7 +39,7 @@ pub(super) fn open(base: &Path, path: &str, flags: OFlags) -> Option<OwnedFd> {
 fn walk(folder: OwnedFd, path: &str, flags: OFlags) -> rustix::io::Result<OwnedFd> {
     let step = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let split = |path: &str| path.rsplit('/').map(str::to_owned).collect::<Vec<_>>();
-    // The folders from `folder` down to where the rest of the path begins, whose first component is the last one here.
+    // The open folders from `folder` down, and the rest of the path; its first component is last.
     let (mut folders, mut rest) = (Vec::from([folder]), split(path));
     let mut links = 0;
     while let (Some(name), Some(at)) = (rest.pop(), folders.last()) {
@@ -92,7 +92,7 @@ pub fn variable(base: &Path, name: &str) -> Option<String> {
 /// The first `limit` bytes of a file. None if it is not a regular file.
 pub fn start(base: &Path, path: &str, limit: u64) -> Option<Vec<u8>> {
     let is_file = |fd: &OwnedFd| fstat(fd).is_ok_and(|s| FileType::from_raw_mode(s.st_mode) == FileType::RegularFile);
-    // Opening a device can have side effects, and a tree may have one anywhere: the type is checked first.
+    // Opening a device can have side effects, and a tree may contain one anywhere: the type is checked first.
     if base != Path::new("/") {
         open(base, path, OFlags::PATH).filter(is_file)?;
     }
@@ -102,7 +102,7 @@ pub fn start(base: &Path, path: &str, limit: u64) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// The names in a folder, in no particular order. Empty if there is none.
+/// The names in a folder, in no particular order. Empty if it does not exist.
 pub fn names(base: &Path, path: &str) -> Vec<String> {
     let folder = open(base, path, OFlags::RDONLY | OFlags::DIRECTORY);
     let entries = folder.and_then(|f| Dir::new(f).ok()).into_iter().flatten().take(MAX_NAMES);

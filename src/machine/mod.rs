@@ -18,7 +18,7 @@ pub use tools::Tools;
 
 use std::path::{Path, PathBuf};
 
-/// UUIDs of boards whose maker set none, as the firmware's template has them, in either byte order. The kernel ignores zeros and
+/// UUIDs of boards whose maker set none: the firmware's template, in either byte order. The kernel ignores zeros and
 /// ones itself.
 const PLACEHOLDERS: [&str; 2] = ["03000200-0400-0500-0006-000700080009", "00020003-0004-0005-0006-000700080009"];
 
@@ -52,8 +52,8 @@ impl Machine {
         self.container.as_deref().is_some_and(container::is_container)
     }
 
-    /// A DMI value by the kernel's name for it (`product_uuid`, `chassis_asset_tag`, …), trimmed. None if it
-    /// does not exist or cannot be read, and in a container, where it is the host's.
+    /// A DMI value by the kernel's name for it (`product_uuid`, `chassis_asset_tag`, …), trimmed. None if it does not
+    /// exist or cannot be read, and in a container, which sees the host's.
     pub fn dmi(&self, key: &str) -> Option<String> {
         if key.contains(['/', '.']) || self.is_container() {
             return None;

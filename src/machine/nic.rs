@@ -32,7 +32,7 @@ pub struct Nics<'a> {
 }
 
 impl<'a> Nics<'a> {
-    /// Those that `find` gives, which is called once at most.
+    /// The interfaces that `find` returns, which is called once at most.
     pub fn new(find: &'a dyn Fn() -> Vec<Nic>) -> Self {
         Nics { find, found: OnceCell::new() }
     }

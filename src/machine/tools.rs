@@ -1,4 +1,4 @@
-//! Tools of the running system that are asked for what nothing else knows: VMware's and Windows's.
+//! Tools of the running system that return data available nowhere else: VMware's and Windows's.
 //!
 //! Before the pivot, and for a tree that represents a machine, there are none.
 
@@ -41,12 +41,12 @@ impl Tools {
         Tools(None)
     }
 
-    /// Those of the running system.
+    /// The running system's tools.
     pub fn of_this_system() -> Tools {
         Tools::new(run)
     }
 
-    /// Tools whose answers `run` gives: for the words of a command and a limit.
+    /// Tools answered by `run`, which gets the words of a command and a limit.
     pub fn new(run: impl Fn(&[&str], Duration) -> Option<Answer> + Send + Sync + 'static) -> Tools {
         Tools(Some(Arc::new(run)))
     }
@@ -56,7 +56,7 @@ impl Tools {
         self.0.is_some()
     }
 
-    /// What a program answers, by its path and arguments, within `limit`. None where it cannot be run or takes longer.
+    /// A program's answer, by its path and arguments, within `limit`. None if it cannot be run or takes longer.
     pub fn ask(&self, words: &[&str], limit: Duration) -> Option<Answer> {
         self.0.as_ref()?(words, limit)
     }
@@ -98,7 +98,7 @@ pub fn outlives(child: &Child, limit: Duration) -> bool {
     matches!(poll(&mut fds, limit.as_ref()), Ok(0))
 }
 
-/// The same where nothing reports the end of a process: before Linux 5.3, and where a container forbids it.
+/// The same if nothing reports the end of a process: before Linux 5.3, or if a container forbids it.
 fn looks(pid: Pid, end: Deadline) -> bool {
     let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
     while let Ok(None) = waitid(WaitId::Pid(pid), ended) {

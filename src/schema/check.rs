@@ -285,7 +285,7 @@ impl Range {
         self.min.is_none_or(|min| number >= min) && self.max.is_none_or(|max| number <= max)
     }
 
-    /// What is expected, with the bounds.
+    /// The expected value, with the bounds.
     fn of(self, what: &str) -> String {
         match (self.min, self.max) {
             (None, None) => what.to_owned(),

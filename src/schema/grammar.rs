@@ -10,7 +10,7 @@ pub struct Grammar {
     pub top: Fields,
 }
 
-/// What a value may be: one of these alternatives.
+/// The allowed values: one of these alternatives.
 pub type Node = Vec<Alternative>;
 
 /// One of several kinds of values.

@@ -4,7 +4,7 @@ use super::texts;
 use crate::machine::nic::MAX_DEVICE_NAME;
 use crate::system::accounts::days_of;
 
-/// What a check expects, and whether the text satisfies it. A line feed at the end is ignored: cloud-init's
+/// The expectation of a check, and whether the text satisfies it. A line feed at the end is ignored: cloud-init's
 /// patterns end in `$`, which in Python also matches before it.
 pub fn check(name: &str, text: &str) -> (&'static str, bool) {
     let line = text.strip_suffix('\n').unwrap_or(text);
@@ -27,7 +27,7 @@ pub fn check(name: &str, text: &str) -> (&'static str, bool) {
     }
 }
 
-/// What cloud-init's pattern for repository ids effectively accepts: its ` -_` is a range.
+/// The ids that cloud-init's pattern for repositories effectively accepts: its ` -_` is a range.
 fn is_repository(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| c.is_ascii_lowercase() || (' '..='_').contains(&c))
 }

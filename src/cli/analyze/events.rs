@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 /// The most events that are read; the rest is ignored.
 const MAX_EVENTS: usize = 100_000;
-/// What syslog puts between the host, or the time, and what cloud-init said.
+/// Syslog's text between the host, or the time, and cloud-init's message.
 const PROCESS: &str = " cloud-init[";
 /// How `dump` describes the stages whose beginning is such a line (cloud-init 26.2, analyze/dump.py).
 const STAGES: [(&str, &str); 4] = [

@@ -1,4 +1,4 @@
-//! `analyze`: where the time of a boot went, from the events in the log.
+//! `analyze`: the time that each part of a boot took, from the events in the log.
 
 mod boot;
 mod events;

@@ -33,7 +33,7 @@ pub struct NetConvert {
     /// its format: eni, yaml, network_data.json, azure-imds, vmware-imc or klibc
     #[argh(option, short = 'k', from_str_fn(format))]
     kind: &'static Format,
-    /// the folder to write below; it is made where there is none
+    /// the folder to write below; it is made if there is none
     #[argh(option, short = 'd', arg_name = "path")]
     directory: String,
     /// the distribution to write for

@@ -38,7 +38,7 @@ struct Places {
 enum Place {
     Flow,
     Block,
-    /// A mapping's key or value, where a list needs no indentation.
+    /// A mapping's key or value, in which a list needs no indentation.
     InMapping,
 }
 
@@ -61,7 +61,7 @@ impl<'a> Composer<'a> {
         }
     }
 
-    /// The lines, from 1, on which `paths` begin: at the key, or as a list item. Content of aliases has none.
+    /// The lines, from 1, on which `paths` begin: at the key, or as a list item. Content of aliases has no line.
     pub fn lines(mut self, paths: impl Iterator<Item = String>) -> HashMap<String, usize> {
         self.places = Some(Places { path: Path::default(), lines: paths.map(|path| (path, 0)).collect() });
         let _ = self.read();

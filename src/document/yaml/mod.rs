@@ -43,8 +43,8 @@ pub fn parse_or_place(document: &str, text: &str) -> std::result::Result<Value, 
     })
 }
 
-/// The lines, from 1, on which `paths` ([`Path`](super::Path)) begin: at the key, or as a list item. Paths
-/// that do not exist or are in an alias have none.
+/// The lines, from 1, on which `paths` ([`Path`](super::Path)) begin: at the key, or as a list item. Paths that do not
+/// exist or are in an alias have no line.
 pub fn lines(text: &str, paths: impl Iterator<Item = String>) -> HashMap<String, usize> {
     Composer::new(text).lines(paths)
 }
@@ -163,7 +163,7 @@ mod tests {
         assert!(yaml(&"[".repeat(100_000)).contains("not valid YAML"));
         assert!(yaml(&"- ".repeat(50_000)).contains("not valid YAML"));
         assert!(yaml("!!python/object:os.system x").contains("not valid YAML"));
-        // What is refused is neither held nor told.
+        // A refused document is neither kept nor quoted.
         let long = "x ".repeat(1 << 20);
         assert!(yaml(&format!("%TAG {long}\n--- a")).contains("a directive that is too long"));
         assert!(yaml(&format!("!!{} a", "x".repeat(1 << 20))).contains("a tag that is too long"));
@@ -199,7 +199,7 @@ mod tests {
         }
     }
 
-    /// What other readers refuse or read otherwise, and PyYAML does not.
+    /// Documents that other readers refuse or read differently from PyYAML.
     #[test]
     fn documents_as_pyyaml_reads_them() {
         for (text, expected) in [

@@ -50,7 +50,7 @@ impl Tokens<'_> {
         }
     }
 
-    /// The white space between words; a single line break becomes a space. Empty where the document ends.
+    /// The white space between words; a single line break becomes a space. Empty if the document ends.
     fn plain_spaces(&mut self) -> String {
         let blanks = self.cursor.take_while(|c| matches!(c, ' ' | '\t'));
         if !self.cursor.is_break() {

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 /// The greatest distance between a simple key's start and its `:`, in characters; both must be on one line.
 const MAX_SIMPLE_KEY: usize = 1024;
-/// How long a directive or a tag may be, in bytes. Those that are known are shorter.
+/// How long a directive or a tag may be, in bytes. Known ones are shorter.
 const MAX_TAG: usize = 1024;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -57,7 +57,7 @@ pub struct Tokens<'a> {
     ended: bool,
 }
 
-/// The place is the key's: what follows it is often on another line.
+/// The key's place, because the next token is often on another line.
 fn without_colon(key: Mark) -> Box<Failure> {
     Box::new(Failure { what: "expected a ':' after a key".into(), mark: key })
 }
@@ -176,7 +176,7 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// Skips white space, comments and line breaks. A tab is white space, except where it would be
+    /// Skips white space, comments and line breaks. A tab is white space, except if it would be
     /// indentation.
     fn skip_blanks(&mut self) -> Step<()> {
         loop {

@@ -136,7 +136,7 @@ impl Rules {
         }
     }
 
-    /// Whether the module must not be loaded just because its device is there.
+    /// Whether the module must not be loaded just because its device exists.
     pub fn is_barred(&self, name: &str) -> bool {
         self.barred.iter().any(|barred| is_named(barred, name))
     }

@@ -30,7 +30,7 @@ const MODPROBE_TIME: Duration = Duration::from_secs(30);
 /// How long to wait until systemd-udevd has named an interface. It only renames those that are down.
 const NAMING_TIME: Duration = Duration::from_secs(3);
 
-/// What a device is for.
+/// The use of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Disks, CD-ROMs, and the buses that lead to them.
@@ -82,7 +82,7 @@ pub struct Drivers {
     release: String,
     /// The words of the kernel command line.
     words: Vec<String>,
-    /// The folder of the modules, below the root. None if it has none for this kernel.
+    /// The folder of the modules, below the root. None if this kernel has no modules there.
     folder: Option<String>,
     /// The settings in modprobe.d; read when the first module is loaded.
     rules: Option<Rules>,
@@ -113,7 +113,7 @@ impl Drivers {
         }
     }
 
-    /// Loads drivers for devices of a kind that have none, and for devices that then appear. Returns whether
+    /// Loads drivers for devices of a kind without one, and for devices that then appear. Returns whether
     /// anything was loaded.
     pub fn for_devices(&mut self, kind: Kind) -> bool {
         let mut any = false;

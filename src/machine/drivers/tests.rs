@@ -38,7 +38,7 @@ fn what_is_for_a_device_and_what_comes_before_it() {
     assert_eq!(files(&["virtio_net"]), "failover net_failover virtio_net");
     assert_eq!(files(&["bnx2x"]), "crc32c_generic libcrc32c bnx2x");
     assert_eq!(files(&["isofs"]), "");
-    // By an alias, as ext4 of some kernels has it.
+    // By an alias, as in ext4 of some kernels.
     assert_eq!(softly("crypto-crc32c", &["bnx2x"]), "crc32c_generic libcrc32c bnx2x");
     assert_eq!(softly("crypto-unknown", &["bnx2x"]), "libcrc32c bnx2x");
 
