@@ -269,7 +269,7 @@ fn shows_debug(line: &str) -> bool {
 
 /// A test would write to the `/run` of the machine that it runs on: it has `Root::open_new`.
 #[test]
-fn only_the_initramfss_stage_uses_the_run_of_this_machine() {
+fn only_initramfss_stage_uses_the_machines_run() {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut paths = Vec::new();
     rust_files(&src, &mut paths);
@@ -294,6 +294,30 @@ fn seldom_run_names_modules() {
         })
         .collect();
     assert!(unknown.is_empty(), "initramfs/seldom-run: no such modules: {unknown:?}");
+}
+
+/// The most words of a test's name: subject, verb, condition.
+const MAX_WORDS: usize = 8;
+
+#[test]
+fn test_names_have_eight_words_at_most() {
+    let mut paths = Vec::new();
+    for folder in ["src", "tests"] {
+        rust_files(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), &mut paths);
+    }
+    let (mut tests, mut long) = (0, Vec::new());
+    for path in paths {
+        let text = fs::read_to_string(&path).unwrap();
+        for (at, _) in text.match_indices("#[test]\n") {
+            let function = text[at..].lines().skip(1).find_map(|line| line.trim().strip_prefix("fn "));
+            let name = function.and_then(|rest| rest.split('(').next()).unwrap_or_default();
+            tests += 1;
+            if name.split('_').count() > MAX_WORDS {
+                long.push(format!("{}: {name}", path.display()));
+            }
+        }
+    }
+    assert!(tests > 1000 && long.is_empty(), "{tests} tests; more than {MAX_WORDS} words:\n{}", long.join("\n"));
 }
 
 #[test]

@@ -96,7 +96,7 @@ mod tests {
     use std::time::Instant;
 
     #[test]
-    fn answers_come_in_their_order_until_the_last_sender_goes() {
+    fn receives_in_order_until_the_last_sender_drops() {
         let (sender, receiver) = channel();
         let threads: Vec<_> = (0..4)
             .map(|number| {
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_ends_at_its_time_and_a_sender_learns_that_nobody_waits() {
+    fn wait_times_out_and_sender_sees_closed_channel() {
         let (sender, receiver) = channel();
         let started = Instant::now();
         assert_eq!(receiver.receive(Some(Deadline::after(Duration::from_millis(50)))), None);

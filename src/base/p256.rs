@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_public_key_is_as_the_crate_writes_it() {
+    fn public_key_equals_the_crates() {
         for _ in 0..20 {
             let (key, public) = new_key().unwrap();
             assert_eq!(*p256::Sec1Point::from(key.public_key()).as_bytes(), public);

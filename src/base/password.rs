@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_that_would_be_a_line_is_refused() {
+    fn refuses_a_password_with_a_line_feed() {
         for bad in ["", "a\nroot::0", "a\0", &"x".repeat(512)] {
             assert!(hash(bad, Method::Sha512, None).is_err());
         }

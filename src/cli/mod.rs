@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn the_words_that_an_option_names_are_those_that_it_takes() {
+    fn options_help_lists_the_words_it_accepts() {
         let parse = |path: &[&str], words: &[&str]| match Cli::from_args(&["prepivot"], &[path, words].concat()) {
             Ok(_) => String::new(),
             Err(exit) => exit.output,

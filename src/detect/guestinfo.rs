@@ -157,7 +157,7 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     #[test]
-    fn the_second_tool_is_asked_where_the_first_fails() {
+    fn asks_the_second_tool_if_the_first_fails() {
         let dir = TempDir::new("guestinfo");
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
         let machine = Machine::read(&dir.0);
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_value_is_not_that_of_another_key() {
+    fn late_value_is_not_attributed_to_another_key() {
         let dir = TempDir::new("guestinfo");
         let listener = UnixListener::bind(dir.0.join("rpci")).unwrap();
         let guestinfo = Guestinfo::over(Line::unix(&dir.0.join("rpci")).unwrap(), Duration::from_millis(50));

@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_line_beats_the_file_and_the_last_name_counts() {
+    fn command_line_beats_file_and_last_name_wins() {
         let file = "# ours\ndatasource: 'Ec2'  # by name\npolicy: \"report\"\n";
         let forced = |a: Requested| a.forced.map(|(name, _)| name);
         assert_eq!(forced(asked(file, "", "")).as_deref(), Some("Ec2"));
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_over_several_lines_is_ignored_as_by_ds_identify() {
+    fn ignores_a_list_over_several_lines() {
         let list = |files: &[(&str, &str)], cmdline: &str| {
             let dir = TempDir::new("spread");
             std::fs::create_dir_all(dir.0.join("etc/cloud/cloud.cfg.d")).unwrap();

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_of_many_digits_is_the_nearest_float() {
+    fn rounds_a_long_number_to_the_nearest_float() {
         for text in ["1e400", "5e-324", "9007199254740993.0", "0.1000000000000000055"] {
             let Value::Float(read) = parse("t", text.as_bytes()).unwrap() else { panic!("{text} is a float") };
             assert_eq!(Ok(read), text.parse(), "{text}");

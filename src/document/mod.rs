@@ -370,7 +370,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_map_keeps_order_and_the_last_of_two_wins() {
+    fn map_keeps_order_and_last_duplicate_wins() {
         let mut map = Map::new();
         for i in 0..40 {
             map.insert(format!("k{i}"), i);

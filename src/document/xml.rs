@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_well_formed_or_too_much_is_refused() {
+    fn refuses_malformed_and_oversized_documents() {
         let deep = |n: usize| "<a>".repeat(n) + &"</a>".repeat(n);
         assert!(parse("t", deep(MAX_DEPTH).as_bytes()).is_ok());
         let many = format!("<a>{}</a>", "<b/>".repeat(MAX_NODES));

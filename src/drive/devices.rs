@@ -176,7 +176,7 @@ pub(super) mod tests {
     const GIB: u64 = 1 << 30;
 
     #[test]
-    fn lists_what_can_hold_something_and_says_what_is_likely() {
+    fn lists_usable_devices_and_rates_them() {
         let fake = Fake::new("devices");
         fake.add("vda", 20 * GIB, "", b"");
         fake.add("vda1", 64 << 20, "DEVTYPE=partition\nPARTN=1\nPARTNAME=config\nPARTUUID=ab-01\n", b"");

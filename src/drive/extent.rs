@@ -48,7 +48,7 @@ mod tests {
     use std::fs::File;
 
     #[test]
-    fn a_filesystem_fills_the_device_that_it_was_made_for_and_no_larger_one() {
+    fn filesystem_fills_its_own_device_but_no_larger() {
         let size = 320 << 20;
         let dir = TempDir::new("extent");
         let image = dir.0.join("image").display().to_string();

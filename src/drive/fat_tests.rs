@@ -68,7 +68,7 @@ fn one_file() -> Option<(Vec<u8>, usize)> {
 }
 
 #[test]
-fn chains_that_loop_or_leave_the_volume_are_left_out_with_a_note() {
+fn skips_looping_and_escaping_chains_with_a_note() {
     let Some((image, entry)) = one_file() else { return };
     let boot = BootSector::parse(&image).unwrap();
     let first = usize::from(le16(&image, entry + 26).unwrap());
@@ -149,7 +149,7 @@ fn short_names_alone_are_found_in_any_case() {
 }
 
 #[test]
-fn what_is_no_fat_is_not_taken_for_it() {
+fn rejects_other_data_as_fat() {
     let mut record = vec![0x90; 512];
     record[510..].copy_from_slice(&[0x55, 0xaa]);
     assert!(BootSector::parse(&record).is_none(), "a master boot record with code");

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_found_as_written_or_in_any_case() {
+    fn finds_paths_as_written_or_in_any_case() {
         let files = sample();
         assert_eq!(files.get("openstack/2018-08-27/meta_data.json").unwrap(), b"openstack/2018-08-27/meta_data.json");
         assert_eq!(files.get("/ec2//latest/user-dat").unwrap(), b"EC2/LATEST/USER-DAT");

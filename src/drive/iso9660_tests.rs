@@ -19,7 +19,7 @@ fn made(input: &Input, options: &[&str]) -> Option<Files> {
 }
 
 #[test]
-fn rock_ridge_and_joliet_give_what_was_put_in() {
+fn rock_ridge_and_joliet_return_the_original_files() {
     for input in [config_drive(), hard_drive()] {
         let joliet = ["-J", "-joliet-long", "-V", "config-2"];
         for options in [NOVA, &["-r"], &joliet, &["-R", "-iso-level", "3"]] {
@@ -37,7 +37,7 @@ fn rock_ridge_and_joliet_give_what_was_put_in() {
 }
 
 #[test]
-fn plain_names_are_found_by_the_names_they_had() {
+fn finds_plain_names_by_their_original_names() {
     let options = ["-ldots", "-allow-lowercase", "-allow-multidot", "-l", "-V", "config-2"];
     let Some(files) = made(&config_drive(), &options) else { return };
     // A plain name has no hyphen; the tool writes an underscore.
@@ -82,7 +82,7 @@ fn symlinks_and_special_files() {
 }
 
 #[test]
-fn directories_that_were_moved_are_found_where_they_were() {
+fn finds_relocated_directories_at_their_original_place() {
     let deep = "1/2/3/4/5/6/7/8/9/10/11/file";
     let input = Input::from([(deep.to_string(), b"deep".to_vec()), ("top".into(), b"top".to_vec())]);
     let Some(files) = made(&input, &["-r", "-D"]) else { return };

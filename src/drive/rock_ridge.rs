@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_targets_go_on_over_fields_and_areas() {
+    fn names_and_targets_continue_over_fields_and_areas() {
         let both = |n: u32| [n.to_le_bytes(), n.to_be_bytes()].concat();
         let first = [
             make(b"PX", &[both(0o120_777), vec![0; 24]].concat()),

@@ -51,7 +51,7 @@ fn likely_devices_first_then_the_others_then_none() {
 }
 
 #[test]
-fn a_drive_may_be_known_by_its_filesystem_alone() {
+fn identifies_a_drive_by_its_filesystem_alone() {
     let fake = Fake::new("kinds");
     fake.add("sr0", MIB, "", &iso("rd_rdfe_stable"));
     assert_eq!(search(&fake).scan(soon()).unwrap(), []);
@@ -129,7 +129,7 @@ fn gpt(sector: usize) -> Vec<u8> {
 const GPT: &str = "01020304-0506-0708-090a-0b0c0d0e0fab";
 
 #[test]
-fn a_partition_is_known_by_the_table_where_the_kernel_does_not_say_its_uuid() {
+fn identifies_partition_by_table_without_kernel_uuid() {
     let fake = Fake::new("partuuid");
     let partition = |name: &str, uevent: &str| fake.add(name, LARGE, &format!("DEVTYPE=partition\n{uevent}"), b"");
     let mut mbr = gpt(512);
@@ -170,7 +170,7 @@ fn a_partition_is_known_by_the_table_where_the_kernel_does_not_say_its_uuid() {
 }
 
 #[test]
-fn a_missing_node_is_told_and_an_empty_drive_is_not() {
+fn reports_a_missing_node_but_no_empty_drive() {
     let fake = Fake::new("missing");
     fake.add("sda", MIB, "", &[]);
     fake.add("sr0", LARGE, "", &[]);
@@ -264,7 +264,7 @@ fn waiting_ends_at_the_deadline() {
 
 /// Events that come faster than the device can be read: asked for through sysfs, which needs root and a loop device.
 #[test]
-fn waiting_ends_at_the_deadline_whatever_a_device_reports() {
+fn wait_ends_at_deadline_despite_device_reports() {
     let uevent = "/sys/class/block/loop0/uevent";
     if let Err(e) = std::fs::write(uevent, "change") {
         return crate::base::testing::skip(format!("may not ask for an event: {e}"));
@@ -314,6 +314,6 @@ fn a_drive_that_appears_is_found() {
 }
 
 #[test]
-fn a_drive_that_has_appeared_is_read_without_a_wait() {
+fn reads_a_present_drive_without_waiting() {
     found_later("already-there", |search| search.appeared(soon()));
 }

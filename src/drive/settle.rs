@@ -36,7 +36,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     #[test]
-    fn the_end_of_the_queue_is_waited_for_and_not_longer() {
+    fn waits_exactly_until_the_queue_is_empty() {
         let dir = TempDir::new("settle");
         assert!(settle(&dir.0, Deadline::after(Duration::ZERO)), "no udev is no wait");
         let queue = dir.0.join("queue");

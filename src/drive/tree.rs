@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_is_left_out_and_the_rest_read() {
+    fn skips_oversized_files_and_reads_the_rest() {
         let sizes = vec![MAX_FILE + 1, MAX_FILE, MAX_FILE - 1, 2, 1];
         let files = copy(&Endless { loops: 0, sizes }, hour()).unwrap();
         assert_eq!(files.list(""), ["f1", "f2", "f4"]);

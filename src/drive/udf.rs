@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_without_iso_9660_is_known_and_read() {
+    fn reads_a_volume_without_iso_9660() {
         let input = Input::from([("ovf-env.xml".to_owned(), b"<Environment/>".to_vec())]);
         let Some((dir, image)) = images::iso(&input, &["-udf", "-r"]) else { return };
         let mut bytes = std::fs::read(image).unwrap();
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_of_blocks_that_leads_to_itself_is_read_a_few_times() {
+    fn bounds_reads_of_a_cyclic_block_chain() {
         const NAMES: u8 = 40;
         let mut image = vec![0; 310 * SECTOR as usize];
         let mut put = |sector: u64, fields: &[(usize, &[u8])]| {

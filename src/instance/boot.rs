@@ -110,7 +110,7 @@ mod tests {
     use crate::root::{Attr, Use};
 
     #[test]
-    fn the_command_line_comes_before_the_marker_before_what_ran() {
+    fn command_line_beats_marker_beats_earlier_run() {
         let dir = TempDir::new("boot");
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
         let machine = |line: &str| Machine { cmdline: Cmdline::new(line), ..Machine::default() };

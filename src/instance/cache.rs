@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cache_of_another_version_is_read_and_a_wrong_one_is_named() {
+    fn reads_other_versions_cache_and_names_bad_one() {
         let read = |text: &str| read("datasource.json", text.as_bytes());
         let instance = read(r#"{"instance_id": "i-1", "dsmode": "pass", "launch_index": null, "later": [1]}"#).unwrap();
         assert_eq!(instance, Instance { instance_id: "i-1".into(), dsmode: DsMode::Pass, ..Instance::default() });

@@ -311,7 +311,7 @@ mod tests {
     use crate::root::Use;
 
     #[test]
-    fn a_machine_without_a_name_of_its_source_has_the_images() {
+    fn uses_the_images_name_if_source_lacks_one() {
         let dir = TempDir::new("instance-data");
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
         let mut name = |file: &str, local: Option<&str>| {
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn the_document_of_a_service_is_all_of_ds() {
+    fn ds_is_exactly_the_services_document() {
         let dir = TempDir::new("instance-data");
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
         let text = br#"{"shape": "s", "metadata": {"role": "db", "user_data": "geheim", "db_password": "geheim"}}"#;

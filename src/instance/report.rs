@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_documents_are_read_as_far_as_they_go() {
+    fn reads_odd_documents_as_far_as_possible() {
         for text in ["[]", "{}", r#"{"v1": 1}"#, r#"{"v1": {"init": [], "x": {"start": "a", "errors": 1}}}"#] {
             let report = report(text, false);
             assert_eq!(

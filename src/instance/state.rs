@@ -202,7 +202,7 @@ mod tests {
     use crate::root::Use;
 
     #[test]
-    fn an_instance_is_found_again_and_a_new_one_remembers_the_old() {
+    fn finds_instance_again_and_new_one_remembers_old() {
         let dir = TempDir::new("state");
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
         let mut instance =
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_boot_notes_the_instance_of_the_last_one_without_a_change_on_the_disk() {
+    fn second_boot_notes_last_instance_without_disk_change() {
         let dir = TempDir::new("state-previous");
         let instance = Instance { instance_id: "i-1".into(), class: "A".into(), ..Instance::default() };
         let previous = "/var/lib/cloud/data/previous-instance-id";

@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_run_did_not_finish_is_removed() {
+    fn removes_leftovers_of_a_killed_run() {
         let dir = TempDir::new("status-unfinished");
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
         Status::new().save(&mut root).unwrap();

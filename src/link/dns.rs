@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_was_cut_short_is_asked_for_by_tcp() {
+    fn repeats_a_truncated_answer_over_tcp() {
         let cancel = Cancel::new().unwrap();
         let (port, socket) = std::iter::repeat_with(|| std::net::TcpListener::bind("127.0.0.1:0").unwrap())
             .find_map(|port| {

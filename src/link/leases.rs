@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn networkds_leases_are_in_the_order_of_the_interfaces() {
+    fn networkds_leases_are_sorted_by_interface() {
         let dir = TempDir::new("leases");
         let folder = dir.0.join("run/systemd/netif/leases");
         std::fs::create_dir_all(&folder).unwrap();

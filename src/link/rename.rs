@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn links_in_use_keep_their_names_and_so_do_those_who_wait_for_them() {
+    fn links_in_use_and_their_dependents_keep_names() {
         let all = [("a", "b"), ("b", "c"), ("c", "a"), ("d", "x")];
         let mut busy = links(&["a", "b", "c", "d"]);
         busy[1].up = true;

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn signatures_of_ring_are_accepted_and_changed_ones_are_not() {
+    fn accepts_rings_signatures_and_rejects_changed_ones() {
         for _ in 0..20 {
             let (key, signature) = signed(&ECDSA_P256_SHA256_ASN1_SIGNING, b"message");
             assert!(ECDSA_SHA256.verify_signature(&key, b"message", &signature).is_ok());

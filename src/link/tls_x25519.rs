@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn points_of_small_order_and_keys_of_another_length_are_refused() {
+    fn refuses_small_order_points_and_wrong_lengths() {
         let one = std::array::from_fn::<u8, LEN, _>(|at| u8::from(at == 0));
         for peer in [&[0; LEN][..], &one, &[9; LEN - 1], &[9; LEN + 1], &[]] {
             assert!(X25519.start().unwrap().complete(peer).is_err(), "{peer:?}");

@@ -129,7 +129,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn nothing_outside_is_read_and_nothing_is_waited_for() {
+    fn reads_nothing_outside_and_never_blocks() {
         let (dir, outside) = (TempDir::new("beneath"), TempDir::new("beneath-outside"));
         std::fs::write(outside.0.join("secret"), "host").unwrap();
         std::fs::create_dir(dir.0.join("proc")).unwrap();

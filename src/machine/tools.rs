@@ -116,7 +116,7 @@ mod tests {
     use std::time::Instant;
 
     #[test]
-    fn a_limit_holds_where_nothing_reports_the_end_of_a_process() {
+    fn enforces_limit_without_notice_of_process_end() {
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
         let pid = Pid::from_raw(child.id().cast_signed()).unwrap();
         assert!(looks(pid, Deadline::after(Duration::from_millis(50))));

@@ -144,7 +144,7 @@ mod tests {
     use crate::root::{Attr, Root, Use};
 
     #[test]
-    fn the_names_are_the_sources_or_else_the_systems() {
+    fn posts_the_sources_names_or_the_systems() {
         let config = "{hostname: conf, phone_home: {url: u, post: [hostname, fqdn]}}";
         let config = yaml::parse("t", config).unwrap();
         let posted = |source: Option<&str>, system: &str| {

@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nothing_waits_for_is_not_recorded_as_done() {
+    fn unawaited_growth_is_not_recorded_as_done() {
         for (config, is_recorded) in [("{}", true), ("resize_rootfs: noblock", false)] {
             let done = machine("/dev/vda1 / ext4 rw", &[]).run(config, live);
             assert_eq!(done.commands.len(), 1);
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_grow_is_said_once_and_a_command_of_no_one_fails_nothing() {
+    fn reports_failed_growth_once_and_ignores_unawaited() {
         let done = machine("/dev/vda1 / f2fs rw", &[]).run("{}", live);
         assert_eq!((done.commands.len(), done.warnings.len()), (0, 1));
         let done = machine("/dev/vdz1 / ext4 rw", &[]).run("{}", live);

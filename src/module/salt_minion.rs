@@ -117,7 +117,7 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     #[test]
-    fn the_configuration_is_readable_by_root_and_the_minions_user() {
+    fn only_root_and_minions_user_read_configuration() {
         let fixture = Fixture::new("debian");
         fixture.put("/usr/bin/salt-minion", "", 0o755);
         fixture.put("/etc/passwd", "root:x:0:0::/root:/bin/sh\nsalt:x:450:451::/:/bin/sh\n", 0o644);

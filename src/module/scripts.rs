@@ -144,7 +144,7 @@ mod tests {
     use crate::root::{Attr, Use};
 
     #[test]
-    fn on_a_file_system_without_execution_the_interpreter_is_named() {
+    fn names_the_interpreter_on_a_noexec_file_system() {
         let dir = crate::base::testing::TempDir::new("scripts");
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
         for (text, argv) in [

@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_random_password_is_never_in_the_clear_in_an_image() {
+    fn random_password_is_never_clear_in_image() {
         let (dir, mut first) = start();
         assert_eq!(first.commit(), []);
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_password_is_the_default_users_and_expires() {
+    fn single_password_is_default_users_and_expires() {
         let (_dir, mut root) = start();
         let config = "{password: 1234, users: [default], system_info: {default_user: {name: a}}}";
         run(&mut root, provision, config).unwrap();

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_of_the_wrong_kind_costs_no_other() {
+    fn wrong_kind_of_key_costs_no_other() {
         let (_dir, mut root) = image();
         let config = "ssh_keys: {rsa_private: [x], ecdsa_public: Q, ed25519_private: P, ed25519_public: R}";
         let error = run(&mut root, provision, config).unwrap_err().to_string();
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_the_configuration_take_the_place_of_generated_ones() {
+    fn configured_keys_replace_generated_ones() {
         let (_dir, mut root) = image();
         let given = "ssh_keys: {rsa_private: P, rsa_certificate: C, dsa_private: D, ed25519_public: E}\n\
                      disable_root: false\nallow_public_ssh_keys: false\nssh_authorized_keys: [bad]\n";

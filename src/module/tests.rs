@@ -52,7 +52,7 @@ fn the_table_says_what_cloud_inits_says() {
 }
 
 #[test]
-fn a_module_that_may_be_left_out_says_what_asks_for_it() {
+fn optional_module_names_its_request() {
     let software: Vec<&&Module> = MODULES.iter().filter(|m| m.of_software).collect();
     assert!(software.len() > 20, "{}", software.len());
     let silent: Vec<&str> = software.iter().filter(|m| m.keys.is_empty() && m.idle.is_none()).map(|m| m.name).collect();
@@ -60,7 +60,7 @@ fn a_module_that_may_be_left_out_says_what_asks_for_it() {
 }
 
 #[test]
-fn every_module_has_documentation_and_a_schema_in_its_file() {
+fn every_module_file_has_documentation_and_schema() {
     let documented: Vec<&str> = MODULES.iter().map(|m| m.name).filter(|n| schema::documentation(n).is_some()).collect();
     assert_eq!(documented, MODULES.iter().map(|m| m.name).collect::<Vec<_>>());
     let of_any: Vec<&str> = MODULES.iter().flat_map(|m| schema::keys(m.name)).collect();
@@ -103,7 +103,7 @@ fn a_raspberry_pis_desktop_learns_of_its_keyboard() {
 }
 
 #[test]
-fn the_locale_of_a_list_and_of_an_earlier_instance() {
+fn sets_locale_from_list_and_earlier_instance() {
     let fixture = Fixture::new("alpine");
     let path = "/etc/profile.d/50-cloud-init-locale.sh";
     for (config, lang) in [("locale: de_DE", "de_DE"), ("{}", "C.UTF-8"), ("locale: no", "C.UTF-8")] {
@@ -118,7 +118,7 @@ fn the_locale_of_a_list_and_of_an_earlier_instance() {
 }
 
 #[test]
-fn a_root_can_be_of_every_distribution_that_a_module_runs_on() {
+fn every_modules_distribution_can_be_a_root() {
     for module in MODULES {
         let names = |name: &&str| !module.distros.contains(&Distro::named(name).name);
         let never: Vec<&str> = module.distros.iter().copied().filter(names).collect();
@@ -127,7 +127,7 @@ fn a_root_can_be_of_every_distribution_that_a_module_runs_on() {
 }
 
 #[test]
-fn the_servers_of_container_optimized_os_stay_without_others() {
+fn container_optimized_os_keeps_its_default_servers() {
     let fixture = Fixture::new("cos");
     let path = "/etc/chrony/chrony.conf";
     fixture.put(path, "own\n", 0o644);
@@ -239,7 +239,7 @@ impl Fixture {
 }
 
 #[test]
-fn one_bad_entry_does_not_keep_the_others_from_being_written() {
+fn one_bad_entry_does_not_block_others() {
     let fixture = Fixture::new("debian");
     let config = "write_files:\n- {path: /a, content: '1'}\n- {path: /b, content: x, encoding: gzip}\n- 5\n- {content: z}\n\
                   - {path: /c, content: '3', owner: nobody-knows}\n- {path: /d, content: '4', defer: true}\n";
@@ -256,7 +256,7 @@ fn one_bad_entry_does_not_keep_the_others_from_being_written() {
 }
 
 #[test]
-fn a_file_of_a_user_that_is_made_later_is_given_to_it_then() {
+fn file_gets_owner_once_the_user_exists() {
     let fixture = Fixture::new("debian");
     let config =
         "{users: [bob], write_files: [{path: /srv/app/x, content: '1', owner: 'bob:bob', permissions: '0640'}]}";
@@ -274,7 +274,7 @@ fn a_file_of_a_user_that_is_made_later_is_given_to_it_then() {
 }
 
 #[test]
-fn a_user_gets_the_folders_that_were_made_for_its_files_and_no_others() {
+fn user_owns_only_folders_made_for_its_files() {
     let fixture = Fixture::new("debian");
     fixture.put("/etc/passwd", "root:x:0:0::/root:/bin/sh\n", 0o644);
     fixture.put("/etc/group", "root:x:0:\n", 0o644);
@@ -306,7 +306,7 @@ fn a_user_gets_the_folders_that_were_made_for_its_files_and_no_others() {
 }
 
 #[test]
-fn an_instance_id_brings_neither_code_nor_lines_into_a_configuration() {
+fn instance_id_injects_no_code_or_lines() {
     let mut fixture = Fixture::new("debian");
     fixture.instance.instance_id = "i\"\n#{system('x')}\n".into();
     fixture.run("chef: {server_url: u, validation_name: v}", &[find("chef").unwrap().provision]);
@@ -330,7 +330,7 @@ fn files_from_a_server_wait_for_the_network() {
 }
 
 #[test]
-fn the_hostname_follows_the_configuration_until_somebody_changes_it() {
+fn hostname_follows_configuration_until_changed_by_hand() {
     let fixture = Fixture::new("debian");
     let run = |name: &str| {
         let module = &update_hostname::MODULE;
@@ -361,7 +361,7 @@ fn follows_a_new_name_on_every_distribution() {
 }
 
 #[test]
-fn without_a_file_the_kernel_gets_the_name_on_every_boot() {
+fn kernel_gets_name_every_boot_without_file() {
     let fixture = Fixture::new("debian");
     for _ in 0..2 {
         let left = fixture.both("{hostname: one, create_hostname_file: false}", &update_hostname::MODULE);
@@ -370,7 +370,7 @@ fn without_a_file_the_kernel_gets_the_name_on_every_boot() {
 }
 
 #[test]
-fn an_rsa_key_that_is_the_only_one_is_made_before_the_server_starts() {
+fn makes_a_lone_rsa_key_before_sshd_starts() {
     let made = |kinds: &str, module| {
         let fixture = Fixture::new("debian");
         fixture.put("/usr/bin/ssh-keygen", "", 0o755);
@@ -397,7 +397,7 @@ fn an_upgrade_refreshes_the_snaps_of_ubuntu() {
 }
 
 #[test]
-fn set_hostname_prefers_what_the_distribution_does_and_runs_once_for_a_name() {
+fn set_hostname_follows_distribution_once_per_name() {
     let long = "a".repeat(60);
     for (distro, config, expected) in [
         ("rocky", "{fqdn: a.b.c}".to_owned(), "a.b.c\n"),
@@ -445,7 +445,7 @@ fn packages_are_installed_as_each_distribution_does() {
 }
 
 #[test]
-fn scripts_run_in_order_and_a_failure_does_not_stop_the_others() {
+fn scripts_run_in_order_despite_a_failure() {
     let fixture = Fixture::new("debian");
     let folder = "/var/lib/cloud/instances/i-1/scripts";
     for (name, mode) in [("b", 0o700), ("a", 0o755), ("c.txt", 0o644), ("vendor/v", 0o700)] {
@@ -458,7 +458,7 @@ fn scripts_run_in_order_and_a_failure_does_not_stop_the_others() {
 }
 
 #[test]
-fn the_machine_is_switched_off_as_asked_or_not_at_all() {
+fn powers_off_as_asked_or_not_at_all() {
     for (distro, config, expected) in [
         ("debian", "{mode: reboot}", "shutdown -r now"),
         ("debian", "{mode: poweroff, delay: '+5', message: bye now}", "shutdown -P +5 bye now"),
@@ -487,7 +487,7 @@ fn the_machine_is_switched_off_as_asked_or_not_at_all() {
 }
 
 #[test]
-fn host_keys_are_of_kinds_that_the_machine_may_have() {
+fn makes_only_host_keys_the_machine_allows() {
     for (fips, config, kinds) in [
         ("0\n", "{}", ["ecdsa", "ed25519"].as_slice()),
         // As if the key were not there.
@@ -530,7 +530,7 @@ fn home_hears_what_it_asked_for() {
 }
 
 #[test]
-fn an_rsa_key_that_home_hears_of_is_made_before() {
+fn makes_rsa_key_before_phone_home_posts_it() {
     let fixture = Fixture::new("debian");
     fixture.put("/usr/bin/ssh-keygen", "", 0o755);
     for (post, made) in [("all", true), ("[pub_key_rsa]", true), ("[pub_key_ed25519]", false)] {
@@ -553,7 +553,7 @@ fn certificates_of_the_last_instance_go() {
 }
 
 #[test]
-fn the_bundle_is_there_until_it_is_made_anew() {
+fn bundle_stays_until_it_is_rebuilt() {
     let fixture = Fixture::new("fedora");
     let bundle = "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem";
     fixture.put(bundle, "old", 0o644);

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_is_added_once_and_the_rest_stays() {
+    fn adds_the_line_once_and_keeps_the_rest() {
         let name = Name { hostname: "a".into(), fqdn: "a.b".into() };
         let text = "# mine\n127.0.0.1 localhost # here\n127.0.1.1 old\n\n10.0.0.1 db\n";
         let once = with_line(text, "127.0.1.1", &name).unwrap();

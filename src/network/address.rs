@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prefixes_come_from_the_address_the_mask_or_the_family() {
+    fn prefix_comes_from_address_mask_or_family() {
         let cidr = |t, m| Cidr::parse(t, m).map(|n| n.to_string());
         assert_eq!(cidr("10.0.0.1/8", Some("24")).as_deref(), Some("10.0.0.1/8"));
         assert_eq!(cidr("10.0.0.1", Some("255.255.254.0")).as_deref(), Some("10.0.0.1/23"));

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_command_line_holds_base64_gzip_or_disabled() {
+    fn kernel_command_line_holds_base64_or_disabled() {
         let text = "version: 1\nconfig: []\n";
         assert_eq!(from_cmdline(&base64::encode(text.as_bytes())).unwrap(), config(text));
         let packed = gzip::pack(text.as_bytes());

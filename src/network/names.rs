@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn links_get_the_names_that_are_written_for_udev() {
+    fn links_get_the_names_written_for_udev() {
         let text = "version: 2\nethernets:\n  a: {match: {macaddress: '52-54-00-00-00-0A'}, set-name: lan0}\n\
                     \x20 b: {match: {macaddress: '52:54:00:00:00:0b', driver: [hv_netvsc, virtio*]}, set-name: lan1, wakeonlan: true}\n\
                     \x20 c: {wakeonlan: true}\n  d: {match: {macaddress: '52:54:00:00:00:0d'}, set-name: lan3}\n";
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_names_a_device_only_where_one_matches() {
+    fn pattern_names_device_only_if_one_matches() {
         let named = |pattern: &str| DeviceName {
             matching: Match { name: Some(pattern.into()), ..Match::default() },
             name: "lan0".into(),

@@ -316,7 +316,7 @@ mod tests {
     use std::time::Instant;
 
     #[test]
-    fn a_command_past_its_limit_is_killed_and_an_ordinary_one_is_not() {
+    fn kills_only_a_command_past_its_limit() {
         let mut root = Root::open(Path::new("/"), Use::Tree).unwrap();
         let started = Instant::now();
         let slow = Command::new(Stage::Config, ["sleep", "60"]).limit(Duration::from_millis(50));
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_holds_where_the_output_is_asked_for() {
+    fn limit_applies_if_output_is_captured() {
         let mut root = Root::open(Path::new("/"), Use::Tree).unwrap();
         let started = Instant::now();
         let shell = |script: &str| Command::new(Stage::Config, ["sh", "-c", script]);
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_for_the_end_runs_there_if_its_condition_says_so() {
+    fn deferred_command_runs_if_its_condition_holds() {
         let dir = crate::base::testing::TempDir::new("at-end");
         let mut root = Root::open(Path::new("/"), Use::Tree).unwrap();
         let touch = |name: &str| Command::new(Stage::Final, ["touch".into(), format!("{}/{name}", dir.0.display())]);

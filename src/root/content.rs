@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_made_is_made_anew_when_it_is_long() {
+    fn regenerates_long_content() {
         for (length, held) in [(0, true), (HELD, true), (HELD + 1, false), (300_000, false)] {
             let lines = move |out: &mut dyn Write| (0..length).try_for_each(|i| out.write_all(&[i as u8]));
             let made = Content::made(lines).unwrap();

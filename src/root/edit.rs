@@ -124,7 +124,7 @@ mod tests {
     const NEW: Attr = Attr::root(0o644);
 
     #[test]
-    fn a_file_keeps_its_mode_its_bytes_and_its_extended_attributes() {
+    fn file_keeps_mode_bytes_and_extended_attributes() {
         let dir = TempDir::new("edit");
         let path = dir.0.join("fstab");
         std::fs::write(&path, b"caf\xe9 \xf4\x8f\xbf\xbf\n").unwrap();
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_read_is_not_written() {
+    fn never_writes_an_unreadable_file() {
         let dir = TempDir::new("edit-error");
         let large = std::fs::File::create(dir.0.join("large")).unwrap();
         large.set_len(crate::root::MAX_READ + 1).unwrap();

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_with_the_boot_is_known_by_its_folder() {
+    fn volatile_files_are_recognised_by_folder() {
         for (path, expected) in [
             ("run/x", [true, false, false]),
             ("tmp/setup.sh", [true, true, false]),

@@ -67,7 +67,7 @@ mod tests {
     use std::process::{Command, Stdio};
 
     #[test]
-    fn a_lock_that_another_program_holds_is_waited_for_and_reported() {
+    fn waits_for_a_held_lock_and_reports_it() {
         let dir = TempDir::new("lock");
         let path = dir.0.join("lock").display().to_string();
         let script = format!(

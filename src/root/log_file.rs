@@ -37,7 +37,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn a_log_s_folder_is_made_where_there_is_none() {
+    fn makes_a_logs_missing_folder() {
         let dir = TempDir::new("open-log");
         let path = dir.0.join("var/log/output.log");
         for (append, expected) in [(true, "line\n"), (true, "line\nline\n"), (false, "line\n")] {

@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn every_place_that_names_a_mount_point_is_read() {
+    fn reads_every_source_of_mount_points() {
         let fstab = "# /x /no ext4\nLABEL=a / ext4\nLABEL=b /var\\040x ext4 defaults 0 2\nLABEL=s none swap\n\
                      tmpfs /tmp tmpfs\ntmpfs /var/tmp tmpfs\nLABEL=n /mnt ext4 noauto,x\nbroken\n";
         assert_eq!(points("", &[("/etc/fstab", fstab)]), "var x var/tmp*");
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_root_without_usr_or_its_overlay_is_not_finished() {
+    fn root_without_usr_or_overlay_is_unfinished() {
         let dir = TempDir::new("points-unfinished");
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
         root.cmdline = Cmdline::new("rd.overlay=0 overlayroot=disabled quiet");

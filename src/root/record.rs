@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_is_cut_torn_or_longer_is_none() {
+    fn rejects_a_cut_torn_or_longer_record() {
         let mut bytes = Vec::new();
         write(&mut bytes, &entries()).unwrap();
         for end in 0..bytes.len() {

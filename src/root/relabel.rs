@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_initramfs_left_to_do_is_labelled_when_it_is_done() {
+    fn labels_the_initramfss_leftovers_once_written() {
         let dir = TempDir::new("relabel-recovered");
         dir.write("etc/fstab", "LABEL=h /home ext4 defaults 0 2\n");
         let mut root = Root::open_new(&dir.0);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_boot_wrote_that_was_cut_off_is_relabelled_by_the_next() {
+    fn next_boot_relabels_files_after_a_cut() {
         let dir = TempDir::new("relabel");
         dir.write("etc/selinux/config", "SELINUX=enforcing\n");
         let boot = || {

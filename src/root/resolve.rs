@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_the_journal_cannot_hold_is_refused() {
+    fn refuses_a_path_the_journal_cannot_hold() {
         let dir = TempDir::new("long");
         symlink("b".repeat(200), dir.0.join("a")).unwrap();
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_followed_that_are_in_memory_or_above_run() {
+    fn follows_links_in_memory_and_above_run() {
         let dir = TempDir::new("resolve-links");
         std::fs::create_dir_all(dir.0.join("etc/real")).unwrap();
         symlink("var/run", dir.0.join("run")).unwrap();
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_users_link_leads_to_that_users_files_only() {
+    fn users_link_leads_only_to_their_files() {
         if !rustix::process::geteuid().is_root() {
             crate::base::testing::skip("files are given to other users, which needs root");
             return;

@@ -165,7 +165,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn the_folder_is_for_root_alone_whatever_is_made_in_it_first() {
+    fn folder_is_always_for_root_alone() {
         let dir = TempDir::new("run-private");
         make_private(&dir.0.join("prepivot/bin")).unwrap();
         let mode = std::fs::metadata(dir.0.join("prepivot")).unwrap().permissions().mode();

@@ -10,7 +10,7 @@ fn tree(name: &str) -> (TempDir, Root) {
 }
 
 #[test]
-fn what_is_written_is_read_back_and_reaches_the_disk_on_commit() {
+fn reads_back_changes_and_commits_them() {
     let (dir, mut root) = tree("root-write");
     root.write("/etc/a/b", "text", Attr::root(0o640)).unwrap();
     assert_eq!(root.text("/etc/a/b"), "text");
@@ -51,7 +51,7 @@ fn links_never_lead_outside() {
 }
 
 #[test]
-fn below_a_new_folder_only_what_the_disk_lacks_is_taken_as_missing() {
+fn new_folder_hides_nothing_the_disk_has() {
     let (dir, mut root) = tree("root-new-folder");
     dir.write("d/e/old", "old");
     // Before an earlier run's changes are made, nothing is known of the disk.
@@ -83,7 +83,7 @@ fn below_a_new_folder_only_what_the_disk_lacks_is_taken_as_missing() {
 }
 
 #[test]
-fn a_removed_folder_is_gone_and_can_come_back() {
+fn removed_folder_can_be_created_again() {
     let (dir, mut root) = tree("root-remove");
     std::fs::create_dir_all(dir.0.join("d/e")).unwrap();
     std::fs::write(dir.0.join("d/e/f"), "old").unwrap();
@@ -121,7 +121,7 @@ fn a_plan_writes_nothing_and_lists_everything() {
 }
 
 #[test]
-fn changes_below_an_unmounted_file_system_wait_and_keep_what_it_has() {
+fn changes_below_unmounted_file_system_wait_and_merge() {
     let (dir, mut root) = tree("root-later");
     root.unmounted = vec!["var".into(), "home".into()];
     let attr = Attr::root(0o644);
@@ -185,7 +185,7 @@ fn left_behind(root: &mut Root) -> Vec<record::Entry> {
 }
 
 #[test]
-fn a_journal_that_was_left_is_carried_out_first_and_a_torn_one_is_not() {
+fn carries_out_a_left_journal_unless_torn() {
     let (dir, mut root) = tree("root-journal");
     std::fs::write(dir.0.join("etc/old"), "old").unwrap();
     let entries = left_behind(&mut root);
@@ -255,7 +255,7 @@ fn large_contents_are_written_once_beside_the_journal() {
 }
 
 #[test]
-fn a_journal_with_staged_contents_is_carried_out_from_any_point() {
+fn journal_with_staged_content_resumes_at_any_point() {
     let whole = |dir: &TempDir| {
         let (root, _) = with_large_files(dir);
         let entries: Vec<_> =
@@ -315,7 +315,7 @@ fn a_journal_with_staged_contents_is_carried_out_from_any_point() {
 }
 
 #[test]
-fn nothing_is_marked_as_done_where_a_staged_content_is_lost() {
+fn lost_staged_content_marks_nothing_as_done() {
     for is_moved in [false, true] {
         let dir = tree_with_old_files("root-staged-lost");
         if is_moved {
@@ -341,7 +341,7 @@ fn nothing_is_marked_as_done_where_a_staged_content_is_lost() {
 }
 
 #[test]
-fn a_large_file_gets_nothing_of_the_journals_folder() {
+fn large_file_inherits_nothing_from_journals_folder() {
     let (dir, mut root) = tree("root-staged-acl");
     let etc = dir.0.join("etc");
     // The rights of the owner, the user 1000, the group and others to new files: its version, then for each tag, bits and id
@@ -364,7 +364,7 @@ fn a_large_file_gets_nothing_of_the_journals_folder() {
 }
 
 #[test]
-fn a_journal_of_somebody_else_is_not_carried_out() {
+fn ignores_another_users_journal() {
     let (dir, mut root) = tree("root-foreign");
     let entries = left_behind(&mut root);
     drop(journal::Journal::write(&root.disk, "etc", &entries, &[]).unwrap());
@@ -397,7 +397,7 @@ fn a_log_grows_in_place() {
 }
 
 #[test]
-fn a_failure_names_the_path_and_the_rest_goes_on() {
+fn failure_names_its_path_and_rest_continues() {
     let (dir, mut root) = tree("root-fail");
     root.write("/etc/one", "1", Attr::root(0o644)).unwrap();
     root.write("/etc/two", "2", Attr::root(0o644)).unwrap();
@@ -408,7 +408,7 @@ fn a_failure_names_the_path_and_the_rest_goes_on() {
 }
 
 #[test]
-fn the_hand_over_between_the_stages_is_for_root_alone() {
+fn only_root_reads_the_hand_over() {
     let (_dir, mut root) = tree("root-run");
     root.write(&format!("{}/log", run_dir::DIR), "x", Attr::root(0o600)).unwrap();
     assert_eq!(root.stat(run_dir::DIR).unwrap().attr, Attr::root(0o700));
@@ -416,7 +416,7 @@ fn the_hand_over_between_the_stages_is_for_root_alone() {
 }
 
 #[test]
-fn a_folder_that_is_there_keeps_its_mode_and_owner() {
+fn existing_folder_keeps_mode_and_owner() {
     let (dir, mut root) = tree("root-mkdir");
     std::fs::set_permissions(dir.0.join("etc"), std::fs::Permissions::from_mode(0o2775)).unwrap();
     root.mkdir("/etc", Attr::root(0o700)).unwrap();
@@ -431,7 +431,7 @@ fn a_folder_that_is_there_keeps_its_mode_and_owner() {
 
 /// For chown(2), this number leaves the owner as it is.
 #[test]
-fn nothing_is_written_for_the_number_that_is_no_owner() {
+fn writes_nothing_for_an_invalid_owner() {
     for wrong in [Attr { uid: u32::MAX, ..Attr::root(0o644) }, Attr { gid: u32::MAX, ..Attr::root(0o644) }] {
         let (dir, mut root) = tree("root-no-owner");
         let before = root.list("/etc");
@@ -459,7 +459,7 @@ fn a_semaphore_is_made_in_its_place() {
 }
 
 #[test]
-fn what_the_disk_has_already_is_forgotten_and_what_is_removed_is_not() {
+fn forgets_unchanged_files_but_no_removals() {
     let (_dir, mut root) = tree("unchanged");
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     let file = Attr { mode: 0o644, uid, gid };
@@ -479,7 +479,7 @@ fn what_the_disk_has_already_is_forgotten_and_what_is_removed_is_not() {
 }
 
 #[test]
-fn the_vendors_os_release_is_read_where_etc_has_none() {
+fn reads_the_vendors_os_release_without_etcs() {
     let dir = TempDir::new("os-release");
     let mut root = Root::open(&dir.0, Use::Tree).unwrap();
     assert_eq!(root.distro().name, "unknown");
@@ -522,7 +522,7 @@ fn without_a_journal_the_same_is_written() {
 }
 
 #[test]
-fn what_ends_with_the_boot_is_in_no_journal() {
+fn volatile_files_are_in_no_journal() {
     let (dir, mut root) = tree("root-volatile");
     dir.write("sys/kernel/x", "of the kernel");
     let number = || std::fs::metadata(dir.0.join("sys/kernel/x")).unwrap().ino();
@@ -542,7 +542,7 @@ fn what_ends_with_the_boot_is_in_no_journal() {
 }
 
 #[test]
-fn the_kernel_is_given_what_is_written_to_its_files() {
+fn writes_kernel_files_directly() {
     let mut root = Root::open(Path::new("/"), Use::Tree).unwrap();
     root.write("/proc/self/comm", "written", Attr::root(0o640)).unwrap();
     assert_eq!(root.commit(), [], "its mode cannot be changed");

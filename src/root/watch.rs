@@ -60,7 +60,7 @@ mod tests {
     use crate::root::{Attr, Root, Use};
 
     #[test]
-    fn what_is_read_and_written_is_noted_and_a_change_of_it_is_seen() {
+    fn notes_reads_and_writes_and_sees_changes() {
         let dir = TempDir::new("watch");
         let path = |p: &str| dir.0.join(p);
         std::fs::create_dir_all(path("etc/d")).unwrap();

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn user_data_that_fails_costs_no_more_than_user_data() {
+    fn failing_user_data_costs_only_user_data() {
         assert_eq!(without_user_data(true), Some((Some("l".into()), 1)));
         assert_eq!(without_user_data(false), None);
     }

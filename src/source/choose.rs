@@ -172,7 +172,7 @@ mod tests {
     const QEMU: (&str, &str) = ("sys/class/dmi/id/sys_vendor", "QEMU\n");
 
     #[test]
-    fn only_a_mark_or_the_owner_opens_the_network() {
+    fn only_mark_or_owner_opens_the_network() {
         let all = |own: &str| choice(&[QEMU], own).0;
         assert_eq!(all(""), ADDRESSED);
         assert_eq!(all("datasource_list: [ConfigDrive, OpenStack]"), "");
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn bare_metal_without_a_mark_goes_by_the_images_own_choice() {
+    fn bare_metal_without_mark_follows_the_image() {
         let metal = |own: &str| choice(&[("sys/class/dmi/id/sys_vendor", "Dell Inc.\n")], own).0;
         assert_eq!(metal("datasource_list: [ConfigDrive, OpenStack, None]"), "OpenStack maybe");
         assert_eq!(metal(""), ADDRESSED);

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn the_service_is_asked_at_the_address_of_the_settings() {
+    fn asks_the_service_at_the_configured_address() {
         let dir = TempDir::new("example");
         let (machine, root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Plan).unwrap());
         let own = yaml::parse("t", "datasource: {Example: {metadata_url: 'http://192.0.2.1/x'}}").unwrap();

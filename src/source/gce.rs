@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn attributes_that_fail_are_reported_and_what_identifies_the_instance_is_needed() {
+    fn reports_failed_attributes_but_requires_the_identity() {
         let broken = service("[1]", "nonsense");
         let got = read(&client(broken).0, URL, None, &[]).unwrap();
         assert_eq!((got.instance_id.as_str(), got.problems.len()), ("6286", 2));

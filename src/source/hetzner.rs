@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_private_network_without_its_interface_costs_no_other() {
+    fn missing_interface_costs_only_its_private_network() {
         let document =
             yaml::parse("t", "network-config: {version: 1, config: [{type: physical, name: eth0}]}").unwrap();
         let private =

@@ -148,7 +148,7 @@ mod tests {
     use crate::root::Use;
 
     #[test]
-    fn a_template_keeps_its_network_and_an_operating_system_of_ibms_gets_one() {
+    fn template_keeps_network_and_ibms_system_gets_one() {
         let mut files = Files::default();
         for (name, text) in [
             (

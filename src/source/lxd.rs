@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_lxd_is_an_error_and_no_socket_is_none() {
+    fn foreign_socket_is_error_and_missing_is_none() {
         assert!(read_from(&[]).unwrap().is_none());
         assert!(read_from(&[("/1.0/meta-data", 200, "[1]")]).is_err());
         assert!(read_from(&[META, ("/1.0/config", 200, "{}")]).is_err());

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_does_not_know_the_machine_yet_is_asked_again() {
+    fn asks_again_while_server_lacks_the_machine() {
         let url = "http://maas/x";
         let script = Script::default().with("GET", url, Answer::new(404, "")).with("GET", url, Answer::new(200, "i"));
         let (script, deadline) = (Arc::new(script), Deadline::after(Duration::from_secs(60)));

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_is_kept_by_the_server_until_it_is_saved() {
+    fn server_keeps_a_password_until_it_is_saved() {
         let (config, problems, told) = exchange(Answer::new(200, "s3cret\n"));
         assert_eq!(config.get("password"), Some(&Value::from("s3cret")));
         assert_eq!(config.at(&["chpasswd", "expire"]), Some(&Value::from(false)));

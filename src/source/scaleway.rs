@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn the_leased_address_is_dhcps_whichever_address_answered_and_whichever_client_leased_it() {
+    fn leased_address_is_dhcps_whatever_client_leased_it() {
         let [four, six] = URLS;
         let dhcp = "dhcp 2001:db8::5/64";
         let fixed = "fixed 10.0.0.5/32 2001:db8::5/64";
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_no_instance_without_it() {
+    fn unreadable_document_means_no_instance() {
         let get = |statuses: &[u16]| {
             let all = statuses.iter().map(|status| Answer::new(*status, "u"));
             let script = all.fold(Script::default(), |script, answer| script.with("GET", "http://h/u", answer));

@@ -295,7 +295,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn a_source_that_a_build_leaves_out_is_recognised_and_not_read() {
+    fn recognises_but_never_reads_an_omitted_source() {
         let (out, included) = (azure::SOURCE.in_build(false), azure::SOURCE.in_build(true));
         assert_eq!((out.name, out.marks.len()), (included.name, included.marks.len()));
         assert!(!out.is_read() && out.seed.is_none() && out.provisioned.is_none() && out.filesystems.is_empty());
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drive_is_also_looked_for_by_the_configured_label() {
+    fn looks_for_the_configured_drive_label_too() {
         let label = |setting: &str| {
             let config = crate::document::yaml::parse("t", &format!("datasource: {{NoCloud: {{{setting}}}}}")).unwrap();
             labels(&config).split_off(labels(&Value::Null).len())
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn every_source_of_the_built_in_list_has_an_entry() {
+    fn every_built_in_source_has_an_entry() {
         let Some(tables) = crate::base::testing::vectors("tables.json") else { return };
         let list = tables.get("datasources").and_then(Value::as_list).expect("a list of sources");
         let modules = list.iter().filter_map(|s| s.get("module")?.as_str()?.rsplit("DataSource").next());

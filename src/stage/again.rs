@@ -130,7 +130,7 @@ mod tests {
     const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILM+rvN+ot98qgEN796jTiQfZfG1KaT0PtFDJ/XFSqti me@host";
 
     #[test]
-    fn what_an_early_command_changes_is_looked_at_again() {
+    fn rereads_files_that_early_commands_change() {
         let dir = TempDir::new("again");
         let path = |p: &str| dir.0.join(p);
         fs::create_dir_all(path("etc/ssh")).unwrap();
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_early_commands_changed_before_a_power_cut_is_written_again() {
+    fn rewrites_files_changed_before_a_power_cut() {
         let dir = TempDir::new("again-cut");
         dir.write("etc/ssh/sshd_config", "Port 22\n");
         let machine = Machine::default();

@@ -361,7 +361,7 @@ mod tests {
     use crate::base::testing::TempDir;
 
     #[test]
-    fn a_stage_that_runs_is_seen_and_one_that_was_killed_has_failed() {
+    fn sees_running_stage_and_killed_one_failed() {
         let dir = TempDir::new("running");
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
         show_running(&mut root, &mut Report::new(), 1.5);

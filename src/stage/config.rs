@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_waits_for_metadata_that_only_the_running_system_has() {
+    fn template_waits_for_the_running_systems_metadata() {
         let dir = TempDir::new("config-late");
         let root = Root::open(&dir.0, Use::Tree).unwrap();
         let known = "{network: {interfaces: {}}, local-ipv4: 10.0.0.1}";
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_boothook_that_the_data_no_longer_has_goes() {
+    fn removes_a_boothook_missing_in_the_data() {
         let dir = TempDir::new("old-boothooks");
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
         let instance = Instance { instance_id: "i".into(), ..Instance::default() };
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_and_what_is_deprecated_is_reported() {
+    fn reports_wrong_and_deprecated_keys() {
         assert!(checked("{hostname: a, users: [{name: b}]}").is_empty());
         let both = checked("{hostname: 3, users: [{name: b, sudoo: s3cret, lock-passwd: true}]}");
         let ([wrong], [old]) = (&*both.texts(Severity::Warning), &*both.texts(Severity::Deprecated)) else {

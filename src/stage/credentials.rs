@@ -107,7 +107,7 @@ mod tests {
     use crate::base::testing::TempDir;
 
     #[test]
-    fn only_what_the_new_root_has_and_the_disk_lacks_is_a_credential() {
+    fn credentials_hold_only_values_missing_on_disk() {
         let dir = TempDir::new("credentials-left");
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
         let mut write = |files: &[(&str, &str)], commit: bool| {

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_first_boot_starts_the_stages_and_awaits_the_network_for_what_is_asked_for() {
+    fn first_boot_waits_for_network_only_if_asked() {
         let idle = |config: &str, expected: &[&str], network: bool| {
             assert_eq!(left(config), (expected.iter().map(|name| (*name).to_owned()).collect(), network), "{config}");
         };
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn stages_run_for_what_was_left_to_them_and_after_errors() {
+    fn stages_run_for_leftovers_and_after_errors() {
         let idle = |prepare: &dyn Fn(&mut Root, &mut Boot, &mut Provisioned)| {
             let dir = TempDir::new("demand-left");
             dir.write("usr/lib/systemd/systemd", "");
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn the_network_stage_waits_for_the_network_where_there_are_boothooks() {
+    fn network_stage_waits_for_network_with_boothooks() {
         let dir = TempDir::new("demand");
         std::fs::create_dir_all(dir.0.join("usr/lib/systemd")).unwrap();
         std::fs::write(dir.0.join("usr/lib/systemd/systemd"), "").unwrap();

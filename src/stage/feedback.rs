@@ -155,7 +155,7 @@ mod tests {
     use crate::system::Nothing;
 
     #[test]
-    fn host_keys_are_published_once_unless_the_configuration_excludes_them() {
+    fn publishes_host_keys_once_unless_excluded() {
         let dir = TempDir::new("feedback");
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
         for kind in ["rsa", "ed25519"] {
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_only_the_running_system_has_may_log_in() {
+    fn key_of_the_running_system_may_log_in() {
         let dir = TempDir::new("feedback-keys");
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
         root.write("/etc/passwd", "root:x:0:0::/root:/bin/sh\na:x:1000:1000::/home/a:/bin/sh\n", Attr::root(0o644))

@@ -426,7 +426,7 @@ mod tests {
     use crate::system::Nothing;
 
     #[test]
-    fn what_is_certain_has_the_stages_time_and_what_may_be_has_less() {
+    fn certain_service_has_more_time_than_possible() {
         let dir = TempDir::new("jobs");
         let (machine, root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Plan).unwrap());
         let mut search = Search::new(&machine, &root, &Value::Null, Deadline::after(Duration::ZERO));
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn an_instance_that_its_user_data_keeps_forever_is_not_looked_for() {
+    fn does_not_search_with_manual_cache_clean() {
         let dir = TempDir::new("find-kept");
         dir.write("var/lib/cloud/seed/nocloud/meta-data", "instance-id: another\n");
         dir.write("var/lib/cloud/seed/nocloud/user-data", "");
@@ -486,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_set_after_udev_has_begun_takes_no_time_from_a_drive() {
+    fn clock_change_does_not_shorten_drive_search() {
         let dir = TempDir::new("since-udev");
         let machine = Machine::read(&dir.0);
         assert_eq!(since_udev(&machine), Duration::ZERO);
@@ -500,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_the_real_root_can_read_is_left_to_it() {
+    fn leaves_unreadable_sources_to_the_real_root() {
         let dir = TempDir::new("find-later");
         for (path, content) in
             [("sys/class/dmi/id/sys_vendor", "QEMU\n"), ("sys/class/virtio-ports/vport1p1/name", "com.canonical.lxd\n")]
@@ -521,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_of_a_provisioned_machine_is_left_to_the_real_root_where_the_initramfs_cannot_see_the_data() {
+    fn leaves_copied_machine_with_unseen_data_to_root() {
         // The source of the cached instance, whether this is another machine, the tools, and whether the real root has to look.
         let plugin = "usr/lib/open-vm-tools/plugins/vmsvc/libdeployPkgPlugin.so";
         for (vendor, source, id, is_copy, tool, later) in [
@@ -586,7 +586,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_whose_list_has_none_alone_needs_no_data() {
+    fn list_with_only_none_needs_no_data() {
         for (config, cmdline, id) in [
             ("datasource_list: [None]\n", "", "iid-datasource-none"),
             ("datasource_list: [Ec2]\n", "ds=None", "iid-datasource-none"),
@@ -612,7 +612,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_whose_sources_have_nothing_is_nones_in_the_network_stage() {
+    fn falls_back_to_none_in_the_network_stage() {
         const ENABLED: &str = "ci.di.policy=search,notfound=enabled";
         for (config, cmdline, falls_back) in [
             ("datasource_list: [NoCloud, None]\n", "", true),
@@ -637,7 +637,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_is_found_where_the_kernel_shows_no_block_devices() {
+    fn finds_seed_without_any_block_devices() {
         let dir = TempDir::new("find-seed");
         let seed = dir.0.join("var/lib/cloud/seed/nocloud");
         std::fs::create_dir_all(&seed).unwrap();

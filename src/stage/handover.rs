@@ -219,7 +219,7 @@ mod tests {
     /// By systemd's default a service comes after sysinit.target, and so after the file systems and systemd-tmpfiles-setup.service:
     /// files written to /tmp and /dev stay.
     #[test]
-    fn the_local_stage_alone_comes_before_the_system_has_its_folders() {
+    fn only_local_stage_precedes_the_systems_folders() {
         let is_early =
             |file: &&(&str, Later, &str)| file.2.contains("DefaultDependencies=no") && file.2.contains("\n[Service]");
         let early: Vec<&str> = FILES.iter().filter(is_early).map(|(name, ..)| *name).collect();
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cloud_init_of_the_image_runs_only_where_nothing_is_found() {
+    fn images_cloud_init_runs_only_if_nothing_found() {
         let dir = TempDir::new("handover");
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
         for path in [INSTALLED, "/usr/bin/cloud-init", "/usr/lib/systemd/systemd"] {
@@ -257,7 +257,7 @@ mod tests {
         assert!(root.lstat(MASKED[0]).is_none());
     }
     #[test]
-    fn units_for_this_boot_are_those_of_the_stages_that_are_left_or_all_that_a_unit_of_the_image_requires() {
+    fn writes_units_of_remaining_or_required_stages() {
         let started = |first: Option<Later>, image: &[(&str, &str)], hotplug: bool| {
             let dir = TempDir::new("handover-units");
             let mut root = Root::open(&dir.0, Use::Tree).unwrap();
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_usr_that_is_not_mounted_yet_hides_systemd() {
+    fn unmounted_usr_hides_systemd() {
         for (folder, has_units) in [("/etc/systemd/system", true), ("/etc/init.d", false)] {
             let dir = TempDir::new("handover-usr");
             dir.write("etc/fstab", "LABEL=usr /usr ext4 defaults 0 2\n");

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_is_known_by_its_address_or_its_name() {
+    fn identifies_device_by_address_or_name() {
         let device = Device { name: "eth1", address: "fa:16:3e:00:00:02".into() };
         for (network, expected) in [
             ("{version: 2, ethernets: {x: {match: {macaddress: 'FA:16:3E:00:00:02'}}}}", true),
@@ -208,7 +208,7 @@ mod tests {
     const PATH: &str = "/devices/virtual/net/eth1";
 
     #[test]
-    fn an_added_device_is_configured_where_hotplug_is_on() {
+    fn configures_an_added_device_if_hotplug_is_on() {
         let (dir, mut root, machine) = tree("updates: {network: {when: [hotplug]}}\n", SEED);
         assert_eq!(is_on(&root, &machine), Some(true));
         assert_eq!(added(&mut root, &machine, PATH), [""; 0]);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_asked_where_it_is_off_and_a_command_switches_it_on() {
+    fn asks_nothing_until_a_command_enables_it() {
         let (dir, mut root, machine) = tree("{}\n", SEED);
         assert_eq!((is_on(&root, &machine), added(&mut root, &machine, PATH)), (Some(false), vec![]));
         assert!(!dir.0.join("etc/systemd/network").exists());
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_the_source_does_not_know_is_an_error() {
+    fn device_unknown_to_the_source_is_an_error() {
         let config = "updates: {network: {when: [hotplug]}}\n";
         let (_dir, mut root, machine) = tree(config, "version: 2\nethernets: {eth0: {dhcp4: true}}\n");
         let errors = added(&mut root, &machine, PATH);

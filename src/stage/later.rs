@@ -365,7 +365,7 @@ mod tests {
     use crate::system::password;
 
     #[test]
-    fn the_network_is_waited_for_where_the_hypervisor_or_a_template_wants_addresses() {
+    fn waits_for_network_if_addresses_are_wanted() {
         let template = "## template: jinja\n#cloud-config\nhostname: '{{ ds.meta_data.local_ipv4 }}'\n";
         for (source, tool, user_data, waits, remote) in [
             ("VMware", true, "#cloud-config\n{}\n", true, false),
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn the_random_password_that_is_reported_is_the_one_that_holds() {
+    fn reports_the_random_password_that_is_set() {
         let dir = TempDir::new("later-passwords");
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
         root.write("/etc/passwd", "a:x:1:1::/:/bin/sh\n", Attr::root(0o644)).unwrap();
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_early_begins_no_other_boot_in_the_log() {
+    fn early_work_starts_no_boot_in_log() {
         let dir = TempDir::new("later-early");
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
         let config = format!("{}/combined-cloud-config.json", state::RUN_DIR);
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_initramfs_did_not_write_is_written_here() {
+    fn writes_files_that_the_initramfs_did_not() {
         let dir = TempDir::new("later");
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
         let mut status = Status::new();

@@ -223,7 +223,7 @@ mod tests {
     use crate::machine::Cmdline;
 
     #[test]
-    fn the_log_belongs_to_the_first_owner_that_is_there() {
+    fn log_belongs_to_the_first_existing_owner() {
         let dir = TempDir::new("log-owner");
         std::fs::create_dir(dir.0.join("etc")).unwrap();
         std::fs::write(dir.0.join("etc/passwd"), "syslog:x:7:8::/:/bin/sh\n").unwrap();
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn the_stage_has_two_minutes_or_what_the_kernel_command_line_says() {
+    fn stage_has_two_minutes_or_the_configured_time() {
         let seconds = |line: &str| {
             let machine = Machine { cmdline: Cmdline::new(line), ..Machine::default() };
             deadline(&machine).left().as_secs_f64().round()
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn systemd_gives_a_stage_the_time_of_the_kernel_command_line() {
+    fn systemd_extends_stage_to_kernel_command_lines_time() {
         let dir = TempDir::new("extend");
         let path = dir.0.join("notify");
         let systemd = UnixDatagram::bind(&path).unwrap();

@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernel_command_line_says_what_is_mounted_and_how() {
+    fn kernel_command_line_selects_root_and_options() {
         let of = |line: &str| RootOptions::read(&Cmdline::new(line));
         let options =
             of("root=LABEL=root ro rootflags=noatime,subvol=@,defaults rw rootfstype=btrfs rootwait=5").unwrap();
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_root_that_is_not_there_is_named_with_what_is() {
+    fn names_a_missing_root_and_present_devices() {
         let dir = crate::base::testing::TempDir::new("mount-root");
         std::fs::create_dir_all(dir.0.join("sys")).unwrap();
         let mut drives = Search::new(&[] as &[String], Places { sys: dir.0.join("sys"), dev: dir.0.clone() });

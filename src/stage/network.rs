@@ -264,7 +264,7 @@ mod tests {
     use crate::root::Use;
 
     #[test]
-    fn the_record_of_the_configuration_is_for_root_alone() {
+    fn only_root_reads_the_configurations_record() {
         let dir = TempDir::new("network-json");
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
         let instance = Instance { instance_id: "i".into(), ..Instance::default() };
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_is_found_by_the_short_address_of_infiniband_and_not_by_that_of_a_bridge() {
+    fn finds_infiniband_by_short_address_not_bridge() {
         let dir = TempDir::new("network-devices");
         for (nic, mac, kind) in [
             ("ib0", "a0:00:02:20:fe:80:00:00:00:00:00:00:ec:0d:9a:03:00:15:e2:c1", "32"),
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn images_with_a_network_of_their_own_have_no_fallback() {
+    fn images_with_own_network_get_no_fallback() {
         let nics = [Nic {
             name: "eth0".into(),
             mac: "52:54:00:00:00:01".into(),
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_written_for_an_instance_is_removed() {
+    fn removes_only_files_written_for_an_instance() {
         let dir = TempDir::new("network-owned");
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
         let header = render::HEADER;

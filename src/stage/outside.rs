@@ -190,7 +190,7 @@ mod tests {
     use crate::base::testing::TempDir;
 
     #[test]
-    fn an_address_needs_no_resolver_and_no_host_of_a_tree_has_one() {
+    fn address_needs_no_resolver_and_tree_has_none() {
         let machine = ThisMachine::new();
         assert_eq!(["127.0.0.1", "[::1]", "does-not-exist.invalid."].map(|h| machine.resolves(h)), [true, true, false]);
         let dir = TempDir::new("outside-names");
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn each_line_is_a_message_to_the_system_s_log() {
+    fn each_line_is_one_system_log_message() {
         let dir = TempDir::new("outside-log");
         let socket = dir.0.join("log");
         assert!(log_lines(&socket, "a\n").is_err(), "there is no log");
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_may_say_how_much_memory_its_machine_has() {
+    fn tree_may_name_its_machines_memory() {
         let dir = TempDir::new("outside");
         std::fs::create_dir_all(dir.0.join("proc")).unwrap();
         std::fs::write(dir.0.join("proc/meminfo"), "MemFree: 1 kB\nMemTotal:        2048 kB\n").unwrap();

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_has_the_fields_that_cloud_init_gives_it() {
+    fn part_has_cloud_inits_header_fields() {
         let part = |filename: &str, content: &str| Part {
             content_type: "text/x-own".into(),
             filename: filename.into(),

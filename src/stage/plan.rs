@@ -174,7 +174,7 @@ mod tests {
     use crate::base::testing::TempDir;
 
     #[test]
-    fn nothing_in_a_seed_can_forge_a_line_or_move_the_cursor() {
+    fn seed_cannot_forge_lines_or_move_cursor() {
         let (tree, seed) = (TempDir::new("plan-tree"), TempDir::new("plan-seed"));
         let user_data = "#cloud-config\nwrite_files:\n- {path: \"/a\\e[2J\\n  remove  /etc/x\", content: b}\n";
         for (name, text) in [("meta-data", "instance-id: i\n"), ("user-data", user_data)] {

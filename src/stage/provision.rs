@@ -173,7 +173,7 @@ mod tests {
     use crate::root::Use;
 
     #[test]
-    fn files_of_the_source_are_written_once_in_the_place_of_stale_ones() {
+    fn writes_sources_files_once_over_stale_ones() {
         let dir = TempDir::new("source-files");
         dir.write("etc/stale", "x");
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn an_instance_of_a_drive_is_asked_for_again_where_the_image_lists_services_alone() {
+    fn rereads_drive_even_if_only_services_listed() {
         let allowed = |own: &str, source: &str| {
             let dir = TempDir::new("refresh");
             dir.write("etc/cloud/cloud.cfg", own);
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn ec2_is_asked_on_each_boot_unless_its_instance_is_kept_for_good() {
+    fn asks_ec2_each_boot_unless_manual_cache_clean() {
         let due = |config: &str, source: &str| {
             let dir = TempDir::new("refresh-due");
             let (root, machine) = (Root::open(&dir.0, Use::Tree).unwrap(), Machine::default());

@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_webhook_gets_every_event_and_is_given_up_after_three_failures() {
+    fn webhook_gets_events_until_three_failures() {
         let plain = format!("{{type: webhook, endpoint: '{URL}'}}");
         assert_eq!(sent(&plain, &[204]), (0, None, vec![1; 4]));
         let signed = format!("{{endpoint: '{URL}', consumer_key: a, token_key: b, token_secret: c, retries: 0}}");

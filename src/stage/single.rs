@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn a_module_runs_with_the_files_that_are_named_and_without_a_datasource_only_if_forced() {
+    fn module_runs_with_named_files_or_if_forced() {
         let dir = TempDir::new("single");
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
         let module = module::find("write-files").unwrap();

@@ -110,7 +110,7 @@ mod tests {
     const URL: &str = "http://h.example/x";
 
     #[test]
-    fn a_path_is_local_in_each_form_that_cloud_init_reads() {
+    fn recognises_each_form_of_a_local_path() {
         let dir = TempDir::new("local-includes");
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
         root.write("/opt/x.cfg", "x", Attr::root(0o644)).unwrap();
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_that_is_not_there_yet_is_asked_for_again() {
+    fn asks_again_for_a_missing_document() {
         let get = |answers: &[u16]| {
             let all = answers.iter().map(|status| Answer::new(*status, "x"));
             let script = Arc::new(all.fold(Script::default(), |script, answer| script.with("GET", URL, answer)));

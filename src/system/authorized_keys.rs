@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn an_escaped_quote_is_none_after_a_backslash_too() {
+    fn reads_escaped_quotes_after_a_backslash() {
         assert_eq!(Key::parse(r#"command="a \\" ssh-rsa AAAA"#), None, "sshd finds no end of the options");
         assert!(Key::parse(r#"command="a \\" b" ssh-rsa AAAA"#).is_some());
     }
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn the_servers_own_place_is_used_where_it_is_safe() {
+    fn uses_the_servers_place_if_safe() {
         let (_dir, mut root, user) = start("AuthorizedKeysFile /etc/keys/%u/k .ssh/x\n");
         add_to(&mut root, &user, &[A.to_owned()], None, &mut Report::new()).unwrap();
         assert_eq!(root.text("/etc/keys/u/k"), format!("{A}\n"));
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn links_in_a_home_are_not_followed_and_the_systems_are() {
+    fn follows_the_systems_links_but_not_homes() {
         let (_dir, mut root, user) = start("");
         root.symlink("/home/u/.ssh", "/etc").unwrap();
         assert!(add_to(&mut root, &user, &[A.to_owned()], None, &mut Report::new()).is_err());
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_link_of_the_systems_is_made() {
+    fn creates_the_target_of_a_systems_link() {
         let dir = TempDir::new("authorized-keys-no-home");
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
         root.symlink("/root", "var/roothome").unwrap();

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pair_is_named_by_its_line() {
+    fn names_the_line_of_a_non_pair() {
         for (text, strict) in [("\nword", false), ("a = 1", true), ("[s]\nword", true)] {
             assert!(Ini::parse("f", text, strict).unwrap_err().to_string().starts_with("f: line "), "{text}");
         }

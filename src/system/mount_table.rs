@@ -132,7 +132,7 @@ mod tests {
     use crate::root::Use;
 
     #[test]
-    fn a_root_on_a_server_is_named_on_the_kernel_command_line() {
+    fn kernel_command_line_names_root_on_server() {
         for (line, is_network) in [
             ("root=/dev/nfs nfsroot=10.0.0.1:/srv ip=dhcp", true),
             ("root=nbd:10.0.0.1:disk:ext4 ip=dhcp", true),

@@ -356,7 +356,7 @@ mod tests {
     use crate::root::{Output, Use};
 
     #[test]
-    fn snap_is_not_asked_for_a_version_or_a_release_of_apts() {
+    fn does_not_ask_snap_for_apts_versions() {
         let dir = TempDir::new("packages");
         std::fs::create_dir_all(dir.0.join("usr/bin")).unwrap();
         for program in ["apt-get", "snap"] {

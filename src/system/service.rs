@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn the_network_stage_waits_for_the_managers_that_run() {
+    fn network_stage_waits_for_running_managers() {
         let dir = TempDir::new("network-managers");
         dir.write("usr/lib/systemd/systemd", "");
         std::fs::create_dir_all(dir.0.join("run/systemd/system")).unwrap();

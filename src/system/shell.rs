@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_is_set_in_its_place_and_the_rest_stays() {
+    fn sets_a_variable_in_place_keeping_rest() {
         let text = "# c\nLANG=\"C\"\nX=1\nLANG=D\n";
         assert_eq!(set_variable(text, "LANG", "de_DE.UTF-8"), "# c\nLANG=de_DE.UTF-8\nX=1\n");
         assert_eq!(set_variable("", "LANG", "C"), "LANG=C\n");

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn an_included_folder_gets_a_file_of_its_own() {
+    fn included_folder_gets_its_own_file() {
         let (_dir, mut root) = root(&[(CONFIG, "Include /etc/ssh/sshd_config.d/*.conf\n")]);
         assert!(set(&mut root, "PasswordAuthentication", "no").unwrap());
         assert_eq!(root.text(OWN), "PasswordAuthentication no\n");

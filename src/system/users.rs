@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_user_is_made_of_all_that_names_it() {
+    fn default_user_merges_all_its_definitions() {
         let found =
             users("users: [{name: default, gecos: g, groups: [x]}, {name: ubuntu, shell: /bin/sh, groups: 'y, z'}]");
         let (name, user) = &found.users[0];

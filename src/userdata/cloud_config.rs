@@ -202,7 +202,7 @@ mod tests {
 
     /// Each part copies the result so far, which is cheap at these sizes.
     #[test]
-    fn many_parts_after_a_large_one_end_in_time() {
+    fn many_parts_after_large_one_merge_quickly() {
         let large = format!("#cloud-config\na: [{}]\n", "x,".repeat(200_000));
         for small in
             ["#cloud-config\nb: 1\n", "#cloud-config-jsonp\n[{\"op\": \"add\", \"path\": \"/b\", \"value\": 2}]\n"]

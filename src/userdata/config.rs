@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_that_do_not_exist_are_named_in_cloud_inits_words() {
+    fn names_missing_variables_in_cloud_inits_words() {
         let mut report = Report::new();
         let text = "## template: jinja\na: {{ bad }} {{ worse }} {{ v1.x }}\n";
         let data = yaml::parse("t", "v1: {x: 1}").unwrap();
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn the_folder_can_be_elsewhere_and_a_lower_file_says_how_it_is_merged() {
+    fn folder_may_move_and_lower_file_sets_merging() {
         let config = base_of(
             &[
                 (CLOUD_CFG, "conf_d: /my/conf/\nl: [low]\nmerge_how: list(append)+dict(recurse_list)\n"),
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn the_launch_index_selects_parts_of_user_data_alone() {
+    fn launch_index_selects_only_user_data_parts() {
         let of = |index: u8, key: &str| format!("#cloud-config\nlaunch-index: {index}\n{key}: 1\n");
         let all = consumed("", &of(1, "u"), &of(2, "w"), &of(2, "x"));
         assert!(["u", "w", "x"].into_iter().all(|key| get(&all.config, key) == "1"), "{:?}", all.config);
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn merge_how_of_vendor_data_is_for_its_own_parts() {
+    fn vendor_datas_merge_how_affects_its_own_parts() {
         let archive = "#cloud-config-archive\n- \"#cloud-config\\nl: [a]\\n\"\n- \"#cloud-config\\nl: [b]\\nmerge_how: \
                        list(append)+dict(recurse_list)\\n\"\n";
         assert_eq!(get(&consumed("", "", archive, "").config, "l"), r#"["a","b"]"#);
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_by_frequency_has_the_last_piece_of_its_name() {
+    fn script_by_frequency_keeps_last_path_component() {
         for (kind, name) in [("x-shellscript-per-boot", "b.sh"), ("x-shellscript", "a_b.sh")] {
             let archive =
                 format!("#cloud-config-archive\n- {{type: text/{kind}, filename: a/b.sh, content: \"#!/bin/sh\"}}\n");
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn vendor_scripts_keep_apart_and_handlers_can_be_disabled() {
+    fn vendor_scripts_stay_apart_and_handlers_are_optional() {
         let script = "#!/bin/sh\n";
         let both = consumed("", script, script, script);
         assert_eq!(both.vendor.unwrap().scripts[0].name, "part-001");

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_header_wins_and_a_prefix_is_enough() {
+    fn longest_header_wins_and_prefix_suffices() {
         for (content, kind) in [
             ("#cloud-config\n", Some(Kind::CloudConfig)),
             ("  \n\t#Cloud-Config", Some(Kind::CloudConfig)),
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_is_found_by_its_type_and_its_header() {
+    fn finds_every_kind_by_type_and_header() {
         for (header, name, kind) in TABLE {
             assert_eq!(Kind::of_type(name), Some(*kind));
             assert_eq!(Kind::of_content(header.as_bytes()), Some(*kind));

@@ -312,7 +312,7 @@ mod tests {
     use crate::base::report::Severity;
 
     #[test]
-    fn the_type_of_an_archives_entry_may_have_parameters() {
+    fn archive_entrys_type_may_have_parameters() {
         let part = |kind: &str| {
             let entry = yaml::parse("t", &format!("{{type: '{kind}', content: x}}")).unwrap();
             archive_entry(entry).map_or_else(|e| e.to_string(), |entity| entity.unwrap().content_type)
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_charset_that_is_not_known_is_reported_by_name() {
+    fn reports_an_unknown_charset_by_name() {
         let part = |charset: &str, content: &[u8]| {
             let header = format!("--b\nContent-Type: text/x-own; charset=\"{charset}\"\n\n");
             [header.as_bytes(), content, b"\n"].concat()

@@ -129,7 +129,7 @@ fn gpg(home: &Path, words: &[&str]) -> Option<Output> {
 }
 
 #[test]
-fn apt_accepts_a_repository_that_is_signed_with_the_key() {
+fn apt_accepts_repository_signed_with_the_key() {
     let work = TempDir::new("apt-repository");
     let home = work.0.join("gnupg");
     let repository = work.0.join("repository");

@@ -26,7 +26,7 @@ fn run(shell: &str, text: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_script_parses_in_the_shells_that_run_it() {
+fn every_script_parses_in_its_shells() {
     // Read by another script, without a first line that names a shell.
     let parts = ["arch", "deb", "rpm"].map(|format| format!("initramfs/packages/{format}"));
     let mut posix: Vec<String> = parts.into_iter().chain(["mkinitcpio/hooks/prepivot".into()]).collect();
@@ -104,7 +104,7 @@ fn dracut_of(tree: &std::path::Path, included: &str, calls: &str) -> Vec<String>
 }
 
 #[test]
-fn dracut_asks_for_the_drivers_of_a_packagers_list_by_name_and_unfiltered() {
+fn dracut_asks_for_listed_drivers_by_name_unfiltered() {
     assert_eq!(dracut("", "installkernel; echo $?"), ["0"]);
     let tree = TempDir::new("dracut-drivers");
     fs::create_dir_all(tree.0.join("etc/prepivot")).unwrap();
@@ -143,7 +143,7 @@ fn a_list_of_drivers_in_etc_takes_precedence() {
 }
 
 #[test]
-fn dracut_installs_units_where_systemd_runs_the_image_and_hooks_where_not() {
+fn dracut_installs_units_with_systemd_else_hooks() {
     assert_eq!(
         dracut("base systemd systemd-initrd", "install"),
         [
@@ -160,7 +160,7 @@ fn dracut_installs_units_where_systemd_runs_the_image_and_hooks_where_not() {
 }
 
 #[test]
-fn dracut_takes_the_module_unless_it_looks_for_what_mounts_the_root() {
+fn dracut_omits_the_module_when_checking_root_mounts() {
     assert_eq!(dracut("", "check; echo $?"), ["require prepivot", "0"]);
     assert_eq!(dracut("", "mount_needs=1; check; echo $?"), ["1"]);
     assert_eq!(dracut("", "require_binaries() { return 1; }; check; echo $?"), ["1"]);
@@ -199,7 +199,7 @@ fn mkinitcpio(systemd: bool, listed: bool) -> (Vec<String>, TempDir) {
 }
 
 #[test]
-fn mkinitcpio_builds_a_busybox_image_with_the_runtime_hook() {
+fn mkinitcpio_builds_busybox_image_with_runtime_hook() {
     let (lines, _image) = mkinitcpio(false, true);
     let mut expected: Vec<String> = drivers().iter().map(|d| format!("module {d}?")).collect();
     expected.extend(["binary /usr/bin/prepivot".to_string(), "runscript".to_string()]);
@@ -207,7 +207,7 @@ fn mkinitcpio_builds_a_busybox_image_with_the_runtime_hook() {
 }
 
 #[test]
-fn mkinitcpio_builds_a_systemd_image_with_units_that_name_it() {
+fn mkinitcpio_builds_systemd_image_with_its_units() {
     let (lines, image) = mkinitcpio(true, false);
     assert_eq!(
         lines,
@@ -223,7 +223,7 @@ fn mkinitcpio_builds_a_systemd_image_with_units_that_name_it() {
 }
 
 #[test]
-fn initramfs_tools_builds_an_image_and_never_fails_it() {
+fn initramfs_tools_image_build_never_fails() {
     let folder = TempDir::new("initramfs-tools");
     let functions = folder.0.join("hook-functions");
     fs::write(&functions, "copy_exec() { echo copy_exec \"$@\"; }\nmanual_add_modules() { echo modules \"$@\"; }\n")
@@ -296,7 +296,7 @@ fn a_boot_goes_on_whatever_the_program_does() {
 }
 
 #[test]
-fn a_boot_that_asked_for_it_stops_where_its_framework_stops() {
+fn requested_emergency_stops_at_the_frameworks_place() {
     let cmdline = "root=/dev/vda prepivot.fail=emergency quiet";
     for (script, prelude, calls, expected) in STAGES {
         assert_eq!(boot(script, prelude, calls, 0, cmdline), [*expected], "{script}");
@@ -316,7 +316,7 @@ fn a_boot_without_the_program_is_left_alone() {
 
 /// In a systemd image only a unit with the condition may leave the way to the pivot.
 #[test]
-fn a_failed_unit_reaches_the_emergency_target_only_where_the_kernel_command_line_says_so() {
+fn failed_unit_starts_emergency_only_if_requested() {
     let unit = |name: &str| fs::read_to_string(project(&format!("initramfs/units/prepivot-{name}.service"))).unwrap();
     let text = unit("apply");
     assert_eq!(

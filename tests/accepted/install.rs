@@ -124,7 +124,7 @@ fn walk(folder: &Path, name: &str, found: &mut BTreeMap<String, String>) {
 }
 
 #[test]
-fn everything_is_at_its_standard_place_with_its_mode() {
+fn installs_everything_at_standard_place_and_mode() {
     let tree = Tree::new();
     let lines = tree.installed(&[]);
     let expected: BTreeMap<String, String> = TREE.iter().map(|(p, m)| (p.to_string(), m.to_string())).collect();
@@ -184,7 +184,7 @@ fn what_differs_is_put_right_and_named() {
 }
 
 #[test]
-fn a_cloud_init_in_the_tree_keeps_its_files_and_that_is_said() {
+fn keeps_and_reports_an_existing_cloud_init() {
     let tree = Tree::new();
     let command = tree.path("usr/bin/cloud-init");
     let unit = tree.path("usr/lib/systemd/system/cloud-init-local.service");
@@ -234,7 +234,7 @@ fn a_cloud_init_below_lib_is_seen() {
 
 /// What a package of cloud-init puts over an install, as a package manager does: without asking, and away again.
 #[test]
-fn a_cloud_init_that_comes_later_replaces_no_unit_and_takes_none_away() {
+fn later_cloud_init_changes_no_unit() {
     let tree = Tree::new();
     tree.installed(&[]);
     let before = tree.files();
@@ -273,7 +273,7 @@ fn units_that_a_removed_package_masked_are_unmasked() {
 }
 
 #[test]
-fn a_package_has_its_units_where_packages_have_them() {
+fn package_installs_units_in_packages_folder() {
     let tree = Tree::new();
     tree.installed(&["--package"]);
     let expected: BTreeMap<String, String> = TREE
@@ -285,7 +285,7 @@ fn a_package_has_its_units_where_packages_have_them() {
 }
 
 #[test]
-fn an_initrd_gets_the_program_and_its_own_units() {
+fn initrd_gets_the_program_and_own_units() {
     let tree = Tree::new();
     let program = tree.folder.0.join("program").display().to_string();
     let run = |more: &[&str]| {
@@ -312,7 +312,7 @@ fn an_initrd_gets_the_program_and_its_own_units() {
 }
 
 #[test]
-fn remove_leaves_nothing_of_it_and_everything_of_others() {
+fn remove_deletes_only_our_files() {
     let tree = Tree::new();
     tree.installed(&["--package"]);
     tree.installed(&[]);
@@ -349,7 +349,7 @@ fn list_names_everything_and_changes_nothing() {
 }
 
 #[test]
-fn a_missing_program_and_a_wrong_option_say_what_to_do() {
+fn missing_program_and_wrong_option_explain_remedy() {
     let tree = Tree::new();
     fs::remove_file(tree.folder.0.join("program")).unwrap();
     for (more, say) in [(&[][..], "run initramfs/build first"), (&["--wrong"], "unknown option --wrong")] {
@@ -363,7 +363,7 @@ fn a_missing_program_and_a_wrong_option_say_what_to_do() {
 
 /// kmod is replaced: it prints the path of a module below the root, and what modprobe.d has for it.
 #[test]
-fn an_image_takes_modules_from_a_root_with_a_space_in_its_path() {
+fn reads_modules_from_root_path_with_space() {
     let cpio = Command::new("cpio").arg("--version").output();
     if !cpio.is_ok_and(|output| output.status.success()) {
         prepivot::base::testing::skip("cpio is not installed");
@@ -403,7 +403,7 @@ fn an_image_takes_modules_from_a_root_with_a_space_in_its_path() {
 
 /// The program writes the same units to /run for an image without them, with its own path in this one's place.
 #[test]
-fn each_stage_unit_runs_the_installed_program_and_honours_the_switches() {
+fn stage_units_run_installed_program_honouring_switches() {
     let stages = [
         ("cloud-init-local", "init --local"),
         ("cloud-init-network", "init"),
@@ -427,7 +427,7 @@ fn each_stage_unit_runs_the_installed_program_and_honours_the_switches() {
 }
 
 #[test]
-fn systemd_finds_no_cycle_and_nothing_unknown_in_the_units() {
+fn systemd_finds_units_valid_and_free_of_cycles() {
     if Command::new("systemd-analyze").arg("--version").output().is_err() {
         prepivot::base::testing::skip("no systemd-analyze");
         return;

@@ -82,7 +82,7 @@ const SEED: &str = "ds=nocloud";
 const INSTANCE: &str = "instance /var/lib/cloud/instances/i-1";
 
 #[test]
-fn what_a_read_only_root_did_not_take_is_written_by_the_first_stage_that_can() {
+fn first_able_stage_writes_read_only_roots_changes() {
     let steps = r#"
 mount -t overlay image -o lowerdir=$W/image:$W/empty $W/root
 initramfs
@@ -102,7 +102,7 @@ instance
 }
 
 #[test]
-fn a_root_that_is_never_written_fails_each_stage_and_says_so() {
+fn unwritable_root_fails_and_reports_each_stage() {
     let steps = r#"
 networkd
 echo '{version: 2, ethernets: {eth9: {dhcp4: true}}}' >$W/image/var/lib/cloud/seed/nocloud/network-config
@@ -122,7 +122,7 @@ tr -d '\n ' <$W/root/run/cloud-init/status.json 2>/dev/null || tr -d '\n ' </run
 }
 
 #[test]
-fn a_read_only_root_with_a_writable_etc_is_provisioned_once() {
+fn read_only_root_with_etc_is_provisioned_once() {
     let steps = r#"
 sed -i 's|write_files: .|&{path: /opt/x, content: x}, |' $W/image/var/lib/cloud/seed/nocloud/user-data
 echo 'LABEL=var /var ext4 defaults 0 2' >$W/image/etc/fstab
@@ -155,7 +155,7 @@ show etc/hostname
 }
 
 #[test]
-fn a_var_in_memory_has_the_state_of_the_disk() {
+fn var_in_memory_gets_the_disks_state() {
     let steps = r#"
 networkd
 mount --bind $W/image $W/root
@@ -180,7 +180,7 @@ ls -A $W/root/etc | grep prepivot
 }
 
 #[test]
-fn what_waits_for_a_file_system_outlasts_a_boot_that_was_cut_off() {
+fn waiting_changes_survive_an_interrupted_boot() {
     let steps = r#"
 mount --bind $W/image $W/root
 echo 'LABEL=home /home ext4 defaults 0 2' >>$W/root/etc/fstab
@@ -205,7 +205,7 @@ ls -A $W/root/var/lib/cloud/instance | grep later || :
 }
 
 #[test]
-fn a_root_that_is_not_whole_yet_is_left_to_the_real_root() {
+fn incomplete_root_is_left_to_real_root() {
     let steps = r#"
 mount --bind $W/image $W/root
 echo 'LABEL=usr /usr ext4 defaults 0 2' >>$W/root/etc/fstab
@@ -234,7 +234,7 @@ show etc/hostname
 }
 
 #[test]
-fn a_mount_point_that_only_a_unit_or_the_kernel_command_line_names_keeps_its_writes() {
+fn mount_points_outside_fstab_keep_their_writes() {
     let steps = r#"
 mount --bind $W/image $W/root
 mkdir -p $W/root/etc/systemd/system
@@ -256,7 +256,7 @@ instance
 }
 
 #[test]
-fn a_machine_that_is_disabled_is_left_as_it_is() {
+fn disabled_machine_stays_unchanged() {
     let steps = |more: &str| {
         format!("mount --bind $W/image $W/root\n{more}\nshow etc/hostname\ninstance\nls $W/root/var/lib/cloud\n")
     };
@@ -271,7 +271,7 @@ fn a_machine_that_is_disabled_is_left_as_it_is() {
 }
 
 #[test]
-fn a_second_root_beside_the_same_var_is_provisioned_once() {
+fn second_root_sharing_var_is_provisioned_once() {
     let steps = r#"
 echo 'LABEL=var /var ext4 defaults 0 2' >$W/image/etc/fstab
 sed -i 's|^write_files.*|write_files: [{path: /etc/x, content: x}]|' $W/image/var/lib/cloud/seed/nocloud/user-data
@@ -301,7 +301,7 @@ boot $W/b
 }
 
 #[test]
-fn what_waits_for_a_file_system_that_is_full_goes_on_waiting() {
+fn changes_for_full_file_system_keep_waiting() {
     let steps = r#"
 mount --bind $W/image $W/root
 echo 'LABEL=data /data ext4 defaults 0 2' >>$W/root/etc/fstab
@@ -344,7 +344,7 @@ echo $(ls $W/root/var/lib/cloud)
 }
 
 #[test]
-fn what_the_initramfs_appended_is_not_appended_again_where_the_rest_could_not_be_written() {
+fn failed_commit_does_not_append_twice() {
     let steps = r#"
 mount --bind $W/image $W/root
 mkdir $W/root/opt
@@ -360,7 +360,7 @@ grep -c line $W/root/etc/kept
 }
 
 #[test]
-fn a_file_that_is_a_mount_point_gets_its_content() {
+fn file_as_mount_point_gets_its_content() {
     let steps = r#"
 mount --bind $W/image $W/root
 : >$W/root/etc/hostname
@@ -375,7 +375,7 @@ ls -A $W/root/etc | grep hostname
 }
 
 #[test]
-fn a_large_file_gets_its_content_where_it_cannot_be_renamed_to() {
+fn large_file_gets_content_without_rename() {
     let steps = r#"
 mkdir -p $W/image/srv/a $W/image/srv/b
 {

@@ -66,7 +66,7 @@ fn a_tree_has_its_own_block_devices() {
 }
 
 #[test]
-fn a_windows_user_s_file_is_for_a_release_without_a_number_too() {
+fn windows_users_file_suits_release_without_number() {
     let dir = TempDir::new("detect-wsl");
     dir.write("etc/os-release", "ID=debian\nVERSION_CODENAME=\"forky\"\n");
     dir.write("proc/mounts", "C: /mnt/c 9p rw,aname=drvfs;path=C:\\ 0 0\n");

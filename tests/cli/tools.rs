@@ -176,7 +176,7 @@ fn gzip(data: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn an_output_that_takes_no_more_is_a_failure() {
+fn full_output_is_a_failure() {
     let full = fs::File::options().write(true).open("/dev/full").unwrap();
     let answer = answer(Command::new(PROGRAM).arg("features").stdout(full).output().unwrap());
     assert_eq!(answer.code, 1);
@@ -270,7 +270,7 @@ fn where_the_time_went() {
 }
 
 #[test]
-fn collected_logs_go_to_a_new_file_of_root_alone() {
+fn collected_logs_go_to_new_root_only_file() {
     let dir = TempDir::new("cli-collect-link");
     instance_data(&dir);
     dir.write("precious", "precious");
@@ -318,7 +318,7 @@ fn what_a_nova_machine_was_given_is_valid() {
 }
 
 #[test]
-fn a_seed_in_no_layout_says_which_there_are() {
+fn unknown_seed_layout_error_lists_the_layouts() {
     let dir = TempDir::new("no-layout");
     dir.write("root/etc/os-release", "ID=debian\n");
     dir.write("seed/readme.txt", "not for a machine\n");
@@ -330,7 +330,7 @@ fn a_seed_in_no_layout_says_which_there_are() {
 
 /// /etc/dhcp/dhclient-exit-hooks.d/hook-dhclient of Debian 12, whose package is gone.
 #[test]
-fn what_the_dhcp_hooks_of_older_versions_call_does_nothing() {
+fn dhclient_hook_of_older_versions_does_nothing() {
     let dir = TempDir::new("cli-dhclient-hook");
     let done = called(&dir, "cloud-init", &["dhclient-hook", "up", "eth0"]);
     assert_eq!((done.code, done.out.as_str(), done.err.as_str()), (0, "", ""));

@@ -282,7 +282,7 @@ fn read_back(network: &Network) {
 }
 
 #[test]
-fn what_is_written_for_netplan_reads_back_as_the_same_model() {
+fn netplan_output_reads_back_as_same_model() {
     for input in inputs() {
         read_back(&config::read("t", &input, &Macs::default(), &mut Report::new()).expect("a configuration"));
     }

@@ -124,7 +124,7 @@ fn keys(folder: &Path, found: &mut BTreeSet<String>) {
 }
 
 #[test]
-fn prepivots_own_keys_of_the_kernel_command_line_are_in_the_table() {
+fn table_lists_prepivots_kernel_command_line_keys() {
     let mut code = BTreeSet::new();
     keys(&pages::project().join("src"), &mut code);
     let page = page("initramfs/man/prepivot-cmdline.7.md");
@@ -135,7 +135,7 @@ fn prepivots_own_keys_of_the_kernel_command_line_are_in_the_table() {
 }
 
 #[test]
-fn every_fuzz_target_is_in_the_table_with_what_was_tried() {
+fn table_lists_every_fuzz_target_with_counts() {
     let targets = std::fs::read_to_string("tests/fuzz/src/targets.rs").unwrap();
     let targets: BTreeSet<&str> =
         targets.split("Target { name: \"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
@@ -386,7 +386,7 @@ const LIMITS: &[(&str, &str, &str, &str)] = &[
 ];
 
 #[test]
-fn the_limits_of_the_manual_are_those_of_the_program() {
+fn manuals_limits_equal_the_programs() {
     for (name, words, file, line) in LIMITS {
         let text: String =
             page(&format!("{}/{name}.md", pages::MANUAL)).text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -419,7 +419,7 @@ fn quoted(folder: &Path, on: &str, calls: &[&str], found: &mut BTreeSet<String>)
 }
 
 #[test]
-fn every_word_of_the_kernel_command_line_that_is_read_is_in_the_manual() {
+fn manual_lists_every_kernel_command_line_word() {
     let mut words = BTreeSet::new();
     quoted(
         &pages::project().join("src"),
@@ -450,7 +450,7 @@ fn assert_all_quoted(words: &BTreeSet<String>, text: &str, page: &str) {
 }
 
 #[test]
-fn every_variable_of_the_environment_that_is_read_is_in_the_manual() {
+fn manual_lists_every_environment_variable_read() {
     let mut names = BTreeSet::new();
     quoted(&pages::project().join("src"), "env::var", &["var(\"", "var_os(\""], &mut names);
     names.extend(constant("detect/facts.rs", "VARIABLES"));
@@ -463,7 +463,7 @@ fn every_variable_of_the_environment_that_is_read_is_in_the_manual() {
 }
 
 #[test]
-fn every_option_of_the_build_is_in_the_manual() {
+fn manual_lists_every_build_option() {
     let text = page("initramfs/man/prepivot.8.md").text;
     for script in ["initramfs/build", "initramfs/install", "initramfs/package", "initramfs/image"] {
         // The usage, at the head of the script.
@@ -484,7 +484,7 @@ fn every_option_of_the_build_is_in_the_manual() {
 }
 
 #[test]
-fn the_keys_of_a_plan_in_json_are_in_the_table() {
+fn table_lists_every_key_of_json_plan() {
     // The calls that make the objects are in these two files.
     let mut keys = BTreeSet::new();
     for file in ["stage/plan.rs", "root/change.rs"] {

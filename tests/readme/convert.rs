@@ -32,7 +32,7 @@ fn words(text: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn every_page_becomes_a_man_page_with_all_its_words() {
+fn every_page_converts_with_all_its_words() {
     for (page, roff) in built() {
         let mut markdown = page.text.clone();
         for (_, target) in page.links() {
@@ -75,7 +75,7 @@ fn mandoc_finds_nothing_wrong_with_the_man_pages() {
 }
 
 #[test]
-fn what_the_converter_does_not_know_is_an_error_with_its_line() {
+fn converter_names_the_line_of_unknown_syntax() {
     let folder = TempDir::new("man-source");
     let manual = folder.0.join(pages::MANUAL);
     fs::create_dir_all(&manual).unwrap();

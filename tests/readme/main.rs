@@ -66,7 +66,7 @@ fn sources() -> BTreeSet<String> {
 }
 
 #[test]
-fn every_datasource_that_is_read_is_in_the_tables_and_nothing_else() {
+fn tables_list_exactly_the_read_datasources() {
     assert_eq!(
         first_column(page("README.md").section("## What is supported")),
         sources(),
@@ -79,7 +79,7 @@ fn every_datasource_that_is_read_is_in_the_tables_and_nothing_else() {
 }
 
 #[test]
-fn every_datasource_that_is_recognised_is_in_the_table_in_its_order() {
+fn table_lists_recognised_datasources_in_order() {
     let page = page("initramfs/man/prepivot-datasources.7.md");
     let rows = table(page.section("## HOW A SOURCE IS RECOGNISED"));
     let listed: Vec<&str> = rows.iter().map(|row| row[0].as_str()).collect();
@@ -88,7 +88,7 @@ fn every_datasource_that_is_recognised_is_in_the_table_in_its_order() {
 }
 
 #[test]
-fn the_requests_of_every_service_are_in_the_table() {
+fn table_lists_every_services_requests() {
     // Of these a service is only an address that a seed names.
     let seeds = ["NoCloud", "OVF"];
     let services = SOURCES.iter().filter(|s| s.service.is_some() && !seeds.contains(&s.name));
@@ -105,13 +105,13 @@ fn the_requests_of_every_service_are_in_the_table() {
 }
 
 #[test]
-fn every_module_is_in_the_table_and_nothing_else() {
+fn table_lists_exactly_the_modules() {
     let code: BTreeSet<String> = MODULES.iter().map(|m| m.name.to_owned()).collect();
     assert_eq!(first_column(page("initramfs/man/prepivot-modules.7.md").section("## MODULES")), code);
 }
 
 #[test]
-fn the_halves_of_every_module_are_those_of_the_table() {
+fn table_lists_every_modules_halves() {
     let page = page("initramfs/man/prepivot-modules.7.md");
     for row in table(page.section("## MODULES")) {
         for name in names(&row[0]) {
@@ -133,7 +133,7 @@ fn feature_list(name: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn every_datasource_has_a_cargo_feature_of_its_name() {
+fn every_datasource_has_a_feature_of_its_name() {
     let code: BTreeSet<String> =
         SOURCES.iter().map(|s| s.name.to_ascii_lowercase()).filter(|name| name != "none").collect();
     assert_eq!(feature_list("sources"), code);
@@ -166,7 +166,7 @@ fn files(folder: &str) -> Vec<(String, String)> {
 }
 
 #[test]
-fn every_file_of_a_datasource_is_in_the_table() {
+fn table_lists_every_datasource_file() {
     let declares =
         |(path, text): &(String, String)| text.contains("pub static SOURCE: Source") && path != "src/source/example.rs";
     let declared: Vec<String> = files("src/source").into_iter().filter(declares).map(|(path, _)| path).collect();
@@ -202,7 +202,7 @@ fn every_layout_of_files_has_a_whole_case() {
 }
 
 #[test]
-fn the_help_of_net_convert_has_every_format_and_stack() {
+fn net_converts_help_lists_formats_and_stacks() {
     let program = prepivot::cli::command();
     let devel = program.commands.iter().find(|c| c.name == "devel").expect("devel");
     let tool = devel.command.commands.iter().find(|c| c.name == "net-convert").expect("net-convert");
@@ -257,7 +257,7 @@ fn figure(text: &str, words: &str, unit: &str) -> f64 {
 }
 
 #[test]
-fn the_programs_sizes_are_those_that_the_tests_allow() {
+fn documented_sizes_equal_the_tests_limits() {
     let readme = page("README.md").text;
     let compare = |file: &str, variable: &str, words: &str| {
         let run = pages::text(file);
@@ -275,7 +275,7 @@ fn the_programs_sizes_are_those_that_the_tests_allow() {
 }
 
 #[test]
-fn what_a_boot_costs_more_is_the_difference_to_the_one_without_provisioning() {
+fn documented_boot_cost_is_the_measured_difference() {
     let rows = table(page("README.md").section("## What it costs"));
     let seconds = |row: &[String], column: usize| row[column].parse::<f64>().expect("seconds");
     let mut control: Option<&Vec<String>> = None;

@@ -8,7 +8,7 @@ use std::process::Command;
 const MOST: usize = 240;
 
 #[test]
-fn a_second_run_asks_for_each_path_a_few_times() {
+fn second_run_reads_each_path_few_times() {
     if !crate::may_chown() {
         return;
     }

@@ -6,7 +6,7 @@ use std::fs;
 use std::process::Command;
 
 #[test]
-fn what_did_not_reach_the_disk_is_carried_out_again() {
+fn unsynced_changes_are_carried_out_again() {
     if !may_chown() {
         return;
     }

@@ -21,7 +21,7 @@ head -n 3 credstore/* credentials/@initrd/* systemd/network/*
 "#;
 
 #[test]
-fn what_a_read_only_root_cannot_have_becomes_credentials() {
+fn read_only_roots_changes_become_credentials() {
     let dir = TempDir::new("read-only");
     fs::create_dir_all(dir.0.join("empty")).unwrap();
     let user_data = format!(

@@ -127,7 +127,7 @@ fn special(path: &Path, kind: FileType, device: u64) {
 }
 
 #[test]
-fn special_files_and_loops_in_the_way_stop_neither_the_program_nor_the_rest() {
+fn special_files_and_loops_stop_nothing_else() {
     if !may_chown() {
         return;
     }
@@ -182,7 +182,7 @@ fn special_files_and_loops_in_the_way_stop_neither_the_program_nor_the_rest() {
 }
 
 #[test]
-fn no_link_of_an_image_leads_out_of_it() {
+fn no_link_leads_out_of_the_image() {
     if !may_chown() {
         return;
     }
@@ -225,7 +225,7 @@ fn no_link_of_an_image_leads_out_of_it() {
 }
 
 #[test]
-fn without_var_and_home_and_with_state_behind_a_link_that_leads_nowhere_yet() {
+fn provisions_without_var_home_and_with_dangling_state() {
     if !may_chown() {
         return;
     }
@@ -245,7 +245,7 @@ fn without_var_and_home_and_with_state_behind_a_link_that_leads_nowhere_yet() {
 }
 
 #[test]
-fn what_is_too_large_is_said_and_the_rest_is_done() {
+fn reports_oversized_input_and_does_the_rest() {
     if !may_chown() {
         return;
     }
@@ -269,7 +269,7 @@ fn what_is_too_large_is_said_and_the_rest_is_done() {
 }
 
 #[test]
-fn a_root_that_is_read_only_is_said_in_one_line() {
+fn reports_read_only_root_in_one_line() {
     if !may_chown() {
         return;
     }

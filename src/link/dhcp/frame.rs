@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_read_with_padding_and_an_offloaded_sum() {
+    fn reads_answer_with_padding_and_offloaded_checksum() {
         let mut frame = answer(b"hello", [0xab, 0xcd]);
         assert_eq!(payload(MAC, &frame), Some(&b"hello"[..]));
         frame.resize(64, 0);

@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_router_leads_around_an_address_from_169_254() {
+    fn router_reaches_target_around_link_local_address() {
         let service = Ipv4Addr::new(169, 254, 169, 254);
         let by_router = lease(&ack().with(option::ROUTER, &[10, 1, 2, 254]));
         let around = by_router.around_link_local(service);

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn names_in_the_header_are_options_66_and_67() {
+    fn header_names_become_options_66_and_67() {
         let mut bytes = Message::new(Kind::Ack, 1, 0, [0; 6]).with(option::BOOT_FILE, b"of-the-option").to_bytes();
         bytes[20..24].copy_from_slice(&[10, 0, 0, 7]);
         bytes[44..48].copy_from_slice(b"tftp");

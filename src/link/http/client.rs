@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn what_means_later_is_asked_again_until_the_deadline() {
+    fn retries_temporary_failures_until_the_deadline() {
         let busy = Script::default().with("GET", URL, Answer::new(503, "")).with("GET", URL, Answer::new(200, "ok"));
         let (client, script) = client(busy, Redirects::Any, 100);
         assert_eq!(client.get(URL).unwrap().as_deref(), Some(&b"ok"[..]));
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_that_turns_machines_away_is_asked_until_the_deadline() {
+    fn asks_a_refusing_service_until_the_deadline() {
         let within = Some(Duration::from_secs(5));
         let tries = |status, request: Request| {
             let script = Script::default().with("GET", URL, Answer::new(status, ""));
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_that_alone_is_turned_away_does_not_hold_the_boot() {
+    fn one_refused_document_does_not_hold_the_boot() {
         let (other, given) = ("http://169.254.169.254/y", "http://169.254.169.254/given");
         let ask = |client: &Client, script: &Script, url: &str| {
             let (before, sent) = (script.now(), script.sent().len());
@@ -472,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn machines_that_are_turned_away_together_do_not_return_together() {
+    fn refused_machines_retry_at_different_times() {
         let mut waits = Vec::new();
         for _ in 0..50 {
             let later = vec![("retry-after".into(), "5".into())];
@@ -498,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_may_widen_what_is_asked_again_and_bound_its_tries_and_time() {
+    fn request_sets_retried_statuses_tries_and_time() {
         let absent = Script::default().with("PUT", URL, Answer::new(404, "")).with("PUT", URL, Answer::Timeout);
         let (client, script) = client(absent, Redirects::Any, 100);
         let timeout = Some(Duration::from_secs(2));
@@ -523,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_that_does_not_know_the_machine_yet_is_asked_again() {
+    fn asks_again_while_service_lacks_the_machine() {
         let ask = |limits: Limits, answers: &[(u16, &str)]| {
             let all = answers.iter().map(|(status, body)| Answer::new(*status, *body));
             let script = all.fold(Script::default(), |script, answer| script.with("GET", URL, answer));
@@ -543,7 +543,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_do_not_follow_a_redirect_to_another_origin() {
+    fn drops_headers_on_redirect_to_another_origin() {
         let script = || {
             Script::default()
                 .with("GET", "http://h/a", redirect("/b"))

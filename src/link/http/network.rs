@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_whose_connection_is_reset_is_not_taken_for_whole() {
+    fn reset_connection_makes_an_answer_incomplete() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/x", listener.local_addr().unwrap());
         let thread = std::thread::spawn(move || {

@@ -101,7 +101,7 @@ mod tests {
     use rtnetlink::packet_route::route::RouteHeader;
 
     #[test]
-    fn attributes_come_back_and_end_where_they_are_cut() {
+    fn attributes_round_trip_and_end_at_a_cut() {
         let header = RouteHeader::default();
         let inner = nested(&[(1, b"ab"), (2, &[])]);
         let message = Message::new(24, &header).with(7, b"abcde").with(9 | 0x8000, &inner);

@@ -304,7 +304,7 @@ mod tests {
     use std::time::Instant;
 
     #[test]
-    fn an_answer_that_was_lost_is_not_waited_for() {
+    fn does_not_wait_for_a_lost_answer() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             // Nothing reads its socket: no answer ever comes.

@@ -22,7 +22,7 @@ kernel/drivers/net/bnx2x.ko.xz: kernel/lib/libcrc32c.ko.xz
 ";
 
 #[test]
-fn what_is_for_a_device_and_what_comes_before_it() {
+fn lists_a_devices_modules_and_their_dependencies() {
     let resolved = |alias: &str| resolve(ALIAS, &[alias.to_owned()]).join(" ");
     assert_eq!(resolved("scsi:t-0x05"), "sr_mod");
     assert_eq!(resolved("pci:v00001AF4d00001000sv00001AF4sd00000001bc02sc00i00"), "virtio_pci");
@@ -75,7 +75,7 @@ fn modprobe_d_is_followed() {
 }
 
 #[test]
-fn devices_without_a_driver_by_what_they_are_for() {
+fn lists_driverless_devices_by_kind() {
     let dir = TempDir::new("drivers-devices");
     let device = |bus: &str, name: &str, alias: &str, driver: bool| {
         let path = dir.0.join(format!("sys/bus/{bus}/devices/{name}"));
@@ -108,7 +108,7 @@ fn devices_without_a_driver_by_what_they_are_for() {
 }
 
 #[test]
-fn a_file_that_is_no_module_is_refused_and_said() {
+fn refuses_and_reports_a_file_without_module() {
     let dir = TempDir::new("drivers-refused");
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     let folder = dir.0.join("usr/lib/modules").join(release);

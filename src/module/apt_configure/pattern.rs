@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_malformed_or_not_supported_is_an_error() {
+    fn malformed_or_unsupported_pattern_is_an_error() {
         let deep = "(".repeat(100);
         let long = "a".repeat(1000);
         for pattern in ["(", ")", "a{2}", "(?=a)", r"\b", r"\1", "[a", "[]", "*", "+a", "\\", &deep, &long] {

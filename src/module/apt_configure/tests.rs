@@ -46,7 +46,7 @@ fn nothing_that_was_not_asked_for_is_changed() {
 }
 
 #[test]
-fn a_stanza_is_added_once_though_its_lines_are_elsewhere() {
+fn adds_a_stanza_once_despite_its_scattered_lines() {
     let fixture = debian();
     let stanza =
         |host: &str, suite: &str| format!("Types: deb\nURIs: http://{host}/\nSuites: {suite}\nComponents: main\n");
@@ -75,7 +75,7 @@ fn a_mirror_needs_no_template() {
 }
 
 #[test]
-fn the_images_template_is_used_and_its_keys_are_named_in_it() {
+fn uses_the_images_template_with_its_keys() {
     let fixture = debian();
     fixture.put("/etc/cloud/templates/sources.list.debian.deb822.tmpl", TEMPLATE, 0o644);
     let key = key::tests::KEY.replace('\n', "\\n");
@@ -90,7 +90,7 @@ fn the_images_template_is_used_and_its_keys_are_named_in_it() {
 }
 
 #[test]
-fn a_release_without_a_name_leaves_the_sources_alone() {
+fn release_without_name_leaves_the_sources_alone() {
     let fixture = Fixture::new("debian");
     fixture.put("/etc/apt/sources.list", "deb http://own x main\n", 0o644);
     provisioned(&fixture, "apt: {disable_suites: [updates]}");
@@ -101,7 +101,7 @@ fn a_release_without_a_name_leaves_the_sources_alone() {
 }
 
 #[test]
-fn what_needs_the_network_waits_for_it_in_the_documents_order() {
+fn network_sources_wait_in_the_documents_order() {
     let fixture = debian();
     fixture.put("/usr/bin/gpg", "", 0o755);
     let key = key::tests::KEY.replace('\n', "\\n");
@@ -134,7 +134,7 @@ fn what_needs_the_network_waits_for_it_in_the_documents_order() {
 }
 
 #[test]
-fn a_repository_of_this_release_is_added_by_its_program() {
+fn adds_this_releases_repository_by_its_program() {
     let fixture = debian();
     let config = "apt: {preserve_sources_list: true, sources: {c: {source: 'cloud-archive:$RELEASE-x'}, \
                   l: {source: 'deb $MIRROR $RELEASE main'}}}";

@@ -44,7 +44,7 @@ fn nothing_that_holds_something_is_overwritten_unasked() {
 }
 
 #[test]
-fn a_disk_with_partitions_gets_no_file_system_of_its_own() {
+fn partitioned_disk_gets_no_file_system_itself() {
     let machine = Machine::new(&["mkfs.ext4"]);
     machine.disk("vdb", 64 * MIB);
     machine.partition("vdb", 16 * MIB);
@@ -128,7 +128,7 @@ fn options_of_the_programs_that_make_file_systems() {
 }
 
 #[test]
-fn a_file_system_to_replace_is_replaced_and_no_other() {
+fn replaces_only_the_file_system_to_replace() {
     let machine = Machine::new(&["mkfs.ext4"]);
     machine.disk("vdb", 64 * MIB);
     machine.partition("vdb", 16 * MIB);

@@ -27,7 +27,7 @@ fn end(machine: &Fake, disk: &str) -> u64 {
 }
 
 #[test]
-fn a_partition_grows_once_and_a_plan_shows_it() {
+fn partition_grows_once_and_plan_shows_it() {
     let machine = machine(&[], "/dev/vda1");
     let done = machine.run("{}", live);
     assert_eq!(
@@ -70,7 +70,7 @@ fn a_logical_volume_gets_what_its_group_gains() {
 }
 
 #[test]
-fn what_could_not_grow_is_tried_again_in_the_next_boot() {
+fn retries_failed_growth_on_the_next_boot() {
     let mut machine = machine(&["lvextend"], "/dev/mapper/vg-root");
     machine.mapping("dm-0", "vg-root", "LVM-x", &["vda1"]);
     for (status, free, has_failed) in [(5, "", true), (0, "10\n", false)] {
@@ -83,7 +83,7 @@ fn what_could_not_grow_is_tried_again_in_the_next_boot() {
 }
 
 #[test]
-fn an_encrypted_root_grows_with_its_key_file_which_is_gone_afterwards() {
+fn grows_encrypted_root_and_removes_its_key_file() {
     let with_luks = |key: bool| {
         let machine = machine(&["cryptsetup"], "/dev/mapper/root");
         machine.mapping("dm-0", "root", "CRYPT-LUKS2-x", &["vda1"]);
@@ -116,7 +116,7 @@ fn an_encrypted_root_grows_with_its_key_file_which_is_gone_afterwards() {
 }
 
 #[test]
-fn an_array_grows_with_its_devices_where_its_metadata_is_safe() {
+fn array_grows_only_with_safe_metadata() {
     let with = |metadata: &str, used: u64| {
         let machine = machine(&["mdadm"], "/dev/md0");
         machine.disk("vdb", 64 * MIB);
@@ -134,7 +134,7 @@ fn an_array_grows_with_its_devices_where_its_metadata_is_safe() {
 }
 
 #[test]
-fn what_is_no_partition_or_not_what_it_seems_is_left_alone() {
+fn leaves_other_and_misleading_devices_alone() {
     let machine = machine(&["lvextend"], "/dev/mapper/vg-root");
     machine.disk("vdb", 64 * MIB);
     machine.partition("vdb", 16 * MIB);

@@ -135,7 +135,7 @@ const DEFAULTS: &str =
     "defaults,nofail,x-systemd.before=local-fs.target,x-systemd.device-timeout=30s,comment=cloudconfig";
 
 #[test]
-fn devices_are_found_by_every_name_and_none_stops_a_boot() {
+fn finds_devices_by_every_name_with_nofail() {
     let machine = Machine::new(ROOT_LINE);
     for (entry, line) in [
         ("[/dev/vdb1, /data]", format!("/dev/vdb1\t/data\tauto\t{DEFAULTS}\t0\t2")),
@@ -201,7 +201,7 @@ fn devices_are_found_by_every_name_and_none_stops_a_boot() {
 }
 
 #[test]
-fn what_is_not_there_yet_or_holds_nothing_yet_gets_its_line() {
+fn absent_or_empty_device_gets_its_line() {
     let machine = Machine::new(ROOT_LINE);
     for (entry, name) in [
         ("[/dev/vdz, /data]", "/dev/vdz"),
@@ -229,7 +229,7 @@ fn what_is_not_there_yet_or_holds_nothing_yet_gets_its_line() {
 }
 
 #[test]
-fn a_device_that_comes_late_is_mounted_by_the_running_system() {
+fn running_system_mounts_a_late_device() {
     let mut machine = Machine::new(ROOT_LINE);
     let config = "mounts: [[vdz, /late]]";
     assert_eq!(machine.lines(config), [format!("/dev/vdz\t/late\tauto\tdefaults,{TAIL}\t0\t2")]);
@@ -256,7 +256,7 @@ fn a_device_that_comes_late_is_mounted_by_the_running_system() {
 }
 
 #[test]
-fn a_file_system_that_is_to_be_made_gets_its_line_when_it_is_there() {
+fn new_file_system_gets_its_line_once_made() {
     // systemd would check the device as soon as it appears, and mkfs would find it in use.
     for made in ["fs_setup: [{device: vdz.1, filesystem: ext4}]", "disk_setup: {vdz: {layout: true}}"] {
         let mut machine = Machine::new(ROOT_LINE);
@@ -273,7 +273,7 @@ fn a_file_system_that_is_to_be_made_gets_its_line_when_it_is_there() {
 }
 
 #[test]
-fn what_is_on_a_disk_that_is_to_be_changed_is_mounted_by_the_local_stage() {
+fn local_stage_mounts_from_a_changed_disk() {
     let mounts = "[[vdb1, /old], [/old/home, /home, none, bind], [vdb1, /net, ext4, _netdev], [vdc, /other]]";
     let other = format!("/dev/vdc\t/other\tauto\t{DEFAULTS}\t0\t2");
     for made in [
@@ -300,7 +300,7 @@ fn what_is_on_a_disk_that_is_to_be_changed_is_mounted_by_the_local_stage() {
 }
 
 #[test]
-fn the_local_stage_mounts_what_systemd_does_not_know_and_what_is_there() {
+fn local_stage_mounts_present_devices_unknown_to_systemd() {
     let machine = Machine::new(ROOT_LINE);
     let config = "mounts: [[vdc, /data], [vdz, /late], ['srv:/x', /n, nfs, defaults], [vdf, none, swap]]";
     let (lines, commands) = machine.run(config, soon);
@@ -347,7 +347,7 @@ fn nothing_is_awaited_before_what_it_depends_on() {
 }
 
 #[test]
-fn earlier_lines_of_ours_are_replaced_and_others_stay() {
+fn replaces_our_earlier_lines_and_keeps_others() {
     let others = "# a comment, comment=cloudconfig\n\n/dev/x\t/x  ext4 defaults\n";
     let machine = Machine::new(&format!("{ROOT_LINE}{others}/dev/old /old auto defaults,comment=cloudconfig 0 2\n"));
     let kept = machine.lines("{}");
@@ -380,7 +380,7 @@ fn the_sources_names_and_the_users_aliases() {
 }
 
 #[test]
-fn openstacks_disks_are_known_by_their_labels_where_the_metadata_names_none_that_is_there() {
+fn finds_openstacks_disks_by_label_without_usable_metadata() {
     let mut machine = Machine::new(ROOT_LINE);
     machine.devices.0.extend([("LABEL=ephemeral0", Some("ext4")), ("TYPE=swap", Some("swap"))]);
     for (source, names, expected) in [
@@ -401,7 +401,7 @@ fn openstacks_disks_are_known_by_their_labels_where_the_metadata_names_none_that
 }
 
 #[test]
-fn a_disk_that_the_image_mounts_is_not_mounted_once_more() {
+fn does_not_mount_the_images_disk_again() {
     let mut machine = Machine::new(&format!("{ROOT_LINE}/dev/vdb1 /scratch ext4 defaults 0 2\n"));
     machine.instance.device_names = [("ephemeral0", "sdb")].into_iter().collect::<Map>();
     assert_eq!(machine.lines("{}"), ["/dev/vdb1 /scratch ext4 defaults 0 2"]);
@@ -410,7 +410,7 @@ fn a_disk_that_the_image_mounts_is_not_mounted_once_more() {
 }
 
 #[test]
-fn no_value_makes_a_second_line_or_a_field_too_many() {
+fn no_value_adds_a_line_or_field() {
     let machine = Machine::new(ROOT_LINE);
     let hostile = [
         "a b",
@@ -470,7 +470,7 @@ fn no_value_makes_a_second_line_or_a_field_too_many() {
 }
 
 #[test]
-fn a_swap_file_is_made_by_the_running_system_and_listed_once() {
+fn running_system_makes_swap_file_with_one_line() {
     let machine = Machine::new(ROOT_LINE);
     let config = "swap: {filename: /swap.img, size: auto, maxsize: 10G}";
     assert_eq!(machine.lines(config), [""; 0], "no line before there is a file");
@@ -504,7 +504,7 @@ impl Outside for Unseen {
 }
 
 #[test]
-fn devices_of_another_machine_are_taken_as_given_or_as_the_tree_shows_them() {
+fn keeps_another_machines_devices_as_given() {
     let dir = TempDir::new("mounts-unseen");
     std::fs::create_dir_all(dir.0.join("dev")).unwrap();
     std::fs::write(dir.0.join("dev/null"), "").unwrap();

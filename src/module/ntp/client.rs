@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ntpd_has_its_servers_where_the_distributions_file_has_them() {
+    fn ntpds_servers_replace_the_distributions_in_place() {
         let place = |distro: &str| {
             let distro = Distro::named(distro);
             let names = |name: &str| [name.to_owned()];

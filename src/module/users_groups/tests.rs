@@ -40,7 +40,7 @@ fn password(root: &Root, user: &str) -> String {
 }
 
 #[test]
-fn a_password_that_cannot_be_set_leaves_the_account_locked() {
+fn failed_password_leaves_the_account_locked() {
     let (_dir, mut root) = open(Use::Tree);
     let config = "users:\n- {name: a, passwd: 'x:y', lock_passwd: false}\n- {name: b, hashed_passwd: [1], lock_passwd: false}\n\
                   - {name: c, plain_text_passwd: \"p\\nq\", lock_passwd: false}\n- {name: d, lock_passwd: false}\n\
@@ -95,7 +95,7 @@ fn logins_that_are_redirected() {
 }
 
 #[test]
-fn homes_on_a_file_system_that_is_not_mounted_yet_wait() {
+fn homes_on_an_unmounted_file_system_wait() {
     let (_dir, mut root) = open(Use::NewRoot);
     let config = "users: [{name: u, ssh_authorized_keys: [ssh-rsa AAAAu]}, {name: v, homedir: /srv/v}]\n";
     run(&mut root, provision, config).unwrap();
@@ -123,7 +123,7 @@ fn what_needs_the_running_system_is_a_command() {
 }
 
 #[test]
-fn selinux_users_are_of_users_that_this_instance_makes() {
+fn sets_selinux_users_only_for_this_instances_users() {
     let config =
         "users: [{name: u, selinux_user: staff_u}, {name: old, selinux_user: staff_u}, {name: v, selinux_user: [1]}]";
     for (programs, expected) in [
@@ -168,7 +168,7 @@ fn groups_by_number_are_those_that_exist() {
 }
 
 #[test]
-fn alpine_without_shadow_makes_system_users_as_busybox_does() {
+fn alpine_without_shadow_follows_busybox_for_system_users() {
     let config =
         "users: [{name: s, system: true}, {name: t, system: true, shell: /bin/sh, primary_group: g}, {name: u}]";
     let made = |has_useradd: bool| {

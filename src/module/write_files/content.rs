@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_long_is_decoded_when_it_is_written() {
+    fn decodes_long_content_while_writing() {
         let plain: Vec<u8> = (0..200_000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
         for (packed, encoding) in [(plain.clone(), "b64"), (gzip::pack(&plain), "gz+b64")] {
             let lines: Vec<String> = packed.chunks(57).map(base64::encode).collect();

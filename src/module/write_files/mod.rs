@@ -474,7 +474,7 @@ mod tests {
     use crate::root::Use;
 
     #[test]
-    fn what_the_running_system_hides_or_empties_is_written_when_it_is_up() {
+    fn files_in_hidden_folders_wait_for_running_system() {
         let now = ["/srv/x", "/var/tmp/x", "/run/x", "/temporary/tmp/x", "/srv/tmp/../x"];
         let later = ["/tmp/a/x", "//tmp/x", "/srv/../tmp/x", "/link/x", "/dev/shm/x", "/sys/x", "/proc/sys/x"];
         for (paths, is_early) in [(&now[..], true), (&later, false)] {
@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_gets_the_entries_one_after_the_other_in_its_own_files() {
+    fn kernel_files_get_entries_one_by_one() {
         use std::os::unix::fs::MetadataExt;
         let fixture = Fixture::new("debian");
         fixture.put("/sys/a", "of the kernel", 0o200);
@@ -557,7 +557,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_may_bring_the_owner_of_those_after_it() {
+    fn entry_may_define_the_owner_of_later_ones() {
         let config = yaml::parse(
             "t",
             "write_files: [{path: /a, owner: web, content: x},\n\

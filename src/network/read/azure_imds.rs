@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_address_comes_from_dhcp_and_the_others_are_static() {
+    fn first_address_is_dhcp_and_others_static() {
         let got = v2(r#"{"network": {"interface": [
             {"macAddress": "000D3A047598",
              "ipv6": {"subnet": [{"prefix": "10", "address": "2001:dead:beef::16"}],

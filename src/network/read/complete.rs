@@ -177,7 +177,7 @@ mod tests {
     use crate::network::testing::network;
 
     #[test]
-    fn routes_go_to_the_interface_that_reaches_their_gateway() {
+    fn routes_go_to_the_interface_reaching_their_gateway() {
         let n = network(
             "version: 1\nconfig:\n- {type: physical, name: a, subnets: [{type: dhcp}]}\n\
              - {type: physical, name: b, subnets: [{type: static, address: 10.0.0.2/8}]}\n\

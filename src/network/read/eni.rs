@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_are_built_on_is_started_with_them() {
+    fn lower_devices_start_with_those_above() {
         let n = read(
             "iface a inet manual\niface b inet manual\n bond-master bond0\nauto bond0\niface bond0 inet dhcp\nauto br0\niface br0 inet dhcp\n\
              \x20 bridge_ports c\niface c inet manual\nauto a.5\niface a.5 inet dhcp\niface d inet manual\niface e inet dhcp\nauto e.6\n\

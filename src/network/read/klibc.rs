@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_read_only_where_the_initramfs_configured_the_network() {
+    fn reads_files_only_if_initramfs_configured_network() {
         let run = crate::base::testing::TempDir::new("klibc");
         std::fs::write(run.0.join("net-eth0.conf"), V4).unwrap();
         let found =

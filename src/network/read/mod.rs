@@ -60,7 +60,7 @@ mod tests {
     ];
 
     #[test]
-    fn each_format_is_recognised_and_written_for_each_stack() {
+    fn recognises_each_format_and_renders_each_stack() {
         let macs = Macs::from_iter([("52:54:00:00:00:01", "ens3")]);
         assert_eq!(EXAMPLES.map(|e| e.0).to_vec(), names());
         for (name, text) in EXAMPLES {
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_text_is_an_absent_key_and_2_0_is_2() {
+    fn empty_text_is_absent_and_float_is_integer() {
         let v1 = "version: 1.0\nconfig: [{type: physical, name: e, mac_address: '', keep_configuration: '', subnets: [\
                   {type: static, address: 10.0.0.2, netmask: '', gateway: '', broadcast: '', metric: '', control: '',\
                    routes: [{destination: '', network: 10.9.0.0/16, gateway: 10.0.0.1}]}]}]";
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_no_device_can_have_is_a_warning() {
+    fn warns_of_an_impossible_device_name() {
         let long = "network configuration: lan4567890123456: no device can have this name, which has over 15 bytes";
         let v1 =
             |name: &str| format!("version: 1\nconfig: [{{type: physical, name: {name}, subnets: [{{type: dhcp}}]}}]");

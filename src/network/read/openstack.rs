@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_is_not_there_yet_is_found_by_its_mac() {
+    fn finds_a_later_link_by_its_mac() {
         let data = parse(
             r#"{"links": [{"id": "tap/1-a", "type": "ovs", "ethernet_mac_address": "FA:16:3E:00:00:01"},
                 {"id": "v", "type": "vlan", "vlan_link": "tap/1-a", "vlan_id": 5}, {"id": "none", "type": "phy"}],
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn name_servers_of_routes_come_first_each_of_the_networks_is_named_once_and_unknown_keys_of_routes_are_ignored() {
+    fn routes_name_servers_come_first_without_duplicates() {
         let data = parse(
             r#"{"links": [{"id": "a", "name": "a", "type": "phy", "ethernet_mac_address": "52:54:00:00:00:01"}],
                 "networks": [{"link": "a", "type": "ipv6_dhcpv6-stateful", "services": [{"type": "dns", "address": "::5"}, {"type": "dns", "address": "::6"}, {"type": "dns", "address": "::5"}],
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn a_type_of_version_1_is_taken_and_a_lease_has_its_own_default_route() {
+    fn accepts_version_1_types_and_leased_default_routes() {
         let data = parse(
             r#"{"links": [{"id": "a", "name": "a", "type": "phy", "ethernet_mac_address": "52:54:00:00:00:01"}],
                 "networks": [{"link": "a", "type": "dhcp4", "gateway": "10.0.0.1"},
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn an_infiniband_device_is_found_by_its_short_address() {
+    fn finds_infiniband_device_by_its_short_address() {
         let nic = crate::machine::Nic {
             name: "ib0".into(),
             mac: "a0:00:02:20:fe:80:00:00:00:00:00:00:ec:0d:9a:03:00:15:e2:c1".into(),

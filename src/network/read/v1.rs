@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn members_are_those_of_the_entry_or_of_bridge_ports() {
+    fn members_come_from_entry_or_bridge_ports() {
         let n = network(
             "version: 1\nconfig:\n- {type: bridge, name: a, bridge_interfaces: [e0], params: {bridge_stp: 'off'}}\n\
              - {type: bridge, name: b, bridge_interfaces: [e0], params: {bridge_ports: [e1, e2]}}\n\
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_subnets_with_an_mtu_the_last_ones_is_used() {
+    fn last_subnets_mtu_is_used() {
         let n = network(
             "version: 1\nconfig: [{type: physical, name: e, subnets: [{type: static, address: 10.0.0.2/8, mtu: 1400},\
              {type: static, address: '::2/64', mtu: 1320}, {type: static, address: '::3/64', mtu: 1310}, {type: static, address: 10.0.0.3/8, mtu: 1300}]}]",
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gateway_outside_of_a_single_hosts_prefix_is_on_the_link() {
+    fn gateway_outside_a_host_prefix_is_on_link() {
         let on_link = |address: &str, gateway: &str| {
             let n = network(&format!(
                 "version: 1\nconfig: [{{type: physical, name: e, subnets: [{{type: static, address: '{address}',\

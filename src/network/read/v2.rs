@@ -472,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn an_mtu_of_zero_is_none_and_domains_have_two_keys() {
+    fn ignores_zero_mtu_and_reads_both_domain_keys() {
         let n = network(
             "version: 2\nethernets: {e: {mtu: 0, ipv6-mtu: 0, dhcp4domain: true, dhcp6domain: route, dhcp4: true}}",
         );
@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_is_ignored_and_the_rest_is_read() {
+    fn ignores_a_mistake_and_reads_the_rest() {
         let n = network(
             "version: 2\nethernets: {'../x': {dhcp4: true}, \"a\\nb\": {}, ok: {mtu: big, dhcp4: maybe, addresses: 7}}\n\
              bonds: [1]\nvlans: {v: {id: 9999, link: ok}, w: {id: 3, link: gone}}\nbridges: {br0: {interfaces: [br0, ok]}}\n",

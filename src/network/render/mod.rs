@@ -108,7 +108,7 @@ mod tests {
     use crate::network::testing::target;
 
     #[test]
-    fn the_first_available_stack_of_the_order_is_chosen() {
+    fn chooses_the_first_available_stack() {
         let chosen = |distro: &str, paths: &[&str], configured: Option<&[String]>, report: &mut Report| {
             choose(&|p: &str| paths.contains(&p), &target(distro), configured, report).map(|r| r.name)
         };
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_the_default_anyway_needs_no_word_of_the_stack() {
+    fn defaults_need_no_support_of_the_stack() {
         let overrides = "{send-hostname: true, use-dns: true, use-domains: false, use-hostname: true, use-mtu: true, use-ntp: true, use-routes: true}";
         let v2 = format!(
             "version: 2\nethernets: {{e: {{dhcp4: true, dhcp4-overrides: {overrides}, dhcp6: true, dhcp6-overrides: {overrides}, accept-ra: true,\

@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_files_that_prepivot_or_cloud_init_wrote_are_ours() {
+    fn owns_only_files_of_prepivot_or_cloud_init() {
         let network = Owned::new("/etc/systemd/network/10-cloud-init-*.network");
         assert!(network.matches("/etc/systemd/network/10-cloud-init-eth0.5.network"));
         assert!(!network.matches("/etc/systemd/network/20-mine.network"));

@@ -117,7 +117,7 @@ mod tests {
     use crate::network::testing::network;
 
     #[test]
-    fn names_go_by_mac_address_and_never_to_devices_on_top() {
+    fn names_by_mac_skip_devices_on_top() {
         let files = link_files(&network(
             "version: 2\nethernets:\n  a: {match: {macaddress: 'AA:00:00:00:00:01'}, set-name: lan0, wakeonlan: true}\n\
              \x20 b: {wakeonlan: true}\n  c: {dhcp4: true}\n  d: {wakeonlan: false}\n",
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn files_without_a_name_or_a_criterion_name_no_device() {
+    fn files_without_name_or_criterion_are_ignored() {
         assert_eq!(names_of_link("[Match]\nOriginalName=b\n\n[Link]\nNamePolicy=keep kernel\n"), []);
         assert_eq!(names_of_link("[Link]\nName=lan0\n"), []);
         assert_eq!(names_of_rules("# SUBSYSTEM==\"net\"\nSUBSYSTEM==\"net\", NAME=\"x\"\n"), []);

@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn an_instance_keeps_its_id_in_the_spelling_that_it_had() {
+    fn instance_id_keeps_its_earlier_spelling() {
         let of = |last: &str, uefi| {
             let got = identity(UUID, last, uefi).unwrap();
             (got.instance_id, got.vm_id, got.is_new)

@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_another_format_are_left_for_the_medias() {
+    fn leaves_other_key_formats_for_the_media() {
         let key = "<ns1:SSH><ns1:PublicKeys><ns1:PublicKey><ns1:Fingerprint>AB</ns1:Fingerprint></ns1:PublicKey><ns1:PublicKey>\
             <ns1:Value>ssh-rsa AAAA ovf</ns1:Value></ns1:PublicKey></ns1:PublicKeys></ns1:SSH>";
         let media = media(key);
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn user_data_that_is_no_base64_is_a_problem() {
+    fn user_data_without_base64_is_a_problem() {
         let got = of(r#"{"compute": {"userData": "%%%"}, "network": {"interface": []}}"#, None);
         assert_eq!((got.user_data, got.problems.len()), (None, 1));
     }

@@ -199,7 +199,7 @@ pub mod tests {
     }
 
     #[test]
-    fn a_password_that_cannot_be_found_leaves_no_document() {
+    fn unlocatable_password_leaves_no_document() {
         let hidden = "<ns1:HostName>h</ns1:HostName><!-- <ns1:UserPassword>x</ns1:UserPassword> --><ns1:UserPassword>S</ns1:UserPassword>";
         assert_eq!(parse(document(hidden, "").as_bytes()).unwrap().unwrap().redacted, None);
         let section = "<ns1:HostName>h</ns1:HostName><ns1:UserPassword><![CDATA[a<b]]></ns1:UserPassword>";
@@ -209,7 +209,7 @@ pub mod tests {
     }
 
     #[test]
-    fn what_is_wrong_has_a_reason_and_what_is_not_azures_is_left() {
+    fn wrong_document_has_reason_and_foreign_is_ignored() {
         let reason =
             |linux: &str| parse(document(linux, "").as_bytes()).err().map(|f| f.to_string()).unwrap_or_default();
         let unexpected = "unexpected metadata parsing ovf-env.xml: ";

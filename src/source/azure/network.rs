@@ -104,7 +104,7 @@ mod tests {
     const ALL: Settings = Settings { metadata: true, secondary: true, set_name: true };
 
     #[test]
-    fn the_first_address_by_dhcp_and_the_others_static() {
+    fn first_address_by_dhcp_and_others_static() {
         let imds = r#"{"network": {"interface": [
             {"macAddress": "000D3A047598", "ipv4": {"ipAddress": [{"privateIpAddress": "10.0.0.4"}, {"privateIpAddress": "10.0.0.5"}], "subnet": [{"prefix": "16"}]}, "ipv6": {"ipAddress": [{"privateIpAddress": "fd00::4"},
                 {"privateIpAddress": "fd00::5"}]}},
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn without_the_metadatas_it_is_dhcp_on_one_device() {
+    fn uses_dhcp_on_one_device_without_metadata() {
         let nics = [nic("eth0", "00:0d:3a:04:75:98", "hv_netvsc")];
         for (imds, settings, warned) in
             [("{}", ALL, 1), ("null", ALL, 0), ("{}", Settings { metadata: false, ..ALL }, 0)]

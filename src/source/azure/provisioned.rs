@@ -257,14 +257,14 @@ mod tests {
     }
 
     #[test]
-    fn a_report_that_fails_is_sent_again_in_the_next_boot() {
+    fn sends_a_failed_report_on_the_next_boot() {
         let case = Case::new("{}");
         assert!(case.run(501).1.unwrap_err().to_string().contains("501"));
         assert_eq!(case.run(200).0.len(), 1);
     }
 
     #[test]
-    fn a_failure_of_the_search_is_reported_with_its_reason() {
+    fn reports_a_failed_search_with_its_reason() {
         let case = Case::new(r#"{"metadata": {"provisioning_failure": "result=error|reason=x"}}"#);
         assert_eq!(case.run(200).0, [("NotReady".into(), "result=error|reason=x".into())]);
         assert!(case.kvp()[KEY_SIZE..].starts_with(b"result=error|reason=x\0"));
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn only_keys_that_nothing_else_has_are_looked_for() {
+    fn looks_only_for_keys_found_nowhere_else() {
         let keys = r#""config": {"_pubkeys": [{"fingerprint": "AB", "value": ""}, {"fingerprint": "CD", "value": "ssh-rsa A"}]}"#;
         let case = Case::new(&format!("{{{keys}}}"));
         let (posted, done, warnings) = case.run(200);

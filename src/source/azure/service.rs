@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_of_a_pool_is_nothing_without_an_owner() {
+    fn pool_machine_has_no_instance_without_owner() {
         let media = document("<ns1:HostName>pool</ns1:HostName>", "");
         let seed = [("var/lib/cloud/seed/azure/ovf-env.xml", media.as_str())];
         let imds = r#"{"extended": {"compute": {"ppsType": "Running"}}}"#;
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn media_alone_is_used_unless_it_is_ruled_out() {
+    fn uses_media_alone_unless_ruled_out() {
         let linux = "<ns1:HostName>h</ns1:HostName>";
         let seed = |media: &str, imds| fetch(&[("var/lib/cloud/seed/azure/ovf-env.xml", media)], imds);
         let (found, _, otherwise) = seed(&document(linux, ""), Answer::new(403, ""));

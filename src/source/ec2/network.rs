@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn each_interface_has_dhcp_alone_in_the_order_of_its_name() {
+    fn interfaces_use_dhcp_in_order_of_name() {
         let mac = |n: u32| format!("06:00:00:00:00:{n:02x}");
         let nics = [nic("eth10", &mac(1)), nic("eth2", &mac(2)), nic("eth3", &mac(3))];
         let data = |n| format!(r#""{}": {{"device-number": "{}", "ipv6s": ["fd00::1", "fd00::2"]}}"#, mac(n), 9 - n);

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_of_the_service_may_fail_for_versions_that_it_lacks() {
+    fn service_may_fail_for_versions_it_lacks() {
         let old = [("2021-03-23", 500), ("2018-09-24", 400), ("2016-09-02", 503)];
         let (found, requests) = version(&[&old[..], &[("2009-04-04", 404), ("2009-04-04", 200)]].concat());
         assert_eq!(found.unwrap(), ("2009-04-04", "i-1".to_owned()));

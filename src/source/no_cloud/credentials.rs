@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn every_place_of_a_credential_is_read_and_the_first_wins() {
+    fn reads_every_credential_place_and_first_wins() {
         let dir = TempDir::new("credentials");
         let write = |path: &str, bytes: &[u8]| {
             let path = dir.0.join(path);
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_is_cut_or_wrong_gives_what_it_has() {
+    fn reads_a_damaged_table_as_far_as_possible() {
         let table = table();
         assert_eq!(strings(&table).len(), 4);
         for end in 0..table.len() {

@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_meta_data_and_the_last_user_data_win() {
+    fn first_meta_data_and_last_user_data_win() {
         let mut seed = Seed::default();
         seed.take_metadata(from_line("ds=nocloud;h=line").unwrap());
         seed.found.push("cmdline".into());
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_in_the_configuration_is_a_mapping_or_none() {
+    fn configured_network_is_a_mapping_or_absent() {
         let network = |config: &str| {
             let mut seed = Seed::default();
             let all =
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_seed_comes_before_one_that_lacks_a_document() {
+    fn complete_seed_beats_one_lacking_a_document() {
         let dir = TempDir::new("whole");
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
         let machine = Machine::read(&dir.0);
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_document_is_told_and_the_rest_is_used() {
+    fn reports_a_broken_document_and_uses_rest() {
         let mut seed = Seed::default();
         let mut files = Files::default();
         files.insert("meta-data", b"{broken: [".to_vec());

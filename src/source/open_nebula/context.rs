@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_end_or_is_too_much_is_an_error() {
+    fn unterminated_or_oversized_input_is_an_error() {
         for script in ["A='x", "A=\"x", "A=`x", "A=$(x", "A=${x", "cmd 'x"] {
             assert!(parse(script).unwrap_err().to_string().starts_with("context.sh: line "), "{script}");
         }

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_a_problem_of_its_nic() {
+    fn wrong_value_is_a_problem_of_its_nic() {
         for (name, value) in [("MASK", "255.0.255.0"), ("MTU", "big"), ("ROUTES", "10.0.0.0/8 10.0.0.1")] {
             let context: Map =
                 [("ETH0_IP".to_owned(), "10.0.0.5"), (format!("ETH0_{name}"), value)].into_iter().collect();

@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_whole_document_counts_and_the_broken_one_is_told() {
+    fn newest_whole_document_wins_and_broken_is_reported() {
         let read = read(&files(&[
             ("openstack/latest/meta_data.json", r#"{"uuid": "l"}"#),
             ("openstack/2017-02-22/meta_data.json", r#"{"uuid": "u", "hostname": "h.example", "local-hostname": "x", "region": "r", "name": "h", "public_keys": {"k": "ssh-rsa A"},

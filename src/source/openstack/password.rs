@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_encrypted_the_owner_of_the_key_reads() {
+    fn key_owner_can_decrypt_the_password() {
         if ["openssl", "ssh-keygen"].iter().any(|p| Process::new(p).arg("-V").stderr(Stdio::null()).output().is_err()) {
             skip("there is no openssl or no ssh-keygen");
             return;

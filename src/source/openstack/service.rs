@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ec2_tree_is_read_only_for_documents_that_mention_it() {
+    fn reads_ec2_tree_only_if_documents_use_it() {
         assert!(mentions_ec2_metadata(
             b"## template: jinja\n#cloud-config\n{a: '{{ ds.ec2_metadata.public_ipv4 }}'}\n"
         ));

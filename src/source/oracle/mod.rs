@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn version_2_has_its_header_and_version_1_follows_it() {
+    fn version_2_sends_its_header_before_version_1() {
         let both = with(with(Script::default(), "/opc/v2/instance/", 200, INSTANCE), "/opc/v2/vnics/", 200, "[]");
         let (found, sent) = read_from(both);
         let instance = found.unwrap().instance;

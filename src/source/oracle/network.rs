@@ -187,7 +187,7 @@ mod tests {
     const IBFT: (&str, &str) = ("sys/firmware/ibft/target0/flags", "3\n");
 
     #[test]
-    fn the_primary_vnic_uses_dhcp_and_the_others_their_addresses() {
+    fn primary_vnic_uses_dhcp_and_others_their_addresses() {
         assert_eq!(config(&[], false, VNICS), (format!("[{{{PRIMARY}}},{SECONDARY}]"), 2));
         let (kept, _) = config(&[IBFT], false, VNICS);
         assert_eq!(kept, format!("[{{{PRIMARY},\"keep_configuration\":true}},{SECONDARY}]"));
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failover_device_is_not_matched_by_its_mac_address() {
+    fn does_not_match_failover_device_by_mac() {
         let features = format!("{}11", "0".repeat(62));
         let (got, _) = config(&[("sys/class/net/ens3/device/features", &features)], false, VNICS);
         assert!(got.contains(r#""name":"ens3","type":"physical","mtu""#), "{got}");

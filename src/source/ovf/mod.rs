@@ -174,7 +174,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn a_seedfrom_in_the_image_is_named_where_it_came_from() {
+    fn names_the_origin_of_an_images_seedfrom() {
         let dir = TempDir::new("ovf");
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
         let text = "<Environment xmlns:oe=\"http://schemas.dmtf.org/ovf/environment/1\"><PropertySection>\

@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_without_the_machines_number_is_not_used() {
+    fn ignores_a_host_without_the_machines_number() {
         assert!(read_from(&[("hostname", "zone-1")]).is_none());
     }
 }

@@ -312,7 +312,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     #[test]
-    fn the_hypervisor_is_asked_again_to_connect_nics_where_it_is_busy() {
+    fn asks_busy_hypervisor_again_to_connect_nics() {
         let dir = TempDir::new("imc-nics");
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
         root.write("/usr/bin/vmware-rpctool", "", Attr::root(0o755)).unwrap();
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn the_passwords_of_roots_accounts_expire_also_where_none_is_new() {
+    fn expires_root_passwords_even_without_new_one() {
         let dir = TempDir::new("imc-reset");
         dir.write("etc/passwd", "root:x:0:0::/:/bin/sh\ntoor:x:0:0::/:/bin/sh\nada:x:1000:0::/:/bin/sh\n");
         dir.write("etc/shadow", "root:$6$a$b:1::::::\ntoor:*:1::::::\nada:$6$c$d:1::::::\n");
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_customization_is_waited_for_where_no_other_source_is_named() {
+    fn waits_for_customization_without_another_named_source() {
         let dir = TempDir::new("imc-single");
         let root = Root::open(&dir.0, Use::Tree).unwrap();
         for (list, line, is_single) in [
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_that_is_not_allowed_ends_the_customization() {
+    fn forbidden_script_ends_the_customization() {
         let dir = TempDir::new("imc");
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
         let cust = "[NETWORK]\nHOSTNAME = h\n[CUSTOM-SCRIPT]\nSCRIPT-NAME = c.sh\n[MISC]\nMARKER-ID = m\nPOST-GC-STATUS = YES\n";

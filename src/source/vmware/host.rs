@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn the_metadata_has_the_machines_names_and_its_own_take_precedence() {
+    fn metadatas_own_names_beat_the_machines() {
         let dir = TempDir::new("vmware-names");
         dir.write("etc/hostname", "image.example.com\n");
         let root = Root::open(&dir.0, Use::Tree).unwrap();
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn the_metadata_gets_the_addresses_by_link_and_by_address() {
+    fn metadata_gets_addresses_by_link_and_address() {
         let link = OfLink {
             mac: "00:50:56:00:00:01".into(),
             addresses: vec![
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_waited_for_where_the_metadata_asks_for_them() {
+    fn waits_for_addresses_if_metadata_asks() {
         let dir = TempDir::new("vmware-wait");
         let root = Root::open(&dir.0, Use::Tree).unwrap();
         let four = [OfLink { mac: "02::".into(), addresses: vec![("10.0.0.1".parse().unwrap(), 8)] }];
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn hotplug_is_for_the_drivers_that_the_metadata_names() {
+    fn hotplug_applies_to_the_metadatas_drivers() {
         let of = |metadata: &str| hotplug_rules(&instance(metadata));
         assert!(of("{}").starts_with(
             "ENV{ID_NET_DRIVER}==\"e1000|e1000e|vlance|vmxnet2|vmxnet3|vrdma\", GOTO=\"cloudinit_hook\"\n"

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_a_boot_has_cleared_stay_with_their_instance() {
+    fn cleared_values_stay_with_their_instance() {
         let dir = TempDir::new("vmware-cleared");
         dir.write("sys/class/dmi/id/product_name", "VMware7,1\n");
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();

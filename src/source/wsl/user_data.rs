@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn the_agents_keys_replace_the_users_but_the_tags() {
+    fn agents_keys_replace_the_users_except_tags() {
         let user = "#cloud-config\npackages: [a]\nlandscape: {client: {tags: wsl, account_name: mine}}\n";
         let agent = "#cloud-config\nlandscape: {client: {account_name: theirs}}\nubuntu_pro: {token: t}\n";
         let merged = merged(document("/a", agent), document("/u", user)).unwrap();
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_merged_is_included_and_one_alone_is_itself() {
+    fn includes_unmergeable_documents_and_keeps_single_one() {
         let (config, script) = ("#cloud-config\n{}\n", "#!/bin/sh\n");
         let both = merged(document("/a", config), document("/u", script));
         assert_eq!(both.as_deref(), Some("#include\n/a\n/u\n"));

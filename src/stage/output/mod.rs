@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_that_takes_nothing_does_not_hold_a_stage() {
+    fn stopped_terminal_does_not_hold_a_stage() {
         // The test runs itself as another process, whose standard output has no reader.
         if let Ok(log) = std::env::var("PREPIVOT_TEST_FULL") {
             let config = yaml::parse("t", &format!("output: {{all: '| tee -a {log}'}}")).unwrap();
@@ -215,11 +215,7 @@ mod tests {
         }
         let dir = TempDir::new("output-full");
         let mut stage = Command::new(std::env::current_exe().unwrap())
-            .args([
-                "--exact",
-                "stage::output::tests::a_terminal_that_takes_nothing_does_not_hold_a_stage",
-                "--nocapture",
-            ])
+            .args(["--exact", "stage::output::tests::stopped_terminal_does_not_hold_a_stage", "--nocapture"])
             .env("PREPIVOT_TEST_FULL", dir.0.join("log"))
             .stdout(Stdio::piped())
             .spawn()
@@ -246,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_say_it_to_the_log_and_then_as_before() {
+    fn programs_write_to_log_and_then_as_before() {
         // The test runs itself as another process, which has a standard output of its own.
         if let Ok(output) = std::env::var("PREPIVOT_TEST_OUTPUT") {
             return redirected_program(&output);
@@ -256,7 +252,7 @@ mod tests {
         let run = |output: String| {
             let _ = std::fs::remove_file(&log);
             let done = Command::new(std::env::current_exe().unwrap())
-                .args(["--exact", "stage::output::tests::programs_say_it_to_the_log_and_then_as_before", "--nocapture"])
+                .args(["--exact", "stage::output::tests::programs_write_to_log_and_then_as_before", "--nocapture"])
                 .env("PREPIVOT_TEST_OUTPUT", output)
                 .output()
                 .unwrap();

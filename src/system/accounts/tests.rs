@@ -163,7 +163,7 @@ fn the_shadow_suite_leaves_the_same_files() {
 }
 
 #[test]
-fn shadow_keeps_its_owner_and_mode_and_passwords_their_form() {
+fn shadow_keeps_owner_mode_and_passwords_form() {
     let dir = tree("accounts-shadow");
     let mut root = Root::open(&dir.0, Use::Tree).unwrap();
     let attr = Attr { mode: 0o640, uid: 0, gid: 42 };

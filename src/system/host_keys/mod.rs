@@ -225,7 +225,7 @@ mod tests {
     use crate::root::{Output, Use};
 
     #[test]
-    fn an_rsa_key_that_a_power_cut_left_half_made_is_made_anew() {
+    fn remakes_an_rsa_key_after_power_cut() {
         let dir = TempDir::new("rsa");
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
         root.write("/usr/bin/ssh-keygen", "", Attr::root(0o755)).unwrap();

@@ -515,7 +515,7 @@ mod tests {
 
     /// A number with zeros at its start is shorter in OpenSSH's files, and so it is in this program's.
     #[test]
-    fn ssh_keygen_reads_a_number_with_zeros_at_its_start() {
+    fn ssh_keygen_reads_numbers_with_leading_zeros() {
         let dir = TempDir::new("zeros");
         let number = [[0; 3].as_slice(), &[0x9d; 29]].concat();
         let public = p256::SecretKey::from_slice(&number).unwrap().public_key();

@@ -169,7 +169,7 @@ const LOGICAL: &str = "label: dos\n1: size=20480,type=c,bootable\n2: size=65536,
     5: size=10240,type=82\n6: size=10240,type=83\n7: size=10240,type=83\n";
 
 #[test]
-fn the_last_partition_of_a_gpt_grows_into_an_enlarged_disk() {
+fn last_gpt_partition_grows_into_enlarged_disk() {
     let Some(mut image) = Image::with(64 * MIB, GPT) else { return };
     image.check();
     image.enlarge(96 * MIB);
@@ -202,7 +202,7 @@ fn identifiers_boot_code_and_attributes_stay() {
 }
 
 #[test]
-fn a_gpt_is_the_old_or_the_new_one_wherever_it_is_cut() {
+fn cut_gpt_is_the_old_or_new_one() {
     for (enlarged, script) in [(96 * MIB, GPT), (64 * MIB, GPT), (64 * MIB + 8192, GPT)] {
         let Some(mut image) = Image::with(64 * MIB, script) else { return };
         image.enlarge(enlarged);
@@ -236,7 +236,7 @@ fn a_gpt_is_the_old_or_the_new_one_wherever_it_is_cut() {
 }
 
 #[test]
-fn a_cut_of_what_a_cut_left_leaves_a_table_too() {
+fn second_cut_leaves_a_table_too() {
     let Some(mut image) = Image::with(64 * MIB, GPT) else { return };
     image.enlarge(96 * MIB);
     let steps = grow(&image, 3).steps;
@@ -270,7 +270,7 @@ fn what_is_damaged_is_left_alone() {
 }
 
 #[test]
-fn primary_extended_and_logical_partitions_of_an_mbr_grow() {
+fn grows_primary_extended_and_logical_mbr_partitions() {
     let Some(mut image) = Image::with(64 * MIB, "label: dos\n,20480,c,*\n,40960,L\n") else { return };
     image.check();
     image.enlarge(96 * MIB);
@@ -299,7 +299,7 @@ fn primary_extended_and_logical_partitions_of_an_mbr_grow() {
 }
 
 #[test]
-fn an_mbr_is_the_old_or_the_new_one_wherever_it_is_cut() {
+fn cut_mbr_is_the_old_or_new_one() {
     for (script, number) in [("label: dos\n,20480,c,*\n,40960,L\n", 2), (LOGICAL, 7), (LOGICAL, 2)] {
         let Some(mut image) = Image::with(64 * MIB, script) else { return };
         image.enlarge(96 * MIB);
@@ -375,7 +375,7 @@ fn new_tables_are_those_of_sfdisk_and_sgdisk() {
 }
 
 #[test]
-fn a_new_table_replaces_the_old_one_at_one_sector() {
+fn new_table_replaces_old_at_one_sector() {
     let wanted = |format| {
         let kind = match format {
             Format::Gpt => Kind::Guid(guid::parse(LINUX_GUID).unwrap()),
@@ -402,7 +402,7 @@ fn a_new_table_replaces_the_old_one_at_one_sector() {
 }
 
 #[test]
-fn what_was_there_is_cleaned_away_only_where_that_is_asked_for() {
+fn cleans_old_data_only_if_asked() {
     for clean in [false, true] {
         let image = Image::new(64 * MIB);
         let file = image.file();

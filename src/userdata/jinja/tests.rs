@@ -146,7 +146,7 @@ fn many_templates_together_end() {
 }
 
 #[test]
-fn a_random_choice_is_the_same_in_each_stage() {
+fn random_choice_is_equal_in_each_stage() {
     let template = "{% for i in range(20) %}{{ [0, 1, 2, 3] | random }}{% endfor %}";
     let first = rendered(template);
     assert_eq!(rendered(template), first);

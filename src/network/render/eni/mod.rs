@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_route_is_added_when_its_gateway_is_reached() {
+    fn adds_a_route_with_its_gateways_address() {
         let stanza_of = |keys: &str, via: &str| {
             let body =
                 body(&format!("version: 2\nethernets: {{e: {{{keys}, routes: [{{to: 10.9.0.0/16, via: {via}}}]}}}}"));

@@ -127,13 +127,13 @@ mod tests {
     }
 
     #[test]
-    fn an_mtu_of_zero_is_left_out_of_version_2() {
+    fn omits_a_zero_mtu_from_version_2() {
         let text = body("version: 2\nethernets: {a: {mtu: 0, dhcp4: true}, b: {mtu: 1400}}\nbonds: {c: {mtu: 0}}");
         assert!(text.contains("mtu: 1400") && !text.contains("mtu: 0"), "{text}");
     }
 
     #[test]
-    fn members_are_sorted_and_every_lease_has_its_metric() {
+    fn sorts_members_and_sets_each_leases_metric() {
         let text = body(
             "version: 1\nconfig:\n- {type: bond, name: b, bond_interfaces: [q, p], params: {}}\n\
              - {type: physical, name: e, subnets: [{type: ipv6_slaac, metric: 7}]}",

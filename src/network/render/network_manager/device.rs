@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bonds_options_are_those_that_its_mode_has() {
+    fn writes_only_options_of_the_bonds_mode() {
         let bond = |params: &str| {
             let text =
                 format!("version: 1\nconfig: [{{type: bond, name: b, bond_interfaces: [a], params: {{{params}}}}}]");

@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_gateways_with_one_metric_the_last_is_used() {
+    fn last_gateway_of_equal_metric_is_used() {
         let two = |metric: &str| {
             sections(&format!(
                 "version: 1\nconfig: [{{type: physical, name: e, subnets: [{{type: static, address: 10.0.0.2/8, gateway: 10.0.0.1}},\
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn the_machines_name_servers_are_used_where_the_interface_has_none() {
+    fn interface_without_name_servers_uses_the_machines() {
         let text = |own: &str| {
             format!(
                 "version: 1\nconfig: [{{type: physical, name: e, subnets: [{{type: static, address: 10.0.0.2/8{own}}}]}}, {{type: nameserver, address: [1.1.1.1, '::1'], search: x}}]"

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_and_a_name_that_are_equal_do_not_share_a_file() {
+    fn equal_key_and_name_share_no_file() {
         let text = "version: 2\nethernets: {a: {match: {macaddress: '52:54:00:00:00:01'}, set-name: x}}\nbonds: {a: {interfaces: [x]}}\n";
         assert!(file(text, "a").contains("type=bond"));
         assert!(file(text, "x").contains("mac-address=52:54:00:00:00:01"));

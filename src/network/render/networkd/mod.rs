@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_are_for_hosts_where_no_prefix_is_said() {
+    fn rules_without_prefix_are_for_hosts() {
         let text = "version: 2\nethernets: {e: {routing-policy: [{from: 10.7.0.9, to: '2001:db8::/32', table: 4}]}}";
         assert!(file(text, "e.network").ends_with("[RoutingPolicyRule]\nFrom=10.7.0.9\nTo=2001:db8::/32\nTable=4\n"));
     }
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_with_a_known_mac_may_be_renamed_by_udev() {
+    fn udev_may_rename_device_with_known_mac() {
         let text = "version: 2\nethernets:\n  lan: {match: {macaddress: '52:54:00:00:00:01'}, dhcp4: true}\n\
                     \x20 wan: {match: {macaddress: '52:54:00:00:00:02'}, set-name: wan0}\n\
                     bonds: {b: {interfaces: [lan]}}\nvlans: {v: {id: 5, link: lan}}\n";
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_vrfs_rules_and_routes_are_for_its_table() {
+    fn vrfs_rules_and_routes_use_its_table() {
         let text = "version: 2\nvrfs: {v: {table: 9, routes: [{to: 10.0.0.0/8, via: 10.7.0.1}], routing-policy: [{from: 10.7.0.9}, {from: 10.7.0.8, table: 4}]}}";
         let v = file(text, "v.network");
         assert!(v.contains("[Route]\nDestination=10.0.0.0/8\nGateway=10.7.0.1\nTable=9\n"), "{v}");

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_brings_the_default_route_only_where_nothing_else_does() {
+    fn leases_default_route_is_used_without_another() {
         let two = |gateway: &str| {
             let text =
                 format!("version: 2\nethernets: {{a: {{addresses: [10.0.0.2/8]{gateway}}}, b: {{dhcp4: true}}}}");
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_in_rules_and_a_gateway_is_written_once() {
+    fn writes_names_in_rules_and_a_gateway_once() {
         let text = "version: 2\nethernets: {lan: {match: {macaddress: '52:54:00:00:00:0A'}, addresses: [10.0.0.2/8], gateway4: 10.0.0.1, routes: [{to: default, via: 10.0.0.1}]}}";
         let rule = "SUBSYSTEM==\"net\", ACTION==\"add\", DRIVERS==\"?*\", ATTR{address}==\"52:54:00:00:00:0a\", NAME=\"lan\"\n";
         assert_eq!(file(text, "rhel", "70-persistent-net.rules"), rule);
@@ -252,14 +252,14 @@ mod tests {
     }
 
     #[test]
-    fn a_manual_subnet_is_brought_up_for_its_mtu_alone() {
+    fn brings_up_manual_subnet_only_for_its_mtu() {
         assert!(subnet("{type: manual}", "rhel").contains("ONBOOT=no\n"));
         let text = "version: 1\nconfig: [{type: physical, name: e, mtu: 1400, subnets: [{type: manual}]}]";
         assert!(file(text, "rhel", "ifcfg-e").contains("ONBOOT=yes\n"));
     }
 
     #[test]
-    fn of_two_gateways_with_one_metric_the_last_is_used() {
+    fn last_gateway_of_equal_metric_is_used() {
         let two = |metric: &str| {
             let text = format!(
                 "version: 1\nconfig: [{{type: physical, name: e, subnets: [{{type: static, address: 10.0.0.2/8, gateway: 10.0.0.1}},\
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_available_where_a_program_reads_the_files() {
+    fn is_available_if_a_program_reads_the_files() {
         let with = |distro: &str, paths: &[&str]| RENDERER.is_available(&|p: &str| paths.contains(&p), &target(distro));
         let scripts = ["/usr/sbin/ifup", "/usr/sbin/ifdown", "/etc/sysconfig/network-scripts/network-functions"];
         assert!(with("centos", &scripts));
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn an_on_link_default_route_has_a_line_of_its_own() {
+    fn on_link_default_route_gets_its_own_line() {
         let text = |address: &str, to: &str, gateway: &str| {
             format!(
                 "version: 1\nconfig: [{{type: physical, name: e, subnets: [{{type: static, address: '{address}',\
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_route_of_another_type_never_leads_to_the_device() {
+    fn typed_route_never_leads_to_the_device() {
         let text = "version: 2\nethernets: {e: {routes: [{to: 10.1.0.0/16, type: blackhole, metric: 3, table: 7}, {to: '2001:db8::/32', via: '::1', type: prohibit}, {to: 10.2.0.0/16, type: local}]}}";
         assert_eq!([file(text, "rhel", "route-e"), file(text, "rhel", "route6-e")], ["", ""]);
         assert_eq!(
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn wicked_sets_no_address_of_infiniband_and_no_variable_is_written_twice() {
+    fn infiniband_has_no_lladdr_and_variables_are_unique() {
         let guid = "a0:00:02:20:fe:80:00:00:00:00:00:00:ec:0d:9a:03:00:15:e2:c1";
         let text = format!("version: 1\nconfig: [{{type: infiniband, name: lan, mac_address: '{guid}'}}]");
         let lan = file(&text, "sles", "ifcfg-lan");
