@@ -1,4 +1,5 @@
-//! The order of the folders below src/ (DESIGN.md, "The flow of data"), read from the source: what uses what, and what writes.
+//! The order of the folders below src/ (prepivot-architecture(7), "The order of imports"), which files write, and the length of
+//! test names, read from the source.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -212,6 +213,14 @@ fn no_folder_uses_one_to_its_right() {
     }
     assert!(count > 500, "only {count} uses were found");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn manual_has_the_order_of_imports() {
+    let page = fs::read_to_string("initramfs/man/prepivot-architecture.7.md").unwrap();
+    let rest = page.split("### The order of imports\n").nth(1).unwrap().trim_start_matches('\n');
+    let listed: Vec<&str> = rest.lines().take_while(|line| !line.is_empty()).flat_map(str::split_whitespace).collect();
+    assert_eq!(listed, ORDER);
 }
 
 #[test]
