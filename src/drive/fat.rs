@@ -41,7 +41,7 @@ pub struct BootSector {
 }
 
 impl BootSector {
-    /// Reads `start`, the first 512 bytes or more of a device. None if they are no FAT boot sector.
+    /// Reads `start`, the first 512 bytes or more of a device. None if they are not a FAT boot sector.
     pub fn parse(start: &[u8]) -> Option<Self> {
         // NTFS and exFAT have no reserved sectors, a master boot record has code where the sizes must be.
         let sector = u64::from(le16(start, 11)?);

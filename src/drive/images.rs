@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// A tree of files as it was put in: path → contents.
+/// The input tree of files: path → contents.
 pub type Input = BTreeMap<String, Vec<u8>>;
 
 pub fn soon() -> Deadline {

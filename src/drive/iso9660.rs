@@ -38,7 +38,7 @@ pub struct Extent {
     size: u64,
 }
 
-/// Reads the volume descriptors out of `start`, the first bytes of a device. None if it is no ISO 9660 volume.
+/// Reads the volume descriptors out of `start`, the first bytes of a device. None if it is not an ISO 9660 volume.
 pub fn descriptors(start: &[u8]) -> Option<Descriptors> {
     let (mut primary, mut joliet) = (None, None);
     for sector in start.get(DESCRIPTORS as usize..)?.chunks_exact(SECTOR) {

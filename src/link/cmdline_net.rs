@@ -31,7 +31,7 @@ pub struct Plan {
 /// - `server:10.0.0.2`: only leases of DHCP servers with one of these identifiers (option 54) are used. Then nothing else is used:
 ///   no 169.254/16 address, no IPv6, no link that another program has set up.
 ///
-/// An identifier is no proof: anyone who can send frames on the link can claim to be the server. A value that
+/// An identifier proves nothing: anyone who can send frames on the link can claim to be the server. A value that
 /// cannot be parsed closes the network: no link is used.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Pin {

@@ -253,8 +253,8 @@ pub fn question(id: u16, name: &str, kind: u16) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// The addresses in the response to a query, following aliases; empty if the name has none. None if the
-/// message is no response to this query (id, name, type and class are compared), or if the server failed,
+/// The addresses in the response to a query, following aliases; empty if the name has none. None if the message is not
+/// a response to this query (id, name, type and class are compared), or if the server failed,
 /// because another may not.
 pub fn read_answer(message: &[u8], id: u16, name: &str, kind: u16) -> Option<Vec<IpAddr>> {
     let word = |at: usize| message.get(at..)?.first_chunk().map(|b| u16::from_be_bytes(*b));

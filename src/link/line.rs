@@ -34,7 +34,7 @@ impl Line {
     /// Opens a serial port in raw mode. No other program may use it at the same time.
     ///
     /// # Errors
-    /// It does not exist, is no serial port, or another program uses it.
+    /// It does not exist, is not a serial port, or another program uses it.
     pub fn serial(path: &Path) -> Result<Line> {
         let what = || format!("failed to open the serial port {}", path.display());
         let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::CLOEXEC;

@@ -89,7 +89,7 @@ pub static MODULE: Module = Module {
     ..Module::NEW
 };
 
-/// A setting's text; a list or a mapping is no text.
+/// A setting's text; a list or a mapping is not text.
 fn text(section: &Map, key: &str) -> Option<String> {
     section.get(key).and_then(Value::text)
 }

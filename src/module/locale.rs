@@ -153,7 +153,7 @@ fn live(cx: &mut Context) -> Result<()> {
     }
 }
 
-/// Whether a Debian system lacks the program that sets its locale. A tree without dpkg is no whole system.
+/// Whether a Debian system lacks the program that sets its locale. A tree without dpkg is not a complete system.
 fn has_no_program(cx: &Context) -> bool {
     (cx.root.is_live() || cx.root.which("dpkg").is_some()) && cx.root.which("update-locale").is_none()
 }

@@ -70,7 +70,7 @@ use crate::instance::Frequency;
 use crate::root::Stage;
 use crate::system::Context;
 
-/// One half of a module. What it ignores or replaces is added to the context's report. An error means that the request failed.
+/// One half of a module. Ignored or replaced values are added to the context's report. An error means that the request failed.
 pub type Handler = fn(&mut Context) -> Result<()>;
 
 /// The special tasks for which a stage calls a module, apart from its place in a list. At most one module has each role.

@@ -23,7 +23,7 @@ pub static MODULE: Module = Module {
     ..Module::NEW
 };
 
-/// Whether there is no machine whose id is another's, or no RSCT.
+/// Whether the machine's id is its own, or RSCT is missing.
 fn is_absent(cx: &Context) -> bool {
     cx.instance.source == NONE || !cx.root.is_dir(PROGRAMS)
 }

@@ -299,7 +299,7 @@ mod tests {
         run(&mut root, provision, config).unwrap();
         assert!(password::verify("1234", &shadow(&root, "a")[1]));
         assert_eq!(shadow(&root, "a")[2], "0");
-        // Null is no reason to expire it, and a boolean is Python's word.
+        // Null does not expire it, and a boolean is Python's word.
         let (_dir, mut root) = start();
         let config =
             "{password: yes, chpasswd: {expire: null}, users: [default], system_info: {default_user: {name: a}}}";

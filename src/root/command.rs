@@ -130,8 +130,8 @@ impl Command {
 }
 
 impl Root {
-    /// Runs a command and waits for it. Changes so far are committed first; its output goes where this
-    /// process's goes. In a plan, or in a root that is not the running system, the command is only recorded.
+    /// Runs a command and waits for it. Changes so far are committed first; it inherits this process's output. In a
+    /// plan, or in a root that is not the running system, the command is only recorded.
     ///
     /// # Errors
     /// It cannot be started, or does not exit with 0.

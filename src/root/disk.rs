@@ -256,7 +256,7 @@ impl Disk {
         names().unwrap_or_default()
     }
 
-    /// Makes one change. Making it again gives the same result, except for an append.
+    /// Makes one change. Making it again has the same result, except for an append.
     pub(super) fn apply(&self, change: &Change, last: &mut LastFolder) -> std::io::Result<()> {
         let path = change.resolved();
         if !matches!(change, Change::Write { .. }) {

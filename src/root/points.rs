@@ -20,7 +20,7 @@ use std::path::Path;
 /// same folder on merged-/usr systems.
 const UNIT_FOLDERS: [&str; 4] =
     ["/etc/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"];
-/// Partition types that are mounted without a line in fstab, and where (systemd-gpt-auto-generator(8)).
+/// Partition types that are mounted without a line in fstab, and their mount points (systemd-gpt-auto-generator(8)).
 const PARTITIONS: [(&str, &str); 4] = [
     ("933ac7e1-2eb4-4f13-b844-0e14e2aef915", "home"),
     ("3b8f8425-20e0-4f3b-907f-1a25a76f98e8", "srv"),

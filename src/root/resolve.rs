@@ -30,8 +30,7 @@ impl Root {
     }
 
     /// [`Root::resolve_stat`] for a change. A link that a user other than root may have created is followed only to
-    /// files of that user: otherwise a link planted in a home would give its user any file of the
-    /// system.
+    /// files of that user: otherwise a user could reach any file of the system by a link in their home.
     ///
     /// # Errors
     /// As [`Root::resolve`]; or such a link leads to a file of another owner, or into a folder of another

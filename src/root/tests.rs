@@ -72,7 +72,7 @@ fn new_folder_hides_nothing_the_disk_has() {
     assert_eq!(root.commit(), []);
     assert!(!dir.0.join("d/e/old").exists() && dir.0.join("d/e/new").exists());
 
-    // The image's seed stays where it is, also if the rest of the state is kept elsewhere.
+    // The image's seed stays in place, even if the rest of the state is kept elsewhere.
     let dir = TempDir::new("root-new-state");
     dir.write("etc/fstab", "tmpfs /var tmpfs defaults 0 0\n");
     dir.write("var/lib/cloud/seed/nocloud/meta-data", "{}");
@@ -298,7 +298,7 @@ fn journal_with_staged_content_resumes_at_any_point() {
         (next.list("/etc"), next.text("/etc/old")),
         (vec!["old".to_owned(), "was-folder".to_owned()], "old".into())
     );
-    // A content that is neither staged nor in its place, and a folder of somebody else's.
+    // Content that is neither staged nor in its place, and another user's folder.
     for break_it in [&|path: &Path| std::fs::remove_file(path.join("0")).unwrap() as _, &|path: &Path| {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
     }] as [&dyn Fn(&Path); 2]
@@ -495,7 +495,7 @@ fn reads_the_vendors_os_release_without_etcs() {
 fn without_a_journal_the_same_is_written() {
     let dir = TempDir::new("root-no-journal");
     dir.write("var/lib/cloud/data/list", "old\n");
-    // Journals of somebody else: there is no place for one.
+    // Another user's journals: there is no place for one.
     for folder in ["etc", "var/lib", ""] {
         let path = dir.0.join(folder).join(".prepivot-journal");
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -6,7 +6,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | `a, b!: …` | keys of one kind; `!`: has to be there |
+//! | `a, b!: …` | keys of one kind; `!`: required |
 //! | `*: …`, `*/check: …` | every other key of one line, or that passes a check of [`text`] |
 //! | `...`, `...: …` | every other key |
 //! | `old ~24.2 new` | the old name of a key |

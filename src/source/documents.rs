@@ -91,7 +91,7 @@ pub fn user_data(value: Option<&Value>) -> Option<Bytes> {
     value.and_then(Value::bytes).filter(|bytes| !bytes.is_empty()).map(Bytes::from)
 }
 
-/// Decodes user-data that is base64 as a whole: it was encoded twice. White space is no base64 (cloud-init's
+/// Decodes user-data that is base64 as a whole: it was encoded twice. White space is not base64 (cloud-init's
 /// `util.maybe_b64decode`).
 pub fn decoded(bytes: Vec<u8>) -> Vec<u8> {
     inner(&bytes).unwrap_or(bytes)

@@ -37,7 +37,7 @@ fn server(root: &mut Root, boot: &mut Boot, instance: &Instance) -> Option<Strin
 /// Asks the server, within the time that a boot has for what the user has not asked for.
 fn ask(url: &str) -> Result<Option<Value>> {
     let deadline = Deadline::after(UNASKED);
-    // A network that is not up yet is no answer.
+    // A network that is not up yet would end the request.
     route::wait(url, deadline);
     let client = Client::system(&Settings { redirects: Redirects::SameOrigin, ca_files: Vec::new() }, deadline)?;
     password_server::ask(&client, url)

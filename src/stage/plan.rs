@@ -69,7 +69,7 @@ impl Plan {
         changes.chain(commands).map(|v| json::to_string(&v) + "\n").collect()
     }
 
-    /// The plan for people: a line for each change, with a diff where a world-readable file exists, then the
+    /// The plan for people: a line for each change, with a diff if a world-readable file exists, then the
     /// commands. All changes of prepivot's own state share one line.
     pub fn to_text(&self) -> String {
         let mut out = String::new();

@@ -77,8 +77,7 @@ impl From<String> for Name {
     }
 }
 
-/// The source's host name. An IP address becomes `ip-10-0-0-1`, as on EC2; `.localdomain`, which is no
-/// domain, is removed.
+/// The source's host name. An IP address becomes `ip-10-0-0-1`, as on EC2; `.localdomain`, which is not a domain, is removed.
 fn local_name(name: &str, report: &mut Report) -> Option<String> {
     let name = clean(&host_name(name), "local-hostname", report).filter(|n| n != "localhost")?;
     let short = name.strip_suffix(".localdomain").filter(|short| !short.contains('.'));

@@ -9,7 +9,7 @@ use std::io::{self, Write};
 /// The header fields that set how a part is merged; the first that exists takes precedence.
 const MERGE_HEADERS: [&str; 2] = ["Merge-Type", "X-Merge-Type"];
 
-/// How many nodes may be copied so that a part that fails changes nothing: those of what is merged, for each part.
+/// How many nodes may be copied so that a part that fails changes nothing: those of the merged document, for each part.
 const MAX_COPIED: usize = 5_000_000;
 
 /// The comment for a part that was left out; its name follows.

@@ -97,7 +97,7 @@ pub struct Route {
 /// A change that the kernel reported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// Events were lost because the socket was full: everything has to be read again.
+    /// Events were lost because the socket was full: everything must be read again.
     Lost,
     Link(Link),
     LinkGone(u32),

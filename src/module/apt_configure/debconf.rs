@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 /// again; that is reported.
 ///
 /// # Errors
-/// The value is no mapping of texts, or debconf does not take them.
+/// The value is not a mapping of texts, or debconf refuses them.
 pub fn select(cx: &mut Context, selections: &Value) -> Result<()> {
     let key = "apt.debconf_selections";
     let map = selections.as_map().ok_or_else(|| wrong(key, "a mapping", selections))?;

@@ -9,7 +9,7 @@ const END: &str = "-----END PGP PUBLIC KEY BLOCK-----";
 /// The keys of all blocks in `text`, one after the other.
 ///
 /// # Errors
-/// There is no block, or one has no end, is not base64, does not have the checksum that it names, or is no public key.
+/// There is no block, or one has no end, is not base64, has a wrong checksum, or is not a public key.
 pub fn dearmor(text: &str) -> Result<Vec<u8>> {
     let mut keys = Vec::new();
     let mut lines = text.lines().map(str::trim);

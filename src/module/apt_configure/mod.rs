@@ -85,7 +85,7 @@ pub static MODULE: Module = Module {
     ..Module::NEW
 };
 
-/// If the module is left out, sources that stay as they are need it as little as no configuration.
+/// A build without the module does not miss it if the sources stay unchanged, or if nothing is configured.
 fn idle(cx: &mut Context) -> bool {
     if cfg!(not(feature = "software")) {
         return old::section(cx).is_ok_and(|section| section.keys().all(|key| key == "preserve_sources_list"));

@@ -22,7 +22,7 @@ const MIRROR: [(&str, &str); 3] =
 /// The value of `apt`, or its equivalent made from the old keys. Empty if there is neither.
 ///
 /// # Errors
-/// `apt` is no mapping, or an old key contradicts it.
+/// `apt` is not a mapping, or an old key contradicts it.
 pub fn section(cx: &mut Context) -> Result<Map> {
     let given = |key: &str| cx.get(key).filter(|v| v.as_str() != Some(""));
     let renamed: Vec<(&str, &str, Value)> = RENAMED

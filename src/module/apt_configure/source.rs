@@ -78,7 +78,7 @@ pub struct Source {
 /// The entries, in their order.
 ///
 /// # Errors
-/// `sources` or an entry of it is no mapping, or `add_apt_repo_match` is no pattern.
+/// `sources` or an entry of it is not a mapping, or `add_apt_repo_match` is not a pattern.
 pub fn entries(apt: &Apt) -> Result<Vec<Source>> {
     let Some(map) = optional_map("apt.sources", apt.section.get("sources"))? else { return Ok(Vec::new()) };
     let pattern = apt.text("add_apt_repo_match").unwrap_or(REPOSITORY.to_owned());
@@ -145,7 +145,7 @@ impl Source {
     /// Adds its key and its source.
     ///
     /// # Errors
-    /// The key cannot be fetched, the source is no template, add-apt-repository fails, or a file cannot be written.
+    /// The key cannot be fetched, the source is not a template, add-apt-repository fails, or a file cannot be written.
     pub fn add(&self, cx: &mut Context, values: &Map, ring: &mut Ring) -> Result<()> {
         self.add_all(cx, values, ring).context(|| &self.at)
     }

@@ -6,14 +6,14 @@
 //! Less than 1 MiB is not worth a change.
 //!
 //! The root's own partition grows in the initramfs, once the root is mounted and its configuration is read: only then is it known
-//! whether the image wants that, and the kernel takes a partition's new end while it is mounted. All else, and the file system
-//! (resizefs), comes in the local stage of the real root, before any service but those that mount its file systems. That is not
-//! started if the root's partition, or disk, and an ext4 or XFS on it already fill all the room. If the instance has a bootcmd, a
-//! boothook, or user-data that refers to something remote, both modules run in the network stage, in their place in
-//! the list, as in cloud-init.
+//! whether the image wants that, and the kernel takes a partition's new end while it is mounted. All other partitions, and the file
+//! system (resizefs), grow in the local stage of the real root, before any service but those that mount its file systems. That is
+//! not started if the root's partition, or disk, and an ext4 or XFS on it already fill all the room. If the instance has a bootcmd,
+//! a boothook, or user-data that refers to something remote, both modules run in the network stage, in their place in the list, as
+//! in cloud-init.
 //!
 //! A device that does not lie on a partition itself is followed down. LVM: the partition of its one physical volume, pvresize,
-//! and lvextend by what the volume group has gained; what was free in it before stays free. LUKS: the partition, and with
+//! and lvextend by what the volume group has gained; space that was free before stays free. LUKS: the partition, and with
 //! cloud-init's key file /cc_growpart_keydata (`{"key": base64, "slot": number}`) the mapping too; then the key's slot and the
 //! file are removed. MD: the partitions of a raid1, raid4, raid5 or raid6 with metadata 1.1 or 1.2, and mdadm --grow.
 //!

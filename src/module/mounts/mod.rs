@@ -3,8 +3,8 @@
 //! Writes lines of /etc/fstab, makes the mount points, and mounts what the real root has not mounted yet. A name may be a
 //! path, LABEL=, UUID=, PARTLABEL=, PARTUUID=, a short name such as vdb1, or a name of the datasource such as ephemeral0.
 //! Fields that an entry lacks come from `mount_default_fields`. Every line gets `nofail`, so that none can stop a boot.
-//! Lines are written before the pivot, but if there is a `disk_setup` or an `fs_setup` not those of a device without a file
-//! system or on a disk that it names: those come when it has run. `swap` makes a swap file.
+//! Lines are written before the pivot. If there is a `disk_setup` or an `fs_setup`, those of a device without a file system, or on
+//! a disk that it names, are not: those come when it has run. `swap` makes a swap file.
 //!
 //! ```yaml
 //! mounts:
@@ -499,8 +499,8 @@ fn order(entries: &mut [Entry], fstab: &str) {
     }
 }
 
-/// Marks the entries on disks that disk_setup or fs_setup is to change as late, as far as these can be seen. On one that is not
-/// there is no entry that is; but udev's links may only be missing.
+/// Marks the entries on disks that disk_setup or fs_setup is to change as late, as far as these can be seen. If a disk is missing,
+/// so are its partitions; but perhaps only udev's links are missing.
 fn are_late_where_made(cx: &Context, entries: &mut [Entry]) {
     let Some(places) = cx.outside.places() else { return };
     let devices = device_names::to_set_up(cx, &places);

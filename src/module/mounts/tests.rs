@@ -218,7 +218,7 @@ fn absent_or_empty_device_gets_its_line() {
     ] {
         let config = format!("mounts: [{entry}]");
         assert_eq!(machine.lines(&config), [format!("{name}\t/data\tauto\tdefaults,{TAIL}\t0\t2")], "{entry}");
-        // The mount may fail: that is reported, and is no failure of the module.
+        // The mount may fail: that is reported, and is not a failure of the module.
         assert_eq!(machine.warnings(&config).len(), 1, "{entry}");
     }
     for entry in ["[ephemeral0, /data]", "[word, /data]", "[LABEL=, /data]", "[vdc, relative]"] {

@@ -315,7 +315,7 @@ fn wanted(cx: &mut Context, entry: &Entry, old: Option<Attr>) -> (Attr, Result<(
     (attr, result)
 }
 
-/// The name in messages: `write_files: entry 3 (/etc/motd)`. A path is no secret.
+/// The name in messages: `write_files: entry 3 (/etc/motd)`. A path is not secret.
 impl fmt::Display for Entry<'_> {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         write!(f, "write_files: entry {} ({})", self.number, self.path)
@@ -381,8 +381,8 @@ fn made(cx: &mut Context) -> HashSet<String> {
     made
 }
 
-/// `permissions`: a string is octal; a number is used as it is, as in cloud-init. A value that is no mode and becomes 0 there (0.5,
-/// false) sets none there either: the file has the mode `unset`.
+/// `permissions`: a string is octal; a number is used as it is, as in cloud-init. A value that is not a mode and becomes 0 there
+/// (0.5, false) sets no mode there either: the file has the mode `unset`.
 fn mode(entry: &Entry, unset: u32, report: &mut Report) -> u32 {
     let value = match entry.map.get("permissions") {
         None | Some(Value::Null) => return DEFAULT_MODE,

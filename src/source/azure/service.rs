@@ -106,7 +106,7 @@ impl Service {
                 Ok(imds) => Ok((imds, None)),
                 // A later boot continues with what an earlier one learned.
                 Err(failure) if !self.known.surroundings.identity.is_new => Err(Error::from(failure)),
-                // Without a route, the service may not exist: this is no failure.
+                // Without a route, the service may not exist: this is not a failure.
                 Err(failure) if media && !has_route && imds::is_unanswered(&failure) => Ok((Value::Null, None)),
                 Err(failure) if media => Ok((Value::Null, Some(failure))),
                 Err(failure) => Err(self.fail(client, &failure)),

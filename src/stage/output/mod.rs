@@ -145,7 +145,7 @@ impl Drop for Redirected {
         {
             log::warn!("failed to have the standard output back: {e}");
         }
-        // The readers end with the last writer; what the user's scripts left running may still write.
+        // The readers end with the last writer; processes that the user's scripts left running may still write.
         let end = Instant::now() + REST;
         for reader in self.readers.drain(..) {
             let rest = end.saturating_duration_since(Instant::now());
@@ -278,7 +278,7 @@ mod tests {
         assert_eq!(logged, "inside\ninside-error\nbehind\n");
         assert!(out.find("outside").is_some_and(|at| out.find("behind").is_some_and(|behind| at < behind)), "{out}");
 
-        // A log that cannot be written leaves all as it is.
+        // A log that cannot be written changes nothing.
         let (out, _, _) = run("output: {all: '| tee -a /dev/null/no'}".to_owned());
         assert!(out.contains("inside\noutside\n"), "{out}");
         let (out, _, _) = run("output: {all: '> /dev/null/no/such/folder'}".to_owned());

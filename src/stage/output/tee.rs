@@ -19,8 +19,7 @@ use std::time::Duration;
 
 /// How many bytes are read at once.
 const PIECE: usize = 8 << 10;
-/// How long the thread may take to hand the pipe over. It does so at once, unless an output takes nothing, as a terminal does that
-/// somebody has stopped.
+/// How long the thread may take to hand the pipe over. It does so at once, unless an output blocks, like a stopped terminal.
 const HAND_OVER: Duration = Duration::from_secs(1);
 
 /// The file of a `tee -a FILE` command without anything that a shell would expand.

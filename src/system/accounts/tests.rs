@@ -152,7 +152,7 @@ fn the_shadow_suite_leaves_the_same_files() {
     let mut lists = [Vec::new(), Vec::new()];
     for (dir, list) in [&theirs, &ours].iter().zip(&mut lists) {
         listing(&dir.0, &dir.0, list);
-        // The suite's own backups and lock file are no account files.
+        // The suite's own backups and lock file are not account files.
         list.retain(|l| !l.starts_with("etc/.pwd.lock") && !l.split(' ').next().unwrap().ends_with('-'));
     }
     let [theirs, ours] = lists;

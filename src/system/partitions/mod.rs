@@ -3,7 +3,7 @@
 //!
 //! All of this follows the kernel's reader. It reads the MBR and, if that has an entry of type EE, GPT's header in sector 1; it
 //! does not look for the backup at the end of the disk without `gpt` on the kernel command line
-//! (block/partitions/efi.c). So a GPT with a broken primary header is no table at all, and the primary one is valid at
+//! (block/partitions/efi.c). So a GPT with a broken primary header is not a table, and the primary one is valid at
 //! any moment here.
 
 mod gpt;

@@ -56,7 +56,7 @@ impl Rendered {
     }
 }
 
-/// The template below a `## template: jinja` line; None if the first line is no such line.
+/// The template below a `## template: jinja` line; None if the first line is another.
 pub fn body(text: &str) -> Option<&str> {
     let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
     let first = first.to_ascii_lowercase();

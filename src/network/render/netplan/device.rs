@@ -110,7 +110,7 @@ pub fn device(interface: &Interface, own: Map, dns: &Dns, unsupported: &mut Unsu
     }
     if !dns.is_empty() {
         let list = |texts: &[String]| Value::List(texts.iter().map(|s| s.as_str().into()).collect());
-        // netplan refuses the whole file for one that is no address.
+        // netplan refuses the whole file for one that is not an address.
         let (servers, names): (Vec<String>, Vec<String>) =
             dns.servers.iter().cloned().partition(|s| s.parse::<IpAddr>().is_ok());
         unsupported.keys(interface, [("nameservers", !names.is_empty())]);

@@ -298,7 +298,7 @@ pub fn attr<'a>(cx: &Renderer<'a, '_>, value: Value<'a>, given: Bound<'a>) -> St
     let [name] = given.by_name(["name"])?;
     let Some(Value::Text(name)) = name else { return fail("expected a name") };
     match &value {
-        // The items of a mapping are no attributes of it.
+        // The items of a mapping are not its attributes.
         Value::Dict(_) if methods::find(&value, &name).is_none() => Ok(Value::Undefined(name)),
         value => cx.attribute(value, &name),
     }
