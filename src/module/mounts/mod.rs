@@ -3,8 +3,8 @@
 //! Writes lines of /etc/fstab, makes the mount points, and mounts what the real root has not mounted yet. A name may be a
 //! path, LABEL=, UUID=, PARTLABEL=, PARTUUID=, a short name such as vdb1, or a name of the datasource such as ephemeral0.
 //! Fields that an entry lacks come from `mount_default_fields`. Every line gets `nofail`, so that none can stop a boot.
-//! Lines are written before the pivot. If there is a `disk_setup` or an `fs_setup`, those of a device without a file system, or on
-//! a disk that it names, are not: those come when it has run. `swap` makes a swap file.
+//! Lines are written before the pivot, except those of a device without a file system, or on a disk that `disk_setup` or `fs_setup`
+//! names, if there is one of these: they are added when it has run. `swap` makes a swap file.
 //!
 //! ```yaml
 //! mounts:
