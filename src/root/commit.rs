@@ -300,7 +300,7 @@ impl Root {
         self.end_journal(journal, &touched, outcome)
     }
 
-    /// Writes the journal into the best folder. Gives also the entries that are to be carried out, if they are others.
+    /// Writes the journal into the best folder. Also returns the entries to carry out, if they are others.
     fn write_journal(&mut self, entries: &[Entry]) -> Result<(Journal, Option<Vec<Entry>>)> {
         let failed = || "the journal cannot be kept";
         let mut last = std::io::Error::from(Errno::NOENT);
@@ -345,7 +345,7 @@ impl Root {
         }
     }
 
-    /// Whether a change is one of the list of waiting changes, which then differs from what the disk has.
+    /// Whether a change rewrites the list of waiting changes, which then differs from the disk's.
     fn keep_list(&mut self, change: &Change) -> bool {
         let is_list = change.resolved().rsplit('/').next() == Some(WAITING);
         self.waiting_changed |= is_list;

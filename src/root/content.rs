@@ -176,7 +176,7 @@ impl Write for Short {
     }
 }
 
-/// Compares what is written with what the reader has; a difference is an error.
+/// Compares the written bytes with the reader's; a difference is an error.
 struct Compared<'a>(&'a mut dyn Read);
 
 impl Write for Compared<'_> {

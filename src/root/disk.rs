@@ -288,7 +288,7 @@ impl Disk {
         match type_of(&parent, name) {
             Some(FileType::Directory) => return Ok(()),
             Some(_) => return Err(Errno::EXIST.into()),
-            // The kernel acts on a new folder, and renames none.
+            // A new folder here is a request to the kernel, which does not support renames there.
             None if is_of_kernel(path) => return Ok(fs::mkdirat(&parent, name, Mode::from_raw_mode(0o755))?),
             None => {}
         }
@@ -387,7 +387,7 @@ impl Disk {
         let mut file = File::from(self.open_at(path, flags).map_err(|_| Errno::BUSY)?);
         own(&file, attr)?;
         content.write_to(&mut file)?;
-        // Its file system is not the folder's.
+        // A mount point, so its file system is not the folder's.
         file.sync_all()
     }
 
@@ -505,7 +505,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Removes what is at `path`, a folder with everything in it.
+    /// Removes `path`, a folder with everything in it.
     pub(super) fn remove(&self, path: &str) -> std::io::Result<()> {
         let (parent, name) = self.open_parent(path)?;
         match fs::unlinkat(&parent, name, AtFlags::empty()) {

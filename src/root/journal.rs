@@ -39,7 +39,7 @@ pub(super) struct Journal {
 
 impl Journal {
     /// Writes the journal in `folder` and syncs it; the contents of the entries at the indices `large` are staged beside it. If that
-    /// fails, nothing is left of it. Gives the entries that are to be carried out, if they are others.
+    /// fails, nothing is left of it. Returns the entries to carry out, if they are others.
     ///
     /// # Errors
     /// The folder's file system is full or read-only, or there already is a journal (`EEXIST`).

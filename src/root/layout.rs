@@ -25,7 +25,8 @@ pub fn is_on_disk(path: &str) -> bool {
     !is_volatile(path.trim_start_matches('/'))
 }
 
-/// Whether what is at a path ends with the boot. Such changes are never in the journal, which another boot's initramfs may carry out.
+/// Whether a path's content ends with the boot. Such changes are never in the journal, which another boot's initramfs may carry
+/// out.
 pub(super) fn is_volatile(path: &str) -> bool {
     is_below(path, "run") || is_of_running_system(path)
 }
@@ -35,7 +36,7 @@ pub(super) fn is_of_running_system(path: &str) -> bool {
     is_below(path, "dev") || is_below(path, "tmp") || is_of_kernel(path)
 }
 
-/// Whether a path is one of the kernel, which takes what is written to its files as requests.
+/// Whether a path is one of the kernel, which takes writes to its files as requests.
 pub(super) fn is_of_kernel(path: &str) -> bool {
     is_below(path, "proc") || is_below(path, "sys")
 }

@@ -233,7 +233,7 @@ impl Root {
         points::unfinished(self)
     }
 
-    /// Whether /usr is a file system that is not mounted yet, so that what it has cannot be seen.
+    /// Whether /usr is a file system that is not mounted yet, so that its content cannot be seen.
     pub fn lacks_usr(&self) -> bool {
         self.unmounted.iter().any(|point| point == "usr")
     }
@@ -532,7 +532,7 @@ impl Root {
         self.resolve(path, true).is_ok_and(|p| layout::is_of_running_system(&p))
     }
 
-    /// Whether `path` is in /proc or /sys. The kernel takes what is written there as requests, each at its commit.
+    /// Whether `path` is in /proc or /sys. The kernel takes writes there as requests, each at its commit.
     pub fn is_of_kernel(&self, path: &str) -> bool {
         self.resolve(path, true).is_ok_and(|p| layout::is_of_kernel(&p))
     }
@@ -603,7 +603,7 @@ impl Root {
         layout::is_shadowed(resolved) && (!self.disk.keeps_state || layout::is_below(resolved, layout::STATE))
     }
 
-    /// Whether what the disk has at a path cannot be seen: a parent is removed in memory, a file system
+    /// Whether the disk's content at a path cannot be seen: a parent is removed in memory, a file system
     /// that is not mounted yet will cover it, or it is known that there is nothing.
     fn hidden(&self, resolved: &str) -> bool {
         if self.is_unseen(resolved) || self.is_in_new_dir(resolved) {

@@ -51,7 +51,8 @@ pub fn note(root: &mut Root, instance: &Instance, halves: Vec<FileHalf>) -> Resu
 /// The file halves that ran before the user's early commands.
 #[derive(Default)]
 pub struct Before {
-    /// Each with the state of the paths that it depends on. None: of a boot that was cut off, to run again in any case.
+    /// Each with the state of the paths that it depends on. None for a boot that was cut off: its halves run again in
+    /// any case.
     halves: Vec<(FileHalf, Option<Vec<PathState>>)>,
     /// The file of [`due`], removed when the commands have ended. Empty if there is none.
     due: String,
@@ -186,7 +187,7 @@ mod tests {
         status.withdraw(&boot.withdrawn);
         assert_eq!(status.errors(), []);
 
-        // Nothing is done again if nothing has changed.
+        // Nothing runs again if nothing has changed.
         let before = Before::look(&mut root, &mut boot, &instance);
         assert!(before.is_empty());
     }

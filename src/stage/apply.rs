@@ -23,7 +23,7 @@ use crate::source::{self, Found};
 use crate::system::{Screen, hotplug};
 use std::path::Path;
 
-/// How the local stage went in the initramfs.
+/// The result of the local stage in the initramfs.
 pub struct Ended {
     /// The errors and warnings, one line each.
     pub problems: Vec<String>,
@@ -31,7 +31,7 @@ pub struct Ended {
     pub written: bool,
 }
 
-/// Provisions the new root at `path` with what this machine's datasource says. The boot goes on whatever fails.
+/// Provisions the new root at `path` from this machine's datasource. The boot goes on whatever fails.
 pub fn new_root(path: &Path, machine: &Machine) -> Ended {
     let mut root = match Root::open(path, Use::NewRoot) {
         Ok(root) => root,
@@ -52,7 +52,7 @@ pub fn new_root(path: &Path, machine: &Machine) -> Ended {
     let outcome = unfinished.map_or_else(|| search(&mut root, &mut boot), Outcome::Later);
     let mut status = Status::new();
     let mut done = provision_outcome(&mut root, &mut boot, &mut status, outcome);
-    // Also if nothing was found: the real root's first stage looks for what appears later.
+    // Even if nothing was found: the real root's first stage looks for drives that appear later.
     let units = boot.report.keep(handover::hand_over(&mut root, done.is_provisioned())).flatten();
     root.drop_unchanged();
     let changes = root.has_changes_on_disk();
@@ -66,7 +66,7 @@ pub fn new_root(path: &Path, machine: &Machine) -> Ended {
     drop(stage);
     let (messages, first) = end(&mut root, &mut boot, &mut status, &done);
     if let Some(units) = units {
-        // Of no interest in a boot without work. The module that sets it up reports what is wrong.
+        // Errors are ignored in a boot without work. The module that sets hotplug up reports them.
         let instance =
             done.provisioned.as_ref().filter(|_| first.is_some()).map(|(_, provisioned)| &provisioned.instance);
         let source = |instance| hotplug::source(&root, boot.config_and_report().0, instance, &mut Report::new());
@@ -135,7 +135,7 @@ pub fn by_service(root: &mut Root, machine: &Machine, options: &Options) -> Opti
     after_nothing(root, machine, options, find::find_service, true)
 }
 
-/// Runs the local stage with what `find` finds, if this boot has no instance yet; `late` as in
+/// Runs the local stage with the result of `find`, if this boot has no instance yet; `late` as in
 /// [`in_real_root`].
 fn after_nothing(
     root: &mut Root,
@@ -201,7 +201,7 @@ struct Done {
     is_others: bool,
     /// Whether the search is left to the real root, because only there the datasource can be read.
     later: bool,
-    /// Whether everything was written: nothing failed for want of space or because the disk is read-only.
+    /// Whether everything was written: no change failed for lack of space or on a read-only disk.
     written: bool,
     /// The provisioned instance: its description for the log, and the facts that decide which later stages have work. None if
     /// nothing was found.
@@ -214,7 +214,7 @@ impl Done {
     }
 }
 
-/// Provisions the root with what was found. Nothing is committed yet.
+/// Provisions the root from the search's result. Nothing is committed yet.
 fn provision_outcome(root: &mut Root, boot: &mut Boot, status: &mut Status, outcome: Outcome) -> Done {
     status.begin(LOCAL, boot.start);
     let mut is_others = false;
@@ -263,7 +263,7 @@ fn provision_outcome(root: &mut Root, boot: &mut Boot, status: &mut Status, outc
     }
 }
 
-/// Writes what was provisioned. Returns a guard if the root's file system was made writable for that.
+/// Commits the provisioned root. Returns a guard if the root's file system was made writable for that.
 fn write(root: &mut Root, boot: &mut Boot, done: &mut Done) -> Option<Writable> {
     let _event = Event::start("write", "writing what was provisioned");
     let writable = boot.report.keep(root.make_writable()).flatten();
@@ -302,7 +302,7 @@ fn save(root: &mut Root, boot: &mut Boot, status: &Status, messages: &[logging::
     boot.report.keep(own_log(root, &boot.image.own));
 }
 
-/// Records for the later stages what this one did.
+/// Records this stage's result for the later ones.
 fn record(root: &mut Root, boot: &mut Boot, done: &Done) {
     let (start, finished) = (boot.start, status::uptime());
     let provisioned = done.is_provisioned() && done.written && !done.is_others;

@@ -38,7 +38,7 @@ pub struct Provisioned {
     /// Whether the configuration is complete: nothing remote is missing, there are no part-handlers, and the instance is this
     /// machine's.
     pub complete: bool,
-    /// Whether the disk had all of it already.
+    /// Whether the disk had all of the instance's data already.
     pub settled: bool,
 }
 
@@ -197,7 +197,7 @@ mod tests {
         for config in [
             "mounts: [[sdb, /srv]]",
             "swap: {filename: /swap, size: 1M}",
-            // Its disk may come after the local stage.
+            // The disk may appear after the local stage.
             "disk_setup: {vdb: {layout: true}}",
             "random_seed: {command: [a]}",
             "users: [{name: ada, snapuser: a@b.c}]",
@@ -207,7 +207,7 @@ mod tests {
             idle(config, &["modules-config"], false);
         }
         idle("locale: de_DE.UTF-8", &["init"], false);
-        // Only the running system has their places.
+        // Only the running system has these folders.
         for path in ["/tmp/a", "/dev/shm/a", "/sys/a", "/proc/sys/a"] {
             idle(&format!("write_files: [{{path: {path}, content: b}}]"), &["modules-config"], false);
         }
@@ -271,7 +271,7 @@ mod tests {
         but_final(&|root, _, done| {
             root.remove(&format!("{}/{}", state::folder(&done.instance), state::BOOT_FINISHED)).unwrap();
         });
-        // Its service is asked for what may have changed.
+        // The service is asked again for changes.
         let ec2 = idle(&|root, _, done| {
             done.instance.source = "Ec2".into();
             done.read = false;

@@ -52,7 +52,7 @@ pub fn provisioned(
     }
 }
 
-/// Waits for the network if the source needs it for what it does now.
+/// Waits for the network if the source needs it now.
 fn await_network(root: &mut Root, boot: &mut Boot, instance: &Instance, source: &Source) {
     if source.needs_network.is_some_and(|needs| needs(root, instance)) {
         Run::new(root, boot, instance).await_network();
@@ -205,7 +205,7 @@ mod tests {
             waited.get()
         };
         assert!(waits("RbxCloud", &["arping"]));
-        // Nothing waits that the boot has no use for.
+        // The boot does not wait without a use for the network.
         assert!(!waits("RbxCloud", &[]) && !waits("Exoscale", &["arping"]));
     }
 

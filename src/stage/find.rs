@@ -43,14 +43,14 @@ const KNOWN: Duration = Duration::from_secs(10);
 pub enum Outcome {
     /// The last boot's instance, not read again.
     Same(Box<Instance>),
-    /// The instance that the disk has, another machine's, because no service answered, for this reason: the network stage
-    /// asks again.
+    /// The disk's instance, although it is another machine's, because no service answered, for this reason. The network stage asks
+    /// again.
     Others(Box<Instance>, String),
-    /// Read now.
+    /// A new instance, read in this boot.
     Read(Box<Found>),
-    /// Nothing yet: the search is left to the real root, for this reason.
+    /// No instance yet: the search is left to the real root, for this reason.
     Later(String),
-    /// Nothing, for this reason.
+    /// No instance, for this reason.
     Nothing(String),
 }
 
@@ -438,10 +438,10 @@ mod tests {
         use Certainty::{Certain, Maybe};
         assert_eq!(of(&[service("OpenStack", Certain)]), ("OpenStack".into(), None));
         assert_eq!(of(&[service("OpenStack", Maybe), service("Ec2", Maybe)]), ("OpenStack Ec2".into(), Some(20)));
-        // Beside one that is certain, none that only may be there is asked.
+        // Beside a certain service, no possible one is asked.
         assert_eq!(of(&[service("OpenStack", Maybe), service("Ec2", Certain)]), ("Ec2".into(), None));
         assert_eq!(of(&[]).0, "");
-        // NoCloud has no address to be asked at here.
+        // NoCloud has no URL here.
         assert_eq!(of(&[service("NoCloud", Certain), service("OpenStack", Maybe)]), ("OpenStack".into(), Some(20)));
     }
 
@@ -456,7 +456,7 @@ mod tests {
         };
         assert!(is_others("AA-1\n", Some("bb-2")));
         assert!(!is_others("AA-1\n", Some("aa-1")));
-        // Nothing says so.
+        // No mark says so.
         assert!(!is_others("AA-1\n", None) && !is_others("\n", Some("bb-2")));
     }
 

@@ -64,7 +64,7 @@ pub fn run(words: &[OsString]) -> ! {
     fail(&machine, &outcome.err().unwrap_or_else(|| Error::new("the root's init ended")))
 }
 
-/// Mounts the root and provisions it, in the child process. Returns how that went.
+/// Mounts the root and provisions it, in the child process. Returns the result.
 ///
 /// # Errors
 /// The root cannot be found or mounted.

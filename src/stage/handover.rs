@@ -243,7 +243,7 @@ mod tests {
             root.text("/run/systemd/system/cloud-init-local.service")
                 .contains("ExecStart=/usr/bin/prepivot init --local")
         );
-        // In the place of its own.
+        // In place of its own copy.
         let added = root.text("/run/systemd/system/cloud-init-hotplugd.service");
         assert!(added.contains("exec /usr/bin/prepivot devel hotplug-hook $$words'"), "{added}");
         assert!(root.exists("/run/systemd/system/cloud-init-hotplugd.socket"));

@@ -134,8 +134,8 @@ impl Device<'_> {
         Err(last).context(|| format!("the network device {} is not configured", self.name))
     }
 
-    /// Whether the instance's network configuration has the device, by address or name. One that does not list devices
-    /// ([`source::Source::omits_devices`]) is accepted.
+    /// Whether the instance's network configuration has the device, by address or name. A source that does not list
+    /// devices ([`source::Source::omits_devices`]) is accepted.
     fn is_in(&self, instance: &Instance) -> bool {
         if source::named(&instance.source).is_some_and(|source| source.omits_devices) {
             return true;

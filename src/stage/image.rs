@@ -14,7 +14,7 @@ use crate::userdata::{PartHandlers, merge};
 
 /// The interpreter of part-handlers.
 pub const PYTHON: &str = "python3";
-/// Where the content of `cloud-config-url` is kept.
+/// The file for the content of `cloud-config-url`.
 pub const CONFIG_OF_URL: &str = "/etc/cloud/cloud.cfg.d/91_kernel_cmdline_url.cfg";
 /// The image's own part-handlers.
 pub const HANDLERS: &str = "/var/lib/cloud/handlers";

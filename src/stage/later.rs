@@ -62,7 +62,8 @@ fn early(root: &mut Root, machine: &Machine, options: &Options, report: &mut Rep
     let mut boot = Boot::new(root, machine, options, &outside);
     boot.config = combined(root, &mut boot);
     if boot.config.is_some() {
-        // Not the stage's own name, which the initramfs has used: to `analyze` that is the beginning of another boot.
+        // Not the stage's own name, which the initramfs has used: because `analyze` would take that for the beginning of another
+        // boot.
         let _event = Event::start("init-local/early", "growing the root and setting up disks");
         let _redirected = root.is_live().then(|| Redirected::new(boot.config(), Stage::Init, root.group_id(LOG_GROUP)));
         Run::new(root, &mut boot, &instance).early();
@@ -143,7 +144,7 @@ pub fn stage(root: &mut Root, machine: &Machine, stage: Stage, options: &Options
     end(root, boot, status, &instance, stage, name)
 }
 
-/// Ends the stage `name`: reports it, writes the status and the log, and starts what is to run after it. Returns the errors.
+/// Ends the stage `name`: reports it, writes the status and the log, and starts the background work. Returns the errors.
 fn end(
     root: &mut Root,
     mut boot: Boot,
@@ -285,7 +286,7 @@ fn complete<'a>(root: &mut Root, boot: &mut Boot, instance: &'a Instance, stage:
 struct Reason {
     /// Parts of user-data were remote: all of them run.
     remote: bool,
-    /// The instance changed since the local stage: those that are due again run.
+    /// The instance changed since the local stage: those that are due for the new one run.
     changed: bool,
 }
 
@@ -418,12 +419,12 @@ mod tests {
         // As the local stage left it.
         let (passwords, ..) = run_with("i-1", now, Some("a:first\n"));
         assert_eq!(passwords, [("a".into(), "first".into())]);
-        // A power cut took what the local stage had left: it is set anew.
+        // A power cut lost the password that the local stage left: it is set anew.
         let (passwords, hash, left) = run_with("i-2", now, None);
         let [(user, word)] = &passwords[..] else { panic!("{passwords:?} {hash}") };
         assert!(user == "a" && password::verify(word, &hash), "{hash}");
         assert!(!left);
-        // Shown by a later stage.
+        // A later stage shows it.
         let late = "cloud_init_modules: [], cloud_config_modules: [set_passwords]";
         let (passwords, _, left) = run_with("i-3", late, Some("a:second\n"));
         assert!(left && passwords == [("a".into(), "second".into())]);

@@ -433,7 +433,7 @@ impl<'a, 'b> Run<'a, 'b> {
         result
     }
 
-    /// Waits for the network, for what the network stage itself does.
+    /// Waits for the network, for the network stage's own work.
     pub fn await_network(&mut self) {
         self.with_context(Stage::Init, &[], false, service::wait_for_network);
     }
@@ -539,7 +539,7 @@ mod tests {
             assert_eq!(boot.errors(), [""; 0]);
             let of = |c: &&Command| c.argv.join(" ").starts_with("ssh-keygen -q -t rsa");
             let made = root.commands().iter().filter(of).count();
-            // A process is started for what is to be made alone.
+            // A process is started only for work that must be done.
             assert_eq!(had, [made > 0, false]);
             made
         };
@@ -594,7 +594,7 @@ mod tests {
             Run::new(&mut root, &mut boot, &instance).stage(Stage::Init, Half::Provision);
             assert_eq!(boot.errors(), [""; 0]);
             let shadow = root.text("/etc/shadow");
-            // The user sets another.
+            // The user sets another password.
             root.write("/etc/shadow", "a:!:1:0:99999:7:::\n", Attr::root(0o640)).unwrap();
             let word = password.trim_start_matches("password: ");
             crate::system::password::verify(word, shadow.split(':').nth(1).unwrap_or_default())

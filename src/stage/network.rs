@@ -197,7 +197,7 @@ pub fn put(root: &mut Root, File { path, content, mode, owner, merge }: File) ->
     }
 }
 
-/// Renames this machine's links as the files in the root say: those written in this boot, or those of an
+/// Renames this machine's links according to the files in the root: those written in this boot, or those of an
 /// earlier boot for the same instance. udev would do it after the pivot, but not if links swap names, and
 /// not every system has udev.
 pub fn rename_links(root: &Root, machine: &Machine, report: &mut Report) {

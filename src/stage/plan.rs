@@ -240,7 +240,7 @@ mod tests {
         );
         let sent = r#"{"change":"send","method":"POST","url":"http://********@h.example/i","when":"final"}"#;
         assert!(json.contains(&format!("{sent}\n")), "{json}");
-        // The key that is made in the background, and a key that will not be there.
+        // The key that is made in the background, and a key that will not exist.
         assert_eq!(planned("manage_etc_hosts: false").0, [key, reload]);
         let (lines, _) = planned("phone_home: {url: 'http://h', post: [pub_key_rsa]}\nssh_genkeytypes: [ed25519]");
         assert_eq!(lines, [send("POST http://h (final)")]);

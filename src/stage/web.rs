@@ -69,7 +69,7 @@ impl Includes {
         document?.ok_or_else(|| refused("GET", url, 404))
     }
 
-    /// A document may be put there only while the machine boots: cloud-init asks 11 times in 10 s, whatever the
+    /// A document may be published only while the machine boots: cloud-init asks 11 times in 10 s, whatever the
     /// status (26.2, user_data.py, `_do_include`).
     fn ask(&self, url: &str) -> Result<Option<Vec<u8>>> {
         let request = Request::get(url);
