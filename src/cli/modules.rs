@@ -21,12 +21,11 @@ pub struct Modules {
 }
 
 fn stage(name: &str) -> Result<Stage, String> {
-    let stages = [Stage::Init, Stage::Config, Stage::Final];
-    stages.into_iter().find(|s| s.name() == name).ok_or_else(|| "expected init, config or final".into())
+    Stage::WITH_MODULES.into_iter().find(|s| s.name() == name).ok_or_else(|| "expected init, config or final".into())
 }
 
 impl Verb for Modules {
     fn run(self, program: &Program) -> ExitCode {
-        real_root::run(program, &self.file, |root, machine, asked| later::stage(root, machine, self.mode, asked))
+        real_root::run(program, &self.file, |root, machine, asked| later::run(root, machine, self.mode, asked))
     }
 }

@@ -34,11 +34,7 @@ pub fn run(
 /// Runs all stages of the real root in order: `--all-stages`.
 pub fn all_stages(program: &Program) -> ExitCode {
     run(program, &[], |root, machine, options| {
-        let mut errors = later::local(root, machine, options);
-        for stage in Stage::ALL {
-            errors.extend(later::stage(root, machine, stage, options));
-        }
-        errors
+        Stage::ALL.into_iter().flat_map(|stage| later::run(root, machine, stage, options)).collect()
     })
 }
 

@@ -75,5 +75,5 @@ fn live(cx: &mut Context) -> Result<()> {
     if script.is_empty() {
         return Ok(());
     }
-    cx.root.run(Command::new(cx.stage, ["/bin/sh", "-c", &format!("X=0; {script} exit $X")]))
+    cx.root.run(Command::new(["/bin/sh", "-c", &format!("X=0; {script} exit $X")]))
 }

@@ -32,7 +32,7 @@ use crate::system::Context;
 
 pub static MODULE: Module = Module {
     name: "ca_certs",
-    stage: Stage::Init,
+    stage: Stage::Network,
     frequency: Frequency::Instance,
     keys: &["ca_certs", "ca-certs"],
     #[rustfmt::skip]
@@ -157,11 +157,11 @@ fn live(cx: &mut Context) -> Result<()> {
             remove_files(cx.root, folder)?;
         }
         if cx.distro.family == Family::Debian {
-            let command = Command::new(cx.stage, ["debconf-set-selections", "-"]);
+            let command = Command::new(["debconf-set-selections", "-"]);
             cx.root.run(command.stdin("ca-certificates ca-certificates/trust_new_crts select no"))?;
         }
     }
-    cx.root.run(Command::new(cx.stage, [places.update]))
+    cx.root.run(Command::new([places.update]))
 }
 
 /// Removes the files below a folder, except for the certificates that were written for the cloud-config. The folders stay: the

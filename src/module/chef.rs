@@ -243,7 +243,7 @@ fn live(cx: &mut Context) -> Result<()> {
             ["-d", "-i", "1800", "-s", "20"].map(str::to_owned).to_vec()
         }
     };
-    cx.root.run(Command::new(cx.stage, [CLIENT.to_owned()].into_iter().chain(arguments)))?;
+    cx.root.run(Command::new([CLIENT.to_owned()].into_iter().chain(arguments)))?;
     if flag(section, "delete_validation_post_exec", false) && cx.root.is_file(VALIDATION_KEY) {
         cx.root.remove(VALIDATION_KEY)?;
     }
@@ -273,5 +273,5 @@ fn install_gems(cx: &mut Context, section: &Map) -> Result<()> {
     let mut argv = ["/usr/bin/gem", "install", "chef"].map(str::to_owned).to_vec();
     argv.extend(text(section, "version").map(|v| format!("-v {v}")));
     argv.extend(["--no-ri", "--no-rdoc", "--bindir", "/usr/bin", "-q"].map(str::to_owned));
-    cx.root.run(Command::new(cx.stage, argv))
+    cx.root.run(Command::new(argv))
 }

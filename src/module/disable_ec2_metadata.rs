@@ -37,5 +37,5 @@ fn live(cx: &mut Context) -> Result<()> {
     } else {
         return Err(Error::new("disable_ec2_metadata: neither ip nor route is installed: the service stays reachable"));
     };
-    cx.root.run(Command::new(cx.stage, argv.iter().copied()))
+    cx.root.run(Command::new(argv.iter().copied()))
 }

@@ -85,5 +85,5 @@ fn live(cx: &mut Context) -> Result<()> {
 }
 
 fn reload(cx: &mut Context) -> Result<()> {
-    cx.root.run(Command::new(cx.stage, ["udevadm", "control", "--reload-rules"]))
+    cx.root.run(Command::new(["udevadm", "control", "--reload-rules"]))
 }

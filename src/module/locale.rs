@@ -123,7 +123,7 @@ fn provision(cx: &mut Context) -> Result<()> {
 fn live(cx: &mut Context) -> Result<()> {
     let Some(wanted) = wanted(cx)? else { return Ok(()) };
     let neutral = |argv: Vec<String>| {
-        let command = Command::new(cx.stage, argv);
+        let command = Command::new(argv);
         command.env("LANG", NEUTRAL).env("LANGUAGE", NEUTRAL).env("LC_ALL", NEUTRAL)
     };
     let is_debian = cx.distro.family == Family::Debian;
@@ -148,7 +148,7 @@ fn live(cx: &mut Context) -> Result<()> {
     match cx.distro.family {
         Family::Debian if has_no_program || !wanted.changed => Ok(()),
         Family::Debian => cx.root.run(update),
-        Family::Gentoo => cx.root.run(Command::new(cx.stage, ["eselect", "locale", "set", &wanted.locale])),
+        Family::Gentoo => cx.root.run(Command::new(["eselect", "locale", "set", &wanted.locale])),
         _ => Ok(()),
     }
 }

@@ -44,7 +44,7 @@ fn live(cx: &mut Context) -> Result<()> {
     if let Some(conf) = section.get("conf").and_then(Value::as_map) {
         configure(cx, conf)?;
     }
-    cx.root.run(Command::new(cx.stage, ["service", "mcollective", "restart"]))
+    cx.root.run(Command::new(["service", "mcollective", "restart"]))
 }
 
 fn configure(cx: &mut Context, conf: &Map) -> Result<()> {

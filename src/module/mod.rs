@@ -289,20 +289,11 @@ pub fn is_removed(name: &str) -> bool {
     REMOVED.contains(&canonical(name).as_str())
 }
 
-/// The configuration key of a stage's module list.
-pub fn list_key(stage: Stage) -> &'static str {
-    match stage {
-        Stage::Init => "cloud_init_modules",
-        Stage::Config => "cloud_config_modules",
-        Stage::Final => "cloud_final_modules",
-    }
-}
-
 /// The module lists of an image without a cloud.cfg: those of all distributions combined. A module that a
 /// distribution does not need does nothing without its key.
 pub fn default_lists() -> Map {
     let list = |stage| MODULES.iter().filter(|m| m.stage == stage).map(|m| Value::from(m.name)).collect::<Vec<_>>();
-    [Stage::Init, Stage::Config, Stage::Final].into_iter().map(|stage| (list_key(stage), list(stage))).collect()
+    Stage::WITH_MODULES.into_iter().map(|stage| (stage.list_key(), list(stage))).collect()
 }
 
 #[cfg(test)]

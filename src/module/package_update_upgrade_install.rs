@@ -72,7 +72,7 @@ fn live(cx: &mut Context) -> Result<()> {
     let mark = REBOOT_MARKS.iter().find(|mark| cx.root.is_file(mark));
     if let Some(mark) = mark.filter(|_| may_reboot && (upgrade || !list.is_empty())) {
         log::info!("rebooting, because there is {mark} and package_reboot_if_required is true");
-        match cx.root.run(Command::new(cx.stage, ["/sbin/reboot"])) {
+        match cx.root.run(Command::new(["/sbin/reboot"])) {
             Ok(()) if cx.root.is_live() => {
                 std::thread::sleep(REBOOT_WAIT);
                 errors.push(Error::new(format!(

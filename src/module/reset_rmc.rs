@@ -36,7 +36,7 @@ fn live(cx: &mut Context) -> Result<()> {
     let path =
         format!("{PROGRAMS}:{}", std::env::var("PATH").unwrap_or_else(|_| "/usr/sbin:/usr/bin:/sbin:/bin".into()));
     for argv in [&["rmcctrl", "-z"][..], &["recfgct"]] {
-        cx.root.run(Command::new(cx.stage, argv.iter().copied()).env("PATH", path.clone()))?;
+        cx.root.run(Command::new(argv.iter().copied()).env("PATH", path.clone()))?;
     }
     if cx.root.runs_commands() && node_id(cx)? == before {
         return Err(Error::new(format!("recfgct has not made a new node id: {NODE_ID} has the old one")));

@@ -30,7 +30,7 @@ const BTRFS_QUEUE: (u32, u32) = (5, 10);
 
 pub static MODULE: Module = Module {
     name: "resizefs",
-    stage: Stage::Init,
+    stage: Stage::Network,
     frequency: Frequency::Always,
     live: Some(live),
     idle: Some(idle),
@@ -89,7 +89,7 @@ fn grow(cx: &mut Context) -> Result<bool> {
         log::info!("resizefs: / stays as large as it is: there is no {program}");
         return Ok(true);
     }
-    let command = Command::new(cx.stage, argv);
+    let command = Command::new(argv);
     if waits { cx.root.run(command) } else { cx.root.start(command) }.map(|()| waits)
 }
 
@@ -174,7 +174,7 @@ fn disk_of_pool(cx: &mut Context, pool: &str) -> Result<Option<String>> {
     if !cx.root.exists("/dev/zfs") {
         return Ok(None);
     }
-    let output = cx.root.output(Command::new(cx.stage, ["zpool", "status", pool]))?;
+    let output = cx.root.output(Command::new(["zpool", "status", pool]))?;
     let text = String::from_utf8_lossy(&output.stdout);
     let disk = text.lines().find(|l| l.contains("ONLINE") && !l.contains(pool) && !l.contains("state"));
     let disk = disk.and_then(|l| l.split_whitespace().next()).filter(|_| output.status == 0);
@@ -189,7 +189,7 @@ fn can_queue(cx: &mut Context) -> Result<bool> {
     if is_missing(cx, "btrfs") {
         return Ok(false);
     }
-    let output = cx.root.output(Command::new(cx.stage, ["btrfs", "--version"]))?;
+    let output = cx.root.output(Command::new(["btrfs", "--version"]))?;
     if output.status != 0 {
         return Err(Error::new(format!("btrfs --version ended with exit status {}", output.status)));
     }

@@ -33,7 +33,7 @@ const RESOLVED: &str = "/etc/systemd/resolved.conf";
 
 pub static MODULE: Module = Module {
     name: "resolv_conf",
-    stage: Stage::Init,
+    stage: Stage::Network,
     frequency: Frequency::Instance,
     keys: &["manage_resolv_conf"],
     #[rustfmt::skip]

@@ -96,7 +96,7 @@ fn live(cx: &mut Context) -> Result<()> {
 /// Runs the program, whatever its exit status.
 fn manager(cx: &mut Context, arguments: &[String], secret: Option<&str>) -> Result<Output> {
     let argv = [PROGRAM.to_owned()].into_iter().chain(arguments.iter().cloned());
-    let command = Command::new(cx.stage, argv).with_errors();
+    let command = Command::new(argv).with_errors();
     cx.root.output(secret.into_iter().fold(command, Command::secret))
 }
 

@@ -33,7 +33,7 @@ use crate::system::{Context, packages, shell};
 
 pub static MODULE: Module = Module {
     name: "rsyslog",
-    stage: Stage::Init,
+    stage: Stage::Network,
     frequency: Frequency::Instance,
     keys: &["rsyslog"],
     provision: Some(provision),
@@ -156,9 +156,9 @@ fn live(cx: &mut Context) -> Result<()> {
     let reloaded = match config.section.get("service_reload_command") {
         Some(command @ Value::List(_)) => {
             let words = shell::words("rsyslog.service_reload_command", command)?;
-            cx.root.run(Command::new(cx.stage, words))
+            cx.root.run(Command::new(words))
         }
-        Some(Value::String(line)) if &**line != "auto" => cx.root.run(Command::new(cx.stage, ["/bin/sh", "-c", line])),
+        Some(Value::String(line)) if &**line != "auto" => cx.root.run(Command::new(["/bin/sh", "-c", line])),
         _ => {
             let service = cx.config.at(&["system_info", "rsyslog_svcname"]).and_then(Value::as_str);
             service::manage(cx, Action::TryReload, service.unwrap_or("rsyslog"))

@@ -63,7 +63,7 @@ fn live(cx: &mut Context) -> Result<()> {
         service::control(cx, verb, &service)?;
     }
     if masterless {
-        cx.root.run(Command::new(cx.stage, ["salt-call", "--local", "state.apply"]))?;
+        cx.root.run(Command::new(["salt-call", "--local", "state.apply"]))?;
     }
     Ok(())
 }

@@ -119,7 +119,7 @@ fn run_parts(cx: &mut Context, folder: &str, prefix: &[String]) -> Result<()> {
             cx.report.keep(synced);
         }
         run += 1;
-        if let Err(e) = cx.root.run(Command::new(cx.stage, argv)) {
+        if let Err(e) = cx.root.run(Command::new(argv)) {
             cx.report.warn(e);
             failed.push(name);
         }

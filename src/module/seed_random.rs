@@ -33,7 +33,7 @@ const POOL: &str = "/dev/urandom";
 
 pub static MODULE: Module = Module {
     name: "seed_random",
-    stage: Stage::Init,
+    stage: Stage::Network,
     frequency: Frequency::Instance,
     provision: Some(provision),
     live: Some(live),
@@ -114,5 +114,5 @@ fn live(cx: &mut Context) -> Result<()> {
     }
     // As cloud-init does: such a command may ask a server, as pollinate does.
     service::wait_for_network(cx);
-    cx.root.run(Command::new(cx.stage, words).env("RANDOM_SEED_FILE", file(section)))
+    cx.root.run(Command::new(words).env("RANDOM_SEED_FILE", file(section)))
 }

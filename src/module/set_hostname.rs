@@ -29,7 +29,7 @@ const SET: &str = "/var/lib/cloud/data/set-hostname";
 
 pub static MODULE: Module = Module {
     name: "set_hostname",
-    stage: Stage::Init,
+    stage: Stage::Network,
     frequency: Frequency::Instance,
     provision: Some(provision),
     live: Some(live),

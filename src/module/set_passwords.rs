@@ -34,7 +34,7 @@ use crate::system::{Context, console, password, service, shell, sshd_config};
 
 pub static MODULE: Module = Module {
     name: "set_passwords",
-    stage: Stage::Init,
+    stage: Stage::Network,
     frequency: Frequency::Instance,
     role: Some(Role::Passwords),
     provision: Some(provision),

@@ -70,7 +70,7 @@ fn live(cx: &mut Context) -> Result<()> {
     snap::wait_seeded(cx)?;
     service::wait_for_network(cx);
     if assertions(cx)?.is_some() {
-        cx.root.run(Command::new(cx.stage, ["snap", "ack", &format!("/var/lib/cloud/instance/{ASSERTIONS}")]))?;
+        cx.root.run(Command::new(["snap", "ack", &format!("/var/lib/cloud/instance/{ASSERTIONS}")]))?;
     }
     let commands: Vec<&Value> = match section.get("commands") {
         None | Some(Value::Null) => return Ok(()),
@@ -84,7 +84,7 @@ fn live(cx: &mut Context) -> Result<()> {
     }
     let mut failed = Vec::new();
     for (i, argv) in all.into_iter().enumerate() {
-        if let Err(e) = cx.root.run(Command::new(cx.stage, argv)) {
+        if let Err(e) = cx.root.run(Command::new(argv)) {
             failed.push(format!("snap.commands: entry {}: {e}", i + 1));
         }
     }

@@ -35,7 +35,7 @@ use crate::system::{Context, host_keys, sshd_config};
 
 pub static MODULE: Module = Module {
     name: "ssh",
-    stage: Stage::Init,
+    stage: Stage::Network,
     frequency: Frequency::Instance,
     provision: Some(provision),
     live: Some(live),
@@ -95,7 +95,7 @@ fn read_private_keys(context: &mut Context) -> Result<()> {
     for kind in unread_keys(context) {
         let path = host_keys::path(kind);
         let public = format!("{path}.pub");
-        match context.root.output(Command::new(context.stage, ["ssh-keygen", "-y", "-f", &path])) {
+        match context.root.output(Command::new(["ssh-keygen", "-y", "-f", &path])) {
             Ok(out) if out.status == 0 && !out.stdout.is_empty() => {
                 let line = String::from_utf8_lossy(&out.stdout).trim().to_owned();
                 context.root.write(&public, format!("{line} root@localhost\n"), Attr::root(0o644))?;
@@ -224,17 +224,13 @@ mod tests {
         let mut instance = Instance::default();
         instance.public_keys.push(KEY.to_owned());
         let distro = Distro::named("fedora");
-        let (args, stage) = (&[][..], Stage::Init);
+        let args = &[][..];
         let defaults = distro.default_config();
         let mut all = config.as_map().cloned().unwrap_or_default();
         for key in ["users", "system_info"] {
             all.insert(key, defaults.get(key).unwrap().clone());
         }
-        half(&mut Context {
-            args,
-            stage,
-            ..Context::new(root, &Value::Map(all), &instance, &distro, &mut Report::new())
-        })
+        half(&mut Context { args, ..Context::new(root, &Value::Map(all), &instance, &distro, &mut Report::new()) })
     }
 
     #[test]

@@ -95,7 +95,7 @@ fn import(context: &mut Context, user: &str, ids: &[String]) -> Result<()> {
         return Ok(());
     };
     let argv = become_user.iter().copied().chain([user, PROGRAM]).chain(ids.iter().map(String::as_str));
-    let command = Command::new(context.stage, argv);
+    let command = Command::new(argv);
     context.root.run(command.clone()).or_else(|_| context.root.run(command))
 }
 
@@ -119,7 +119,6 @@ mod tests {
         let config = "ssh_import_id: [gh:a]\nsystem_info: {default_user: {name: main}}\n\
                       users: [default, {name: u, ssh_import_id: 'b, lp:c'}, {name: v, ssh_import_id: d}, {name: main, ssh_import_id: e}]\n";
         let error = live(&mut Context {
-            stage: Stage::Config,
             ..Context::new(
                 &mut root,
                 &yaml::parse("t", config).unwrap(),

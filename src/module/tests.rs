@@ -215,12 +215,12 @@ impl Fixture {
     pub(super) fn run(&self, config: &str, handlers: &[Option<Handler>]) -> Left {
         let config = crate::document::yaml::parse("cloud-config", config).unwrap();
         let mut root = Root::open(&self.dir.0, crate::root::Use::Tree).unwrap();
+        root.enter(Stage::Final);
         let echo = Echo(Default::default());
         let mut errors = Vec::new();
         let mut report = Report::new();
         for handler in handlers.iter().flatten() {
             let mut cx = Context {
-                stage: Stage::Final,
                 outside: &echo,
                 ..Context::new(&mut root, &config, &self.instance, &self.distro, &mut report)
             };
@@ -518,10 +518,7 @@ fn home_hears_what_it_asked_for() {
     let config = crate::document::yaml::parse("t", config).unwrap();
     let mut root = Root::open(&fixture.dir.0, crate::root::Use::Plan).unwrap();
     let mut report = Report::new();
-    let mut cx = Context {
-        stage: Stage::Final,
-        ..Context::new(&mut root, &config, &fixture.instance, &fixture.distro, &mut report)
-    };
+    let mut cx = Context::new(&mut root, &config, &fixture.instance, &fixture.distro, &mut report);
     let (request, tries) = phone_home::request(&mut cx).unwrap().unwrap();
     assert_eq!((request.method, request.url.as_str(), tries), ("POST", "http://x/i-1/", 7));
     let form = "pub_key_ed25519=ssh-ed25519+A%2Bb+root%40x%0A&pub_key_rsa=N%2FA&instance_id=i-1&hostname=h";

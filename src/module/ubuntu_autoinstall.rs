@@ -32,7 +32,7 @@ pub static MODULE: Module = Module {
 
 fn live(cx: &mut Context) -> Result<()> {
     snap::wait_seeded(cx)?;
-    let list = cx.root.output(Command::new(cx.stage, ["snap", "list"]))?;
+    let list = cx.root.output(Command::new(["snap", "list"]))?;
     let list = String::from_utf8_lossy(&list.stdout).into_owned();
     if INSTALLERS.iter().any(|name| list.contains(name)) {
         log::debug!("Valid autoinstall schema. Config will be processed by subiquity");

@@ -22,7 +22,7 @@ use crate::system::{Context, template};
 
 pub static MODULE: Module = Module {
     name: "update_etc_hosts",
-    stage: Stage::Init,
+    stage: Stage::Network,
     frequency: Frequency::Always,
     keys: &["manage_etc_hosts"],
     provision: Some(provision),

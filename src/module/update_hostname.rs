@@ -21,7 +21,7 @@ const PREVIOUS: &str = "/var/lib/cloud/data/previous-hostname";
 
 pub static MODULE: Module = Module {
     name: "update_hostname",
-    stage: Stage::Init,
+    stage: Stage::Network,
     frequency: Frequency::Always,
     provision: Some(provision),
     live: Some(live),

@@ -82,9 +82,9 @@ fn live(cx: &mut Context) -> Result<()> {
         let names = ["wireguard-tools", "wireguard"].iter().take(if old { 2 } else { 1 });
         packages::install(cx, &names.map(|n| (*n).to_owned()).collect::<Vec<_>>())?;
     }
-    let loaded = cx.root.output(shell(cx, "lsmod"))?;
+    let loaded = cx.root.output(shell("lsmod"))?;
     if !String::from_utf8_lossy(&loaded.stdout).contains("wireguard") {
-        cx.root.run(shell(cx, "modprobe wireguard")).map_err(|e| e.context("failed to load the module wireguard"))?;
+        cx.root.run(shell("modprobe wireguard")).map_err(|e| e.context("failed to load the module wireguard"))?;
     }
     for (i, entry) in list.iter().enumerate() {
         let [name, ..] = interface(i + 1, entry)?;
@@ -104,15 +104,15 @@ fn probe(cx: &mut Context) -> Result<()> {
     }
     let mut failed = Vec::new();
     for (i, line) in list.iter().filter_map(Value::as_str).enumerate() {
-        if let Err(e) = cx.root.run(shell(cx, line)) {
+        if let Err(e) = cx.root.run(shell(line)) {
             failed.push(format!("wireguard.readinessprobe: entry {}: {e}", i + 1));
         }
     }
     all_or_error(failed)
 }
 
-fn shell(cx: &Context, line: &str) -> Command {
-    Command::new(cx.stage, ["/bin/sh", "-c", line])
+fn shell(line: &str) -> Command {
+    Command::new(["/bin/sh", "-c", line])
 }
 
 /// Version and patch level of the running kernel (proc_sys_kernel(5)).

@@ -153,14 +153,14 @@ mod tests {
         boot.config = Some(yaml::parse("t", &config).unwrap().into());
         assert!(has_early_commands(&root, &boot, &instance));
         let mut run = Run::new(&mut root, &mut boot, &instance).noting(Some(Vec::new()));
-        run.stage(Stage::Init, Half::Provision);
+        run.stage(Stage::Network, Half::Provision);
         let halves = run.into_noted().unwrap();
         note(&mut root, &instance, halves).unwrap();
         commit(&mut root, &mut boot.report);
         let errors = boot.errors();
         assert!(errors.len() == 1 && errors[0].contains("\"late\" is not known here"), "{errors:?}");
         let mut status = Status::new();
-        status.end("init-local", &boot.report);
+        status.end(Stage::Local, &boot.report);
         assert!(root.text("/home/a/.ssh/authorized_keys").contains("AAAA"));
         let host_key = root.text("/etc/ssh/ssh_host_ed25519_key");
 
@@ -176,7 +176,7 @@ mod tests {
         };
         accounts("etc/passwd", "late:x:77:77::/:/bin/sh\n");
         accounts("etc/group", "late:x:77:\n");
-        Run::new(&mut root, &mut boot, &instance).after(before).stage(Stage::Init, Half::Live);
+        Run::new(&mut root, &mut boot, &instance).after(before).stage(Stage::Network, Half::Live);
         assert_eq!(boot.errors(), [""; 0]);
         assert!(root.text("/etc/ssh/keys/a").contains(KEY), "{:?}", root.list("/etc/ssh"));
         assert_eq!(root.text("/etc/ssh/ssh_host_ed25519_key"), host_key);
@@ -202,7 +202,7 @@ mod tests {
         let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
         boot.config = Some(yaml::parse("t", config).unwrap().into());
         let mut run = Run::new(&mut root, &mut boot, &instance).noting(Some(Vec::new()));
-        run.stage(Stage::Init, Half::Provision);
+        run.stage(Stage::Network, Half::Provision);
         let halves = run.into_noted().unwrap();
         note(&mut root, &instance, halves).unwrap();
         // What is in /run ends with the boot.
@@ -213,7 +213,7 @@ mod tests {
             commit(&mut root, &mut boot.report);
             dir.write("etc/ssh/sshd_config", "Port 2222\n");
             let before = Before::look(&mut root, &mut boot, &instance);
-            Run::new(&mut root, &mut boot, &instance).after(before).stage(Stage::Init, Half::Live);
+            Run::new(&mut root, &mut boot, &instance).after(before).stage(Stage::Network, Half::Live);
             assert_eq!(is_set(&root), is_first);
         }
         assert_eq!(boot.errors(), [""; 0]);

@@ -7,18 +7,18 @@ use super::find::{self, Outcome};
 use super::image::disabled;
 use super::outside::{OfTree, ThisMachine};
 use super::{
-    Options, PROVISIONING, append_log, commit, credentials, handover, network, own_log, paths, provision, recover,
-    refresh, rescue, welcome,
+    Options, append_log, commit, credentials, handover, network, own_log, paths, provision, recover, refresh, rescue,
+    welcome,
 };
 use crate::base::error::Result;
 use crate::base::event::Event;
 use crate::base::logging;
 use crate::base::report::Report;
-use crate::instance::status::{self, LOCAL, Status};
+use crate::instance::status::{self, Status};
 use crate::instance::{Instance, state};
 use crate::machine::Machine;
 use crate::root::run_dir::{self, Applied, Record};
-use crate::root::{Attr, Root, Use, Writable, check_writable};
+use crate::root::{Attr, Root, Stage, Use, Writable, check_writable};
 use crate::source::{self, Found};
 use crate::system::{Screen, hotplug};
 use std::path::Path;
@@ -44,11 +44,11 @@ pub fn new_root(path: &Path, machine: &Machine) -> Ended {
         let problems = recovered.entries().iter().map(ToString::to_string).collect();
         return Ended { problems, written: !root.is_unwritten() };
     }
-    log::debug!("{}", welcome(LOCAL));
+    log::debug!("{}", welcome(Stage::Local));
     let outside = ThisMachine::new();
     let mut boot = Boot::new(&root, machine, &Options::default(), &outside);
     boot.report.absorb(recovered);
-    let stage = Event::start(LOCAL, PROVISIONING);
+    let stage = start_event();
     let outcome = unfinished.map_or_else(|| search(&mut root, &mut boot), Outcome::Later);
     let mut status = Status::new();
     let mut done = provision_outcome(&mut root, &mut boot, &mut status, outcome);
@@ -106,10 +106,10 @@ pub fn real_root(root: &mut Root, machine: &Machine, options: &Options) -> Vec<S
         return Vec::new();
     }
     let outside = ThisMachine::new();
-    begin(&outside, LOCAL);
+    begin(&outside, Stage::Local);
     let mut boot = Boot::new(root, machine, options, &outside);
     show_running(root, &mut boot.report, boot.start);
-    let stage = Event::start(LOCAL, PROVISIONING);
+    let stage = start_event();
     let outcome = search(root, &mut boot);
     in_real_root(root, boot, outcome, stage, false)
 }
@@ -117,7 +117,7 @@ pub fn real_root(root: &mut Root, machine: &Machine, options: &Options) -> Vec<S
 /// Leaves in status.json that the stage runs: the search may take minutes, and the next stage looks whether this one was killed.
 fn show_running(root: &mut Root, report: &mut Report, start: f64) {
     let mut status = Status::new();
-    status.begin(LOCAL, start);
+    status.begin(Stage::Local, start);
     report.keep(status.save_in_run(root, false));
     commit(root, report);
 }
@@ -150,7 +150,7 @@ fn after_nothing(
     let outside = ThisMachine::new();
     let mut boot = Boot::new(root, machine, options, &outside);
     let found = find(root, &mut boot)?;
-    let stage = Event::start(LOCAL, PROVISIONING);
+    let stage = start_event();
     Some(in_real_root(root, boot, Outcome::Read(Box::new(found)), stage, late))
 }
 
@@ -177,9 +177,15 @@ fn in_real_root(root: &mut Root, mut boot: Boot, outcome: Outcome, stage: Event,
     boot.errors()
 }
 
+/// Begins the stage's event.
+fn start_event() -> Event {
+    let (name, description) = Stage::Local.event();
+    Event::start(name, description)
+}
+
 /// Logs and prints the line that begins a stage.
-pub(super) fn begin(outside: &dyn crate::system::Outside, action: &str) {
-    let line = welcome(action);
+pub(super) fn begin(outside: &dyn crate::system::Outside, stage: Stage) {
+    let line = welcome(stage);
     log::debug!("{line}");
     outside.show(Screen::Stderr, &(line + "\n"));
 }
@@ -216,7 +222,7 @@ impl Done {
 
 /// Provisions the root with what was found. Nothing is committed yet.
 fn provision_outcome(root: &mut Root, boot: &mut Boot, status: &mut Status, outcome: Outcome) -> Done {
-    status.begin(LOCAL, boot.start);
+    status.begin(Stage::Local, boot.start);
     let mut is_others = false;
     let (instance, place) = match outcome {
         Outcome::Nothing(why) => {
@@ -275,22 +281,17 @@ fn write(root: &mut Root, boot: &mut Boot, done: &mut Done) -> Option<Writable> 
 }
 
 /// Ends the stage in status.json. Returns its messages for the log, and the first stage that is left to run.
-fn end(
-    root: &mut Root,
-    boot: &mut Boot,
-    status: &mut Status,
-    done: &Done,
-) -> (Vec<logging::Message>, Option<handover::Later>) {
+fn end(root: &mut Root, boot: &mut Boot, status: &mut Status, done: &Done) -> (Vec<logging::Message>, Option<Stage>) {
     if let Some((summary, _)) = &done.provisioned {
         let how = if done.written { "provisioned" } else { "not all of it could be written" };
         log::info!("{summary}: {how} in {:.3} s", status::uptime() - boot.start);
     }
     boot.log();
-    status.end(LOCAL, &boot.report);
+    status.end(Stage::Local, &boot.report);
     // With changes still unwritten, every later stage has to run.
     let provisioned = done.provisioned.as_ref().filter(|_| done.written);
     let first = provisioned.map(|(_, provisioned)| demand::leave(root, boot, status, provisioned));
-    let first = first.and_then(|first| boot.report.keep(first)).unwrap_or(Some(handover::Later::Local));
+    let first = first.and_then(|first| boot.report.keep(first)).unwrap_or(Some(Stage::Local));
     (logging::take(), first)
 }
 
@@ -368,10 +369,10 @@ mod tests {
         let text = std::fs::read_to_string(dir.0.join("run/cloud-init/status.json")).unwrap();
         assert!(text.contains("\"stage\": \"init-local\"") && text.contains("\"start\": 1.5"), "{text}");
         let mut status = Status::load(&root);
-        status.note_killed("init");
-        assert_eq!(status.errors_of(LOCAL), ["the stage init-local was killed before its end"]);
+        status.note_killed(Stage::Network);
+        assert_eq!(status.errors_of(Stage::Local), ["the stage init-local was killed before its end"]);
         // Its end takes the place of that file.
-        status.end(LOCAL, &Report::new());
+        status.end(Stage::Local, &Report::new());
         status.save(&mut root).unwrap();
         assert_eq!(root.commit(), []);
         assert_eq!(Status::load(&root), status);

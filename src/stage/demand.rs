@@ -6,12 +6,11 @@
 
 use super::again::has_boothooks;
 use super::boot::Boot;
-use super::handover::Later;
 use super::modules::{Run, Work};
 use super::{provision, refresh, reporting};
 use crate::base::error::Result;
 use crate::base::report::Report;
-use crate::instance::status::{LOCAL, Status, uptime};
+use crate::instance::status::{Status, uptime};
 use crate::instance::{Instance, state};
 use crate::module::Module;
 use crate::root::run_dir::{self, IDLE, RANDOM_PASSWORDS};
@@ -49,16 +48,16 @@ pub struct Provisioned {
 ///
 /// # Errors
 /// /run cannot be written, or the running system's systemd does not answer.
-pub fn leave(root: &mut Root, boot: &mut Boot, status: &mut Status, done: &Provisioned) -> Result<Option<Later>> {
+pub fn leave(root: &mut Root, boot: &mut Boot, status: &mut Status, done: &Provisioned) -> Result<Option<Stage>> {
     if !root.has_run() {
-        return Ok(Some(Later::Local));
+        return Ok(Some(Stage::Local));
     }
     let mut run = Run::new(root, boot, &done.instance);
     let (config, last) = (run.demand(Stage::Config, &|_| true), run.demand(Stage::Final, &|_| true));
     let boothooks = has_boothooks(root, &done.instance);
     let needs_network = !done.complete || [config.work, last.work].contains(&Work::Remote);
     if root.is_live() {
-        return start_network(root, boothooks, needs_network).map(|()| Some(Later::Local));
+        return start_network(root, boothooks, needs_network).map(|()| Some(Stage::Local));
     }
     if boothooks && has_systemd(root) {
         root.write(BOOTHOOKS_WAIT.0, BOOTHOOKS_WAIT.1, Attr::root(0o644))?;
@@ -69,14 +68,14 @@ pub fn leave(root: &mut Root, boot: &mut Boot, status: &mut Status, done: &Provi
     }
     // After an error every stage runs, to report it and to repeat the work.
     if !boot.report.errors().is_empty() || !done.complete || reporting::has_webhook(boot) {
-        return Ok(Some(Later::Local));
+        return Ok(Some(Stage::Local));
     }
     let is_early_due = run_dir::is_early_due(root);
     let is_local = |module: &Module| is_early_due && module.early;
     let mut run = Run::new(root, boot, &done.instance);
-    let early = run.demand(Stage::Init, &is_local);
+    let early = run.demand(Stage::Network, &is_local);
     // Some may be left to the network stage.
-    let network = run.demand(Stage::Init, &|module| !is_local(module) || module.is_ready.is_some());
+    let network = run.demand(Stage::Network, &|module| !is_local(module) || module.is_ready.is_some());
     let source = source::named(&done.instance.source);
     let reports = source.is_some_and(|s| s.provisioned.is_some() || s.publish_host_keys.is_some());
     let left = [&state::later_logins(&done.instance), RANDOM_PASSWORDS].iter().any(|path| root.exists(path));
@@ -100,20 +99,20 @@ pub fn leave(root: &mut Root, boot: &mut Boot, status: &mut Status, done: &Provi
         || Run::new(root, boot, &done.instance).has_background();
     let [network, config, _] = marks;
     let mut first = None;
-    for (stage, name, needed, marks) in [
-        (Later::Local, LOCAL, local, String::new()),
-        (Later::Network, "init", init, network),
-        (Later::Config, "modules-config", later, config),
-        (Later::Final, "modules-final", ends, String::new()),
+    for (stage, needed, marks) in [
+        (Stage::Local, local, String::new()),
+        (Stage::Network, init, network),
+        (Stage::Config, later, config),
+        (Stage::Final, ends, String::new()),
     ] {
         if needed {
             first = first.or(Some(stage));
             continue;
         }
-        root.write(&format!("{IDLE}/{name}"), marks, Attr::root(0o600))?;
-        if name != LOCAL {
-            status.begin(name, uptime());
-            status.end(name, &Report::new());
+        root.write(&format!("{IDLE}/{}", stage.status_name()), marks, Attr::root(0o600))?;
+        if stage != Stage::Local {
+            status.begin(stage, uptime());
+            status.end(stage, &Report::new());
         }
     }
     Ok(first)
@@ -127,10 +126,10 @@ fn start_network(root: &mut Root, boothooks: bool, needs_network: bool) -> Resul
     }
     if boothooks {
         root.write(BOOTHOOKS_WAIT.0, BOOTHOOKS_WAIT.1, Attr::root(0o644))?;
-        root.run(Command::new(Stage::Init, ["systemctl", "daemon-reload"]))?;
+        root.run(Command::new(["systemctl", "daemon-reload"]))?;
     }
     if needs_network || boothooks {
-        root.run(Command::new(Stage::Init, ["systemctl", "--no-block", "start", "network-online.target"]))?;
+        root.run(Command::new(["systemctl", "--no-block", "start", "network-online.target"]))?;
     }
     Ok(())
 }
@@ -172,7 +171,7 @@ mod tests {
         own.iter().for_each(|(key, value)| drop(merged.insert(key, value.clone())));
         boot.config = Some(Value::Map(merged).into());
         let mut run = Run::new(&mut root, &mut boot, &instance);
-        Stage::ALL.iter().for_each(|stage| run.stage(*stage, Half::Provision));
+        Stage::WITH_MODULES.iter().for_each(|stage| run.stage(*stage, Half::Provision));
         run.leave_early();
         let done = Provisioned { instance: instance.clone(), read: true, complete: true, settled: false };
         leave(&mut root, &mut boot, &mut Status::new(), &done).unwrap();

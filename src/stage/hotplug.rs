@@ -12,7 +12,7 @@ use crate::document::json;
 use crate::instance::{Frequency, Instance, NetworkData};
 use crate::machine::Machine;
 use crate::module::{self, Role};
-use crate::root::{Command, Root, Stage};
+use crate::root::{Command, Root};
 use crate::source;
 use crate::system::{Outside, hotplug};
 use std::time::Duration;
@@ -49,7 +49,7 @@ pub fn added(root: &mut Root, machine: &Machine, path: &str) -> Vec<String> {
         let (mut stored, renderer) = refresh::store(root, boot, found)?;
         if renderer.is_some_and(|renderer| renderer.reload.is_empty()) {
             // ifupdown has no program that reloads its files: devices are brought up one by one.
-            root.run(Command::new(Stage::Init, ["ifup", name]))?;
+            root.run(Command::new(["ifup", name]))?;
         }
         let (times, wait) = LATE_ADDRESSES;
         let late = root.is_live() && source::named(&stored.source).is_some_and(|source| source.late_addresses);

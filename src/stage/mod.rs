@@ -41,7 +41,7 @@ use crate::document::{Map, Value};
 use crate::instance::status::{self, Status};
 use crate::instance::{Instance, state};
 use crate::machine::Machine;
-use crate::root::{Attr, CLOUD_INIT_LOG as LOG, Root, Use};
+use crate::root::{Attr, CLOUD_INIT_LOG as LOG, Root, Stage, Use};
 use crate::source::none;
 use rustix::process::{Signal, getpgrp, getpid, kill_current_process_group};
 use std::os::unix::net::UnixDatagram;
@@ -124,13 +124,11 @@ pub fn fails_loudly(machine: &Machine) -> bool {
 
 /// The line that begins a stage, in cloud-init's words: programs that watch the console or the log look for
 /// it.
-fn welcome(action: &str) -> String {
+fn welcome(stage: Stage) -> String {
+    let action = stage.action();
     let (version, uptime) = (env!("CARGO_PKG_VERSION"), status::uptime());
     format!("Cloud-init v. {version} running '{action}' at {}. Up {uptime:.2} seconds.", clock::now())
 }
-
-/// What the local stage does, in the events that it logs and reports.
-const PROVISIONING: &str = "provisioning the root";
 
 /// Makes status.json readable in /run where the disk could not be written.
 fn rescue(status: &Status, root: &mut Root, report: &mut Report) {

@@ -133,9 +133,9 @@ impl<'a, 'b> Run<'a, 'b> {
     /// Runs one half of the modules in a stage's list, in order. One that fails is an error of the report;
     /// the others still run.
     pub fn stage(&mut self, stage: Stage, half: Half) {
-        let is_network_stage = (stage, half) == (Stage::Init, Half::Live);
+        let is_network_stage = (stage, half) == (Stage::Network, Half::Live);
         let early = if is_network_stage { self.root.text(run_dir::EARLY) } else { String::new() };
-        let may_be_early = (stage, half) == (Stage::Init, Half::Provision) && self.nothing_comes_first();
+        let may_be_early = (stage, half) == (Stage::Network, Half::Provision) && self.nothing_comes_first();
         let entries = self.entries(stage, half);
         if half == Half::Live {
             self.log_skipped(&entries);
@@ -151,7 +151,7 @@ impl<'a, 'b> Run<'a, 'b> {
                 Half::Live => !early.lines().any(|name| name == entry.module.name),
             };
             if is_its_time {
-                self.one(entry, stage, half);
+                self.one(entry, half);
             }
             if commands == Some(at) {
                 self.files_again();
@@ -165,7 +165,7 @@ impl<'a, 'b> Run<'a, 'b> {
     /// Runs those file halves again that depend on what the user's commands changed.
     fn files_again(&mut self) {
         let mut before = std::mem::take(&mut self.before);
-        let stages = if before.is_empty() { &[][..] } else { &Stage::ALL };
+        let stages = if before.is_empty() { &[][..] } else { &Stage::WITH_MODULES };
         if !stages.is_empty() {
             commit(self.root, &mut self.boot.report);
         }
@@ -176,7 +176,7 @@ impl<'a, 'b> Run<'a, 'b> {
                 let Some(handler) = module.provision else { continue };
                 // Its warnings were reported in the first run.
                 let known = std::mem::take(&mut self.boot.report);
-                let done = self.with_context(stage, &entry.args, true, handler);
+                let done = self.with_context(&entry.args, true, handler);
                 self.boot.report = known;
                 match done {
                     Ok(()) if !half.error.is_empty() => self.boot.withdrawn.push(half.error),
@@ -194,7 +194,7 @@ impl<'a, 'b> Run<'a, 'b> {
     /// The entries of a stage's list.
     fn entries(&mut self, stage: Stage, half: Half) -> Vec<Entry> {
         let (config, report) = self.boot.config_and_report();
-        let list = config.get(module::list_key(stage)).and_then(Value::as_list).unwrap_or_default();
+        let list = config.get(stage.list_key()).and_then(Value::as_list).unwrap_or_default();
         let entries = list.iter().filter_map(|v| entry(v, half, report)).collect();
         self.boot.log();
         entries
@@ -217,24 +217,24 @@ impl<'a, 'b> Run<'a, 'b> {
     /// Runs the early modules of the network stage's list in the local stage of the real root.
     pub fn early(&mut self) {
         let mut done = String::new();
-        for entry in self.entries(Stage::Init, Half::Live) {
+        for entry in self.entries(Stage::Network, Half::Live) {
             let module = entry.module;
             let is_done = || state::is_done(self.root, self.instance, &mark(module, Half::Live), entry.frequency);
             let is_due = self.is_requested(module) && !is_done();
             if let Some(soon) = module.soon.filter(|_| is_due)
-                && !module.idle.is_some_and(|idle| self.with_context(Stage::Init, &entry.args, false, idle))
+                && !module.idle.is_some_and(|idle| self.with_context(&entry.args, false, idle))
             {
-                self.call(soon, module, entry.frequency, Stage::Init, &entry.args);
+                self.call(soon, module, entry.frequency, &entry.args);
             }
             if !module.early {
                 continue;
             }
             let ready = module.is_ready.filter(|_| is_due);
-            if ready.is_some_and(|is_ready| !self.with_context(Stage::Init, &entry.args, false, is_ready)) {
+            if ready.is_some_and(|is_ready| !self.with_context(&entry.args, false, is_ready)) {
                 log::info!("{} is left to the network stage: not all that it needs is there", module.name);
                 break;
             }
-            self.one(&entry, Stage::Init, Half::Live);
+            self.one(&entry, Half::Live);
             done += module.name;
             done.push('\n');
         }
@@ -246,7 +246,7 @@ impl<'a, 'b> Run<'a, 'b> {
     /// returns true are considered.
     pub fn demand(&mut self, stage: Stage, counts: &dyn Fn(&Module) -> bool) -> Demand {
         let config = self.boot.config();
-        let list = config.get(module::list_key(stage)).and_then(Value::as_list).unwrap_or_default();
+        let list = config.get(stage.list_key()).and_then(Value::as_list).unwrap_or_default();
         // Entries that cannot run were reported already.
         let entries: Vec<Entry> = list.iter().filter_map(|v| entry(v, Half::Live, &mut Report::new())).collect();
         let mut demand = Demand { work: Work::None, idle: Vec::new() };
@@ -256,7 +256,7 @@ impl<'a, 'b> Run<'a, 'b> {
             if !counts(module) || module.live.is_none() || !self.is_requested(module) || is_done() {
                 continue;
             }
-            if module.idle.is_some_and(|idle| self.with_context(stage, &args, false, idle)) {
+            if module.idle.is_some_and(|idle| self.with_context(&args, false, idle)) {
                 demand.idle.push((mark, frequency));
             } else if !module.offline {
                 demand.work = Work::Remote;
@@ -296,13 +296,13 @@ impl<'a, 'b> Run<'a, 'b> {
     /// Whether [`Run::background`] has anything to do.
     pub fn has_background(&mut self) -> bool {
         let left = self.left_to_background();
-        left.iter().any(|(_, work, _)| !self.with_context(Stage::Final, &[], false, work.idle))
+        left.iter().any(|(_, work, _)| !self.with_context(&[], false, work.idle))
     }
 
     /// Does the modules' background work.
     pub fn background(&mut self) {
         for (module, work, mark) in self.left_to_background() {
-            self.call(work.run, module, Frequency::Instance, Stage::Final, &[]);
+            self.call(work.run, module, Frequency::Instance, &[]);
             let marked = state::mark_done(self.root, self.instance, &mark, Frequency::Instance);
             self.boot.report.keep(marked.map_err(|e| e.context(module.name)));
         }
@@ -310,15 +310,15 @@ impl<'a, 'b> Run<'a, 'b> {
 
     /// Whether the list of any stage names the module.
     pub fn is_listed(&self, module: &Module) -> bool {
-        [Stage::Init, Stage::Config, Stage::Final].iter().any(|stage| {
-            let list = self.boot.config().get(module::list_key(*stage)).and_then(Value::as_list).unwrap_or_default();
+        Stage::WITH_MODULES.iter().any(|stage| {
+            let list = self.boot.config().get(stage.list_key()).and_then(Value::as_list).unwrap_or_default();
             list.iter()
                 .any(|entry| name_of(entry).is_some_and(|n| module::find(&n).is_some_and(|m| m.name == module.name)))
         })
     }
 
     /// Runs one half of a module, if it has that half and is requested.
-    fn one(&mut self, entry: &Entry, stage: Stage, half: Half) {
+    fn one(&mut self, entry: &Entry, half: Half) {
         let module = entry.module;
         let handler = match half {
             Half::Provision => module.provision,
@@ -326,20 +326,12 @@ impl<'a, 'b> Run<'a, 'b> {
         };
         let Some(handler) = handler else { return };
         if self.is_requested(module) {
-            self.call_if_due(handler, module, half, stage, entry.frequency, &entry.args);
+            self.call_if_due(handler, module, half, entry.frequency, &entry.args);
         }
     }
 
     /// Runs one half of a module and marks it as done, unless it has already run at its frequency.
-    fn call_if_due(
-        &mut self,
-        handler: Handler,
-        module: &Module,
-        half: Half,
-        stage: Stage,
-        frequency: Frequency,
-        args: &[String],
-    ) {
+    fn call_if_due(&mut self, handler: Handler, module: &Module, half: Half, frequency: Frequency, args: &[String]) {
         let mark = mark(module, half);
         if state::is_done(self.root, self.instance, &mark, frequency) {
             // Not logged for the file half, which may have run a moment ago.
@@ -354,12 +346,12 @@ impl<'a, 'b> Run<'a, 'b> {
         }
         let mut error = None;
         if module.repeats {
-            error = self.call(handler, module, frequency, stage, args);
+            error = self.call(handler, module, frequency, args);
         }
         let marked = state::mark_done(self.root, self.instance, &mark, frequency);
         let is_marked = self.boot.report.keep(marked.map_err(|e| e.context(module.name))).is_some();
         if is_marked && !module.repeats {
-            error = self.call(handler, module, frequency, stage, args);
+            error = self.call(handler, module, frequency, args);
         }
         if let Some(list) = self.noted.as_mut().filter(|_| noted) {
             let (paths, error) = (self.root.take_watched(), error.unwrap_or_default());
@@ -400,19 +392,12 @@ impl<'a, 'b> Run<'a, 'b> {
     }
 
     /// Calls one half of a module. A failure is added to the report and returned.
-    fn call(
-        &mut self,
-        handler: Handler,
-        module: &Module,
-        frequency: Frequency,
-        stage: Stage,
-        args: &[String],
-    ) -> Option<String> {
-        if module.is_left_out() && module.idle.is_some_and(|idle| self.with_context(stage, args, false, idle)) {
+    fn call(&mut self, handler: Handler, module: &Module, frequency: Frequency, args: &[String]) -> Option<String> {
+        if module.is_left_out() && module.idle.is_some_and(|idle| self.with_context(args, false, idle)) {
             return None;
         }
         let mut event = Event::module(module.name, frequency.name());
-        let error = self.with_context(stage, args, false, handler).err();
+        let error = self.with_context(args, false, handler).err();
         let error = error.map(|e| format!("module {} failed: {e}", module.name));
         if let Some(error) = &error {
             event.fail();
@@ -423,12 +408,12 @@ impl<'a, 'b> Run<'a, 'b> {
     }
 
     /// Calls `of` with a module's context.
-    fn with_context<T>(&mut self, stage: Stage, args: &[String], again: bool, of: fn(&mut Context) -> T) -> T {
+    fn with_context<T>(&mut self, args: &[String], again: bool, of: fn(&mut Context) -> T) -> T {
         let (root, instance) = (&mut *self.root, self.instance);
         let (distro, outside, retried) = (self.boot.image.distro, self.boot.outside, self.boot.retried);
         let (config, report) = self.boot.config_and_report();
         let context = Context::new(root, config, instance, &distro, report);
-        let mut context = Context { args, stage, outside, again, retried, ..context };
+        let mut context = Context { args, outside, again, retried, ..context };
         let result = of(&mut context);
         let shown = std::mem::take(&mut context.shown);
         self.boot.shown.extend(shown);
@@ -437,7 +422,7 @@ impl<'a, 'b> Run<'a, 'b> {
 
     /// Waits for the network, for what the network stage itself does.
     pub fn await_network(&mut self) {
-        self.with_context(Stage::Init, &[], false, service::wait_for_network);
+        self.with_context(&[], false, service::wait_for_network);
     }
 
     /// Writes the hostname before anything else, for a boot whose modules wait for remote user-data: network
@@ -445,7 +430,7 @@ impl<'a, 'b> Run<'a, 'b> {
     pub fn hostname(&mut self) {
         let module = module::with_role(Role::Hostname);
         if let Some((module, handler)) = module.and_then(|m| Some((m, m.provision?))) {
-            self.call(handler, module, Frequency::Always, Stage::Init, &[]);
+            self.call(handler, module, Frequency::Always, &[]);
         }
     }
 
@@ -453,7 +438,7 @@ impl<'a, 'b> Run<'a, 'b> {
     pub fn logins(&mut self) {
         let module = module::with_role(Role::Ssh).filter(|ssh| self.is_listed(ssh));
         if let Some((module, handler)) = module.and_then(|m| Some((m, m.live?))) {
-            self.call(handler, module, Frequency::Always, Stage::Init, &[]);
+            self.call(handler, module, Frequency::Always, &[]);
         }
     }
 
@@ -465,14 +450,15 @@ impl<'a, 'b> Run<'a, 'b> {
     /// Sets passwords again. Returns the error.
     pub fn set_passwords(&mut self) -> Option<String> {
         let (module, handler) = module::with_role(Role::Passwords).and_then(|m| Some((m, m.provision?)))?;
-        self.call(handler, module, Frequency::Always, Stage::Init, &[])
+        self.call(handler, module, Frequency::Always, &[])
     }
 
     /// `cloud-init single`: both halves of one module, whether or not its keys are there.
     pub fn single(&mut self, module: &'static Module, frequency: Option<Frequency>, args: &[String]) {
+        self.root.enter(module.stage);
         for (half, handler) in [(Half::Provision, module.provision), (Half::Live, module.live)] {
             let Some(handler) = handler else { continue };
-            self.call_if_due(handler, module, half, module.stage, frequency.unwrap_or(module.frequency), args);
+            self.call_if_due(handler, module, half, frequency.unwrap_or(module.frequency), args);
         }
     }
 }
@@ -593,7 +579,7 @@ mod tests {
                 "{{cloud_init_modules: [set_passwords], system_info: {{default_user: {{name: a}}}}, users: [default], {password}}}"
             );
             boot.config = Some(yaml::parse("t", &config).unwrap().into());
-            Run::new(&mut root, &mut boot, &instance).stage(Stage::Init, Half::Provision);
+            Run::new(&mut root, &mut boot, &instance).stage(Stage::Network, Half::Provision);
             assert_eq!(boot.errors(), [""; 0]);
             let shadow = root.text("/etc/shadow");
             // The user sets another.
@@ -625,7 +611,7 @@ mod tests {
         if early {
             run.early();
         }
-        run.stage(Stage::Init, Half::Live);
+        run.stage(Stage::Network, Half::Live);
         assert_eq!(boot.errors(), [""; 0]);
         (root.commands().iter().map(|c| c.argv.join(" ")).collect(), may_be_early)
     }
@@ -666,7 +652,7 @@ mod tests {
         assert!(!state::is_done(&root, &instance, "config_mounts.live", Frequency::Instance));
 
         let mut run = Run::new(&mut root, &mut boot, &instance);
-        run.stage(Stage::Init, Half::Live);
+        run.stage(Stage::Network, Half::Live);
         assert!(!root.exists(run_dir::EARLY));
         assert!(state::is_done(&root, &instance, "config_mounts.live", Frequency::Instance));
         assert_eq!(boot.errors(), [""; 0]);
@@ -683,7 +669,7 @@ mod tests {
                 let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
                 let config = format!("{{cloud_init_modules: [{entry}], bootcmd: [a]}}");
                 boot.config = Some(yaml::parse("t", &config).unwrap().into());
-                Run::new(&mut root, &mut boot, &instance).stage(Stage::Init, Half::Live);
+                Run::new(&mut root, &mut boot, &instance).stage(Stage::Network, Half::Live);
                 assert_eq!(boot.errors(), [""; 0]);
             }
             let mode = root.stat("/run/cloud-init/bootcmd.sh").unwrap().attr.mode;
@@ -749,7 +735,7 @@ mod tests {
             let module = Module { name: "x", keys: &["x"], live: Some(is_marked), repeats, ..Module::NEW };
             let mut run = Run::new(&mut root, &mut boot, &instance);
             for _ in 0..2 {
-                run.call_if_due(is_marked, &module, Half::Live, Stage::Init, Frequency::Instance, &[]);
+                run.call_if_due(is_marked, &module, Half::Live, Frequency::Instance, &[]);
             }
             assert!(root.exists("/var/lib/cloud/instances/i/sem/config_x"));
             root.remove("/var/lib/cloud/instances/i/sem/config_x").unwrap();

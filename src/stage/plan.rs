@@ -38,9 +38,11 @@ pub fn plan(path: &Path, seed: &Path) -> Result<Plan> {
     let instance = apply::seeded(&mut root, &mut boot, seed)?;
     let mut last = root.changes();
     let mut changes: Vec<(Option<Stage>, Change)> = last.iter().map(|c| (None, c.clone())).collect();
+    root.enter(Stage::Network);
     provision::later_files(&mut root, &instance, &mut boot.report);
     provision::boothooks(&mut root, &mut boot, &instance);
-    for stage in Stage::ALL {
+    for stage in Stage::WITH_MODULES {
+        root.enter(stage);
         let mut run = Run::new(&mut root, &mut boot, &instance);
         run.stage(stage, Half::Live);
         if stage == Stage::Final {
@@ -272,9 +274,9 @@ mod tests {
 
     #[test]
     fn secrets_of_a_command_are_masked() {
-        let registered =
-            Command::new(Stage::Config, ["register", "--key=geheim"]).env("KEY", "geheim").stdin("geheim\n");
-        let shown = json::to_string(&command(&registered.secret("geheim")));
+        let registered = Command::new(["register", "--key=geheim"]).env("KEY", "geheim").stdin("geheim\n");
+        let registered = Command { when: Stage::Config, ..registered.secret("geheim") };
+        let shown = json::to_string(&command(&registered));
         assert_eq!(
             shown,
             r#"{"change":"run","argv":["register","--key=********"],"stdin":"********\n","env":{"KEY":"********"},"when":"config"}"#

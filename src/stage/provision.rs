@@ -95,7 +95,7 @@ fn forget_mounts(root: &mut Root) -> Result<()> {
 pub fn modules(root: &mut Root, boot: &mut Boot, instance: &Instance) {
     let noted = (root.has_run() && again::has_early_commands(root, boot, instance)).then(Vec::new);
     let mut run = Run::new(root, boot, instance).noting(noted);
-    Stage::ALL.into_iter().for_each(|stage| run.stage(stage, Half::Provision));
+    Stage::WITH_MODULES.into_iter().for_each(|stage| run.stage(stage, Half::Provision));
     if let Some(halves) = run.into_noted() {
         boot.report.keep(again::note(root, instance, halves));
     }
@@ -158,7 +158,7 @@ pub fn later_files(root: &mut Root, instance: &Instance, report: &mut Report) {
 pub fn boothooks(root: &mut Root, boot: &mut Boot, instance: &Instance) {
     let folder = again::boothooks_of(instance);
     for name in root.list(&folder) {
-        let command = Command::new(Stage::Init, [format!("{folder}/{name}")]);
+        let command = Command::new([format!("{folder}/{name}")]);
         if let Err(e) = root.run(command.env("INSTANCE_ID", instance.instance_id.as_str())) {
             boot.report.error(format_args!("boothook {name} failed: {e}"));
         }

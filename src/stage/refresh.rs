@@ -14,7 +14,7 @@ use crate::drive::devices::Places;
 use crate::instance::Instance;
 use crate::network::render::{RENDERERS, Renderer};
 use crate::root::run_dir::{Applied, Record};
-use crate::root::{Command, Root, Stage};
+use crate::root::{Command, Root};
 use crate::source::{self, Search, Source, Update, candidates, choose};
 use std::time::Duration;
 
@@ -177,7 +177,7 @@ pub fn reload(root: &mut Root, renderer: &Renderer) -> Result<()> {
         return Ok(());
     }
     log::info!("the network configuration changed: {} reads it again", renderer.title);
-    root.run(Command::new(Stage::Init, renderer.reload.iter().copied()))
+    root.run(Command::new(renderer.reload.iter().copied()))
 }
 
 #[cfg(test)]

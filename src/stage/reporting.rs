@@ -4,7 +4,6 @@
 //! The initramfs sends nothing: the network stage reports the local stage too. Each stage sends its events
 //! when it ends.
 
-use super::PROVISIONING;
 use super::boot::Boot;
 use crate::base::clock;
 use crate::base::deadline::Deadline;
@@ -16,8 +15,8 @@ use crate::document::{Map, Value, json};
 use crate::instance::status;
 use crate::link::http::oauth::OAuth;
 use crate::link::http::{Client, Redirects, Request, Settings, ca_files, refused};
-use crate::root::Root;
 use crate::root::run_dir::{Applied, Record};
+use crate::root::{Root, Stage};
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 
@@ -136,9 +135,10 @@ fn local_stage(applied: Option<Applied>, failed: bool) -> Vec<Event> {
         let ago = Duration::try_from_secs_f64(uptime - moment).unwrap_or_default();
         now.checked_sub(ago).unwrap_or(now)
     };
+    let (name, description) = Stage::Local.event();
     let event = |result: Option<&str>, moment| Event {
-        name: status::LOCAL.into(),
-        description: PROVISIONING.into(),
+        name: name.into(),
+        description: description.into(),
         result: result.map(str::to_owned),
         time: at(moment),
         duration: 0.0,

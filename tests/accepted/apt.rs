@@ -7,7 +7,7 @@ use prepivot::document::yaml;
 use prepivot::instance::Instance;
 use prepivot::machine::Distro;
 use prepivot::module;
-use prepivot::root::{Root, Stage, Use};
+use prepivot::root::{Root, Use};
 use prepivot::system::Context;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -31,7 +31,6 @@ fn provisioned(name: &str, config: &str) -> TempDir {
     let mut report = Report::new();
     let half = module::find("apt_configure").and_then(|m| m.provision).expect("the module");
     let result = half(&mut Context {
-        stage: Stage::Config,
         ..Context::new(
             &mut root,
             &yaml::parse("cloud-config", config).expect("YAML"),

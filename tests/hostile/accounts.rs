@@ -247,8 +247,8 @@ fn hostile_values_make_no_lines() {
             let module = find(name).unwrap();
             for half in [module.provision, module.live].into_iter().flatten() {
                 let mut report = Report::new();
-                let mut context =
-                    Context { stage: module.stage, ..Context::new(&mut root, &config, &instance, distro, &mut report) };
+                root.enter(module.stage);
+                let mut context = Context::new(&mut root, &config, &instance, distro, &mut report);
                 if let Err(e) = half(&mut context) {
                     assert!(!e.to_string().contains(char::is_control), "round {round}: {e}");
                 }

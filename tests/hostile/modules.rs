@@ -170,11 +170,9 @@ fn run(
         }
         for half in [module.provision, module.live].into_iter().flatten() {
             let mut report = Report::new();
-            let mut cx = Context {
-                stage: module.stage,
-                outside: &OneDisk,
-                ..Context::new(&mut root, config, instance, distro, &mut report)
-            };
+            root.enter(module.stage);
+            let mut cx =
+                Context { outside: &OneDisk, ..Context::new(&mut root, config, instance, distro, &mut report) };
             let _ = half(&mut cx);
         }
     }

@@ -59,7 +59,7 @@ use crate::system::device_names::{self, alias};
 
 pub static MODULE: Module = Module {
     name: "disk_setup",
-    stage: Stage::Init,
+    stage: Stage::Network,
     frequency: Frequency::Instance,
     keys: &["disk_setup", "fs_setup"],
     live: Some(live),
@@ -132,7 +132,7 @@ fn settle(cx: &mut Context) -> Result<()> {
     if cx.root.which("udevadm").is_none() {
         return Ok(());
     }
-    cx.root.run(Command::new(cx.stage, ["udevadm", "settle"]))
+    cx.root.run(Command::new(["udevadm", "settle"]))
 }
 
 /// Has the kernel read a disk's table again, and waits for the nodes of its partitions.
@@ -142,7 +142,7 @@ fn reread(cx: &mut Context, disk: &str) -> Result<()> {
         Some(_) => vec!["partprobe", disk],
         None => vec!["blockdev", "--rereadpt", disk],
     };
-    cx.root.run(Command::new(cx.stage, argv))?;
+    cx.root.run(Command::new(argv))?;
     cx.outside.devices_changed();
     settle(cx)
 }

@@ -52,7 +52,7 @@ const DISABLED: &str = "/etc/growroot-disabled";
 
 pub static MODULE: Module = Module {
     name: "growpart",
-    stage: Stage::Init,
+    stage: Stage::Network,
     frequency: Frequency::Always,
     provision: Some(provision),
     live: Some(live),
@@ -233,7 +233,7 @@ fn grow_partition(cx: &mut Context, places: &Places, block: &Block, disk: &str, 
     let growth = table.grow(number)?;
     let old = table.partitions().into_iter().find(|p| p.number == number);
     if let Some(growth) = &growth {
-        let shown = Command::new(cx.stage, ["growpart".to_owned(), disk.node.clone(), number.to_string()]);
+        let shown = Command::new(["growpart".to_owned(), disk.node.clone(), number.to_string()]);
         cx.root.write_device(&disk.node, &growth.steps, false, shown)?;
     }
     let now = growth.map(|g| g.partition).or(old);
@@ -242,7 +242,7 @@ fn grow_partition(cx: &mut Context, places: &Places, block: &Block, disk: &str, 
     if let Err(e) = cx.root.resize_partition(&disk.node, number, now.start, now.end, geometry.sector) {
         log::info!("{e}");
         let partx = ["partx", "--update", "--nr", &number.to_string(), &disk.node];
-        cx.root.run(Command::new(cx.stage, partx)).map_err(|partx| Error::new(format!("{e}; {partx}")))?;
+        cx.root.run(Command::new(partx)).map_err(|partx| Error::new(format!("{e}; {partx}")))?;
     }
     cx.outside.devices_changed();
     Ok(if old == Some(now) { Outcome::Full } else { Outcome::Grown })

@@ -242,7 +242,7 @@ fn the_kernel_grows_a_partition_that_is_mounted() {
     assert!(say(&["sfdisk", "--dump", &disk.node]).unwrap().contains(&format!("size={:>12}", end - 2048)));
     // A disk in use gets no new table.
     let steps = [vec![crate::root::Write { offset: 0, content: vec![0; 512] }]];
-    let error = root.write_device(&disk.node, &steps, true, Command::new(Stage::Init, ["wipefs"])).unwrap_err();
+    let error = root.write_device(&disk.node, &steps, true, Command::new(["wipefs"])).unwrap_err();
     assert!(error.to_string().contains("it is in use"), "{error}");
     assert!(say(&["sfdisk", "--dump", &disk.node]).is_ok());
 }

@@ -73,7 +73,7 @@ const DEVICE_TIMEOUT: &str = "x-systemd.device-timeout=30s";
 
 pub static MODULE: Module = Module {
     name: "mounts",
-    stage: Stage::Init,
+    stage: Stage::Network,
     frequency: Frequency::Instance,
     provision: Some(provision),
     live: Some(live),
@@ -259,10 +259,10 @@ fn soon(cx: &mut Context) -> Result<()> {
     let due: Vec<Entry> = entries.iter().filter(is_due).cloned().collect();
     mount_each(cx, &due, &mounted);
     if changed && entries.iter().any(|e| !e.order.is_late && e.fields[2] == "swap") {
-        cx.root.run(Command::new(cx.stage, ["swapon", "-a"]))?;
+        cx.root.run(Command::new(["swapon", "-a"]))?;
     }
     if changed && systemd {
-        cx.root.run(Command::new(cx.stage, ["systemctl", "daemon-reload"]))?;
+        cx.root.run(Command::new(["systemctl", "daemon-reload"]))?;
     }
     Ok(())
 }
@@ -284,7 +284,7 @@ fn live(cx: &mut Context) -> Result<()> {
     // systemd has handled every line of the fstab that it found at boot, but not a swap file that did not
     // exist then.
     if swaps && (changed || !systemd || swap.is_some_and(|s| s.is_new)) {
-        cx.root.run(Command::new(cx.stage, ["swapon", "-a"]))?;
+        cx.root.run(Command::new(["swapon", "-a"]))?;
     }
     let mounted = mounted_points(cx);
     if !changed && entries.iter().all(|e| is_cared_for(cx, e, &mounted, systemd)) {
@@ -292,9 +292,9 @@ fn live(cx: &mut Context) -> Result<()> {
         mount_each(cx, entries.iter().filter(|e| e.local), &mounted);
         return Ok(());
     }
-    let mounted = cx.root.run(Command::new(cx.stage, ["mount", "-a"]).limit(MOUNT_LIMIT));
+    let mounted = cx.root.run(Command::new(["mount", "-a"]).limit(MOUNT_LIMIT));
     if systemd {
-        cx.root.run(Command::new(cx.stage, ["systemctl", "daemon-reload"]))?;
+        cx.root.run(Command::new(["systemctl", "daemon-reload"]))?;
     }
     match mounted {
         // It fails for a device without a file system, which has been reported.
@@ -334,7 +334,7 @@ fn is_never(entry: &Entry, mounted: &HashSet<String>) -> bool {
 fn mount_each<'a>(cx: &mut Context, entries: impl IntoIterator<Item = &'a Entry>, mounted: &HashSet<String>) {
     for entry in entries {
         if is_wanted(entry, mounted)
-            && let Err(e) = cx.root.run(Command::new(cx.stage, ["mount", entry.point()]).limit(MOUNT_LIMIT))
+            && let Err(e) = cx.root.run(Command::new(["mount", entry.point()]).limit(MOUNT_LIMIT))
         {
             cx.report.warn(format_args!("mounts: {} is not mounted: {e}", entry.point()));
         }

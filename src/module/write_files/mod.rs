@@ -48,7 +48,7 @@ use std::fmt;
 
 pub static MODULE: Module = Module {
     name: "write_files",
-    stage: Stage::Init,
+    stage: Stage::Network,
     frequency: Frequency::Instance,
     keys: &["write_files"],
     provision: Some(provision),

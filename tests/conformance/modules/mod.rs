@@ -316,10 +316,10 @@ impl<'a> Case<'a> {
             root.play(machine::programs(self, &dir, &runs));
         }
         let mut report = Report::new();
+        root.enter(module.stage);
         for half in [module.provision, module.live, module.in_background.map(|work| work.run)].into_iter().flatten() {
             let mut context = Context {
                 args: &args,
-                stage: module.stage,
                 outside: if self.is_about_accounts() { &Nothing } else { &outside },
                 ..Context::new(&mut root, &self.config, &instance, &self.distro, &mut report)
             };
