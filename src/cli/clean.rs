@@ -8,7 +8,7 @@ use crate::base::error::Error;
 use crate::base::report::Report;
 use crate::machine::{Family, Machine};
 use crate::network::render::RENDERERS;
-use crate::root::run_dir::APPLIED;
+use crate::root::run_dir::LOCAL_STAGE;
 use crate::root::{Attr, Command, Kind, Root, STATE_FOLDERS, Use};
 use crate::stage::image::Image;
 use crate::stage::network;
@@ -149,7 +149,7 @@ impl Clean {
             gone.push(elsewhere.to_owned());
         }
         // A stage run by hand must not conclude that this boot's initramfs has done the work.
-        gone.push(APPLIED.to_owned());
+        gone.push(LOCAL_STAGE.to_owned());
         errors.extend(gone.iter().filter_map(|path| root.remove(path).err()));
         let (is_all, is_datasources) = (self.removes(Config::Fstab), self.removes(Config::Datasource));
         if (is_all || is_datasources) && root.is_file(system::fstab::FSTAB) {

@@ -9,8 +9,8 @@ use super::output::Redirected;
 use super::outside::ThisMachine;
 use super::web::Includes;
 use super::{
-    LOG_GROUP, append_log, append_to_log, apply, commit, config, feedback, part_handlers, password, provision, recover,
-    refresh, reporting, rescue,
+    LOG_GROUP, append_log, append_to_log, commit, config, feedback, local as local_stage, part_handlers, password,
+    provision, recover, refresh, reporting, rescue,
 };
 use crate::base::error::{Context, Result};
 use crate::base::event::Event;
@@ -20,7 +20,7 @@ use crate::document::{Value, json};
 use crate::instance::status::{self, Status};
 use crate::instance::{Instance, instance_data, state};
 use crate::machine::Machine;
-use crate::root::run_dir::{self, Applied, Record};
+use crate::root::run_dir::{self, LocalStage, Origin};
 use crate::root::{Command, Root, Stage};
 use crate::source;
 use crate::userdata::{Fetched, Include};
@@ -44,10 +44,10 @@ fn local(root: &mut Root, machine: &Machine, options: &Options) -> Vec<String> {
     let bound = root.bind_state();
     let mut report = recover(root);
     report.keep(bound);
-    let provisioned = if Applied::read(root).is_none_or(|applied| applied.later) {
-        Some(apply::real_root(root, machine, options))
+    let provisioned = if LocalStage::result(root).is_none_or(|result| result.is_left_to_real_root()) {
+        Some(local_stage::real_root(root, machine, options))
     } else {
-        apply::again(root, machine, options)
+        local_stage::after_nothing(root, machine, options)
     };
     let is_early_due = run_dir::is_early_due(root);
     match provisioned {
@@ -103,7 +103,7 @@ fn with_modules(root: &mut Root, machine: &Machine, stage: Stage, options: &Opti
     if stage == Stage::Final {
         root.stop_waiting().iter().for_each(|e| recovered.error(e));
         recovered.keep(root.forget_unlabelled());
-        if Applied::read(root).is_some_and(|applied| applied.again) {
+        if LocalStage::result(root).and_then(|result| result.origin()).is_some_and(Origin::is_same) {
             recovered.keep(state::note_same(root));
         }
     }
@@ -112,7 +112,7 @@ fn with_modules(root: &mut Root, machine: &Machine, stage: Stage, options: &Opti
         return recovered.errors();
     }
     if stage == Stage::Network {
-        for error in apply::by_service(root, machine, options).unwrap_or_default() {
+        for error in local_stage::by_service(root, machine, options).unwrap_or_default() {
             recovered.error(error);
         }
     }
@@ -236,7 +236,7 @@ fn work(
         merge(root, boot, &complete, stage, Reason { remote, changed }, known);
     }
     let _redirected = root.is_live().then(|| Redirected::new(boot.config(), stage, root.group_id(LOG_GROUP)));
-    apply::begin(boot.outside, stage);
+    local_stage::begin(boot.outside, stage);
     let before = if stage == Stage::Network { Before::look(root, boot, &instance) } else { Before::default() };
     if stage == Stage::Network {
         provision::later_files(root, &instance, &mut boot.report);

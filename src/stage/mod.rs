@@ -2,11 +2,9 @@
 //! stages in the real root, and the hand-over between them.
 
 mod again;
-pub mod apply;
 pub mod boot;
 pub mod config;
 mod credentials;
-mod demand;
 mod diff;
 mod feedback;
 pub mod find;
@@ -15,6 +13,7 @@ pub mod handover;
 pub mod hotplug;
 pub mod image;
 pub mod later;
+pub mod local;
 pub mod modules;
 mod mount_root;
 pub mod network;
@@ -27,6 +26,7 @@ pub mod plan;
 pub mod provision;
 pub mod refresh;
 mod reporting;
+mod schedule;
 pub mod single;
 pub mod web;
 

@@ -1,8 +1,8 @@
 //! `prepivot plan`: does the work of `apply` without changing anything, and prints the changes.
 
 use super::Options;
-use super::apply;
 use super::boot::Boot;
+use super::local;
 use super::modules::{Half, Run};
 use super::outside::OfTree;
 use super::provision;
@@ -35,7 +35,7 @@ pub fn plan(path: &Path, seed: &Path) -> Result<Plan> {
     let outside = OfTree::new(path);
     let mut boot = Boot::new(&root, &machine, &Options::default(), &outside);
     boot.report.absorb(recovered);
-    let instance = apply::seeded(&mut root, &mut boot, seed)?;
+    let instance = local::seeded(&mut root, &mut boot, seed)?;
     let mut last = root.changes();
     let mut changes: Vec<(Option<Stage>, Change)> = last.iter().map(|c| (None, c.clone())).collect();
     root.enter(Stage::Network);

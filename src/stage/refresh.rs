@@ -13,7 +13,7 @@ use crate::drive::Search as Drives;
 use crate::drive::devices::Places;
 use crate::instance::Instance;
 use crate::network::render::{RENDERERS, Renderer};
-use crate::root::run_dir::{Applied, Record};
+use crate::root::run_dir::{LocalStage, Origin};
 use crate::root::{Command, Root};
 use crate::source::{self, Search, Source, Update, candidates, choose};
 use std::time::Duration;
@@ -89,7 +89,9 @@ fn is_allowed(boot: &Boot, instance: &Instance) -> bool {
 
 /// Whether the local stage of this boot took this machine's instance from the cache.
 pub fn is_later_boot(root: &Root) -> bool {
-    Applied::read(root).is_some_and(|applied| applied.provisioned && !applied.read)
+    LocalStage::result(root)
+        .and_then(|result| result.origin())
+        .is_some_and(|origin| matches!(origin, Origin::Kept | Origin::Resumed))
 }
 
 /// Whether `updates: {network: {when: […]}}` has the event `boot`, or, if that is not set, the source has it
