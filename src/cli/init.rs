@@ -4,7 +4,7 @@ use super::program::Program;
 use super::real_root;
 use super::verb::Verb;
 use crate::root::Stage;
-use crate::stage::later;
+use crate::stage;
 use argh::{ArgsInfo, FromArgs};
 use std::process::ExitCode;
 
@@ -23,8 +23,8 @@ pub struct Init {
 impl Verb for Init {
     fn run(self, program: &Program) -> ExitCode {
         real_root::run(program, &self.file, |root, machine, asked| {
-            let stage = if self.local { Stage::Local } else { Stage::Network };
-            later::run(root, machine, stage, asked)
+            let which = if self.local { Stage::Local } else { Stage::Network };
+            stage::run(root, machine, which, asked)
         })
     }
 }

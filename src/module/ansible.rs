@@ -55,11 +55,11 @@ pub static MODULE: Module = Module {
     stage: Stage::Final,
     frequency: Frequency::Instance,
     keys: &["ansible"],
-    live: Some(live),
+    running: Some(running),
     ..Module::NEW
 };
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     let Some(section) = cx.map("ansible").filter(|s| !s.is_empty()) else { return Ok(()) };
     let job = Job::read(section)?;
     service::wait_for_network(cx);

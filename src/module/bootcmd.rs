@@ -27,12 +27,12 @@ pub static MODULE: Module = Module {
     stage: Stage::Network,
     frequency: Frequency::Always,
     keys: &["bootcmd"],
-    live: Some(live),
+    running: Some(running),
     runs_commands: true,
     ..Module::NEW
 };
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     let Some(value) = cx.get("bootcmd") else { return Ok(()) };
     let script = shell::script("bootcmd", value)?;
     cx.root.write(SCRIPT, script, Attr::root(0o700))?;

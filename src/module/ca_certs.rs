@@ -41,8 +41,8 @@ pub static MODULE: Module = Module {
         "opensuse-leap", "rocky", "sle_hpc", "sle-micro", "sles", "aosc", "alpine", "debian", "raspberry-pi-os",
         "rhel", "opensuse", "ubuntu", "photon",
     ],
-    provision: Some(provision),
-    live: Some(live),
+    before_pivot: Some(before_pivot),
+    running: Some(running),
     ..Module::NEW
 };
 
@@ -115,7 +115,7 @@ fn removes_defaults(section: &Map) -> bool {
     section.get("remove_defaults").or_else(|| section.get("remove-defaults")).is_some_and(Value::is_true)
 }
 
-fn provision(cx: &mut Context) -> Result<()> {
+fn before_pivot(cx: &mut Context) -> Result<()> {
     let Some(section) = section(cx)? else { return Ok(()) };
     let places = places(cx);
     if removes_defaults(section)
@@ -148,7 +148,7 @@ fn provision(cx: &mut Context) -> Result<()> {
     Ok(())
 }
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     let Some(section) = section(cx)? else { return Ok(()) };
     let places = places(cx);
     if removes_defaults(section) {

@@ -84,8 +84,8 @@ pub static MODULE: Module = Module {
     stage: Stage::Final,
     frequency: Frequency::Always,
     keys: &["chef"],
-    provision: Some(provision),
-    live: Some(live),
+    before_pivot: Some(before_pivot),
+    running: Some(running),
     ..Module::NEW
 };
 
@@ -106,7 +106,7 @@ fn check(section: &Map) -> Result<()> {
     }
 }
 
-fn provision(cx: &mut Context) -> Result<()> {
+fn before_pivot(cx: &mut Context) -> Result<()> {
     let Some(section) = cx.map("chef") else { return Ok(()) };
     check(section)?;
     let own = section.get("directories").map(Value::texts).unwrap_or_default();
@@ -212,7 +212,7 @@ fn write_first_boot(cx: &mut Context, section: &Map) -> Result<()> {
     cx.root.write(&path, json::to_string(&Value::Map(first)), Attr::root(0o600))
 }
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     let Some(section) = cx.get("chef").and_then(Value::as_map) else { return Ok(()) };
     check(section)?;
     let mut runs = flag(section, "exec", false);

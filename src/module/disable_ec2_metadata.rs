@@ -22,11 +22,11 @@ pub static MODULE: Module = Module {
     stage: Stage::Config,
     frequency: Frequency::Always,
     keys: &["disable_ec2_metadata"],
-    live: Some(live),
+    running: Some(running),
     ..Module::NEW
 };
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     if !cx.flag("disable_ec2_metadata", false) {
         return Ok(());
     }

@@ -32,12 +32,12 @@ pub static MODULE: Module = Module {
     frequency: Frequency::Instance,
     keys: &["grub_dpkg", "grub-dpkg"],
     distros: &["ubuntu", "debian"],
-    live: Some(live),
+    running: Some(running),
     offline: true,
     ..Module::NEW
 };
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     let key = if cx.config.get("grub_dpkg").is_some() { "grub_dpkg" } else { "grub-dpkg" };
     let Some(section) = cx.map(key) else { return Ok(()) };
     if !section.get("enabled").is_some_and(|v| !v.is_null() && !v.is_false()) {

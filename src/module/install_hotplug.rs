@@ -33,13 +33,13 @@ pub static MODULE: Module = Module {
     name: "install_hotplug",
     stage: Stage::Final,
     frequency: Frequency::Instance,
-    live: Some(live),
+    running: Some(running),
     offline: true,
     role: Some(Role::Hotplug),
     ..Module::NEW
 };
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     let asked = hotplug::asked(cx.config, cx.report);
     if cfg!(not(feature = "tools")) {
         if asked == Some(true) {

@@ -39,8 +39,8 @@ pub static MODULE: Module = Module {
         "rocky", "virtuozzo", "opensuse", "opensuse-leap", "opensuse-microos", "opensuse-tumbleweed", "sle_hpc",
         "sle-micro", "sles", "suse",
     ],
-    provision: Some(provision),
-    live: Some(live),
+    before_pivot: Some(before_pivot),
+    running: Some(running),
     offline: true,
     ..Module::NEW
 };
@@ -76,7 +76,7 @@ fn keyboard(cx: &mut Context) -> Result<Option<Keyboard>> {
     Ok(Some(keyboard))
 }
 
-fn provision(cx: &mut Context) -> Result<()> {
+fn before_pivot(cx: &mut Context) -> Result<()> {
     let Some(keyboard) = keyboard(cx)? else { return Ok(()) };
     if cx.distro.family != Family::Debian {
         return Ok(());
@@ -106,7 +106,7 @@ fn set_on_pi(cx: &mut Context) -> Result<()> {
     cx.root.run(Command::new(words))
 }
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     let Some(keyboard) = keyboard(cx)? else { return Ok(()) };
     let Keyboard { layout, model, variant, options } = keyboard;
     match cx.distro.family {

@@ -47,11 +47,11 @@ pub static MODULE: Module = Module {
     frequency: Frequency::Instance,
     keys: &["landscape"],
     distros: &["ubuntu"],
-    live: Some(live),
+    running: Some(running),
     ..Module::NEW
 };
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     let Some(section) = optional_map("landscape", cx.get("landscape"))? else { return Ok(()) };
     if section.is_empty() {
         return Ok(());

@@ -35,8 +35,8 @@ pub static MODULE: Module = Module {
     name: "locale",
     stage: Stage::Config,
     frequency: Frequency::Instance,
-    provision: Some(provision),
-    live: Some(live),
+    before_pivot: Some(before_pivot),
+    running: Some(running),
     idle: Some(|cx| wanted(cx).is_ok_and(|wanted| wanted.is_none_or(|wanted| !wanted.changed && !wanted.generated))),
     offline: true,
     ..Module::NEW
@@ -100,7 +100,7 @@ fn default_locale(distro: &Distro) -> Option<&'static str> {
 
 /// The files. Debian's own program, where it is there, sets the locale once it is made; until then it would name one that is not
 /// there.
-fn provision(cx: &mut Context) -> Result<()> {
+fn before_pivot(cx: &mut Context) -> Result<()> {
     let Some(wanted) = wanted(cx)? else { return Ok(()) };
     if wanted.generated {
         enable(cx, &wanted.locale)?;
@@ -120,7 +120,7 @@ fn provision(cx: &mut Context) -> Result<()> {
     }
 }
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     let Some(wanted) = wanted(cx)? else { return Ok(()) };
     let neutral = |argv: Vec<String>| {
         let command = Command::new(argv);
@@ -243,7 +243,7 @@ mod tests {
         root.write(SUPPORTED, "ar_AE.UTF-8 UTF-8\nar_AE ISO-8859-6\n", Attr::root(0o644)).unwrap();
         let (config, distro) = (yaml::parse("t", config).unwrap(), Distro::named(distro));
         let (instance, mut report) = (Instance::default(), Report::new());
-        provision(&mut Context::new(&mut root, &config, &instance, &distro, &mut report)).unwrap();
+        before_pivot(&mut Context::new(&mut root, &config, &instance, &distro, &mut report)).unwrap();
         (root.text(GEN), root.text(SYSTEMD))
     }
 

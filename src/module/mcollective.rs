@@ -34,11 +34,11 @@ pub static MODULE: Module = Module {
     stage: Stage::Final,
     frequency: Frequency::Instance,
     keys: &["mcollective"],
-    live: Some(live),
+    running: Some(running),
     ..Module::NEW
 };
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     let Some(section) = cx.map("mcollective") else { return Ok(()) };
     packages::install(cx, &["mcollective".to_owned()])?;
     if let Some(conf) = section.get("conf").and_then(Value::as_map) {

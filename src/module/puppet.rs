@@ -51,11 +51,11 @@ pub static MODULE: Module = Module {
     stage: Stage::Final,
     frequency: Frequency::Instance,
     keys: &["puppet"],
-    live: Some(live),
+    running: Some(running),
     ..Module::NEW
 };
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     let Some(section) = cx.map("puppet") else { return Ok(()) };
     let text = |key: &str| section.get(key).and_then(Value::text);
     let flag = |key: &str, default| section.get(key).filter(|v| !v.is_null()).map_or(default, Value::is_true);

@@ -46,12 +46,12 @@ pub static MODULE: Module = Module {
     frequency: Frequency::Instance,
     keys: &["rpi"],
     distros: &["raspberry-pi-os"],
-    live: Some(live),
+    running: Some(running),
     offline: true,
     ..Module::NEW
 };
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     let Some(section) = cx.map("rpi") else { return Ok(()) };
     let mut changed = false;
     for (key, value) in section.iter() {

@@ -17,7 +17,7 @@ pub static MODULE: Module = Module {
     name: "reset_rmc",
     stage: Stage::Final,
     frequency: Frequency::Instance,
-    live: Some(live),
+    running: Some(running),
     idle: Some(|cx| is_absent(cx)),
     offline: true,
     ..Module::NEW
@@ -28,7 +28,7 @@ fn is_absent(cx: &Context) -> bool {
     cx.instance.source == NONE || !cx.root.is_dir(PROGRAMS)
 }
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     if is_absent(cx) {
         return Ok(());
     }

@@ -13,7 +13,7 @@
 //! resize_rootfs: (true false noblock)
 //! ```
 
-use super::Module;
+use super::{BeforeServices, Module};
 use crate::base::error::{Error, Result};
 use crate::detect::virt;
 use crate::document::Value;
@@ -32,9 +32,9 @@ pub static MODULE: Module = Module {
     name: "resizefs",
     stage: Stage::Network,
     frequency: Frequency::Always,
-    live: Some(live),
+    running: Some(running),
     idle: Some(idle),
-    early: true,
+    before_services: BeforeServices::Running,
     ..Module::NEW
 };
 
@@ -59,7 +59,7 @@ fn fills(cx: &Context, mounted: &Mounted, block: &Block) -> bool {
     device.is_ok_and(|device| extent::read(&mounted.kind, &device).is_some_and(|extent| extent.fills(block.size)))
 }
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     // growpart has run by then.
     if grow(cx)? { disk_sizes::record(cx) } else { Ok(()) }
 }
@@ -222,16 +222,16 @@ mod tests {
     #[test]
     fn a_pool_grows_by_its_disk() {
         let machine = machine("rpool/ROOT/x / zfs rw", &[("zpool status", 0, STATUS)]);
-        assert_eq!(machine.run("{}", live).commands, [""; 0], "there is no /dev/zfs");
+        assert_eq!(machine.run("{}", running).commands, [""; 0], "there is no /dev/zfs");
         machine.file("dev/zfs", "");
-        let done = machine.run("{}", live);
+        let done = machine.run("{}", running);
         assert_eq!(done.commands, ["zpool status rpool", "zpool online -e rpool /dev/vda1"]);
     }
 
     #[test]
     fn what_nothing_waits_for_is_not_recorded_as_done() {
         for (config, is_recorded) in [("{}", true), ("resize_rootfs: noblock", false)] {
-            let done = machine("/dev/vda1 / ext4 rw", &[]).run(config, live);
+            let done = machine("/dev/vda1 / ext4 rw", &[]).run(config, running);
             assert_eq!(done.commands.len(), 1);
             assert_eq!(done.root.exists("/var/lib/cloud/data/disk-sizes"), is_recorded, "{config}");
         }
@@ -239,13 +239,13 @@ mod tests {
 
     #[test]
     fn what_cannot_grow_is_said_once_and_a_command_of_no_one_fails_nothing() {
-        let done = machine("/dev/vda1 / f2fs rw", &[]).run("{}", live);
+        let done = machine("/dev/vda1 / f2fs rw", &[]).run("{}", running);
         assert_eq!((done.commands.len(), done.warnings.len()), (0, 1));
-        let done = machine("/dev/vdz1 / ext4 rw", &[]).run("{}", live);
+        let done = machine("/dev/vdz1 / ext4 rw", &[]).run("{}", running);
         assert_eq!((done.commands.len(), done.warnings.len()), (0, 1));
-        let done = machine("overlay / overlay rw,lowerdir=/ro,upperdir=/rw", &[]).run("{}", live);
+        let done = machine("overlay / overlay rw,lowerdir=/ro,upperdir=/rw", &[]).run("{}", running);
         assert_eq!((done.commands.len(), done.warnings.len()), (0, 0), "it has no size");
         let machine = machine("/dev/vda1 / ext4 rw", &[("resize2fs", 1, "")]);
-        assert_eq!(machine.run("resize_rootfs: noblock", live).commands, ["resize2fs /dev/vda1"]);
+        assert_eq!(machine.run("resize_rootfs: noblock", running).commands, ["resize2fs /dev/vda1"]);
     }
 }

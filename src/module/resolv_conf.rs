@@ -40,11 +40,11 @@ pub static MODULE: Module = Module {
     distros: &[
         "alpine", "azurelinux", "fedora", "mariner", "opensuse", "opensuse-leap", "opensuse-microos", "opensuse-tumbleweed", "photon", "rhel", "sle_hpc", "sle-micro", "sles", "openeuler",
     ],
-    provision: Some(provision),
+    before_pivot: Some(before_pivot),
     ..Module::NEW
 };
 
-fn provision(cx: &mut Context) -> Result<()> {
+fn before_pivot(cx: &mut Context) -> Result<()> {
     if !cx.flag("manage_resolv_conf", false) {
         return Ok(());
     }

@@ -49,7 +49,7 @@ pub static MODULE: Module = Module {
     frequency: Frequency::Instance,
     keys: &["rh_subscription"],
     distros: &["fedora", "rhel"],
-    live: Some(live),
+    running: Some(running),
     ..Module::NEW
 };
 
@@ -74,7 +74,7 @@ impl<'a> Subscription<'a> {
     }
 }
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     let Some(section) = cx.map("rh_subscription") else { return Ok(()) };
     let wanted = Subscription(section);
     let is_set = |key: &str| wanted.text(key).is_some_and(|t| !t.is_empty());

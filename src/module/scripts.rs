@@ -23,8 +23,8 @@ fn of_vendor(cx: &Context) -> String {
     format!("{}/scripts/vendor", cx.instance_dir())
 }
 
-const fn module(name: &'static str, frequency: Frequency, live: Handler, idle: fn(&mut Context) -> bool) -> Module {
-    Module { name, stage: Stage::Final, frequency, live: Some(live), idle: Some(idle), ..Module::NEW }
+const fn module(name: &'static str, frequency: Frequency, running: Handler, idle: fn(&mut Context) -> bool) -> Module {
+    Module { name, stage: Stage::Final, frequency, running: Some(running), idle: Some(idle), ..Module::NEW }
 }
 
 /// # scripts_per_boot

@@ -30,11 +30,11 @@ pub static MODULE: Module = Module {
     frequency: Frequency::Instance,
     keys: &["spacewalk"],
     distros: &["rhel", "fedora", "openeuler"],
-    live: Some(live),
+    running: Some(running),
     ..Module::NEW
 };
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     let Some(section) = cx.map("spacewalk") else { return Ok(()) };
     let text = |key: &str| section.get(key).and_then(Value::text).filter(|t| !t.is_empty());
     let Some(server) = text("server") else { return Ok(()) };

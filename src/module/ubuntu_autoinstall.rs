@@ -26,11 +26,11 @@ pub static MODULE: Module = Module {
     frequency: Frequency::Once,
     keys: &["autoinstall"],
     distros: &["ubuntu"],
-    live: Some(live),
+    running: Some(running),
     ..Module::NEW
 };
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     snap::wait_seeded(cx)?;
     let list = cx.root.output(Command::new(["snap", "list"]))?;
     let list = String::from_utf8_lossy(&list.stdout).into_owned();

@@ -30,11 +30,11 @@ pub static MODULE: Module = Module {
     frequency: Frequency::Instance,
     keys: &["drivers"],
     distros: &["ubuntu"],
-    live: Some(live),
+    running: Some(running),
     ..Module::NEW
 };
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     let Some(section) = optional_map("drivers", cx.get("drivers"))? else { return Ok(()) };
     let nvidia = section.get("nvidia");
     if !nvidia.and_then(|n| n.get("license-accepted")).is_some_and(Value::is_true) {

@@ -56,11 +56,11 @@ pub static MODULE: Module = Module {
     frequency: Frequency::Instance,
     keys: &["ubuntu_pro", "ubuntu_advantage", "ubuntu-advantage"],
     distros: &["ubuntu"],
-    live: Some(live),
+    running: Some(running),
     ..Module::NEW
 };
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     let Some(section) = section(cx)? else { return Ok(()) };
     if section.contains_key("commands") {
         return Err(Error::new("ubuntu_pro.commands: it is not supported any more: use token"));
@@ -271,7 +271,7 @@ mod tests {
         let config = yaml::parse("t", config).unwrap();
         let (instance, distro, mut report) = (Instance::default(), Distro::named("ubuntu"), Report::new());
         let mut cx = Context::new(&mut root, &config, &instance, &distro, &mut report);
-        let error = live(&mut cx).err().map(|e| e.to_string());
+        let error = running(&mut cx).err().map(|e| e.to_string());
         let warnings = report.texts(Severity::Warning).into_iter().map(str::to_owned).collect();
         (error, warnings, root.commands().iter().filter_map(|c| c.argv.get(1)).cloned().collect())
     }

@@ -38,8 +38,8 @@ pub static MODULE: Module = Module {
     frequency: Frequency::Instance,
     keys: &["wireguard"],
     distros: &["ubuntu"],
-    provision: Some(provision),
-    live: Some(live),
+    before_pivot: Some(before_pivot),
+    running: Some(running),
     ..Module::NEW
 };
 
@@ -63,7 +63,7 @@ fn interfaces<'a>(cx: &mut Context<'a>) -> &'a [Value] {
 }
 
 /// Writes the files up to the first entry that is wrong, which the other half reports.
-fn provision(cx: &mut Context) -> Result<()> {
+fn before_pivot(cx: &mut Context) -> Result<()> {
     for (i, entry) in interfaces(cx).iter().enumerate() {
         let Ok([_, path, content]) = interface(i + 1, entry) else { break };
         cx.root.write(path, content, Attr::root(0o600))?;
@@ -71,7 +71,7 @@ fn provision(cx: &mut Context) -> Result<()> {
     Ok(())
 }
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     let list = interfaces(cx);
     if list.is_empty() {
         return Ok(());

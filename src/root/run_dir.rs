@@ -24,15 +24,15 @@ pub const IDLE: &str = "/run/prepivot/idle";
 pub const NETWORK: &str = "/run/prepivot/network.json";
 /// Lines for cloud-init.log, left by an initramfs that had nothing else to write to the disk.
 pub const LOG: &str = "/run/prepivot/log";
-/// Whether the real root's local stage is to run the modules that come before every service ([`EARLY_DUE`]),
+/// Whether the real root's local stage is to run the modules that come before every service ([`BEFORE_SERVICES_DUE`]),
 /// or the names of those that it has run, one per line. These the network stage skips, and removes the file.
-pub const EARLY: &str = "/run/prepivot/early";
-/// The content of [`EARLY`] before those modules have run.
-pub const EARLY_DUE: &str = "due";
+pub const BEFORE_SERVICES: &str = "/run/prepivot/before-services";
+/// The content of [`BEFORE_SERVICES`] before those modules have run.
+pub const BEFORE_SERVICES_DUE: &str = "due";
 
 /// Whether the real root's local stage is to run the modules that come before every service.
-pub fn is_early_due(root: &Root) -> bool {
-    root.text(EARLY) == EARLY_DUE
+pub fn before_services_is_due(root: &Root) -> bool {
+    root.text(BEFORE_SERVICES) == BEFORE_SERVICES_DUE
 }
 
 /// Exists once this boot has waited for the network, successfully or not: no module waits again.

@@ -5,7 +5,7 @@
 use super::boot::Boot;
 use super::modules::Run;
 use super::outside::ThisMachine;
-use super::{Options, append_log, commit, later, recover, refresh};
+use super::{Options, append_log, commit, real_root, recover, refresh};
 use crate::base::error::{Context, Error, Result};
 use crate::base::logging;
 use crate::document::json;
@@ -29,7 +29,7 @@ pub fn is_on(root: &Root, machine: &Machine) -> Option<bool> {
     let instance = options.instance(root)?;
     let outside = ThisMachine::new();
     let mut boot = Boot::new(root, machine, &options, &outside);
-    later::configure(root, &mut boot, &instance);
+    real_root::configure(root, &mut boot, &instance);
     let (config, report) = boot.config_and_report();
     Some(hotplug::source(root, config, &instance, report).is_some())
 }
@@ -95,7 +95,7 @@ fn run(
     };
     let mut boot = Boot::new(root, machine, &options, outside);
     boot.report.absorb(recovered);
-    later::configure(root, &mut boot, &instance);
+    real_root::configure(root, &mut boot, &instance);
     let done = work(root, &mut boot, &instance);
     boot.report.keep(done);
     commit(root, &mut boot.report);

@@ -2,10 +2,10 @@
 //! that no initramfs provisioned, and by hand on a tree with a seed.
 
 use super::boot::Boot;
-use super::find::{self, Outcome};
 use super::image::disabled;
 use super::outside::{OfTree, ThisMachine};
 use super::schedule::{self, Provisioned};
+use super::search::{self, Outcome};
 use super::{
     Options, append_log, commit, credentials, handover, network, own_log, paths, provision, recover, refresh, rescue,
     welcome,
@@ -125,14 +125,14 @@ fn show_running(root: &mut Root, report: &mut Report, start: f64) {
 /// The local stage of the real root after an initramfs that found nothing: a drive may have appeared since.
 /// Returns the errors, or None if there still is nothing.
 pub fn after_nothing(root: &mut Root, machine: &Machine, options: &Options) -> Option<Vec<String>> {
-    provision_found(root, machine, options, find::find_again, in_real_root)
+    provision_found(root, machine, options, search::find_again, in_real_root)
 }
 
 /// The local stage, run from the network stage if nothing was found before: asks the services that the
 /// machine certainly has, over the running system's network. Returns the errors, or None if this does not
 /// apply or no service answers.
 pub fn by_service(root: &mut Root, machine: &Machine, options: &Options) -> Option<Vec<String>> {
-    provision_found(root, machine, options, find::find_service, with_network)
+    provision_found(root, machine, options, search::find_service, with_network)
 }
 
 /// Has `provision` provision the running system with what `find` finds, if this boot has no instance yet.
@@ -206,7 +206,7 @@ fn search(root: &mut Root, boot: &mut Boot) -> Outcome {
     let _event = Event::start("search", "searching for the datasource");
     let deadline = super::deadline(boot.machine);
     super::extend_timeout(std::env::var_os("NOTIFY_SOCKET"), deadline);
-    find::find(root, boot, deadline)
+    search::find(root, boot, deadline)
 }
 
 /// How the stage went, with what it provisioned.

@@ -1,18 +1,15 @@
-//! What runs when: the local stage in the initramfs (find the datasource, provision the new root), the later
-//! stages in the real root, and the hand-over between them.
+//! What runs when: the local stage in the initramfs (find the datasource, provision the new root), the stages
+//! of the real root, and the hand-over between them.
 
-mod again;
 pub mod boot;
 pub mod config;
 mod credentials;
 mod diff;
 mod feedback;
-pub mod find;
 pub mod first_process;
 pub mod handover;
 pub mod hotplug;
 pub mod image;
-pub mod later;
 pub mod local;
 pub mod modules;
 mod mount_root;
@@ -24,11 +21,16 @@ mod password;
 mod paths;
 pub mod plan;
 pub mod provision;
+mod real_root;
 pub mod refresh;
 mod reporting;
+mod rerun;
 mod schedule;
+pub mod search;
 pub mod single;
 pub mod web;
+
+pub use real_root::{background, run};
 
 use crate::base::clock;
 use crate::base::deadline::Deadline;

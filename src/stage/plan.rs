@@ -44,7 +44,7 @@ pub fn plan(path: &Path, seed: &Path) -> Result<Plan> {
     for stage in Stage::WITH_MODULES {
         root.enter(stage);
         let mut run = Run::new(&mut root, &mut boot, &instance);
-        run.stage(stage, Half::Live);
+        run.stage(stage, Half::Running);
         if stage == Stage::Final {
             run.background();
         }

@@ -2,8 +2,8 @@
 //! cloud-init, or the datasource is one that is read on each boot.
 
 use super::boot::Boot;
-use super::find;
 use super::image::Image;
+use super::search;
 use super::{modules, network};
 use crate::base::deadline::Deadline;
 use crate::base::error::Result;
@@ -134,8 +134,8 @@ pub fn again(root: &Root, boot: &mut Boot, instance: &Instance, limit: Duration)
         found = source::find_local(&mut search, std::slice::from_ref(&instance.source)).map(|found| Ok(found.instance));
     }
     if found.is_none() {
-        let (jobs, _) = find::jobs(&mut search, &choose::services(&report, &facts));
-        found = (!jobs.is_empty()).then(|| find::ask(&mut search, jobs).map(|found| found.instance));
+        let (jobs, _) = search::jobs(&mut search, &choose::services(&report, &facts));
+        found = (!jobs.is_empty()).then(|| search::ask(&mut search, jobs).map(|found| found.instance));
     }
     let report = search.take_report();
     boot.absorb(report);

@@ -4,15 +4,15 @@
 //! The final stage says that everything is done, and writes to the disk what waited for the system to be up. It is skipped only in
 //! a boot that changes nothing, of an instance whose first boot has ended.
 
-use super::again::has_boothooks;
 use super::boot::Boot;
 use super::modules::{Demand, Run, Work};
+use super::rerun::has_boothooks;
 use super::{provision, refresh, reporting};
 use crate::base::error::Result;
 use crate::base::report::Report;
 use crate::instance::status::{Status, uptime};
 use crate::instance::{Instance, state};
-use crate::module::Module;
+use crate::module::{BeforeServices, Module};
 use crate::root::run_dir::{self, IDLE, Origin, RANDOM_PASSWORDS};
 use crate::root::{Attr, Command, Root, Stage};
 use crate::source;
@@ -170,12 +170,14 @@ impl<'a, 'b> Schedule<'a, 'b> {
 
     /// The work of the network stage's modules that run before services, in the local stage of the real root; and of the others.
     fn network_modules(&mut self) -> (Demand, Demand) {
-        let is_due = run_dir::is_early_due(self.root);
-        let is_local = |module: &Module| is_due && module.early;
+        let is_due = run_dir::before_services_is_due(self.root);
+        let is_local = |module: &Module| is_due && module.runs_before_services();
         let mut run = Run::new(self.root, self.boot, &self.done.instance);
         let before_services = run.demand(Stage::Network, &is_local);
         // Some may be left to the network stage.
-        let network = run.demand(Stage::Network, &|module| !is_local(module) || module.is_ready.is_some());
+        let network = run.demand(Stage::Network, &|module| {
+            !is_local(module) || matches!(module.before_services, BeforeServices::IfReady(_))
+        });
         (before_services, network)
     }
 
@@ -221,8 +223,8 @@ mod tests {
     use crate::instance::Frequency;
     use crate::machine::Machine;
     use crate::stage::Options;
-    use crate::stage::again::boothooks_of;
     use crate::stage::modules::Half;
+    use crate::stage::rerun::boothooks_of;
     use crate::system::Nothing;
 
     fn done(instance: Instance) -> Provisioned {
@@ -254,8 +256,8 @@ mod tests {
         own.iter().for_each(|(key, value)| drop(merged.insert(key, value.clone())));
         boot.config = Some(Value::Map(merged).into());
         let mut run = Run::new(&mut root, &mut boot, &instance);
-        Stage::WITH_MODULES.iter().for_each(|stage| run.stage(*stage, Half::Provision));
-        run.leave_early();
+        Stage::WITH_MODULES.iter().for_each(|stage| run.stage(*stage, Half::BeforePivot));
+        run.leave_before_services();
         let done = done(instance.clone());
         skip_idle(&mut root, &mut boot, &mut Status::new(), Origin::New, &done).unwrap();
         assert_eq!(boot.errors(), [""; 0]);

@@ -29,7 +29,7 @@ fn provisioned(name: &str, config: &str) -> TempDir {
     std::fs::write(dir.0.join("var/lib/dpkg/status"), status).expect("written");
     let mut root = Root::open(&dir.0, Use::Tree).expect("a root");
     let mut report = Report::new();
-    let half = module::find("apt_configure").and_then(|m| m.provision).expect("the module");
+    let half = module::find("apt_configure").and_then(|m| m.before_pivot).expect("the module");
     let result = half(&mut Context {
         ..Context::new(
             &mut root,

@@ -21,7 +21,7 @@ fn provisioned(name: &str, distro: &str, config: &str) -> TempDir {
     std::fs::write(dir.0.join("etc/zypp/zypp.conf"), "[main]\n## download.use_deltarpm = true\n").expect("written");
     let mut root = Root::open(&dir.0, Use::Tree).expect("a root");
     let mut report = Report::new();
-    let half = module::find(name).and_then(|m| m.provision).expect("the module");
+    let half = module::find(name).and_then(|m| m.before_pivot).expect("the module");
     let config = yaml::parse("cloud-config", config).expect("YAML");
     let (instance, distro) = (Instance::default(), Distro::named(distro));
     let result = half(&mut Context { ..Context::new(&mut root, &config, &instance, &distro, &mut report) });

@@ -168,7 +168,7 @@ fn run(
         if !reads || matches!(module.name, "ssh" | "users_groups" | "set_passwords") {
             continue;
         }
-        for half in [module.provision, module.live].into_iter().flatten() {
+        for half in [module.before_pivot, module.running].into_iter().flatten() {
             let mut report = Report::new();
             root.enter(module.stage);
             let mut cx =

@@ -15,7 +15,7 @@
 //! already, is of the type `replace_fs`, or is empty; auto: the same, but only with this label it is one that is there already;
 //! none: the device itself. What holds another file system is kept, and reported, unless `overwrite` is true.
 //!
-//! It runs early, as growpart (there: when), unless one of its devices is not there yet.
+//! It runs before services, as growpart (there: when), unless one of its devices is not there yet.
 //!
 //! ```yaml
 //! device_aliases: {data: /dev/vdb}
@@ -47,7 +47,7 @@
 mod filesystem;
 mod layout;
 
-use super::Module;
+use super::{BeforeServices, Module};
 use crate::base::error::{Error, Result};
 use crate::document::{Map, Value, wrong};
 use crate::drive::block::{self, Block};
@@ -62,9 +62,8 @@ pub static MODULE: Module = Module {
     stage: Stage::Network,
     frequency: Frequency::Instance,
     keys: &["disk_setup", "fs_setup"],
-    live: Some(live),
-    early: true,
-    is_ready: Some(is_ready),
+    running: Some(running),
+    before_services: BeforeServices::IfReady(is_ready),
     repeats: true,
     ..Module::NEW
 };
@@ -75,7 +74,7 @@ fn is_ready(cx: &mut Context) -> bool {
     settle(cx).is_ok() && device_names::to_set_up(cx, &places).iter().all(|path| block::at(&places, path).is_some())
 }
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     let Some(places) = cx.outside.places() else {
         log::info!("disk_setup: the machine's devices cannot be seen from here");
         return Ok(());

@@ -36,7 +36,7 @@
 
 mod beneath;
 
-use super::Module;
+use super::{BeforeServices, Module};
 use crate::base::error::{Error, Result};
 use crate::detect::virt;
 use crate::document::{Map, Value, wrong};
@@ -54,10 +54,10 @@ pub static MODULE: Module = Module {
     name: "growpart",
     stage: Stage::Network,
     frequency: Frequency::Always,
-    provision: Some(provision),
-    live: Some(live),
+    before_pivot: Some(before_pivot),
+    running: Some(running),
     idle: Some(idle),
-    early: true,
+    before_services: BeforeServices::Running,
     ..Module::NEW
 };
 
@@ -76,9 +76,9 @@ fn skipped(why: impl Into<String>) -> Result<Outcome> {
 }
 
 /// Grows the root's partition in the initramfs, where the new root is mounted and nothing runs from it yet. A
-/// root on LVM, LUKS or MD needs programs and is left to [`live`]; so are reports, because `live` comes to
+/// root on LVM, LUKS or MD needs programs and is left to [`running`]; so are reports, because `running` comes to
 /// the same result.
-fn provision(cx: &mut Context) -> Result<()> {
+fn before_pivot(cx: &mut Context) -> Result<()> {
     let empty = Map::new();
     let section = cx.config.get("growpart").map_or(Some(&empty), Value::as_map);
     let Some(section) = section.filter(|s| is_on(cx, s).unwrap_or(false)) else { return Ok(()) };
@@ -126,7 +126,7 @@ fn is_partition_full(cx: &Context, places: &Places, block: &Block, disk: &str, n
     Ok(is_known && table.grow(number)?.is_none())
 }
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     disk_sizes::begin(cx)?;
     let empty = Map::new();
     let section = match cx.config.get("growpart") {

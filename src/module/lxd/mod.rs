@@ -63,11 +63,11 @@ pub static MODULE: Module = Module {
     frequency: Frequency::Instance,
     keys: &["lxd"],
     distros: &["ubuntu"],
-    live: Some(live),
+    running: Some(running),
     ..Module::NEW
 };
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     let Some(section) = optional_map("lxd", cx.get("lxd"))? else { return Ok(()) };
     if section.is_empty() {
         return Ok(());

@@ -29,7 +29,7 @@
 mod device;
 mod swap;
 
-use super::Module;
+use super::{BeforeServices, Module};
 use crate::base::error::Result;
 use crate::base::mask;
 use crate::document::{Value, wrong};
@@ -75,14 +75,14 @@ pub static MODULE: Module = Module {
     name: "mounts",
     stage: Stage::Network,
     frequency: Frequency::Instance,
-    provision: Some(provision),
-    live: Some(live),
+    before_pivot: Some(before_pivot),
+    running: Some(running),
     idle: Some(|cx| {
         let implied = || implied(cx, uses_systemd(cx.root, cx.distro));
         // A disk that the datasource names may appear late.
         !gives(cx, &["mounts", "swap"]) && !implied().iter().any(|entry| entry.is_written)
     }),
-    soon: Some(soon),
+    before_services: BeforeServices::Step(before_services),
     // A swap file takes long.
     repeats: true,
     ..Module::NEW
@@ -219,7 +219,7 @@ fn sets_up_disks(cx: &Context) -> bool {
     cfg!(feature = "software") && gives(cx, &DISK_KEYS)
 }
 
-fn provision(cx: &mut Context) -> Result<()> {
+fn before_pivot(cx: &mut Context) -> Result<()> {
     // systemd checks the devices in fstab as soon as they appear: mkfs would find them in use.
     let are_disks_due = sets_up_disks(cx) && !cx.root.is_plan();
     let mut entries = entries(cx, are_disks_due)?;
@@ -246,8 +246,8 @@ fn provision(cx: &mut Context) -> Result<()> {
 }
 
 /// Mounts in the local stage what systemd does not know yet, for example a file system that disk_setup has made: otherwise a
-/// service may start with what the mount hides. What needs the network, is not there, or takes long is left to [`live`].
-fn soon(cx: &mut Context) -> Result<()> {
+/// service may start with what the mount hides. What needs the network, is not there, or takes long is left to [`running`].
+fn before_services(cx: &mut Context) -> Result<()> {
     let mut entries = entries(cx, false)?;
     if sets_up_disks(cx) {
         entries.retain(|entry| !entry.order.is_late);
@@ -267,7 +267,7 @@ fn soon(cx: &mut Context) -> Result<()> {
     Ok(())
 }
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     let entries = entries(cx, false)?;
     for entry in &entries {
         if let Some(why) = &entry.missing {

@@ -64,8 +64,8 @@ pub static MODULE: Module = Module {
     name: "users_groups",
     stage: Stage::Network,
     frequency: Frequency::Instance,
-    provision: Some(provision),
-    live: Some(live),
+    before_pivot: Some(before_pivot),
+    running: Some(running),
     idle: Some(|cx| {
         ![state::later_homes(cx.instance), state::later_selinux(cx.instance)].iter().any(|list| cx.root.exists(list))
             && !Users::of(cx).users.iter().any(|(_, config)| config.contains_key("snapuser"))
@@ -77,7 +77,7 @@ pub static MODULE: Module = Module {
 const NEED_HOME: [&str; 3] = ["ssh_authorized_keys", "ssh_import_id", "ssh_redirect_user"];
 
 /// Creates groups and users. One that cannot be created is reported, and the others are still created.
-fn provision(context: &mut Context) -> Result<()> {
+fn before_pivot(context: &mut Context) -> Result<()> {
     let users = Users::of(context);
     let mut problems = users.problems.clone();
     let mut later = String::new();
@@ -119,7 +119,7 @@ fn provision(context: &mut Context) -> Result<()> {
 }
 
 /// The work in the running system: homes that were not mounted before, SELinux users and snap users.
-fn live(context: &mut Context) -> Result<()> {
+fn running(context: &mut Context) -> Result<()> {
     let mut problems = Vec::new();
     let users = Users::of(context);
     let list = state::later_homes(context.instance);

@@ -1,12 +1,12 @@
 //! The stages of the real root: `init --local`, `init`, `modules --mode config`, `modules --mode final`.
 
 use super::Options;
-use super::again::Before;
 use super::boot::Boot;
 use super::image::disabled;
 use super::modules::{Half, Run};
 use super::output::Redirected;
 use super::outside::ThisMachine;
+use super::rerun::Before;
 use super::web::Includes;
 use super::{
     LOG_GROUP, append_log, append_to_log, commit, config, feedback, local as local_stage, part_handlers, password,
@@ -49,13 +49,13 @@ fn local(root: &mut Root, machine: &Machine, options: &Options) -> Vec<String> {
     } else {
         local_stage::after_nothing(root, machine, options)
     };
-    let is_early_due = run_dir::is_early_due(root);
+    let is_due = run_dir::before_services_is_due(root);
     match provisioned {
         Some(errors) => errors.iter().for_each(|e| report.error(e)),
         None => drop(report.keep(log_of_initramfs(root))),
     }
-    if is_early_due {
-        early(root, machine, options, &mut report);
+    if is_due {
+        before_services(root, machine, options, &mut report);
     }
     report.keep(append_log(root, &logging::take()));
     report.keep(Status::restore(root));
@@ -66,7 +66,7 @@ fn local(root: &mut Root, machine: &Machine, options: &Options) -> Vec<String> {
 
 /// Runs the network stage's modules that grow the root and set up disks early, before the first service needs the space. Their
 /// errors belong to this stage in status.json.
-fn early(root: &mut Root, machine: &Machine, options: &Options, report: &mut Report) {
+fn before_services(root: &mut Root, machine: &Machine, options: &Options, report: &mut Report) {
     let Some(instance) = options.instance(root) else { return };
     let outside = ThisMachine::new();
     let mut boot = Boot::new(root, machine, options, &outside);
@@ -76,7 +76,7 @@ fn early(root: &mut Root, machine: &Machine, options: &Options, report: &mut Rep
         let _event = Event::start("init-local/early", "growing the root and setting up disks");
         let _redirected =
             root.is_live().then(|| Redirected::new(boot.config(), Stage::Network, root.group_id(LOG_GROUP)));
-        Run::new(root, &mut boot, &instance).early();
+        Run::new(root, &mut boot, &instance).before_services();
     }
     if !boot.report.is_empty() {
         let mut status = Status::load(root);
@@ -248,7 +248,7 @@ fn work(
     if stage == Stage::Final {
         run.mark_idle();
     }
-    run.stage(stage, Half::Live);
+    run.stage(stage, Half::Running);
     // Passwords printed by this stage replace those still waiting; otherwise a later stage prints the waiting
     // ones.
     let shown = std::mem::take(&mut boot.shown);
@@ -432,7 +432,8 @@ mod tests {
         let config = format!("{}/combined-cloud-config.json", state::RUN_DIR);
         root.write(&config, r#"{"cloud_init_modules": []}"#, Attr::root(0o600)).unwrap();
         let options = Options { force: true, ..Options::default() };
-        let messages = logging::capture(|| early(&mut root, &Machine::default(), &options, &mut Report::new()));
+        let messages =
+            logging::capture(|| before_services(&mut root, &Machine::default(), &options, &mut Report::new()));
         let events: Vec<&str> = messages.iter().map(|m| m.text.as_str()).filter(|t| t.contains("growing")).collect();
         assert_eq!(
             events,
