@@ -177,42 +177,77 @@ fn without(unit: &str, names: &[&str]) -> String {
 /// one.
 fn is_required(root: &Root) -> bool {
     let (own, vendor) = root.unit_folders();
+    let units = ImageUnits { root, own, vendor: &vendor };
     let entries = root.list(own);
-    let starts = |entry: &String| {
-        let unit = entry.strip_suffix(".wants").or_else(|| entry.strip_suffix(".requires"));
-        unit.is_some_and(|unit| unit == ALIAS || FILES.iter().any(|(name, ..)| *name == unit))
-    };
+    entries.iter().any(|name| starts_with_stage(name))
+        || vendor.iter().any(|folder| units.vendor_requires(folder))
+        || entries.iter().any(|name| units.own_requires(name))
+}
+
+/// Whether a folder has units that start with one of [`FILES`].
+fn starts_with_stage(entry: &str) -> bool {
+    let unit = entry.strip_suffix(".wants").or_else(|| entry.strip_suffix(".requires"));
+    unit.is_some_and(|unit| unit == ALIAS || FILES.iter().any(|(name, ..)| *name == unit))
+}
+
+/// Whether a folder has drop-ins of a unit, or the units that it pulls in.
+fn has_units(folder: &str) -> bool {
+    [".d", ".wants", ".requires"].iter().any(|end| folder.ends_with(end))
+}
+
+/// Whether a unit's text requires a unit of cloud-init.
+fn requires_stage(text: &str) -> bool {
     let requires = |line: &str| {
         let (key, value) = line.split_once('=').unwrap_or_default();
         ["Requires", "Requisite", "BindsTo"].contains(&key.trim()) && value.contains("cloud-")
     };
-    let requires_one = |unit: &str, path: &str| {
+    // A line that ends with a backslash continues in the next one.
+    text.contains("cloud-") && text.replace("\\\n", " ").lines().any(requires)
+}
+
+/// The units of the image.
+struct ImageUnits<'a> {
+    root: &'a Root,
+    /// The administrator's folder, and those of the distribution.
+    own: &'a str,
+    vendor: &'a [&'a str],
+}
+
+impl ImageUnits<'_> {
+    /// Whether a unit, of which `path` may be a link, requires a stage.
+    fn requires(&self, unit: &str, path: &str) -> bool {
         // systemd goes by a link's name. To follow the link takes several times as long, and is for instances and units elsewhere.
-        let found = vendor.iter().map(|folder| format!("{folder}/{unit}")).find(|path| root.is_file(path));
-        let text = root.text(found.as_deref().unwrap_or(path));
-        // A line that ends with a backslash goes on in the next.
-        text.contains("cloud-") && text.replace("\\\n", " ").lines().any(requires)
-    };
-    let has_units = |name: &str| [".d", ".wants", ".requires"].iter().any(|end| name.ends_with(end));
-    // systemd's own units require none, and are most of those that an image enables by itself.
-    let is_systemds = |unit: &str| unit.starts_with("systemd-") && !unit.ends_with(".conf");
-    let in_folder = |path: &str| {
-        root.list(path).iter().any(|unit| !is_systemds(unit) && requires_one(unit, &format!("{path}/{unit}")))
-    };
-    let of_vendor = |folder: &&str| {
-        let names = root.list(folder);
-        names.iter().any(|name| starts(name) || has_units(name) && in_folder(&format!("{folder}/{name}")))
-    };
-    let of_own = |name: &String| {
-        let path = format!("{own}/{name}");
+        let of_vendor = self.vendor.iter().map(|folder| format!("{folder}/{unit}"));
+        let found = of_vendor.into_iter().find(|path| self.root.is_file(path));
+        requires_stage(&self.root.text(found.as_deref().unwrap_or(path)))
+    }
+
+    /// Whether a unit or a drop-in of a folder does.
+    fn folder_requires(&self, path: &str) -> bool {
+        // systemd's own units require none, and are most of those that an image enables by itself.
+        let is_systemds = |unit: &str| unit.starts_with("systemd-") && !unit.ends_with(".conf");
+        let units = self.root.list(path);
+        units.iter().any(|unit| !is_systemds(unit) && self.requires(unit, &format!("{path}/{unit}")))
+    }
+
+    /// Whether an enabled unit or a drop-in of the distribution does, or starts with a stage.
+    fn vendor_requires(&self, folder: &str) -> bool {
+        let requires = |name: &String| {
+            starts_with_stage(name) || has_units(name) && self.folder_requires(&format!("{folder}/{name}"))
+        };
+        self.root.list(folder).iter().any(requires)
+    }
+
+    /// Whether an entry of the administrator's folder does.
+    fn own_requires(&self, name: &str) -> bool {
+        let path = format!("{}/{name}", self.own);
         if has_units(name) {
-            return in_folder(&path);
+            return self.folder_requires(&path);
         }
         // A link is another name of a unit.
-        let target = root.read_link(&path).unwrap_or_default();
-        requires_one(target.rsplit('/').next().filter(|unit| unit != name).unwrap_or_default(), &path)
-    };
-    entries.iter().any(starts) || vendor.iter().any(of_vendor) || entries.iter().any(of_own)
+        let target = self.root.read_link(&path).unwrap_or_default();
+        self.requires(target.rsplit('/').next().filter(|unit| *unit != name).unwrap_or_default(), &path)
+    }
 }
 
 /// Whether /usr/bin/cloud-init belongs to another package.

@@ -125,7 +125,7 @@ fn show_running(root: &mut Root, report: &mut Report, start: f64) {
 /// The local stage of the real root after an initramfs that found nothing: a drive may have appeared since.
 /// Returns the errors, or None if there still is nothing.
 pub fn after_nothing(root: &mut Root, machine: &Machine, options: &Options) -> Option<Vec<String>> {
-    provision_found(root, machine, options, search::find_again, in_real_root)
+    provision_found(root, machine, options, search::find_on_drives, in_real_root)
 }
 
 /// The local stage, run from the network stage if nothing was found before: asks the services that the

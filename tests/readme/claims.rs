@@ -187,7 +187,7 @@ const LIMITS: &[(&str, &str, &str, &str)] = &[
         "prepivot-datasources.7",
         "that found nothing | 10 s",
         "stage/search.rs",
-        "AGAIN: Duration = Duration::from_secs(10)",
+        "REREAD: Duration = Duration::from_secs(10)",
     ),
     (
         "prepivot-datasources.7",
